@@ -1,0 +1,281 @@
+//! Answers a query out of a set of zones (RFC 1034 §4.3.2), in the order of the message: answer, authority, additional.
+//!
+//! Nothing is allocated, and nothing is waited for. Whatever the octets of the query are, the outcome is a reply or
+//! silence.
+
+use crate::message::{Addresses, CLASS_IN, Header, NoRoom, OPT_BYTES, Query, Rcode, ReplyWriter, Section};
+use crate::name::{Name, NameBuf};
+use crate::name_hash::LowerName;
+use crate::ready::{HEADER_BYTES, OwnerPlace};
+use crate::rtype::Rtype;
+use crate::zone::{Found, Lookup, Zone};
+use crate::zones::{ALIAS_COUNT_MAX, FoundZone, ZoneSet};
+
+/// Octets of a UDP reply to a client that does not say it takes more (RFC 1035 §4.2.1).
+pub const UDP_REPLY_BYTES: usize = 512;
+/// Octets of the longest message (RFC 1035 §4.2.2): what `out` must have room for over TCP.
+pub const TCP_REPLY_BYTES_MAX: usize = 65_535;
+
+const OPCODE_QUERY: u8 = 0;
+
+/// How the query came, and so how long its reply may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// In a datagram.
+    Udp {
+        /// Octets of the longest reply that is sent whole: 512 at least, 1,232 by default, which passes every network.
+        reply_bytes_max: u16,
+    },
+    /// In a stream.
+    Tcp,
+}
+
+/// What to do about a query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// Nothing: it is no query, and an answer could only start a loop.
+    Silence,
+    /// Send the first octets of `out`.
+    Send {
+        /// How many.
+        length_bytes: usize,
+        /// What the reply says.
+        rcode: Rcode,
+    },
+}
+
+/// Answers `query` out of `zones` into `out`, which has room for the longest reply of the transport.
+pub fn answer(zones: &ZoneSet, query: &[u8], transport: Transport, out: &mut [u8]) -> Reply {
+    let Some(header) = Header::read(query) else { return Reply::Silence };
+    if header.is_response() {
+        return Reply::Silence;
+    }
+    if header.opcode() != OPCODE_QUERY {
+        return header_only(query, Rcode::NotImp, out);
+    }
+    let Ok(question) = Query::parse(header, query) else {
+        return header_only(query, Rcode::FormErr, out);
+    };
+    let (limit, own_payload_bytes) = match transport {
+        Transport::Tcp => (TCP_REPLY_BYTES_MAX, TCP_PAYLOAD_BYTES),
+        Transport::Udp { reply_bytes_max } => {
+            // RFC 6891 §6.2.3: less than 512 is meant as 512.
+            let asked = question.edns.map_or(UDP_REPLY_BYTES, |edns| usize::from(edns.payload_bytes));
+            (asked.clamp(UDP_REPLY_BYTES, usize::from(reply_bytes_max)), reply_bytes_max)
+        }
+    };
+    let edns_payload_bytes = question.edns.map(|_| own_payload_bytes);
+    let opt_bytes = if question.edns.is_some() { OPT_BYTES } else { 0 };
+    let mut reply = ReplyWriter::start(out, query, question.question_bytes(), limit - opt_bytes);
+    let rcode = decide(zones, &question, &mut reply);
+    Reply::Send { length_bytes: reply.finish(rcode, edns_payload_bytes), rcode }
+}
+
+/// The payload that replies over TCP announce: that of UDP's default, since it is UDP that the number is about.
+const TCP_PAYLOAD_BYTES: u16 = 1_232;
+
+fn header_only(query: &[u8], rcode: Rcode, out: &mut [u8]) -> Reply {
+    let reply = ReplyWriter::start(out, query, 0, HEADER_BYTES);
+    Reply::Send { length_bytes: reply.finish(rcode, None), rcode }
+}
+
+fn decide(zones: &ZoneSet, question: &Query<'_>, reply: &mut ReplyWriter<'_>) -> Rcode {
+    if question.edns.is_some_and(|edns| edns.version != 0) {
+        return Rcode::BadVers;
+    }
+    if question.has_tsig {
+        // RFC 8945 §5.2.1: we hold no keys, so none is known.
+        return Rcode::NotAuth;
+    }
+    if question.class != CLASS_IN {
+        return Rcode::Refused;
+    }
+    match question.rtype {
+        Rtype::OPT => return Rcode::FormErr,
+        Rtype::AXFR | Rtype::IXFR => return Rcode::Refused,
+        Rtype::TKEY | Rtype::TSIG | Rtype::MAILA | Rtype::MAILB => return Rcode::NotImp,
+        _ => {}
+    }
+    let Some(found) = zones.find(&question.lower) else { return Rcode::Refused };
+    let zone = zone_for(&found, question);
+    let mut answering = Answering { zone, rtype: question.rtype, alias_count_max: zones.alias_count_max(), reply };
+    answering.put(question, found).unwrap_or_else(|NoRoom| {
+        answering.reply.truncate();
+        Rcode::NoError
+    })
+}
+
+/// The DS of an apex stands in the zone above, if we serve that too (RFC 4035 §3.1.4.1).
+fn zone_for<'s>(found: &FoundZone<'s>, question: &Query<'_>) -> &'s Zone {
+    let is_of_the_parent = question.rtype == Rtype::DS && found.zone.apex().same_as(question.name);
+    found.parent.filter(|_| is_of_the_parent).unwrap_or(found.zone)
+}
+
+/// A reply in the making: the zone that it comes out of and the type that was asked for.
+struct Answering<'a, 'o> {
+    zone: &'a Zone,
+    rtype: Rtype,
+    alias_count_max: usize,
+    reply: &'a mut ReplyWriter<'o>,
+}
+
+/// Where the name that the question has come to, by aliases, stands in the reply.
+#[derive(Clone, Copy)]
+enum Place {
+    /// It is the question's own name.
+    Question,
+    /// It is the target of an alias, at this octet.
+    Target(usize),
+}
+
+impl Answering<'_, '_> {
+    /// Puts all sections. What the zone says of the question's own name is copied as it was made; what stands behind an
+    /// alias is written anew.
+    fn put(&mut self, question: &Query<'_>, found: FoundZone<'_>) -> Result<Rcode, NoRoom> {
+        let length_bytes = question.name.length_bytes();
+        let mut place = Place::Question;
+        let mut lookup = self.zone.lookup(&question.lower, found.hash, self.rtype);
+        if !matches!(lookup, Lookup::Referral(_)) {
+            self.reply.set_authoritative();
+        }
+        let mut name = question.lower.clone();
+        let mut followed = [0; ALIAS_COUNT_MAX];
+        let mut followed_count = 0;
+        loop {
+            let (target_at, target) = match lookup {
+                Lookup::Answer(found) => return self.put_answer(&found, place, length_bytes),
+                Lookup::Referral(found) => return self.put_referral(&found, place, length_bytes),
+                Lookup::NoData => return self.put_negative(length_bytes, Rcode::NoError),
+                // RFC 6604 §3: the RCODE is that of the last name of the chain.
+                Lookup::NameError => return self.put_negative(length_bytes, Rcode::NxDomain),
+                // A chain that nobody means, or a loop of aliases: what was found of it is the answer.
+                Lookup::Alias(_) | Lookup::Dname(_) if followed_count == self.alias_count_max => {
+                    return Ok(Rcode::NoError);
+                }
+                Lookup::Alias(found) if followed[..followed_count].contains(&found.node) => return Ok(Rcode::NoError),
+                Lookup::Alias(found) => self.put_alias(&found, place, length_bytes)?,
+                Lookup::Dname(found) => match self.put_dname(&found, &name, place)? {
+                    Some(next) => next,
+                    None => return Ok(Rcode::YxDomain),
+                },
+            };
+            if !target.as_name().is_at_or_below(self.zone.apex()) {
+                return Ok(Rcode::NoError);
+            }
+            if let Lookup::Alias(found) | Lookup::Dname(found) = lookup {
+                followed[followed_count] = found.node;
+                followed_count += 1;
+            }
+            place = Place::Target(target_at);
+            name = LowerName::of(target.as_name());
+            lookup = self.zone.lookup(&name, name.hash(self.zone.seed), self.rtype);
+        }
+    }
+
+    fn put_answer(&mut self, found: &Found<'_>, place: Place, question_length: usize) -> Result<Rcode, NoRoom> {
+        match place {
+            Place::Question => {
+                let owner = owner_in_question(found, question_length);
+                // RFC 2181 §9: additional data that was left out for want of room is not worth another try over TCP.
+                let _ = self.reply.put_ready_with_addresses(Section::Answer, &found.ready, owner)?;
+            }
+            Place::Target(at) => {
+                self.reply.put_expanded(Section::Answer, found, &pointer_to(at))?;
+            }
+        }
+        Ok(Rcode::NoError)
+    }
+
+    fn put_alias(
+        &mut self,
+        found: &Found<'_>,
+        place: Place,
+        question_length: usize,
+    ) -> Result<(usize, NameBuf), NoRoom> {
+        let records = found.ready.records(found.owner);
+        let record = records.clone().next().expect("an RRset has a record");
+        let mut target = [0; crate::name::NAME_BYTES_MAX];
+        let length = records.expand(&record, &mut target).expect("a name has 255 octets at most");
+        let target = Name::parse(&target[..length]).expect("the RDATA of a CNAME is a name").to_owned();
+        let rdata_at = match place {
+            Place::Question => {
+                let rdata_at = self.reply.position() + record.rdata_start;
+                self.reply.put_ready(Section::Answer, &found.ready, owner_in_question(found, question_length))?;
+                rdata_at
+            }
+            Place::Target(at) => self.reply.put_expanded(Section::Answer, found, &pointer_to(at))?,
+        };
+        Ok((rdata_at, target))
+    }
+
+    /// RFC 6672 §3.1: the DNAME, and the CNAME that it makes of `name`; `None` when that would be too long.
+    fn put_dname(
+        &mut self,
+        found: &Found<'_>,
+        name: &LowerName,
+        place: Place,
+    ) -> Result<Option<(usize, NameBuf)>, NoRoom> {
+        let records = found.ready.records(found.owner);
+        let record = records.clone().next().expect("an RRset has a record");
+        self.reply.put_expanded(Section::Answer, found, found.owner.as_bytes())?;
+        let mut rdata = [0; crate::name::NAME_BYTES_MAX];
+        let length = records.expand(&record, &mut rdata).expect("a name has 255 octets at most");
+        let substitute = Name::parse(&rdata[..length]).expect("the RDATA of a DNAME is a name");
+        let full = Name::parse(name.as_bytes()).expect("folded from a name");
+        let kept_count = name.label_count() - found.owner.labels().count();
+        let mut labels = [&[][..]; crate::name::LABEL_COUNT_MAX];
+        for (label, kept) in labels.iter_mut().zip(full.labels().take(kept_count)) {
+            *label = kept;
+        }
+        let Ok(target) = NameBuf::joined(&labels[..kept_count], substitute) else { return Ok(None) };
+        let owner = match place {
+            Place::Question => pointer_to(HEADER_BYTES),
+            Place::Target(at) => pointer_to(at),
+        };
+        let ttl = &record.fixed[4..8];
+        let target_at = self.reply.put_cname(&owner, ttl, target.as_name())?;
+        Ok(Some((target_at, target)))
+    }
+
+    /// RFC 1034 §4.3.2 step 3b: the NS of the cut, with the glue without which they may not be found (RFC 9471).
+    fn put_referral(&mut self, found: &Found<'_>, place: Place, question_length: usize) -> Result<Rcode, NoRoom> {
+        match place {
+            Place::Question => {
+                let owner = owner_in_question(found, question_length);
+                let addresses = self.reply.put_ready_with_addresses(Section::Authority, &found.ready, owner)?;
+                if addresses == Addresses::None {
+                    return Err(NoRoom);
+                }
+            }
+            Place::Target(_) => {
+                self.reply.put_expanded(Section::Authority, found, found.owner.as_bytes())?;
+                self.reply.put_expanded_addresses(found)?;
+            }
+        }
+        Ok(Rcode::NoError)
+    }
+
+    /// RFC 2308 §3: a negative answer carries the SOA, so that it can be kept.
+    fn put_negative(&mut self, question_length: usize, rcode: Rcode) -> Result<Rcode, NoRoom> {
+        let soa = self.zone.negative_soa();
+        let owner = owner_in_question(&soa, question_length);
+        match self.reply.put_ready(Section::Authority, &soa.ready, owner) {
+            Ok(()) => Ok(rcode),
+            Err(NoRoom) => {
+                self.reply.truncate();
+                Ok(rcode)
+            }
+        }
+    }
+}
+
+/// The owner of `found` is the last labels of the question's name; below a wildcard, so are the wildcard's without `*`.
+fn owner_in_question(found: &Found<'_>, question_length: usize) -> OwnerPlace {
+    let length_bytes = found.owner.length_bytes();
+    OwnerPlace { offset: HEADER_BYTES + question_length - length_bytes, length_bytes }
+}
+
+/// A compression pointer to octet `at`, which lies below 2^14: aliases stand at the start of a reply, and are few.
+fn pointer_to(at: usize) -> [u8; 2] {
+    (0xc000 | at as u16).to_be_bytes()
+}

@@ -1,0 +1,378 @@
+//! A DNS message on the wire (RFC 1035 §4): the query that is read, and the reply as it grows.
+
+use crate::name::{Name, NameError};
+use crate::name_hash::LowerName;
+use crate::ready::{HEADER_BYTES, OwnerPlace, QUESTION_TAIL_BYTES, Ready};
+use crate::rtype::Rtype;
+use crate::zone::Found;
+
+/// Records of the additional section that a query may bring: an OPT, a TSIG, and a few that nobody asked for.
+const QUERY_ADDITIONAL_COUNT_MAX: u16 = 16;
+/// Octets of a record behind its owner and before its data: type, class, TTL, length.
+const RECORD_FIXED_BYTES: usize = 10;
+/// Octets of the smallest OPT record, which is the one that replies carry.
+pub(crate) const OPT_BYTES: usize = 11;
+
+pub(crate) const CLASS_IN: u16 = 1;
+
+/// What a reply says of its query (RFC 6895 §2.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names are those of the registry")]
+#[repr(u16)]
+pub enum Rcode {
+    NoError = 0,
+    FormErr = 1,
+    ServFail = 2,
+    NxDomain = 3,
+    NotImp = 4,
+    Refused = 5,
+    YxDomain = 6,
+    NotAuth = 9,
+    BadVers = 16,
+}
+
+impl Rcode {
+    /// The registry's name.
+    pub fn mnemonic(self) -> &'static str {
+        match self {
+            Rcode::NoError => "NOERROR",
+            Rcode::FormErr => "FORMERR",
+            Rcode::ServFail => "SERVFAIL",
+            Rcode::NxDomain => "NXDOMAIN",
+            Rcode::NotImp => "NOTIMP",
+            Rcode::Refused => "REFUSED",
+            Rcode::YxDomain => "YXDOMAIN",
+            Rcode::NotAuth => "NOTAUTH",
+            Rcode::BadVers => "BADVERS",
+        }
+    }
+}
+
+/// The header of a query.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Header<'q>(&'q [u8; HEADER_BYTES]);
+
+impl<'q> Header<'q> {
+    pub(crate) fn read(message: &'q [u8]) -> Option<Header<'q>> {
+        message.first_chunk().map(Header)
+    }
+
+    /// The message is a response itself.
+    pub(crate) fn is_response(self) -> bool {
+        self.0[2] & 0x80 != 0
+    }
+
+    pub(crate) fn opcode(self) -> u8 {
+        self.0[2] >> 3 & 0x0f
+    }
+
+    fn count(self, section: usize) -> u16 {
+        u16::from_be_bytes([self.0[4 + 2 * section], self.0[5 + 2 * section]])
+    }
+}
+
+/// A query whose every part has been understood.
+#[derive(Clone, Debug)]
+pub(crate) struct Query<'q> {
+    pub(crate) name: Name<'q>,
+    pub(crate) lower: LowerName,
+    pub(crate) rtype: Rtype,
+    pub(crate) class: u16,
+    pub(crate) edns: Option<Edns>,
+    pub(crate) has_tsig: bool,
+}
+
+/// What the query's OPT record says (RFC 6891 §6.1).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Edns {
+    /// Octets of the longest UDP message that the client takes.
+    pub(crate) payload_bytes: u16,
+    pub(crate) version: u8,
+}
+
+/// A message that is no query that we understand: FORMERR.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Malformed;
+
+impl From<NameError> for Malformed {
+    fn from(_: NameError) -> Malformed {
+        Malformed
+    }
+}
+
+impl<'q> Query<'q> {
+    /// Reads the question and the additional section; octets behind the last record do not count.
+    pub(crate) fn parse(header: Header<'_>, message: &'q [u8]) -> Result<Query<'q>, Malformed> {
+        // One question, and no records that only a reply may have.
+        if header.count(0) != 1 || header.count(1) != 0 || header.count(2) != 0 {
+            return Err(Malformed);
+        }
+        let name = Name::parse(&message[HEADER_BYTES..])?;
+        let after = HEADER_BYTES + name.length_bytes();
+        let tail = message.get(after..after + QUESTION_TAIL_BYTES).ok_or(Malformed)?;
+        let mut query = Query {
+            name,
+            lower: LowerName::of(name),
+            rtype: Rtype(u16::from_be_bytes([tail[0], tail[1]])),
+            class: u16::from_be_bytes([tail[2], tail[3]]),
+            edns: None,
+            has_tsig: false,
+        };
+        let additional_count = header.count(3);
+        if additional_count > QUERY_ADDITIONAL_COUNT_MAX {
+            return Err(Malformed);
+        }
+        let mut rest = &message[after + QUESTION_TAIL_BYTES..];
+        for _ in 0..additional_count {
+            rest = query.read_additional(rest)?;
+        }
+        Ok(query)
+    }
+
+    /// Reads one record of the additional section; what stands behind it.
+    fn read_additional(&mut self, bytes: &'q [u8]) -> Result<&'q [u8], Malformed> {
+        let owner_length = skip_name(bytes)?;
+        let (fixed, rest) =
+            bytes.get(owner_length..).and_then(|bytes| bytes.split_at_checked(RECORD_FIXED_BYTES)).ok_or(Malformed)?;
+        let rdata_length = usize::from(u16::from_be_bytes([fixed[8], fixed[9]]));
+        let (rdata, rest) = rest.split_at_checked(rdata_length).ok_or(Malformed)?;
+        match Rtype(u16::from_be_bytes([fixed[0], fixed[1]])) {
+            Rtype::OPT => {
+                // RFC 6891 §6.1.1: one, and its owner is the root.
+                if self.edns.is_some() || owner_length != 1 || !options_fit(rdata) {
+                    return Err(Malformed);
+                }
+                self.edns =
+                    Some(Edns { payload_bytes: u16::from_be_bytes([fixed[2], fixed[3]]), version: fixed[5] });
+            }
+            Rtype::TSIG => self.has_tsig = true,
+            _ => {}
+        }
+        Ok(rest)
+    }
+
+    /// Octets of the question section.
+    pub(crate) fn question_bytes(&self) -> usize {
+        self.name.length_bytes() + QUESTION_TAIL_BYTES
+    }
+}
+
+/// Octets of the owner at the start of `bytes`: its labels, up to the root or a pointer, which is not followed.
+fn skip_name(bytes: &[u8]) -> Result<usize, Malformed> {
+    let mut at = 0;
+    while at < crate::name::NAME_BYTES_MAX {
+        match bytes.get(at) {
+            Some(0) => return Ok(at + 1),
+            Some(&length) if length < 0x40 => at += 1 + usize::from(length),
+            Some(&length) if length >= 0xc0 => return Ok(at + 2),
+            _ => return Err(Malformed),
+        }
+    }
+    Err(Malformed)
+}
+
+/// Whether the options of an OPT fill its RDATA (RFC 6891 §6.1.2). What they say does not matter to us.
+fn options_fit(mut rdata: &[u8]) -> bool {
+    while let [_, _, high, low, rest @ ..] = rdata {
+        let length = usize::from(u16::from_be_bytes([*high, *low]));
+        match rest.get(length..) {
+            Some(next) => rdata = next,
+            None => return false,
+        }
+    }
+    rdata.is_empty()
+}
+
+/// A section of a reply behind the question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Section {
+    Answer = 0,
+    Authority = 1,
+    Additional = 2,
+}
+
+/// What did not fit into the reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NoRoom;
+
+/// A reply as it grows in the caller's octets: sections in their order, never past its limit.
+#[derive(Debug)]
+pub(crate) struct ReplyWriter<'o> {
+    out: &'o mut [u8],
+    at: usize,
+    /// Octets that the reply may have, those for its OPT taken off.
+    limit: usize,
+    counts: [u16; 3],
+    flags: u16,
+    /// Where the sections begin: what a reply is cut back to.
+    sections_at: usize,
+}
+
+const FLAG_RESPONSE: u16 = 0x8000;
+const FLAG_AUTHORITATIVE: u16 = 0x0400;
+const FLAG_TRUNCATED: u16 = 0x0200;
+const FLAG_RECURSION_DESIRED: u16 = 0x0100;
+/// The opcode and RD are those of the query (RFC 1035 §4.1.1).
+const FLAGS_OF_THE_QUERY: u16 = 0x7800 | FLAG_RECURSION_DESIRED;
+
+impl<'o> ReplyWriter<'o> {
+    /// A reply to `query`, with a copy of its header's id, and of its first `question_bytes` octets behind the header.
+    pub(crate) fn start(out: &'o mut [u8], query: &[u8], question_bytes: usize, limit: usize) -> ReplyWriter<'o> {
+        let at = HEADER_BYTES + question_bytes;
+        out[..at].copy_from_slice(&query[..at]);
+        let flags = u16::from_be_bytes([query[2], query[3]]) & FLAGS_OF_THE_QUERY | FLAG_RESPONSE;
+        let limit = limit.min(out.len());
+        ReplyWriter { out, at, limit, counts: [0; 3], flags, sections_at: at }
+    }
+
+    pub(crate) fn set_authoritative(&mut self) {
+        self.flags |= FLAG_AUTHORITATIVE;
+    }
+
+    /// Octets written so far: where the next record will stand.
+    pub(crate) fn position(&self) -> usize {
+        self.at
+    }
+
+    /// Takes the sections back, and says that they were there (RFC 2181 §9).
+    pub(crate) fn truncate(&mut self) {
+        self.at = self.sections_at;
+        self.counts = [0; 3];
+        self.flags |= FLAG_TRUNCATED;
+    }
+
+    /// Appends the RRset of `ready`, without its addresses, as it was made, for an owner at `owner`.
+    #[inline]
+    pub(crate) fn put_ready(&mut self, section: Section, ready: &Ready<'_>, owner: OwnerPlace) -> Result<(), NoRoom> {
+        let at = self.put_bytes(ready.answer_bytes())?;
+        ready.move_pointers(self.out, at, ready.answer_bytes().len(), owner);
+        self.counts[section as usize] += ready.answer_count;
+        Ok(())
+    }
+
+    /// Appends the RRset and, where they fit, the addresses of `ready`, as it was made, for an owner at `owner`. The
+    /// RRset is the last of its section, so that addresses may follow.
+    #[inline]
+    pub(crate) fn put_ready_with_addresses(
+        &mut self,
+        section: Section,
+        ready: &Ready<'_>,
+        owner: OwnerPlace,
+    ) -> Result<Addresses, NoRoom> {
+        if ready.additional_count == 0 {
+            return self.put_ready(section, ready, owner).map(|()| Addresses::All);
+        }
+        match self.put_bytes(ready.all_bytes()) {
+            Ok(at) => {
+                ready.move_pointers(self.out, at, ready.all_bytes().len(), owner);
+                self.counts[section as usize] += ready.answer_count;
+                self.counts[Section::Additional as usize] += ready.additional_count;
+                Ok(Addresses::All)
+            }
+            Err(NoRoom) => self.put_ready(section, ready, owner).map(|()| Addresses::None),
+        }
+    }
+
+    /// Appends the records of `found` anew, names in full, each owned by `owner`: the octets of its name, or of a
+    /// pointer. Only those of the RRset itself; where the RDATA of the first one starts is told.
+    pub(crate) fn put_expanded(
+        &mut self,
+        section: Section,
+        found: &Found<'_>,
+        owner: &[u8],
+    ) -> Result<usize, NoRoom> {
+        let records = found.ready.records(found.owner);
+        let mut first_rdata_at = 0;
+        for record in records.clone().take(usize::from(found.ready.answer_count)) {
+            let rdata_at = self.put_expanded_record(owner, &record, &records)?;
+            if first_rdata_at == 0 {
+                first_rdata_at = rdata_at;
+            }
+            self.counts[section as usize] += 1;
+        }
+        Ok(first_rdata_at)
+    }
+
+    /// Appends the addresses of `found` anew, names in full.
+    pub(crate) fn put_expanded_addresses(&mut self, found: &Found<'_>) -> Result<(), NoRoom> {
+        let records = found.ready.records(found.owner);
+        for record in records.clone().skip(usize::from(found.ready.answer_count)) {
+            self.put_expanded_record(record.owner.as_name().as_bytes(), &record, &records)?;
+            self.counts[Section::Additional as usize] += 1;
+        }
+        Ok(())
+    }
+
+    fn put_expanded_record(
+        &mut self,
+        owner: &[u8],
+        record: &crate::ready::ReadyRecord<'_>,
+        records: &crate::ready::ReadyRecords<'_>,
+    ) -> Result<usize, NoRoom> {
+        self.put_bytes(owner)?;
+        self.put_bytes(record.fixed)?;
+        let length_at = self.put_bytes(&[0, 0])?;
+        let length = records.expand(record, &mut self.out[self.at..self.limit]).ok_or(NoRoom)?;
+        self.out[length_at..self.at].copy_from_slice(&(length as u16).to_be_bytes());
+        let rdata_at = self.at;
+        self.at += length;
+        Ok(rdata_at)
+    }
+
+    /// Appends a CNAME that no zone holds: the one that a DNAME makes (RFC 6672 §3.1).
+    pub(crate) fn put_cname(&mut self, owner: &[u8], ttl: &[u8], target: Name<'_>) -> Result<usize, NoRoom> {
+        self.put_bytes(owner)?;
+        self.put_bytes(&Rtype::CNAME.0.to_be_bytes())?;
+        self.put_bytes(&CLASS_IN.to_be_bytes())?;
+        self.put_bytes(ttl)?;
+        self.put_bytes(&(target.length_bytes() as u16).to_be_bytes())?;
+        let at = self.put_bytes(target.as_bytes())?;
+        self.counts[Section::Answer as usize] += 1;
+        Ok(at)
+    }
+
+    /// Ends the reply, with an OPT if the query had one; its length in octets.
+    #[inline]
+    pub(crate) fn finish(self, rcode: Rcode, edns_payload_bytes: Option<u16>) -> usize {
+        let mut additional_count = self.counts[Section::Additional as usize];
+        let mut end = self.at;
+        let rcode = rcode as u16;
+        if let Some(payload_bytes) = edns_payload_bytes {
+            // RFC 6891 §6.1.3: the upper eight bits of the RCODE stand in the OPT's TTL.
+            let [payload_high, payload_low] = payload_bytes.to_be_bytes();
+            let opt = [0, 0, Rtype::OPT.0 as u8, payload_high, payload_low, (rcode >> 4) as u8, 0, 0, 0, 0, 0];
+            self.out[end..end + OPT_BYTES].copy_from_slice(&opt);
+            end += OPT_BYTES;
+            additional_count += 1;
+        }
+        let flags = self.flags | rcode & 0x0f;
+        self.out[2..4].copy_from_slice(&flags.to_be_bytes());
+        let question_count = u16::from(self.sections_at != HEADER_BYTES);
+        let counts = [question_count, self.counts[0], self.counts[1], additional_count];
+        for (place, count) in self.out[4..HEADER_BYTES].chunks_exact_mut(2).zip(counts) {
+            place.copy_from_slice(&count.to_be_bytes());
+        }
+        end
+    }
+
+    #[inline]
+    fn put_bytes(&mut self, bytes: &[u8]) -> Result<usize, NoRoom> {
+        let start = self.at;
+        let end = start + bytes.len();
+        if end > self.limit {
+            return Err(NoRoom);
+        }
+        self.out[start..end].copy_from_slice(bytes);
+        self.at = end;
+        Ok(start)
+    }
+}
+
+/// What became of the addresses that go with an RRset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Addresses {
+    /// They are in the reply.
+    All,
+    /// There was no room for them.
+    None,
+}

@@ -1,0 +1,344 @@
+//! A domain name in wire form (RFC 1035 §3.1): labels from the leaf to the root, never compressed.
+
+use core::cmp::Ordering;
+use core::fmt;
+
+/// Octets of the longest name, root label included (RFC 1035 §2.3.4).
+pub const NAME_BYTES_MAX: usize = 255;
+/// Octets of the longest label (RFC 1035 §2.3.4).
+pub const LABEL_BYTES_MAX: usize = 63;
+/// Labels of the longest name, the root not counted: 127 labels of one octet each.
+pub const LABEL_COUNT_MAX: usize = 127;
+
+/// Why bytes are no name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameError {
+    /// The bytes end before the root label.
+    Short,
+    /// A label of more than 63 octets, or of a reserved kind, or a pointer (RFC 1035 §4.1.4).
+    Label,
+    /// More than 255 octets in all.
+    Long,
+}
+
+/// A borrowed name in wire form: checked once when it is made, so that walking it cannot fail.
+///
+/// Two names are equal by `==` only when their octets are; [`Name::same_as`] compares as DNS does, without case.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Name<'a>(&'a [u8]);
+
+impl<'a> Name<'a> {
+    /// The root: one empty label.
+    pub const ROOT: Name<'static> = Name(&[0]);
+
+    /// The name at the start of `bytes`, which may go on behind it.
+    pub fn parse(bytes: &'a [u8]) -> Result<Name<'a>, NameError> {
+        let mut at = 0;
+        loop {
+            match bytes.get(at) {
+                None => return Err(NameError::Short),
+                Some(0) if at < NAME_BYTES_MAX => return Ok(Name(&bytes[..=at])),
+                Some(&length) if usize::from(length) <= LABEL_BYTES_MAX => at += 1 + usize::from(length),
+                Some(_) => return Err(NameError::Label),
+            }
+            if at >= NAME_BYTES_MAX {
+                return Err(NameError::Long);
+            }
+        }
+    }
+
+    /// The octets, root label included.
+    pub fn as_bytes(self) -> &'a [u8] {
+        self.0
+    }
+
+    /// Octets, root label included: 1 to 255.
+    pub fn length_bytes(self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether this is the root.
+    pub fn is_root(self) -> bool {
+        self.0.len() == 1
+    }
+
+    /// The labels from the leaf, the root not among them.
+    pub fn labels(self) -> Labels<'a> {
+        Labels(self.0)
+    }
+
+    /// The name without its first label; `None` for the root.
+    pub fn parent(self) -> Option<Name<'a>> {
+        let first = usize::from(self.0[0]);
+        (first != 0).then(|| Name(&self.0[1 + first..]))
+    }
+
+    /// Whether the first label is `*` alone (RFC 4592 §2.1.1).
+    pub fn is_wildcard(self) -> bool {
+        self.0.starts_with(b"\x01*")
+    }
+
+    /// Whether both are the same name; case does not count (RFC 4343).
+    pub fn same_as(self, other: Name<'_>) -> bool {
+        // Label lengths are below 64 and so no letters: the octets can be folded as they are.
+        self.0.eq_ignore_ascii_case(other.0)
+    }
+
+    /// Whether this is `ancestor` itself or stands below it.
+    pub fn is_at_or_below(self, ancestor: Name<'_>) -> bool {
+        let mut name = self;
+        while name.0.len() > ancestor.0.len() {
+            match name.parent() {
+                Some(parent) => name = parent,
+                None => return false,
+            }
+        }
+        name.same_as(ancestor)
+    }
+
+    /// The canonical order of DNSSEC (RFC 4034 §6.1): by labels from the root, letters folded.
+    pub fn canonical_cmp(self, other: Name<'_>) -> Ordering {
+        let mut left = LabelStarts::of(self);
+        let mut right = LabelStarts::of(other);
+        loop {
+            match (left.next_from_root(), right.next_from_root()) {
+                (None, None) => return Ordering::Equal,
+                (None, Some(_)) => return Ordering::Less,
+                (Some(_), None) => return Ordering::Greater,
+                (Some(a), Some(b)) => {
+                    let a = a.iter().map(u8::to_ascii_lowercase);
+                    match a.cmp(b.iter().map(u8::to_ascii_lowercase)) {
+                        Ordering::Equal => {}
+                        unequal => return unequal,
+                    }
+                }
+            }
+        }
+    }
+
+    /// An owned copy.
+    pub fn to_owned(self) -> NameBuf {
+        let mut owned = NameBuf::root();
+        owned.bytes[..self.0.len()].copy_from_slice(self.0);
+        owned.length = self.0.len() as u8;
+        owned
+    }
+
+    /// An owned copy, letters in lower case.
+    pub fn to_lowercase(self) -> NameBuf {
+        let mut owned = self.to_owned();
+        owned.bytes[..self.0.len()].make_ascii_lowercase();
+        owned
+    }
+}
+
+/// Zone-file form (RFC 1035 §5.1), with the dot of the root at the end.
+impl fmt::Display for Name<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_root() {
+            return out.write_str(".");
+        }
+        for label in self.labels() {
+            for &octet in label {
+                match octet {
+                    b'.' | b'"' | b'(' | b')' | b';' | b'@' | b'$' | b'\\' => write!(out, "\\{}", char::from(octet))?,
+                    0x21..=0x7e => write!(out, "{}", char::from(octet))?,
+                    _ => write!(out, "\\{octet:03}")?,
+                }
+            }
+            out.write_str(".")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Name<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Name({self})")
+    }
+}
+
+/// The labels of a name from the leaf to the last before the root.
+#[derive(Clone, Debug)]
+pub struct Labels<'a>(&'a [u8]);
+
+impl<'a> Iterator for Labels<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let length = usize::from(self.0[0]);
+        if length == 0 {
+            return None;
+        }
+        let (label, rest) = self.0[1..].split_at(length);
+        self.0 = rest;
+        Some(label)
+    }
+}
+
+/// Where the labels of a name start, so that they can be walked from the root.
+struct LabelStarts<'a> {
+    name: &'a [u8],
+    starts: [u8; LABEL_COUNT_MAX],
+    left_count: usize,
+}
+
+impl<'a> LabelStarts<'a> {
+    fn of(name: Name<'a>) -> LabelStarts<'a> {
+        let mut starts = [0; LABEL_COUNT_MAX];
+        let mut left_count = 0;
+        let mut at = 0;
+        while name.0[at] != 0 {
+            starts[left_count] = at as u8;
+            left_count += 1;
+            at += 1 + usize::from(name.0[at]);
+        }
+        LabelStarts { name: name.0, starts, left_count }
+    }
+
+    fn next_from_root(&mut self) -> Option<&'a [u8]> {
+        self.left_count = self.left_count.checked_sub(1)?;
+        let start = usize::from(self.starts[self.left_count]);
+        Some(&self.name[start + 1..start + 1 + usize::from(self.name[start])])
+    }
+}
+
+/// A name that owns its octets, in place: no allocation.
+#[derive(Clone, Copy)]
+pub struct NameBuf {
+    length: u8,
+    bytes: [u8; NAME_BYTES_MAX],
+}
+
+impl NameBuf {
+    /// The root.
+    pub fn root() -> NameBuf {
+        NameBuf { length: 1, bytes: [0; NAME_BYTES_MAX] }
+    }
+
+    /// This name, borrowed.
+    pub fn as_name(&self) -> Name<'_> {
+        Name(&self.bytes[..usize::from(self.length)])
+    }
+
+    /// `label` put before `parent`: `label.parent`.
+    pub fn child(label: &[u8], parent: Name<'_>) -> Result<NameBuf, NameError> {
+        NameBuf::joined(&[label], parent)
+    }
+
+    /// `labels` from the leaf, put before `suffix`.
+    pub fn joined(labels: &[&[u8]], suffix: Name<'_>) -> Result<NameBuf, NameError> {
+        let mut name = NameBuf::root();
+        let mut at = 0;
+        for label in labels {
+            if label.is_empty() || label.len() > LABEL_BYTES_MAX {
+                return Err(NameError::Label);
+            }
+            let end = at + 1 + label.len();
+            if end >= NAME_BYTES_MAX {
+                return Err(NameError::Long);
+            }
+            name.bytes[at] = label.len() as u8;
+            name.bytes[at + 1..end].copy_from_slice(label);
+            at = end;
+        }
+        let end = at + suffix.length_bytes();
+        if end > NAME_BYTES_MAX {
+            return Err(NameError::Long);
+        }
+        name.bytes[at..end].copy_from_slice(suffix.as_bytes());
+        name.length = end as u8;
+        Ok(name)
+    }
+}
+
+impl PartialEq for NameBuf {
+    fn eq(&self, other: &NameBuf) -> bool {
+        self.as_name() == other.as_name()
+    }
+}
+
+impl Eq for NameBuf {}
+
+impl fmt::Display for NameBuf {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_name().fmt(out)
+    }
+}
+
+impl fmt::Debug for NameBuf {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{:?}", self.as_name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+    use alloc::vec;
+
+    #[track_caller]
+    fn name(bytes: &[u8]) -> Name<'_> {
+        Name::parse(bytes).expect("a name")
+    }
+
+    #[test]
+    fn bytes_become_a_name_or_say_why_not() {
+        assert_eq!(name(b"\x03www\x07example\0rest").length_bytes(), 13);
+        assert_eq!(Name::parse(b"\x03ww"), Err(NameError::Short));
+        assert_eq!(Name::parse(b"\x03www"), Err(NameError::Short));
+        assert_eq!(Name::parse(b""), Err(NameError::Short));
+        assert_eq!(Name::parse(b"\xc0\x0c"), Err(NameError::Label));
+        assert_eq!(Name::parse(&[0x40; 80]), Err(NameError::Label));
+    }
+
+    #[test]
+    fn names_end_at_255_octets() {
+        let mut bytes = vec![];
+        for _ in 0..127 {
+            bytes.extend_from_slice(b"\x01a");
+        }
+        bytes.push(0);
+        assert_eq!(bytes.len(), 255);
+        assert_eq!(name(&bytes).labels().count(), LABEL_COUNT_MAX);
+        bytes.insert(0, b'b');
+        bytes.insert(0, 1);
+        assert_eq!(Name::parse(&bytes), Err(NameError::Long));
+        assert_eq!(NameBuf::child(b"b", name(&bytes[2..])), Err(NameError::Long));
+    }
+
+    #[test]
+    fn case_does_not_count() {
+        let upper = name(b"\x03WWW\x07eXample\0");
+        assert!(upper.same_as(name(b"\x03www\x07example\0")));
+        assert_eq!(format!("{}", upper.to_lowercase()), "www.example.");
+        assert!(upper.is_at_or_below(name(b"\x07EXAMPLE\0")));
+        assert!(!upper.is_at_or_below(name(b"\x06xample\0")));
+        assert!(upper.is_at_or_below(Name::ROOT));
+    }
+
+    #[test]
+    fn canonical_order_of_rfc_4034() {
+        let ordered: [&[u8]; 8] = [
+            b"\x07example\0",
+            b"\x01a\x07example\0",
+            b"\x08yljkjljk\x01a\x07example\0",
+            b"\x01Z\x01a\x07example\0",
+            b"\x04zABC\x01a\x07EXAMPLE\0",
+            b"\x01z\x07example\0",
+            b"\x01\x01\x01z\x07example\0",
+            b"\x01\xc8\x01z\x07example\0",
+        ];
+        for pair in ordered.windows(2) {
+            assert_eq!(name(pair[0]).canonical_cmp(name(pair[1])), Ordering::Less, "{:?}", pair);
+            assert_eq!(name(pair[1]).canonical_cmp(name(pair[0])), Ordering::Greater, "{:?}", pair);
+        }
+    }
+
+    #[test]
+    fn display_escapes_what_a_zone_file_would_misread() {
+        assert_eq!(format!("{}", name(b"\x04a.\x07@\0")), "a\\.\\007\\@.");
+        assert_eq!(format!("{}", Name::ROOT), ".");
+    }
+}

@@ -1,0 +1,228 @@
+//! The shape of each kind of field on the wire: where a field ends, or why it is none.
+
+use super::Kind;
+use super::{bitmap, svc_param};
+use crate::name::Name;
+
+const TOO_EARLY: &str = "ends too early";
+
+/// Where the field of `kind` that starts at `at` in `rdata` ends; `Err` says what is wrong with it, as the rest of a
+/// sentence about the field.
+pub(crate) fn field_end(kind: Kind, rdata: &[u8], at: usize) -> Result<usize, &'static str> {
+    let rest = rdata.get(at..).ok_or(TOO_EARLY)?;
+    let length_bytes = match kind {
+        Kind::U8 | Kind::Algorithm | Kind::DigestType | Kind::Scheme => fixed(rest, 1)?,
+        Kind::U16 | Kind::Rtype | Kind::CertificateType => fixed(rest, 2)?,
+        Kind::U32 | Kind::Period | Kind::Time | Kind::Ipv4 => fixed(rest, 4)?,
+        Kind::Eui48 => fixed(rest, 6)?,
+        Kind::U64 | Kind::Locator | Kind::Eui64 => fixed(rest, 8)?,
+        Kind::Ipv6 => fixed(rest, 16)?,
+        Kind::CompressibleName | Kind::Name => name(rest)?,
+        Kind::String => string(rest)?.len() + 1,
+        Kind::Digits => digits(rest)?,
+        Kind::Coordinate => coordinate(rest)?,
+        Kind::OptionalString if rest.is_empty() => 0,
+        Kind::OptionalString => string(rest)?.len() + 1,
+        Kind::Strings => strings(rest)?,
+        Kind::Tag => tag(rest)?,
+        Kind::RestAsString | Kind::OptionalBase64 | Kind::DashBase64 => rest.len(),
+        Kind::Hex | Kind::Base64 if rest.is_empty() => return Err("is empty"),
+        Kind::Hex | Kind::Base64 => rest.len(),
+        Kind::DsDigest => digest(rest, ds_digest_bytes(rdata[at - 1]))?,
+        Kind::Fingerprint => digest(rest, fingerprint_bytes(rdata[at - 1]))?,
+        Kind::ZoneDigest => zone_digest(rest, rdata[at - 1])?,
+        Kind::Salt => string(rest)?.len() + 1,
+        Kind::HashedName if rest.first() == Some(&0) => return Err("is empty"),
+        Kind::HashedName => string(rest)?.len() + 1,
+        Kind::Bitmap => bitmap::check(rest).map(|()| rest.len())?,
+        Kind::Services => services(rest)?,
+        Kind::Nsap if rest.is_empty() => return Err("is empty"),
+        Kind::Nsap => rest.len(),
+        Kind::Location => location(rest)?,
+        Kind::Prefixes => prefixes(rest)?,
+        Kind::Gateway => gateway(rest)?,
+        Kind::Relay => relay(rest)?,
+        Kind::HostIdentity => host_identity(rest)?,
+        Kind::Names => names(rest)?,
+        Kind::SvcParams => svc_param::check(rest).map(|()| rest.len())?,
+    };
+    Ok(at + length_bytes)
+}
+
+fn fixed(rest: &[u8], length_bytes: usize) -> Result<usize, &'static str> {
+    if rest.len() < length_bytes { Err(TOO_EARLY) } else { Ok(length_bytes) }
+}
+
+fn name(rest: &[u8]) -> Result<usize, &'static str> {
+    Name::parse(rest).map(Name::length_bytes).map_err(|_| "is no uncompressed name")
+}
+
+fn names(rest: &[u8]) -> Result<usize, &'static str> {
+    let mut at = 0;
+    while at < rest.len() {
+        at += name(&rest[at..])?;
+    }
+    Ok(at)
+}
+
+/// The `<character-string>` at the start of `rest`, without its octet of length.
+fn string(rest: &[u8]) -> Result<&[u8], &'static str> {
+    let (&length, behind) = rest.split_first().ok_or(TOO_EARLY)?;
+    behind.get(..usize::from(length)).ok_or(TOO_EARLY)
+}
+
+fn strings(rest: &[u8]) -> Result<usize, &'static str> {
+    if rest.is_empty() {
+        return Err(TOO_EARLY);
+    }
+    let mut at = 0;
+    while at < rest.len() {
+        at += 1 + string(&rest[at..])?.len();
+    }
+    Ok(at)
+}
+
+/// RFC 1183 §3.1: an X.121 address has four digits at least.
+fn digits(rest: &[u8]) -> Result<usize, &'static str> {
+    let string = string(rest)?;
+    let right = string.len() >= 4 && string.iter().all(u8::is_ascii_digit);
+    if right { Ok(string.len() + 1) } else { Err("is no string of four digits or more") }
+}
+
+/// RFC 1712 §3: a decimal number, `-32.6882`.
+fn coordinate(rest: &[u8]) -> Result<usize, &'static str> {
+    let string = string(rest)?;
+    let unsigned = string.strip_prefix(b"-").or(string.strip_prefix(b"+")).unwrap_or(string);
+    let (whole, fraction) = match unsigned.iter().position(|&octet| octet == b'.') {
+        Some(dot) => (&unsigned[..dot], &unsigned[dot + 1..]),
+        None => (unsigned, &[][..]),
+    };
+    let right = !(whole.is_empty() && fraction.is_empty()) && whole.iter().chain(fraction).all(u8::is_ascii_digit);
+    if right { Ok(string.len() + 1) } else { Err("is no decimal number") }
+}
+
+/// RFC 8659 §4.1: one letter or digit at least.
+fn tag(rest: &[u8]) -> Result<usize, &'static str> {
+    let tag = string(rest)?;
+    let right = !tag.is_empty() && tag.iter().all(u8::is_ascii_alphanumeric);
+    if right { Ok(tag.len() + 1) } else { Err("is not made of letters and digits") }
+}
+
+/// A digest of `expected_bytes`, where its algorithm is known.
+fn digest(rest: &[u8], expected_bytes: Option<usize>) -> Result<usize, &'static str> {
+    match expected_bytes {
+        _ if rest.is_empty() => Err("is empty"),
+        Some(expected) if rest.len() != expected => Err("has not the length that its algorithm gives"),
+        _ => Ok(rest.len()),
+    }
+}
+
+/// SHA-1, SHA-256, GOST and SHA-384 (the IANA registry of DS digests).
+fn ds_digest_bytes(digest_type: u8) -> Option<usize> {
+    match digest_type {
+        1 => Some(20),
+        2 | 3 => Some(32),
+        4 => Some(48),
+        _ => None,
+    }
+}
+
+/// SHA-1 (RFC 4255 §3.1.2) and SHA-256 (RFC 6594 §3.1).
+fn fingerprint_bytes(fingerprint_type: u8) -> Option<usize> {
+    match fingerprint_type {
+        1 => Some(20),
+        2 => Some(32),
+        _ => None,
+    }
+}
+
+/// RFC 8976 §2.2.4: SHA-384 and SHA-512; no digest is shorter than 12 octets.
+fn zone_digest(rest: &[u8], hash_algorithm: u8) -> Result<usize, &'static str> {
+    match hash_algorithm {
+        1 => digest(rest, Some(48)),
+        2 => digest(rest, Some(64)),
+        _ if rest.len() < 12 => Err("is shorter than 12 octets"),
+        _ => Ok(rest.len()),
+    }
+}
+
+/// A protocol and up to 65,536 bits, the last octet not zero so that every map has one form.
+fn services(rest: &[u8]) -> Result<usize, &'static str> {
+    match rest {
+        [] => Err(TOO_EARLY),
+        [_, .., 0] => Err("have zeros at the end of the map"),
+        [_, map @ ..] if map.len() > 8192 => Err("go on behind port 65535"),
+        _ => Ok(rest.len()),
+    }
+}
+
+/// RFC 1876 §2: version 0; sizes as digit and power of ten; angles within the globe.
+fn location(rest: &[u8]) -> Result<usize, &'static str> {
+    let &[version, size, horizontal, vertical, ref angles @ ..] = rest.first_chunk::<16>().ok_or(TOO_EARLY)?;
+    if version != 0 {
+        return Err("has a version that RFC 1876 does not know");
+    }
+    // A zero has one form only, that of the power 0.
+    let is_size = |octet: u8| octet >> 4 <= 9 && octet & 0x0f <= 9 && (octet >> 4 != 0 || octet == 0);
+    if ![size, horizontal, vertical].into_iter().all(is_size) {
+        return Err("has a size that is no digit and power of ten");
+    }
+    let angle = |at: usize| i64::from(u32::from_be_bytes([angles[at], angles[at + 1], angles[at + 2], angles[at + 3]]));
+    let degrees_max = |degrees: i64, value: i64| (value - (1 << 31)).abs() <= degrees * 3_600_000;
+    if !degrees_max(90, angle(0)) || !degrees_max(180, angle(4)) {
+        return Err("lies off the globe");
+    }
+    Ok(16)
+}
+
+/// RFC 3123 §4: family, prefix length, negation and length, then the address without its zeros at the end.
+fn prefixes(rest: &[u8]) -> Result<usize, &'static str> {
+    let mut at = 0;
+    while at < rest.len() {
+        let &[family_high, family_low, prefix_bits, length] = rest[at..].first_chunk::<4>().ok_or(TOO_EARLY)?;
+        let length = usize::from(length & 0x7f);
+        let (bits_max, length_max) = match [family_high, family_low] {
+            [0, 1] => (32, 4),
+            [0, 2] => (128, 16),
+            _ => return Err("have an address family other than 1 (IPv4) and 2 (IPv6)"),
+        };
+        let address = rest[at + 4..].get(..length).ok_or(TOO_EARLY)?;
+        if prefix_bits > bits_max || length > length_max || address.last() == Some(&0) {
+            return Err("have a prefix of the wrong length");
+        }
+        at += 4 + length;
+    }
+    Ok(at)
+}
+
+/// RFC 4025 §2.1: type and algorithm, then nothing, an address, or a name.
+fn gateway(rest: &[u8]) -> Result<usize, &'static str> {
+    let &[gateway_type, _algorithm] = rest.first_chunk().ok_or(TOO_EARLY)?;
+    host_by_type(gateway_type, &rest[2..]).map(|length_bytes| 2 + length_bytes)
+}
+
+/// RFC 8777 §4.2: discovery bit and type, then nothing, an address, or a name.
+fn relay(rest: &[u8]) -> Result<usize, &'static str> {
+    let (&first, host) = rest.split_first().ok_or(TOO_EARLY)?;
+    host_by_type(first & 0x7f, host).map(|length_bytes| 1 + length_bytes)
+}
+
+fn host_by_type(host_type: u8, rest: &[u8]) -> Result<usize, &'static str> {
+    match host_type {
+        0 => Ok(0),
+        1 => fixed(rest, 4),
+        2 => fixed(rest, 16),
+        3 => name(rest),
+        _ => Err("has a type other than 0 to 3"),
+    }
+}
+
+/// RFC 8005 §5: lengths of tag and key around the algorithm, then both; neither may be empty.
+fn host_identity(rest: &[u8]) -> Result<usize, &'static str> {
+    let &[tag_length, _algorithm, key_high, key_low] = rest.first_chunk().ok_or(TOO_EARLY)?;
+    let key_length = usize::from(u16::from_be_bytes([key_high, key_low]));
+    if tag_length == 0 || key_length == 0 {
+        return Err("has an empty tag or key");
+    }
+    fixed(rest, 4 + usize::from(tag_length) + key_length)
+}

@@ -1,0 +1,316 @@
+//! A zone as it is served: an immutable snapshot that turns a name into what stands there, with its ready-made answers.
+//!
+//! One arena of octets holds a node for each name of the zone and for each empty non-terminal; one table of places,
+//! searched by the hash of a name, leads to the nodes. Since every ancestor of a name has a node, the closest encloser
+//! of a name that has none is found by halving between the apex and the name (docs/decisions/0007-zone-store.md).
+//!
+//! ```text
+//! places  [tag 32 | node / 8 32] …                                   open addressing, no removal
+//! node    flags 8 | name length 8 | type count 16 | link 32 | name | (type 16, answer 32) … | ready-made answers
+//! ```
+
+use crate::name::{Name, NameBuf};
+use crate::name_hash::{HashSeed, LowerName, NameHash};
+use crate::ready::Ready;
+use crate::rtype::Rtype;
+use alloc::boxed::Box;
+
+pub(crate) const NODE_HEADER_BYTES: usize = 8;
+pub(crate) const TYPE_ENTRY_BYTES: usize = 6;
+/// Nodes start at multiples of this, so that 32 bits reach 32 GiB.
+pub(crate) const NODE_ALIGNMENT: usize = 8;
+/// An empty place of the table.
+pub(crate) const EMPTY: u64 = u64::MAX;
+
+/// At or below a cut: `link` leads to the cut's node.
+pub(crate) const FLAG_DELEGATED: u8 = 1;
+/// A child of the name `*` is there: `link` leads to it.
+pub(crate) const FLAG_HAS_WILDCARD: u8 = 2;
+/// A DNAME stands here: every name below is another name (RFC 6672).
+pub(crate) const FLAG_DNAME: u8 = 4;
+/// Below a DNAME: not there, for an answer.
+pub(crate) const FLAG_BELOW_DNAME: u8 = 8;
+
+/// A zone, ready to be asked.
+#[derive(Debug)]
+pub struct Zone {
+    pub(crate) apex: NameBuf,
+    pub(crate) apex_depth: usize,
+    /// Labels of the deepest name.
+    pub(crate) depth_max: usize,
+    pub(crate) serial: u32,
+    pub(crate) record_count: usize,
+    pub(crate) name_count: usize,
+    pub(crate) seed: HashSeed,
+    /// The table has 2^`place_bits` places, a quarter of them empty or more.
+    pub(crate) place_bits: u32,
+    pub(crate) places: Box<[u64]>,
+    pub(crate) arena: Box<[u8]>,
+    pub(crate) apex_node: u32,
+    /// Where the SOA for negative answers is stored.
+    pub(crate) negative_soa: usize,
+}
+
+/// What a zone says to a question.
+#[derive(Clone, Copy, Debug)]
+pub enum Lookup<'z> {
+    /// The RRset that was asked for, or with ANY one of those that are there (RFC 8482 §4.1).
+    Answer(Found<'z>),
+    /// The name is an alias: its CNAME, and the question goes on with the target.
+    Alias(Found<'z>),
+    /// The name lies below a DNAME, which makes an alias of it.
+    Dname(Found<'z>),
+    /// The name lies at or below a cut: the NS of the cut, and their addresses.
+    Referral(Found<'z>),
+    /// The name is there, the type is not.
+    NoData,
+    /// The name is not there.
+    NameError,
+}
+
+/// A ready-made answer and the name it was made for.
+#[derive(Clone, Copy, Debug)]
+pub struct Found<'z> {
+    /// The owner in the zone, in lower case: the name asked for, a wildcard, a cut or a DNAME above it.
+    pub owner: Name<'z>,
+    /// Its records.
+    pub ready: Ready<'z>,
+    /// Tells the owner from all other names of the zone.
+    pub(crate) node: usize,
+}
+
+impl Zone {
+    /// The name that the zone begins with.
+    pub fn apex(&self) -> Name<'_> {
+        self.apex.as_name()
+    }
+
+    /// The serial of its SOA.
+    pub fn serial(&self) -> u32 {
+        self.serial
+    }
+
+    /// Records, duplicates not counted.
+    pub fn record_count(&self) -> usize {
+        self.record_count
+    }
+
+    /// Names, empty non-terminals among them.
+    pub fn name_count(&self) -> usize {
+        self.name_count
+    }
+
+    /// Octets that the zone takes in memory.
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<Zone>() + self.arena.len() + self.places.len() * size_of::<u64>()
+    }
+
+    /// The SOA for the authority section of a negative answer, its TTL that of RFC 2308 §5.
+    pub(crate) fn negative_soa(&self) -> Found<'_> {
+        let apex = self.node(self.apex_node);
+        Found { owner: apex.name(), ready: Ready::read(&self.arena[self.negative_soa..]), node: apex.at }
+    }
+
+    /// What stands at `name`, which is the apex or below it, for a question of type `rtype`.
+    pub(crate) fn lookup(&self, name: &LowerName, hash: NameHash, rtype: Rtype) -> Lookup<'_> {
+        match self.exact(name.as_bytes(), hash) {
+            Some(node) => self.lookup_at(&node, rtype),
+            None => self.lookup_below(&self.closest_encloser(name), rtype),
+        }
+    }
+
+    /// RFC 1034 §4.3.2 steps 3a and 3b, for a name that has a node.
+    #[inline]
+    fn lookup_at<'z>(&'z self, node: &Node<'z>, rtype: Rtype) -> Lookup<'z> {
+        let found = |ready| Found { owner: node.name(), ready, node: node.at };
+        if node.has(FLAG_BELOW_DNAME) {
+            return self.lookup_below(node, rtype);
+        }
+        if node.has(FLAG_DELEGATED) {
+            // RFC 4035 §3.1.4.1: the DS of a child is the parent's to answer, at the cut itself.
+            let cut = self.node(node.link());
+            if rtype != Rtype::DS || cut.at != node.at {
+                return self.referral(&cut);
+            }
+            return cut.ready(Rtype::DS).map_or(Lookup::NoData, |ready| Lookup::Answer(found(ready)));
+        }
+        if let Some(ready) = node.ready(rtype) {
+            return Lookup::Answer(found(ready));
+        }
+        if rtype == Rtype::ANY {
+            return node.first_ready().map_or(Lookup::NoData, |ready| Lookup::Answer(found(ready)));
+        }
+        node.ready(Rtype::CNAME).map_or(Lookup::NoData, |ready| Lookup::Alias(found(ready)))
+    }
+
+    /// RFC 1034 §4.3.2 step 3c, for a name without a node below its closest encloser (RFC 4592 §3.3.1).
+    fn lookup_below<'z>(&'z self, encloser: &Node<'z>, rtype: Rtype) -> Lookup<'z> {
+        if encloser.has(FLAG_DELEGATED) {
+            return self.referral(&self.node(encloser.link()));
+        }
+        if encloser.has(FLAG_BELOW_DNAME) {
+            return self.lookup_below(&self.node(encloser.link()), rtype);
+        }
+        if encloser.has(FLAG_DNAME) {
+            let ready = encloser.ready(Rtype::DNAME).expect("the flag says that it is there");
+            return Lookup::Dname(Found { owner: encloser.name(), ready, node: encloser.at });
+        }
+        if encloser.has(FLAG_HAS_WILDCARD) {
+            return self.lookup_at(&self.node(encloser.link()), rtype);
+        }
+        Lookup::NameError
+    }
+
+    fn referral<'z>(&'z self, cut: &Node<'z>) -> Lookup<'z> {
+        let ready = cut.ready(Rtype::NS).expect("a cut is where NS stand");
+        Lookup::Referral(Found { owner: cut.name(), ready, node: cut.at })
+    }
+
+    /// The node of `name`, which is in lower case.
+    #[inline]
+    fn exact(&self, name: &[u8], hash: NameHash) -> Option<Node<'_>> {
+        let mask = self.places.len() - 1;
+        let mut place = hash.place(self.place_bits);
+        // Ends at an empty place: the builder leaves a quarter of them empty.
+        loop {
+            let entry = self.places[place];
+            if entry == EMPTY {
+                return None;
+            }
+            if (entry >> 32) as u32 == hash.tag() {
+                let node = self.node(entry as u32);
+                if node.name_bytes() == name {
+                    return Some(node);
+                }
+            }
+            place = (place + 1) & mask;
+        }
+    }
+
+    /// The longest ancestor of `name` that has a node. `name` has none itself.
+    fn closest_encloser(&self, name: &LowerName) -> Node<'_> {
+        let mut hashes = [self.seed.of_root(); crate::name::LABEL_COUNT_MAX + 1];
+        // Names deeper than all of the zone's have no node: the encloser is no deeper than the deepest.
+        let mut too_deep = name.label_count().min(self.depth_max + 1);
+        for depth in 0..too_deep {
+            hashes[depth + 1] = name.deeper(hashes[depth], depth);
+        }
+        let mut encloser = self.node(self.apex_node);
+        let mut depth = self.apex_depth;
+        while too_deep - depth > 1 {
+            let middle = depth + (too_deep - depth) / 2;
+            match self.exact(name.suffix(middle), hashes[middle]) {
+                Some(node) => (encloser, depth) = (node, middle),
+                None => too_deep = middle,
+            }
+        }
+        encloser
+    }
+
+    #[inline]
+    fn node(&self, index: u32) -> Node<'_> {
+        let at = index as usize * NODE_ALIGNMENT;
+        Node { at, stored: &self.arena[at..] }
+    }
+
+    /// Every invariant of the structure: for tests and for fuzzing.
+    ///
+    /// # Panics
+    /// When one does not hold.
+    pub fn check(&self) {
+        let mut seen_count = 0;
+        for &entry in &self.places {
+            if entry == EMPTY {
+                continue;
+            }
+            seen_count += 1;
+            let node = self.node(entry as u32);
+            let lower = LowerName::of(node.name());
+            assert_eq!(lower.as_bytes(), node.name_bytes(), "stored in lower case");
+            assert_eq!((entry >> 32) as u32, lower.hash(self.seed).tag());
+            let found = self.exact(node.name_bytes(), lower.hash(self.seed)).expect("found by its own hash");
+            assert_eq!(found.at, node.at, "each name has one node");
+            assert!(node.name().is_at_or_below(self.apex()));
+            assert!(lower.label_count() <= self.depth_max);
+            let types: alloc::vec::Vec<Rtype> = node.types().collect();
+            assert!(types.is_sorted(), "types are searched by halves");
+            for rtype in types {
+                let ready = node.ready(rtype).expect("listed");
+                assert_eq!(
+                    ready.records(node.name()).count(),
+                    usize::from(ready.answer_count) + usize::from(ready.additional_count)
+                );
+            }
+            if lower.label_count() > self.apex_depth {
+                let parent = node.name().parent().expect("below the apex");
+                let parent = LowerName::of(parent);
+                assert!(self.exact(parent.as_bytes(), parent.hash(self.seed)).is_some(), "every ancestor has a node");
+            }
+        }
+        assert_eq!(seen_count, self.name_count);
+        assert!(self.places.len() >= seen_count + seen_count / 3);
+    }
+}
+
+/// What stands at one name.
+#[derive(Clone, Copy, Debug)]
+struct Node<'z> {
+    at: usize,
+    stored: &'z [u8],
+}
+
+impl<'z> Node<'z> {
+    #[inline]
+    fn has(&self, flag: u8) -> bool {
+        self.stored[0] & flag != 0
+    }
+
+    #[inline]
+    fn name_bytes(&self) -> &'z [u8] {
+        &self.stored[NODE_HEADER_BYTES..NODE_HEADER_BYTES + usize::from(self.stored[1])]
+    }
+
+    fn name(&self) -> Name<'z> {
+        Name::parse(self.name_bytes()).expect("stored from a name")
+    }
+
+    fn type_count(&self) -> usize {
+        usize::from(u16::from_le_bytes([self.stored[2], self.stored[3]]))
+    }
+
+    fn link(&self) -> u32 {
+        u32::from_le_bytes([self.stored[4], self.stored[5], self.stored[6], self.stored[7]])
+    }
+
+    fn entries(&self) -> &'z [u8] {
+        let start = NODE_HEADER_BYTES + usize::from(self.stored[1]);
+        &self.stored[start..start + self.type_count() * TYPE_ENTRY_BYTES]
+    }
+
+    fn types(&self) -> impl Iterator<Item = Rtype> + 'z {
+        self.entries().chunks_exact(TYPE_ENTRY_BYTES).map(|entry| Rtype(u16::from_le_bytes([entry[0], entry[1]])))
+    }
+
+    /// The answer of one type.
+    #[inline]
+    fn ready(&self, rtype: Rtype) -> Option<Ready<'z>> {
+        let (entries, _) = self.entries().as_chunks::<TYPE_ENTRY_BYTES>();
+        let key = |entry: &[u8; TYPE_ENTRY_BYTES]| u16::from_le_bytes([entry[0], entry[1]]);
+        let index = match entries {
+            // Few types are the common case: no halving is needed to find one of four.
+            few if few.len() <= 4 => few.iter().position(|entry| key(entry) == rtype.0)?,
+            many => many.binary_search_by_key(&rtype.0, key).ok()?,
+        };
+        Some(self.ready_of(&entries[index]))
+    }
+
+    fn first_ready(&self) -> Option<Ready<'z>> {
+        self.entries().first_chunk().map(|entry| self.ready_of(entry))
+    }
+
+    #[inline]
+    fn ready_of(&self, entry: &[u8; TYPE_ENTRY_BYTES]) -> Ready<'z> {
+        let offset = u32::from_le_bytes([entry[2], entry[3], entry[4], entry[5]]);
+        Ready::read(&self.stored[offset as usize..])
+    }
+}

@@ -1,0 +1,210 @@
+//! The names of a zone that is being built: each once, with its parent and the run of its RRsets.
+
+use super::Places;
+use crate::name::Name;
+use crate::name_hash::{HashSeed, LowerName, NameHash};
+use crate::zone;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// Which of the names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct NameId(u32);
+
+impl NameId {
+    pub(super) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// The names, in the order in which they were first met.
+#[derive(Debug)]
+pub(super) struct Names {
+    seed: HashSeed,
+    apex_depth: usize,
+    /// All names one after another, in lower case.
+    bytes: Vec<u8>,
+    entries: Vec<Entry>,
+    /// Open addressing, grown by doubling: the tag of the hash and the name's index.
+    places: Vec<u64>,
+    place_bits: u32,
+    /// Most records have the owner of the one before.
+    last: NameId,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    hash: NameHash,
+    at: u32,
+    parent: u32,
+    sets_start: u32,
+    set_count: u32,
+    length: u8,
+}
+
+const NONE: u32 = u32::MAX;
+
+impl Names {
+    pub(super) fn new(apex: Name<'_>, seed: HashSeed) -> (Names, NameId) {
+        let mut names = Names {
+            seed,
+            apex_depth: apex.labels().count(),
+            bytes: Vec::new(),
+            entries: Vec::new(),
+            places: vec![zone::EMPTY; 1 << 6],
+            place_bits: 6,
+            last: NameId(0),
+        };
+        let lower = LowerName::of(apex);
+        let apex = names.push(lower.as_bytes(), lower.hash(seed));
+        (names, apex)
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(super) fn ids(&self) -> impl Iterator<Item = NameId> + use<> {
+        (0..self.entries.len() as u32).map(NameId)
+    }
+
+    pub(super) fn name(&self, id: NameId) -> Name<'_> {
+        Name::parse(self.name_bytes(id)).expect("pushed as a name")
+    }
+
+    fn name_bytes(&self, id: NameId) -> &[u8] {
+        let entry = &self.entries[id.index()];
+        &self.bytes[entry.at as usize..entry.at as usize + usize::from(entry.length)]
+    }
+
+    /// The id of `name`, which is the apex or below it. Its ancestors get theirs as well: an empty non-terminal is a
+    /// name that is there (RFC 4592 §2.2.2).
+    pub(super) fn intern(&mut self, name: Name<'_>) -> NameId {
+        if self.name_bytes(self.last).eq_ignore_ascii_case(name.as_bytes()) {
+            return self.last;
+        }
+        let lower = LowerName::of(name);
+        let depth = lower.label_count();
+        let mut hashes = [self.seed.of_root(); crate::name::LABEL_COUNT_MAX + 1];
+        for depth in 0..depth {
+            hashes[depth + 1] = lower.deeper(hashes[depth], depth);
+        }
+        let id = self.at(lower.as_bytes(), hashes[depth]).unwrap_or_else(|| {
+            let id = self.push(lower.as_bytes(), hashes[depth]);
+            let mut ancestor = depth - 1;
+            while ancestor > self.apex_depth && self.at(lower.suffix(ancestor), hashes[ancestor]).is_none() {
+                self.push(lower.suffix(ancestor), hashes[ancestor]);
+                ancestor -= 1;
+            }
+            id
+        });
+        self.last = id;
+        id
+    }
+
+    /// The id of `name`, if it is one of these.
+    pub(super) fn find(&self, name: Name<'_>) -> Option<NameId> {
+        let lower = LowerName::of(name);
+        self.at(lower.as_bytes(), lower.hash(self.seed))
+    }
+
+    /// Works out the parent of each name; to be called when all are known.
+    pub(super) fn find_parents(&mut self) {
+        for id in self.ids() {
+            let name = self.name(id);
+            if name.labels().count() > self.apex_depth {
+                let parent = name.parent().and_then(|parent| self.find(parent));
+                self.entries[id.index()].parent = parent.map_or(NONE, |parent| parent.0);
+            }
+        }
+    }
+
+    /// The name one label above; `None` for the apex.
+    pub(super) fn parent(&self, id: NameId) -> Option<NameId> {
+        let parent = self.entries[id.index()].parent;
+        (parent != NONE).then_some(NameId(parent))
+    }
+
+    /// `*` below `id`, if it is there.
+    pub(super) fn wildcard_child(&self, id: NameId) -> Option<NameId> {
+        let child = crate::name::NameBuf::child(b"*", self.name(id)).ok()?;
+        self.find(child.as_name())
+    }
+
+    /// Remembers that the RRsets of `id` start at `sets_start`.
+    pub(super) fn start_sets(&mut self, id: NameId, sets_start: usize) {
+        self.entries[id.index()].sets_start = sets_start as u32;
+    }
+
+    /// Remembers one more RRset of `id`.
+    pub(super) fn count_set(&mut self, id: NameId) {
+        self.entries[id.index()].set_count += 1;
+    }
+
+    /// Which of all RRsets are those of `id`.
+    pub(super) fn sets(&self, id: NameId) -> Range<usize> {
+        let entry = &self.entries[id.index()];
+        entry.sets_start as usize..entry.sets_start as usize + entry.set_count as usize
+    }
+
+    /// The table that [`zone::Zone`] is searched by: from the hash of each name to its node.
+    pub(super) fn table(&self, node_offsets: &[u32]) -> Places {
+        let place_bits = place_bits_for(self.entries.len());
+        let mut places = vec![zone::EMPTY; 1 << place_bits];
+        for (entry, &node) in self.entries.iter().zip(node_offsets) {
+            put(&mut places, place_bits, entry.hash, node);
+        }
+        (places.into_boxed_slice(), place_bits)
+    }
+
+    fn push(&mut self, name: &[u8], hash: NameHash) -> NameId {
+        let index = u32::try_from(self.entries.len()).expect("bounded by the length of a zone file");
+        let at = u32::try_from(self.bytes.len()).expect("bounded by the length of a zone file");
+        self.bytes.extend_from_slice(name);
+        let length = name.len() as u8;
+        self.entries.push(Entry { hash, at, parent: NONE, sets_start: 0, set_count: 0, length });
+        let place_bits = place_bits_for(self.entries.len());
+        if place_bits > self.place_bits {
+            self.place_bits = place_bits;
+            self.places = vec![zone::EMPTY; 1 << place_bits];
+            for (index, entry) in self.entries.iter().enumerate() {
+                put(&mut self.places, place_bits, entry.hash, index as u32);
+            }
+        } else {
+            put(&mut self.places, self.place_bits, hash, index);
+        }
+        NameId(index)
+    }
+
+    fn at(&self, name: &[u8], hash: NameHash) -> Option<NameId> {
+        let mask = self.places.len() - 1;
+        let mut place = hash.place(self.place_bits);
+        // Ends at an empty place: a quarter of them are empty or more.
+        loop {
+            let entry = self.places[place];
+            if entry == zone::EMPTY {
+                return None;
+            }
+            let id = NameId(entry as u32);
+            if (entry >> 32) as u32 == hash.tag() && self.name_bytes(id) == name {
+                return Some(id);
+            }
+            place = (place + 1) & mask;
+        }
+    }
+}
+
+/// Places for `count` names, a quarter of them left empty, so that a search for a name that is not there ends soon.
+fn place_bits_for(count: usize) -> u32 {
+    (count + count / 3 + 1).next_power_of_two().trailing_zeros().max(6)
+}
+
+fn put(places: &mut [u64], place_bits: u32, hash: NameHash, value: u32) {
+    let mask = places.len() - 1;
+    let mut place = hash.place(place_bits);
+    while places[place] != zone::EMPTY {
+        place = (place + 1) & mask;
+    }
+    places[place] = u64::from(hash.tag()) << 32 | u64::from(value);
+}

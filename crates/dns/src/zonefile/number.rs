@@ -1,0 +1,105 @@
+//! Turns the text of numbers and times into values.
+
+/// A decimal number up to `max`.
+pub(super) fn parse_decimal(text: &[u8], max: u64) -> Option<u64> {
+    if text.is_empty() {
+        return None;
+    }
+    let mut value: u64 = 0;
+    for &octet in text {
+        if !octet.is_ascii_digit() {
+            return None;
+        }
+        value = value.checked_mul(10)?.checked_add(u64::from(octet - b'0'))?;
+    }
+    (value <= max).then_some(value)
+}
+
+/// Seconds: a number, or numbers with the units w, d, h, m and s in any case (`1h30m`).
+pub(super) fn parse_period_s(text: &[u8]) -> Option<u32> {
+    let last = text.last()?;
+    if last.is_ascii_digit() {
+        // A number is seconds only when it stands alone: "1h30" is refused, as BIND does.
+        return parse_decimal(text, u64::from(u32::MAX)).map(|value| value as u32);
+    }
+    let mut total_s: u32 = 0;
+    for part in text.split_inclusive(|octet| !octet.is_ascii_digit()) {
+        let (unit, digits) = part.split_last()?;
+        let unit_s: u32 = match unit.to_ascii_lowercase() {
+            b'w' => 7 * 86_400,
+            b'd' => 86_400,
+            b'h' => 3_600,
+            b'm' => 60,
+            b's' => 1,
+            _ => return None,
+        };
+        let count = parse_decimal(digits, u64::from(u32::MAX))? as u32;
+        total_s = total_s.checked_add(count.checked_mul(unit_s)?)?;
+    }
+    Some(total_s)
+}
+
+/// Seconds since 1970, modulo 2^32, from `YYYYMMDDHHmmSS` or from a decimal number of at most ten digits
+/// (RFC 4034 §3.2).
+pub(super) fn parse_time(text: &[u8]) -> Option<u32> {
+    if text.len() != 14 {
+        return parse_decimal(text, u64::from(u32::MAX)).map(|value| value as u32);
+    }
+    let part = |start: usize, end: usize| parse_decimal(&text[start..end], 9_999).map(|value| value as i64);
+    let (year, month, day) = (part(0, 4)?, part(4, 6)?, part(6, 8)?);
+    let (hour, minute, second) = (part(8, 10)?, part(10, 12)?, part(12, 14)?);
+    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let day_max = match month {
+        2 => 28 + i64::from(leap),
+        4 | 6 | 9 | 11 => 30,
+        1..=12 => 31,
+        _ => return None,
+    };
+    // 32 bits of seconds end in 2106; a later year would come back as an earlier one.
+    let in_range = (1970..=2106).contains(&year) && (1..=day_max).contains(&day);
+    if !in_range || hour > 23 || minute > 59 || second > 60 {
+        return None;
+    }
+    let seconds = days_since_1970(year, month, day) * 86_400 + hour * 3_600 + minute * 60 + second;
+    u32::try_from(seconds).ok()
+}
+
+/// Days from 1970-01-01 in the Gregorian calendar; years are counted from March, so that the leap day is their last.
+fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
+    let year_from_march = year - i64::from(month <= 2);
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    let leap_days = year_from_march / 4 - year_from_march / 100 + year_from_march / 400;
+    // 719,468 days lie between 0000-03-01 and 1970-01-01.
+    year_from_march * 365 + leap_days + day_of_year - 719_468
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn periods() {
+        let check = |text: &str, expected| assert_eq!(parse_period_s(text.as_bytes()), expected, "{text}");
+        check("0", Some(0));
+        check("3600", Some(3600));
+        check("1h30m", Some(5400));
+        check("1W2D3H4M5S", Some(788_645));
+        check("4294967295", Some(u32::MAX));
+        for text in ["", "h", "1h30", "1x", "-1", "4294967296", "4294967295m", "1 h", "1hh", "+1"] {
+            check(text, None);
+        }
+    }
+
+    #[test]
+    fn times() {
+        let check = |text: &str, expected| assert_eq!(parse_time(text.as_bytes()), expected, "{text}");
+        check("19700101000000", Some(0));
+        check("20040229235959", Some(1_078_099_199));
+        check("20231114221320", Some(1_700_000_000));
+        check("21060207062815", Some(u32::MAX));
+        check("1700000000", Some(1_700_000_000));
+        for text in ["21060207062816", "20230229000000", "20231301000000", "20230100000000", "20230101240000", ""] {
+            check(text, None);
+        }
+    }
+}

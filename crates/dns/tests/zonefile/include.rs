@@ -1,0 +1,106 @@
+//! `$INCLUDE`: origins, owners and TTLs across files, and the bounds.
+
+use super::{apex, error_line, record_line};
+use sanderling_dns::zonefile::{Event, Limits, Parser, Position};
+
+/// Reads `files[0]`, and others of `files` as they are included; a line for each event, errors with their file's name.
+fn lines(files: &[(&str, &str)], limits: Limits) -> Vec<String> {
+    let text_of = |name: &str| files.iter().find(|(known, _)| *known == name).map(|(_, text)| text.as_bytes().to_vec());
+    let (first, text) = files[0];
+    let mut parser = Parser::new(first.into(), text.into(), apex(), limits);
+    let mut lines = vec![];
+    while let Some(event) = parser.next() {
+        match event {
+            Ok(Event::Record(record)) => lines.push(record_line(&record)),
+            Ok(Event::Include { path, position }) => match text_of(&path) {
+                Some(text) => parser.include(path, text),
+                None => lines.push(format!("{}:{}: no file {path}", position.line, position.column)),
+            },
+            Err(error) => {
+                let file_name = &parser.file_names()[error.position.file_index as usize];
+                lines.push(format!("{file_name}:{}", error_line(&error)));
+            }
+        }
+    }
+    lines
+}
+
+#[track_caller]
+fn check(files: &[(&str, &str)], expected: &[&str]) {
+    assert_eq!(lines(files, Limits::default()), expected, "{files:?}");
+}
+
+#[test]
+fn origin_and_owner_come_back_behind_the_file() {
+    check(
+        &[
+            ("a", "$TTL 5\nx NS .\n$INCLUDE b sub\n NS .\n$INCLUDE b\ny NS ."),
+            ("b", "$ORIGIN deep\n@ NS .\nz NS ."),
+        ],
+        &[
+            "x.example. 5 NS .",
+            "deep.sub.example. 5 NS .",
+            "z.deep.sub.example. 5 NS .",
+            "x.example. 5 NS .",
+            "deep.example. 5 NS .",
+            "z.deep.example. 5 NS .",
+            "y.example. 5 NS .",
+        ],
+    );
+}
+
+#[test]
+fn the_default_ttl_stays_as_the_file_left_it() {
+    check(&[("a", "$TTL 5\n$INCLUDE b\nx NS ."), ("b", "$TTL 6\ny NS .")], &["y.example. 6 NS .", "x.example. 6 NS ."]);
+}
+
+#[test]
+fn an_included_file_has_no_owner_at_its_start() {
+    let line = "b:1:2: error: this record has no owner, and there is none before it; \
+                start the line with the owner; @ is the origin";
+    check(&[("a", "$TTL 5\nx NS .\n$INCLUDE b\n NS ."), ("b", " NS .")], &["x.example. 5 NS .", line, "x.example. 5 NS ."]);
+}
+
+#[test]
+fn names_of_files_are_strings() {
+    check(&[("a", "$TTL 5\n$INCLUDE \"b c\"\n$INCLUDE b\\032c"), ("b c", "x NS .")], &[
+        "x.example. 5 NS .",
+        "x.example. 5 NS .",
+    ]);
+}
+
+#[test]
+fn a_file_that_cannot_be_had_is_left_out() {
+    check(&[("a", "$TTL 5\n$INCLUDE  b\nx NS .")], &["2:11: no file b", "x.example. 5 NS ."]);
+}
+
+#[test]
+fn errors_name_the_file_they_stand_in() {
+    let expected = ["b:2:6: error: the host \"..\" has an empty label; write one dot between two labels, and none before the first"];
+    check(&[("a", "$TTL 5\n$INCLUDE b"), ("b", "\nx NS ..")], &expected);
+}
+
+#[test]
+fn depth_and_count_of_files_are_bounded() {
+    let limits = Limits { include_depth_max: 2, ..Limits::default() };
+    let expected = "a:1:10: error: files include each other more than 2 deep; look for a file that includes itself";
+    assert_eq!(lines(&[("a", "$INCLUDE a")], limits), [expected]);
+    let limits = Limits { include_count_max: 3, ..Limits::default() };
+    let expected = "a:4:10: error: more than 3 files are included; look for files that include each other";
+    let text = "$INCLUDE b\n$INCLUDE b\n$INCLUDE b\n$INCLUDE b\n";
+    assert_eq!(lines(&[("a", text), ("b", "")], limits), [expected]);
+    // 2^8 files by eight levels of two: bounded by the depth, and done.
+    assert!(!lines(&[("a", "$INCLUDE a\n$INCLUDE a")], Limits::default()).is_empty());
+}
+
+#[test]
+fn positions_of_records_are_those_of_their_types() {
+    let mut parser = Parser::new("a".into(), b"x 5\n (IN (\n NS) .)".to_vec(), apex(), Limits::default());
+    // The type of this one is missing in its line: it is looked for on the first only.
+    assert!(matches!(parser.next(), Some(Err(_))));
+    let mut parser = Parser::new("a".into(), b"x 5 (IN (\n NS) .)".to_vec(), apex(), Limits::default());
+    match parser.next() {
+        Some(Ok(Event::Record(record))) => assert_eq!(record.position, Position { file_index: 0, line: 2, column: 2 }),
+        other => panic!("a record was expected, not {other:?}"),
+    }
+}

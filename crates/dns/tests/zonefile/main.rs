@@ -1,0 +1,62 @@
+//! The zone-file parser, tested by text: what zone files mean, what is wrong with them, and what peers say of both.
+
+mod dialect;
+mod errors;
+mod include;
+mod peers;
+mod properties;
+mod random_rdata;
+mod types;
+
+use sanderling_dns::Name;
+use sanderling_dns::rdata::Text;
+use sanderling_dns::zonefile::{Error, Event, Limits, Parser, Record, Severity};
+
+/// `example.`, the apex of every zone in these tests.
+const APEX: &[u8] = b"\x07example\0";
+
+fn apex() -> Name<'static> {
+    Name::parse(APEX).expect("the apex is a name")
+}
+
+/// A parser of `text`.
+fn parser(text: &[u8]) -> Parser {
+    Parser::new("example.zone".into(), text.to_vec(), apex(), Limits::default())
+}
+
+/// A line of the kind `www.example. 300 A 192.0.2.1`.
+fn record_line(record: &Record<'_>) -> String {
+    let text = Text::new(record.rtype, record.rdata);
+    format!("{} {} {} {text}", record.owner, record.ttl_s, record.rtype).trim_end().into()
+}
+
+/// A line of the kind `3:7: error: …; …`.
+fn error_line(error: &Error) -> String {
+    let Error { position, severity, problem, remedy } = error;
+    let severity = match severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+    };
+    format!("{}:{}: {severity}: {problem}; {remedy}", position.line, position.column)
+}
+
+/// What the parser makes of `text`, a line for each event.
+fn lines(text: &[u8]) -> Vec<String> {
+    let mut parser = parser(text);
+    let mut lines = vec![];
+    while let Some(event) = parser.next() {
+        lines.push(match event {
+            Ok(Event::Record(record)) => record_line(&record),
+            Ok(Event::Include { path, .. }) => panic!("this test has no file {path:?}"),
+            Err(error) => error_line(&error),
+        });
+    }
+    lines
+}
+
+/// Reads `text` behind `$TTL 300` on the same line count: positions are those of `text` plus one line.
+#[track_caller]
+fn check(text: impl AsRef<[u8]>, expected: &[&str]) {
+    let text = [b"$TTL 300\n", text.as_ref()].concat();
+    assert_eq!(lines(&text), expected, "\n{}", String::from_utf8_lossy(&text));
+}

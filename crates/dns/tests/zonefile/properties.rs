@@ -1,0 +1,153 @@
+//! What holds for any text and any RDATA.
+
+use super::random_rdata::random_rdata;
+use super::{apex, parser};
+use proptest::prelude::*;
+use sanderling_dns::rdata::{self, Text};
+use sanderling_dns::zonefile::{Event, Severity};
+use sanderling_dns::{Name, Rtype};
+
+const TYPES_ZONE: &[u8] = include_bytes!("../zones/types.zone");
+const SNIPPETS: &[u8] = include_bytes!("../zones/snippets.txt");
+
+/// Reads any text to its end: records keep their promises, errors stand within the text, and their number is bounded.
+fn read_to_the_end(text: &[u8]) {
+    let mut parser = parser(text);
+    let line_count = text.split(|&octet| octet == b'\n').count() as u32;
+    let mut error_count = 0;
+    let mut include_count = 0;
+    while let Some(event) = parser.next() {
+        match event {
+            Ok(Event::Record(record)) => {
+                assert!(record.owner.is_at_or_below(apex()));
+                assert!(record.ttl_s < 1 << 31 && record.rtype.is_data());
+                assert_eq!(rdata::check(record.rtype, record.rdata), Ok(()), "{}", record.rtype);
+            }
+            Ok(Event::Include { .. }) => {
+                include_count += 1;
+                if include_count < 4 {
+                    parser.include("again".into(), text.to_vec());
+                }
+            }
+            Err(error) => {
+                assert!(error.position.line <= line_count && error.position.column >= 1, "{error:?}");
+                assert!(!error.problem.is_empty() && !error.remedy.is_empty(), "{error:?}");
+                error_count += u32::from(error.severity == Severity::Error);
+            }
+        }
+    }
+    assert!(error_count <= 101);
+}
+
+/// The types of the table, and some without fields.
+fn data_types() -> Vec<Rtype> {
+    let with_fields = (0..=u16::MAX).map(Rtype).filter(|&rtype| rdata::fields(rtype).is_some());
+    with_fields.chain([Rtype::NULL, Rtype(65_280)]).collect()
+}
+
+/// What is printed for `rdata` is read as the same octets.
+fn check_there_and_back(rtype: Rtype, rdata: &[u8]) {
+    let text = format!("a 5 {rtype} {}\n", Text::new(rtype, rdata));
+    let mut parser = parser(text.as_bytes());
+    match parser.next() {
+        Some(Ok(Event::Record(record))) => assert_eq!((record.rtype, record.rdata), (rtype, rdata), "{text}"),
+        other => panic!("{text}: {other:?}"),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    #[test]
+    fn any_octets_are_read_to_the_end(text in prop::collection::vec(any::<u8>(), 0..500)) {
+        read_to_the_end(&text);
+    }
+
+    #[test]
+    fn any_tokens_are_read_to_the_end(text in prop::collection::vec(
+        prop::sample::select(vec![
+            "$TTL", "$ORIGIN", "$INCLUDE", "$GENERATE", "1-3", "${0,3,n}", "a", "@", ".", "\\", "\"", "(", ")", ";",
+            "\n", "\r\n", " ", "\t", "IN", "5", "1h", "A", "192.0.2.1", "TXT", "SOA", "NS", "\\#", "0", "00", "MX", "\\999",
+            "HTTPS", "alpn=", "h2,h3", "key7=", "mandatory=alpn", "\0", "LOC", "N", "E", "NSEC", "APL", "1:192.0.2.0/24",
+        ]), 0..60))
+    {
+        read_to_the_end(text.join(" ").as_bytes());
+        read_to_the_end(text.concat().as_bytes());
+    }
+
+    #[test]
+    fn a_zone_with_faults_is_read_to_the_end(
+        faults in prop::collection::vec((any::<prop::sample::Index>(), 0..3, any::<u8>()), 1..30),
+        start in any::<prop::sample::Index>(),
+    ) {
+        let mut text = [TYPES_ZONE, SNIPPETS].concat();
+        text.drain(..start.index(text.len()) / 2);
+        for (place, fault, octet) in faults {
+            let at = place.index(text.len());
+            match fault {
+                0 => text[at] = octet,
+                1 => text.insert(at, octet),
+                _ => drop(text.remove(at)),
+            }
+        }
+        read_to_the_end(&text);
+    }
+
+    #[test]
+    fn a_zone_cut_off_is_read_to_the_end(end in any::<prop::sample::Index>()) {
+        read_to_the_end(&TYPES_ZONE[..end.index(TYPES_ZONE.len())]);
+    }
+
+    #[test]
+    fn rdata_of_every_type_is_printed_and_read_as_the_same(seed in any::<u64>()) {
+        for rtype in data_types() {
+            let rdata = random_rdata(rtype, seed);
+            prop_assert_eq!(rdata::check(rtype, &rdata), Ok(()), "{} {:?}", rtype, rdata);
+            check_there_and_back(rtype, &rdata);
+        }
+    }
+
+    #[test]
+    fn rdata_with_faults_is_refused_or_read_as_the_same(seed in any::<u64>(), at in any::<prop::sample::Index>(), octet in any::<u8>()) {
+        for rtype in data_types() {
+            let mut rdata = random_rdata(rtype, seed);
+            if rdata.is_empty() {
+                continue;
+            }
+            let at = at.index(rdata.len());
+            rdata[at] = octet;
+            // Neither of these may panic, whatever the octets are.
+            let text = Text::new(rtype, &rdata).to_string();
+            let offsets: Vec<usize> = rdata::compressible_names(rtype, &rdata).collect();
+            prop_assert!(offsets.iter().all(|&offset| Name::parse(&rdata[offset..]).is_ok()));
+            rdata::target(rtype, &rdata);
+            if rdata::check(rtype, &rdata).is_ok() {
+                check_there_and_back(rtype, &rdata);
+            } else {
+                prop_assert!(text.starts_with("\\# "));
+            }
+            rdata.truncate(at);
+            if rdata::check(rtype, &rdata).is_ok() {
+                check_there_and_back(rtype, &rdata);
+            }
+        }
+    }
+
+    #[test]
+    fn owners_are_printed_and_read_as_the_same(labels in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..=63), 0..4)) {
+        prop_assume!(labels.iter().map(|label| label.len() + 1).sum::<usize>() + super::APEX.len() <= 255);
+        let mut owner = vec![];
+        for label in &labels {
+            owner.push(label.len() as u8);
+            owner.extend(label);
+        }
+        owner.extend(super::APEX);
+        let owner = Name::parse(&owner).expect("a name");
+        let text = format!("{owner} 5 A 192.0.2.1\n");
+        let mut parser = parser(text.as_bytes());
+        match parser.next() {
+            Some(Ok(Event::Record(record))) => prop_assert_eq!(record.owner, owner),
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+}

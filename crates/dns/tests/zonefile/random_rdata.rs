@@ -1,0 +1,198 @@
+//! Turns a seed into right RDATA of any type, as the table of fields describes it.
+
+use sanderling_dns::Rtype;
+use sanderling_dns::rdata::{self, Kind};
+
+/// Right RDATA for `rtype`.
+pub(super) fn random_rdata(rtype: Rtype, seed: u64) -> Vec<u8> {
+    // Any bits but zeros alone.
+    let mut random = Random(seed | 1 << 40);
+    let mut rdata = vec![];
+    match rdata::fields(rtype) {
+        Some(fields) => fields.iter().for_each(|field| random.field(field.kind, &mut rdata)),
+        None => random.octets(seed as usize % 300, &mut rdata),
+    }
+    rdata
+}
+
+/// Bits from a seed (xorshift64*), so that a case is one number.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % bound
+    }
+
+    fn octet(&mut self) -> u8 {
+        self.below(256) as u8
+    }
+
+    fn octets(&mut self, count: usize, out: &mut Vec<u8>) {
+        out.extend((0..count).map(|_| self.octet()));
+    }
+
+    /// Up to `count_max` times `unit_bytes` octets, once at least.
+    fn some_octets(&mut self, unit_bytes: usize, count_max: usize, out: &mut Vec<u8>) {
+        let count = 1 + self.below(count_max);
+        self.octets(unit_bytes * count, out);
+    }
+
+    fn string(&mut self, length_max: usize, out: &mut Vec<u8>) {
+        let length = self.below(length_max + 1);
+        out.push(length as u8);
+        self.octets(length, out);
+    }
+
+    fn name(&mut self, out: &mut Vec<u8>) {
+        for _ in 0..self.below(4) {
+            let length = 1 + self.below(63);
+            out.push(length as u8);
+            self.octets(length, out);
+        }
+        out.push(0);
+    }
+
+    fn bitmap(&mut self, out: &mut Vec<u8>) {
+        let mut window = self.below(3);
+        while window < 256 {
+            let length = 1 + self.below(32);
+            out.extend([window as u8, length as u8]);
+            self.octets(length - 1, out);
+            out.push(1 + self.below(255) as u8);
+            window += 1 + self.below(200);
+        }
+    }
+
+    fn prefixes(&mut self, out: &mut Vec<u8>) {
+        for _ in 0..self.below(4) {
+            let (family, length_max, bits_max) = if self.below(2) == 0 { (1, 4, 32) } else { (2, 16, 128) };
+            let length = self.below(length_max + 1);
+            let negation = self.below(2) << 7;
+            out.extend([0, family, self.below(bits_max + 1) as u8, (negation | length) as u8]);
+            if length > 0 {
+                self.octets(length - 1, out);
+                out.push(1 + self.below(255) as u8);
+            }
+        }
+    }
+
+    fn params(&mut self, out: &mut Vec<u8>) {
+        let mut values: Vec<(u16, Vec<u8>)> = vec![];
+        for key in [1, 2, 3, 4, 5, 6, 7, 8, 9, 667, 65_534] {
+            if self.below(2) == 0 {
+                continue;
+            }
+            let mut value = vec![];
+            match key {
+                1 => (0..=self.below(3)).for_each(|_| {
+                    let length = 1 + self.below(20);
+                    value.push(length as u8);
+                    self.octets(length, &mut value);
+                }),
+                2 if !values.iter().any(|(other, _)| *other == 1) => continue,
+                2 | 8 => {}
+                3 => self.octets(2, &mut value),
+                4 => self.some_octets(4, 3, &mut value),
+                5 => self.some_octets(1, 40, &mut value),
+                6 => self.some_octets(16, 3, &mut value),
+                7 => value.extend("/ü\"{?dns}".bytes()),
+                _ if self.below(3) == 0 => {}
+                _ => self.some_octets(1, 30, &mut value),
+            }
+            values.push((key, value));
+        }
+        if !values.is_empty() && self.below(2) == 0 {
+            values.insert(0, (0, values.iter().flat_map(|(key, _)| key.to_be_bytes()).collect()));
+        }
+        for (key, value) in values {
+            out.extend(key.to_be_bytes());
+            out.extend((value.len() as u16).to_be_bytes());
+            out.extend(value);
+        }
+    }
+
+    /// What a gateway or a relay of `host_type` is.
+    fn host(&mut self, host_type: usize, out: &mut Vec<u8>) {
+        match host_type {
+            0 => {}
+            1 => self.octets(4, out),
+            2 => self.octets(16, out),
+            _ => self.name(out),
+        }
+    }
+
+    fn location(&mut self, out: &mut Vec<u8>) {
+        out.push(0);
+        for _ in 0..3 {
+            out.push(if self.below(5) == 0 { 0 } else { (1 + self.below(9)) as u8 * 16 + self.below(10) as u8 });
+        }
+        for degrees in [90, 180] {
+            let angle = self.below(2 * degrees * 3_600_000 + 1) as u32;
+            out.extend((angle + (1 << 31) - degrees as u32 * 3_600_000).to_be_bytes());
+        }
+        self.octets(4, out);
+    }
+
+    /// A right field of `kind`, behind what `out` has already.
+    fn field(&mut self, kind: Kind, out: &mut Vec<u8>) {
+        let digest_bytes = |known: &[usize], out: &[u8]| match out.last() {
+            Some(&number) if (1..=known.len()).contains(&usize::from(number)) => known[usize::from(number) - 1],
+            _ => 20,
+        };
+        match kind {
+            Kind::U8 | Kind::DigestType => out.push(self.below(8) as u8),
+            Kind::Algorithm | Kind::Scheme => out.push(self.octet()),
+            Kind::U16 | Kind::Rtype | Kind::CertificateType => self.octets(2, out),
+            Kind::U32 | Kind::Period | Kind::Time | Kind::Ipv4 => self.octets(4, out),
+            Kind::U64 | Kind::Locator | Kind::Eui64 => self.octets(8, out),
+            Kind::Eui48 => self.octets(6, out),
+            Kind::Ipv6 => self.octets(16, out),
+            Kind::CompressibleName | Kind::Name => self.name(out),
+            Kind::String | Kind::Salt => self.string(255, out),
+            Kind::Digits => out.extend(b"\x0a0123456789"),
+            Kind::Coordinate => out.extend(b"\x06-12.34"),
+            Kind::Tag => out.extend(b"\x05issue"),
+            Kind::OptionalString if self.below(2) == 0 => {}
+            Kind::OptionalString => self.string(255, out),
+            Kind::Strings => (0..=self.below(4)).for_each(|_| self.string(255, out)),
+            Kind::RestAsString | Kind::OptionalBase64 | Kind::DashBase64 if self.below(4) == 0 => {}
+            Kind::RestAsString | Kind::OptionalBase64 | Kind::DashBase64 => self.some_octets(1, 70, out),
+            Kind::Hex | Kind::Base64 | Kind::Nsap => self.some_octets(1, 70, out),
+            Kind::DsDigest => self.octets(digest_bytes(&[20, 32, 32, 48], out), out),
+            Kind::Fingerprint => self.octets(digest_bytes(&[20, 32], out), out),
+            Kind::ZoneDigest => self.octets(digest_bytes(&[48, 64], out), out),
+            Kind::HashedName => {
+                let length = 1 + self.below(255);
+                out.push(length as u8);
+                self.octets(length, out);
+            }
+            Kind::Bitmap => self.bitmap(out),
+            Kind::Services => {
+                self.some_octets(1, 40, out);
+                out.push(1);
+            }
+            Kind::Location => self.location(out),
+            Kind::Prefixes => self.prefixes(out),
+            Kind::Gateway => {
+                let host_type = self.below(4);
+                out.extend([host_type as u8, self.octet()]);
+                self.host(host_type, out);
+            }
+            Kind::Relay => {
+                let host_type = self.below(4);
+                out.push((host_type + (self.below(2) << 7)) as u8);
+                self.host(host_type, out);
+            }
+            Kind::HostIdentity => {
+                let (tag, key) = (1 + self.below(255), 1 + self.below(300));
+                out.extend([tag as u8, self.octet(), (key >> 8) as u8, key as u8]);
+                self.octets(tag + key, out);
+            }
+            Kind::Names => (0..self.below(4)).for_each(|_| self.name(out)),
+            Kind::SvcParams => self.params(out),
+        }
+    }
+}

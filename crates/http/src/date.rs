@@ -1,0 +1,275 @@
+//! Seconds since 1970 to the date of a field and back (RFC 9110 §5.6.7).
+
+use core::fmt;
+
+/// Bytes of an IMF-fixdate: `Sun, 06 Nov 1994 08:49:37 GMT`.
+pub(crate) const DATE_BYTES: usize = 29;
+
+const SECONDS_PER_DAY: u64 = 86_400;
+/// 31 December 9999, 23:59:59: the last second that an IMF-fixdate can tell.
+const UNIX_S_MAX: u64 = 253_402_300_799;
+
+const WEEKDAYS: [&[u8]; 7] = [b"Monday", b"Tuesday", b"Wednesday", b"Thursday", b"Friday", b"Saturday", b"Sunday"];
+const MONTHS: [&[u8; 3]; 12] =
+    [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"];
+
+/// A date, ready to be written.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct HttpDate([u8; DATE_BYTES]);
+
+impl HttpDate {
+    /// The date of a number of seconds since 1970-01-01 00:00:00 UTC; years beyond 9999 become the end of 9999.
+    pub fn from_unix_s(unix_s: u64) -> HttpDate {
+        let unix_s = unix_s.min(UNIX_S_MAX);
+        let (day, second) = (unix_s / SECONDS_PER_DAY, unix_s % SECONDS_PER_DAY);
+        let (year, month, day_of_month) = civil_of_day(day);
+        let mut date = *b"Thu, 00 Jan 0000 00:00:00 GMT";
+        // 1970-01-01 was a Thursday, which is the fourth of a week that starts on Monday.
+        date[..3].copy_from_slice(&WEEKDAYS[(day + 3) as usize % 7][..3]);
+        put_two_digits(&mut date[5..7], day_of_month);
+        date[8..11].copy_from_slice(MONTHS[month as usize - 1]);
+        put_two_digits(&mut date[12..14], year / 100);
+        put_two_digits(&mut date[14..16], year % 100);
+        put_two_digits(&mut date[17..19], second / 3600);
+        put_two_digits(&mut date[20..22], second / 60 % 60);
+        put_two_digits(&mut date[23..25], second % 60);
+        HttpDate(date)
+    }
+
+    /// The 29 bytes.
+    pub fn as_bytes(&self) -> &[u8; DATE_BYTES] {
+        &self.0
+    }
+
+    /// The seconds since 1970 of a date in any of the three formats that a recipient must take; `None` for anything
+    /// else, and for dates before 1970. The name of the weekday must be one, but not the right one.
+    pub fn parse_unix_s(text: &[u8]) -> Option<u64> {
+        let comma = text.iter().position(|&byte| byte == b',');
+        match comma {
+            Some(3) => parse_imf_fixdate(text),
+            Some(at) => parse_rfc_850_date(text, at),
+            None => parse_asctime_date(text),
+        }
+    }
+}
+
+impl fmt::Display for HttpDate {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|&byte| fmt::Write::write_char(out, char::from(byte)))
+    }
+}
+
+impl fmt::Debug for HttpDate {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "HttpDate({self})")
+    }
+}
+
+/// `Sun, 06 Nov 1994 08:49:37 GMT`
+fn parse_imf_fixdate(text: &[u8]) -> Option<u64> {
+    let text: &[u8; DATE_BYTES] = text.try_into().ok()?;
+    let has_marks = is_weekday(&text[..3], 3)
+        && &text[3..5] == b", "
+        && text[7] == b' '
+        && text[11] == b' '
+        && text[16] == b' '
+        && &text[25..] == b" GMT";
+    let year = number(&text[12..16])?;
+    has_marks.then_some(())?;
+    unix_s(year, month(&text[8..11])?, number(&text[5..7])?, second_of_day(&text[17..25])?)
+}
+
+/// `Sunday, 06-Nov-94 08:49:37 GMT`, with its comma at `comma`.
+fn parse_rfc_850_date(text: &[u8], comma: usize) -> Option<u64> {
+    let (weekday, rest) = text.split_at(comma);
+    let rest: &[u8; 24] = rest.try_into().ok()?;
+    let has_marks = is_weekday(weekday, weekday.len())
+        && &rest[..2] == b", "
+        && rest[4] == b'-'
+        && rest[8] == b'-'
+        && rest[11] == b' '
+        && &rest[20..] == b" GMT";
+    has_marks.then_some(())?;
+    // RFC 9110 §5.6.7 takes a year that looks more than 50 years ahead for one of the past. Without a clock the border
+    // is fixed at what a file's date can be: 1970 to 2069.
+    let year = match number(&rest[9..11])? {
+        year @ 70.. => 1900 + year,
+        year => 2000 + year,
+    };
+    unix_s(year, month(&rest[5..8])?, number(&rest[2..4])?, second_of_day(&rest[12..20])?)
+}
+
+/// `Sun Nov  6 08:49:37 1994`
+fn parse_asctime_date(text: &[u8]) -> Option<u64> {
+    let text: &[u8; 24] = text.try_into().ok()?;
+    let has_marks =
+        is_weekday(&text[..3], 3) && text[3] == b' ' && text[7] == b' ' && text[10] == b' ' && text[19] == b' ';
+    has_marks.then_some(())?;
+    let day = if text[8] == b' ' { number(&text[9..10])? } else { number(&text[8..10])? };
+    unix_s(number(&text[20..24])?, month(&text[4..7])?, day, second_of_day(&text[11..19])?)
+}
+
+fn is_weekday(text: &[u8], length_bytes: usize) -> bool {
+    WEEKDAYS.iter().any(|name| name.get(..length_bytes).is_some_and(|start| start == text) && length_bytes >= 3)
+}
+
+/// 1 to 12.
+fn month(text: &[u8]) -> Option<u64> {
+    MONTHS.iter().position(|name| name.as_slice() == text).map(|index| index as u64 + 1)
+}
+
+/// `08:49:37`; the second may be 60, in a leap second.
+fn second_of_day(text: &[u8]) -> Option<u64> {
+    let (hour, minute, second) = (number(&text[..2])?, number(&text[3..5])?, number(&text[6..8])?);
+    let is_valid = text[2] == b':' && text[5] == b':' && hour < 24 && minute < 60 && second <= 60;
+    is_valid.then_some(hour * 3600 + minute * 60 + second)
+}
+
+/// A few decimal digits.
+fn number(digits: &[u8]) -> Option<u64> {
+    digits.iter().try_fold(0, |value, digit| digit.is_ascii_digit().then(|| value * 10 + u64::from(digit - b'0')))
+}
+
+fn unix_s(year: u64, month: u64, day_of_month: u64, second: u64) -> Option<u64> {
+    let is_leap_year = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    let day_count = match month {
+        2 => 28 + u64::from(is_leap_year),
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    };
+    let is_valid = year >= 1970 && (1..=day_count).contains(&day_of_month);
+    is_valid.then(|| day_of_civil(year, month, day_of_month) * SECONDS_PER_DAY + second)
+}
+
+// The two functions below count days from 1 March of the year 0, so that the leap day is the last of its year, in eras
+// of 400 years, after which the Gregorian calendar repeats.
+const DAYS_PER_ERA: u64 = 146_097;
+/// Days from 0000-03-01 to 1970-01-01.
+const DAYS_TO_1970: u64 = 719_468;
+
+/// Days since 1970-01-01.
+fn day_of_civil(year: u64, month: u64, day_of_month: u64) -> u64 {
+    // January and February belong to the year before.
+    let year = if month <= 2 { year - 1 } else { year };
+    let (era, year_of_era) = (year / 400, year % 400);
+    // The lengths of the months from March on, 31 30 31 30 31 twice and again, sum up to this line.
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day_of_month - 1;
+    era * DAYS_PER_ERA + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - DAYS_TO_1970
+}
+
+/// Year, month (1 to 12) and day of the month (1 to 31).
+fn civil_of_day(day: u64) -> (u64, u64, u64) {
+    let day = day + DAYS_TO_1970;
+    let (era, day_of_era) = (day / DAYS_PER_ERA, day % DAYS_PER_ERA);
+    // Without the leap days of 4, 100 and 400 years each year has 365 days.
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day_of_month = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    (era * 400 + year_of_era + u64::from(month <= 2), month, day_of_month)
+}
+
+fn put_two_digits(place: &mut [u8], value: u64) {
+    place[0] = b'0' + (value / 10) as u8;
+    place[1] = b'0' + (value % 10) as u8;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+
+    #[test]
+    fn the_three_formats_of_rfc_9110() {
+        for text in ["Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994"] {
+            assert_eq!(HttpDate::parse_unix_s(text.as_bytes()), Some(784_111_777), "{text}");
+        }
+        assert_eq!(HttpDate::parse_unix_s(b"Wed Nov 16 08:49:37 1994"), Some(784_975_777));
+    }
+
+    #[test]
+    fn dates_are_written_as_imf_fixdate() {
+        for (unix_s, text) in [
+            (0, "Thu, 01 Jan 1970 00:00:00 GMT"),
+            (784_111_777, "Sun, 06 Nov 1994 08:49:37 GMT"),
+            (951_782_399, "Mon, 28 Feb 2000 23:59:59 GMT"),
+            (951_782_400, "Tue, 29 Feb 2000 00:00:00 GMT"),
+            (2_147_483_648, "Tue, 19 Jan 2038 03:14:08 GMT"),
+            (4_107_542_400, "Mon, 01 Mar 2100 00:00:00 GMT"),
+            (4_294_967_296, "Sun, 07 Feb 2106 06:28:16 GMT"),
+            (UNIX_S_MAX, "Fri, 31 Dec 9999 23:59:59 GMT"),
+            (u64::MAX, "Fri, 31 Dec 9999 23:59:59 GMT"),
+        ] {
+            assert_eq!(format!("{}", HttpDate::from_unix_s(unix_s)), text);
+        }
+    }
+
+    #[test]
+    fn every_day_up_to_the_year_2400_follows_the_day_before() {
+        let mut expected = (1970, 1, 1);
+        for day in 0..157_420 {
+            assert_eq!(civil_of_day(day), expected);
+            assert_eq!(day_of_civil(expected.0, expected.1, expected.2), day);
+            let (year, month, day_of_month) = expected;
+            expected = if unix_s(year, month, day_of_month + 1, 0).is_some() {
+                (year, month, day_of_month + 1)
+            } else if month < 12 {
+                (year, month + 1, 1)
+            } else {
+                (year + 1, 1, 1)
+            };
+        }
+    }
+
+    #[test]
+    fn two_digits_of_a_year_are_1970_to_2069() {
+        let year = |digits: &str| HttpDate::parse_unix_s(format!("Monday, 01-Jan-{digits} 00:00:00 GMT").as_bytes());
+        assert_eq!(year("70"), Some(0));
+        assert_eq!(year("99"), Some(915_148_800));
+        assert_eq!(year("00"), Some(946_684_800));
+        assert_eq!(year("69"), Some(3_124_224_000));
+    }
+
+    #[test]
+    fn a_leap_second_is_the_second_after_it() {
+        assert_eq!(
+            HttpDate::parse_unix_s(b"Sat, 31 Dec 2016 23:59:60 GMT"),
+            HttpDate::parse_unix_s(b"Sun, 01 Jan 2017 00:00:00 GMT"),
+        );
+    }
+
+    #[test]
+    fn what_is_no_date_is_none() {
+        for text in [
+            "",
+            "Sun, 06 Nov 1994 08:49:37",
+            "Sun, 06 Nov 1994 08:49:37 UTC",
+            "Sun, 06 Nov 1994 08:49:37 GMT ",
+            "sun, 06 Nov 1994 08:49:37 GMT",
+            "Sxn, 06 Nov 1994 08:49:37 GMT",
+            "Sun, 6 Nov 1994 08:49:37 GMT",
+            "Sun, 06 nov 1994 08:49:37 GMT",
+            "Sun, 00 Nov 1994 08:49:37 GMT",
+            "Sun, 31 Nov 1994 08:49:37 GMT",
+            "Sun, 29 Feb 1900 08:49:37 GMT",
+            "Sun, 29 Feb 2001 08:49:37 GMT",
+            "Sun, 29 Feb 2100 08:49:37 GMT",
+            "Sun, 06 Nov 1969 08:49:37 GMT",
+            "Sun, 06 Nov 1994 24:00:00 GMT",
+            "Sun, 06 Nov 1994 08:60:00 GMT",
+            "Sun, 06 Nov 1994 08:49:61 GMT",
+            "Sun, 06 Nov 1994 08-49-37 GMT",
+            "Sun, +6 Nov 1994 08:49:37 GMT",
+            "Sunday, 06-Nov-1994 08:49:37 GMT",
+            "Sun, 06-Nov-94 08:49:37 GMT",
+            "Sundays, 06-Nov-94 08:49:37 GMT",
+            "Sun Nov 06 08:49:37 94",
+            "Sun Nov   08:49:37 1994",
+            ",,,,,,,,,,,,,,,,,,,,,,,,,,,,,",
+            "784111777",
+        ] {
+            assert_eq!(HttpDate::parse_unix_s(text.as_bytes()), None, "{text}");
+        }
+    }
+}

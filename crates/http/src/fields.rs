@@ -1,0 +1,231 @@
+//! The field lines of a head, checked, with those that an answer depends on picked out on the way.
+
+use crate::grammar::trim;
+use crate::request_error::RequestError;
+use crate::scan::{find_control, token_bytes};
+
+/// A field that an answer depends on; the others are checked and passed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FieldName {
+    /// RFC 9110 §12.5.3.
+    AcceptEncoding,
+    /// RFC 9110 §7.6.1.
+    Connection,
+    /// RFC 9110 §8.6.
+    ContentLength,
+    /// RFC 9110 §10.1.1.
+    Expect,
+    /// RFC 9110 §7.2.
+    Host,
+    /// RFC 9110 §13.1.1.
+    IfMatch,
+    /// RFC 9110 §13.1.3.
+    IfModifiedSince,
+    /// RFC 9110 §13.1.2.
+    IfNoneMatch,
+    /// RFC 9110 §13.1.5.
+    IfRange,
+    /// RFC 9110 §13.1.4.
+    IfUnmodifiedSince,
+    /// RFC 9110 §14.2.
+    Range,
+    /// RFC 9112 §6.1.
+    TransferEncoding,
+}
+
+impl FieldName {
+    /// How many there are.
+    const COUNT: usize = 12;
+
+    /// The field of this name, in whatever case (RFC 9110 §5.1), if it is one of ours.
+    #[inline]
+    fn of(name: &[u8]) -> Option<FieldName> {
+        // The length leaves one or two names, and their first letters tell whether it is worth comparing at all.
+        let (known, field): (&[u8], FieldName) = match (name.len(), name.first()? | 0x20) {
+            (4, b'h') => (b"host", FieldName::Host),
+            (5, b'r') => (b"range", FieldName::Range),
+            (6, b'e') => (b"expect", FieldName::Expect),
+            (8, b'i') if name[3] | 0x20 == b'm' => (b"if-match", FieldName::IfMatch),
+            (8, b'i') => (b"if-range", FieldName::IfRange),
+            (10, b'c') => (b"connection", FieldName::Connection),
+            (13, b'i') => (b"if-none-match", FieldName::IfNoneMatch),
+            (14, b'c') => (b"content-length", FieldName::ContentLength),
+            (15, b'a') => (b"accept-encoding", FieldName::AcceptEncoding),
+            (17, b'i') => (b"if-modified-since", FieldName::IfModifiedSince),
+            (17, b't') => (b"transfer-encoding", FieldName::TransferEncoding),
+            (19, b'i') => (b"if-unmodified-since", FieldName::IfUnmodifiedSince),
+            _ => return None,
+        };
+        // In a token this folds letters and leaves the hyphen alone.
+        name.iter().zip(known).all(|(byte, known)| byte | 0x20 == *known).then_some(field)
+    }
+
+    fn bit(self) -> u16 {
+        1 << self as u16
+    }
+}
+
+/// The checked fields of a request.
+#[derive(Clone, Copy, Debug)]
+pub struct Fields<'b> {
+    /// All field lines, each with its CRLF, without the empty line at their end.
+    lines: &'b [u8],
+    /// The value of the first line of each known field; empty where there is none.
+    first: [&'b [u8]; FieldName::COUNT],
+    /// The known fields that are there, by [`FieldName::bit`].
+    present: u16,
+    /// The known fields that have more than one line.
+    repeated: u16,
+}
+
+impl<'b> Fields<'b> {
+    /// The fields at the start of `bytes`, and how many bytes they and the empty line behind them take; `None` when
+    /// that line has not come yet.
+    pub(crate) fn parse(bytes: &'b [u8], count_max: usize) -> Result<Option<(Fields<'b>, usize)>, RequestError> {
+        let mut fields = Fields { lines: &[], first: [&[]; FieldName::COUNT], present: 0, repeated: 0 };
+        let mut start = 0;
+        for _ in 0..=count_max {
+            let rest = &bytes[start..];
+            if rest.starts_with(b"\r\n") {
+                fields.lines = &bytes[..start];
+                return Ok(Some((fields, start + 2)));
+            }
+            let Some(line) = Line::parse(rest)? else { return Ok(None) };
+            if let Some(name) = FieldName::of(line.name) {
+                fields.note(name, line.value);
+            }
+            start += line.length_bytes;
+        }
+        Err(RequestError::FieldCount)
+    }
+
+    fn note(&mut self, name: FieldName, value: &'b [u8]) {
+        if self.present & name.bit() == 0 {
+            self.present |= name.bit();
+            self.first[name as usize] = value;
+        } else {
+            self.repeated |= name.bit();
+        }
+    }
+
+    /// Whether there is such a field.
+    pub fn has(&self, name: FieldName) -> bool {
+        self.present & name.bit() != 0
+    }
+
+    /// Whether there is one of these fields.
+    pub(crate) fn has_any(&self, names: &[FieldName]) -> bool {
+        let bits = names.iter().fold(0, |bits, name| bits | name.bit());
+        self.present & bits != 0
+    }
+
+    /// Whether such a field has more than one line.
+    pub fn is_repeated(&self, name: FieldName) -> bool {
+        self.repeated & name.bit() != 0
+    }
+
+    /// The value of a field that has exactly one line.
+    pub fn only(&self, name: FieldName) -> Option<&'b [u8]> {
+        let bits = (self.present & name.bit(), self.repeated & name.bit());
+        (bits == (name.bit(), 0)).then(|| self.first[name as usize])
+    }
+
+    /// The values of all lines of a field, in their order: together they are one list (RFC 9110 §5.3).
+    pub fn values(&self, name: FieldName) -> Values<'b> {
+        if self.is_repeated(name) {
+            Values { name, first: None, lines: self.lines }
+        } else {
+            Values { name, first: self.only(name), lines: &[] }
+        }
+    }
+
+    /// The value of the first line of any field, for a log; walks through all lines.
+    pub fn find(&self, name: &str) -> Option<&'b [u8]> {
+        Lines(self.lines).find(|line| line.name.eq_ignore_ascii_case(name.as_bytes())).map(|line| line.value)
+    }
+}
+
+/// The values of all lines of one field.
+#[derive(Clone, Debug)]
+pub struct Values<'b> {
+    name: FieldName,
+    /// The value, when there is one line only.
+    first: Option<&'b [u8]>,
+    /// The lines still to be searched, when there are several.
+    lines: &'b [u8],
+}
+
+impl<'b> Iterator for Values<'b> {
+    type Item = &'b [u8];
+
+    fn next(&mut self) -> Option<&'b [u8]> {
+        if let Some(value) = self.first.take() {
+            return Some(value);
+        }
+        let mut lines = Lines(self.lines);
+        let found = lines.find(|line| FieldName::of(line.name) == Some(self.name));
+        self.lines = lines.0;
+        found.map(|line| line.value)
+    }
+}
+
+/// Lines that are known to be well-formed.
+struct Lines<'b>(&'b [u8]);
+
+impl<'b> Iterator for Lines<'b> {
+    type Item = Line<'b>;
+
+    fn next(&mut self) -> Option<Line<'b>> {
+        let line = Line::parse(self.0).ok()??;
+        self.0 = &self.0[line.length_bytes..];
+        Some(line)
+    }
+}
+
+/// `name ":" OWS value OWS CRLF` (RFC 9112 §5).
+struct Line<'b> {
+    name: &'b [u8],
+    value: &'b [u8],
+    /// Of the whole line, its CRLF included.
+    length_bytes: usize,
+}
+
+impl<'b> Line<'b> {
+    /// The line at the start of `bytes`; `None` when it is not all there.
+    #[inline]
+    fn parse(bytes: &'b [u8]) -> Result<Option<Line<'b>>, RequestError> {
+        let Some(name_bytes) = token_bytes(bytes) else { return Ok(None) };
+        // Whatever else ends the name is refused: a space before the colon (§5.1), the space at the start of a folded
+        // line (§5.2), the end of a line without a colon.
+        if name_bytes == 0 || bytes[name_bytes] != b':' {
+            return if bytes == b"\r" { Ok(None) } else { Err(RequestError::Field) };
+        }
+        let value_start = name_bytes + 1;
+        let Some(value_bytes) = value_bytes(&bytes[value_start..])? else { return Ok(None) };
+        let value_end = value_start + value_bytes;
+        Ok(Some(Line {
+            name: &bytes[..name_bytes],
+            value: trim(&bytes[value_start..value_end]),
+            length_bytes: value_end + 2,
+        }))
+    }
+}
+
+/// How many bytes stand before the CRLF; `None` when it is not there yet.
+///
+/// RFC 9112 §2.2 lets a recipient take a lone LF as a line end, and RFC 9110 §5.5 have it replace a control byte by a
+/// space; those who did were smuggled past. Both are refused.
+#[inline]
+fn value_bytes(bytes: &[u8]) -> Result<Option<usize>, RequestError> {
+    let mut start = 0;
+    while let Some(length) = find_control(&bytes[start..]) {
+        let end = start + length;
+        match &bytes[end..] {
+            [b'\t', ..] => start = end + 1,
+            [b'\r', b'\n', ..] => return Ok(Some(end)),
+            [b'\r'] => return Ok(None),
+            _ => return Err(RequestError::Line),
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,109 @@
+//! Bytes by what they may be part of, in the grammars of HTTP and of its addresses.
+
+use memchr::memchr;
+
+/// A byte of a token (RFC 9110 §5.6.2).
+pub(crate) const TOKEN: u8 = 1;
+/// A byte that stands for itself in a path.
+pub(crate) const PATH: u8 = 1 << 1;
+/// A byte that stands for itself in a query.
+pub(crate) const QUERY: u8 = 1 << 2;
+/// A byte that stands for itself in the name of a host (RFC 3986 §3.2.2).
+pub(crate) const HOST: u8 = 1 << 3;
+
+/// All that one byte may be part of.
+#[inline]
+pub(crate) fn class(byte: u8) -> u8 {
+    CLASSES[usize::from(byte)]
+}
+
+/// Paths and queries are those of RFC 3986 §3.3 and §3.4, with the few more bytes that the URL standard has browsers
+/// send as they are, so that a link to `a[1].png` works. None of them means anything to us or in a field.
+static CLASSES: [u8; 256] = {
+    let rows: [(&[u8], u8); 7] = [
+        (b"!$&'*+", TOKEN | PATH | QUERY | HOST),
+        (b"-._~", TOKEN | PATH | QUERY | HOST),
+        (b"(),;=", PATH | QUERY | HOST),
+        (b"/:@[]", PATH | QUERY),
+        (b"^|", TOKEN | PATH | QUERY),
+        (b"?\\{}", QUERY),
+        (b"`", TOKEN | QUERY),
+    ];
+    let mut classes = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        if (byte as u8).is_ascii_alphanumeric() {
+            classes[byte] = TOKEN | PATH | QUERY | HOST;
+        }
+        byte += 1;
+    }
+    let mut row = 0;
+    while row < rows.len() {
+        let (bytes, class) = rows[row];
+        let mut index = 0;
+        while index < bytes.len() {
+            classes[bytes[index] as usize] = class;
+            index += 1;
+        }
+        row += 1;
+    }
+    classes[b'#' as usize] = TOKEN;
+    classes[b'%' as usize] = TOKEN;
+    classes
+};
+
+/// Whether `byte` may be part of a token.
+#[inline]
+pub(crate) fn is_token_byte(byte: u8) -> bool {
+    class(byte) & TOKEN != 0
+}
+
+/// Whether each byte of `text` stands for itself in `part`, or belongs to an escape of a `%` and two hexadecimal
+/// digits (RFC 3986 §2.1).
+pub(crate) fn is_part(text: &[u8], part: u8) -> bool {
+    // The usual text has no escape: one pass without a branch on each byte.
+    if text.iter().fold(part, |common, &byte| common & class(byte)) != 0 {
+        return true;
+    }
+    let mut rest = text;
+    while let Some(at) = memchr(b'%', rest) {
+        let is_escape = rest.get(at + 1..at + 3).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit));
+        if !is_escape || rest[..at].iter().any(|&byte| class(byte) & part == 0) {
+            return false;
+        }
+        rest = &rest[at + 3..];
+    }
+    rest.iter().all(|&byte| class(byte) & part != 0)
+}
+
+/// A number of decimal digits and nothing else; `None` beyond 64 bits.
+pub(crate) fn parse_decimal(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0u64, |value, digit| {
+        let digit = digit.is_ascii_digit().then(|| u64::from(digit - b'0'))?;
+        value.checked_mul(10)?.checked_add(digit)
+    })
+}
+
+/// `text` without the optional white space around it (RFC 9110 §5.6.3).
+#[inline]
+pub(crate) fn trim(text: &[u8]) -> &[u8] {
+    let is_space = |byte: &u8| matches!(byte, b' ' | b'\t');
+    // Nearly all values have one space before them and none behind.
+    let text = text.strip_prefix(b" ").unwrap_or(text);
+    match text {
+        [first, .., last] if !is_space(first) && !is_space(last) => text,
+        _ => {
+            let start = text.iter().position(|byte| !is_space(byte)).unwrap_or(text.len());
+            let end = text.iter().rposition(|byte| !is_space(byte)).map_or(start, |index| index + 1);
+            &text[start..end]
+        }
+    }
+}
+
+/// The members of a list without the empty ones (RFC 9110 §5.6.1.2); not for lists whose members may hold a comma.
+pub(crate) fn members(list: &[u8]) -> impl Iterator<Item = &[u8]> {
+    list.split(|&byte| byte == b',').map(trim).filter(|member| !member.is_empty())
+}

@@ -1,0 +1,212 @@
+//! A decided response into the bytes of its head, and what follows them.
+
+use alloc::vec::Vec;
+
+use crate::date::{DATE_BYTES, HttpDate};
+use crate::grammar::{PATH, class};
+use crate::range::Part;
+use crate::representation::{DATE_OFFSET, FIRST_FIELDS, Representation, put_fmt};
+use crate::request::Persistence;
+use crate::site_path::SitePath;
+use crate::status::Status;
+
+/// The answer to one request.
+#[derive(Clone, Copy, Debug)]
+pub struct Response<'r> {
+    pub(crate) head: Head<'r>,
+    pub(crate) persistence: Persistence,
+    /// Whether the content is kept back, as HEAD asks (RFC 9110 §9.3.2).
+    pub(crate) is_head_only: bool,
+}
+
+/// The kinds of head that there are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Head<'r> {
+    /// 200
+    Whole(&'r Representation),
+    /// 206
+    Part(&'r Representation, Part),
+    /// 304
+    NotModified(&'r Representation),
+    /// 416
+    Unsatisfiable(&'r Representation),
+    /// 301 to the same path with a slash behind it.
+    Redirect { path: &'r SitePath<'r>, query: Option<&'r [u8]> },
+    /// 204
+    Options,
+    /// Any status that is told by its page.
+    Page(Status),
+}
+
+/// What follows the head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Nothing.
+    None,
+    /// A page of ours.
+    Page(&'static [u8]),
+    /// These bytes of the file, at least one.
+    File {
+        /// Where in the file they start.
+        start_bytes: u64,
+        /// How many they are.
+        length_bytes: u64,
+    },
+}
+
+impl Response<'_> {
+    /// A page about `status`, behind which the connection closes: for bytes that are no request (with
+    /// [`RequestError::status`](crate::RequestError::status)) and for what goes wrong outside of any, such as
+    /// [`Status::RequestTimeout`].
+    pub fn closing(status: Status) -> Response<'static> {
+        Response { head: Head::Page(status), persistence: Persistence::Close, is_head_only: false }
+    }
+
+    /// The same response, with the connection closing behind it: when the server drains, or had enough of the peer.
+    #[must_use]
+    pub fn and_close(self) -> Self {
+        Response { persistence: Persistence::Close, ..self }
+    }
+
+    /// Its status.
+    pub fn status(&self) -> Status {
+        match self.head {
+            Head::Whole(_) => Status::Ok,
+            Head::Part(..) => Status::PartialContent,
+            Head::NotModified(_) => Status::NotModified,
+            Head::Unsatisfiable(_) => Status::RangeNotSatisfiable,
+            Head::Redirect { .. } => Status::MovedPermanently,
+            Head::Options => Status::NoContent,
+            Head::Page(status) => status,
+        }
+    }
+
+    /// Whether the connection goes on behind it.
+    pub fn persistence(&self) -> Persistence {
+        self.persistence
+    }
+
+    /// What is to be sent behind the head.
+    pub fn content(&self) -> Content {
+        if self.is_head_only {
+            return Content::None;
+        }
+        match self.head {
+            Head::Whole(file) if file.length_bytes() == 0 => Content::None,
+            Head::Whole(file) => Content::File { start_bytes: 0, length_bytes: file.length_bytes() },
+            Head::Part(_, Part { start_bytes, length_bytes }) => Content::File { start_bytes, length_bytes },
+            Head::NotModified(_) | Head::Options => Content::None,
+            Head::Unsatisfiable(_) | Head::Redirect { .. } | Head::Page(_) => Content::Page(self.status().page()),
+        }
+    }
+
+    /// Appends the head, its last empty line included. Allocates only when `out` has no room left.
+    pub fn write_head(&self, date: &HttpDate, out: &mut Vec<u8>) {
+        match self.head {
+            // The usual answer is a copy of what was made when the file was opened, with the date put in its place.
+            Head::Whole(file) => {
+                let start = out.len();
+                out.extend_from_slice(file.head());
+                put_date(&mut out[start + Status::Ok.line().len()..], date);
+                if self.persistence != Persistence::Persist {
+                    out.truncate(out.len() - END.len());
+                    self.put_end(out);
+                }
+                return;
+            }
+            Head::Part(file, part) => {
+                self.put_first_fields(date, out);
+                let (first, behind) = (part.start_bytes, part.start_bytes + part.length_bytes);
+                let (length, whole) = (part.length_bytes, file.length_bytes());
+                put_fmt(out, format_args!("Content-Length: {length}\r\nContent-Range: bytes "));
+                put_fmt(out, format_args!("{first}-{}/{whole}\r\n", behind - 1));
+                out.extend_from_slice(file.description());
+            }
+            Head::NotModified(file) => {
+                self.put_first_fields(date, out);
+                out.extend_from_slice(file.validator());
+            }
+            Head::Unsatisfiable(file) => {
+                self.put_page_fields(date, out);
+                // RFC 9110 §14.4: so that the client learns how long the file is.
+                put_fmt(out, format_args!("Content-Range: bytes */{}\r\n", file.length_bytes()));
+            }
+            Head::Redirect { path, query } => {
+                self.put_page_fields(date, out);
+                put_location(path, query, out);
+            }
+            Head::Options => {
+                self.put_first_fields(date, out);
+                out.extend_from_slice(ALLOW);
+            }
+            Head::Page(status) => {
+                self.put_page_fields(date, out);
+                out.extend_from_slice(fields_of_status(status));
+            }
+        }
+        self.put_end(out);
+    }
+
+    fn put_first_fields(&self, date: &HttpDate, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.status().line());
+        let start = out.len();
+        out.extend_from_slice(FIRST_FIELDS);
+        put_date(&mut out[start..], date);
+    }
+
+    fn put_page_fields(&self, date: &HttpDate, out: &mut Vec<u8>) {
+        self.put_first_fields(date, out);
+        // HEAD gets the length that GET would: the page's, not that of what is sent.
+        put_fmt(out, format_args!("Content-Length: {}\r\n", self.status().page().len()));
+        out.extend_from_slice(b"Content-Type: text/html; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\n");
+    }
+
+    fn put_end(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(match self.persistence {
+            Persistence::Persist => b"",
+            Persistence::PersistSaid => b"Connection: keep-alive\r\n",
+            Persistence::Close => b"Connection: close\r\n",
+        });
+        out.extend_from_slice(END);
+    }
+}
+
+const END: &[u8] = b"\r\n";
+
+const ALLOW: &[u8] = b"Allow: GET, HEAD, OPTIONS\r\n";
+
+/// The fields that a status needs besides its page.
+fn fields_of_status(status: Status) -> &'static [u8] {
+    match status {
+        // RFC 9110 §15.5.6.
+        Status::MethodNotAllowed => ALLOW,
+        // RFC 9110 §10.2.3: in seconds.
+        Status::ServiceUnavailable | Status::TooManyRequests => b"Retry-After: 5\r\n",
+        _ => b"",
+    }
+}
+
+fn put_date(first_fields: &mut [u8], date: &HttpDate) {
+    first_fields[DATE_OFFSET..DATE_OFFSET + DATE_BYTES].copy_from_slice(date.as_bytes());
+}
+
+/// A path only, so that the answer is right behind any name, port and scheme.
+///
+/// It is built from the path that was found, encoded anew: it starts with one slash, as no segment is empty, and holds
+/// nothing that could end the line or name another host. The query was checked when the target was parsed.
+fn put_location(path: &SitePath<'_>, query: Option<&[u8]>, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"Location: /");
+    for &byte in path.as_bytes() {
+        if class(byte) & PATH != 0 {
+            out.push(byte);
+        } else {
+            put_fmt(out, format_args!("%{byte:02X}"));
+        }
+    }
+    out.extend_from_slice(b"/");
+    if let Some(query) = query {
+        out.extend_from_slice(b"?");
+        out.extend_from_slice(query);
+    }
+    out.extend_from_slice(b"\r\n");
+}

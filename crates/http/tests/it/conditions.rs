@@ -1,0 +1,264 @@
+//! Conditions and ranges: the cases that peers get wrong, then every combination against the words of RFC 9110.
+
+use crate::site::{MODIFIED, answer, check, etag};
+
+/// Checks the answer to a GET of a file of 36 bytes with these field lines; `TAG` stands for its entity tag.
+#[track_caller]
+fn check_get(fields: &str, expected: &[&str]) {
+    let fields = fields.replace("TAG", &etag("index.html"));
+    check(&format!("GET /index.html HTTP/1.1\nHost: a\n{fields}\n\n"), expected);
+}
+
+const OK: &[&str] = &["HTTP/1.1 200 OK", "Content-Length: 36", "> file 0+36"];
+const NOT_MODIFIED: &[&str] = &[
+    "HTTP/1.1 304 Not Modified",
+    "Cache-Control: no-cache",
+    "Date: Sun, 06 Nov 1994 08:49:37 GMT",
+    "!Content-Length",
+    "!Content-Type",
+    "!Last-Modified",
+    "> none",
+];
+const FAILED: &[&str] = &["HTTP/1.1 412 Precondition Failed", "!ETag", "!Connection"];
+const UNSATISFIABLE: &[&str] = &["HTTP/1.1 416 Range Not Satisfiable", "Content-Range: bytes */36"];
+
+#[test]
+fn if_none_match_is_a_list_compared_weakly() {
+    check_get("If-None-Match: TAG", NOT_MODIFIED);
+    check_get("If-None-Match: W/TAG", NOT_MODIFIED);
+    check_get("If-None-Match: *", NOT_MODIFIED);
+    check_get("If-None-Match: \"a,b\" ,, W/\"\",TAG , \"z\"", NOT_MODIFIED);
+    check_get("If-None-Match: \"x\"\nAccept: */*\nif-none-match: TAG", NOT_MODIFIED);
+    check_get("If-None-Match: \"x\"", OK);
+    check_get("If-None-Match: ", OK);
+    check_get("If-None-Match: w/TAG", OK);
+    check_get("If-None-Match: \"x, TAG", OK);
+    check_get("If-None-Match: TAGTAG", OK);
+    check_get("If-None-Match: unquoted", OK);
+}
+
+#[test]
+fn if_none_match_beats_if_modified_since() {
+    check_get(&format!("If-Modified-Since: {MODIFIED}\nIf-None-Match: \"x\""), OK);
+    check_get("If-Modified-Since: Thu, 01 Jan 1970 00:00:00 GMT\nIf-None-Match: TAG", NOT_MODIFIED);
+}
+
+#[test]
+fn if_modified_since_takes_any_later_date_in_any_format() {
+    check_get(&format!("If-Modified-Since: {MODIFIED}"), NOT_MODIFIED);
+    check_get("If-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT", NOT_MODIFIED);
+    check_get("If-Modified-Since: Sunday, 06-Nov-94 08:49:37 GMT", NOT_MODIFIED);
+    check_get("If-Modified-Since: Sun Nov  6 08:49:37 1994", NOT_MODIFIED);
+    check_get("If-Modified-Since: Fri, 31 Dec 9999 23:59:59 GMT", NOT_MODIFIED);
+    check_get("If-Modified-Since: Sat, 05 Nov 1994 08:49:36 GMT", OK);
+    check_get("If-Modified-Since: yesterday", OK);
+    check_get("If-Modified-Since: Sun, 06 Nov 1994 08:49:37 CET", OK);
+    check_get(&format!("If-Modified-Since: {MODIFIED}\nIf-Modified-Since: {MODIFIED}"), OK);
+}
+
+#[test]
+fn if_match_is_compared_strongly_and_beats_if_unmodified_since() {
+    check_get("If-Match: TAG", OK);
+    check_get("If-Match: *", OK);
+    check_get("If-Match: \"x\"\nIf-Match: \"y\", TAG", OK);
+    check_get("If-Match: W/TAG", FAILED);
+    check_get("If-Match: \"x\"", FAILED);
+    check_get("If-Match: TAG\nIf-Unmodified-Since: Thu, 01 Jan 1970 00:00:00 GMT", OK);
+    check_get("If-Unmodified-Since: Thu, 01 Jan 1970 00:00:00 GMT", FAILED);
+    check_get(&format!("If-Unmodified-Since: {MODIFIED}"), OK);
+    check_get("If-Unmodified-Since: never", OK);
+    check_get("If-Match: \"x\"\nIf-None-Match: TAG", FAILED);
+}
+
+#[test]
+fn one_range_is_sent_alone() {
+    for (range, first, last) in [
+        ("bytes=0-0", 0, 0),
+        ("bytes=1-", 1, 35),
+        ("BYTES= 4-8 ,", 4, 8),
+        ("bytes=30-99", 30, 35),
+        ("bytes=35-18446744073709551615", 35, 35),
+        ("bytes=0-99999999999999999999999999", 0, 35),
+        ("bytes=-1", 35, 35),
+        ("bytes=-36", 0, 35),
+        ("bytes=-37", 0, 35),
+        ("bytes=-99999999999999999999999999", 0, 35),
+    ] {
+        let length = last - first + 1;
+        let range = format!("Range: {range}");
+        check_get(
+            &range,
+            &[
+                "HTTP/1.1 206 Partial Content",
+                &format!("Content-Length: {length}"),
+                &format!("Content-Range: bytes {first}-{last}/36"),
+                &format!("ETag: {}", etag("index.html")),
+                "Content-Type: text/html; charset=utf-8",
+                "Cache-Control: no-cache",
+                &format!("> file {first}+{length}"),
+            ],
+        );
+    }
+}
+
+#[test]
+fn ranges_beyond_the_file_are_unsatisfiable() {
+    for range in ["36-", "36-40", "-0", "-000", "99999999999999999999999999-", "18446744073709551615-"] {
+        check_get(&format!("Range: bytes={range}"), UNSATISFIABLE);
+    }
+}
+
+#[test]
+fn ranges_that_are_malformed_or_of_another_unit_are_ignored() {
+    for range in [
+        "foo=0-1",
+        "bytes=",
+        "bytes",
+        "bytes=-",
+        "bytes=a-b",
+        "bytes=1",
+        "bytes=2-1",
+        "bytes=0x0-1",
+        "bytes=+0-1",
+        "bytes=0 - 1",
+        "bytes=--1",
+        "bytes=-9223372036854775808-",
+        "bytes 0-1",
+        "bytes =0-1",
+        "",
+    ] {
+        check_get(&format!("Range: {range}"), OK);
+    }
+    check_get("Range: bytes=0-1\nRange: bytes=0-1", OK);
+}
+
+/// H6: a request cannot ask for a file many times.
+#[test]
+fn several_ranges_are_answered_with_the_whole_file_once() {
+    check_get("Range: bytes=0-1,4-5", OK);
+    check_get(&format!("Range: bytes={}", ["0-"; 1300].join(",")), OK);
+}
+
+#[test]
+fn ranges_count_for_get_only() {
+    check("HEAD /index.html HTTP/1.1\nHost: a\nRange: bytes=0-1\n\n", &["HTTP/1.1 200 OK", "Content-Length: 36"]);
+    check("GET /missing HTTP/1.1\nHost: a\nRange: bytes=0-1\n\n", &["HTTP/1.1 404 Not Found", "!Content-Range"]);
+}
+
+#[test]
+fn an_empty_file_has_no_ranges() {
+    for range in ["0-", "-5", "-0", "5-"] {
+        check(
+            &format!("GET /empty.txt HTTP/1.1\nHost: a\nRange: bytes={range}\n\n"),
+            &["HTTP/1.1 200 OK", "Content-Length: 0", "> none"],
+        );
+    }
+}
+
+#[test]
+fn ranges_at_the_end_of_64_bits_do_not_overflow() {
+    check(
+        "GET /huge.bin HTTP/1.1\nHost: a\nRange: bytes=18446744073709551614-18446744073709551615\n\n",
+        &["Content-Range: bytes 18446744073709551614-18446744073709551614/18446744073709551615", "Content-Length: 1"],
+    );
+    check(
+        "GET /huge.bin HTTP/1.1\nHost: a\nRange: bytes=0-\n\n",
+        &["Content-Range: bytes 0-18446744073709551614/18446744073709551615"],
+    );
+}
+
+/// H23: parts of two versions of a file are never put together.
+#[test]
+fn if_range_takes_nothing_but_the_same_strong_tag() {
+    let part = &["HTTP/1.1 206 Partial Content", "> file 0+2"];
+    check_get("Range: bytes=0-1\nIf-Range: TAG", part);
+    check_get("Range: bytes=0-1\nIf-Range: W/TAG", OK);
+    check_get("Range: bytes=0-1\nIf-Range: \"old\"", OK);
+    check_get("Range: bytes=0-1\nIf-Range: TAG, TAG", OK);
+    check_get("Range: bytes=0-1\nIf-Range: *", OK);
+    check_get("Range: bytes=0-1\nIf-Range: TAG\nIf-Range: TAG", OK);
+    check_get(&format!("Range: bytes=0-1\nIf-Range: {MODIFIED}"), OK);
+    check_get("Range: bytes=99-\nIf-Range: \"old\"", OK);
+    check_get("Range: bytes=99-\nIf-Range: TAG", UNSATISFIABLE);
+    check_get("If-Range: \"old\"", OK);
+}
+
+#[test]
+fn conditions_come_before_ranges() {
+    check_get("Range: bytes=99-\nIf-None-Match: TAG", NOT_MODIFIED);
+    check_get("Range: bytes=0-1\nIf-Match: \"x\"", FAILED);
+}
+
+#[test]
+fn conditions_count_only_where_there_is_a_file() {
+    check("GET /missing HTTP/1.1\nHost: a\nIf-Match: *\n\n", &["HTTP/1.1 404 Not Found"]);
+    check("GET /docs HTTP/1.1\nHost: a\nIf-None-Match: *\n\n", &["HTTP/1.1 301 Moved Permanently"]);
+    check("OPTIONS / HTTP/1.1\nHost: a\nIf-None-Match: *\n\n", &["HTTP/1.1 204 No Content"]);
+}
+
+/// Every combination of conditions, ranges and methods against the steps of RFC 9110 §13.2.2, told once more in the
+/// plainest words.
+#[test]
+fn all_combinations_follow_the_steps_of_the_rfc() {
+    /// A field line, and whether its condition holds (its range can be satisfied); nothing: it counts as absent.
+    type Choice = (&'static str, Option<bool>);
+    let if_match: [Choice; 4] = [
+        ("", None),
+        ("If-Match: TAG\n", Some(true)),
+        ("If-Match: \"x\"\n", Some(false)),
+        ("If-Match: W/TAG\n", Some(false)),
+    ];
+    let if_unmodified_since: [Choice; 4] = [
+        ("", None),
+        ("If-Unmodified-Since: Sat, 05 Nov 1994 08:49:37 GMT\n", Some(true)),
+        ("If-Unmodified-Since: Sat, 05 Nov 1994 08:49:36 GMT\n", Some(false)),
+        ("If-Unmodified-Since: now\n", None),
+    ];
+    let if_none_match: [Choice; 4] = [
+        ("", None),
+        ("If-None-Match: \"x\"\n", Some(true)),
+        ("If-None-Match: TAG\n", Some(false)),
+        ("If-None-Match: \"x\"\nIf-None-Match: W/TAG\n", Some(false)),
+    ];
+    let if_modified_since: [Choice; 4] = [
+        ("", None),
+        ("If-Modified-Since: Sat, 05 Nov 1994 08:49:36 GMT\n", Some(true)),
+        ("If-Modified-Since: Sat, 05 Nov 1994 08:49:38 GMT\n", Some(false)),
+        ("If-Modified-Since: now\n", None),
+    ];
+    let if_range: [Choice; 3] = [("", None), ("If-Range: TAG\n", Some(true)), ("If-Range: W/TAG\n", Some(false))];
+    let range: [Choice; 4] = [
+        ("", None),
+        ("Range: bytes=1-2\n", Some(true)),
+        ("Range: bytes=40-\n", Some(false)),
+        ("Range: bytes=1-2,4-5\n", None),
+    ];
+    let tag = etag("index.html");
+    let all = [&if_match[..], &if_unmodified_since, &if_none_match, &if_modified_since, &if_range, &range];
+    let case_count: usize = all.iter().map(|choices| choices.len()).product();
+    assert_eq!(case_count, 3072);
+    for case in 0..case_count {
+        let mut rest = case;
+        let [im, ius, inm, ims, ir, r] = all.map(|choices| {
+            let choice = choices[rest % choices.len()];
+            rest /= choices.len();
+            choice
+        });
+        let fields = [r.0, ir.0, ims.0, inm.0, ius.0, im.0].concat().replace("TAG", &tag).replace('\n', "\r\n");
+        for method in ["GET", "HEAD"] {
+            let step_1_or_2 = if im.0.is_empty() { ius.1 } else { im.1 };
+            let step_3_or_4 = if inm.0.is_empty() { ims.1 } else { inm.1 };
+            let step_5 = if method == "HEAD" || ir.1 == Some(false) { None } else { r.1 };
+            let expected = match (step_1_or_2, step_3_or_4, step_5) {
+                (Some(false), ..) => 412,
+                (_, Some(false), _) => 304,
+                (.., None) => 200,
+                (.., Some(true)) => 206,
+                (.., Some(false)) => 416,
+            };
+            let request = format!("{method} /index.html HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
+            let answer = answer(request.as_bytes()).expect("an answer");
+            assert_eq!(answer.status(), expected, "{request}");
+        }
+    }
+}

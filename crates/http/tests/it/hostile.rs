@@ -1,0 +1,457 @@
+//! Requests of attackers and of broken clients. Each is answered at once, with the right status, and left.
+
+use std::time::{Duration, Instant};
+
+use sanderling_http::{
+    Discard, Framing, Limits, Parse, RequestError, SEGMENT_BYTES_MAX, SITE_PATH_BYTES_MAX, SitePath, SitePathError,
+    parse_request,
+};
+
+use crate::site::{answer, check, check_refused};
+
+/// Checks that each of these, with CRLF for `\n`, is refused with 400.
+#[track_caller]
+fn check_bad(requests: &[&str]) {
+    for request in requests {
+        check_refused(request.replace('\n', "\r\n").as_bytes(), 400);
+    }
+}
+
+/// H1, H13: nothing climbs out of the root, however it is spelt.
+#[test]
+fn dot_segments_are_refused_in_every_spelling() {
+    for path in [
+        "/..",
+        "/../",
+        "/../../etc/passwd",
+        "/a/../b",
+        "/./a",
+        "/a/.",
+        "/a/..",
+        "/%2e%2e/a",
+        "/%2E./a",
+        "/.%2e",
+        "/%2e/",
+        "//..",
+        "//evil.com/..",
+        "//evil.com/%2f..",
+        "/.hidden/../a",
+    ] {
+        check_refused(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes(), 400);
+        check_refused(format!("GET http://a{path} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes(), 400);
+    }
+}
+
+/// H2: no second decoding, no second separator.
+#[test]
+fn escaped_separators_and_control_bytes_are_refused() {
+    for path in
+        ["/a%2fb", "/a%2Fb", "/..%5c", "/%5cevil.com", "/a%00.html", "/dir%0d%0aSet-Cookie:x", "/%7f", "/%1b[2J"]
+    {
+        check_refused(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes(), 400);
+    }
+    for path in ["/%252e%252e/", "/a%252fb", "/a%c0%af", "/..a", "/~", "/a%25"] {
+        check(&format!("GET {path} HTTP/1.1\nHost: a\n\n"), &["HTTP/1.1 404 Not Found"]);
+    }
+    for path in ["/%", "/%2", "/%zz", "/%2g", "/a?%", "/a?b=%f"] {
+        check_refused(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes(), 400);
+    }
+}
+
+/// H3: every byte, at the start, in the middle and at the end of a target.
+#[test]
+fn bytes_outside_of_the_grammar_of_a_target_are_refused() {
+    let in_path = b"-._~!$&'()*+,;=:@/[]^|";
+    let in_query = b"-._~!$&'()*+,;=:@/[]^|?\\`{}";
+    for byte in 0..=u8::MAX {
+        for (before, after) in [("/", "a"), ("/a", "a"), ("/a", ""), ("/?", "a"), ("/?a", "a"), ("/?a", "")] {
+            let is_query = before.contains('?');
+            let is_allowed = byte.is_ascii_alphanumeric()
+                || (if is_query { in_query.as_slice() } else { in_path }).contains(&byte)
+                || byte == b'?';
+            let target = [before.as_bytes(), &[byte], after.as_bytes()].concat();
+            let request = [b"GET ", &target[..], b" HTTP/1.1\r\nHost: a\r\n\r\n"].concat();
+            if is_allowed {
+                let answer = answer(&request).expect("an answer");
+                assert_ne!(answer.head_bytes, None, "{}", request.escape_ascii());
+            } else {
+                check_refused(&request, 400);
+            }
+        }
+        // At the very start only a slash makes it a path.
+        let request = [b"GET ", &[byte][..], b"/a HTTP/1.1\r\nHost: a\r\n\r\n"].concat();
+        if byte != b'/' {
+            check_refused(&request, 400);
+        }
+    }
+}
+
+/// H13: an address that starts with two slashes names another host, to a browser.
+#[test]
+fn empty_segments_are_missing_and_never_redirected() {
+    for path in ["//", "//docs", "//evil.com/docs", "/docs//", "/a//b", "///"] {
+        check(&format!("GET {path} HTTP/1.1\nHost: a\n\n"), &["HTTP/1.1 404 Not Found", "!Location"]);
+    }
+}
+
+#[test]
+fn paths_and_segments_end_at_the_limits_of_a_file_system() {
+    let segment = |length| [b"/".to_vec(), vec![b'a'; length]].concat();
+    assert!(SitePath::parse(&segment(SEGMENT_BYTES_MAX)).is_ok());
+    assert_eq!(SitePath::parse(&segment(SEGMENT_BYTES_MAX + 1)), Err(SitePathError::TooLong));
+    let path = |length| [b"/".to_vec(), b"abc/".repeat(2048)[..length].to_vec()].concat();
+    assert!(SitePath::parse(&path(SITE_PATH_BYTES_MAX)).is_ok());
+    assert_eq!(SitePath::parse(&path(SITE_PATH_BYTES_MAX + 2)), Err(SitePathError::TooLong));
+    let request = format!("GET /{} HTTP/1.1\nHost: a\n\n", "a".repeat(SEGMENT_BYTES_MAX + 1));
+    check(&request, &["HTTP/1.1 404 Not Found"]);
+}
+
+/// H9: what two readers could cut in two ways.
+#[test]
+fn ambiguous_framing_is_refused() {
+    let head = "GET /index.html HTTP/1.1\nHost: a\n";
+    for fields in [
+        "Content-Length: 5\nTransfer-Encoding: chunked\n",
+        "Transfer-Encoding: chunked\nContent-Length: 0\n",
+        "Content-Length: 5\nContent-Length: 6\n",
+        "Content-Length: 5\nContent-Length: 5\n",
+        "Content-Length: 5, 5\n",
+        "Content-Length: +5\n",
+        "Content-Length: -5\n",
+        "Content-Length: 0x5\n",
+        "Content-Length: 5_0\n",
+        "Content-Length: 5 5\n",
+        "Content-Length:\n",
+        "Content-Length: 18446744073709551616\n",
+        "Content-Length: 99999999999999999999999999\n",
+        "Content-Length: \u{660}\n",
+        "Transfer-Encoding: chunked\nTransfer-Encoding: chunked\n",
+        "Transfer-Encoding: gzip\nTransfer-Encoding: chunked\n",
+        "Transfer-Encoding : chunked\n",
+        " Transfer-Encoding: chunked\n",
+        "Transfer-Encoding: \u{b}chunked\n",
+        "Content-Length\n",
+        "Content-Length 5\n",
+        ": 5\n",
+        "Host : a\n",
+        "X: a\n folded\n",
+        "X: a\n\tfolded\n",
+    ] {
+        check_bad(&[&format!("{head}{fields}\n")]);
+    }
+    check_bad(&["GET / HTTP/1.0\nTransfer-Encoding: chunked\n\n"]);
+    for coding in [
+        "gzip",
+        "gzip, chunked",
+        "chunked, gzip",
+        "chunked, chunked",
+        "chunked;a=b",
+        "xchunked",
+        "identity",
+        "",
+        "\"chunked\"",
+    ] {
+        let request = format!("{head}Transfer-Encoding: {coding}\n\n");
+        check_refused(request.replace('\n', "\r\n").as_bytes(), 501);
+    }
+}
+
+/// H9: line ends are CRLF and nothing else.
+#[test]
+fn lone_line_feeds_and_returns_are_refused() {
+    for request in [
+        "GET / HTTP/1.1\nHost: a\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a\r\n\n",
+        "GET / HTTP/1.1\r\nHost: a\r\nX: b\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a\r\nX: b\rY: c\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a\r\nX: b\r\r\n\r\n",
+        "GET / HTTP/1.1\r\r\nHost: a\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a\r\n\r\r\n\r\n",
+        "\nGET / HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET /\r\n\r\n",
+        "GET /\n",
+    ] {
+        check_refused(request.as_bytes(), 400);
+    }
+}
+
+#[test]
+fn control_bytes_in_a_field_are_refused_wherever_they_stand() {
+    for byte in (0..=u8::MAX).filter(|byte| byte.is_ascii_control() && *byte != b'\t') {
+        for length in 0..70 {
+            let value = [vec![b'a'; length], vec![byte], vec![b'b'; 70 - length]].concat();
+            let request = [b"GET / HTTP/1.1\r\nHost: a\r\nX:", &value[..], b"\r\n\r\n"].concat();
+            check_refused(&request, 400);
+        }
+    }
+    let request = b"GET /index.html HTTP/1.1\r\nHost: a\r\nX:\ta\tb\xff\x80 \r\n\r\n";
+    assert_eq!(answer(request).map(|answer| answer.status()), Some(200));
+}
+
+#[test]
+fn bytes_that_are_no_token_are_refused_in_the_name_of_a_field() {
+    let others = b"!#$%&'*+-.^_`|~:";
+    for byte in (0..=u8::MAX).filter(|byte| !byte.is_ascii_alphanumeric() && !others.contains(byte)) {
+        let request = [b"GET / HTTP/1.1\r\nHost: a\r\nX", &[byte][..], b"Y: a\r\n\r\n"].concat();
+        check_refused(&request, 400);
+    }
+}
+
+#[test]
+fn what_is_no_request_line_is_refused() {
+    check_bad(&[
+        "GET  / HTTP/1.1\nHost: a\n\n",
+        "GET /  HTTP/1.1\nHost: a\n\n",
+        " GET / HTTP/1.1\nHost: a\n\n",
+        "GET / HTTP/1.1 \nHost: a\n\n",
+        "GET\t/ HTTP/1.1\nHost: a\n\n",
+        "GET / http/1.1\nHost: a\n\n",
+        "GET / HTTP/1.10\nHost: a\n\n",
+        "GET / HTTP/11\nHost: a\n\n",
+        "GET / HTTP/1.\n\n",
+        "GET / HTTP/\n\n",
+        "GET / \n\n",
+        "GET HTTP/1.1\nHost: a\n\n",
+        "GET\n\n",
+        "G\u{0}T / HTTP/1.1\nHost: a\n\n",
+        "\n\n\nGET / HTTP/1.1\nHost: a\n\n",
+        "GET * HTTP/1.1\nHost: a\n\n",
+        "GET a HTTP/1.1\nHost: a\n\n",
+        "GET example.com:80 HTTP/1.1\nHost: a\n\n",
+        "GET ftp://a/ HTTP/1.1\nHost: a\n\n",
+        "GET https://a/ HTTP/1.1\nHost: a\n\n",
+        "GET http:///a HTTP/1.1\nHost: a\n\n",
+        "GET http://u@a/ HTTP/1.1\nHost: a\n\n",
+        "GET /a#b HTTP/1.1\nHost: a\n\n",
+        "CONNECT / HTTP/1.1\nHost: a\n\n",
+        "CONNECT a HTTP/1.1\nHost: a\n\n",
+        "OPTIONS ** HTTP/1.1\nHost: a\n\n",
+        "\u{16}\u{3}\u{1}\u{2}\u{0}\u{1}",
+        "SSH-2.0-OpenSSH\n",
+        "<html>",
+    ]);
+}
+
+#[test]
+fn other_major_versions_are_told_so() {
+    for request in [
+        &b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..],
+        b"GET / HTTP/2.0\r\nHost: a\r\n\r\n",
+        b"GET / HTTP/0.9\r\n\r\n",
+        b"GET / HTTP/3.0\r\n\r\n",
+    ] {
+        check_refused(request, 505);
+    }
+}
+
+/// H14: whose site it is has one answer.
+#[test]
+fn a_host_is_there_once_and_well_formed() {
+    check_bad(&["GET / HTTP/1.1\n\n", "GET http://a/ HTTP/1.1\n\n", "GET / HTTP/1.1\nHost: a\nHost: a\n\n"]);
+    check_bad(&["GET / HTTP/1.0\nHost: a\nHost: b\n\n", "GET / HTTP/1.0\nHost: a b\n\n"]);
+    check_bad(&["GET http://a/ HTTP/1.1\nHost: b\n\n", "GET http://a:81/ HTTP/1.1\nHost: a\n\n"]);
+    for host in [
+        "",
+        "a@b",
+        "u:p@a",
+        "a:99999",
+        "a:65536",
+        "a:+80",
+        "a:80:80",
+        "a:b",
+        ":80",
+        "a/b",
+        "a?b",
+        "a#b",
+        "a b",
+        "a\\b",
+        "a%",
+        "a%zz",
+        "ä",
+        "[::1",
+        "::1",
+        "[::1]a",
+        "[::g]",
+        "[]",
+        "[::1]:99999",
+        "[v1.a]",
+        "[fe80::1%25eth0]",
+    ] {
+        check_bad(&[&format!("GET /index.html HTTP/1.1\nHost: {host}\n\n")]);
+    }
+    for host in ["a", "A.b-c_d.", "a:", "a:0", "a:65535", "127.0.0.1:80", "[::1]", "[::ffff:1.2.3.4]:8080", "a%2Db"] {
+        check(&format!("GET /index.html HTTP/1.1\nHost: {host}\n\n"), &["HTTP/1.1 200 OK"]);
+    }
+}
+
+#[test]
+fn other_expectations_cannot_be_met() {
+    for expectation in ["foo", "100-continue, foo", "100-continue=1", "200-ok"] {
+        check_refused(format!("GET / HTTP/1.1\r\nHost: a\r\nExpect: {expectation}\r\n\r\n").as_bytes(), 417);
+    }
+}
+
+/// H11: every limit, at it and one beyond.
+#[test]
+fn heads_and_targets_end_at_their_limits() {
+    let limits = Limits::default();
+    let with_fields = |count: usize| format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "X: y\r\n".repeat(count - 1));
+    assert_eq!(parse(&with_fields(limits.field_count_max)), Ok(Some(with_fields(limits.field_count_max).len())));
+    assert_eq!(parse(&with_fields(limits.field_count_max + 1)), Err(RequestError::FieldCount));
+    let without_end = with_fields(limits.field_count_max + 1);
+    assert_eq!(parse(without_end.trim_end_matches("\r\n")), Ok(None), "the last line is not there yet");
+    assert_eq!(parse(&without_end[..without_end.len() - 2]), Err(RequestError::FieldCount));
+
+    let frame = "GET / HTTP/1.1\r\nHost: a\r\nX: \r\n\r\n";
+    let with_head = |length: usize| frame.replace("X: ", &format!("X: {}", "y".repeat(length - frame.len())));
+    assert_eq!(parse(&with_head(limits.head_bytes_max)), Ok(Some(limits.head_bytes_max)));
+    assert_eq!(parse(&with_head(limits.head_bytes_max + 1)), Err(RequestError::HeadTooLong));
+    let endless = format!("GET / HTTP/1.1\r\nX: {}", "y".repeat(limits.head_bytes_max));
+    assert_eq!(parse(&endless), Err(RequestError::HeadTooLong));
+
+    let with_target = |length: usize| format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "y".repeat(length - 1));
+    assert!(matches!(parse(&with_target(limits.target_bytes_max)), Ok(Some(_))));
+    assert_eq!(parse(&with_target(limits.target_bytes_max + 1)), Err(RequestError::TargetTooLong));
+    // Refused while it is still coming.
+    assert_eq!(
+        parse(&with_target(limits.target_bytes_max + 1)[..limits.target_bytes_max + 5]),
+        Err(RequestError::TargetTooLong)
+    );
+    assert_eq!(parse(&with_target(limits.target_bytes_max)[..limits.target_bytes_max + 4]), Ok(None));
+
+    check_refused(with_fields(1000).as_bytes(), 431);
+    check_refused(with_head(20_000).as_bytes(), 431);
+    check_refused(with_target(9_000).as_bytes(), 414);
+    check_refused(&[b'A'; 33], 501);
+    check_refused("\r\n".repeat(1_000_000).as_bytes(), 400);
+}
+
+fn parse(text: &str) -> Result<Option<usize>, RequestError> {
+    parse_request(text.as_bytes(), &Limits::default()).map(|parse| match parse {
+        Parse::Partial => None,
+        Parse::Complete { head_bytes, .. } => Some(head_bytes),
+    })
+}
+
+/// H12: the worst of heads costs what any head of its length does. The bound is a hundred times what it takes.
+#[test]
+fn lists_are_read_in_linear_time() {
+    let limits = Limits::default();
+    for unit in [",", "TE,", " ,", "\"\",", "\",", "0-,", "W/", "close ", "%41"] {
+        let list = unit.repeat(15_000 / unit.len());
+        for name in ["Connection", "If-None-Match", "If-Match", "Range", "If-Range", "Expect", "Host"] {
+            let request = format!("GET /index.html HTTP/1.1\r\nHost: a\r\n{name}: {list}\r\n\r\n");
+            assert!(request.len() <= limits.head_bytes_max);
+            let start = Instant::now();
+            assert!(answer(request.as_bytes()).is_some());
+            assert!(start.elapsed() < Duration::from_millis(50), "{name}: {unit} takes {:?}", start.elapsed());
+        }
+    }
+    let lines = "If-None-Match: \"x\"\r\n".repeat(99);
+    assert!(answer(format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n").as_bytes()).is_some());
+}
+
+#[test]
+fn announced_content_beyond_the_limit_is_refused_before_it_is_read() {
+    let request = |length: u64| format!("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n");
+    let max = Limits::default().content_bytes_max;
+    check_refused(request(max + 1).as_bytes(), 413);
+    check_refused(request(u64::MAX).as_bytes(), 413);
+    assert!(matches!(parse(&request(max)), Ok(Some(_))));
+}
+
+/// What becomes of some chunked content: where it ends, when it does.
+fn discard(framing: Framing, bytes: &[u8]) -> Result<Option<usize>, RequestError> {
+    let progress = Discard::new(framing, &Limits::default()).advance(bytes)?;
+    Ok(progress.is_done.then_some(progress.consumed_bytes))
+}
+
+#[test]
+fn content_ends_where_its_framing_says() {
+    for content in [
+        "0\n\n",
+        "5\nhello\n0\n\n",
+        "5;a=b;c=\"d\"\nhello\n0;e\nTrailer: f\nG:\n\n",
+        "00005\nhello\n000\n\n",
+        "A\n0123456789\na\n0123456789\n0\n\n",
+    ] {
+        let content = content.replace('\n', "\r\n");
+        let whole = format!("{content}GET / HTTP/1.1");
+        assert_eq!(discard(Framing::Chunked, whole.as_bytes()), Ok(Some(content.len())), "{content}");
+        for split in 0..content.len() {
+            let mut discard = Discard::new(Framing::Chunked, &Limits::default());
+            let first = discard.advance(&whole.as_bytes()[..split]).expect("valid so far");
+            assert_eq!((first.consumed_bytes, first.is_done), (split, false), "{content} at {split}");
+            let second = discard.advance(&whole.as_bytes()[split..]).expect("valid");
+            assert_eq!((second.consumed_bytes, second.is_done), (content.len() - split, true), "{content} at {split}");
+        }
+    }
+    assert_eq!(discard(Framing::Length(3), b"abcGET"), Ok(Some(3)));
+    assert_eq!(discard(Framing::Length(3), b"ab"), Ok(None));
+    assert_eq!(discard(Framing::None, b"GET"), Ok(Some(0)));
+}
+
+/// H10: sizes that overflow, digits that are none, line ends that are half.
+#[test]
+fn malformed_chunks_are_refused() {
+    for content in [
+        "\r\n",
+        "g\r\n",
+        "-1\r\n",
+        "+1\r\n",
+        "0x5\r\n",
+        " 5\r\n",
+        "5 \r\n",
+        "5\n",
+        "5\r5",
+        ";a\r\n",
+        "00000000000000005\r\n",
+        "5\r\nhello0\r\n",
+        "5\r\nhello\n",
+        "5\r\nhello\rX",
+        "5;a\nb\r\n",
+        "5;\x00\r\n",
+        "5;\x7f\r\n",
+        "0\r\n\n",
+        "0\r\nX\r\n",
+        "0\r\n:a\r\n",
+        "0\r\nX : a\r\n",
+        "0\r\nX: a\n\r\n",
+        "0\r\n X: a\r\n\r\n",
+        "0\r\n\rX",
+    ] {
+        assert_eq!(discard(Framing::Chunked, content.as_bytes()), Err(RequestError::Chunk), "{content:?}");
+    }
+    let extension = |length| format!("1;{}\r\na\r\n", "x".repeat(length));
+    assert_eq!(discard(Framing::Chunked, extension(5000).as_bytes()), Err(RequestError::Chunk));
+    assert_eq!(discard(Framing::Chunked, extension(50).repeat(100).as_bytes()), Err(RequestError::Chunk));
+    let trailer = format!("0\r\n{}", "X: y\r\n".repeat(2000));
+    assert_eq!(discard(Framing::Chunked, trailer.as_bytes()), Err(RequestError::Chunk));
+}
+
+#[test]
+fn chunks_beyond_the_limit_are_refused_by_their_size() {
+    for size in ["7fffffffffffffff", "fffffffffffffffe", "ffffffffffffffff", "10001"] {
+        let content = format!("{size}\r\na");
+        assert_eq!(discard(Framing::Chunked, content.as_bytes()), Err(RequestError::ContentTooLarge), "{size}");
+    }
+    let half = format!("8000\r\n{}\r\n", "a".repeat(0x8000));
+    assert_eq!(discard(Framing::Chunked, format!("{half}{half}0\r\n\r\n").as_bytes()), Ok(Some(2 * half.len() + 5)));
+    let beyond = format!("{half}{half}1\r\na\r\n");
+    assert_eq!(discard(Framing::Chunked, beyond.as_bytes()), Err(RequestError::ContentTooLarge));
+}
+
+/// H18, H24: nothing of a request but the path and query of a redirect comes back in an answer.
+#[test]
+fn answers_do_not_echo_the_request() {
+    for request in [
+        "GET /<script> HTTP/1.1\nHost: a\n\n",
+        "GET /canary-in-path HTTP/1.1\nHost: canary-in-host\nX: canary-in-field\n\n",
+        "CANARY /canary HTTP/1.1\nHost: canary\n\n",
+    ] {
+        let answer = answer(request.replace('\n', "\r\n").as_bytes()).expect("an answer");
+        let text = answer.lines.concat().to_lowercase();
+        assert!(!text.contains("canary") && !text.contains("script>"), "{text}");
+    }
+}

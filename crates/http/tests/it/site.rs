@@ -1,0 +1,134 @@
+//! A site of five files and a folder, served from a table the way a server would serve it.
+
+use sanderling_http::{
+    Content, Facts, Found, HttpDate, Limits, Parse, Persistence, Representation, Response, SitePath, Time, media_type,
+    parse_request, respond,
+};
+
+/// The time of all answers: Sun, 06 Nov 1994 08:49:37 GMT.
+pub(crate) const NOW_UNIX_S: u64 = 784_111_777;
+/// When all files were changed: a day before.
+pub(crate) const MODIFIED: &str = "Sat, 05 Nov 1994 08:49:37 GMT";
+pub(crate) const MODIFIED_UNIX_S: i64 = 784_025_377;
+
+pub(crate) fn facts(length_bytes: u64) -> Facts {
+    let time = Time { unix_s: MODIFIED_UNIX_S, nanos: 123_456_789 };
+    Facts { length_bytes, modified: time, changed: time, device: 2049, inode: 77 }
+}
+
+pub(crate) fn representation(path: &[u8]) -> Option<Representation> {
+    let length_bytes = match path {
+        b"index.html" | b"a b.txt" | b".well-known/security.txt" => 36,
+        b"empty.txt" => 0,
+        b"huge.bin" => u64::MAX,
+        _ => return None,
+    };
+    let extra_fields = b"Cache-Control: no-cache\r\n";
+    Some(Representation::new(&facts(length_bytes), media_type(path), extra_fields, NOW_UNIX_S))
+}
+
+/// The entity tag of a file of the site, with its quotes.
+pub(crate) fn etag(path: &str) -> String {
+    let file = representation(path.as_bytes()).expect("a file of the site");
+    String::from_utf8(file.etag().to_vec()).expect("an entity tag is ASCII")
+}
+
+/// What a connection does with the first request of its bytes.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    /// The head without its last empty line, in lines.
+    pub(crate) lines: Vec<String>,
+    /// What follows the head: `none`, `page` with its length, or `file` with its first byte and its length.
+    pub(crate) content: String,
+    pub(crate) is_close: bool,
+    /// Where the next request starts; nothing when the request was refused as such.
+    pub(crate) head_bytes: Option<usize>,
+}
+
+impl Answer {
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
+        let lines = self.lines[1..].iter();
+        let mut values = lines.filter_map(|line| line.split_once(": ").filter(|(other, _)| *other == name));
+        let value = values.next().map(|(_, value)| value);
+        assert!(values.next().is_none(), "{name} stands twice in {:#?}", self.lines);
+        value
+    }
+
+    pub(crate) fn status(&self) -> u16 {
+        self.lines[0].split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status line")
+    }
+}
+
+/// The answer to the first request of `bytes`; nothing while it is incomplete.
+pub(crate) fn answer(bytes: &[u8]) -> Option<Answer> {
+    match parse_request(bytes, &Limits::default()) {
+        Ok(Parse::Partial) => None,
+        Err(error) => Some(written(&Response::closing(error.status()), None)),
+        Ok(Parse::Complete { request, head_bytes }) => {
+            let path = request.path().map(SitePath::parse);
+            let file = path.as_ref().and_then(|path| representation(path.as_ref().ok()?.as_bytes()));
+            let found = match (&path, &file) {
+                (None, _) => Found::NotSought,
+                (Some(Err(error)), _) => Found::from(*error),
+                (Some(Ok(_)), Some(file)) => Found::File(file),
+                (Some(Ok(path)), None) if [&b"docs"[..], "größe".as_bytes()].contains(&path.as_bytes()) => {
+                    Found::Folder(path)
+                }
+                (Some(Ok(_)), None) => Found::Missing,
+            };
+            Some(written(&respond(&request, found), Some(head_bytes)))
+        }
+    }
+}
+
+fn written(response: &Response<'_>, head_bytes: Option<usize>) -> Answer {
+    let mut head = Vec::new();
+    response.write_head(&HttpDate::from_unix_s(NOW_UNIX_S), &mut head);
+    let head = String::from_utf8(head).expect("our heads are ASCII");
+    let lines = head.strip_suffix("\r\n\r\n").expect("an empty line at the end").split("\r\n");
+    let content = match response.content() {
+        Content::None => "none".to_owned(),
+        Content::Page(page) => format!("page {}", page.len()),
+        Content::File { start_bytes, length_bytes } => format!("file {start_bytes}+{length_bytes}"),
+    };
+    Answer {
+        lines: lines.map(str::to_owned).collect(),
+        content,
+        is_close: response.persistence() == Persistence::Close,
+        head_bytes,
+    }
+}
+
+/// Checks the answer to a request whose lines end with `\n` for `\r\n`.
+///
+/// Each expectation is a line of the head; or `!Name`, a field that must not be there; or `> content` as
+/// [`Answer::content`] has it.
+#[track_caller]
+pub(crate) fn check(request: &str, expected: &[&str]) {
+    check_bytes(request.replace('\n', "\r\n").as_bytes(), expected);
+}
+
+#[track_caller]
+pub(crate) fn check_bytes(request: &[u8], expected: &[&str]) {
+    let text = request.escape_ascii();
+    let Some(answer) = answer(request) else { panic!("no answer to {text}") };
+    for &line in expected {
+        let is_met = match line.split_at(1) {
+            ("!", name) => answer.field(name).is_none(),
+            (">", content) => answer.content == content.trim(),
+            _ if line.starts_with("HTTP/") => answer.lines[0] == line,
+            _ => answer.lines[1..].iter().any(|other| other == line),
+        };
+        assert!(is_met, "expected {line:?} in answer to {text}: {answer:#?}");
+    }
+}
+
+/// Checks that a request gets `status`, and that the connection closes and says so.
+#[track_caller]
+pub(crate) fn check_refused(request: &[u8], status: u16) {
+    let text = request.escape_ascii();
+    let Some(answer) = answer(request) else { panic!("no answer to {text}") };
+    assert_eq!(answer.status(), status, "{text}: {answer:#?}");
+    assert!(answer.is_close, "{text}: {answer:#?}");
+    assert_eq!(answer.field("Connection"), Some("close"), "{text}");
+}

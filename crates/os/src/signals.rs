@@ -1,0 +1,84 @@
+//! Turns signals into something that can be waited for: a handler sets a flag and writes a byte, and no more.
+
+use crate::counters::{Call, count};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+pub use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+
+/// The number of a signal.
+pub type Signal = i32;
+
+/// Some signals, caught from now on.
+#[derive(Debug)]
+pub struct Signals {
+    arrived: Vec<(Signal, Arc<AtomicBool>)>,
+    bytes: OwnedFd,
+}
+
+impl Signals {
+    /// Catches `signals` for the rest of the process's life.
+    pub fn catch(signals: &[Signal]) -> io::Result<Signals> {
+        let (bytes, writer) = UnixStream::pair()?;
+        bytes.set_nonblocking(true)?;
+        let mut arrived = Vec::new();
+        for &signal in signals {
+            let flag = Arc::new(AtomicBool::new(false));
+            // The flag first: who is woken by the byte finds it set.
+            signal_hook::flag::register(signal, Arc::clone(&flag))?;
+            signal_hook::low_level::pipe::register(signal, writer.try_clone()?)?;
+            arrived.push((signal, flag));
+        }
+        Ok(Signals { arrived, bytes: bytes.into() })
+    }
+
+    /// Waits for a signal, at most `timeout`; `None` waits for ever.
+    pub fn wait(&self, timeout: Option<Duration>) -> io::Result<Option<Signal>> {
+        if let Some(signal) = self.take() {
+            return Ok(Some(signal));
+        }
+        count(Call::Poll);
+        let timeout = timeout.map(|timeout| Timespec::try_from(timeout).unwrap_or(LONG));
+        match poll(&mut [PollFd::new(&self.bytes, PollFlags::IN)], timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(self.take()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// A signal that has arrived and was not taken yet. One that arrived twice meanwhile is told once.
+    pub fn take(&self) -> Option<Signal> {
+        let mut bytes = [0; 64];
+        while matches!(rustix::io::read(&self.bytes, &mut bytes), Ok(64)) {}
+        let arrived = self.arrived.iter().find(|(_, flag)| flag.swap(false, Ordering::Relaxed));
+        arrived.map(|&(signal, _)| signal)
+    }
+}
+
+/// Longer than a process lives.
+const LONG: Timespec = Timespec { tv_sec: 1 << 40, tv_nsec: 0 };
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.bytes.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_caught_signal_is_told_once() {
+        let signals = Signals::catch(&[SIGUSR1, SIGUSR2]).expect("caught");
+        assert_eq!(signals.wait(Some(Duration::ZERO)).expect("no error"), None);
+        signal_hook::low_level::raise(SIGUSR2).expect("raised");
+        signal_hook::low_level::raise(SIGUSR2).expect("raised");
+        assert_eq!(signals.wait(Some(Duration::from_secs(5))).expect("no error"), Some(SIGUSR2));
+        assert_eq!(signals.wait(Some(Duration::ZERO)).expect("no error"), None);
+    }
+}

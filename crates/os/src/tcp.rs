@@ -1,0 +1,182 @@
+//! TCP: a socket that listens, one of several siblings of its address, and the streams it accepts.
+
+use crate::counters::{Call, count};
+use crate::failure::named;
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType, acceptfrom_with, bind, getsockname, listen,
+    ipproto, socket_with, sockopt,
+};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// Connections that wait in a listener until they are accepted; the kernel lowers it to `net.core.somaxconn`.
+pub const BACKLOG: i32 = 4096;
+
+const CREATION_FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
+
+/// A socket that listens.
+#[derive(Debug)]
+pub struct Listener(OwnedFd);
+
+impl Listener {
+    /// Listens on `address`, as one of the siblings of that address: others may listen on it too (`SO_REUSEPORT`), and
+    /// the kernel spreads the connections over them.
+    ///
+    /// Streams inherit `TCP_NODELAY` from here, which spares a call for each connection.
+    pub fn bind(address: SocketAddr) -> io::Result<Listener> {
+        count(Call::Socket);
+        let family = AddressFamily::of(address);
+        let socket = socket_with(family, SocketType::STREAM, CREATION_FLAGS, Some(ipproto::TCP))
+            .map_err(|errno| named("socket", address, &errno.into()))?;
+        let option = |name: &str, done: Result<(), Errno>| {
+            count(Call::Setsockopt);
+            done.map_err(|errno| named(name, address, &errno.into()))
+        };
+        option("setsockopt(SO_REUSEADDR)", sockopt::set_socket_reuseaddr(&socket, true))?;
+        option("setsockopt(SO_REUSEPORT)", sockopt::set_socket_reuseport(&socket, true))?;
+        option("setsockopt(TCP_NODELAY)", sockopt::set_tcp_nodelay(&socket, true))?;
+        if address.is_ipv6() {
+            // [::] and 0.0.0.0 are two addresses: each is listened on by itself, whatever the system's default.
+            option("setsockopt(IPV6_V6ONLY)", sockopt::set_ipv6_v6only(&socket, true))?;
+        }
+        count(Call::Bind);
+        bind(&socket, &address).map_err(|errno| named("bind", address, &errno.into()))?;
+        count(Call::Listen);
+        listen(&socket, BACKLOG).map_err(|errno| named("listen", address, &errno.into()))?;
+        Ok(Listener(socket))
+    }
+
+    /// The address it listens on, its port chosen by the kernel where 0 was asked for.
+    pub fn local_address(&self) -> io::Result<SocketAddr> {
+        local_address(&self.0)
+    }
+
+    /// The next connection that waits; `Ok(None)` when none does.
+    ///
+    /// A connection that was given up before it could be accepted is passed over. What remains are errors of this
+    /// machine: too many descriptors (`EMFILE`, `ENFILE`), no memory (`ENOBUFS`, `ENOMEM`).
+    pub fn accept(&self) -> io::Result<Option<(Stream, SocketAddr)>> {
+        loop {
+            count(Call::Accept);
+            match acceptfrom_with(&self.0, CREATION_FLAGS) {
+                Ok((stream, peer)) => {
+                    let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
+                    return Ok(Some((Stream(stream), peer.unwrap_or(UNKNOWN_PEER))));
+                }
+                Err(Errno::AGAIN) => return Ok(None),
+                // accept(2): errors of the network that are pending on the new connection are reported here.
+                Err(
+                    Errno::INTR | Errno::CONNABORTED | Errno::PROTO | Errno::NETDOWN | Errno::NOPROTOOPT
+                    | Errno::HOSTDOWN | Errno::NONET | Errno::HOSTUNREACH | Errno::OPNOTSUPP | Errno::NETUNREACH
+                    | Errno::PERM,
+                ) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+}
+
+/// Stands for the peer of a connection whose address the kernel did not tell.
+const UNKNOWN_PEER: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl From<OwnedFd> for Listener {
+    /// Takes over a socket that listens already: one that was inherited.
+    fn from(descriptor: OwnedFd) -> Listener {
+        Listener(descriptor)
+    }
+}
+
+/// Whether more follows what is sent now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Follows {
+    /// Nothing: send what is there.
+    Nothing,
+    /// More comes at once (`MSG_MORE`): the kernel may wait and fill its segment.
+    More,
+}
+
+/// One end of a connection, never blocking.
+#[derive(Debug)]
+pub struct Stream(OwnedFd);
+
+impl Stream {
+    /// Receives what is there, up to the length of `into`; 0 when the peer has ended its side.
+    ///
+    /// Less than the whole of `into` proves the socket empty for now, so that no further call needs to ask (epoll(7)).
+    #[inline]
+    pub fn receive(&self, into: &mut [u8]) -> io::Result<usize> {
+        loop {
+            count(Call::Receive);
+            match rustix::net::recv(&self.0, &mut *into, RecvFlags::empty()) {
+                Ok((received, _)) => return Ok(received),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+
+    /// Sends the start of `bytes`, as much as the kernel takes.
+    #[inline]
+    pub fn send(&self, bytes: &[u8], follows: Follows) -> io::Result<usize> {
+        let flags = match follows {
+            Follows::Nothing => SendFlags::NOSIGNAL,
+            Follows::More => SendFlags::NOSIGNAL | SendFlags::MORE,
+        };
+        loop {
+            count(Call::Send);
+            match rustix::net::send(&self.0, bytes, flags) {
+                Err(Errno::INTR) => {}
+                result => return Ok(result?),
+            }
+        }
+    }
+
+    /// Ends our side, so that the peer reads to the end of what was sent.
+    pub fn shut_down_sending(&self) -> io::Result<()> {
+        count(Call::Shutdown);
+        Ok(rustix::net::shutdown(&self.0, Shutdown::Write)?)
+    }
+
+    /// Makes the close that follows a reset: the peer must not take what it has for the whole.
+    pub fn reset_on_close(&self) -> io::Result<()> {
+        count(Call::Setsockopt);
+        Ok(sockopt::set_socket_linger(&self.0, Some(std::time::Duration::ZERO))?)
+    }
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        count(Call::Close);
+    }
+}
+
+pub(crate) fn local_address(socket: impl AsFd) -> io::Result<SocketAddr> {
+    count(Call::Getsockname);
+    let address = getsockname(socket)?;
+    SocketAddr::try_from(address).map_err(|errno| io::Error::from(errno))
+}
+
+trait FamilyOf {
+    fn of(address: SocketAddr) -> AddressFamily;
+}
+
+impl FamilyOf for AddressFamily {
+    fn of(address: SocketAddr) -> AddressFamily {
+        if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 }
+    }
+}

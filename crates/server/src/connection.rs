@@ -1,0 +1,503 @@
+//! An HTTP connection: received octets become requests, and their answers are sent, in order, many with one call.
+//!
+//! A connection that waits for its peer holds a few hundred octets: what it received lies in its worker's buffer until
+//! the turn ends, and only what is left then, the start of a request, is kept.
+
+use crate::clock::{Milliseconds, ms};
+use crate::open_files::{Body, NoFile, Now};
+use crate::outbox::{FileRest, Outbox, Sent};
+use crate::peer::{Context, Deadline, Next, OUTPUT_BYTES_USUAL, Socket};
+use crate::permits::Permit;
+use crate::tally::Counter;
+use os::tcp::Stream;
+use sanderling_http::{
+    Content as ContentOf, Discard, FieldName, Found, Framing, Parse, Request, RequestError, Response, SitePath,
+    parse_request, respond,
+};
+use std::io;
+
+/// Requests of one connection that are answered in one turn.
+const REQUESTS_PER_TURN_MAX: usize = 128;
+/// Octets that are thrown away behind the last answer, so that it is read before the connection is reset.
+const LINGER_BYTES_MAX: usize = 256 * 1024;
+/// How long that is done.
+const LINGER_MS: Milliseconds = 2_000;
+
+/// A connection.
+#[derive(Debug)]
+pub(crate) struct Connection<'s> {
+    stream: Stream,
+    _permit: Permit<'s>,
+    pub(crate) deadline: Deadline,
+    socket: Socket,
+    phase: Phase,
+    /// The start of a request, as far as it came.
+    kept: Vec<u8>,
+    /// A request whose content is still to come before it is answered.
+    pending: Option<Box<Pending>>,
+    outbox: Outbox<'s>,
+    request_count: u64,
+}
+
+/// The head of a request, and what of its content was thrown away so far.
+#[derive(Debug)]
+struct Pending {
+    head: Vec<u8>,
+    discard: Discard,
+}
+
+/// What a connection does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// It waits for a request, of which nothing has come.
+    Idle,
+    /// Part of a request has come.
+    Receiving,
+    /// It owes octets that the socket does not take.
+    Sending,
+    /// It owes octets, and then it closes.
+    Ending(Ending),
+    /// It has said all, and throws away what still comes, so that the peer can read to the end (RFC 9112 §9.6).
+    Lingering { left_bytes: usize },
+}
+
+/// How a connection closes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    /// Everything that the peer sent was read.
+    Clean,
+    /// Something may still be coming, which would make the kernel reset the connection and lose the answer.
+    Linger,
+}
+
+/// What the octets of the input came to.
+enum Step {
+    /// They begin a request whose rest is missing.
+    Partial,
+    /// An answer was written, and the input goes on behind its request.
+    Answered,
+    /// An answer was written, and a file follows it before anything else.
+    File,
+    /// An answer was written, and it is the last.
+    Last(Ending),
+}
+
+impl<'s> Connection<'s> {
+    pub(crate) fn new(stream: Stream, permit: Permit<'s>, deadline_ms: Milliseconds) -> Connection<'s> {
+        Connection {
+            stream,
+            _permit: permit,
+            deadline: Deadline::new(deadline_ms),
+            socket: Socket::FRESH,
+            phase: Phase::Idle,
+            kept: Vec::new(),
+            pending: None,
+            outbox: Outbox::default(),
+            request_count: 0,
+        }
+    }
+
+    pub(crate) fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// The socket has become ready.
+    pub(crate) fn note(&mut self, readiness: os::poll::Readiness) {
+        self.socket.is_readable |= readiness.readable;
+        self.socket.is_writable |= readiness.writable;
+    }
+
+    /// Does what can be done now, up to the share of a turn. An error is the peer's: it is gone.
+    pub(crate) fn advance(&mut self, context: &mut Context<'_, 's>) -> io::Result<Next> {
+        if !self.outbox.is_empty() {
+            if !self.socket.is_writable {
+                return Ok(Next::Wait);
+            }
+            let mut progress = 0;
+            let sent = self.outbox.resume(&self.stream, &mut progress)?;
+            match self.after_sending(sent, progress, context)? {
+                None => {}
+                Some(next) => return Ok(next),
+            }
+        }
+        match self.phase {
+            Phase::Lingering { .. } => self.linger(context),
+            _ => self.serve(context),
+        }
+    }
+
+    /// Receives, answers, sends, until nothing more is there or the turn's share is used.
+    fn serve(&mut self, context: &mut Context<'_, 's>) -> io::Result<Next> {
+        let mut left_count = REQUESTS_PER_TURN_MAX;
+        loop {
+            let Some(received) = self.fill(context)? else { return self.rest(context) };
+            let mut consumed = 0;
+            let next = self.answer_input(received, &mut consumed, &mut left_count, context)?;
+            let rest = &context.buffers.input[consumed..received];
+            if !rest.is_empty() && next != Some(Next::Close) {
+                self.kept.extend_from_slice(rest);
+            }
+            match next {
+                Some(next) => return Ok(next),
+                None if self.socket.has_ended => return Ok(Next::Close),
+                None if !self.socket.is_readable => return self.rest(context),
+                None => {}
+            }
+        }
+    }
+
+    /// Puts what was kept and what the socket has into the input; octets in all, or `None` for nothing new.
+    fn fill(&mut self, context: &mut Context<'_, 's>) -> io::Result<Option<usize>> {
+        let has_unread = self.has_unread();
+        let input = &mut context.buffers.input;
+        let kept = self.kept.len();
+        let mut received = 0;
+        if self.socket.is_readable && !has_unread {
+            match self.stream.receive(&mut input[kept..]) {
+                Ok(count) => {
+                    received = count;
+                    self.socket.has_ended = count == 0;
+                    // Less than there was room for proves the socket empty (epoll(7)): no call is spent to hear it.
+                    self.socket.is_readable = kept + count == input.len();
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.socket.is_readable = false,
+                Err(error) => return Err(error),
+            }
+        }
+        if received == 0 && !has_unread {
+            return Ok(if self.socket.has_ended { Some(0) } else { None });
+        }
+        input[..kept].copy_from_slice(&self.kept);
+        // Given back rather than kept: an idle connection holds no buffer.
+        self.kept = Vec::new();
+        Ok(Some(kept + received))
+    }
+
+    /// Whether what was kept may hold a whole request: the turn's share ended before it was looked at.
+    fn has_unread(&self) -> bool {
+        !self.kept.is_empty() && self.phase != Phase::Receiving
+    }
+
+    /// Answers what the input holds, sending whenever enough is ready; what to do next, or `None` to receive more.
+    fn answer_input(
+        &mut self,
+        received: usize,
+        consumed: &mut usize,
+        left_count: &mut usize,
+        context: &mut Context<'_, 's>,
+    ) -> io::Result<Option<Next>> {
+        context.buffers.output.clear();
+        loop {
+            if *consumed == received && self.pending.is_none() {
+                self.phase = Phase::Idle;
+                return self.flush(None, context);
+            }
+            if *left_count == 0 {
+                self.phase = Phase::Idle;
+                return Ok(self.flush(None, context)?.or(Some(Next::Again)));
+            }
+            *left_count -= 1;
+            let mut file = None;
+            match self.step(received, consumed, &mut file, context) {
+                Step::Partial => {
+                    self.begin_receiving(context);
+                    return self.flush(None, context);
+                }
+                Step::Answered if context.buffers.output.len() < OUTPUT_BYTES_USUAL => {}
+                Step::Answered | Step::File => {
+                    self.phase = Phase::Idle;
+                    if let Some(next) = self.flush(file, context)? {
+                        return Ok(Some(next));
+                    }
+                }
+                Step::Last(ending) => {
+                    self.phase = Phase::Ending(ending);
+                    let ended = self.flush(file, context)?;
+                    return Ok(Some(ended.unwrap_or(Next::Close)));
+                }
+            }
+        }
+    }
+
+    /// Takes one request, or what there is of it, off the input and writes its answer.
+    fn step(
+        &mut self,
+        received: usize,
+        consumed: &mut usize,
+        file: &mut Option<FileRest<'s>>,
+        context: &mut Context<'_, 's>,
+    ) -> Step {
+        match self.pending.take() {
+            Some(pending) => self.step_content(pending, received, consumed, file, context),
+            None => self.step_head(received, consumed, file, context),
+        }
+    }
+
+    fn step_head(
+        &mut self,
+        received: usize,
+        consumed: &mut usize,
+        file: &mut Option<FileRest<'s>>,
+        context: &mut Context<'_, 's>,
+    ) -> Step {
+        // The input is lent to the request while the answer is written; taking it out costs two words.
+        let input = std::mem::take(&mut context.buffers.input);
+        let bytes = &input[*consumed..received];
+        let step = match parse_request(bytes, &context.options.http.request) {
+            Ok(Parse::Partial) => Step::Partial,
+            Ok(Parse::Complete { request, head_bytes }) => {
+                *consumed += head_bytes;
+                match request.framing {
+                    Framing::None => self.answer(&request, file, context),
+                    _ => self.step_framed(&request, &bytes[..head_bytes], received, &input, consumed, file, context),
+                }
+            }
+            Err(error) => self.refuse(error, context),
+        };
+        context.buffers.input = input;
+        step
+    }
+
+    /// A request that brings content, which is thrown away before the request is answered.
+    #[expect(clippy::too_many_arguments, reason = "the input is lent out of the context")]
+    fn step_framed(
+        &mut self,
+        request: &Request<'_>,
+        head: &[u8],
+        received: usize,
+        input: &[u8],
+        consumed: &mut usize,
+        file: &mut Option<FileRest<'s>>,
+        context: &mut Context<'_, 's>,
+    ) -> Step {
+        let mut discard = Discard::new(request.framing, &context.options.http.request);
+        match discard.advance(&input[*consumed..received]) {
+            Err(error) => self.refuse(error, context),
+            Ok(discarded) => {
+                *consumed += discarded.consumed_bytes;
+                if discarded.is_done {
+                    return self.answer(request, file, context);
+                }
+                if request.fields.has(FieldName::Expect) {
+                    // RFC 9110 §10.1.1: who waits for a word before sending content that nobody needs gets the answer
+                    // instead. Whether the content comes all the same is not known, so the connection ends.
+                    self.answer(request, file, context);
+                    return Step::Last(Ending::Linger);
+                }
+                self.pending = Some(Box::new(Pending { head: head.to_vec(), discard }));
+                Step::Partial
+            }
+        }
+    }
+
+    /// Goes on throwing away content, and answers its request behind it.
+    fn step_content(
+        &mut self,
+        mut pending: Box<Pending>,
+        received: usize,
+        consumed: &mut usize,
+        file: &mut Option<FileRest<'s>>,
+        context: &mut Context<'_, 's>,
+    ) -> Step {
+        let discarded = match pending.discard.advance(&context.buffers.input[*consumed..received]) {
+            Err(error) => return self.refuse(error, context),
+            Ok(discarded) => discarded,
+        };
+        *consumed += discarded.consumed_bytes;
+        if !discarded.is_done {
+            self.pending = Some(pending);
+            return Step::Partial;
+        }
+        match parse_request(&pending.head, &context.options.http.request) {
+            Ok(Parse::Complete { request, .. }) => self.answer(&request, file, context),
+            Ok(Parse::Partial) => self.refuse(RequestError::RequestLine, context),
+            Err(error) => self.refuse(error, context),
+        }
+    }
+
+    /// Writes the answer to a whole request.
+    fn answer(
+        &mut self,
+        request: &Request<'_>,
+        file: &mut Option<FileRest<'s>>,
+        context: &mut Context<'_, 's>,
+    ) -> Step {
+        context.tally.add(Counter::HttpRequests, 1);
+        self.request_count += 1;
+        let is_last = context.is_draining || self.request_count >= context.options.http.requests_per_connection_max;
+        let now = Now { ms: context.clock.now_ms(), unix_s: context.clock.unix_s() };
+        let site = context.content.site_for(request.host);
+        let path = request.path().map(SitePath::parse);
+        let mut held = None;
+        let found = match (site, &path) {
+            (_, None) => Found::NotSought,
+            (_, Some(Err(error))) => Found::from(*error),
+            (None, _) => Found::Misdirected,
+            (Some(site), Some(Ok(path))) => match context.files.open(site, path, now) {
+                Ok(open) => Found::File(&held.insert(open).representation),
+                Err(NoFile::Folder) => Found::Folder(path),
+                Err(NoFile::Missing) => Found::Missing,
+                Err(NoFile::Forbidden) => Found::Forbidden,
+                Err(NoFile::Busy) => Found::Busy,
+                Err(NoFile::Failed) => Found::Failed,
+            },
+        };
+        let mut response = respond(request, found);
+        if is_last {
+            response = response.and_close();
+        }
+        let output = &mut context.buffers.output;
+        response.write_head(context.clock.date(), output);
+        let (content, persistence) = (response.content(), response.persistence());
+        match content {
+            ContentOf::None => {}
+            ContentOf::Page(page) => output.extend_from_slice(page),
+            ContentOf::File { start_bytes, length_bytes } => {
+                let held = held.expect("only a file has the content of a file");
+                let part = start_bytes as usize..(start_bytes + length_bytes) as usize;
+                match &held.body {
+                    Body::Memory(whole) => output.extend_from_slice(&whole[part]),
+                    Body::Builtin(whole) => output.extend_from_slice(&whole[part]),
+                    Body::Descriptor(_) => {
+                        *file = Some(FileRest { file: held, offset: start_bytes, left_bytes: length_bytes });
+                    }
+                }
+            }
+        }
+        match (persistence.is_close(), &file) {
+            (true, _) => Step::Last(Ending::Clean),
+            (false, Some(_)) => Step::File,
+            (false, None) => Step::Answered,
+        }
+    }
+
+    /// Writes the answer to what is no request. The connection ends behind it, since nobody knows where the next one
+    /// would start.
+    fn refuse(&mut self, error: RequestError, context: &mut Context<'_, 's>) -> Step {
+        context.tally.add(Counter::HttpRefused, 1);
+        write_whole(&Response::closing(error.status()), context);
+        Step::Last(Ending::Linger)
+    }
+
+    /// Sends what was written. `None`: all is sent and the connection goes on.
+    fn flush(&mut self, file: Option<FileRest<'s>>, context: &mut Context<'_, 's>) -> io::Result<Option<Next>> {
+        if context.buffers.output.is_empty() && file.is_none() {
+            return Ok(None);
+        }
+        let mut progress = 0;
+        let sent = self.outbox.send(&self.stream, &context.buffers.output, file, &mut progress)?;
+        context.buffers.output.clear();
+        self.after_sending(sent, progress, context)
+    }
+
+    fn after_sending(
+        &mut self,
+        sent: Sent,
+        progress: u64,
+        context: &mut Context<'_, 's>,
+    ) -> io::Result<Option<Next>> {
+        let now_ms = context.clock.now_ms();
+        match sent {
+            Sent::All => match self.phase {
+                Phase::Ending(Ending::Clean) => Ok(Some(Next::Close)),
+                Phase::Ending(Ending::Linger) => {
+                    self.stream.shut_down_sending()?;
+                    self.phase = Phase::Lingering { left_bytes: LINGER_BYTES_MAX };
+                    self.deadline.at_ms = now_ms + LINGER_MS;
+                    self.linger(context).map(Some)
+                }
+                Phase::Sending => {
+                    self.phase = Phase::Idle;
+                    Ok(None)
+                }
+                _ => Ok(None),
+            },
+            Sent::Changed => {
+                context.tally.add(Counter::HttpAborted, 1);
+                self.stream.reset_on_close()?;
+                Ok(Some(Next::Close))
+            }
+            Sent::Blocked | Sent::Share => {
+                if progress != 0 || !matches!(self.phase, Phase::Sending | Phase::Ending(_)) {
+                    self.deadline.at_ms = now_ms + ms(context.options.http.send_timeout);
+                }
+                if !matches!(self.phase, Phase::Ending(_)) {
+                    self.phase = Phase::Sending;
+                }
+                if sent == Sent::Share {
+                    return Ok(Some(Next::Again));
+                }
+                self.socket.is_writable = false;
+                Ok(Some(Next::Wait))
+            }
+        }
+    }
+
+    /// Part of a request has come: the rest has until the deadline, which the next octet does not move.
+    fn begin_receiving(&mut self, context: &Context<'_, 's>) {
+        if self.phase != Phase::Receiving {
+            // The first request of a connection has its deadline from the start of the connection.
+            if self.request_count != 0 {
+                self.deadline.at_ms = context.clock.now_ms() + ms(context.options.http.header_deadline);
+            }
+            self.phase = Phase::Receiving;
+        }
+    }
+
+    /// Nothing more is there for now.
+    fn rest(&mut self, context: &Context<'_, 's>) -> io::Result<Next> {
+        if self.phase == Phase::Idle {
+            if context.is_draining && self.kept.is_empty() {
+                return Ok(Next::Close);
+            }
+            if self.request_count != 0 {
+                self.deadline.at_ms = context.clock.now_ms() + ms(context.options.http.idle_timeout);
+            }
+        }
+        Ok(Next::Wait)
+    }
+
+    fn linger(&mut self, context: &mut Context<'_, 's>) -> io::Result<Next> {
+        let Phase::Lingering { left_bytes } = &mut self.phase else { return Ok(Next::Close) };
+        while self.socket.is_readable {
+            let input = &mut context.buffers.input;
+            match self.stream.receive(input) {
+                Ok(0) => return Ok(Next::Close),
+                Ok(count) if count >= *left_bytes => return Ok(Next::Close),
+                Ok(count) => {
+                    *left_bytes -= count;
+                    self.socket.is_readable = count == input.len();
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.socket.is_readable = false,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Next::Wait)
+    }
+
+    /// The deadline has passed. Who has begun a request is told so (RFC 9110 §15.5.9).
+    pub(crate) fn expire(&mut self, context: &mut Context<'_, 's>) -> io::Result<Next> {
+        context.tally.add(Counter::HttpTimeouts, 1);
+        if self.phase != Phase::Receiving {
+            return Ok(Next::Close);
+        }
+        context.buffers.output.clear();
+        write_whole(&Response::closing(sanderling_http::Status::RequestTimeout), context);
+        self.phase = Phase::Ending(Ending::Linger);
+        Ok(self.flush(None, context)?.unwrap_or(Next::Close))
+    }
+
+    /// Whether it waits for a request, of which nothing has come.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.phase == Phase::Idle && self.kept.is_empty()
+    }
+}
+
+/// Writes a response that needs no file.
+fn write_whole(response: &Response<'_>, context: &mut Context<'_, '_>) {
+    let output = &mut context.buffers.output;
+    response.write_head(context.clock.date(), output);
+    if let ContentOf::Page(page) = response.content() {
+        output.extend_from_slice(page);
+    }
+}

@@ -1,0 +1,91 @@
+//! What a connection of either protocol shares with its worker: the room it works in, and what it says when it stops.
+
+use crate::clock::{Clock, Milliseconds};
+use crate::content::Content;
+use crate::files::Files;
+use crate::options::Options;
+use crate::tally::Tally;
+use dns::answer::TCP_REPLY_BYTES_MAX;
+
+/// Room that all peers of a worker use one after another: a peer that waits for nothing holds none of its own.
+#[derive(Debug)]
+pub(crate) struct Buffers {
+    /// What has been received: first what the peer had kept, then what its socket gives.
+    pub(crate) input: Box<[u8]>,
+    /// What is to be sent.
+    pub(crate) output: Vec<u8>,
+    /// One reply of DNS in the making.
+    pub(crate) reply: Box<[u8]>,
+}
+
+/// Octets of the output after which it is sent before more is written.
+pub(crate) const OUTPUT_BYTES_USUAL: usize = 64 * 1024;
+/// Octets that are asked of a socket at once, at least.
+const RECEIVE_BYTES_MIN: usize = 16 * 1024;
+/// The longest message of DNS, with its length.
+const DNS_MESSAGE_BYTES_MAX: usize = 2 + TCP_REPLY_BYTES_MAX;
+
+impl Buffers {
+    pub(crate) fn new(options: &Options) -> Buffers {
+        let kept_bytes_max = options.http.request.head_bytes_max.max(DNS_MESSAGE_BYTES_MAX);
+        Buffers {
+            input: vec![0; kept_bytes_max + RECEIVE_BYTES_MIN].into_boxed_slice(),
+            output: Vec::with_capacity(OUTPUT_BYTES_USUAL),
+            reply: vec![0; TCP_REPLY_BYTES_MAX].into_boxed_slice(),
+        }
+    }
+}
+
+/// What a peer works with during its turn.
+pub(crate) struct Context<'w, 's> {
+    pub(crate) content: &'w Content,
+    pub(crate) files: &'w mut Files<'s>,
+    pub(crate) options: &'w Options,
+    pub(crate) clock: &'w Clock,
+    pub(crate) buffers: &'w mut Buffers,
+    pub(crate) tally: &'w Tally,
+    /// The server stops: whoever has nothing to do leaves, and nobody begins anything new.
+    pub(crate) is_draining: bool,
+}
+
+/// What a peer wants of its worker next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// To be told when its socket is ready, or when its deadline passes.
+    Wait,
+    /// To go on in the next turn: it has used its share of this one.
+    Again,
+    /// To be closed.
+    Close,
+}
+
+/// What a peer knows of its socket, as edge-triggered readiness has to be remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Socket {
+    /// There may be something to receive.
+    pub(crate) is_readable: bool,
+    /// There may be room to send.
+    pub(crate) is_writable: bool,
+    /// The peer has ended its side.
+    pub(crate) has_ended: bool,
+}
+
+impl Socket {
+    /// A socket that nothing is known of: the first call will tell.
+    pub(crate) const FRESH: Socket = Socket { is_readable: true, is_writable: true, has_ended: false };
+}
+
+/// A deadline that moves with what the peer does.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Deadline {
+    /// When the peer's patience ends.
+    pub(crate) at_ms: Milliseconds,
+    /// The earliest time that the queue of deadlines has for this peer.
+    pub(crate) queued_ms: Milliseconds,
+}
+
+impl Deadline {
+    pub(crate) fn new(at_ms: Milliseconds) -> Deadline {
+        Deadline { at_ms, queued_ms: Milliseconds::MAX }
+    }
+}

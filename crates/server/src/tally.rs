@@ -1,0 +1,73 @@
+//! What a server has done and met, counted by each thread for itself and added up when somebody asks.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+macro_rules! counters {
+    ($($variant:ident = $name:literal: $meaning:literal;)*) => {
+        /// Something that is counted.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Counter { $(#[doc = $meaning] $variant),* }
+
+        impl Counter {
+            /// All of them.
+            pub const ALL: &'static [Counter] = &[$(Counter::$variant),*];
+
+            /// Its name for people and machines.
+            pub fn name(self) -> &'static str {
+                match self { $(Counter::$variant => $name),* }
+            }
+        }
+    };
+}
+
+counters! {
+    HttpConnections = "http_connections": "HTTP connections accepted.";
+    HttpRequests = "http_requests": "HTTP requests answered.";
+    HttpRefused = "http_refused": "HTTP requests that were none: answered with an error and closed.";
+    HttpTimeouts = "http_timeouts": "HTTP connections closed because a deadline passed.";
+    HttpAborted = "http_aborted": "HTTP responses cut off, because their file changed while it was sent.";
+    DnsStreams = "dns_streams": "DNS connections over TCP accepted.";
+    DnsUdpQueries = "dns_udp_queries": "Datagrams received.";
+    DnsTcpQueries = "dns_tcp_queries": "Queries received over TCP.";
+    DnsSilences = "dns_silences": "Queries left without an answer, since they were none.";
+    UdpReceiveErrors = "udp_receive_errors": "Calls to receive datagrams that failed.";
+    UdpRepliesLost = "udp_replies_lost": "Replies over UDP that the kernel did not take.";
+    AcceptErrors = "accept_errors": "Connections that could not be accepted, for want of descriptors or memory.";
+    Panics = "panics": "Connections and queries ended by an error of ours.";
+}
+
+const COUNTER_COUNT: usize = Counter::ALL.len();
+
+/// The numbers of one thread.
+#[derive(Debug)]
+pub(crate) struct Tally([AtomicU64; COUNTER_COUNT]);
+
+impl Tally {
+    /// Adds to a counter; only the thread that the tally belongs to does.
+    #[inline]
+    pub(crate) fn add(&self, counter: Counter, count: u64) {
+        let number = &self.0[counter as usize];
+        // One writer: a load and a store lose nothing, and cost no locked instruction.
+        number.store(number.load(Ordering::Relaxed) + count, Ordering::Relaxed);
+    }
+}
+
+/// The numbers of all threads.
+#[derive(Debug, Default)]
+pub struct Tallies(Mutex<Vec<std::sync::Arc<Tally>>>);
+
+impl Tallies {
+    /// A tally for one more thread.
+    pub(crate) fn enter(&self) -> std::sync::Arc<Tally> {
+        let tally = std::sync::Arc::new(Tally([const { AtomicU64::new(0) }; COUNTER_COUNT]));
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(std::sync::Arc::clone(&tally));
+        tally
+    }
+
+    /// What all threads have counted so far.
+    pub fn sum(&self, counter: Counter) -> u64 {
+        let tallies = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        tallies.iter().map(|tally| tally.0[counter as usize].load(Ordering::Relaxed)).sum()
+    }
+}

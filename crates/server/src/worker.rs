@@ -1,0 +1,400 @@
+//! One thread with its own poller: HTTP connections and DNS streams, each given its share of every turn.
+//!
+//! The poller is edge-triggered: it tells once that a source is ready. Whoever stops before its source is empty stands
+//! in the list of the unfinished and goes on in the next turn, which then does not wait.
+
+use crate::clock::{Clock, Milliseconds, ms};
+use crate::connection::Connection;
+use crate::content::Content;
+use crate::deadlines::Deadlines;
+use crate::dns_stream::DnsStream;
+use crate::files::Files;
+use crate::peer::{Buffers, Context, Deadline, Next};
+use crate::permits::{Permit, Permits};
+use crate::server::{Server, Stage};
+use crate::slab::{Key, Slab};
+use crate::tally::{Counter, Tally};
+use os::failure::{Cause, cause};
+use os::poll::{Events, Interest, Poller, Readiness, Token};
+use os::tcp::{Listener, Stream};
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Sources that one wait tells of.
+const EVENTS_PER_WAIT_MAX: usize = 256;
+/// Connections that one listener hands over in one turn.
+const ACCEPTS_PER_TURN_MAX: usize = 64;
+/// How long nobody is accepted when there is no permit, no descriptor or no memory for it.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Which protocol a listener speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    Http,
+    Dns,
+}
+
+/// A connection of either protocol.
+#[derive(Debug)]
+enum Peer<'s> {
+    Http(Connection<'s>),
+    Dns(DnsStream<'s>),
+}
+
+/// What a token names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    Peer(Key),
+    Listener(usize),
+    /// Somebody wants the worker to look at what the server says.
+    Wakeup,
+}
+
+/// A worker.
+pub(crate) struct Worker<'s> {
+    server: &'s Server,
+    poller: Poller,
+    listeners: Vec<(Protocol, &'s Listener)>,
+    peers: Slab<Peer<'s>>,
+    /// Sources that had more than their share.
+    unfinished: Vec<Source>,
+    deadlines: Deadlines,
+    /// When to accept again.
+    paused_until_ms: Option<Milliseconds>,
+    clock: Clock,
+    buffers: Buffers,
+    files: Files<'s>,
+    content: Arc<Content>,
+    content_version: u64,
+    tally: Arc<Tally>,
+    /// When those who still have not finished are cut off, once the server drains.
+    drained_by_ms: Option<Milliseconds>,
+}
+
+/// The token of whatever wakes a worker.
+pub(crate) const WAKEUP: Token = KIND_WAKEUP << Key::BITS;
+const KIND_PEER: usize = 0;
+const KIND_LISTENER: usize = 1;
+const KIND_WAKEUP: usize = 2;
+
+impl Source {
+    fn token(self) -> Token {
+        match self {
+            Source::Peer(key) => KIND_PEER << Key::BITS | key.packed() as usize,
+            Source::Listener(index) => KIND_LISTENER << Key::BITS | index,
+            Source::Wakeup => WAKEUP,
+        }
+    }
+
+    fn of(token: Token) -> Source {
+        let rest = token & ((1 << Key::BITS) - 1);
+        match token >> Key::BITS {
+            KIND_PEER => Source::Peer(Key::unpacked(rest as u64)),
+            KIND_LISTENER => Source::Listener(rest),
+            _ => Source::Wakeup,
+        }
+    }
+}
+
+impl<'s> Worker<'s> {
+    /// A worker that accepts from `listeners` and waits with `poller`.
+    pub(crate) fn new(
+        server: &'s Server,
+        poller: Poller,
+        listeners: Vec<(Protocol, &'s Listener)>,
+    ) -> io::Result<Worker<'s>> {
+        for (index, (_, listener)) in listeners.iter().enumerate() {
+            poller.register(*listener, Source::Listener(index).token(), Interest::Readable)?;
+        }
+        let (content, content_version) = server.content();
+        Ok(Worker {
+            server,
+            poller,
+            listeners,
+            peers: Slab::new(),
+            unfinished: Vec::new(),
+            deadlines: Deadlines::default(),
+            paused_until_ms: None,
+            clock: server.clock(),
+            buffers: Buffers::new(server.options()),
+            files: Files::new(server.open_files()),
+            content,
+            content_version,
+            tally: server.tallies().enter(),
+            drained_by_ms: None,
+        })
+    }
+
+    /// Serves until the server drains and all peers have left or were cut off.
+    pub(crate) fn run(mut self) -> io::Result<()> {
+        let mut events = Events::with_capacity(EVENTS_PER_WAIT_MAX);
+        while !self.is_drained() {
+            self.turn(&mut events)?;
+        }
+        Ok(())
+    }
+
+    fn turn(&mut self, events: &mut Events) -> io::Result<()> {
+        self.poller.wait(events, self.timeout())?;
+        self.clock.tick();
+        self.take_up_content();
+        self.take_up_stage()?;
+        let unfinished = std::mem::take(&mut self.unfinished);
+        for (token, readiness) in events.iter() {
+            self.dispatch(Source::of(token), Some(readiness))?;
+        }
+        for source in unfinished {
+            self.dispatch(source, None)?;
+        }
+        self.accept_again()?;
+        self.expire()?;
+        self.files.sweep();
+        Ok(())
+    }
+
+    /// How long to wait: not at all while somebody has more to do.
+    fn timeout(&self) -> Option<Duration> {
+        if !self.unfinished.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        let next_ms = [self.deadlines.next_ms(), self.paused_until_ms, self.drained_by_ms].into_iter().flatten().min()?;
+        // One more than the difference: a clock of milliseconds that is short of the deadline would wait for nothing.
+        Some(Duration::from_millis(next_ms.saturating_sub(self.clock.now_ms()) + 1))
+    }
+
+    fn take_up_content(&mut self) {
+        if self.server.content_version() != self.content_version {
+            (self.content, self.content_version) = self.server.content();
+        }
+    }
+
+    /// When the server has begun to drain: accepts no more, and lets those go who wait for nothing.
+    fn take_up_stage(&mut self) -> io::Result<()> {
+        if self.server.stage() == Stage::Serving || self.drained_by_ms.is_some() {
+            return Ok(());
+        }
+        self.drained_by_ms = Some(self.clock.now_ms() + ms(self.server.drain_timeout()));
+        self.paused_until_ms = None;
+        for (_, listener) in &self.listeners {
+            self.poller.deregister(*listener)?;
+        }
+        self.listeners.clear();
+        let peers: Vec<Key> = self.peers.iter().map(|(key, _)| key).collect();
+        for key in peers {
+            self.advance(key, None)?;
+            let is_idle = self.peers.at(key).is_some_and(|peer| peer.is_idle());
+            if is_idle {
+                self.peers.remove(key);
+            }
+        }
+        Ok(())
+    }
+
+    fn is_drained(&self) -> bool {
+        self.drained_by_ms.is_some_and(|by_ms| self.peers.is_empty() || self.clock.now_ms() >= by_ms)
+    }
+
+    /// Does what is to be done for one source. What goes wrong with a peer ends that peer alone.
+    fn dispatch(&mut self, source: Source, readiness: Option<Readiness>) -> io::Result<()> {
+        match source {
+            Source::Peer(key) => self.advance(key, readiness),
+            Source::Listener(index) => self.accept(index),
+            Source::Wakeup => Ok(()),
+        }
+    }
+
+    fn accept(&mut self, index: usize) -> io::Result<()> {
+        let Some(&(protocol, listener)) = self.listeners.get(index) else { return Ok(()) };
+        for _ in 0..ACCEPTS_PER_TURN_MAX {
+            let Some(permit) = self.permit(protocol) else {
+                self.pause_accepting();
+                return Ok(());
+            };
+            match listener.accept() {
+                Ok(Some((stream, _))) => self.enter(protocol, stream, permit)?,
+                Ok(None) => return Ok(()),
+                Err(error) => {
+                    self.tally.add(Counter::AcceptErrors, 1);
+                    if cause(&error) == Cause::Exhausted {
+                        // Descriptors that are leased only are the ones that can be spared.
+                        self.files.clear();
+                    }
+                    self.pause_accepting();
+                    return Ok(());
+                }
+            }
+        }
+        self.unfinished.push(Source::Listener(index));
+        Ok(())
+    }
+
+    /// The right to one more connection. At the bound of DNS, the stream that has been idle for longest makes room
+    /// (RFC 7766 §6.2.3): whoever holds a stream open without asking must not keep others from asking.
+    fn permit(&mut self, protocol: Protocol) -> Option<Permit<'s>> {
+        let permits: &'s Permits = self.server.permits(protocol);
+        permits.take().or_else(|| {
+            if protocol == Protocol::Http {
+                return None;
+            }
+            let streams = self.peers.iter().filter_map(|(key, peer)| match peer {
+                Peer::Dns(stream) => Some((stream.deadline.at_ms, key)),
+                Peer::Http(_) => None,
+            });
+            let (_, longest_idle) = streams.min()?;
+            self.peers.remove(longest_idle);
+            permits.take()
+        })
+    }
+
+    /// The listeners are asked again later, ready or not: edge-triggered readiness will not be told twice.
+    fn pause_accepting(&mut self) {
+        self.paused_until_ms = Some(self.clock.now_ms() + ms(ACCEPT_PAUSE));
+    }
+
+    fn accept_again(&mut self) -> io::Result<()> {
+        if self.paused_until_ms.is_some_and(|until_ms| self.clock.now_ms() >= until_ms) {
+            self.paused_until_ms = None;
+            for index in 0..self.listeners.len() {
+                self.accept(index)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets a new connection in. It is asked at once: its first request has mostly come with it.
+    fn enter(&mut self, protocol: Protocol, stream: Stream, permit: Permit<'s>) -> io::Result<()> {
+        let now_ms = self.clock.now_ms();
+        let options = self.server.options();
+        let peer = match protocol {
+            Protocol::Http => {
+                self.tally.add(Counter::HttpConnections, 1);
+                Peer::Http(Connection::new(stream, permit, now_ms + ms(options.http.header_deadline)))
+            }
+            Protocol::Dns => {
+                self.tally.add(Counter::DnsStreams, 1);
+                Peer::Dns(DnsStream::new(stream, permit, now_ms + ms(options.dns.tcp_idle_timeout)))
+            }
+        };
+        let key = self.peers.next_key();
+        self.poller.register(peer.stream(), Source::Peer(key).token(), Interest::ReadableAndWritable)?;
+        self.peers.insert(peer);
+        self.advance(key, None)
+    }
+
+    fn advance(&mut self, key: Key, readiness: Option<Readiness>) -> io::Result<()> {
+        self.with_peer(key, |peer, context| {
+            if let Some(readiness) = readiness {
+                peer.note(readiness);
+            }
+            peer.advance(context)
+        });
+        Ok(())
+    }
+
+    /// Lets `act` work on the peer, and does what it then wants.
+    fn with_peer(&mut self, key: Key, act: impl FnOnce(&mut Peer<'s>, &mut Context<'_, 's>) -> io::Result<Next>) {
+        let Some(peer) = self.peers.at(key) else { return };
+        let mut context = Context {
+            content: &self.content,
+            files: &mut self.files,
+            options: self.server.options(),
+            clock: &self.clock,
+            buffers: &mut self.buffers,
+            tally: &self.tally,
+            is_draining: self.drained_by_ms.is_some(),
+        };
+        let next = match catch_unwind(AssertUnwindSafe(|| act(peer, &mut context))) {
+            // An error of the kernel means that the peer is gone.
+            Ok(next) => next.unwrap_or(Next::Close),
+            Err(_) => {
+                self.tally.add(Counter::Panics, 1);
+                // Whatever state the room was left in, the next peer gets a fresh one.
+                self.buffers = Buffers::new(self.server.options());
+                Next::Close
+            }
+        };
+        match next {
+            Next::Close => {
+                self.peers.remove(key);
+                return;
+            }
+            Next::Again => self.unfinished.push(Source::Peer(key)),
+            Next::Wait => {}
+        }
+        if let Some(peer) = self.peers.at(key) {
+            let deadline = peer.deadline();
+            if deadline.at_ms < deadline.queued_ms {
+                deadline.queued_ms = deadline.at_ms;
+                self.deadlines.push(deadline.at_ms, key);
+            }
+        }
+    }
+
+    /// Looks at the peers whose deadline has passed, or would have if it had not moved.
+    fn expire(&mut self) -> io::Result<()> {
+        let now_ms = self.clock.now_ms();
+        while let Some((due_ms, key)) = self.deadlines.pop_due(now_ms) {
+            let Some(peer) = self.peers.at(key) else { continue };
+            let deadline = peer.deadline();
+            if deadline.queued_ms != due_ms {
+                // An earlier entry of the queue has been told since.
+                continue;
+            }
+            if deadline.at_ms > now_ms {
+                deadline.queued_ms = deadline.at_ms;
+                self.deadlines.push(deadline.at_ms, key);
+                continue;
+            }
+            deadline.queued_ms = Milliseconds::MAX;
+            deadline.at_ms = Milliseconds::MAX;
+            self.with_peer(key, Peer::expire);
+        }
+        Ok(())
+    }
+}
+
+impl<'s> Peer<'s> {
+    fn stream(&self) -> &Stream {
+        match self {
+            Peer::Http(connection) => connection.stream(),
+            Peer::Dns(stream) => stream.stream(),
+        }
+    }
+
+    fn note(&mut self, readiness: Readiness) {
+        match self {
+            Peer::Http(connection) => connection.note(readiness),
+            Peer::Dns(stream) => stream.note(readiness),
+        }
+    }
+
+    fn advance(&mut self, context: &mut Context<'_, 's>) -> io::Result<Next> {
+        match self {
+            Peer::Http(connection) => connection.advance(context),
+            Peer::Dns(stream) => stream.advance(context),
+        }
+    }
+
+    fn expire(&mut self, context: &mut Context<'_, 's>) -> io::Result<Next> {
+        match self {
+            Peer::Http(connection) => connection.expire(context),
+            Peer::Dns(_) => Ok(Next::Close),
+        }
+    }
+
+    fn deadline(&mut self) -> &mut Deadline {
+        match self {
+            Peer::Http(connection) => &mut connection.deadline,
+            Peer::Dns(stream) => &mut stream.deadline,
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        match self {
+            Peer::Http(connection) => connection.is_idle(),
+            Peer::Dns(stream) => stream.is_idle(),
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Turns a key into 64 bits that nobody outside can foresee.
+
+use core::hash::{BuildHasher, Hasher};
+
+/// The secret of one table. Whoever chooses keys (a peer who asks for paths) must not know which of them collide.
+///
+/// Each step multiplies two words to 128 bits and folds the halves together, as wyhash and foldhash do: some
+/// 2 ns for a path. It keeps strangers from building collisions blindly; it is no keyed signature.
+#[derive(Clone)]
+pub(crate) struct Secret([u64; 3]);
+
+impl Secret {
+    /// From the randomness that the standard library's maps use.
+    #[cfg(not(loom))]
+    pub(crate) fn random() -> Secret {
+        let random = std::collections::hash_map::RandomState::new();
+        // Odd, so that no word of it is zero.
+        Secret([1u64, 2, 3].map(|word| random.hash_one(word) | 1))
+    }
+
+    /// Loom runs one program many times and must find it unchanged.
+    #[cfg(loom)]
+    pub(crate) fn random() -> Secret {
+        Secret([0x9e37_79b9_7f4a_7c15, 0xc2b2_ae3d_27d4_eb4f, 0x1656_67b1_9e37_79f9])
+    }
+}
+
+impl BuildHasher for Secret {
+    type Hasher = KeyHasher;
+
+    #[inline]
+    fn build_hasher(&self) -> KeyHasher {
+        KeyHasher { state: self.0[0], secret: [self.0[1], self.0[2]] }
+    }
+}
+
+pub(crate) struct KeyHasher {
+    state: u64,
+    secret: [u64; 2],
+}
+
+impl KeyHasher {
+    /// Both factors hold a secret, so that no choice of words makes one of them zero.
+    #[inline]
+    fn mix(&mut self, low: u64, high: u64) {
+        self.state = fold(self.state ^ low, self.secret[0] ^ high);
+    }
+}
+
+impl Hasher for KeyHasher {
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) {
+        let mut rest = bytes;
+        while let Some((words, behind)) = rest.split_first_chunk::<16>() {
+            self.mix(word_at(words, 0), word_at(words, 8));
+            rest = behind;
+        }
+        // The last 1 to 15 bytes as two words, which overlap where there are fewer than 16; the length tells them apart.
+        let length = rest.len();
+        let (low, high) = match length {
+            0 => return,
+            1..4 => (u64::from(rest[0]) << 8 | u64::from(rest[length / 2]), u64::from(rest[length - 1])),
+            4..8 => (half_word_at(rest, 0), half_word_at(rest, length - 4)),
+            _ => (word_at(rest, 0), word_at(rest, length - 8)),
+        };
+        self.mix(low, high ^ (length as u64) << 56);
+    }
+
+    #[inline]
+    fn write_u8(&mut self, number: u8) {
+        self.write_u64(u64::from(number));
+    }
+
+    #[inline]
+    fn write_u32(&mut self, number: u32) {
+        self.write_u64(u64::from(number));
+    }
+
+    #[inline]
+    fn write_u64(&mut self, number: u64) {
+        self.mix(number, 0);
+    }
+
+    #[inline]
+    fn write_usize(&mut self, number: usize) {
+        self.write_u64(number as u64);
+    }
+
+    #[inline]
+    fn finish(&self) -> u64 {
+        fold(self.state, self.secret[1])
+    }
+}
+
+#[inline]
+fn fold(left: u64, right: u64) -> u64 {
+    let product = u128::from(left) * u128::from(right);
+    (product as u64) ^ (product >> 64) as u64
+}
+
+#[inline]
+fn word_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes were cut out"))
+}
+
+#[inline]
+fn half_word_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from(u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes were cut out")))
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn each_bit_of_a_path_and_its_length_count() {
+        let secret = Secret::random();
+        for length in 0..70 {
+            let path = vec![b'a'; length];
+            let mut hashes = HashSet::from([secret.hash_one(path.as_slice())]);
+            for at in 0..length {
+                for bit in 0..8 {
+                    let mut other = path.clone();
+                    other[at] ^= 1 << bit;
+                    assert!(hashes.insert(secret.hash_one(other.as_slice())), "length {length}, octet {at}, bit {bit}");
+                }
+            }
+        }
+        let lengths: HashSet<u64> = (0..70).map(|length| secret.hash_one([0u8; 70][..length].as_ref())).collect();
+        assert_eq!(lengths.len(), 70);
+    }
+
+    #[test]
+    fn numbered_keys_spread_over_the_low_and_the_high_bits() {
+        let secret = Secret::random();
+        let count = if cfg!(miri) { 1 << 8 } else { 1 << 12 };
+        for shift in [0, 32] {
+            let mut load = vec![0; count];
+            for number in 0..count as u64 {
+                load[(secret.hash_one(number) >> shift) as usize % count] += 1;
+            }
+            // Thrown at random, as many balls as bins leave 36.8 % of the bins empty and put at most a dozen in one.
+            let empty = load.iter().filter(|&&balls| balls == 0).count();
+            assert!((count * 30 / 100..count * 44 / 100).contains(&empty), "{empty} of {count} empty, shift {shift}");
+            assert!(load.iter().all(|&balls| balls < 14), "shift {shift}");
+        }
+    }
+
+    #[test]
+    fn two_tables_have_two_secrets() {
+        assert_ne!(Secret::random().hash_one(1u64), Secret::random().hash_one(1u64));
+    }
+}

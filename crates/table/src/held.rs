@@ -1,0 +1,84 @@
+//! Turns one reference to an entry into a value that can be used, copied and dropped.
+
+use crate::count::Taking;
+use crate::slot::{Generation, Slot};
+use crate::slots::Slots;
+use core::fmt;
+use core::ops::Deref;
+
+/// An entry with a reference of its own: it stays whole, also when it is retired meanwhile, until this is dropped.
+/// Whoever drops the last one drops the value.
+pub struct Held<'t, K, V> {
+    slots: &'t Slots<K, V>,
+    slot: &'t Slot<K, V>,
+}
+
+impl<'t, K, V> Held<'t, K, V> {
+    /// A new reference, unless the entry is dead.
+    #[inline]
+    pub(crate) fn take(slots: &'t Slots<K, V>, slot: &'t Slot<K, V>, taking: Taking) -> Option<Held<'t, K, V>> {
+        // Made only when the reference is there: dropping a Held puts one.
+        slot.take(taking).then(|| Held { slots, slot })
+    }
+
+    /// Takes over a reference that the caller counted already.
+    pub(crate) fn adopt(slots: &'t Slots<K, V>, slot: &'t Slot<K, V>) -> Held<'t, K, V> {
+        Held { slots, slot }
+    }
+
+    /// The key of this entry.
+    #[inline]
+    pub fn key(&self) -> &K {
+        // SAFETY: this value is a reference to the entry, and `&self` outlives what is returned.
+        unsafe { &self.slot.entry().key }
+    }
+
+    /// Whether the table has stopped lending this entry. It may be retired right after this says no.
+    pub fn is_retired(&self) -> bool {
+        !self.generation().is_lent()
+    }
+
+    #[inline]
+    pub(crate) fn generation(&self) -> Generation {
+        self.slot.generation()
+    }
+
+    pub(crate) fn slot(&self) -> &'t Slot<K, V> {
+        self.slot
+    }
+}
+
+impl<K, V> Deref for Held<'_, K, V> {
+    type Target = V;
+
+    #[inline]
+    fn deref(&self) -> &V {
+        // SAFETY: this value is a reference to the entry, and `&self` outlives what is returned.
+        unsafe { &self.slot.entry().value }
+    }
+}
+
+/// One more reference to the same entry, retired or not: one atomic addition, which cannot fail.
+impl<K, V> Clone for Held<'_, K, V> {
+    fn clone(&self) -> Self {
+        self.slot.take_another();
+        Held { slots: self.slots, slot: self.slot }
+    }
+}
+
+impl<K, V> Drop for Held<'_, K, V> {
+    #[inline]
+    fn drop(&mut self) {
+        self.slots.put(self.slot);
+    }
+}
+
+impl<K: fmt::Debug, V: fmt::Debug> fmt::Debug for Held<'_, K, V> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Held")
+            .field("key", self.key())
+            .field("value", &**self)
+            .field("retired", &self.is_retired())
+            .finish()
+    }
+}

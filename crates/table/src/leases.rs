@@ -1,0 +1,316 @@
+//! Turns references that a worker took once into look-ups that touch nothing shared but a generation.
+
+use crate::held::Held;
+use crate::slot::Generation;
+use crate::table::Table;
+use core::borrow::Borrow;
+use core::hash::Hash;
+
+/// The entries that one worker has leased from a table: its private map from key to [`Held`].
+///
+/// A hit is one private look-up and one load of the slot's generation; no instruction of it writes shared memory, so it
+/// costs the same with any number of workers. Each lease is a real reference. What is retired meanwhile is given back
+/// by the first look-up that meets it, or by the next [`sweep`](Leases::sweep).
+///
+/// **Its duty**: call `sweep` once a turn and before sleeping. A worker that sleeps keeps what it has leased, so whoever
+/// needs retired values dropped now (no descriptors left) must wake the workers.
+pub struct Leases<'t, K, V> {
+    table: &'t Table<K, V>,
+    /// Open addressing, one step at a time, at most half full; a power of two.
+    places: Box<[Option<Lease<'t, K, V>>]>,
+    count: usize,
+    leases_max: usize,
+    /// Where the next lease to give back is looked for when there are too many.
+    hand: usize,
+    /// The table's version at the last sweep.
+    version: u64,
+}
+
+struct Lease<'t, K, V> {
+    hash: u64,
+    generation: Generation,
+    held: Held<'t, K, V>,
+}
+
+impl<K, V> Lease<'_, K, V> {
+    /// Acquire, in `Held::generation`, pairs with the Release of the retirement: who finds the lease stale finds the
+    /// index without its entry.
+    #[inline]
+    fn is_stale(&self) -> bool {
+        self.held.generation() != self.generation
+    }
+}
+
+impl<'t, K, V> Leases<'t, K, V> {
+    /// No leases yet, at most `leases_max` (at least 1) later: then one gives way to the next.
+    ///
+    /// It allocates here once, 64 to 128 bytes for each lease.
+    pub fn new(table: &'t Table<K, V>, leases_max: usize) -> Leases<'t, K, V> {
+        let leases_max = leases_max.max(1);
+        Leases {
+            table,
+            places: (0..(2 * leases_max).next_power_of_two()).map(|_| None).collect(),
+            count: 0,
+            leases_max,
+            hand: 0,
+            version: table.version(),
+        }
+    }
+
+    /// The table from which these are leased.
+    pub fn table(&self) -> &'t Table<K, V> {
+        self.table
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Gives every stale lease back, and says how many. Costs one load if nothing was retired since the last time.
+    #[inline]
+    pub fn sweep(&mut self) -> usize {
+        let version = self.table.version();
+        if version == self.version {
+            return 0;
+        }
+        self.version = version;
+        self.sweep_all()
+    }
+
+    #[cold]
+    fn sweep_all(&mut self) -> usize {
+        let before = self.count;
+        for at in 0..self.places.len() {
+            // What is given back makes another lease move up, mostly to this place: look at it again.
+            while self.places[at].as_ref().is_some_and(Lease::is_stale) {
+                self.give_back(at);
+            }
+        }
+        before - self.count
+    }
+
+    /// Gives every lease back: for a worker that has nothing to do for long.
+    pub fn clear(&mut self) {
+        for at in 0..self.places.len() {
+            while self.places[at].is_some() {
+                self.give_back(at);
+            }
+        }
+    }
+
+    /// Gives back the next lease in the order of hashes, which is no order that anybody outside can foresee.
+    fn give_back_any(&mut self) {
+        let mask = self.places.len() - 1;
+        // There is a lease, so this ends.
+        while self.places[self.hand].is_none() {
+            self.hand = (self.hand + 1) & mask;
+        }
+        self.give_back(self.hand);
+    }
+
+    /// Takes the lease out of this place, and closes the gap: a lease behind it moves up if its walk, which begins at its
+    /// hash, passes the gap and would end there.
+    fn give_back(&mut self, at: usize) {
+        let mask = self.places.len() - 1;
+        let given_back = self.places[at].take();
+        self.count -= 1;
+        let mut gap = at;
+        let mut next = (at + 1) & mask;
+        while let Some(lease) = &self.places[next] {
+            let steps_from_start = next.wrapping_sub(lease.hash as usize) & mask;
+            let steps_from_gap = next.wrapping_sub(gap) & mask;
+            if steps_from_gap <= steps_from_start {
+                self.places[gap] = self.places[next].take();
+                gap = next;
+            }
+            next = (next + 1) & mask;
+        }
+        // Last, when all is in order again: it may drop the value.
+        drop(given_back);
+    }
+}
+
+impl<'t, K: Hash + Eq, V> Leases<'t, K, V> {
+    /// The entry of this key, leased: at once if it was leased already and is not retired, else by
+    /// [`Table::acquire`]. `None` if the table lends no such entry.
+    ///
+    /// The borrow ends with the turn. What is needed longer (a slow response) clones the [`Held`]: one atomic addition.
+    #[inline]
+    pub fn lease<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<&Held<'t, K, V>>
+    where
+        K: Borrow<Q>,
+    {
+        let hash = self.table.hash(key);
+        let at = match self.find(hash, key) {
+            Ok(at) if self.places[at].as_ref().is_some_and(|lease| !lease.is_stale()) => at,
+            Ok(stale) => {
+                self.give_back(stale);
+                self.take(hash, key)?
+            }
+            Err(_) => self.take(hash, key)?,
+        };
+        self.places[at].as_ref().map(|lease| &lease.held)
+    }
+
+    /// The place of the lease of this key, or the empty one where it belongs.
+    #[inline]
+    fn find<Q: Eq + ?Sized>(&self, hash: u64, key: &Q) -> Result<usize, usize>
+    where
+        K: Borrow<Q>,
+    {
+        let mask = self.places.len() - 1;
+        let mut at = hash as usize & mask;
+        // At least half of the places are empty, so this ends.
+        while let Some(lease) = &self.places[at] {
+            if lease.hash == hash && lease.held.key().borrow() == key {
+                return Ok(at);
+            }
+            at = (at + 1) & mask;
+        }
+        Err(at)
+    }
+
+    /// Leases an entry that is not leased.
+    #[cold]
+    fn take<Q: Eq + ?Sized>(&mut self, hash: u64, key: &Q) -> Option<usize>
+    where
+        K: Borrow<Q>,
+    {
+        let (held, generation) = self.table.acquire_hashed(hash, key)?;
+        if self.count == self.leases_max {
+            self.give_back_any();
+        }
+        let (Ok(at) | Err(at)) = self.find(hash, key);
+        self.places[at] = Some(Lease { hash, generation, held });
+        self.count += 1;
+        Some(at)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// A key whose hash is that of every other.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    struct Clash(u32);
+
+    impl Hash for Clash {
+        fn hash<H: core::hash::Hasher>(&self, _: &mut H) {}
+    }
+
+    fn table_of<K: Hash + Eq + Copy>(keys: impl IntoIterator<Item = K>) -> Table<K, K> {
+        let table = Table::new(64);
+        for key in keys {
+            assert!(table.insert(key, key).is_ok());
+        }
+        table
+    }
+
+    #[test]
+    fn a_second_look_finds_the_lease_and_takes_no_other() {
+        let table = table_of([7u32]);
+        let mut leases = Leases::new(&table, 4);
+        assert!(leases.is_empty());
+        for _ in 0..3 {
+            assert_eq!(leases.lease(&7).map(|held| **held), Some(7));
+            assert_eq!(leases.len(), 1);
+        }
+        assert!(leases.lease(&8).is_none());
+        assert_eq!(leases.len(), 1);
+    }
+
+    #[test]
+    fn a_retired_entry_is_not_leased_again_and_a_sweep_gives_it_back() {
+        let table = table_of([1u32, 2]);
+        let mut leases = Leases::new(&table, 4);
+        leases.lease(&1);
+        leases.lease(&2);
+        assert_eq!(leases.sweep(), 0);
+        assert!(table.retire(&1).is_some());
+        assert_eq!(table.census().retired_count, 1, "the lease still holds it");
+        assert_eq!(leases.sweep(), 1);
+        assert_eq!(table.census().retired_count, 0);
+        assert!(leases.lease(&1).is_none());
+        assert_eq!(leases.lease(&2).map(|held| **held), Some(2));
+    }
+
+    #[test]
+    fn a_look_up_that_meets_a_stale_lease_gives_it_back_without_a_sweep() {
+        let table = table_of([1u32]);
+        let mut leases = Leases::new(&table, 4);
+        leases.lease(&1);
+        assert!(table.replace(1, 10).is_ok());
+        assert_eq!(leases.lease(&1).map(|held| **held), Some(10));
+        assert_eq!(table.census().retired_count, 0);
+        assert_eq!(leases.sweep(), 0);
+    }
+
+    #[test]
+    fn a_clone_outlives_the_lease_and_the_retirement() {
+        let table = table_of([1u32]);
+        let mut leases = Leases::new(&table, 4);
+        let held = leases.lease(&1).cloned().unwrap();
+        table.retire(&1);
+        leases.sweep();
+        assert!(leases.is_empty());
+        assert_eq!((*held, held.is_retired()), (1, true));
+        drop(held);
+        assert_eq!(table.census().retired_count, 0);
+    }
+
+    #[test]
+    fn too_many_leases_give_way_one_by_one() {
+        let table = table_of(0..40u32);
+        let mut leases = Leases::new(&table, 5);
+        for round in 0..3 {
+            for key in 0..40 {
+                assert_eq!(leases.lease(&key).map(|held| **held), Some(key), "round {round}");
+                assert!(leases.len() <= 5);
+            }
+        }
+        for key in 0..40 {
+            table.retire(&key);
+        }
+        assert_eq!(table.census().retired_count, 5, "no reference is kept but those of the leases");
+        leases.clear();
+        assert_eq!(table.census().retired_count, 0);
+        table.check();
+    }
+
+    #[test]
+    fn keys_of_one_hash_stay_apart_while_gaps_close() {
+        let table = table_of((0..8).map(Clash));
+        let mut leases = Leases::new(&table, 8);
+        for given_back in 0..8 {
+            for key in 0..8 {
+                assert_eq!(leases.lease(&Clash(key)).map(|held| **held), Some(Clash(key)));
+            }
+            let Ok(at) = leases.find(table.hash(&Clash(given_back)), &Clash(given_back)) else { unreachable!() };
+            leases.give_back(at);
+            for key in (0..8).filter(|&key| key != given_back) {
+                assert!(leases.find(table.hash(&Clash(key)), &Clash(key)).is_ok(), "{key} behind {given_back}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_lease_stays_within_reach_of_its_hash() {
+        let table = table_of(0..60u64);
+        let mut leases = Leases::new(&table, 32);
+        for step in 0..2_000u64 {
+            leases.lease(&(step * step % 61));
+            let met = leases.places.iter().flatten().count();
+            assert_eq!(met, leases.count);
+            for lease in leases.places.iter().flatten() {
+                assert!(leases.find(lease.hash, lease.held.key()).is_ok(), "step {step}");
+            }
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! A connection's bytes through everything that answers them: parse, decide, write, discard.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use sanderling_http::{
+    Content, Discard, Facts, Found, HttpDate, Limits, Parse, Representation, SitePath, Time, parse_request, respond,
+};
+
+const LENGTH_BYTES: u64 = 36;
+
+fuzz_target!(|bytes: &[u8]| {
+    let limits = Limits::default();
+    let time = Time { unix_s: 784_025_377, nanos: 0 };
+    let facts = Facts { length_bytes: LENGTH_BYTES, modified: time, changed: time, device: 1, inode: 2 };
+    let file = Representation::new(&facts, "text/plain", b"", 784_111_777);
+    let mut rest = bytes;
+    // Each round takes a byte at least.
+    while let Ok(Parse::Complete { request, head_bytes }) = parse_request(rest, &limits) {
+        assert!(head_bytes > 0 && head_bytes <= rest.len());
+        for end in [head_bytes / 2, head_bytes - 1] {
+            assert!(matches!(parse_request(&rest[..end], &limits), Ok(Parse::Partial)), "a prefix is incomplete");
+        }
+        let site_path = request.path().map(SitePath::parse);
+        for found in [Found::File(&file), Found::Missing] {
+            check_response(&request, found);
+        }
+        if let Some(Ok(site_path)) = &site_path
+            && !site_path.as_bytes().is_empty()
+        {
+            check_response(&request, Found::Folder(site_path));
+        }
+        rest = &rest[head_bytes..];
+        match Discard::new(request.framing, &limits).advance(rest) {
+            Ok(discarded) if discarded.is_done => rest = &rest[discarded.consumed_bytes..],
+            _ => return,
+        }
+    }
+});
+
+fn check_response<'r>(request: &sanderling_http::Request<'r>, found: Found<'r>) {
+    let response = respond(request, found);
+    let mut head = Vec::new();
+    response.write_head(&HttpDate::from_unix_s(784_111_777), &mut head);
+    let text = core::str::from_utf8(&head).expect("a head is ASCII");
+    assert!(text.is_ascii());
+    let lines = text.strip_suffix("\r\n\r\n").expect("an empty line at the end");
+    for line in lines.split("\r\n") {
+        assert!(!line.is_empty() && !line.contains(['\r', '\n', '\0']), "{line:?}");
+        if let Some(location) = line.strip_prefix("Location: ") {
+            assert!(location.starts_with('/') && !location.starts_with("//"), "{location}");
+        }
+    }
+    if let Content::File { start_bytes, length_bytes } = response.content() {
+        assert!(length_bytes > 0 && start_bytes + length_bytes <= LENGTH_BYTES);
+    }
+}

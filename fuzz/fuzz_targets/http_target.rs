@@ -1,0 +1,25 @@
+//! A path to the path of a file: whatever comes out stays below the root, and comes out again when it is encoded.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use sanderling_http::{Host, SEGMENT_BYTES_MAX, SITE_PATH_BYTES_MAX, SitePath, media_type};
+
+fuzz_target!(|bytes: &[u8]| {
+    Host::parse(bytes);
+    media_type(bytes);
+    let Ok(site_path) = SitePath::parse(bytes) else { return };
+    let path = site_path.as_bytes();
+    assert!(path.len() <= SITE_PATH_BYTES_MAX);
+    assert!(!path.iter().any(|byte| byte.is_ascii_control()) && !path.contains(&b'\\'));
+    if !path.is_empty() {
+        for (index, segment) in path.split(|&byte| byte == b'/').enumerate() {
+            assert!(!segment.is_empty() && segment.len() <= SEGMENT_BYTES_MAX);
+            assert!(!segment.starts_with(b".") || (index == 0 && segment == b".well-known"));
+        }
+    }
+    let encode = |byte: &u8| if *byte == b'/' { "/".to_owned() } else { format!("%{byte:02x}") };
+    let encoded = format!("/{}", path.iter().map(encode).collect::<String>());
+    let again = SitePath::parse(encoded.as_bytes()).expect("a site path can be asked for");
+    assert_eq!(again.as_bytes(), path);
+});
