@@ -25,9 +25,7 @@ fuzz_target!(|bytes: &[u8]| {
         for found in [Found::File(&file), Found::Missing] {
             check_response(&request, found);
         }
-        if let Some(Ok(site_path)) = &site_path
-            && !site_path.as_bytes().is_empty()
-        {
+        if let Some(Ok(site_path)) = &site_path {
             check_response(&request, Found::Folder(site_path));
         }
         rest = &rest[head_bytes..];

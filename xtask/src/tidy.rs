@@ -62,6 +62,8 @@ pub(crate) fn run() -> bool {
 fn complaints(rule: &Rule, tree: &Tree) -> Vec<Complaint> {
     let mut found = Vec::new();
     (rule.look)(tree, &mut found);
-    found.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));
+    found.sort_by(|a, b| (&a.path, a.line, &a.text).cmp(&(&b.path, b.line, &b.text)));
+    // A line may break a rule in the same way several times: `use crate::top::{A, B}`.
+    found.dedup_by(|a, b| (&a.path, a.line, &a.text) == (&b.path, b.line, &b.text));
     found
 }

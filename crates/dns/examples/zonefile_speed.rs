@@ -1,33 +1,40 @@
-//! Measures the zone-file parser: makes a zone of common records, reads it, and prints records a second.
+//! Measures the zone-file parser: makes a zone of common records, reads it, and prints records a second of CPU time.
 //!
 //! `cargo run --release -p sanderling-dns --example zonefile_speed [RECORDS]`
 
 use sanderling_dns::Name;
 use sanderling_dns::zonefile::{Event, Limits, Parser};
 use std::fmt::Write;
-use std::time::{Duration, Instant};
 
 const RECORD_COUNT: usize = 1_000_000;
 /// The best of these is the figure: what else runs on the machine can only add to it.
 const RUN_COUNT: usize = 7;
 
 fn main() {
-    let record_count = std::env::args().nth(1).map_or(RECORD_COUNT, |count| count.parse().expect("a number of records"));
+    let record_count =
+        std::env::args().nth(1).map_or(RECORD_COUNT, |count| count.parse().expect("a number of records"));
     let text = zone_text(record_count);
-    let mut best = Duration::MAX;
+    let mut best_ns = u64::MAX;
     for _ in 0..RUN_COUNT {
-        let start = Instant::now();
-        let (count, octets) = read(text.clone().into_bytes());
-        best = best.min(start.elapsed());
+        let text = text.clone().into_bytes();
+        let start_ns = cpu_time_ns();
+        let (count, octets) = read(text);
+        best_ns = best_ns.min(cpu_time_ns() - start_ns);
         assert!(count >= record_count && octets > 0, "every record is read");
     }
-    let seconds = best.as_secs_f64();
+    let seconds = best_ns as f64 / 1e9;
     println!(
-        "{record_count} records, {:.1} MB: {seconds:.3} s, {:.2} million records/s, {:.0} MB/s",
+        "{record_count} records, {:.1} MB: {seconds:.3} s of CPU time, {:.2} million records/s, {:.0} MB/s",
         text.len() as f64 / 1e6,
         record_count as f64 / seconds / 1e6,
         text.len() as f64 / seconds / 1e6,
     );
+}
+
+/// Time that this thread has run, in nanoseconds: the first number of Linux's `schedstat`.
+fn cpu_time_ns() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux has schedstat");
+    text.split(' ').next().and_then(|time| time.parse().ok()).expect("schedstat starts with a number")
 }
 
 /// Counts records and octets of RDATA.

@@ -66,7 +66,7 @@ impl FieldName {
 }
 
 /// The checked fields of a request.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Fields<'b> {
     /// All field lines, each with its CRLF, without the empty line at their end.
     lines: &'b [u8],

@@ -15,8 +15,8 @@ extern crate alloc;
 
 mod respond;
 mod response;
-mod representation;
 mod conditions;
+mod representation;
 mod range;
 mod entity_tag;
 mod discard;

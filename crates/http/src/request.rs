@@ -37,7 +37,7 @@ impl Default for Limits {
 }
 
 /// What stands at the start of a connection's bytes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "it is built in place and taken apart at once")]
 pub enum Parse<'b> {
     /// The start of a head: read more, then parse again from the same byte.
@@ -52,7 +52,7 @@ pub enum Parse<'b> {
 }
 
 /// A request, borrowed from the bytes it was read from.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Request<'b> {
     /// The request line without its line end, for a log.
     pub line: &'b [u8],
@@ -123,8 +123,8 @@ pub enum Version {
 pub enum Persistence {
     /// It does, and an HTTP/1.1 peer takes that for granted.
     Persist,
-    /// It does, and the answer has to say so, to a peer of HTTP/1.0.
-    PersistSaid,
+    /// It does, and the answer has to say so to a peer of HTTP/1.0, by `keep-alive`.
+    KeepAlive,
     /// It closes, and the answer says so.
     Close,
 }
@@ -252,7 +252,7 @@ impl<'b> RequestLine<'b> {
             Version::Http11 if !fields.has(FieldName::Connection) => Persistence::Persist,
             _ if has_option(b"close") => Persistence::Close,
             Version::Http11 => Persistence::Persist,
-            Version::Http10 if has_option(b"keep-alive") => Persistence::PersistSaid,
+            Version::Http10 if has_option(b"keep-alive") => Persistence::KeepAlive,
             Version::Http10 => Persistence::Close,
         })
     }

@@ -15,9 +15,9 @@ use crate::target::Target;
 pub enum Found<'r> {
     /// A file.
     File(&'r Representation),
-    /// A folder that was asked for without the slash at the end; its path, which is not the root's.
+    /// A folder that was asked for without the slash at its end; the path that was asked for.
     Folder(&'r SitePath<'r>),
-    /// Nothing, or nothing that is to be shown.
+    /// Nothing, or nothing that is to be shown; a file that was asked for with a slash at its end is missing too.
     Missing,
     /// Something that we may not read.
     Forbidden,
@@ -80,14 +80,12 @@ fn head_of_file<'r>(request: &Request<'r>, file: &'r Representation) -> Head<'r>
         Verdict::Proceed => {}
     }
     // RFC 9110 §14.2: a range counts for GET only, and after the conditions.
-    let range = request.fields.only(FieldName::Range).filter(|_| request.method == Method::Get);
-    let wanted = range.map_or(Wanted::Whole, |value| parse_range(value, file.length_bytes()));
-    if wanted == Wanted::Whole || !may_send_part(&request.fields, file) {
-        return Head::Whole(file);
-    }
-    match wanted {
+    let counts = request.method == Method::Get && may_send_part(&request.fields, file);
+    let range = request.fields.only(FieldName::Range).filter(|_| counts);
+    match range.map_or(Wanted::Whole, |value| parse_range(value, file.length_bytes())) {
+        Wanted::Whole => Head::Whole(file),
         Wanted::Part(part) => Head::Part(file, part),
-        _ => Head::Unsatisfiable(file),
+        Wanted::Unsatisfiable => Head::Unsatisfiable(file),
     }
 }
 

@@ -117,9 +117,11 @@ impl Response<'_> {
             Head::Part(file, part) => {
                 self.put_first_fields(date, out);
                 let (first, behind) = (part.start_bytes, part.start_bytes + part.length_bytes);
-                let (length, whole) = (part.length_bytes, file.length_bytes());
-                put_fmt(out, format_args!("Content-Length: {length}\r\nContent-Range: bytes "));
-                put_fmt(out, format_args!("{first}-{}/{whole}\r\n", behind - 1));
+                put_number(b"Content-Length: ", part.length_bytes, out);
+                put_number(b"\r\nContent-Range: bytes ", first, out);
+                put_number(b"-", behind - 1, out);
+                put_number(b"/", file.length_bytes(), out);
+                out.extend_from_slice(b"\r\n");
                 out.extend_from_slice(file.description());
             }
             Head::NotModified(file) => {
@@ -129,7 +131,8 @@ impl Response<'_> {
             Head::Unsatisfiable(file) => {
                 self.put_page_fields(date, out);
                 // RFC 9110 §14.4: so that the client learns how long the file is.
-                put_fmt(out, format_args!("Content-Range: bytes */{}\r\n", file.length_bytes()));
+                put_number(b"Content-Range: bytes */", file.length_bytes(), out);
+                out.extend_from_slice(b"\r\n");
             }
             Head::Redirect { path, query } => {
                 self.put_page_fields(date, out);
@@ -157,14 +160,14 @@ impl Response<'_> {
     fn put_page_fields(&self, date: &HttpDate, out: &mut Vec<u8>) {
         self.put_first_fields(date, out);
         // HEAD gets the length that GET would: the page's, not that of what is sent.
-        put_fmt(out, format_args!("Content-Length: {}\r\n", self.status().page().len()));
-        out.extend_from_slice(b"Content-Type: text/html; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\n");
+        put_number(b"Content-Length: ", self.status().page().len() as u64, out);
+        out.extend_from_slice(b"\r\nContent-Type: text/html; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\n");
     }
 
     fn put_end(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(match self.persistence {
             Persistence::Persist => b"",
-            Persistence::PersistSaid => b"Connection: keep-alive\r\n",
+            Persistence::KeepAlive => b"Connection: keep-alive\r\n",
             Persistence::Close => b"Connection: close\r\n",
         });
         out.extend_from_slice(END);
@@ -190,22 +193,44 @@ fn put_date(first_fields: &mut [u8], date: &HttpDate) {
     first_fields[DATE_OFFSET..DATE_OFFSET + DATE_BYTES].copy_from_slice(date.as_bytes());
 }
 
-/// A path only, so that the answer is right behind any name, port and scheme.
-///
-/// It is built from the path that was found, encoded anew: it starts with one slash, as no segment is empty, and holds
-/// nothing that could end the line or name another host. The query was checked when the target was parsed.
-fn put_location(path: &SitePath<'_>, query: Option<&[u8]>, out: &mut Vec<u8>) {
-    out.extend_from_slice(b"Location: /");
-    for &byte in path.as_bytes() {
-        if class(byte) & PATH != 0 {
-            out.push(byte);
-        } else {
-            put_fmt(out, format_args!("%{byte:02X}"));
+/// `before` and a number behind it; several times as fast as the formatting of `core`, which a ranged answer needs four
+/// times.
+fn put_number(before: &[u8], number: u64, out: &mut Vec<u8>) {
+    const DIGIT_COUNT_MAX: usize = 20;
+    let mut digits = [0; DIGIT_COUNT_MAX];
+    let mut start = DIGIT_COUNT_MAX;
+    let mut rest = number;
+    loop {
+        start -= 1;
+        digits[start] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
         }
     }
-    out.extend_from_slice(b"/");
+    out.extend_from_slice(before);
+    out.extend_from_slice(&digits[start..]);
+}
+
+/// A path only, so that the answer is right behind any name, port and scheme.
+///
+/// It is built from the path that was found, encoded anew: it never starts with two slashes, as no segment is empty,
+/// and holds nothing that could end the line or name another host. The query was checked when the target was parsed.
+fn put_location(path: &SitePath<'_>, query: Option<&[u8]>, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"Location: ");
+    for segment in path.as_bytes().split(|&byte| byte == b'/').filter(|segment| !segment.is_empty()) {
+        out.push(b'/');
+        for &byte in segment {
+            if class(byte) & PATH != 0 {
+                out.push(byte);
+            } else {
+                put_fmt(out, format_args!("%{byte:02X}"));
+            }
+        }
+    }
+    out.push(b'/');
     if let Some(query) = query {
-        out.extend_from_slice(b"?");
+        out.push(b'?');
         out.extend_from_slice(query);
     }
     out.extend_from_slice(b"\r\n");

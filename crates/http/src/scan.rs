@@ -24,7 +24,8 @@ pub(crate) fn token_bytes(text: &[u8]) -> Option<usize> {
     rest.iter().position(|&byte| !is_token_byte(byte)).map(|index| usual_bytes + index)
 }
 
-/// Where the first byte of `text` stands for which `is_sought`: `in_word` must give the same answer for eight at once.
+/// Where the first byte of `text` stands of which `is_sought` is true; `in_word` gives the same answer for eight bytes
+/// at once.
 #[inline]
 fn find(text: &[u8], in_word: impl Fn(Word) -> u64, is_sought: impl Fn(u8) -> bool) -> Option<usize> {
     let mut start = 0;
@@ -73,7 +74,8 @@ impl Word {
     /// Control bytes.
     #[inline]
     fn controls(self) -> u64 {
-        self.below(b' ') | self.equal(0x7f)
+        // DEL is the one byte up to 0x7f that is not below it.
+        (self.below(b' ') | !self.below(0x7f)) & !self.0 & Word::HIGH_BITS
     }
 }
 

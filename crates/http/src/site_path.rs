@@ -38,21 +38,15 @@ impl<'b> SitePath<'b> {
     /// when there is an escape to decode.
     pub fn parse(path: &'b [u8]) -> Result<SitePath<'b>, SitePathError> {
         let relative = path.strip_prefix(b"/").ok_or(SitePathError::Malformed)?;
-        let mut path = match memchr(b'%', relative) {
-            None => Cow::Borrowed(relative),
-            Some(_) => Cow::Owned(decode(relative)?),
+        let (path, ends_with_slash) = match relative.strip_suffix(b"/") {
+            None => (relative, relative.is_empty()),
+            Some([]) => return Err(SitePathError::Empty),
+            Some(folder) => (folder, true),
         };
-        let ends_with_slash = path.is_empty() || path.ends_with(b"/");
-        if ends_with_slash && !path.is_empty() {
-            match &mut path {
-                Cow::Borrowed(bytes) => *bytes = &bytes[..bytes.len() - 1],
-                Cow::Owned(bytes) => bytes.truncate(bytes.len() - 1),
-            }
-            // What was "/" alone behind the root's slash leaves nothing.
-            if path.is_empty() {
-                return Err(SitePathError::Empty);
-            }
-        }
+        let path = match memchr(b'%', path) {
+            None => Cow::Borrowed(path),
+            Some(_) => Cow::Owned(decode(path)?),
+        };
         check_segments(&path)?;
         Ok(SitePath { path, ends_with_slash })
     }

@@ -8,7 +8,7 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// How a path beneath a root is opened. `openat2` with `RESOLVE_BENEATH` (Linux 5.6) leaves it to the kernel, in one
 /// call that is cheaper than an absolute path without it; with `RESOLVE_CACHED` (Linux 5.12) it can be told not to wait
@@ -35,7 +35,10 @@ pub(crate) const OPEN_FLAGS: OFlags =
 
 /// A folder, open as a place to start from: nothing can be read through its descriptor itself.
 #[derive(Debug)]
-pub struct Directory(OwnedFd);
+pub struct Directory {
+    descriptor: OwnedFd,
+    real_path: PathBuf,
+}
 
 impl Directory {
     /// Opens the folder at `path`; a link there is followed, once, now.
@@ -43,7 +46,8 @@ impl Directory {
         count(Call::Open);
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = rustix::fs::openat(CWD, path, flags, Mode::empty());
-        folder.map(Directory).map_err(|errno| crate::failure::named("openat", path.display(), &errno.into()))
+        let folder = folder.map_err(|errno| crate::failure::named("openat", path.display(), &errno.into()))?;
+        Directory::new(folder)
     }
 
     /// Opens `path`, relative to this folder, for reading. Links beneath the folder are followed; one that leads out of
@@ -51,16 +55,7 @@ impl Directory {
     ///
     /// May wait for a disk; [`Directory::open_beneath_cached`] does not.
     pub fn open_beneath(&self, path: &[u8]) -> io::Result<File> {
-        if OPENING.chosen() == WALK {
-            return walk::open_beneath(self.as_fd(), path).map(File::new);
-        }
-        for _ in 0..RACES_MAX {
-            match self.openat2(path, ResolveFlags::empty()) {
-                Err(Errno::AGAIN | Errno::INTR) => {}
-                result => return Ok(File::new(result?)),
-            }
-        }
-        Err(Errno::LOOP.into())
+        self.descriptor_beneath(path).map(File::new)
     }
 
     /// As [`Directory::open_beneath`], from what the kernel has in memory alone: `Ok(None)` when it would have to ask a
@@ -75,16 +70,56 @@ impl Directory {
         }
     }
 
+    /// The folder at `path` beneath this one, as [`Directory::open_beneath`] would find it.
+    pub fn folder_beneath(&self, path: &[u8]) -> io::Result<Directory> {
+        if path.is_empty() {
+            count(Call::Open);
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            return Directory::new(rustix::fs::openat(&self.descriptor, ".", flags, Mode::empty())?);
+        }
+        let mut folder = path.to_vec();
+        folder.push(b'/');
+        self.descriptor_beneath(&folder).and_then(Directory::new)
+    }
+
+    /// Where the folder really was when it was opened, every link on the way to it resolved.
+    pub fn real_path(&self) -> &Path {
+        &self.real_path
+    }
+
+    /// Whether others than this machine may change what is in it without its kernel seeing it.
+    pub fn is_remote(&self) -> io::Result<bool> {
+        crate::file::is_remote(&self.descriptor)
+    }
+
+    fn new(descriptor: OwnedFd) -> io::Result<Directory> {
+        let real_path = crate::file::real_path(&descriptor)?;
+        Ok(Directory { descriptor, real_path })
+    }
+
+    fn descriptor_beneath(&self, path: &[u8]) -> io::Result<OwnedFd> {
+        if OPENING.chosen() == WALK {
+            return walk::open_beneath(self.as_fd(), path);
+        }
+        for _ in 0..RACES_MAX {
+            match self.openat2(path, ResolveFlags::empty()) {
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                result => return Ok(result?),
+            }
+        }
+        Err(Errno::LOOP.into())
+    }
+
     fn openat2(&self, path: &[u8], further: ResolveFlags) -> Result<OwnedFd, Errno> {
         count(Call::OpenBeneath);
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | further;
-        rustix::fs::openat2(&self.0, path, OPEN_FLAGS, Mode::empty(), resolve)
+        rustix::fs::openat2(&self.descriptor, path, OPEN_FLAGS, Mode::empty(), resolve)
     }
 }
 
 impl AsFd for Directory {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.descriptor.as_fd()
     }
 }
 

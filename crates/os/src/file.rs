@@ -4,8 +4,10 @@ use crate::counters::{Call, count};
 use crate::tcp::Stream;
 use crate::ways::{Job, Way};
 use rustix::fs::{AtFlags, FileType, StatxFlags};
+use rustix::io::{Errno, ReadWriteFlags};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
 
 /// How the facts of an open file are asked for. `newfstatat` and `statx` with an empty path cost 10 to 20 % more than
 /// `fstat`, since the kernel copies and examines the path.
@@ -78,11 +80,35 @@ impl File {
             match rustix::io::pread(&self.0, &mut into[filled..], offset + filled as u64) {
                 Ok(0) => break,
                 Ok(read) => filled += read,
-                Err(rustix::io::Errno::INTR) => {}
+                Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
             }
         }
         Ok(filled)
+    }
+
+    /// As [`File::read_at`], from what the kernel has in memory alone: `Ok(None)` when it would have to ask a disk, or
+    /// when it cannot tell.
+    pub fn read_at_cached(&self, into: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
+        let mut filled = 0;
+        while filled < into.len() {
+            count(Call::PreadNow);
+            let room = &mut [io::IoSliceMut::new(&mut into[filled..])];
+            match rustix::io::preadv2(&self.0, room, offset + filled as u64, ReadWriteFlags::NOWAIT) {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(Errno::INTR) => {}
+                // EOPNOTSUPP: a file system that knows no such reading.
+                Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(None),
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(Some(filled))
+    }
+
+    /// Where the file really is, every link on the way to it resolved; as far as this process can tell.
+    pub fn real_path(&self) -> io::Result<std::path::PathBuf> {
+        real_path(&self.0)
     }
 
     /// Sends up to `length_bytes` from `offset` on, which moves on by the octets sent; `Ok(0)` when the file ends
@@ -91,7 +117,7 @@ impl File {
         loop {
             count(Call::SendFile);
             match rustix::fs::sendfile(stream, &self.0, Some(offset), length_bytes) {
-                Err(rustix::io::Errno::INTR) => {}
+                Err(Errno::INTR) => {}
                 result => return Ok(result?),
             }
         }
@@ -115,6 +141,27 @@ pub fn open_nonblocking(path: &std::path::Path) -> io::Result<std::fs::File> {
     count(Call::Open);
     let file = rustix::fs::open(path, crate::directory::OPEN_FLAGS, rustix::fs::Mode::empty())?;
     Ok(file.into())
+}
+
+/// The magic numbers of NFS, SMB (two), FUSE, 9P, AFS, Ceph, Coda, OCFS2 and GFS2 (statfs(2)).
+const REMOTE_FILE_SYSTEMS: [u32; 10] = [
+    0x6969, 0xff53_4d42, 0xfe53_4d42, 0x6573_5546, 0x0102_1997, 0x5346_414f, 0x00c3_6400, 0x7375_7245, 0x7461_636f,
+    0x0116_1970,
+];
+
+/// Whether an open file or folder lies on a file system of the network, or of a program.
+pub(crate) fn is_remote(descriptor: &OwnedFd) -> io::Result<bool> {
+    count(Call::Fstatfs);
+    let kind = rustix::fs::fstatfs(descriptor)?.f_type as u32;
+    Ok(REMOTE_FILE_SYSTEMS.contains(&kind))
+}
+
+/// Where an open file or folder really is.
+pub(crate) fn real_path(descriptor: &OwnedFd) -> io::Result<std::path::PathBuf> {
+    count(Call::Readlink);
+    let link = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
+    let path = rustix::fs::readlink(link, Vec::new())?;
+    Ok(std::ffi::OsString::from_vec(path.into_bytes()).into())
 }
 
 fn facts_by_fstat(descriptor: &OwnedFd) -> io::Result<Facts> {

@@ -11,6 +11,7 @@ pub mod poll;
 pub mod wake;
 pub mod udp;
 pub mod tcp;
+pub mod watch;
 pub mod directory;
 mod walk;
 pub mod file;

@@ -4,7 +4,8 @@
 //! the turn ends, and only what is left then, the start of a request, is kept.
 
 use crate::clock::{Milliseconds, ms};
-use crate::open_files::{Body, NoFile, Now};
+use crate::open_file::{Body, NoFile};
+use crate::open_files::Lookup;
 use crate::outbox::{FileRest, Outbox, Sent};
 use crate::peer::{Context, Deadline, Next, OUTPUT_BYTES_USUAL, Socket};
 use crate::permits::Permit;
@@ -22,6 +23,8 @@ const REQUESTS_PER_TURN_MAX: usize = 128;
 const LINGER_BYTES_MAX: usize = 256 * 1024;
 /// How long that is done.
 const LINGER_MS: Milliseconds = 2_000;
+/// Looks for the file of one request: it may be evicted again before the connection comes back to it.
+const LOOKS_MAX: u8 = 3;
 
 /// A connection.
 #[derive(Debug)]
@@ -37,6 +40,10 @@ pub(crate) struct Connection<'s> {
     pending: Option<Box<Pending>>,
     outbox: Outbox<'s>,
     request_count: u64,
+    /// How often the file of the request at hand was looked for off the turn.
+    look_count: u8,
+    /// Why that brought no file, if it did not.
+    trouble: Option<NoFile>,
 }
 
 /// The head of a request, and what of its content was thrown away so far.
@@ -53,6 +60,8 @@ enum Phase {
     Idle,
     /// Part of a request has come.
     Receiving,
+    /// It waits for a file that is being looked for.
+    Opening,
     /// It owes octets that the socket does not take.
     Sending,
     /// It owes octets, and then it closes.
@@ -80,6 +89,8 @@ enum Step {
     File,
     /// An answer was written, and it is the last.
     Last(Ending),
+    /// The file is being looked for: the request stays in the input until the connection is told.
+    Later,
 }
 
 impl<'s> Connection<'s> {
@@ -94,6 +105,8 @@ impl<'s> Connection<'s> {
             pending: None,
             outbox: Outbox::default(),
             request_count: 0,
+            look_count: 0,
+            trouble: None,
         }
     }
 
@@ -105,6 +118,14 @@ impl<'s> Connection<'s> {
     pub(crate) fn note(&mut self, readiness: os::poll::Readiness) {
         self.socket.is_readable |= readiness.readable;
         self.socket.is_writable |= readiness.writable;
+    }
+
+    /// The file that the connection waits for is in the cache now, or there is trouble with it.
+    pub(crate) fn note_file(&mut self, trouble: Option<NoFile>) {
+        if self.phase == Phase::Opening {
+            self.phase = Phase::Idle;
+            self.trouble = trouble;
+        }
     }
 
     /// Does what can be done now, up to the share of a turn. An error is the peer's: it is gone.
@@ -122,6 +143,7 @@ impl<'s> Connection<'s> {
         }
         match self.phase {
             Phase::Lingering { .. } => self.linger(context),
+            Phase::Opening => Ok(Next::Wait),
             _ => self.serve(context),
         }
     }
@@ -175,7 +197,7 @@ impl<'s> Connection<'s> {
 
     /// Whether what was kept may hold a whole request: the turn's share ended before it was looked at.
     fn has_unread(&self) -> bool {
-        !self.kept.is_empty() && self.phase != Phase::Receiving
+        self.phase != Phase::Receiving && (!self.kept.is_empty() || self.pending.is_some())
     }
 
     /// Answers what the input holds, sending whenever enough is ready; what to do next, or `None` to receive more.
@@ -210,6 +232,14 @@ impl<'s> Connection<'s> {
                         return Ok(Some(next));
                     }
                 }
+                Step::Later => {
+                    let sent = self.flush(None, context)?;
+                    if matches!(sent, None | Some(Next::Wait)) {
+                        self.phase = Phase::Opening;
+                        self.deadline.at_ms = context.clock.now_ms() + ms(context.options.http.send_timeout);
+                    }
+                    return Ok(Some(sent.unwrap_or(Next::Wait)));
+                }
                 Step::Last(ending) => {
                     self.phase = Phase::Ending(ending);
                     let ended = self.flush(file, context)?;
@@ -242,7 +272,8 @@ impl<'s> Connection<'s> {
     ) -> Step {
         // The input is lent to the request while the answer is written; taking it out costs two words.
         let input = std::mem::take(&mut context.buffers.input);
-        let bytes = &input[*consumed..received];
+        let start = *consumed;
+        let bytes = &input[start..received];
         let step = match parse_request(bytes, &context.options.http.request) {
             Ok(Parse::Partial) => Step::Partial,
             Ok(Parse::Complete { request, head_bytes }) => {
@@ -255,6 +286,9 @@ impl<'s> Connection<'s> {
             Err(error) => self.refuse(error, context),
         };
         context.buffers.input = input;
+        if matches!(step, Step::Later) {
+            *consumed = start;
+        }
         step
     }
 
@@ -308,11 +342,15 @@ impl<'s> Connection<'s> {
             self.pending = Some(pending);
             return Step::Partial;
         }
-        match parse_request(&pending.head, &context.options.http.request) {
+        let step = match parse_request(&pending.head, &context.options.http.request) {
             Ok(Parse::Complete { request, .. }) => self.answer(&request, file, context),
             Ok(Parse::Partial) => self.refuse(RequestError::RequestLine, context),
             Err(error) => self.refuse(error, context),
+        };
+        if matches!(step, Step::Later) {
+            self.pending = Some(pending);
         }
+        step
     }
 
     /// Writes the answer to a whole request.
@@ -322,44 +360,56 @@ impl<'s> Connection<'s> {
         file: &mut Option<FileRest<'s>>,
         context: &mut Context<'_, 's>,
     ) -> Step {
-        context.tally.add(Counter::HttpRequests, 1);
-        self.request_count += 1;
-        let is_last = context.is_draining || self.request_count >= context.options.http.requests_per_connection_max;
-        let now = Now { ms: context.clock.now_ms(), unix_s: context.clock.unix_s() };
         let site = context.content.site_for(request.host);
         let path = request.path().map(SitePath::parse);
-        let mut held = None;
+        let mut lookup = None;
         let found = match (site, &path) {
             (_, None) => Found::NotSought,
             (_, Some(Err(error))) => Found::from(*error),
             (None, _) => Found::Misdirected,
-            (Some(site), Some(Ok(path))) => match context.files.open(site, path, now) {
-                Ok(open) => Found::File(&held.insert(open).representation),
-                Err(NoFile::Folder) => Found::Folder(path),
-                Err(NoFile::Missing) => Found::Missing,
-                Err(NoFile::Forbidden) => Found::Forbidden,
-                Err(NoFile::Busy) => Found::Busy,
-                Err(NoFile::Failed) => Found::Failed,
-            },
+            (Some(site), Some(Ok(path))) => {
+                let opened = match self.trouble.take() {
+                    Some(trouble) => Lookup::NoFile(trouble),
+                    None => context.files.open(site, path, context.key, context.clock),
+                };
+                match lookup.insert(opened) {
+                    Lookup::Lent(file) => Found::File(&file.representation),
+                    Lookup::Found(file) => Found::File(&file.representation),
+                    Lookup::NoFile(why) => found_no_file(*why, path),
+                    Lookup::Later if self.look_count == LOOKS_MAX => Found::Busy,
+                    Lookup::Later => {
+                        self.look_count += 1;
+                        return Step::Later;
+                    }
+                }
+            }
         };
+        self.look_count = 0;
+        self.request_count += 1;
+        context.tally.add(Counter::HttpRequests, 1);
+        let is_last = context.is_draining || self.request_count >= context.options.http.requests_per_connection_max;
         let mut response = respond(request, found);
         if is_last {
             response = response.and_close();
         }
         let output = &mut context.buffers.output;
         response.write_head(context.clock.date(), output);
-        let (content, persistence) = (response.content(), response.persistence());
-        match content {
+        let persistence = response.persistence();
+        match response.content() {
             ContentOf::None => {}
             ContentOf::Page(page) => output.extend_from_slice(page),
             ContentOf::File { start_bytes, length_bytes } => {
-                let held = held.expect("only a file has the content of a file");
+                let held = match &lookup {
+                    Some(Lookup::Lent(held)) => held,
+                    Some(Lookup::Found(held)) => held,
+                    _ => unreachable!("only a file has the content of a file"),
+                };
                 let part = start_bytes as usize..(start_bytes + length_bytes) as usize;
                 match &held.body {
                     Body::Memory(whole) => output.extend_from_slice(&whole[part]),
                     Body::Builtin(whole) => output.extend_from_slice(&whole[part]),
                     Body::Descriptor(_) => {
-                        *file = Some(FileRest { file: held, offset: start_bytes, left_bytes: length_bytes });
+                        *file = Some(FileRest { file: held.clone(), offset: start_bytes, left_bytes: length_bytes });
                     }
                 }
             }
@@ -490,6 +540,16 @@ impl<'s> Connection<'s> {
     /// Whether it waits for a request, of which nothing has come.
     pub(crate) fn is_idle(&self) -> bool {
         self.phase == Phase::Idle && self.kept.is_empty()
+    }
+}
+
+fn found_no_file<'r>(why: NoFile, path: &'r SitePath<'r>) -> Found<'r> {
+    match why {
+        NoFile::Folder => Found::Folder(path),
+        NoFile::Missing => Found::Missing,
+        NoFile::Forbidden => Found::Forbidden,
+        NoFile::Busy => Found::Busy,
+        NoFile::Failed => Found::Failed,
     }
 }
 

@@ -4,11 +4,12 @@ use dns::ZoneSet;
 use sanderling_http::Host;
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 
 /// Sites and zones.
 #[derive(Debug)]
 pub struct Content {
-    sites: Vec<Site>,
+    sites: Vec<Arc<Site>>,
     by_host: HashMap<Vec<u8>, usize>,
     default_site: DefaultSite,
     zones: ZoneSet,
@@ -65,7 +66,7 @@ impl Content {
             site.hosts.iter().map(move |host| (host.as_bytes().to_vec(), index)).collect::<Vec<_>>()
         };
         let by_host = sites.iter().enumerate().flat_map(hosts).collect();
-        Content { sites, by_host, default_site, zones }
+        Content { sites: sites.into_iter().map(Arc::new).collect(), by_host, default_site, zones }
     }
 
     /// The zones.
@@ -74,12 +75,12 @@ impl Content {
     }
 
     /// The sites.
-    pub fn sites(&self) -> &[Site] {
+    pub fn sites(&self) -> &[Arc<Site>] {
         &self.sites
     }
 
     /// The site that `host` selects; only a request of HTTP/1.0 has none.
-    pub(crate) fn site_for(&self, host: Option<Host<'_>>) -> Option<&Site> {
+    pub(crate) fn site_for(&self, host: Option<Host<'_>>) -> Option<&Arc<Site>> {
         if let DefaultSite::EveryHost(index) = self.default_site {
             return self.sites.get(index);
         }

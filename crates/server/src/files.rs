@@ -1,47 +1,49 @@
 //! A worker's own view of the open-file cache: the leases of the files that it has served.
 
+use crate::clock::Clock;
 use crate::content::Site;
-use crate::open_files::{FileKey, NoFile, Now, OpenFile, OpenFiles};
+use crate::fills::Waiter;
+use crate::open_file::{FileKey, OpenFile};
+use crate::open_files::{Lookup, OpenFiles};
+use crate::slab::Key;
 use sanderling_http::SitePath;
-use table::{Held, Leases};
+use std::sync::Arc;
+use table::Leases;
 
 /// Files that one worker keeps leased.
-const LEASES_MAX: usize = 1_024;
+const LEASES_MAX: usize = 4_096;
 
 /// A worker's leases.
 pub(crate) struct Files<'s> {
     shared: &'s OpenFiles,
     leases: Leases<'s, FileKey, OpenFile>,
+    worker_index: usize,
     /// Room for the key of the look-up at hand.
     key: FileKey,
 }
 
 impl<'s> Files<'s> {
-    pub(crate) fn new(shared: &'s OpenFiles) -> Files<'s> {
-        Files { shared, leases: Leases::new(shared.table(), LEASES_MAX), key: FileKey::new() }
+    pub(crate) fn new(shared: &'s OpenFiles, worker_index: usize) -> Files<'s> {
+        Files { shared, leases: Leases::new(shared.files(), LEASES_MAX), worker_index, key: FileKey::new() }
     }
 
-    /// The file at `path` of `site`. A hit costs one look-up in the worker's own leases, and no call of the kernel.
-    pub(crate) fn open(
-        &mut self,
-        site: &Site,
-        path: &SitePath<'_>,
-        now: Now,
-    ) -> Result<Held<'s, FileKey, OpenFile>, NoFile> {
+    /// What is known of `path` in `site`. A hit costs one look-up in the worker's own leases, and no call of the
+    /// kernel. `peer` is told when nothing is known yet.
+    #[inline]
+    pub(crate) fn open(&mut self, site: &Arc<Site>, path: &SitePath<'_>, peer: Key, clock: &Clock) -> Lookup<'_, 's> {
         self.key.clear();
         self.key.extend_from_slice(path.as_bytes());
-        if path.ends_with_slash() {
+        if path.ends_with_slash() && !path.as_bytes().is_empty() {
             self.key.push(b'/');
         }
         self.key.extend_from_slice(&site.id.to_le_bytes());
-        match self.leases.lease(&self.key) {
-            Some(file) if !self.shared.is_stale(file, now.ms) => Ok(file.clone()),
-            Some(file) => {
-                let old = file.clone();
-                self.shared.refresh(site, path, &self.key, &old, now)
-            }
-            None => self.shared.open(site, path, &self.key, now),
-        }
+        let is_known = match self.leases.lease(&self.key) {
+            Some(file) if !self.shared.is_stale(file, clock.now_ms()) => return Lookup::Lent(file),
+            file => file.is_some(),
+        };
+        let look = self.shared.look_at(clock.now_ms(), clock.unix_s());
+        let waiter = Waiter { worker_index: self.worker_index, peer };
+        self.shared.look_up(site, path, &self.key, is_known, look, waiter)
     }
 
     /// Gives back what was retired: once a turn, before the worker may sleep.

@@ -18,6 +18,9 @@ mod dns_stream;
 mod outbox;
 mod files;
 mod open_files;
+mod watches;
+mod fills;
+mod open_file;
 mod content;
 mod deadlines;
 mod slab;
@@ -27,7 +30,7 @@ mod clock;
 mod options;
 
 pub use content::{BuiltinFile, Content, DefaultSite, Root, Site};
-pub use open_files::OpenFilesOptions;
+pub use open_files::{Census, OpenFilesOptions};
 pub use options::{DnsOptions, HttpOptions, Options};
 pub use server::{Server, Siblings};
 pub use tally::{Counter, Tallies};

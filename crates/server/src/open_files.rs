@@ -1,284 +1,401 @@
-//! The files that are open, shared by all workers: a path below a site's root becomes a file that can be sent at once.
+//! The files that are open, shared by all workers: one entry for each path that is asked for, the same on all of them.
 //!
-//! An entry is immutable. It holds the descriptor, the facts that the kernel told of it, and the representation made of
-//! them; of a small file also its content, read between two equal tellings of its facts. An entry that is found to be
-//! out of date is retired and another one takes its place, so what is being sent from it stays one version.
+//! ```text
+//! hit    the worker's own lease                                          no call, no lock
+//! miss   another worker's entry                                          no call
+//!        looked for at once, if all of it is in memory                   openat2, fstat, read
+//!        else by an opener, while the worker serves others               and the connection is told
+//! stale  told by the kernel (inotify), or asked for again in time        the entry is retired, another is made
+//! ```
+//!
+//! Entries are immutable. What is found to be out of date is retired, and whoever still sends from it goes on with the
+//! version that he began with. Paths that lead nowhere are kept apart from files, so that a flood of them drives out
+//! nothing else.
 
-use crate::clock::Milliseconds;
-use crate::content::{BuiltinFile, Root, Site};
-use os::failure::Cause;
-use os::file::{File, Kind};
-use sanderling_http::{Facts, Representation, SitePath, Time, media_type};
+use crate::clock::{Milliseconds, ms};
+use crate::content::Site;
+use crate::fills::{Claim, Done, Fills, Inbox, Waiter};
+use crate::open_file::{FileKey, Gauges, Look, NoFile, OpenFile, Patience, Sought, WouldWait};
+use crate::watches::{Outdated, Watches};
+use os::udp::Waiting;
+use os::wake::Wakeup;
+use sanderling_http::SitePath;
 use std::io;
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant, SystemTime};
 use table::{Held, Refused, Table};
 
 /// Bounds of the cache.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenFilesOptions {
-    /// Files open at once, in the whole process.
+    /// Files in the cache, in the whole process: each takes a descriptor at most.
     pub files_max: usize,
+    /// Octets of content in memory, in the whole process.
+    pub content_bytes_max: u64,
     /// Octets of the largest file that is kept in memory, to be sent together with its head.
     pub small_file_bytes_max: u64,
-    /// How long an entry is used before the file system is asked again.
-    pub fresh_ms: u64,
+    /// Paths that lead nowhere, kept apart.
+    pub missing_max: usize,
+    /// Folders that are watched.
+    pub folders_watched_max: usize,
+    /// How long an entry is used before the file system is asked again, when nobody tells of changes.
+    pub fresh_for: Duration,
+    /// The same when somebody does: only what he cannot see is missed for so long.
+    pub watched_fresh_for: Duration,
+    /// How long an entry is kept that nobody uses.
+    pub idle_timeout: Duration,
+    /// Threads that wait for the file system when a worker must not.
+    pub opener_count: usize,
 }
 
 impl Default for OpenFilesOptions {
     fn default() -> OpenFilesOptions {
-        OpenFilesOptions { files_max: 4_096, small_file_bytes_max: 8 * 1024, fresh_ms: 1_000 }
+        OpenFilesOptions {
+            files_max: 4_096,
+            content_bytes_max: 64 * 1024 * 1024,
+            small_file_bytes_max: 8 * 1024,
+            missing_max: 1_024,
+            folders_watched_max: 8_192,
+            fresh_for: Duration::from_secs(1),
+            watched_fresh_for: Duration::from_secs(5),
+            idle_timeout: Duration::from_secs(60),
+            opener_count: 2,
+        }
     }
 }
 
-/// What an entry is found by: the path, and behind it the site's id.
-pub(crate) type FileKey = Vec<u8>;
-
-/// A file, open or in memory.
+/// A path that leads nowhere.
 #[derive(Debug)]
-pub(crate) struct OpenFile {
-    pub(crate) representation: Representation,
-    pub(crate) body: Body,
-    facts: Option<os::file::Facts>,
-    checked_ms: AtomicU64,
-}
-
-/// Where the content of a file is.
-#[derive(Debug)]
-pub(crate) enum Body {
-    /// In memory, whole.
-    Memory(Box<[u8]>),
-    /// In the program itself.
-    Builtin(&'static [u8]),
-    /// Behind a descriptor.
-    Descriptor(File),
-}
-
-/// What stands at a path, other than a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NoFile {
-    /// A folder, asked for without a slash behind it.
-    Folder,
-    /// Nothing, or nothing that is served: a FIFO, a link that leads out.
-    Missing,
-    /// A file or folder that the server may not read.
-    Forbidden,
-    /// No descriptors are left, even after others were given back.
-    Busy,
-    /// The file system failed.
-    Failed,
+pub(crate) struct Missing {
+    pub(crate) why: NoFile,
+    found_ms: Milliseconds,
 }
 
 /// The cache.
 #[derive(Debug)]
 pub(crate) struct OpenFiles {
-    table: Table<FileKey, OpenFile>,
+    files: Table<FileKey, OpenFile>,
+    missing: Table<FileKey, Missing>,
+    fills: Fills,
+    watches: Watches,
+    gauges: Arc<Gauges>,
     options: OpenFilesOptions,
+    start: Instant,
+    inboxes: OnceLock<Vec<Arc<Inbox>>>,
+    evicted_count: AtomicU64,
 }
 
-/// The file that stands for a folder.
-const INDEX: &[u8] = b"index.html";
-/// How often a small file is read that changes under the reading.
-const READS_MAX: usize = 3;
-/// Entries retired at once when there are too many.
-const EVICTED_COUNT: usize = 32;
+/// What is known of a path now.
+pub(crate) enum Lookup<'f, 's> {
+    /// This file, lent for the turn.
+    Lent(&'f Held<'s, FileKey, OpenFile>),
+    /// This file, looked for just now.
+    Found(Held<'s, FileKey, OpenFile>),
+    /// That there is none.
+    NoFile(NoFile),
+    /// Nothing yet: the connection will be told.
+    Later,
+}
+
+/// One in this many entries is retired when there are too many: so rarely that looking at all of them costs nothing.
+const EVICTED_SHARE: usize = 16;
+/// How often an opener tries again when there are no descriptors, and how long it waits for workers to give some back.
+const EXHAUSTED_TRIES_MAX: usize = 5;
+const EXHAUSTED_PAUSE: Duration = Duration::from_millis(20);
+/// How often entries are looked at that nobody may use any more.
+const LOOK_AROUND_INTERVAL: Duration = Duration::from_millis(500);
 
 impl OpenFiles {
-    pub(crate) fn new(options: OpenFilesOptions) -> OpenFiles {
-        OpenFiles { table: Table::new(options.files_max.min(table::CAPACITY_MAX)), options }
+    pub(crate) fn new(options: OpenFilesOptions, start: Instant) -> OpenFiles {
+        OpenFiles {
+            files: Table::new(options.files_max.clamp(1, table::CAPACITY_MAX)),
+            missing: Table::new(options.missing_max.clamp(1, table::CAPACITY_MAX)),
+            fills: Fills::default(),
+            watches: Watches::new(options.folders_watched_max),
+            gauges: Arc::default(),
+            options,
+            start,
+            inboxes: OnceLock::new(),
+            evicted_count: AtomicU64::new(0),
+        }
     }
 
-    pub(crate) fn table(&self) -> &Table<FileKey, OpenFile> {
-        &self.table
+    /// The table that workers lease from.
+    pub(crate) fn files(&self) -> &Table<FileKey, OpenFile> {
+        &self.files
+    }
+
+    /// Where the workers hear of files that their connections wait for; told once, before any thread runs.
+    pub(crate) fn set_inboxes(&self, inboxes: Vec<Arc<Inbox>>) {
+        self.inboxes.set(inboxes).expect("set once, by whoever starts the threads");
     }
 
     /// Whether the file system must be asked before the entry is used.
     #[inline]
     pub(crate) fn is_stale(&self, file: &OpenFile, now_ms: Milliseconds) -> bool {
-        file.facts.is_some() && now_ms.saturating_sub(file.checked_ms.load(Ordering::Relaxed)) > self.options.fresh_ms
+        let fresh_for =
+            if file.is_watched() { self.options.watched_fresh_for } else { self.options.fresh_for };
+        now_ms.saturating_sub(file.checked_ms()) > ms(fresh_for) && file.can_change()
     }
 
-    /// Asks the file system again: the entry goes on if nothing has changed, and another takes its place otherwise.
-    pub(crate) fn refresh<'t>(
-        &'t self,
-        site: &Site,
-        path: &SitePath<'_>,
-        key: &[u8],
-        old: &Held<'t, FileKey, OpenFile>,
-        now: Now,
-    ) -> Result<Held<'t, FileKey, OpenFile>, NoFile> {
-        let found = self.find(site, path, now);
-        if let Ok(new) = &found
-            && new.facts == old.facts
-        {
-            old.checked_ms.store(now.ms, Ordering::Relaxed);
-            return Ok(old.clone());
-        }
-        self.table.retire_held(old);
-        self.publish(key, found?)
-    }
-
-    /// Opens the file and lends it to all workers.
-    pub(crate) fn open(
+    /// What is known of a path whose file is not leased, or stale: from the table of those that lead nowhere, by a look
+    /// at what is in memory, or later.
+    pub(crate) fn look_up(
         &self,
-        site: &Site,
+        site: &Arc<Site>,
         path: &SitePath<'_>,
-        key: &[u8],
-        now: Now,
-    ) -> Result<Held<'_, FileKey, OpenFile>, NoFile> {
-        let file = match self.find(site, path, now) {
-            Err(NoFile::Busy) => {
-                // Descriptors that the cache holds are the ones that can be spared.
-                self.table.retire_where(EVICTED_COUNT, |_, _| true);
-                self.find(site, path, now)
+        key: &FileKey,
+        is_known: bool,
+        look: Look,
+        waiter: Waiter,
+    ) -> Lookup<'_, '_> {
+        if let Some(missing) = self.missing.acquire(key) {
+            if look.now_ms.saturating_sub(missing.found_ms) <= ms(self.options.fresh_for) {
+                return Lookup::NoFile(missing.why);
             }
-            found => found,
-        };
-        self.publish(key, file?)
-    }
-
-    fn publish(&self, key: &[u8], file: OpenFile) -> Result<Held<'_, FileKey, OpenFile>, NoFile> {
-        match self.table.insert(key.to_vec(), file) {
-            Ok(held) | Err(Refused::Lent { winner: held, .. }) => Ok(held),
-            Err(Refused::Full(full)) => {
-                self.table.retire_where(EVICTED_COUNT, |_, _| true);
-                match self.table.insert(full.key, full.value) {
-                    Ok(held) | Err(Refused::Lent { winner: held, .. }) => Ok(held),
-                    Err(Refused::Full(_)) => Err(NoFile::Busy),
-                }
-            }
+            self.missing.retire_held(&missing);
         }
-    }
-
-    fn find(&self, site: &Site, path: &SitePath<'_>, now: Now) -> Result<OpenFile, NoFile> {
-        match &site.root {
-            Root::Builtin(files) => find_builtin(files, path, now),
-            Root::Folder(root) if path.ends_with_slash() => {
-                let mut index = path.as_bytes().to_vec();
-                if !index.is_empty() {
-                    index.push(b'/');
-                }
-                index.extend_from_slice(INDEX);
-                match self.find_beneath(root, &index, INDEX, now) {
-                    // A folder of that name is no page.
-                    Err(NoFile::Folder) => Err(NoFile::Missing),
-                    found => found,
-                }
-            }
-            Root::Folder(root) => self.find_beneath(root, path.as_bytes(), path.file_name(), now),
+        if self.fills.claim(key, waiter) == Claim::Theirs {
+            return Lookup::Later;
         }
-    }
-
-    fn find_beneath(
-        &self,
-        root: &os::directory::Directory,
-        path: &[u8],
-        file_name: &[u8],
-        now: Now,
-    ) -> Result<OpenFile, NoFile> {
-        let file = match root.open_beneath_cached(path) {
-            Ok(Some(file)) => Ok(file),
-            Ok(None) => root.open_beneath(path),
-            Err(error) => Err(error),
-        };
-        let file = file.map_err(|error| no_file(&error))?;
-        let mut facts = file.facts().map_err(|error| no_file(&error))?;
-        match facts.kind {
-            Kind::Regular => {}
-            Kind::Folder => return Err(NoFile::Folder),
-            Kind::Other => return Err(NoFile::Missing),
-        }
-        let body = if facts.length_bytes <= self.options.small_file_bytes_max {
-            Body::Memory(read_whole(&file, &mut facts)?)
+        let sought = Sought::new(site, path, key);
+        // A folder that nobody watches yet may have to be waited for.
+        let is_watchable = self.watches.descriptor().is_some() && sought.is_on_disk();
+        let found = if !is_known && is_watchable && !self.watches.watches(site, sought.folder()) {
+            Err(WouldWait)
         } else {
-            Body::Descriptor(file)
+            self.find_and_publish(&sought, look, Patience::None)
         };
-        Ok(OpenFile {
-            representation: Representation::new(&facts_for_http(&facts), media_type(file_name), b"", now.unix_s),
-            body,
-            facts: Some(facts),
-            checked_ms: AtomicU64::new(now.ms),
-        })
+        match found {
+            Ok(result) => {
+                self.tell_all(key, result.as_ref().err().copied());
+                match result {
+                    Ok(file) => Lookup::Found(file),
+                    Err(no_file) => Lookup::NoFile(no_file),
+                }
+            }
+            Err(WouldWait) if self.fills.hand_over(sought, waiter) => Lookup::Later,
+            Err(WouldWait) => {
+                self.tell_all(key, Some(NoFile::Busy));
+                Lookup::NoFile(NoFile::Busy)
+            }
+        }
     }
-}
 
-/// The time of the turn in which a file is looked up.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Now {
-    pub(crate) ms: Milliseconds,
-    pub(crate) unix_s: u64,
-}
+    /// Looks for the file and lends it to all workers, or remembers that there is none.
+    fn find_and_publish(
+        &self,
+        sought: &Sought,
+        look: Look,
+        patience: Patience,
+    ) -> Result<Result<Held<'_, FileKey, OpenFile>, NoFile>, WouldWait> {
+        let seen_before = self.watches.seen_count();
+        let is_watched = self.watches.watches(&sought.site, sought.folder());
+        let found = sought.find(look, patience, &self.gauges)?;
+        let published = match found {
+            Ok(file) => self.publish(&sought.key, file, look.now_ms),
+            Err(why) => {
+                self.files.retire(&sought.key);
+                if matches!(why, NoFile::Missing | NoFile::Folder | NoFile::Forbidden) {
+                    self.remember_missing(&sought.key, Missing { why, found_ms: look.now_ms });
+                }
+                Err(why)
+            }
+        };
+        if let Ok(file) = &published {
+            // What was seen between the look and the lending may have been about this file, and found no entry to
+            // retire: then it is asked about again soon, as one that nobody watches.
+            let is_told_of = is_watched && file.can_be_watched() && self.watches.seen_count() == seen_before;
+            file.note_watched(is_told_of);
+        }
+        Ok(published)
+    }
 
-impl OpenFile {
-    /// Whether the file is still what it was when it was opened, as far as its descriptor tells.
-    pub(crate) fn is_unchanged(&self) -> bool {
-        match (&self.body, &self.facts) {
-            (Body::Descriptor(file), Some(before)) => file.facts().is_ok_and(|now| {
-                // A file that was renamed or unlinked meanwhile is still the version that was begun with.
-                (now.length_bytes, now.modified) == (before.length_bytes, before.modified)
-            }),
-            _ => true,
+    /// Lends `file`, or finds that the entry that is there is the same version and may be used again.
+    fn publish(
+        &self,
+        key: &FileKey,
+        file: OpenFile,
+        now_ms: Milliseconds,
+    ) -> Result<Held<'_, FileKey, OpenFile>, NoFile> {
+        if let Some(there) = self.files.acquire(key)
+            && there.is_same_as(&file)
+        {
+            there.note_checked(now_ms);
+            return Ok(there);
+        }
+        let content_bytes = self.gauges.content_bytes.load(Ordering::Relaxed);
+        if content_bytes > self.options.content_bytes_max {
+            self.evict();
+        }
+        match self.files.replace(key.clone(), file) {
+            Ok(held) => Ok(held),
+            Err(full) => {
+                self.evict();
+                self.files.replace(full.key, full.value).map_err(|_| NoFile::Busy)
+            }
+        }
+    }
+
+    fn remember_missing(&self, key: &FileKey, missing: Missing) {
+        if let Err(Refused::Full(full)) = self.missing.insert(key.clone(), missing) {
+            let count = (self.missing.capacity_max() / EVICTED_SHARE).max(1);
+            self.missing.retire_where(count, |_, _| true);
+            // Not to remember it costs another look, and no more.
+            let _ = self.missing.insert(full.key, full.value);
+        }
+    }
+
+    /// Retires those that were used the longest ago.
+    fn evict(&self) {
+        let mut ages = Vec::new();
+        self.files.for_each(|_, file| ages.push(file.checked_ms()));
+        let count = (ages.len() / EVICTED_SHARE).max(1);
+        if ages.is_empty() {
+            return;
+        }
+        let (_, &mut youngest_ms, _) = ages.select_nth_unstable(count - 1);
+        let retired = self.files.retire_where(count, |_, file| file.checked_ms() <= youngest_ms);
+        self.evicted_count.fetch_add(retired as u64, Ordering::Relaxed);
+        // Leases that sleeping workers hold keep what was retired.
+        self.wake_workers();
+    }
+
+    fn tell_all(&self, key: &FileKey, trouble: Option<NoFile>) {
+        // What the cache remembers the waiters find there.
+        let trouble = trouble.filter(|why| matches!(why, NoFile::Busy | NoFile::Failed));
+        let Some(inboxes) = self.inboxes.get() else { return };
+        for waiter in self.fills.end(key) {
+            inboxes[waiter.worker_index].put(Done { peer: waiter.peer, trouble });
+        }
+    }
+
+    fn wake_workers(&self) {
+        for inbox in self.inboxes.get().into_iter().flatten() {
+            inbox.wake();
+        }
+    }
+
+    /// One opener's work: waits for the file system in the workers' place.
+    pub(crate) fn run_opener(&self) {
+        while let Some(sought) = self.fills.next() {
+            self.watches.watch(&sought.site, sought.folder());
+            let mut trouble = None;
+            for _ in 0..EXHAUSTED_TRIES_MAX {
+                let result = match self.find_and_publish(&sought, self.look(), Patience::Any) {
+                    Ok(result) => result.map(drop),
+                    Err(WouldWait) => Err(NoFile::Failed),
+                };
+                trouble = result.err();
+                if trouble != Some(NoFile::Busy) {
+                    break;
+                }
+                // Descriptors that are leased only are the ones that can be spared; workers give them back at once.
+                self.evict();
+                self.fills.pause(EXHAUSTED_PAUSE);
+            }
+            self.tell_all(&sought.key, trouble);
+        }
+    }
+
+    /// Lets the openers go.
+    pub(crate) fn finish(&self) {
+        self.fills.finish();
+    }
+
+    /// The watcher's work: retires what the kernel says has changed, and what nobody has used for long.
+    pub(crate) fn run_watcher(&self, wakeup: &Wakeup, goes_on: impl Fn() -> bool) -> io::Result<()> {
+        let mut waiting = Waiting::for_any_of(self.watches.descriptor().into_iter().chain([wakeup.as_fd()]));
+        let mut looked_around = Instant::now();
+        while goes_on() {
+            // Nothing is kept: nothing can get old.
+            let timeout = (!self.files.is_empty()).then_some(LOOK_AROUND_INTERVAL);
+            waiting.wait(timeout)?;
+            wakeup.take();
+            let mut retired_count = 0;
+            self.watches.read(|outdated| retired_count += self.retire(&outdated));
+            if looked_around.elapsed() >= LOOK_AROUND_INTERVAL {
+                looked_around = Instant::now();
+                retired_count += self.retire_unused();
+            }
+            if retired_count != 0 {
+                self.wake_workers();
+            }
+        }
+        Ok(())
+    }
+
+    fn retire(&self, outdated: &Outdated) -> usize {
+        let mut retired_count = 0;
+        for key in outdated.keys() {
+            retired_count += usize::from(self.files.retire(&key).is_some());
+            self.missing.retire(&key);
+        }
+        if outdated.is_wide() {
+            retired_count += self.files.retire_where(usize::MAX, |key, _| outdated.is_above(key));
+            self.missing.retire_where(usize::MAX, |key, _| outdated.is_above(key));
+        }
+        retired_count
+    }
+
+    /// Retires entries that nobody has used for long, and those of deleted files that nobody told of; watches no longer
+    /// the folders that are left empty.
+    fn retire_unused(&self) -> usize {
+        let now_ms = self.look().now_ms;
+        // A file that is used is asked about again and again: one that was not for longer is not used.
+        let idle_ms = ms(self.options.idle_timeout + self.options.watched_fresh_for);
+        let retired_count = self.files.retire_where(usize::MAX, |_, file| {
+            now_ms.saturating_sub(file.checked_ms()) > idle_ms || (!file.is_watched() && file.is_deleted())
+        });
+        if retired_count != 0 {
+            let mut keys = Vec::new();
+            self.files.for_each(|key, _| keys.push(key.clone()));
+            self.watches.keep_only(|site_id, folder| {
+                let folder = Outdated::Path { site_id, path: folder.to_vec(), is_folder: true };
+                keys.iter().any(|key| folder.is_above(key))
+            });
+        }
+        retired_count
+    }
+
+    fn look(&self) -> Look {
+        let unix_s = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        self.look_at(ms(self.start.elapsed()), unix_s)
+    }
+
+    /// A look in the turn of this time.
+    pub(crate) fn look_at(&self, now_ms: Milliseconds, unix_s: u64) -> Look {
+        Look { now_ms, unix_s, small_file_bytes_max: self.options.small_file_bytes_max }
+    }
+
+    /// What the cache holds, for whoever watches the server.
+    pub(crate) fn census(&self) -> Census {
+        Census {
+            file_count: self.files.len(),
+            missing_count: self.missing.len(),
+            descriptor_count: self.gauges.descriptors.load(Ordering::Relaxed),
+            content_bytes: self.gauges.content_bytes.load(Ordering::Relaxed),
+            folder_watched_count: self.watches.folder_count(),
+            evicted_count: self.evicted_count.load(Ordering::Relaxed),
         }
     }
 }
 
-/// Reads a small file whole, as one version: the facts before and after are the same.
-fn read_whole(file: &File, facts: &mut os::file::Facts) -> Result<Box<[u8]>, NoFile> {
-    for _ in 0..READS_MAX {
-        let mut content = vec![0; facts.length_bytes as usize];
-        let read = file.read_at(&mut content, 0).map_err(|error| no_file(&error))?;
-        let after = file.facts().map_err(|error| no_file(&error))?;
-        if after == *facts && read == content.len() {
-            return Ok(content.into_boxed_slice());
-        }
-        *facts = after;
-    }
-    Err(NoFile::Busy)
-}
-
-fn find_builtin(files: &[BuiltinFile], path: &SitePath<'_>, now: Now) -> Result<OpenFile, NoFile> {
-    let mut wanted = path.as_bytes().to_vec();
-    if path.ends_with_slash() {
-        if !wanted.is_empty() {
-            wanted.push(b'/');
-        }
-        wanted.extend_from_slice(INDEX);
-    }
-    let Some(file) = files.iter().find(|file| file.path.as_bytes() == wanted) else {
-        wanted.push(b'/');
-        let is_folder = files.iter().any(|file| file.path.as_bytes().starts_with(&wanted));
-        return Err(if is_folder { NoFile::Folder } else { NoFile::Missing });
-    };
-    // The content itself tells its versions apart, since there is no file that could.
-    let mark = file.bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |mark, &octet| {
-        (mark ^ u64::from(octet)).wrapping_mul(0x0100_0000_01b3)
-    });
-    let facts =
-        Facts { length_bytes: file.bytes.len() as u64, modified: Time::default(), changed: Time::default(), device: 0, inode: mark };
-    Ok(OpenFile {
-        representation: Representation::new(&facts, media_type(file.path.as_bytes()), b"", now.unix_s),
-        body: Body::Builtin(file.bytes),
-        facts: None,
-        checked_ms: AtomicU64::new(now.ms),
-    })
-}
-
-fn facts_for_http(facts: &os::file::Facts) -> Facts {
-    let time = |moment: os::file::Timestamp| Time { unix_s: moment.seconds, nanos: moment.nanoseconds };
-    Facts {
-        length_bytes: facts.length_bytes,
-        modified: time(facts.modified),
-        changed: time(facts.changed),
-        device: facts.device,
-        inode: facts.inode,
-    }
-}
-
-/// What a failed look-up means to who asked.
-fn no_file(error: &io::Error) -> NoFile {
-    match os::failure::cause(error) {
-        Cause::Missing => NoFile::Missing,
-        Cause::Forbidden => NoFile::Forbidden,
-        Cause::Exhausted => NoFile::Busy,
-        Cause::Other => NoFile::Failed,
-    }
+/// What the cache holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Census {
+    /// Files that are lent.
+    pub file_count: usize,
+    /// Paths that lead nowhere.
+    pub missing_count: usize,
+    /// Descriptors, those of retired files among them that are still being sent.
+    pub descriptor_count: u64,
+    /// Octets of content in memory.
+    pub content_bytes: u64,
+    /// Folders that are watched.
+    pub folder_watched_count: usize,
+    /// Files retired to make room, so far.
+    pub evicted_count: u64,
 }

@@ -1,6 +1,6 @@
 //! What a peer is still owed: octets that its socket did not take yet, and the rest of a file behind them.
 
-use crate::open_files::{Body, FileKey, OpenFile};
+use crate::open_file::{Body, FileKey, OpenFile};
 use os::tcp::{Follows, Stream};
 use std::io;
 use table::Held;

@@ -4,6 +4,7 @@ use crate::clock::{Clock, Milliseconds};
 use crate::content::Content;
 use crate::files::Files;
 use crate::options::Options;
+use crate::slab::Key;
 use crate::tally::Tally;
 use dns::answer::TCP_REPLY_BYTES_MAX;
 
@@ -44,6 +45,8 @@ pub(crate) struct Context<'w, 's> {
     pub(crate) clock: &'w Clock,
     pub(crate) buffers: &'w mut Buffers,
     pub(crate) tally: &'w Tally,
+    /// Who works: the name by which the worker can be asked to come back to it.
+    pub(crate) key: Key,
     /// The server stops: whoever has nothing to do leaves, and nobody begins anything new.
     pub(crate) is_draining: bool,
 }

@@ -3,19 +3,20 @@
 use crate::clock::Clock;
 use crate::content::Content;
 use crate::datagrams::Datagrams;
-use crate::open_files::OpenFiles;
+use crate::fills::Inbox;
+use crate::open_files::{Census, OpenFiles};
 use crate::options::Options;
 use crate::permits::Permits;
 use crate::tally::Tallies;
 use crate::worker::{Protocol, WAKEUP, Worker};
-use os::poll::{Poller, Waker};
+use os::poll::Poller;
 use os::tcp::Listener;
 use os::udp::Socket;
 use os::wake::Wakeup;
 use std::io;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 /// The sockets of one worker: a sibling of each address. They are bound before any worker runs, and outlive them all.
@@ -52,12 +53,14 @@ pub(crate) enum Stage {
     Serving,
     /// No new connections; those that are there finish.
     Draining,
+    /// All workers have left.
+    Ended,
 }
 
 /// How to wake a thread.
 #[derive(Debug)]
 enum Call {
-    Worker(Waker),
+    Worker(Arc<Inbox>),
     Datagrams(Arc<Wakeup>),
 }
 
@@ -66,22 +69,24 @@ struct Prepared<'l> {
     poller: Poller,
     listeners: Vec<(Protocol, &'l Listener)>,
     sockets: &'l [Socket],
+    inbox: Arc<Inbox>,
     wakeup: Arc<Wakeup>,
 }
 
 impl Server {
     /// A server of `content`. When it is told to drain, what still runs after `drain_timeout` is cut off.
     pub fn new(content: Content, options: Options, drain_timeout: Duration) -> Server {
+        let start = Instant::now();
         Server {
             drain_timeout,
             content: Mutex::new(Arc::new(content)),
             content_version: AtomicU64::new(0),
             stage: AtomicU8::new(Stage::Serving as u8),
-            open_files: OpenFiles::new(options.open_files),
+            open_files: OpenFiles::new(options.open_files, start),
             http_permits: Permits::new(options.http.connections_max),
             dns_permits: Permits::new(options.dns.tcp_connections_max),
             tallies: Tallies::default(),
-            start: Instant::now(),
+            start,
             threads: Mutex::new(Vec::new()),
             options,
         }
@@ -95,23 +100,35 @@ impl Server {
     /// file or a datagram is never one of these.
     pub fn run<R>(&self, siblings: &[Siblings], supervise: impl FnOnce(&Server) -> R) -> io::Result<R> {
         let prepared = siblings.iter().map(|siblings| self.prepare(siblings)).collect::<io::Result<Vec<_>>>()?;
+        let watcher_wakeup = Wakeup::new()?;
+        self.open_files.set_inboxes(prepared.iter().map(|prepared| Arc::clone(&prepared.inbox)).collect());
         thread::scope(|scope| {
-            let mut threads = Vec::new();
+            // However this closure is left, the threads that it has started end.
+            let ending = Ending { server: self, watcher_wakeup: &watcher_wakeup };
+            let watch = || self.open_files.run_watcher(&watcher_wakeup, || self.stage() != Stage::Ended);
+            let mut helpers = vec![self.spawn(scope, "watcher".into(), watch)?];
+            for index in 0..self.options.open_files.opener_count {
+                let open = || {
+                    self.open_files.run_opener();
+                    Ok(())
+                };
+                helpers.push(self.spawn(scope, format!("opener {index}"), open)?);
+            }
+            let mut workers = Vec::new();
             for (index, prepared) in prepared.into_iter().enumerate() {
-                let Prepared { poller, listeners, sockets, wakeup } = prepared;
-                let worker = move || self.end_all_unless(Worker::new(self, poller, listeners).and_then(Worker::run));
-                threads.push(thread::Builder::new().name(format!("worker {index}")).spawn_scoped(scope, worker)?);
+                let Prepared { poller, listeners, sockets, inbox, wakeup } = prepared;
+                let work = move || Worker::new(self, index, poller, inbox, listeners).and_then(Worker::run);
+                workers.push(self.spawn(scope, format!("worker {index}"), work)?);
                 if !sockets.is_empty() {
-                    let datagrams = move || self.end_all_unless(Datagrams::new(self, sockets, &wakeup).run());
-                    let name = format!("datagrams {index}");
-                    threads.push(thread::Builder::new().name(name).spawn_scoped(scope, datagrams)?);
+                    let work = move || Datagrams::new(self, sockets, &wakeup).run();
+                    workers.push(self.spawn(scope, format!("datagrams {index}"), work)?);
                 }
             }
             let result = supervise(self);
             self.drain();
-            for thread in threads {
-                thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread of the server panicked")))?;
-            }
+            let ended = join_all(workers);
+            drop(ending);
+            ended.and(join_all(helpers))?;
             Ok(result)
         })
     }
@@ -126,13 +143,15 @@ impl Server {
 
     /// Stops accepting, and lets what runs finish.
     pub fn drain(&self) {
-        self.stage.store(Stage::Draining as u8, Ordering::Release);
+        // From `Serving` alone: a drain that is asked for again must not undo the end.
+        let (from, to) = (Stage::Serving as u8, Stage::Draining as u8);
+        let _ = self.stage.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire);
         self.wake_all();
     }
 
     /// Whether the server has been told to drain, or one of its threads has ended.
     pub fn is_draining(&self) -> bool {
-        self.stage() == Stage::Draining
+        self.stage() != Stage::Serving
     }
 
     /// What it has done and met.
@@ -154,7 +173,11 @@ impl Server {
     #[inline]
     pub(crate) fn stage(&self) -> Stage {
         // Acquire pairs with the Release of `drain`.
-        if self.stage.load(Ordering::Acquire) == Stage::Serving as u8 { Stage::Serving } else { Stage::Draining }
+        match self.stage.load(Ordering::Acquire) {
+            stage if stage == Stage::Serving as u8 => Stage::Serving,
+            stage if stage == Stage::Draining as u8 => Stage::Draining,
+            _ => Stage::Ended,
+        }
     }
 
     pub(crate) fn options(&self) -> &Options {
@@ -183,29 +206,71 @@ impl Server {
     fn prepare<'l>(&self, siblings: &'l Siblings) -> io::Result<Prepared<'l>> {
         let poller = Poller::new()?;
         let wakeup = Arc::new(Wakeup::new()?);
-        let calls = [Call::Worker(poller.waker(WAKEUP)?), Call::Datagrams(Arc::clone(&wakeup))];
+        let inbox = Arc::new(Inbox::new(poller.waker(WAKEUP)?));
+        let calls = [Call::Worker(Arc::clone(&inbox)), Call::Datagrams(Arc::clone(&wakeup))];
         self.threads.lock().unwrap_or_else(PoisonError::into_inner).extend(calls);
         let http = siblings.http.iter().map(|listener| (Protocol::Http, listener));
         let dns = siblings.dns_streams.iter().map(|listener| (Protocol::Dns, listener));
-        Ok(Prepared { poller, listeners: http.chain(dns).collect(), sockets: &siblings.dns_datagrams, wakeup })
+        Ok(Prepared { poller, listeners: http.chain(dns).collect(), sockets: &siblings.dns_datagrams, inbox, wakeup })
+    }
+
+    fn spawn<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        name: String,
+        work: impl FnOnce() -> io::Result<()> + Send + 'scope,
+    ) -> io::Result<ScopedJoinHandle<'scope, io::Result<()>>> {
+        thread::Builder::new().name(name).spawn_scoped(scope, || self.drain_if_failed(work()))
     }
 
     /// A thread that ends with an error ends the others too: half a server would answer half of its clients.
-    fn end_all_unless(&self, result: io::Result<()>) -> io::Result<()> {
+    fn drain_if_failed(&self, result: io::Result<()>) -> io::Result<()> {
         if result.is_err() {
             self.drain();
         }
         result
     }
 
+    /// What the open-file cache holds.
+    pub fn open_files_census(&self) -> Census {
+        self.open_files.census()
+    }
+
     fn wake_all(&self) {
         for call in &*self.threads.lock().unwrap_or_else(PoisonError::into_inner) {
-            // Fails only if the descriptor is gone, which the server owns until its end.
-            let woken = match call {
-                Call::Worker(waker) => waker.wake(),
-                Call::Datagrams(wakeup) => wakeup.give(),
-            };
-            debug_assert!(woken.is_ok());
+            match call {
+                Call::Worker(inbox) => inbox.wake(),
+                Call::Datagrams(wakeup) => {
+                    // Fails only if the descriptor is gone, which the server owns until its end.
+                    let given = wakeup.give();
+                    debug_assert!(given.is_ok());
+                }
+            }
         }
     }
+}
+
+/// Ends the threads of a server when it goes.
+struct Ending<'s> {
+    server: &'s Server,
+    watcher_wakeup: &'s Wakeup,
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.server.drain();
+        self.server.stage.store(Stage::Ended as u8, Ordering::Release);
+        self.server.open_files.finish();
+        // Fails only if the descriptor is gone, which whoever runs the server owns.
+        let given = self.watcher_wakeup.give();
+        debug_assert!(given.is_ok());
+    }
+}
+
+/// Waits for all `threads`; the first error of any.
+fn join_all(threads: Vec<ScopedJoinHandle<'_, io::Result<()>>>) -> io::Result<()> {
+    let joined = threads.into_iter().map(|thread| {
+        thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread of the server panicked")))
+    });
+    joined.fold(Ok(()), io::Result::and)
 }

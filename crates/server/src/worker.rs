@@ -9,6 +9,7 @@ use crate::content::Content;
 use crate::deadlines::Deadlines;
 use crate::dns_stream::DnsStream;
 use crate::files::Files;
+use crate::fills::Inbox;
 use crate::peer::{Buffers, Context, Deadline, Next};
 use crate::permits::{Permit, Permits};
 use crate::server::{Server, Stage};
@@ -69,6 +70,7 @@ pub(crate) struct Worker<'s> {
     content: Arc<Content>,
     content_version: u64,
     tally: Arc<Tally>,
+    inbox: Arc<Inbox>,
     /// When those who still have not finished are cut off, once the server drains.
     drained_by_ms: Option<Milliseconds>,
 }
@@ -102,7 +104,9 @@ impl<'s> Worker<'s> {
     /// A worker that accepts from `listeners` and waits with `poller`.
     pub(crate) fn new(
         server: &'s Server,
+        index: usize,
         poller: Poller,
+        inbox: Arc<Inbox>,
         listeners: Vec<(Protocol, &'s Listener)>,
     ) -> io::Result<Worker<'s>> {
         for (index, (_, listener)) in listeners.iter().enumerate() {
@@ -119,10 +123,11 @@ impl<'s> Worker<'s> {
             paused_until_ms: None,
             clock: server.clock(),
             buffers: Buffers::new(server.options()),
-            files: Files::new(server.open_files()),
+            files: Files::new(server.open_files(), index),
             content,
             content_version,
             tally: server.tallies().enter(),
+            inbox,
             drained_by_ms: None,
         })
     }
@@ -201,7 +206,17 @@ impl<'s> Worker<'s> {
         match source {
             Source::Peer(key) => self.advance(key, readiness),
             Source::Listener(index) => self.accept(index),
-            Source::Wakeup => Ok(()),
+            Source::Wakeup => {
+                for done in self.inbox.take() {
+                    self.with_peer(done.peer, |peer, context| {
+                        if let Peer::Http(connection) = peer {
+                            connection.note_file(done.trouble);
+                        }
+                        peer.advance(context)
+                    });
+                }
+                Ok(())
+            }
         }
     }
 
@@ -303,6 +318,7 @@ impl<'s> Worker<'s> {
             clock: &self.clock,
             buffers: &mut self.buffers,
             tally: &self.tally,
+            key,
             is_draining: self.drained_by_ms.is_some(),
         };
         let next = match catch_unwind(AssertUnwindSafe(|| act(peer, &mut context))) {

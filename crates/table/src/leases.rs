@@ -16,7 +16,7 @@ use core::hash::Hash;
 /// needs retired values dropped now (no descriptors left) must wake the workers.
 pub struct Leases<'t, K, V> {
     table: &'t Table<K, V>,
-    /// Open addressing, one step at a time, at most half full; a power of two.
+    /// Open addressing, one step at a time, at most three quarters full; a power of two.
     places: Box<[Option<Lease<'t, K, V>>]>,
     count: usize,
     leases_max: usize,
@@ -44,12 +44,13 @@ impl<K, V> Lease<'_, K, V> {
 impl<'t, K, V> Leases<'t, K, V> {
     /// No leases yet, at most `leases_max` (at least 1) later: then one gives way to the next.
     ///
-    /// It allocates here once, 64 to 128 bytes for each lease.
+    /// It allocates here once, 43 to 86 bytes for each lease.
     pub fn new(table: &'t Table<K, V>, leases_max: usize) -> Leases<'t, K, V> {
         let leases_max = leases_max.max(1);
+        let place_count = (leases_max + leases_max.div_ceil(3)).next_power_of_two();
         Leases {
             table,
-            places: (0..(2 * leases_max).next_power_of_two()).map(|_| None).collect(),
+            places: (0..place_count).map(|_| None).collect(),
             count: 0,
             leases_max,
             hand: 0,
@@ -166,7 +167,7 @@ impl<'t, K: Hash + Eq, V> Leases<'t, K, V> {
     {
         let mask = self.places.len() - 1;
         let mut at = hash as usize & mask;
-        // At least half of the places are empty, so this ends.
+        // A quarter of the places is empty, so this ends.
         while let Some(lease) = &self.places[at] {
             if lease.hash == hash && lease.held.key().borrow() == key {
                 return Ok(at);
@@ -304,7 +305,7 @@ mod tests {
     fn every_lease_stays_within_reach_of_its_hash() {
         let table = table_of(0..60u64);
         let mut leases = Leases::new(&table, 32);
-        for step in 0..2_000u64 {
+        for step in 0..if cfg!(miri) { 100 } else { 2_000u64 } {
             leases.lease(&(step * step % 61));
             let met = leases.places.iter().flatten().count();
             assert_eq!(met, leases.count);

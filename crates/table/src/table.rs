@@ -284,16 +284,26 @@ impl<K: Hash + Eq, V> Table<K, V> {
         loop {
             // Acquire pairs with the Release in `rebuild`: the index read next is at least as new as this count.
             let rebuild_count = self.read.0.rebuild_count.load(Acquire);
-            match self.look_up(self.index(), hash, key) {
+            let index = self.index();
+            match self.look_up(index, hash, key) {
                 Outcome::Hit(held, generation) => return Some((held, generation)),
-                // Whoever read a place that a rebuild wrote (Acquire) sees the count that was raised before.
-                Outcome::Miss if self.read.0.rebuild_count.load(Relaxed) == rebuild_count => return None,
-                // A writer rebuilt the index meanwhile, and this walk may have missed what stood elsewhere by then.
-                Outcome::Miss if planted("no_rebuild_check") => return None,
-                // A writer retired the entry meanwhile, and its key may have another one by now.
+                Outcome::Miss if self.is_unchanged(index, rebuild_count) => return None,
+                // A writer rebuilt the index meanwhile, and this walk may have missed what stood elsewhere by then; or
+                // it retired the entry that was found, and the key may have another one by now.
                 Outcome::Miss | Outcome::Moved => {}
             }
         }
+    }
+
+    /// Whether a walk through `index` that found nothing is to be believed.
+    #[inline]
+    fn is_unchanged(&self, index: &Index, rebuild_count: u64) -> bool {
+        // Still in use: else entries may have been added or replaced elsewhere. Whoever met a slot in its next life
+        // (Acquire) sees the index that the writer used for that.
+        let is_in_use = ptr::eq(self.index(), index) || planted("no_index_check");
+        // Not filled anew: whoever read a place that a rebuild wrote (Acquire) sees the count that was raised before.
+        let is_as_it_was = self.read.0.rebuild_count.load(Relaxed) == rebuild_count || planted("no_rebuild_check");
+        is_in_use && is_as_it_was
     }
 
     #[inline]

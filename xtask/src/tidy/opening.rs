@@ -12,7 +12,7 @@ pub(super) fn look(tree: &Tree, found: &mut Vec<Complaint>) {
                 found.push(Complaint::error(&file.path, 1, text));
             }
             // The paragraph may lead on to a list.
-            Some(last) if !last.trim_end().ends_with(['.', ':']) => {
+            Some(last) if !last.trim_end().ends_with(['.', ':', '?']) => {
                 let text = "the opening `//!` paragraph is no whole sentence: it ends without a full stop".into();
                 found.push(Complaint::error(&file.path, opening.len(), text));
             }

@@ -30,7 +30,7 @@ fn an_import_of_a_module_declared_above_is_reported() {
     let files = [
         (LIB, "mod top;\nmod bottom;\n"),
         ("crates/dns/src/top.rs", ""),
-        ("crates/dns/src/bottom.rs", "use core::fmt;\nuse crate::top::A;\n"),
+        ("crates/dns/src/bottom.rs", "use core::fmt;\nuse crate::top::{A, B};\n"),
     ];
     let expected = "crates/dns/src/bottom.rs:2: error: `bottom` uses `top`, which crates/dns/src/lib.rs declares above it; \
                     move the lines, or the code";
@@ -295,8 +295,8 @@ fn dead_links_are_reported() {
         "links",
         &files,
         &[
-            "README.md:2: error: `docs/no.md` does not exist; mend the name, or write the file",
             "README.md:2: error: `docs/gone.md` does not exist; mend the name, or write the file",
+            "README.md:2: error: `docs/no.md` does not exist; mend the name, or write the file",
             "docs/decisions/0001.md:1: error: `docs/b.md` does not exist; mend the name, or write the file",
         ],
     );

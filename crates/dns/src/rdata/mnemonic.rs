@@ -35,15 +35,8 @@ pub(crate) const ALGORITHMS: Mnemonics = &[
 ];
 
 /// Digest algorithms of DS records.
-pub(crate) const DIGEST_TYPES: Mnemonics = &[
-    ("SHA-1", 1),
-    ("SHA1", 1),
-    ("SHA-256", 2),
-    ("SHA256", 2),
-    ("GOST", 3),
-    ("SHA-384", 4),
-    ("SHA384", 4),
-];
+pub(crate) const DIGEST_TYPES: Mnemonics =
+    &[("SHA-1", 1), ("SHA1", 1), ("SHA-256", 2), ("SHA256", 2), ("GOST", 3), ("SHA-384", 4), ("SHA384", 4)];
 
 /// Certificate types (RFC 4398 §2.1).
 pub(crate) const CERTIFICATE_TYPES: Mnemonics = &[

@@ -72,7 +72,7 @@ fn write_field(kind: Kind, octets: &[u8], out: &mut Formatter<'_>) -> fmt::Resul
         Kind::Eui48 | Kind::Eui64 => write_groups(octets, 1, '-', out),
         Kind::CompressibleName | Kind::Name => write_name(octets, out),
         Kind::String | Kind::Digits | Kind::Coordinate | Kind::OptionalString | Kind::Strings => {
-            separated(strings(octets), " ", out, |string, out| write_quoted(string, out))
+            separated(strings(octets), " ", out, write_quoted)
         }
         Kind::Tag => octets[1..].iter().try_for_each(|&octet| out.write_char(char::from(octet))),
         Kind::RestAsString => write_quoted(octets, out),
@@ -285,7 +285,9 @@ fn write_param((key, value): (Key, &[u8]), out: &mut Formatter<'_>) -> fmt::Resu
     }
     out.write_char('=')?;
     match key.value() {
-        Value::Keys => separated(value.chunks_exact(2), ",", out, |pair, out| write!(out, "{}", Key(integer(pair) as u16))),
+        Value::Keys => {
+            separated(value.chunks_exact(2), ",", out, |pair, out| write!(out, "{}", Key(integer(pair) as u16)))
+        }
         Value::Protocols => {
             out.write_char('"')?;
             separated(strings(value), ",", out, write_protocol)?;

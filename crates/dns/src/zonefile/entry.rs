@@ -2,7 +2,7 @@
 
 use super::field_text::{self, RdataText};
 use super::generate::Generate;
-use super::name_text::{self, NameTextError};
+use super::name_text::{self, NameTextError, Written};
 use super::number;
 use super::scanner::{Form, Leading, Scanner, Shown, Token};
 use super::{Error, Limits, Position};
@@ -47,6 +47,8 @@ pub(super) enum Owner {
 pub(super) struct Context {
     apex: NameBuf,
     origin: NameBuf,
+    /// Whether the origin is at or below the apex, and with it every relative name.
+    origin_is_inside: bool,
     owner: Owner,
     /// `$TTL` (RFC 2308 §4), or the minimum of a SOA that had no TTL itself.
     default_ttl_s: Option<u32>,
@@ -64,6 +66,7 @@ impl Context {
         Context {
             apex: apex.to_owned(),
             origin: apex.to_owned(),
+            origin_is_inside: true,
             owner: Owner::Unknown,
             default_ttl_s: None,
             last_ttl_s: None,
@@ -75,14 +78,22 @@ impl Context {
 
     /// Starts an included file; what is returned brings back the present one.
     pub(super) fn enter(&mut self, origin: NameBuf) -> (NameBuf, Owner) {
-        let outer_origin = core::mem::replace(&mut self.origin, origin);
+        let outer_origin = self.origin;
+        self.set_origin(origin);
         let outer_owner = core::mem::replace(&mut self.owner, Owner::Unknown);
         (outer_origin, outer_owner)
     }
 
     /// Goes back to the file that was left by [`Context::enter`].
     pub(super) fn leave(&mut self, outer: (NameBuf, Owner)) {
-        (self.origin, self.owner) = outer;
+        let (origin, owner) = outer;
+        self.set_origin(origin);
+        self.owner = owner;
+    }
+
+    fn set_origin(&mut self, origin: NameBuf) {
+        self.origin_is_inside = origin.as_name().is_at_or_below(self.apex.as_name());
+        self.origin = origin;
     }
 
     /// What is to be said about the record just read.
@@ -105,16 +116,21 @@ impl Context {
             Owner::Unknown | Owner::Outside | Owner::Faulty => Vec::new(),
         };
         bytes.clear();
-        name_text::put_name(scanner.text_of(token), token.form, self.origin.as_name(), &mut bytes)
+        let written = name_text::put_name(scanner.text_of(token), token.form, self.origin.as_name(), &mut bytes)
             .map_err(|error| bad_name("owner", scanner, token, error))?;
         let owner = Name::parse(&bytes).expect("an owner was made by put_name");
-        if owner.is_at_or_below(self.apex.as_name()) {
+        let below_origin = written == Written::Relative && self.origin_is_inside;
+        if below_origin || owner.is_at_or_below(self.apex.as_name()) {
             self.owner = Owner::Inside(bytes);
             return Ok(());
         }
         let problem = format!("{owner} is outside the zone {}: its records are left out", self.apex);
         self.owner = Owner::Outside;
-        Err(Error::warning(token.position, problem, "take them away, or mend the name or the $ORIGIN before it"))
+        Err(Error::warning(
+            scanner.position_of(token),
+            problem,
+            "take them away, or mend the name or the $ORIGIN before it",
+        ))
     }
 
     /// The TTL of a record of `rtype`: as BIND finds it, in this order.
@@ -132,7 +148,11 @@ impl Context {
                 self.default_ttl_s = Some(ttl_s);
                 Ok(ttl_s)
             }
-            _ => Err(Error::new(position, "this record has no TTL, and none was given before", "put $TTL 3600 at the start of the file")),
+            _ => Err(Error::new(
+                position,
+                "this record has no TTL, and none was given before",
+                "put $TTL 3600 at the start of the file",
+            )),
         }
     }
 }
@@ -163,7 +183,7 @@ pub(super) fn read(
         Owner::Unknown => match scanner.token()? {
             None => Ok(Entry::Nothing),
             Some(token) => Err(Error::new(
-                token.position,
+                scanner.position_of(token),
                 "this record has no owner, and there is none before it",
                 "start the line with the owner; @ is the origin",
             )),
@@ -210,12 +230,12 @@ fn head(scanner: &mut Scanner, context: &mut Context) -> Result<Head, Error> {
         if explicit_ttl_s.is_none() && text.first().is_some_and(u8::is_ascii_digit) {
             explicit_ttl_s = Some(ttl(scanner, token, context)?);
         } else if let Some(rtype) = Rtype::from_text(text) {
-            return Ok(Head { explicit_ttl_s, position: token.position, rtype });
+            return Ok(Head { explicit_ttl_s, position: scanner.position_of(token), rtype });
         } else if !class_given && is_class(text) {
             class_given = true;
             if !text.eq_ignore_ascii_case(b"IN") && !text.eq_ignore_ascii_case(b"CLASS1") {
                 let problem = format!("the class {} is not IN", Shown(text));
-                return Err(Error::new(token.position, problem, "write IN, or no class at all"));
+                return Err(Error::new(scanner.position_of(token), problem, "write IN, or no class at all"));
             }
         } else {
             let remedy = "write a type such as A or MX, or TYPE65280 for one that has no name";
@@ -245,20 +265,17 @@ fn ttl(scanner: &Scanner, token: Token, context: &mut Context) -> Result<u32, Er
         return Ok(ttl_s);
     }
     let problem = format!("the TTL {} is over {TTL_S_MAX} seconds and counts as 0", Shown(text));
-    context.warning = Some(Error::warning(token.position, problem, "write a TTL of days, not of centuries"));
+    context.warning =
+        Some(Error::warning(scanner.position_of(token), problem, "write a TTL of days, not of centuries"));
     Ok(0)
 }
 
-fn directive(
-    token: Token,
-    scanner: &mut Scanner,
-    context: &mut Context,
-    limits: &Limits,
-) -> Result<Entry, Error> {
+fn directive(token: Token, scanner: &mut Scanner, context: &mut Context, limits: &Limits) -> Result<Entry, Error> {
     let is = |name: &str| scanner.text_of(token).eq_ignore_ascii_case(name.as_bytes());
     let entry = if is("$ORIGIN") {
         let origin = required(scanner, "$ORIGIN", "a name")?;
-        context.origin = name(scanner, origin, context)?;
+        let origin = name(scanner, origin, context)?;
+        context.set_origin(origin);
         Entry::Nothing
     } else if is("$TTL") {
         let period = required(scanner, "$TTL", "a time such as 3600 or 1h")?;
@@ -275,9 +292,10 @@ fn directive(
             Some(origin) => name(scanner, origin, context)?,
             None => context.origin,
         };
-        Entry::Include { position: file.position, path, origin: Box::new(origin) }
+        Entry::Include { position: scanner.position_of(file), path, origin: Box::new(origin) }
     } else if is("$GENERATE") {
-        return Generate::parse(token.position, scanner, limits).map(|generate| Entry::Generate(Box::new(generate)));
+        return Generate::parse(scanner.position_of(token), scanner, limits)
+            .map(|generate| Entry::Generate(Box::new(generate)));
     } else if is("$DATE") {
         // BIND writes it into its dumps; it says when the TTLs were right, which is nothing to a zone.
         scanner.skip_entry();
@@ -307,5 +325,5 @@ fn name(scanner: &Scanner, token: Token, context: &mut Context) -> Result<NameBu
 #[cold]
 pub(super) fn bad_name(what: &str, scanner: &Scanner, token: Token, error: NameTextError) -> Error {
     let problem = format!("the {what} {} {}", Shown(scanner.text_of(token)), error.problem());
-    Error::new(token.position, problem, error.remedy())
+    Error::new(scanner.position_of(token), problem, error.remedy())
 }

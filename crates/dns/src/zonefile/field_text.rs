@@ -31,7 +31,7 @@ pub(super) struct RdataText<'r> {
     rtype: Rtype,
     /// The field that is being read, for messages, and where it starts.
     field: &'static str,
-    field_position: Option<Position>,
+    field_start: Option<Token>,
     pub(super) out: &'r mut Vec<u8>,
     /// Octets of a token without its escapes.
     pub(super) scratch: &'r mut Vec<u8>,
@@ -46,7 +46,7 @@ impl<'r> RdataText<'r> {
         out: &'r mut Vec<u8>,
         scratch: &'r mut Vec<u8>,
     ) -> RdataText<'r> {
-        RdataText { scanner, origin, rtype, field: "RDATA", field_position: None, out, scratch }
+        RdataText { scanner, origin, rtype, field: "RDATA", field_start: None, out, scratch }
     }
 
     /// Reads all RDATA up to the end of the entry.
@@ -57,12 +57,15 @@ impl<'r> RdataText<'r> {
         }
         let Some(fields) = rdata::fields(self.rtype) else {
             let problem = format!("the data of {} cannot be written in fields", self.rtype);
-            let position = self.scanner.token()?.map_or(self.scanner.position(), |token| token.position);
+            let position = match self.scanner.token()? {
+                Some(token) => self.scanner.position_of(token),
+                None => self.scanner.position(),
+            };
             return Err(Error::new(position, problem, GENERIC_REMEDY));
         };
         for field in fields {
             self.field = field.name;
-            self.field_position = None;
+            self.field_start = None;
             let start = self.out.len();
             self.put(field.kind)?;
             if needs_check(field.kind) {
@@ -81,7 +84,9 @@ impl<'r> RdataText<'r> {
             Kind::U16 => self.put_number(2),
             Kind::U32 => self.put_number(4),
             Kind::U64 => self.put_number(8),
-            Kind::Period => self.put_parsed(4, "time", PERIOD_REMEDY, |text| number::parse_period_s(text).map(u64::from)),
+            Kind::Period => {
+                self.put_parsed(4, "time", PERIOD_REMEDY, |text| number::parse_period_s(text).map(u64::from))
+            }
             Kind::Time => {
                 let remedy = "write YYYYMMDDHHmmSS, or seconds since 1970";
                 self.put_parsed(4, "date", remedy, |text| number::parse_time(text).map(u64::from))
@@ -97,7 +102,9 @@ impl<'r> RdataText<'r> {
             Kind::Ipv6 => self.put_ipv6(),
             Kind::Locator => self.put_groups(4, 4, b':', "64 bits in four groups, as in 2001:db8:1140:1000"),
             Kind::Eui48 => self.put_groups(6, 2, b'-', "six pairs of hexadecimal digits, as in 00-00-5e-00-53-2a"),
-            Kind::Eui64 => self.put_groups(8, 2, b'-', "eight pairs of hexadecimal digits, as in 00-00-5e-ef-10-00-00-2a"),
+            Kind::Eui64 => {
+                self.put_groups(8, 2, b'-', "eight pairs of hexadecimal digits, as in 00-00-5e-ef-10-00-00-2a")
+            }
             Kind::CompressibleName | Kind::Name => self.put_name(),
             Kind::String | Kind::Digits | Kind::Coordinate | Kind::Tag => self.put_string(),
             Kind::OptionalString => self.put_optional_string(),
@@ -128,7 +135,8 @@ impl<'r> RdataText<'r> {
             Some(token) => Ok(token),
             None => {
                 let problem = format!("the {} of {} is missing", self.field, self.rtype);
-                let names: Vec<&str> = rdata::fields(self.rtype).unwrap_or_default().iter().map(|field| field.name).collect();
+                let names: Vec<&str> =
+                    rdata::fields(self.rtype).unwrap_or_default().iter().map(|field| field.name).collect();
                 let remedy = match &names[..] {
                     [] => GENERIC_REMEDY.into(),
                     names => format!("the fields are: {}", names.join(", ")),
@@ -141,9 +149,7 @@ impl<'r> RdataText<'r> {
     /// The next token of this field, if the entry goes on.
     pub(super) fn optional_token(&mut self) -> Result<Option<Token>, Error> {
         let token = self.scanner.token()?;
-        if let (Some(token), None) = (token, self.field_position) {
-            self.field_position = Some(token.position);
-        }
+        self.field_start = self.field_start.or(token);
         Ok(token)
     }
 
@@ -151,21 +157,31 @@ impl<'r> RdataText<'r> {
     #[cold]
     pub(super) fn not_a(&self, token: Token, what: &str, remedy: &str) -> Error {
         let shown = Shown(self.scanner.text_of(token));
-        Error::new(token.position, format!("the {} of {}, {shown}, is no {what}", self.field, self.rtype), remedy)
+        Error::new(
+            self.scanner.position_of(token),
+            format!("the {} of {}, {shown}, is no {what}", self.field, self.rtype),
+            remedy,
+        )
+    }
+
+    /// Where the field starts, or where it should.
+    fn field_position(&self) -> Position {
+        self.field_start.map_or_else(|| self.scanner.position(), |token| self.scanner.position_of(token))
     }
 
     /// An error about the whole field.
     #[cold]
     fn misshapen(&self, problem: &str) -> Error {
-        let position = self.field_position.unwrap_or(self.scanner.position());
+        let position = self.field_position();
         let remedy = format!("see the RFC of {} for what the field may be", self.rtype);
         Error::new(position, format!("the {} of {} {problem}", self.field, self.rtype), remedy)
     }
 
     #[cold]
     fn too_long(&self) -> Error {
-        let position = self.field_position.unwrap_or(self.scanner.position());
-        let problem = format!("the {} of {} makes the record longer than {RDATA_BYTES_MAX} octets", self.field, self.rtype);
+        let position = self.field_position();
+        let problem =
+            format!("the {} of {} makes the record longer than {RDATA_BYTES_MAX} octets", self.field, self.rtype);
         Error::new(position, problem, "shorten it, or cut it into several records")
     }
 
@@ -208,8 +224,8 @@ impl<'r> RdataText<'r> {
 
     fn put_ipv4(&mut self) -> Result<(), Error> {
         let token = self.token()?;
-        match parse_address::<Ipv4Addr>(self.scanner.text_of(token)) {
-            Some(address) => self.out.extend_from_slice(&address.octets()),
+        match parse_ipv4(self.scanner.text_of(token)) {
+            Some(octets) => self.out.extend_from_slice(&octets),
             None => return Err(self.not_a(token, "IPv4 address", "write four numbers up to 255, as in 192.0.2.1")),
         }
         Ok(())
@@ -251,6 +267,7 @@ impl<'r> RdataText<'r> {
 
     fn put_name_of(&mut self, token: Token) -> Result<(), Error> {
         name_text::put_name(self.scanner.text_of(token), token.form, self.origin, self.out)
+            .map(|_| ())
             .map_err(|error| entry::bad_name(self.field, self.scanner, token, error))
     }
 
@@ -278,8 +295,8 @@ impl<'r> RdataText<'r> {
         self.out.push(0);
         put_unescaped(self.scanner, token, self.out)?;
         let length_bytes = self.out.len() - length_at - 1;
-        self.out[length_at] = u8::try_from(length_bytes)
-            .map_err(|_| self.not_a(token, "string of at most 255 octets", "shorten it"))?;
+        self.out[length_at] =
+            u8::try_from(length_bytes).map_err(|_| self.not_a(token, "string of at most 255 octets", "shorten it"))?;
         Ok(())
     }
 
@@ -330,9 +347,7 @@ impl<'r> RdataText<'r> {
     }
 
     fn decode(&mut self, decoder: &mut Decoder, token: Token, base: Base) -> Result<(), Error> {
-        decoder
-            .take(self.scanner.text_of(token), self.out)
-            .map_err(|error| self.bad_digits(token, base, error))
+        decoder.take(self.scanner.text_of(token), self.out).map_err(|error| self.bad_digits(token, base, error))
     }
 
     fn finish(&self, decoder: Decoder, last: Token, base: Base) -> Result<(), Error> {
@@ -448,7 +463,11 @@ impl<'r> RdataText<'r> {
     fn put_prefixes(&mut self) -> Result<(), Error> {
         while let Some(token) = self.optional_token()? {
             let Some((head, address)) = parse_prefix(self.scanner.text_of(token)) else {
-                return Err(self.not_a(token, "range of addresses", "write 1:192.0.2.0/24, 2:2001:db8::/32, or ! before one"));
+                return Err(self.not_a(
+                    token,
+                    "range of addresses",
+                    "write 1:192.0.2.0/24, 2:2001:db8::/32, or ! before one",
+                ));
             };
             self.out.extend_from_slice(&head);
             // "trailing zero octets do not bear any information": they are left out (RFC 3123 §4).
@@ -539,11 +558,15 @@ impl<'r> RdataText<'r> {
         self.put_digits(Base::Base16, length_bytes > 0)?;
         if self.out.len() as u64 != length_bytes {
             let problem = format!("the length is {length_bytes}, but {} octets follow", self.out.len());
-            return Err(Error::new(token.position, problem, "count the octets: two digits are one"));
+            return Err(Error::new(self.scanner.position_of(token), problem, "count the octets: two digits are one"));
         }
         rdata::check(self.rtype, self.out).map_err(|misshapen| {
             let problem = format!("these octets are no {}: its {} {}", self.rtype, misshapen.field, misshapen.problem);
-            Error::new(marker.position, problem, format!("write the data in the fields of {}", self.rtype))
+            Error::new(
+                self.scanner.position_of(marker),
+                problem,
+                format!("write the data in the fields of {}", self.rtype),
+            )
         })
     }
 }
@@ -575,7 +598,7 @@ pub(super) fn expect_end(scanner: &mut Scanner) -> Result<(), Error> {
         None => Ok(()),
         Some(token) => {
             let problem = format!("{} is more than belongs here", Shown(scanner.text_of(token)));
-            Err(Error::new(token.position, problem, "take it away, or start a new line before it"))
+            Err(Error::new(scanner.position_of(token), problem, "take it away, or start a new line before it"))
         }
     }
 }
@@ -624,6 +647,25 @@ fn parse_prefix(text: &[u8]) -> Option<([u8; 4], Vec<u8>)> {
     let prefix_bits = number::parse_decimal(&text[slash + 1..], bits_max)? as u8;
     let length = octets.iter().rposition(|&octet| octet != 0).map_or(0, |last| last as u8 + 1);
     Some(([0, family, prefix_bits, negation | length], octets))
+}
+
+/// The octets of an IPv4 address: four numbers up to 255 without zeros before them.
+///
+/// It does what the standard library does, in a third of the time: of the records of most zones, most are addresses.
+fn parse_ipv4(text: &[u8]) -> Option<[u8; 4]> {
+    let mut octets = [0; 4];
+    let mut numbers = text.split(|&octet| octet == b'.');
+    for octet in &mut octets {
+        *octet = match *numbers.next()? {
+            [ones @ b'0'..=b'9'] => ones - b'0',
+            [tens @ b'1'..=b'9', ones @ b'0'..=b'9'] => (tens - b'0') * 10 + (ones - b'0'),
+            [hundreds @ b'1'..=b'2', tens @ b'0'..=b'9', ones @ b'0'..=b'9'] => {
+                (hundreds - b'0').checked_mul(100)?.checked_add((tens - b'0') * 10 + (ones - b'0'))?
+            }
+            _ => return None,
+        };
+    }
+    numbers.next().is_none().then_some(octets)
 }
 
 /// An IPv4 or IPv6 address.

@@ -33,8 +33,9 @@ impl Generate {
             Error::not_a(scanner, range, "range", "write start-stop or start-stop/step, as in 1-254 or 0-62/2")
         })?;
         if (stop - start) / step >= limits.generate_count_max {
-            let problem = format!("{} is more than {} records", Shown(scanner.text_of(range)), limits.generate_count_max);
-            return Err(Error::new(range.position, problem, "cut the range, or use a wildcard"));
+            let problem =
+                format!("{} is more than {} records", Shown(scanner.text_of(range)), limits.generate_count_max);
+            return Err(Error::new(scanner.position_of(range), problem, "cut the range, or use a wildcard"));
         }
         let owner = part(scanner, "owner")?;
         let owner = scanner.source_of(owner).to_vec();
@@ -78,7 +79,8 @@ impl Generate {
         Some(match expanded {
             Ok(()) => Ok(Scanner::of_generated(self.position, line)),
             Err(problem) => {
-                let remedy = "write $, ${offset}, ${offset,width} or ${offset,width,base} with a base of d, o, x, X, n or N";
+                let remedy =
+                    "write $, ${offset}, ${offset,width} or ${offset,width,base} with a base of d, o, x, X, n or N";
                 Err(Error::new(self.position, problem, remedy))
             }
         })

@@ -48,7 +48,9 @@ fn take_angle(rdata: &mut RdataText<'_>, degrees_max: u64, hemispheres: [u8; 2])
     let parts = [(3_600_000, degrees_max + 1), (60_000, 60), (1_000, 60)];
     for (index, (unit_ms, bound)) in parts.into_iter().enumerate() {
         let token = rdata.token()?;
-        if index > 0 && let Some(negative) = hemisphere(rdata, token, hemispheres) {
+        if index > 0
+            && let Some(negative) = hemisphere(rdata, token, hemispheres)
+        {
             return signed(rdata, token, angle_ms, degrees_max, negative);
         }
         let text = rdata.scanner.text_of(token);

@@ -38,39 +38,45 @@ impl NameTextError {
     }
 }
 
+/// How a name was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Written {
+    /// With a dot at its end.
+    Absolute,
+    /// Without: it stands at or below the origin.
+    Relative,
+}
+
 /// Appends the name that `text` means to `out`; on an error what was appended is rubbish.
-pub(super) fn put_name(text: &[u8], form: Form, origin: Name<'_>, out: &mut Vec<u8>) -> Result<(), NameTextError> {
+pub(super) fn put_name(text: &[u8], form: Form, origin: Name<'_>, out: &mut Vec<u8>) -> Result<Written, NameTextError> {
     if text == b"." {
         out.push(0);
-        return Ok(());
+        return Ok(Written::Absolute);
     }
     if text == b"@" && form == Form::Word {
         out.extend_from_slice(origin.as_bytes());
-        return Ok(());
+        return Ok(Written::Relative);
     }
     let start = out.len();
     // Shifted by one octet the text is already what the wire form needs: each dot becomes the length of the label behind.
     out.push(0);
     out.extend_from_slice(text);
-    let end = match cut_into_labels(&mut out[start..])? {
+    let written = match cut_into_labels(&mut out[start..])? {
+        Cut::Done(written) => written,
         Cut::Escape => {
             out.truncate(start);
             put_escaped_labels(text, out)?
         }
-        end => end,
     };
-    if matches!(end, Cut::Relative) {
+    if written == Written::Relative {
         out.extend_from_slice(origin.as_bytes());
     }
-    if out.len() - start > NAME_BYTES_MAX { Err(NameTextError::LongName) } else { Ok(()) }
+    if out.len() - start > NAME_BYTES_MAX { Err(NameTextError::LongName) } else { Ok(written) }
 }
 
-/// What labels were found in text.
 enum Cut {
-    /// Labels and the root's behind them.
-    Absolute,
-    /// Labels alone: the origin is to follow.
-    Relative,
+    /// There are labels, of an absolute name with the root's.
+    Done(Written),
     /// There is a backslash: octets move, and this way cannot be gone.
     Escape,
 }
@@ -92,14 +98,14 @@ fn cut_into_labels(shifted: &mut [u8]) -> Result<Cut, NameTextError> {
     if last == 0 && length_at > 0 {
         // The last dot becomes the length of the root's label.
         shifted[length_at] = 0;
-        return Ok(Cut::Absolute);
+        return Ok(Cut::Done(Written::Absolute));
     }
     shifted[length_at] = label_length(last)?;
-    Ok(Cut::Relative)
+    Ok(Cut::Done(Written::Relative))
 }
 
 /// Appends the labels of `text`, which has escapes; an absolute name with its root.
-fn put_escaped_labels(text: &[u8], out: &mut Vec<u8>) -> Result<Cut, NameTextError> {
+fn put_escaped_labels(text: &[u8], out: &mut Vec<u8>) -> Result<Written, NameTextError> {
     let mut rest = text;
     let mut length_at = out.len();
     out.push(0);
@@ -118,10 +124,10 @@ fn put_escaped_labels(text: &[u8], out: &mut Vec<u8>) -> Result<Cut, NameTextErr
     let last = out.len() - length_at - 1;
     if last == 0 {
         // Behind the last dot is the root; a label stands before it, or its length would have been refused.
-        return Ok(Cut::Absolute);
+        return Ok(Written::Absolute);
     }
     out[length_at] = label_length(last)?;
-    Ok(Cut::Relative)
+    Ok(Written::Relative)
 }
 
 fn label_length(length_bytes: usize) -> Result<u8, NameTextError> {
@@ -143,7 +149,7 @@ mod tests {
         let mut out = vec![0xff];
         let origin = Name::parse(b"\x07example\0").expect("a name");
         let result = put_name(text.as_bytes(), Form::Word, origin, &mut out);
-        let name = result.map(|()| Name::parse(&out[1..]).expect("a name").to_string());
+        let name = result.map(|_| Name::parse(&out[1..]).expect("a name").to_string());
         assert_eq!(name, expected.map(String::from), "{text}");
     }
 

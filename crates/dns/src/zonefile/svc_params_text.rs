@@ -52,7 +52,11 @@ fn put_param(rdata: &mut RdataText<'_>, token: Token) -> Result<Key, Error> {
     let equals = text.iter().position(|&octet| octet == b'=');
     let key = Key::from_text(&text[..equals.unwrap_or(text.len())]);
     let Some(key) = key else {
-        return Err(rdata.not_a(token, "parameter that is known", "write a key of RFC 9460 in lower case, or key65280"));
+        return Err(rdata.not_a(
+            token,
+            "parameter that is known",
+            "write a key of RFC 9460 in lower case, or key65280",
+        ));
     };
     // What stands behind the generic form of a key is its wire form, for a registered key too (RFC 9460 §2.1).
     let kind = if text.starts_with(b"key") { Value::Opaque } else { key.value() };

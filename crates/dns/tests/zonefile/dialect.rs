@@ -152,29 +152,28 @@ fn types_by_number_and_rdata_by_octets() {
 
 #[test]
 fn generate() {
-    check("$GENERATE 1-3 a$ A 192.0.2.$\n", &[
-        "a1.example. 300 A 192.0.2.1",
-        "a2.example. 300 A 192.0.2.2",
-        "a3.example. 300 A 192.0.2.3",
-    ]);
-    check("$GENERATE 0-5/2 $ 60 IN CNAME $.b\n", &[
-        "0.example. 60 CNAME 0.b.example.",
-        "2.example. 60 CNAME 2.b.example.",
-        "4.example. 60 CNAME 4.b.example.",
-    ]);
+    check(
+        "$GENERATE 1-3 a$ A 192.0.2.$\n",
+        &["a1.example. 300 A 192.0.2.1", "a2.example. 300 A 192.0.2.2", "a3.example. 300 A 192.0.2.3"],
+    );
+    check(
+        "$GENERATE 0-5/2 $ 60 IN CNAME $.b\n",
+        &["0.example. 60 CNAME 0.b.example.", "2.example. 60 CNAME 2.b.example.", "4.example. 60 CNAME 4.b.example."],
+    );
     check("$GENERATE 9-9 a${1} A 192.0.2.${-9}\n", &["a10.example. 300 A 192.0.2.0"]);
-    check("$GENERATE 9-9 ${0,3,d}-${0,3,o}-${246,4,x}-${246,0,X} A 192.0.2.1\n", &[
-        "009-011-00ff-FF.example. 300 A 192.0.2.1",
-    ]);
+    check(
+        "$GENERATE 9-9 ${0,3,d}-${0,3,o}-${246,4,x}-${246,0,X} A 192.0.2.1\n",
+        &["009-011-00ff-FF.example. 300 A 192.0.2.1"],
+    );
     check("$GENERATE 10-10 ${0,4,n}x.${0,3,N}.y NS .\n", &["a.0.x.A.0.y.example. 300 NS ."]);
     check("$GENERATE 300-300 ${0,1,n} NS .\n", &["c.2.1.example. 300 NS ."]);
     check("$GENERATE 1-1 a TXT \"$ $$ \\$\"\n", &["a.example. 300 TXT \"1\" \"$\" \"$\""]);
     check("$GENERATE 1-1 a TXT \"$\" \"b $\"\n", &["a.example. 300 TXT \"1\" \"b 1\""]);
     check("$GENERATE 1-2 a MX \"1$ b$\"\n", &["a.example. 300 MX 11 b1.example.", "a.example. 300 MX 12 b2.example."]);
     check("$GENERATE 1-1 $$ORIGIN NS .\n", &["\\$ORIGIN.example. 300 NS ."]);
-    check("$GENERATE 1-1 a (A\n 192.0.2.$ ; c\n)\nb A 192.0.2.2\n", &[
-        "a.example. 300 A 192.0.2.1",
-        "b.example. 300 A 192.0.2.2",
-    ]);
+    check(
+        "$GENERATE 1-1 a (A\n 192.0.2.$ ; c\n)\nb A 192.0.2.2\n",
+        &["a.example. 300 A 192.0.2.1", "b.example. 300 A 192.0.2.2"],
+    );
     check("$GENERATE 2147483647-2147483647 a${0} TXT $\n", &["a2147483647.example. 300 TXT \"2147483647\""]);
 }

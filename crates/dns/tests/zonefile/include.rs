@@ -33,10 +33,7 @@ fn check(files: &[(&str, &str)], expected: &[&str]) {
 #[test]
 fn origin_and_owner_come_back_behind_the_file() {
     check(
-        &[
-            ("a", "$TTL 5\nx NS .\n$INCLUDE b sub\n NS .\n$INCLUDE b\ny NS ."),
-            ("b", "$ORIGIN deep\n@ NS .\nz NS ."),
-        ],
+        &[("a", "$TTL 5\nx NS .\n$INCLUDE b sub\n NS .\n$INCLUDE b\ny NS ."), ("b", "$ORIGIN deep\n@ NS .\nz NS .")],
         &[
             "x.example. 5 NS .",
             "deep.sub.example. 5 NS .",
@@ -58,15 +55,18 @@ fn the_default_ttl_stays_as_the_file_left_it() {
 fn an_included_file_has_no_owner_at_its_start() {
     let line = "b:1:2: error: this record has no owner, and there is none before it; \
                 start the line with the owner; @ is the origin";
-    check(&[("a", "$TTL 5\nx NS .\n$INCLUDE b\n NS ."), ("b", " NS .")], &["x.example. 5 NS .", line, "x.example. 5 NS ."]);
+    check(
+        &[("a", "$TTL 5\nx NS .\n$INCLUDE b\n NS ."), ("b", " NS .")],
+        &["x.example. 5 NS .", line, "x.example. 5 NS ."],
+    );
 }
 
 #[test]
 fn names_of_files_are_strings() {
-    check(&[("a", "$TTL 5\n$INCLUDE \"b c\"\n$INCLUDE b\\032c"), ("b c", "x NS .")], &[
-        "x.example. 5 NS .",
-        "x.example. 5 NS .",
-    ]);
+    check(
+        &[("a", "$TTL 5\n$INCLUDE \"b c\"\n$INCLUDE b\\032c"), ("b c", "x NS .")],
+        &["x.example. 5 NS .", "x.example. 5 NS ."],
+    );
 }
 
 #[test]
@@ -76,7 +76,9 @@ fn a_file_that_cannot_be_had_is_left_out() {
 
 #[test]
 fn errors_name_the_file_they_stand_in() {
-    let expected = ["b:2:6: error: the host \"..\" has an empty label; write one dot between two labels, and none before the first"];
+    let expected = [
+        "b:2:6: error: the host \"..\" has an empty label; write one dot between two labels, and none before the first",
+    ];
     check(&[("a", "$TTL 5\n$INCLUDE b"), ("b", "\nx NS ..")], &expected);
 }
 

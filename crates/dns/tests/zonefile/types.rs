@@ -43,7 +43,14 @@ fn every_type_of_the_table_stands_in_the_test_zone() {
     }
     // These BIND 9.18 does not know, or not in fields, and so they are tested by themselves below.
     let elsewhere = [
-        Rtype::MD, Rtype::MF, Rtype::CNAME, Rtype::SIG, Rtype::NSEC3PARAM, Rtype::HHIT, Rtype::BRID, Rtype::CLA,
+        Rtype::MD,
+        Rtype::MF,
+        Rtype::CNAME,
+        Rtype::SIG,
+        Rtype::NSEC3PARAM,
+        Rtype::HHIT,
+        Rtype::BRID,
+        Rtype::CLA,
         Rtype::IPN,
     ];
     let missing: Vec<Rtype> = (0..=u16::MAX)
@@ -69,7 +76,10 @@ fn octets_of_the_rfcs() {
     // RFC 3123 §4.
     check_octets("APL 1:192.168.32.0/21 !1:192.168.38.0/28", "\\# 14 00011503C0A82000011C83C0A826");
     // RFC 4034 §4.3, without the name.
-    check_octets("CSYNC 66 3 A MX RRSIG NSEC TYPE1234", "\\# 43 0000004200030006400100000003041B000000000000000000000000000000000000000000000000000020");
+    check_octets(
+        "CSYNC 66 3 A MX RRSIG NSEC TYPE1234",
+        "\\# 43 0000004200030006400100000003041B000000000000000000000000000000000000000000000000000020",
+    );
     // RFC 6742 §2.1.
     check_octets("NID 10 0014:4fff:ff20:ee64", "\\# 10 000A00144FFFFF20EE64");
     // RFC 8005 §5: length of the tag, algorithm, length of the key.
@@ -114,12 +124,21 @@ fn test_vectors_of_rfc_9460_appendix_d() {
 #[test]
 fn spellings() {
     check_print("DNSKEY 256 3 ECDSAP256SHA256 AAAA", "DNSKEY 256 3 13 AAAA");
-    check_print("DS 1 8 SHA-1 2BB183AF5F22588179A53B0A98631FAD1A292118", "DS 1 8 1 2BB183AF5F22588179A53B0A98631FAD1A292118");
+    check_print(
+        "DS 1 8 SHA-1 2BB183AF5F22588179A53B0A98631FAD1A292118",
+        "DS 1 8 1 2BB183AF5F22588179A53B0A98631FAD1A292118",
+    );
     check_print("LOC 1 N 0 W 0", "LOC 1 0 0.000 N 0 0 0.000 E 0.00m 1.00m 10000.00m 10.00m");
-    check_print("LOC 90 S 180 W -100000 0 90000000 0.01", "LOC 90 0 0.000 S 180 0 0.000 W -100000.00m 0.00m 90000000.00m 0.01m");
+    check_print(
+        "LOC 90 S 180 W -100000 0 90000000 0.01",
+        "LOC 90 0 0.000 S 180 0 0.000 W -100000.00m 0.00m 90000000.00m 0.01m",
+    );
     check_print("LOC 0 0 0.5 N 0 0 0.05 E 0.5m 1.5m", "LOC 0 0 0.500 N 0 0 0.050 E 0.50m 1.00m 10000.00m 10.00m");
     check_print("SOA . . 1 1m 1h 1d 1w", "SOA . . 1 60 3600 86400 604800");
-    check_print("RRSIG A 8 1 1h 1700000000 1600000000 1 . AA==", "RRSIG A 8 1 3600 20231114221320 20200913122640 1 . AA==");
+    check_print(
+        "RRSIG A 8 1 1h 1700000000 1600000000 1 . AA==",
+        "RRSIG A 8 1 3600 20231114221320 20200913122640 1 . AA==",
+    );
     check_print("SIG A 8 1 1h 1700000000 1600000000 1 . AA==", "SIG A 8 1 3600 20231114221320 20200913122640 1 . AA==");
     check_print("NSEC . TYPE1 MX A TYPE65535", "NSEC . A MX TYPE65535");
     check_print("NSAP-PTR b", "NSAP-PTR b.example.");
@@ -161,12 +180,27 @@ fn octets_without_the_shape_of_their_type() {
     check_shape(Rtype::AMTRELAY, &[0, 0x81, 1, 2, 3], "relay", "ends too early");
     check_shape(Rtype::HIP, &[0, 1, 0, 1, 2], "host identity", "has an empty tag or key");
     check_shape(Rtype::LOC, &[1; 16], "location", "has a version that RFC 1876 does not know");
-    check_shape(Rtype::LOC, &[0, 0xa0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], "location", "has a size that is no digit and power of ten");
+    check_shape(
+        Rtype::LOC,
+        &[0, 0xa0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+        "location",
+        "has a size that is no digit and power of ten",
+    );
     check_shape(Rtype::LOC, &[0; 16], "location", "lies off the globe");
     check_shape(Rtype::HTTPS, &[0, 1, 0, 0, 3, 0, 2, 0, 1, 0, 3, 0, 2, 0, 1], "parameters", "have a key twice");
-    check_shape(Rtype::HTTPS, &[0, 1, 0, 0, 3, 0, 2, 0, 1, 0, 1, 0, 2, 1, b'a'], "parameters", "have keys out of order");
+    check_shape(
+        Rtype::HTTPS,
+        &[0, 1, 0, 0, 3, 0, 2, 0, 1, 0, 1, 0, 2, 1, b'a'],
+        "parameters",
+        "have keys out of order",
+    );
     check_shape(Rtype::HTTPS, &[0, 1, 0, 0, 3, 0, 2, 0], "parameters", "end within a parameter");
-    check_shape(Rtype::HTTPS, &[0, 1, 0, 0, 1, 0, 2, 2, b'a'], "parameters", "have an alpn that is no list of protocols");
+    check_shape(
+        Rtype::HTTPS,
+        &[0, 1, 0, 0, 1, 0, 2, 2, b'a'],
+        "parameters",
+        "have an alpn that is no list of protocols",
+    );
     check_shape(Rtype::CAA, &[0, 0, b'a'], "property", "is not made of letters and digits");
     assert_eq!(rdata::check(Rtype(65_280), &[1, 2, 3]), Ok(()));
 }

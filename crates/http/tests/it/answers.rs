@@ -1,5 +1,7 @@
 //! What each kind of request is answered with.
 
+use sanderling_http::{Facts, Found, HttpDate, Limits, Parse, Representation, SitePath, Time, parse_request, respond};
+
 use crate::site::{answer, check, etag};
 
 #[test]
@@ -84,6 +86,17 @@ fn a_folder_is_redirected_to_its_slash_by_a_path() {
     check("GET /gr%c3%b6%C3%9fe HTTP/1.1\nHost: a\n\n", &["Location: /gr%C3%B6%C3%9Fe/"]);
 }
 
+/// H13: `//` would be the address of another host.
+#[test]
+fn even_the_root_is_redirected_to_one_slash() {
+    let request = b"GET /?q HTTP/1.1\r\nHost: a\r\n\r\n";
+    let Ok(Parse::Complete { request, .. }) = parse_request(request, &Limits::default()) else { panic!("no request") };
+    let root = SitePath::parse(b"/").expect("the root");
+    let mut head = Vec::new();
+    respond(&request, Found::Folder(&root)).write_head(&HttpDate::from_unix_s(0), &mut head);
+    assert!(String::from_utf8_lossy(&head).contains("\r\nLocation: /?q\r\n"));
+}
+
 #[test]
 fn methods_that_do_not_suit_a_file_are_told_which_do() {
     for method in ["POST", "PUT", "DELETE", "TRACE", "PATCH"] {
@@ -151,7 +164,8 @@ fn a_peer_that_awaits_100_continue_with_content_is_answered_and_left() {
     };
     check(&request("1.1", 5), &["HTTP/1.1 200 OK", "Connection: close"]);
     check(&request("1.1", 0), &["HTTP/1.1 200 OK", "!Connection"]);
-    check(&request("1.0", 5), &["HTTP/1.1 200 OK", "Connection: close"]);
+    let keep_alive = "Host: a\nConnection: keep-alive\n";
+    check(&request("1.0", 5).replace("Host: a\n", keep_alive), &["HTTP/1.1 200 OK", "Connection: keep-alive"]);
 }
 
 #[test]
@@ -169,7 +183,6 @@ fn pipelined_requests_are_cut_where_each_ends() {
 
 #[test]
 fn a_modification_time_nobody_can_believe_is_not_told() {
-    use sanderling_http::{Facts, Representation, Time};
     let now_unix_s = 1_000_000;
     let modified = |unix_s| {
         let facts = Facts { modified: Time { unix_s, nanos: 0 }, ..crate::site::facts(1) };
@@ -185,7 +198,6 @@ fn a_modification_time_nobody_can_believe_is_not_told() {
 /// H23: whatever changes of a file changes its tag.
 #[test]
 fn each_fact_is_in_the_entity_tag() {
-    use sanderling_http::{Facts, Representation, Time};
     let base = crate::site::facts(36);
     let later = Time { unix_s: base.modified.unix_s, nanos: base.modified.nanos + 1 };
     let swapped = Facts { device: base.inode, inode: base.device, ..base };

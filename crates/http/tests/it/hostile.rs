@@ -99,9 +99,9 @@ fn paths_and_segments_end_at_the_limits_of_a_file_system() {
     let segment = |length| [b"/".to_vec(), vec![b'a'; length]].concat();
     assert!(SitePath::parse(&segment(SEGMENT_BYTES_MAX)).is_ok());
     assert_eq!(SitePath::parse(&segment(SEGMENT_BYTES_MAX + 1)), Err(SitePathError::TooLong));
-    let path = |length| [b"/".to_vec(), b"abc/".repeat(2048)[..length].to_vec()].concat();
+    let path = |length| [b"/", &b"abc/".repeat(2048)[..length - 1], b"d"].concat();
     assert!(SitePath::parse(&path(SITE_PATH_BYTES_MAX)).is_ok());
-    assert_eq!(SitePath::parse(&path(SITE_PATH_BYTES_MAX + 2)), Err(SitePathError::TooLong));
+    assert_eq!(SitePath::parse(&path(SITE_PATH_BYTES_MAX + 1)), Err(SitePathError::TooLong));
     let request = format!("GET /{} HTTP/1.1\nHost: a\n\n", "a".repeat(SEGMENT_BYTES_MAX + 1));
     check(&request, &["HTTP/1.1 404 Not Found"]);
 }
@@ -309,6 +309,9 @@ fn heads_and_targets_end_at_their_limits() {
     assert_eq!(parse(&with_head(limits.head_bytes_max + 1)), Err(RequestError::HeadTooLong));
     let endless = format!("GET / HTTP/1.1\r\nX: {}", "y".repeat(limits.head_bytes_max));
     assert_eq!(parse(&endless), Err(RequestError::HeadTooLong));
+    // A head that fills its room and is not at its end will never be.
+    assert_eq!(parse(&endless[..limits.head_bytes_max]), Err(RequestError::HeadTooLong));
+    assert_eq!(parse(&endless[..limits.head_bytes_max - 1]), Ok(None));
 
     let with_target = |length: usize| format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "y".repeat(length - 1));
     assert!(matches!(parse(&with_target(limits.target_bytes_max)), Ok(Some(_))));

@@ -1,8 +1,8 @@
 //! Whole requests in, whole answers out, against a site that is a table.
 
-mod site;
-
 mod answers;
-mod hostile;
 mod conditions;
+mod hostile;
 mod properties;
+
+mod site;

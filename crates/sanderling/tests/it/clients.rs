@@ -1,9 +1,11 @@
 //! Turns a question into the answer of a peer: of the programs that people use, and of bare sockets.
 #![allow(dead_code, reason = "the tests beside this file use what they need of it")]
 
+use std::cell::Cell;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpStream, UdpSocket};
 use std::process::Command;
+use std::time::Duration;
 
 use crate::process::{DEADLINE, Ended, run_to_end};
 
@@ -24,6 +26,13 @@ pub(crate) fn curl(arguments: &[&str]) -> Ended {
 pub(crate) fn wget(arguments: &[&str]) -> Ended {
     let fixed = ["--no-config", "--no-proxy", "--no-verbose", "--tries=1", "--output-document=-"];
     run_program("wget", "wget", &[&fixed, arguments].concat())
+}
+
+/// `wget --mirror` of a whole site into `folder`, without a folder for the host.
+#[track_caller]
+pub(crate) fn wget_mirror(url: &str, folder: &str) -> Ended {
+    let fixed = ["--no-config", "--no-proxy", "--no-verbose", "--tries=1", "--mirror", "--no-host-directories"];
+    run_program("wget", "wget", &[&fixed, ["--directory-prefix", folder, url].as_slice()].concat())
 }
 
 /// `dig` at this server, with these arguments: a name, a type, `+tcp`. It reads no configuration and asks once.
@@ -103,6 +112,13 @@ impl RawConnection {
         let bytes = self.read_while(|bytes| !holds(bytes));
         assert!(holds(&bytes), "{} closed before {:?}; it said {:?}", self.peer, end.escape_ascii(), lossy(&bytes));
         bytes
+    }
+
+    /// What there is, as soon as there is something; nothing when the peer has closed.
+    #[track_caller]
+    pub(crate) fn read_piece(&mut self) -> Vec<u8> {
+        let is_first = Cell::new(true);
+        self.read_while(|_| is_first.replace(false))
     }
 
     /// Exactly `count` bytes.
@@ -190,6 +206,23 @@ impl Asker {
         let count = received.unwrap_or_else(|error| panic!("no datagram from {}: {error}", self.server));
         datagram.truncate(count);
         datagram
+    }
+
+    /// As [`Asker::receive`], but `None` when nothing came within `patience`.
+    #[track_caller]
+    pub(crate) fn receive_within(&self, patience: Duration) -> Option<Vec<u8>> {
+        self.socket.set_read_timeout(Some(patience)).expect("the patience is not zero");
+        let mut datagram = vec![0; DATAGRAM_BYTES_MAX];
+        let received = self.socket.recv(&mut datagram);
+        self.socket.set_read_timeout(Some(DEADLINE)).expect("the deadline is not zero");
+        match received {
+            Ok(count) => {
+                datagram.truncate(count);
+                Some(datagram)
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => None,
+            Err(error) => panic!("no datagram from {}: {error}", self.server),
+        }
     }
 }
 

@@ -1,5 +1,21 @@
 //! Drives the whole program from outside, as its users and its peers do.
 #![forbid(unsafe_code)]
 
+mod command_line;
+mod demo;
+mod dns_basics;
+mod dns_hostile;
+mod dns_zone;
+mod http_basics;
+mod http_files;
+mod http_hostile;
+mod http_mirror;
+mod lifecycle;
+mod limits;
+
+mod domain;
+mod dns_messages;
+mod http_answers;
+mod random;
 mod clients;
 mod process;

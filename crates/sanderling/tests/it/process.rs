@@ -36,6 +36,7 @@ pub(crate) struct Serving {
     errors: Arc<Errors>,
     http: Vec<SocketAddr>,
     dns: Vec<SocketAddr>,
+    others: Vec<String>,
     has_ended: bool,
 }
 
@@ -55,7 +56,7 @@ impl Serving {
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?} cannot be started: {error}"));
         let errors = Errors::collect(child.stderr.take().expect("standard error was asked for as a pipe"));
         let lines = lines_of(child.stdout.take().expect("standard output was asked for as a pipe"));
-        let mut serving = Serving { child, lines, errors, http: Vec::new(), dns: Vec::new(), has_ended: false };
+        let mut serving = Serving { child, lines, errors, http: Vec::new(), dns: Vec::new(), others: Vec::new(), has_ended: false };
         serving.wait_for(listeners);
         serving
     }
@@ -80,6 +81,17 @@ impl Serving {
     /// The addresses of all DNS listeners in the order in which they were announced.
     pub(crate) fn dns_all(&self) -> &[SocketAddr] {
         &self.dns
+    }
+
+    /// Everything on standard output so far was an address, once for each listener.
+    #[track_caller]
+    pub(crate) fn check_announcement_is_exact(&self) {
+        assert!(self.others.is_empty(), "standard output has more than addresses: {:?}", self.others);
+    }
+
+    /// The lines that came before the last of the awaited listeners and announce none.
+    pub(crate) fn lines_before(&self) -> &[String] {
+        &self.others
     }
 
     /// The process that was started; others may have been started by it.
@@ -137,7 +149,9 @@ impl Serving {
         let deadline = Instant::now() + DEADLINE;
         while self.http.len() < listeners.http || self.dns.len() < listeners.dns {
             let line = self.line_before(deadline);
-            self.keep_announced(&line);
+            if !self.keep_announced(&line) {
+                self.others.push(line);
+            }
         }
     }
 

@@ -1,0 +1,69 @@
+//! Asks a set of zones, and holds every reply to what holds for all of them.
+
+use super::question::{ID, Question};
+use super::reply::Reply;
+use sanderling_dns::{Transport, ZoneSet, answer};
+
+/// The octets of the reply, which has been held to [`hold_to_the_laws`].
+pub(crate) fn ask_octets(zones: &ZoneSet, question: &Question) -> Vec<u8> {
+    let query = question.message();
+    let octets = send(zones, &query, question.transport).expect("a question has a reply");
+    assert!(octets.len() <= question.reply_bytes_max(), "{} octets for {question:?}", octets.len());
+    let reply = Reply::parse(&octets).unwrap_or_else(|fault| panic!("{fault}\n{question:?}\n{octets:02x?}"));
+    hold_to_the_laws(question, &reply);
+    octets
+}
+
+/// The reply to `question`.
+pub(crate) fn ask(zones: &ZoneSet, question: &Question) -> Reply {
+    Reply::parse(&ask_octets(zones, question)).expect("has been read before")
+}
+
+/// The octets that are sent for any octets; `None` for silence. There is no more room than a reply may take.
+pub(crate) fn send(zones: &ZoneSet, query: &[u8], transport: Transport) -> Option<Vec<u8>> {
+    let room_bytes = match transport {
+        Transport::Udp { reply_bytes_max } => usize::from(reply_bytes_max),
+        Transport::Tcp => 65_535,
+    };
+    // No octet of an earlier reply may be taken for one of this.
+    let mut out = vec![0xa5; room_bytes];
+    match answer(zones, query, transport, &mut out) {
+        sanderling_dns::Reply::Silence => None,
+        sanderling_dns::Reply::Send { length_bytes, .. } => {
+            out.truncate(length_bytes);
+            Some(out)
+        }
+    }
+}
+
+/// What holds for the reply to every question that was understood.
+fn hold_to_the_laws(question: &Question, reply: &Reply) {
+    assert_eq!(reply.id, ID);
+    assert_eq!(reply.flags & 0x8000, 0x8000, "QR");
+    // RFC 1035 §4.1.1: Z is zero; RFC 4035 §3.1.6: so are AD and CD; RA, since there is no recursion.
+    assert_eq!(reply.flags & 0x00f0, 0);
+    assert_eq!(reply.flags & 0x0100 != 0, question.recursion_desired, "RFC 1035 section 4.1.1: RD is copied");
+    let (name, rtype, class) = reply.question.as_ref().expect("the question is repeated");
+    assert_eq!((name, *rtype, *class), (&question.name, question.rtype, question.class), "octet by octet");
+    // RFC 6891 §6.1.1 and §7: an OPT in the reply if, and only if, there was one in the query.
+    assert_eq!(reply.edns.is_some(), question.edns_bytes.is_some());
+    if let Some(edns) = reply.edns {
+        assert_eq!((edns.version, edns.option_bytes), (0, 0));
+        // RFC 3225 §3: DO is copied.
+        assert_eq!(edns.dnssec_ok, question.dnssec_ok);
+    }
+    for section in &reply.sections {
+        for (index, record) in section.iter().enumerate() {
+            assert!(!section[..index].contains(record), "twice in one section: {record}");
+        }
+    }
+    // RFC 2308 §2: the SOA tells a negative answer from a referral; RFC 1034 §4.3.2: a referral has no SOA.
+    let [_, authority, _] = &reply.sections;
+    let soa_count = authority.iter().filter(|record| record.rtype == sanderling_dns::Rtype::SOA).count();
+    assert!(soa_count == 0 || authority.len() == 1, "{reply}");
+    if reply.is_truncated() {
+        assert!(reply.sections.iter().all(Vec::is_empty), "what is cut off is cut off whole: {reply}");
+    } else if reply.rcode == 3 {
+        assert_eq!((reply.is_authoritative(), soa_count), (true, 1), "{reply}");
+    }
+}

@@ -1,0 +1,10 @@
+//! What the tests of answering share: zones out of text, queries, replies as text, and a slow answerer to compare with.
+
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
+pub(crate) mod exchange;
+pub(crate) mod random_zone;
+pub(crate) mod reference;
+pub(crate) mod question;
+pub(crate) mod reply;
+pub(crate) mod zone_text;

@@ -1,0 +1,96 @@
+//! A question as text, `www.example. A +tcp +edns=1232`, and as the octets of a query.
+
+use super::zone_text::name_octets;
+use sanderling_dns::{Rtype, Transport};
+
+/// The id of every query.
+pub(crate) const ID: u16 = 0x1d1d;
+
+/// Octets of a datagram's reply, unless a question says otherwise.
+pub(crate) const REPLY_BYTES_MAX: u16 = 1232;
+
+/// A question and how it is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Question {
+    /// The name, in wire form.
+    pub(crate) name: Vec<u8>,
+    pub(crate) rtype: Rtype,
+    pub(crate) class: u16,
+    pub(crate) transport: Transport,
+    /// Octets that the client says it takes.
+    pub(crate) edns_bytes: Option<u16>,
+    pub(crate) edns_version: u8,
+    pub(crate) dnssec_ok: bool,
+    pub(crate) recursion_desired: bool,
+}
+
+impl Question {
+    /// A question in a datagram, without EDNS.
+    pub(crate) fn new(name: Vec<u8>, rtype: Rtype) -> Question {
+        Question {
+            name,
+            rtype,
+            class: 1,
+            transport: Transport::Udp { reply_bytes_max: REPLY_BYTES_MAX },
+            edns_bytes: None,
+            edns_version: 0,
+            dnssec_ok: false,
+            recursion_desired: false,
+        }
+    }
+
+    /// The question that `text` asks: name, type, and how.
+    ///
+    /// `+tcp`; `+edns` or `+edns=OCTETS`; `+version=1`; `+do`; `+rd`; `+class=3`; `+max=OCTETS` for what our own side
+    /// sends at most.
+    pub(crate) fn parse(text: &str) -> Question {
+        let mut words = text.split_whitespace();
+        let name = name_octets(words.next().expect("a name"));
+        let rtype = words.next().and_then(|word| Rtype::from_text(word.as_bytes())).expect("a type");
+        let mut question = Question::new(name, rtype);
+        for word in words {
+            let (key, value) = word.split_once('=').unwrap_or((word, "1232"));
+            let number: u16 = value.parse().expect("a number");
+            match key {
+                "+tcp" => question.transport = Transport::Tcp,
+                "+max" => question.transport = Transport::Udp { reply_bytes_max: number },
+                "+edns" => question.edns_bytes = Some(number),
+                "+version" => question.edns_version = u8::try_from(number).expect("an octet"),
+                "+do" => question.dnssec_ok = true,
+                "+rd" => question.recursion_desired = true,
+                "+class" => question.class = number,
+                _ => panic!("{word} says nothing of a question"),
+            }
+        }
+        question
+    }
+
+    /// The octets of the query.
+    pub(crate) fn message(&self) -> Vec<u8> {
+        let flags = if self.recursion_desired { 0x0100u16 } else { 0 };
+        let mut message = vec![];
+        for number in [ID, flags, 1, 0, 0, u16::from(self.edns_bytes.is_some())] {
+            message.extend(number.to_be_bytes());
+        }
+        message.extend(&self.name);
+        message.extend(self.rtype.0.to_be_bytes());
+        message.extend(self.class.to_be_bytes());
+        if let Some(payload_bytes) = self.edns_bytes {
+            message.extend([0, 0, 41]);
+            message.extend(payload_bytes.to_be_bytes());
+            message.extend([0, self.edns_version, if self.dnssec_ok { 0x80 } else { 0 }, 0, 0, 0]);
+        }
+        message
+    }
+
+    /// Octets that the reply may have (RFC 1035 §4.2.1, RFC 6891 §6.2.3).
+    pub(crate) fn reply_bytes_max(&self) -> usize {
+        match self.transport {
+            Transport::Tcp => 65_535,
+            Transport::Udp { reply_bytes_max } => {
+                let asked = self.edns_bytes.unwrap_or(512).max(512);
+                usize::from(asked.min(reply_bytes_max))
+            }
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Turns the text of zone files into zones.
+
+use sanderling_dns::zonefile::{Event, Limits, Parser, Position};
+use sanderling_dns::{Built, HashSeed, Name, Rtype, Zone, ZoneBuilder, ZoneLimits, ZoneSet};
+use std::sync::Arc;
+
+/// The seed of every zone in these tests: what they find, they find again.
+pub(crate) const SEED: HashSeed = HashSeed(0x5a4d_e511_0006_0007);
+
+/// A record as the parser read it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TextRecord {
+    /// The owner, in wire form.
+    pub(crate) owner: Vec<u8>,
+    pub(crate) rtype: Rtype,
+    pub(crate) ttl_s: u32,
+    /// The data, in wire form.
+    pub(crate) rdata: Vec<u8>,
+}
+
+/// The zones in `text`, each of which begins with a line `$ORIGIN apex.`.
+pub(crate) fn zone_set(text: &str) -> ZoneSet {
+    let zones = texts_of_zones(text).into_iter().map(|(apex, text)| Arc::new(zone(&apex, text))).collect();
+    ZoneSet::new(SEED, zones).expect("each zone of a test has a name of its own")
+}
+
+/// The records of each zone in `text`, with its apex.
+pub(crate) fn records_of_zones(text: &str) -> Vec<(Vec<u8>, Vec<TextRecord>)> {
+    let records = |(apex, text): (Vec<u8>, &str)| {
+        let mut records = vec![];
+        read(&apex, text, |record| {
+            records.push(TextRecord {
+                owner: record.owner.as_bytes().to_vec(),
+                rtype: record.rtype,
+                ttl_s: record.ttl_s,
+                rdata: record.rdata.to_vec(),
+            });
+        });
+        (apex, records)
+    };
+    texts_of_zones(text).into_iter().map(records).collect()
+}
+
+/// What the builder makes of a zone.
+pub(crate) fn built(apex: &[u8], text: &str) -> Built {
+    let mut builder = ZoneBuilder::new(Name::parse(apex).expect("an apex"), SEED, ZoneLimits::default());
+    let end = read(apex, text, |record| builder.add(record));
+    builder.finish(end)
+}
+
+/// The octets of a name in zone-file form, absolute.
+pub(crate) fn name_octets(text: &str) -> Vec<u8> {
+    let mut octets = vec![];
+    let mut label = vec![];
+    let mut rest = text.as_bytes().iter().copied();
+    while let Some(octet) = rest.next() {
+        match octet {
+            b'.' if label.is_empty() => {}
+            b'.' => {
+                octets.push(u8::try_from(label.len()).expect("a label is short"));
+                octets.append(&mut label);
+            }
+            b'\\' => match rest.next().expect("something is escaped") {
+                digit @ b'0'..=b'9' => {
+                    let digits = [digit, rest.next().expect("a digit"), rest.next().expect("a digit")];
+                    let number = digits.iter().fold(0, |number, digit| number * 10 + u32::from(digit - b'0'));
+                    label.push(u8::try_from(number).expect("an octet"));
+                }
+                other => label.push(other),
+            },
+            other => label.push(other),
+        }
+    }
+    assert!(label.is_empty(), "{text} ends with the dot of the root");
+    octets.push(0);
+    octets
+}
+
+fn zone(apex: &[u8], text: &str) -> Zone {
+    let built = built(apex, text);
+    let zone = built.zone.unwrap_or_else(|| panic!("{:#?}\n{text}", built.issues));
+    zone.check();
+    zone
+}
+
+fn texts_of_zones(text: &str) -> Vec<(Vec<u8>, &str)> {
+    let starts: Vec<usize> = text.match_indices("$ORIGIN ").map(|(at, _)| at).collect();
+    let ends = starts.iter().skip(1).copied().chain([text.len()]);
+    let one = |(&start, end): (&usize, usize)| {
+        let text = &text[start..end];
+        let apex = text.split_whitespace().nth(1).expect("a name behind $ORIGIN");
+        (name_octets(apex), text)
+    };
+    assert!(!starts.is_empty(), "a zone begins with its $ORIGIN");
+    starts.iter().zip(ends).map(one).collect()
+}
+
+/// Hands each record in `text` to `take`; where the text ends.
+fn read(apex: &[u8], text: &str, mut take: impl FnMut(&sanderling_dns::zonefile::Record<'_>)) -> Position {
+    let apex = Name::parse(apex).expect("an apex");
+    let unindented: Vec<&str> = text.lines().map(unindent).collect();
+    let mut parser = Parser::new("test.zone".into(), unindented.join("\n").into_bytes(), apex, Limits::default());
+    while let Some(event) = parser.next() {
+        match event {
+            Ok(Event::Record(record)) => take(&record),
+            Ok(Event::Include { path, .. }) => panic!("the test has no file {path}"),
+            Err(error) => panic!("{error:?}\n{text}"),
+        }
+    }
+    Position { file_index: 0, line: unindented.len() as u32 + 1, column: 1 }
+}
+
+/// In tests the owner stands in each line, and lines are indented as the code is.
+fn unindent(line: &str) -> &str {
+    line.trim_start()
+}

@@ -1,0 +1,175 @@
+//! What the program says to its operator: its help, its announcements, and what is wrong with what it was given.
+
+use std::process::{Command, Stdio};
+
+use crate::process::{Folder, Listeners, Serving, run, sanderling};
+
+const GOOD_ZONE: &[u8] = b"@ 300 IN SOA ns h 1 2 3 4 5\n@ 300 IN NS ns\nns 300 IN A 192.0.2.1\n";
+
+#[test]
+fn help_tells_what_there_is() {
+    for (arguments, told) in [
+        (&["--help"][..], "Exit status:"),
+        (&["-h"], "sanderling demo"),
+        (&["help", "serve"], "--zone <NAME=FILE>"),
+        (&["help", "check"], "http_header_deadline_ms = 10000"),
+        (&["help", "demo"], "127.0.0.1:5353"),
+        (&["serve", "--help"], "--workers"),
+    ] {
+        let ended = run(arguments);
+        assert_eq!((ended.code(), ended.errors.as_str()), (Some(0), ""), "{arguments:?}: {ended}");
+        assert!(ended.text().contains(told), "{arguments:?}: {ended}");
+    }
+}
+
+#[test]
+fn the_version_is_one_line() {
+    let ended = run(&["--version"]);
+    assert_eq!(ended.text(), format!("sanderling {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+/// `sanderling help check | head -1` must not end in a panic: whoever has read enough is no fault.
+#[test]
+fn a_reader_who_goes_away_is_no_fault() {
+    for arguments in [&["--help"][..], &["help", "check"], &["--version"]] {
+        let mut command = sanderling();
+        command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the program can be started");
+        drop(child.stdout.take());
+        let output = child.wait_with_output().expect("the child is ours");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_wrong_command_line_ends_with_2() {
+    for arguments in [
+        &["sevre"][..],
+        &["serve", "--frob"],
+        &["serve", ".", "--http", "8080"],
+        &["serve", ".", "--http", "localhost:8080"],
+        &["serve", ".", "--workers", "0"],
+        &["serve", "--http", "127.0.0.1:0"],
+        &["serve", ".", "--dns", "127.0.0.1:0"],
+        &["serve", ".", "--config", "x"],
+        &["serve", "--zone", "example.com"],
+        &["check", "--force", "juggling=high", "--zone", "a.example=/dev/null"],
+        &[],
+    ] {
+        let ended = run(arguments);
+        assert_eq!(ended.code(), Some(2), "{arguments:?}: {ended}");
+        assert!(!ended.errors.is_empty() && ended.output.is_empty(), "{arguments:?}: {ended}");
+        assert!(!ended.errors.contains("panicked"), "{ended}");
+    }
+}
+
+/// The form is for scripts: a line for each listener, and nothing else on standard output.
+#[test]
+fn serving_announces_its_listeners_and_nothing_else() {
+    let folder = Folder::with(&[("public/index.html", b"hi"), ("zone", GOOD_ZONE)]);
+    let zone = format!("example.com={}", folder.argument("zone"));
+    let public = folder.argument("public");
+    let arguments =
+        ["serve", &public, "--http", "127.0.0.1:0", "--http", "[::1]:0", "--zone", &zone, "--dns", "127.0.0.1:0"];
+    let mut serving = Serving::start(&arguments, Listeners { http: 2, dns: 1 });
+    assert!(serving.http_all()[0].is_ipv4() && serving.http_all()[1].is_ipv6());
+    serving.check_announcement_is_exact();
+    let ended = serving.stop();
+    assert_eq!((ended.code(), ended.text().as_str(), ended.errors.as_str()), (Some(0), "", ""));
+}
+
+#[test]
+fn check_tells_all_errors_of_a_zone_with_their_places() {
+    let zone = b"@ 300 IN SOA ns h 1 2 3 4 5\n@ 300 IN NS ns\nns 300 IN A 192.0.2.999\n\
+                 x 300 IN FROB 1\ny 300 IN MX ten mail\nz 300 IN TXT \"open\n";
+    let folder = Folder::with(&[("zone", zone)]);
+    let file = folder.argument("zone");
+    let ended = run(&["check", "--zone", &format!("example.com={file}")]);
+    assert_eq!(ended.code(), Some(1), "{ended}");
+    assert_eq!(ended.text(), "", "{ended}");
+    check_messages(&ended.errors, &file, &[(3, 13), (4, 10), (5, 13), (6, 14)]);
+}
+
+#[test]
+fn serve_refuses_a_wrong_zone_with_78() {
+    let folder = Folder::with(&[("zone", b"@ 300 IN SOA ns h 1 2 3 4 5\n@ 300 IN NS ns.example.net.\nx 300 IN A y\n")]);
+    let file = folder.argument("zone");
+    let ended = run(&["serve", "--zone", &format!("example.com={file}"), "--dns", "127.0.0.1:0"]);
+    assert_eq!((ended.code(), ended.text().as_str()), (Some(78), ""), "{ended}");
+    check_messages(&ended.errors, &file, &[(3, 12)]);
+}
+
+#[test]
+fn a_zone_without_apex_records_is_refused() {
+    for text in [&b""[..], b"www 300 IN A 192.0.2.1\n", b"@ 300 IN NS ns.example.net.\n"] {
+        let folder = Folder::with(&[("zone", text)]);
+        let ended = run(&["check", "--zone", &format!("example.com={}", folder.argument("zone"))]);
+        assert_eq!(ended.code(), Some(1), "{ended}");
+        assert!(ended.errors.contains("SOA"), "{ended}");
+    }
+}
+
+#[test]
+fn a_wrong_configuration_is_told_line_by_line() {
+    let config = "[http]\nlissten = [\"127.0.0.1:0\"]\n[domain.\"example.com\"]\nsite = \"publik\"\nzone = 7\n\
+                  [limits]\nhttp_idle_timeout = 3\ndns_tcp_idle_timeout_ms = 1\n";
+    let folder = Folder::with(&[("sanderling.toml", config.as_bytes())]);
+    let file = folder.argument("sanderling.toml");
+    for (command, status) in [("check", 1), ("serve", 78)] {
+        let ended = run(&[command, "--config", &file]);
+        assert_eq!((ended.code(), ended.text().as_str()), (Some(status), ""), "{command}: {ended}");
+        check_messages(&ended.errors, &file, &[(2, 1), (4, 8), (5, 8), (7, 1), (8, 27)]);
+        assert!(ended.errors.contains("did you mean `listen`?"), "{ended}");
+        assert!(ended.errors.contains("did you mean `http_idle_timeout_ms`?"), "{ended}");
+    }
+}
+
+#[test]
+fn a_configuration_that_is_not_there_is_told() {
+    let folder = Folder::new();
+    let file = folder.argument("none.toml");
+    for (command, status) in [("check", 1), ("serve", 78)] {
+        let ended = run(&[command, "--config", &file]);
+        assert_eq!(ended.code(), Some(status), "{ended}");
+        assert!(ended.errors.contains(&file) && !ended.errors.contains("panicked"), "{ended}");
+    }
+}
+
+#[test]
+fn check_opens_no_socket_and_tells_what_would_be_served() {
+    let folder = Folder::with(&[("public/index.html", b"hi"), ("zone", GOOD_ZONE)]);
+    // The port belongs to somebody: `check` must not mind.
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let config = format!(
+        "[http]\nlisten = [\"{}\"]\n[domain.\"example.com\"]\nsite = \"public\"\nzone = \"zone\"\n",
+        taken.local_addr().unwrap()
+    );
+    folder.write("sanderling.toml", config.as_bytes());
+    let ended = run(&["check", "--config", &folder.argument("sanderling.toml")]);
+    assert_eq!((ended.code(), ended.errors.as_str()), (Some(0), ""), "{ended}");
+    assert!(ended.text().contains("zone example.com from") && ended.text().contains("serial 1"), "{ended}");
+    assert!(ended.text().ends_with("no errors\n"), "{ended}");
+}
+
+#[test]
+fn a_configuration_is_found_by_its_variable() {
+    let folder = Folder::with(&[("zone", GOOD_ZONE), ("x.toml", b"[domain.\"example.com\"]\nzone = \"zone\"\n")]);
+    let mut command: Command = sanderling();
+    command.arg("check").env("SANDERLING_CONFIG", folder.argument("x.toml")).current_dir("/");
+    let output = command.output().expect("the program can be started");
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// Each message is `file:line:column: problem; remedy`, in the order of the file, with their number behind them.
+#[track_caller]
+fn check_messages(errors: &str, file: &str, places: &[(u32, u32)]) {
+    let lines: Vec<&str> = errors.lines().collect();
+    assert_eq!(lines.len(), places.len() + 1, "{errors}");
+    for (line, (row, column)) in lines.iter().zip(places) {
+        let message = line.strip_prefix(&format!("{file}:{row}:{column}: "));
+        let message = message.unwrap_or_else(|| panic!("{line:?} does not stand at {row}:{column}; all:\n{errors}"));
+        assert!(message.contains("; "), "no remedy in {message:?}");
+    }
+    let plural = if places.len() == 1 { "" } else { "s" };
+    assert_eq!(*lines.last().unwrap(), format!("{} error{plural}", places.len()));
+}

@@ -1,0 +1,130 @@
+//! A whole tree of files, fetched by `wget` and compared with the one on the disk.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::clients::wget_mirror;
+use crate::process::{Folder, Listeners, Serving};
+use crate::random::Random;
+
+/// Bounds of what is taken of the machine's own documents.
+const FILE_COUNT_MAX: usize = 2_000;
+const TREE_BYTES_MAX: u64 = 30_000_000;
+
+#[test]
+fn wget_mirrors_a_tree() {
+    let folder = Folder::new();
+    let mut tree = Tree { root: folder.path().join("tree"), paths: Vec::new() };
+    tree.put_documents(Path::new("/usr/share/doc"));
+    let mut random = Random::new(7);
+    for (path, length) in [
+        ("odd/with space.txt", 10),
+        ("odd/100%.txt", 20),
+        ("odd/%41.txt", 30),
+        ("odd/ünï—日本.txt", 40),
+        ("odd/a&b='c'(d)+e,f;g@h!~$.txt", 50),
+        ("odd/quote\"and<angle>.txt", 60),
+        ("odd/hash#mark.txt", 70),
+        ("odd/deep/er/and/deeper/x", 80),
+        ("sizes/0", 0),
+        ("sizes/1", 1),
+        ("sizes/8191", 8_191),
+        ("sizes/8192", 8_192),
+        ("sizes/8193", 8_193),
+        ("sizes/65536", 65_536),
+        ("sizes/5000003", 5_000_003),
+    ] {
+        tree.put(path, &random.bytes(length));
+    }
+    tree.put_index();
+
+    let arguments = ["serve", tree.root.to_str().unwrap(), "--http", "127.0.0.1:0", "--workers", "2"];
+    let serving = Serving::start(&arguments, Listeners { http: 1, dns: 0 });
+    let mirror = folder.path().join("mirror");
+    let ended = wget_mirror(&format!("http://{}/", serving.http()), mirror.to_str().unwrap());
+    assert_eq!(ended.code(), Some(0), "{ended}");
+
+    let (served, fetched) = (files_of(&tree.root), files_of(&mirror));
+    let names = |files: &BTreeMap<PathBuf, Vec<u8>>| files.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(names(&served), names(&fetched));
+    for (path, content) in &served {
+        assert!(fetched[path] == *content, "{} differs", path.display());
+    }
+    println!("{} files, {} octets", served.len(), served.values().map(Vec::len).sum::<usize>());
+}
+
+/// A tree as it is made, with the paths that its index is to link to.
+struct Tree {
+    root: PathBuf,
+    paths: Vec<String>,
+}
+
+impl Tree {
+    fn put(&mut self, path: &str, content: &[u8]) {
+        let file = self.root.join(path);
+        fs::create_dir_all(file.parent().expect("a file stands in a folder")).unwrap();
+        fs::write(file, content).unwrap();
+        self.paths.push(path.to_owned());
+    }
+
+    /// Copies plain files, in the order of their names, until a bound is reached. What `wget` would read for links is
+    /// left out, since those lead out of the tree; so is what a site hides.
+    fn put_documents(&mut self, from: &Path) {
+        let mut left_bytes = TREE_BYTES_MAX;
+        let mut folders = vec![from.to_owned()];
+        while let Some(folder) = folders.pop() {
+            let mut entries: Vec<PathBuf> =
+                fs::read_dir(&folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+            entries.sort();
+            for entry in entries {
+                let facts = fs::symlink_metadata(&entry).unwrap();
+                let path = entry.strip_prefix(from).unwrap().to_str().unwrap_or(".").to_owned();
+                let is_shown = !path.split('/').any(|segment| segment.starts_with('.'));
+                let has_links = [".html", ".htm", ".xhtml", ".css"].iter().any(|end| path.ends_with(end));
+                if facts.is_dir() {
+                    folders.push(entry);
+                } else if facts.is_file() && is_shown && !has_links && facts.len() <= left_bytes {
+                    if self.paths.len() == FILE_COUNT_MAX {
+                        return;
+                    }
+                    left_bytes -= facts.len();
+                    self.put(&format!("doc/{path}"), &fs::read(entry).unwrap());
+                }
+            }
+        }
+    }
+
+    /// A page that links to every file.
+    fn put_index(&mut self) {
+        let links: String = self.paths.iter().map(|path| format!("<a href=\"{}\">x</a>\n", escaped(path))).collect();
+        self.put("index.html", format!("<!doctype html><meta charset=utf-8>\n{links}").as_bytes());
+    }
+}
+
+/// The path as it may stand in a link: all but letters, digits and a few marks as escapes (RFC 3986 §2.1).
+fn escaped(path: &str) -> String {
+    path.bytes()
+        .map(|byte| match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' => char::from(byte).to_string(),
+            _ => format!("%{byte:02X}"),
+        })
+        .collect()
+}
+
+/// All files below `root`, by their paths.
+fn files_of(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut files = BTreeMap::new();
+    let mut folders = vec![root.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                files.insert(path.strip_prefix(root).unwrap().to_owned(), fs::read(path).unwrap());
+            }
+        }
+    }
+    files
+}

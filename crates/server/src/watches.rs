@@ -1,0 +1,251 @@
+//! The folders that are watched for changes of the files in the cache: what the kernel saw becomes keys to retire.
+
+use crate::content::{Root, Site};
+use crate::open_file::FileKey;
+use os::failure::{Cause, cause};
+use os::watch::{Seen, WatchId, Watcher};
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Watched folders.
+#[derive(Debug)]
+pub(crate) struct Watches {
+    /// `None` where the kernel has no such thing, or refuses it: then every file is asked about again and again.
+    watcher: Option<Watcher>,
+    folders_max: usize,
+    folders: Mutex<Folders>,
+    /// Raised whenever something was seen, before it is acted on: who opened a file meanwhile learns that what he saw
+    /// may be out of date.
+    seen_count: AtomicU64,
+    /// The system's own bound of watches was met: no use asking for more.
+    is_exhausted: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Folders {
+    by_path: HashMap<FolderKey, WatchId>,
+    by_id: HashMap<WatchId, Vec<FolderKey>>,
+}
+
+/// A folder beneath the root of a site.
+type FolderKey = (u32, Vec<u8>);
+
+/// What is to be retired.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Outdated {
+    /// The entries of this path, and of the folder that it is the index of.
+    Path {
+        /// The site that the path belongs to.
+        site_id: u32,
+        /// The path, relative to the site's root.
+        path: Vec<u8>,
+        /// It leads, or led, to a folder: the entries of all that lies below it are out of date as well.
+        is_folder: bool,
+    },
+    /// Nobody tells any longer: every entry has to be asked about again.
+    Everything,
+}
+
+impl Watches {
+    pub(crate) fn new(folders_max: usize) -> Watches {
+        Watches {
+            watcher: Watcher::new().ok(),
+            folders_max,
+            folders: Mutex::default(),
+            seen_count: AtomicU64::new(0),
+            is_exhausted: AtomicBool::new(false),
+        }
+    }
+
+    /// What becomes readable when something was seen.
+    pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.watcher.as_ref().map(AsFd::as_fd)
+    }
+
+    /// How often something was seen.
+    pub(crate) fn seen_count(&self) -> u64 {
+        self.seen_count.load(Ordering::Acquire)
+    }
+
+    /// How many folders are watched.
+    pub(crate) fn folder_count(&self) -> usize {
+        self.lock().by_id.len()
+    }
+
+    /// Whether the folder, and all folders on the way to it from the root, are watched already.
+    pub(crate) fn watches(&self, site: &Site, folder: &[u8]) -> bool {
+        let folders = self.lock();
+        ancestors(folder).all(|path| folders.by_path.contains_key(&(site.id, path.to_vec())))
+    }
+
+    /// Watches the folder and all folders on the way to it; whether they now are. May wait for the file system.
+    pub(crate) fn watch(&self, site: &Site, folder: &[u8]) -> bool {
+        let (Some(watcher), Root::Folder(root)) = (&self.watcher, &site.root) else { return false };
+        ancestors(folder).all(|path| {
+            let key = (site.id, path.to_vec());
+            if self.lock().by_path.contains_key(&key) {
+                return true;
+            }
+            if self.is_exhausted.load(Ordering::Relaxed) || self.folder_count() >= self.folders_max {
+                return false;
+            }
+            let watched = root.folder_beneath(path).and_then(|opened| {
+                if opened.is_remote()? {
+                    return Err(io::ErrorKind::Unsupported.into());
+                }
+                watcher.watch(&opened)
+            });
+            match watched {
+                Ok(id) => {
+                    self.lock().add(key, id);
+                    true
+                }
+                Err(error) => {
+                    let is_bound = cause(&error) == Cause::Exhausted || error.kind() == io::ErrorKind::StorageFull;
+                    self.is_exhausted.fetch_or(is_bound, Ordering::Relaxed);
+                    false
+                }
+            }
+        })
+    }
+
+    /// Shows `tell` what is out of date since the last time.
+    pub(crate) fn read(&self, mut tell: impl FnMut(Outdated)) {
+        let Some(watcher) = &self.watcher else { return };
+        let read = watcher.read(|seen| {
+            // Release pairs with the Acquire of `seen_count`: who reads the old number after inserting an entry has
+            // inserted it before it is looked for here.
+            self.seen_count.fetch_add(1, Ordering::Release);
+            match seen {
+                Seen::Overflow => tell(Outdated::Everything),
+                Seen::Changed { id, name, is_folder } => {
+                    let folders = self.lock().by_id.get(&id).cloned().unwrap_or_default();
+                    for (site_id, mut path) in folders {
+                        if !path.is_empty() {
+                            path.push(b'/');
+                        }
+                        path.extend_from_slice(name);
+                        tell(Outdated::Path { site_id, path, is_folder });
+                    }
+                }
+                Seen::Gone(id) => {
+                    for (site_id, path) in self.lock().remove(id) {
+                        tell(Outdated::Path { site_id, path, is_folder: true });
+                    }
+                    watcher.forget(id);
+                }
+            }
+        });
+        if read.is_err() {
+            tell(Outdated::Everything);
+        }
+    }
+
+    /// Watches no longer those folders in which, and below which, there is none of `keys`.
+    pub(crate) fn keep_only(&self, is_used: impl Fn(u32, &[u8]) -> bool) {
+        let Some(watcher) = &self.watcher else { return };
+        let mut folders = self.lock();
+        let unused: Vec<WatchId> = folders
+            .by_id
+            .iter()
+            .filter(|(_, keys)| !keys.iter().any(|(site_id, path)| is_used(*site_id, path)))
+            .map(|(&id, _)| id)
+            .collect();
+        for id in unused {
+            folders.remove(id);
+            watcher.forget(id);
+            self.is_exhausted.store(false, Ordering::Relaxed);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Folders> {
+        self.folders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Folders {
+    fn add(&mut self, key: FolderKey, id: WatchId) {
+        let keys = self.by_id.entry(id).or_default();
+        if !keys.contains(&key) {
+            keys.push(key.clone());
+        }
+        self.by_path.insert(key, id);
+    }
+
+    fn remove(&mut self, id: WatchId) -> Vec<FolderKey> {
+        let keys = self.by_id.remove(&id).unwrap_or_default();
+        for key in &keys {
+            self.by_path.remove(key);
+        }
+        keys
+    }
+}
+
+/// `a/b/c`: the root, `a`, `a/b` and `a/b/c`.
+fn ancestors(folder: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let slashes = folder.iter().enumerate().filter(|(_, octet)| **octet == b'/').map(|(index, _)| index);
+    let whole = (!folder.is_empty()).then_some(folder.len());
+    [0].into_iter().chain(slashes).chain(whole).map(move |end| &folder[..end])
+}
+
+impl Outdated {
+    /// The keys that a changed file has: its own, with and without a slash behind it, and that of the folder that it is
+    /// the index of.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = FileKey> {
+        let (site_id, path) = match self {
+            Outdated::Path { site_id, path, .. } => (*site_id, Some(path.as_slice())),
+            Outdated::Everything => (0, None),
+        };
+        let key = move |parts: [&[u8]; 2]| [parts[0], parts[1], &site_id.to_le_bytes()].concat();
+        let own = path.into_iter().flat_map(move |path| [key([path, b""]), key([path, b"/"])]);
+        let folder = path.and_then(|path| path.strip_suffix(b"index.html"));
+        let folder = folder.filter(|folder| folder.is_empty() || folder.ends_with(b"/"));
+        own.chain(folder.map(move |folder| key([folder, b""])))
+    }
+
+    /// Whether more than [`Outdated::keys`] is out of date, so that every entry has to be looked at.
+    pub(crate) fn is_wide(&self) -> bool {
+        !matches!(self, Outdated::Path { is_folder: false, .. })
+    }
+
+    /// Whether the entry of `key` lies below what is out of date.
+    pub(crate) fn is_above(&self, key: &FileKey) -> bool {
+        let Outdated::Path { site_id, path, .. } = self else { return true };
+        let Some((asked, id)) = key.split_last_chunk::<4>() else { return false };
+        let is_below = || asked.strip_prefix(path.as_slice()).is_some_and(|rest| rest.starts_with(b"/"));
+        u32::from_le_bytes(*id) == *site_id && (path.is_empty() || is_below())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_watched_with_all_on_the_way_to_it() {
+        let list = |folder: &'static [u8]| ancestors(folder).collect::<Vec<_>>();
+        assert_eq!(list(b""), [b"".as_slice()]);
+        assert_eq!(list(b"a"), [b"".as_slice(), b"a"]);
+        assert_eq!(list(b"a/bc/d"), [b"".as_slice(), b"a", b"a/bc", b"a/bc/d"]);
+    }
+
+    #[test]
+    fn a_change_concerns_the_path_what_is_below_it_and_the_folder_that_it_stands_for() {
+        let key = |site_id: u32, asked: &str| [asked.as_bytes(), &site_id.to_le_bytes()].concat();
+        let changed = |path: &str| Outdated::Path { site_id: 7, path: path.as_bytes().to_vec(), is_folder: true };
+        let keys = |path: &str| changed(path).keys().collect::<Vec<_>>();
+        assert_eq!(keys("a/b"), [key(7, "a/b"), key(7, "a/b/")]);
+        assert_eq!(keys("a/index.html"), [key(7, "a/index.html"), key(7, "a/index.html/"), key(7, "a/")]);
+        assert_eq!(keys("index.html").last(), Some(&key(7, "")));
+        assert_eq!(keys("a/noindex.html").len(), 2);
+        assert!(changed("a").is_above(&key(7, "a/b")));
+        assert!(changed("a").is_above(&key(7, "a/")));
+        assert!(!changed("a").is_above(&key(8, "a/b")));
+        assert!(!changed("a").is_above(&key(7, "ab/c")));
+        assert!(changed("").is_above(&key(7, "a")));
+        assert!(Outdated::Everything.is_above(&key(7, "a")));
+    }
+}
