@@ -10,9 +10,10 @@
 
 mod entry;
 mod generate;
-mod field_text;
+mod rdata_text;
 mod svc_params_text;
 mod location_text;
+mod field_text;
 mod name_text;
 mod number;
 mod scanner;

@@ -2,7 +2,7 @@
 
 use super::field_text::{self, RdataText};
 use super::generate::Generate;
-use super::name_text::{self, NameTextError, Written};
+use super::name_text::{self, Written};
 use super::number;
 use super::scanner::{Form, Leading, Scanner, Shown, Token};
 use super::{Error, Limits, Position};
@@ -117,7 +117,7 @@ impl Context {
         };
         bytes.clear();
         let written = name_text::put_name(scanner.text_of(token), token.form, self.origin.as_name(), &mut bytes)
-            .map_err(|error| bad_name("owner", scanner, token, error))?;
+            .map_err(|error| error.about("owner", scanner, token))?;
         let owner = Name::parse(&bytes).expect("an owner was made by put_name");
         let below_origin = written == Written::Relative && self.origin_is_inside;
         if below_origin || owner.is_at_or_below(self.apex.as_name()) {
@@ -318,12 +318,6 @@ fn required(scanner: &mut Scanner, directive: &str, what: &str) -> Result<Token,
 fn name(scanner: &Scanner, token: Token, context: &mut Context) -> Result<NameBuf, Error> {
     context.scratch.clear();
     name_text::put_name(scanner.text_of(token), token.form, context.origin.as_name(), &mut context.scratch)
-        .map_err(|error| bad_name("origin", scanner, token, error))?;
+        .map_err(|error| error.about("origin", scanner, token))?;
     Ok(Name::parse(&context.scratch).expect("a name was made by put_name").to_owned())
-}
-
-#[cold]
-pub(super) fn bad_name(what: &str, scanner: &Scanner, token: Token, error: NameTextError) -> Error {
-    let problem = format!("the {what} {} {}", Shown(scanner.text_of(token)), error.problem());
-    Error::new(scanner.position_of(token), problem, error.remedy())
 }

@@ -1,7 +1,9 @@
 //! Turns the text of a name into its wire form (RFC 1035 §5.1): dots, escapes, `@`, and the origin behind relative names.
 
-use super::scanner::{self, Form};
+use super::Error;
+use super::scanner::{self, Form, Scanner, Shown, Token};
 use crate::name::{LABEL_BYTES_MAX, NAME_BYTES_MAX, Name};
+use alloc::format;
 use alloc::vec::Vec;
 
 /// Why text is no name.
@@ -18,8 +20,15 @@ pub(super) enum NameTextError {
 }
 
 impl NameTextError {
+    /// The error about `token`, the name of `what`.
+    #[cold]
+    pub(super) fn about(self, what: &str, scanner: &Scanner, token: Token) -> Error {
+        let problem = format!("the {what} {} {}", Shown(scanner.text_of(token)), self.problem());
+        Error::new(scanner.position_of(token), problem, self.remedy())
+    }
+
     /// The end of a sentence that starts with the name.
-    pub(super) fn problem(self) -> &'static str {
+    fn problem(self) -> &'static str {
         match self {
             NameTextError::EmptyLabel => "has an empty label",
             NameTextError::LongLabel => "has a label of more than 63 octets",
@@ -28,7 +37,7 @@ impl NameTextError {
         }
     }
 
-    pub(super) fn remedy(self) -> &'static str {
+    fn remedy(self) -> &'static str {
         match self {
             NameTextError::EmptyLabel => "write one dot between two labels, and none before the first",
             NameTextError::LongLabel => "shorten the label, or cut it with a dot",
