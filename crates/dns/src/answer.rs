@@ -3,10 +3,10 @@
 //! Nothing is allocated, and nothing is waited for. Whatever the octets of the query are, the outcome is a reply or
 //! silence.
 
-use crate::message::{Addresses, CLASS_IN, Header, NoRoom, OPT_BYTES, Query, Rcode, ReplyWriter, Section};
+use crate::message::{Addresses, CLASS_IN, Edns, Header, NoRoom, Query, Rcode, ReplyWriter, Section};
 use crate::name::{Name, NameBuf};
 use crate::name_hash::LowerName;
-use crate::ready::{HEADER_BYTES, OwnerPlace};
+use crate::ready::{HEADER_BYTES, OPT_BYTES, OwnerPlace};
 use crate::rtype::Rtype;
 use crate::zone::{Found, Lookup, Zone};
 use crate::zones::{ALIAS_COUNT_MAX, FoundZone, ZoneSet};
@@ -64,11 +64,12 @@ pub fn answer(zones: &ZoneSet, query: &[u8], transport: Transport, out: &mut [u8
             (asked.clamp(UDP_REPLY_BYTES, usize::from(reply_bytes_max)), reply_bytes_max)
         }
     };
-    let edns_payload_bytes = question.edns.map(|_| own_payload_bytes);
-    let opt_bytes = if question.edns.is_some() { OPT_BYTES } else { 0 };
+    // RFC 3225 §3: DO is copied.
+    let own_edns = question.edns.map(|edns| Edns { payload_bytes: own_payload_bytes, version: 0, ..edns });
+    let opt_bytes = if own_edns.is_some() { OPT_BYTES } else { 0 };
     let mut reply = ReplyWriter::start(out, query, question.question_bytes(), limit - opt_bytes);
     let rcode = decide(zones, &question, &mut reply);
-    Reply::Send { length_bytes: reply.finish(rcode, edns_payload_bytes), rcode }
+    Reply::Send { length_bytes: reply.finish(rcode, own_edns), rcode }
 }
 
 /// The payload that replies over TCP announce: that of UDP's default, since it is UDP that the number is about.
@@ -105,10 +106,14 @@ fn decide(zones: &ZoneSet, question: &Query<'_>, reply: &mut ReplyWriter<'_>) ->
     })
 }
 
-/// The DS of an apex stands in the zone above, if we serve that too (RFC 4035 §3.1.4.1).
+/// The DS of an apex stands in the zone above, if we serve that too; not if the zone above that we serve only leads to
+/// somebody else's, which then is the parent (RFC 4035 §3.1.4.1).
 fn zone_for<'s>(found: &FoundZone<'s>, question: &Query<'_>) -> &'s Zone {
-    let is_of_the_parent = question.rtype == Rtype::DS && found.zone.apex().same_as(question.name);
-    found.parent.filter(|_| is_of_the_parent).unwrap_or(found.zone)
+    if question.rtype != Rtype::DS || !found.zone.apex().same_as(question.name) {
+        return found.zone;
+    }
+    let is_parent = |zone: &&Zone| !matches!(zone.lookup(&question.lower, found.hash, Rtype::DS), Lookup::Referral(_));
+    found.parent.filter(is_parent).unwrap_or(found.zone)
 }
 
 /// A reply in the making: the zone that it comes out of and the type that was asked for.
@@ -138,28 +143,33 @@ impl Answering<'_, '_> {
         if !matches!(lookup, Lookup::Referral(_)) {
             self.reply.set_authoritative();
         }
-        let mut name = question.lower.clone();
+        let mut target;
+        let mut name = question.name;
         let mut followed = [0; ALIAS_COUNT_MAX];
         let mut followed_count = 0;
         loop {
-            let (target_at, target) = match lookup {
-                Lookup::Answer(found) => return self.put_answer(&found, place, length_bytes),
+            let (target_at, next) = match lookup {
+                Lookup::Answer(found) => return self.put_answer(&found, name, place, length_bytes),
                 Lookup::Referral(found) => return self.put_referral(&found, place, length_bytes),
-                Lookup::NoData => return self.put_negative(length_bytes, Rcode::NoError),
+                Lookup::NoData => return self.put_negative(place, length_bytes, Rcode::NoError),
                 // RFC 6604 §3: the RCODE is that of the last name of the chain.
-                Lookup::NameError => return self.put_negative(length_bytes, Rcode::NxDomain),
+                Lookup::NameError => return self.put_negative(place, length_bytes, Rcode::NxDomain),
                 // A chain that nobody means, or a loop of aliases: what was found of it is the answer.
                 Lookup::Alias(_) | Lookup::Dname(_) if followed_count == self.alias_count_max => {
                     return Ok(Rcode::NoError);
                 }
                 Lookup::Alias(found) if followed[..followed_count].contains(&found.node) => return Ok(Rcode::NoError),
-                Lookup::Alias(found) => self.put_alias(&found, place, length_bytes)?,
-                Lookup::Dname(found) => match self.put_dname(&found, &name, place)? {
-                    Some(next) => next,
-                    None => return Ok(Rcode::YxDomain),
-                },
+                Lookup::Alias(found) => self.put_alias(&found, name, place, length_bytes)?,
+                Lookup::Dname(found) => {
+                    let is_told = followed[..followed_count].contains(&found.node);
+                    match self.put_dname(&found, name, place, is_told)? {
+                        Some(next) => next,
+                        None => return Ok(Rcode::YxDomain),
+                    }
+                }
             };
-            if !target.as_name().is_at_or_below(self.zone.apex()) {
+            let is_of_itself = next.as_name().same_as(name);
+            if is_of_itself || !next.as_name().is_at_or_below(self.zone.apex()) {
                 return Ok(Rcode::NoError);
             }
             if let Lookup::Alias(found) | Lookup::Dname(found) = lookup {
@@ -167,20 +177,28 @@ impl Answering<'_, '_> {
                 followed_count += 1;
             }
             place = Place::Target(target_at);
-            name = LowerName::of(target.as_name());
-            lookup = self.zone.lookup(&name, name.hash(self.zone.seed), self.rtype);
+            target = next;
+            name = target.as_name();
+            let lower = LowerName::of(name);
+            lookup = self.zone.lookup(&lower, lower.hash(self.zone.seed), self.rtype);
         }
     }
 
-    fn put_answer(&mut self, found: &Found<'_>, place: Place, question_length: usize) -> Result<Rcode, NoRoom> {
+    fn put_answer(
+        &mut self,
+        found: &Found<'_>,
+        name: Name<'_>,
+        place: Place,
+        question_length: usize,
+    ) -> Result<Rcode, NoRoom> {
         match place {
             Place::Question => {
                 let owner = owner_in_question(found, question_length);
                 // RFC 2181 §9: additional data that was left out for want of room is not worth another try over TCP.
                 let _ = self.reply.put_ready_with_addresses(Section::Answer, &found.ready, owner)?;
             }
-            Place::Target(at) => {
-                self.reply.put_expanded(Section::Answer, found, &pointer_to(at))?;
+            Place::Target(_) => {
+                self.reply.put_expanded(Section::Answer, found, place.owner_of(name, &mut [0; 2]))?;
             }
         }
         Ok(Rcode::NoError)
@@ -189,6 +207,7 @@ impl Answering<'_, '_> {
     fn put_alias(
         &mut self,
         found: &Found<'_>,
+        name: Name<'_>,
         place: Place,
         question_length: usize,
     ) -> Result<(usize, NameBuf), NoRoom> {
@@ -203,37 +222,36 @@ impl Answering<'_, '_> {
                 self.reply.put_ready(Section::Answer, &found.ready, owner_in_question(found, question_length))?;
                 rdata_at
             }
-            Place::Target(at) => self.reply.put_expanded(Section::Answer, found, &pointer_to(at))?,
+            Place::Target(_) => self.reply.put_expanded(Section::Answer, found, place.owner_of(name, &mut [0; 2]))?,
         };
         Ok((rdata_at, target))
     }
 
-    /// RFC 6672 §3.1: the DNAME, and the CNAME that it makes of `name`; `None` when that would be too long.
+    /// RFC 6672 §3.1: the DNAME, unless the reply `is_told` of it already, and the CNAME that it makes of `name`; `None`
+    /// when that would be too long.
     fn put_dname(
         &mut self,
         found: &Found<'_>,
-        name: &LowerName,
+        name: Name<'_>,
         place: Place,
+        is_told: bool,
     ) -> Result<Option<(usize, NameBuf)>, NoRoom> {
         let records = found.ready.records(found.owner);
         let record = records.clone().next().expect("an RRset has a record");
-        self.reply.put_expanded(Section::Answer, found, found.owner.as_bytes())?;
+        if !is_told {
+            self.reply.put_expanded(Section::Answer, found, found.owner.as_bytes())?;
+        }
         let mut rdata = [0; crate::name::NAME_BYTES_MAX];
         let length = records.expand(&record, &mut rdata).expect("a name has 255 octets at most");
         let substitute = Name::parse(&rdata[..length]).expect("the RDATA of a DNAME is a name");
-        let full = Name::parse(name.as_bytes()).expect("folded from a name");
-        let kept_count = name.label_count() - found.owner.labels().count();
+        let kept_count = name.labels().count() - found.owner.labels().count();
         let mut labels = [&[][..]; crate::name::LABEL_COUNT_MAX];
-        for (label, kept) in labels.iter_mut().zip(full.labels().take(kept_count)) {
+        for (label, kept) in labels.iter_mut().zip(name.labels().take(kept_count)) {
             *label = kept;
         }
         let Ok(target) = NameBuf::joined(&labels[..kept_count], substitute) else { return Ok(None) };
-        let owner = match place {
-            Place::Question => pointer_to(HEADER_BYTES),
-            Place::Target(at) => pointer_to(at),
-        };
         let ttl = &record.fixed[4..8];
-        let target_at = self.reply.put_cname(&owner, ttl, target.as_name())?;
+        let target_at = self.reply.put_cname(place.owner_of(name, &mut [0; 2]), ttl, target.as_name())?;
         Ok(Some((target_at, target)))
     }
 
@@ -256,16 +274,33 @@ impl Answering<'_, '_> {
     }
 
     /// RFC 2308 §3: a negative answer carries the SOA, so that it can be kept.
-    fn put_negative(&mut self, question_length: usize, rcode: Rcode) -> Result<Rcode, NoRoom> {
+    fn put_negative(&mut self, place: Place, question_length: usize, rcode: Rcode) -> Result<Rcode, NoRoom> {
         let soa = self.zone.negative_soa();
         let owner = owner_in_question(&soa, question_length);
-        match self.reply.put_ready(Section::Authority, &soa.ready, owner) {
-            Ok(()) => Ok(rcode),
-            Err(NoRoom) => {
-                self.reply.truncate();
-                Ok(rcode)
+        let put = match place {
+            Place::Question => self.reply.put_ready(Section::Authority, &soa.ready, owner),
+            Place::Target(_) => {
+                self.reply.put_expanded(Section::Authority, &soa, &pointer_to(owner.offset)).map(|_| ())
             }
+        };
+        if put == Err(NoRoom) {
+            self.reply.truncate();
         }
+        Ok(rcode)
+    }
+}
+
+impl Place {
+    /// The octets by which records say that they belong to `name`, which stands here: a compression pointer, or the
+    /// whole name where no pointer reaches. So far out are only chains of many aliases with long names.
+    fn owner_of<'n>(self, name: Name<'n>, pointer: &'n mut [u8; 2]) -> &'n [u8] {
+        let at = match self {
+            Place::Question => HEADER_BYTES,
+            Place::Target(at) if at < POINTER_REACH_BYTES => at,
+            Place::Target(_) => return name.as_bytes(),
+        };
+        *pointer = pointer_to(at);
+        pointer
     }
 }
 
@@ -275,7 +310,11 @@ fn owner_in_question(found: &Found<'_>, question_length: usize) -> OwnerPlace {
     OwnerPlace { offset: HEADER_BYTES + question_length - length_bytes, length_bytes }
 }
 
-/// A compression pointer to octet `at`, which lies below 2^14: aliases stand at the start of a reply, and are few.
+/// Octets of a message that a compression pointer reaches: its target has 14 bits (RFC 1035 §4.1.4).
+const POINTER_REACH_BYTES: usize = 1 << 14;
+
+/// A compression pointer to octet `at`, which it reaches.
 fn pointer_to(at: usize) -> [u8; 2] {
+    debug_assert!(at < POINTER_REACH_BYTES);
     (0xc000 | at as u16).to_be_bytes()
 }

@@ -2,7 +2,7 @@
 
 use crate::name::{Name, NameError};
 use crate::name_hash::LowerName;
-use crate::ready::{HEADER_BYTES, OwnerPlace, QUESTION_TAIL_BYTES, Ready};
+use crate::ready::{HEADER_BYTES, OPT_BYTES, OwnerPlace, QUESTION_TAIL_BYTES, Ready};
 use crate::rtype::Rtype;
 use crate::zone::Found;
 
@@ -10,8 +10,6 @@ use crate::zone::Found;
 const QUERY_ADDITIONAL_COUNT_MAX: u16 = 16;
 /// Octets of a record behind its owner and before its data: type, class, TTL, length.
 const RECORD_FIXED_BYTES: usize = 10;
-/// Octets of the smallest OPT record, which is the one that replies carry.
-pub(crate) const OPT_BYTES: usize = 11;
 
 pub(crate) const CLASS_IN: u16 = 1;
 
@@ -82,12 +80,14 @@ pub(crate) struct Query<'q> {
     pub(crate) has_tsig: bool,
 }
 
-/// What the query's OPT record says (RFC 6891 §6.1).
+/// What an OPT record says (RFC 6891 §6.1).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Edns {
-    /// Octets of the longest UDP message that the client takes.
+    /// Octets of the longest UDP message that the sender takes.
     pub(crate) payload_bytes: u16,
     pub(crate) version: u8,
+    /// The flag DO (RFC 3225).
+    pub(crate) dnssec_ok: bool,
 }
 
 /// A message that is no query that we understand: FORMERR.
@@ -103,8 +103,8 @@ impl From<NameError> for Malformed {
 impl<'q> Query<'q> {
     /// Reads the question and the additional section; octets behind the last record do not count.
     pub(crate) fn parse(header: Header<'_>, message: &'q [u8]) -> Result<Query<'q>, Malformed> {
-        // One question, and no records that only a reply may have.
-        if header.count(0) != 1 || header.count(1) != 0 || header.count(2) != 0 {
+        // One question (RFC 9619), and no records that only a reply may have.
+        if header.count(0) != 1 || header.count(1) != 0 {
             return Err(Malformed);
         }
         let name = Name::parse(&message[HEADER_BYTES..])?;
@@ -118,42 +118,67 @@ impl<'q> Query<'q> {
             edns: None,
             has_tsig: false,
         };
-        let additional_count = header.count(3);
-        if additional_count > QUERY_ADDITIONAL_COUNT_MAX {
+        // RFC 1995 §3: the SOA that the client has.
+        let authority_count_max = u16::from(query.rtype == Rtype::IXFR);
+        if header.count(2) > authority_count_max || header.count(3) > QUERY_ADDITIONAL_COUNT_MAX {
             return Err(Malformed);
         }
         let mut rest = &message[after + QUESTION_TAIL_BYTES..];
-        for _ in 0..additional_count {
-            rest = query.read_additional(rest)?;
+        for _ in 0..header.count(2) {
+            rest = QueryRecord::read(rest)?.1;
+        }
+        for _ in 0..header.count(3) {
+            let (record, behind) = QueryRecord::read(rest)?;
+            query.take_additional(&record)?;
+            rest = behind;
         }
         Ok(query)
     }
 
-    /// Reads one record of the additional section; what stands behind it.
-    fn read_additional(&mut self, bytes: &'q [u8]) -> Result<&'q [u8], Malformed> {
-        let owner_length = skip_name(bytes)?;
-        let (fixed, rest) =
-            bytes.get(owner_length..).and_then(|bytes| bytes.split_at_checked(RECORD_FIXED_BYTES)).ok_or(Malformed)?;
-        let rdata_length = usize::from(u16::from_be_bytes([fixed[8], fixed[9]]));
-        let (rdata, rest) = rest.split_at_checked(rdata_length).ok_or(Malformed)?;
+    /// Notes what a record of the additional section says.
+    fn take_additional(&mut self, record: &QueryRecord<'_>) -> Result<(), Malformed> {
+        let fixed = record.fixed;
         match Rtype(u16::from_be_bytes([fixed[0], fixed[1]])) {
             Rtype::OPT => {
-                // RFC 6891 §6.1.1: one, and its owner is the root.
-                if self.edns.is_some() || owner_length != 1 || !options_fit(rdata) {
+                let edns = Edns {
+                    payload_bytes: u16::from_be_bytes([fixed[2], fixed[3]]),
+                    version: fixed[5],
+                    dnssec_ok: fixed[6] & 0x80 != 0,
+                };
+                // RFC 6891 §6.1.1: one, and its owner is the root. Of other versions, the options may look otherwise.
+                let is_right = record.owner_length == 1 && (edns.version != 0 || options_fit(record.rdata));
+                if self.edns.is_some() || !is_right {
                     return Err(Malformed);
                 }
-                self.edns =
-                    Some(Edns { payload_bytes: u16::from_be_bytes([fixed[2], fixed[3]]), version: fixed[5] });
+                self.edns = Some(edns);
             }
             Rtype::TSIG => self.has_tsig = true,
             _ => {}
         }
-        Ok(rest)
+        Ok(())
     }
 
     /// Octets of the question section.
     pub(crate) fn question_bytes(&self) -> usize {
         self.name.length_bytes() + QUESTION_TAIL_BYTES
+    }
+}
+
+/// A record that a query brings.
+struct QueryRecord<'q> {
+    owner_length: usize,
+    fixed: &'q [u8; RECORD_FIXED_BYTES],
+    rdata: &'q [u8],
+}
+
+impl<'q> QueryRecord<'q> {
+    /// The record at the start of `bytes`, and what stands behind it.
+    fn read(bytes: &'q [u8]) -> Result<(QueryRecord<'q>, &'q [u8]), Malformed> {
+        let owner_length = skip_name(bytes)?;
+        let (fixed, rest) = bytes.get(owner_length..).and_then(<[u8]>::split_first_chunk).ok_or(Malformed)?;
+        let rdata_length = usize::from(u16::from_be_bytes([fixed[8], fixed[9]]));
+        let (rdata, rest) = rest.split_at_checked(rdata_length).ok_or(Malformed)?;
+        Ok((QueryRecord { owner_length, fixed, rdata }, rest))
     }
 }
 
@@ -333,14 +358,16 @@ impl<'o> ReplyWriter<'o> {
 
     /// Ends the reply, with an OPT if the query had one; its length in octets.
     #[inline]
-    pub(crate) fn finish(self, rcode: Rcode, edns_payload_bytes: Option<u16>) -> usize {
+    pub(crate) fn finish(self, rcode: Rcode, edns: Option<Edns>) -> usize {
         let mut additional_count = self.counts[Section::Additional as usize];
         let mut end = self.at;
         let rcode = rcode as u16;
-        if let Some(payload_bytes) = edns_payload_bytes {
+        if let Some(Edns { payload_bytes, version, dnssec_ok }) = edns {
             // RFC 6891 §6.1.3: the upper eight bits of the RCODE stand in the OPT's TTL.
             let [payload_high, payload_low] = payload_bytes.to_be_bytes();
-            let opt = [0, 0, Rtype::OPT.0 as u8, payload_high, payload_low, (rcode >> 4) as u8, 0, 0, 0, 0, 0];
+            let (rcode_high, flags_high) = ((rcode >> 4) as u8, u8::from(dnssec_ok) << 7);
+            let opt =
+                [0, 0, Rtype::OPT.0 as u8, payload_high, payload_low, rcode_high, version, flags_high, 0, 0, 0];
             self.out[end..end + OPT_BYTES].copy_from_slice(&opt);
             end += OPT_BYTES;
             additional_count += 1;

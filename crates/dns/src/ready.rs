@@ -19,6 +19,12 @@ use alloc::vec::Vec;
 pub(crate) const HEADER_BYTES: usize = 12;
 /// Octets of a question behind its name: type and class.
 pub(crate) const QUESTION_TAIL_BYTES: usize = 4;
+/// Octets of the smallest OPT record, which is the one that replies carry (RFC 6891 §6.1.2).
+pub(crate) const OPT_BYTES: usize = 11;
+/// Octets of the longest reply around its records: header, question, and OPT.
+const AROUND_BYTES_MAX: usize = HEADER_BYTES + crate::name::NAME_BYTES_MAX + QUESTION_TAIL_BYTES + OPT_BYTES;
+/// Octets that the records of a reply may have: a message has 65,535 (RFC 1035 §4.2.2).
+const RECORDS_BYTES_MAX: usize = 65_535 - AROUND_BYTES_MAX;
 /// A compression pointer to the question's name.
 const POINTER_TO_QUESTION: u16 = POINTER | HEADER_BYTES as u16;
 const POINTER: u16 = 0xc000;
@@ -287,16 +293,24 @@ impl ReadyMaker {
     /// Appends a record of the additional section; no more answers after it.
     pub(crate) fn put_additional(&mut self, owner: Name<'_>, rtype: Rtype, ttl_s: u32, rdata: &[u8]) {
         self.answer_length.get_or_insert(self.bytes.len());
+        if self.bytes.len() > usize::from(u16::MAX) {
+            return;
+        }
         self.put_name(owner);
         self.put_after_owner(rtype, ttl_s, rdata);
-        self.additional_count += 1;
+        self.additional_count = self.additional_count.saturating_add(1);
     }
 
-    /// Ends the answer and appends it to `store`.
+    /// Ends the answer and appends it to `store`. Addresses that no message has room for are left out, unless they are
+    /// glue, without which a referral is worth nothing.
     pub(crate) fn finish(&mut self, store: &mut Vec<u8>) -> Result<(), TooLong> {
         let answer_length = self.answer_length.unwrap_or(self.bytes.len());
-        let message = HEADER_BYTES + crate::name::NAME_BYTES_MAX + QUESTION_TAIL_BYTES + self.bytes.len();
-        if message > usize::from(u16::MAX) {
+        if self.bytes.len() > RECORDS_BYTES_MAX && self.kind == Kind::Answer {
+            self.bytes.truncate(answer_length);
+            self.pointers.retain(|&pointer| usize::from(pointer) < answer_length);
+            self.additional_count = 0;
+        }
+        if self.bytes.len() > RECORDS_BYTES_MAX {
             return Err(TooLong);
         }
         let additional_length = self.bytes.len() - answer_length;

@@ -16,7 +16,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use names::{NameId, Names};
 
-/// Additional names per answer: as many as the root has name servers.
+/// Hosts per answer whose addresses are told: as many as the root has name servers. A referral tells all of its glue.
 const ADDITIONAL_NAMES_MAX: usize = 13;
 
 /// Bounds of a zone.
@@ -107,9 +107,11 @@ impl ZoneBuilder {
         let cuts = self.find_cuts(&sets);
         self.check(&sets, &cuts, end, &mut issues);
         let mut zone = None;
-        if !issues.iter().any(|issue| issue.severity == Severity::Error) {
+        if !has_error(&issues) {
             zone = self.build(&sets, &cuts, &mut issues);
         }
+        // Building may find that an answer is too long.
+        let zone = zone.filter(|_| !has_error(&issues));
         issues.sort_by_key(|issue| issue.position);
         Built { zone, issues }
     }
@@ -310,12 +312,12 @@ impl ZoneBuilder {
     /// The addresses of the hosts that the records of `set` name: with a referral all that the zone has, glue among
     /// them (RFC 9471); else those that the zone itself answers for.
     fn put_additional(&self, set: &RrSet, is_referral: bool, sets: &[RrSet], cuts: &[Place], maker: &mut ReadyMaker) {
-        let mut hosts = [None; ADDITIONAL_NAMES_MAX];
-        let mut host_count = 0;
+        let mut hosts: Vec<NameId> = Vec::new();
         for record in self.records_of(set) {
             let Some(target) = rdata::target(set.rtype, self.rdata(record)) else { continue };
             let Some(host) = self.names.find(target) else { continue };
-            if host_count == ADDITIONAL_NAMES_MAX {
+            // RFC 9471 §3.1: of glue, all.
+            if hosts.len() == ADDITIONAL_NAMES_MAX && !is_referral {
                 break;
             }
             let may_tell = match cuts[host.index()] {
@@ -323,11 +325,10 @@ impl ZoneBuilder {
                 Place::Delegated(_) => is_referral,
                 _ => false,
             };
-            if !may_tell || hosts[..host_count].contains(&Some(host)) {
+            if !may_tell || hosts.contains(&host) {
                 continue;
             }
-            hosts[host_count] = Some(host);
-            host_count += 1;
+            hosts.push(host);
             for rtype in [Rtype::A, Rtype::AAAA] {
                 let Some(addresses) = self.set_of(host, rtype, sets) else { continue };
                 for address in self.records_of(addresses) {
@@ -379,6 +380,10 @@ enum Place {
     Delegated(NameId),
     /// Below the DNAME of this name.
     BelowDname(NameId),
+}
+
+fn has_error(issues: &[Error]) -> bool {
+    issues.iter().any(|issue| issue.severity == Severity::Error)
 }
 
 fn duplicate(position: Position, rtype: Rtype, name: Name<'_>) -> Error {

@@ -19,6 +19,14 @@ pub static JOB: Job = Job::new(
 
 const FCNTL: usize = 0;
 
+/// How all descriptors of a range are set: by one `close_range(CLOSE_RANGE_CLOEXEC)` (Linux 5.11), or each by itself.
+pub static RANGE: Job = Job::new(
+    "cloexec-range",
+    &[Way { name: "close_range", is_there: close_range_is_there }, Way { name: "each", is_there: || true }],
+);
+
+const CLOSE_RANGE: usize = 0;
+
 /// Closes `descriptor` on exec. `object` names it in an error.
 pub fn set(descriptor: impl AsFd, object: &str) -> io::Result<()> {
     change(&descriptor, true, object)
@@ -29,17 +37,10 @@ pub fn clear(descriptor: impl AsFd, object: &str) -> io::Result<()> {
     change(&descriptor, false, object)
 }
 
-/// Closes on exec every descriptor from `first` up, those that come later not included.
-///
-/// One `close_range(CLOSE_RANGE_CLOEXEC)` (Linux 5.11); where it is missing, each open descriptor by itself.
+/// Closes on exec every descriptor from `first` up that is open now.
 pub fn set_from(first: RawFd) -> io::Result<()> {
-    count(Call::CloseRange);
-    // SAFETY: changes only the flags of descriptors; none is closed, so no owner loses one.
-    let done = unsafe {
-        libc::syscall(libc::SYS_close_range, first as libc::c_uint, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC)
-    };
-    if done == 0 {
-        return Ok(());
+    if RANGE.chosen() == CLOSE_RANGE {
+        return close_range_on_exec(first, RawFd::MAX);
     }
     for entry in std::fs::read_dir("/proc/self/fd")? {
         let Some(descriptor) = entry?.file_name().to_str().and_then(|name| name.parse::<RawFd>().ok()) else {
@@ -52,6 +53,18 @@ pub fn set_from(first: RawFd) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+fn close_range_on_exec(first: RawFd, last: RawFd) -> io::Result<()> {
+    count(Call::CloseRange);
+    // SAFETY: changes only the flags of descriptors; none is closed, so no owner loses one.
+    let done = unsafe { libc::syscall(libc::SYS_close_range, first, last, libc::CLOSE_RANGE_CLOEXEC) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Asks for a range in which nothing is open.
+fn close_range_is_there() -> bool {
+    close_range_on_exec(RawFd::MAX - 1, RawFd::MAX).is_ok()
 }
 
 fn change(descriptor: &impl AsFd, close_on_exec: bool, object: &str) -> io::Result<()> {
@@ -96,6 +109,7 @@ fn fioclex_is_there() -> bool {
 mod tests {
     use super::*;
     use rustix::fs::{Mode, OFlags, open};
+    use std::os::fd::FromRawFd;
 
     #[track_caller]
     fn closes_on_exec(descriptor: impl AsFd) -> bool {
@@ -118,6 +132,20 @@ mod tests {
         assert_eq!(by_ioctl(&path, true).expect_err("refused").raw_os_error(), Some(libc::EBADF));
         set(&path, "/").expect("by fcntl");
         assert!(closes_on_exec(&path));
+    }
+
+    #[test]
+    fn a_range_is_set_by_either_way() {
+        // High numbers, which no other test of this process can have got meanwhile.
+        let file = open("/dev/null", OFlags::RDONLY, Mode::empty()).expect("/dev/null");
+        let first = 900;
+        for (number, set_range) in [(first, set_from as fn(RawFd) -> io::Result<()>), (first + 1, |first| close_range_on_exec(first, RawFd::MAX))] {
+            // SAFETY: the number is not in use: nothing opens so many descriptors here.
+            let copy = unsafe { std::os::fd::OwnedFd::from_raw_fd(libc::dup2(file.as_raw_fd(), number)) };
+            assert!(!closes_on_exec(&copy));
+            set_range(number).expect("set");
+            assert!(closes_on_exec(&copy));
+        }
     }
 
     #[test]

@@ -29,7 +29,7 @@ macro_rules! calls {
 calls! {
     Accept = "accept4", Bind = "bind", Close = "close", CloseRange = "close_range", EpollCreate = "epoll_create1",
     EpollCtl = "epoll_ctl", EpollWait = "epoll_wait", EventfdCreate = "eventfd2", EventfdRead = "read", EventfdWrite = "write",
-    Fcntl = "fcntl", Fioclex = "ioctl", Fstat = "fstat", Fstatfs = "fstatfs", Getsockname = "getsockname", InotifyAdd = "inotify_add_watch",
+    Fcntl = "fcntl", Fioclex = "ioctl", Fionbio = "ioctl", Fstat = "fstat", Fstatfs = "fstatfs", Getsockname = "getsockname", InotifyAdd = "inotify_add_watch",
     InotifyCreate = "inotify_init1", InotifyRead = "read", InotifyRemove = "inotify_rm_watch", Listen = "listen",
     Open = "openat", OpenBeneath = "openat2", Poll = "ppoll", Pread = "pread64", PreadNow = "preadv2", Readlink = "readlinkat",
     Receive = "recvfrom", ReceiveBatch = "recvmmsg", ReceiveMessage = "recvmsg", Send = "sendto",

@@ -1,7 +1,7 @@
 //! An open regular file: its facts by one call, its content into memory or into a socket.
 
 use crate::counters::{Call, count};
-use crate::tcp::Stream;
+use crate::tcp::{Follows, Stream};
 use crate::ways::{Job, Way};
 use rustix::fs::{AtFlags, FileType, StatxFlags};
 use rustix::io::{Errno, ReadWriteFlags};
@@ -17,6 +17,17 @@ pub static FACTS: Job = Job::new(
 );
 
 const FSTAT: usize = 0;
+
+/// How the content of an open file gets into a socket. `sendfile` passes the kernel's own pages on; where it is missing
+/// or a file system does not know it, the content is read and sent.
+pub static SENDING: Job = Job::new(
+    "sending",
+    &[Way { name: "sendfile", is_there: sendfile_is_there }, Way { name: "read", is_there: || true }],
+);
+
+const SENDFILE: usize = 0;
+/// Octets that are read and sent at once without `sendfile`.
+const COPIED_BYTES: usize = 32 * 1024;
 
 /// A moment of a file, in the clock of its file system: seconds since 1970 and nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -114,13 +125,25 @@ impl File {
     /// Sends up to `length_bytes` from `offset` on, which moves on by the octets sent; `Ok(0)` when the file ends
     /// before, `WouldBlock` when the stream takes no more for now.
     pub fn send_to(&self, stream: &Stream, offset: &mut u64, length_bytes: usize) -> io::Result<usize> {
-        loop {
+        while SENDING.chosen() == SENDFILE {
             count(Call::SendFile);
             match rustix::fs::sendfile(stream, &self.0, Some(offset), length_bytes) {
                 Err(Errno::INTR) => {}
+                // sendfile(2): this file system cannot be sent from.
+                Err(Errno::INVAL | Errno::NOSYS) => break,
                 result => return Ok(result?),
             }
         }
+        let mut room = [0; COPIED_BYTES];
+        let wanted_bytes = length_bytes.min(COPIED_BYTES);
+        let read = self.read_at(&mut room[..wanted_bytes], *offset)?;
+        if read == 0 {
+            return Ok(0);
+        }
+        let follows = if read < length_bytes { Follows::More } else { Follows::Nothing };
+        let sent = stream.send(&room[..read], follows)?;
+        *offset += sent as u64;
+        Ok(sent)
     }
 }
 
@@ -199,6 +222,12 @@ fn facts_by_statx(descriptor: &OwnedFd) -> io::Result<Facts> {
         device: rustix::fs::makedev(stat.stx_dev_major, stat.stx_dev_minor),
         link_count: u64::from(stat.stx_nlink),
     })
+}
+
+/// Asks to send nothing from nothing: ENOSYS tells that the call is missing.
+fn sendfile_is_there() -> bool {
+    let root = rustix::fs::open("/", rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC, rustix::fs::Mode::empty());
+    root.is_ok_and(|root| rustix::fs::sendfile(&root, &root, None, 0) != Err(Errno::NOSYS))
 }
 
 fn statx_without_path_is_there() -> bool {

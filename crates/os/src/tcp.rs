@@ -2,14 +2,23 @@
 
 use crate::counters::{Call, count};
 use crate::failure::named;
+use crate::ways::{Job, Way};
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType, acceptfrom_with, bind, getsockname, listen,
+    AddressFamily, RecvFlags, SendFlags, Shutdown, SocketAddrAny, SocketFlags, SocketType, acceptfrom_with, bind, getsockname, listen,
     ipproto, socket_with, sockopt,
 };
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// How a connection is accepted: with its flags at once (Linux 2.6.28), or with a call for each of them behind it.
+pub static ACCEPTING: Job = Job::new(
+    "accepting",
+    &[Way { name: "accept4", is_there: accept4_is_there }, Way { name: "accept", is_there: || true }],
+);
+
+const ACCEPT4: usize = 0;
 
 /// Connections that wait in a listener until they are accepted; the kernel lowers it to `net.core.somaxconn`.
 pub const BACKLOG: i32 = 4096;
@@ -59,8 +68,7 @@ impl Listener {
     /// machine: too many descriptors (`EMFILE`, `ENFILE`), no memory (`ENOBUFS`, `ENOMEM`).
     pub fn accept(&self) -> io::Result<Option<(Stream, SocketAddr)>> {
         loop {
-            count(Call::Accept);
-            match acceptfrom_with(&self.0, CREATION_FLAGS) {
+            match self.accept_one() {
                 Ok((stream, peer)) => {
                     let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
                     return Ok(Some((Stream(stream), peer.unwrap_or(UNKNOWN_PEER))));
@@ -76,6 +84,26 @@ impl Listener {
             }
         }
     }
+}
+
+impl Listener {
+    fn accept_one(&self) -> Result<(OwnedFd, Option<SocketAddrAny>), Errno> {
+        count(Call::Accept);
+        if ACCEPTING.chosen() == ACCEPT4 {
+            return acceptfrom_with(&self.0, CREATION_FLAGS);
+        }
+        let (stream, peer) = rustix::net::acceptfrom(&self.0)?;
+        count(Call::Fionbio);
+        rustix::io::ioctl_fionbio(&stream, true)?;
+        crate::cloexec::set(&stream, "an accepted connection").map_err(|_| Errno::MFILE)?;
+        Ok((stream, peer))
+    }
+}
+
+/// Asks a descriptor that is no socket: ENOSYS tells that the call is missing.
+fn accept4_is_there() -> bool {
+    let no_socket = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC);
+    no_socket.is_ok_and(|no_socket| !matches!(acceptfrom_with(&no_socket, CREATION_FLAGS), Err(Errno::NOSYS)))
 }
 
 /// Stands for the peer of a connection whose address the kernel did not tell.

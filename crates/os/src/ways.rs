@@ -30,7 +30,15 @@ pub struct Way {
 }
 
 /// Every job that has more than one way.
-pub static JOBS: &[&Job] = &[&crate::cloexec::JOB, &crate::file::FACTS, &crate::directory::OPENING, &crate::udp::JOB];
+pub static JOBS: &[&Job] = &[
+    &crate::cloexec::JOB,
+    &crate::cloexec::RANGE,
+    &crate::file::FACTS,
+    &crate::file::SENDING,
+    &crate::directory::OPENING,
+    &crate::tcp::ACCEPTING,
+    &crate::udp::JOB,
+];
 
 impl Job {
     /// A job whose `ways` stand in order of preference; the last must be there on every kernel.
@@ -129,6 +137,13 @@ pub fn force(words: &str) -> Result<(), ForceError> {
     match JOBS.iter().find(|candidate| candidate.name == job) {
         Some(found) => found.force(way),
         None => Err(ForceError::Job(job.to_owned())),
+    }
+}
+
+/// Chooses for every job now, so that no test of a feature is made in the middle of the work.
+pub fn choose_all() {
+    for job in JOBS {
+        job.chosen();
     }
 }
 

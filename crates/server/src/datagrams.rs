@@ -53,7 +53,9 @@ impl<'s> Datagrams<'s> {
             }
             if !self.turn() {
                 waiting.wait(None)?;
-                self.wakeup.take();
+                if waiting.is_last_ready() {
+                    self.wakeup.take();
+                }
             }
         }
         Ok(())

@@ -313,7 +313,9 @@ impl OpenFiles {
             // Nothing is kept: nothing can get old.
             let timeout = (!self.files.is_empty()).then_some(LOOK_AROUND_INTERVAL);
             waiting.wait(timeout)?;
-            wakeup.take();
+            if waiting.is_last_ready() {
+                wakeup.take();
+            }
             let mut retired_count = 0;
             self.watches.read(|outdated| retired_count += self.retire(&outdated));
             if looked_around.elapsed() >= LOOK_AROUND_INTERVAL {

@@ -99,6 +99,7 @@ impl Server {
     /// Of the calls that set the threads up, and of waiting, which no server can go on without. An error of a peer, a
     /// file or a datagram is never one of these.
     pub fn run<R>(&self, siblings: &[Siblings], supervise: impl FnOnce(&Server) -> R) -> io::Result<R> {
+        os::ways::choose_all();
         let prepared = siblings.iter().map(|siblings| self.prepare(siblings)).collect::<io::Result<Vec<_>>>()?;
         let watcher_wakeup = Wakeup::new()?;
         self.open_files.set_inboxes(prepared.iter().map(|prepared| Arc::clone(&prepared.inbox)).collect());

@@ -4,9 +4,8 @@ use core::hash::{BuildHasher, Hasher};
 
 /// The secret of one table. Whoever chooses keys (a peer who asks for paths) must not know which of them collide.
 ///
-/// Each step multiplies two words to 128 bits and folds the halves together, as wyhash and foldhash do: some
-/// 2 ns for a path. It keeps strangers from building collisions blindly; it is no keyed signature.
-#[derive(Clone)]
+/// Each step multiplies two words to 128 bits and folds the halves together, as wyhash and foldhash do: one
+/// multiplication for 16 bytes. It keeps strangers from building collisions blindly; it is no keyed signature.
 pub(crate) struct Secret([u64; 3]);
 
 impl Secret {
@@ -40,10 +39,11 @@ pub(crate) struct KeyHasher {
 }
 
 impl KeyHasher {
-    /// Both factors hold a secret, so that no choice of words makes one of them zero.
+    /// Both factors hold a secret, so that no choice of words makes one of them zero. Turned by the number of bytes that
+    /// the words come from, it tells apart those that overlap in words that are alike.
     #[inline]
-    fn mix(&mut self, low: u64, high: u64) {
-        self.state = fold(self.state ^ low, self.secret[0] ^ high);
+    fn mix(&mut self, low: u64, high: u64, length_bytes: u32) {
+        self.state = fold(self.state ^ low, self.secret[0].rotate_left(length_bytes) ^ high);
     }
 }
 
@@ -52,10 +52,10 @@ impl Hasher for KeyHasher {
     fn write(&mut self, bytes: &[u8]) {
         let mut rest = bytes;
         while let Some((words, behind)) = rest.split_first_chunk::<16>() {
-            self.mix(word_at(words, 0), word_at(words, 8));
+            self.mix(word_at(words, 0), word_at(words, 8), 16);
             rest = behind;
         }
-        // The last 1 to 15 bytes as two words, which overlap where there are fewer than 16; the length tells them apart.
+        // The last 1 to 15 bytes as two words, which overlap where there are fewer than 16.
         let length = rest.len();
         let (low, high) = match length {
             0 => return,
@@ -63,7 +63,7 @@ impl Hasher for KeyHasher {
             4..8 => (half_word_at(rest, 0), half_word_at(rest, length - 4)),
             _ => (word_at(rest, 0), word_at(rest, length - 8)),
         };
-        self.mix(low, high ^ (length as u64) << 56);
+        self.mix(low, high, length as u32);
     }
 
     #[inline]
@@ -78,7 +78,7 @@ impl Hasher for KeyHasher {
 
     #[inline]
     fn write_u64(&mut self, number: u64) {
-        self.mix(number, 0);
+        self.mix(number, 0, 0);
     }
 
     #[inline]

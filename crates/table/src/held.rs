@@ -21,8 +21,11 @@ impl<'t, K, V> Held<'t, K, V> {
         slot.take(taking).then(|| Held { slots, slot })
     }
 
-    /// Takes over a reference that the caller counted already.
-    pub(crate) fn adopt(slots: &'t Slots<K, V>, slot: &'t Slot<K, V>) -> Held<'t, K, V> {
+    /// Takes over a reference that was counted before.
+    ///
+    /// # Safety
+    /// The caller owns such a reference to the entry in this slot of these slots, and gives it up.
+    pub(crate) unsafe fn adopt(slots: &'t Slots<K, V>, slot: &'t Slot<K, V>) -> Held<'t, K, V> {
         Held { slots, slot }
     }
 
@@ -69,7 +72,8 @@ impl<K, V> Clone for Held<'_, K, V> {
 impl<K, V> Drop for Held<'_, K, V> {
     #[inline]
     fn drop(&mut self) {
-        self.slots.put(self.slot);
+        // SAFETY: this value is a reference to the entry, and ends here.
+        unsafe { self.slots.put(self.slot) };
     }
 }
 

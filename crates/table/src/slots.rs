@@ -47,7 +47,7 @@ impl<K, V> Slots<K, V> {
     #[inline]
     pub(crate) fn slot(&self, number: SlotNumber) -> &Slot<K, V> {
         let at = number.0 as usize;
-        // Acquire pairs with the Release in `make`.
+        // Acquire pairs with the Release in `make_segment_of`.
         let segment = self.segments[at / SEGMENT_SLOT_COUNT].load(Acquire);
         debug_assert!(!segment.is_null(), "a number is known only after its segment was made");
         // SAFETY: numbers come from `reserve`, which makes the segment first, and no segment is freed before `drop`,
@@ -91,15 +91,21 @@ impl<K, V> Slots<K, V> {
 
     /// Gives one reference back; the last holder drops the entry and hands the slot on. Nobody else may hand it out:
     /// while the count says zero, the entry is still being dropped.
+    ///
+    /// # Safety
+    /// The caller owns a reference to the entry in this slot of this table, and uses it no more.
     #[inline]
-    pub(crate) fn put(&self, slot: &Slot<K, V>) {
+    pub(crate) unsafe fn put(&self, slot: &Slot<K, V>) {
         if slot.put() {
-            self.end(slot);
+            // SAFETY: that was the last reference.
+            unsafe { self.end(slot) };
         }
     }
 
+    /// # Safety
+    /// `slot.put()` told the caller that its reference was the last.
     #[cold]
-    fn end(&self, slot: &Slot<K, V>) {
+    unsafe fn end(&self, slot: &Slot<K, V>) {
         if planted("free_at_zero") {
             self.give_back(slot);
             // SAFETY: none. This is the fault, which only the proof's build can plant.

@@ -17,9 +17,15 @@ use std::sync::{Arc, PoisonError};
 
 /// Lends values to threads: look-ups take no lock, never wait for a writer, and never meet a value that was dropped.
 ///
-/// The crate's page has the drawing and the proof. Methods that ask or change all of the table at once
-/// ([`for_each`](Table::for_each), [`len`](Table::len) and so on) take the writers' lock; none of them may be called
-/// from inside a closure that was given to another.
+/// The crate's page has the drawing and the proof. All methods but [`acquire`](Table::acquire) take the writers' lock: none
+/// of them may be called by a closure that was given to another, nor by a key's `==`.
+///
+/// Threads share it if they may share its keys and values:
+///
+/// ```compile_fail
+/// fn share<T: Sync>(_: T) {}
+/// share(sanderling_table::Table::<u32, std::rc::Rc<u32>>::new(1));
+/// ```
 pub struct Table<K, V> {
     read: Line<Read>,
     slots: Slots<K, V>,
@@ -157,8 +163,8 @@ impl<K, V> Table<K, V> {
 
     /// Shows each lent entry to `visit`, with the writers' lock held: look-ups go on, writers wait.
     pub fn for_each(&self, mut visit: impl FnMut(&K, &V)) {
-        let _writer = self.lock();
-        for (_, slot) in self.lent() {
+        let writer = self.lock();
+        for (_, slot) in self.lent(&writer) {
             // SAFETY: the table's own reference holds a lent entry, and only a writer with the lock puts it.
             let entry = unsafe { slot.entry() };
             visit(&entry.key, &entry.value);
@@ -171,7 +177,7 @@ impl<K, V> Table<K, V> {
         // Made before the lock is taken, so dropped after it is given back: dropping a value may take long.
         let mut retired = Vec::new();
         let mut writer = self.lock();
-        for (at, slot) in self.lent() {
+        for (at, slot) in self.lent(&writer) {
             if retired.len() == count_max {
                 break;
             }
@@ -179,7 +185,7 @@ impl<K, V> Table<K, V> {
             let entry = unsafe { slot.entry() };
             if choose(&entry.key, &entry.value) {
                 writer.lent_count -= 1;
-                retired.push(self.end_lending(at, slot, Place::TOMBSTONE));
+                retired.push(self.end_lending(&mut writer, at, slot, Place::TOMBSTONE));
             }
         }
         drop(writer);
@@ -198,10 +204,44 @@ impl<K, V> Table<K, V> {
             .find(|&(_, place)| place.number().is_some_and(|number| ptr::eq(self.slots.slot(number), held.slot())));
         let retired = found.map(|(at, _)| {
             writer.lent_count -= 1;
-            self.end_lending(at, held.slot(), Place::TOMBSTONE)
+            self.end_lending(&mut writer, at, held.slot(), Place::TOMBSTONE)
         });
         // The caller still holds the entry, so the table's reference, which is put here, is never the last.
         retired.is_some()
+    }
+
+    /// Asserts everything that is true of a table while nobody has its lock; look-ups, puts and leases may go on.
+    ///
+    /// # Panics
+    /// If anything is not as it must be: that is a bug in this crate, or memory was overwritten.
+    pub fn check(&self) {
+        let writer = self.lock();
+        let index = self.index();
+        let mut taken: HashSet<u32> = HashSet::new();
+        for (at, slot) in self.lent(&writer) {
+            assert!(taken.insert(slot.number().0), "slot {} stands in the index twice", slot.number().0);
+            assert!(!slot.is_dead(), "slot {} is lent and dead", slot.number().0);
+            assert!(slot.generation().is_lent(), "slot {} stands in the index and is retired", slot.number().0);
+            // SAFETY: the table's own reference holds a lent entry, and only a writer with the lock puts it.
+            let hash = unsafe { slot.entry() }.hash;
+            let found = index.walk(hash).any(|(met, place)| met == at && place.number_for(hash) == Some(slot.number()));
+            assert!(found, "a walk for the entry in slot {} ends before its place", slot.number().0);
+        }
+        assert_eq!(taken.len(), writer.lent_count, "entries in the index, entries counted");
+        let used_count = index.places().filter(|&(_, place)| place != Place::EMPTY).count();
+        assert_eq!(used_count, writer.used_count, "places in use, places counted");
+        assert!(2 * used_count <= index.place_count(), "{used_count} of {} places are in use", index.place_count());
+        for number in self.slots.free_numbers(&writer.free) {
+            assert!(taken.insert(number.0), "slot {} is free and lent, or free twice", number.0);
+            assert!(self.slots.slot(number).is_dead(), "slot {} is free and alive", number.0);
+            assert!(!self.slots.slot(number).generation().is_lent(), "slot {} is free and lent", number.0);
+        }
+        assert!(taken.len() <= writer.free.made_count() as usize, "more slots in use than made");
+        assert!(writer.free.made_count() as usize <= self.capacity_max(), "more slots made than allowed");
+        for place_count in writer.indexes.iter().map(|index| index.place_count()) {
+            let same = writer.indexes.iter().filter(|index| index.place_count() == place_count).count();
+            assert!(same <= 2, "{same} indexes of {place_count} places");
+        }
     }
 
     /// How many entries were retired so far. Acquire pairs with the Release in `end_lending`: the generations of all
@@ -227,10 +267,12 @@ impl<K: Hash + Eq, V> Table<K, V> {
     pub fn insert(&self, key: K, value: V) -> Result<Held<'_, K, V>, Refused<'_, K, V>> {
         let hash = self.hash(&key);
         let mut writer = self.lock();
-        if let Some((_, slot)) = self.find(hash, &key) {
+        if let Some((_, slot)) = self.find(&writer, hash, &key) {
             // The table's own reference keeps the entry alive while this thread has the lock.
             slot.take_another();
-            return Err(Refused::Lent { winner: Held::adopt(&self.slots, slot), value });
+            // SAFETY: the line above counted the reference.
+            let winner = unsafe { Held::adopt(&self.slots, slot) };
+            return Err(Refused::Lent { winner, value });
         }
         let held = self.fill(&mut writer, Entry { hash, key, value }).map_err(Refused::Full)?;
         self.append(&mut writer, hash, &held);
@@ -242,10 +284,10 @@ impl<K: Hash + Eq, V> Table<K, V> {
     pub fn replace(&self, key: K, value: V) -> Result<Held<'_, K, V>, Full<K, V>> {
         let hash = self.hash(&key);
         let mut writer = self.lock();
-        let found = self.find(hash, &key);
+        let found = self.find(&writer, hash, &key);
         let held = self.fill(&mut writer, Entry { hash, key, value })?;
         let old = match found {
-            Some((at, slot)) => Some(self.end_lending(at, slot, Place::new(hash, held.slot().number()))),
+            Some((at, slot)) => Some(self.end_lending(&mut writer, at, slot, Place::new(hash, held.slot().number()))),
             None => {
                 self.append(&mut writer, hash, &held);
                 None
@@ -266,9 +308,9 @@ impl<K: Hash + Eq, V> Table<K, V> {
     {
         let hash = self.hash(key);
         let mut writer = self.lock();
-        let (at, slot) = self.find(hash, key)?;
+        let (at, slot) = self.find(&writer, hash, key)?;
         writer.lent_count -= 1;
-        Some(self.end_lending(at, slot, Place::TOMBSTONE))
+        Some(self.end_lending(&mut writer, at, slot, Place::TOMBSTONE))
     }
 
     #[inline]
@@ -330,8 +372,8 @@ impl<K: Hash + Eq, V> Table<K, V> {
         Outcome::Miss
     }
 
-    /// The entry of this key; only with the writers' lock.
-    fn find<Q: Eq + ?Sized>(&self, hash: u64, key: &Q) -> Option<(At, &Slot<K, V>)>
+    /// The entry of this key. Asking for the writers' part proves that the caller has the lock.
+    fn find<'t, Q: Eq + ?Sized>(&'t self, _: &Writer, hash: u64, key: &Q) -> Option<(At, &'t Slot<K, V>)>
     where
         K: Borrow<Q>,
     {
@@ -361,8 +403,8 @@ impl<K, V> Table<K, V> {
         unsafe { &*index }
     }
 
-    /// The lent entries and their places. The caller has the lock.
-    fn lent(&self) -> impl Iterator<Item = (At, &Slot<K, V>)> {
+    /// The lent entries and their places. Asking for the writers' part proves that the caller has the lock.
+    fn lent<'t>(&'t self, _: &Writer) -> impl Iterator<Item = (At, &'t Slot<K, V>)> + use<'t, K, V> {
         self.index().places().filter_map(|(at, place)| Some((at, self.slots.slot(place.number()?))))
     }
 
@@ -371,9 +413,13 @@ impl<K, V> Table<K, V> {
         let Some(slot) = self.slots.reserve(&mut writer.free) else {
             return Err(Full { key: entry.key, value: entry.value });
         };
-        // SAFETY: `reserve` took the slot out of the free list for this call.
-        unsafe { slot.fill(entry) };
-        Ok(Held::adopt(&self.slots, slot))
+        // SAFETY: `reserve` took the slot out of the free list for this call. `fill` counts two references: one is the
+        // table's as long as the entry is lent, the other becomes the caller's.
+        let held = unsafe {
+            slot.fill(entry);
+            Held::adopt(&self.slots, slot)
+        };
+        Ok(held)
     }
 
     /// Makes an entry known under a key that is not lent.
@@ -407,7 +453,7 @@ impl<K, V> Table<K, V> {
                 index
             }
         };
-        for (_, slot) in self.lent() {
+        for (_, slot) in self.lent(writer) {
             // SAFETY: the table's own reference holds a lent entry, and only a writer with the lock puts it.
             let hash = unsafe { slot.entry() }.hash;
             index.append(hash, slot.number());
@@ -419,46 +465,14 @@ impl<K, V> Table<K, V> {
 
     /// Ends the lending of the entry at this place, where `instead` stands from now on, and gives the caller the table's
     /// own reference. The order matters: who sees the entry stale must not find it again.
-    fn end_lending<'t>(&'t self, at: At, slot: &'t Slot<K, V>, instead: Place) -> Held<'t, K, V> {
+    fn end_lending<'t>(&'t self, _: &mut Writer, at: At, slot: &'t Slot<K, V>, instead: Place) -> Held<'t, K, V> {
         self.index().write(at, instead);
         slot.retire();
         // Release pairs with the Acquire in `version`.
         self.read.0.version.fetch_add(1, unless_planted("relaxed_version", Release));
-        Held::adopt(&self.slots, slot)
-    }
-
-    /// Asserts everything that is true of a table while nobody has its lock; look-ups, puts and leases may go on.
-    ///
-    /// # Panics
-    /// If anything is not as it must be: that is a bug in this crate, or memory was overwritten.
-    pub fn check(&self) {
-        let writer = self.lock();
-        let index = self.index();
-        let mut taken: HashSet<u32> = HashSet::new();
-        for (at, slot) in self.lent() {
-            assert!(taken.insert(slot.number().0), "slot {} stands in the index twice", slot.number().0);
-            assert!(!slot.is_dead(), "slot {} is lent and dead", slot.number().0);
-            assert!(slot.generation().is_lent(), "slot {} stands in the index and is retired", slot.number().0);
-            // SAFETY: the table's own reference holds a lent entry, and only a writer with the lock puts it.
-            let hash = unsafe { slot.entry() }.hash;
-            let found = index.walk(hash).any(|(met, place)| met == at && place.number_for(hash) == Some(slot.number()));
-            assert!(found, "a walk for the entry in slot {} ends before its place", slot.number().0);
-        }
-        assert_eq!(taken.len(), writer.lent_count, "entries in the index, entries counted");
-        let used_count = index.places().filter(|&(_, place)| place != Place::EMPTY).count();
-        assert_eq!(used_count, writer.used_count, "places in use, places counted");
-        assert!(2 * used_count <= index.place_count(), "{used_count} of {} places are in use", index.place_count());
-        for number in self.slots.free_numbers(&writer.free) {
-            assert!(taken.insert(number.0), "slot {} is free and lent, or free twice", number.0);
-            assert!(self.slots.slot(number).is_dead(), "slot {} is free and alive", number.0);
-            assert!(!self.slots.slot(number).generation().is_lent(), "slot {} is free and lent", number.0);
-        }
-        assert!(taken.len() <= writer.free.made_count() as usize, "more slots in use than made");
-        assert!(writer.free.made_count() as usize <= self.capacity_max(), "more slots made than allowed");
-        for place_count in writer.indexes.iter().map(|index| index.place_count()) {
-            let same = writer.indexes.iter().filter(|index| index.place_count() == place_count).count();
-            assert!(same <= 2, "{same} indexes of {place_count} places");
-        }
+        // SAFETY: the entry was lent until now, and what held it for the table goes to the caller: nothing leads
+        // another writer here a second time.
+        unsafe { Held::adopt(&self.slots, slot) }
     }
 }
 

@@ -407,12 +407,12 @@ const FAULTS: [(&str, &str); 14] = [
     ("no_index_check", "a_key_that_is_replaced_after_the_index_grew_is_not_missed_in_the_old_one"),
     ("relaxed_publish", "a_place_that_comes_to_mean_the_same_slot_again"),
     ("relaxed_exchange", "look_up_against_retire_and_reuse_of_the_slot_for_another_key"),
-    ("relaxed_add", "look_up_against_retire"),
-    ("relaxed_put", "look_up_against_retire"),
+    ("relaxed_add", "a_place_that_comes_to_mean_the_same_slot_again"),
+    ("relaxed_put", "two_last_holders_put_at_once"),
     ("relaxed_end", "look_up_against_retire"),
     ("relaxed_give_back", "last_put_by_a_reader_against_an_insert_that_reuses_the_slot"),
     ("relaxed_index", "growth_of_the_index_against_look_up"),
-    ("relaxed_place", "a_replaced_key_is_never_missing_also_when_its_old_slot_is_reused"),
+    ("relaxed_place", "a_look_up_in_an_index_that_is_filled_anew_misses_nothing"),
     ("relaxed_version", "retire_against_lease_and_sweep"),
 ];
 

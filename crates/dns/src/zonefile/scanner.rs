@@ -41,7 +41,7 @@ fn class_of(octet: u8) -> Class {
 /// How a token is written.
 ///
 /// It is as wide as its neighbours in [`Token`]: padding behind it would be copied with it, octet by octet, and that
-/// makes the processor wait for the store before (a sixth of all time, measured with `examples/zonefile_speed.rs`).
+/// makes the processor wait for the store before (0.081 s became 0.066 s for 300,000 records of `examples/zonefile_speed.rs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub(super) enum Form {

@@ -4,6 +4,7 @@ use super::Error;
 use super::field_text::{self, RdataText};
 use super::number;
 use super::scanner::{self, Token};
+use crate::rdata::RDATA_BYTES_MAX;
 use crate::rdata::encoding::{Base, Decoder};
 use crate::rdata::svc_param::{Key, Value};
 use alloc::format;
@@ -19,6 +20,10 @@ pub(super) fn put_params(rdata: &mut RdataText<'_>) -> Result<(), Error> {
     let params_start = rdata.out.len();
     while let Some(token) = rdata.optional_token()? {
         let param_start = rdata.out.len();
+        // This bounds the parameters that each new one is compared with.
+        if param_start > RDATA_BYTES_MAX {
+            return Err(rdata.too_long());
+        }
         let key = put_param(rdata, token)?;
         if !move_into_order(key, params_start, param_start, rdata.out) {
             let remedy = "a key may stand once: put its values into one list";
@@ -114,6 +119,9 @@ fn put_value(kind: Value, text: &[u8], out: &mut Vec<u8>) -> Result<(), &'static
 fn put_keys(value: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let start = out.len();
     for text in value.split(|&octet| octet == b',') {
+        if out.len() - start > RDATA_BYTES_MAX {
+            return None;
+        }
         let key = Key::from_text(text)?.0.to_be_bytes();
         let mut at = start;
         while at < out.len() && out[at..at + 2] <= key[..] {

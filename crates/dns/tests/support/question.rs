@@ -1,7 +1,8 @@
 //! A question as text, `www.example. A +tcp +edns=1232`, and as the octets of a query.
 
 use super::zone_text::name_octets;
-use sanderling_dns::{Rtype, Transport};
+use sanderling_dns::{Name, Rtype, Transport};
+use std::fmt;
 
 /// The id of every query.
 pub(crate) const ID: u16 = 0x1d1d;
@@ -10,7 +11,7 @@ pub(crate) const ID: u16 = 0x1d1d;
 pub(crate) const REPLY_BYTES_MAX: u16 = 1232;
 
 /// A question and how it is asked.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Question {
     /// The name, in wire form.
     pub(crate) name: Vec<u8>,
@@ -91,6 +92,17 @@ impl Question {
                 let asked = self.edns_bytes.unwrap_or(512).max(512);
                 usize::from(asked.min(reply_bytes_max))
             }
+        }
+    }
+}
+
+/// As [`Question::parse`] reads it, as far as tests fail by it.
+impl fmt::Debug for Question {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} {} {:?}", Name::parse(&self.name).expect("a name"), self.rtype, self.transport)?;
+        match self.edns_bytes {
+            Some(payload_bytes) => write!(out, " +edns={payload_bytes}"),
+            None => Ok(()),
         }
     }
 }

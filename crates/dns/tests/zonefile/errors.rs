@@ -454,3 +454,25 @@ fn records_are_at_most_65535_octets_long() {
         found[0]
     );
 }
+
+/// Each of these would take minutes if its cost grew with the square of its length.
+#[test]
+fn huge_fields_are_refused_in_time() {
+    let keys: Vec<String> = (0..400_000).map(|number| format!("key{}", number % 65_535)).collect();
+    let types: Vec<String> = (0..400_000).rev().map(|number| format!("TYPE{}", number % 65_536)).collect();
+    for rdata in [
+        format!("TXT {}", "x".repeat(8_000_000)),
+        format!("NS {}", "x.".repeat(4_000_000)),
+        format!("HTTPS 1 . {}", keys.join(" ")),
+        format!("HTTPS 1 . mandatory={}", keys.join(",")),
+        format!("HTTPS 1 . alpn={}", "h2,".repeat(2_000_000)),
+        format!("OPENPGPKEY {}", "AAAA ".repeat(1_000_000)),
+        format!("APL {}", "1:192.0.2.1/32 ".repeat(200_000)),
+        format!("A {}", "(".repeat(4_000_000)),
+        format!("NSEC . {} NOPE", types.join(" ")),
+    ] {
+        let found = lines(format!("a 5 {rdata}\n").as_bytes());
+        assert_eq!(found.len(), 1, "{}", &rdata[..20]);
+        assert!(found[0].contains(": error: "), "{}", found[0]);
+    }
+}

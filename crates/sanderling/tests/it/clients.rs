@@ -93,6 +93,21 @@ impl RawConnection {
         self.stream.write_all(bytes)
     }
 
+    /// The same connection once more, for a thread that sends while another reads.
+    #[track_caller]
+    pub(crate) fn second_end(&self) -> RawConnection {
+        RawConnection { stream: self.stream.try_clone().expect("a descriptor is left"), peer: self.peer }
+    }
+
+    /// Whether the peer neither says anything nor closes for this long.
+    #[track_caller]
+    pub(crate) fn is_silent_for(&self, patience: Duration) -> bool {
+        self.stream.set_read_timeout(Some(patience)).expect("the patience is not zero");
+        let heard = self.stream.peek(&mut [0]);
+        self.stream.set_read_timeout(Some(DEADLINE)).expect("the deadline is not zero");
+        heard.is_err_and(|error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut))
+    }
+
     /// Says that nothing more will be sent; the answer can still be read.
     #[track_caller]
     pub(crate) fn finish_sending(&mut self) {

@@ -71,7 +71,7 @@ fn serving_announces_its_listeners_and_nothing_else() {
     let public = folder.argument("public");
     let arguments =
         ["serve", &public, "--http", "127.0.0.1:0", "--http", "[::1]:0", "--zone", &zone, "--dns", "127.0.0.1:0"];
-    let mut serving = Serving::start(&arguments, Listeners { http: 2, dns: 1 });
+    let serving = Serving::start(&arguments, Listeners { http: 2, dns: 1 });
     assert!(serving.http_all()[0].is_ipv4() && serving.http_all()[1].is_ipv6());
     serving.check_announcement_is_exact();
     let ended = serving.stop();

@@ -98,24 +98,25 @@ impl Domain {
 
 /// The program with a configuration file, written into `folder`, that says what is wanted.
 fn command(folder: &Folder, wanted: &Wanted<'_>) -> (Command, Listeners) {
+    let mut services = String::new();
     let mut domain = String::from("[domain.\"example.com\"]\n");
     let mut listeners = Listeners::default();
     if !wanted.site.is_empty() {
         for (path, content) in wanted.site {
             folder.write(&Path::new("public").join(path).to_string_lossy(), content);
         }
+        services += "[http]\nlisten = [\"127.0.0.1:0\"]\n";
         domain += "site = \"public\"\n";
         listeners.http = 1;
     }
     if !wanted.zone.is_empty() {
         folder.write("zone", wanted.zone.as_bytes());
+        services += "[dns]\nlisten = [\"127.0.0.1:0\"]\n";
         domain += "zone = \"zone\"\n";
         listeners.dns = 1;
     }
-    let config = format!(
-        "workers = {}\n[http]\nlisten = [\"127.0.0.1:0\"]\n[dns]\nlisten = [\"127.0.0.1:0\"]\n{domain}[limits]\n{}\n",
-        wanted.worker_count, wanted.limits
-    );
+    let Wanted { worker_count, limits, .. } = wanted;
+    let config = format!("workers = {worker_count}\n{services}{domain}[limits]\n{limits}\n");
     folder.write("sanderling.toml", config.as_bytes());
     let mut command = sanderling();
     command.args(["serve", "--config", &folder.argument("sanderling.toml")]);

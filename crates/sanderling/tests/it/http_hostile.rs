@@ -105,13 +105,9 @@ fn malformed_chunks_are_refused() {
         ("00000000000000003\r\n", 400),
         ("ffffffffffffffff\r\n", 413),
         ("10001\r\n", 413),
-        ("8000\r\n", 0),
         ("3;ext=\x01\r\n", 400),
         ("0\r\nbad name: x\r\n\r\n", 400),
     ] {
-        if status == 0 {
-            continue;
-        }
         let request = format!("POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n{content}");
         check_refused(&domain, request.as_bytes(), status);
     }

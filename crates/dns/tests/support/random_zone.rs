@@ -1,0 +1,149 @@
+//! Random zones out of few labels, so that wildcards, cuts, aliases and empty names meet often, and questions to them.
+
+use proptest::prelude::*;
+use sanderling_dns::Rtype;
+use std::collections::BTreeMap;
+
+/// Labels of owners and targets. `*` is among them, and `aa` is one that has another as its start.
+const LABELS: [&str; 5] = ["a", "b", "*", "c", "aa"];
+/// Labels that questions have beside those.
+const OTHER_LABEL: &str = "q";
+const LABEL_COUNT_MAX: usize = 4;
+const RECORD_COUNT_MAX: usize = 24;
+
+/// What a random record holds.
+#[derive(Clone, Debug)]
+enum Content {
+    A(u8),
+    Aaaa(u8),
+    Txt(u8),
+    Ds(u8),
+    Ns(String),
+    Cname(String),
+    Dname(String),
+    Mx(String),
+    Srv(String),
+}
+
+impl Content {
+    fn mnemonic(&self) -> &'static str {
+        match self {
+            Content::A(_) => "A",
+            Content::Aaaa(_) => "AAAA",
+            Content::Txt(_) => "TXT",
+            Content::Ds(_) => "DS",
+            Content::Ns(_) => "NS",
+            Content::Cname(_) => "CNAME",
+            Content::Dname(_) => "DNAME",
+            Content::Mx(_) => "MX",
+            Content::Srv(_) => "SRV",
+        }
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Content::A(number) => format!("192.0.2.{number}"),
+            Content::Aaaa(number) => format!("2001:db8::{number:x}"),
+            Content::Txt(number) => format!("text{number}"),
+            Content::Ds(number) => format!("{number} 13 2 {}", "00".repeat(32)),
+            Content::Ns(target) | Content::Cname(target) | Content::Dname(target) => target.clone(),
+            Content::Mx(target) => format!("10 {target}"),
+            Content::Srv(target) => format!("0 0 53 {target}"),
+        }
+    }
+}
+
+/// The text of a zone at `apex`, which the builder takes without an error.
+pub(crate) fn zone_text(apex: &'static str) -> impl Strategy<Value = String> {
+    prop::collection::vec((below(apex), content(apex)), 0..RECORD_COUNT_MAX)
+        .prop_map(move |records| text_of(apex, &records))
+}
+
+/// The text of one to three zones, one below another.
+pub(crate) fn zone_texts() -> impl Strategy<Value = String> {
+    let texts = (zone_text("z."), prop::option::of(zone_text("a.z.")), prop::option::of(zone_text("b.a.z.")));
+    texts.prop_map(|(above, middle, below)| [Some(above), middle, below].into_iter().flatten().collect())
+}
+
+/// The octets of a name at or below `z.`, or once in a while elsewhere, in mixed case.
+pub(crate) fn question_name() -> impl Strategy<Value = Vec<u8>> {
+    let label = prop_oneof![6 => prop::sample::select(&LABELS[..]), 1 => Just(OTHER_LABEL)];
+    let apex = prop_oneof![20 => Just("z."), 1 => Just("out."), 1 => Just("")];
+    (prop::collection::vec(label, 0..=LABEL_COUNT_MAX), apex, any::<u64>()).prop_map(|(labels, apex, upper)| {
+        let name: String = labels.iter().map(|label| format!("{label}.")).collect::<String>() + apex;
+        let mixed = |(index, letter): (usize, char)| match upper >> (index % 64) & 1 {
+            0 => letter,
+            _ => letter.to_ascii_uppercase(),
+        };
+        super::zone_text::name_octets(&name.chars().enumerate().map(mixed).collect::<String>())
+    })
+}
+
+/// The type of a question: each that random zones have, and some that they have not.
+pub(crate) fn question_type() -> impl Strategy<Value = Rtype> {
+    prop::sample::select(vec![
+        Rtype::A,
+        Rtype::A,
+        Rtype::AAAA,
+        Rtype::TXT,
+        Rtype::DS,
+        Rtype::NS,
+        Rtype::CNAME,
+        Rtype::DNAME,
+        Rtype::MX,
+        Rtype::SRV,
+        Rtype::SOA,
+        Rtype::ANY,
+        Rtype::CAA,
+    ])
+}
+
+fn below(apex: &'static str) -> impl Strategy<Value = String> {
+    prop::collection::vec(prop::sample::select(&LABELS[..]), 0..LABEL_COUNT_MAX)
+        .prop_map(move |labels| labels.iter().map(|label| format!("{label}.")).collect::<String>() + apex)
+}
+
+fn target(apex: &'static str) -> impl Strategy<Value = String> {
+    prop_oneof![8 => below(apex), 1 => below("out."), 1 => below("z.")]
+}
+
+fn content(apex: &'static str) -> impl Strategy<Value = Content> {
+    prop_oneof![
+        4 => (0..3u8).prop_map(Content::A),
+        2 => (0..3u8).prop_map(Content::Aaaa),
+        2 => (0..3u8).prop_map(Content::Txt),
+        1 => (0..3u8).prop_map(Content::Ds),
+        3 => target(apex).prop_map(Content::Ns),
+        4 => target(apex).prop_map(Content::Cname),
+        1 => target(apex).prop_map(Content::Dname),
+        1 => target(apex).prop_map(Content::Mx),
+        1 => target(apex).prop_map(Content::Srv),
+    ]
+}
+
+/// Those of `records` that can stand in one zone, as text.
+fn text_of(apex: &str, records: &[(String, Content)]) -> String {
+    let mut lines = vec![
+        format!("$ORIGIN {apex}\n$TTL 300"),
+        format!("{apex} SOA ns.{apex} h.{apex} 1 2 3 4 60"),
+        format!("{apex} NS ns.out."),
+    ];
+    let mut types: BTreeMap<&str, Vec<&str>> = BTreeMap::from([(apex, vec!["SOA", "NS"])]);
+    for (owner, content) in records {
+        let own = types.entry(owner).or_default();
+        let mnemonic = content.mnemonic();
+        // RFC 2181 §10.1 and RFC 6672 §2.4: nothing stands beside a CNAME, nor a second DNAME beside the first.
+        let is_alone = match mnemonic {
+            "CNAME" => !own.is_empty(),
+            "DNAME" => own.contains(&"DNAME") || own.contains(&"CNAME"),
+            _ => own.contains(&"CNAME"),
+        };
+        let line = format!("{owner} {mnemonic} {}", content.text());
+        if is_alone || lines.contains(&line) {
+            continue;
+        }
+        own.push(mnemonic);
+        lines.push(line);
+    }
+    lines.join("\n") + "\n"
+}

@@ -1,0 +1,301 @@
+//! Answers as RFC 1034 §4.3.2, RFC 4592 and RFC 6672 say it, step by step over a list of records: slow, and plain to check.
+
+use super::question::Question;
+use super::reply::{Reply, ReplyRecord};
+use super::zone_text::records_of_zones;
+use sanderling_dns::{Name, Rtype};
+
+/// Aliases that one answer follows, as the core does unless told otherwise.
+const ALIAS_COUNT_MAX: usize = 16;
+/// Hosts of an answer whose addresses are told, as the core does; a referral tells all.
+const ADDITIONAL_NAMES_MAX: usize = 13;
+const NOERROR: u16 = 0;
+const NXDOMAIN: u16 = 3;
+const REFUSED: u16 = 5;
+const YXDOMAIN: u16 = 6;
+
+/// A name as its labels, from the leaf, in lower case.
+type Labels = Vec<Vec<u8>>;
+
+/// Zones as lists of records.
+pub(crate) struct Reference {
+    zones: Vec<ReferenceZone>,
+}
+
+struct ReferenceZone {
+    apex: Labels,
+    records: Vec<Entry>,
+}
+
+struct Entry {
+    owner: Labels,
+    record: ReplyRecord,
+}
+
+/// What a reply should say; records as lines in lower case, sorted.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Expected {
+    pub(crate) rcode: u16,
+    pub(crate) is_authoritative: bool,
+    pub(crate) sections: [Vec<String>; 3],
+}
+
+impl Expected {
+    /// What `reply` says, in the same form.
+    pub(crate) fn of(reply: &Reply) -> Expected {
+        Expected {
+            rcode: reply.rcode,
+            is_authoritative: reply.is_authoritative(),
+            sections: [0, 1, 2].map(|section| reply.set_of(section)),
+        }
+    }
+}
+
+/// Where the walk from the apex to a name ends.
+enum End {
+    /// RFC 1034 §4.3.2 step 3a: the name is there.
+    Exact(Labels),
+    /// Step 3b: it lies at or below a cut.
+    Cut(Labels),
+    /// RFC 6672 §3.2 step 3c: it lies below a DNAME.
+    Dname(Labels),
+    /// Step 3c with a `*` to go on with (RFC 4592 §3.3.1).
+    Wildcard(Labels),
+    /// Step 3c without one.
+    Nowhere,
+}
+
+impl Reference {
+    pub(crate) fn new(text: &str) -> Reference {
+        let zone = |(apex, records): (Vec<u8>, Vec<super::zone_text::TextRecord>)| {
+            let entry = |record: super::zone_text::TextRecord| Entry {
+                owner: labels(&record.owner),
+                record: ReplyRecord {
+                    owner: record.owner,
+                    rtype: record.rtype,
+                    ttl_s: record.ttl_s,
+                    rdata: record.rdata,
+                },
+            };
+            ReferenceZone { apex: labels(&apex), records: records.into_iter().map(entry).collect() }
+        };
+        Reference { zones: records_of_zones(text).into_iter().map(zone).collect() }
+    }
+
+    /// The reply to `question` when there is room for all of it.
+    pub(crate) fn answer(&self, question: &Question) -> Expected {
+        let name = labels(&question.name);
+        let Some(zone) = self.zone_for(&name, question.rtype) else {
+            return Expected { rcode: REFUSED, is_authoritative: false, sections: Default::default() };
+        };
+        let mut answering = Answering { zone, rtype: question.rtype, sections: Default::default() };
+        let is_referral = matches!(zone.walk(&name, question.rtype), End::Cut(_));
+        let rcode = answering.answer(name);
+        let sections = answering.sections.map(|records| {
+            let mut lines: Vec<String> =
+                records.iter().map(|record| record.to_string().to_ascii_lowercase()).collect();
+            lines.sort();
+            lines.dedup();
+            lines
+        });
+        Expected { rcode, is_authoritative: !is_referral, sections }
+    }
+
+    /// Step 2: the nearest ancestor of `name`. RFC 4035 §3.1.4.1: for the DS of an apex, the zone that delegates it, if
+    /// it is here.
+    fn zone_for(&self, name: &Labels, rtype: Rtype) -> Option<&ReferenceZone> {
+        let mut around: Vec<&ReferenceZone> = self.zones.iter().filter(|zone| name.ends_with(&zone.apex)).collect();
+        around.sort_by_key(|zone| std::cmp::Reverse(zone.apex.len()));
+        let &nearest = around.first()?;
+        match around.get(1) {
+            Some(&above)
+                if rtype == Rtype::DS && nearest.apex == *name && !matches!(above.walk(name, rtype), End::Cut(_)) =>
+            {
+                Some(above)
+            }
+            _ => Some(nearest),
+        }
+    }
+}
+
+impl ReferenceZone {
+    /// Step 3: down from the apex, label by label.
+    fn walk(&self, name: &Labels, rtype: Rtype) -> End {
+        for depth in self.apex.len()..=name.len() {
+            let node = name[name.len() - depth..].to_vec();
+            if !self.exists(&node) {
+                let wildcard = [vec![b"*".to_vec()], node[1..].to_vec()].concat();
+                return if self.exists(&wildcard) { End::Wildcard(wildcard) } else { End::Nowhere };
+            }
+            let is_cut = node != self.apex && node[0] != b"*" && !self.rrset(&node, Rtype::NS).is_empty();
+            if is_cut && !(node == *name && rtype == Rtype::DS) {
+                return End::Cut(node);
+            }
+            if !is_cut && node != *name && !self.rrset(&node, Rtype::DNAME).is_empty() {
+                return End::Dname(node);
+            }
+        }
+        End::Exact(name.clone())
+    }
+
+    /// RFC 4592 §2.2.2: a name is there if it, or a name below it, owns a record.
+    fn exists(&self, name: &Labels) -> bool {
+        self.records.iter().any(|entry| entry.owner.ends_with(name))
+    }
+
+    fn rrset(&self, owner: &Labels, rtype: Rtype) -> Vec<&ReplyRecord> {
+        let is_of = |entry: &&Entry| entry.owner == *owner && entry.record.rtype == rtype;
+        self.records.iter().filter(is_of).map(|entry| &entry.record).collect()
+    }
+
+    /// RFC 8482 §4.1: of the RRsets at a name, one is enough; the core takes the lowest type.
+    fn lowest_type(&self, owner: &Labels) -> Option<Rtype> {
+        self.records.iter().filter(|entry| entry.owner == *owner).map(|entry| entry.record.rtype).min()
+    }
+}
+
+struct Answering<'r> {
+    zone: &'r ReferenceZone,
+    rtype: Rtype,
+    sections: [Vec<ReplyRecord>; 3],
+}
+
+impl Answering<'_> {
+    fn answer(&mut self, mut name: Labels) -> u16 {
+        let mut aliases_followed: Vec<Labels> = vec![];
+        for alias_count in 0..=ALIAS_COUNT_MAX {
+            let is_first = alias_count == 0;
+            let (owner, is_there) = match self.zone.walk(&name, self.rtype) {
+                End::Cut(cut) => return self.refer(&cut),
+                End::Nowhere => return self.deny(NXDOMAIN),
+                End::Dname(owner) => {
+                    if alias_count == ALIAS_COUNT_MAX {
+                        return NOERROR;
+                    }
+                    match self.substitute(&owner, &name) {
+                        None => return YXDOMAIN,
+                        Some(target) if target == name => return NOERROR,
+                        Some(target) => name = target,
+                    }
+                    if !name.ends_with(&self.zone.apex) {
+                        return NOERROR;
+                    }
+                    continue;
+                }
+                End::Exact(owner) => (owner, true),
+                End::Wildcard(owner) => (owner, false),
+            };
+            let rtype = match self.rtype {
+                Rtype::ANY => self.zone.lowest_type(&owner).unwrap_or(Rtype::ANY),
+                other => other,
+            };
+            let rrset = self.zone.rrset(&owner, rtype);
+            if !rrset.is_empty() {
+                self.put(0, &name, &rrset);
+                if is_first {
+                    self.put_addresses(&rrset, false);
+                }
+                return NOERROR;
+            }
+            let alias = self.zone.rrset(&owner, Rtype::CNAME);
+            let Some(cname) = alias.first() else { return self.deny(NOERROR) };
+            debug_assert!(is_there || owner[0] == b"*");
+            if alias_count == ALIAS_COUNT_MAX || aliases_followed.contains(&owner) {
+                return NOERROR;
+            }
+            let target = labels(&cname.rdata);
+            self.put(0, &name, &alias);
+            aliases_followed.push(owner);
+            if !target.ends_with(&self.zone.apex) {
+                return NOERROR;
+            }
+            name = target;
+        }
+        NOERROR
+    }
+
+    fn put(&mut self, section: usize, owner: &Labels, rrset: &[&ReplyRecord]) {
+        let owner = octets(owner);
+        let renamed = rrset.iter().map(|record| ReplyRecord { owner: owner.clone(), ..(*record).clone() });
+        self.sections[section].extend(renamed);
+    }
+
+    /// RFC 2308 §3 and §5.
+    fn deny(&mut self, rcode: u16) -> u16 {
+        let apex = self.zone.apex.clone();
+        let mut soa = self.zone.rrset(&apex, Rtype::SOA)[0].clone();
+        let minimum = soa.rdata.last_chunk().expect("an SOA ends with its minimum");
+        soa.ttl_s = soa.ttl_s.min(u32::from_be_bytes(*minimum));
+        self.put(1, &apex, &[&soa]);
+        rcode
+    }
+
+    fn refer(&mut self, cut: &Labels) -> u16 {
+        let rrset = self.zone.rrset(cut, Rtype::NS);
+        self.put(1, cut, &rrset);
+        self.put_addresses(&rrset, true);
+        NOERROR
+    }
+
+    /// RFC 6672 §3.2 step 3c: the DNAME, the CNAME that it makes, and its target; `None` when that is too long.
+    fn substitute(&mut self, owner: &Labels, name: &Labels) -> Option<Labels> {
+        let rrset = self.zone.rrset(owner, Rtype::DNAME);
+        self.put(0, owner, &rrset);
+        let kept = &name[..name.len() - owner.len()];
+        let target = [kept.to_vec(), labels(&rrset[0].rdata)].concat();
+        let rdata = octets(&target);
+        if rdata.len() > 255 {
+            return None;
+        }
+        let cname = ReplyRecord { owner: vec![], rtype: Rtype::CNAME, ttl_s: rrset[0].ttl_s, rdata };
+        self.put(0, name, &[&cname]);
+        Some(target)
+    }
+
+    /// RFC 1034 §4.3.2 step 6 and RFC 9471: addresses of hosts that this zone answers for; with a referral, glue too.
+    fn put_addresses(&mut self, rrset: &[&ReplyRecord], is_referral: bool) {
+        let mut hosts: Vec<Labels> = vec![];
+        for target in rrset.iter().filter_map(|record| host(record)) {
+            let may_tell = match self.zone.walk(&target, Rtype::A) {
+                End::Exact(_) => target.ends_with(&self.zone.apex),
+                End::Cut(_) => is_referral && self.zone.exists(&target),
+                End::Dname(_) | End::Wildcard(_) | End::Nowhere => false,
+            };
+            if may_tell && !hosts.contains(&target) && (is_referral || hosts.len() < ADDITIONAL_NAMES_MAX) {
+                hosts.push(target);
+            }
+        }
+        for host in hosts {
+            for rtype in [Rtype::A, Rtype::AAAA] {
+                self.put(2, &host, &self.zone.rrset(&host, rtype));
+            }
+        }
+    }
+}
+
+/// The host whose addresses go with `record`.
+fn host(record: &ReplyRecord) -> Option<Labels> {
+    let at = match record.rtype {
+        Rtype::NS => 0,
+        Rtype::MX | Rtype::SVCB | Rtype::HTTPS | Rtype::AFSDB => 2,
+        Rtype::SRV => 6,
+        _ => return None,
+    };
+    Some(labels(&record.rdata[at..]))
+}
+
+/// The labels of the name at the start of `octets`.
+fn labels(octets: &[u8]) -> Labels {
+    let name = Name::parse(octets).expect("a name");
+    name.labels().map(<[u8]>::to_ascii_lowercase).collect()
+}
+
+fn octets(labels: &Labels) -> Vec<u8> {
+    let mut octets = vec![];
+    for label in labels {
+        octets.push(u8::try_from(label.len()).expect("a label is short"));
+        octets.extend(label);
+    }
+    octets.push(0);
+    octets
+}

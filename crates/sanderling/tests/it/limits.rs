@@ -1,0 +1,213 @@
+//! Bounds that peers reach: each is an ordinary outcome, and harms only whoever reached it.
+
+use std::time::{Duration, Instant};
+
+use crate::clients::RawConnection;
+use crate::dns_messages::{A, Question, Reply};
+use crate::domain::{Domain, Wanted, ZONE};
+use crate::http_answers::{HttpConnection, check_serves, get};
+
+const SITE: &[(&str, &[u8])] = &[("index.html", b"hi\n")];
+
+/// What a bounded time may take on a busy machine beyond its bound.
+const SLACK: Duration = Duration::from_secs(5);
+
+#[track_caller]
+fn check_about(took: Duration, expected_ms: u64) {
+    let expected = Duration::from_millis(expected_ms);
+    assert!(took + Duration::from_millis(20) >= expected, "too early: {took:?} of {expected:?}");
+    assert!(took < expected + SLACK, "too late: {took:?} of {expected:?}");
+}
+
+#[test]
+fn silent_connections_keep_nobody_from_being_served() {
+    let domain = Domain::serve(Wanted { site: SITE, zone: ZONE, ..Wanted::default() });
+    let silent: Vec<RawConnection> = (0..200).map(|_| RawConnection::open(domain.serving.http())).collect();
+    let asked: Vec<RawConnection> = (0..200).map(|_| RawConnection::open(domain.serving.dns())).collect();
+    let start = Instant::now();
+    check_serves(domain.serving.http());
+    assert_eq!(Question::new("example.com", A).ask_tcp(domain.serving.dns()).answer.len(), 1);
+    assert!(start.elapsed() < SLACK, "{:?}", start.elapsed());
+    drop((silent, asked));
+}
+
+/// A head that drips has until the deadline, which no octet moves.
+#[test]
+fn a_slow_head_is_cut_off_at_its_deadline() {
+    let limits = "http_header_deadline_ms = 500\nhttp_idle_timeout_ms = 60000";
+    let domain = Domain::serve(Wanted { site: SITE, limits, ..Wanted::default() });
+    for is_first in [true, false] {
+        let mut connection = HttpConnection::open(domain.serving.http());
+        if !is_first {
+            connection.get("/");
+        }
+        let start = Instant::now();
+        drip(connection.raw(), get("/").as_bytes());
+        let answer = connection.answer();
+        check_about(start.elapsed(), 500);
+        assert_eq!((answer.status, answer.field("Connection")), (408, Some("close")));
+    }
+}
+
+/// Sends an octet whenever the peer has been silent for a while, and ends when it says something or closes.
+#[track_caller]
+fn drip(raw: &mut RawConnection, bytes: &[u8]) {
+    for octet in bytes {
+        if raw.try_send(&[*octet]).is_err() || !raw.is_silent_for(Duration::from_millis(100)) {
+            return;
+        }
+    }
+    panic!("{} octets dripped in", bytes.len());
+}
+
+#[test]
+fn slow_content_is_cut_off_too() {
+    let limits = "http_header_deadline_ms = 500";
+    let domain = Domain::serve(Wanted { site: SITE, limits, ..Wanted::default() });
+    let mut connection = HttpConnection::open(domain.serving.http());
+    let start = Instant::now();
+    connection.send("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nabc");
+    assert_eq!(connection.answer().status, 408);
+    check_about(start.elapsed(), 500);
+}
+
+#[test]
+fn a_connection_that_never_speaks_is_closed_at_the_deadline() {
+    let domain = Domain::serve(Wanted { site: SITE, limits: "http_header_deadline_ms = 400", ..Wanted::default() });
+    let start = Instant::now();
+    let mut connection = HttpConnection::open(domain.serving.http());
+    connection.check_closed();
+    check_about(start.elapsed(), 400);
+}
+
+#[test]
+fn an_idle_connection_is_closed_after_its_time() {
+    let limits = "http_idle_timeout_ms = 400\nhttp_header_deadline_ms = 60000";
+    let domain = Domain::serve(Wanted { site: SITE, limits, ..Wanted::default() });
+    let mut connection = HttpConnection::open(domain.serving.http());
+    for _ in 0..3 {
+        connection.get("/");
+    }
+    let start = Instant::now();
+    connection.check_closed();
+    check_about(start.elapsed(), 400);
+}
+
+#[test]
+fn a_client_that_takes_nothing_is_closed() {
+    let huge = vec![b'x'; 50_000_000];
+    let site: &[(&str, &[u8])] = &[("huge.bin", &huge)];
+    let domain = Domain::serve(Wanted { site, limits: "http_send_timeout_ms = 500", ..Wanted::default() });
+    let mut connection = HttpConnection::open(domain.serving.http());
+    connection.send(get("/huge.bin"));
+    // Sending fails once the server has closed: nothing was read meanwhile.
+    let start = Instant::now();
+    while connection.raw().try_send(b"\r\n").is_ok() {
+        assert!(start.elapsed() < SLACK, "the server still waits");
+        std::thread::yield_now();
+    }
+    assert!(connection.raw().read_to_close().len() < huge.len());
+}
+
+#[test]
+fn an_idle_stream_of_dns_is_closed_after_its_time() {
+    let domain = Domain::serve(Wanted { zone: ZONE, limits: "dns_tcp_idle_timeout_ms = 400", ..Wanted::default() });
+    let server = domain.serving.dns();
+    let start = Instant::now();
+    assert_eq!(RawConnection::open(server).read_to_close(), []);
+    check_about(start.elapsed(), 400);
+
+    let mut raw = RawConnection::open(server);
+    ask(&mut raw);
+    let start = Instant::now();
+    assert_eq!(raw.read_to_close(), []);
+    check_about(start.elapsed(), 400);
+
+    // A query that drips in does not move it.
+    let mut raw = RawConnection::open(server);
+    let start = Instant::now();
+    drip(&mut raw, &framed());
+    assert_eq!(raw.read_to_close(), []);
+    check_about(start.elapsed(), 400);
+}
+
+/// At the bound all are served; one more waits until another goes.
+#[test]
+fn http_connections_beyond_the_bound_wait() {
+    let domain = Domain::serve(Wanted { site: SITE, limits: "http_connections_max = 5", ..Wanted::default() });
+    let mut held: Vec<HttpConnection> = (0..5).map(|_| HttpConnection::open(domain.serving.http())).collect();
+    for _ in 0..2 {
+        for connection in &mut held {
+            assert_eq!(connection.get("/").status, 200);
+        }
+    }
+    let mut further = HttpConnection::open(domain.serving.http());
+    further.send(get("/"));
+    assert!(further.raw().is_silent_for(Duration::from_millis(300)), "one more than the bound is served");
+    for connection in &mut held {
+        assert_eq!(connection.get("/").status, 200, "and those before it go on");
+    }
+    held.pop();
+    assert_eq!(further.answer().status, 200);
+}
+
+fn framed() -> Vec<u8> {
+    let message = Question::new("example.com", A).message();
+    [&u16::try_from(message.len()).unwrap().to_be_bytes(), message.as_slice()].concat()
+}
+
+#[track_caller]
+fn ask(raw: &mut RawConnection) {
+    raw.send(&framed());
+    let length = raw.read_bytes(2);
+    let reply = Reply::read(&raw.read_bytes(usize::from(u16::from_be_bytes([length[0], length[1]]))));
+    assert_eq!(reply.answer.len(), 1);
+}
+
+/// As many streams as the bound allows are served side by side.
+#[test]
+fn dns_streams_at_the_bound_are_all_served() {
+    let limits = "dns_tcp_connections_max = 4\ndns_tcp_idle_timeout_ms = 60000";
+    let domain = Domain::serve(Wanted { zone: ZONE, limits, worker_count: 1, ..Wanted::default() });
+    let mut held = Vec::new();
+    for _ in 0..4 {
+        held.push(RawConnection::open(domain.serving.dns()));
+        ask(held.last_mut().expect("just opened"));
+    }
+    for raw in &mut held {
+        ask(raw);
+    }
+}
+
+/// RFC 7766 §6.2.3: beyond the bound, the stream that has been idle for longest makes room.
+#[test]
+fn beyond_the_bound_the_dns_stream_that_idles_for_longest_is_closed() {
+    let limits = "dns_tcp_connections_max = 4\ndns_tcp_idle_timeout_ms = 60000";
+    let domain = Domain::serve(Wanted { zone: ZONE, limits, worker_count: 1, ..Wanted::default() });
+    let server = domain.serving.dns();
+    let mut held: Vec<RawConnection> = (0..3).map(|_| RawConnection::open(server)).collect();
+    held.iter_mut().for_each(ask);
+    for _ in 0..8 {
+        let mut next = RawConnection::open(server);
+        ask(&mut next);
+        held.push(next);
+        if held.len() > 4 {
+            assert_eq!(held.remove(0).read_to_close(), []);
+        }
+    }
+}
+
+/// Whichever worker a stream comes to: those that idle at another one must not keep it waiting.
+#[test]
+fn beyond_the_bound_dns_streams_of_other_workers_make_room_too() {
+    let limits = "dns_tcp_connections_max = 2\ndns_tcp_idle_timeout_ms = 60000";
+    let domain = Domain::serve(Wanted { zone: ZONE, limits, worker_count: 4, ..Wanted::default() });
+    let mut held = Vec::new();
+    for _ in 0..24 {
+        let mut raw = RawConnection::open(domain.serving.dns());
+        let start = Instant::now();
+        ask(&mut raw);
+        assert!(start.elapsed() < SLACK, "a stream waited {:?}", start.elapsed());
+        held.push(raw);
+    }
+}
