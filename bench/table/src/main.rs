@@ -1,7 +1,8 @@
 //! Turns nothing but time into a table of nanoseconds: what a look-up costs by each map, alone and among threads.
 //!
-//! `cargo run --release [rounds]` from `bench/table`; the default of 7 rounds takes about a minute. Each round runs the maps in another order,
-//! in slices of a few milliseconds, so that load from outside meets them all alike.
+//! `cargo run --release [rounds]` from `bench/table`; the default of 7 rounds takes half a minute to a minute. Each round
+//! runs the maps in another order, in slices of a few milliseconds, so that load from outside meets them all alike.
+//! `--features numbers` looks up numbers instead of paths.
 
 mod candidate;
 mod candidates;

@@ -149,6 +149,14 @@ impl Answering<'_, '_> {
         let mut followed_count = 0;
         loop {
             let (target_at, next) = match lookup {
+                // What was asked for is the DNAME itself, at the end of a way that led through it.
+                Lookup::Answer(found)
+                    if found.ready.rtype() == Rtype::DNAME
+                        && found.owner.same_as(name)
+                        && followed[..followed_count].contains(&found.node) =>
+                {
+                    return Ok(Rcode::NoError);
+                }
                 Lookup::Answer(found) => return self.put_answer(&found, name, place, length_bytes),
                 Lookup::Referral(found) => return self.put_referral(&found, place, length_bytes),
                 Lookup::NoData => return self.put_negative(place, length_bytes, Rcode::NoError),

@@ -300,12 +300,7 @@ impl<'o> ReplyWriter<'o> {
 
     /// Appends the records of `found` anew, names in full, each owned by `owner`: the octets of its name, or of a
     /// pointer. Only those of the RRset itself; where the RDATA of the first one starts is told.
-    pub(crate) fn put_expanded(
-        &mut self,
-        section: Section,
-        found: &Found<'_>,
-        owner: &[u8],
-    ) -> Result<usize, NoRoom> {
+    pub(crate) fn put_expanded(&mut self, section: Section, found: &Found<'_>, owner: &[u8]) -> Result<usize, NoRoom> {
         let records = found.ready.records(found.owner);
         let mut first_rdata_at = 0;
         for record in records.clone().take(usize::from(found.ready.answer_count)) {
@@ -366,8 +361,7 @@ impl<'o> ReplyWriter<'o> {
             // RFC 6891 §6.1.3: the upper eight bits of the RCODE stand in the OPT's TTL.
             let [payload_high, payload_low] = payload_bytes.to_be_bytes();
             let (rcode_high, flags_high) = ((rcode >> 4) as u8, u8::from(dnssec_ok) << 7);
-            let opt =
-                [0, 0, Rtype::OPT.0 as u8, payload_high, payload_low, rcode_high, version, flags_high, 0, 0, 0];
+            let opt = [0, 0, Rtype::OPT.0 as u8, payload_high, payload_low, rcode_high, version, flags_high, 0, 0, 0];
             self.out[end..end + OPT_BYTES].copy_from_slice(&opt);
             end += OPT_BYTES;
             additional_count += 1;

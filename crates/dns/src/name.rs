@@ -331,8 +331,8 @@ mod tests {
             b"\x01\xc8\x01z\x07example\0",
         ];
         for pair in ordered.windows(2) {
-            assert_eq!(name(pair[0]).canonical_cmp(name(pair[1])), Ordering::Less, "{:?}", pair);
-            assert_eq!(name(pair[1]).canonical_cmp(name(pair[0])), Ordering::Greater, "{:?}", pair);
+            assert_eq!(name(pair[0]).canonical_cmp(name(pair[1])), Ordering::Less, "{pair:?}");
+            assert_eq!(name(pair[1]).canonical_cmp(name(pair[0])), Ordering::Greater, "{pair:?}");
         }
     }
 

@@ -76,6 +76,11 @@ impl<'z> Ready<'z> {
         }
     }
 
+    /// The type of the RRset, which stands behind the owner's pointer.
+    pub(crate) fn rtype(&self) -> Rtype {
+        Rtype(u16::from_be_bytes([self.bytes[2], self.bytes[3]]))
+    }
+
     /// Octets of the RRset's own records.
     #[inline]
     pub fn answer_bytes(&self) -> &'z [u8] {
@@ -293,7 +298,8 @@ impl ReadyMaker {
     /// Appends a record of the additional section; no more answers after it.
     pub(crate) fn put_additional(&mut self, owner: Name<'_>, rtype: Rtype, ttl_s: u32, rdata: &[u8]) {
         self.answer_length.get_or_insert(self.bytes.len());
-        if self.bytes.len() > usize::from(u16::MAX) {
+        if self.bytes.len() > RECORDS_BYTES_MAX {
+            // Too long already: `finish` refuses it, or leaves the addresses out.
             return;
         }
         self.put_name(owner);

@@ -1,7 +1,7 @@
 //! Turns the records of a zone into the snapshot that is served, or says what is wrong with them as a zone.
 
-mod names;
 mod checks;
+mod names;
 
 use crate::name::Name;
 use crate::name_hash::HashSeed;
@@ -166,8 +166,7 @@ impl ZoneBuilder {
         let mut owner = None;
         for index in 0..self.records.len() {
             let record = self.records[index];
-            let is_same_set =
-                owner == Some(record.name) && sets.last().is_some_and(|set| set.rtype == record.rtype);
+            let is_same_set = owner == Some(record.name) && sets.last().is_some_and(|set| set.rtype == record.rtype);
             if !is_same_set {
                 if owner != Some(record.name) {
                     owner = Some(record.name);

@@ -102,7 +102,8 @@ fn fioclex_is_there() -> bool {
     let Ok(probe) = rustix::event::eventfd(0, rustix::event::EventfdFlags::empty()) else {
         return false;
     };
-    by_ioctl(&probe, true).is_ok() && rustix::io::fcntl_getfd(&probe).is_ok_and(|flags| flags.contains(FdFlags::CLOEXEC))
+    by_ioctl(&probe, true).is_ok()
+        && rustix::io::fcntl_getfd(&probe).is_ok_and(|flags| flags.contains(FdFlags::CLOEXEC))
 }
 
 #[cfg(test)]
@@ -139,7 +140,10 @@ mod tests {
         // High numbers, which no other test of this process can have got meanwhile.
         let file = open("/dev/null", OFlags::RDONLY, Mode::empty()).expect("/dev/null");
         let first = 900;
-        for (number, set_range) in [(first, set_from as fn(RawFd) -> io::Result<()>), (first + 1, |first| close_range_on_exec(first, RawFd::MAX))] {
+        for (number, set_range) in [
+            (first, set_from as fn(RawFd) -> io::Result<()>),
+            (first + 1, |first| close_range_on_exec(first, RawFd::MAX)),
+        ] {
             // SAFETY: the number is not in use: nothing opens so many descriptors here.
             let copy = unsafe { std::os::fd::OwnedFd::from_raw_fd(libc::dup2(file.as_raw_fd(), number)) };
             assert!(!closes_on_exec(&copy));

@@ -1,7 +1,7 @@
 //! A root folder, kept open: opens what lies beneath it, whatever a path says and wherever a link points.
 
 use crate::counters::{Call, count};
-use crate::file::File;
+use crate::file::{File, OPEN_FLAGS};
 use crate::walk;
 use crate::ways::{Job, Way};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
@@ -28,10 +28,6 @@ const WALK: usize = 2;
 /// `RESOLVE_BENEATH` answers EAGAIN when a rename elsewhere may have moved what it walks through (openat2(2)); that
 /// often in a row means somebody does it on purpose.
 const RACES_MAX: usize = 8;
-
-/// Not blocking: a FIFO without a writer would hold the caller for ever, and a terminal might become ours.
-pub(crate) const OPEN_FLAGS: OFlags =
-    OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
 /// A folder, open as a place to start from: nothing can be read through its descriptor itself.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use crate::counters::{Call, count};
 use crate::tcp::{Follows, Stream};
 use crate::ways::{Job, Way};
-use rustix::fs::{AtFlags, FileType, StatxFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, StatxFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -28,6 +28,10 @@ pub static SENDING: Job = Job::new(
 const SENDFILE: usize = 0;
 /// Octets that are read and sent at once without `sendfile`.
 const COPIED_BYTES: usize = 32 * 1024;
+
+/// Not blocking: a FIFO without a writer would hold the caller for ever, and a terminal might become ours.
+pub(crate) const OPEN_FLAGS: OFlags =
+    OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
 /// A moment of a file, in the clock of its file system: seconds since 1970 and nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -162,13 +166,21 @@ impl Drop for File {
 /// Opens the file at `path` for a whole reading, without waiting for a writer if it is a FIFO.
 pub fn open_nonblocking(path: &std::path::Path) -> io::Result<std::fs::File> {
     count(Call::Open);
-    let file = rustix::fs::open(path, crate::directory::OPEN_FLAGS, rustix::fs::Mode::empty())?;
+    let file = rustix::fs::open(path, OPEN_FLAGS, Mode::empty())?;
     Ok(file.into())
 }
 
 /// The magic numbers of NFS, SMB (two), FUSE, 9P, AFS, Ceph, Coda, OCFS2 and GFS2 (statfs(2)).
 const REMOTE_FILE_SYSTEMS: [u32; 10] = [
-    0x6969, 0xff53_4d42, 0xfe53_4d42, 0x6573_5546, 0x0102_1997, 0x5346_414f, 0x00c3_6400, 0x7375_7245, 0x7461_636f,
+    0x6969,
+    0xff53_4d42,
+    0xfe53_4d42,
+    0x6573_5546,
+    0x0102_1997,
+    0x5346_414f,
+    0x00c3_6400,
+    0x7375_7245,
+    0x7461_636f,
     0x0116_1970,
 ];
 
@@ -226,12 +238,12 @@ fn facts_by_statx(descriptor: &OwnedFd) -> io::Result<Facts> {
 
 /// Asks to send nothing from nothing: ENOSYS tells that the call is missing.
 fn sendfile_is_there() -> bool {
-    let root = rustix::fs::open("/", rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC, rustix::fs::Mode::empty());
+    let root = rustix::fs::open("/", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
     root.is_ok_and(|root| rustix::fs::sendfile(&root, &root, None, 0) != Err(Errno::NOSYS))
 }
 
 fn statx_without_path_is_there() -> bool {
-    let root = rustix::fs::open("/", rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC, rustix::fs::Mode::empty());
+    let root = rustix::fs::open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
     root.is_ok_and(|root| facts_by_statx(&root).is_ok())
 }
 
@@ -274,8 +286,8 @@ mod tests {
     }
 
     fn tempfile() -> std::fs::File {
-        let options = rustix::fs::OFlags::TMPFILE | rustix::fs::OFlags::RDWR;
-        let file = rustix::fs::open(std::env::temp_dir(), options, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR);
+        let options = OFlags::TMPFILE | OFlags::RDWR;
+        let file = rustix::fs::open(std::env::temp_dir(), options, Mode::RUSR | Mode::WUSR);
         std::fs::File::from(file.expect("a file without a name"))
     }
 }

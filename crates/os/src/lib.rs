@@ -6,15 +6,18 @@
 //! `unsafe` stands in here, and only for calls that `rustix` does not have.
 #![deny(clippy::undocumented_unsafe_blocks)]
 
+// The order is that of imports: a module uses those below it.
+pub mod jobs;
+pub mod candidates;
 pub mod signals;
 pub mod poll;
 pub mod wake;
 pub mod udp;
-pub mod tcp;
 pub mod watch;
 pub mod directory;
 mod walk;
 pub mod file;
+pub mod tcp;
 pub mod cloexec;
 pub mod ways;
 pub mod counters;

@@ -5,8 +5,8 @@ use crate::failure::named;
 use crate::ways::{Job, Way};
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, Shutdown, SocketAddrAny, SocketFlags, SocketType, acceptfrom_with, bind, getsockname, listen,
-    ipproto, socket_with, sockopt,
+    AddressFamily, RecvFlags, SendFlags, Shutdown, SocketAddrAny, SocketFlags, SocketType, acceptfrom_with, bind,
+    getsockname, ipproto, listen, socket_with, sockopt,
 };
 use std::io;
 use std::net::SocketAddr;
@@ -76,8 +76,16 @@ impl Listener {
                 Err(Errno::AGAIN) => return Ok(None),
                 // accept(2): errors of the network that are pending on the new connection are reported here.
                 Err(
-                    Errno::INTR | Errno::CONNABORTED | Errno::PROTO | Errno::NETDOWN | Errno::NOPROTOOPT
-                    | Errno::HOSTDOWN | Errno::NONET | Errno::HOSTUNREACH | Errno::OPNOTSUPP | Errno::NETUNREACH
+                    Errno::INTR
+                    | Errno::CONNABORTED
+                    | Errno::PROTO
+                    | Errno::NETDOWN
+                    | Errno::NOPROTOOPT
+                    | Errno::HOSTDOWN
+                    | Errno::NONET
+                    | Errno::HOSTUNREACH
+                    | Errno::OPNOTSUPP
+                    | Errno::NETUNREACH
                     | Errno::PERM,
                 ) => {}
                 Err(errno) => return Err(errno.into()),
@@ -107,8 +115,7 @@ fn accept4_is_there() -> bool {
 }
 
 /// Stands for the peer of a connection whose address the kernel did not tell.
-const UNKNOWN_PEER: SocketAddr =
-    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
+const UNKNOWN_PEER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
 
 impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
@@ -196,7 +203,7 @@ impl Drop for Stream {
 pub(crate) fn local_address(socket: impl AsFd) -> io::Result<SocketAddr> {
     count(Call::Getsockname);
     let address = getsockname(socket)?;
-    SocketAddr::try_from(address).map_err(|errno| io::Error::from(errno))
+    SocketAddr::try_from(address).map_err(io::Error::from)
 }
 
 trait FamilyOf {

@@ -84,11 +84,7 @@ impl Socket {
     /// Receives the datagrams that wait, as many as `batch` has room for; 0 when none does.
     pub fn receive(&self, batch: &mut Batch) -> io::Result<usize> {
         batch.prepare(self.is_wildcard);
-        let received = if JOB.chosen() == BATCH {
-            self.receive_many(batch)
-        } else {
-            self.receive_one(batch)
-        };
+        let received = if JOB.chosen() == BATCH { self.receive_many(batch) } else { self.receive_one(batch) };
         batch.received_count = match received {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
             result => result?,

@@ -4,7 +4,7 @@
 //! and never to wherever that folder may have been moved meanwhile. No step follows a link by itself (`O_NOFOLLOW`).
 
 use crate::counters::{Call, count};
-use crate::directory::OPEN_FLAGS;
+use crate::file::OPEN_FLAGS;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::io;

@@ -90,9 +90,9 @@ impl Watcher {
             let what = event.events();
             if what.contains(ReadFlags::QUEUE_OVERFLOW) {
                 tell(Seen::Overflow);
-            } else if what.intersects(
-                ReadFlags::DELETE_SELF | ReadFlags::MOVE_SELF | ReadFlags::UNMOUNT | ReadFlags::IGNORED,
-            ) {
+            } else if what
+                .intersects(ReadFlags::DELETE_SELF | ReadFlags::MOVE_SELF | ReadFlags::UNMOUNT | ReadFlags::IGNORED)
+            {
                 tell(Seen::Gone(event.wd()));
             } else if let Some(name) = event.file_name() {
                 let is_folder = what.contains(ReadFlags::ISDIR);

@@ -26,7 +26,7 @@ pub(crate) fn serve(origin: &Origin) -> Exit {
     match loaded {
         Ok((content, config)) => {
             tell(&warnings);
-            run(content, &config, |http, dns| announcement(http, dns))
+            run(content, &config, announcement)
         }
         Err(diagnostics) => {
             tell(&diagnostics);
@@ -135,11 +135,7 @@ fn content_of(config: &Config, warnings: &mut Vec<Diagnostic>) -> Result<Content
 }
 
 /// Binds, serves, and drains when a signal comes.
-fn run(
-    content: Content,
-    config: &Config,
-    announce: impl FnOnce(&[SocketAddr], &[SocketAddr]) -> String,
-) -> Exit {
+fn run(content: Content, config: &Config, announce: impl FnOnce(&[SocketAddr], &[SocketAddr]) -> String) -> Exit {
     let signals = Signals::catch(&[SIGTERM, SIGINT, SIGQUIT]);
     let bound = listeners::bind(config.worker_count, &config.http_listen, &config.dns_listen);
     let (signals, bound) = match (signals, bound) {

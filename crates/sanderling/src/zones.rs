@@ -159,4 +159,3 @@ fn read(path: &Path, budget_bytes: &mut u64, limits: &Limits) -> Result<Vec<u8>,
     })?;
     Ok(text)
 }
-

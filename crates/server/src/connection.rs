@@ -440,12 +440,7 @@ impl<'s> Connection<'s> {
         self.after_sending(sent, progress, context)
     }
 
-    fn after_sending(
-        &mut self,
-        sent: Sent,
-        progress: u64,
-        context: &mut Context<'_, 's>,
-    ) -> io::Result<Option<Next>> {
+    fn after_sending(&mut self, sent: Sent, progress: u64, context: &mut Context<'_, 's>) -> io::Result<Option<Next>> {
         let now_ms = context.clock.now_ms();
         match sent {
             Sent::All => match self.phase {

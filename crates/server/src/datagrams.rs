@@ -3,7 +3,7 @@
 //! Its sockets stand in no poller: a datagram is asked for before it is waited for, and under load nobody waits.
 
 use crate::content::Content;
-use crate::server::{Server, Stage};
+use crate::shared::{Shared, Stage};
 use crate::tally::{Counter, Tally};
 use dns::{Reply, Transport};
 use os::udp::{Batch, Socket, Waiting};
@@ -20,7 +20,7 @@ const ERRORS_PER_TURN_MAX: usize = 8;
 
 /// The thread's sockets, and what it answers from.
 pub(crate) struct Datagrams<'s> {
-    server: &'s Server,
+    shared: &'s Shared,
     sockets: &'s [Socket],
     wakeup: &'s Wakeup,
     batch: Batch,
@@ -30,16 +30,16 @@ pub(crate) struct Datagrams<'s> {
 }
 
 impl<'s> Datagrams<'s> {
-    pub(crate) fn new(server: &'s Server, sockets: &'s [Socket], wakeup: &'s Wakeup) -> Datagrams<'s> {
-        let (content, content_version) = server.content();
+    pub(crate) fn new(shared: &'s Shared, sockets: &'s [Socket], wakeup: &'s Wakeup) -> Datagrams<'s> {
+        let (content, content_version) = shared.content();
         Datagrams {
-            server,
+            shared,
             sockets,
             wakeup,
             batch: Batch::new(),
             content,
             content_version,
-            tally: server.tallies().enter(),
+            tally: shared.tallies.enter(),
         }
     }
 
@@ -47,9 +47,9 @@ impl<'s> Datagrams<'s> {
     pub(crate) fn run(mut self) -> io::Result<()> {
         let descriptors = self.sockets.iter().map(AsFd::as_fd).chain([self.wakeup.as_fd()]);
         let mut waiting = Waiting::for_any_of(descriptors);
-        while self.server.stage() == Stage::Serving {
-            if self.server.content_version() != self.content_version {
-                (self.content, self.content_version) = self.server.content();
+        while self.shared.stage() == Stage::Serving {
+            if self.shared.content_version() != self.content_version {
+                (self.content, self.content_version) = self.shared.content();
             }
             if !self.turn() {
                 waiting.wait(None)?;
@@ -100,7 +100,7 @@ impl<'s> Datagrams<'s> {
 
     fn answer(&mut self, received_count: usize) {
         self.tally.add(Counter::DnsUdpQueries, received_count as u64);
-        let transport = Transport::Udp { reply_bytes_max: self.server.options().dns.udp_reply_bytes_max };
+        let transport = Transport::Udp { reply_bytes_max: self.shared.options.dns.udp_reply_bytes_max };
         for index in 0..received_count {
             let (query, reply) = self.batch.exchange(index);
             // A query of ours that breaks costs that query, and no more.

@@ -9,12 +9,14 @@
 //! an immutable [`Content`] that can be replaced at any time.
 #![forbid(unsafe_code)]
 
+// The order is that of imports: a module uses those below it.
 mod server;
 mod worker;
 mod datagrams;
-mod peer;
+mod shared;
 mod connection;
 mod dns_stream;
+mod peer;
 mod outbox;
 mod files;
 mod open_files;
@@ -30,7 +32,7 @@ mod clock;
 mod options;
 
 pub use content::{BuiltinFile, Content, DefaultSite, Root, Site};
-pub use open_files::{Census, OpenFilesOptions};
-pub use options::{DnsOptions, HttpOptions, Options};
+pub use open_files::Census;
+pub use options::{DnsOptions, HttpOptions, OpenFilesOptions, Options};
 pub use server::{Server, Siblings};
 pub use tally::{Counter, Tallies};

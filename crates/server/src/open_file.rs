@@ -249,9 +249,9 @@ impl OpenFile {
     /// or unlinked meanwhile is.
     pub(crate) fn is_unchanged(&self) -> bool {
         match (&self.body, &self.facts) {
-            (Body::Descriptor(file), Some(before)) => file
-                .facts()
-                .is_ok_and(|now| (now.length_bytes, now.modified) == (before.length_bytes, before.modified)),
+            (Body::Descriptor(file), Some(before)) => {
+                file.facts().is_ok_and(|now| (now.length_bytes, now.modified) == (before.length_bytes, before.modified))
+            }
             _ => true,
         }
     }
@@ -298,13 +298,16 @@ fn is_beneath(real: &Path, root: &Directory, path: &[u8]) -> bool {
     real.strip_prefix(root.real_path()).is_ok_and(|rest| rest.as_os_str().as_bytes() == path)
 }
 
+/// The whole of a file, and the facts that were true of it while it was read.
+type Version = (os::file::Facts, Box<[u8]>);
+
 /// Reads a small file whole, as one version: the facts before and after are the same.
 fn read_whole(
     file: &File,
     mut facts: os::file::Facts,
     length_bytes_max: u64,
     patience: Patience,
-) -> Result<Result<(os::file::Facts, Box<[u8]>), NoFile>, WouldWait> {
+) -> Result<Result<Version, NoFile>, WouldWait> {
     for _ in 0..READS_MAX {
         let mut content = vec![0; facts.length_bytes as usize];
         let read = match file.read_at_cached(&mut content, 0) {
@@ -336,9 +339,8 @@ fn find_builtin(
     gauges: &Arc<Gauges>,
 ) -> Result<OpenFile, NoFile> {
     let Some(file) = files.iter().find(|file| file.path.as_bytes() == path) else {
-        let is_below = |file: &&BuiltinFile| {
-            file.path.as_bytes().strip_prefix(path).is_some_and(|rest| rest.starts_with(b"/"))
-        };
+        let is_below =
+            |file: &&BuiltinFile| file.path.as_bytes().strip_prefix(path).is_some_and(|rest| rest.starts_with(b"/"));
         return Err(if files.iter().any(|file| is_below(&file)) { NoFile::Folder } else { NoFile::Missing });
     };
     // The content itself tells its versions apart, since there is no file that could: FNV-1a, 64 bits.

@@ -16,6 +16,7 @@ use crate::clock::{Milliseconds, ms};
 use crate::content::Site;
 use crate::fills::{Claim, Done, Fills, Inbox, Waiter};
 use crate::open_file::{FileKey, Gauges, Look, NoFile, OpenFile, Patience, Sought, WouldWait};
+use crate::options::OpenFilesOptions;
 use crate::watches::{Outdated, Watches};
 use os::udp::Waiting;
 use os::wake::Wakeup;
@@ -26,45 +27,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 use table::{Held, Refused, Table};
-
-/// Bounds of the cache.
-#[derive(Clone, Copy, Debug)]
-pub struct OpenFilesOptions {
-    /// Files in the cache, in the whole process: each takes a descriptor at most.
-    pub files_max: usize,
-    /// Octets of content in memory, in the whole process.
-    pub content_bytes_max: u64,
-    /// Octets of the largest file that is kept in memory, to be sent together with its head.
-    pub small_file_bytes_max: u64,
-    /// Paths that lead nowhere, kept apart.
-    pub missing_max: usize,
-    /// Folders that are watched.
-    pub folders_watched_max: usize,
-    /// How long an entry is used before the file system is asked again, when nobody tells of changes.
-    pub fresh_for: Duration,
-    /// The same when somebody does: only what he cannot see is missed for so long.
-    pub watched_fresh_for: Duration,
-    /// How long an entry is kept that nobody uses.
-    pub idle_timeout: Duration,
-    /// Threads that wait for the file system when a worker must not.
-    pub opener_count: usize,
-}
-
-impl Default for OpenFilesOptions {
-    fn default() -> OpenFilesOptions {
-        OpenFilesOptions {
-            files_max: 4_096,
-            content_bytes_max: 64 * 1024 * 1024,
-            small_file_bytes_max: 8 * 1024,
-            missing_max: 1_024,
-            folders_watched_max: 8_192,
-            fresh_for: Duration::from_secs(1),
-            watched_fresh_for: Duration::from_secs(5),
-            idle_timeout: Duration::from_secs(60),
-            opener_count: 2,
-        }
-    }
-}
 
 /// A path that leads nowhere.
 #[derive(Debug)]
@@ -135,8 +97,7 @@ impl OpenFiles {
     /// Whether the file system must be asked before the entry is used.
     #[inline]
     pub(crate) fn is_stale(&self, file: &OpenFile, now_ms: Milliseconds) -> bool {
-        let fresh_for =
-            if file.is_watched() { self.options.watched_fresh_for } else { self.options.fresh_for };
+        let fresh_for = if file.is_watched() { self.options.watched_fresh_for } else { self.options.fresh_for };
         now_ms.saturating_sub(file.checked_ms()) > ms(fresh_for) && file.can_change()
     }
 

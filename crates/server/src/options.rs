@@ -1,6 +1,5 @@
 //! The bounds that a server works within: each has a name, and a default that suits most.
 
-use crate::open_files::OpenFilesOptions;
 use std::time::Duration;
 
 /// All bounds of a server.
@@ -64,6 +63,45 @@ impl Default for DnsOptions {
             tcp_connections_max: 1_024,
             tcp_idle_timeout: Duration::from_secs(5),
             tcp_queries_in_flight_max: 64,
+        }
+    }
+}
+
+/// Bounds of the open-file cache.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenFilesOptions {
+    /// Files in the cache, in the whole process: each takes a descriptor at most.
+    pub files_max: usize,
+    /// Octets of content in memory, in the whole process.
+    pub content_bytes_max: u64,
+    /// Octets of the largest file that is kept in memory, to be sent together with its head.
+    pub small_file_bytes_max: u64,
+    /// Paths that lead nowhere, kept apart.
+    pub missing_max: usize,
+    /// Folders that are watched.
+    pub folders_watched_max: usize,
+    /// How long an entry is used before the file system is asked again, when nobody tells of changes.
+    pub fresh_for: Duration,
+    /// The same when somebody does: only what he cannot see is missed for so long.
+    pub watched_fresh_for: Duration,
+    /// How long an entry is kept that nobody uses.
+    pub idle_timeout: Duration,
+    /// Threads that wait for the file system when a worker must not.
+    pub opener_count: usize,
+}
+
+impl Default for OpenFilesOptions {
+    fn default() -> OpenFilesOptions {
+        OpenFilesOptions {
+            files_max: 4_096,
+            content_bytes_max: 64 * 1024 * 1024,
+            small_file_bytes_max: 8 * 1024,
+            missing_max: 1_024,
+            folders_watched_max: 8_192,
+            fresh_for: Duration::from_secs(1),
+            watched_fresh_for: Duration::from_secs(5),
+            idle_timeout: Duration::from_secs(60),
+            opener_count: 2,
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::files::Files;
 use crate::fills::Inbox;
 use crate::peer::{Buffers, Context, Deadline, Next};
 use crate::permits::{Permit, Permits};
-use crate::server::{Server, Stage};
+use crate::shared::{Shared, Stage};
 use crate::slab::{Key, Slab};
 use crate::tally::{Counter, Tally};
 use os::failure::{Cause, cause};
@@ -55,7 +55,7 @@ enum Source {
 
 /// A worker.
 pub(crate) struct Worker<'s> {
-    server: &'s Server,
+    shared: &'s Shared,
     poller: Poller,
     listeners: Vec<(Protocol, &'s Listener)>,
     peers: Slab<Peer<'s>>,
@@ -103,7 +103,7 @@ impl Source {
 impl<'s> Worker<'s> {
     /// A worker that accepts from `listeners` and waits with `poller`.
     pub(crate) fn new(
-        server: &'s Server,
+        shared: &'s Shared,
         index: usize,
         poller: Poller,
         inbox: Arc<Inbox>,
@@ -112,21 +112,21 @@ impl<'s> Worker<'s> {
         for (index, (_, listener)) in listeners.iter().enumerate() {
             poller.register(*listener, Source::Listener(index).token(), Interest::Readable)?;
         }
-        let (content, content_version) = server.content();
+        let (content, content_version) = shared.content();
         Ok(Worker {
-            server,
+            shared,
             poller,
             listeners,
             peers: Slab::new(),
             unfinished: Vec::new(),
             deadlines: Deadlines::default(),
             paused_until_ms: None,
-            clock: server.clock(),
-            buffers: Buffers::new(server.options()),
-            files: Files::new(server.open_files(), index),
+            clock: shared.clock(),
+            buffers: Buffers::new(&shared.options),
+            files: Files::new(&shared.open_files, index),
             content,
             content_version,
-            tally: server.tallies().enter(),
+            tally: shared.tallies.enter(),
             inbox,
             drained_by_ms: None,
         })
@@ -164,23 +164,24 @@ impl<'s> Worker<'s> {
         if !self.unfinished.is_empty() {
             return Some(Duration::ZERO);
         }
-        let next_ms = [self.deadlines.next_ms(), self.paused_until_ms, self.drained_by_ms].into_iter().flatten().min()?;
+        let next_ms =
+            [self.deadlines.next_ms(), self.paused_until_ms, self.drained_by_ms].into_iter().flatten().min()?;
         // One more than the difference: a clock of milliseconds that is short of the deadline would wait for nothing.
         Some(Duration::from_millis(next_ms.saturating_sub(self.clock.now_ms()) + 1))
     }
 
     fn take_up_content(&mut self) {
-        if self.server.content_version() != self.content_version {
-            (self.content, self.content_version) = self.server.content();
+        if self.shared.content_version() != self.content_version {
+            (self.content, self.content_version) = self.shared.content();
         }
     }
 
     /// When the server has begun to drain: accepts no more, and lets those go who wait for nothing.
     fn take_up_stage(&mut self) -> io::Result<()> {
-        if self.server.stage() == Stage::Serving || self.drained_by_ms.is_some() {
+        if self.shared.stage() == Stage::Serving || self.drained_by_ms.is_some() {
             return Ok(());
         }
-        self.drained_by_ms = Some(self.clock.now_ms() + ms(self.server.drain_timeout()));
+        self.drained_by_ms = Some(self.clock.now_ms() + ms(self.shared.drain_timeout));
         self.paused_until_ms = None;
         for (_, listener) in &self.listeners {
             self.poller.deregister(*listener)?;
@@ -248,7 +249,10 @@ impl<'s> Worker<'s> {
     /// The right to one more connection. At the bound of DNS, the stream that has been idle for longest makes room
     /// (RFC 7766 §6.2.3): whoever holds a stream open without asking must not keep others from asking.
     fn permit(&mut self, protocol: Protocol) -> Option<Permit<'s>> {
-        let permits: &'s Permits = self.server.permits(protocol);
+        let permits: &'s Permits = match protocol {
+            Protocol::Http => &self.shared.http_permits,
+            Protocol::Dns => &self.shared.dns_permits,
+        };
         permits.take().or_else(|| {
             if protocol == Protocol::Http {
                 return None;
@@ -281,7 +285,7 @@ impl<'s> Worker<'s> {
     /// Lets a new connection in. It is asked at once: its first request has mostly come with it.
     fn enter(&mut self, protocol: Protocol, stream: Stream, permit: Permit<'s>) -> io::Result<()> {
         let now_ms = self.clock.now_ms();
-        let options = self.server.options();
+        let options = &self.shared.options;
         let peer = match protocol {
             Protocol::Http => {
                 self.tally.add(Counter::HttpConnections, 1);
@@ -314,7 +318,7 @@ impl<'s> Worker<'s> {
         let mut context = Context {
             content: &self.content,
             files: &mut self.files,
-            options: self.server.options(),
+            options: &self.shared.options,
             clock: &self.clock,
             buffers: &mut self.buffers,
             tally: &self.tally,
@@ -327,7 +331,7 @@ impl<'s> Worker<'s> {
             Err(_) => {
                 self.tally.add(Counter::Panics, 1);
                 // Whatever state the room was left in, the next peer gets a fresh one.
-                self.buffers = Buffers::new(self.server.options());
+                self.buffers = Buffers::new(&self.shared.options);
                 Next::Close
             }
         };

@@ -91,7 +91,8 @@ fn whole_responses(mut bytes: &[u8]) -> usize {
     while let Some(head) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
         let text = String::from_utf8_lossy(&bytes[..head]).into_owned();
         let length = text.lines().find_map(|line| line.strip_prefix("Content-Length: "));
-        let length = if text.starts_with("HTTP/1.1 304") { 0 } else { length.map_or(0, |text| text.parse().expect("a number")) };
+        let length =
+            if text.starts_with("HTTP/1.1 304") { 0 } else { length.map_or(0, |text| text.parse().expect("a number")) };
         let Some(rest) = bytes.get(head + 4 + length..) else { return count };
         bytes = rest;
         count += 1;

@@ -157,15 +157,16 @@ impl Hash for Clash {
 
 #[test]
 fn keys_of_one_hash_are_told_apart() {
+    let key_count = if cfg!(miri) { 16 } else { 100 };
     for taking in [Taking::Exchange, Taking::Add] {
-        let table = Table::with_taking(100, taking);
-        for key in 0..100 {
+        let table = Table::with_taking(key_count as usize, taking);
+        for key in 0..key_count {
             assert!(table.insert(Clash(key), key).is_ok());
         }
-        for key in (0..100).step_by(2) {
+        for key in (0..key_count).step_by(2) {
             assert!(table.retire(&Clash(key)).is_some());
         }
-        for key in 0..100 {
+        for key in 0..key_count {
             assert_eq!(table.acquire(&Clash(key)).map(|held| *held), (key % 2 == 1).then_some(key));
         }
         table.check();

@@ -1,18 +1,18 @@
 //! The answers of zones, tested by text: RFC by RFC, against a slow answerer, and under hostile octets.
 
-// mod aliases;
-// mod compression;
-// mod dname;
-// mod edns;
+mod aliases;
+mod compression;
+mod dname;
+mod edns;
 // mod malformed;
-// mod negative;
+mod negative;
 mod properties;
-// mod referrals;
-// mod rfc1034;
-// mod truncation;
-// mod wildcards;
-// mod zone_sets;
-// mod zones;
+mod referrals;
+mod rfc1034;
+mod truncation;
+mod wildcards;
+mod zone_sets;
+mod zones;
 
 #[path = "../support/mod.rs"]
 mod support;

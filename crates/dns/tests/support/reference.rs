@@ -92,8 +92,7 @@ impl Reference {
         let is_referral = matches!(zone.walk(&name, question.rtype), End::Cut(_));
         let rcode = answering.answer(name);
         let sections = answering.sections.map(|records| {
-            let mut lines: Vec<String> =
-                records.iter().map(|record| record.to_string().to_ascii_lowercase()).collect();
+            let mut lines: Vec<String> = records.iter().map(|record| record.to_string().to_ascii_lowercase()).collect();
             lines.sort();
             lines.dedup();
             lines

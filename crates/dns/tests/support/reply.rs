@@ -130,7 +130,9 @@ impl Reply {
 impl fmt::Display for Reply {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{}", self.rcode_text())?;
-        for (bit, flag) in [(0x0400, "aa"), (0x0200, "tc"), (0x0100, "rd"), (0x0080, "ra"), (0x0020, "ad"), (0x0010, "cd")] {
+        for (bit, flag) in
+            [(0x0400, "aa"), (0x0200, "tc"), (0x0100, "rd"), (0x0080, "ra"), (0x0020, "ad"), (0x0010, "cd")]
+        {
             if self.flags & bit != 0 {
                 write!(out, " {flag}")?;
             }

@@ -123,9 +123,12 @@ fn delegations_are_referrals_with_their_glue() {
     let referral = "0\nau child.example.com. 300 2 ns.child.example.com.\
                     \nau child.example.com. 300 2 ns.elsewhere.example.org.\
                     \nad ns.child.example.com. 300 1 192.0.2.7";
-    for (name, rtype) in
-        [("child.example.com", A), ("child.example.com", NS), ("a.b.child.example.com", TXT), ("ns.child.example.com", A)]
-    {
+    for (name, rtype) in [
+        ("child.example.com", A),
+        ("child.example.com", NS),
+        ("a.b.child.example.com", TXT),
+        ("ns.child.example.com", A),
+    ] {
         check(&domain, name, rtype, referral);
     }
 }

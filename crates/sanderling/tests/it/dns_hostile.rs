@@ -86,10 +86,14 @@ fn malformed_messages_get_formerr_or_silence() {
         ("two OPTs", header([1, 0, 0, 2], &[question, &opt, &opt].concat()), Rcode(FORMERR)),
         ("an OPT owned by a name", header([1, 0, 0, 1], &[question, &[1, b'a'], &opt].concat()), Rcode(FORMERR)),
         ("an OPT cut short", header([1, 0, 0, 1], &[question, &opt[..9]].concat()), Rcode(FORMERR)),
-        ("an option beyond its OPT", {
-            let opt = [0, 0, 41, 4, 208, 0, 0, 0, 0, 0, 4, 0, 10, 0, 9];
-            header([1, 0, 0, 1], &[question, &opt].concat())
-        }, Rcode(FORMERR)),
+        (
+            "an option beyond its OPT",
+            {
+                let opt = [0, 0, 41, 4, 208, 0, 0, 0, 0, 0, 4, 0, 10, 0, 9];
+                header([1, 0, 0, 1], &[question, &opt].concat())
+            },
+            Rcode(FORMERR),
+        ),
         ("octets behind the end", [good(), vec![7; 100]].concat(), Rcode(0)),
         ("a hundred records more", header([1, 0, 0, 100], &[question, &opt.repeat(100)].concat()), Rcode(FORMERR)),
     ] {
@@ -116,8 +120,12 @@ fn other_opcodes_are_not_implemented() {
 fn every_combination_gets_one_well_formed_reply() {
     let domain = Domain::with_zone(ZONE);
     let asker = Asker::new(domain.serving.dns());
-    let types = [0, 1, 2, 5, 6, 12, 15, 16, 28, 33, 39, 41, 43, 46, 47, 48, 50, 64, 65, 99, 128, 249, 250, 251, 252, 253, 254, 255, 256, 32_769, 65_280, 65_535];
-    let names = ["example.com", "www.example.com", "x.wild.example.com", "a.child.example.com", "none.example.com", "org"];
+    let types = [
+        0, 1, 2, 5, 6, 12, 15, 16, 28, 33, 39, 41, 43, 46, 47, 48, 50, 64, 65, 99, 128, 249, 250, 251, 252, 253, 254,
+        255, 256, 32_769, 65_280, 65_535,
+    ];
+    let names =
+        ["example.com", "www.example.com", "x.wild.example.com", "a.child.example.com", "none.example.com", "org"];
     for opcode in 0..16 {
         for class in [0, 1, 3, 254, 255, 65_535] {
             for (index, rtype) in types.iter().enumerate() {

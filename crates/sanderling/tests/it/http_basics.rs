@@ -275,7 +275,8 @@ fn pipeline() -> String {
         .map(|index| match index % 4 {
             0 => format!("GET /alphabet.txt HTTP/1.1\r\nHost: localhost\r\nRange: bytes={index}-{index}\r\n\r\n"),
             1 => get("/missing"),
-            2 => "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n".to_owned(),
+            2 => "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
+                .to_owned(),
             _ => get("/large.bin"),
         })
         .collect()

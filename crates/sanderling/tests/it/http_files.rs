@@ -122,9 +122,10 @@ fn files_that_may_not_be_read_are_forbidden() {
 fn a_file_that_is_replaced_is_served_anew() {
     let domain = Domain::with_site(&[("index.html", b"old\n"), ("large.bin", &[b'o'; 20_000])]);
     let mut connection = HttpConnection::open(domain.serving.http());
-    for (target, old, new) in
-        [("index.html", b"old\n".to_vec(), b"new, longer\n".to_vec()), ("large.bin", vec![b'o'; 20_000], vec![b'n'; 30_000])]
-    {
+    for (target, old, new) in [
+        ("index.html", b"old\n".to_vec(), b"new, longer\n".to_vec()),
+        ("large.bin", vec![b'o'; 20_000], vec![b'n'; 30_000]),
+    ] {
         assert!(connection.get(&format!("/{target}")).content == old);
         let fresh = domain.folder.write("fresh", &new);
         fs::rename(fresh, domain.folder.path().join("public").join(target)).unwrap();

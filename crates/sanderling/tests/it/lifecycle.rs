@@ -126,7 +126,11 @@ fn want_of_descriptors_is_survived() {
 #[test]
 fn every_way_serves_the_same() {
     use crate::process::{Folder, Listeners, Serving};
-    let folder = Folder::with(&[("public/index.html", b"hi\n"), ("public/large.bin", &[b'x'; 100_000]), ("zone", ZONE.as_bytes())]);
+    let folder = Folder::with(&[
+        ("public/index.html", b"hi\n"),
+        ("public/large.bin", &[b'x'; 100_000]),
+        ("zone", ZONE.as_bytes()),
+    ]);
     let public = folder.argument("public");
     let zone = format!("example.com={}", folder.argument("zone"));
     for way in ["opening=openat2", "opening=walk", "datagrams=single"] {

@@ -56,7 +56,8 @@ impl Serving {
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?} cannot be started: {error}"));
         let errors = Errors::collect(child.stderr.take().expect("standard error was asked for as a pipe"));
         let lines = lines_of(child.stdout.take().expect("standard output was asked for as a pipe"));
-        let mut serving = Serving { child, lines, errors, http: Vec::new(), dns: Vec::new(), others: Vec::new(), has_ended: false };
+        let mut serving =
+            Serving { child, lines, errors, http: Vec::new(), dns: Vec::new(), others: Vec::new(), has_ended: false };
         serving.wait_for(listeners);
         serving
     }

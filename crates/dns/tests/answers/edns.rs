@@ -1,0 +1,175 @@
+//! EDNS (RFC 6891), ANY (RFC 8482), and questions that get a word instead of data.
+
+use super::check;
+use super::support::exchange::send;
+use super::support::question::Question;
+use super::support::reply::Reply;
+use super::support::zone_text::zone_set;
+use sanderling_dns::Transport;
+
+const ZONE: &str = "
+    $ORIGIN example.
+    $TTL 60
+    example. SOA ns h 1 2 3 4 5
+    example. NS ns
+    ns A 192.0.2.53
+    www AAAA 2001:db8::1
+    www TXT text
+    www MX 10 ns
+";
+const UDP: Transport = Transport::Udp { reply_bytes_max: 1232 };
+
+#[test]
+fn an_opt_is_answered_with_an_opt() {
+    check(ZONE, "ns.example. A", "NOERROR aa\nanswer: ns.example. 60 A 192.0.2.53");
+    check(ZONE, "ns.example. A +edns=1400", "NOERROR aa edns=1232\nanswer: ns.example. 60 A 192.0.2.53");
+    check(ZONE, "ns.example. A +edns=1400 +max=4000", "NOERROR aa edns=4000\nanswer: ns.example. 60 A 192.0.2.53");
+    check(ZONE, "ns.example. A +edns +tcp", "NOERROR aa edns=1232\nanswer: ns.example. 60 A 192.0.2.53");
+    // RFC 6891 §6.2.3: less than 512 is meant as 512.
+    check(ZONE, "ns.example. A +edns=0", "NOERROR aa edns=1232\nanswer: ns.example. 60 A 192.0.2.53");
+}
+
+#[test]
+fn the_flag_do_is_copied_rfc_3225_section_3() {
+    check(ZONE, "ns.example. A +edns +do", "NOERROR aa edns=1232 do\nanswer: ns.example. 60 A 192.0.2.53");
+    check(ZONE, "ns.elsewhere. A +edns +do", "REFUSED edns=1232 do");
+}
+
+#[test]
+fn recursion_is_not_there_and_its_flag_is_copied() {
+    check(ZONE, "ns.example. A +rd", "NOERROR aa rd\nanswer: ns.example. 60 A 192.0.2.53");
+}
+
+#[test]
+fn another_version_is_badvers_rfc_6891_section_6_1_3() {
+    check(ZONE, "ns.example. A +edns +version=1", "BADVERS edns=1232");
+    check(ZONE, "ns.example. A +edns +version=255 +do", "BADVERS edns=1232 do");
+}
+
+#[test]
+fn any_is_one_rrset_rfc_8482_section_4_1() {
+    check(
+        ZONE,
+        "www.example. ANY",
+        "NOERROR aa
+         answer: www.example. 60 MX 10 ns.example.
+         additional: ns.example. 60 A 192.0.2.53",
+    );
+    check(ZONE, "no.example. ANY", "NXDOMAIN aa\nauthority: example. 5 SOA ns.example. h.example. 1 2 3 4 5");
+}
+
+#[test]
+fn questions_that_are_not_for_a_server_of_zones() {
+    for (question, rcode) in [
+        ("example. AXFR", "REFUSED"),
+        ("example. IXFR", "REFUSED"),
+        ("example. AXFR +tcp", "REFUSED"),
+        ("example. TKEY", "NOTIMP"),
+        ("example. TSIG", "NOTIMP"),
+        ("example. MAILA", "NOTIMP"),
+        ("example. MAILB", "NOTIMP"),
+        ("example. OPT", "FORMERR"),
+        ("example. A +class=3", "REFUSED"),
+        ("example. A +class=254", "REFUSED"),
+        ("example. A +class=255", "REFUSED"),
+    ] {
+        check(ZONE, question, rcode);
+    }
+}
+
+/// A query for `ns.example. A` with `additional` behind it, and its counts; what the reply says.
+#[track_caller]
+fn check_additional(counts: [u16; 4], additional: &[u8], expected: &str) {
+    let mut query = Question::parse("ns.example. A").message();
+    for (place, count) in query[4..12].chunks_exact_mut(2).zip(counts) {
+        place.copy_from_slice(&count.to_be_bytes());
+    }
+    query.extend(additional);
+    let octets = send(&zone_set(ZONE), &query, UDP).expect("a query is answered");
+    let reply = Reply::parse(&octets).expect("a reply is a message").to_string();
+    assert_eq!(reply.lines().next(), Some(expected), "{additional:02x?}");
+}
+
+const OPT: [u8; 11] = [0, 0, 41, 16, 0, 0, 0, 0, 0, 0, 0];
+const TXT: [u8; 16] = [0xc0, 12, 0, 16, 0, 1, 0, 0, 0, 1, 0, 4, 3, b'a', b'b', b'c'];
+const TSIG: [u8; 11] = [0, 0, 250, 0, 255, 0, 0, 0, 0, 0, 0];
+
+#[test]
+fn records_that_a_query_may_bring() {
+    let fine = "NOERROR aa edns=1232";
+    check_additional([1, 0, 0, 1], &OPT, fine);
+    check_additional([1, 0, 0, 2], &[&OPT[..], &TXT].concat(), fine);
+    check_additional([1, 0, 0, 2], &[&TXT[..], &OPT].concat(), fine);
+    check_additional([1, 0, 0, 1], &TXT, "NOERROR aa");
+    // Octets that no count speaks of.
+    check_additional([1, 0, 0, 0], &OPT, "NOERROR aa");
+    // RFC 8945 §5.2.1: a key that is not known.
+    check_additional([1, 0, 0, 1], &TSIG, "NOTAUTH");
+    check_additional([1, 0, 0, 16], &[&OPT[..], &TXT.repeat(15)].concat(), fine);
+}
+
+#[test]
+fn records_that_a_query_may_not_bring() {
+    check_additional([1, 0, 0, 2], &[OPT, OPT].concat(), "FORMERR");
+    check_additional([1, 0, 0, 1], &OPT[..10], "FORMERR");
+    check_additional([1, 0, 0, 2], &OPT, "FORMERR");
+    check_additional([1, 0, 0, 17], &[&OPT[..], &TXT.repeat(16)].concat(), "FORMERR");
+    check_additional([1, 1, 0, 0], &TXT, "FORMERR");
+    check_additional([1, 0, 1, 0], &TXT, "FORMERR");
+    check_additional([0, 0, 0, 0], &[], "FORMERR");
+    check_additional([2, 0, 0, 0], &[0, 0, 1, 0, 1], "FORMERR");
+    // The owner of an OPT is the root, spelled out.
+    check_additional([1, 0, 0, 1], &[&[1, b'a'], &OPT[..]].concat(), "FORMERR");
+    check_additional([1, 0, 0, 1], &[&[0xc0, 23], &OPT[1..]].concat(), "FORMERR");
+}
+
+/// An OPT of `version` with `options`.
+fn opt(version: u8, options: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(options.len()).expect("options are short");
+    [&[0, 0, 41, 16, 0, 0, version, 0, 0], &length.to_be_bytes()[..], options].concat()
+}
+
+#[test]
+fn options_fill_their_opt_rfc_6891_section_6_1_2() {
+    for options in [&[0, 3, 0, 0][..], &[0, 10, 0, 8, 1, 2, 3, 4, 5, 6, 7, 8], &[255, 255, 0, 1, 9, 0, 3, 0, 0]] {
+        check_additional([1, 0, 0, 1], &opt(0, options), "NOERROR aa edns=1232");
+    }
+    for options in [&[0][..], &[0, 3, 0], &[0, 3, 0, 1], &[0, 3, 0, 0, 7], &[0, 3, 255, 255]] {
+        check_additional([1, 0, 0, 1], &opt(0, options), "FORMERR");
+        // Of another version nobody knows what its options look like.
+        check_additional([1, 0, 0, 1], &opt(1, options), "BADVERS edns=1232");
+    }
+}
+
+#[test]
+fn an_incremental_transfer_brings_its_soa_and_is_refused_rfc_1995_section_3() {
+    let mut query = Question::parse("example. IXFR").message();
+    query[9] = 1;
+    let soa = [&[0xc0, 12, 0, 6, 0, 1, 0, 0, 0, 0, 0, 22][..], &[0, 0], &[0; 20]].concat();
+    query.extend(soa);
+    for transport in [UDP, Transport::Tcp] {
+        let octets = send(&zone_set(ZONE), &query, transport).expect("a query is answered");
+        assert_eq!(Reply::parse(&octets).expect("a reply is a message").to_string(), "REFUSED\n");
+    }
+}
+
+#[test]
+fn opcodes_other_than_query_get_a_header_that_says_notimp() {
+    let zones = zone_set(ZONE);
+    for opcode in 1..16u8 {
+        let mut query = Question::parse("ns.example. A +rd").message();
+        query[2] |= opcode << 3;
+        let octets = send(&zones, &query, UDP).expect("a query is answered");
+        let flags = u16::from(0x80 | opcode << 3 | 1).to_be_bytes()[1];
+        assert_eq!(octets, [0x1d, 0x1d, flags, 4, 0, 0, 0, 0, 0, 0, 0, 0]);
+    }
+}
+
+#[test]
+fn a_response_gets_no_response() {
+    let mut query = Question::parse("ns.example. A").message();
+    query[2] |= 0x80;
+    assert_eq!(send(&zone_set(ZONE), &query, UDP), None);
+    assert_eq!(send(&zone_set(ZONE), &query[..11], UDP), None);
+    assert_eq!(send(&zone_set(ZONE), &[], UDP), None);
+}

@@ -1,0 +1,115 @@
+//! Negative answers (RFC 2308), and their RCODE behind aliases (RFC 6604).
+
+use super::check;
+
+const ZONE: &str = "
+    $ORIGIN example.
+    $TTL 3600
+    example. SOA ns h 7 7200 900 1209600 300
+    example. NS ns
+    ns A 192.0.2.53
+    www A 192.0.2.1
+    a.deep.name A 192.0.2.2
+    to-missing CNAME missing
+    to-no-data CNAME www
+    to-empty CNAME deep.name
+    far-to-missing CNAME to-missing
+    out CNAME www.elsewhere.
+";
+const SOA: &str = "authority: example. 300 SOA ns.example. h.example. 7 7200 900 1209600 300";
+
+fn check_negative(question: &str, head_and_answer: &str) {
+    check(ZONE, question, &format!("{head_and_answer}\n{SOA}"));
+}
+
+#[test]
+fn a_name_error_has_the_soa() {
+    check_negative("missing.example. A", "NXDOMAIN aa");
+    check_negative("missing.www.example. A", "NXDOMAIN aa");
+    check_negative("a.b.c.d.e.f.g.h.i.j.example. A", "NXDOMAIN aa");
+}
+
+#[test]
+fn no_data_has_the_soa() {
+    check_negative("www.example. AAAA", "NOERROR aa");
+    check_negative("example. A", "NOERROR aa");
+    check_negative("www.example. TYPE65280", "NOERROR aa");
+    check_negative("www.example. TYPE0", "NOERROR aa");
+}
+
+#[test]
+fn empty_names_have_no_data_at_each_depth() {
+    check_negative("deep.name.example. A", "NOERROR aa");
+    check_negative("name.example. A", "NOERROR aa");
+    check_negative("x.name.example. A", "NXDOMAIN aa");
+    check_negative("x.deep.name.example. A", "NXDOMAIN aa");
+    check_negative("x.a.deep.name.example. A", "NXDOMAIN aa");
+}
+
+#[test]
+fn the_ttl_is_the_lower_of_two_rfc_2308_section_5() {
+    let zone = |ttl: &str, minimum: &str| {
+        format!(
+            "$ORIGIN example.
+            $TTL 3600
+            example. {ttl} SOA ns h 7 7200 900 1209600 {minimum}
+            example. NS ns
+            ns A 192.0.2.53"
+        )
+    };
+    for (ttl, minimum, expected) in [("60", "300", "60"), ("300", "60", "60"), ("0", "60", "0"), ("60", "0", "0")] {
+        let soa = format!("SOA ns.example. h.example. 7 7200 900 1209600 {minimum}");
+        check(&zone(ttl, minimum), "x.example. A", &format!("NXDOMAIN aa\nauthority: example. {expected} {soa}"));
+        // The SOA itself keeps its own.
+        check(&zone(ttl, minimum), "example. SOA", &format!("NOERROR aa\nanswer: example. {ttl} {soa}"));
+    }
+}
+
+#[test]
+fn the_rcode_is_that_of_the_last_name_rfc_6604() {
+    check_negative(
+        "to-missing.example. A",
+        "NXDOMAIN aa
+         answer: to-missing.example. 3600 CNAME missing.example.",
+    );
+    check_negative(
+        "far-to-missing.example. A",
+        "NXDOMAIN aa
+         answer: far-to-missing.example. 3600 CNAME to-missing.example.
+         answer: to-missing.example. 3600 CNAME missing.example.",
+    );
+    check_negative(
+        "to-no-data.example. AAAA",
+        "NOERROR aa
+         answer: to-no-data.example. 3600 CNAME www.example.",
+    );
+    check_negative(
+        "to-empty.example. AAAA",
+        "NOERROR aa
+         answer: to-empty.example. 3600 CNAME deep.name.example.",
+    );
+}
+
+#[test]
+fn of_a_name_elsewhere_nothing_is_said() {
+    check(ZONE, "out.example. A", "NOERROR aa\nanswer: out.example. 3600 CNAME www.elsewhere.");
+}
+
+#[test]
+fn an_soa_that_has_no_room_is_cut_and_the_rcode_stays() {
+    let label = "x".repeat(63);
+    let long = format!("{label}.{label}.{label}.{}.example.", "y".repeat(50));
+    let other = long.replace('x', "z").replace("y.", "w.");
+    let zone = format!(
+        "$ORIGIN example.
+        $TTL 60
+        example. SOA {long} {other} 1 2 3 4 5
+        example. NS ns.elsewhere."
+    );
+    check(&zone, "missing.example. A", "NXDOMAIN aa tc");
+    check(
+        &zone,
+        "missing.example. A +tcp",
+        &format!("NXDOMAIN aa\nauthority: example. 5 SOA {long} {other} 1 2 3 4 5"),
+    );
+}

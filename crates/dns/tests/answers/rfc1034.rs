@@ -1,0 +1,227 @@
+//! The examples of RFC 1034 §6: the root and EDU of its day, and the questions of §6.2.
+
+use super::check;
+
+/// RFC 1034 §6.1, its first zone alone.
+const ROOT: &str = "
+    $ORIGIN .
+    $TTL 86400
+    . SOA SRI-NIC.ARPA. HOSTMASTER.SRI-NIC.ARPA. 870611 1800 300 604800 86400
+    . NS A.ISI.EDU.
+    . NS C.ISI.EDU.
+    . NS SRI-NIC.ARPA.
+    MIL. NS SRI-NIC.ARPA.
+    MIL. NS A.ISI.EDU.
+    EDU. NS SRI-NIC.ARPA.
+    EDU. NS C.ISI.EDU.
+    SRI-NIC.ARPA. A 26.0.0.73
+    SRI-NIC.ARPA. A 10.0.0.51
+    SRI-NIC.ARPA. MX 0 SRI-NIC.ARPA.
+    SRI-NIC.ARPA. HINFO DEC-2060 TOPS20
+    ACC.ARPA. A 26.6.0.65
+    ACC.ARPA. HINFO PDP-11/70 UNIX
+    ACC.ARPA. MX 10 ACC.ARPA.
+    USC-ISIC.ARPA. CNAME C.ISI.EDU.
+    73.0.0.26.IN-ADDR.ARPA. PTR SRI-NIC.ARPA.
+    65.0.6.26.IN-ADDR.ARPA. PTR ACC.ARPA.
+    51.0.0.10.IN-ADDR.ARPA. PTR SRI-NIC.ARPA.
+    52.0.0.10.IN-ADDR.ARPA. PTR C.ISI.EDU.
+    103.0.3.26.IN-ADDR.ARPA. PTR A.ISI.EDU.
+    A.ISI.EDU. A 26.3.0.103
+    C.ISI.EDU. A 10.0.0.52
+";
+
+/// RFC 1034 §6.1, its second zone.
+const EDU: &str = "
+    $ORIGIN EDU.
+    $TTL 172800
+    EDU. 86400 SOA SRI-NIC.ARPA. HOSTMASTER.SRI-NIC.ARPA. 870729 1800 300 604800 86400
+    EDU. 86400 NS SRI-NIC.ARPA.
+    EDU. 86400 NS C.ISI.EDU.
+    UCI NS ICS.UCI
+    UCI NS ROME.UCI
+    ICS.UCI A 192.5.19.1
+    ROME.UCI A 192.5.19.31
+    ISI NS VAXA.ISI
+    ISI NS A.ISI
+    ISI NS VENERA.ISI.EDU.
+    VAXA.ISI A 10.2.0.27
+    VAXA.ISI A 128.9.0.33
+    VENERA.ISI.EDU. A 10.1.0.52
+    VENERA.ISI.EDU. A 128.9.0.32
+    A.ISI A 26.3.0.103
+    UDEL.EDU. NS LOUIE.UDEL.EDU.
+    UDEL.EDU. NS UMN-REI-UC.ARPA.
+    LOUIE.UDEL.EDU. A 10.0.0.96
+    LOUIE.UDEL.EDU. A 192.5.39.3
+    YALE.EDU. NS YALE.ARPA.
+    YALE.EDU. NS YALE-BULLDOG.ARPA.
+    MIT.EDU. 43200 NS XX.LCS.MIT.EDU.
+    MIT.EDU. 43200 NS ACHILLES.MIT.EDU.
+    XX.LCS.MIT.EDU. 43200 A 10.0.0.44
+    ACHILLES.MIT.EDU. 43200 A 18.72.0.8
+";
+
+#[test]
+fn an_address_6_2_1() {
+    check(
+        ROOT,
+        "SRI-NIC.ARPA. A",
+        "NOERROR aa
+         answer: SRI-NIC.ARPA. 86400 A 26.0.0.73
+         answer: SRI-NIC.ARPA. 86400 A 10.0.0.51",
+    );
+}
+
+#[test]
+fn any_type_gets_one_of_them_6_2_2() {
+    // RFC 8482 §4.1 allows one RRset where RFC 1034 wanted all.
+    check(
+        ROOT,
+        "SRI-NIC.ARPA. ANY",
+        "NOERROR aa
+         answer: SRI-NIC.ARPA. 86400 A 26.0.0.73
+         answer: SRI-NIC.ARPA. 86400 A 10.0.0.51",
+    );
+}
+
+#[test]
+fn a_mail_exchange_comes_with_its_addresses_6_2_3() {
+    check(
+        ROOT,
+        "SRI-NIC.ARPA. MX",
+        "NOERROR aa
+         answer: SRI-NIC.ARPA. 86400 MX 0 SRI-NIC.ARPA.
+         additional: SRI-NIC.ARPA. 86400 A 26.0.0.73
+         additional: SRI-NIC.ARPA. 86400 A 10.0.0.51",
+    );
+}
+
+#[test]
+fn a_type_that_is_not_there_6_2_4() {
+    // RFC 2308 §3 added the SOA.
+    check(
+        ROOT,
+        "SRI-NIC.ARPA. NS",
+        "NOERROR aa
+         authority: . 86400 SOA SRI-NIC.ARPA. HOSTMASTER.SRI-NIC.ARPA. 870611 1800 300 604800 86400",
+    );
+}
+
+#[test]
+fn a_name_that_is_not_there_6_2_5() {
+    check(
+        ROOT,
+        "SIR-NIC.ARPA. A",
+        "NXDOMAIN aa
+         authority: . 86400 SOA SRI-NIC.ARPA. HOSTMASTER.SRI-NIC.ARPA. 870611 1800 300 604800 86400",
+    );
+}
+
+#[test]
+fn a_name_below_a_cut_6_2_6() {
+    // A.ISI.EDU lies below another cut: it is glue of a sibling, and it is told (RFC 9471 §3.2).
+    check(
+        ROOT,
+        "BRL.MIL. A",
+        "NOERROR
+         authority: MIL. 86400 NS SRI-NIC.ARPA.
+         authority: MIL. 86400 NS A.ISI.EDU.
+         additional: SRI-NIC.ARPA. 86400 A 26.0.0.73
+         additional: SRI-NIC.ARPA. 86400 A 10.0.0.51
+         additional: A.ISI.EDU. 86400 A 26.3.0.103",
+    );
+}
+
+#[test]
+fn an_alias_of_a_name_below_a_cut_6_2_7() {
+    // Labels that compression takes from the cut are spelled as it is stored.
+    check(
+        ROOT,
+        "USC-ISIC.ARPA. A",
+        "NOERROR aa
+         answer: USC-ISIC.ARPA. 86400 CNAME C.ISI.EDU.
+         authority: edu. 86400 NS SRI-NIC.ARPA.
+         authority: edu. 86400 NS C.ISI.edu.
+         additional: SRI-NIC.ARPA. 86400 A 26.0.0.73
+         additional: SRI-NIC.ARPA. 86400 A 10.0.0.51
+         additional: C.ISI.edu. 86400 A 10.0.0.52",
+    );
+}
+
+#[test]
+fn an_alias_is_asked_for_itself_6_2_8() {
+    check(
+        ROOT,
+        "USC-ISIC.ARPA. CNAME",
+        "NOERROR aa
+         answer: USC-ISIC.ARPA. 86400 CNAME C.ISI.EDU.",
+    );
+}
+
+#[test]
+fn the_zone_below_answers_when_it_is_here_too() {
+    let both = format!("{ROOT}{EDU}");
+    check(
+        &both,
+        "GW.UDEL.EDU. A",
+        "NOERROR
+         authority: UDEL.EDU. 172800 NS LOUIE.UDEL.EDU.
+         authority: UDEL.EDU. 172800 NS UMN-REI-UC.ARPA.
+         additional: LOUIE.UDEL.EDU. 172800 A 10.0.0.96
+         additional: LOUIE.UDEL.EDU. 172800 A 192.5.39.3",
+    );
+    check(
+        &both,
+        "EDU. NS",
+        "NOERROR aa
+         answer: EDU. 86400 NS SRI-NIC.ARPA.
+         answer: EDU. 86400 NS C.ISI.EDU.",
+    );
+}
+
+#[test]
+fn hosts_without_an_address_here_come_without() {
+    check(
+        EDU,
+        "CS.YALE.EDU. MX",
+        "NOERROR
+         authority: YALE.EDU. 172800 NS YALE.ARPA.
+         authority: YALE.EDU. 172800 NS YALE-BULLDOG.ARPA.",
+    );
+}
+
+#[test]
+fn names_in_the_reverse_tree_6_3() {
+    check(
+        ROOT,
+        "65.0.6.26.IN-ADDR.ARPA. PTR",
+        "NOERROR aa
+         answer: 65.0.6.26.IN-ADDR.ARPA. 86400 PTR ACC.ARPA.",
+    );
+    // IN-ADDR.ARPA is an empty non-terminal.
+    check(
+        ROOT,
+        "6.26.IN-ADDR.ARPA. PTR",
+        "NOERROR aa
+         authority: . 86400 SOA SRI-NIC.ARPA. HOSTMASTER.SRI-NIC.ARPA. 870611 1800 300 604800 86400",
+    );
+}
+
+#[test]
+fn the_letters_of_the_question_come_back_as_they_were_asked() {
+    check(
+        ROOT,
+        "sRi-NiC.aRpA. A",
+        "NOERROR aa
+         answer: sRi-NiC.aRpA. 86400 A 26.0.0.73
+         answer: sRi-NiC.aRpA. 86400 A 10.0.0.51",
+    );
+    check(
+        EDU,
+        "www.YaLe.edU. A",
+        "NOERROR
+         authority: YaLe.edU. 172800 NS YALE.ARPA.
+         authority: YaLe.edU. 172800 NS YALE-BULLDOG.ARPA.",
+    );
+}

@@ -1,0 +1,209 @@
+//! Wildcards: the zone of RFC 4592 §2.2.1, its tables, and what §4 says of wildcards of each type.
+
+use super::check;
+
+/// RFC 4592 §2.2.1, with data for its SOA and SRV.
+const EXAMPLE: &str = r#"
+    $ORIGIN example.
+    $TTL 3600
+    example. SOA ns.example.com. hostmaster.example. 1 2 3 4 5
+    example. NS ns.example.com.
+    example. NS ns.example.net.
+    *.example. TXT "this is a wildcard"
+    *.example. MX 10 host1.example.
+    sub.*.example. TXT "this is not a wildcard"
+    host1.example. A 192.0.2.1
+    _ssh._tcp.host1.example. SRV 0 0 22 host1.example.
+    _ssh._tcp.host2.example. SRV 0 0 22 host1.example.
+    subdel.example. NS ns.example.com.
+    subdel.example. NS ns.example.net.
+"#;
+
+const NO_DATA: &str = "NOERROR aa
+    authority: example. 5 SOA ns.example.com. hostmaster.example. 1 2 3 4 5";
+const NAME_ERROR: &str = "NXDOMAIN aa
+    authority: example. 5 SOA ns.example.com. hostmaster.example. 1 2 3 4 5";
+
+#[test]
+fn answers_that_are_synthesized_2_2_1() {
+    check(
+        EXAMPLE,
+        "host3.example. MX",
+        "NOERROR aa
+         answer: host3.example. 3600 MX 10 host1.example.
+         additional: host1.example. 3600 A 192.0.2.1",
+    );
+    check(EXAMPLE, "host3.example. A", NO_DATA);
+    check(
+        EXAMPLE,
+        "foo.bar.example. TXT",
+        r#"NOERROR aa
+         answer: foo.bar.example. 3600 TXT "this is a wildcard""#,
+    );
+}
+
+#[test]
+fn answers_that_are_not_synthesized_2_2_1() {
+    // host1 is there.
+    check(EXAMPLE, "host1.example. MX", NO_DATA);
+    // sub.*.example is there.
+    check(EXAMPLE, "sub.*.example. MX", NO_DATA);
+    // _tcp.host1.example is there, if empty, and has no wildcard.
+    check(EXAMPLE, "_telnet._tcp.host1.example. SRV", NAME_ERROR);
+    check(
+        EXAMPLE,
+        "host.subdel.example. A",
+        "NOERROR
+         authority: subdel.example. 3600 NS ns.example.com.
+         authority: subdel.example. 3600 NS ns.example.net.",
+    );
+    // *.example is there, and is the closest encloser.
+    check(EXAMPLE, "ghost.*.example. MX", NAME_ERROR);
+}
+
+#[test]
+fn a_wildcard_is_a_name_as_any_other() {
+    check(
+        EXAMPLE,
+        "*.example. TXT",
+        r#"NOERROR aa
+         answer: *.example. 3600 TXT "this is a wildcard""#,
+    );
+    check(
+        EXAMPLE,
+        "sub.*.example. TXT",
+        r#"NOERROR aa
+         answer: sub.*.example. 3600 TXT "this is not a wildcard""#,
+    );
+    check(EXAMPLE, "*.example. A", NO_DATA);
+}
+
+/// RFC 4592 §3.3.1: names, and whether `*.example.` is the source of their synthesis.
+#[test]
+fn closest_enclosers_and_sources_of_synthesis_3_3_1() {
+    for (name, is_synthesized) in [
+        ("host3.example.", true),
+        ("_telnet._tcp.host1.example.", false),
+        ("_dns._udp.host2.example.", false),
+        ("_telnet._tcp.host3.example.", true),
+        ("_chat._udp.host3.example.", true),
+        ("foobar.*.example.", false),
+    ] {
+        let synthesized = format!("NOERROR aa\nanswer: {name} 3600 TXT \"this is a wildcard\"");
+        check(EXAMPLE, &format!("{name} TXT"), if is_synthesized { &synthesized } else { NAME_ERROR });
+    }
+}
+
+#[test]
+fn an_empty_name_is_there_2_2_2() {
+    check(EXAMPLE, "host2.example. MX", NO_DATA);
+    check(EXAMPLE, "_tcp.host2.example. MX", NO_DATA);
+    check(EXAMPLE, "_tcp.Host1.example. ANY", NO_DATA);
+}
+
+#[test]
+fn a_label_that_only_holds_an_asterisk_is_no_wildcard_2_1_1() {
+    let zone = "$ORIGIN example.
+        $TTL 60
+        example. SOA ns h 1 2 3 4 5
+        example. NS ns
+        ns A 192.0.2.53
+        *a.example. A 192.0.2.1
+        **.b.example. A 192.0.2.2";
+    let none = "NXDOMAIN aa\nauthority: example. 5 SOA ns.example. h.example. 1 2 3 4 5";
+    check(zone, "xa.example. A", none);
+    check(zone, "x.b.example. A", none);
+    check(zone, "*a.example. A", "NOERROR aa\nanswer: *a.example. 60 A 192.0.2.1");
+}
+
+/// Zones about `*.w.example.` with `record`.
+fn wildcard_of(record: &str) -> String {
+    format!(
+        "$ORIGIN example.
+        $TTL 60
+        example. SOA ns h 1 2 3 4 5
+        example. NS ns
+        ns A 192.0.2.53
+        t.example. A 192.0.2.7
+        *.w.example. {record}
+        "
+    )
+}
+
+#[test]
+fn a_wildcard_owns_name_servers_4_2() {
+    // They delegate nothing here; asked for, they are synthesized as any other data.
+    let zone = wildcard_of("NS ns.example.");
+    let no_data = "NOERROR aa\nauthority: example. 5 SOA ns.example. h.example. 1 2 3 4 5";
+    check(&zone, "x.w.example. A", no_data);
+    check(
+        &zone,
+        "x.w.example. NS",
+        "NOERROR aa
+         answer: x.w.example. 60 NS ns.example.
+         additional: ns.example. 60 A 192.0.2.53",
+    );
+}
+
+#[test]
+fn a_wildcard_owns_an_alias_4_3() {
+    let zone = wildcard_of("CNAME t.example.");
+    check(
+        &zone,
+        "x.y.W.example. A",
+        "NOERROR aa
+         answer: x.y.W.example. 60 CNAME t.example.
+         answer: t.example. 60 A 192.0.2.7",
+    );
+    check(&zone, "x.w.example. CNAME", "NOERROR aa\nanswer: x.w.example. 60 CNAME t.example.");
+    check(&zone, "x.w.example. ANY", "NOERROR aa\nanswer: x.w.example. 60 CNAME t.example.");
+}
+
+#[test]
+fn a_wildcard_alias_of_a_name_that_it_covers() {
+    // Its own target is made by it as well: a loop, told once.
+    check(
+        &wildcard_of("CNAME x.w.example."),
+        "y.w.example. A",
+        "NOERROR aa
+         answer: y.w.example. 60 CNAME x.w.example.",
+    );
+}
+
+#[test]
+fn a_wildcard_owns_a_service_4_5() {
+    check(
+        &wildcard_of("SRV 0 0 80 t.example."),
+        "_x._tcp.w.example. SRV",
+        "NOERROR aa
+         answer: _x._tcp.w.example. 60 SRV 0 0 80 t.example.
+         additional: t.example. 60 A 192.0.2.7",
+    );
+}
+
+#[test]
+fn an_empty_wildcard_is_there_4_9() {
+    let zone = wildcard_of("A 192.0.2.1").replace("*.w.example.", "sub.*.w.example.");
+    let no_data = "NOERROR aa\nauthority: example. 5 SOA ns.example. h.example. 1 2 3 4 5";
+    check(&zone, "x.w.example. A", no_data);
+    check(&zone, "x.y.w.example. A", no_data);
+    check(&zone, "*.w.example. A", no_data);
+    check(&zone, "sub.*.w.example. A", "NOERROR aa\nanswer: sub.*.w.example. 60 A 192.0.2.1");
+}
+
+#[test]
+fn a_wildcard_below_the_apex_itself() {
+    let zone = wildcard_of("A 192.0.2.1").replace("*.w.example.", "*.example.");
+    check(&zone, "a.b.c.d.example. A", "NOERROR aa\nanswer: a.b.c.d.example. 60 A 192.0.2.1");
+    // t is there: below it nothing is made.
+    check(&zone, "a.t.example. A", "NXDOMAIN aa\nauthority: example. 5 SOA ns.example. h.example. 1 2 3 4 5");
+}
+
+#[test]
+fn wildcards_below_wildcards() {
+    let zone = wildcard_of("A 192.0.2.1") + "*.*.w.example. A 192.0.2.2";
+    check(&zone, "x.w.example. A", "NOERROR aa\nanswer: x.w.example. 60 A 192.0.2.1");
+    check(&zone, "y.x.w.example. A", "NOERROR aa\nanswer: y.x.w.example. 60 A 192.0.2.1");
+    check(&zone, "y.*.w.example. A", "NOERROR aa\nanswer: y.*.w.example. 60 A 192.0.2.2");
+    check(&zone, "*.*.w.example. A", "NOERROR aa\nanswer: *.*.w.example. 60 A 192.0.2.2");
+}

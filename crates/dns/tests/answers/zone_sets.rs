@@ -1,0 +1,94 @@
+//! Several zones at once: the root, one label, parent and child together, and names that belong to none.
+
+use super::check;
+
+fn zone(apex: &str, records: &str) -> String {
+    format!("$ORIGIN {apex}\n$TTL 60\n{apex} SOA ns.a. h.a. 1 2 3 4 5\n{apex} NS ns.a.\n{records}\n")
+}
+
+#[test]
+fn the_root_answers_for_every_name() {
+    let root = zone(".", "com. NS ns.com.\nns.com. A 192.0.2.1\n*. TXT wild");
+    check(&root, ". SOA", "NOERROR aa\nanswer: . 60 SOA ns.a. h.a. 1 2 3 4 5");
+    check(&root, ". A", "NOERROR aa\nauthority: . 5 SOA ns.a. h.a. 1 2 3 4 5");
+    check(&root, "x.COM. A", "NOERROR\nauthority: COM. 60 NS ns.COM.\nadditional: ns.COM. 60 A 192.0.2.1");
+    check(&root, "a.b. TXT", "NOERROR aa\nanswer: a.b. 60 TXT \"wild\"");
+    let bare = zone(".", "");
+    check(&bare, "a.b. TXT", "NXDOMAIN aa\nauthority: . 5 SOA ns.a. h.a. 1 2 3 4 5");
+}
+
+#[test]
+fn a_zone_of_one_label() {
+    let zone = zone("com.", "a.com. A 192.0.2.1");
+    check(&zone, "com. NS", "NOERROR aa\nanswer: com. 60 NS ns.a.");
+    check(&zone, "A.com. A", "NOERROR aa\nanswer: A.com. 60 A 192.0.2.1");
+    check(&zone, "xcom. A", "REFUSED");
+    check(&zone, ". NS", "REFUSED");
+}
+
+#[test]
+fn a_name_of_no_zone_is_refused() {
+    let zone = zone("b.a.example.", "");
+    for name in ["example.", "a.example.", "xb.a.example.", "other."] {
+        check(&zone, &format!("{name} SOA"), "REFUSED");
+        check(&zone, &format!("{name} SOA +edns +rd"), "REFUSED rd edns=1232");
+    }
+}
+
+/// Three zones, one below another; `b.a.z.` is delegated in both above.
+fn nested() -> String {
+    let digest = "11".repeat(32);
+    zone("z.", &format!("a.z. NS ns.a.\na.z. DS 1 13 2 {digest}\nto-a.z. CNAME www.a.z.\nx.z. A 192.0.2.1"))
+        + &zone("a.z.", "www.a.z. A 192.0.2.2\nb.a.z. NS ns.b.a.z.\nns.b.a.z. A 192.0.2.3\nup.a.z. CNAME x.z.")
+        + &zone("b.a.z.", "www.b.a.z. A 192.0.2.4")
+}
+
+#[test]
+fn the_deepest_zone_answers() {
+    check(&nested(), "x.z. A", "NOERROR aa\nanswer: x.z. 60 A 192.0.2.1");
+    check(&nested(), "www.a.z. A", "NOERROR aa\nanswer: www.a.z. 60 A 192.0.2.2");
+    check(&nested(), "www.b.a.z. A", "NOERROR aa\nanswer: www.b.a.z. 60 A 192.0.2.4");
+    check(&nested(), "no.b.a.z. A", "NXDOMAIN aa\nauthority: b.a.z. 5 SOA ns.a. h.a. 1 2 3 4 5");
+    check(&nested(), "a.z. NS", "NOERROR aa\nanswer: a.z. 60 NS ns.a.");
+}
+
+#[test]
+fn an_alias_is_followed_within_its_zone() {
+    check(
+        &nested(),
+        "to-a.z. A",
+        "NOERROR aa
+         answer: to-a.z. 60 CNAME www.a.z.
+         authority: a.z. 60 NS ns.a.",
+    );
+    check(&nested(), "up.a.z. A", "NOERROR aa\nanswer: up.a.z. 60 CNAME x.z.");
+}
+
+#[test]
+fn the_ds_of_an_apex_stands_above_it_rfc_4035_section_3_1_4_1() {
+    let digest = "11".repeat(32);
+    check(&nested(), "a.z. DS", &format!("NOERROR aa\nanswer: a.z. 60 DS 1 13 2 {digest}"));
+    check(&nested(), "b.a.z. DS", "NOERROR aa\nauthority: a.z. 5 SOA ns.a. h.a. 1 2 3 4 5");
+    // Above the highest there is none: no data, from its own apex.
+    check(&nested(), "z. DS", "NOERROR aa\nauthority: z. 5 SOA ns.a. h.a. 1 2 3 4 5");
+    check(&nested(), "www.a.z. DS", "NOERROR aa\nauthority: a.z. 5 SOA ns.a. h.a. 1 2 3 4 5");
+}
+
+#[test]
+fn the_ds_of_an_apex_whose_parent_is_elsewhere_is_no_data() {
+    // z. leads to a.z., which is not here and would be the parent.
+    let zones = zone("z.", "a.z. NS ns.a.") + &zone("b.a.z.", "");
+    check(&zones, "b.a.z. DS", "NOERROR aa\nauthority: b.a.z. 5 SOA ns.a. h.a. 1 2 3 4 5");
+}
+
+#[test]
+fn zones_side_by_side_are_told_apart() {
+    let zones: String =
+        (0..300).map(|index| zone(&format!("z{index}.example."), &format!("www A 192.0.2.{}", index % 200))).collect();
+    for index in [0, 1, 77, 299] {
+        let name = format!("www.z{index}.example.");
+        check(&zones, &format!("{name} A"), &format!("NOERROR aa\nanswer: {name} 60 A 192.0.2.{}", index % 200));
+    }
+    check(&zones, "www.z300.example. A", "REFUSED");
+    check(&zones, "example. A", "REFUSED");
+}
