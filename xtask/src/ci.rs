@@ -26,6 +26,11 @@ pub(crate) const STEPS: &[Step] = &[
     },
     Step { name: "clippy", purpose: "the compiler and clippy have no warning", run: |_| clippy() },
     Step { name: "test", purpose: "all tests of all packages", run: |count| cargo_test(&[], count) },
+    Step {
+        name: "fallbacks",
+        purpose: "the same tests with every way round a missing feature forced",
+        run: |count| fallbacks(&[], count),
+    },
     Step { name: "loom", purpose: "the lock-free table holds in every interleaving of its races", run: loom },
     Step { name: "doc", purpose: "the documentation builds without a warning or a dead link", run: |_| doc() },
     Step { name: "no-std", purpose: "dns and http build where there is no operating system", run: |_| no_std() },
@@ -56,10 +61,14 @@ pub(crate) fn run(steps: &[&'static Step]) -> bool {
     done.iter().all(|done| !matches!(done.outcome, Outcome::Failed(_)))
 }
 
-/// The tests alone, with more arguments for `cargo test`.
+/// The tests alone, with more arguments for `cargo test`; with `--fallbacks` before them, once for each set of forced
+/// ways.
 pub(crate) fn test(arguments: &[String]) -> bool {
     let mut count = TestCount::default();
-    let outcome = cargo_test(arguments, &mut count);
+    let outcome = match arguments.split_first() {
+        Some((first, rest)) if first == "--fallbacks" => fallbacks(rest, &mut count),
+        _ => cargo_test(arguments, &mut count),
+    };
     if let Outcome::Failed(reason) = &outcome {
         eprintln!("xtask: {reason}");
     }
@@ -149,6 +158,28 @@ fn clippy() -> Outcome {
 
 fn cargo_test(arguments: &[String], count: &mut TestCount) -> Outcome {
     run_tests(Program::cargo().args("test --locked --workspace --no-fail-fast").args_of(arguments), count)
+}
+
+/// Every way that is not the first of its job, in as few runs as it takes.
+const FORCED_WAYS: &[&str] = &[
+    "cloexec=fioclex,cloexec-range=each,facts=statx,sending=read,opening=walk,accepting=accept,datagrams=drain",
+    "opening=openat2,datagrams=single",
+];
+
+/// The packages whose tests depend on how the kernel is called.
+fn fallbacks(arguments: &[String], count: &mut TestCount) -> Outcome {
+    for forced in FORCED_WAYS {
+        println!("-- with {forced}");
+        let program = Program::cargo()
+            .args("test --locked --no-fail-fast -p sanderling-os -p sanderling-server -p sanderling")
+            .args_of(arguments)
+            .env("SANDERLING_FORCE", forced);
+        match run_tests(program, count) {
+            Outcome::Passed => {}
+            outcome => return outcome,
+        }
+    }
+    Outcome::Passed
 }
 
 /// The flag changes every crate that is built with it, and so they have a folder of their own: the others stay built.

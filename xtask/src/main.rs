@@ -60,7 +60,9 @@ fn help() -> String {
         "The chores of the project:
 
   cargo xtask ci [STEP]...     all that a change must pass, or only the steps named
-  cargo xtask test [ARG]...    the tests; the rest of the line goes to `cargo test`
+  cargo xtask test [--fallbacks] [ARG]...
+                               the tests, or those of the kernel's side once more with every way round a
+                               missing feature forced; the rest of the line goes to `cargo test`
   cargo xtask tidy             the rules of the tree that no compiler checks
   cargo xtask setup            install what the tests drive (Debian packages), where it is missing
 

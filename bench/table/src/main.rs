@@ -4,11 +4,11 @@
 //! runs the maps in another order, in slices of a few milliseconds, so that load from outside meets them all alike.
 //! `--features numbers` looks up numbers instead of paths.
 
-mod candidate;
-mod candidates;
 mod deferred;
-mod key;
+mod candidates;
 mod slice;
+mod candidate;
+mod key;
 
 use key::Key;
 use slice::{Setting, Stand};

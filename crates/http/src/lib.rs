@@ -1,12 +1,14 @@
 //! A request's bytes and the facts of a file in, a response out: HTTP/1.1 without sockets, files or a clock.
 //!
 //! The way of one request: [`parse_request`] turns bytes into a [`Request`]; [`SitePath::parse`] says which file it is
-//! about; the caller finds that file and lends its [`Representation`], made once when the file was opened; [`respond`]
-//! decides; [`Response::write_head`] writes the head, and [`Response::content`] says what follows it. The content of a
-//! request, which no file needs, is thrown away by [`Discard`].
+//! about; the caller finds that file and lends its [`Representation`], made once when the file was opened, or that one of
+//! several that [`choose_coding`] says; [`respond`] decides; [`Response::write_head`] writes the head, and
+//! [`Response::content`] says what follows it. The content of a request, which no file needs, is thrown away by
+//! [`Discard`].
 //!
 //! What it does not do: HTTP/2 and later, several ranges in one answer (they are answered with the whole file),
-//! content codings, trailers, and everything that needs to know what a path means on a disk.
+//! compression (a file in a coding is another file), trailers, and everything that needs to know what a path means on a
+//! disk.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -19,6 +21,7 @@ mod conditions;
 mod representation;
 mod range;
 mod entity_tag;
+mod coding;
 mod discard;
 mod request;
 mod fields;
@@ -32,12 +35,13 @@ mod date;
 mod scan;
 mod grammar;
 
+pub use coding::{Coding, choose_coding};
 pub use date::HttpDate;
 pub use discard::{Discard, Discarded};
 pub use fields::{FieldName, Fields, Values};
 pub use host::Host;
-pub use media_type::media_type;
-pub use representation::{Facts, Representation, Time};
+pub use media_type::{is_compressible, media_type};
+pub use representation::{Facts, Representation, Time, Variant};
 pub use request::{Framing, Limits, Method, Parse, Persistence, Request, Version, parse_request};
 pub use request_error::RequestError;
 pub use respond::{Found, respond};

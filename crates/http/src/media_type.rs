@@ -20,6 +20,74 @@ pub fn media_type(file_name: &[u8]) -> &'static str {
     }
 }
 
+/// Whether a file of this media type may become shorter by a content coding, so that it is worth looking for one that
+/// did: not if its own format packs it already.
+///
+/// In doubt it may: to look in vain costs little, and once; not to look would leave a coded file lying there unused. Audio
+/// and video are never coded, whatever their format: players jump about in them, by the positions of the file itself.
+pub fn is_compressible(media_type: &str) -> bool {
+    let (kind, rest) = media_type.split_once('/').unwrap_or((media_type, ""));
+    let subtype = rest.split_once(';').map_or(rest, |(subtype, _)| subtype);
+    match kind {
+        "audio" | "video" => false,
+        "image" => IMAGES_UNPACKED.contains(&subtype),
+        "font" => !FONTS_PACKED.contains(&subtype),
+        // RFC 6839 §3.6: the ending of all that is kept in a ZIP file.
+        "model" => !subtype.ends_with("+zip"),
+        "application" => !APPLICATIONS_PACKED.iter().any(|packed| subtype.starts_with(packed)),
+        _ => true,
+    }
+}
+
+/// Nearly all images are packed; these are not.
+const IMAGES_UNPACKED: [&str; 12] = [
+    "bmp",
+    "svg+xml",
+    "vnd.adobe.photoshop",
+    "vnd.microsoft.icon",
+    "vnd.wap.wbmp",
+    "wmf",
+    "x-portable-anymap",
+    "x-portable-bitmap",
+    "x-portable-graymap",
+    "x-portable-pixmap",
+    "x-xbitmap",
+    "x-xpixmap",
+];
+
+const FONTS_PACKED: [&str; 2] = ["woff", "woff2"];
+
+/// How the packed types start: archives, programs as they are installed, books, and the documents that are ZIP files.
+const APPLICATIONS_PACKED: [&str; 27] = [
+    "epub+zip",
+    "gzip",
+    "java-archive",
+    "ogg",
+    "oxps",
+    "vnd.amazon.ebook",
+    "vnd.android.package-archive",
+    "vnd.apache.parquet",
+    "vnd.apple.installer+xml",
+    "vnd.apple.pkpass",
+    "vnd.debian.binary-package",
+    "vnd.google-earth.kmz",
+    "vnd.ms-cab-compressed",
+    "vnd.oasis.opendocument.",
+    "vnd.openxmlformats-officedocument.",
+    "vnd.rar",
+    "x-7z-compressed",
+    "x-apple-diskimage",
+    "x-bzip2",
+    "x-lzip",
+    "x-lzma",
+    "x-mobipocket-ebook",
+    "x-rpm",
+    "x-xpinstall",
+    "x-xz",
+    "zip",
+    "zstd",
+];
+
 /// Sorted by ending. Where IANA registered a type it is that; where one ending means two things, it is what a web site
 /// has it for: `ts` is a piece of a video stream, as players insist on it, while browsers never load TypeScript.
 /// Program text is plain text, so that it is shown. XML tells its character set itself, and JSON has only one.
@@ -381,6 +449,7 @@ static BY_ENDING: [(&str, &str); 351] = [
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::format;
 
     #[test]
     fn the_table_is_sorted_and_in_lower_case() {
@@ -396,6 +465,52 @@ mod tests {
     fn text_says_that_it_is_utf_8() {
         for (ending, media_type) in BY_ENDING {
             assert_eq!(media_type.starts_with("text/"), media_type.ends_with("; charset=utf-8"), "{ending}");
+        }
+    }
+
+    #[test]
+    fn what_its_own_format_packs_is_not_compressible() {
+        for (file_name, expected) in [
+            ("index.html", true),
+            ("app.mjs", true),
+            ("app.js.map", true),
+            ("feed.atom", true),
+            ("logo.svg", true),
+            ("favicon.ico", true),
+            ("code.wasm", true),
+            ("font.ttf", true),
+            ("map.geojson", true),
+            ("paper.pdf", true),
+            ("scene.gltf", true),
+            ("source.tar", true),
+            ("LICENSE", true),
+            ("photo.JPG", false),
+            ("photo.avif", false),
+            ("font.woff2", false),
+            ("film.mp4", false),
+            ("sound.wav", false),
+            ("scene.usdz", false),
+            ("source.tar.gz", false),
+            ("source.txz", false),
+            ("app.js.zst", false),
+            ("letter.docx", false),
+            ("table.ods", false),
+            ("app.apk", false),
+            ("book.epub", false),
+        ] {
+            assert_eq!(is_compressible(media_type(file_name.as_bytes())), expected, "{file_name}");
+        }
+    }
+
+    #[test]
+    fn each_type_that_is_named_apart_is_one_of_the_table() {
+        let is_there = |start: &str| BY_ENDING.iter().any(|(_, media_type)| media_type.starts_with(start));
+        for (kind, subtypes) in
+            [("image", &IMAGES_UNPACKED[..]), ("font", &FONTS_PACKED), ("application", &APPLICATIONS_PACKED)]
+        {
+            for subtype in subtypes {
+                assert!(is_there(&format!("{kind}/{subtype}")), "{kind}/{subtype}");
+            }
         }
     }
 

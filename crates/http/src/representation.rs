@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 use core::fmt::Write;
 
+use crate::coding::Coding;
 use crate::date::HttpDate;
 
 /// A time as file systems keep it.
@@ -29,7 +30,17 @@ pub struct Facts {
     pub inode: u64,
 }
 
-/// A file as HTTP sees it (RFC 9110 §8.1): length, validators, media type, and the head of its answer ready to be sent.
+/// What a representation is among those of its resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Variant {
+    /// The only one.
+    Only,
+    /// One of several, in this coding: which of them a client gets depends on its Accept-Encoding.
+    OneOf(Coding),
+}
+
+/// A file as HTTP sees it (RFC 9110 §8.1): length, validators, media type, coding, and the head of its answer ready to
+/// be sent.
 #[derive(Clone, Debug)]
 pub struct Representation {
     length_bytes: u64,
@@ -38,7 +49,7 @@ pub struct Representation {
     head: Vec<u8>,
     /// Where in `head` the fields start that a partial answer repeats: those behind Content-Length.
     description_start: usize,
-    /// Where in `head` the fields start that "not modified" repeats: ETag and those of the site.
+    /// Where in `head` the fields start that "not modified" repeats: ETag, Vary and those of the site.
     validator_start: usize,
     etag_bytes: usize,
 }
@@ -52,10 +63,17 @@ pub(crate) const DATE_OFFSET: usize = b"Server: sanderling\r\nDate: ".len();
 impl Representation {
     /// The representation of a file.
     ///
-    /// `media_type` is the value of Content-Type. `extra_fields` are ready-made field lines of the site, each with its
-    /// CRLF, such as Cache-Control; they go out with 200, 206 and 304. `now_unix_s` is the time of the making, in
+    /// `facts` are those of the file that is sent, in whatever coding it is; `media_type` is the value of Content-Type,
+    /// that of the content when the coding is undone. `extra_fields` are ready-made field lines of the site, each with
+    /// its CRLF, such as Cache-Control; they go out with 200, 206 and 304. `now_unix_s` is the time of the making, in
     /// seconds since 1970.
-    pub fn new(facts: &Facts, media_type: &str, extra_fields: &[u8], now_unix_s: u64) -> Representation {
+    pub fn new(
+        facts: &Facts,
+        media_type: &str,
+        variant: Variant,
+        extra_fields: &[u8],
+        now_unix_s: u64,
+    ) -> Representation {
         let modified_unix_s = credible_modified_unix_s(facts, now_unix_s);
         let mut head = Vec::with_capacity(HEAD_BYTES_USUAL + extra_fields.len());
         head.extend_from_slice(crate::status::Status::Ok.line());
@@ -63,6 +81,9 @@ impl Representation {
         put_fmt(&mut head, format_args!("Content-Length: {}\r\n", facts.length_bytes));
         let description_start = head.len();
         put_fmt(&mut head, format_args!("Content-Type: {media_type}\r\n"));
+        if let Some(coding) = coding_to_tell(variant) {
+            put_fmt(&mut head, format_args!("Content-Encoding: {}\r\n", coding.name()));
+        }
         if let Some(unix_s) = modified_unix_s {
             put_fmt(&mut head, format_args!("Last-Modified: {}\r\n", HttpDate::from_unix_s(unix_s)));
         }
@@ -72,6 +93,10 @@ impl Representation {
         let (high, low) = fingerprint(facts);
         put_fmt(&mut head, format_args!("\"{high:016x}{low:016x}\"\r\n"));
         let etag_bytes = head.len() - validator_start - ETAG.len() - 2;
+        if variant != Variant::Only {
+            // RFC 9110 §12.5.5: with all of them, the plain one too, else a cache sends one client what another chose.
+            head.extend_from_slice(b"Vary: Accept-Encoding\r\n");
+        }
         head.extend_from_slice(extra_fields);
         head.extend_from_slice(b"\r\n");
         Representation {
@@ -120,6 +145,14 @@ impl Representation {
 const HEAD_BYTES_USUAL: usize = 384;
 
 const ETAG: &[u8] = b"ETag: ";
+
+/// RFC 9110 §8.4: what was done to the content is told, and `identity` is nothing.
+fn coding_to_tell(variant: Variant) -> Option<Coding> {
+    match variant {
+        Variant::Only | Variant::OneOf(Coding::Identity) => None,
+        Variant::OneOf(coding) => Some(coding),
+    }
+}
 
 /// The time to be told in Last-Modified.
 fn credible_modified_unix_s(facts: &Facts, now_unix_s: u64) -> Option<u64> {

@@ -7,7 +7,7 @@ use crate::clock::{Milliseconds, ms};
 use crate::open_file::{Body, NoFile};
 use crate::open_files::Lookup;
 use crate::outbox::{FileRest, Outbox, Sent};
-use crate::peer::{Context, Deadline, Next, OUTPUT_BYTES_USUAL, Socket};
+use crate::peer::{Buffers, Context, Deadline, Next, OUTPUT_BYTES_USUAL, Socket};
 use crate::permits::Permit;
 use crate::tally::Counter;
 use os::tcp::Stream;
@@ -135,7 +135,7 @@ impl<'s> Connection<'s> {
                 return Ok(Next::Wait);
             }
             let mut progress = 0;
-            let sent = self.outbox.resume(&self.stream, &mut progress)?;
+            let sent = self.outbox.resume(&self.stream, &mut context.buffers.scratch, &mut progress)?;
             match self.after_sending(sent, progress, context)? {
                 None => {}
                 Some(next) => return Ok(next),
@@ -409,7 +409,7 @@ impl<'s> Connection<'s> {
                     Body::Memory(whole) => output.extend_from_slice(&whole[part]),
                     Body::Builtin(whole) => output.extend_from_slice(&whole[part]),
                     Body::Descriptor(_) => {
-                        *file = Some(FileRest { file: held.clone(), offset: start_bytes, left_bytes: length_bytes });
+                        *file = Some(FileRest::new(held, start_bytes, length_bytes, context.clock.unix_s()));
                     }
                 }
             }
@@ -435,7 +435,8 @@ impl<'s> Connection<'s> {
             return Ok(None);
         }
         let mut progress = 0;
-        let sent = self.outbox.send(&self.stream, &context.buffers.output, file, &mut progress)?;
+        let Buffers { output, scratch, .. } = &mut *context.buffers;
+        let sent = self.outbox.send(&self.stream, output, file, scratch, &mut progress)?;
         context.buffers.output.clear();
         self.after_sending(sent, progress, context)
     }

@@ -2,7 +2,7 @@
 
 use crate::clock::ms;
 use crate::outbox::{Outbox, Sent};
-use crate::peer::{Context, Deadline, Next, OUTPUT_BYTES_USUAL, Socket};
+use crate::peer::{Buffers, Context, Deadline, Next, OUTPUT_BYTES_USUAL, Socket};
 use crate::permits::Permit;
 use crate::tally::Counter;
 use dns::{Reply, Transport};
@@ -67,7 +67,7 @@ impl<'s> DnsStream<'s> {
                 return Ok(Next::Wait);
             }
             let mut progress = 0;
-            let sent = self.outbox.resume(&self.stream, &mut progress)?;
+            let sent = self.outbox.resume(&self.stream, &mut context.buffers.scratch, &mut progress)?;
             if let Some(next) = self.after_sending(sent, progress, context) {
                 return Ok(next);
             }
@@ -85,7 +85,8 @@ impl<'s> DnsStream<'s> {
             }
             if !context.buffers.output.is_empty() {
                 let mut progress = 0;
-                let sent = self.outbox.send(&self.stream, &context.buffers.output, None, &mut progress)?;
+                let Buffers { output, scratch, .. } = &mut *context.buffers;
+                let sent = self.outbox.send(&self.stream, output, None, scratch, &mut progress)?;
                 if let Some(next) = self.after_sending(sent, progress, context) {
                     return Ok(next);
                 }
@@ -155,7 +156,7 @@ impl<'s> DnsStream<'s> {
             in_flight += 1;
             context.tally.add(Counter::DnsTcpQueries, 1);
             *consumed += LENGTH_BYTES + length;
-            let reply = &mut context.buffers.reply;
+            let reply = &mut context.buffers.scratch;
             match dns::answer(context.content.zones(), query, Transport::Tcp, reply) {
                 Reply::Send { length_bytes, .. } => {
                     output.extend_from_slice(&(length_bytes as u16).to_be_bytes());

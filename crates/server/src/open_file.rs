@@ -17,6 +17,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The file that stands for a folder.
 const INDEX: &[u8] = b"index.html";
+/// How long a file must have been left alone before its pages are passed on without a copy: what is passed on is the
+/// file itself, and who writes it then writes into what is being sent.
+const SETTLED_S: u64 = 10;
 /// How often a small file is read that changes under the reading.
 const READS_MAX: usize = 3;
 
@@ -245,15 +248,24 @@ impl OpenFile {
         self.facts == other.facts
     }
 
+    /// Whether the file has been left alone for so long that nobody is likely to be writing it now.
+    pub(crate) fn is_settled(&self, unix_s: u64) -> bool {
+        let Some(facts) = &self.facts else { return true };
+        let changed_s = facts.modified.seconds.max(facts.changed.seconds);
+        // A time that is yet to come tells nothing.
+        u64::try_from(changed_s).is_ok_and(|changed_s| changed_s + SETTLED_S <= unix_s)
+    }
+
     /// Whether the file is still the version that was begun with, as far as its descriptor tells. One that was renamed
     /// or unlinked meanwhile is.
     pub(crate) fn is_unchanged(&self) -> bool {
-        match (&self.body, &self.facts) {
-            (Body::Descriptor(file), Some(before)) => {
-                file.facts().is_ok_and(|now| (now.length_bytes, now.modified) == (before.length_bytes, before.modified))
-            }
-            _ => true,
-        }
+        let (Body::Descriptor(file), Some(before)) = (&self.body, &self.facts) else { return true };
+        file.facts().is_ok_and(|now| {
+            // The time of the inode changes with the number of its names as well, which is no change of the content.
+            let may_be_renamed = now.link_count != before.link_count;
+            (now.length_bytes, now.modified) == (before.length_bytes, before.modified)
+                && (now.changed == before.changed || may_be_renamed)
+        })
     }
 
     /// Whether the file has no name any more: its descriptor keeps its blocks on the disk.

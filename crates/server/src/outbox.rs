@@ -7,14 +7,36 @@ use table::Held;
 
 /// Octets of a file that are sent in one turn, so that a large one does not hold the other peers.
 const FILE_BYTES_PER_TURN_MAX: u64 = 1024 * 1024;
+/// Octets of a long response that are held back until the file has been looked at once more.
+const TAIL_BYTES: u64 = 16 * 1024;
 
 /// The part of a file that is still to be sent.
 #[derive(Debug)]
 pub(crate) struct FileRest<'s> {
     /// A reference of its own: the response may outlive the turn, and the entry's lease with it.
-    pub(crate) file: Held<'s, FileKey, OpenFile>,
-    pub(crate) offset: u64,
-    pub(crate) left_bytes: u64,
+    file: Held<'s, FileKey, OpenFile>,
+    offset: u64,
+    left_bytes: u64,
+    way: Way,
+    /// Sending has had to wait, so that the file may have changed since its facts were told.
+    has_waited: bool,
+}
+
+/// How a file gets into the socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// By its pages, without a copy.
+    Passed,
+    /// Read into memory first, since somebody may be writing it: what was read stays what it was.
+    Copied,
+}
+
+impl<'s> FileRest<'s> {
+    /// `length_bytes` of `file` from `offset` on. `unix_s` is the time of the turn.
+    pub(crate) fn new(file: &Held<'s, FileKey, OpenFile>, offset: u64, length_bytes: u64, unix_s: u64) -> FileRest<'s> {
+        let way = if file.is_settled(unix_s) { Way::Passed } else { Way::Copied };
+        FileRest { file: file.clone(), offset, left_bytes: length_bytes, way, has_waited: false }
+    }
 }
 
 /// Octets first, then the file.
@@ -45,13 +67,14 @@ impl<'s> Outbox<'s> {
         self.bytes.is_empty() && self.file.is_none()
     }
 
-    /// Sends `bytes` and then `file`, keeping what the socket does not take. Only for an empty outbox. `progress` is
-    /// raised by what was sent.
+    /// Sends `bytes` and then `file`, keeping what the socket does not take. Only for an empty outbox. `room` is lent for
+    /// pieces of the file; `progress` is raised by what was sent.
     pub(crate) fn send(
         &mut self,
         stream: &Stream,
         bytes: &[u8],
         file: Option<FileRest<'s>>,
+        room: &mut [u8],
         progress: &mut u64,
     ) -> io::Result<Sent> {
         debug_assert!(self.is_empty());
@@ -60,13 +83,14 @@ impl<'s> Outbox<'s> {
         *progress += sent as u64;
         if sent < bytes.len() {
             self.bytes.extend_from_slice(&bytes[sent..]);
+            self.note_waiting();
             return Ok(Sent::Blocked);
         }
-        self.send_file(stream, progress)
+        self.send_file(stream, room, progress)
     }
 
     /// Goes on where the socket stopped.
-    pub(crate) fn resume(&mut self, stream: &Stream, progress: &mut u64) -> io::Result<Sent> {
+    pub(crate) fn resume(&mut self, stream: &Stream, room: &mut [u8], progress: &mut u64) -> io::Result<Sent> {
         if !self.bytes.is_empty() {
             let sent = send_bytes(stream, &self.bytes[self.sent_bytes..], self.follows())?;
             *progress += sent as u64;
@@ -78,50 +102,88 @@ impl<'s> Outbox<'s> {
             self.bytes = Vec::new();
             self.sent_bytes = 0;
         }
-        self.send_file(stream, progress)
+        self.send_file(stream, room, progress)
+    }
+
+    fn note_waiting(&mut self) {
+        if let Some(rest) = &mut self.file {
+            rest.has_waited = true;
+        }
     }
 
     fn follows(&self) -> Follows {
         if self.file.is_some() { Follows::More } else { Follows::Nothing }
     }
 
-    fn send_file(&mut self, stream: &Stream, progress: &mut u64) -> io::Result<Sent> {
+    fn send_file(&mut self, stream: &Stream, room: &mut [u8], progress: &mut u64) -> io::Result<Sent> {
         let Some(rest) = &mut self.file else { return Ok(Sent::All) };
         let mut share = FILE_BYTES_PER_TURN_MAX;
         while rest.left_bytes > 0 {
             if share == 0 {
+                rest.has_waited = true;
                 return Ok(Sent::Share);
             }
-            let sent = match rest.send_some(stream, share) {
-                // The file ends before it should: it was cut while it was sent.
-                Ok(0) => return Ok(Sent::Changed),
-                Ok(sent) => sent,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Sent::Blocked),
+            let sent = match rest.send_some(stream, share, room) {
+                Ok(Some(sent)) => sent,
+                Ok(None) => return Ok(Sent::Changed),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    rest.has_waited = true;
+                    return Ok(Sent::Blocked);
+                }
                 Err(error) => return Err(error),
             };
             *progress += sent;
             share = share.saturating_sub(sent);
         }
-        let is_unchanged = rest.file.is_unchanged();
         self.file = None;
-        Ok(if is_unchanged { Sent::All } else { Sent::Changed })
+        Ok(Sent::All)
     }
 }
 
 impl FileRest<'_> {
-    fn send_some(&mut self, stream: &Stream, share_bytes: u64) -> io::Result<u64> {
+    /// Sends a piece; `None` when the file is no longer what was promised in the head. The end of it leaves only when
+    /// the whole is known to be one version.
+    fn send_some(&mut self, stream: &Stream, share_bytes: u64, room: &mut [u8]) -> io::Result<Option<u64>> {
         let length = self.left_bytes.min(share_bytes);
         let sent = match &self.file.body {
-            Body::Descriptor(file) => file.send_to(stream, &mut self.offset, length as usize)? as u64,
             Body::Builtin(content) => self.send_from(stream, content, length)?,
             Body::Memory(content) => self.send_from(stream, content, length)?,
+            Body::Descriptor(file) if self.way == Way::Copied => {
+                let length = length.min(room.len() as u64) as usize;
+                let wanted = &mut room[..length];
+                let read = file.read_at(wanted, self.offset)?;
+                let is_end = read as u64 == self.left_bytes;
+                if read == 0 || (is_end && !self.file.is_unchanged()) {
+                    return Ok(None);
+                }
+                let follows = if is_end { Follows::Nothing } else { Follows::More };
+                stream.send(&wanted[..read], follows)? as u64
+            }
+            Body::Descriptor(file) => {
+                let mut length = length;
+                if self.has_waited && self.left_bytes > TAIL_BYTES {
+                    length = length.min(self.left_bytes - TAIL_BYTES);
+                } else if self.file.is_retired() || self.has_waited {
+                    // Told of a change, or too long under way to know of none.
+                    if !self.file.is_unchanged() {
+                        return Ok(None);
+                    }
+                }
+                let mut offset = self.offset;
+                match file.send_to(stream, &mut offset, length as usize)? as u64 {
+                    // The file ends before it should: it was cut while it was sent.
+                    0 => return Ok(None),
+                    sent => sent,
+                }
+            }
         };
+        self.offset += sent;
         self.left_bytes -= sent;
-        Ok(sent)
+        Ok(Some(sent))
     }
 
     fn send_from(&self, stream: &Stream, content: &[u8], length_bytes: u64) -> io::Result<u64> {
-        let start = (content.len() as u64 - self.left_bytes) as usize;
+        let start = self.offset as usize;
         stream.send(&content[start..start + length_bytes as usize], Follows::Nothing).map(|sent| sent as u64)
     }
 }

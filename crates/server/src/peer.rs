@@ -15,8 +15,8 @@ pub(crate) struct Buffers {
     pub(crate) input: Box<[u8]>,
     /// What is to be sent.
     pub(crate) output: Vec<u8>,
-    /// One reply of DNS in the making.
-    pub(crate) reply: Box<[u8]>,
+    /// One reply of DNS in the making, or a piece of a file on its way.
+    pub(crate) scratch: Box<[u8]>,
 }
 
 /// Octets of the output after which it is sent before more is written.
@@ -32,7 +32,7 @@ impl Buffers {
         Buffers {
             input: vec![0; kept_bytes_max + RECEIVE_BYTES_MIN].into_boxed_slice(),
             output: Vec::with_capacity(OUTPUT_BYTES_USUAL),
-            reply: vec![0; TCP_REPLY_BYTES_MAX].into_boxed_slice(),
+            scratch: vec![0; TCP_REPLY_BYTES_MAX].into_boxed_slice(),
         }
     }
 }

@@ -192,7 +192,7 @@ fn serve_for_strace() {
     if std::env::var_os(TRACED).is_none() {
         return;
     }
-    with_server("traced", |_, http, _| {
+    with_server("traced", |tree, http, _| {
         let mut client = Client::connect(http);
         for path in ["/512", "/100k", "/none", "/512", "/100k", "/none", "/512"] {
             client.ask(&get(path), 1);
@@ -207,6 +207,10 @@ fn serve_for_strace() {
         for (call, count) in counts.nonzero() {
             println!("\nCOUNT {} {count}", call.name());
         }
+        // Ends here, while the client is still connected: a worker that sees it go makes calls that are not counted
+        // any more.
+        let _ = std::fs::remove_dir_all(tree);
+        std::process::exit(0);
     });
 }
 

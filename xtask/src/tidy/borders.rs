@@ -7,7 +7,7 @@ use super::tree::Tree;
 
 /// Which of our crates each one may be built from, by folder.
 const MAY_IMPORT: &[(&str, &[&str])] = &[
-    ("crates/sanderling", &["server", "os", "dns", "http"]),
+    ("crates/sanderling", &["server", "os", "table", "dns", "http"]),
     ("crates/server", &["os", "table", "dns", "http"]),
     ("crates/http", &[]),
     ("crates/dns", &[]),

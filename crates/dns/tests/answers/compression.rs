@@ -144,7 +144,9 @@ fn many_servers(owner: &str, count: usize) -> String {
 #[test]
 fn a_message_longer_than_pointers_reach() {
     let count = 400;
-    for (owner, name) in [("cut.z.", "cut.z."), ("cut.z.", "a.b.c.d.e.f.cut.z."), ("cut.z.", &*("y.".repeat(120) + "cut.z."))] {
+    for (owner, name) in
+        [("cut.z.", "cut.z."), ("cut.z.", "a.b.c.d.e.f.cut.z."), ("cut.z.", &*("y.".repeat(120) + "cut.z."))]
+    {
         let zones = zone_set(&zone(&many_servers(owner, count)));
         let question = Question::parse(&format!("{name} A +tcp"));
         let octets = ask_octets(&zones, &question);
@@ -163,7 +165,8 @@ fn a_message_longer_than_pointers_reach() {
 fn a_long_answer_below_a_wildcard() {
     let mut records = String::new();
     for index in 0..600 {
-        writeln!(records, "*.w.z. MX {index} host{index}.p{}.mail.w.z.", index % 60).expect("a string takes what is written");
+        writeln!(records, "*.w.z. MX {index} host{index}.p{}.mail.w.z.", index % 60)
+            .expect("a string takes what is written");
     }
     let zones = zone_set(&zone(&records));
     for name in ["q.w.z.".to_owned(), "x.".repeat(120) + "w.z."] {

@@ -4,7 +4,7 @@ mod aliases;
 mod compression;
 mod dname;
 mod edns;
-// mod malformed;
+mod malformed;
 mod negative;
 mod properties;
 mod referrals;

@@ -8,7 +8,9 @@ use std::fmt::Write;
 
 /// The zone `test.` with `records`.
 fn zone(records: &str) -> String {
-    format!("$ORIGIN test.\n$TTL 60\ntest. SOA ns.elsewhere. h.elsewhere. 1 2 3 4 5\ntest. NS ns.elsewhere.\n{records}\n")
+    format!(
+        "$ORIGIN test.\n$TTL 60\ntest. SOA ns.elsewhere. h.elsewhere. 1 2 3 4 5\ntest. NS ns.elsewhere.\n{records}\n"
+    )
 }
 
 #[test]
@@ -70,7 +72,8 @@ fn glue_of_siblings_that_need_each_other_rfc_9471_section_2_3() {
 
 #[test]
 fn glue_that_is_missing_is_not_made_up() {
-    let zone = zone("foo.test. NS ns1.foo.test.\nfoo.test. NS ns.elsewhere.\n*.test. A 192.0.2.9\nbar.test. NS w.test.");
+    let zone =
+        zone("foo.test. NS ns1.foo.test.\nfoo.test. NS ns.elsewhere.\n*.test. A 192.0.2.9\nbar.test. NS w.test.");
     check(
         &zone,
         "www.foo.test. A",

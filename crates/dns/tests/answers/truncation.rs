@@ -66,7 +66,8 @@ fn replies_of_every_length_from_512_on() {
                 assert_eq!((&cut.sections[..2], cut.flags), (&whole.sections[..2], whole.flags));
                 assert!(cut.sections[2].is_empty() && !whole.sections[2].is_empty());
             } else {
-                let answer_bytes = ask_octets(&zones, &Question::parse(&format!("{name_and_type} +edns={length} +max=65535")));
+                let answer_bytes =
+                    ask_octets(&zones, &Question::parse(&format!("{name_and_type} +edns={length} +max=65535")));
                 assert!(answer_bytes.len() < 512);
             }
         }

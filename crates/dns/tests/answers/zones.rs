@@ -44,7 +44,10 @@ fn a_zone_needs_its_apex() {
 fn an_alias_stands_alone() {
     check_issues(
         &format!("{HEAD}x.example. CNAME a.\nx.example. A 192.0.2.1\nX.example. CNAME b.\n"),
-        &["4: error: x.example. has a CNAME record beside its A record", "6: error: x.example. has a second CNAME record"],
+        &[
+            "4: error: x.example. has a CNAME record beside its A record",
+            "6: error: x.example. has a second CNAME record",
+        ],
     );
     check_issues(
         &format!("{HEAD}x.example. DNAME a.\nx.example. DNAME b.\n"),
@@ -68,10 +71,7 @@ fn duplicates_are_served_once() {
 #[test]
 fn one_ttl_for_an_rrset() {
     let records = format!("{HEAD}x.example. 10 A 192.0.2.1\nx.example. 20 A 192.0.2.2\n");
-    check_issues(
-        &records,
-        &["5: warning: the TTL 20 differs from the 10 of the other A records of x.example."],
-    );
+    check_issues(&records, &["5: warning: the TTL 20 differs from the 10 of the other A records of x.example."]);
     check(
         &format!("$ORIGIN example.\n{records}"),
         "x.example. A",
@@ -106,7 +106,11 @@ fn the_longest_rrset_fits_any_question_that_finds_it() {
         let first = length.min(256) - 1;
         let rest = "y".repeat(length.saturating_sub(257));
         let second = if length > 257 { format!(" {rest}") } else { String::new() };
-        format!("$ORIGIN example.\n{HEAD}{}*.example. TXT {}{second}\n", long_records("*.example.", 305), "x".repeat(first))
+        format!(
+            "$ORIGIN example.\n{HEAD}{}*.example. TXT {}{second}\n",
+            long_records("*.example.", 305),
+            "x".repeat(first)
+        )
     };
     let name = format!("{0}.{0}.{0}.{1}.example.", "a".repeat(63), "b".repeat(53));
     assert_eq!(name_octets(&name).len(), 255);
@@ -123,7 +127,8 @@ fn addresses_that_no_message_holds_are_left_out() {
     for host in 0..3 {
         writeln!(records, "example. MX {host} host{host}.example.").expect("a string takes what is written");
         for index in 0..1000 {
-            writeln!(records, "host{host}.example. AAAA 2001:db8::{host}:{index}").expect("a string takes what is written");
+            writeln!(records, "host{host}.example. AAAA 2001:db8::{host}:{index}")
+                .expect("a string takes what is written");
         }
     }
     let zones = zone_set(&records);

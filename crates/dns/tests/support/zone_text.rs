@@ -83,7 +83,8 @@ fn zone(apex: &[u8], text: &str) -> Zone {
     zone
 }
 
-fn texts_of_zones(text: &str) -> Vec<(Vec<u8>, &str)> {
+/// The text of each zone in `text`, with its apex.
+pub(crate) fn texts_of_zones(text: &str) -> Vec<(Vec<u8>, &str)> {
     let starts: Vec<usize> = text.match_indices("$ORIGIN ").map(|(at, _)| at).collect();
     let ends = starts.iter().skip(1).copied().chain([text.len()]);
     let one = |(&start, end): (&usize, usize)| {

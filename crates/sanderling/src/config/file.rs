@@ -77,7 +77,7 @@ struct Reader<'e, 'a> {
     http_listen: Listen,
     dns_listen: Listen,
     taken_addresses: TakenAddresses,
-    /// Where `default` in [http] stands, and what it says.
+    /// Where `default` in `[http]` stands, and what it says.
     default_host: Option<(usize, DomainName)>,
     sites: Vec<Site>,
     /// The hosts of all sites, each with the index of its site.

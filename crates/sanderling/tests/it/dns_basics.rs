@@ -7,6 +7,7 @@ use crate::dns_messages::{
     A, AAAA, ANY, AXFR, BADVERS, CNAME, DNAME, FORMERR, NOERROR, NS, NXDOMAIN, OPT, Question, REFUSED, Reply, TXT,
 };
 use crate::domain::{Domain, Wanted, ZONE};
+use crate::process::{Folder, Listeners, Serving, run};
 
 #[test]
 fn dig_and_kdig_get_the_soa() {
@@ -206,21 +207,31 @@ fn dig_comes_back_over_tcp_when_a_reply_is_truncated() {
     assert!(ended.text().contains("retrying in TCP mode") && ended.text().contains("ANSWER: 5"), "{ended}");
 }
 
-/// Exactly the largest reply that TCP can carry comes, and one that is larger is truncated there too.
+/// Replies of many times UDP's bound come whole, and their number is their text's.
 #[test]
-fn tcp_carries_the_longest_replies() {
-    let text = "x".repeat(250);
-    let big = |count: usize| -> String { (0..count).map(|index| format!("huge TXT \"{index:04}{text}\"\n")).collect() };
-    // 12 octets of header, 23 of question, 267 a record.
-    let fitting = (65_535 - 12 - 22) / 267;
-    for (count, is_truncated) in [(fitting, false), (fitting + 1, true)] {
-        let domain = Domain::with_zone(&format!("{ZONE}{}", big(count)));
-        let reply = Question::new("huge.example.com", TXT).ask_tcp(domain.serving.dns());
-        assert_eq!(reply.is_truncated(), is_truncated, "{count} records, {} octets", reply.length_bytes);
-        assert_eq!(reply.answer.len(), if is_truncated { 0 } else { count });
-        let reply = Question { edns: Some((65_535, 0)), ..Question::new("huge.example.com", TXT) };
-        assert!(reply.ask_udp(domain.serving.dns()).is_truncated());
-    }
+fn tcp_carries_long_replies() {
+    const RECORD_COUNT: usize = 230;
+    let big: String = (0..RECORD_COUNT).map(|index| format!("huge TXT \"{index:04}{}\"\n", "x".repeat(250))).collect();
+    let domain = Domain::with_zone(&format!("{ZONE}{big}"));
+    let reply = Question::new("huge.example.com", TXT).ask_tcp(domain.serving.dns());
+    assert_eq!((reply.is_truncated(), reply.answer.len()), (false, RECORD_COUNT), "{} octets", reply.length_bytes);
+    assert!(reply.length_bytes > 60_000);
+    let mut texts: Vec<&[u8]> = reply.answer.iter().map(|record| &record.rdata[1..5]).collect();
+    texts.sort_unstable();
+    assert!(texts.iter().enumerate().all(|(index, text)| *text == format!("{index:04}").as_bytes()));
+    let question = Question { edns: Some((65_535, 0)), ..Question::new("huge.example.com", TXT) };
+    assert!(question.ask_udp(domain.serving.dns()).is_truncated());
+}
+
+/// What no reply can carry is refused when the zone is loaded, and not answered with something else.
+#[test]
+fn an_rrset_that_no_reply_can_carry_is_refused() {
+    let big: String = (0..300).map(|index| format!("huge TXT \"{index:04}{}\"\n", "x".repeat(250))).collect();
+    let folder = Folder::with(&[("zone", format!("{ZONE}{big}").as_bytes())]);
+    let zone = format!("example.com={}", folder.argument("zone"));
+    let ended = run(&["check", "--zone", &zone]);
+    assert_eq!(ended.code(), Some(1), "{ended}");
+    assert!(ended.errors.contains("huge.example.com"), "{ended}");
 }
 
 #[test]
@@ -245,6 +256,23 @@ fn queries_over_tcp_may_be_pipelined() {
     raw.finish_sending();
     check_pipeline(&mut raw, COUNT);
     assert!(raw.read_to_close().is_empty());
+}
+
+#[test]
+fn an_end_that_comes_with_a_query_is_seen() {
+    let limits = "dns_tcp_idle_timeout_ms = 60000";
+    let domain = Domain::serve(Wanted { zone: ZONE, limits, ..Wanted::default() });
+    for _ in 0..3 {
+        let mut raw = RawConnection::open(domain.serving.dns());
+        raw.send(&pipeline(1));
+        check_pipeline(&mut raw, 1);
+        domain.serving.signal("STOP");
+        raw.send(&pipeline(1));
+        raw.finish_sending();
+        domain.serving.signal("CONT");
+        check_pipeline(&mut raw, 1);
+        assert_eq!(raw.read_to_close(), []);
+    }
 }
 
 #[test]
@@ -297,7 +325,6 @@ fn check_pipeline(raw: &mut RawConnection, count: u16) {
 /// A listener on every address answers from the one that was asked: a connected socket hears no other.
 #[test]
 fn replies_come_from_the_address_that_was_asked() {
-    use crate::process::{Folder, Listeners, Serving};
     let folder = Folder::with(&[("zone", ZONE.as_bytes())]);
     let zone = format!("example.com={}", folder.argument("zone"));
     for (any, asked) in [("0.0.0.0:0", &["127.0.0.1", "127.0.0.7"][..]), ("[::]:0", &["::1", "127.0.0.9"])] {

@@ -342,6 +342,23 @@ fn a_client_that_has_ended_its_side_gets_everything() {
     assert!(said.ends_with(&large()));
 }
 
+/// What comes together with the end of the client's side: the octets are one event, and the end is no further one.
+#[test]
+fn an_end_that_comes_with_a_request_is_seen() {
+    let domain = site();
+    for _ in 0..3 {
+        let mut connection = HttpConnection::open(domain.serving.http());
+        connection.get("/");
+        domain.serving.signal("STOP");
+        connection.send(get("/"));
+        connection.raw().finish_sending();
+        domain.serving.signal("CONT");
+        assert_eq!(connection.answer().status, 200);
+        // Long before the idle timeout of a minute.
+        connection.check_closed();
+    }
+}
+
 #[test]
 fn hosts_select_sites() {
     let domain = site();

@@ -6,7 +6,7 @@ use crate::clients::RawConnection;
 use crate::dns_messages::{A, Question};
 use crate::domain::{Domain, Wanted, ZONE};
 use crate::http_answers::{HttpConnection, check_serves, get};
-use crate::process::run;
+use crate::process::{Folder, Listeners, Serving, run_to_end, sanderling};
 
 const SITE: &[(&str, &[u8])] = &[("index.html", b"hi\n")];
 
@@ -93,7 +93,10 @@ fn a_second_server_on_the_same_port_is_told_so() {
     for (arguments, address) in
         [(vec!["serve", &public, "--http", &http], &http), (vec!["serve", "--zone", &zone, "--dns", &dns], &dns)]
     {
-        let ended = run(&arguments);
+        let mut second = sanderling();
+        second.args(&arguments);
+        // A server that starts would not end by itself.
+        let ended = run_to_end(second, Duration::from_secs(5));
         assert_eq!((ended.code(), ended.text().as_str()), (Some(1), ""), "{ended}");
         assert!(ended.errors.contains(address.as_str()), "the address is named: {ended}");
     }
@@ -125,7 +128,6 @@ fn want_of_descriptors_is_survived() {
 /// Every way that the kernel may leave to the program passes the same: see `--force`.
 #[test]
 fn every_way_serves_the_same() {
-    use crate::process::{Folder, Listeners, Serving};
     let folder = Folder::with(&[
         ("public/index.html", b"hi\n"),
         ("public/large.bin", &[b'x'; 100_000]),

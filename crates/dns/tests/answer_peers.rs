@@ -1,0 +1,311 @@
+//! NSD, Knot and BIND serve the same zones and are asked the same questions; where they say otherwise, it has a name here.
+//!
+//! It needs the programs `nsd`, `knotd` and `named`, and takes some seconds:
+//! `cargo test -p sanderling-dns --test answer_peers -- --ignored --nocapture`
+
+#[path = "support/mod.rs"]
+mod support;
+
+use sanderling_dns::{Name, Rtype};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use support::exchange::ask;
+use support::question::{ID, Question};
+use support::reply::{Reply, ReplyRecord};
+use support::zone_text::{name_octets, records_of_zones, texts_of_zones, zone_set};
+
+const FEATURES: &str = include_str!("answers/features.zone");
+/// How long a peer may take for one reply; before it has started it gives none.
+const REPLY_TIMEOUT: Duration = Duration::from_millis(200);
+/// Times that a peer is asked until it answers for the first time.
+const START_QUESTION_COUNT_MAX: usize = 150;
+/// Hosts, mail domains, delegations and the like that are added to the zone of features.
+const PLAIN_NAME_COUNT: usize = 60;
+/// Differences of one kind that are printed in full.
+const SHOWN_COUNT_MAX: usize = 2;
+
+/// A program that serves zones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Program {
+    Nsd,
+    Knot,
+    Bind,
+}
+
+/// A zone as peers get it.
+struct ZoneFile {
+    apex: String,
+    path: PathBuf,
+}
+
+impl Program {
+    fn command(self, config: &Path) -> Command {
+        let (path, arguments): (_, &[&str]) = match self {
+            Program::Nsd => ("/usr/sbin/nsd", &["-d", "-c"]),
+            Program::Knot => ("/usr/sbin/knotd", &["-c"]),
+            Program::Bind => ("/usr/sbin/named", &["-g", "-c"]),
+        };
+        let mut command = Command::new(path);
+        command.args(arguments).arg(config);
+        command
+    }
+
+    fn config(self, address: SocketAddr, home: &Path, zones: &[ZoneFile]) -> String {
+        let (ip, port, home) = (address.ip(), address.port(), home.display());
+        let mut text = match self {
+            Program::Nsd => format!(
+                "server:\n ip-address: {ip}@{port}\n username: \"\"\n zonesdir: \"{home}\"\n database: \"\"\n \
+                 zonelistfile: \"{home}/zone.list\"\n xfrdfile: \"{home}/xfrd.state\"\n xfrdir: \"{home}\"\n \
+                 pidfile: \"{home}/pid\"\n server-count: 1\n minimal-responses: yes\n rrl-ratelimit: 0\n\
+                 remote-control:\n control-enable: no\n"
+            ),
+            Program::Knot => format!(
+                "server:\n  rundir: {home}\n  listen: {ip}@{port}\n  udp-workers: 1\n  tcp-workers: 1\n\
+                 database:\n  storage: {home}\n\
+                 template:\n  - id: default\n    zonefile-sync: -1\n    journal-content: none\nzone:\n"
+            ),
+            Program::Bind => format!(
+                "options {{ directory \"{home}\"; listen-on port {port} {{ {ip}; }}; listen-on-v6 {{ none; }}; \
+                 recursion no; pid-file \"{home}/pid\"; session-keyfile \"{home}/key\"; minimal-responses yes; \
+                 minimal-any yes; empty-zones-enable no; check-names primary ignore; \
+                 max-udp-size 1232; edns-udp-size 1232; rrset-order {{ order fixed; }}; dnssec-validation no; }};\n\
+                 controls {{ }};\n"
+            ),
+        };
+        for ZoneFile { apex, path } in zones {
+            let path = path.display();
+            let line = match self {
+                Program::Nsd => format!("zone:\n name: {apex}\n zonefile: \"{path}\"\n"),
+                Program::Knot => format!("  - domain: {apex}\n    file: {path}\n"),
+                Program::Bind => {
+                    format!("zone \"{apex}\" {{ type primary; file \"{path}\"; check-integrity no; }};\n")
+                }
+            };
+            text.push_str(&line);
+        }
+        text
+    }
+}
+
+/// A running program; it ends when this is dropped.
+struct Peer {
+    program: Program,
+    child: Child,
+    socket: UdpSocket,
+}
+
+impl Peer {
+    /// Starts `program` with the zones of `text`, in a folder of its own.
+    fn start(program: Program, text: &str) -> Peer {
+        let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("peers-{}/{program:?}", std::process::id()));
+        std::fs::create_dir_all(&home).expect("the folder for tests can be written to");
+        let write_zone = |(index, (apex, text)): (usize, (Vec<u8>, &str))| {
+            let path = home.join(format!("{index}.zone"));
+            std::fs::write(&path, text).expect("the folder can be written to");
+            ZoneFile { apex: Name::parse(&apex).expect("an apex").to_string(), path }
+        };
+        let zones: Vec<ZoneFile> = texts_of_zones(text).into_iter().enumerate().map(write_zone).collect();
+        let address = free_address();
+        let config = home.join("config");
+        std::fs::write(&config, program.config(address, &home, &zones)).expect("the folder can be written to");
+        let log = std::fs::File::create(home.join("log")).expect("the folder can be written to");
+        let output = log.try_clone().expect("a file can be shared");
+        let child = program.command(&config).stdout(output).stderr(log).stdin(Stdio::null()).spawn();
+        let child = child.unwrap_or_else(|error| panic!("{program:?} must be installed: {error}"));
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback has a free port");
+        socket.connect(address).expect("loopback is there");
+        socket.set_read_timeout(Some(REPLY_TIMEOUT)).expect("the timeout is above zero");
+        let mut peer = Peer { program, child, socket };
+        peer.wait_for(&zones, &home.join("log"));
+        peer
+    }
+
+    /// Asks until every zone is served.
+    fn wait_for(&mut self, zones: &[ZoneFile], log: &Path) {
+        let question = |zone: &ZoneFile| Question::new(name_octets(&zone.apex), Rtype::SOA);
+        let mut left: Vec<Question> = zones.iter().map(question).collect();
+        for _ in 0..START_QUESTION_COUNT_MAX {
+            left.retain(|question| self.try_ask(question).is_none_or(|reply| reply.rcode != 0));
+            if left.is_empty() {
+                return;
+            }
+            if self.child.try_wait().expect("it is our child").is_some() {
+                break;
+            }
+        }
+        let log = std::fs::read_to_string(log).expect("the log is there");
+        panic!("{:?} does not serve its zones:\n{log}", self.program);
+    }
+
+    fn try_ask(&self, question: &Question) -> Option<Reply> {
+        // A refused connection shows itself in either call, as long as the program does not listen.
+        self.socket.send(&question.message()).ok()?;
+        let mut octets = [0; 65_535];
+        loop {
+            let length = self.socket.recv(&mut octets).ok()?;
+            let reply = Reply::parse(&octets[..length]).unwrap_or_else(|fault| panic!("{:?}: {fault}", self.program));
+            // One that came too late for the question before is for nobody.
+            let is_ours = |(name, rtype, _): &(Vec<u8>, Rtype, u16)| *name == question.name && *rtype == question.rtype;
+            if reply.id == ID && reply.question.as_ref().is_none_or(is_ours) {
+                return Some(reply);
+            }
+        }
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        // Asked to end rather than killed, it ends its own children.
+        let _ = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
+        let _ = self.child.wait();
+    }
+}
+
+/// An address that was free for UDP and TCP a moment ago.
+fn free_address() -> SocketAddr {
+    loop {
+        let udp = UdpSocket::bind("127.0.0.1:0").expect("loopback has a free port");
+        let address = udp.local_addr().expect("it is bound");
+        if TcpListener::bind(address).is_ok() {
+            return address;
+        }
+    }
+}
+
+/// The zone of features, its first zone with many plain names added.
+fn zones_text() -> String {
+    let (first, others) = FEATURES.split_at(FEATURES.rfind("$ORIGIN").expect("there are two zones"));
+    let mut text = first.to_owned();
+    for index in 0..PLAIN_NAME_COUNT {
+        writeln!(
+            text,
+            "host{index}.example. A 192.0.2.{index}\nhost{index}.example. AAAA 2001:db8::{index}\n\
+             mail{index}.example. MX 10 host{index}.example.\nalias{index}.example. CNAME host{index}.example.\n\
+             zone{index}.example. NS ns.zone{index}.example.\nns.zone{index}.example. A 192.0.2.{index}"
+        )
+        .expect("a string takes what is written");
+    }
+    // An RRset, a referral and an answer with addresses that pass 512 octets, and 1,232.
+    for index in 0..90 {
+        writeln!(text, "many.example. A 192.0.2.{index}").expect("a string takes what is written");
+        if index < 40 {
+            writeln!(text, "some.example. A 192.0.2.{index}\nmails.example. MX {index} host{index}.example.")
+                .expect("a string takes what is written");
+            writeln!(text, "crowd.example. NS ns{index}.crowd.example.\nns{index}.crowd.example. A 192.0.2.{index}")
+                .expect("a string takes what is written");
+        }
+    }
+    text + others
+}
+
+/// Every owner, names around it, and each of many types.
+fn questions(text: &str) -> Vec<Question> {
+    let mut names = BTreeSet::new();
+    for (_, records) in records_of_zones(text) {
+        for record in records {
+            let owner = Name::parse(&record.owner).expect("an owner").to_string();
+            for prefix in ["", "q.", "a.b.", "*.", "x-"] {
+                names.insert(format!("{prefix}{owner}"));
+            }
+            let parent = owner.split_once('.').map_or(".", |(_, parent)| parent);
+            names.insert(format!("Other-Name.{parent}"));
+            names.insert(parent.to_owned());
+        }
+    }
+    let types = [
+        Rtype::A,
+        Rtype::AAAA,
+        Rtype::NS,
+        Rtype::SOA,
+        Rtype::MX,
+        Rtype::TXT,
+        Rtype::CNAME,
+        Rtype::DNAME,
+        Rtype::DS,
+        Rtype::SRV,
+        Rtype::HTTPS,
+        Rtype::SVCB,
+        Rtype::ANY,
+        Rtype(65_280),
+    ];
+    let mut questions = vec![];
+    for name in names.iter().filter(|name| !name.is_empty() && *name != "." && !name.ends_with("..")) {
+        for rtype in types {
+            questions.push(Question::new(name_octets(name), rtype));
+        }
+        let with_edns =
+            Question { edns_bytes: Some(1232), recursion_desired: true, ..Question::new(name_octets(name), Rtype::A) };
+        questions.push(with_edns);
+    }
+    questions
+}
+
+/// What the two replies differ in, as a line for each point; nothing when they agree.
+fn difference(program: Program, question: &Question, ours: &Reply, theirs: &Reply) -> Option<String> {
+    let mut points = String::new();
+    let mut point = |title: &str, ours: String, theirs: String| {
+        if ours != theirs {
+            write!(points, "{title} ").expect("a string takes what is written");
+        }
+    };
+    let _ = (program, question);
+    point("rcode", ours.rcode.to_string(), theirs.rcode.to_string());
+    for (bit, flag) in [(0x0400, "AA"), (0x0200, "TC"), (0x0100, "RD"), (0x0080, "RA"), (0x0020, "AD"), (0x0010, "CD")]
+    {
+        point(flag, (ours.flags & bit != 0).to_string(), (theirs.flags & bit != 0).to_string());
+    }
+    point("EDNS", format!("{:?}", ours.edns.is_some()), format!("{:?}", theirs.edns.is_some()));
+    if !ours.is_truncated() && !theirs.is_truncated() {
+        for (section, title) in ["answer", "authority", "additional"].into_iter().enumerate() {
+            point(title, ours.set_of(section).join("\n"), theirs.set_of(section).join("\n"));
+        }
+    }
+    (!points.is_empty()).then(|| points.trim_end().to_owned())
+}
+
+fn compare(program: Program) {
+    let text = zones_text();
+    let zones = zone_set(&text);
+    let questions = questions(&text);
+    let peer = Peer::start(program, &text);
+    let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
+    let mut same_count = 0;
+    for question in &questions {
+        let ours = ask(&zones, question);
+        let theirs = peer.try_ask(question).unwrap_or_else(|| panic!("{program:?} is silent: {question:?}"));
+        match difference(program, question, &ours, &theirs) {
+            None => same_count += 1,
+            Some(kind) => {
+                let count = kinds.entry(kind.clone()).or_default();
+                *count += 1;
+                if *count <= SHOWN_COUNT_MAX {
+                    println!("--- {program:?}: {kind}: {question:?}\nours:   {ours}theirs: {theirs}");
+                }
+            }
+        }
+    }
+    println!("{program:?}: {} questions, {same_count} the same, {kinds:?}", questions.len());
+    let _: Option<ReplyRecord> = None;
+}
+
+#[test]
+#[ignore = "needs the programs of peers"]
+fn nsd_says_the_same() {
+    compare(Program::Nsd);
+}
+
+#[test]
+#[ignore = "needs the programs of peers"]
+fn knot_says_the_same() {
+    compare(Program::Knot);
+}
+
+#[test]
+#[ignore = "needs the programs of peers"]
+fn bind_says_the_same() {
+    compare(Program::Bind);
+}

@@ -1,0 +1,180 @@
+//! Queries of every wrong shape: each gets a well-formed reply or silence, and nothing panics.
+
+use super::support::exchange::send;
+use super::support::question::Question;
+use super::support::reply::Reply;
+use super::support::zone_text::zone_set;
+use proptest::prelude::*;
+use sanderling_dns::{Transport, ZoneSet};
+
+const FEATURES: &str = include_str!("features.zone");
+const UDP: Transport = Transport::Udp { reply_bytes_max: 1232 };
+
+/// Sends `query` both ways, and holds what comes back to what holds for any octets.
+#[track_caller]
+fn check(zones: &ZoneSet, query: &[u8]) {
+    for transport in [UDP, Transport::Tcp] {
+        let Some(octets) = send(zones, query, transport) else {
+            assert!(query.len() < 12 || query[2] & 0x80 != 0, "silence to a query: {query:02x?}");
+            continue;
+        };
+        let reply = Reply::parse(&octets).unwrap_or_else(|fault| panic!("{fault}\n{query:02x?}\n{octets:02x?}"));
+        assert_eq!(octets[..2], query[..2], "the id");
+        assert_eq!(octets[2] & 0x79, query[2] & 0x79, "opcode and RD");
+        assert!(reply.flags & 0x80f0 == 0x8000, "QR alone of {:04x}", reply.flags);
+        if transport == UDP {
+            let length_max = if reply.edns.is_some() { 1232 } else { 512 };
+            assert!(octets.len() <= length_max, "{} octets to {query:02x?}", octets.len());
+        }
+        if let Some((name, ..)) = &reply.question {
+            assert_eq!(octets[12..12 + name.len() + 4], query[12..12 + name.len() + 4], "the question");
+        }
+        // FORMERR and NOTIMP alone say nothing of the question.
+        assert!(reply.question.is_some() || matches!(reply.rcode, 1 | 4), "{reply}");
+    }
+}
+
+/// Queries that are right, of each kind.
+fn queries() -> Vec<Vec<u8>> {
+    let mut queries: Vec<Vec<u8>> = [
+        "www.example. A",
+        "cname3.example. A +edns",
+        "x.dname.example. A +edns=512",
+        "host.cut.example. AAAA +edns=65535 +do",
+        "a.b.wild.example. MX",
+        "missing.example. TXT +edns",
+        "child.example. DS",
+        ". NS",
+    ]
+    .iter()
+    .map(|text| Question::parse(text).message())
+    .collect();
+    let mut with_option = Question::parse("example. MX +edns").message();
+    let end = with_option.len();
+    with_option[end - 1] = 8;
+    with_option.extend([0, 3, 0, 4, 1, 2, 3, 4]);
+    queries.push(with_option);
+    let mut with_records = Question::parse("example. IXFR +edns").message();
+    with_records[9] = 1;
+    let opt = with_records.split_off(with_records.len() - 11);
+    with_records.extend([0xc0, 12, 0, 6, 0, 1, 0, 0, 0, 0, 0, 2, 0, 0]);
+    with_records.extend(opt);
+    queries.push(with_records);
+    queries
+}
+
+#[test]
+fn every_octet_of_a_query_takes_every_value() {
+    let zones = zone_set(FEATURES);
+    for query in queries() {
+        for at in 0..query.len() {
+            let mut changed = query.clone();
+            for value in 0..=255 {
+                changed[at] = value;
+                check(&zones, &changed);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_query_ends_at_every_octet() {
+    let zones = zone_set(FEATURES);
+    for query in queries() {
+        for end in 0..=query.len() {
+            check(&zones, &query[..end]);
+        }
+        check(&zones, &[&query[..], &[0]].concat());
+        check(&zones, &[&query[..], &query].concat());
+    }
+}
+
+#[test]
+fn pointers_of_every_target_at_every_octet() {
+    let zones = zone_set(FEATURES);
+    for query in queries() {
+        for at in 12..query.len() - 1 {
+            let mut changed = query.clone();
+            for target in 0..=query.len() {
+                changed[at] = 0xc0;
+                changed[at + 1] = u8::try_from(target).expect("these queries are short");
+                check(&zones, &changed);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_opcode_and_class_with_types_of_all_kinds() {
+    let zones = zone_set(FEATURES);
+    let mut query = Question::parse("www.example. A +edns").message();
+    let rtype_at = 12 + b"\x03www\x07example\0".len();
+    for opcode in 0..16u8 {
+        query[2] = opcode << 3 | 1;
+        for class in (0..6).chain([253, 254, 255, 256, 32_767, 65_535u16]) {
+            query[rtype_at + 2..rtype_at + 4].copy_from_slice(&class.to_be_bytes());
+            for rtype in (0..=300).chain([32_768, 32_769, 65_280, 65_535u16]) {
+                query[rtype_at..rtype_at + 2].copy_from_slice(&rtype.to_be_bytes());
+                check(&zones, &query);
+            }
+        }
+    }
+}
+
+#[test]
+fn counts_of_every_size() {
+    let zones = zone_set(FEATURES);
+    let mut query = Question::parse("www.example. A +edns").message();
+    for at in (4..12).step_by(2) {
+        for count in (0..40).chain([255, 256, 65_535u16]) {
+            let kept = [query[at], query[at + 1]];
+            query[at..at + 2].copy_from_slice(&count.to_be_bytes());
+            check(&zones, &query);
+            query[at..at + 2].copy_from_slice(&kept);
+        }
+    }
+}
+
+#[test]
+fn names_too_long_and_labels_of_every_length() {
+    let zones = zone_set(FEATURES);
+    for length in 0..=255u8 {
+        for count in [1, 2, 3, 4, 5, 6, 127, 128, 129, 255] {
+            let label = [&[length][..], &vec![b'x'; usize::from(length)]].concat();
+            let tail = [0, 0, 1, 0, 1];
+            let mut query = Question::parse(". A").message();
+            query.truncate(12);
+            query.extend(label.repeat(count));
+            query.extend(tail);
+            check(&zones, &query);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(5_000))]
+
+    #[test]
+    fn any_octets(query in prop::collection::vec(any::<u8>(), 0..600)) {
+        check(&zone_set("$ORIGIN z.\n$TTL 1\nz. SOA a. b. 1 2 3 4 5\nz. NS a.\n"), &query);
+    }
+
+    #[test]
+    fn any_octets_behind_a_header(tail in prop::collection::vec(prop_oneof![any::<u8>(), 0..4u8, Just(0xc0), Just(12), Just(41)], 0..100)) {
+        let header = [0x1d, 0x1d, 1, 0, 0, 1, 0, 0, 0, 0, 0, 2];
+        check(&zone_set("$ORIGIN .\n$TTL 1\n. SOA a. b. 1 2 3 4 5\n. NS a.\n"), &[&header[..], &tail].concat());
+    }
+
+    #[test]
+    fn several_faults_at_once(
+        index in any::<prop::sample::Index>(),
+        faults in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+    ) {
+        let mut query = index.get(&queries()).clone();
+        for (place, octet) in faults {
+            let at = place.index(query.len());
+            query[at] = octet;
+        }
+        check(&zone_set("$ORIGIN example.\n$TTL 1\nexample. SOA a. b. 1 2 3 4 5\nexample. NS a.\n*.example. MX 1 a.example.\n"), &query);
+    }
+}
