@@ -4,7 +4,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use sanderling_http::{
-    Content, Discard, Facts, Found, HttpDate, Limits, Parse, Representation, SitePath, Time, parse_request, respond,
+    Coding, Content, Discard, Facts, Found, HttpDate, Limits, Parse, Representation, SitePath, Time, Variant, choose_coding,
+    parse_request, respond,
 };
 
 const LENGTH_BYTES: u64 = 36;
@@ -13,7 +14,7 @@ fuzz_target!(|bytes: &[u8]| {
     let limits = Limits::default();
     let time = Time { unix_s: 784_025_377, nanos: 0 };
     let facts = Facts { length_bytes: LENGTH_BYTES, modified: time, changed: time, device: 1, inode: 2 };
-    let file = Representation::new(&facts, "text/plain", b"", 784_111_777);
+    let file = Representation::new(&facts, "text/plain", Variant::OneOf(Coding::Gzip), b"", 784_111_777);
     let mut rest = bytes;
     // Each round takes a byte at least.
     while let Ok(Parse::Complete { request, head_bytes }) = parse_request(rest, &limits) {

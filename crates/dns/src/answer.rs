@@ -5,7 +5,7 @@
 
 use crate::message::{Addresses, CLASS_IN, Edns, Header, NoRoom, Query, Rcode, ReplyWriter, Section};
 use crate::name::{Name, NameBuf};
-use crate::name_hash::LowerName;
+use crate::name_hash::{LowerName, NameHash};
 use crate::ready::{HEADER_BYTES, OPT_BYTES, OwnerPlace};
 use crate::rtype::Rtype;
 use crate::zone::{Found, Lookup, Zone};
@@ -133,62 +133,118 @@ enum Place {
     Target(usize),
 }
 
+/// The aliases that a reply has followed.
+struct Chain {
+    steps: [Step; ALIAS_COUNT_MAX],
+    count: usize,
+}
+
+/// One alias of a chain.
+#[derive(Clone, Copy, Default)]
+struct Step {
+    /// The hash of the name that it is an alias for; among so few names, none has that of another.
+    name: NameHash,
+    /// The node of the CNAME or DNAME.
+    node: usize,
+}
+
+impl Default for Chain {
+    fn default() -> Chain {
+        Chain { steps: [Step::default(); ALIAS_COUNT_MAX], count: 0 }
+    }
+}
+
+impl Chain {
+    fn push(&mut self, name: NameHash, node: usize) {
+        self.steps[self.count] = Step { name, node };
+        self.count += 1;
+    }
+
+    fn has_passed(&self, name: NameHash) -> bool {
+        self.steps[..self.count].iter().any(|step| step.name == name)
+    }
+
+    fn has_told(&self, node: usize) -> bool {
+        self.steps[..self.count].iter().any(|step| step.node == node)
+    }
+}
+
 impl Answering<'_, '_> {
     /// Puts all sections. What the zone says of the question's own name is copied as it was made; what stands behind an
     /// alias is written anew.
     fn put(&mut self, question: &Query<'_>, found: FoundZone<'_>) -> Result<Rcode, NoRoom> {
-        let length_bytes = question.name.length_bytes();
-        let mut place = Place::Question;
-        let mut lookup = self.zone.lookup(&question.lower, found.hash, self.rtype);
+        let lookup = self.zone.lookup(&question.lower, found.hash, self.rtype);
         if !matches!(lookup, Lookup::Referral(_)) {
             self.reply.set_authoritative();
         }
+        match lookup {
+            Lookup::Alias(_) | Lookup::Dname(_) => self.put_chain(question, found.hash, lookup),
+            end => self.put_end(&end, question.name, Place::Question, question.name.length_bytes()),
+        }
+    }
+
+    /// Puts the aliases that lead on from the question, which begins with `lookup`, and what they lead to.
+    fn put_chain(&mut self, question: &Query<'_>, hash: NameHash, lookup: Lookup<'_>) -> Result<Rcode, NoRoom> {
+        let length_bytes = question.name.length_bytes();
+        let (mut lookup, mut hash, mut place) = (lookup, hash, Place::Question);
         let mut target;
         let mut name = question.name;
-        let mut followed = [0; ALIAS_COUNT_MAX];
-        let mut followed_count = 0;
+        let mut chain = Chain::default();
         loop {
             let (target_at, next) = match lookup {
-                // What was asked for is the DNAME itself, at the end of a way that led through it.
-                Lookup::Answer(found)
-                    if found.ready.rtype() == Rtype::DNAME
-                        && found.owner.same_as(name)
-                        && followed[..followed_count].contains(&found.node) =>
-                {
+                // A chain that nobody means: what was found of it is the answer.
+                Lookup::Alias(_) | Lookup::Dname(_) if chain.count == self.alias_count_max => {
                     return Ok(Rcode::NoError);
                 }
-                Lookup::Answer(found) => return self.put_answer(&found, name, place, length_bytes),
-                Lookup::Referral(found) => return self.put_referral(&found, place, length_bytes),
-                Lookup::NoData => return self.put_negative(place, length_bytes, Rcode::NoError),
-                // RFC 6604 §3: the RCODE is that of the last name of the chain.
-                Lookup::NameError => return self.put_negative(place, length_bytes, Rcode::NxDomain),
-                // A chain that nobody means, or a loop of aliases: what was found of it is the answer.
-                Lookup::Alias(_) | Lookup::Dname(_) if followed_count == self.alias_count_max => {
-                    return Ok(Rcode::NoError);
+                Lookup::Alias(found) => {
+                    chain.push(hash, found.node);
+                    self.put_alias(&found, name, place, length_bytes)?
                 }
-                Lookup::Alias(found) if followed[..followed_count].contains(&found.node) => return Ok(Rcode::NoError),
-                Lookup::Alias(found) => self.put_alias(&found, name, place, length_bytes)?,
                 Lookup::Dname(found) => {
-                    let is_told = followed[..followed_count].contains(&found.node);
+                    let is_told = chain.has_told(found.node);
+                    chain.push(hash, found.node);
                     match self.put_dname(&found, name, place, is_told)? {
                         Some(next) => next,
                         None => return Ok(Rcode::YxDomain),
                     }
                 }
+                // What was asked for is a DNAME that has led to itself.
+                Lookup::Answer(found) if chain.has_told(found.node) && found.is_dname_of(name) => {
+                    return Ok(Rcode::NoError);
+                }
+                end => return self.put_end(&end, name, place, length_bytes),
             };
-            let is_of_itself = next.as_name().same_as(name);
-            if is_of_itself || !next.as_name().is_at_or_below(self.zone.apex()) {
+            if !next.as_name().is_at_or_below(self.zone.apex()) {
                 return Ok(Rcode::NoError);
             }
-            if let Lookup::Alias(found) | Lookup::Dname(found) = lookup {
-                followed[followed_count] = found.node;
-                followed_count += 1;
-            }
-            place = Place::Target(target_at);
             target = next;
             name = target.as_name();
             let lower = LowerName::of(name);
-            lookup = self.zone.lookup(&lower, lower.hash(self.zone.seed), self.rtype);
+            hash = lower.hash(self.zone.seed);
+            if chain.has_passed(hash) {
+                // A loop: all of it has been told.
+                return Ok(Rcode::NoError);
+            }
+            place = Place::Target(target_at);
+            lookup = self.zone.lookup(&lower, hash, self.rtype);
+        }
+    }
+
+    /// Puts what `lookup` says of `name`, where no alias leads on.
+    fn put_end(
+        &mut self,
+        lookup: &Lookup<'_>,
+        name: Name<'_>,
+        place: Place,
+        question_length: usize,
+    ) -> Result<Rcode, NoRoom> {
+        match lookup {
+            Lookup::Answer(found) => self.put_answer(found, name, place, question_length),
+            Lookup::Referral(found) => self.put_referral(found, place, question_length),
+            Lookup::NoData => self.put_negative(place, question_length, Rcode::NoError),
+            // RFC 6604 §3: the RCODE is that of the last name of the chain.
+            Lookup::NameError => self.put_negative(place, question_length, Rcode::NxDomain),
+            Lookup::Alias(_) | Lookup::Dname(_) => unreachable!("put_chain follows aliases itself"),
         }
     }
 

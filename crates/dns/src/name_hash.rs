@@ -12,7 +12,7 @@ const PADDING_BYTES: usize = 8;
 pub struct HashSeed(pub u64);
 
 /// The hash of a name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NameHash(u64);
 
 // Two odd numbers with their bits well mixed, from the digits of e and of √2.

@@ -79,6 +79,13 @@ pub struct Found<'z> {
     pub(crate) node: usize,
 }
 
+impl Found<'_> {
+    /// Whether this is the DNAME that `name` owns.
+    pub(crate) fn is_dname_of(&self, name: Name<'_>) -> bool {
+        self.ready.rtype() == Rtype::DNAME && self.owner.same_as(name)
+    }
+}
+
 impl Zone {
     /// The name that the zone begins with.
     pub fn apex(&self) -> Name<'_> {

@@ -95,6 +95,7 @@ impl Program {
 struct Peer {
     program: Program,
     child: Child,
+    address: SocketAddr,
     socket: UdpSocket,
 }
 
@@ -117,9 +118,8 @@ impl Peer {
         let child = program.command(&config).stdout(output).stderr(log).stdin(Stdio::null()).spawn();
         let child = child.unwrap_or_else(|error| panic!("{program:?} must be installed: {error}"));
         let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback has a free port");
-        socket.connect(address).expect("loopback is there");
         socket.set_read_timeout(Some(REPLY_TIMEOUT)).expect("the timeout is above zero");
-        let mut peer = Peer { program, child, socket };
+        let mut peer = Peer { program, child, address, socket };
         peer.wait_for(&zones, &home.join("log"));
         peer
     }
@@ -142,8 +142,7 @@ impl Peer {
     }
 
     fn try_ask(&self, question: &Question) -> Option<Reply> {
-        // A refused connection shows itself in either call, as long as the program does not listen.
-        self.socket.send(&question.message()).ok()?;
+        self.socket.send_to(&question.message(), self.address).expect("loopback takes a datagram");
         let mut octets = [0; 65_535];
         loop {
             let length = self.socket.recv(&mut octets).ok()?;

@@ -1,4 +1,5 @@
-//! Prints what one request costs in this crate: parse, site path, decision and head, in nanoseconds.
+//! Prints what one request costs in this crate: parse, site path, decision and head, in nanoseconds; and the choice of a
+//! coding, where there is one.
 //!
 //! `cargo run --release -p sanderling-http --example request_cost`
 
@@ -6,7 +7,8 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use sanderling_http::{
-    Facts, Found, HttpDate, Limits, Parse, Representation, SitePath, Time, media_type, parse_request, respond,
+    Coding, Facts, Found, HttpDate, Limits, Parse, Representation, SitePath, Time, Variant, choose_coding, media_type,
+    parse_request, respond,
 };
 
 const PLAIN: &str = "GET /index.html HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n\r\n";
@@ -44,7 +46,8 @@ fn main() {
         device: 1,
         inode: 2,
     };
-    let file = Representation::new(&facts, media_type(b"index.html"), b"Cache-Control: no-cache\r\n", 1_700_000_100);
+    let extra_fields = b"Cache-Control: no-cache\r\n";
+    let file = Representation::new(&facts, media_type(b"index.html"), Variant::Only, extra_fields, 1_700_000_100);
     let not_modified = BROWSER.replace(
         "Accept-Language",
         &format!("If-None-Match: {}\r\nAccept-Language", String::from_utf8_lossy(file.etag())),
@@ -70,6 +73,14 @@ fn main() {
         let httparse_ns = cost_ns(|| httparse_only(black_box(text.as_bytes())));
         println!("{name:24} {:6} {parse_ns:9.0} {whole_ns:9.0} {httparse_ns:9.0}", text.len());
     }
+    println!("choice among three codings, browser: {:.0} ns", choice_ns(BROWSER));
+}
+
+fn choice_ns(text: &str) -> f64 {
+    let Ok(Parse::Complete { request, .. }) = parse_request(text.as_bytes(), &Limits::default()) else {
+        panic!("no request");
+    };
+    cost_ns(|| choose_coding(black_box(&request.fields), black_box(Coding::COMPRESSING)) as usize)
 }
 
 fn cost_ns(mut step: impl FnMut() -> usize) -> f64 {

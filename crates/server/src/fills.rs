@@ -5,7 +5,7 @@ use crate::slab::Key;
 use os::poll::Waker;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Looks that wait for an opener; beyond that, who asks is told to come again.
 const WAITING_MAX: usize = 4_096;
@@ -20,8 +20,16 @@ pub(crate) struct Fills {
 #[derive(Debug, Default)]
 struct State {
     under_way: HashMap<FileKey, Vec<Waiter>>,
-    waiting: VecDeque<Sought>,
+    waiting: VecDeque<Job>,
     has_ended: bool,
+}
+
+/// A look for an opener.
+#[derive(Debug)]
+struct Job {
+    sought: Sought,
+    not_before: Instant,
+    try_count: u8,
 }
 
 /// A connection that waits for a file.
@@ -72,39 +80,48 @@ impl Fills {
         self.lock().under_way.remove(key).unwrap_or_default()
     }
 
-    /// Hands a claimed look to the openers, for `waiter` among others; `false` when too many wait for them already.
-    pub(crate) fn hand_over(&self, sought: Sought, waiter: Waiter) -> bool {
+    /// Hands a claimed look to the openers, for `waiter` among others, to be begun after `delay`; `false` when too many
+    /// wait for them already.
+    pub(crate) fn hand_over(&self, sought: Sought, delay: Duration, waiter: Waiter) -> bool {
         let mut state = self.lock();
-        if state.waiting.len() == WAITING_MAX {
+        if state.waiting.len() >= WAITING_MAX {
             return false;
         }
         if let Some(waiters) = state.under_way.get_mut(&sought.key) {
             waiters.push(waiter);
         }
-        state.waiting.push_back(sought);
+        state.waiting.push_back(Job { sought, not_before: Instant::now() + delay, try_count: 0 });
         self.work.notify_one();
         true
     }
 
-    /// The next look for an opener, who waits for it; `None` when there will be none.
-    pub(crate) fn next(&self) -> Option<Sought> {
+    /// Puts a look off that an opener has begun.
+    pub(crate) fn postpone(&self, sought: Sought, try_count: u8, delay: Duration) {
+        self.lock().waiting.push_back(Job { sought, not_before: Instant::now() + delay, try_count });
+        self.work.notify_one();
+    }
+
+    /// The next look for an opener, who waits for it, and how often it was begun before; `None` when there will be
+    /// none.
+    pub(crate) fn next(&self) -> Option<(Sought, u8)> {
         let mut state = self.lock();
         loop {
             if state.has_ended {
                 return None;
             }
-            if let Some(sought) = state.waiting.pop_front() {
-                return Some(sought);
+            let now = Instant::now();
+            if let Some(due) = state.waiting.iter().position(|job| job.not_before <= now) {
+                let job = state.waiting.remove(due).expect("found just now");
+                return Some((job.sought, job.try_count));
             }
-            state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
-    /// Waits `pause`, or until there is no more work.
-    pub(crate) fn pause(&self, pause: Duration) {
-        let state = self.lock();
-        if !state.has_ended {
-            drop(self.work.wait_timeout(state, pause));
+            let next = state.waiting.iter().map(|job| job.not_before).min();
+            state = match next {
+                None => self.work.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(next) => {
+                    let pause = next.saturating_duration_since(now);
+                    self.work.wait_timeout(state, pause).unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
         }
     }
 

@@ -8,18 +8,22 @@ use crate::content::{BuiltinFile, Root, Site};
 use os::directory::Directory;
 use os::failure::Cause;
 use os::file::{File, Kind};
-use sanderling_http::{Facts, Representation, SitePath, Time, media_type};
+use sanderling_http::{Facts, Representation, SitePath, Time, Variant, media_type};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
 
 /// The file that stands for a folder.
 const INDEX: &[u8] = b"index.html";
 /// How long a file must have been left alone before its pages are passed on without a copy: what is passed on is the
 /// file itself, and who writes it then writes into what is being sent.
 const SETTLED_S: u64 = 10;
+/// How long after a change of a file nobody reads it. The times of a file change when a write begins: what is read
+/// before it has ended is a mixture, with nothing to tell it by. A write of some megabytes takes a few milliseconds.
+const SETTLING: Duration = Duration::from_millis(20);
 /// How often a small file is read that changes under the reading.
 const READS_MAX: usize = 3;
 
@@ -104,9 +108,24 @@ pub(crate) struct Look {
     pub(crate) small_file_bytes_max: u64,
 }
 
-/// The file system would have to wait for a disk.
+/// Why a look has come to no end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct WouldWait;
+pub(crate) enum Unready {
+    /// The file system would have to wait for a disk.
+    WouldWait,
+    /// The file has been changed just now, and whoever does that may not have ended: look again after this time.
+    Settling(Duration),
+}
+
+impl Unready {
+    /// How long to wait before the next look, at least.
+    pub(crate) fn delay(self) -> Duration {
+        match self {
+            Unready::WouldWait => Duration::ZERO,
+            Unready::Settling(left) => left,
+        }
+    }
+}
 
 impl Sought {
     pub(crate) fn new(site: &Arc<Site>, path: &SitePath<'_>, key: &[u8]) -> Sought {
@@ -137,7 +156,7 @@ impl Sought {
         look: Look,
         patience: Patience,
         gauges: &Arc<Gauges>,
-    ) -> Result<Result<OpenFile, NoFile>, WouldWait> {
+    ) -> Result<Result<OpenFile, NoFile>, Unready> {
         let found = match &self.site.root {
             Root::Builtin(files) => Ok(find_builtin(files, &self.path, look, gauges)),
             Root::Folder(root) => self.find_beneath(root, look, patience, gauges),
@@ -155,11 +174,11 @@ impl Sought {
         look: Look,
         patience: Patience,
         gauges: &Arc<Gauges>,
-    ) -> Result<Result<OpenFile, NoFile>, WouldWait> {
+    ) -> Result<Result<OpenFile, NoFile>, Unready> {
         let opened = match root.open_beneath_cached(&self.path) {
             Ok(Some(file)) => Ok(file),
             Err(error) => Err(error),
-            Ok(None) if patience == Patience::None => return Err(WouldWait),
+            Ok(None) if patience == Patience::None => return Err(Unready::WouldWait),
             Ok(None) => root.open_beneath(&self.path),
         };
         let file = match opened {
@@ -175,6 +194,9 @@ impl Sought {
             Kind::Folder => return Ok(Err(NoFile::Folder)),
             Kind::Other => return Ok(Err(NoFile::Missing)),
         }
+        if let Some(left) = left_to_settle(&facts) {
+            return Err(Unready::Settling(left));
+        }
         let has_links_on_its_way = !file.real_path().is_ok_and(|real| is_beneath(&real, root, &self.path));
         let (facts, body) = if facts.length_bytes > look.small_file_bytes_max {
             (facts, Body::Descriptor(file))
@@ -185,7 +207,8 @@ impl Sought {
             }
         };
         let name = &self.path[self.path.iter().rposition(|&octet| octet == b'/').map_or(0, |slash| slash + 1)..];
-        let representation = Representation::new(&facts_for_http(&facts), media_type(name), b"", look.unix_s);
+        let representation =
+            Representation::new(&facts_for_http(&facts), media_type(name), Variant::Only, b"", look.unix_s);
         Ok(Ok(OpenFile { has_links_on_its_way, ..OpenFile::new(representation, body, Some(facts), look, gauges) }))
     }
 }
@@ -319,13 +342,13 @@ fn read_whole(
     mut facts: os::file::Facts,
     length_bytes_max: u64,
     patience: Patience,
-) -> Result<Result<Version, NoFile>, WouldWait> {
+) -> Result<Result<Version, NoFile>, Unready> {
     for _ in 0..READS_MAX {
         let mut content = vec![0; facts.length_bytes as usize];
         let read = match file.read_at_cached(&mut content, 0) {
             Ok(Some(read)) => Ok(read),
             Err(error) => Err(error),
-            Ok(None) if patience == Patience::None => return Err(WouldWait),
+            Ok(None) if patience == Patience::None => return Err(Unready::WouldWait),
             Ok(None) => file.read_at(&mut content, 0),
         };
         let after = match (read, file.facts()) {
@@ -342,6 +365,15 @@ fn read_whole(
     }
     // Somebody writes it again and again; the client may come again as well.
     Ok(Err(NoFile::Busy))
+}
+
+/// How long to wait until the last change of a file is over; `None` when it is.
+fn left_to_settle(facts: &os::file::Facts) -> Option<Duration> {
+    let changed = facts.modified.max(facts.changed);
+    let changed = Duration::new(u64::try_from(changed.seconds).ok()?, changed.nanoseconds);
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok()?;
+    // A change that is yet to come is one of another clock, and says nothing.
+    SETTLING.checked_sub(now.checked_sub(changed)?).filter(|left| !left.is_zero())
 }
 
 fn find_builtin(
@@ -367,7 +399,7 @@ fn find_builtin(
         device: 0,
         inode: mark,
     };
-    let representation = Representation::new(&facts, media_type(path), b"", look.unix_s);
+    let representation = Representation::new(&facts, media_type(path), Variant::Only, b"", look.unix_s);
     Ok(OpenFile::new(representation, Body::Builtin(file.bytes), None, look, gauges))
 }
 

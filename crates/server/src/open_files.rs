@@ -15,7 +15,7 @@
 use crate::clock::{Milliseconds, ms};
 use crate::content::Site;
 use crate::fills::{Claim, Done, Fills, Inbox, Waiter};
-use crate::open_file::{FileKey, Gauges, Look, NoFile, OpenFile, Patience, Sought, WouldWait};
+use crate::open_file::{FileKey, Gauges, Look, NoFile, OpenFile, Patience, Sought, Unready};
 use crate::options::OpenFilesOptions;
 use crate::watches::{Outdated, Watches};
 use os::udp::Waiting;
@@ -63,8 +63,9 @@ pub(crate) enum Lookup<'f, 's> {
 
 /// One in this many entries is retired when there are too many: so rarely that looking at all of them costs nothing.
 const EVICTED_SHARE: usize = 16;
-/// How often an opener tries again when there are no descriptors, and how long it waits for workers to give some back.
-const EXHAUSTED_TRIES_MAX: usize = 5;
+/// How often a look is begun again: when there are no descriptors, or a file is being changed.
+const TRIES_MAX: u8 = 10;
+/// How long to wait for workers to give descriptors back.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(20);
 /// How often entries are looked at that nobody may use any more.
 const LOOK_AROUND_INTERVAL: Duration = Duration::from_millis(500);
@@ -125,7 +126,7 @@ impl OpenFiles {
         // A folder that nobody watches yet may have to be waited for.
         let is_watchable = self.watches.descriptor().is_some() && sought.is_on_disk();
         let found = if !is_known && is_watchable && !self.watches.watches(site, sought.folder()) {
-            Err(WouldWait)
+            Err(Unready::WouldWait)
         } else {
             self.find_and_publish(&sought, look, Patience::None)
         };
@@ -137,8 +138,8 @@ impl OpenFiles {
                     Err(no_file) => Lookup::NoFile(no_file),
                 }
             }
-            Err(WouldWait) if self.fills.hand_over(sought, waiter) => Lookup::Later,
-            Err(WouldWait) => {
+            Err(unready) if self.fills.hand_over(sought, unready.delay(), waiter) => Lookup::Later,
+            Err(_) => {
                 self.tell_all(key, Some(NoFile::Busy));
                 Lookup::NoFile(NoFile::Busy)
             }
@@ -151,7 +152,7 @@ impl OpenFiles {
         sought: &Sought,
         look: Look,
         patience: Patience,
-    ) -> Result<Result<Held<'_, FileKey, OpenFile>, NoFile>, WouldWait> {
+    ) -> Result<Result<Held<'_, FileKey, OpenFile>, NoFile>, Unready> {
         let seen_before = self.watches.seen_count();
         let is_watched = self.watches.watches(&sought.site, sought.folder());
         let found = sought.find(look, patience, &self.gauges)?;
@@ -241,22 +242,23 @@ impl OpenFiles {
 
     /// One opener's work: waits for the file system in the workers' place.
     pub(crate) fn run_opener(&self) {
-        while let Some(sought) = self.fills.next() {
+        while let Some((sought, try_count)) = self.fills.next() {
             self.watches.watch(&sought.site, sought.folder());
-            let mut trouble = None;
-            for _ in 0..EXHAUSTED_TRIES_MAX {
-                let result = match self.find_and_publish(&sought, self.look(), Patience::Any) {
-                    Ok(result) => result.map(drop),
-                    Err(WouldWait) => Err(NoFile::Failed),
-                };
-                trouble = result.err();
-                if trouble != Some(NoFile::Busy) {
-                    break;
+            let trouble = match self.find_and_publish(&sought, self.look(), Patience::Any) {
+                Ok(Ok(_)) => None,
+                Ok(Err(NoFile::Busy)) if try_count < TRIES_MAX => {
+                    // Descriptors that are leased only are the ones that can be spared; workers give them back at once.
+                    self.evict();
+                    self.fills.postpone(sought, try_count + 1, EXHAUSTED_PAUSE);
+                    continue;
                 }
-                // Descriptors that are leased only are the ones that can be spared; workers give them back at once.
-                self.evict();
-                self.fills.pause(EXHAUSTED_PAUSE);
-            }
+                Ok(Err(why)) => Some(why),
+                Err(unready) if try_count < TRIES_MAX => {
+                    self.fills.postpone(sought, try_count + 1, unready.delay());
+                    continue;
+                }
+                Err(_) => Some(NoFile::Busy),
+            };
             self.tell_all(&sought.key, trouble);
         }
     }

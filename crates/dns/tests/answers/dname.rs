@@ -194,3 +194,26 @@ fn a_dname_at_the_apex_moves_all_but_the_apex() {
          answer: a.b.example. 60 CNAME a.b.elsewhere.",
     );
 }
+
+#[test]
+fn loops_through_dnames_are_told_once() {
+    let zone = zone("example.", "d.example. DNAME e.example.\ne.example. DNAME d.example.\nf.example. CNAME x.d.example.");
+    let both = "answer: d.example. 60 DNAME e.example.
+        answer: x.d.example. 60 CNAME x.e.example.
+        answer: e.example. 60 DNAME d.example.
+        answer: x.e.example. 60 CNAME x.d.example.";
+    check(&zone, "x.d.example. A", &format!("NOERROR aa\n{both}"));
+    check(&zone, "f.example. A", &format!("NOERROR aa\nanswer: f.example. 60 CNAME x.d.example.\n{both}"));
+}
+
+#[test]
+fn a_dname_that_leads_to_itself_is_told_once() {
+    check(
+        &zone("example.", "d.example. DNAME t.example.\nx.t.example. CNAME d.example."),
+        "x.d.example. DNAME",
+        "NOERROR aa
+         answer: d.example. 60 DNAME t.example.
+         answer: x.d.example. 60 CNAME x.t.example.
+         answer: x.t.example. 60 CNAME d.example.",
+    );
+}

@@ -166,7 +166,8 @@ fn a_wildcard_alias_of_a_name_that_it_covers() {
         &wildcard_of("CNAME x.w.example."),
         "y.w.example. A",
         "NOERROR aa
-         answer: y.w.example. 60 CNAME x.w.example.",
+         answer: y.w.example. 60 CNAME x.w.example.
+         answer: x.w.example. 60 CNAME x.w.example.",
     );
 }
 

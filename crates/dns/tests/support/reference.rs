@@ -161,10 +161,14 @@ struct Answering<'r> {
 
 impl Answering<'_> {
     fn answer(&mut self, mut name: Labels) -> u16 {
-        let mut aliases_followed: Vec<Labels> = vec![];
+        let mut names_passed: Vec<Labels> = vec![];
         for alias_count in 0..=ALIAS_COUNT_MAX {
             let is_first = alias_count == 0;
-            let (owner, is_there) = match self.zone.walk(&name, self.rtype) {
+            if names_passed.contains(&name) {
+                return NOERROR;
+            }
+            names_passed.push(name.clone());
+            let owner = match self.zone.walk(&name, self.rtype) {
                 End::Cut(cut) => return self.refer(&cut),
                 End::Nowhere => return self.deny(NXDOMAIN),
                 End::Dname(owner) => {
@@ -173,7 +177,6 @@ impl Answering<'_> {
                     }
                     match self.substitute(&owner, &name) {
                         None => return YXDOMAIN,
-                        Some(target) if target == name => return NOERROR,
                         Some(target) => name = target,
                     }
                     if !name.ends_with(&self.zone.apex) {
@@ -181,8 +184,7 @@ impl Answering<'_> {
                     }
                     continue;
                 }
-                End::Exact(owner) => (owner, true),
-                End::Wildcard(owner) => (owner, false),
+                End::Exact(owner) | End::Wildcard(owner) => owner,
             };
             let rtype = match self.rtype {
                 Rtype::ANY => self.zone.lowest_type(&owner).unwrap_or(Rtype::ANY),
@@ -198,13 +200,11 @@ impl Answering<'_> {
             }
             let alias = self.zone.rrset(&owner, Rtype::CNAME);
             let Some(cname) = alias.first() else { return self.deny(NOERROR) };
-            debug_assert!(is_there || owner[0] == b"*");
-            if alias_count == ALIAS_COUNT_MAX || aliases_followed.contains(&owner) {
+            if alias_count == ALIAS_COUNT_MAX {
                 return NOERROR;
             }
             let target = labels(&cname.rdata);
             self.put(0, &name, &alias);
-            aliases_followed.push(owner);
             if !target.ends_with(&self.zone.apex) {
                 return NOERROR;
             }

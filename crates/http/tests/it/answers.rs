@@ -1,6 +1,8 @@
 //! What each kind of request is answered with.
 
-use sanderling_http::{Facts, Found, HttpDate, Limits, Parse, Representation, SitePath, Time, parse_request, respond};
+use sanderling_http::{
+    Facts, Found, HttpDate, Limits, Parse, Representation, SitePath, Time, Variant, parse_request, respond,
+};
 
 use crate::site::{answer, check, etag};
 
@@ -186,7 +188,7 @@ fn a_modification_time_nobody_can_believe_is_not_told() {
     let now_unix_s = 1_000_000;
     let modified = |unix_s| {
         let facts = Facts { modified: Time { unix_s, nanos: 0 }, ..crate::site::facts(1) };
-        Representation::new(&facts, "text/plain", b"", now_unix_s).modified_unix_s()
+        Representation::new(&facts, "text/plain", Variant::Only, b"", now_unix_s).modified_unix_s()
     };
     assert_eq!(modified(999_999), Some(999_999));
     assert_eq!(modified(1_000_001), Some(1_000_000), "not after now");
@@ -211,7 +213,8 @@ fn each_fact_is_in_the_entity_tag() {
         Facts { inode: base.inode + 1, ..base },
         swapped,
     ];
-    let mut tags: Vec<_> = all.map(|facts| Representation::new(&facts, "a/b", b"", 0).etag().to_vec()).into();
+    let mut tags: Vec<_> =
+        all.map(|facts| Representation::new(&facts, "a/b", Variant::Only, b"", 0).etag().to_vec()).into();
     tags.sort();
     tags.dedup();
     assert_eq!(tags.len(), all.len());

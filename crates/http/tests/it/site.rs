@@ -1,8 +1,8 @@
-//! A site of five files and a folder, served from a table the way a server would serve it.
+//! A site of six files and a folder, served from a table the way a server would serve it.
 
 use sanderling_http::{
-    Content, Facts, Found, HttpDate, Limits, Parse, Persistence, Representation, Response, SitePath, Time, media_type,
-    parse_request, respond,
+    Coding, Content, Facts, Found, HttpDate, Limits, Parse, Persistence, Representation, Request, Response, SitePath,
+    Time, Variant, choose_coding, media_type, parse_request, respond,
 };
 
 /// The time of all answers: Sun, 06 Nov 1994 08:49:37 GMT.
@@ -16,20 +16,53 @@ pub(crate) fn facts(length_bytes: u64) -> Facts {
     Facts { length_bytes, modified: time, changed: time, device: 2049, inode: 77 }
 }
 
-pub(crate) fn representation(path: &[u8]) -> Option<Representation> {
+/// The codings that `app.js` is there in, besides the file as it is.
+const CODINGS_OF_APP: [Coding; 2] = [Coding::Brotli, Coding::Gzip];
+/// The length of `app.js` as it is.
+pub(crate) const APP_BYTES: u64 = 1_000;
+
+/// The file that answers `request`, when there is one at this path.
+fn representation(path: &[u8], request: &Request<'_>) -> Option<Representation> {
     let length_bytes = match path {
         b"index.html" | b"a b.txt" | b".well-known/security.txt" => 36,
         b"empty.txt" => 0,
         b"huge.bin" => u64::MAX,
+        b"app.js" => return Some(app(choose_coding(&request.fields, CODINGS_OF_APP))),
         _ => return None,
     };
-    let extra_fields = b"Cache-Control: no-cache\r\n";
-    Some(Representation::new(&facts(length_bytes), media_type(path), extra_fields, NOW_UNIX_S))
+    Some(representation_of(&facts(length_bytes), path, Variant::Only))
 }
 
-/// The entity tag of a file of the site, with its quotes.
+/// `app.js` in a coding, each of them with a length, a time and a number of its own.
+fn app(coding: Coding) -> Representation {
+    let plain = facts(APP_BYTES);
+    let facts = match coding {
+        Coding::Identity => plain,
+        _ => Facts {
+            length_bytes: plain.length_bytes - 100 * coding as u64,
+            modified: Time { unix_s: plain.modified.unix_s + coding as i64, nanos: 0 },
+            inode: plain.inode + coding as u64,
+            ..plain
+        },
+    };
+    representation_of(&facts, b"app.js", Variant::OneOf(coding))
+}
+
+fn representation_of(facts: &Facts, path: &[u8], variant: Variant) -> Representation {
+    Representation::new(facts, media_type(path), variant, b"Cache-Control: no-cache\r\n", NOW_UNIX_S)
+}
+
+/// The entity tag of a file of the site that has 36 bytes, with its quotes.
 pub(crate) fn etag(path: &str) -> String {
-    let file = representation(path.as_bytes()).expect("a file of the site");
+    etag_of(&representation_of(&facts(36), path.as_bytes(), Variant::Only))
+}
+
+/// The entity tag of `app.js` in a coding.
+pub(crate) fn etag_of_app(coding: Coding) -> String {
+    etag_of(&app(coding))
+}
+
+fn etag_of(file: &Representation) -> String {
     String::from_utf8(file.etag().to_vec()).expect("an entity tag is ASCII")
 }
 
@@ -66,7 +99,7 @@ pub(crate) fn answer(bytes: &[u8]) -> Option<Answer> {
         Err(error) => Some(written(&Response::closing(error.status()), None)),
         Ok(Parse::Complete { request, head_bytes }) => {
             let path = request.path().map(SitePath::parse);
-            let file = path.as_ref().and_then(|path| representation(path.as_ref().ok()?.as_bytes()));
+            let file = path.as_ref().and_then(|path| representation(path.as_ref().ok()?.as_bytes(), &request));
             let found = match (&path, &file) {
                 (None, _) => Found::NotSought,
                 (Some(Err(error)), _) => Found::from(*error),

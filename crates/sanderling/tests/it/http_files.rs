@@ -162,11 +162,10 @@ fn huge(salt: u8) -> Vec<u8> {
 fn read_while_changed(change: impl FnOnce(&std::path::Path)) -> (Vec<u8>, Domain) {
     let domain = Domain::with_site(&[("index.html", b"hi\n"), ("huge.bin", &huge(0))]);
     let mut raw = RawConnection::open(domain.serving.http());
-    raw.send(get("/huge.bin").as_bytes());
+    raw.send(b"GET /huge.bin HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     let head = raw.read_until(b"\r\n\r\n");
     let head_bytes = head.windows(4).position(|window| window == b"\r\n\r\n").unwrap() + 4;
     change(&domain.folder.path().join("public/huge.bin"));
-    raw.finish_sending();
     let content = [head[head_bytes..].to_vec(), raw.read_to_close()].concat();
     (content, domain)
 }
