@@ -409,7 +409,9 @@ impl<'s> Connection<'s> {
                     Body::Memory(whole) => output.extend_from_slice(&whole[part]),
                     Body::Builtin(whole) => output.extend_from_slice(&whole[part]),
                     Body::Descriptor(_) => {
-                        *file = Some(FileRest::new(held, start_bytes, length_bytes, context.clock.unix_s()));
+                        let settled_after = context.options.open_files.settled_after;
+                        let is_settled = held.is_settled(context.clock.unix_s(), settled_after);
+                        *file = Some(FileRest::new(held, start_bytes, length_bytes, is_settled));
                     }
                 }
             }

@@ -18,9 +18,6 @@ use std::time::{Duration, SystemTime};
 
 /// The file that stands for a folder.
 const INDEX: &[u8] = b"index.html";
-/// How long a file must have been left alone before its pages are passed on without a copy: what is passed on is the
-/// file itself, and who writes it then writes into what is being sent.
-const SETTLED_S: u64 = 10;
 /// How long after a change of a file nobody reads it. The times of a file change when a write begins: what is read
 /// before it has ended is a mixture, with nothing to tell it by. A write of some megabytes takes a few milliseconds.
 const SETTLING: Duration = Duration::from_millis(20);
@@ -272,11 +269,11 @@ impl OpenFile {
     }
 
     /// Whether the file has been left alone for so long that nobody is likely to be writing it now.
-    pub(crate) fn is_settled(&self, unix_s: u64) -> bool {
+    pub(crate) fn is_settled(&self, unix_s: u64, settled_after: Duration) -> bool {
         let Some(facts) = &self.facts else { return true };
         let changed_s = facts.modified.seconds.max(facts.changed.seconds);
         // A time that is yet to come tells nothing.
-        u64::try_from(changed_s).is_ok_and(|changed_s| changed_s + SETTLED_S <= unix_s)
+        u64::try_from(changed_s).is_ok_and(|changed_s| changed_s + settled_after.as_secs() <= unix_s)
     }
 
     /// Whether the file is still the version that was begun with, as far as its descriptor tells. One that was renamed

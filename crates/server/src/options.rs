@@ -86,6 +86,9 @@ pub struct OpenFilesOptions {
     pub watched_fresh_for: Duration,
     /// How long an entry is kept that nobody uses.
     pub idle_timeout: Duration,
+    /// How long a file must have been left alone before its pages are passed on without a copy: what is passed on is the
+    /// file itself, and who writes it then writes into what is being sent.
+    pub settled_after: Duration,
     /// Threads that wait for the file system when a worker must not.
     pub opener_count: usize,
 }
@@ -101,6 +104,7 @@ impl Default for OpenFilesOptions {
             fresh_for: Duration::from_secs(1),
             watched_fresh_for: Duration::from_secs(5),
             idle_timeout: Duration::from_secs(60),
+            settled_after: Duration::from_secs(10),
             opener_count: 2,
         }
     }

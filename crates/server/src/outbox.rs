@@ -32,9 +32,14 @@ enum Way {
 }
 
 impl<'s> FileRest<'s> {
-    /// `length_bytes` of `file` from `offset` on. `unix_s` is the time of the turn.
-    pub(crate) fn new(file: &Held<'s, FileKey, OpenFile>, offset: u64, length_bytes: u64, unix_s: u64) -> FileRest<'s> {
-        let way = if file.is_settled(unix_s) { Way::Passed } else { Way::Copied };
+    /// `length_bytes` of `file` from `offset` on; `is_settled` when nobody is likely to be writing it.
+    pub(crate) fn new(
+        file: &Held<'s, FileKey, OpenFile>,
+        offset: u64,
+        length_bytes: u64,
+        is_settled: bool,
+    ) -> FileRest<'s> {
+        let way = if is_settled { Way::Passed } else { Way::Copied };
         FileRest { file: file.clone(), offset, left_bytes: length_bytes, way, has_waited: false }
     }
 }

@@ -29,7 +29,16 @@ impl Tree {
         std::fs::create_dir_all(&path).expect("made");
         std::fs::write(path.join("512"), [b'x'; 512]).expect("written");
         std::fs::write(path.join("100k"), vec![b'x'; 100 * 1024]).expect("written");
+        wait_until_settled(&path.join("100k"));
         Tree(path)
+    }
+}
+
+/// Waits until a file is older than those that may still be being written.
+fn wait_until_settled(path: &Path) {
+    let age = || std::fs::metadata(path).and_then(|facts| facts.modified()).expect("a time").elapsed();
+    while !age().is_ok_and(|age| age > Duration::from_millis(30)) {
+        std::thread::park_timeout(Duration::from_millis(5));
     }
 }
 
@@ -54,7 +63,10 @@ fn with_server(name: &str, act: impl FnOnce(&Path, SocketAddr, SocketAddr)) {
     let site = Site { id: 0, hosts: Vec::new(), root: Root::Folder(root) };
     let zones = ZoneSet::new(HashSeed(1), Vec::new()).expect("no zones");
     let content = Content::new(vec![site], DefaultSite::EveryHost(0), zones);
-    let server = Server::new(content, Options::default(), Duration::ZERO);
+    let mut options = Options::default();
+    // The files of the test are new, and are to be served as those that nobody has touched for long.
+    options.open_files.settled_after = Duration::ZERO;
+    let server = Server::new(content, options, Duration::ZERO);
     server.run(&[siblings], |_| act(&tree.0, http, dns)).expect("served");
 }
 
@@ -161,6 +173,7 @@ fn the_cost_of_a_request_is_that_of_the_snapshot() {
         lines.push(cost(worker, "404, known", || drop(client.ask(&get("/none"), 1))));
         lines.push(cost(worker, "16 pipelined, known", || drop(client.ask(&get("/512").repeat(16), 16))));
         std::fs::write(tree.join("new"), [b'y'; 512]).expect("written");
+        wait_until_settled(&tree.join("new"));
         lines.push(cost(worker, "512 octets, new", || drop(client.ask(&get("/new"), 1))));
         let asker = UdpSocket::bind("127.0.0.1:0").expect("bound");
         asker.set_read_timeout(Some(DEADLINE)).expect("set");

@@ -157,8 +157,12 @@ pub(crate) fn compare(
     shuffle: &mut Shuffle,
     tick: &mut dyn FnMut(f64),
 ) -> Vec<Row> {
-    let ways_before: Vec<Forced> =
-        os::jobs::JOBS.iter().map(|job| Forced { job: job.name(), way: job.chosen_name() }).collect();
+    let is_forced = |job: &str| candidates.iter().any(|candidate| candidate.way.is_some_and(|way| way.job == job));
+    let ways_before: Vec<Forced> = os::jobs::JOBS
+        .iter()
+        .filter(|job| is_forced(job.name()))
+        .map(|job| Forced { job: job.name(), way: job.chosen_name() })
+        .collect();
     // The first slice of each warms it, and tells whether it can run at all.
     let mut failures: Vec<Option<String>> =
         candidates.iter_mut().map(|candidate| candidate.run().err().map(|error| error.to_string())).collect();

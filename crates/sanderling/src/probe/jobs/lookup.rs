@@ -1,0 +1,139 @@
+//! Finding what all threads share: under a lock, with a counted reference but no lock, and by a lease.
+
+use super::{Bench, Heading};
+use crate::probe::rounds::{Candidate, Slice};
+use crate::probe::sides::unwound;
+use crate::probe::stopwatch::Stopwatch;
+use std::collections::HashMap;
+use std::hint::black_box;
+use std::io;
+use std::sync::{Arc, Barrier, Mutex};
+use std::thread;
+use std::time::Instant;
+use table::{Leases, Table};
+
+pub(crate) const JOB: &str = "lookup";
+pub(crate) const LOCK: &str = "lock";
+pub(crate) const COUNTED: &str = "counted, no lock";
+pub(crate) const LEASE: &str = "lease";
+pub(crate) const THREAD_COUNTS: [usize; 4] = [1, 2, 4, 16];
+/// 428 % better: 1 of 5.28 times the cost, by libMicro with 16 threads on 8 processors, FreeBSD, 2009.
+pub(crate) const CLAIMED_RATIO: f64 = 1.0 / 5.28;
+/// The threads of that claim.
+pub(crate) const CLAIMED_THREAD_COUNT: usize = 16;
+
+const ENTRY_COUNT: usize = 1_024;
+/// Of all threads together: so many that threads on several processors really meet.
+const LOOKS_PER_SLICE: usize = 1 << 15;
+/// Look-ups of a worker between two sweeps of its leases, as in a turn of its loop.
+const LOOKS_PER_TURN: usize = 64;
+
+type Key = Box<[u8]>;
+
+/// Stands for an open file: what a request reads of it.
+struct Entry {
+    descriptor: u64,
+    length_bytes: u64,
+}
+
+/// The name of a candidate's row.
+pub(crate) fn row_name(candidate: &str, thread_count: usize) -> String {
+    format!("{candidate}, {thread_count} thread{}", if thread_count == 1 { "" } else { "s" })
+}
+
+pub(crate) fn measure(bench: &mut Bench<'_>) -> io::Result<()> {
+    let paths: Vec<Key> = (0..ENTRY_COUNT).map(|number| path(number).into()).collect();
+    let locked: Mutex<HashMap<Key, Arc<Entry>>> =
+        Mutex::new(paths.iter().zip(0..).map(|(path, number)| (path.clone(), Arc::new(entry(number)))).collect());
+    let shared: Table<Key, Entry> = Table::new(2 * ENTRY_COUNT);
+    for (path, number) in paths.iter().zip(0..) {
+        shared.insert(path.clone(), entry(number)).map_err(|_| io::Error::other("the table is full"))?;
+    }
+    let (paths, locked, shared) = (&paths, &locked, &shared);
+    let mut rows = Vec::new();
+    for thread_count in THREAD_COUNTS {
+        let lock_index = rows.len();
+        rows.push(Candidate::new(row_name(LOCK, thread_count), move || {
+            run_threads(thread_count, paths, || {
+                |path: &[u8]| {
+                    let entry = Arc::clone(&locked.lock().expect("no thread panics with it")[path]);
+                    read(&entry)
+                }
+            })
+        }));
+        rows.push(Candidate::new(row_name(COUNTED, thread_count), move || {
+            run_threads(thread_count, paths, || {
+                |path: &[u8]| read(&shared.acquire(path).expect("every path is there"))
+            })
+        }));
+        rows.push(Candidate::new(row_name(LEASE, thread_count), move || {
+            run_threads(thread_count, paths, || {
+                let mut leases = Leases::new(shared, ENTRY_COUNT);
+                let mut look_count = 0;
+                move |path: &[u8]| {
+                    look_count += 1;
+                    if look_count % LOOKS_PER_TURN == 0 {
+                        leases.sweep();
+                    }
+                    read(leases.lease(path).expect("every path is there"))
+                }
+            })
+        }));
+        for index in lock_index..rows.len() {
+            let row = rows.remove(index).against(lock_index).threads(thread_count);
+            let claims = thread_count == CLAIMED_THREAD_COUNT && index != lock_index;
+            rows.insert(index, if claims { row.claimed(CLAIMED_RATIO) } else { row });
+        }
+    }
+    let title = format!("Looking up one of {ENTRY_COUNT} shared open files by its path");
+    let group = bench.loops(Heading::new(JOB, title, "look-up"), rows);
+    group.notes.push("the server looks up by lease; it counts a reference when a worker meets a file first".to_owned());
+    Ok(())
+}
+
+fn path(number: usize) -> Vec<u8> {
+    format!("/assets/file-{number:05}.css").into_bytes()
+}
+
+fn entry(number: u64) -> Entry {
+    Entry { descriptor: number, length_bytes: 512 }
+}
+
+#[inline(always)]
+fn read(entry: &Entry) -> u64 {
+    entry.descriptor ^ entry.length_bytes
+}
+
+/// Lets each thread make a look-up of its own by `make`, and look paths up at the same time as the others.
+fn run_threads<L>(thread_count: usize, paths: &[Key], make: impl Fn() -> L + Sync) -> io::Result<Slice>
+where
+    L: FnMut(&[u8]) -> u64,
+{
+    let start = Barrier::new(thread_count);
+    let looks_each = LOOKS_PER_SLICE / thread_count;
+    let work = |number: usize| {
+        let mut look_up = make();
+        // Each thread in an order of its own; a step that is prime to the number of paths meets all of them.
+        let order = |at: usize| &*paths[(at * 389 + number * 61) % paths.len()];
+        let mut sum = (0..paths.len()).fold(0, |sum: u64, at| sum.wrapping_add(look_up(order(at))));
+        start.wait();
+        let begin = Instant::now();
+        let mut stopwatch = Stopwatch::default();
+        stopwatch.time(|| (0..looks_each).for_each(|at| sum = sum.wrapping_add(look_up(order(at)))));
+        black_box(sum);
+        (stopwatch.cpu_ns(), begin, Instant::now())
+    };
+    let spans: Vec<(f64, Instant, Instant)> = thread::scope(|scope| {
+        let work = &work;
+        let threads: Vec<_> = (0..thread_count).map(|number| scope.spawn(move || work(number))).collect();
+        threads.into_iter().map(|thread| unwound(thread.join())).collect()
+    });
+    let begin = spans.iter().map(|span| span.1).min().expect("there is a thread");
+    let end = spans.iter().map(|span| span.2).max().expect("there is a thread");
+    Ok(Slice {
+        operation_count: (looks_each * thread_count) as u64,
+        cpu_ns: spans.iter().map(|span| span.0).sum(),
+        wall_ns: (end - begin).as_nanos() as f64,
+        ..Slice::default()
+    })
+}

@@ -1,0 +1,58 @@
+//! The octets of a query against zones with every feature: whatever is sent is a message, and no longer than allowed.
+
+#![no_main]
+
+use domain::base::Message;
+use libfuzzer_sys::fuzz_target;
+use sanderling_dns::zonefile::{Event, Limits, Parser, Position};
+use sanderling_dns::{HashSeed, Name, Reply, Transport, ZoneBuilder, ZoneLimits, ZoneSet, answer};
+use std::sync::{Arc, LazyLock};
+
+const FEATURES: &str = include_str!("../../crates/dns/tests/answers/features.zone");
+const SEED: HashSeed = HashSeed(7);
+const APEXES: [&[u8]; 2] = [b"\x07example\0", b"\x05child\x07example\0"];
+
+static ZONES: LazyLock<ZoneSet> = LazyLock::new(|| {
+    let texts = FEATURES.split("$ORIGIN ").skip(1);
+    let zones = texts.zip(APEXES).map(|(text, apex)| {
+        let apex = Name::parse(apex).expect("an apex");
+        let mut builder = ZoneBuilder::new(apex, SEED, ZoneLimits::default());
+        let text = format!("$ORIGIN {text}").into_bytes();
+        let mut parser = Parser::new("features.zone".into(), text, apex, Limits::default());
+        while let Some(event) = parser.next() {
+            match event {
+                Ok(Event::Record(record)) => builder.add(&record),
+                other => panic!("{other:?}"),
+            }
+        }
+        let built = builder.finish(Position { file_index: 0, line: 1, column: 1 });
+        Arc::new(built.zone.expect("the zone is right"))
+    });
+    ZoneSet::new(SEED, zones.collect()).expect("two apexes")
+});
+
+fuzz_target!(|query: &[u8]| {
+    for (transport, length_max) in [(Transport::Udp { reply_bytes_max: 1232 }, 1232), (Transport::Tcp, 65_535)] {
+        let mut out = vec![0xa5; length_max];
+        let Reply::Send { length_bytes, .. } = answer(&ZONES, query, transport, &mut out) else {
+            assert!(query.len() < 12 || query[2] & 0x80 != 0, "silence to a query");
+            continue;
+        };
+        check(query, &out[..length_bytes], transport);
+    }
+});
+
+fn check(query: &[u8], reply: &[u8], transport: Transport) {
+    assert_eq!(reply[..2], query[..2], "the id");
+    let message = Message::from_octets(reply).expect("longer than a header");
+    assert!(message.header().qr());
+    if transport != Transport::Tcp && message.opt().is_none() {
+        assert!(reply.len() <= 512, "{} octets without EDNS", reply.len());
+    }
+    // Reads every name and every RDATA.
+    for record in message.iter() {
+        let (record, _) = record.expect("a record");
+        let any = record.to_any_record::<domain::rdata::AllRecordData<_, _>>();
+        any.expect("RDATA of its type's shape");
+    }
+}
