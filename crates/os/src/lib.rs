@@ -9,6 +9,8 @@
 // The order is that of imports: a module uses those below it.
 pub mod jobs;
 pub mod candidates;
+pub mod process;
+pub mod inherit;
 pub mod signals;
 pub mod poll;
 pub mod wake;

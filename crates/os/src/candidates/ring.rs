@@ -1,14 +1,18 @@
-//! The same exchange over TCP by `io_uring` (Linux 5.6): requests come and answers leave without a call for each.
+//! The same exchange over TCP by `io_uring`: requests come and answers leave without a call for each.
 
 use crate::tcp::Stream;
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
 
-/// Whether this kernel, in this process, has it. The error of containers that forbid it is EPERM, of kernels that lack
-/// it ENOSYS.
+/// Whether this kernel, in this process, has it, and can wait with a limit (Linux 5.11). The error of containers that
+/// forbid it is EPERM, of kernels that lack it ENOSYS.
 pub fn is_there() -> io::Result<()> {
-    IoUring::new(2).map(drop)
+    match IoUring::new(2)? {
+        ring if ring.params().is_feature_ext_arg() => Ok(()),
+        _ => Err(io::Error::from_raw_os_error(libc::ENOSYS)),
+    }
 }
 
 /// Answers whatever comes on any of its streams with the same octets.
@@ -31,6 +35,7 @@ impl<'a> Answerer<'a> {
     pub fn new(streams: &'a [Stream], answer: &'a [u8]) -> io::Result<Answerer<'a>> {
         // Two requests for each stream, a receive and a send, fit into the ring at once.
         let entry_count = (2 * streams.len()).next_power_of_two() as u32;
+        is_there()?;
         let ring = IoUring::new(entry_count)?;
         let rooms = vec![[0; REQUEST_BYTES_MAX]; streams.len()].into();
         let mut answerer = Answerer { ring, streams, answer, rooms, in_flight: 0 };
@@ -40,10 +45,12 @@ impl<'a> Answerer<'a> {
         Ok(answerer)
     }
 
-    /// Waits for something to come, and answers it; how many requests were answered.
-    pub fn turn(&mut self) -> io::Result<usize> {
-        match self.ring.submit_and_wait(1) {
-            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+    /// Waits for something to come, at most for `timeout`, and answers it; how many requests were answered.
+    pub fn turn(&mut self, timeout: Duration) -> io::Result<usize> {
+        let timeout = types::Timespec::from(timeout);
+        let arguments = types::SubmitArgs::new().timespec(&timeout);
+        match self.ring.submitter().submit_with_args(1, &arguments) {
+            Err(error) if !matches!(error.raw_os_error(), Some(libc::EINTR | libc::ETIME)) => return Err(error),
             _ => {}
         }
         let mut completed = [(0, 0); COMPLETIONS_PER_TURN_MAX];
@@ -152,7 +159,7 @@ mod tests {
             clients.iter_mut().for_each(|client| client.send(b"a request").expect("sent"));
             let mut answered = 0;
             while answered < clients.len() {
-                answered += answerer.turn().expect("it answers");
+                answered += answerer.turn(Duration::from_secs(5)).expect("it answers");
             }
             for client in &mut clients {
                 let mut answer = [0; 10];
