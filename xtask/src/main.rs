@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod ci;
+mod compare;
 mod setup;
 mod tidy;
 mod program;
@@ -31,6 +32,10 @@ fn main() -> ExitCode {
             Err(name) => return usage(&format!("ci has no step `{name}`")),
         },
         "test" => ci::test(rest),
+        "compare" => match compare::Options::parse(rest) {
+            Ok(options) => compare::run(&options),
+            Err(problem) => return usage(&problem),
+        },
         "setup" if rest.is_empty() => setup::run(),
         "tidy" if rest.is_empty() => tidy::run(),
         "help" | "--help" | "-h" => {
@@ -63,6 +68,9 @@ fn help() -> String {
   cargo xtask test [--fallbacks] [ARG]...
                                the tests, or those of the kernel's side once more with every way round a
                                missing feature forced; the rest of the line goes to `cargo test`
+  cargo xtask compare [--quick] [--only http|dns|growth|load]... [--rounds N]
+                               what a request costs here and elsewhere; installs the peers (Debian packages) and
+                               writes docs/performance, or with --quick in two minutes a summary
   cargo xtask tidy             the rules of the tree that no compiler checks
   cargo xtask setup            install what the tests drive (Debian packages), where it is missing
 

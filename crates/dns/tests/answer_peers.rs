@@ -1,4 +1,4 @@
-//! NSD, Knot and BIND serve the same zones and are asked the same questions; where they say otherwise, it has a name here.
+//! NSD, Knot and BIND serve the same zones and are asked the same questions; what they say otherwise has a name here.
 //!
 //! It needs the programs `nsd`, `knotd` and `named`, and takes some seconds:
 //! `cargo test -p sanderling-dns --test answer_peers -- --ignored --nocapture`
@@ -96,6 +96,8 @@ impl Program {
 struct Peer {
     program: Program,
     child: Child,
+    /// Its folder, which stays for a look at the log when a test has failed.
+    home: PathBuf,
     address: SocketAddr,
     socket: UdpSocket,
 }
@@ -103,7 +105,7 @@ struct Peer {
 impl Peer {
     /// Starts `program` with the zones of `text`, in a folder of its own.
     fn start(program: Program, text: &str) -> Peer {
-        let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("peers-{}/{program:?}", std::process::id()));
+        let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("peers-{}-{program:?}", std::process::id()));
         std::fs::create_dir_all(&home).expect("the folder for tests can be written to");
         let write_zone = |(index, (apex, text)): (usize, (Vec<u8>, &str))| {
             let path = home.join(format!("{index}.zone"));
@@ -120,13 +122,13 @@ impl Peer {
         let child = child.unwrap_or_else(|error| panic!("{program:?} must be installed: {error}"));
         let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback has a free port");
         socket.set_read_timeout(Some(REPLY_TIMEOUT)).expect("the timeout is above zero");
-        let mut peer = Peer { program, child, address, socket };
-        peer.wait_for(&zones, &home.join("log"));
+        let mut peer = Peer { program, child, home, address, socket };
+        peer.wait_for(&zones);
         peer
     }
 
     /// Asks until every zone is served.
-    fn wait_for(&mut self, zones: &[ZoneFile], log: &Path) {
+    fn wait_for(&mut self, zones: &[ZoneFile]) {
         let question = |zone: &ZoneFile| Question::new(name_octets(&zone.apex), Rtype::SOA);
         let mut left: Vec<Question> = zones.iter().map(question).collect();
         for _ in 0..START_QUESTION_COUNT_MAX {
@@ -138,7 +140,7 @@ impl Peer {
                 break;
             }
         }
-        let log = std::fs::read_to_string(log).expect("the log is there");
+        let log = std::fs::read_to_string(self.home.join("log")).expect("the log is there");
         panic!("{:?} does not serve its zones:\n{log}", self.program);
     }
 
@@ -162,6 +164,9 @@ impl Drop for Peer {
         // Asked to end rather than killed, it ends its own children.
         let _ = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
         let _ = self.child.wait();
+        if !std::thread::panicking() {
+            let _ = std::fs::remove_dir_all(&self.home);
+        }
     }
 }
 
@@ -334,7 +339,8 @@ fn allowance(zones: &ZoneSet, question: &Question, ours: &Reply, theirs: &Reply)
 }
 
 fn is_the_same(ours: &Reply, theirs: &Reply) -> bool {
-    let has_same_head = (ours.rcode, ours.flags, ours.edns.is_some()) == (theirs.rcode, theirs.flags, theirs.edns.is_some());
+    let has_same_head =
+        (ours.rcode, ours.flags, ours.edns.is_some()) == (theirs.rcode, theirs.flags, theirs.edns.is_some());
     // How much of a truncated reply is sent does not matter: nobody may use it (RFC 2181 §9).
     has_same_head && (ours.is_truncated() || (0..3).all(|section| ours.set_of(section) == theirs.set_of(section)))
 }

@@ -125,7 +125,11 @@ impl Discard {
         if matches!(self.state, State::Extension { .. } | State::TrailerName | State::TrailerValue) {
             self.left_annex_bytes = self.left_annex_bytes.checked_sub(1).ok_or(RequestError::Chunk)?;
         }
-        Ok(())
+        match self.state {
+            // As above: the size alone says that it is too much.
+            State::Chunk(left_bytes) if left_bytes > self.left_bytes_max => Err(RequestError::ContentTooLarge),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -83,6 +83,11 @@ impl Directory {
         &self.real_path
     }
 
+    /// The facts of the folder itself.
+    pub fn facts(&self) -> io::Result<crate::file::Facts> {
+        crate::file::facts(&self.descriptor)
+    }
+
     /// Whether others than this machine may change what is in it without its kernel seeing it.
     pub fn is_remote(&self) -> io::Result<bool> {
         crate::file::is_remote(&self.descriptor)

@@ -84,7 +84,7 @@ impl File {
 
     /// Its facts, from the descriptor itself: they belong to the content that a read will see.
     pub fn facts(&self) -> io::Result<Facts> {
-        if FACTS.chosen() == FSTAT { facts_by_fstat(&self.0) } else { facts_by_statx(&self.0) }
+        facts(&self.0)
     }
 
     /// Reads at `offset` until `into` is full or the file ends; the octets read.
@@ -197,6 +197,11 @@ pub(crate) fn real_path(descriptor: &OwnedFd) -> io::Result<std::path::PathBuf> 
     let link = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
     let path = rustix::fs::readlink(link, Vec::new())?;
     Ok(std::ffi::OsString::from_vec(path.into_bytes()).into())
+}
+
+/// The facts of an open file or folder, by the way in use.
+pub(crate) fn facts(descriptor: &OwnedFd) -> io::Result<Facts> {
+    if FACTS.chosen() == FSTAT { facts_by_fstat(descriptor) } else { facts_by_statx(descriptor) }
 }
 
 fn facts_by_fstat(descriptor: &OwnedFd) -> io::Result<Facts> {

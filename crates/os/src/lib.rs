@@ -10,6 +10,7 @@
 pub mod jobs;
 pub mod candidates;
 pub mod process;
+pub mod limits;
 pub mod inherit;
 pub mod signals;
 pub mod poll;

@@ -19,6 +19,9 @@ pub struct Readiness {
     pub readable: bool,
     /// Bytes can be written, or writing has failed.
     pub writable: bool,
+    /// The peer has ended its side, perhaps behind bytes that are still to be read: only the end itself proves the
+    /// source empty.
+    pub ended: bool,
 }
 
 /// Waits on many sources.
@@ -41,7 +44,7 @@ impl Events {
             // An error or the end of the peer's side shows by reading as well as by writing.
             let readable = event.is_readable() || event.is_read_closed() || event.is_error();
             let writable = event.is_writable() || event.is_write_closed() || event.is_error();
-            (event.token().0, Readiness { readable, writable })
+            (event.token().0, Readiness { readable, writable, ended: event.is_read_closed() || event.is_error() })
         })
     }
 }

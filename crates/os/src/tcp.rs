@@ -30,13 +30,22 @@ const CREATION_FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONB
 pub struct Listener(OwnedFd);
 
 impl Listener {
-    /// Listens on `address`, as one of the siblings of that address: others may listen on it too (`SO_REUSEPORT`), and
-    /// the kernel spreads the connections over them.
+    /// Listens on `address`, which nobody else has. Siblings may join it afterwards ([`Listener::bind_sibling`]).
     ///
     /// Streams inherit `TCP_NODELAY` from here, which spares a call for each connection.
     pub fn bind(address: SocketAddr) -> io::Result<Listener> {
+        Listener::bind_as(address, Rank::First)
+    }
+
+    /// Listens on `address` beside those of this user who do already (`SO_REUSEPORT`): the kernel spreads the
+    /// connections over them.
+    pub fn bind_sibling(address: SocketAddr) -> io::Result<Listener> {
+        Listener::bind_as(address, Rank::Sibling)
+    }
+
+    fn bind_as(address: SocketAddr, rank: Rank) -> io::Result<Listener> {
         count(Call::Socket);
-        let family = AddressFamily::of(address);
+        let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let socket = socket_with(family, SocketType::STREAM, CREATION_FLAGS, Some(ipproto::TCP))
             .map_err(|errno| named("socket", address, &errno.into()))?;
         let option = |name: &str, done: Result<(), Errno>| {
@@ -44,17 +53,21 @@ impl Listener {
             done.map_err(|errno| named(name, address, &errno.into()))
         };
         option("setsockopt(SO_REUSEADDR)", sockopt::set_socket_reuseaddr(&socket, true))?;
-        option("setsockopt(SO_REUSEPORT)", sockopt::set_socket_reuseport(&socket, true))?;
         option("setsockopt(TCP_NODELAY)", sockopt::set_tcp_nodelay(&socket, true))?;
         if address.is_ipv6() {
             // [::] and 0.0.0.0 are two addresses: each is listened on by itself, whatever the system's default.
             option("setsockopt(IPV6_V6ONLY)", sockopt::set_ipv6_v6only(&socket, true))?;
         }
-        count(Call::Bind);
-        bind(&socket, &address).map_err(|errno| named("bind", address, &errno.into()))?;
+        bind_as(&socket, address, rank)?;
         count(Call::Listen);
         listen(&socket, BACKLOG).map_err(|errno| named("listen", address, &errno.into()))?;
         Ok(Listener(socket))
+    }
+
+    /// Listens no longer: whoever comes is refused, and who waits is reset. For every process that has the socket.
+    pub fn shut_down(&self) -> io::Result<()> {
+        count(Call::Shutdown);
+        Ok(rustix::net::shutdown(&self.0, Shutdown::Both)?)
     }
 
     /// The address it listens on, its port chosen by the kernel where 0 was asked for.
@@ -206,12 +219,31 @@ pub(crate) fn local_address(socket: impl AsFd) -> io::Result<SocketAddr> {
     SocketAddr::try_from(address).map_err(io::Error::from)
 }
 
-trait FamilyOf {
-    fn of(address: SocketAddr) -> AddressFamily;
+/// Which of the sockets of one address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rank {
+    /// The first, which must not find anybody there.
+    First,
+    /// One more.
+    Sibling,
 }
 
-impl FamilyOf for AddressFamily {
-    fn of(address: SocketAddr) -> AddressFamily {
-        if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 }
+/// Binds `socket` to `address`. The first takes the address for itself and lets siblings join only then: with
+/// `SO_REUSEPORT` from the start it would silently share it with whoever of the same user is there, and the kernel might
+/// choose such a port for port 0.
+pub(crate) fn bind_as(socket: &OwnedFd, address: SocketAddr, rank: Rank) -> io::Result<()> {
+    let let_siblings_join = || {
+        count(Call::Setsockopt);
+        let done = sockopt::set_socket_reuseport(socket, true);
+        done.map_err(|errno| named("setsockopt(SO_REUSEPORT)", address, &errno.into()))
+    };
+    if rank == Rank::Sibling {
+        let_siblings_join()?;
     }
+    count(Call::Bind);
+    bind(socket, &address).map_err(|errno| named("bind", address, &errno.into()))?;
+    if rank == Rank::First {
+        let_siblings_join()?;
+    }
+    Ok(())
 }

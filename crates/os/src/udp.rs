@@ -6,10 +6,11 @@
 
 use crate::counters::{Call, count};
 use crate::failure::named;
+use crate::tcp::{Rank, bind_as};
 use crate::ways::{Job, Way};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, ipproto, socket_with, sockopt};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, socket_with, sockopt};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -46,23 +47,28 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// A socket bound to `address`, as one of its siblings (`SO_REUSEPORT`).
+    /// A socket bound to `address`, which nobody else has. Siblings may join it afterwards ([`Socket::bind_sibling`]).
     pub fn bind(address: SocketAddr) -> io::Result<Socket> {
+        Socket::bind_as(address, Rank::First)
+    }
+
+    /// A socket bound to `address` beside those of this user that are already (`SO_REUSEPORT`).
+    pub fn bind_sibling(address: SocketAddr) -> io::Result<Socket> {
+        Socket::bind_as(address, Rank::Sibling)
+    }
+
+    fn bind_as(address: SocketAddr, rank: Rank) -> io::Result<Socket> {
         count(Call::Socket);
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(family, SocketType::DGRAM, flags, Some(ipproto::UDP))
             .map_err(|errno| named("socket", address, &errno.into()))?;
-        let option = |name: &str, done: Result<(), Errno>| {
-            count(Call::Setsockopt);
-            done.map_err(|errno| named(name, address, &errno.into()))
-        };
-        option("setsockopt(SO_REUSEPORT)", sockopt::set_socket_reuseport(&socket, true))?;
         if address.is_ipv6() {
-            option("setsockopt(IPV6_V6ONLY)", sockopt::set_ipv6_v6only(&socket, true))?;
+            count(Call::Setsockopt);
+            sockopt::set_ipv6_v6only(&socket, true)
+                .map_err(|errno| named("setsockopt(IPV6_V6ONLY)", address, &errno.into()))?;
         }
-        count(Call::Bind);
-        bind(&socket, &address).map_err(|errno| named("bind", address, &errno.into()))?;
+        bind_as(&socket, address, rank)?;
         Socket::adopt(socket)
     }
 

@@ -3,6 +3,8 @@
 use crate::config::{
     CONFIG_VARIABLE, Flags, Origin, SearchPlaces, Zone, limits_help, parse_listen_address, parse_zone_argument,
 };
+use crate::probe;
+use clap::builder::PossibleValuesParser;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;
@@ -60,6 +62,8 @@ pub(crate) enum Command {
     Serve(Origin),
     /// Look for errors in what the origin says, and serve nothing.
     Check(Origin),
+    /// Measure what the ways of the server's jobs cost on this machine.
+    Probe(probe::Options),
 }
 
 impl Invocation {
@@ -78,6 +82,7 @@ impl Invocation {
             Subcommands::Demo(demo) => Command::Demo { http: demo.http, dns: demo.dns },
             Subcommands::Serve(serve) => Command::Serve(serve.origin(places)?),
             Subcommands::Check(check) => Command::Check(check.origin(places)?),
+            Subcommands::Probe(probe) => Command::Probe(probe.into()),
         };
         Ok(Invocation { command, forced: line.forced })
     }
@@ -96,6 +101,7 @@ impl Invocation {
   sanderling serve public               serve the folder `public` at http://127.0.0.1:8080/
   sanderling serve                      serve what sanderling.toml says
   sanderling check                      look for errors in it first
+  sanderling probe                      measure what this machine is good at
 
 `sanderling help serve` tells more, and so for each command.",
     after_long_help = "Examples:
@@ -103,6 +109,7 @@ impl Invocation {
   sanderling serve public               serve the folder `public` at http://127.0.0.1:8080/
   sanderling serve                      serve what sanderling.toml says
   sanderling check                      look for errors in it first
+  sanderling probe                      measure what this machine is good at
 
 Exit status:
   0   done
@@ -130,6 +137,7 @@ enum Subcommands {
     Demo(DemoLine),
     Serve(ServeLine),
     Check(CheckLine),
+    Probe(ProbeLine),
 }
 
 /// See it work: serve a small built-in domain on this machine alone.
@@ -261,6 +269,44 @@ impl CheckLine {
             None if self.zones.is_empty() => find_file("check", places),
             None => Ok(Origin::Flags(Flags { zones: self.zones, ..Flags::default() })),
         }
+    }
+}
+
+/// Measure what each way of doing a job costs on this machine, and say which one the server uses and why.
+///
+/// Each job is done in every way that this kernel has, in many short slices and in an order that changes all the time,
+/// so that other work on the machine does little harm. What the founding documents claimed stands beside it. Loops
+/// over sockets stay on the loopback interface and on ports that the kernel chooses: it can run beside a server.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  sanderling probe
+  sanderling probe --quick --only cloexec --only facts
+  sanderling probe --plot probe.svg         and a picture of it
+  sanderling probe --json > machine.json    to compare machines
+
+Exit status: 0, also where something cannot be measured, which is told; 1 if the report cannot be
+written; 2 for a wrong command line.")]
+struct ProbeLine {
+    /// Take about five seconds instead of half a minute
+    #[arg(long)]
+    quick: bool,
+
+    /// Measure this job alone, or each job that is named so
+    #[arg(long, value_name = "JOB", value_parser = PossibleValuesParser::new(probe::job_names()))]
+    only: Vec<String>,
+
+    /// Write JSON instead of a table
+    #[arg(long)]
+    json: bool,
+
+    /// Draw a picture (SVG) into this file as well
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
+}
+
+impl From<ProbeLine> for probe::Options {
+    fn from(line: ProbeLine) -> probe::Options {
+        probe::Options { json: line.json, plot: line.plot, is_quick: line.quick, only: line.only }
     }
 }
 

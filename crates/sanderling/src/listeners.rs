@@ -34,7 +34,7 @@ pub(crate) fn bind(worker_count: usize, http: &[SocketAddr], dns: &[SocketAddr])
         let address = first.local_address()?;
         siblings[0].http.push(first);
         for worker in &mut siblings[1..] {
-            worker.http.push(Listener::bind(address)?);
+            worker.http.push(Listener::bind_sibling(address)?);
         }
         http_bound.push(address);
     }
@@ -44,8 +44,8 @@ pub(crate) fn bind(worker_count: usize, http: &[SocketAddr], dns: &[SocketAddr])
         siblings[0].dns_datagrams.push(datagrams);
         siblings[0].dns_streams.push(stream);
         for worker in &mut siblings[1..] {
-            worker.dns_datagrams.push(Socket::bind(address)?);
-            worker.dns_streams.push(Listener::bind(address)?);
+            worker.dns_datagrams.push(Socket::bind_sibling(address)?);
+            worker.dns_streams.push(Listener::bind_sibling(address)?);
         }
         dns_bound.push(address);
     }

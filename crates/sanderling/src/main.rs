@@ -5,6 +5,7 @@ mod server_process;
 mod listeners;
 mod zones;
 mod cli;
+mod probe;
 mod config;
 mod demo;
 mod diagnostic;
@@ -29,5 +30,12 @@ fn main() -> Exit {
         Command::Demo { http, dns } => server_process::serve_demo(http, dns),
         Command::Serve(origin) => server_process::serve(&origin),
         Command::Check(origin) => server_process::check(&origin),
+        Command::Probe(options) => match probe::run(&options) {
+            Ok(()) => Exit::Success,
+            Err(error) => {
+                let _ = writeln!(std::io::stderr(), "sanderling: probe: {error}");
+                Exit::Failure
+            }
+        },
     }
 }

@@ -8,30 +8,77 @@ use crate::listeners;
 use crate::zones;
 use dns::{HashSeed, ZoneSet};
 use os::directory::Directory;
-use os::signals::{SIGINT, SIGQUIT, SIGTERM, Signals};
+use os::signals::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, Signals};
 use server::{Content, DnsOptions, HttpOptions, OpenFilesOptions, Options, Root, Server, Site};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Write};
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// How often the supervising thread looks whether the server has ended by itself.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Serves what `origin` says until a signal ends it.
+/// Serves what `origin` says until a signal ends it. SIGHUP takes up what it says then.
 pub(crate) fn serve(origin: &Origin) -> Exit {
     let mut warnings = Vec::new();
-    let loaded = origin.load().and_then(|config| Ok((content_of(&config, &mut warnings)?, config)));
+    let mut site_ids = SiteIds::default();
+    let loaded = origin.load().and_then(|config| Ok((content_of(&config, &mut site_ids, &mut warnings)?, config)));
     match loaded {
         Ok((content, config)) => {
             tell(&warnings);
-            run(content, &config, announcement)
+            let reload = |server: &Server| reload(server, origin, &config, &mut site_ids);
+            run(content, &config, announcement, reload)
         }
         Err(diagnostics) => {
             tell(&diagnostics);
             Exit::BadConfiguration
         }
+    }
+}
+
+/// Takes up what `origin` says now, if all of it is right: sites and zones are replaced, and every connection stays. What
+/// needs other sockets or threads than `running` has is refused as a whole.
+fn reload(server: &Server, origin: &Origin, running: &Config, site_ids: &mut SiteIds) {
+    let mut warnings = Vec::new();
+    let loaded = origin.load().and_then(|config| Ok((content_of(&config, site_ids, &mut warnings)?, config)));
+    match loaded {
+        Err(diagnostics) => {
+            tell(&diagnostics);
+            warn("the new configuration is refused as a whole; the old one goes on");
+        }
+        Ok((_, config)) if !config.can_be_taken_up_by(running) => {
+            tell(&warnings);
+            warn(
+                "the new configuration has other listeners, workers or limits, which need a restart; the old one goes on",
+            );
+        }
+        Ok((content, _)) => {
+            tell(&warnings);
+            server.replace_content(content);
+            warn("the new configuration is being served; no connection was closed");
+        }
+    }
+}
+
+/// Numbers for the roots of sites: a folder that stays the same keeps its number, and what the open-file cache has of it
+/// stays good.
+#[derive(Debug, Default)]
+struct SiteIds {
+    known: Vec<RootIdentity>,
+}
+
+/// What tells one folder from another: where it is, and which it is.
+type RootIdentity = (PathBuf, u64, u64);
+
+impl SiteIds {
+    fn id_of(&mut self, identity: RootIdentity) -> u32 {
+        let index = self.known.iter().position(|known| *known == identity).unwrap_or_else(|| {
+            self.known.push(identity);
+            self.known.len() - 1
+        });
+        index as u32
     }
 }
 
@@ -52,14 +99,17 @@ pub(crate) fn serve_demo(http: SocketAddr, dns: SocketAddr) -> Exit {
     let zones = ZoneSet::new(seed, vec![Arc::new(zone)]).expect("one zone has no double");
     let site = Site { id: 0, hosts: vec![demo::APEX.to_owned()], root: Root::Builtin(demo::SITE) };
     let content = Content::new(vec![site], server::DefaultSite::EveryHost(0), zones);
-    run(content, &config, |http, dns| format!("{}\n{}", announcement(http, dns), demo::greeting(http[0], dns[0])))
+    let announce = |http: &[SocketAddr], dns: &[SocketAddr]| {
+        format!("{}\n{}", announcement(http, dns), demo::greeting(http[0], dns[0]))
+    };
+    run(content, &config, announce, |_| warn("the demo has nothing to reload"))
 }
 
 /// Looks for everything that would keep `serve` from starting, and tells it; nothing is bound.
 pub(crate) fn check(origin: &Origin) -> Exit {
     let mut warnings = Vec::new();
     let checked = origin.load().and_then(|config| {
-        let content = content_of(&config, &mut warnings)?;
+        let content = content_of(&config, &mut SiteIds::default(), &mut warnings)?;
         Ok((config, content))
     });
     match checked {
@@ -97,13 +147,17 @@ fn summary(config: &Config, content: &Content) -> String {
 ///
 /// # Errors
 /// Everything that is wrong with any of them.
-fn content_of(config: &Config, warnings: &mut Vec<Diagnostic>) -> Result<Content, Vec<Diagnostic>> {
+fn content_of(
+    config: &Config,
+    site_ids: &mut SiteIds,
+    warnings: &mut Vec<Diagnostic>,
+) -> Result<Content, Vec<Diagnostic>> {
     let mut errors = Vec::new();
     let mut sites = Vec::new();
-    for (index, site) in config.sites.iter().enumerate() {
-        match Directory::open(&site.folder) {
-            Ok(folder) => sites.push(Site {
-                id: index as u32,
+    for site in &config.sites {
+        match open_root(&site.folder) {
+            Ok((folder, identity)) => sites.push(Site {
+                id: site_ids.id_of(identity),
                 hosts: site.hosts.iter().map(|host| host.as_str().to_owned()).collect(),
                 root: Root::Folder(folder),
             }),
@@ -134,19 +188,33 @@ fn content_of(config: &Config, warnings: &mut Vec<Diagnostic>) -> Result<Content
     Ok(Content::new(sites, default_site, zones))
 }
 
-/// Binds, serves, and drains when a signal comes.
-fn run(content: Content, config: &Config, announce: impl FnOnce(&[SocketAddr], &[SocketAddr]) -> String) -> Exit {
-    let signals = Signals::catch(&[SIGTERM, SIGINT, SIGQUIT]);
+fn open_root(folder: &Path) -> io::Result<(Directory, RootIdentity)> {
+    let root = Directory::open(folder)?;
+    let facts = root.facts()?;
+    let identity = (root.real_path().to_owned(), facts.device, facts.inode);
+    Ok((root, identity))
+}
+
+/// Binds, serves, and drains when a signal comes; another one asks for a reload.
+fn run(
+    content: Content,
+    config: &Config,
+    announce: impl FnOnce(&[SocketAddr], &[SocketAddr]) -> String,
+    mut reload: impl FnMut(&Server),
+) -> Exit {
+    let signals = Signals::catch(&[SIGTERM, SIGINT, SIGQUIT, SIGHUP]);
     let bound = listeners::bind(config.worker_count, &config.http_listen, &config.dns_listen);
     let (signals, bound) = match (signals, bound) {
         (Ok(signals), Ok(bound)) => (signals, bound),
         (Err(error), _) | (_, Err(error)) => return fail(&error),
     };
     let drain_timeout = Duration::from_millis(config.limits.drain_timeout_ms);
-    let server = Server::new(content, options_of(&config.limits), drain_timeout);
+    let mut options = options_of(&config.limits);
+    bound_by_descriptors(&mut options);
+    let server = Server::new(content, options, drain_timeout);
     let result = server.run(&bound.siblings, |server| {
         say(&announce(&bound.http, &bound.dns));
-        wait_for_end(server, &signals)
+        wait_for_end(server, &signals, &mut reload)
     });
     match result {
         Ok(Ok(())) => Exit::Success,
@@ -154,14 +222,44 @@ fn run(content: Content, config: &Config, announce: impl FnOnce(&[SocketAddr], &
     }
 }
 
-fn wait_for_end(server: &Server, signals: &Signals) -> io::Result<()> {
+fn wait_for_end(server: &Server, signals: &Signals, reload: &mut impl FnMut(&Server)) -> io::Result<()> {
     while !server.is_draining() {
-        if signals.wait(Some(LOOK_INTERVAL))?.is_some() {
-            return Ok(());
+        match signals.wait(Some(LOOK_INTERVAL))? {
+            None => {}
+            Some(SIGHUP) => reload(server),
+            Some(_) => return Ok(()),
         }
     }
     Ok(())
 }
+
+/// Lowers the numbers of connections and files to what this process may have descriptors for, and says so.
+fn bound_by_descriptors(options: &mut Options) {
+    let limit = match os::limits::raise_descriptor_limit() {
+        Ok(limit) => usize::try_from(limit).unwrap_or(usize::MAX),
+        Err(error) => return warn(&error.to_string()),
+    };
+    let wanted = [options.http.connections_max, options.dns.tcp_connections_max, options.open_files.files_max];
+    let available = (limit - DESCRIPTORS_RESERVED.min(limit / 2)).max(wanted.len());
+    let sum = wanted.iter().fold(0_usize, |sum, count| sum.saturating_add(*count));
+    if sum <= available {
+        return;
+    }
+    // Each gets its part, so that neither protocol takes what the other one needs.
+    let part = |count: usize| ((count as u128 * available as u128 / sum as u128) as usize).max(1);
+    options.http.connections_max = part(options.http.connections_max);
+    options.dns.tcp_connections_max = part(options.dns.tcp_connections_max);
+    options.open_files.files_max = part(options.open_files.files_max);
+    warn(&format!(
+        "this process may have {limit} descriptors: {} HTTP connections, {} DNS streams and {} open files are served at \
+         most; raise its limit (ulimit -n, LimitNOFILE) for more",
+        options.http.connections_max, options.dns.tcp_connections_max, options.open_files.files_max
+    ));
+}
+
+/// Descriptors for everything else: listeners, pollers, folders, standard streams, and look-ups that are under way. Of a
+/// low limit it is half.
+const DESCRIPTORS_RESERVED: usize = 128;
 
 /// One line for each listener, for people and scripts alike.
 fn announcement(http: &[SocketAddr], dns: &[SocketAddr]) -> String {
@@ -213,7 +311,12 @@ fn tell(diagnostics: &[Diagnostic]) {
     let _ = report(diagnostics, Form::for_output(&err), &mut err.lock());
 }
 
+/// Writes a line for the operator to standard error.
+fn warn(text: &str) {
+    let _ = writeln!(io::stderr(), "sanderling: {text}");
+}
+
 fn fail(error: &io::Error) -> Exit {
-    let _ = writeln!(io::stderr(), "sanderling: {error}");
+    warn(&error.to_string());
     Exit::Failure
 }

@@ -4,15 +4,15 @@
 //! the turn ends, and only what is left then, the start of a request, is kept.
 
 use crate::clock::{Milliseconds, ms};
-use crate::open_file::{Body, NoFile};
+use crate::open_file::{Body, NoFile, OpenFile};
 use crate::open_files::Lookup;
 use crate::outbox::{FileRest, Outbox, Sent};
-use crate::peer::{Buffers, Context, Deadline, Next, OUTPUT_BYTES_USUAL, Socket};
+use crate::peer::{Buffers, Context, Next, OUTPUT_BYTES_USUAL, Schedule, Socket};
 use crate::permits::Permit;
 use crate::tally::Counter;
 use os::tcp::Stream;
 use sanderling_http::{
-    Content as ContentOf, Discard, FieldName, Found, Framing, Parse, Request, RequestError, Response, SitePath,
+    Coding, Content as ContentOf, Discard, FieldName, Found, Framing, Parse, Request, RequestError, Response, SitePath,
     parse_request, respond,
 };
 use std::io;
@@ -31,7 +31,7 @@ const LOOKS_MAX: u8 = 3;
 pub(crate) struct Connection<'s> {
     stream: Stream,
     _permit: Permit<'s>,
-    pub(crate) deadline: Deadline,
+    pub(crate) schedule: Schedule,
     socket: Socket,
     phase: Phase,
     /// The start of a request, as far as it came.
@@ -98,7 +98,7 @@ impl<'s> Connection<'s> {
         Connection {
             stream,
             _permit: permit,
-            deadline: Deadline::new(deadline_ms),
+            schedule: Schedule::new(deadline_ms),
             socket: Socket::FRESH,
             phase: Phase::Idle,
             kept: Vec::new(),
@@ -116,8 +116,7 @@ impl<'s> Connection<'s> {
 
     /// The socket has become ready.
     pub(crate) fn note(&mut self, readiness: os::poll::Readiness) {
-        self.socket.is_readable |= readiness.readable;
-        self.socket.is_writable |= readiness.writable;
+        self.socket.note(readiness);
     }
 
     /// The file that the connection waits for is in the cache now, or there is trouble with it.
@@ -175,16 +174,7 @@ impl<'s> Connection<'s> {
         let kept = self.kept.len();
         let mut received = 0;
         if self.socket.is_readable && !has_unread {
-            match self.stream.receive(&mut input[kept..]) {
-                Ok(count) => {
-                    received = count;
-                    self.socket.has_ended = count == 0;
-                    // Less than there was room for proves the socket empty (epoll(7)): no call is spent to hear it.
-                    self.socket.is_readable = kept + count == input.len();
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.socket.is_readable = false,
-                Err(error) => return Err(error),
-            }
+            received = self.socket.receive(&self.stream, &mut input[kept..])?;
         }
         if received == 0 && !has_unread {
             return Ok(if self.socket.has_ended { Some(0) } else { None });
@@ -236,11 +226,14 @@ impl<'s> Connection<'s> {
                     let sent = self.flush(None, context)?;
                     if matches!(sent, None | Some(Next::Wait)) {
                         self.phase = Phase::Opening;
-                        self.deadline.at_ms = context.clock.now_ms() + ms(context.options.http.send_timeout);
+                        self.schedule.at_ms = context.clock.now_ms() + ms(context.options.http.send_timeout);
                     }
                     return Ok(Some(sent.unwrap_or(Next::Wait)));
                 }
-                Step::Last(ending) => {
+                Step::Last(mut ending) => {
+                    if *consumed < received {
+                        ending = Ending::Linger;
+                    }
                     self.phase = Phase::Ending(ending);
                     let ended = self.flush(file, context)?;
                     return Ok(Some(ended.unwrap_or(Next::Close)));
@@ -363,6 +356,7 @@ impl<'s> Connection<'s> {
         let site = context.content.site_for(request.host);
         let path = request.path().map(SitePath::parse);
         let mut lookup = None;
+        let mut coding = Coding::Identity;
         let found = match (site, &path) {
             (_, None) => Found::NotSought,
             (_, Some(Err(error))) => Found::from(*error),
@@ -373,8 +367,8 @@ impl<'s> Connection<'s> {
                     None => context.files.open(site, path, context.key, context.clock),
                 };
                 match lookup.insert(opened) {
-                    Lookup::Lent(file) => Found::File(&file.representation),
-                    Lookup::Found(file) => Found::File(&file.representation),
+                    Lookup::Lent(file) => found_file(file, request, &mut coding),
+                    Lookup::Found(file) => found_file(file, request, &mut coding),
                     Lookup::NoFile(why) => found_no_file(*why, path),
                     Lookup::Later if self.look_count == LOOKS_MAX => Found::Busy,
                     Lookup::Later => {
@@ -405,18 +399,20 @@ impl<'s> Connection<'s> {
                     _ => unreachable!("only a file has the content of a file"),
                 };
                 let part = start_bytes as usize..(start_bytes + length_bytes) as usize;
-                match &held.body {
+                match &held.form(coding).body {
                     Body::Memory(whole) => output.extend_from_slice(&whole[part]),
                     Body::Builtin(whole) => output.extend_from_slice(&whole[part]),
                     Body::Descriptor(_) => {
                         let settled_after = context.options.open_files.settled_after;
-                        let is_settled = held.is_settled(context.clock.unix_s(), settled_after);
-                        *file = Some(FileRest::new(held, start_bytes, length_bytes, is_settled));
+                        let is_settled = held.form(coding).is_settled(context.clock.unix_s(), settled_after);
+                        *file = Some(FileRest::new(held, coding, start_bytes, length_bytes, is_settled));
                     }
                 }
             }
         }
         match (persistence.is_close(), &file) {
+            // Who did not ask for the end may have sent more meanwhile.
+            (true, _) if is_last => Step::Last(Ending::Linger),
             (true, _) => Step::Last(Ending::Clean),
             (false, Some(_)) => Step::File,
             (false, None) => Step::Answered,
@@ -447,11 +443,11 @@ impl<'s> Connection<'s> {
         let now_ms = context.clock.now_ms();
         match sent {
             Sent::All => match self.phase {
-                Phase::Ending(Ending::Clean) => Ok(Some(Next::Close)),
-                Phase::Ending(Ending::Linger) => {
+                Phase::Ending(Ending::Clean) if !self.socket.is_readable => Ok(Some(Next::Close)),
+                Phase::Ending(_) => {
                     self.stream.shut_down_sending()?;
                     self.phase = Phase::Lingering { left_bytes: LINGER_BYTES_MAX };
-                    self.deadline.at_ms = now_ms + LINGER_MS;
+                    self.schedule.at_ms = now_ms + LINGER_MS;
                     self.linger(context).map(Some)
                 }
                 Phase::Sending => {
@@ -467,7 +463,7 @@ impl<'s> Connection<'s> {
             }
             Sent::Blocked | Sent::Share => {
                 if progress != 0 || !matches!(self.phase, Phase::Sending | Phase::Ending(_)) {
-                    self.deadline.at_ms = now_ms + ms(context.options.http.send_timeout);
+                    self.schedule.at_ms = now_ms + ms(context.options.http.send_timeout);
                 }
                 if !matches!(self.phase, Phase::Ending(_)) {
                     self.phase = Phase::Sending;
@@ -486,7 +482,7 @@ impl<'s> Connection<'s> {
         if self.phase != Phase::Receiving {
             // The first request of a connection has its deadline from the start of the connection.
             if self.request_count != 0 {
-                self.deadline.at_ms = context.clock.now_ms() + ms(context.options.http.header_deadline);
+                self.schedule.at_ms = context.clock.now_ms() + ms(context.options.http.header_deadline);
             }
             self.phase = Phase::Receiving;
         }
@@ -499,7 +495,7 @@ impl<'s> Connection<'s> {
                 return Ok(Next::Close);
             }
             if self.request_count != 0 {
-                self.deadline.at_ms = context.clock.now_ms() + ms(context.options.http.idle_timeout);
+                self.schedule.at_ms = context.clock.now_ms() + ms(context.options.http.idle_timeout);
             }
         }
         Ok(Next::Wait)
@@ -508,17 +504,11 @@ impl<'s> Connection<'s> {
     fn linger(&mut self, context: &mut Context<'_, 's>) -> io::Result<Next> {
         let Phase::Lingering { left_bytes } = &mut self.phase else { return Ok(Next::Close) };
         while self.socket.is_readable {
-            let input = &mut context.buffers.input;
-            match self.stream.receive(input) {
-                Ok(0) => return Ok(Next::Close),
-                Ok(count) if count >= *left_bytes => return Ok(Next::Close),
-                Ok(count) => {
-                    *left_bytes -= count;
-                    self.socket.is_readable = count == input.len();
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.socket.is_readable = false,
-                Err(error) => return Err(error),
+            let count = self.socket.receive(&self.stream, &mut context.buffers.input)?;
+            if self.socket.has_ended || count >= *left_bytes {
+                return Ok(Next::Close);
             }
+            *left_bytes -= count;
         }
         Ok(Next::Wait)
     }
@@ -539,6 +529,12 @@ impl<'s> Connection<'s> {
     pub(crate) fn is_idle(&self) -> bool {
         self.phase == Phase::Idle && self.kept.is_empty()
     }
+}
+
+/// The form of a file that answers `request`; `coding` becomes the one that it is in.
+fn found_file<'r>(file: &'r OpenFile, request: &Request<'_>, coding: &mut Coding) -> Found<'r> {
+    *coding = file.coding_for(&request.fields);
+    Found::File(&file.form(*coding).representation)
 }
 
 fn found_no_file<'r>(why: NoFile, path: &'r SitePath<'r>) -> Found<'r> {

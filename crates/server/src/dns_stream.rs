@@ -2,7 +2,7 @@
 
 use crate::clock::ms;
 use crate::outbox::{Outbox, Sent};
-use crate::peer::{Buffers, Context, Deadline, Next, OUTPUT_BYTES_USUAL, Socket};
+use crate::peer::{Buffers, Context, Next, OUTPUT_BYTES_USUAL, Schedule, Socket};
 use crate::permits::Permit;
 use crate::tally::Counter;
 use dns::{Reply, Transport};
@@ -19,7 +19,7 @@ const QUERIES_PER_TURN_MAX: usize = 512;
 pub(crate) struct DnsStream<'s> {
     stream: Stream,
     _permit: Permit<'s>,
-    pub(crate) deadline: Deadline,
+    pub(crate) schedule: Schedule,
     socket: Socket,
     /// The start of a query, as far as it came, or queries that the turn's share left over.
     kept: Vec<u8>,
@@ -43,7 +43,7 @@ impl<'s> DnsStream<'s> {
         DnsStream {
             stream,
             _permit: permit,
-            deadline: Deadline::new(deadline_ms),
+            schedule: Schedule::new(deadline_ms),
             socket: Socket::FRESH,
             kept: Vec::new(),
             outbox: Outbox::default(),
@@ -56,8 +56,7 @@ impl<'s> DnsStream<'s> {
 
     /// The socket has become ready.
     pub(crate) fn note(&mut self, readiness: os::poll::Readiness) {
-        self.socket.is_readable |= readiness.readable;
-        self.socket.is_writable |= readiness.writable;
+        self.socket.note(readiness);
     }
 
     /// Does what can be done now, up to the share of a turn. An error is the peer's: it is gone.
@@ -81,7 +80,7 @@ impl<'s> DnsStream<'s> {
             self.kept = context.buffers.input[consumed..received].to_vec();
             if consumed != 0 {
                 // A query that has begun to come gets no more time with each octet; a whole one gives the next its own.
-                self.deadline.at_ms = context.clock.now_ms() + ms(context.options.dns.tcp_idle_timeout);
+                self.schedule.at_ms = context.clock.now_ms() + ms(context.options.dns.tcp_idle_timeout);
             }
             if !context.buffers.output.is_empty() {
                 let mut progress = 0;
@@ -115,15 +114,7 @@ impl<'s> DnsStream<'s> {
         input[..kept].copy_from_slice(&self.kept);
         let mut received = 0;
         if self.socket.is_readable && kept < input.len() {
-            match self.stream.receive(&mut input[kept..]) {
-                Ok(count) => {
-                    received = count;
-                    self.socket.has_ended = count == 0;
-                    self.socket.is_readable = kept + count == input.len();
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.socket.is_readable = false,
-                Err(error) => return Err(error),
-            }
+            received = self.socket.receive(&self.stream, &mut input[kept..])?;
         }
         Ok(kept + received)
     }
@@ -173,7 +164,7 @@ impl<'s> DnsStream<'s> {
             return None;
         }
         if progress != 0 {
-            self.deadline.at_ms = context.clock.now_ms() + ms(context.options.dns.tcp_idle_timeout);
+            self.schedule.at_ms = context.clock.now_ms() + ms(context.options.dns.tcp_idle_timeout);
         }
         self.socket.is_writable = false;
         Some(Next::Wait)

@@ -1,7 +1,8 @@
 //! Looks for files off the workers' turns: each file once, however many ask for it, and those who asked are told.
 
-use crate::open_file::{FileKey, NoFile, Sought};
+use crate::open_file::{FileKey, NoFile};
 use crate::slab::Key;
+use crate::sought::Sought;
 use os::poll::Waker;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

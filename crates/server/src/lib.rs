@@ -22,6 +22,7 @@ mod files;
 mod open_files;
 mod watches;
 mod fills;
+mod sought;
 mod open_file;
 mod content;
 mod deadlines;

@@ -1,23 +1,18 @@
-//! A file that can be sent at once: its facts, the representation made of them, and its content or its descriptor.
+//! A file that can be sent at once, in each form that it is kept in: the facts, the representation made of them, and the
+//! content or its descriptor.
 //!
 //! A response is one version of a file. What is kept in memory was read between two equal tellings of its facts; what
 //! is sent from a descriptor is compared with them when it has been sent.
 
 use crate::clock::Milliseconds;
-use crate::content::{BuiltinFile, Root, Site};
-use os::directory::Directory;
 use os::failure::Cause;
 use os::file::{File, Kind};
-use sanderling_http::{Facts, Representation, SitePath, Time, Variant, media_type};
+use sanderling_http::{Coding, Facts, Fields, Representation, Time, Variant, choose_coding};
 use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-/// The file that stands for a folder.
-const INDEX: &[u8] = b"index.html";
 /// How long after a change of a file nobody reads it. The times of a file change when a write begins: what is read
 /// before it has ended is a mixture, with nothing to tell it by. A write of some megabytes takes a few milliseconds.
 const SETTLING: Duration = Duration::from_millis(20);
@@ -28,20 +23,37 @@ const READS_MAX: usize = 3;
 /// site's id.
 pub(crate) type FileKey = Vec<u8>;
 
-/// A file, open or in memory.
+/// A file, open or in memory, with what is beside it in other codings: one entry, so that one look-up finds them all.
 #[derive(Debug)]
 pub(crate) struct OpenFile {
-    pub(crate) representation: Representation,
-    pub(crate) body: Body,
-    /// What the file system told; of a file in the program itself there is nothing to tell.
-    facts: Option<os::file::Facts>,
+    /// The file as it is.
+    plain: Form,
+    /// The same in codings, each of them a file beside it. Most files have none.
+    coded: Box<[(Coding, Form)]>,
     /// When the file system was last asked.
     checked_ms: AtomicU64,
     /// Somebody tells when it changes.
     is_watched: AtomicBool,
-    /// It was reached through a link, so that watching the folders of its path would not tell all.
-    has_links_on_its_way: bool,
+    /// Watching the folders of its path would not tell all: some of it was reached through a link, or could not be
+    /// taken yet.
+    hides_changes: bool,
+}
+
+/// A file in one coding.
+#[derive(Debug)]
+pub(crate) struct Form {
+    pub(crate) representation: Representation,
+    pub(crate) body: Body,
+    /// What the file system told; of a file in the program itself there is nothing to tell.
+    facts: Option<os::file::Facts>,
     _holding: Holding,
+}
+
+/// One version of a file on disk: what it holds, and the facts that are true of that.
+#[derive(Debug)]
+pub(crate) struct Version {
+    pub(crate) facts: os::file::Facts,
+    body: Body,
 }
 
 /// Where the content of a file is.
@@ -77,17 +89,6 @@ pub(crate) struct Gauges {
     pub(crate) content_bytes: AtomicU64,
 }
 
-/// A file that is looked for: what was asked, and what that means beneath the site's root.
-#[derive(Clone, Debug)]
-pub(crate) struct Sought {
-    pub(crate) site: Arc<Site>,
-    pub(crate) key: FileKey,
-    /// Relative to the root.
-    pub(crate) path: Vec<u8>,
-    /// A slash stood behind the path: it is a folder's index that is looked for.
-    is_index: bool,
-}
-
 /// How long a look for a file may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Patience {
@@ -103,6 +104,8 @@ pub(crate) struct Look {
     pub(crate) now_ms: Milliseconds,
     pub(crate) unix_s: u64,
     pub(crate) small_file_bytes_max: u64,
+    /// How often it was begun before, and came to no end.
+    pub(crate) try_count: u8,
 }
 
 /// Why a look has come to no end.
@@ -124,114 +127,30 @@ impl Unready {
     }
 }
 
-impl Sought {
-    pub(crate) fn new(site: &Arc<Site>, path: &SitePath<'_>, key: &[u8]) -> Sought {
-        let mut file_path = path.as_bytes().to_vec();
-        if path.ends_with_slash() {
-            if !file_path.is_empty() {
-                file_path.push(b'/');
-            }
-            file_path.extend_from_slice(INDEX);
-        }
-        Sought { site: Arc::clone(site), key: key.to_vec(), path: file_path, is_index: path.ends_with_slash() }
-    }
-
-    /// The folder that the file is in, relative to the root; empty for the root itself.
-    pub(crate) fn folder(&self) -> &[u8] {
-        let end = self.path.iter().rposition(|&octet| octet == b'/').unwrap_or(0);
-        &self.path[..end]
-    }
-
-    /// Whether the file system has to be asked for it.
-    pub(crate) fn is_on_disk(&self) -> bool {
-        matches!(self.site.root, Root::Folder(_))
-    }
-
-    /// Looks for the file.
-    pub(crate) fn find(
-        &self,
-        look: Look,
-        patience: Patience,
-        gauges: &Arc<Gauges>,
-    ) -> Result<Result<OpenFile, NoFile>, Unready> {
-        let found = match &self.site.root {
-            Root::Builtin(files) => Ok(find_builtin(files, &self.path, look, gauges)),
-            Root::Folder(root) => self.find_beneath(root, look, patience, gauges),
-        }?;
-        Ok(match found {
-            // A folder that is called index.html is no page.
-            Err(NoFile::Folder) if self.is_index => Err(NoFile::Missing),
-            found => found,
-        })
-    }
-
-    fn find_beneath(
-        &self,
-        root: &Directory,
-        look: Look,
-        patience: Patience,
-        gauges: &Arc<Gauges>,
-    ) -> Result<Result<OpenFile, NoFile>, Unready> {
-        let opened = match root.open_beneath_cached(&self.path) {
-            Ok(Some(file)) => Ok(file),
-            Err(error) => Err(error),
-            Ok(None) if patience == Patience::None => return Err(Unready::WouldWait),
-            Ok(None) => root.open_beneath(&self.path),
-        };
-        let file = match opened {
-            Ok(file) => file,
-            Err(error) => return Ok(Err(no_file(&error))),
-        };
-        let facts = match file.facts() {
-            Ok(facts) => facts,
-            Err(error) => return Ok(Err(no_file(&error))),
-        };
-        match facts.kind {
-            Kind::Regular => {}
-            Kind::Folder => return Ok(Err(NoFile::Folder)),
-            Kind::Other => return Ok(Err(NoFile::Missing)),
-        }
-        if let Some(left) = left_to_settle(&facts) {
-            return Err(Unready::Settling(left));
-        }
-        let has_links_on_its_way = !file.real_path().is_ok_and(|real| is_beneath(&real, root, &self.path));
-        let (facts, body) = if facts.length_bytes > look.small_file_bytes_max {
-            (facts, Body::Descriptor(file))
-        } else {
-            match read_whole(&file, facts, look.small_file_bytes_max, patience)? {
-                Ok((facts, content)) => (facts, Body::Memory(content)),
-                Err(no_file) => return Ok(Err(no_file)),
-            }
-        };
-        let name = &self.path[self.path.iter().rposition(|&octet| octet == b'/').map_or(0, |slash| slash + 1)..];
-        let representation =
-            Representation::new(&facts_for_http(&facts), media_type(name), Variant::Only, b"", look.unix_s);
-        Ok(Ok(OpenFile { has_links_on_its_way, ..OpenFile::new(representation, body, Some(facts), look, gauges) }))
-    }
-}
-
 impl OpenFile {
-    fn new(
-        representation: Representation,
-        body: Body,
-        facts: Option<os::file::Facts>,
-        look: Look,
-        gauges: &Arc<Gauges>,
-    ) -> OpenFile {
-        let holding = match &body {
-            Body::Memory(content) => Holding::new(gauges, 0, content.len() as u64),
-            Body::Descriptor(_) => Holding::new(gauges, 1, 0),
-            Body::Builtin(_) => Holding::new(gauges, 0, 0),
-        };
+    pub(crate) fn new(plain: Form, coded: Vec<(Coding, Form)>, hides_changes: bool, look: Look) -> OpenFile {
         OpenFile {
-            representation,
-            body,
-            facts,
+            plain,
+            coded: coded.into_boxed_slice(),
             checked_ms: AtomicU64::new(look.now_ms),
             is_watched: AtomicBool::new(false),
-            has_links_on_its_way: false,
-            _holding: holding,
+            hides_changes,
         }
+    }
+
+    /// The coding that the sender of `fields` likes best of those that the file is there in.
+    #[inline]
+    pub(crate) fn coding_for(&self, fields: &Fields<'_>) -> Coding {
+        if self.coded.is_empty() {
+            return Coding::Identity;
+        }
+        choose_coding(fields, self.coded.iter().map(|(coding, _)| *coding))
+    }
+
+    /// The file in `coding`; as it is where there is no such form.
+    #[inline]
+    pub(crate) fn form(&self, coding: Coding) -> &Form {
+        self.coded.iter().find(|(own, _)| *own == coding).map_or(&self.plain, |(_, form)| form)
     }
 
     /// When the file system was last asked: which also tells, within the time that an answer is good for, when the
@@ -260,12 +179,45 @@ impl OpenFile {
     /// Whether the file system has anything to say about it.
     #[inline]
     pub(crate) fn can_change(&self) -> bool {
-        self.facts.is_some()
+        self.plain.facts.is_some()
     }
 
-    /// Whether both are the same version of the same file.
+    /// Whether both are the same version of the same file, in the same forms.
     pub(crate) fn is_same_as(&self, other: &OpenFile) -> bool {
-        self.facts == other.facts
+        let coded_facts = |(coding, form): &(Coding, Form)| (*coding, form.facts);
+        self.plain.facts == other.plain.facts
+            && self.coded.iter().map(coded_facts).eq(other.coded.iter().map(coded_facts))
+            && self.hides_changes == other.hides_changes
+    }
+
+    /// Whether a form of the file has no name any more: its descriptor keeps its blocks on the disk.
+    pub(crate) fn is_deleted(&self) -> bool {
+        self.plain.is_deleted() || self.coded.iter().any(|(_, form)| form.is_deleted())
+    }
+
+    /// Whether watching the folders of its path tells of every change.
+    pub(crate) fn can_be_watched(&self) -> bool {
+        self.can_change() && !self.hides_changes
+    }
+}
+
+impl Form {
+    /// What is sent of a file on disk. `variant` says in which coding it is; `media_type` is that of its content
+    /// without it.
+    pub(crate) fn new(version: Version, media_type: &str, variant: Variant, look: Look, gauges: &Arc<Gauges>) -> Form {
+        let Version { facts, body } = version;
+        let representation = Representation::new(&facts_for_http(&facts), media_type, variant, b"", look.unix_s);
+        let holding = match &body {
+            Body::Memory(content) => Holding::new(gauges, 0, content.len() as u64),
+            Body::Descriptor(_) => Holding::new(gauges, 1, 0),
+            Body::Builtin(_) => Holding::new(gauges, 0, 0),
+        };
+        Form { representation, body, facts: Some(facts), _holding: holding }
+    }
+
+    /// What is sent of a file in the program itself.
+    pub(crate) fn builtin(content: &'static [u8], representation: Representation, gauges: &Arc<Gauges>) -> Form {
+        Form { representation, body: Body::Builtin(content), facts: None, _holding: Holding::new(gauges, 0, 0) }
     }
 
     /// Whether the file has been left alone for so long that nobody is likely to be writing it now.
@@ -288,17 +240,33 @@ impl OpenFile {
         })
     }
 
-    /// Whether the file has no name any more: its descriptor keeps its blocks on the disk.
-    pub(crate) fn is_deleted(&self) -> bool {
+    fn is_deleted(&self) -> bool {
         match &self.body {
             Body::Descriptor(file) => file.facts().is_ok_and(|facts| facts.link_count == 0),
             _ => false,
         }
     }
+}
 
-    /// Whether watching the folders of its path tells of every change.
-    pub(crate) fn can_be_watched(&self) -> bool {
-        self.facts.is_some() && !self.has_links_on_its_way
+impl Version {
+    /// The version of `file` that is there now: small ones are read.
+    pub(crate) fn take(file: File, look: Look, patience: Patience) -> Result<Result<Version, NoFile>, Unready> {
+        let facts = match file.facts() {
+            Ok(facts) => facts,
+            Err(error) => return Ok(Err(no_file(&error))),
+        };
+        match facts.kind {
+            Kind::Regular => {}
+            Kind::Folder => return Ok(Err(NoFile::Folder)),
+            Kind::Other => return Ok(Err(NoFile::Missing)),
+        }
+        if let Some(left) = left_to_settle(&facts) {
+            return Err(Unready::Settling(left));
+        }
+        if facts.length_bytes > look.small_file_bytes_max {
+            return Ok(Ok(Version { facts, body: Body::Descriptor(file) }));
+        }
+        read_whole(&file, facts, look.small_file_bytes_max, patience)
     }
 }
 
@@ -325,14 +293,6 @@ impl Drop for Holding {
     }
 }
 
-/// Whether `real` is where `path` beneath `root` leads if no link is on the way.
-fn is_beneath(real: &Path, root: &Directory, path: &[u8]) -> bool {
-    real.strip_prefix(root.real_path()).is_ok_and(|rest| rest.as_os_str().as_bytes() == path)
-}
-
-/// The whole of a file, and the facts that were true of it while it was read.
-type Version = (os::file::Facts, Box<[u8]>);
-
 /// Reads a small file whole, as one version: the facts before and after are the same.
 fn read_whole(
     file: &File,
@@ -351,7 +311,7 @@ fn read_whole(
         let after = match (read, file.facts()) {
             (Err(error), _) | (_, Err(error)) => return Ok(Err(no_file(&error))),
             (Ok(read), Ok(after)) if after == facts && read == content.len() => {
-                return Ok(Ok((facts, content.into_boxed_slice())));
+                return Ok(Ok(Version { facts, body: Body::Memory(content.into_boxed_slice()) }));
             }
             (_, Ok(after)) => after,
         };
@@ -373,33 +333,6 @@ fn left_to_settle(facts: &os::file::Facts) -> Option<Duration> {
     SETTLING.checked_sub(now.checked_sub(changed)?).filter(|left| !left.is_zero())
 }
 
-fn find_builtin(
-    files: &'static [BuiltinFile],
-    path: &[u8],
-    look: Look,
-    gauges: &Arc<Gauges>,
-) -> Result<OpenFile, NoFile> {
-    let Some(file) = files.iter().find(|file| file.path.as_bytes() == path) else {
-        let is_below =
-            |file: &&BuiltinFile| file.path.as_bytes().strip_prefix(path).is_some_and(|rest| rest.starts_with(b"/"));
-        return Err(if files.iter().any(|file| is_below(&file)) { NoFile::Folder } else { NoFile::Missing });
-    };
-    // The content itself tells its versions apart, since there is no file that could: FNV-1a, 64 bits.
-    let mark = file
-        .bytes
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |mark, &octet| (mark ^ u64::from(octet)).wrapping_mul(0x0100_0000_01b3));
-    let facts = Facts {
-        length_bytes: file.bytes.len() as u64,
-        modified: Time::default(),
-        changed: Time::default(),
-        device: 0,
-        inode: mark,
-    };
-    let representation = Representation::new(&facts, media_type(path), Variant::Only, b"", look.unix_s);
-    Ok(OpenFile::new(representation, Body::Builtin(file.bytes), None, look, gauges))
-}
-
 fn facts_for_http(facts: &os::file::Facts) -> Facts {
     let time = |moment: os::file::Timestamp| Time { unix_s: moment.seconds, nanos: moment.nanoseconds };
     Facts {
@@ -412,7 +345,7 @@ fn facts_for_http(facts: &os::file::Facts) -> Facts {
 }
 
 /// What a failed look-up means to who asked.
-fn no_file(error: &io::Error) -> NoFile {
+pub(crate) fn no_file(error: &io::Error) -> NoFile {
     match os::failure::cause(error) {
         Cause::Missing => NoFile::Missing,
         Cause::Forbidden => NoFile::Forbidden,

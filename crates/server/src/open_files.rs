@@ -3,7 +3,8 @@
 //! ```text
 //! hit    the worker's own lease                                          no call, no lock
 //! miss   another worker's entry                                          no call
-//!        looked for at once, if all of it is in memory                   openat2, fstat, read
+//!        looked for at once, if all of it is in memory                   openat2, fstat, read; three openat2 more
+//!                                                                        for what is beside it in other codings
 //!        else by an opener, while the worker serves others               and the connection is told
 //! stale  told by the kernel (inotify), or asked for again in time        the entry is retired, another is made
 //! ```
@@ -15,8 +16,9 @@
 use crate::clock::{Milliseconds, ms};
 use crate::content::Site;
 use crate::fills::{Claim, Done, Fills, Inbox, Waiter};
-use crate::open_file::{FileKey, Gauges, Look, NoFile, OpenFile, Patience, Sought, Unready};
+use crate::open_file::{FileKey, Gauges, Look, NoFile, OpenFile, Patience, Unready};
 use crate::options::OpenFilesOptions;
+use crate::sought::Sought;
 use crate::watches::{Outdated, Watches};
 use os::udp::Waiting;
 use os::wake::Wakeup;
@@ -234,7 +236,8 @@ impl OpenFiles {
         }
     }
 
-    fn wake_workers(&self) {
+    /// Wakes all workers, who then look at everything that is shared.
+    pub(crate) fn wake_workers(&self) {
         for inbox in self.inboxes.get().into_iter().flatten() {
             inbox.wake();
         }
@@ -244,7 +247,7 @@ impl OpenFiles {
     pub(crate) fn run_opener(&self) {
         while let Some((sought, try_count)) = self.fills.next() {
             self.watches.watch(&sought.site, sought.folder());
-            let trouble = match self.find_and_publish(&sought, self.look(), Patience::Any) {
+            let trouble = match self.find_and_publish(&sought, Look { try_count, ..self.look() }, Patience::Any) {
                 Ok(Ok(_)) => None,
                 Ok(Err(NoFile::Busy)) if try_count < TRIES_MAX => {
                     // Descriptors that are leased only are the ones that can be spared; workers give them back at once.
@@ -298,6 +301,15 @@ impl OpenFiles {
             retired_count += usize::from(self.files.retire(&key).is_some());
             self.missing.retire(&key);
         }
+        for key in outdated.plain_keys() {
+            // One that nobody watches is asked about again soon; and a file whose coded one is written on and on would
+            // else be retired again and again, before anybody is sent it.
+            if let Some(file) = self.files.acquire(&key)
+                && file.is_watched()
+            {
+                retired_count += usize::from(self.files.retire_held(&file));
+            }
+        }
         if outdated.is_wide() {
             retired_count += self.files.retire_where(usize::MAX, |key, _| outdated.is_above(key));
             self.missing.retire_where(usize::MAX, |key, _| outdated.is_above(key));
@@ -332,7 +344,7 @@ impl OpenFiles {
 
     /// A look in the turn of this time.
     pub(crate) fn look_at(&self, now_ms: Milliseconds, unix_s: u64) -> Look {
-        Look { now_ms, unix_s, small_file_bytes_max: self.options.small_file_bytes_max }
+        Look { now_ms, unix_s, small_file_bytes_max: self.options.small_file_bytes_max, try_count: 0 }
     }
 
     /// What the cache holds, for whoever watches the server.

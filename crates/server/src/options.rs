@@ -70,7 +70,8 @@ impl Default for DnsOptions {
 /// Bounds of the open-file cache.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenFilesOptions {
-    /// Files in the cache, in the whole process: each takes a descriptor at most.
+    /// Files in the cache, in the whole process: each takes a descriptor at most, and one more for each coding that it is
+    /// there in as well.
     pub files_max: usize,
     /// Octets of content in memory, in the whole process.
     pub content_bytes_max: u64,

@@ -1,7 +1,8 @@
 //! What a peer is still owed: octets that its socket did not take yet, and the rest of a file behind them.
 
-use crate::open_file::{Body, FileKey, OpenFile};
+use crate::open_file::{Body, FileKey, Form, OpenFile};
 use os::tcp::{Follows, Stream};
+use sanderling_http::Coding;
 use std::io;
 use table::Held;
 
@@ -15,6 +16,8 @@ const TAIL_BYTES: u64 = 16 * 1024;
 pub(crate) struct FileRest<'s> {
     /// A reference of its own: the response may outlive the turn, and the entry's lease with it.
     file: Held<'s, FileKey, OpenFile>,
+    /// Which of its forms is sent.
+    coding: Coding,
     offset: u64,
     left_bytes: u64,
     way: Way,
@@ -32,15 +35,16 @@ enum Way {
 }
 
 impl<'s> FileRest<'s> {
-    /// `length_bytes` of `file` from `offset` on; `is_settled` when nobody is likely to be writing it.
+    /// `length_bytes` of `file` in `coding` from `offset` on; `is_settled` when nobody is likely to be writing it.
     pub(crate) fn new(
         file: &Held<'s, FileKey, OpenFile>,
+        coding: Coding,
         offset: u64,
         length_bytes: u64,
         is_settled: bool,
     ) -> FileRest<'s> {
         let way = if is_settled { Way::Passed } else { Way::Copied };
-        FileRest { file: file.clone(), offset, left_bytes: length_bytes, way, has_waited: false }
+        FileRest { file: file.clone(), coding, offset, left_bytes: length_bytes, way, has_waited: false }
     }
 }
 
@@ -146,11 +150,15 @@ impl<'s> Outbox<'s> {
 }
 
 impl FileRest<'_> {
+    fn form(&self) -> &Form {
+        self.file.form(self.coding)
+    }
+
     /// Sends a piece; `None` when the file is no longer what was promised in the head. The end of it leaves only when
     /// the whole is known to be one version.
     fn send_some(&mut self, stream: &Stream, share_bytes: u64, room: &mut [u8]) -> io::Result<Option<u64>> {
         let length = self.left_bytes.min(share_bytes);
-        let sent = match &self.file.body {
+        let sent = match &self.form().body {
             Body::Builtin(content) => self.send_from(stream, content, length)?,
             Body::Memory(content) => self.send_from(stream, content, length)?,
             Body::Descriptor(file) if self.way == Way::Copied => {
@@ -158,7 +166,7 @@ impl FileRest<'_> {
                 let wanted = &mut room[..length];
                 let read = file.read_at(wanted, self.offset)?;
                 let is_end = read as u64 == self.left_bytes;
-                if read == 0 || (is_end && !self.file.is_unchanged()) {
+                if read == 0 || (is_end && !self.form().is_unchanged()) {
                     return Ok(None);
                 }
                 let follows = if is_end { Follows::Nothing } else { Follows::More };
@@ -170,7 +178,7 @@ impl FileRest<'_> {
                     length = length.min(self.left_bytes - TAIL_BYTES);
                 } else if self.file.is_retired() || self.has_waited {
                     // Told of a change, or too long under way to know of none.
-                    if !self.file.is_unchanged() {
+                    if !self.form().is_unchanged() {
                         return Ok(None);
                     }
                 }

@@ -7,6 +7,8 @@ use crate::options::Options;
 use crate::slab::Key;
 use crate::tally::Tally;
 use dns::answer::TCP_REPLY_BYTES_MAX;
+use os::tcp::Stream;
+use std::io;
 
 /// Room that all peers of a worker use one after another: a peer that waits for nothing holds none of its own.
 #[derive(Debug)]
@@ -67,6 +69,8 @@ pub(crate) enum Next {
 pub(crate) struct Socket {
     /// There may be something to receive.
     pub(crate) is_readable: bool,
+    /// The peer has ended its side: what there is to receive ends with that, and nothing less proves the socket empty.
+    pub(crate) is_ending: bool,
     /// There may be room to send.
     pub(crate) is_writable: bool,
     /// The peer has ended its side.
@@ -75,20 +79,50 @@ pub(crate) struct Socket {
 
 impl Socket {
     /// A socket that nothing is known of: the first call will tell.
-    pub(crate) const FRESH: Socket = Socket { is_readable: true, is_writable: true, has_ended: false };
+    pub(crate) const FRESH: Socket =
+        Socket { is_readable: true, is_ending: false, is_writable: true, has_ended: false };
+
+    /// It has become ready.
+    pub(crate) fn note(&mut self, readiness: os::poll::Readiness) {
+        self.is_readable |= readiness.readable;
+        self.is_ending |= readiness.ended;
+        self.is_writable |= readiness.writable;
+    }
+
+    /// Receives what there is, up to the length of `into`; 0 for nothing, or for the end, which is then noted.
+    pub(crate) fn receive(&mut self, stream: &Stream, into: &mut [u8]) -> io::Result<usize> {
+        match stream.receive(into) {
+            Ok(count) => {
+                self.has_ended = count == 0;
+                // Less than there was room for proves the socket empty (epoll(7)): no call is spent to hear it.
+                self.is_readable = !self.has_ended && (count == into.len() || self.is_ending);
+                Ok(count)
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.is_readable = false;
+                Ok(0)
+            }
+            Err(error) => Err(error),
+        }
+    }
 }
 
-/// A deadline that moves with what the peer does.
+/// When a peer has its turn without its socket asking for it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Deadline {
-    /// When the peer's patience ends.
+pub(crate) struct Schedule {
+    /// When the peer's patience ends: a deadline that moves with what the peer does.
     pub(crate) at_ms: Milliseconds,
     /// The earliest time that the queue of deadlines has for this peer.
     pub(crate) queued_ms: Milliseconds,
+    /// It stands in the list of the unfinished.
+    pub(crate) is_unfinished: bool,
+    /// The number of its last turn among all that its worker has given: tells which of two was idle for longer when a
+    /// millisecond is too coarse to.
+    pub(crate) last_turn: u64,
 }
 
-impl Deadline {
-    pub(crate) fn new(at_ms: Milliseconds) -> Deadline {
-        Deadline { at_ms, queued_ms: Milliseconds::MAX }
+impl Schedule {
+    pub(crate) fn new(at_ms: Milliseconds) -> Schedule {
+        Schedule { at_ms, queued_ms: Milliseconds::MAX, is_unfinished: false, last_turn: 0 }
     }
 }

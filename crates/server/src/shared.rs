@@ -6,7 +6,7 @@ use crate::open_files::OpenFiles;
 use crate::options::Options;
 use crate::permits::Permits;
 use crate::tally::Tallies;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -23,6 +23,8 @@ pub(crate) struct Shared {
     /// Raised by each replacement, so that a turn that finds it unchanged takes no lock.
     content_version: AtomicU64,
     stage: AtomicU8,
+    /// A worker holds a DNS stream for which there is no permit.
+    is_room_wanted: AtomicBool,
     start: Instant,
 }
 
@@ -48,6 +50,7 @@ impl Shared {
             content: Mutex::new(Arc::new(content)),
             content_version: AtomicU64::new(0),
             stage: AtomicU8::new(Stage::Serving as u8),
+            is_room_wanted: AtomicBool::new(false),
             options,
             drain_timeout,
             start,
@@ -86,6 +89,22 @@ impl Shared {
     /// Goes on to `stage`, never back.
     pub(crate) fn advance_to(&self, stage: Stage) {
         self.stage.fetch_max(stage as u8, Ordering::AcqRel);
+    }
+
+    /// Asks whichever worker has an idle DNS stream to close one.
+    pub(crate) fn ask_for_room(&self) {
+        self.is_room_wanted.store(true, Ordering::Relaxed);
+        self.open_files.wake_workers();
+    }
+
+    #[inline]
+    pub(crate) fn is_room_wanted(&self) -> bool {
+        self.is_room_wanted.load(Ordering::Relaxed)
+    }
+
+    /// One was closed. Should two workers have done so for one that asked, one permit more is free.
+    pub(crate) fn note_room(&self) {
+        self.is_room_wanted.store(false, Ordering::Relaxed);
     }
 
     /// A clock that tells the time since the server's start.

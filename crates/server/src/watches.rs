@@ -4,6 +4,7 @@ use crate::content::{Root, Site};
 use crate::open_file::FileKey;
 use os::failure::{Cause, cause};
 use os::watch::{Seen, WatchId, Watcher};
+use sanderling_http::Coding;
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -195,15 +196,20 @@ impl Outdated {
     /// The keys that a changed file has: its own, with and without a slash behind it, and that of the folder that it is
     /// the index of.
     pub(crate) fn keys(&self) -> impl Iterator<Item = FileKey> {
-        let (site_id, path) = match self {
-            Outdated::Path { site_id, path, .. } => (*site_id, Some(path.as_slice())),
-            Outdated::Everything => (0, None),
-        };
-        let key = move |parts: [&[u8]; 2]| [parts[0], parts[1], &site_id.to_le_bytes()].concat();
-        let own = path.into_iter().flat_map(move |path| [key([path, b""]), key([path, b"/"])]);
-        let folder = path.and_then(|path| path.strip_suffix(b"index.html"));
-        let folder = folder.filter(|folder| folder.is_empty() || folder.ends_with(b"/"));
-        own.chain(folder.map(move |folder| key([folder, b""])))
+        self.path().into_iter().flat_map(|(site_id, path)| keys_of(site_id, path))
+    }
+
+    /// The keys of the file that the changed one, by its name, holds in a coding.
+    pub(crate) fn plain_keys(&self) -> impl Iterator<Item = FileKey> {
+        let plain = self.path().and_then(|(site_id, path)| Some((site_id, Coding::strip_file_ending(path)?)));
+        plain.into_iter().flat_map(|(site_id, path)| keys_of(site_id, path))
+    }
+
+    fn path(&self) -> Option<(u32, &[u8])> {
+        match self {
+            Outdated::Path { site_id, path, .. } => Some((*site_id, path)),
+            Outdated::Everything => None,
+        }
     }
 
     /// Whether more than [`Outdated::keys`] is out of date, so that every entry has to be looked at.
@@ -218,6 +224,12 @@ impl Outdated {
         let is_below = || asked.strip_prefix(path.as_slice()).is_some_and(|rest| rest.starts_with(b"/"));
         u32::from_le_bytes(*id) == *site_id && (path.is_empty() || is_below())
     }
+}
+
+fn keys_of(site_id: u32, path: &[u8]) -> impl Iterator<Item = FileKey> {
+    let key = move |parts: [&[u8]; 2]| [parts[0], parts[1], &site_id.to_le_bytes()].concat();
+    let folder = path.strip_suffix(b"index.html").filter(|folder| folder.is_empty() || folder.ends_with(b"/"));
+    [key([path, b""]), key([path, b"/"])].into_iter().chain(folder.map(move |folder| key([folder, b""])))
 }
 
 #[cfg(test)]
@@ -241,6 +253,14 @@ mod tests {
         assert_eq!(keys("a/index.html"), [key(7, "a/index.html"), key(7, "a/index.html/"), key(7, "a/")]);
         assert_eq!(keys("index.html").last(), Some(&key(7, "")));
         assert_eq!(keys("a/noindex.html").len(), 2);
+        let plain_keys = |path: &str| changed(path).plain_keys().collect::<Vec<_>>();
+        for ending in ["br", "zst", "gz"] {
+            for plain in ["a/app.js", "index.html"] {
+                assert_eq!(plain_keys(&format!("{plain}.{ending}")), keys(plain), "{ending}");
+            }
+        }
+        assert_eq!(plain_keys("a/app.js"), [key(0, ""); 0]);
+        assert_eq!(Outdated::Everything.plain_keys().count(), 0);
         assert!(changed("a").is_above(&key(7, "a/b")));
         assert!(changed("a").is_above(&key(7, "a/")));
         assert!(!changed("a").is_above(&key(8, "a/b")));

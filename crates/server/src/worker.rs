@@ -10,8 +10,8 @@ use crate::deadlines::Deadlines;
 use crate::dns_stream::DnsStream;
 use crate::files::Files;
 use crate::fills::Inbox;
-use crate::peer::{Buffers, Context, Deadline, Next};
-use crate::permits::{Permit, Permits};
+use crate::peer::{Buffers, Context, Next, Schedule};
+use crate::permits::Permit;
 use crate::shared::{Shared, Stage};
 use crate::slab::{Key, Slab};
 use crate::tally::{Counter, Tally};
@@ -59,9 +59,12 @@ pub(crate) struct Worker<'s> {
     poller: Poller,
     listeners: Vec<(Protocol, &'s Listener)>,
     peers: Slab<Peer<'s>>,
-    /// Sources that had more than their share.
+    /// Sources that had more than their share, each once.
     unfinished: Vec<Source>,
+    /// DNS streams that were accepted at the bound, and wait for another one to make room.
+    at_the_bound: Vec<Stream>,
     deadlines: Deadlines,
+    turns_given: u64,
     /// When to accept again.
     paused_until_ms: Option<Milliseconds>,
     clock: Clock,
@@ -119,7 +122,9 @@ impl<'s> Worker<'s> {
             listeners,
             peers: Slab::new(),
             unfinished: Vec::new(),
+            at_the_bound: Vec::new(),
             deadlines: Deadlines::default(),
+            turns_given: 0,
             paused_until_ms: None,
             clock: shared.clock(),
             buffers: Buffers::new(&shared.options),
@@ -148,13 +153,14 @@ impl<'s> Worker<'s> {
         self.take_up_stage()?;
         let unfinished = std::mem::take(&mut self.unfinished);
         for (token, readiness) in events.iter() {
-            self.dispatch(Source::of(token), Some(readiness))?;
+            self.dispatch(Source::of(token), Some(readiness));
         }
         for source in unfinished {
-            self.dispatch(source, None)?;
+            self.dispatch(source, None);
         }
-        self.accept_again()?;
-        self.expire()?;
+        self.make_room();
+        self.accept_again();
+        self.expire();
         self.files.sweep();
         Ok(())
     }
@@ -183,13 +189,15 @@ impl<'s> Worker<'s> {
         }
         self.drained_by_ms = Some(self.clock.now_ms() + ms(self.shared.drain_timeout));
         self.paused_until_ms = None;
-        for (_, listener) in &self.listeners {
-            self.poller.deregister(*listener)?;
+        for index in 0..self.listeners.len() {
+            // Who waits already is let in; who comes now is refused rather than left waiting for nobody.
+            self.accept(index);
+            self.listeners[index].1.shut_down()?;
         }
         self.listeners.clear();
         let peers: Vec<Key> = self.peers.iter().map(|(key, _)| key).collect();
         for key in peers {
-            self.advance(key, None)?;
+            self.advance(key, None);
             let is_idle = self.peers.at(key).is_some_and(|peer| peer.is_idle());
             if is_idle {
                 self.peers.remove(key);
@@ -203,7 +211,7 @@ impl<'s> Worker<'s> {
     }
 
     /// Does what is to be done for one source. What goes wrong with a peer ends that peer alone.
-    fn dispatch(&mut self, source: Source, readiness: Option<Readiness>) -> io::Result<()> {
+    fn dispatch(&mut self, source: Source, readiness: Option<Readiness>) {
         match source {
             Source::Peer(key) => self.advance(key, readiness),
             Source::Listener(index) => self.accept(index),
@@ -216,55 +224,86 @@ impl<'s> Worker<'s> {
                         peer.advance(context)
                     });
                 }
-                Ok(())
             }
         }
     }
 
-    fn accept(&mut self, index: usize) -> io::Result<()> {
-        let Some(&(protocol, listener)) = self.listeners.get(index) else { return Ok(()) };
+    fn advance(&mut self, key: Key, readiness: Option<Readiness>) {
+        let Some(peer) = self.peers.at(key) else { return };
+        if let Some(readiness) = readiness {
+            peer.note(readiness);
+            if peer.schedule().is_unfinished {
+                // Its turn comes when the unfinished have theirs: nobody has two.
+                return;
+            }
+        }
+        self.turns_given += 1;
+        peer.schedule().is_unfinished = false;
+        peer.schedule().last_turn = self.turns_given;
+        self.with_peer(key, Peer::advance);
+    }
+
+    fn accept(&mut self, index: usize) {
+        let Some(&(protocol, listener)) = self.listeners.get(index) else { return };
+        if self.paused_until_ms.is_some() {
+            return;
+        }
         for _ in 0..ACCEPTS_PER_TURN_MAX {
-            let Some(permit) = self.permit(protocol) else {
-                self.pause_accepting();
-                return Ok(());
-            };
+            // Who finds no permit for HTTP waits in the listener's queue; for DNS somebody else makes room.
+            let mut permit = None;
+            if protocol == Protocol::Http {
+                permit = self.shared.http_permits.take();
+                if permit.is_none() {
+                    return self.pause_accepting();
+                }
+            }
             match listener.accept() {
-                Ok(Some((stream, _))) => self.enter(protocol, stream, permit)?,
-                Ok(None) => return Ok(()),
+                Ok(Some((stream, _))) => match permit.or_else(|| self.dns_permit()) {
+                    Some(permit) => self.enter(protocol, stream, permit),
+                    None => {
+                        self.at_the_bound.push(stream);
+                        self.shared.ask_for_room();
+                        return self.pause_accepting();
+                    }
+                },
+                Ok(None) => return,
                 Err(error) => {
                     self.tally.add(Counter::AcceptErrors, 1);
                     if cause(&error) == Cause::Exhausted {
                         // Descriptors that are leased only are the ones that can be spared.
                         self.files.clear();
                     }
-                    self.pause_accepting();
-                    return Ok(());
+                    return self.pause_accepting();
                 }
             }
         }
         self.unfinished.push(Source::Listener(index));
-        Ok(())
     }
 
-    /// The right to one more connection. At the bound of DNS, the stream that has been idle for longest makes room
-    /// (RFC 7766 §6.2.3): whoever holds a stream open without asking must not keep others from asking.
-    fn permit(&mut self, protocol: Protocol) -> Option<Permit<'s>> {
-        let permits: &'s Permits = match protocol {
-            Protocol::Http => &self.shared.http_permits,
-            Protocol::Dns => &self.shared.dns_permits,
-        };
-        permits.take().or_else(|| {
-            if protocol == Protocol::Http {
-                return None;
-            }
-            let streams = self.peers.iter().filter_map(|(key, peer)| match peer {
-                Peer::Dns(stream) => Some((stream.deadline.at_ms, key)),
-                Peer::Http(_) => None,
-            });
-            let (_, longest_idle) = streams.min()?;
-            self.peers.remove(longest_idle);
-            permits.take()
+    /// The right to one more DNS stream. At the bound, the stream that has been idle for longest makes room (RFC 7766
+    /// §6.2.3): whoever holds a stream open without asking must not keep others from asking.
+    fn dns_permit(&mut self) -> Option<Permit<'s>> {
+        let shared = self.shared;
+        shared.dns_permits.take().or_else(|| {
+            self.close_longest_idle_stream();
+            shared.dns_permits.take()
         })
+    }
+
+    /// Whether there was one.
+    fn close_longest_idle_stream(&mut self) -> bool {
+        let streams = self.peers.iter().filter_map(|(key, peer)| match peer {
+            Peer::Dns(stream) => Some((stream.schedule.at_ms, stream.schedule.last_turn, key)),
+            Peer::Http(_) => None,
+        });
+        streams.min().is_some_and(|(_, _, longest_idle)| self.peers.remove(longest_idle).is_some())
+    }
+
+    /// Makes room for a stream that another worker has accepted and found none for.
+    fn make_room(&mut self) {
+        if self.shared.is_room_wanted() && self.close_longest_idle_stream() {
+            self.shared.note_room();
+        }
     }
 
     /// The listeners are asked again later, ready or not: edge-triggered readiness will not be told twice.
@@ -272,44 +311,50 @@ impl<'s> Worker<'s> {
         self.paused_until_ms = Some(self.clock.now_ms() + ms(ACCEPT_PAUSE));
     }
 
-    fn accept_again(&mut self) -> io::Result<()> {
-        if self.paused_until_ms.is_some_and(|until_ms| self.clock.now_ms() >= until_ms) {
-            self.paused_until_ms = None;
-            for index in 0..self.listeners.len() {
-                self.accept(index)?;
+    fn accept_again(&mut self) {
+        if self.paused_until_ms.is_none_or(|until_ms| self.clock.now_ms() < until_ms) {
+            return;
+        }
+        self.paused_until_ms = None;
+        while let Some(stream) = self.at_the_bound.pop() {
+            match self.dns_permit() {
+                Some(permit) => self.enter(Protocol::Dns, stream, permit),
+                None => {
+                    self.at_the_bound.push(stream);
+                    self.shared.ask_for_room();
+                    return self.pause_accepting();
+                }
             }
         }
-        Ok(())
+        for index in 0..self.listeners.len() {
+            self.accept(index);
+        }
     }
 
     /// Lets a new connection in. It is asked at once: its first request has mostly come with it.
-    fn enter(&mut self, protocol: Protocol, stream: Stream, permit: Permit<'s>) -> io::Result<()> {
+    fn enter(&mut self, protocol: Protocol, stream: Stream, permit: Permit<'s>) {
         let now_ms = self.clock.now_ms();
         let options = &self.shared.options;
-        let peer = match protocol {
+        let (counter, peer) = match protocol {
             Protocol::Http => {
-                self.tally.add(Counter::HttpConnections, 1);
-                Peer::Http(Connection::new(stream, permit, now_ms + ms(options.http.header_deadline)))
+                let deadline_ms = now_ms + ms(options.http.header_deadline);
+                (Counter::HttpConnections, Peer::Http(Connection::new(stream, permit, deadline_ms)))
             }
             Protocol::Dns => {
-                self.tally.add(Counter::DnsStreams, 1);
-                Peer::Dns(DnsStream::new(stream, permit, now_ms + ms(options.dns.tcp_idle_timeout)))
+                let deadline_ms = now_ms + ms(options.dns.tcp_idle_timeout);
+                (Counter::DnsStreams, Peer::Dns(DnsStream::new(stream, permit, deadline_ms)))
             }
         };
         let key = self.peers.next_key();
-        self.poller.register(peer.stream(), Source::Peer(key).token(), Interest::ReadableAndWritable)?;
+        let token = Source::Peer(key).token();
+        if self.poller.register(peer.stream(), token, Interest::ReadableAndWritable).is_err() {
+            // No memory for one more: the connection is closed, as if it could not have been accepted.
+            self.tally.add(Counter::AcceptErrors, 1);
+            return;
+        }
+        self.tally.add(counter, 1);
         self.peers.insert(peer);
-        self.advance(key, None)
-    }
-
-    fn advance(&mut self, key: Key, readiness: Option<Readiness>) -> io::Result<()> {
-        self.with_peer(key, |peer, context| {
-            if let Some(readiness) = readiness {
-                peer.note(readiness);
-            }
-            peer.advance(context)
-        });
-        Ok(())
+        self.advance(key, None);
     }
 
     /// Lets `act` work on the peer, and does what it then wants.
@@ -340,38 +385,40 @@ impl<'s> Worker<'s> {
                 self.peers.remove(key);
                 return;
             }
-            Next::Again => self.unfinished.push(Source::Peer(key)),
+            Next::Again => {
+                peer.schedule().is_unfinished = true;
+                self.unfinished.push(Source::Peer(key));
+            }
             Next::Wait => {}
         }
         if let Some(peer) = self.peers.at(key) {
-            let deadline = peer.deadline();
-            if deadline.at_ms < deadline.queued_ms {
-                deadline.queued_ms = deadline.at_ms;
-                self.deadlines.push(deadline.at_ms, key);
+            let schedule = peer.schedule();
+            if schedule.at_ms < schedule.queued_ms {
+                schedule.queued_ms = schedule.at_ms;
+                self.deadlines.push(schedule.at_ms, key);
             }
         }
     }
 
     /// Looks at the peers whose deadline has passed, or would have if it had not moved.
-    fn expire(&mut self) -> io::Result<()> {
+    fn expire(&mut self) {
         let now_ms = self.clock.now_ms();
         while let Some((due_ms, key)) = self.deadlines.pop_due(now_ms) {
             let Some(peer) = self.peers.at(key) else { continue };
-            let deadline = peer.deadline();
-            if deadline.queued_ms != due_ms {
+            let schedule = peer.schedule();
+            if schedule.queued_ms != due_ms {
                 // An earlier entry of the queue has been told since.
                 continue;
             }
-            if deadline.at_ms > now_ms {
-                deadline.queued_ms = deadline.at_ms;
-                self.deadlines.push(deadline.at_ms, key);
+            if schedule.at_ms > now_ms {
+                schedule.queued_ms = schedule.at_ms;
+                self.deadlines.push(schedule.at_ms, key);
                 continue;
             }
-            deadline.queued_ms = Milliseconds::MAX;
-            deadline.at_ms = Milliseconds::MAX;
+            schedule.queued_ms = Milliseconds::MAX;
+            schedule.at_ms = Milliseconds::MAX;
             self.with_peer(key, Peer::expire);
         }
-        Ok(())
     }
 }
 
@@ -404,10 +451,10 @@ impl<'s> Peer<'s> {
         }
     }
 
-    fn deadline(&mut self) -> &mut Deadline {
+    fn schedule(&mut self) -> &mut Schedule {
         match self {
-            Peer::Http(connection) => &mut connection.deadline,
-            Peer::Dns(stream) => &mut stream.deadline,
+            Peer::Http(connection) => &mut connection.schedule,
+            Peer::Dns(stream) => &mut stream.schedule,
         }
     }
 

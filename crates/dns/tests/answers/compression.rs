@@ -178,6 +178,30 @@ fn a_long_answer_below_a_wildcard() {
 }
 
 #[test]
+fn names_at_the_end_of_what_pointers_reach_are_moved_with_their_answer() {
+    // New hosts begin shortly before octet 16,384; below a long name they stand behind it, and their addresses with them.
+    let mut records = String::new();
+    let host = |index: usize| format!("h{index}{}.z.", "x".repeat(56));
+    for index in 0..985 {
+        writeln!(records, "*.z. MX {index} z.").expect("a string takes what is written");
+    }
+    for index in 985..1000 {
+        writeln!(records, "*.z. MX {index} {0}\n{0} A 192.0.2.1", host(index)).expect("a string takes what is written");
+    }
+    let zones = zone_set(&zone(&records));
+    for name in ["q.z.".to_owned(), "x.".repeat(60) + "z.", "x.".repeat(126) + "z."] {
+        let reply = ask(&zones, &Question::parse(&format!("{name} MX +tcp")));
+        for (index, record) in reply.sections[0].iter().enumerate() {
+            let target = if index < 985 { "z.".into() } else { host(index) };
+            assert_eq!(record.to_string(), format!("{name} 60 MX {index} {target}"));
+        }
+        // Of 13 hosts; the first is `z.`, which has no address.
+        let hosts: Vec<String> = (985..997).map(|index| format!("{} 60 A 192.0.2.1", host(index))).collect();
+        assert_eq!(reply.sections[2].iter().map(ToString::to_string).collect::<Vec<_>>(), hosts);
+    }
+}
+
+#[test]
 fn names_are_compressed_in_the_types_of_rfc_1035_alone_rfc_3597_section_4() {
     // The strict reader takes no pointer elsewhere; that they are used where they may be shows in the length.
     let name = format!("{}.z.", "m".repeat(63));

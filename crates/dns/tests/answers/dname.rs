@@ -197,7 +197,8 @@ fn a_dname_at_the_apex_moves_all_but_the_apex() {
 
 #[test]
 fn loops_through_dnames_are_told_once() {
-    let zone = zone("example.", "d.example. DNAME e.example.\ne.example. DNAME d.example.\nf.example. CNAME x.d.example.");
+    let zone =
+        zone("example.", "d.example. DNAME e.example.\ne.example. DNAME d.example.\nf.example. CNAME x.d.example.");
     let both = "answer: d.example. 60 DNAME e.example.
         answer: x.d.example. 60 CNAME x.e.example.
         answer: e.example. 60 DNAME d.example.

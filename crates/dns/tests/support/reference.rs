@@ -1,4 +1,4 @@
-//! Answers as RFC 1034 §4.3.2, RFC 4592 and RFC 6672 say it, step by step over a list of records: slow, and plain to check.
+//! Answers as RFC 1034 §4.3.2, RFC 4592 and RFC 6672 say it, step by step over a list of records: slow and plain.
 
 use super::question::Question;
 use super::reply::{Reply, ReplyRecord};

@@ -117,6 +117,20 @@ fn arguments_come_before_every_file() {
 }
 
 #[test]
+fn probe_measures_everything_unless_told_otherwise() {
+    assert_eq!(command("sanderling probe"), Command::Probe(probe::Options::default()));
+    let expected = probe::Options {
+        json: true,
+        plot: Some("x.svg".into()),
+        is_quick: true,
+        only: vec!["facts".to_owned(), "floor".to_owned()],
+    };
+    let line = "sanderling probe --only facts --only floor --json --plot x.svg --quick";
+    assert_eq!(command(line), Command::Probe(expected));
+    check_refused("sanderling probe --only juggling", "[possible values: floor, cloexec, ");
+}
+
+#[test]
 fn nothing_to_serve_shows_what_to_type() {
     for line in ["sanderling serve", "sanderling check"] {
         check_refused(line, "no configuration file was found");
@@ -178,7 +192,7 @@ fn ways_are_forced_before_or_behind_the_command() {
 
 #[test]
 fn help_is_no_error_and_every_page_tells_of_the_exit_status() {
-    for line in ["sanderling --help", "sanderling help serve", "sanderling help check"] {
+    for line in ["sanderling --help", "sanderling help serve", "sanderling help check", "sanderling help probe"] {
         let page = parse(line).expect_err(line);
         assert_eq!(page.exit_code(), 0, "{line}");
         let page = page.to_string();

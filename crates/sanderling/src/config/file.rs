@@ -11,7 +11,6 @@ use super::settings::{
 use super::tree::{Entry, Examination, entries};
 use crate::diagnostic::{Diagnostic, Fault, Place};
 use std::collections::{HashMap, HashSet};
-use std::fs::File;
 use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -40,7 +39,11 @@ fn read_bounded(path: &Path) -> Result<Vec<u8>, Fault> {
         Fault::new(format!("the configuration file can't be read: {error}"), remedy)
     };
     let mut octets = Vec::new();
-    let file = File::open(path).map_err(|error| fault(&error))?;
+    // Not blocking: a FIFO in the place of the file would hold a reload for ever.
+    let file = os::file::open_nonblocking(path).map_err(|error| fault(&error))?;
+    if !file.metadata().map_err(|error| fault(&error))?.is_file() {
+        return Err(Fault::new("the configuration file is no regular file", "name a file with --config"));
+    }
     file.take(FILE_BYTES_MAX + 1).read_to_end(&mut octets).map_err(|error| fault(&error))?;
     if octets.len() as u64 > FILE_BYTES_MAX {
         let problem = format!("the configuration file has more than {FILE_BYTES_MAX} bytes");

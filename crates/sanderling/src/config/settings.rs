@@ -36,6 +36,16 @@ pub(crate) struct Config {
     pub(crate) limits: Limits,
 }
 
+impl Config {
+    /// Whether a server that runs by `running` can go on with this one without other sockets, threads or bounds.
+    pub(crate) fn can_be_taken_up_by(&self, running: &Config) -> bool {
+        self.worker_count == running.worker_count
+            && self.http_listen == running.http_listen
+            && self.dns_listen == running.dns_listen
+            && self.limits == running.limits
+    }
+}
+
 /// A folder that is served for some hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Site {

@@ -52,16 +52,16 @@ pub(crate) struct Bench<'b> {
 }
 
 impl Bench<'_> {
-    /// Compares single calls.
-    pub(crate) fn calls(&mut self, group: Heading, candidates: Vec<Candidate<'_>>) -> &mut Group {
-        let (round_count, time_max) = if self.is_quick { (31, 300) } else { (301, 3_000) };
-        self.compare(group, candidates, Effort { round_count, time_max: Duration::from_millis(time_max) })
+    /// Compares single calls, whose slices take some 10 to 100 microseconds.
+    pub(crate) fn calls(&mut self, heading: Heading, candidates: Vec<Candidate<'_>>) -> &mut Group {
+        let (round_count, time_max_ms) = if self.is_quick { (41, 300) } else { (501, 5_000) };
+        self.compare(heading, candidates, Effort { round_count, time_max: Duration::from_millis(time_max_ms) })
     }
 
     /// Compares whole loops, whose slices take some 10 milliseconds.
-    pub(crate) fn loops(&mut self, group: Heading, candidates: Vec<Candidate<'_>>) -> &mut Group {
-        let (round_count, time_max) = if self.is_quick { (11, 700) } else { (41, 8_000) };
-        self.compare(group, candidates, Effort { round_count, time_max: Duration::from_millis(time_max) })
+    pub(crate) fn loops(&mut self, heading: Heading, candidates: Vec<Candidate<'_>>) -> &mut Group {
+        let (round_count, time_max_ms) = if self.is_quick { (11, 800) } else { (61, 10_000) };
+        self.compare(heading, candidates, Effort { round_count, time_max: Duration::from_millis(time_max_ms) })
     }
 
     fn compare(&mut self, heading: Heading, candidates: Vec<Candidate<'_>>, effort: Effort) -> &mut Group {

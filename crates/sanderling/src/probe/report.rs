@@ -9,8 +9,8 @@ use super::numbers::Spread;
 pub(crate) struct Report {
     pub(crate) machine: Machine,
     pub(crate) features: Vec<Feature>,
-    /// Microseconds that all tests of features took together.
-    pub(crate) features_us: f64,
+    /// Microseconds of processor time that all tests of features took together.
+    pub(crate) features_cpu_us: f64,
     pub(crate) is_quick: bool,
     /// The seed of the orders in which candidates took their turns.
     pub(crate) seed: u64,
@@ -40,8 +40,9 @@ pub(crate) struct Group {
 pub(crate) enum Basis {
     /// Processor time of the measured side, which others who use the machine do not lengthen.
     Cpu,
-    /// Time on the wall, for how much gets done in a second.
-    Wall,
+    /// Processor time of both sides: what bounds how much a busy machine gets done. Time on the wall would be the
+    /// measure of a machine on which nobody else works.
+    BothSides,
 }
 
 /// One candidate.
@@ -51,6 +52,8 @@ pub(crate) struct Row {
     pub(crate) thread_count: usize,
     /// The way of a job of the server, if it is one.
     pub(crate) way: Option<&'static str>,
+    /// The server does it so, here.
+    pub(crate) is_used: bool,
     /// The row of the same group that it is compared with; perhaps itself.
     pub(crate) baseline: usize,
     /// What the founding document says of it: its cost as a share of the baseline's.
@@ -75,6 +78,8 @@ pub(crate) struct Measured {
     pub(crate) wall_ns: Spread,
     /// Nanoseconds of processor time that the other side needs, where there is another side.
     pub(crate) peer_cpu_ns: Option<f64>,
+    /// Nanoseconds of processor time of all sides.
+    pub(crate) both_cpu_ns: Spread,
     /// The share of the busiest of several threads, 1 when it did everything.
     pub(crate) busiest_share: Option<f64>,
     pub(crate) sample_count: usize,
@@ -101,7 +106,7 @@ impl Group {
         let measured = row.measured()?;
         Some(match self.basis {
             Basis::Cpu => measured.cpu_ns,
-            Basis::Wall => measured.wall_ns,
+            Basis::BothSides => measured.both_cpu_ns,
         })
     }
 
@@ -142,8 +147,8 @@ pub(crate) enum Why {
 /// What this machine says to a founding claim.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Answer {
-    /// Which of the founding ideas, from 1.
-    pub(crate) idea: u8,
+    /// Which of the founding ideas, and which part of it: `1`, `2a`.
+    pub(crate) idea: &'static str,
     /// The claim with its figure.
     pub(crate) claim: &'static str,
     pub(crate) verdict: Verdict,
@@ -156,7 +161,7 @@ pub(crate) struct Answer {
 pub(crate) enum Verdict {
     /// At least half of the claimed gain is there, in the median and in the least disturbed tenth.
     Holds,
-    /// A gain is there, but less than half of the claimed one.
+    /// A gain beyond a tie is there, but less than half of the claimed one.
     HoldsLess,
     /// No gain beyond a tie.
     NoLongerHolds,

@@ -28,13 +28,15 @@ pub(crate) struct Candidate<'c> {
     name: String,
     thread_count: usize,
     way: Option<Forced>,
+    /// Whether the server does it so; `None` leaves it to the way.
+    is_used: Option<bool>,
     baseline: usize,
     claimed_ratio: Option<f64>,
     work: Work<'c>,
 }
 
 /// A way of a job, to be taken while its candidate runs.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Forced {
     job: &'static str,
     way: &'static str,
@@ -44,7 +46,8 @@ impl<'c> Candidate<'c> {
     /// One that measures its slices itself.
     pub(crate) fn new(name: impl Into<String>, work: impl FnMut() -> io::Result<Slice> + 'c) -> Candidate<'c> {
         let work = Box::new(work);
-        Candidate { name: name.into(), thread_count: 1, way: None, baseline: 0, claimed_ratio: None, work }
+        let name = name.into();
+        Candidate { name, thread_count: 1, way: None, is_used: None, baseline: 0, claimed_ratio: None, work }
     }
 
     /// One that makes `call_count` calls a slice, a few more before it to warm up.
@@ -69,6 +72,12 @@ impl<'c> Candidate<'c> {
     /// The server's own way `way` of its job `job`, which is forced while the candidate runs.
     pub(crate) fn by_way(mut self, job: &'static str, way: &'static str) -> Self {
         self.way = Some(Forced { job, way });
+        self
+    }
+
+    /// The server does it so, or does not, whatever its way is.
+    pub(crate) fn used(mut self, is_used: bool) -> Self {
+        self.is_used = Some(is_used);
         self
     }
 
@@ -184,13 +193,17 @@ pub(crate) fn compare(
         }
         order.retain(|&index| failures[index].is_none());
     }
-    for Forced { job, way } in ways_before {
+    for Forced { job, way } in &ways_before {
         os::jobs::force(&format!("{job}={way}")).expect("the job named this way itself");
     }
-    candidates.iter().zip(slices).zip(failures).map(|((candidate, slices), failure)| row(candidate, &slices, failure)).collect()
+    let is_used = |candidate: &Candidate<'_>| {
+        candidate.is_used.unwrap_or(candidate.way.is_some_and(|way| ways_before.contains(&way)))
+    };
+    let measured = candidates.iter().zip(slices).zip(failures);
+    measured.map(|((candidate, slices), failure)| row(candidate, is_used(candidate), &slices, failure)).collect()
 }
 
-fn row(candidate: &Candidate<'_>, slices: &[Slice], failure: Option<String>) -> Row {
+fn row(candidate: &Candidate<'_>, is_used: bool, slices: &[Slice], failure: Option<String>) -> Row {
     let spread = |of: fn(&Slice) -> f64| Spread::of(slices.iter().map(|slice| slice.per_operation(of(slice))));
     let optional = |of: fn(&Slice) -> Option<f64>| {
         let values: Vec<f64> = slices.iter().filter_map(of).collect();
@@ -201,6 +214,7 @@ fn row(candidate: &Candidate<'_>, slices: &[Slice], failure: Option<String>) -> 
         None => Outcome::Measured(Measured {
             cpu_ns: spread(|slice| slice.cpu_ns),
             wall_ns: spread(|slice| slice.wall_ns),
+            both_cpu_ns: spread(|slice| slice.cpu_ns + slice.peer_cpu_ns.unwrap_or(0.0)),
             peer_cpu_ns: optional(|slice| slice.peer_cpu_ns.map(|sum| slice.per_operation(sum))),
             busiest_share: optional(|slice| slice.busiest_share),
             sample_count: slices.len(),
@@ -211,6 +225,7 @@ fn row(candidate: &Candidate<'_>, slices: &[Slice], failure: Option<String>) -> 
         name: candidate.name.clone(),
         thread_count: candidate.thread_count,
         way: candidate.way.map(|forced| forced.way),
+        is_used,
         baseline: candidate.baseline,
         claimed_ratio: candidate.claimed_ratio,
         outcome,

@@ -103,7 +103,7 @@ impl RawConnection {
     #[track_caller]
     pub(crate) fn is_silent_for(&self, patience: Duration) -> bool {
         self.stream.set_read_timeout(Some(patience)).expect("the patience is not zero");
-        let heard = self.stream.peek(&mut [0]);
+        let heard = uninterrupted(|| self.stream.peek(&mut [0]));
         self.stream.set_read_timeout(Some(DEADLINE)).expect("the deadline is not zero");
         heard.is_err_and(|error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut))
     }
@@ -145,6 +145,13 @@ impl RawConnection {
         bytes
     }
 
+    /// The next message of DNS, without its length.
+    #[track_caller]
+    pub(crate) fn read_message(&mut self) -> Vec<u8> {
+        let length = self.read_bytes(2);
+        self.read_bytes(usize::from(u16::from_be_bytes([length[0], length[1]])))
+    }
+
     #[track_caller]
     fn read_while(&mut self, wants_more: impl Fn(&[u8]) -> bool) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -174,11 +181,15 @@ pub(crate) fn tcp_exchange(peer: SocketAddr, bytes: &[u8]) -> Vec<u8> {
 /// The reply to one query over TCP, without the two octets of its length (RFC 1035 §4.2.2).
 #[track_caller]
 pub(crate) fn tcp_reply(server: SocketAddr, query: &[u8]) -> Vec<u8> {
-    let length = u16::try_from(query.len()).expect("a message has at most 65,535 octets");
     let mut connection = RawConnection::open(server);
-    connection.send(&[&length.to_be_bytes(), query].concat());
-    let length = connection.read_bytes(2);
-    connection.read_bytes(usize::from(u16::from_be_bytes([length[0], length[1]])))
+    connection.send(&framed(query));
+    connection.read_message()
+}
+
+/// A message of DNS as it stands in a stream: its length before it (RFC 1035 §4.2.2).
+pub(crate) fn framed(message: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(message.len()).expect("a message has at most 65,535 octets");
+    [&length.to_be_bytes(), message].concat()
 }
 
 /// The reply to one query over UDP.
@@ -205,7 +216,6 @@ impl Asker {
         let socket = UdpSocket::bind(any).expect("the kernel has a free port");
         // A connected socket hears its server only, and hears when nobody listens there.
         socket.connect(server).unwrap_or_else(|error| panic!("no way to {server}: {error}"));
-        socket.set_read_timeout(Some(DEADLINE)).expect("the deadline is not zero");
         Asker { socket, server }
     }
 
@@ -216,11 +226,7 @@ impl Asker {
 
     #[track_caller]
     pub(crate) fn receive(&self) -> Vec<u8> {
-        let mut datagram = vec![0; DATAGRAM_BYTES_MAX];
-        let received = self.socket.recv(&mut datagram);
-        let count = received.unwrap_or_else(|error| panic!("no datagram from {}: {error}", self.server));
-        datagram.truncate(count);
-        datagram
+        self.receive_within(DEADLINE).unwrap_or_else(|| panic!("no datagram from {} within {DEADLINE:?}", self.server))
     }
 
     /// As [`Asker::receive`], but `None` when nothing came within `patience`.
@@ -228,15 +234,23 @@ impl Asker {
     pub(crate) fn receive_within(&self, patience: Duration) -> Option<Vec<u8>> {
         self.socket.set_read_timeout(Some(patience)).expect("the patience is not zero");
         let mut datagram = vec![0; DATAGRAM_BYTES_MAX];
-        let received = self.socket.recv(&mut datagram);
-        self.socket.set_read_timeout(Some(DEADLINE)).expect("the deadline is not zero");
-        match received {
+        match uninterrupted(|| self.socket.recv(&mut datagram)) {
             Ok(count) => {
                 datagram.truncate(count);
                 Some(datagram)
             }
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => None,
             Err(error) => panic!("no datagram from {}: {error}", self.server),
+        }
+    }
+}
+
+/// A machine that is frozen and goes on interrupts calls that have a time limit (signal(7)).
+fn uninterrupted<T>(mut call: impl FnMut() -> std::io::Result<T>) -> std::io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            result => return result,
         }
     }
 }

@@ -1,8 +1,9 @@
 //! What the program says to its operator: its help, its announcements, and what is wrong with what it was given.
 
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use crate::process::{Folder, Listeners, Serving, run, sanderling};
+use crate::process::{DEADLINE, Folder, Listeners, Serving, run, run_to_end, sanderling};
 
 const GOOD_ZONE: &[u8] = b"@ 300 IN SOA ns h 1 2 3 4 5\n@ 300 IN NS ns\nns 300 IN A 192.0.2.1\n";
 
@@ -135,6 +136,43 @@ fn a_configuration_that_is_not_there_is_told() {
     }
 }
 
+/// A FIFO without a writer would hold the program for ever.
+#[test]
+fn a_configuration_that_is_no_file_is_refused_at_once() {
+    let folder = Folder::new();
+    let fifo = folder.argument("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().is_ok_and(|status| status.success()));
+    let mut command = sanderling();
+    command.args(["check", "--config", &fifo]);
+    let ended = run_to_end(command, Duration::from_secs(5));
+    assert_eq!(ended.code(), Some(1), "{ended}");
+}
+
+/// The same for the files that it names.
+#[test]
+fn a_zone_that_is_no_file_is_refused_at_once() {
+    let folder = Folder::new();
+    let fifo = folder.argument("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().is_ok_and(|status| status.success()));
+    for file in [fifo.as_str(), "/dev/zero", "/", "/none"] {
+        let ended = run(&["check", "--zone", &format!("example.com={file}")]);
+        assert_eq!(ended.code(), Some(1), "{ended}");
+        assert!(ended.errors.contains("; "), "no remedy: {ended}");
+    }
+}
+
+/// What the kernel refuses is told with the call and its object.
+#[test]
+fn want_of_descriptors_at_the_start_is_told() {
+    let folder = Folder::with(&[("index.html", b"hi")]);
+    let mut command = Command::new("prlimit");
+    command.arg("--nofile=16:16").arg(sanderling().get_program());
+    command.args(["serve", folder.path().to_str().unwrap(), "--http", "127.0.0.1:0", "--workers", "8"]);
+    let ended = run_to_end(command, DEADLINE);
+    assert_eq!(ended.code(), Some(1), "{ended}");
+    assert!(ended.errors.contains(") failed: Too many open files"), "{ended}");
+}
+
 #[test]
 fn check_opens_no_socket_and_tells_what_would_be_served() {
     let folder = Folder::with(&[("public/index.html", b"hi"), ("zone", GOOD_ZONE)]);
@@ -171,5 +209,5 @@ fn check_messages(errors: &str, file: &str, places: &[(u32, u32)]) {
         assert!(message.contains("; "), "no remedy in {message:?}");
     }
     let plural = if places.len() == 1 { "" } else { "s" };
-    assert_eq!(*lines.last().unwrap(), format!("{} error{plural}", places.len()));
+    assert_eq!(lines.last().copied(), Some(format!("{} error{plural}", places.len()).as_str()));
 }

@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use crate::clients::{Asker, RawConnection, dig, kdig, tcp_reply};
+use crate::clients::{Asker, RawConnection, dig, framed, kdig, tcp_reply};
 use crate::dns_messages::{
     A, AAAA, ANY, AXFR, BADVERS, CNAME, DNAME, FORMERR, NOERROR, NS, NXDOMAIN, OPT, Question, REFUSED, Reply, TXT,
 };
@@ -223,15 +223,26 @@ fn tcp_carries_long_replies() {
     assert!(question.ask_udp(domain.serving.dns()).is_truncated());
 }
 
-/// What no reply can carry is refused when the zone is loaded, and not answered with something else.
+/// What no reply can carry is refused when the zone is loaded; what is not refused comes whole.
 #[test]
 fn an_rrset_that_no_reply_can_carry_is_refused() {
-    let big: String = (0..300).map(|index| format!("huge TXT \"{index:04}{}\"\n", "x".repeat(250))).collect();
-    let folder = Folder::with(&[("zone", format!("{ZONE}{big}").as_bytes())]);
-    let zone = format!("example.com={}", folder.argument("zone"));
-    let ended = run(&["check", "--zone", &zone]);
-    assert_eq!(ended.code(), Some(1), "{ended}");
-    assert!(ended.errors.contains("huge.example.com"), "{ended}");
+    // A record takes 267 octets: the bound lies between 240 and 250 of them.
+    for record_count in 240..=250 {
+        let big: String =
+            (0..record_count).map(|index| format!("huge TXT \"{index:04}{}\"\n", "x".repeat(250))).collect();
+        let folder = Folder::with(&[("zone", format!("{ZONE}{big}").as_bytes())]);
+        let zone = format!("example.com={}", folder.argument("zone"));
+        let checked = run(&["check", "--zone", &zone]);
+        if checked.code() == Some(0) {
+            let serving =
+                Serving::start(&["serve", "--zone", &zone, "--dns", "127.0.0.1:0"], Listeners { http: 0, dns: 1 });
+            let reply = Question::new("huge.example.com", TXT).ask_tcp(serving.dns());
+            assert_eq!((reply.is_truncated(), reply.answer.len()), (false, record_count));
+            assert!(record_count < 250);
+        } else {
+            assert!(record_count > 240 && checked.errors.contains("huge.example.com"), "{record_count}: {checked}");
+        }
+    }
 }
 
 #[test]
@@ -259,7 +270,6 @@ fn queries_over_tcp_may_be_pipelined() {
 }
 
 #[test]
-#[ignore = "open: an end of stream that comes in one event with octets is not noticed"]
 fn an_end_that_comes_with_a_query_is_seen() {
     let limits = "dns_tcp_idle_timeout_ms = 60000";
     let domain = Domain::serve(Wanted { zone: ZONE, limits, ..Wanted::default() });
@@ -272,7 +282,7 @@ fn an_end_that_comes_with_a_query_is_seen() {
         raw.finish_sending();
         domain.serving.signal("CONT");
         check_pipeline(&mut raw, 1);
-        assert_eq!(raw.read_to_close(), []);
+        assert_eq!(raw.read_to_close(), b"");
     }
 }
 
@@ -304,8 +314,7 @@ fn pipeline(count: u16) -> Vec<u8> {
     (0..count)
         .flat_map(|id| {
             let name = format!("n{id}.wild.example.com");
-            let message = Question { id, ..Question::new(&name, A) }.message();
-            [&u16::try_from(message.len()).unwrap().to_be_bytes(), message.as_slice()].concat()
+            framed(&Question { id, ..Question::new(&name, A) }.message())
         })
         .collect()
 }
@@ -315,8 +324,7 @@ fn pipeline(count: u16) -> Vec<u8> {
 fn check_pipeline(raw: &mut RawConnection, count: u16) {
     let mut is_answered = vec![false; usize::from(count)];
     for _ in 0..count {
-        let length = raw.read_bytes(2);
-        let reply = Reply::read(&raw.read_bytes(usize::from(u16::from_be_bytes([length[0], length[1]]))));
+        let reply = Reply::read(&raw.read_message());
         let owner = format!("n{}.wild.example.com.", reply.id);
         assert_eq!(reply.summary(), format!("0 AA\nan {owner} 300 1 192.0.2.5"));
         assert!(!std::mem::replace(&mut is_answered[usize::from(reply.id)], true), "{} twice", reply.id);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::clients::{Asker, RawConnection};
+use crate::clients::{Asker, RawConnection, framed};
 use crate::dns_messages::{A, NXDOMAIN, Question, Reply};
 use crate::domain::{Domain, Wanted};
 
@@ -19,7 +19,7 @@ fn name(index: usize) -> String {
 
 /// An address that tells the name, so that a reply to another's question shows.
 fn address(index: usize) -> [u8; 4] {
-    let [_, high, middle, low] = u32::try_from(index).unwrap().to_be_bytes();
+    let [_, high, middle, low] = (index as u32).to_be_bytes();
     [10, high, middle, low]
 }
 
@@ -88,15 +88,9 @@ fn ask_all(asker: &Asker) {
 fn ask_some_over_tcp(raw: &mut RawConnection) {
     let indices: Vec<usize> = (0..NAME_COUNT).step_by(10).collect();
     for piece in indices.chunks(500) {
-        let framed = |&index: &usize| {
-            let message = message(index);
-            [&u16::try_from(message.len()).unwrap().to_be_bytes(), message.as_slice()].concat()
-        };
-        raw.send(&piece.iter().flat_map(framed).collect::<Vec<u8>>());
+        raw.send(&piece.iter().flat_map(|&index| framed(&message(index))).collect::<Vec<u8>>());
         for &index in piece {
-            let length = raw.read_bytes(2);
-            let reply = Reply::read(&raw.read_bytes(usize::from(u16::from_be_bytes([length[0], length[1]]))));
-            check(&reply, index);
+            check(&Reply::read(&raw.read_message()), index);
         }
     }
 }

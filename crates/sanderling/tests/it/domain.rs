@@ -47,6 +47,7 @@ pub(crate) struct Domain {
 }
 
 /// What a test wants served, and how.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted<'w> {
     /// Paths below the site's root, and what the files hold; no site if there are none.
     pub(crate) site: &'w [(&'w str, &'w [u8])],

@@ -164,7 +164,7 @@ fn read_while_changed(change: impl FnOnce(&std::path::Path)) -> (Vec<u8>, Domain
     let mut raw = RawConnection::open(domain.serving.http());
     raw.send(b"GET /huge.bin HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     let head = raw.read_until(b"\r\n\r\n");
-    let head_bytes = head.windows(4).position(|window| window == b"\r\n\r\n").unwrap() + 4;
+    let head_bytes = head.windows(4).position(|window| window == b"\r\n\r\n").expect("it ends so") + 4;
     change(&domain.folder.path().join("public/huge.bin"));
     let content = [head[head_bytes..].to_vec(), raw.read_to_close()].concat();
     (content, domain)

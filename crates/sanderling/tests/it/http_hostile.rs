@@ -155,7 +155,6 @@ fn a_refusal_arrives_though_more_is_behind_it() {
 
 /// The same for an answer after which the client itself wanted the close: what it sent behind is no reason to lose it.
 #[test]
-#[ignore = "open: a close behind a whole answer does not linger"]
 fn an_answer_arrives_though_more_is_behind_its_request() {
     let domain = site();
     for _ in 0..5 {

@@ -63,8 +63,8 @@ struct Tree {
 impl Tree {
     fn put(&mut self, path: &str, content: &[u8]) {
         let file = self.root.join(path);
-        fs::create_dir_all(file.parent().expect("a file stands in a folder")).unwrap();
-        fs::write(file, content).unwrap();
+        fs::create_dir_all(file.parent().expect("a file stands in a folder")).expect("a folder of ours can be made");
+        fs::write(file, content).expect("a file of ours can be written");
         self.paths.push(path.to_owned());
     }
 
@@ -78,8 +78,8 @@ impl Tree {
                 fs::read_dir(&folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
             entries.sort();
             for entry in entries {
-                let facts = fs::symlink_metadata(&entry).unwrap();
-                let path = entry.strip_prefix(from).unwrap().to_str().unwrap_or(".").to_owned();
+                let facts = fs::symlink_metadata(&entry).expect("it was just listed");
+                let path = entry.strip_prefix(from).expect("it was found below").to_str().unwrap_or(".").to_owned();
                 let is_shown = !path.split('/').any(|segment| segment.starts_with('.'));
                 let has_links = [".html", ".htm", ".xhtml", ".css"].iter().any(|end| path.ends_with(end));
                 if facts.is_dir() {
@@ -89,7 +89,7 @@ impl Tree {
                         return;
                     }
                     left_bytes -= facts.len();
-                    self.put(&format!("doc/{path}"), &fs::read(entry).unwrap());
+                    self.put(&format!("doc/{path}"), &fs::read(entry).expect("documents are for all"));
                 }
             }
         }
@@ -117,12 +117,13 @@ fn files_of(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut files = BTreeMap::new();
     let mut folders = vec![root.to_owned()];
     while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
+        for entry in fs::read_dir(folder).expect("a folder of ours can be read") {
+            let path = entry.expect("a folder of ours can be read").path();
             if path.is_dir() {
                 folders.push(path);
             } else {
-                files.insert(path.strip_prefix(root).unwrap().to_owned(), fs::read(path).unwrap());
+                let name = path.strip_prefix(root).expect("it was found below").to_owned();
+                files.insert(name, fs::read(path).expect("a file of ours can be read"));
             }
         }
     }

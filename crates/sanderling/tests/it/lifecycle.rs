@@ -1,5 +1,6 @@
 //! How a server starts beside others, lives through want of descriptors, and ends when it is told to.
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::clients::RawConnection;
@@ -85,7 +86,6 @@ fn draining_has_an_end() {
 }
 
 #[test]
-#[ignore = "open: SO_REUSEPORT lets a second server take half of the first one's clients"]
 fn a_second_server_on_the_same_port_is_told_so() {
     let domain = Domain::serve(Wanted { site: SITE, zone: ZONE, ..Wanted::default() });
     let (http, dns) = (domain.serving.http().to_string(), domain.serving.dns().to_string());
@@ -105,20 +105,46 @@ fn a_second_server_on_the_same_port_is_told_so() {
     assert_eq!(Question::new("example.com", A).ask_udp(domain.serving.dns()).answer.len(), 1);
 }
 
+/// Port 0 asks for a port of one's own. Siblings share theirs (`SO_REUSEPORT`), but only with each other: not with another
+/// server, and not the streams of DNS with HTTP.
+#[test]
+fn a_port_that_the_kernel_chose_is_nobody_else_s() {
+    const SERVER_COUNT: usize = 8;
+    if !Command::new("unshare").args(["--net", "true"]).status().is_ok_and(|status| status.success()) {
+        println!("no network of its own can be had here: nothing to see");
+        return;
+    }
+    let folder = Folder::with(&[("public/index.html", b"hi\n"), ("zone", ZONE.as_bytes())]);
+    let (public, zone) = (folder.argument("public"), format!("example.com={}", folder.argument("zone")));
+    // Few ports to choose from, so that a choice that does not look is seen.
+    let script = "echo 40000 40031 >/proc/sys/net/ipv4/ip_local_port_range; trap 'kill $(jobs -p); wait; exit' TERM; \
+                  for server in $(seq $1); do \
+                  \"$2\" serve \"$3\" --http 0.0.0.0:0 --zone \"$4\" --dns 0.0.0.0:0 --workers 2 & done; wait";
+    let mut command = Command::new("unshare");
+    command.args(["--net", "bash", "-c", script, "bash", &SERVER_COUNT.to_string()]);
+    command.arg(sanderling().get_program()).args([&public, &zone]);
+    let serving = Serving::start_command(command, Listeners { http: SERVER_COUNT, dns: SERVER_COUNT });
+    let mut ports: Vec<u16> =
+        serving.http_all().iter().chain(serving.dns_all()).map(|address| address.port()).collect();
+    ports.sort_unstable();
+    assert!(ports.windows(2).all(|pair| pair[0] != pair[1]), "a port is there twice: {ports:?}");
+}
+
 /// Connections beyond the descriptors wait or are closed; none ends the server, and when they go all is well.
 #[test]
 fn want_of_descriptors_is_survived() {
     let site: &[(&str, &[u8])] = &[("index.html", b"hi\n"), ("large.bin", &[b'x'; 100_000])];
     let domain = Domain::serve_with_descriptors(Wanted { site, zone: ZONE, ..Wanted::default() }, 64);
-    let mut held: Vec<RawConnection> = (0..150).map(|_| RawConnection::open(domain.serving.http())).collect();
+    let mut first = HttpConnection::open(domain.serving.http());
+    first.get("/");
+    let held: Vec<RawConnection> = (0..150).map(|_| RawConnection::open(domain.serving.http())).collect();
     // Datagrams need no descriptor of their own.
     assert_eq!(Question::new("example.com", A).ask_udp(domain.serving.dns()).answer.len(), 1);
-    for raw in &mut held {
-        // Whoever is let in is answered, were it with an excuse.
-        let _ = raw.try_send(get("/large.bin").as_bytes());
+    for _ in 0..3 {
+        // Whoever has been let in is answered, were it with an excuse.
+        let answer = first.get("/large.bin");
+        assert!(matches!(answer.status, 200 | 503), "{}", answer.head);
     }
-    let first = &mut held[0];
-    assert!(first.read_until(b"\r\n\r\n").starts_with(b"HTTP/1.1 "));
     drop(held);
     check_serves(domain.serving.http());
     assert_eq!(HttpConnection::open(domain.serving.http()).get("/large.bin").content.len(), 100_000);

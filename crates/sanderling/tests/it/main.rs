@@ -1,5 +1,6 @@
 //! Drives the whole program from outside, as its users and its peers do.
 #![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used, reason = "a test that cannot set itself up has failed")]
 
 mod command_line;
 mod demo;
@@ -7,11 +8,14 @@ mod dns_basics;
 mod dns_hostile;
 mod dns_zone;
 mod http_basics;
+mod http_encodings;
 mod http_files;
 mod http_hostile;
 mod http_mirror;
+mod http_pipelines;
 mod lifecycle;
 mod limits;
+mod probe;
 
 mod domain;
 mod dns_messages;

@@ -19,7 +19,7 @@ pub(crate) const BATCH: &str = "batch";
 pub(crate) const CLAIMED_RATIO: f64 = 39.0 / 48.0;
 
 /// Queries of a slice.
-const QUERY_COUNT: usize = 2_000;
+const QUERY_COUNT: usize = 1_000;
 /// How long the server waits before it looks whether the slice is over.
 const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 

@@ -25,9 +25,7 @@ pub(crate) fn measure(bench: &mut Bench<'_>) -> io::Result<()> {
         .by_way(JOB, "openat2-cached"),
         open("openat2", "openat2"),
         open("walk, folder by folder", "walk"),
-        Candidate::of_calls("open, absolute path", CALLS_PER_SLICE, || {
-            os::file::open_nonblocking(&absolute).map(drop)
-        }),
+        Candidate::of_calls("open, absolute path", CALLS_PER_SLICE, || os::file::open_nonblocking(&absolute).map(drop)),
     ];
     let group = bench.calls(Heading::new(JOB, "Opening a file beneath a root", "open and close"), rows);
     group.notes.push("an absolute path is no candidate: it does not stay beneath the root".to_owned());

@@ -1,0 +1,199 @@
+//! Measures what an answer costs, and what a zone costs to load and to keep.
+//!
+//! `cargo run --release -p sanderling-dns --example answer_cost [answers | load [RUNS]]`
+
+use sanderling_dns::zonefile::{Event, Limits, Parser, Position};
+use sanderling_dns::{HashSeed, Name, Reply, Rtype, Transport, Zone, ZoneBuilder, ZoneLimits, ZoneSet, answer};
+use std::fmt::Write;
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Names of the zone whose answers are timed: more than the second-level cache holds.
+const HOST_COUNT: usize = 100_000;
+/// Delegations, aliases and mail domains in it, of each.
+const OTHER_COUNT: usize = 1_000;
+/// Records of the zone whose loading is timed.
+const LOAD_RECORD_COUNT: usize = 1_000_000;
+/// Queries of one kind.
+const QUERY_COUNT: usize = 1 << 16;
+/// The best of these is the figure: what else runs on the machine can only add to it.
+const RUN_COUNT: usize = 15;
+const SEED: HashSeed = HashSeed(0x5eed);
+const APEX: &[u8] = b"\x07example\0";
+
+/// A kind of question: what it is, its type, and the name in `example.` that a random number makes.
+type Kind = (&'static str, Rtype, fn(usize) -> String);
+
+const KINDS: [Kind; 9] = [
+    ("an A record, always the same", Rtype::A, |_| "host7".into()),
+    ("an A record, one of 100,000", Rtype::A, |random| format!("host{}", random % HOST_COUNT)),
+    ("no data", Rtype::TXT, |random| format!("host{}", random % HOST_COUNT)),
+    ("a name error", Rtype::A, |random| format!("no{}", random % 1_000_000)),
+    ("a name error of five labels", Rtype::A, |random| format!("a.b.c.no{}", random % 1_000_000)),
+    ("a wildcard", Rtype::A, |random| format!("x{}.wild", random % 1_000_000)),
+    ("a referral to two servers", Rtype::A, |random| format!("www.zone{}", random % OTHER_COUNT)),
+    ("an alias and its A record", Rtype::A, |random| format!("alias{}", random % OTHER_COUNT)),
+    ("an MX record with an address", Rtype::MX, |random| format!("mail{}", random % OTHER_COUNT)),
+];
+
+fn main() {
+    let part = std::env::args().nth(1);
+    let run_count = std::env::args().nth(2).map_or(RUN_COUNT, |count| count.parse().expect("a number of runs"));
+    if part.as_deref() != Some("load") {
+        measure_answers(run_count);
+    }
+    if part.as_deref() != Some("answers") {
+        measure_load(run_count);
+    }
+}
+
+fn measure_answers(run_count: usize) {
+    let zone = load(answer_text());
+    println!("{} names, {} octets a record", zone.name_count(), zone.memory_bytes() / zone.record_count());
+    let zones = ZoneSet::new(SEED, vec![Arc::new(zone)]).expect("one zone");
+    for (kind, rtype, name) in KINDS {
+        let mut random = Random(0x1234_5678_9abc_def1);
+        let queries: Vec<Vec<u8>> = (0..QUERY_COUNT).map(|_| query(&name(random.next()), rtype)).collect();
+        println!("{kind:>30}: {:6.1} ns", time_answers(&zones, &queries, run_count));
+    }
+}
+
+/// Nanoseconds for each of `queries`.
+fn time_answers(zones: &ZoneSet, queries: &[Vec<u8>], run_count: usize) -> f64 {
+    let mut out = vec![0; 1232];
+    let mut best = Duration::MAX;
+    for _ in 0..run_count {
+        let start = Instant::now();
+        for query in queries {
+            let reply = answer(zones, query, Transport::Udp { reply_bytes_max: 1232 }, &mut out);
+            assert!(matches!(black_box(reply), Reply::Send { .. }));
+        }
+        best = best.min(start.elapsed());
+    }
+    best.as_secs_f64() * 1e9 / queries.len() as f64
+}
+
+fn measure_load(run_count: usize) {
+    let text = load_text(LOAD_RECORD_COUNT);
+    let mut best = [Duration::MAX; 3];
+    let mut last = None;
+    for _ in 0..run_count {
+        drop(last.take());
+        let text = text.clone();
+        let parts = {
+            let start = Instant::now();
+            let (builder, end) = parse(text);
+            let parsed = start.elapsed();
+            let built = builder.finish(end);
+            let whole = start.elapsed();
+            last = Some(built.zone.expect("the zone is right"));
+            [parsed, whole - parsed, whole]
+        };
+        for (best, part) in best.iter_mut().zip(parts) {
+            *best = (*best).min(part);
+        }
+    }
+    let zone = last.expect("loaded at least once");
+    let [parsed, built, whole] = best.map(|best| best.as_secs_f64());
+    println!("{} records, {} names, {} MB of text", zone.record_count(), zone.name_count(), text.len() / 1_000_000);
+    println!("read and collected {parsed:.3} s, built {built:.3} s, together {whole:.3} s");
+    println!("{:.1} octets a record", zone.memory_bytes() as f64 / zone.record_count() as f64);
+}
+
+fn load(text: Vec<u8>) -> Zone {
+    let (builder, end) = parse(text);
+    builder.finish(end).zone.expect("the zone is right")
+}
+
+/// The records in `text`, and where it ends.
+fn parse(text: Vec<u8>) -> (ZoneBuilder, Position) {
+    let apex = Name::parse(APEX).expect("an apex");
+    let mut builder = ZoneBuilder::new(apex, SEED, ZoneLimits::default());
+    let mut parser = Parser::new("cost.zone".into(), text, apex, Limits::default());
+    while let Some(event) = parser.next() {
+        match event {
+            Ok(Event::Record(record)) => builder.add(&record),
+            other => panic!("{other:?}"),
+        }
+    }
+    (builder, Position { file_index: 0, line: 1, column: 1 })
+}
+
+fn query(name: &str, rtype: Rtype) -> Vec<u8> {
+    let mut query = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 1];
+    for label in name.split('.') {
+        query.push(u8::try_from(label.len()).expect("a label is short"));
+        query.extend(label.as_bytes());
+    }
+    query.extend(APEX);
+    query.extend(rtype.0.to_be_bytes());
+    query.extend([0, 1, 0, 0, 41, 4, 0xd0, 0, 0, 0, 0, 0, 0]);
+    query
+}
+
+fn answer_text() -> Vec<u8> {
+    let mut text = Text::start();
+    for index in 0..HOST_COUNT {
+        text.line(format_args!("host{index} A 192.0.{}.{}", index >> 8 & 0xff, index & 0xff));
+    }
+    text.line(format_args!("*.wild A 192.0.2.1"));
+    for index in 0..OTHER_COUNT {
+        text.line(format_args!("zone{index} NS ns1.zone{index}\nzone{index} NS ns2.zone{index}"));
+        text.line(format_args!("ns1.zone{index} A 192.0.2.1\nns2.zone{index} A 192.0.2.2"));
+        text.line(format_args!("alias{index} CNAME host{index}\nmail{index} MX 10 host{index}"));
+    }
+    text.0.into_bytes()
+}
+
+/// A zone of common records, about 0.72 names for each: in 25 records, 18 owners.
+fn load_text(record_count: usize) -> Vec<u8> {
+    let mut text = Text::start();
+    for index in 0..record_count / 25 {
+        let (high, low) = (index >> 8 & 0xff, index & 0xff);
+        for host in 0..7 {
+            text.line(format_args!("host{host}-{index} A 10.{host}.{high}.{low}"));
+        }
+        for host in 0..3 {
+            text.line(format_args!("host{host}-{index} AAAA 2001:db8:{host}:{high:x}::{low:x}"));
+        }
+        for alias in 0..4 {
+            text.line(format_args!("www{alias}-{index} CNAME host{alias}-{index}"));
+        }
+        for mail in 0..2 {
+            text.line(format_args!("mail{mail}-{index} MX 10 host{mail}-{index}"));
+            text.line(format_args!("mail{mail}-{index} TXT \"v=spf1 ip4:10.{mail}.{high}.{low} -all\""));
+        }
+        text.line(format_args!("text-{index} TXT \"token={index:032x}\""));
+        for cut in 0..2 {
+            text.line(format_args!("zone{cut}-{index} NS ns.zone{cut}-{index}"));
+            text.line(format_args!("zone{cut}-{index} NS ns.elsewhere.test."));
+            text.line(format_args!("ns.zone{cut}-{index} A 10.{cut}.{high}.{low}"));
+        }
+    }
+    text.0.into_bytes()
+}
+
+struct Text(String);
+
+impl Text {
+    fn start() -> Text {
+        Text("$TTL 3600\n@ SOA ns1 hostmaster 1 7200 900 1209600 300\n@ NS ns1\nns1 A 192.0.2.53\n".into())
+    }
+
+    fn line(&mut self, line: std::fmt::Arguments<'_>) {
+        writeln!(self.0, "{line}").expect("a string takes what is written");
+    }
+}
+
+/// xorshift64 (Marsaglia).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 16) as usize
+    }
+}
