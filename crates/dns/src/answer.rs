@@ -97,10 +97,11 @@ fn decide(zones: &ZoneSet, question: &Query<'_>, reply: &mut ReplyWriter<'_>) ->
         Rtype::TKEY | Rtype::TSIG | Rtype::MAILA | Rtype::MAILB => return Rcode::NotImp,
         _ => {}
     }
-    let Some(found) = zones.find(&question.lower) else { return Rcode::Refused };
-    let zone = zone_for(&found, question);
+    let name = LowerName::of(question.name);
+    let Some(found) = zones.find(&name) else { return Rcode::Refused };
+    let zone = zone_for(&found, question, &name);
     let mut answering = Answering { zone, rtype: question.rtype, alias_count_max: zones.alias_count_max(), reply };
-    answering.put(question, found).unwrap_or_else(|NoRoom| {
+    answering.put(question, &name, found.hash).unwrap_or_else(|NoRoom| {
         answering.reply.truncate();
         Rcode::NoError
     })
@@ -108,11 +109,11 @@ fn decide(zones: &ZoneSet, question: &Query<'_>, reply: &mut ReplyWriter<'_>) ->
 
 /// The DS of an apex stands in the zone above, if we serve that too; not if the zone above that we serve only leads to
 /// somebody else's, which then is the parent (RFC 4035 §3.1.4.1).
-fn zone_for<'s>(found: &FoundZone<'s>, question: &Query<'_>) -> &'s Zone {
+fn zone_for<'s>(found: &FoundZone<'s>, question: &Query<'_>, name: &LowerName) -> &'s Zone {
     if question.rtype != Rtype::DS || !found.zone.apex().same_as(question.name) {
         return found.zone;
     }
-    let is_parent = |zone: &&Zone| !matches!(zone.lookup(&question.lower, found.hash, Rtype::DS), Lookup::Referral(_));
+    let is_parent = |zone: &&Zone| !matches!(zone.lookup(name, found.hash, Rtype::DS), Lookup::Referral(_));
     found.parent.filter(is_parent).unwrap_or(found.zone)
 }
 
@@ -172,13 +173,13 @@ impl Chain {
 impl Answering<'_, '_> {
     /// Puts all sections. What the zone says of the question's own name is copied as it was made; what stands behind an
     /// alias is written anew.
-    fn put(&mut self, question: &Query<'_>, found: FoundZone<'_>) -> Result<Rcode, NoRoom> {
-        let lookup = self.zone.lookup(&question.lower, found.hash, self.rtype);
+    fn put(&mut self, question: &Query<'_>, name: &LowerName, hash: NameHash) -> Result<Rcode, NoRoom> {
+        let lookup = self.zone.lookup(name, hash, self.rtype);
         if !matches!(lookup, Lookup::Referral(_)) {
             self.reply.set_authoritative();
         }
         match lookup {
-            Lookup::Alias(_) | Lookup::Dname(_) => self.put_chain(question, found.hash, lookup),
+            Lookup::Alias(_) | Lookup::Dname(_) => self.put_chain(question, hash, lookup),
             end => self.put_end(&end, question.name, Place::Question, question.name.length_bytes()),
         }
     }

@@ -1,7 +1,6 @@
 //! A DNS message on the wire (RFC 1035 §4): the query that is read, and the reply as it grows.
 
 use crate::name::{Name, NameError};
-use crate::name_hash::LowerName;
 use crate::ready::{HEADER_BYTES, OPT_BYTES, OwnerPlace, QUESTION_TAIL_BYTES, Ready};
 use crate::rtype::Rtype;
 use crate::zone::Found;
@@ -73,7 +72,6 @@ impl<'q> Header<'q> {
 #[derive(Clone, Debug)]
 pub(crate) struct Query<'q> {
     pub(crate) name: Name<'q>,
-    pub(crate) lower: LowerName,
     pub(crate) rtype: Rtype,
     pub(crate) class: u16,
     pub(crate) edns: Option<Edns>,
@@ -112,7 +110,6 @@ impl<'q> Query<'q> {
         let tail = message.get(after..after + QUESTION_TAIL_BYTES).ok_or(Malformed)?;
         let mut query = Query {
             name,
-            lower: LowerName::of(name),
             rtype: Rtype(u16::from_be_bytes([tail[0], tail[1]])),
             class: u16::from_be_bytes([tail[2], tail[3]]),
             edns: None,

@@ -103,7 +103,6 @@ impl ZoneBuilder {
         let mut issues = Vec::new();
         self.drop_duplicates(&mut issues);
         let sets = self.group(&mut issues);
-        self.names.find_parents();
         let cuts = self.find_cuts(&sets);
         self.check(&sets, &cuts, end, &mut issues);
         let mut zone = None;
@@ -347,10 +346,15 @@ impl ZoneBuilder {
             match cuts[id.index()] {
                 Place::Delegated(cut) => link(zone::FLAG_DELEGATED, cut),
                 Place::BelowDname(dname) => link(zone::FLAG_BELOW_DNAME, dname),
-                _ if self.set_of(id, Rtype::DNAME, sets).is_some() => arena[at] |= zone::FLAG_DNAME,
-                _ => {
-                    if let Some(wildcard) = self.names.wildcard_child(id) {
-                        link(zone::FLAG_HAS_WILDCARD, wildcard);
+                Place::Plain | Place::Unknown => {
+                    if self.set_of(id, Rtype::DNAME, sets).is_some() {
+                        arena[at] |= zone::FLAG_DNAME;
+                    }
+                    // The parent leads to its wildcard.
+                    if let Some(parent) = self.names.parent(id).filter(|_| self.names.name(id).is_wildcard()) {
+                        let at = offsets[parent.index()] as usize * zone::NODE_ALIGNMENT;
+                        arena[at] |= zone::FLAG_HAS_WILDCARD;
+                        arena[at + 4..at + 8].copy_from_slice(&offsets[id.index()].to_le_bytes());
                     }
                 }
             }

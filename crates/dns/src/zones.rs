@@ -133,7 +133,7 @@ impl ZoneSet {
                 return None;
             }
             let index = entry as u32 as usize - 1;
-            if (entry >> 32) as u32 == hash.tag() && self.zones[index].apex().as_bytes().eq_ignore_ascii_case(apex) {
+            if (entry >> 32) as u32 == hash.tag() && self.zones[index].apex().as_bytes() == apex {
                 return Some(index);
             }
             place = (place + 1) & mask;

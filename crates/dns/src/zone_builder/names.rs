@@ -57,7 +57,7 @@ impl Names {
             last: NameId(0),
         };
         let lower = LowerName::of(apex);
-        let apex = names.push(lower.as_bytes(), lower.hash(seed));
+        let apex = names.push(lower.as_bytes(), lower.hash(seed), NONE);
         (names, apex)
     }
 
@@ -90,15 +90,10 @@ impl Names {
         for depth in 0..depth {
             hashes[depth + 1] = lower.deeper(hashes[depth], depth);
         }
-        let id = self.at(lower.as_bytes(), hashes[depth]).unwrap_or_else(|| {
-            let id = self.push(lower.as_bytes(), hashes[depth]);
-            let mut ancestor = depth - 1;
-            while ancestor > self.apex_depth && self.at(lower.suffix(ancestor), hashes[ancestor]).is_none() {
-                self.push(lower.suffix(ancestor), hashes[ancestor]);
-                ancestor -= 1;
-            }
-            id
-        });
+        let id = match self.at(lower.as_bytes(), hashes[depth]) {
+            Some(id) => id,
+            None => self.push_with_ancestors(&lower, &hashes),
+        };
         self.last = id;
         id
     }
@@ -107,17 +102,6 @@ impl Names {
     pub(super) fn find(&self, name: Name<'_>) -> Option<NameId> {
         let lower = LowerName::of(name);
         self.at(lower.as_bytes(), lower.hash(self.seed))
-    }
-
-    /// Works out the parent of each name; to be called when all are known.
-    pub(super) fn find_parents(&mut self) {
-        for id in self.ids() {
-            let name = self.name(id);
-            if name.labels().count() > self.apex_depth {
-                let parent = name.parent().and_then(|parent| self.find(parent));
-                self.entries[id.index()].parent = parent.map_or(NONE, |parent| parent.0);
-            }
-        }
     }
 
     /// The name one label above; `None` for the apex.
@@ -158,12 +142,29 @@ impl Names {
         (places.into_boxed_slice(), place_bits)
     }
 
-    fn push(&mut self, name: &[u8], hash: NameHash) -> NameId {
+    /// Pushes a name that is not there, and before it those of its ancestors that are not.
+    fn push_with_ancestors(&mut self, name: &LowerName, hashes: &[NameHash]) -> NameId {
+        let mut depth = name.label_count() - 1;
+        let mut parent = NameId(0);
+        while depth > self.apex_depth {
+            if let Some(ancestor) = self.at(name.suffix(depth), hashes[depth]) {
+                parent = ancestor;
+                break;
+            }
+            depth -= 1;
+        }
+        for (depth, &hash) in hashes.iter().enumerate().take(name.label_count() + 1).skip(depth + 1) {
+            parent = self.push(name.suffix(depth), hash, parent.0);
+        }
+        parent
+    }
+
+    fn push(&mut self, name: &[u8], hash: NameHash, parent: u32) -> NameId {
         let index = u32::try_from(self.entries.len()).expect("bounded by the length of a zone file");
         let at = u32::try_from(self.bytes.len()).expect("bounded by the length of a zone file");
         self.bytes.extend_from_slice(name);
         let length = name.len() as u8;
-        self.entries.push(Entry { hash, at, parent: NONE, sets_start: 0, set_count: 0, length });
+        self.entries.push(Entry { hash, at, parent, sets_start: 0, set_count: 0, length });
         let place_bits = place_bits_for(self.entries.len());
         if place_bits > self.place_bits {
             self.place_bits = place_bits;
