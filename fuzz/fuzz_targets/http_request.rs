@@ -4,8 +4,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use sanderling_http::{
-    Coding, Content, Discard, Facts, Found, HttpDate, Limits, Parse, Representation, SitePath, Time, Variant, choose_coding,
-    parse_request, respond,
+    Coding, Content, Discard, Facts, Found, HttpDate, Limits, Parse, Representation, SitePath, Time, Variant,
+    choose_coding, parse_request, respond,
 };
 
 const LENGTH_BYTES: u64 = 36;
@@ -22,6 +22,8 @@ fuzz_target!(|bytes: &[u8]| {
         for end in [head_bytes / 2, head_bytes - 1] {
             assert!(matches!(parse_request(&rest[..end], &limits), Ok(Parse::Partial)), "a prefix is incomplete");
         }
+        let coding = choose_coding(&request.fields, [Coding::Zstd, Coding::Gzip]);
+        assert!(coding != Coding::Brotli, "only what is there is chosen");
         let site_path = request.path().map(SitePath::parse);
         for found in [Found::File(&file), Found::Missing] {
             check_response(&request, found);

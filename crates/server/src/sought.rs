@@ -42,6 +42,10 @@ impl Sought {
         &self.path[..end]
     }
 
+    fn file_name(&self) -> &[u8] {
+        self.path.rsplit(|&octet| octet == b'/').next().expect("any path splits into one part at least")
+    }
+
     /// Whether the file system has to be asked for it.
     pub(crate) fn is_on_disk(&self) -> bool {
         matches!(self.site.root, Root::Folder(_))
@@ -76,8 +80,7 @@ impl Sought {
             Ok(taken) => taken,
             Err(no_file) => return Ok(Err(no_file)),
         };
-        let media_type =
-            media_type(&self.path[self.path.iter().rposition(|&octet| octet == b'/').map_or(0, |slash| slash + 1)..]);
+        let media_type = media_type(self.file_name());
         let Beside { coded, hides_changes } = if self.may_be_coded(media_type) {
             self.find_beside(&plain, root, look, patience)?
         } else {

@@ -259,7 +259,7 @@ mod tests {
                 assert_eq!(plain_keys(&format!("{plain}.{ending}")), keys(plain), "{ending}");
             }
         }
-        assert_eq!(plain_keys("a/app.js"), [key(0, ""); 0]);
+        assert!(plain_keys("a/app.js").is_empty());
         assert_eq!(Outdated::Everything.plain_keys().count(), 0);
         assert!(changed("a").is_above(&key(7, "a/b")));
         assert!(changed("a").is_above(&key(7, "a/")));

@@ -494,7 +494,7 @@ fn a_file_that_can_not_be_read_says_why() {
 fn a_file_beyond_the_limit_is_refused() {
     let folder = folder();
     let path = folder.path().join("large.toml");
-    File::create(&path).unwrap().set_len(FILE_BYTES_MAX + 1).unwrap();
+    std::fs::File::create(&path).unwrap().set_len(FILE_BYTES_MAX + 1).unwrap();
     let message = load(&path).unwrap_err()[0].to_string();
     assert!(message.contains("has more than 16777216 bytes"), "{message}");
 }
