@@ -19,6 +19,9 @@ use names::{NameId, Names};
 /// Hosts per answer whose addresses are told: as many as the root has name servers. A referral tells all of its glue.
 const ADDITIONAL_NAMES_MAX: usize = 13;
 
+/// Octets that the names, or the data, of one zone may have: what 32 bits reach, less the longest record.
+const OCTETS_MAX: usize = u32::MAX as usize - (1 << 17);
+
 /// Bounds of a zone.
 #[derive(Clone, Copy, Debug)]
 pub struct ZoneLimits {
@@ -41,6 +44,8 @@ pub struct ZoneBuilder {
     rdata: Vec<u8>,
     limits: ZoneLimits,
     seed: HashSeed,
+    /// The first record for which there is no room.
+    overflow: Option<Position>,
 }
 
 /// A record as it waits to be built into the zone.
@@ -75,16 +80,17 @@ impl ZoneBuilder {
     /// A zone that begins at `apex`, without records yet.
     pub fn new(apex: Name<'_>, seed: HashSeed, limits: ZoneLimits) -> ZoneBuilder {
         let (names, apex) = Names::new(apex, seed);
-        ZoneBuilder { apex, names, records: Vec::new(), rdata: Vec::new(), limits, seed }
+        ZoneBuilder { apex, names, records: Vec::new(), rdata: Vec::new(), limits, seed, overflow: None }
     }
 
     /// Adds a record whose owner is the apex or below it, as the zone file's parser guarantees.
-    ///
-    /// # Panics
-    /// When the RDATA of all records together pass 4 GiB; the length of a zone file is bounded far below.
     pub fn add(&mut self, record: &Record<'_>) {
+        if self.rdata.len() > OCTETS_MAX || self.names.octet_count() > OCTETS_MAX {
+            self.overflow.get_or_insert(record.position);
+            return;
+        }
         let name = self.names.intern(record.owner);
-        let rdata_at = u32::try_from(self.rdata.len()).expect("bounded by the length of a zone file");
+        let rdata_at = u32::try_from(self.rdata.len()).expect("bounded above");
         self.rdata.extend_from_slice(record.rdata);
         self.records.push(Staged {
             name,
@@ -101,6 +107,14 @@ impl ZoneBuilder {
         // Stable, and quick on what is in order already, as most zone files are.
         self.records.sort_by_key(|record| (record.name, record.rtype));
         let mut issues = Vec::new();
+        if let Some(position) = self.overflow {
+            issues.push(Error {
+                severity: Severity::Error,
+                position,
+                problem: "the zone has more than 4 GB of names or of data up to here".into(),
+                remedy: "split it into several zones".into(),
+            });
+        }
         self.drop_duplicates(&mut issues);
         let sets = self.group(&mut issues);
         let cuts = self.find_cuts(&sets);

@@ -80,7 +80,8 @@ impl Listener {
     /// A connection that was given up before it could be accepted is passed over. What remains are errors of this
     /// machine: too many descriptors (`EMFILE`, `ENFILE`), no memory (`ENOBUFS`, `ENOMEM`).
     pub fn accept(&self) -> io::Result<Option<(Stream, SocketAddr)>> {
-        loop {
+        let mut last = Errno::CONNABORTED;
+        for _ in 0..GIVEN_UP_MAX {
             match self.accept_one() {
                 Ok((stream, peer)) => {
                     let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
@@ -89,7 +90,7 @@ impl Listener {
                 Err(Errno::AGAIN) => return Ok(None),
                 // accept(2): errors of the network that are pending on the new connection are reported here.
                 Err(
-                    Errno::INTR
+                    errno @ (Errno::INTR
                     | Errno::CONNABORTED
                     | Errno::PROTO
                     | Errno::NETDOWN
@@ -97,15 +98,17 @@ impl Listener {
                     | Errno::HOSTDOWN
                     | Errno::NONET
                     | Errno::HOSTUNREACH
-                    | Errno::OPNOTSUPP
-                    | Errno::NETUNREACH
-                    | Errno::PERM,
-                ) => {}
+                    | Errno::NETUNREACH),
+                ) => last = errno,
                 Err(errno) => return Err(errno.into()),
             }
         }
+        Err(last.into())
     }
 }
+
+/// Connections in a row that were given up before they could be accepted, after which the caller looks at others first.
+const GIVEN_UP_MAX: usize = 64;
 
 impl Listener {
     fn accept_one(&self) -> Result<(OwnedFd, Option<SocketAddrAny>), Errno> {

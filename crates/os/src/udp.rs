@@ -89,7 +89,7 @@ impl Socket {
 
     /// Receives the datagrams that wait, as many as `batch` has room for; 0 when none does.
     pub fn receive(&self, batch: &mut Batch) -> io::Result<usize> {
-        batch.prepare(self.is_wildcard);
+        batch.prepare();
         let received = if JOB.chosen() == BATCH { self.receive_many(batch) } else { self.receive_one(batch) };
         batch.received_count = match received {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
@@ -150,9 +150,10 @@ impl Socket {
     pub fn send(&self, batch: &mut Batch) -> Sent {
         batch.address_replies(self.is_wildcard);
         let mut sent = Sent::default();
+        let mut has_waited = false;
         let mut next = 0;
         while next < batch.reply_count {
-            match self.send_some(batch, next) {
+            match self.send_some(batch, next, &mut has_waited) {
                 Ok(count) => {
                     sent.reply_count += count;
                     next += count;
@@ -167,9 +168,8 @@ impl Socket {
         sent
     }
 
-    /// Sends replies from `first` on; the error is that of the first alone.
-    fn send_some(&self, batch: &mut Batch, first: usize) -> io::Result<usize> {
-        let mut has_waited = false;
+    /// Sends replies from `first` on; the error is that of the first alone. A full buffer is waited for once a batch.
+    fn send_some(&self, batch: &mut Batch, first: usize, has_waited: &mut bool) -> io::Result<usize> {
         loop {
             let replies = &mut batch.replies[first..batch.reply_count];
             let sent = if JOB.chosen() == BATCH {
@@ -197,8 +197,8 @@ impl Socket {
             match Errno::from_io_error(&io::Error::last_os_error()) {
                 Some(Errno::INTR) => {}
                 // The send buffer is full: wait for it once, shortly, rather than lose what is ready.
-                Some(Errno::AGAIN) if !has_waited => {
-                    has_waited = true;
+                Some(Errno::AGAIN) if !*has_waited => {
+                    *has_waited = true;
                     poll_until(&mut [PollFd::new(&self.descriptor, PollFlags::OUT)], Some(SEND_WAIT))?;
                 }
                 errno => return Err(errno.unwrap_or(Errno::IO).into()),
@@ -314,10 +314,12 @@ impl Batch {
     }
 
     /// Makes the headers that the last call wrote to ready for the next.
-    fn prepare(&mut self, with_control: bool) {
+    fn prepare(&mut self) {
         for header in &mut self.queries[..self.received_count] {
             header.msg_hdr.msg_namelen = size_of::<libc::sockaddr_in6>() as libc::socklen_t;
-            header.msg_hdr.msg_controllen = if with_control { CONTROL_BYTES } else { 0 };
+            // Room for a control message whatever the socket: the batch serves others as well, and a socket that was not
+            // asked to tell addresses writes none.
+            header.msg_hdr.msg_controllen = CONTROL_BYTES;
             header.msg_hdr.msg_flags = 0;
         }
         self.reply_count = 0;

@@ -17,6 +17,9 @@ pub type WatchId = i32;
 /// Octets of events that are read at once: some hundred of them.
 const EVENT_BYTES: usize = 16 * 1024;
 
+/// Reads after which the caller has its turn again, however much is seen meanwhile.
+const READS_MAX: usize = 16;
+
 /// The folders that are watched.
 #[derive(Debug)]
 pub struct Watcher(OwnedFd);
@@ -73,12 +76,17 @@ impl Watcher {
         let _ = inotify::remove_watch(&self.0, id);
     }
 
-    /// Shows `tell` what was seen since the last time.
+    /// Shows `tell` what was seen since the last time, or the first of it: the descriptor stays readable for the rest.
     pub fn read(&self, mut tell: impl FnMut(Seen<'_>)) -> io::Result<()> {
         let mut room = [MaybeUninit::uninit(); EVENT_BYTES];
         let mut events = inotify::Reader::new(&self.0, &mut room);
+        let mut read_count = 0;
         loop {
             if events.is_buffer_empty() {
+                if read_count == READS_MAX {
+                    return Ok(());
+                }
+                read_count += 1;
                 count(Call::InotifyRead);
             }
             let event = match events.next() {

@@ -1,7 +1,7 @@
 //! Turns the machine at hand into figures: what each way of each job costs here, which one is used, and why.
 //!
-//! The founding claims of the program stand beside what is left of them. How it is measured, and how to read it, is told
-//! in docs/probe.md.
+//! The founding claims of the program stand beside what is left of them. How to read it is told in docs/probe.md, why
+//! it measures so in docs/decisions/0009-probe.md.
 
 mod table;
 mod json;
@@ -14,12 +14,12 @@ mod choices;
 mod conversation;
 mod rounds;
 mod sides;
-mod stopwatch;
 mod scratch;
 mod progress;
 mod report;
-mod numbers;
 mod features;
+mod stopwatch;
+mod numbers;
 mod machine;
 
 use jobs::{Bench, Job};

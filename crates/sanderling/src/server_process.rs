@@ -9,7 +9,7 @@ use crate::zones;
 use dns::{HashSeed, ZoneSet};
 use os::directory::Directory;
 use os::signals::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, Signals};
-use server::{Content, DnsOptions, HttpOptions, OpenFilesOptions, Options, Root, Server, Site};
+use server::{Content, DnsOptions, HttpOptions, OpenFilesOptions, Options, Root, Server, Siblings, Site};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -214,7 +214,10 @@ fn run(
     let server = Server::new(content, options, drain_timeout);
     let result = server.run(&bound.siblings, |server| {
         say(&announce(&bound.http, &bound.dns));
-        wait_for_end(server, &signals, &mut reload)
+        let ended = wait_for_end(server, &signals, &mut reload);
+        server.drain();
+        // Who comes now is refused, rather than left waiting for nobody.
+        ended.and(bound.siblings.iter().try_for_each(Siblings::shut_down))
     });
     match result {
         Ok(Ok(())) => Exit::Success,

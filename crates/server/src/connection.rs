@@ -308,8 +308,10 @@ impl<'s> Connection<'s> {
                 if request.fields.has(FieldName::Expect) {
                     // RFC 9110 §10.1.1: who waits for a word before sending content that nobody needs gets the answer
                     // instead. Whether the content comes all the same is not known, so the connection ends.
-                    self.answer(request, file, context);
-                    return Step::Last(Ending::Linger);
+                    return match self.answer(request, file, context) {
+                        Step::Later => Step::Later,
+                        _ => Step::Last(Ending::Linger),
+                    };
                 }
                 self.pending = Some(Box::new(Pending { head: head.to_vec(), discard }));
                 Step::Partial
@@ -379,6 +381,7 @@ impl<'s> Connection<'s> {
             }
         };
         self.look_count = 0;
+        self.trouble = None;
         self.request_count += 1;
         context.tally.add(Counter::HttpRequests, 1);
         let is_last = context.is_draining || self.request_count >= context.options.http.requests_per_connection_max;
@@ -521,6 +524,7 @@ impl<'s> Connection<'s> {
         }
         context.buffers.output.clear();
         write_whole(&Response::closing(sanderling_http::Status::RequestTimeout), context);
+        self.schedule.at_ms = context.clock.now_ms() + ms(context.options.http.send_timeout);
         self.phase = Phase::Ending(Ending::Linger);
         Ok(self.flush(None, context)?.unwrap_or(Next::Close))
     }

@@ -63,6 +63,18 @@ pub(crate) enum Lookup<'f, 's> {
     Later,
 }
 
+/// Tells those who wait for a look that nobody will end, since whoever had begun it panicked.
+struct Abandoned<'a> {
+    files: &'a OpenFiles,
+    key: &'a FileKey,
+}
+
+impl Drop for Abandoned<'_> {
+    fn drop(&mut self) {
+        self.files.tell_all(self.key, Some(NoFile::Failed));
+    }
+}
+
 /// One in this many entries is retired when there are too many: so rarely that looking at all of them costs nothing.
 const EVICTED_SHARE: usize = 16;
 /// How often a look is begun again: when there are no descriptors, or a file is being changed.
@@ -124,6 +136,7 @@ impl OpenFiles {
         if self.fills.claim(key, waiter) == Claim::Theirs {
             return Lookup::Later;
         }
+        let abandoned = Abandoned { files: self, key };
         let sought = Sought::new(site, path, key);
         // A folder that nobody watches yet may have to be waited for.
         let is_watchable = self.watches.descriptor().is_some() && sought.is_on_disk();
@@ -132,7 +145,10 @@ impl OpenFiles {
         } else {
             self.find_and_publish(&sought, look, Patience::None)
         };
+        std::mem::forget(abandoned);
         match found {
+            // An opener makes room, and waits for it.
+            Ok(Err(NoFile::Busy)) if self.fills.hand_over(sought.clone(), Duration::ZERO, waiter) => Lookup::Later,
             Ok(result) => {
                 self.tell_all(key, result.as_ref().err().copied());
                 match result {
@@ -156,13 +172,13 @@ impl OpenFiles {
         patience: Patience,
     ) -> Result<Result<Held<'_, FileKey, OpenFile>, NoFile>, Unready> {
         let seen_before = self.watches.seen_count();
-        let is_watched = self.watches.watches(&sought.site, sought.folder());
         let found = sought.find(look, patience, &self.gauges)?;
         let published = match found {
             Ok(file) => self.publish(&sought.key, file, look.now_ms),
             Err(why) => {
-                self.files.retire(&sought.key);
+                // Not to be able to look is no reason to give up what there is.
                 if matches!(why, NoFile::Missing | NoFile::Folder | NoFile::Forbidden) {
+                    self.files.retire(&sought.key);
                     self.remember_missing(&sought.key, Missing { why, found_ms: look.now_ms });
                 }
                 Err(why)
@@ -171,6 +187,7 @@ impl OpenFiles {
         if let Ok(file) = &published {
             // What was seen between the look and the lending may have been about this file, and found no entry to
             // retire: then it is asked about again soon, as one that nobody watches.
+            let is_watched = self.watches.watches(&sought.site, sought.folder());
             let is_told_of = is_watched && file.can_be_watched() && self.watches.seen_count() == seen_before;
             file.note_watched(is_told_of);
         }
@@ -184,23 +201,29 @@ impl OpenFiles {
         file: OpenFile,
         now_ms: Milliseconds,
     ) -> Result<Held<'_, FileKey, OpenFile>, NoFile> {
-        if let Some(there) = self.files.acquire(key)
-            && there.is_same_as(&file)
-        {
+        let there = self.files.acquire(key);
+        if let Some(there) = there.as_ref().filter(|there| there.is_same_as(&file)) {
             there.note_checked(now_ms);
-            return Ok(there);
+            return Ok(there.clone());
         }
         let content_bytes = self.gauges.content_bytes.load(Ordering::Relaxed);
-        if content_bytes > self.options.content_bytes_max {
+        let descriptors = self.gauges.descriptors.load(Ordering::Relaxed);
+        // A file may have descriptors for its codings as well.
+        if content_bytes > self.options.content_bytes_max || descriptors > self.options.files_max as u64 {
             self.evict();
         }
-        match self.files.replace(key.clone(), file) {
+        let published = match self.files.replace(key.clone(), file) {
             Ok(held) => Ok(held),
             Err(full) => {
                 self.evict();
                 self.files.replace(full.key, full.value).map_err(|_| NoFile::Busy)
             }
+        };
+        if there.is_some() {
+            // Leases that sleeping workers hold keep the version that was replaced.
+            self.wake_workers();
         }
+        published
     }
 
     fn remember_missing(&self, key: &FileKey, missing: Missing) {
@@ -276,9 +299,7 @@ impl OpenFiles {
         let mut waiting = Waiting::for_any_of(self.watches.descriptor().into_iter().chain([wakeup.as_fd()]));
         let mut looked_around = Instant::now();
         while goes_on() {
-            // Nothing is kept: nothing can get old.
-            let timeout = (!self.files.is_empty()).then_some(LOOK_AROUND_INTERVAL);
-            waiting.wait(timeout)?;
+            waiting.wait(Some(LOOK_AROUND_INTERVAL))?;
             if waiting.is_last_ready() {
                 wakeup.take();
             }
@@ -323,16 +344,25 @@ impl OpenFiles {
         let now_ms = self.look().now_ms;
         // A file that is used is asked about again and again: one that was not for longer is not used.
         let idle_ms = ms(self.options.idle_timeout + self.options.watched_fresh_for);
-        let retired_count = self.files.retire_where(usize::MAX, |_, file| {
-            now_ms.saturating_sub(file.checked_ms()) > idle_ms || (!file.is_watched() && file.is_deleted())
+        let mut unwatched = Vec::new();
+        let mut retired_count = self.files.retire_where(usize::MAX, |key, file| {
+            if !file.is_watched() && file.can_change() {
+                unwatched.push(key.clone());
+            }
+            now_ms.saturating_sub(file.checked_ms()) > idle_ms
         });
+        // Asked outside of the table's lock: the file system may be one that makes us wait.
+        for key in unwatched {
+            if let Some(file) = self.files.acquire(&key)
+                && file.is_deleted()
+            {
+                retired_count += usize::from(self.files.retire_held(&file));
+            }
+        }
         if retired_count != 0 {
             let mut keys = Vec::new();
             self.files.for_each(|key, _| keys.push(key.clone()));
-            self.watches.keep_only(|site_id, folder| {
-                let folder = Outdated::Path { site_id, path: folder.to_vec(), is_folder: true };
-                keys.iter().any(|key| folder.is_above(key))
-            });
+            self.watches.keep_only(keys.iter());
         }
         retired_count
     }

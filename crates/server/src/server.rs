@@ -28,6 +28,13 @@ pub struct Siblings {
     pub dns_datagrams: Vec<Socket>,
 }
 
+impl Siblings {
+    /// Lets nobody connect any more: for whoever owns the sockets, when no process goes on serving them.
+    pub fn shut_down(&self) -> io::Result<()> {
+        self.http.iter().chain(&self.dns_streams).try_for_each(Listener::shut_down)
+    }
+}
+
 /// A server: what its threads share, and how to wake them.
 #[derive(Debug)]
 pub struct Server {
@@ -144,7 +151,14 @@ impl Server {
         name: String,
         work: impl FnOnce() -> io::Result<()> + Send + 'scope,
     ) -> io::Result<ScopedJoinHandle<'scope, io::Result<()>>> {
-        thread::Builder::new().name(name).spawn_scoped(scope, || self.drain_if_failed(work()))
+        let work = || {
+            // Half a server would answer half of its clients: a thread that panics ends the others too.
+            let ending = DrainOnPanic(self);
+            let result = self.drain_if_failed(work());
+            std::mem::forget(ending);
+            result
+        };
+        thread::Builder::new().name(name).spawn_scoped(scope, work)
     }
 
     /// A thread that ends with an error ends the others too: half a server would answer half of its clients.
@@ -183,6 +197,15 @@ impl Drop for Ending<'_> {
         // Fails only if the descriptor is gone, which whoever runs the server owns.
         let given = self.watcher_wakeup.give();
         debug_assert!(given.is_ok());
+    }
+}
+
+/// Drains the server when a thread is left by a panic.
+struct DrainOnPanic<'s>(&'s Server);
+
+impl Drop for DrainOnPanic<'_> {
+    fn drop(&mut self) {
+        self.0.drain();
     }
 }
 

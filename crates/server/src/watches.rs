@@ -5,7 +5,7 @@ use crate::open_file::FileKey;
 use os::failure::{Cause, cause};
 use os::watch::{Seen, WatchId, Watcher};
 use sanderling_http::Coding;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -90,18 +90,18 @@ impl Watches {
             if self.lock().by_path.contains_key(&key) {
                 return true;
             }
-            if self.is_exhausted.load(Ordering::Relaxed) || self.folder_count() >= self.folders_max {
+            let Ok(opened) = root.folder_beneath(path) else { return false };
+            if opened.is_remote().unwrap_or(true) {
                 return false;
             }
-            let watched = root.folder_beneath(path).and_then(|opened| {
-                if opened.is_remote()? {
-                    return Err(io::ErrorKind::Unsupported.into());
-                }
-                watcher.watch(&opened)
-            });
-            match watched {
+            // Held over both steps: what is told of the folder from now on finds it known.
+            let mut folders = self.lock();
+            if self.is_exhausted.load(Ordering::Relaxed) || folders.by_id.len() >= self.folders_max {
+                return false;
+            }
+            match watcher.watch(&opened) {
                 Ok(id) => {
-                    self.lock().add(key, id);
+                    folders.add(key, id);
                     true
                 }
                 Err(error) => {
@@ -117,11 +117,15 @@ impl Watches {
     pub(crate) fn read(&self, mut tell: impl FnMut(Outdated)) {
         let Some(watcher) = &self.watcher else { return };
         let read = watcher.read(|seen| {
-            // Release pairs with the Acquire of `seen_count`: who reads the old number after inserting an entry has
-            // inserted it before it is looked for here.
+            // Before anything is retired: both that and the lending of an entry take the table's writers' lock, so who
+            // has lent one and then reads the old number has lent it before it is looked for here.
             self.seen_count.fetch_add(1, Ordering::Release);
             match seen {
-                Seen::Overflow => tell(Outdated::Everything),
+                Seen::Overflow => {
+                    // What was missed may have been that a folder went: no name of one can be trusted any more.
+                    self.forget(watcher, |_| true);
+                    tell(Outdated::Everything);
+                }
                 Seen::Changed { id, name, is_folder } => {
                     let folders = self.lock().by_id.get(&id).cloned().unwrap_or_default();
                     for (site_id, mut path) in folders {
@@ -129,14 +133,18 @@ impl Watches {
                             path.push(b'/');
                         }
                         path.extend_from_slice(name);
+                        if is_folder {
+                            self.forget_below(watcher, site_id, &path);
+                        }
                         tell(Outdated::Path { site_id, path, is_folder });
                     }
                 }
                 Seen::Gone(id) => {
-                    for (site_id, path) in self.lock().remove(id) {
+                    let folders = self.lock().by_id.get(&id).cloned().unwrap_or_default();
+                    for (site_id, path) in folders {
+                        self.forget_below(watcher, site_id, &path);
                         tell(Outdated::Path { site_id, path, is_folder: true });
                     }
-                    watcher.forget(id);
                 }
             }
         });
@@ -146,19 +154,34 @@ impl Watches {
     }
 
     /// Watches no longer those folders in which, and below which, there is none of `keys`.
-    pub(crate) fn keep_only(&self, is_used: impl Fn(u32, &[u8]) -> bool) {
+    pub(crate) fn keep_only<'k>(&self, keys: impl Iterator<Item = &'k FileKey>) {
         let Some(watcher) = &self.watcher else { return };
+        let mut used = HashSet::new();
+        for key in keys {
+            let Some((path, site_id)) = key.split_last_chunk::<4>() else { continue };
+            let end = path.iter().rposition(|&octet| octet == b'/').unwrap_or(0);
+            used.extend(ancestors(&path[..end]).map(|folder| (u32::from_le_bytes(*site_id), folder)));
+        }
+        self.forget(watcher, |(site_id, path)| !used.contains(&(*site_id, path.as_slice())));
+        self.is_exhausted.store(false, Ordering::Relaxed);
+    }
+
+    /// A path leads to another folder now, and so do all that begin with it.
+    fn forget_below(&self, watcher: &Watcher, site_id: u32, path: &[u8]) {
+        let is_below = |folder: &[u8]| {
+            path.is_empty() || folder.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+        };
+        self.forget(watcher, |(id, folder)| *id == site_id && is_below(folder));
+    }
+
+    /// Watches no longer the folders that `choose` picks.
+    fn forget(&self, watcher: &Watcher, choose: impl Fn(&FolderKey) -> bool) {
         let mut folders = self.lock();
-        let unused: Vec<WatchId> = folders
-            .by_id
-            .iter()
-            .filter(|(_, keys)| !keys.iter().any(|(site_id, path)| is_used(*site_id, path)))
-            .map(|(&id, _)| id)
-            .collect();
-        for id in unused {
-            folders.remove(id);
-            watcher.forget(id);
-            self.is_exhausted.store(false, Ordering::Relaxed);
+        let chosen: Vec<FolderKey> = folders.by_path.keys().filter(|key| choose(key)).cloned().collect();
+        for key in chosen {
+            if let Some(id) = folders.remove(&key) {
+                watcher.forget(id);
+            }
         }
     }
 
@@ -176,12 +199,16 @@ impl Folders {
         self.by_path.insert(key, id);
     }
 
-    fn remove(&mut self, id: WatchId) -> Vec<FolderKey> {
-        let keys = self.by_id.remove(&id).unwrap_or_default();
-        for key in &keys {
-            self.by_path.remove(key);
+    /// Takes a folder out; its id, if no other path leads to the same folder.
+    fn remove(&mut self, key: &FolderKey) -> Option<WatchId> {
+        let id = self.by_path.remove(key)?;
+        let keys = self.by_id.get_mut(&id)?;
+        keys.retain(|other| other != key);
+        let is_last = keys.is_empty();
+        if is_last {
+            self.by_id.remove(&id);
         }
-        keys
+        is_last.then_some(id)
     }
 }
 

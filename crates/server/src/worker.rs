@@ -53,11 +53,18 @@ enum Source {
     Wakeup,
 }
 
+/// A listener, and when it is asked again after it could not be.
+struct Gate<'s> {
+    protocol: Protocol,
+    listener: &'s Listener,
+    paused_until_ms: Option<Milliseconds>,
+}
+
 /// A worker.
 pub(crate) struct Worker<'s> {
     shared: &'s Shared,
     poller: Poller,
-    listeners: Vec<(Protocol, &'s Listener)>,
+    listeners: Vec<Gate<'s>>,
     peers: Slab<Peer<'s>>,
     /// Sources that had more than their share, each once.
     unfinished: Vec<Source>,
@@ -65,8 +72,6 @@ pub(crate) struct Worker<'s> {
     at_the_bound: Vec<Stream>,
     deadlines: Deadlines,
     turns_given: u64,
-    /// When to accept again.
-    paused_until_ms: Option<Milliseconds>,
     clock: Clock,
     buffers: Buffers,
     files: Files<'s>,
@@ -115,17 +120,17 @@ impl<'s> Worker<'s> {
         for (index, (_, listener)) in listeners.iter().enumerate() {
             poller.register(*listener, Source::Listener(index).token(), Interest::Readable)?;
         }
+        let gate = |(protocol, listener)| Gate { protocol, listener, paused_until_ms: None };
         let (content, content_version) = shared.content();
         Ok(Worker {
             shared,
             poller,
-            listeners,
+            listeners: listeners.into_iter().map(gate).collect(),
             peers: Slab::new(),
             unfinished: Vec::new(),
             at_the_bound: Vec::new(),
             deadlines: Deadlines::default(),
             turns_given: 0,
-            paused_until_ms: None,
             clock: shared.clock(),
             buffers: Buffers::new(&shared.options),
             files: Files::new(&shared.open_files, index),
@@ -170,8 +175,8 @@ impl<'s> Worker<'s> {
         if !self.unfinished.is_empty() {
             return Some(Duration::ZERO);
         }
-        let next_ms =
-            [self.deadlines.next_ms(), self.paused_until_ms, self.drained_by_ms].into_iter().flatten().min()?;
+        let paused = self.listeners.iter().filter_map(|gate| gate.paused_until_ms);
+        let next_ms = paused.chain(self.deadlines.next_ms()).chain(self.drained_by_ms).min()?;
         // One more than the difference: a clock of milliseconds that is short of the deadline would wait for nothing.
         Some(Duration::from_millis(next_ms.saturating_sub(self.clock.now_ms()) + 1))
     }
@@ -188,11 +193,10 @@ impl<'s> Worker<'s> {
             return Ok(());
         }
         self.drained_by_ms = Some(self.clock.now_ms() + ms(self.shared.drain_timeout));
-        self.paused_until_ms = None;
         for index in 0..self.listeners.len() {
-            // Who waits already is let in; who comes now is refused rather than left waiting for nobody.
+            // Who waits already is let in.
             self.accept(index);
-            self.listeners[index].1.shut_down()?;
+            self.poller.deregister(self.listeners[index].listener)?;
         }
         self.listeners.clear();
         let peers: Vec<Key> = self.peers.iter().map(|(key, _)| key).collect();
@@ -244,17 +248,14 @@ impl<'s> Worker<'s> {
     }
 
     fn accept(&mut self, index: usize) {
-        let Some(&(protocol, listener)) = self.listeners.get(index) else { return };
-        if self.paused_until_ms.is_some() {
-            return;
-        }
+        let Some(&Gate { protocol, listener, paused_until_ms: None }) = self.listeners.get(index) else { return };
         for _ in 0..ACCEPTS_PER_TURN_MAX {
             // Who finds no permit for HTTP waits in the listener's queue; for DNS somebody else makes room.
             let mut permit = None;
             if protocol == Protocol::Http {
                 permit = self.shared.http_permits.take();
                 if permit.is_none() {
-                    return self.pause_accepting();
+                    return self.pause(index);
                 }
             }
             match listener.accept() {
@@ -263,7 +264,7 @@ impl<'s> Worker<'s> {
                     None => {
                         self.at_the_bound.push(stream);
                         self.shared.ask_for_room();
-                        return self.pause_accepting();
+                        return self.pause(index);
                     }
                 },
                 Ok(None) => return,
@@ -273,7 +274,7 @@ impl<'s> Worker<'s> {
                         // Descriptors that are leased only are the ones that can be spared.
                         self.files.clear();
                     }
-                    return self.pause_accepting();
+                    return self.pause(index);
                 }
             }
         }
@@ -306,29 +307,40 @@ impl<'s> Worker<'s> {
         }
     }
 
-    /// The listeners are asked again later, ready or not: edge-triggered readiness will not be told twice.
-    fn pause_accepting(&mut self) {
-        self.paused_until_ms = Some(self.clock.now_ms() + ms(ACCEPT_PAUSE));
+    /// The listener is asked again later, ready or not: edge-triggered readiness will not be told twice. The others go
+    /// on: who has used up the connections of one protocol must not silence the other.
+    fn pause(&mut self, index: usize) {
+        self.listeners[index].paused_until_ms = Some(self.clock.now_ms() + ms(ACCEPT_PAUSE));
     }
 
     fn accept_again(&mut self) {
-        if self.paused_until_ms.is_none_or(|until_ms| self.clock.now_ms() < until_ms) {
-            return;
+        let now_ms = self.clock.now_ms();
+        for index in 0..self.listeners.len() {
+            if self.listeners[index].paused_until_ms.is_none_or(|until_ms| now_ms < until_ms) {
+                continue;
+            }
+            self.listeners[index].paused_until_ms = None;
+            if self.listeners[index].protocol == Protocol::Dns && !self.let_in_who_waits() {
+                self.shared.ask_for_room();
+                self.pause(index);
+            } else {
+                self.accept(index);
+            }
         }
-        self.paused_until_ms = None;
+    }
+
+    /// Whether all DNS streams that were accepted at the bound have found room.
+    fn let_in_who_waits(&mut self) -> bool {
         while let Some(stream) = self.at_the_bound.pop() {
             match self.dns_permit() {
                 Some(permit) => self.enter(Protocol::Dns, stream, permit),
                 None => {
                     self.at_the_bound.push(stream);
-                    self.shared.ask_for_room();
-                    return self.pause_accepting();
+                    return false;
                 }
             }
         }
-        for index in 0..self.listeners.len() {
-            self.accept(index);
-        }
+        true
     }
 
     /// Lets a new connection in. It is asked at once: its first request has mostly come with it.

@@ -61,6 +61,11 @@ impl Names {
         (names, apex)
     }
 
+    /// Octets of all names together.
+    pub(super) fn octet_count(&self) -> usize {
+        self.bytes.len()
+    }
+
     pub(super) fn count(&self) -> usize {
         self.entries.len()
     }
@@ -160,8 +165,8 @@ impl Names {
     }
 
     fn push(&mut self, name: &[u8], hash: NameHash, parent: u32) -> NameId {
-        let index = u32::try_from(self.entries.len()).expect("bounded by the length of a zone file");
-        let at = u32::try_from(self.bytes.len()).expect("bounded by the length of a zone file");
+        let index = u32::try_from(self.entries.len()).expect("the builder bounds the octets of all names");
+        let at = u32::try_from(self.bytes.len()).expect("the builder bounds the octets of all names");
         self.bytes.extend_from_slice(name);
         let length = name.len() as u8;
         self.entries.push(Entry { hash, at, parent, sets_start: 0, set_count: 0, length });

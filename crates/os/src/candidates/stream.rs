@@ -1,6 +1,5 @@
 //! The far end of connections that are measured: connects, reads what it is owed, and leaves no trace in the kernel.
 
-use rustix::io::Errno;
 use rustix::net::sockopt;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -37,15 +36,6 @@ impl Client {
     /// Receives until `into` is full.
     pub fn receive(&mut self, into: &mut [u8]) -> io::Result<()> {
         self.0.read_exact(into)
-    }
-
-    /// Receives what is there, up to the length of `into`; 0 when nothing is.
-    pub fn receive_now(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        match rustix::net::recv(&self.0, into, rustix::net::RecvFlags::DONTWAIT) {
-            Ok((received, _)) => Ok(received),
-            Err(Errno::AGAIN) => Ok(0),
-            Err(errno) => Err(errno.into()),
-        }
     }
 
     /// Closes by a reset, so that neither end keeps the port for a minute (TIME-WAIT).

@@ -1,8 +1,8 @@
 //! Turns what was measured into an answer to each founding claim, and into one line about this machine.
 //!
-//! A claim is that one candidate costs a certain share of another. It holds if at least half of that gain is there, in
-//! the median as in the least disturbed tenth of the samples; it holds, but less, if there is a gain at all: beyond a tie,
-//! or a quarter of the claimed gain where that is less.
+//! A claim is that more gets done by one candidate than by another. It holds if at least half of that gain is there, in
+//! the median as in the least disturbed tenth of the samples; it holds, but less, if there is a gain at all: beyond a
+//! tie, or a quarter of the claimed gain where that is less.
 
 use super::choices::TIE_RATIO;
 use super::jobs::{close_on_exec, datagrams, facts, floor, listeners, lookup, serving};
@@ -21,12 +21,14 @@ pub(crate) fn answer_all(groups: &[Group], processor_count: usize) -> Vec<Answer
     ]
 }
 
-/// Whether a cost that is `measured` as a share of its rival's keeps what `claimed` promised, both less than 1.
+/// Whether a cost, `measured` as a share of its rival's, keeps what the share `claimed` promised, which is less than 1.
 fn verdict(measured: Spread, claimed: f64) -> Verdict {
-    let claimed_gain = 1.0 - claimed;
-    match 1.0 - measured.worse() {
+    // What more gets done in the same time.
+    let gain_of = |ratio: f64| 1.0 / ratio - 1.0;
+    let claimed_gain = gain_of(claimed);
+    match gain_of(measured.worse()) {
         gain if gain >= claimed_gain / 2.0 => Verdict::Holds,
-        gain if gain >= (claimed_gain / 4.0).min(1.0 - TIE_RATIO) => Verdict::HoldsLess,
+        gain if gain >= (claimed_gain / 4.0).min(gain_of(TIE_RATIO)) => Verdict::HoldsLess,
         _ => Verdict::NoLongerHolds,
     }
 }
@@ -39,8 +41,8 @@ fn close_on_exec_answer(groups: &[Group]) -> Answer {
         let server = group.ratio_between(FIOCLEX, FCNTL)?;
         let bare = group.ratio_between(BARE_FIOCLEX, FCNTL)?;
         let finding = format!(
-            "{:.2} through the C library, as then ({:.2} undisturbed); against the server's fcntl, which goes past it: {:.2} with its \
-             ioctl, {:.2} with a bare one. Asked for at creation it costs next to nothing",
+            "{:.2} through the C library, as then ({:.2} undisturbed); against the server's fcntl, which goes past it: \
+             {:.2} with its ioctl, {:.2} with a bare one. Asked for at creation it costs next to nothing",
             library.median, library.p10, server.median, bare.median
         );
         Some((verdict(library, CLAIMED_RATIO), finding))
@@ -89,7 +91,7 @@ fn lookup_answer(groups: &[Group], processor_count: usize) -> Answer {
         let (counted, lease) = (ratio(COUNTED)?, ratio(LEASE)?);
         let times = |ratio: Spread| 1.0 / ratio.median;
         let finding = format!(
-            "with {CLAIMED_THREAD_COUNT} threads on {processor_count} processor{} {:.1} times as good counted, {:.0} \
+            "with {CLAIMED_THREAD_COUNT} threads on {processor_count} processor{} {:.1} times as good counted, {:.1} \
              times by lease, which the server uses",
             if processor_count == 1 { "" } else { "s" },
             times(counted),
@@ -139,8 +141,8 @@ fn siblings_answer(groups: &[Group], processor_count: usize) -> Answer {
         }
         let plural = if processor_count == 1 { "" } else { "s" };
         let finding = format!(
-            "for the same processor time {}, on {processor_count} processor{plural}; the claim is of a machine with two \
-             sockets",
+            "for the same processor time {}, on {processor_count} processor{plural}; the claim is of a machine with \
+             two sockets",
             parts.join(", ")
         );
         if processor_count == 1 {

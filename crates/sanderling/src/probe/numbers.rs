@@ -18,12 +18,12 @@ impl Spread {
         Spread { median: sorted[last / 2], p10: sorted[last / 10] }
     }
 
-    /// What share of `other` this is, both times counted alike.
+    /// What share of `other` this is: median of median, tenth of tenth.
     pub(crate) fn ratio_to(self, other: Spread) -> Spread {
         Spread { median: self.median / other.median, p10: self.p10 / other.p10 }
     }
 
-    /// The larger of the two: what is true of it is true of both.
+    /// The larger of the two: if it is small enough, both are.
     pub(crate) fn worse(self) -> f64 {
         self.median.max(self.p10)
     }

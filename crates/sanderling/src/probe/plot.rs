@@ -1,4 +1,4 @@
-//! Turns a report into a picture (SVG): the founding claims with their answers, and a bar for what each candidate costs.
+//! Turns a report into a picture (SVG): the founding claims with their answers, and a bar for each candidate's cost.
 //!
 //! Written by hand: rectangles and lines of text need no crate for charts.
 
@@ -38,8 +38,8 @@ pub(crate) fn svg(report: &Report) -> String {
     let mut body = String::new();
     let height = write_body(&mut body, report).expect("a text takes everything");
     format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" viewBox=\"0 0 {WIDTH} {height}\" \
-         font-family=\"system-ui, 'DejaVu Sans', sans-serif\" font-size=\"12\" fill=\"{INK}\">\n\
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" \
+         viewBox=\"0 0 {WIDTH} {height}\" font-family=\"system-ui, 'DejaVu Sans', sans-serif\" font-size=\"12\" fill=\"{INK}\">\n\
          <rect width=\"{WIDTH}\" height=\"{height}\" fill=\"#ffffff\"/>\n{body}</svg>\n"
     )
 }

@@ -161,7 +161,7 @@ pub(crate) struct Answer {
 pub(crate) enum Verdict {
     /// At least half of the claimed gain is there, in the median and in the least disturbed tenth.
     Holds,
-    /// A gain beyond a tie is there, but less than half of the claimed one.
+    /// A gain is there, but less than half of the claimed one.
     HoldsLess,
     /// No gain beyond a tie.
     NoLongerHolds,

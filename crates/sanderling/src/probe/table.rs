@@ -6,6 +6,11 @@ use std::fmt::{self, Write};
 /// Columns of the narrowest terminal that is thought of.
 const WIDTH: usize = 80;
 
+/// What the heads of the columns mean.
+const COLUMNS: &str = "nanoseconds for one; CPU: processor time, its median and p10; wall: time on the wall; peer: \
+                       processor time of the other side; ratio: to the first row, or the first of its kind; claim: \
+                       that ratio in the founding document; n: samples; err: errors; *: in use";
+
 /// The whole report.
 pub(crate) fn write(out: &mut String, report: &Report) -> fmt::Result {
     write_machine(out, report)?;
@@ -46,10 +51,7 @@ fn write_machine(out: &mut String, report: &Report) -> fmt::Result {
     }
     let effort = if report.is_quick { "quick, " } else { "" };
     line("measured", &format!("{effort}in {:.1} s, seed {}", report.took_s, report.seed))?;
-    line(
-        "columns",
-        "nanoseconds for one; CPU: processor time, its median and p10; wall: time on the wall; peer: processor time of the other side; ratio: to the first row, or the first of its kind; claim: that ratio in the founding document; n: samples; err: errors; *: in use",
-    )
+    line("columns", COLUMNS)
 }
 
 /// A heading and the cells below it, the first of them aligned to the left.
@@ -76,7 +78,9 @@ fn write_group(out: &mut String, group: &Group) -> fmt::Result {
         }
         writeln!(out, "{}", line.trim_end())
     };
-    write_line(out, &|column| column.head.to_owned())?;
+    if columns.len() > 1 {
+        write_line(out, &|column| column.head.to_owned())?;
+    }
     for (index, row) in group.rows.iter().enumerate() {
         match &row.outcome {
             Outcome::Measured(_) => write_line(out, &|column| column.cells[index].clone())?,

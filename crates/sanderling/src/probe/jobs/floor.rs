@@ -26,7 +26,7 @@ pub(crate) fn measure(bench: &mut Bench<'_>) -> io::Result<()> {
     let cost = group.row(SYSTEM_CALL).and_then(|row| row.measured()).map(|measured| measured.cpu_ns.median);
     if cost.is_some_and(|cost_ns| cost_ns > SLOW_NS) {
         group.notes.push(format!(
-            "above {SLOW_NS:.0} ns: page-table isolation, a filter of calls (seccomp) or a tracer makes each call dearer"
+            "above {SLOW_NS:.0} ns: page-table isolation, a filter (seccomp) or a tracer makes each call dearer"
         ));
     }
     Ok(())

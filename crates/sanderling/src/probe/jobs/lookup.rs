@@ -73,19 +73,18 @@ pub(crate) fn measure(bench: &mut Bench<'_>) -> io::Result<()> {
     let (paths, locked, shared) = (&paths, &locked, &shared);
     let mut rows = Vec::new();
     for thread_count in THREAD_COUNTS {
-        let lock_index = rows.len();
-        rows.push(Candidate::new(row_name(LOCK, thread_count), move || {
+        let under_lock = move || {
             run_threads(thread_count, paths, || {
                 |path: &[u8]| {
                     let entry = Arc::clone(&locked.lock().expect("no thread panics with it")[path]);
                     read(&entry)
                 }
             })
-        }));
-        rows.push(Candidate::new(row_name(COUNTED, thread_count), move || {
+        };
+        let counted = move || {
             run_threads(thread_count, paths, || |path: &[u8]| read(&shared.acquire(path).expect("every path is there")))
-        }));
-        rows.push(Candidate::new(row_name(LEASE, thread_count), move || {
+        };
+        let leased = move || {
             run_threads(thread_count, paths, || {
                 let mut leases = Leases::new(shared, ENTRY_COUNT);
                 let mut look_count = 0;
@@ -97,18 +96,23 @@ pub(crate) fn measure(bench: &mut Bench<'_>) -> io::Result<()> {
                     read(leases.lease(path).expect("every path is there"))
                 }
             })
-        }));
-        for index in lock_index..rows.len() {
-            let is_lease = index == lock_index + 2;
-            let row = rows.remove(index).against(lock_index).threads(thread_count).used(is_lease);
-            let claims = thread_count == CLAIMED_THREAD_COUNT && index != lock_index;
-            rows.insert(index, if claims { row.claimed(CLAIMED_RATIO) } else { row });
-        }
+        };
+        let lock_index = rows.len();
+        rows.push(Candidate::new(row_name(LOCK, thread_count), under_lock));
+        rows.push(claimed_at(thread_count, Candidate::new(row_name(COUNTED, thread_count), counted)));
+        rows.push(claimed_at(thread_count, Candidate::new(row_name(LEASE, thread_count), leased)).used(true));
+        let of_these_threads = rows.split_off(lock_index);
+        rows.extend(of_these_threads.into_iter().map(|row| row.against(lock_index).threads(thread_count)));
     }
     let title = format!("Looking up one of {ENTRY_COUNT} shared open files by its path");
     let group = bench.loops(Heading::new(JOB, title, "look-up"), rows);
     group.notes.push("the server looks up by lease; it counts a reference when a worker meets a file first".to_owned());
     Ok(())
+}
+
+/// The claim is of one number of threads.
+fn claimed_at(thread_count: usize, row: Candidate<'_>) -> Candidate<'_> {
+    if thread_count == CLAIMED_THREAD_COUNT { row.claimed(CLAIMED_RATIO) } else { row }
 }
 
 fn path(number: usize) -> Vec<u8> {

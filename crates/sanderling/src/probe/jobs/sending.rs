@@ -1,4 +1,4 @@
-//! A response with a file's content, by its size: copied behind its head, or head first and content from the descriptor.
+//! A response with a file's content, by its size: copied behind its head, or sent from the descriptor after it.
 
 use super::{Bench, Heading};
 use crate::probe::choices::TIE_RATIO;
