@@ -4,6 +4,9 @@
 //! request takes by the clock says more about who else uses the machine. Servers run in turns in shuffled order, so
 //! that what disturbs one disturbs the others as well, and ratios are taken round by round.
 
+mod pages;
+mod growth;
+mod standing;
 mod http;
 mod dns;
 mod report;
@@ -33,13 +36,11 @@ use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use chart::Group;
-use launch::Launch;
 use options::Part;
 use programs::Programs;
 use random::Random;
 use report::Report;
-use rounds::{Outcome, Rounds};
+use rounds::Rounds;
 
 /// How long a load runs in each round.
 const LENGTH: Duration = Duration::from_secs(2);
@@ -107,41 +108,20 @@ fn circumstances(options: &Options, seed: u64, rounds: &Rounds) -> Vec<String> {
     lines
 }
 
-fn part_report(
-    part: Part,
-    rounds: &mut Rounds,
-    programs: &Programs,
-    options: &Options,
-) -> Result<Report, String> {
-    match part {
+fn part_report(part: Part, rounds: &mut Rounds, programs: &Programs, options: &Options) -> Result<Report, String> {
+    let is_quick = options.is_quick;
+    Ok(match part {
         Part::Http => {
-            let compared = http::run(rounds, programs, options.is_quick)?;
-            Ok(comparison("HTTP beside its peers", "http.svg", &compared.outcomes, &compared.launches, programs))
+            let compared = http::run(rounds, programs, is_quick)?;
+            pages::comparison("HTTP", "http.svg", &compared.outcomes, &compared.launches, &programs.folder)
         }
         Part::Dns => {
-            let compared = dns::run(rounds, programs, options.is_quick)?;
-            Ok(comparison("DNS beside its peers", "dns.svg", &compared.outcomes, &compared.launches, programs))
+            let compared = dns::run(rounds, programs, is_quick)?;
+            pages::comparison("DNS", "dns.svg", &compared.outcomes, &compared.launches, &programs.folder)
         }
-        Part::Growth => Err("growth is not there".into()),
-        Part::Load => Err("load is not there".into()),
-    }
-}
-
-fn comparison(title: &str, chart_file: &str, outcomes: &[Outcome], launches: &[Launch], programs: &Programs) -> Report {
-    let mut report = Report::new(title);
-    let groups: Vec<Group> = outcomes.iter().map(group).collect();
-    let what = format!("{title}: server time for each request in µs");
-    report.chart(chart_file, &what, chart::bars(&what, &groups));
-    for outcome in outcomes {
-        report.outcome(outcome);
-    }
-    report.settings(launches, &programs.folder);
-    report
-}
-
-fn group(outcome: &Outcome) -> Group {
-    let bars = outcome.rows.iter().filter_map(|row| Some((row.name.clone(), row.cost()?))).collect();
-    Group { title: outcome.title.clone(), bars }
+        Part::Growth => pages::growth(&growth::run(rounds, programs, is_quick)?),
+        Part::Load => pages::standing(&standing::run(rounds, programs, is_quick)?),
+    })
 }
 
 /// The folder and the name of a part's report. A quick run is no record: it stays out of the project's papers.

@@ -185,7 +185,8 @@ impl Exchange for Datagrams {
 
 impl Port {
     fn describe(&self, what: &str) -> String {
-        let from = self.socket.local_addr().map_or_else(|_| "an unknown port".to_owned(), |address| address.to_string());
+        let from =
+            self.socket.local_addr().map_or_else(|_| "an unknown port".to_owned(), |address| address.to_string());
         format!("{what}; from {from}")
     }
 }

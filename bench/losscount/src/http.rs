@@ -170,7 +170,7 @@ mod tests {
     use crate::protocol::{Protocol, Taken};
     use std::sync::Arc;
 
-    const WHOLE: Taken = Taken::Whole { closes: false };
+    const WHOLE: &Taken = &Taken::Whole { closes: false };
 
     /// What becomes of a response when `abcd` and `abc` are right, octet by octet and all at once.
     #[track_caller]
@@ -197,8 +197,8 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(response: &str, expected: Taken) {
-        assert_eq!(verdict(response), expected);
+    fn check(response: &str, expected: &Taken) {
+        assert_eq!(verdict(response), *expected);
     }
 
     #[track_caller]
@@ -215,14 +215,14 @@ mod tests {
 
     #[test]
     fn a_part_is_more_to_come() {
-        check("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nabc", Taken::More);
-        check("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r", Taken::More);
+        check("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nabc", &Taken::More);
+        check("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r", &Taken::More);
     }
 
     #[test]
     fn a_server_says_close_by_field_or_by_version() {
-        let closes = Taken::Whole { closes: true };
-        check("HTTP/1.1 200 OK\r\nConnection: x, Close\r\nContent-Length: 3\r\n\r\nabc", closes.clone());
+        let closes = &Taken::Whole { closes: true };
+        check("HTTP/1.1 200 OK\r\nConnection: x, Close\r\nContent-Length: 3\r\n\r\nabc", closes);
         check("HTTP/1.0 200 OK\r\nContent-Length: 3\r\n\r\nabc", closes);
         check("HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 3\r\n\r\nabc", WHOLE);
     }

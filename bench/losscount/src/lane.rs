@@ -8,6 +8,10 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+/// Requests sent in one turn. What is due beyond them goes out at the next beat: this program would else, at a rate above
+/// its strength, never come to receive.
+const SENDS_PER_TURN_MAX: usize = 512;
+
 /// A way of asking. Each request that it is given ends in exactly one of [`Tally::count_ok`] and [`Tally::count_lost`].
 pub(crate) trait Exchange {
     /// A request is due: it goes out now. Never waits.
@@ -48,7 +52,8 @@ pub(crate) fn run(
         if stop.load(Ordering::Relaxed) {
             schedule.end();
         }
-        while let Some(request) = schedule.take_due(turn.now) {
+        for _ in 0..SENDS_PER_TURN_MAX {
+            let Some(request) = schedule.take_due(turn.now) else { break };
             turn.tally.count_sent(request, turn.now);
             exchange.send(request, &mut turn);
             turn.now = Instant::now();

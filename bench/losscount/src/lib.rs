@@ -17,6 +17,10 @@
 //! assert!(report.counts(Kind::HttpKept).expect("it had a rate").ok_count > 0);
 //! ```
 //!
+//! No request is sent again by this program; the kernel still repeats lost segments, so that a SYN dropped from a full
+//! listener shows as a latency of a second. A silent server leaves rate times deadline connections open: a program that
+//! runs a load in itself sees to its limit of descriptors (`ulimit -n`), or finds [`Cause::Unsent`].
+//!
 //! What it does not do: TLS, HTTP/2, chunked content, many paths, zone transfers.
 
 #![deny(unsafe_code)]

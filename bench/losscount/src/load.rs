@@ -70,7 +70,7 @@ pub struct HttpLoad {
     pub new_per_s: u32,
     /// Requests a second on kept connections.
     pub kept_per_s: u32,
-    /// Kept connections; more are opened while all of them are busy.
+    /// Kept connections. When all of them are busy, others are opened, which end with their answer.
     pub connection_count: usize,
     /// When the end of an idle connection is seen.
     pub idle_notice: IdleNotice,
@@ -109,7 +109,7 @@ pub struct DnsLoad {
     pub tcp_new_per_s: u32,
     /// Queries a second over TCP on kept connections.
     pub tcp_kept_per_s: u32,
-    /// Kept connections; more are opened while all of them are busy.
+    /// Kept connections. When all of them are busy, others are opened, which end with their answer.
     pub connection_count: usize,
     /// When the end of an idle connection is seen.
     pub idle_notice: IdleNotice,
@@ -156,7 +156,9 @@ impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LoadError::Wrong(why) => f.write_str(why),
-            LoadError::Probe(why) => write!(f, "asking once before the load: {why}; is the server up, and the name there?"),
+            LoadError::Probe(why) => {
+                write!(f, "asking once before the load: {why}; is the server up, and the name there?")
+            }
             LoadError::Os(kind, error) => write!(f, "{}: {error}", kind.name()),
         }
     }
@@ -178,7 +180,8 @@ pub struct Running {
 #[derive(Debug)]
 struct Lane {
     kind: Kind,
-    thread: JoinHandle<io::Result<Counts>>,
+    /// Ends with the counts, and the moment when its last request had ended.
+    thread: JoinHandle<io::Result<(Counts, Instant)>>,
     published: Arc<Published>,
 }
 
@@ -205,7 +208,13 @@ impl Load {
         Ok(running)
     }
 
-    fn spawn(&self, order: Order, start: Instant, stop: &Arc<AtomicBool>, ending: Sender<()>) -> Result<Lane, LoadError> {
+    fn spawn(
+        &self,
+        order: Order,
+        start: Instant,
+        stop: &Arc<AtomicBool>,
+        ending: Sender<()>,
+    ) -> Result<Lane, LoadError> {
         let kind = order.kind;
         let published = Arc::new(Published::default());
         let tally = Tally::new(start, Arc::clone(&published));
@@ -216,7 +225,8 @@ impl Load {
             let poller = Poller::open()?;
             let mut exchange = (order.open)(&poller)?;
             poller.start_beats(start)?;
-            lane::run(exchange.as_mut(), &poller, schedule, tally, &stop)
+            let counts = lane::run(exchange.as_mut(), &poller, schedule, tally, &stop)?;
+            Ok((counts, Instant::now()))
         };
         let named = std::thread::Builder::new().name(kind.name().to_owned());
         let thread = named.spawn(run).map_err(|error| LoadError::Os(kind, error))?;
@@ -242,16 +252,18 @@ impl Load {
 
     fn dns_orders(&self, dns: &DnsLoad) -> Result<Vec<Order>, LoadError> {
         if dns.questions.is_empty() {
-            return Err(LoadError::Wrong("there are no questions to ask: a line such as `www.example.com A`".to_owned()));
+            return Err(LoadError::Wrong(
+                "there are no questions to ask: a line such as `www.example.com A`".to_owned(),
+            ));
         }
         if dns.udp_port_count == 0 || dns.udp_port_count > UDP_PORT_COUNT_MAX {
             return Err(LoadError::Wrong(format!("there must be 1 to {UDP_PORT_COUNT_MAX} UDP ports")));
         }
         let questions: Arc<[Question]> = match dns.content {
             DnsContent::Any => dns.questions.clone().into(),
-            DnsContent::AsBefore => learn_digests(dns.peer, &dns.questions, self.tcp_deadline)
-                .map_err(LoadError::Probe)?
-                .into(),
+            DnsContent::AsBefore => {
+                learn_digests(dns.peer, &dns.questions, self.tcp_deadline).map_err(LoadError::Probe)?.into()
+            }
         };
         let random = |kind: Kind| Random::new(self.seed, kind as u64);
         let protocol = |kind| DnsStream::new(Arc::clone(&questions), random(kind));
@@ -323,11 +335,14 @@ impl Running {
     /// Waits until the last request has ended: at latest a deadline after the last was due.
     pub fn finish(mut self) -> Result<Report, LoadError> {
         let mut kinds = Vec::new();
+        let mut end = self.start;
         for lane in std::mem::take(&mut self.lanes) {
-            let counts = lane.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            kinds.push((lane.kind, counts.map_err(|error| LoadError::Os(lane.kind, error))?));
+            let result = lane.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let (counts, lane_end) = result.map_err(|error| LoadError::Os(lane.kind, error))?;
+            kinds.push((lane.kind, counts));
+            end = end.max(lane_end);
         }
-        Ok(Report { seed: self.seed, length: self.start.elapsed(), kinds })
+        Ok(Report { seed: self.seed, length: end - self.start, kinds })
     }
 }
 

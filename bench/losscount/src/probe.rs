@@ -11,7 +11,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Asks the server each question over TCP, on one connection, and keeps what it says.
-pub(crate) fn learn_digests(peer: SocketAddr, questions: &[Question], deadline: Duration) -> Result<Vec<Question>, String> {
+pub(crate) fn learn_digests(
+    peer: SocketAddr,
+    questions: &[Question],
+    deadline: Duration,
+) -> Result<Vec<Question>, String> {
     let mut learned = questions.to_vec();
     let io_error = |what: &str, error: &std::io::Error| format!("{what} {peer}: {error}");
     let mut stream = TcpStream::connect_timeout(&peer, deadline).map_err(|error| io_error("connect to", &error))?;

@@ -125,7 +125,10 @@ impl fmt::Display for Question {
 
 /// The mnemonic of a response code, or its number.
 pub(crate) fn response_code_text(code: u8) -> String {
-    RESPONSE_CODES.iter().find(|(_, number)| *number == code).map_or_else(|| code.to_string(), |(text, _)| (*text).into())
+    RESPONSE_CODES
+        .iter()
+        .find(|(_, number)| *number == code)
+        .map_or_else(|| code.to_string(), |(text, _)| (*text).into())
 }
 
 fn parse_line(line: &str) -> Result<Question, String> {
@@ -191,7 +194,10 @@ mod tests {
 
     #[test]
     fn lines_become_questions() {
-        check("www.example.com A\n\n# no\nexample.com. mx\n", &["www.example.com. A NOERROR", "example.com. MX NOERROR"]);
+        check(
+            "www.example.com A\n\n# no\nexample.com. mx\n",
+            &["www.example.com. A NOERROR", "example.com. MX NOERROR"],
+        );
         check(". NS\nx.example TYPE65534 nxdomain", &[". NS NOERROR", "x.example. TYPE65534 NXDOMAIN"]);
     }
 

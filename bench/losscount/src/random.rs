@@ -37,10 +37,14 @@ mod tests {
 
     #[test]
     fn a_seed_gives_the_same_numbers_and_a_stream_gives_others() {
-        let draw = |seed, stream| std::iter::repeat_with({
-            let mut random = Random::new(seed, stream);
-            move || random.next()
-        }).take(4).collect::<Vec<_>>();
+        let draw = |seed, stream| {
+            std::iter::repeat_with({
+                let mut random = Random::new(seed, stream);
+                move || random.next()
+            })
+            .take(4)
+            .collect::<Vec<_>>()
+        };
         assert_eq!(draw(7, 0), draw(7, 0));
         assert_ne!(draw(7, 0), draw(7, 1));
         assert_ne!(draw(7, 0), draw(8, 0));

@@ -27,7 +27,12 @@ pub struct Reply {
 }
 
 /// Judges a message as the answer to `question` under `id`.
-pub fn check_reply(message: &[u8], id: u16, question: &Question, transport: Transport) -> Result<Reply, (Cause, String)> {
+pub fn check_reply(
+    message: &[u8],
+    id: u16,
+    question: &Question,
+    transport: Transport,
+) -> Result<Reply, (Cause, String)> {
     let wrong = |what: String| (Cause::WrongAnswer, what);
     if message.len() < HEADER_BYTES {
         return Err(wrong(format!("{} octets are no message", message.len())));

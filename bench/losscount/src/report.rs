@@ -174,7 +174,8 @@ fn fmt_list(
     title: &str,
     pairs: impl Iterator<Item = (String, u64)>,
 ) -> fmt::Result {
-    let parts: Vec<String> = pairs.filter(|(_, count)| *count > 0).map(|(name, count)| format!("{count} {name}")).collect();
+    let parts: Vec<String> =
+        pairs.filter(|(_, count)| *count > 0).map(|(name, count)| format!("{count} {name}")).collect();
     if parts.is_empty() {
         return Ok(());
     }

@@ -33,7 +33,8 @@ pub enum IdleNotice {
 pub(crate) enum Reuse {
     /// It ends.
     Never,
-    /// It is kept for later requests, so that there are this many; more are opened while all of them are busy.
+    /// It is kept for later requests while there are no more than this many. Others are opened when all of them are busy,
+    /// and end with their answer.
     Kept { connection_count: usize, idle_notice: IdleNotice },
 }
 
@@ -44,7 +45,7 @@ pub(crate) struct Streams<P: Protocol> {
     reuse: Reuse,
     deadline: Duration,
     connections: Slots<Connection<P::Answer>>,
-    /// Those that were idle when they were put here, the longest idle first: each has its turn.
+    /// Exactly those at [`Stage::Idle`], the longest idle first: each has its turn.
     idle: VecDeque<Token>,
     /// In the order of time, for all requests have one deadline.
     deadlines: VecDeque<(Instant, Token, u64)>,
@@ -100,13 +101,7 @@ impl<P: Protocol> Streams<P> {
         if self.connections.count() < connection_count {
             return None;
         }
-        // Tokens of connections that have ended meanwhile find nothing.
-        while let Some(token) = self.idle.pop_front() {
-            if self.connections.find(token).is_some() {
-                return Some(token);
-            }
-        }
-        None
+        self.idle.pop_front()
     }
 
     fn send_on_new(&mut self, request: Request, turn: &mut Turn<'_>) {
@@ -130,7 +125,7 @@ impl<P: Protocol> Streams<P> {
     }
 
     fn send_on_idle(&mut self, token: Token, request: Request, turn: &mut Turn<'_>) {
-        let connection = self.connections.find(token).expect("take_idle found it");
+        let connection = self.connections.find(token).expect("what ends is idle no more");
         connection.request = request;
         connection.request_count += 1;
         connection.received_bytes = 0;
@@ -162,7 +157,7 @@ impl<P: Protocol> Streams<P> {
             (IsWatched::Yes, Sent::All) => Ok(()),
         };
         if let Err(error) = watched {
-            self.lose(token, Cause::Unsent, format!("epoll: {error}"), turn);
+            self.lose(token, Cause::Unsent, &format!("epoll: {error}"), turn);
         }
     }
 
@@ -175,7 +170,7 @@ impl<P: Protocol> Streams<P> {
             Ok(Sent::Part) => {}
             Ok(Sent::All) => {
                 if let Err(error) = turn.poller.modify(&connection.stream, token.to_bits(), Interest::IN) {
-                    self.lose(token, Cause::Unsent, format!("epoll: {error}"), turn);
+                    self.lose(token, Cause::Unsent, &format!("epoll: {error}"), turn);
                 }
             }
             Err(errno) => self.fail(token, errno, turn),
@@ -201,12 +196,13 @@ impl<P: Protocol> Streams<P> {
         connection.received_bytes += length_bytes;
         match self.protocol.take(answer, &self.buffer[..length_bytes]) {
             Taken::More => {}
-            Taken::Wrong(cause, what) => self.lose(token, cause, what, turn),
+            Taken::Wrong(cause, what) => self.lose(token, cause, &what, turn),
             Taken::Whole { closes } => self.handle_whole(token, closes, turn),
         }
     }
 
     fn handle_whole(&mut self, token: Token, closes: bool, turn: &mut Turn<'_>) {
+        let open_count = self.connections.count();
         let connection = self.connections.find(token).expect("it has just received");
         turn.tally.count_ok(connection.request, turn.now);
         match self.reuse {
@@ -216,6 +212,8 @@ impl<P: Protocol> Streams<P> {
                 turn.tally.note(Note::PoliteClose);
                 self.close(token);
             }
+            // It was opened when all others were busy, and is one too many now.
+            Reuse::Kept { connection_count, .. } if open_count > connection_count => self.close(token),
             Reuse::Kept { idle_notice, .. } => {
                 connection.stage = Stage::Idle;
                 self.busy_count -= 1;
@@ -233,9 +231,9 @@ impl<P: Protocol> Streams<P> {
         let received_bytes = connection.received_bytes;
         match connection.stage {
             Stage::Asked(_) if received_bytes == 0 => {
-                self.lose(token, Cause::ClosedBefore, "the end instead of an answer".to_owned(), turn);
+                self.lose(token, Cause::ClosedBefore, "the end instead of an answer", turn);
             }
-            Stage::Asked(_) => self.lose(token, Cause::Short, format!("the end after {received_bytes} octets"), turn),
+            Stage::Asked(_) => self.lose(token, Cause::Short, &format!("the end after {received_bytes} octets"), turn),
             Stage::Idle => {
                 turn.tally.note(Note::IdleClose);
                 self.close(token);
@@ -250,7 +248,8 @@ impl<P: Protocol> Streams<P> {
         let received_bytes = connection.received_bytes;
         match connection.stage {
             Stage::Asked(_) => {
-                self.lose(token, Cause::of(errno, received_bytes), format!("{errno} after {received_bytes} octets"), turn);
+                let what = format!("{errno} after {received_bytes} octets");
+                self.lose(token, Cause::of(errno, received_bytes), &what, turn);
             }
             Stage::Idle => {
                 turn.tally.note(Note::IdleReset);
@@ -263,7 +262,7 @@ impl<P: Protocol> Streams<P> {
         }
     }
 
-    fn lose(&mut self, token: Token, cause: Cause, what: String, turn: &mut Turn<'_>) {
+    fn lose(&mut self, token: Token, cause: Cause, what: &str, turn: &mut Turn<'_>) {
         let Some(connection) = self.connections.find(token) else { return };
         let (stream, request_count) = (connection.stream.as_fd(), connection.request_count);
         turn.tally.count_lost(connection.request, cause, turn.now, || {
@@ -275,10 +274,10 @@ impl<P: Protocol> Streams<P> {
     }
 
     fn close(&mut self, token: Token) {
-        if let Some(connection) = self.connections.remove(token)
-            && !matches!(connection.stage, Stage::Idle)
-        {
-            self.busy_count -= 1;
+        match self.connections.remove(token) {
+            None => {}
+            Some(Connection { stage: Stage::Idle, .. }) => self.idle.retain(|idle| *idle != token),
+            Some(_) => self.busy_count -= 1,
         }
     }
 }
@@ -318,7 +317,7 @@ impl<P: Protocol> Exchange for Streams<P> {
             match connection.stage {
                 Stage::Asked(_) => {
                     let received_bytes = connection.received_bytes;
-                    self.lose(token, Cause::Timeout, format!("the deadline after {received_bytes} octets"), turn);
+                    self.lose(token, Cause::Timeout, &format!("the deadline after {received_bytes} octets"), turn);
                 }
                 Stage::Closing => {
                     turn.tally.note(Note::NotClosed);

@@ -28,17 +28,32 @@ pub(super) struct Response {
 /// # Errors
 /// The call that failed, or a response that is none.
 pub(super) fn fetch(server: SocketAddr, path: &str, fields: &str) -> Result<Response, String> {
+    exchange(server, path, &format!("{fields}Connection: close\r\n")).map(|(response, _)| response)
+}
+
+/// Asks for `path` and keeps the connection open.
+///
+/// # Errors
+/// As [`fetch`], or an answer other than 200.
+pub(super) fn fetch_and_keep(server: SocketAddr, path: &str) -> Result<TcpStream, String> {
+    match exchange(server, path, "")? {
+        (Response { status: 200, .. }, stream) => Ok(stream),
+        (response, _) => Err(format!("{server} answers {} to {path}", response.status)),
+    }
+}
+
+fn exchange(server: SocketAddr, path: &str, fields: &str) -> Result<(Response, TcpStream), String> {
     let failed = |error: std::io::Error| format!("{server}: {error}");
     let mut stream = TcpStream::connect(server).map_err(failed)?;
     stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
-    let request = format!("GET {path} HTTP/1.1\r\nHost: {server}\r\n{fields}Connection: close\r\n\r\n");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {server}\r\n{fields}\r\n");
     stream.write_all(request.as_bytes()).map_err(failed)?;
     let mut received = Vec::new();
     let mut buffer = [0; 16 * 1024];
     loop {
         // A server of one fixed answer does not close; the length in its head says when to stop.
         if let Some(response) = whole(&received) {
-            return Ok(response);
+            return Ok((response, stream));
         }
         match stream.read(&mut buffer).map_err(failed)? {
             0 => return Err(format!("{server}: the response to {path} ends early")),

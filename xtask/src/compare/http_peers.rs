@@ -180,7 +180,6 @@ fn caddy(root: &Path, place: &Place) -> Launch {
         "{{
     admin off
     auto_https off
-    persist_config off
     log {{
         level ERROR
     }}

@@ -35,8 +35,13 @@ impl Report {
     pub(super) fn section(&mut self, title: &str, text: &str) {
         write(&mut self.body, &format!("## {title}\n\n"));
         if !text.is_empty() {
-            write(&mut self.body, &format!("{text}\n\n"));
+            self.text(text);
         }
+    }
+
+    /// A paragraph.
+    pub(super) fn text(&mut self, text: &str) {
+        write(&mut self.body, &format!("{text}\n\n"));
     }
 
     /// A table with a head; numbers stand on the right.

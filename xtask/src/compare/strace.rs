@@ -32,7 +32,8 @@ impl Calls {
         for line in table.lines() {
             let words: Vec<&str> = line.split_whitespace().collect();
             // `% time, seconds, usecs/call, calls, [errors,] syscall`; the last line sums up.
-            let (Some(count), Some(name)) = (words.get(3).and_then(|count| count.parse().ok()), words.last()) else {
+            let (Some(count), Some(name)) = (words.get(3).and_then(|count| count.parse::<u64>().ok()), words.last())
+            else {
                 continue;
             };
             if *name != "total" {

@@ -24,7 +24,7 @@ pub(crate) fn dns(query: &[u8]) -> Vec<u8> {
     let (code, answer_count) = if is_missing { (3, 0) } else { (0, 1) };
     let header = [query[0], query[1], 0x84, code, 0, 1, 0, answer_count, 0, 0, 0, 0];
     let address: &[u8] = b"\xc0\x0c\0\x01\0\x01\0\0\x01\x2c\0\x04\xc0\0\x02\x01";
-    [&header, question, if is_missing { &[] } else { address }].concat()
+    [header.as_slice(), question, if is_missing { &[] } else { address }].concat()
 }
 
 /// The same with another response code.

@@ -33,7 +33,8 @@ impl FakeDatagrams {
             move || {
                 let mut buffer = [0; 1500];
                 for number in 0.. {
-                    let (length_bytes, client) = socket.recv_from(&mut buffer).expect("an unconnected socket has no errors");
+                    let (length_bytes, client) =
+                        socket.recv_from(&mut buffer).expect("an unconnected socket has no errors");
                     if is_over.load(Ordering::SeqCst) {
                         return;
                     }

@@ -23,7 +23,8 @@ fn all_kinds_run_at_once_and_lose_nothing() {
 
     let mut load = Load::new(Duration::from_millis(500), 3);
     load.http = Some(HttpLoad { new_per_s: 100, kept_per_s: 200, ..HttpLoad::new(web.address, "/", CONTENT.to_vec()) });
-    load.dns = Some(DnsLoad { udp_per_s: 400, content: DnsContent::Any, ..DnsLoad::new(udp.address, questions.clone()) });
+    load.dns =
+        Some(DnsLoad { udp_per_s: 400, content: DnsContent::Any, ..DnsLoad::new(udp.address, questions.clone()) });
     let mut over_tcp = Load::new(load.length, 3);
     over_tcp.dns = Some(DnsLoad { tcp_new_per_s: 60, tcp_kept_per_s: 80, ..DnsLoad::new(tcp.address, questions) });
 

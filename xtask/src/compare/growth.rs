@@ -1,0 +1,253 @@
+//! Cost against size: the same request while connections, files, names, zones or workers become more.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::chart::{Series, grouped};
+use super::dns;
+use super::dns_peers::ZoneSource;
+use super::http;
+use super::machine;
+use super::programs::Programs;
+use super::rounds::{Contestant, Counting, Outcome, Rounds};
+use super::server::Server;
+use super::site::{self, Site};
+use super::zone::{self, APEX, Asked, Zone};
+
+const CONNECTION_COUNTS: &[usize] = &[10, 100, 1000, 10_000];
+const FILE_COUNTS: &[usize] = &[10, 100, 1000, 10_000, 100_000];
+const NAME_COUNTS: &[usize] = &[1000, 10_000, 100_000, 1_000_000, 10_000_000];
+const ZONE_COUNTS: &[usize] = &[1, 100, 10_000, 100_000];
+const WORKER_COUNTS: &[usize] = &[1, 2];
+/// What a quick run leaves out, since it takes longer to prepare than to measure.
+const QUICK_COUNT_MAX: usize = 10_000;
+/// Octets that all servers together need for a name, or a zone, at most; less memory than that, and the size is left out.
+const NAME_BYTES: u64 = 4 * 350;
+const ZONE_BYTES: u64 = 4 * 30_000;
+/// Connections where they do not grow.
+const CONNECTION_COUNT: usize = 64;
+/// A load of so many connections or more runs longer, since opening them is not what is measured.
+const MANY_CONNECTIONS: usize = 10_000;
+const MANY_CONNECTIONS_LENGTH: Duration = Duration::from_secs(6);
+
+/// One thing that grows, and what came of each size.
+pub(super) struct Growth {
+    pub(super) title: &'static str,
+    /// What stands on the axis.
+    pub(super) axis: &'static str,
+    /// The file of its picture.
+    pub(super) file: &'static str,
+    pub(super) description: String,
+    pub(super) sizes: Vec<(usize, Outcome)>,
+}
+
+impl Growth {
+    /// The names of the servers, in the order of the tables.
+    pub(super) fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        for row in self.sizes.iter().flat_map(|(_, outcome)| &outcome.rows) {
+            if !names.contains(&row.name) {
+                names.push(row.name.clone());
+            }
+        }
+        names
+    }
+
+    /// For the picture.
+    pub(super) fn series(&self) -> Vec<Series> {
+        let points = |name: &String| {
+            let point = |(size, outcome): &(usize, Outcome)| Some((*size as f64, outcome.row(name)?.cost()?));
+            self.sizes.iter().filter_map(point).collect()
+        };
+        self.names().into_iter().map(|name| Series { points: points(&name), name }).collect()
+    }
+
+    /// A line for each size, a column for each server: `of` of the row, or a dash.
+    pub(super) fn table(&self, of: impl Fn(&super::rounds::Row) -> Option<String>) -> Vec<Vec<String>> {
+        let names = self.names();
+        let line = |(size, outcome): &(usize, Outcome)| {
+            let cell = |name: &String| outcome.row(name).and_then(&of).unwrap_or_else(|| "–".into());
+            std::iter::once(grouped(*size as u64)).chain(names.iter().map(cell)).collect()
+        };
+        self.sizes.iter().map(line).collect()
+    }
+}
+
+/// Runs all of it, or what is small enough for a quick run.
+///
+/// # Errors
+/// Files or zones cannot be written, or our own server does not start.
+pub(super) fn run(rounds: &mut Rounds, programs: &Programs, is_quick: bool) -> Result<Vec<Growth>, String> {
+    Ok(vec![
+        connections(rounds, programs, &sizes(CONNECTION_COUNTS, is_quick))?,
+        files(rounds, programs, &sizes(FILE_COUNTS, is_quick))?,
+        names(rounds, programs, &sizes(NAME_COUNTS, is_quick))?,
+        zones(rounds, programs, &sizes(ZONE_COUNTS, is_quick))?,
+        http_workers(rounds, programs)?,
+        dns_workers(rounds, programs)?,
+    ])
+}
+
+fn sizes(all: &[usize], is_quick: bool) -> Vec<usize> {
+    all.iter().copied().filter(|size| !is_quick || *size <= QUICK_COUNT_MAX).collect()
+}
+
+fn connections(rounds: &mut Rounds, programs: &Programs, counts: &[usize]) -> Result<Growth, String> {
+    let folder = programs.folder.join("connections");
+    let site = Site::create(&folder.join("site"), 0)?;
+    let servers = http_servers(rounds, programs, &folder, &site, 1)?;
+    let mut sizes = Vec::new();
+    for &count in counts {
+        let length = if count >= MANY_CONNECTIONS { MANY_CONNECTIONS_LENGTH } else { rounds.length };
+        let load = |server: &Server| http::wrk(server, "/small/512", count, &[], length);
+        sizes.push((count, compare(rounds, &format!("{count} connections"), &servers, load)));
+    }
+    let description = "512 B, wrk, kept alive.".into();
+    Ok(Growth { title: "Connections", axis: "connections", file: "growth-connections.svg", description, sizes })
+}
+
+fn files(rounds: &mut Rounds, programs: &Programs, counts: &[usize]) -> Result<Growth, String> {
+    let folder = programs.folder.join("files");
+    let site = Site::create(&folder.join("site"), counts.iter().copied().max().unwrap_or(0))?;
+    let servers = http_servers(rounds, programs, &folder, &site, 1)?;
+    let mut sizes = Vec::new();
+    for &count in counts {
+        let script = http::write_script(&folder, "rotation.lua", &site::rotation_script(count, 1))?;
+        let script = http::script_arguments(&script);
+        let length = rounds.length;
+        let load = |server: &Server| http::wrk(server, "/small/512", CONNECTION_COUNT, &script, length);
+        sizes.push((count, compare(rounds, &format!("{count} files"), &servers, load)));
+    }
+    let description = format!("Files of 512 B in random order, wrk, {CONNECTION_COUNT} connections, kept alive.");
+    Ok(Growth { title: "Files", axis: "files", file: "growth-files.svg", description, sizes })
+}
+
+fn names(rounds: &mut Rounds, programs: &Programs, counts: &[usize]) -> Result<Growth, String> {
+    let mut sizes = Vec::new();
+    for &count in counts.iter().filter(|count| fits("names", **count, NAME_BYTES)) {
+        let folder = programs.folder.join(format!("names-{count}"));
+        let zone = Zone::create(&folder, count)?;
+        let queries = zone.write_queries(&folder, Asked::Names, &mut rounds.random)?;
+        let sources = [ZoneSource { apex: APEX.into(), file: zone.file.clone() }];
+        sizes.push((count, dns_outcome(rounds, programs, &folder, &sources, &queries, &format!("{count} names"))?));
+    }
+    let description = "One zone, one address a name, `bench/load` over UDP, 200 outstanding.".into();
+    Ok(Growth { title: "Names", axis: "names", file: "growth-names.svg", description, sizes })
+}
+
+fn zones(rounds: &mut Rounds, programs: &Programs, counts: &[usize]) -> Result<Growth, String> {
+    let mut sizes = Vec::new();
+    for &count in counts.iter().filter(|count| fits("zones", **count, ZONE_BYTES)) {
+        let folder = programs.folder.join(format!("zones-{count}"));
+        let file = zone::write_small_zone(&folder)?;
+        let queries = zone::write_small_queries(&folder, count)?;
+        let source = |number| ZoneSource { apex: zone::small_apex(number), file: file.clone() };
+        let sources: Vec<ZoneSource> = (0..count).map(source).collect();
+        sizes.push((count, dns_outcome(rounds, programs, &folder, &sources, &queries, &format!("{count} zones"))?));
+    }
+    let description = "Zones of 4 records, all from one file, `bench/load` over UDP, 200 outstanding.".into();
+    Ok(Growth { title: "Zones", axis: "zones", file: "growth-zones.svg", description, sizes })
+}
+
+fn http_workers(rounds: &mut Rounds, programs: &Programs) -> Result<Growth, String> {
+    let mut sizes = Vec::new();
+    for &count in WORKER_COUNTS {
+        let folder = programs.folder.join(format!("http-workers-{count}"));
+        let site = Site::create(&folder.join("site"), 0)?;
+        let outcome = on_all_processors(rounds, |rounds| {
+            let servers = http_servers(rounds, programs, &folder, &site, count)?;
+            let length = rounds.length;
+            let load = |server: &Server| http::wrk(server, "/small/512", CONNECTION_COUNT, &[], length);
+            Ok(compare(rounds, &format!("HTTP, {count} workers"), &servers, load))
+        })?;
+        sizes.push((count, outcome));
+    }
+    let description = "512 B, wrk; servers and load share both processors. The floor has one worker.".into();
+    Ok(Growth { title: "Workers, HTTP", axis: "workers", file: "growth-http-workers.svg", description, sizes })
+}
+
+fn dns_workers(rounds: &mut Rounds, programs: &Programs) -> Result<Growth, String> {
+    let mut sizes = Vec::new();
+    for &count in WORKER_COUNTS {
+        let folder = programs.folder.join(format!("dns-workers-{count}"));
+        let zone = Zone::create(&folder, 100_000)?;
+        let queries = zone.write_queries(&folder, Asked::Names, &mut rounds.random)?;
+        let outcome = on_all_processors(rounds, |rounds| {
+            let sources = [ZoneSource { apex: APEX.into(), file: zone.file.clone() }];
+            let (servers, _) = dns::start_servers(programs, &folder, &sources, count, &rounds.server_processors)?;
+            Ok(compare_dns(rounds, programs, &format!("DNS, {count} workers"), &servers, &queries))
+        })?;
+        sizes.push((count, outcome));
+    }
+    let description =
+        "100,000 names over UDP; servers and load share both processors. The floor has one worker.".into();
+    Ok(Growth { title: "Workers, DNS", axis: "workers", file: "growth-dns-workers.svg", description, sizes })
+}
+
+/// Lets servers and loads run wherever they like.
+fn on_all_processors<T>(
+    rounds: &mut Rounds,
+    measure: impl FnOnce(&mut Rounds) -> Result<T, String>,
+) -> Result<T, String> {
+    let all = format!("0-{}", std::thread::available_parallelism().map_or(1, |count| count.get()) - 1);
+    let before = (rounds.server_processors.clone(), rounds.load_processors.clone());
+    (rounds.server_processors, rounds.load_processors) = (all.clone(), all);
+    let measured = measure(rounds);
+    (rounds.server_processors, rounds.load_processors) = before;
+    measured
+}
+
+/// The floor and all HTTP servers, their files old enough.
+fn http_servers(
+    rounds: &Rounds,
+    programs: &Programs,
+    folder: &Path,
+    site: &Site,
+    workers: usize,
+) -> Result<Vec<Server>, String> {
+    let processors = &rounds.server_processors;
+    let mut servers = vec![http::start_floor(programs, folder, &["512".into()], processors)?];
+    servers.extend(http::start_servers(programs, folder, site, workers, processors)?.0);
+    site.wait_until_settled();
+    Ok(servers)
+}
+
+fn dns_outcome(
+    rounds: &mut Rounds,
+    programs: &Programs,
+    folder: &Path,
+    sources: &[ZoneSource],
+    queries: &Path,
+    title: &str,
+) -> Result<Outcome, String> {
+    let (servers, _) = dns::start_servers(programs, folder, sources, 1, &rounds.server_processors)?;
+    Ok(compare_dns(rounds, programs, title, &servers, queries))
+}
+
+fn compare_dns(rounds: &mut Rounds, programs: &Programs, title: &str, servers: &[Server], queries: &Path) -> Outcome {
+    let length = rounds.length;
+    let queries: PathBuf = queries.to_owned();
+    compare(rounds, title, servers, |server| dns::own(programs, server, "udp", &queries, "NOERROR", length))
+}
+
+fn compare(
+    rounds: &mut Rounds,
+    title: &str,
+    servers: &[Server],
+    load: impl Fn(&Server) -> super::load::Load,
+) -> Outcome {
+    let contestants: Vec<Contestant<'_>> =
+        servers.iter().map(|server| Contestant { server, load: load(server) }).collect();
+    rounds.compare(title, "", &contestants, Counting::Nothing)
+}
+
+/// Whether the machine has room for `count` of something; says so when it has not.
+fn fits(what: &str, count: usize, bytes_each: u64) -> bool {
+    let needed_kib = count as u64 * bytes_each / 1024;
+    let available_kib = machine::memory_available_kib();
+    let fits = needed_kib <= available_kib;
+    if !fits {
+        println!("{count} {what} are left out: they need {needed_kib} KiB, and {available_kib} KiB are free");
+    }
+    fits
+}
