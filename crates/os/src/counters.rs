@@ -27,15 +27,16 @@ macro_rules! calls {
 }
 
 calls! {
-    Accept = "accept4", Bind = "bind", Close = "close", CloseRange = "close_range", EpollCreate = "epoll_create1",
-    EpollCtl = "epoll_ctl", EpollWait = "epoll_wait", EventfdCreate = "eventfd2", EventfdRead = "read", EventfdWrite = "write",
-    Fcntl = "fcntl", Fioclex = "ioctl", Fionbio = "ioctl", Fstat = "fstat", Fstatfs = "fstatfs", Getsockname = "getsockname", InotifyAdd = "inotify_add_watch",
-    InotifyCreate = "inotify_init1", InotifyRead = "read", InotifyRemove = "inotify_rm_watch", Kill = "pidfd_send_signal", Listen = "listen",
-    Open = "openat", OpenBeneath = "openat2", Poll = "ppoll", Pread = "pread64", PreadNow = "preadv2", Readlink = "readlinkat",
-    Receive = "recvfrom", ReceiveBatch = "recvmmsg", ReceiveMessage = "recvmsg", Send = "sendto",
-    SendBatch = "sendmmsg", SendFile = "sendfile", SendMessage = "sendmsg", Setsockopt = "setsockopt",
-    Shutdown = "shutdown", Socket = "socket", Spawn = "clone", Statx = "statx",
-    Wait = "waitid",
+    Accept = "accept4", AcceptBare = "accept", Bind = "bind", Close = "close", CloseRange = "close_range",
+    EpollCreate = "epoll_create1", EpollCtl = "epoll_ctl", EpollWait = "epoll_wait", EventfdCreate = "eventfd2",
+    EventfdRead = "read", EventfdWrite = "write", Fcntl = "fcntl", Fioclex = "ioctl", Fionbio = "ioctl",
+    Fstat = "fstat", Fstatfs = "fstatfs", Getsockname = "getsockname", InotifyAdd = "inotify_add_watch",
+    InotifyCreate = "inotify_init1", InotifyRead = "read", InotifyRemove = "inotify_rm_watch",
+    Kill = "pidfd_send_signal", Listen = "listen", Open = "openat", OpenBeneath = "openat2", Poll = "ppoll",
+    Pread = "pread64", PreadNow = "preadv2", Readlink = "readlinkat", Receive = "recvfrom",
+    ReceiveBatch = "recvmmsg", ReceiveMessage = "recvmsg", Send = "sendto", SendBatch = "sendmmsg",
+    SendFile = "sendfile", SendMessage = "sendmsg", Setsockopt = "setsockopt", Shutdown = "shutdown",
+    Socket = "socket", Spawn = "clone", Statx = "statx", Wait = "waitid",
 }
 
 const CALL_COUNT: usize = Call::ALL.len();

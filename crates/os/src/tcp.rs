@@ -52,15 +52,28 @@ impl Listener {
             count(Call::Setsockopt);
             done.map_err(|errno| named(name, address, &errno.into()))
         };
-        option("setsockopt(SO_REUSEADDR)", sockopt::set_socket_reuseaddr(&socket, true))?;
+        if address.port() != 0 {
+            // For a port that old connections still linger on. With it the kernel might choose, for port 0, one that
+            // another socket is bound to and does not listen on yet.
+            option("setsockopt(SO_REUSEADDR)", sockopt::set_socket_reuseaddr(&socket, true))?;
+        }
         option("setsockopt(TCP_NODELAY)", sockopt::set_tcp_nodelay(&socket, true))?;
         if address.is_ipv6() {
             // [::] and 0.0.0.0 are two addresses: each is listened on by itself, whatever the system's default.
             option("setsockopt(IPV6_V6ONLY)", sockopt::set_ipv6_v6only(&socket, true))?;
         }
-        bind_as(&socket, address, rank)?;
+        if rank == Rank::Sibling {
+            let_siblings_join(&socket, address)?;
+        }
+        count(Call::Bind);
+        bind(&socket, &address).map_err(|errno| named("bind", address, &errno.into()))?;
         count(Call::Listen);
         listen(&socket, BACKLOG).map_err(|errno| named("listen", address, &errno.into()))?;
+        if rank == Rank::First {
+            // Not before it listens: two that are bound and do not listen yet may have the same port, and only the first
+            // to listen must keep it.
+            let_siblings_join(&socket, address)?;
+        }
         Ok(Listener(socket))
     }
 
@@ -112,10 +125,11 @@ const GIVEN_UP_MAX: usize = 64;
 
 impl Listener {
     fn accept_one(&self) -> Result<(OwnedFd, Option<SocketAddrAny>), Errno> {
-        count(Call::Accept);
         if ACCEPTING.chosen() == ACCEPT4 {
+            count(Call::Accept);
             return acceptfrom_with(&self.0, CREATION_FLAGS);
         }
+        count(Call::AcceptBare);
         let (stream, peer) = rustix::net::acceptfrom(&self.0)?;
         count(Call::Fionbio);
         rustix::io::ioctl_fionbio(&stream, true)?;
@@ -231,22 +245,48 @@ pub(crate) enum Rank {
     Sibling,
 }
 
-/// Binds `socket` to `address`. The first takes the address for itself and lets siblings join only then: with
-/// `SO_REUSEPORT` from the start it would silently share it with whoever of the same user is there, and the kernel might
-/// choose such a port for port 0.
-pub(crate) fn bind_as(socket: &OwnedFd, address: SocketAddr, rank: Rank) -> io::Result<()> {
-    let let_siblings_join = || {
-        count(Call::Setsockopt);
-        let done = sockopt::set_socket_reuseport(socket, true);
-        done.map_err(|errno| named("setsockopt(SO_REUSEPORT)", address, &errno.into()))
-    };
-    if rank == Rank::Sibling {
-        let_siblings_join()?;
+/// Lets others of this user bind to the same address (`SO_REUSEPORT`). The first of them does so only when it has the
+/// address: with it from the start it would silently share it with whoever is there, and the kernel might choose such a
+/// port for port 0.
+pub(crate) fn let_siblings_join(socket: &OwnedFd, address: SocketAddr) -> io::Result<()> {
+    count(Call::Setsockopt);
+    let done = sockopt::set_socket_reuseport(socket, true);
+    done.map_err(|errno| named("setsockopt(SO_REUSEPORT)", address, &errno.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpStream;
+
+    #[test]
+    fn siblings_share_the_connections_and_nobody_else_gets_any() {
+        let any = "127.0.0.1:0".parse().expect("an address");
+        let first = Listener::bind(any).expect("bound");
+        let address = first.local_address().expect("bound");
+        let second = Listener::bind_sibling(address).expect("bound beside the first");
+        let stranger = Listener::bind(address).expect_err("taken");
+        assert_eq!(stranger.kind(), io::ErrorKind::AddrInUse, "{stranger}");
+        let clients: Vec<TcpStream> = (0..64).map(|_| TcpStream::connect(address).expect("connected")).collect();
+        let accept_all = |listener: &Listener| {
+            let mut count = 0;
+            while listener.accept().expect("accepted").is_some() {
+                count += 1;
+            }
+            count
+        };
+        let (to_first, to_second) = (accept_all(&first), accept_all(&second));
+        assert_eq!(to_first + to_second, clients.len());
+        // One in 2^63 that a fair share leaves one of them without any.
+        assert!(to_first > 0 && to_second > 0, "{to_first} and {to_second}");
     }
-    count(Call::Bind);
-    bind(socket, &address).map_err(|errno| named("bind", address, &errno.into()))?;
-    if rank == Rank::First {
-        let_siblings_join()?;
+
+    #[test]
+    fn a_listener_that_is_shut_down_refuses() {
+        let listener = Listener::bind("127.0.0.1:0".parse().expect("an address")).expect("bound");
+        let address = listener.local_address().expect("bound");
+        listener.shut_down().expect("shut down");
+        let refused = TcpStream::connect(address).expect_err("nobody listens");
+        assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
     }
-    Ok(())
 }

@@ -6,11 +6,11 @@
 
 use crate::counters::{Call, count};
 use crate::failure::named;
-use crate::tcp::{Rank, bind_as};
+use crate::tcp::{Rank, let_siblings_join};
 use crate::ways::{Job, Way};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, socket_with, sockopt};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, ipproto, socket_with, sockopt};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -68,7 +68,14 @@ impl Socket {
             sockopt::set_ipv6_v6only(&socket, true)
                 .map_err(|errno| named("setsockopt(IPV6_V6ONLY)", address, &errno.into()))?;
         }
-        bind_as(&socket, address, rank)?;
+        if rank == Rank::Sibling {
+            let_siblings_join(&socket, address)?;
+        }
+        count(Call::Bind);
+        bind(&socket, &address).map_err(|errno| named("bind", address, &errno.into()))?;
+        if rank == Rank::First {
+            let_siblings_join(&socket, address)?;
+        }
         Socket::adopt(socket)
     }
 
