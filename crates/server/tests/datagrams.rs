@@ -1,4 +1,7 @@
 //! Datagrams by each of the three ways: the same answers, and fewer calls by the better ones.
+//!
+//! `SANDERLING_QUERIES=100000 cargo test --release -p sanderling-server --test datagrams -- --nocapture` on a quiet
+//! machine prints the calls and holds them against strict bounds.
 
 use dns::zonefile::{Event, Limits, Parser};
 use dns::{HashSeed, Name, ZoneBuilder, ZoneLimits, ZoneSet};
@@ -117,7 +120,7 @@ fn every_way_gives_the_same_answers_and_the_better_ones_make_fewer_calls() {
         };
         let calls_per_query = number("CALLS") as f64 / query_count as f64;
         println!("{way}: {query_count} queries, {calls_per_query:.3} calls a query");
-        assert!(calls_per_query <= calls_per_query_max, "{way}: {calls_per_query:.3} calls a query");
+        assert!(calls_per_query <= calls_per_query_max + slack, "{way}: {calls_per_query:.3} calls a query");
         answers.push(number("ANSWERS"));
     }
     assert!(answers.iter().all(|mark| *mark == answers[0]), "{answers:?}");
