@@ -136,13 +136,7 @@ impl Batch {
         let flags = libc::MSG_DONTWAIT;
         // SAFETY: `new` has pointed each message at a buffer and an address that live as long as the batch.
         let result = unsafe {
-            libc::recvmmsg(
-                socket.as_raw_fd(),
-                self.messages.as_mut_ptr(),
-                BATCH_COUNT as u32,
-                flags,
-                ptr::null_mut(),
-            )
+            libc::recvmmsg(socket.as_raw_fd(), self.messages.as_mut_ptr(), BATCH_COUNT as u32, flags, ptr::null_mut())
         };
         checked(i64::from(result))
     }

@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use std::process;
 
 /// Content up to here goes out with its head in one send; above it, from a file. Measured on loopback: at 8 KiB both
-/// cost the same (docs/performance has the curve).
+/// cost the same.
 const IN_MEMORY_BYTES_MAX: usize = 8 * 1024;
 /// Responses to pipelined requests that one send takes.
 const RESPONSES_PER_SEND_MAX: usize = 16;
@@ -31,8 +31,15 @@ pub struct Response {
 
 enum Form {
     /// As many copies as one send may take, each of `length_bytes`.
-    Memory { copies: Vec<u8>, length_bytes: usize },
-    File { head: Vec<u8>, content: File, length_bytes: usize },
+    Memory {
+        copies: Vec<u8>,
+        length_bytes: usize,
+    },
+    File {
+        head: Vec<u8>,
+        content: File,
+        length_bytes: usize,
+    },
 }
 
 impl Response {

@@ -45,6 +45,9 @@ const WORKLOADS: &[Workload] = &[
     Workload { name_count: 1_000_000, ..names("1,000,000 names", Way::Udp) },
 ];
 
+/// How long a load runs in each round of a quick run.
+const LENGTH_QUICK: Duration = Duration::from_millis(500);
+
 /// What the part leaves behind: its outcomes, and the settings of every server.
 pub(super) struct Compared {
     pub(super) outcomes: Vec<Outcome>,
@@ -56,6 +59,7 @@ pub(super) struct Compared {
 /// # Errors
 /// The zones cannot be written, or our own server does not start.
 pub(super) fn run(rounds: &mut Rounds, programs: &Programs, is_quick: bool) -> Result<Compared, String> {
+    let length = if is_quick { LENGTH_QUICK } else { rounds.length };
     let workloads: Vec<&Workload> = WORKLOADS.iter().filter(|workload| !is_quick || workload.is_quick).collect();
     let mut compared = Compared { outcomes: Vec::new(), launches: Vec::new() };
     for same_zone in workloads.chunk_by(|a, b| a.name_count == b.name_count) {
@@ -64,7 +68,7 @@ pub(super) fn run(rounds: &mut Rounds, programs: &Programs, is_quick: bool) -> R
         let sources = [ZoneSource { apex: APEX.into(), file: zone.file.clone() }];
         let (servers, launches) = start_servers(programs, &folder, &sources, 1, &rounds.server_processors)?;
         for workload in same_zone {
-            compared.outcomes.push(run_one(rounds, programs, workload, &zone, &folder, &servers)?);
+            compared.outcomes.push(run_one(rounds, programs, workload, &zone, &servers, length)?);
         }
         if compared.launches.is_empty() {
             compared.launches = launches;
@@ -78,9 +82,10 @@ fn run_one(
     programs: &Programs,
     workload: &Workload,
     zone: &Zone,
-    folder: &Path,
     servers: &[Server],
+    length: Duration,
 ) -> Result<Outcome, String> {
+    let folder = zone.file.parent().expect("a zone file lies in a folder");
     let queries = zone.write_queries(folder, workload.asked, &mut rounds.random)?;
     let mut contestants = Vec::new();
     for server in servers {
@@ -89,7 +94,7 @@ fn run_one(
             println!("{}: left out: {} {problem}", workload.title, server.name);
             continue;
         }
-        let load = load(workload, programs, server, &queries, rounds.length);
+        let load = load(workload, programs, server, &queries, length);
         contestants.push(Contestant { server, load });
     }
     Ok(rounds.compare(workload.title, &describe(workload), &contestants, Counting::Calls))
@@ -166,7 +171,7 @@ pub(super) fn own(
     let address = server.address.to_string();
     let queries = queries.display().to_string();
     Load {
-        program: programs.load.clone().into(),
+        program: programs.load.clone(),
         arguments: vec![transport.into(), address, queries, SECONDS.into()],
         dialect: Dialect::Own,
         expected: Expected::Rcode(rcode),

@@ -1,15 +1,16 @@
 //! Cost against size: the same request while connections, files, names, zones or workers become more.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use super::chart::{Series, grouped};
 use super::dns;
 use super::dns_peers::ZoneSource;
 use super::http;
+use super::load::Load;
 use super::machine;
 use super::programs::Programs;
-use super::rounds::{Contestant, Counting, Outcome, Rounds};
+use super::rounds::{Contestant, Counting, Outcome, Rounds, Row};
 use super::server::Server;
 use super::site::{self, Site};
 use super::zone::{self, APEX, Asked, Zone};
@@ -63,7 +64,7 @@ impl Growth {
     }
 
     /// A line for each size, a column for each server: `of` of the row, or a dash.
-    pub(super) fn table(&self, of: impl Fn(&super::rounds::Row) -> Option<String>) -> Vec<Vec<String>> {
+    pub(super) fn table(&self, of: impl Fn(&Row) -> Option<String>) -> Vec<Vec<String>> {
         let names = self.names();
         let line = |(size, outcome): &(usize, Outcome)| {
             let cell = |name: &String| outcome.row(name).and_then(&of).unwrap_or_else(|| "–".into());
@@ -226,16 +227,10 @@ fn dns_outcome(
 
 fn compare_dns(rounds: &mut Rounds, programs: &Programs, title: &str, servers: &[Server], queries: &Path) -> Outcome {
     let length = rounds.length;
-    let queries: PathBuf = queries.to_owned();
-    compare(rounds, title, servers, |server| dns::own(programs, server, "udp", &queries, "NOERROR", length))
+    compare(rounds, title, servers, |server| dns::own(programs, server, "udp", queries, "NOERROR", length))
 }
 
-fn compare(
-    rounds: &mut Rounds,
-    title: &str,
-    servers: &[Server],
-    load: impl Fn(&Server) -> super::load::Load,
-) -> Outcome {
+fn compare(rounds: &mut Rounds, title: &str, servers: &[Server], load: impl Fn(&Server) -> Load) -> Outcome {
     let contestants: Vec<Contestant<'_>> =
         servers.iter().map(|server| Contestant { server, load: load(server) }).collect();
     rounds.compare(title, "", &contestants, Counting::Nothing)
@@ -250,4 +245,36 @@ fn fits(what: &str, count: usize, bytes_each: u64) -> bool {
         println!("{count} {what} are left out: they need {needed_kib} KiB, and {available_kib} KiB are free");
     }
     fits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::load::Counted;
+    use crate::compare::process_tree::ProcessorTime;
+    use crate::compare::rounds::Sample;
+
+    fn row(name: &str, cost_us: u64) -> Row {
+        let counted = Counted { answered_count: 1000, error_count: 0, load_ns: 0 };
+        let server = ProcessorTime { total_ns: cost_us * 1_000_000, ..ProcessorTime::default() };
+        Row { name: name.into(), samples: vec![Sample { counted, server }], ..Row::default() }
+    }
+
+    #[test]
+    fn a_server_that_is_missing_at_one_size_keeps_its_column() {
+        let outcome = |rows| Outcome { title: String::new(), description: String::new(), rows };
+        let sizes = vec![(10, outcome(vec![row("ours", 4), row("nsd", 5)])), (1000, outcome(vec![row("ours", 6)]))];
+        let growth = Growth { title: "Names", axis: "names", file: "names.svg", description: String::new(), sizes };
+        assert_eq!(growth.names(), ["ours", "nsd"]);
+        let table = growth.table(|row| row.cost().map(|cost| cost.median.to_string()));
+        assert_eq!(table, [["10", "4", "5"], ["1,000", "6", "–"]]);
+        let series = growth.series();
+        assert_eq!((series[0].points.len(), series[1].points.len()), (2, 1));
+    }
+
+    #[test]
+    fn a_quick_run_leaves_out_what_is_long_in_preparing() {
+        assert_eq!(sizes(NAME_COUNTS, true), [1000, 10_000]);
+        assert_eq!(sizes(NAME_COUNTS, false).len(), NAME_COUNTS.len());
+    }
 }

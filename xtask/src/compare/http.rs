@@ -61,7 +61,7 @@ const WORKLOADS: &[Workload] = &[
     Workload { way: Way::Rotation, ..plain("1,000 files in rotation", SMALL, 512) },
     Workload { way: Way::Unmodified, ..plain("Not modified (304)", SMALL, 512) },
     Workload { way: Way::Missing, ..plain("Not found (404)", "/small/missing", 100) },
-    Workload { way: Way::NewConnection, is_quick: true, ..plain("A new connection for each request", SMALL, 512) },
+    Workload { way: Way::NewConnection, ..plain("A new connection for each request", SMALL, 512) },
     Workload { way: Way::Pipelined, ..plain("16 requests pipelined", SMALL, 512) },
     Workload { connection_count: 1000, ..plain("1,000 connections", SMALL, 512) },
     Workload { way: Way::H2load, ..plain("512 B, asked by h2load", SMALL, 512) },

@@ -3,6 +3,7 @@
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 /// Descriptors that every server may have open, and every load too.
 pub(super) const DESCRIPTOR_COUNT_MAX: usize = 20_000;
@@ -19,6 +20,17 @@ pub(super) struct Launch {
     pub(super) environment: Vec<(&'static str, String)>,
     /// Files that are written before, by their names in the server's own folder.
     pub(super) files: Vec<(&'static str, String)>,
+}
+
+/// `program` on the processors `processors` (as for `taskset -c`), with as many descriptors as everybody has, and ended
+/// when we end, however that comes about.
+pub(super) fn pinned(program: &Path, processors: &str) -> Command {
+    let descriptors = format!("--nofile={DESCRIPTOR_COUNT_MAX}:{DESCRIPTOR_COUNT_MAX}");
+    let mut command = Command::new("setpriv");
+    // Each of these replaces itself by the next, so that the process that we started is the program in the end.
+    command.args(["--pdeathsig", "TERM", "prlimit", &descriptors, "taskset", "-c", processors]).arg(program);
+    command.stdin(Stdio::null());
+    command
 }
 
 /// Where a server runs.

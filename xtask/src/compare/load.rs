@@ -1,10 +1,10 @@
 //! A program that asks, as what it counted: requests answered, and those that went wrong.
 
-use std::ffi::OsString;
-use std::process::{Command, Stdio};
+use std::path::PathBuf;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use super::launch::DESCRIPTOR_COUNT_MAX;
+use super::launch::pinned;
 use super::process_tree::ended_children_ns;
 
 /// How much longer than asked for a load may run.
@@ -39,7 +39,7 @@ pub(super) const SECONDS: &str = "SECONDS";
 /// A load, ready to be run.
 #[derive(Clone, Debug)]
 pub(super) struct Load {
-    pub(super) program: OsString,
+    pub(super) program: PathBuf,
     /// With `SECONDS` where the length belongs.
     pub(super) arguments: Vec<String>,
     pub(super) dialect: Dialect,
@@ -70,11 +70,9 @@ impl Load {
     pub(super) fn run(&self, processors: &str) -> Result<Counted, String> {
         let name = self.program.display();
         let seconds = self.length.as_secs_f64().to_string();
-        let mut command = Command::new("prlimit");
-        let descriptors = format!("--nofile={DESCRIPTOR_COUNT_MAX}:{DESCRIPTOR_COUNT_MAX}");
-        command.args([&descriptors, "taskset", "-c", processors]).arg(&self.program);
+        let mut command = pinned(&self.program, processors);
         command.args(self.arguments.iter().map(|argument| argument.replace(SECONDS, &seconds)));
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let children_before_ns = ended_children_ns();
         let mut child = command.spawn().map_err(|error| format!("{name} cannot be started: {error}"))?;
         let limit = Instant::now() + self.length + OVERTIME;

@@ -15,13 +15,16 @@ const NEEDED: &[(&str, &str)] = &[
     ("h2load", "nghttp2-client"),
     ("dnsperf", "dnsperf"),
     ("strace", "strace"),
+    ("setpriv", "util-linux"),
     ("taskset", "util-linux"),
     ("kill", "procps"),
 ];
 
 /// The packages, for their versions.
 pub(super) fn names() -> Vec<&'static str> {
-    NEEDED.iter().map(|(_, package)| *package).collect()
+    let mut names: Vec<&str> = NEEDED.iter().map(|(_, package)| *package).collect();
+    names.dedup();
+    names
 }
 
 /// Installs what is missing. Debian starts a service when it is installed, unless this file says that it must not

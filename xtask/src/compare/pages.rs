@@ -6,7 +6,7 @@ use super::chart::{self, Group, grouped};
 use super::growth::Growth;
 use super::launch::Launch;
 use super::report::Report;
-use super::rounds::Outcome;
+use super::rounds::{Outcome, Row};
 use super::spread::Spread;
 use super::standing::{Standing, Started};
 
@@ -47,7 +47,7 @@ pub(super) fn growth(all: &[Growth]) -> Report {
         report.text("Server time for each request in µs, median and range:");
         report.table(&head, &growth.table(|row| row.cost().map(|cost| cost.to_string())));
         report.text("Memory of the process tree in MiB, and errors:");
-        let memory = |row: &super::rounds::Row| format!("{:.1}, {}", row.memory_kib as f64 / 1024.0, row.error_count());
+        let memory = |row: &Row| format!("{:.1}, {}", row.memory_kib as f64 / 1024.0, row.error_count());
         report.table(&head, &growth.table(|row| Some(memory(row))));
     }
     report
@@ -60,12 +60,15 @@ pub(super) fn standing(standing: &Standing) -> Report {
     report.section(
         &format!("A zone of {records} records"),
         "From the start of the process to the first answer; octets a record are those beyond the same server with a \
-         zone of 4 records.",
+         zone of 4 records. The floor reads no zone: it shows what starting any process costs.",
     );
     let rows: Vec<Vec<String>> = standing.large.iter().map(|started| large_cells(started, standing)).collect();
     report.table(&["server", "first answer ms", "processor ms", "PSS MiB", "octets a record"], &rows);
     for (title, all) in [("Start, HTTP", &standing.http), ("Start, DNS with a zone of 4 records", &standing.dns)] {
-        report.section(title, "From the start of the process to the first answer.");
+        report.section(
+            title,
+            "From the start of the process to the first answer, what pins it to its processor included.",
+        );
         let rows: Vec<Vec<String>> = all.iter().map(start_cells).collect();
         report.table(&["server", "first answer ms", "processor ms", "PSS MiB"], &rows);
     }

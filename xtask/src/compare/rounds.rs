@@ -9,8 +9,8 @@ use super::server::Server;
 use super::spread::Spread;
 use super::strace;
 
-/// How long the load runs under strace, which is the warm-up as well.
-pub(super) const WARM_UP: Duration = Duration::from_secs(1);
+/// How long the load runs before the rounds at most: once so that caches fill, and once under strace.
+const WARM_UP_MAX: Duration = Duration::from_secs(1);
 
 /// What all comparisons of one run share.
 pub(super) struct Rounds {
@@ -163,12 +163,13 @@ impl Rounds {
     }
 
     fn warm_up(&self, contestant: &Contestant<'_>, row: &mut Row, counting: Counting) {
-        let load = || contestant.load.lasting(WARM_UP).run(&self.load_processors);
-        let counted = match counting {
+        let length = contestant.load.length.min(WARM_UP_MAX);
+        let load = || contestant.load.lasting(length).run(&self.load_processors);
+        let counted = load().and_then(|_| match counting {
             Counting::Calls => strace::count(contestant.server, load)
                 .map(|(calls, counted)| Some(calls.per_request(counted.answered_count))),
-            Counting::Nothing => load().map(|_| None),
-        };
+            Counting::Nothing => Ok(None),
+        });
         match counted {
             Ok(calls) => row.calls = calls,
             Err(trouble) => {

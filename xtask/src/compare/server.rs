@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::launch::{DESCRIPTOR_COUNT_MAX, Launch, Place};
+use super::launch::{Launch, Place, pinned};
 use super::process_tree::{self, ProcessorTime};
 
 /// How long a server may take until it answers; a zone of ten million names takes its time.
@@ -47,11 +47,10 @@ impl Server {
         let log = place.folder.join("output");
         let file = fs::File::create(&log).map_err(|error| format!("{}: {error}", log.display()))?;
         let errors = file.try_clone().map_err(|error| error.to_string())?;
-        let mut command = Command::new("prlimit");
-        let descriptors = format!("--nofile={DESCRIPTOR_COUNT_MAX}:{DESCRIPTOR_COUNT_MAX}");
-        command.args([&descriptors, "taskset", "-c", processors]).arg(&launch.program).args(&launch.arguments);
+        let mut command = pinned(&launch.program, processors);
+        command.args(&launch.arguments);
         command.envs(launch.environment.iter().map(|(name, value)| (name, value))).current_dir(&place.folder);
-        command.stdin(Stdio::null()).stdout(file).stderr(errors);
+        command.stdout(file).stderr(errors);
         let start = Instant::now();
         let child = command.spawn().map_err(|error| format!("{} cannot be started: {error}", launch.name))?;
         let mut server = Server {

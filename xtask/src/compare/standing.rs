@@ -94,9 +94,10 @@ pub(super) fn run(rounds: &mut Rounds, programs: &Programs, is_quick: bool) -> R
 type Launcher<'a> = Box<dyn Fn(&Place) -> Launch + 'a>;
 
 fn http_launches<'a>(programs: &'a Programs, root: &'a Path) -> Vec<Launcher<'a>> {
+    let floor: Launcher<'a> = Box::new(|place| http_peers::floor(&programs.floor, place, &["512"]));
     let ours: Launcher<'a> = Box::new(|place| http_peers::sanderling(&programs.sanderling, root, place));
     let peers = http_peers::PEERS.iter().map(|peer| -> Launcher<'a> { Box::new(|place| (peer.launch)(root, place)) });
-    std::iter::once(ours).chain(peers).collect()
+    [floor, ours].into_iter().chain(peers).collect()
 }
 
 fn start_dns(
@@ -106,9 +107,10 @@ fn start_dns(
     zones: &[ZoneSource],
     folder: &Path,
 ) -> Result<Vec<Started>, String> {
+    let floor: Launcher<'_> = Box::new(|place| dns_peers::floor(&programs.floor, place));
     let ours: Launcher<'_> = Box::new(|place| dns_peers::sanderling(&programs.sanderling, zones, place));
     let peers = dns_peers::PEERS.iter().map(|peer| -> Launcher<'_> { Box::new(|place| (peer.launch)(zones, place)) });
-    let launches: Vec<Launcher<'_>> = std::iter::once(ours).chain(peers).collect();
+    let launches: Vec<Launcher<'_>> = [floor, ours].into_iter().chain(peers).collect();
     let apex = &zones[0].apex;
     start_in_turns(rounds, title, &launches, folder, |address| client::answers_dns(address, apex))
 }
