@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::program::{Outcome, Program, is_installed};
-use crate::{setup, tidy};
+use crate::{guard, setup, tidy};
 
 /// One thing that a change must pass.
 pub(crate) struct Step {
@@ -30,6 +30,11 @@ pub(crate) const STEPS: &[Step] = &[
         name: "fallbacks",
         purpose: "the same tests with every way round a missing feature forced",
         run: |count| fallbacks(&[], count),
+    },
+    Step {
+        name: "guard",
+        purpose: "a request takes no more instructions than the snapshot says",
+        run: |_| guard::verdict(guard::Purpose::Compare),
     },
     Step { name: "loom", purpose: "the lock-free table holds in every interleaving of its races", run: loom },
     Step { name: "doc", purpose: "the documentation builds without a warning or a dead link", run: |_| doc() },

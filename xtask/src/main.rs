@@ -2,9 +2,13 @@
 #![forbid(unsafe_code)]
 
 mod ci;
+mod bench;
+mod guard;
 mod compare;
+mod endure;
 mod setup;
 mod tidy;
+mod callgrind;
 mod program;
 
 use std::env;
@@ -34,6 +38,18 @@ fn main() -> ExitCode {
         "test" => ci::test(rest),
         "compare" => match compare::Options::parse(rest) {
             Ok(options) => compare::run(&options),
+            Err(problem) => return usage(&problem),
+        },
+        "endure" => match endure::Options::parse(rest) {
+            Ok(options) => endure::run(&options),
+            Err(problem) => return usage(&problem),
+        },
+        "bench" => match bench::Options::parse(rest) {
+            Ok(options) => bench::run(&options),
+            Err(problem) => return usage(&problem),
+        },
+        "guard" => match guard::parse(rest) {
+            Ok(purpose) => guard::run(purpose),
             Err(problem) => return usage(&problem),
         },
         "setup" if rest.is_empty() => setup::run(),
@@ -71,6 +87,12 @@ fn help() -> String {
   cargo xtask compare [--quick] [--only http|dns|growth|load]... [--rounds N]
                                what a request costs here and elsewhere; installs the peers (Debian packages) and
                                writes docs/performance, or with --quick in two minutes a summary
+  cargo xtask endure [--short] [--only SCENARIO]... [--program FILE]
+                               reloads, upgrades and crashes under load: what is lost; writes
+                               docs/performance/losses.md when all run in full
+  cargo xtask guard [--update] the instructions of a request against those of the snapshot, which it keeps or writes
+  cargo xtask bench [--quick] [FILTER]
+                               the ways of each descriptor job: time by divan, instructions by callgrind, calls
   cargo xtask tidy             the rules of the tree that no compiler checks
   cargo xtask setup            install what the tests drive (Debian packages), where it is missing
 

@@ -18,6 +18,8 @@ const NEEDED: &[Needed] = &[
     Needed { program: "kdig", package: "knot-dnsutils", purpose: "asks for records another way" },
     Needed { program: "named-checkzone", package: "bind9-utils", purpose: "reads zone files as a second opinion" },
     Needed { program: "strace", package: "strace", purpose: "counts system calls as a second opinion" },
+    Needed { program: "groff", package: "groff-base", purpose: "sets the manual pages" },
+    Needed { program: "valgrind", package: "valgrind", purpose: "counts instructions" },
 ];
 
 /// Cargo's commands, and the components of rustup that bring them; a minimal installation leaves them out.

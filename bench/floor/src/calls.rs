@@ -15,6 +15,14 @@ fn checked(result: i64) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::last_os_error())
 }
 
+/// Gives a listener the longest queue that is usual; the standard library's is so short that a thousand clients at once
+/// overrun it.
+pub fn lengthen_queue(listener: &impl AsRawFd) -> io::Result<()> {
+    const CONNECTION_COUNT_MAX: i32 = 4096;
+    // SAFETY: no pointers.
+    checked(i64::from(unsafe { libc::listen(listener.as_raw_fd(), CONNECTION_COUNT_MAX) })).map(drop)
+}
+
 /// A connection from the queue of `listener`, non-blocking and closed on exec from its birth.
 pub fn accept(listener: &impl AsRawFd) -> io::Result<OwnedFd> {
     let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;

@@ -1,6 +1,6 @@
 //! A listener and its connections on one thread: wait, then let each connection that can move move.
 
-use crate::calls::{Events, Poller, accept};
+use crate::calls::{Events, Poller, accept, lengthen_queue};
 use std::io::{self, ErrorKind};
 use std::net::TcpListener;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -27,6 +27,7 @@ pub trait Advance {
 /// Serves for ever; ends by an error of the listener or of the poller only.
 pub fn serve<C: Advance>(listener: &TcpListener, mut connect: impl FnMut() -> C) -> io::Result<()> {
     listener.set_nonblocking(true)?;
+    lengthen_queue(listener)?;
     let poller = Poller::new()?;
     poller.add(listener, LISTENER)?;
     let mut events = Events::new();

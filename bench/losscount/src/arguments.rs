@@ -27,8 +27,10 @@ DNS
   --tcp-kept-per-s N       queries a second over TCP on kept connections [0]
 Both
   --seconds S              for how long requests are due; may be a fraction
+  --until-input-ends       for as long as standard input stays open, but no longer than --seconds
   --idle-notice WHEN       at-once: the end of an idle connection is seen when it comes; at-next-request: only after
                            the next request was sent on it, as from far away [at-once]
+  --dns-idle-notice WHEN   the same for DNS alone, where a server cannot say that it is about to close [as for both]
   --tcp-deadline-ms N      from the moment a request is due [5000]
   --udp-deadline-ms N      likewise [2000]
   --seed N                 draws questions and ids [1]
@@ -38,6 +40,9 @@ A lost request is never sent again. The exit status is 0 when nothing was lost, 
 no load. Latencies count from the moment when a request was due. `silence` is the longest time without a right answer,
 `late` the longest delay of this program's own sending.";
 
+const IDLE_NOTICES: [(&str, IdleNotice); 2] =
+    [("at-once", IdleNotice::AtOnce), ("at-next-request", IdleNotice::AtNextRequest)];
+
 /// What the command line asks for.
 pub(crate) enum Wish {
     Help,
@@ -46,6 +51,8 @@ pub(crate) enum Wish {
 
 pub(crate) struct Arguments {
     pub(crate) load: Load,
+    /// Whether the end of standard input ends the load.
+    pub(crate) until_input_ends: bool,
     pub(crate) json: bool,
 }
 
@@ -67,9 +74,11 @@ struct Given {
     tcp_kept_per_s: Option<u32>,
     length: Option<Duration>,
     idle_notice: Option<IdleNotice>,
+    dns_idle_notice: Option<IdleNotice>,
     tcp_deadline_ms: Option<u64>,
     udp_deadline_ms: Option<u64>,
     seed: Option<u64>,
+    until_input_ends: bool,
     json: bool,
 }
 
@@ -80,6 +89,7 @@ pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Wish,
         match option.as_str() {
             "--help" | "-h" => return Ok(Wish::Help),
             "--json" => given.json = true,
+            "--until-input-ends" => given.until_input_ends = true,
             _ => {
                 let value = arguments.next().ok_or_else(|| format!("{option} wants a value; see --help"))?;
                 given.take(&option, &value)?;
@@ -113,10 +123,8 @@ impl Given {
                 let length = Duration::try_from_secs_f64(parse_value(option, value)?);
                 self.length = Some(length.map_err(|error| format!("{option} {value}: {error}"))?);
             }
-            "--idle-notice" => {
-                let choices = [("at-once", IdleNotice::AtOnce), ("at-next-request", IdleNotice::AtNextRequest)];
-                self.idle_notice = Some(parse_choice(option, value, choices)?);
-            }
+            "--idle-notice" => self.idle_notice = Some(parse_choice(option, value, IDLE_NOTICES)?),
+            "--dns-idle-notice" => self.dns_idle_notice = Some(parse_choice(option, value, IDLE_NOTICES)?),
             "--tcp-deadline-ms" => self.tcp_deadline_ms = Some(parse_value(option, value)?),
             "--udp-deadline-ms" => self.udp_deadline_ms = Some(parse_value(option, value)?),
             "--seed" => self.seed = Some(parse_value(option, value)?),
@@ -135,7 +143,7 @@ impl Given {
         if load.http.is_none() && load.dns.is_none() {
             return Err("ask whom? --http ADDR:PORT, --dns ADDR:PORT, or both".to_owned());
         }
-        Ok(Arguments { load, json: self.json })
+        Ok(Arguments { load, until_input_ends: self.until_input_ends, json: self.json })
     }
 
     fn http_load(&self, peer: SocketAddr) -> Result<HttpLoad, String> {
@@ -163,7 +171,7 @@ impl Given {
         dns.tcp_new_per_s = self.tcp_per_s.unwrap_or(500);
         dns.tcp_kept_per_s = self.tcp_kept_per_s.unwrap_or(0);
         dns.connection_count = self.connection_count.unwrap_or(dns.connection_count);
-        dns.idle_notice = self.idle_notice.unwrap_or(dns.idle_notice);
+        dns.idle_notice = self.dns_idle_notice.or(self.idle_notice).unwrap_or(dns.idle_notice);
         Ok(dns)
     }
 }

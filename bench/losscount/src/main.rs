@@ -3,13 +3,17 @@
 mod arguments;
 
 use arguments::{Arguments, Wish};
-use losscount::{Load, Report, Running};
+use losscount::{LoadError, Report, Running};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
+/// Between two looks whether standard input has ended.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 fn main() -> ExitCode {
     let arguments = match arguments::parse(std::env::args().skip(1)) {
@@ -21,7 +25,7 @@ fn main() -> ExitCode {
         Err(error) => return refuse(&error),
     };
     raise_descriptor_limit();
-    match run(&arguments.load) {
+    match run(&arguments) {
         Ok(report) => tell(&arguments, &report),
         Err(error) => refuse(&error.to_string()),
     }
@@ -39,20 +43,37 @@ fn raise_descriptor_limit() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
-fn run(load: &Load) -> Result<Report, losscount::LoadError> {
-    let running = load.start()?;
+fn run(arguments: &Arguments) -> Result<Report, LoadError> {
+    let running = arguments.load.start()?;
+    let input_has_ended = Arc::new(AtomicBool::new(false));
+    if arguments.until_input_ends {
+        watch_input(Arc::clone(&input_has_ended));
+    }
     let is_watched = std::io::stderr().is_terminal();
-    let mut passed_s = 0;
-    while !running.wait_end(PROGRESS_EVERY) {
-        passed_s += 1;
-        if is_watched {
-            show_progress(&running, passed_s);
+    let start = Instant::now();
+    let mut progress_at = start + PROGRESS_EVERY;
+    while !running.wait_end(LOOK_EVERY) {
+        if input_has_ended.load(Ordering::Relaxed) {
+            running.stop();
+        }
+        if is_watched && Instant::now() >= progress_at {
+            show_progress(&running, start.elapsed().as_secs());
+            progress_at += PROGRESS_EVERY;
         }
     }
     if is_watched {
         eprint!("\r\x1b[K");
     }
     running.finish()
+}
+
+/// Sets `has_ended` when standard input has. What comes in is not looked at.
+fn watch_input(has_ended: Arc<AtomicBool>) {
+    std::thread::spawn(move || {
+        // An input that cannot be read is as good as one that has ended.
+        let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+        has_ended.store(true, Ordering::Relaxed);
+    });
 }
 
 fn show_progress(running: &Running, passed_s: u64) {

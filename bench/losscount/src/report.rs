@@ -29,6 +29,11 @@ impl Report {
         self.kinds.iter().map(|(_, counts)| counts.lost_count()).sum()
     }
 
+    /// Kept connections that the server ended without a loss, of all kinds.
+    pub fn closed_by_server_count(&self) -> u64 {
+        self.kinds.iter().map(|(_, counts)| counts.closed_by_server_count()).sum()
+    }
+
     /// Requests sent, of all kinds.
     pub fn sent_count(&self) -> u64 {
         self.kinds.iter().map(|(_, counts)| counts.sent_count).sum()
@@ -75,13 +80,15 @@ fn kind_json(kind: Kind, counts: &Counts) -> String {
         })
         .collect();
     format!(
-        "\"{}\":{{\"sent\":{},\"ok\":{},\"lost\":{},\"lost_by_cause\":{{{lost}}},\"notes\":{{{notes}}},\
+        "\"{}\":{{\"sent\":{},\"ok\":{},\"lost\":{},\"lost_by_cause\":{{{lost}}},\"closed_by_server\":{},\
+         \"notes\":{{{notes}}},\
          \"latency_ms\":{{\"p50\":{},\"p99\":{},\"max\":{}}},\"silence_max_ms\":{},\"late_max_ms\":{},\
          \"own_cpu_ms\":{},\"first_losses\":[{}]}}",
         kind.name(),
         counts.sent_count,
         counts.ok_count,
         counts.lost_count(),
+        counts.closed_by_server_count(),
         ms_text(counts.latency.quantile(0.5)),
         ms_text(counts.latency.quantile(0.99)),
         ms_text(counts.latency.max()),

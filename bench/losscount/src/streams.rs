@@ -21,7 +21,8 @@ const RECEIVE_BYTES: usize = 64 * 1024;
 /// When the server's closing of an idle connection is seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdleNotice {
-    /// As soon as it arrives, and the connection is not used again: on loopback hardly a request meets it.
+    /// As soon as it arrives, at latest when the connection is about to be used again: on loopback hardly a request meets
+    /// it.
     AtOnce,
     /// Only when the next request has been sent, which is then lost: the worst case of a distant client, whose requests
     /// are on their way while the server closes.
@@ -96,12 +97,20 @@ impl<P: Protocol> Streams<P> {
         }
     }
 
-    fn take_idle(&mut self) -> Option<Token> {
-        let Reuse::Kept { connection_count, .. } = self.reuse else { return None };
-        if self.connections.count() < connection_count {
-            return None;
+    /// A kept connection for the next request, when there are as many as are to be kept.
+    fn take_idle(&mut self, turn: &mut Turn<'_>) -> Option<Token> {
+        let Reuse::Kept { connection_count, idle_notice } = self.reuse else { return None };
+        // Each time round one connection ends.
+        while self.connections.count() >= connection_count {
+            let token = *self.idle.front()?;
+            let connection = self.connections.find(token).expect("what ends is idle no more");
+            if idle_notice == IdleNotice::AtNextRequest || connection.is_silent() {
+                return self.idle.pop_front();
+            }
+            // The poller has not told of it yet.
+            self.receive(token, turn);
         }
-        self.idle.pop_front()
+        None
     }
 
     fn send_on_new(&mut self, request: Request, turn: &mut Turn<'_>) {
@@ -291,7 +300,7 @@ enum IsWatched {
 
 impl<P: Protocol> Exchange for Streams<P> {
     fn send(&mut self, request: Request, turn: &mut Turn<'_>) {
-        match self.take_idle() {
+        match self.take_idle(turn) {
             Some(token) => self.send_on_idle(token, request, turn),
             None => self.send_on_new(request, turn),
         }
@@ -334,6 +343,12 @@ impl<P: Protocol> Exchange for Streams<P> {
 }
 
 impl<A> Connection<A> {
+    /// Whether neither octets have come, nor an end, nor an error.
+    fn is_silent(&self) -> bool {
+        let peeked = rustix::net::recv(&self.stream, &mut [0], RecvFlags::PEEK);
+        matches!(peeked, Err(Errno::AGAIN))
+    }
+
     fn send_rest(&mut self) -> Result<Sent, Errno> {
         // A peer's reset is an error of the call, and no signal.
         match rustix::net::send(&self.stream, &self.unsent, SendFlags::NOSIGNAL) {

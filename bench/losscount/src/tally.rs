@@ -47,6 +47,12 @@ impl Counts {
     pub fn noted(&self, note: Note) -> u64 {
         self.notes[note as usize]
     }
+
+    /// Kept connections that the server ended without a loss: politely, or while no request was outstanding. Those that
+    /// it ended otherwise are in the losses.
+    pub fn closed_by_server_count(&self) -> u64 {
+        [Note::PoliteClose, Note::IdleClose, Note::IdleReset].iter().map(|note| self.noted(*note)).sum()
+    }
 }
 
 /// One lost request, for people.

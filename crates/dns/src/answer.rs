@@ -3,9 +3,10 @@
 //! Nothing is allocated, and nothing is waited for. Whatever the octets of the query are, the outcome is a reply or
 //! silence.
 
-use crate::message::{Addresses, CLASS_IN, Edns, Header, NoRoom, Query, Rcode, ReplyWriter, Section};
+use crate::asked::{Asked, Course};
+use crate::message::{Addresses, Edns, NoRoom, Query, Rcode, ReplyWriter, Section};
 use crate::name::{Name, NameBuf};
-use crate::name_hash::{LowerName, NameHash};
+use crate::name_hash::{LabelledName, NameHash};
 use crate::ready::{HEADER_BYTES, OPT_BYTES, OwnerPlace};
 use crate::rtype::Rtype;
 use crate::zone::{Found, Lookup, Zone};
@@ -15,8 +16,6 @@ use crate::zones::{ALIAS_COUNT_MAX, FoundZone, ZoneSet};
 pub const UDP_REPLY_BYTES: usize = 512;
 /// Octets of the longest message (RFC 1035 §4.2.2): what `out` must have room for over TCP.
 pub const TCP_REPLY_BYTES_MAX: usize = 65_535;
-
-const OPCODE_QUERY: u8 = 0;
 
 /// How the query came, and so how long its reply may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,62 +45,57 @@ pub enum Reply {
 
 /// Answers `query` out of `zones` into `out`, which has room for the longest reply of the transport.
 pub fn answer(zones: &ZoneSet, query: &[u8], transport: Transport, out: &mut [u8]) -> Reply {
-    let Some(header) = Header::read(query) else { return Reply::Silence };
-    if header.is_response() {
-        return Reply::Silence;
-    }
-    if header.opcode() != OPCODE_QUERY {
-        return header_only(query, Rcode::NotImp, out);
-    }
-    let Ok(question) = Query::parse(header, query) else {
-        return header_only(query, Rcode::FormErr, out);
-    };
-    let (limit, own_payload_bytes) = match transport {
-        Transport::Tcp => (TCP_REPLY_BYTES_MAX, TCP_PAYLOAD_BYTES),
-        Transport::Udp { reply_bytes_max } => {
-            // RFC 6891 §6.2.3: less than 512 is meant as 512.
-            let asked = question.edns.map_or(UDP_REPLY_BYTES, |edns| usize::from(edns.payload_bytes));
-            (asked.clamp(UDP_REPLY_BYTES, usize::from(reply_bytes_max)), reply_bytes_max)
+    answer_asked(&Asked::read(zones, query), transport, out)
+}
+
+/// Answers a query that was read already into `out`, which has room for the longest reply of the transport.
+#[inline]
+pub fn answer_asked(asked: &Asked<'_, '_>, transport: Transport, out: &mut [u8]) -> Reply {
+    match &asked.course {
+        Course::Silence => Reply::Silence,
+        &Course::HeaderOnly(rcode) => {
+            let reply = ReplyWriter::start(out, asked.message, 0, HEADER_BYTES);
+            Reply::Send { length_bytes: reply.finish(rcode, None), rcode }
         }
-    };
-    // RFC 3225 §3: DO is copied.
-    let own_edns = question.edns.map(|edns| Edns { payload_bytes: own_payload_bytes, version: 0, ..edns });
-    let opt_bytes = if own_edns.is_some() { OPT_BYTES } else { 0 };
-    let mut reply = ReplyWriter::start(out, query, question.question_bytes(), limit - opt_bytes);
-    let rcode = decide(zones, &question, &mut reply);
-    Reply::Send { length_bytes: reply.finish(rcode, own_edns), rcode }
+        &Course::QuestionOnly(rcode) => reply_to(asked, transport, out, |_| rcode),
+        Course::InZone(found) => reply_to(asked, transport, out, |reply| put_sections(asked, found, reply)),
+    }
 }
 
 /// The payload that replies over TCP announce: that of UDP's default, since it is UDP that the number is about.
 const TCP_PAYLOAD_BYTES: u16 = 1_232;
 
-fn header_only(query: &[u8], rcode: Rcode, out: &mut [u8]) -> Reply {
-    let reply = ReplyWriter::start(out, query, 0, HEADER_BYTES);
-    Reply::Send { length_bytes: reply.finish(rcode, None), rcode }
+/// A reply that repeats the question, with the sections that `put` puts and the RCODE that it tells.
+#[inline]
+fn reply_to<'o>(
+    asked: &Asked<'_, '_>,
+    transport: Transport,
+    out: &'o mut [u8],
+    put: impl FnOnce(&mut ReplyWriter<'o>) -> Rcode,
+) -> Reply {
+    let question = &asked.question;
+    let (limit, own_payload_bytes) = match transport {
+        Transport::Tcp => (TCP_REPLY_BYTES_MAX, TCP_PAYLOAD_BYTES),
+        Transport::Udp { reply_bytes_max } => {
+            // RFC 6891 §6.2.3: less than 512 is meant as 512.
+            let wanted = question.edns.map_or(UDP_REPLY_BYTES, |edns| usize::from(edns.payload_bytes));
+            (wanted.clamp(UDP_REPLY_BYTES, usize::from(reply_bytes_max)), reply_bytes_max)
+        }
+    };
+    // RFC 3225 §3: DO is copied.
+    let own_edns = question.edns.map(|edns| Edns { payload_bytes: own_payload_bytes, version: 0, ..edns });
+    let opt_bytes = if own_edns.is_some() { OPT_BYTES } else { 0 };
+    let mut reply = ReplyWriter::start(out, asked.message, question.question_bytes(), limit - opt_bytes);
+    let rcode = put(&mut reply);
+    Reply::Send { length_bytes: reply.finish(rcode, own_edns), rcode }
 }
 
-fn decide(zones: &ZoneSet, question: &Query<'_>, reply: &mut ReplyWriter<'_>) -> Rcode {
-    if question.edns.is_some_and(|edns| edns.version != 0) {
-        return Rcode::BadVers;
-    }
-    if question.has_tsig {
-        // RFC 8945 §5.2.1: we hold no keys, so none is known.
-        return Rcode::NotAuth;
-    }
-    if question.class != CLASS_IN {
-        return Rcode::Refused;
-    }
-    match question.rtype {
-        Rtype::OPT => return Rcode::FormErr,
-        Rtype::AXFR | Rtype::IXFR => return Rcode::Refused,
-        Rtype::TKEY | Rtype::TSIG | Rtype::MAILA | Rtype::MAILB => return Rcode::NotImp,
-        _ => {}
-    }
-    let name = LowerName::of(question.name);
-    let Some(found) = zones.find(&name) else { return Rcode::Refused };
-    let zone = zone_for(&found, question, &name);
-    let mut answering = Answering { zone, rtype: question.rtype, alias_count_max: zones.alias_count_max(), reply };
-    answering.put(question, &name, found.hash).unwrap_or_else(|NoRoom| {
+#[inline]
+fn put_sections(asked: &Asked<'_, '_>, found: &FoundZone<'_>, reply: &mut ReplyWriter<'_>) -> Rcode {
+    let &Asked { ref question, alias_count_max, .. } = asked;
+    let zone = zone_for(found, question);
+    let mut answering = Answering { zone, rtype: question.rtype, alias_count_max, reply };
+    answering.put(question, found.hash).unwrap_or_else(|NoRoom| {
         answering.reply.truncate();
         Rcode::NoError
     })
@@ -109,11 +103,12 @@ fn decide(zones: &ZoneSet, question: &Query<'_>, reply: &mut ReplyWriter<'_>) ->
 
 /// The DS of an apex stands in the zone above, if we serve that too; not if the zone above that we serve only leads to
 /// somebody else's, which then is the parent (RFC 4035 §3.1.4.1).
-fn zone_for<'s>(found: &FoundZone<'s>, question: &Query<'_>, name: &LowerName) -> &'s Zone {
+#[inline]
+fn zone_for<'s>(found: &FoundZone<'s>, question: &Query<'_>) -> &'s Zone {
     if question.rtype != Rtype::DS || !found.zone.apex().same_as(question.name) {
         return found.zone;
     }
-    let is_parent = |zone: &&Zone| !matches!(zone.lookup(name, found.hash, Rtype::DS), Lookup::Referral(_));
+    let is_parent = |zone: &&Zone| !matches!(zone.lookup(question.name, found.hash, Rtype::DS), Lookup::Referral(_));
     found.parent.filter(is_parent).unwrap_or(found.zone)
 }
 
@@ -173,8 +168,8 @@ impl Chain {
 impl Answering<'_, '_> {
     /// Puts all sections. What the zone says of the question's own name is copied as it was made; what stands behind an
     /// alias is written anew.
-    fn put(&mut self, question: &Query<'_>, name: &LowerName, hash: NameHash) -> Result<Rcode, NoRoom> {
-        let lookup = self.zone.lookup(name, hash, self.rtype);
+    fn put(&mut self, question: &Query<'_>, hash: NameHash) -> Result<Rcode, NoRoom> {
+        let lookup = self.zone.lookup(question.name, hash, self.rtype);
         if !matches!(lookup, Lookup::Referral(_)) {
             self.reply.set_authoritative();
         }
@@ -223,14 +218,13 @@ impl Answering<'_, '_> {
             }
             target = next;
             name = target.as_name();
-            let lower = LowerName::of(name);
-            hash = lower.hash(self.zone.seed);
+            hash = LabelledName::of(name).hash(self.zone.seed);
             if chain.has_passed(hash) {
                 // A loop: all of it has been told.
                 return Ok(Rcode::NoError);
             }
             place = Place::Target(target_at);
-            lookup = self.zone.lookup(&lower, hash, self.rtype);
+            lookup = self.zone.lookup(name, hash, self.rtype);
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! text → zonefile::Parser → Record → ZoneBuilder → Zone → ZoneSet        at load
-//! query + ZoneSet → answer → reply                                      for each query
+//! query + ZoneSet → Asked → answer → reply                              for each query
 //! ```
 #![no_std]
 #![forbid(unsafe_code)]
@@ -10,6 +10,7 @@
 extern crate alloc;
 
 pub mod answer;
+mod asked;
 mod message;
 pub mod zones;
 pub mod zone_builder;
@@ -21,7 +22,8 @@ pub mod rdata;
 pub mod rtype;
 pub mod name;
 
-pub use answer::{Reply, Transport, answer};
+pub use answer::{Reply, Transport, answer, answer_asked};
+pub use asked::Asked;
 pub use message::Rcode;
 pub use name::{Name, NameBuf};
 pub use name_hash::HashSeed;

@@ -69,7 +69,7 @@ impl<'q> Header<'q> {
 }
 
 /// A query whose every part has been understood.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Query<'q> {
     pub(crate) name: Name<'q>,
     pub(crate) rtype: Rtype,
@@ -99,7 +99,12 @@ impl From<NameError> for Malformed {
 }
 
 impl<'q> Query<'q> {
+    /// A question about the root, as good as none.
+    pub(crate) const ROOT: Query<'static> =
+        Query { name: Name::ROOT, rtype: Rtype(0), class: CLASS_IN, edns: None, has_tsig: false };
+
     /// Reads the question and the additional section; octets behind the last record do not count.
+    #[inline]
     pub(crate) fn parse(header: Header<'_>, message: &'q [u8]) -> Result<Query<'q>, Malformed> {
         // One question (RFC 9619), and no records that only a reply may have.
         if header.count(0) != 1 || header.count(1) != 0 {
@@ -225,6 +230,7 @@ pub(crate) struct ReplyWriter<'o> {
     /// Octets that the reply may have, those for its OPT taken off.
     limit: usize,
     counts: [u16; 3],
+    id: u16,
     flags: u16,
     /// Where the sections begin: what a reply is cut back to.
     sections_at: usize,
@@ -238,13 +244,16 @@ const FLAG_RECURSION_DESIRED: u16 = 0x0100;
 const FLAGS_OF_THE_QUERY: u16 = 0x7800 | FLAG_RECURSION_DESIRED;
 
 impl<'o> ReplyWriter<'o> {
-    /// A reply to `query`, with a copy of its header's id, and of its first `question_bytes` octets behind the header.
+    /// A reply to `query`, which is a header at least: with its id, and with its first `question_bytes` octets behind
+    /// the header.
+    #[inline]
     pub(crate) fn start(out: &'o mut [u8], query: &[u8], question_bytes: usize, limit: usize) -> ReplyWriter<'o> {
         let at = HEADER_BYTES + question_bytes;
-        out[..at].copy_from_slice(&query[..at]);
+        out[HEADER_BYTES..at].copy_from_slice(&query[HEADER_BYTES..at]);
+        let id = u16::from_be_bytes([query[0], query[1]]);
         let flags = u16::from_be_bytes([query[2], query[3]]) & FLAGS_OF_THE_QUERY | FLAG_RESPONSE;
         let limit = limit.min(out.len());
-        ReplyWriter { out, at, limit, counts: [0; 3], flags, sections_at: at }
+        ReplyWriter { out, at, limit, counts: [0; 3], id, flags, sections_at: at }
     }
 
     pub(crate) fn set_authoritative(&mut self) {
@@ -351,7 +360,7 @@ impl<'o> ReplyWriter<'o> {
     /// Ends the reply, with an OPT if the query had one; its length in octets.
     #[inline]
     pub(crate) fn finish(self, rcode: Rcode, edns: Option<Edns>) -> usize {
-        let mut additional_count = self.counts[Section::Additional as usize];
+        let [answer_count, authority_count, mut additional_count] = self.counts;
         let mut end = self.at;
         let rcode = rcode as u16;
         if let Some(Edns { payload_bytes, version, dnssec_ok }) = edns {
@@ -364,12 +373,13 @@ impl<'o> ReplyWriter<'o> {
             additional_count += 1;
         }
         let flags = self.flags | rcode & 0x0f;
-        self.out[2..4].copy_from_slice(&flags.to_be_bytes());
         let question_count = u16::from(self.sections_at != HEADER_BYTES);
-        let counts = [question_count, self.counts[0], self.counts[1], additional_count];
-        for (place, count) in self.out[4..HEADER_BYTES].chunks_exact_mut(2).zip(counts) {
-            place.copy_from_slice(&count.to_be_bytes());
+        let fields = [self.id, flags, question_count, answer_count, authority_count, additional_count];
+        let mut header = [0; HEADER_BYTES];
+        for (octets, field) in header.as_chunks_mut().0.iter_mut().zip(fields) {
+            *octets = field.to_be_bytes();
         }
+        self.out[..HEADER_BYTES].copy_from_slice(&header);
         end
     }
 

@@ -47,12 +47,21 @@ impl<'a> Name<'a> {
         }
     }
 
+    /// The name that `bytes` are, which were one when they were stored: nothing is walked through again.
+    #[inline]
+    pub(crate) fn of_stored(bytes: &'a [u8]) -> Name<'a> {
+        debug_assert!(Name::parse(bytes).is_ok_and(|name| name.0.len() == bytes.len()));
+        Name(bytes)
+    }
+
     /// The octets, root label included.
+    #[inline]
     pub fn as_bytes(self) -> &'a [u8] {
         self.0
     }
 
     /// Octets, root label included: 1 to 255.
+    #[inline]
     pub fn length_bytes(self) -> usize {
         self.0.len()
     }

@@ -64,15 +64,16 @@ impl<'z> Ready<'z> {
     /// The answer stored at the start of `stored`.
     #[inline]
     pub(crate) fn read(stored: &'z [u8]) -> Ready<'z> {
-        let number = |at: usize| u16::from_le_bytes([stored[at], stored[at + 1]]);
+        let (header, rest) = stored.split_first_chunk::<STORED_HEADER_BYTES>().expect("stored by `ReadyMaker::finish`");
+        let number = |at: usize| u16::from_le_bytes([header[at], header[at + 1]]);
         let (answer_length, additional_length) = (usize::from(number(4)), usize::from(number(6)));
-        let pointers_end = STORED_HEADER_BYTES + 2 * usize::from(number(8));
+        let (pointers, rest) = rest.split_at(2 * usize::from(number(8)));
         Ready {
             answer_count: number(0),
             additional_count: number(2),
             answer_length,
-            pointers: &stored[STORED_HEADER_BYTES..pointers_end],
-            bytes: &stored[pointers_end..pointers_end + answer_length + additional_length],
+            pointers,
+            bytes: &rest[..answer_length + additional_length],
         }
     }
 

@@ -10,7 +10,7 @@
 //! ```
 
 use crate::name::{Name, NameBuf};
-use crate::name_hash::{HashSeed, LowerName, NameHash};
+use crate::name_hash::{HashSeed, LabelledName, NameHash, is_stored_name};
 use crate::ready::Ready;
 use crate::rtype::Rtype;
 use alloc::boxed::Box;
@@ -19,6 +19,8 @@ pub(crate) const NODE_HEADER_BYTES: usize = 8;
 pub(crate) const TYPE_ENTRY_BYTES: usize = 6;
 /// Nodes start at multiples of this, so that 32 bits reach 32 GiB.
 pub(crate) const NODE_ALIGNMENT: usize = 8;
+/// Octets that come from memory together.
+const CACHE_LINE_BYTES: usize = 64;
 /// An empty place of the table.
 pub(crate) const EMPTY: u64 = u64::MAX;
 
@@ -119,11 +121,31 @@ impl Zone {
     }
 
     /// What stands at `name`, which is the apex or below it, for a question of type `rtype`.
-    pub(crate) fn lookup(&self, name: &LowerName, hash: NameHash, rtype: Rtype) -> Lookup<'_> {
+    #[inline]
+    pub(crate) fn lookup(&self, name: Name<'_>, hash: NameHash, rtype: Rtype) -> Lookup<'_> {
         match self.exact(name.as_bytes(), hash) {
             Some(node) => self.lookup_at(&node, rtype),
-            None => self.lookup_below(&self.closest_encloser(name), rtype),
+            None => self.lookup_below(&self.closest_encloser(&LabelledName::of(name)), rtype),
         }
+    }
+
+    /// Loads the place where `hash` is searched for first, and tells what it says.
+    #[inline]
+    pub(crate) fn touch_place(&self, hash: NameHash) -> PlaceEntry {
+        PlaceEntry(self.places[hash.place(self.place_bits)])
+    }
+
+    /// Loads the start of the node that `entry` leads to, if it may be that of `hash`.
+    #[inline]
+    pub(crate) fn touch_node(&self, entry: PlaceEntry, hash: NameHash) {
+        if !entry.leads_to(hash) {
+            return;
+        }
+        // A node with one RRset has about 70 octets, and few start at the start of a line.
+        let start = entry.node_index() as usize * NODE_ALIGNMENT;
+        let end = (start + CACHE_LINE_BYTES).min(self.arena.len() - 1);
+        // What is loaded is of no use here; without this, nothing would be loaded.
+        core::hint::black_box(self.arena[start] ^ self.arena[end]);
     }
 
     /// RFC 1034 §4.3.2 steps 3a and 3b, for a name that has a node.
@@ -173,20 +195,20 @@ impl Zone {
         Lookup::Referral(Found { owner: cut.name(), ready, node: cut.at })
     }
 
-    /// The node of `name`, which is in lower case.
+    /// The node of `name`.
     #[inline]
     fn exact(&self, name: &[u8], hash: NameHash) -> Option<Node<'_>> {
         let mask = self.places.len() - 1;
         let mut place = hash.place(self.place_bits);
         // Ends at an empty place: the builder leaves a quarter of them empty.
         loop {
-            let entry = self.places[place];
-            if entry == EMPTY {
+            let entry = PlaceEntry(self.places[place]);
+            if entry.0 == EMPTY {
                 return None;
             }
-            if (entry >> 32) as u32 == hash.tag() {
-                let node = self.node(entry as u32);
-                if node.name_bytes() == name {
+            if entry.leads_to(hash) {
+                let node = self.node(entry.node_index());
+                if is_stored_name(node.name_bytes(), name) {
                     return Some(node);
                 }
             }
@@ -195,15 +217,18 @@ impl Zone {
     }
 
     /// The longest ancestor of `name` that has a node. `name` has none itself.
-    fn closest_encloser(&self, name: &LowerName) -> Node<'_> {
-        let mut hashes = [self.seed.of_root(); crate::name::LABEL_COUNT_MAX + 1];
-        // Names deeper than all of the zone's have no node: the encloser is no deeper than the deepest.
-        let mut too_deep = name.label_count().min(self.depth_max + 1);
-        for depth in 0..too_deep {
-            hashes[depth + 1] = name.deeper(hashes[depth], depth);
-        }
+    fn closest_encloser(&self, name: &LabelledName<'_>) -> Node<'_> {
         let mut encloser = self.node(self.apex_node);
         let mut depth = self.apex_depth;
+        // Names deeper than all of the zone's have no node: the encloser is no deeper than the deepest.
+        let mut too_deep = name.label_count().min(self.depth_max + 1);
+        if too_deep - depth == 1 {
+            return encloser;
+        }
+        let mut hashes = [self.seed.of_root(); crate::name::LABEL_COUNT_MAX + 1];
+        for (slot, (_, hash)) in hashes[..too_deep].iter_mut().zip(name.suffixes(self.seed)) {
+            *slot = hash;
+        }
         while too_deep - depth > 1 {
             let middle = depth + (too_deep - depth) / 2;
             match self.exact(name.suffix(middle), hashes[middle]) {
@@ -232,13 +257,14 @@ impl Zone {
             }
             seen_count += 1;
             let node = self.node(entry as u32);
-            let lower = LowerName::of(node.name());
-            assert_eq!(lower.as_bytes(), node.name_bytes(), "stored in lower case");
-            assert_eq!((entry >> 32) as u32, lower.hash(self.seed).tag());
-            let found = self.exact(node.name_bytes(), lower.hash(self.seed)).expect("found by its own hash");
+            let name = Name::parse(node.name_bytes()).expect("stored from a name");
+            assert_eq!(name.to_lowercase().as_name(), node.name(), "stored in lower case");
+            let name = LabelledName::of(name);
+            assert_eq!((entry >> 32) as u32, name.hash(self.seed).tag());
+            let found = self.exact(node.name_bytes(), name.hash(self.seed)).expect("found by its own hash");
             assert_eq!(found.at, node.at, "each name has one node");
             assert!(node.name().is_at_or_below(self.apex()));
-            assert!(lower.label_count() <= self.depth_max);
+            assert!(name.label_count() <= self.depth_max);
             let types: alloc::vec::Vec<Rtype> = node.types().collect();
             assert!(types.is_sorted(), "types are searched by halves");
             for rtype in types {
@@ -248,14 +274,34 @@ impl Zone {
                     usize::from(ready.answer_count) + usize::from(ready.additional_count)
                 );
             }
-            if lower.label_count() > self.apex_depth {
+            if name.label_count() > self.apex_depth {
                 let parent = node.name().parent().expect("below the apex");
-                let parent = LowerName::of(parent);
+                let parent = LabelledName::of(parent);
                 assert!(self.exact(parent.as_bytes(), parent.hash(self.seed)).is_some(), "every ancestor has a node");
             }
         }
         assert_eq!(seen_count, self.name_count);
         assert!(self.places.len() >= seen_count + seen_count / 3);
+    }
+}
+
+/// An entry of the table of places: the tag of a hash, and where the node of its name is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PlaceEntry(u64);
+
+impl PlaceEntry {
+    /// It leads nowhere.
+    pub(crate) const NONE: PlaceEntry = PlaceEntry(EMPTY);
+
+    /// Whether the node may be that of the name that has `hash`.
+    #[inline]
+    fn leads_to(self, hash: NameHash) -> bool {
+        self.0 != EMPTY && (self.0 >> 32) as u32 == hash.tag()
+    }
+
+    #[inline]
+    fn node_index(self) -> u32 {
+        self.0 as u32
     }
 }
 
@@ -277,8 +323,9 @@ impl<'z> Node<'z> {
         &self.stored[NODE_HEADER_BYTES..NODE_HEADER_BYTES + usize::from(self.stored[1])]
     }
 
+    #[inline]
     fn name(&self) -> Name<'z> {
-        Name::parse(self.name_bytes()).expect("stored from a name")
+        Name::of_stored(self.name_bytes())
     }
 
     fn type_count(&self) -> usize {

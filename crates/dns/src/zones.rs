@@ -1,7 +1,7 @@
 //! The zones that a server answers for: finds the one that a name belongs to.
 
 use crate::name::{LABEL_COUNT_MAX, Name};
-use crate::name_hash::{HashSeed, LowerName, NameHash};
+use crate::name_hash::{HashSeed, LabelledName, NameHash, is_stored_name};
 use crate::zone::Zone;
 use alloc::sync::Arc;
 use alloc::vec;
@@ -60,7 +60,7 @@ impl ZoneSet {
         for index in 0..set.zones.len() {
             let zone = &set.zones[index];
             assert!(zone.seed == seed, "a zone is found by the hash that it was made with");
-            let apex = LowerName::of(zone.apex());
+            let apex = LabelledName::of(zone.apex());
             let hash = apex.hash(seed);
             if set.at(apex.as_bytes(), hash).is_some() {
                 return Err(Duplicate(Arc::clone(zone)));
@@ -95,26 +95,24 @@ impl ZoneSet {
 
     /// The zone whose apex is `name`.
     pub fn zone(&self, name: Name<'_>) -> Option<&Arc<Zone>> {
-        let lower = LowerName::of(name);
-        self.index_at(lower.as_bytes(), lower.hash(self.seed)).map(|index| &self.zones[index])
+        let name = LabelledName::of(name);
+        self.index_at(name.as_bytes(), name.hash(self.seed)).map(|index| &self.zones[index])
     }
 
     /// The zone with the longest apex that `name` is at or below, in one pass from the root.
     #[inline]
-    pub(crate) fn find(&self, name: &LowerName) -> Option<FoundZone<'_>> {
-        let mut hash = self.seed.of_root();
+    pub(crate) fn find(&self, name: &LabelledName<'_>) -> Option<FoundZone<'_>> {
+        let mut whole_hash = self.seed.of_root();
         let (mut zone, mut parent) = (None, None);
-        for depth in 0..=name.label_count() {
-            if depth > 0 {
-                hash = name.deeper(hash, depth - 1);
-            }
-            if self.depths[depth] != 0
-                && let Some(found) = self.at(name.suffix(depth), hash)
+        for ((suffix, hash), &zone_count) in name.suffixes(self.seed).zip(&self.depths) {
+            if zone_count != 0
+                && let Some(found) = self.at(suffix, hash)
             {
                 (zone, parent) = (Some(found), zone);
             }
+            whole_hash = hash;
         }
-        zone.map(|zone| FoundZone { zone, parent, hash })
+        zone.map(|zone| FoundZone { zone, parent, hash: whole_hash })
     }
 
     #[inline]
@@ -133,7 +131,7 @@ impl ZoneSet {
                 return None;
             }
             let index = entry as u32 as usize - 1;
-            if (entry >> 32) as u32 == hash.tag() && self.zones[index].apex().as_bytes() == apex {
+            if (entry >> 32) as u32 == hash.tag() && is_stored_name(self.zones[index].apex().as_bytes(), apex) {
                 return Some(index);
             }
             place = (place + 1) & mask;

@@ -70,36 +70,51 @@ impl FieldName {
 pub struct Fields<'b> {
     /// All field lines, each with its CRLF, without the empty line at their end.
     lines: &'b [u8],
-    /// The value of the first line of each known field; empty where there is none.
-    first: [&'b [u8]; FieldName::COUNT],
+    /// Where the value of the first line of each known field stands in `lines`, with the white space around it; empty
+    /// where there is none.
+    first: [Span; FieldName::COUNT],
     /// The known fields that are there, by [`FieldName::bit`].
     present: u16,
     /// The known fields that have more than one line.
     repeated: u16,
 }
 
+/// A value by its place: half as large as a slice, in a structure that is made for each request and moved.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    start: u32,
+    end: u32,
+}
+
 impl<'b> Fields<'b> {
-    /// The fields at the start of `bytes`, and how many bytes they and the empty line behind them take; `None` when
-    /// that line has not come yet.
-    pub(crate) fn parse(bytes: &'b [u8], count_max: usize) -> Result<Option<(Fields<'b>, usize)>, RequestError> {
-        let mut fields = Fields { lines: &[], first: [&[]; FieldName::COUNT], present: 0, repeated: 0 };
+    /// Bytes of all field lines together, so that a [`Span`] can tell each place in them.
+    pub(crate) const BYTES_MAX: usize = u32::MAX as usize;
+
+    /// No fields.
+    pub(crate) const NONE: Fields<'static> =
+        Fields { lines: &[], first: [Span { start: 0, end: 0 }; FieldName::COUNT], present: 0, repeated: 0 };
+
+    /// Takes in the fields at the start of `bytes`, which are [`Fields::BYTES_MAX`] at most; how many bytes they and the
+    /// empty line behind them take, or `None` when that line has not come yet.
+    pub(crate) fn read(&mut self, bytes: &'b [u8], count_max: usize) -> Result<Option<usize>, RequestError> {
         let mut start = 0;
         for _ in 0..=count_max {
             let rest = &bytes[start..];
             if rest.starts_with(b"\r\n") {
-                fields.lines = &bytes[..start];
-                return Ok(Some((fields, start + 2)));
+                self.lines = &bytes[..start];
+                return Ok(Some(start + 2));
             }
             let Some(line) = Line::parse(rest)? else { return Ok(None) };
-            if let Some(name) = FieldName::of(line.name) {
-                fields.note(name, line.value);
+            let end = start + line.text.len();
+            if let Some(name) = FieldName::of(line.name()) {
+                self.note(name, Span { start: (start + line.value_start()) as u32, end: end as u32 });
             }
-            start += line.length_bytes;
+            start = end + b"\r\n".len();
         }
         Err(RequestError::FieldCount)
     }
 
-    fn note(&mut self, name: FieldName, value: &'b [u8]) {
+    fn note(&mut self, name: FieldName, value: Span) {
         if self.present & name.bit() == 0 {
             self.present |= name.bit();
             self.first[name as usize] = value;
@@ -125,9 +140,11 @@ impl<'b> Fields<'b> {
     }
 
     /// The value of a field that has exactly one line.
+    #[inline]
     pub fn only(&self, name: FieldName) -> Option<&'b [u8]> {
         let bits = (self.present & name.bit(), self.repeated & name.bit());
-        (bits == (name.bit(), 0)).then(|| self.first[name as usize])
+        let Span { start, end } = self.first[name as usize];
+        (bits == (name.bit(), 0)).then(|| trim(&self.lines[start as usize..end as usize]))
     }
 
     /// The values of all lines of a field, in their order: together they are one list (RFC 9110 §5.3).
@@ -141,7 +158,7 @@ impl<'b> Fields<'b> {
 
     /// The value of the first line of any field, for a log; walks through all lines.
     pub fn find(&self, name: &str) -> Option<&'b [u8]> {
-        Lines(self.lines).find(|line| line.name.eq_ignore_ascii_case(name.as_bytes())).map(|line| line.value)
+        Lines(self.lines).find(|line| line.name().eq_ignore_ascii_case(name.as_bytes())).map(|line| line.value())
     }
 }
 
@@ -163,9 +180,9 @@ impl<'b> Iterator for Values<'b> {
             return Some(value);
         }
         let mut lines = Lines(self.lines);
-        let found = lines.find(|line| FieldName::of(line.name) == Some(self.name));
+        let found = lines.find(|line| FieldName::of(line.name()) == Some(self.name));
         self.lines = lines.0;
-        found.map(|line| line.value)
+        found.map(|line| line.value())
     }
 }
 
@@ -177,17 +194,16 @@ impl<'b> Iterator for Lines<'b> {
 
     fn next(&mut self) -> Option<Line<'b>> {
         let line = Line::parse(self.0).ok()??;
-        self.0 = &self.0[line.length_bytes..];
+        self.0 = &self.0[line.text.len() + b"\r\n".len()..];
         Some(line)
     }
 }
 
 /// `name ":" OWS value OWS CRLF` (RFC 9112 §5).
 struct Line<'b> {
-    name: &'b [u8],
-    value: &'b [u8],
-    /// Of the whole line, its CRLF included.
-    length_bytes: usize,
+    /// All of it but the CRLF.
+    text: &'b [u8],
+    name_bytes: usize,
 }
 
 impl<'b> Line<'b> {
@@ -202,12 +218,22 @@ impl<'b> Line<'b> {
         }
         let value_start = name_bytes + 1;
         let Some(value_bytes) = value_bytes(&bytes[value_start..])? else { return Ok(None) };
-        let value_end = value_start + value_bytes;
-        Ok(Some(Line {
-            name: &bytes[..name_bytes],
-            value: trim(&bytes[value_start..value_end]),
-            length_bytes: value_end + 2,
-        }))
+        Ok(Some(Line { text: &bytes[..value_start + value_bytes], name_bytes }))
+    }
+
+    #[inline]
+    fn name(&self) -> &'b [u8] {
+        &self.text[..self.name_bytes]
+    }
+
+    /// Where in the line the value starts, the white space before it included.
+    #[inline]
+    fn value_start(&self) -> usize {
+        self.name_bytes + 1
+    }
+
+    fn value(&self) -> &'b [u8] {
+        trim(&self.text[self.value_start()..])
     }
 }
 

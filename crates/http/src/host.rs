@@ -2,7 +2,7 @@
 
 use core::net::Ipv6Addr;
 
-use crate::grammar::{HOST, is_part, parse_decimal};
+use crate::grammar::{HOST, is_part, parse_decimal, plain_bytes};
 
 /// The authority of a request: whose site it asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,14 +16,18 @@ pub struct Host<'b> {
 impl<'b> Host<'b> {
     /// `host [ ":" port ]`; `None` for everything else: user information, an empty host, a port beyond 65535.
     pub fn parse(authority: &'b [u8]) -> Option<Host<'b>> {
-        let name_bytes = match authority.first()? {
-            b'[' => 1 + authority.iter().position(|&byte| byte == b']')?,
-            _ => authority.iter().position(|&byte| byte == b':').unwrap_or(authority.len()),
+        let plain_bytes = plain_bytes(authority, HOST);
+        let name_bytes = match (authority.first()?, &authority[plain_bytes..]) {
+            (b'[', _) => 1 + authority.iter().position(|&byte| byte == b']')?,
+            // The usual name has no escape: its plain bytes are all of it.
+            (_, [] | [b':', ..]) => plain_bytes,
+            (_, rest) => plain_bytes + rest.iter().position(|&byte| byte == b':').unwrap_or(rest.len()),
         };
         let (name, port) = authority.split_at(name_bytes);
         let is_valid = match name {
             [b'[', address @ .., b']'] => is_ipv6(address),
-            _ => is_name(name),
+            // `reg-name` or `IPv4address`, which is a `reg-name` too; not an empty one (RFC 9110 §4.2.1).
+            _ => !name.is_empty() && is_part(&name[plain_bytes..], HOST),
         };
         // RFC 3986 §3.2.3: the port may be empty even where its colon stands.
         let port = match port {
@@ -40,11 +44,6 @@ impl<'b> Host<'b> {
         self.name.eq_ignore_ascii_case(other.name)
             && self.port.unwrap_or(PORT_OF_HTTP) == other.port.unwrap_or(PORT_OF_HTTP)
     }
-}
-
-/// `reg-name` or `IPv4address`, which is a `reg-name` too; one that is not empty, as RFC 9110 §4.2.1 asks.
-fn is_name(name: &[u8]) -> bool {
-    !name.is_empty() && is_part(name, HOST)
 }
 
 /// What stands between the brackets of an `IP-literal`. The grammar's other kind, addresses of versions to come, has

@@ -98,6 +98,7 @@ pub enum Method {
 }
 
 impl Method {
+    #[inline]
     fn of(name: &[u8]) -> Method {
         match name {
             b"GET" => Method::Get,
@@ -151,30 +152,37 @@ pub enum Framing {
 ///
 /// A prefix of a valid request is [`Parse::Partial`], and a prefix that is refused would be refused as a whole too.
 pub fn parse_request<'b>(bytes: &'b [u8], limits: &Limits) -> Result<Parse<'b>, RequestError> {
-    let head = &bytes[..bytes.len().min(limits.head_bytes_max)];
-    match parse_head(head, limits)? {
-        None if bytes.len() >= limits.head_bytes_max => Err(RequestError::HeadTooLong),
-        None => Ok(Parse::Partial),
-        Some((request, head_bytes)) => Ok(Parse::Complete { request, head_bytes }),
+    let head_bytes_max = limits.head_bytes_max.min(Fields::BYTES_MAX);
+    match parse_head(&bytes[..bytes.len().min(head_bytes_max)], limits) {
+        Ok(Parse::Partial) if bytes.len() >= head_bytes_max => Err(RequestError::HeadTooLong),
+        parsed => parsed,
     }
 }
 
-fn parse_head<'b>(head: &'b [u8], limits: &Limits) -> Result<Option<(Request<'b>, usize)>, RequestError> {
+#[inline]
+fn parse_head<'b>(head: &'b [u8], limits: &Limits) -> Result<Parse<'b>, RequestError> {
     let mut line_start = 0;
     for _ in 0..EMPTY_LINES_MAX {
         match &head[line_start..] {
-            [] | [b'\r'] => return Ok(None),
+            [] | [b'\r'] => return Ok(Parse::Partial),
             [b'\r', b'\n', ..] => line_start += 2,
             _ => break,
         }
     }
-    let Some((line, line_bytes)) = RequestLine::parse(&head[line_start..], limits)? else { return Ok(None) };
-    let fields_start = line_start + line_bytes;
-    let Some((fields, fields_bytes)) = Fields::parse(&head[fields_start..], limits.field_count_max)? else {
-        return Ok(None);
+    let Some(line) = RequestLine::parse(&head[line_start..], limits)? else { return Ok(Parse::Partial) };
+    let fields_start = line_start + line.bytes.len() + b"\r\n".len();
+    let mut fields = Fields::NONE;
+    let Some(fields_bytes) = fields.read(&head[fields_start..], limits.field_count_max)? else {
+        return Ok(Parse::Partial);
     };
-    let request = line.with_fields(fields, limits)?;
-    Ok(Some((request, fields_start + fields_bytes)))
+    let host = line.host(&fields)?;
+    let framing = framing(line.version, &fields, limits)?;
+    let persistence = line.persistence(framing, &fields)?;
+    let RequestLine { bytes: line, method, target, version, .. } = line;
+    Ok(Parse::Complete {
+        request: Request { line, method, target, version, host, persistence, framing, fields },
+        head_bytes: fields_start + fields_bytes,
+    })
 }
 
 /// `method SP request-target SP HTTP-version CRLF` (RFC 9112 §3).
@@ -189,13 +197,11 @@ struct RequestLine<'b> {
 }
 
 impl<'b> RequestLine<'b> {
-    /// The line at the start of `bytes` and how many of them it takes; `None` when it is not all there.
-    fn parse(bytes: &'b [u8], limits: &Limits) -> Result<Option<(RequestLine<'b>, usize)>, RequestError> {
-        let Some(method_bytes) = token_bytes(&bytes[..bytes.len().min(METHOD_BYTES_MAX + 1)]) else {
-            return if bytes.len() > METHOD_BYTES_MAX { Err(RequestError::MethodTooLong) } else { Ok(None) };
-        };
-        let (method, rest) = bytes.split_at(method_bytes);
-        let rest = rest.strip_prefix(b" ").filter(|_| method_bytes > 0).ok_or(RequestError::RequestLine)?;
+    /// The line at the start of `bytes`; `None` when it is not all there.
+    #[inline]
+    fn parse(bytes: &'b [u8], limits: &Limits) -> Result<Option<RequestLine<'b>>, RequestError> {
+        let Some(method_bytes) = method_bytes(bytes)? else { return Ok(None) };
+        let (method, rest) = (&bytes[..method_bytes], &bytes[method_bytes + b" ".len()..]);
 
         let target_start = &rest[..rest.len().min(limits.target_bytes_max + 1)];
         let Some(target_bytes) = find_space(target_start) else {
@@ -206,18 +212,8 @@ impl<'b> RequestLine<'b> {
 
         let Some(version) = parse_version(rest)? else { return Ok(None) };
         let (target, authority) = parse_target(method, target).ok_or(RequestError::Target)?;
-        let line_bytes = method_bytes + 1 + target_bytes + 1 + VERSION_BYTES;
-        let bytes = &bytes[..line_bytes - b"\r\n".len()];
-        Ok(Some((RequestLine { bytes, method: Method::of(method), target, authority, version }, line_bytes)))
-    }
-
-    /// The request of this line and these fields, when they agree.
-    fn with_fields(self, fields: Fields<'b>, limits: &Limits) -> Result<Request<'b>, RequestError> {
-        let host = self.host(&fields)?;
-        let framing = framing(self.version, &fields, limits)?;
-        let persistence = self.persistence(framing, &fields)?;
-        let RequestLine { bytes: line, method, target, version, .. } = self;
-        Ok(Request { line, method, target, version, host, persistence, framing, fields })
+        let line_bytes = method.len() + 1 + target_bytes + 1 + VERSION_BYTES - b"\r\n".len();
+        Ok(Some(RequestLine { bytes: &bytes[..line_bytes], method: Method::of(method), target, authority, version }))
     }
 
     /// RFC 9112 §3.2: exactly one Host, and a valid one, in HTTP/1.1.
@@ -237,6 +233,7 @@ impl<'b> RequestLine<'b> {
     }
 
     /// RFC 9112 §9.3.
+    #[inline]
     fn persistence(&self, framing: Framing, fields: &Fields<'b>) -> Result<Persistence, RequestError> {
         let awaits_continue = awaits_continue(fields)?;
         // RFC 9110 §10.1.1: HTTP/1.0 cannot await it. A peer that does may keep its content back when it sees our
@@ -258,7 +255,22 @@ impl<'b> RequestLine<'b> {
     }
 }
 
+/// How many bytes the method at the start of `bytes` has, behind which a space stands; `None` when it is not all there.
+#[inline]
+fn method_bytes(bytes: &[u8]) -> Result<Option<usize>, RequestError> {
+    // Nearly all requests have it, and for files no other would do.
+    if bytes.starts_with(b"GET ") {
+        return Ok(Some(b"GET".len()));
+    }
+    let Some(method_bytes) = token_bytes(&bytes[..bytes.len().min(METHOD_BYTES_MAX + 1)]) else {
+        return if bytes.len() > METHOD_BYTES_MAX { Err(RequestError::MethodTooLong) } else { Ok(None) };
+    };
+    let is_valid = method_bytes > 0 && bytes[method_bytes] == b' ';
+    if is_valid { Ok(Some(method_bytes)) } else { Err(RequestError::RequestLine) }
+}
+
 /// The four forms of RFC 9112 §3.2, two of them for one method each.
+#[inline]
 fn parse_target<'b>(method: &[u8], target: &'b [u8]) -> Option<(Target<'b>, Option<Host<'b>>)> {
     match (method, target) {
         (b"CONNECT", _) => {
@@ -278,8 +290,11 @@ fn parse_version(bytes: &[u8]) -> Result<Option<Version>, RequestError> {
     let Some(bytes) = bytes.get(..VERSION_BYTES) else {
         return if bytes.contains(&b'\n') { Err(RequestError::RequestLine) } else { Ok(None) };
     };
+    // Nearly every request has it: one comparison of all bytes, where a pattern compares them one by one.
+    if bytes == b"HTTP/1.1\r\n" {
+        return Ok(Some(Version::Http11));
+    }
     match bytes {
-        b"HTTP/1.1\r\n" => Ok(Some(Version::Http11)),
         b"HTTP/1.0\r\n" => Ok(Some(Version::Http10)),
         [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'2'..=b'9', b'\r', b'\n'] => Ok(Some(Version::Http11)),
         [b'H', b'T', b'T', b'P', b'/', b'0'..=b'9', b'.', b'0'..=b'9', b'\r', b'\n'] => Err(RequestError::Version),

@@ -5,6 +5,8 @@ use alloc::vec::Vec;
 
 use memchr::memchr;
 
+use crate::grammar::{PATH, class};
+
 /// Bytes of the longest site path: one less than Linux's PATH_MAX, which counts a NUL.
 pub const SITE_PATH_BYTES_MAX: usize = 4095;
 /// Bytes of the longest segment: Linux's NAME_MAX.
@@ -43,6 +45,9 @@ impl<'b> SitePath<'b> {
             Some([]) => return Err(SitePathError::Empty),
             Some(folder) => (folder, true),
         };
+        if is_usual(path) {
+            return Ok(SitePath { path: Cow::Borrowed(path), ends_with_slash });
+        }
         let path = match memchr(b'%', path) {
             None => Cow::Borrowed(path),
             Some(_) => Cow::Owned(decode(path)?),
@@ -65,6 +70,20 @@ impl<'b> SitePath<'b> {
     pub fn file_name(&self) -> &[u8] {
         self.path.rsplit(|&byte| byte == b'/').next().unwrap_or(&[])
     }
+}
+
+/// Whether nothing in `path`, which follows a slash, needs a second look: each byte stands for itself, no segment is
+/// empty or starts with a dot, and none can be too long, as the whole is not. One pass, without a branch on each byte.
+#[inline]
+fn is_usual(path: &[u8]) -> bool {
+    let (mut common, mut has_odd_segment, mut before) = (PATH, false, b'/');
+    for &byte in path {
+        common &= class(byte);
+        has_odd_segment |= (before == b'/') & matches!(byte, b'/' | b'.');
+        before = byte;
+    }
+    let is_ended = before == b'/' && !path.is_empty();
+    common != 0 && !has_odd_segment && !is_ended && path.len() <= SEGMENT_BYTES_MAX
 }
 
 /// Each escape decoded, once: what comes out is never decoded again, so `%252e` is the three characters `%2e`.

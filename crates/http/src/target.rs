@@ -2,7 +2,7 @@
 
 use memchr::memchr;
 
-use crate::grammar::{PATH, QUERY, is_part};
+use crate::grammar::{PATH, QUERY, is_part, plain_bytes};
 use crate::host::Host;
 
 /// What a request is about, as it was sent: nothing is decoded yet.
@@ -41,11 +41,16 @@ impl<'b> Target<'b> {
     }
 
     fn parse_path(target: &'b [u8]) -> Option<Target<'b>> {
-        let (path, query) = match memchr(b'?', target) {
+        let plain_bytes = plain_bytes(target, PATH);
+        if plain_bytes == target.len() && plain_bytes != 0 {
+            // The usual target: neither an escape nor a query.
+            return Some(Target::Path { path: target, query: None });
+        }
+        let (path, query) = match memchr(b'?', &target[plain_bytes..]) {
             None => (target, None),
-            Some(at) => (&target[..at], Some(&target[at + 1..])),
+            Some(at) => (&target[..plain_bytes + at], Some(&target[plain_bytes + at + 1..])),
         };
-        let is_valid = is_part(path, PATH) && query.is_none_or(|query| is_part(query, QUERY));
+        let is_valid = is_part(&path[plain_bytes..], PATH) && query.is_none_or(|query| is_part(query, QUERY));
         // RFC 9110 §4.2.3: an empty path is the same as "/".
         let path = if path.is_empty() { b"/" } else { path };
         is_valid.then_some(Target::Path { path, query })

@@ -107,10 +107,18 @@ fn fioclex_is_there() -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use rustix::fs::{Mode, OFlags, open};
     use std::os::fd::FromRawFd;
+    use std::sync::{Mutex, MutexGuard, PoisonError};
+
+    /// Held by each test that sets the flag of all descriptors of the process, starts a child, or counts on a
+    /// descriptor without the flag: they would see each other.
+    pub(crate) fn alone() -> MutexGuard<'static, ()> {
+        static ALONE: Mutex<()> = Mutex::new(());
+        ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
     #[track_caller]
     fn closes_on_exec(descriptor: impl AsFd) -> bool {
@@ -119,6 +127,7 @@ mod tests {
 
     #[test]
     fn set_and_clear_by_the_way_in_use() {
+        let _alone = alone();
         let file = open("/dev/null", OFlags::RDONLY, Mode::empty()).expect("/dev/null");
         assert!(!closes_on_exec(&file));
         set(&file, "/dev/null").expect("set");
@@ -137,6 +146,7 @@ mod tests {
 
     #[test]
     fn a_range_is_set_by_either_way() {
+        let _alone = alone();
         // High numbers, which no other test of this process can have got meanwhile.
         let file = open("/dev/null", OFlags::RDONLY, Mode::empty()).expect("/dev/null");
         let first = 900;
@@ -154,6 +164,7 @@ mod tests {
 
     #[test]
     fn both_ways_do_the_same() {
+        let _alone = alone();
         assert!(fioclex_is_there());
         let file = open("/dev/null", OFlags::RDONLY, Mode::empty()).expect("/dev/null");
         by_ioctl(&file, true).expect("set");

@@ -28,15 +28,17 @@ macro_rules! calls {
 
 calls! {
     Accept = "accept4", AcceptBare = "accept", Bind = "bind", Close = "close", CloseRange = "close_range",
-    EpollCreate = "epoll_create1", EpollCtl = "epoll_ctl", EpollWait = "epoll_wait", EventfdCreate = "eventfd2",
-    EventfdRead = "read", EventfdWrite = "write", Fcntl = "fcntl", Fioclex = "ioctl", Fionbio = "ioctl",
-    Fstat = "fstat", Fstatfs = "fstatfs", Getsockname = "getsockname", InotifyAdd = "inotify_add_watch",
+    Connect = "connect", EpollCreate = "epoll_create1", EpollCtl = "epoll_ctl", EpollWait = "epoll_wait",
+    EventfdCreate = "eventfd2", EventfdRead = "read", EventfdWrite = "write", Execve = "execve", Fchmod = "fchmod",
+    Fcntl = "fcntl", Fioclex = "ioctl", Fionbio = "ioctl", Fstat = "fstat", Fstatfs = "fstatfs",
+    Geteuid = "geteuid", Getsockname = "getsockname", Getsockopt = "getsockopt", InotifyAdd = "inotify_add_watch",
     InotifyCreate = "inotify_init1", InotifyRead = "read", InotifyRemove = "inotify_rm_watch",
-    Kill = "pidfd_send_signal", Listen = "listen", Open = "openat", OpenBeneath = "openat2", Poll = "ppoll",
-    Pread = "pread64", PreadNow = "preadv2", Readlink = "readlinkat", Receive = "recvfrom",
-    ReceiveBatch = "recvmmsg", ReceiveMessage = "recvmsg", Send = "sendto", SendBatch = "sendmmsg",
-    SendFile = "sendfile", SendMessage = "sendmsg", Setsockopt = "setsockopt", Shutdown = "shutdown",
-    Socket = "socket", Spawn = "clone", Statx = "statx", Wait = "waitid",
+    Kill = "pidfd_send_signal", Listen = "listen", MemfdCreate = "memfd_create", Open = "openat",
+    OpenBeneath = "openat2", PidfdOpen = "pidfd_open", Poll = "ppoll", Pread = "pread64", PreadNow = "preadv2",
+    Readlink = "readlinkat", Receive = "recvfrom", ReceiveBatch = "recvmmsg", ReceiveMessage = "recvmsg",
+    Send = "sendto", SendBatch = "sendmmsg", SendFile = "sendfile", SendMessage = "sendmsg",
+    Setsockopt = "setsockopt", Shutdown = "shutdown", Sigmask = "rt_sigprocmask", Socket = "socket", Socketpair = "socketpair", Spawn = "clone",
+    Statx = "statx", Wait = "waitid", Write = "write",
 }
 
 const CALL_COUNT: usize = Call::ALL.len();

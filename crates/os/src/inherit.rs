@@ -1,9 +1,15 @@
 //! Descriptors that a process was given at its start, by the convention of systemd (sd_listen_fds(3)): so many from 3
 //! on, each with a name.
+//!
+//! What was inherited has lived through exec and so is not close-on-exec; whatever this process opens itself is. That
+//! tells the two apart, and taking a descriptor marks it: it can be taken once.
 
 use crate::cloexec;
+use crate::counters::{Call, count};
+use rustix::io::FdFlags;
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::{Mutex, PoisonError};
 
 /// Number of the first descriptor that is handed over.
 pub const FIRST: RawFd = 3;
@@ -11,7 +17,7 @@ pub const FIRST: RawFd = 3;
 pub const COUNT_VARIABLE: &str = "LISTEN_FDS";
 /// Tells their names, parted by colons.
 pub const NAMES_VARIABLE: &str = "LISTEN_FDNAMES";
-/// Tells for whom they are meant.
+/// Tells for whom they are meant; empty for whoever is started with it.
 pub const PID_VARIABLE: &str = "LISTEN_PID";
 /// Descriptors that anybody may hand over.
 const COUNT_MAX: usize = 4_096;
@@ -19,35 +25,66 @@ const COUNT_MAX: usize = 4_096;
 /// A descriptor that was handed over, with its name; without one it is `unknown`, as systemd says.
 pub type Named = (String, OwnedFd);
 
-/// Takes the descriptors that this process was given, and closes them on exec from now on. None when there are none, or
-/// when they are meant for another process.
+/// Takes the descriptors that the environment says were handed to this process, and closes them on exec from now on.
+/// None when there are none, or when they are meant for another process.
 ///
-/// # Safety
-/// To be called once, before any thread runs and before anything is opened: the numbers in the environment are then
-/// owned by nobody else, and nobody reads the environment while the variables are removed.
-pub unsafe fn take() -> io::Result<Vec<Named>> {
-    let variable = |name| std::env::var(name).ok();
+/// # Errors
+/// One of them is not open, or was taken already.
+pub fn take() -> io::Result<Vec<Named>> {
+    let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
     let is_ours = variable(PID_VARIABLE).is_none_or(|pid| pid == std::process::id().to_string());
     let count = variable(COUNT_VARIABLE).filter(|_| is_ours).and_then(|count| count.parse::<usize>().ok()).unwrap_or(0);
     let names = variable(NAMES_VARIABLE).unwrap_or_default();
-    for name in [PID_VARIABLE, COUNT_VARIABLE, NAMES_VARIABLE] {
-        // SAFETY: no other thread runs, as the caller guarantees.
-        unsafe { std::env::remove_var(name) };
-    }
     let mut names = names.split(':').filter(|name| !name.is_empty());
-    let mut taken = Vec::new();
-    for index in 0..count.min(COUNT_MAX) {
-        let name = names.next().unwrap_or("unknown").to_owned();
-        let number = FIRST + index as RawFd;
-        // SAFETY: the number was given to this process for it to own, and nobody has taken it, as the caller
-        // guarantees. One that is not open fails the next call.
-        let descriptor = unsafe { OwnedFd::from_raw_fd(number) };
-        if let Err(error) = cloexec::set(&descriptor, &format!("descriptor {number} ({name})")) {
-            // Not open, and so not to be closed.
-            std::mem::forget(descriptor);
-            return Err(error);
-        }
-        taken.push((name, descriptor));
+    let numbers = (0..count.min(COUNT_MAX)).map(|index| FIRST + index as RawFd);
+    numbers.map(|number| Ok((names.next().unwrap_or("unknown").to_owned(), adopt(number)?))).collect()
+}
+
+/// Takes descriptor `number`, which this process has inherited, and closes it on exec from now on.
+///
+/// # Errors
+/// It is not open, it was opened or taken in this process, or it is one of the standard streams.
+pub fn adopt(number: RawFd) -> io::Result<OwnedFd> {
+    /// Two threads that ask for the same number must not both find it untaken.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let refused = |why: &str| io::Error::other(format!("descriptor {number}, which is said to be handed over, {why}"));
+    if number < FIRST {
+        return Err(refused("is a standard stream"));
     }
-    Ok(taken)
+    // SAFETY: the number is only asked about; one that is not open gives EBADF.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
+    count(Call::Fcntl);
+    let flags = rustix::io::fcntl_getfd(borrowed).map_err(|_| refused("is not open"))?;
+    if flags.contains(FdFlags::CLOEXEC) {
+        return Err(refused("belongs to this process already"));
+    }
+    cloexec::set(borrowed, &format!("descriptor {number}"))?;
+    // SAFETY: it is open, and nobody in this process owns it: all that is opened here is close-on-exec from its creation
+    // (this crate and the standard library see to that), as is whatever was taken before.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::{AsFd, AsRawFd, IntoRawFd};
+
+    #[test]
+    fn what_was_inherited_is_taken_once() {
+        let own = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).expect("made");
+        let error = adopt(own.as_raw_fd()).expect_err("ours");
+        assert!(error.to_string().contains("belongs to this process already"), "{error}");
+        // As if it had come through exec.
+        cloexec::clear(own.as_fd(), "a test's").expect("cleared");
+        let taken = adopt(own.into_raw_fd()).expect("taken");
+        adopt(taken.as_raw_fd()).expect_err("taken already");
+    }
+
+    #[test]
+    fn what_is_not_open_is_told() {
+        let error = adopt(1_000_000).expect_err("not open");
+        assert!(error.to_string().contains("descriptor 1000000") && error.to_string().contains("not open"), "{error}");
+        adopt(1).expect_err("a standard stream");
+    }
 }

@@ -9,9 +9,12 @@
 // The order is that of imports: a module uses those below it.
 pub mod jobs;
 pub mod candidates;
+pub mod confinement;
+pub mod identity;
 pub mod process;
 pub mod limits;
 pub mod inherit;
+pub mod notify;
 pub mod signals;
 pub mod poll;
 pub mod wake;
@@ -20,7 +23,10 @@ pub mod watch;
 pub mod directory;
 mod walk;
 pub mod file;
+pub mod socket;
 pub mod tcp;
+pub mod packets;
+pub mod memory_file;
 pub mod cloexec;
 pub mod ways;
 pub mod counters;

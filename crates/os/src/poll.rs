@@ -4,6 +4,7 @@
 
 use crate::counters::{Call, count};
 use mio::unix::SourceFd;
+use rustix::event::epoll::{self, EventData, EventFlags};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
@@ -75,6 +76,18 @@ impl Poller {
         self.0.registry().register(&mut SourceFd(&source.as_fd().as_raw_fd()), mio::Token(token), interest)
     }
 
+    /// As [`Poller::register`] with [`Interest::Readable`], for a listener that several pollers wait on: what comes wakes
+    /// one of those who wait, the first to have registered (`EPOLLEXCLUSIVE`). Who is busy is told as well, when he waits
+    /// next, so that nothing that comes is told to nobody.
+    ///
+    /// Linux before 4.5 does not know the flag, passes over it, and wakes all of them.
+    pub fn register_shared(&self, source: &impl AsFd, token: Token) -> io::Result<()> {
+        count(Call::EpollCtl);
+        // Not by mio, which cannot say so.
+        let flags = EventFlags::IN | EventFlags::ET | EventFlags::EXCLUSIVE;
+        Ok(epoll::add(self.0.registry(), source, EventData::new_u64(token as u64), flags)?)
+    }
+
     /// Tells no longer of `source`, which stays open.
     pub fn deregister(&self, source: &impl AsFd) -> io::Result<()> {
         count(Call::EpollCtl);
@@ -108,5 +121,38 @@ impl Waker {
     pub fn wake(&self) -> io::Result<()> {
         count(Call::EventfdWrite);
         self.0.wake()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tcp::Listener;
+    use std::net::TcpStream;
+
+    const NOT_AT_ALL: Option<Duration> = Some(Duration::ZERO);
+    const SECOND: Option<Duration> = Some(Duration::from_secs(5));
+    const LISTENER: Token = 7;
+
+    fn tells(poller: &mut Poller, timeout: Option<Duration>) -> bool {
+        let mut events = Events::with_capacity(4);
+        poller.wait(&mut events, timeout).expect("waited");
+        events.iter().inspect(|(token, readiness)| assert!(*token == LISTENER && readiness.readable)).count() == 1
+    }
+
+    #[test]
+    fn a_shared_listener_is_told_to_whoever_registers_while_somebody_waits_in_it() {
+        let listener = Listener::bind("127.0.0.1:0".parse().expect("an address")).expect("bound");
+        let (mut first, mut second) = (Poller::new().expect("made"), Poller::new().expect("made"));
+        first.register_shared(&listener, LISTENER).expect("registered");
+        assert!(!tells(&mut first, NOT_AT_ALL));
+        let _client = TcpStream::connect(listener.local_address().expect("bound")).expect("connected");
+        assert!(tells(&mut first, SECOND));
+        assert!(!tells(&mut first, NOT_AT_ALL), "told once");
+        second.register_shared(&listener, LISTENER).expect("registered");
+        assert!(tells(&mut second, SECOND));
+        first.deregister(&listener).expect("deregistered");
+        first.register_shared(&listener, LISTENER).expect("registered again");
+        assert!(tells(&mut first, SECOND));
     }
 }

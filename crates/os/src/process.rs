@@ -1,20 +1,24 @@
-//! A child process that is given exactly the descriptors meant for it, and can be waited for like a source.
+//! Processes that are given exactly the descriptors meant for them, and can be waited for like a source: children, and
+//! the program that takes this one's place.
 
 use crate::cloexec;
 use crate::counters::{Call, count};
 use crate::failure::named;
-use crate::inherit::{COUNT_VARIABLE, FIRST, NAMES_VARIABLE};
+use crate::inherit::{COUNT_VARIABLE, FIRST, NAMES_VARIABLE, PID_VARIABLE};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
+use std::convert::Infallible;
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// A child.
+/// A child; or another process whose end is to be noticed ([`Child::find`]).
 #[derive(Debug)]
 pub struct Child {
-    pid: Pid,
+    pid: i32,
     pidfd: OwnedFd,
 }
 
@@ -25,6 +29,8 @@ pub enum Ended {
     Exited(i32),
     /// By this signal.
     Killed(i32),
+    /// In a way that only its parent is told, which this process is not.
+    Unknown,
 }
 
 impl std::fmt::Display for Ended {
@@ -32,6 +38,7 @@ impl std::fmt::Display for Ended {
         match self {
             Ended::Exited(status) => write!(out, "ended with status {status}"),
             Ended::Killed(signal) => write!(out, "was ended by signal {signal}"),
+            Ended::Unknown => write!(out, "ended, in a way that only its parent was told"),
         }
     }
 }
@@ -41,16 +48,15 @@ impl std::fmt::Display for Ended {
 /// closed on exec.
 pub fn spawn(program: &Path, arguments: &[OsString], descriptors: &[(String, BorrowedFd<'_>)]) -> io::Result<Child> {
     let names: Vec<&str> = descriptors.iter().map(|(name, _)| name.as_str()).collect();
-    let mut environment: Vec<CString> = std::env::vars_os()
-        .filter(|(key, _)| key != COUNT_VARIABLE && key != NAMES_VARIABLE)
-        .map(|(key, value)| assignment(&key, &value))
-        .collect::<io::Result<_>>()?;
-    environment.push(assignment(OsStr::new(COUNT_VARIABLE), OsStr::new(&descriptors.len().to_string()))?);
-    environment.push(assignment(OsStr::new(NAMES_VARIABLE), OsStr::new(&names.join(":")))?);
-    let mut words = vec![c_string(program.as_os_str())?];
-    for argument in arguments {
-        words.push(c_string(argument)?);
-    }
+    let environment = environment_with(&[
+        (COUNT_VARIABLE, descriptors.len().to_string()),
+        (NAMES_VARIABLE, names.join(":")),
+        (PID_VARIABLE, String::new()),
+        // What a child would tell the service manager would be taken for this process's word.
+        (crate::notify::SOCKET_VARIABLE, String::new()),
+        (crate::notify::WATCHDOG_VARIABLE, String::new()),
+    ])?;
+    let words = words(program, arguments)?;
     // What this process has itself inherited from whoever started it goes no further.
     cloexec::set_from(FIRST)?;
     // Copies above all targets: so no copy to a target overwrites a source that is still needed.
@@ -64,14 +70,84 @@ pub fn spawn(program: &Path, arguments: &[OsString], descriptors: &[(String, Bor
         .collect::<io::Result<Vec<OwnedFd>>>()?;
     let pid =
         posix_spawn(&words, &environment, &copies).map_err(|error| named("posix_spawn", program.display(), &error))?;
-    let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::NONBLOCK)?;
-    Ok(Child { pid, pidfd })
+    Ok(Child { pid: pid.as_raw_nonzero().get(), pidfd: pidfd_open(pid)? })
+}
+
+/// Runs `program` in this very process, which keeps its number, its children, its ignored signals, and our environment
+/// with `environment` added to it. The `kept` descriptors go along under their numbers; everything else from 3 on is
+/// closed. `arguments` do not name the program.
+///
+/// Returns only if that failed, with the `kept` descriptors close-on-exec again.
+pub fn replace(
+    program: &Path,
+    arguments: &[OsString],
+    environment: &[(&str, String)],
+    kept: &[BorrowedFd<'_>],
+) -> io::Error {
+    let error = match try_to_replace(program, arguments, environment, kept) {
+        Ok(never) => match never {},
+        Err(error) => error,
+    };
+    for descriptor in kept {
+        if let Err(second) = cloexec::set(descriptor, &numbered(descriptor)) {
+            return io::Error::new(error.kind(), format!("{error}; and after it, {second}"));
+        }
+    }
+    error
+}
+
+fn try_to_replace(
+    program: &Path,
+    arguments: &[OsString],
+    environment: &[(&str, String)],
+    kept: &[BorrowedFd<'_>],
+) -> io::Result<Infallible> {
+    let environment = environment_with(environment)?;
+    let words = words(program, arguments)?;
+    cloexec::set_from(FIRST)?;
+    for descriptor in kept {
+        cloexec::clear(descriptor, &numbered(descriptor))?;
+    }
+    Err(named("execve", program.display(), &execve(&words, &environment)))
+}
+
+fn numbered(descriptor: &BorrowedFd<'_>) -> String {
+    format!("descriptor {}", descriptor.as_raw_fd())
+}
+
+/// Returns only if it failed.
+fn execve(words: &[CString], environment: &[CString]) -> io::Error {
+    let (arguments, environment) = (pointers(words), pointers(environment));
+    count(Call::Execve);
+    // SAFETY: both lists are null-terminated, and their strings outlive the call.
+    unsafe { libc::execve(words[0].as_ptr(), arguments.as_ptr().cast(), environment.as_ptr().cast()) };
+    io::Error::last_os_error()
+}
+
+/// Our environment, with what `changes` sets or sets anew.
+fn environment_with(changes: &[(&str, String)]) -> io::Result<Vec<CString>> {
+    let ours = std::env::vars_os().filter(|(key, _)| !changes.iter().any(|(changed, _)| key == changed));
+    let ours = ours.map(|(key, value)| assignment(&key, &value));
+    ours.chain(changes.iter().map(|(key, value)| assignment(OsStr::new(key), OsStr::new(value)))).collect()
+}
+
+/// The program's name, and its arguments behind it.
+fn words(program: &Path, arguments: &[OsString]) -> io::Result<Vec<CString>> {
+    std::iter::once(program.as_os_str()).chain(arguments.iter().map(OsString::as_os_str)).map(c_string).collect()
+}
+
+/// For the kernel: ended by a null. Valid as long as `strings` are.
+fn pointers(strings: &[CString]) -> Vec<*mut libc::c_char> {
+    strings.iter().map(|string| string.as_ptr().cast_mut()).chain([std::ptr::null_mut()]).collect()
+}
+
+fn pidfd_open(pid: Pid) -> io::Result<OwnedFd> {
+    count(Call::PidfdOpen);
+    rustix::process::pidfd_open(pid, PidfdFlags::NONBLOCK)
+        .map_err(|errno| named("pidfd_open", pid.as_raw_nonzero(), &errno.into()))
 }
 
 fn posix_spawn(words: &[CString], environment: &[CString], copies: &[OwnedFd]) -> io::Result<Pid> {
-    let pointers = |strings: &[CString]| -> Vec<*mut libc::c_char> {
-        strings.iter().map(|string| string.as_ptr().cast_mut()).chain([std::ptr::null_mut()]).collect()
-    };
     let (arguments, environment) = (pointers(words), pointers(environment));
     let mut actions = std::mem::MaybeUninit::uninit();
     let mut pid = 0;
@@ -105,21 +181,56 @@ fn posix_spawn(words: &[CString], environment: &[CString], copies: &[OwnedFd]) -
     }
 }
 
+/// The number of the user whose rights this process has; 0 is root.
+pub fn effective_user() -> u32 {
+    count(Call::Geteuid);
+    rustix::process::geteuid().as_raw()
+}
+
+/// A descriptor of this very process, by which another one that is given it notices its end.
+pub fn own_pidfd() -> io::Result<OwnedFd> {
+    pidfd_open(rustix::process::getpid())
+}
+
 impl Child {
-    /// Its number.
-    pub fn id(&self) -> i32 {
-        self.pid.as_raw_nonzero().get()
+    /// Takes over a child that the program before this one has started in this process ([`replace`]): `pidfd` is the
+    /// descriptor that it kept of the process number `pid`.
+    pub fn adopt(pid: i32, pidfd: OwnedFd) -> Child {
+        Child { pid, pidfd }
     }
 
-    /// How it has ended, if it has; to be asked when its descriptor is readable.
+    /// The process number `pid`, which need not be our child. Who it is must be known otherwise: numbers are used again.
+    pub fn find(pid: i32) -> io::Result<Child> {
+        let number = Pid::from_raw(pid.max(0))
+            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, format!("no process has the number {pid}")))?;
+        Ok(Child { pid, pidfd: pidfd_open(number)? })
+    }
+
+    /// Its number.
+    pub fn id(&self) -> i32 {
+        self.pid
+    }
+
+    /// How it has ended, if it has; to be asked when its descriptor is readable. A child's end is told once.
     pub fn ended(&self) -> io::Result<Option<Ended>> {
         count(Call::Wait);
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
-        let status = rustix::process::waitid(WaitId::PidFd(self.pidfd.as_fd()), options)?;
-        Ok(status.map(|status| match status.exit_status() {
-            Some(code) => Ended::Exited(code),
-            None => Ended::Killed(status.terminating_signal().unwrap_or(0)),
-        }))
+        match rustix::process::waitid(WaitId::PidFd(self.pidfd.as_fd()), options) {
+            Ok(status) => Ok(status.map(|status| match status.exit_status() {
+                Some(code) => Ended::Exited(code),
+                None => Ended::Killed(status.terminating_signal().unwrap_or(0)),
+            })),
+            // Not our child, or told already: all that can be known is whether it still runs.
+            Err(Errno::CHILD) => Ok(self.is_over()?.then_some(Ended::Unknown)),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    fn is_over(&self) -> io::Result<bool> {
+        count(Call::Poll);
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let ready_count = poll(&mut [PollFd::new(&self.pidfd, PollFlags::IN)], Some(&now))?;
+        Ok(ready_count > 0)
     }
 
     /// Sends it a signal, which never reaches another process that has got its number meanwhile.
@@ -151,13 +262,16 @@ fn assignment(key: &OsStr, value: &OsStr) -> io::Result<CString> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cloexec::tests::alone;
     use crate::udp::Waiting;
     use std::io::Read;
+    use std::os::fd::FromRawFd;
     use std::os::unix::net::UnixStream;
     use std::time::Duration;
 
     #[test]
     fn a_child_sees_only_the_descriptors_that_are_meant_for_it() {
+        let _alone = alone();
         let (mut reader, writer) = UnixStream::pair().expect("made");
         let meant = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).expect("made");
         let _not_meant = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).expect("made");
@@ -181,6 +295,7 @@ mod tests {
 
     #[test]
     fn how_a_child_ended_is_told() {
+        let _alone = alone();
         let child = spawn(Path::new("/bin/sh"), &["-c".into(), "read line; exit 7".into()], &[]).expect("started");
         child.signal(crate::signals::SIGTERM).expect("sent");
         Waiting::for_any_of([child.as_fd()]).wait(Some(Duration::from_secs(10))).expect("waited");
@@ -188,5 +303,121 @@ mod tests {
         assert!(matches!(ended, Ended::Killed(15) | Ended::Exited(7)), "{ended}");
         let error = spawn(Path::new("/nonexistent/program"), &[], &[]).expect_err("not there");
         assert!(error.to_string().contains("posix_spawn(\"/nonexistent/program\")"), "{error}");
+    }
+
+    #[test]
+    fn the_end_of_a_process_that_is_no_child_is_noticed() {
+        let _alone = alone();
+        // The shell tells the number of a child of its own, which ends when its input does.
+        let (mut reader, writer) = UnixStream::pair().expect("made");
+        let (input, hold) = std::io::pipe().expect("made");
+        let script = "{ read line <&4; } & echo $! >&3; exec 4<&-; wait; exit 3";
+        let descriptors = [("out".to_owned(), writer.as_fd()), ("hold".to_owned(), input.as_fd())];
+        let parent = spawn(Path::new("/bin/sh"), &["-c".into(), script.into()], &descriptors).expect("started");
+        drop(writer);
+        let mut line = [0; 16];
+        let length = reader.read(&mut line).expect("told");
+        let number = std::str::from_utf8(&line[..length]).expect("a number").trim().parse().expect("a number");
+        let found = Child::find(number).expect("runs");
+        assert_eq!(found.id(), number);
+        assert_eq!(found.ended().expect("asked"), None);
+        drop((hold, input));
+        Waiting::for_any_of([found.as_fd()]).wait(Some(Duration::from_secs(10))).expect("waited");
+        assert_eq!(found.ended().expect("asked"), Some(Ended::Unknown));
+        Waiting::for_any_of([parent.as_fd()]).wait(Some(Duration::from_secs(10))).expect("waited");
+        assert_eq!(parent.ended().expect("asked"), Some(Ended::Exited(3)));
+        assert_eq!(parent.ended().expect("asked"), Some(Ended::Unknown), "told already");
+    }
+
+    #[test]
+    fn a_number_that_no_process_has_is_refused() {
+        for number in [0, -1] {
+            assert_eq!(Child::find(number).expect_err("no process").kind(), io::ErrorKind::InvalidInput);
+        }
+        let error = Child::find(i32::MAX).expect_err("no process");
+        assert!(error.to_string().starts_with("pidfd_open(\"2147483647\") failed"), "{error}");
+    }
+
+    /// Set in the processes below, which are this test program again: what it is to play.
+    const ROLE: &str = "SANDERLING_TEST_ROLE";
+
+    /// What the test `name` writes when it runs by itself with this role, and the number of its process.
+    fn play(name: &str, role: &str) -> (String, u32) {
+        let mut command = std::process::Command::new(std::env::current_exe().expect("known"));
+        command.args(["--exact", "--nocapture", name]).env(ROLE, role).env("STAYS", "as it was");
+        command.env("CHANGES", "old").stdout(std::process::Stdio::piped());
+        let mut process = command.spawn().expect("started");
+        let mut written = String::new();
+        process.stdout.take().expect("piped").read_to_string(&mut written).expect("read");
+        let status = process.wait().expect("ended");
+        assert!(status.success(), "{status}: {written}");
+        (written, process.id())
+    }
+
+    #[test]
+    fn the_program_that_takes_our_place_gets_our_number_our_environment_and_the_kept_descriptors() {
+        let name = "process::tests::\
+                    the_program_that_takes_our_place_gets_our_number_our_environment_and_the_kept_descriptors";
+        if std::env::var_os(ROLE).is_some() {
+            let kept = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).expect("made");
+            let _not_kept = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).expect("made");
+            let kept_number = kept.as_raw_fd();
+            let script = format!(
+                "echo; echo found $$ $STAYS, $CHANGES, $ADDED, $1; \
+                 for fd in /proc/$$/fd/*; do case $(readlink $fd) in *eventfd*) echo event ${{fd##*/}} {kept_number};; \
+                 esac; done"
+            );
+            let arguments = ["-c".into(), script.into(), "sh".into(), "an argument".into()];
+            let environment = [("CHANGES", "new".to_owned()), ("ADDED", "more".to_owned())];
+            panic!("{}", replace(Path::new("/bin/sh"), &arguments, &environment, &[kept.as_fd()]));
+        }
+        let (written, number) = play(name, "exec");
+        assert!(written.contains(&format!("\nfound {number} as it was, new, more, an argument\n")), "{written}");
+        let events: Vec<&str> = written.lines().filter_map(|line| line.strip_prefix("event ")).collect();
+        let [event] = events[..] else { panic!("one eventfd was kept: {written}") };
+        let (found, kept) = event.split_once(' ').expect("two numbers");
+        assert_eq!(found, kept);
+    }
+
+    #[test]
+    fn children_outlive_the_program_that_started_them() {
+        let name = "process::tests::children_outlive_the_program_that_started_them";
+        match std::env::var(ROLE).as_deref() {
+            Ok("first") => {
+                let child = spawn(Path::new("/bin/sh"), &["-c".into(), "exit 5".into()], &[]).expect("started");
+                let arguments = ["--exact".into(), "--nocapture".into(), name.into()];
+                let environment = [
+                    (ROLE, "second".to_owned()),
+                    ("CHILD", child.id().to_string()),
+                    ("PIDFD", child.as_fd().as_raw_fd().to_string()),
+                ];
+                let program = std::env::current_exe().expect("known");
+                panic!("{}", replace(&program, &arguments, &environment, &[child.as_fd()]));
+            }
+            Ok(_) => {
+                let number = |name| std::env::var(name).expect("given").parse::<i32>().expect("a number");
+                // SAFETY: the program before this one has left the descriptor open for this one, which opens it nowhere
+                // else.
+                let pidfd = unsafe { OwnedFd::from_raw_fd(number("PIDFD")) };
+                let child = Child::adopt(number("CHILD"), pidfd);
+                Waiting::for_any_of([child.as_fd()]).wait(Some(Duration::from_secs(10))).expect("waited");
+                println!("\nthe child {}", child.ended().expect("asked").expect("over"));
+            }
+            Err(_) => {
+                let (written, _) = play(name, "first");
+                assert!(written.contains("\nthe child ended with status 5\n"), "{written}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_program_that_cannot_be_run_leaves_us_as_we_were() {
+        let _alone = alone();
+        let kept = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).expect("made");
+        let error = replace(Path::new("/nonexistent/program"), &[], &[], &[kept.as_fd()]);
+        assert!(error.to_string().starts_with("execve(\"/nonexistent/program\") failed: No such file"), "{error}");
+        assert!(rustix::io::fcntl_getfd(&kept).expect("open").contains(rustix::io::FdFlags::CLOEXEC));
+        let error = replace(Path::new("/bin/sh"), &["a\0b".into()], &[], &[kept.as_fd()]);
+        assert_eq!(error.to_string(), "a NUL in an argument");
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-pub use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+pub use signal_hook::consts::{SIGABRT, SIGCHLD, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 
 /// The number of a signal.
 pub type Signal = i32;
@@ -19,6 +19,32 @@ pub type Signal = i32;
 pub struct Signals {
     arrived: Vec<(Signal, Arc<AtomicBool>)>,
     bytes: OwnedFd,
+}
+
+/// Keeps every signal that can be kept from this thread, and from the program that takes this process's place, until
+/// [`let_in`]. A signal that comes meanwhile is delivered then.
+pub fn hold_back() -> io::Result<()> {
+    change_mask(true)
+}
+
+/// Lets signals in again, also those that a program before this one has held back.
+pub fn let_in() -> io::Result<()> {
+    change_mask(false)
+}
+
+fn change_mask(is_full: bool) -> io::Result<()> {
+    let mut set = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    count(Call::Sigmask);
+    // SAFETY: the set is initialised by the first call, and no old one is asked for.
+    let status = unsafe {
+        if is_full {
+            libc::sigfillset(set.as_mut_ptr());
+        } else {
+            libc::sigemptyset(set.as_mut_ptr());
+        }
+        libc::pthread_sigmask(libc::SIG_SETMASK, set.as_ptr(), std::ptr::null_mut())
+    };
+    if status == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(status)) }
 }
 
 impl Signals {
@@ -80,5 +106,17 @@ mod tests {
         signal_hook::low_level::raise(SIGUSR2).expect("raised");
         assert_eq!(signals.wait(Some(Duration::from_secs(5))).expect("no error"), Some(SIGUSR2));
         assert_eq!(signals.wait(Some(Duration::ZERO)).expect("no error"), None);
+    }
+
+    #[test]
+    fn a_signal_that_is_held_back_comes_later() {
+        let signals = Signals::catch(&[SIGCHLD]).expect("caught");
+        hold_back().expect("held back");
+        // To this thread alone: the others of the test hold nothing back.
+        // SAFETY: the thread is this one.
+        unsafe { libc::pthread_kill(libc::pthread_self(), SIGCHLD) };
+        assert_eq!(signals.wait(Some(Duration::ZERO)).expect("no error"), None);
+        let_in().expect("let in");
+        assert_eq!(signals.wait(Some(Duration::from_secs(5))).expect("no error"), Some(SIGCHLD));
     }
 }

@@ -1,8 +1,12 @@
 //! Turns the command line into a command whose arguments are all well-formed.
 
+mod control;
+mod generate;
+
 use crate::config::{
     CONFIG_VARIABLE, Flags, Origin, SearchPlaces, Zone, limits_help, parse_listen_address, parse_zone_argument,
 };
+use crate::control_path::Surroundings;
 use crate::probe;
 use clap::builder::PossibleValuesParser;
 use clap::error::ErrorKind;
@@ -12,12 +16,15 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{ExitCode, Termination};
 
+pub(crate) use control::Question;
+pub(crate) use generate::GenerateLine;
+
 /// How the program ends, as its caller sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
     /// Done.
     Success,
-    /// Something failed at run time, or `check` found errors.
+    /// Something failed at run time, `check` found errors, or the server that was asked did not answer or refused.
     Failure,
     /// The command line is wrong in a way that its grammar can't tell: `--force` names a job that there is not.
     WrongCommandLine,
@@ -26,15 +33,22 @@ pub(crate) enum Exit {
     BadConfiguration,
 }
 
-impl Termination for Exit {
-    fn report(self) -> ExitCode {
-        ExitCode::from(match self {
+impl Exit {
+    /// The number that the caller sees.
+    pub(crate) fn status(self) -> u8 {
+        match self {
             Exit::Success => 0,
             Exit::Failure => 1,
             // The number that clap has chosen for what it finds wrong itself.
             Exit::WrongCommandLine => 2,
             Exit::BadConfiguration => 78,
-        })
+        }
+    }
+}
+
+impl Termination for Exit {
+    fn report(self) -> ExitCode {
+        ExitCode::from(self.status())
     }
 }
 
@@ -59,15 +73,32 @@ pub(crate) enum Command {
         dns: SocketAddr,
     },
     /// Serve what the origin says, until told to stop.
-    Serve(Origin),
+    Serve {
+        /// What to serve.
+        origin: Origin,
+        /// Where to be asked, if the command line says.
+        control: Option<PathBuf>,
+    },
+    /// Serve what a supervisor hands over.
+    ServerProcess {
+        /// What to serve.
+        origin: Origin,
+        /// Where to be asked when the supervisor is gone.
+        control: Option<PathBuf>,
+    },
     /// Look for errors in what the origin says, and serve nothing.
     Check(Origin),
     /// Measure what the ways of the server's jobs cost on this machine.
     Probe(probe::Options),
+    /// Ask the server that runs.
+    Ask(Question),
+    /// Write manual pages or completions, for a package.
+    Generate(GenerateLine),
 }
 
 impl Invocation {
-    /// Reads `arguments`, the program's name first; looks for a configuration file in `places` if none is named.
+    /// Reads `arguments`, the program's name first; looks for a configuration file in `places` if none is named, and
+    /// for the control socket of a server in its `surroundings`.
     ///
     /// # Errors
     ///
@@ -76,16 +107,36 @@ impl Invocation {
     pub(crate) fn parse(
         arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
         places: &SearchPlaces,
+        surroundings: &Surroundings,
     ) -> Result<Invocation, clap::Error> {
         let line = Line::try_parse_from(arguments)?;
+        let ask = |command: &str, question: Result<Question, String>| match question {
+            Ok(question) => Ok(Command::Ask(question)),
+            Err(fault) => Err(usage_error(command, ErrorKind::MissingRequiredArgument, &fault)),
+        };
         let command = match line.command {
             Subcommands::Demo(demo) => Command::Demo { http: demo.http, dns: demo.dns },
-            Subcommands::Serve(serve) => Command::Serve(serve.origin(places)?),
+            Subcommands::Serve(mut serve) => {
+                Command::Serve { control: serve.control.take(), origin: serve.origin(places)? }
+            }
+            Subcommands::ServerProcess(mut serve) => {
+                Command::ServerProcess { control: serve.control.take(), origin: serve.origin(places)? }
+            }
             Subcommands::Check(check) => Command::Check(check.origin(places)?),
             Subcommands::Probe(probe) => Command::Probe(probe.into()),
+            Subcommands::Status(status) => ask("status", status.question(places, surroundings))?,
+            Subcommands::Reload(reload) => ask("reload", reload.question(places, surroundings))?,
+            Subcommands::Upgrade(upgrade) => ask("upgrade", upgrade.question(places, surroundings))?,
+            Subcommands::Stop(stop) => ask("stop", stop.question(places, surroundings))?,
+            Subcommands::Generate(generate) => Command::Generate(generate),
         };
         Ok(Invocation { command, forced: line.forced })
     }
+}
+
+/// The whole command line, for whoever describes it.
+pub(crate) fn grammar() -> clap::Command {
+    Line::command()
 }
 
 /// Sanderling answers for a domain: its web site over HTTP and its zone over DNS.
@@ -102,26 +153,33 @@ impl Invocation {
   sanderling serve                      serve what sanderling.toml says
   sanderling check                      look for errors in it first
   sanderling probe                      measure what this machine is good at
+  sanderling status                     ask the server that runs how it stands
+  sanderling reload                     have it take up its configuration anew
 
-`sanderling help serve` tells more, and so for each command.",
+See also: `sanderling help serve` tells more, and so for each command.",
     after_long_help = "Examples:
   sanderling demo                       see it work, on this machine alone
   sanderling serve public               serve the folder `public` at http://127.0.0.1:8080/
   sanderling serve                      serve what sanderling.toml says
   sanderling check                      look for errors in it first
   sanderling probe                      measure what this machine is good at
+  sanderling status                     ask the server that runs how it stands
+  sanderling reload                     have it take up its configuration anew
 
 Exit status:
   0   done
-  1   something failed at run time, or `check` found errors
+  1   something failed at run time, `check` found errors, or the server that was asked did not
+      answer or refused
   2   the command line is wrong
   78  the configuration that `serve` was given is wrong
 
 Environment:
   SANDERLING_CONFIG  the configuration file, if no argument names one
+  RUNTIME_DIRECTORY  the folder of the control socket, if nothing names it; else it is
+                     /run/sanderling for root, and $XDG_RUNTIME_DIR/sanderling for others
   NO_COLOR           if not empty, messages have no colour
 
-`sanderling help serve` tells more, and so for each command."
+See also: `sanderling help serve` tells more, and so for each command."
 )]
 struct Line {
     #[command(subcommand)]
@@ -136,8 +194,17 @@ struct Line {
 enum Subcommands {
     Demo(DemoLine),
     Serve(ServeLine),
+    /// The process that serves, which `serve` starts itself.
+    #[command(name = "internal-server-process", hide = true)]
+    ServerProcess(ServeLine),
     Check(CheckLine),
     Probe(ProbeLine),
+    Status(control::StatusLine),
+    Reload(control::ReloadLine),
+    Upgrade(control::UpgradeLine),
+    Stop(control::StopLine),
+    #[command(hide = true)]
+    Generate(GenerateLine),
 }
 
 /// See it work: serve a small built-in domain on this machine alone.
@@ -167,7 +234,7 @@ struct DemoLine {
 #[derive(Debug, Args)]
 #[command(
     override_usage = "sanderling serve [FOLDER] [--http ADDR:PORT]... [--zone NAME=FILE]... [--dns ADDR:PORT]... \
-                      [--workers N]\n       sanderling serve [--config FILE]",
+                      [--workers N] [--control PATH]\n       sanderling serve [--config FILE] [--control PATH]",
     after_help = "Examples:
   sanderling serve public
       the folder `public` at http://127.0.0.1:8080/
@@ -205,6 +272,14 @@ struct ServeLine {
     /// The configuration file
     #[arg(long, value_name = "FILE", conflicts_with_all = ["folder", "http", "zones", "dns", "workers"])]
     config: Option<PathBuf>,
+
+    /// Where `sanderling status`, `reload`, `upgrade` and `stop` reach this server: a socket at this path
+    ///
+    /// With a configuration file it is, if left out, what the key `control` says, else
+    /// $RUNTIME_DIRECTORY/control.sock, else /run/sanderling/control.sock for root and
+    /// $XDG_RUNTIME_DIR/sanderling/control.sock for others. Without one, there is none unless it is named.
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
 }
 
 impl ServeLine {

@@ -16,4 +16,4 @@ pub(crate) use domain_name::DomainName;
 pub(crate) use flags::{Flags, parse_zone_argument};
 pub(crate) use limits::{Limits, help_text as limits_help};
 pub(crate) use origin::{CONFIG_VARIABLE, Origin, SearchPlaces};
-pub(crate) use settings::{Config, DefaultSite, Zone};
+pub(crate) use settings::{Account, Config, DefaultSite, ListenerCount, Zone};

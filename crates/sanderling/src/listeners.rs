@@ -1,55 +1,247 @@
-//! Turns the addresses of a configuration into bound sockets: a sibling of each address for each worker.
+//! Turns the addresses of a configuration into sockets that outlive every process that serves on them.
 //!
-//! All are made before any worker runs and handed to whoever serves. This is the seam at which another process can
-//! make them, keep them, and pass them on.
+//! Each address has siblings (`SO_REUSEPORT`), among which the kernel spreads those who come. They are bound before
+//! anybody serves, and handed to each server process. A sibling that was made is not closed while its address is
+//! listened on: whoever waits in it would be lost.
 
+use crate::config::Config;
+use os::socket::{self, Kind};
+use os::tcp::Listener;
+use os::udp::Socket;
 use server::Siblings;
 use std::io;
 use std::net::SocketAddr;
-
-use os::tcp::Listener;
-use os::udp::Socket;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 /// How often a port is chosen anew that is free for UDP and turns out to be taken for TCP.
 const PORT_TRIES_MAX: usize = 16;
 
-/// Sockets, and the addresses that they are really bound to.
-#[derive(Debug)]
-pub(crate) struct Listeners {
-    /// One for each worker.
-    pub(crate) siblings: Vec<Siblings>,
-    /// Where HTTP is answered.
-    pub(crate) http: Vec<SocketAddr>,
-    /// Where DNS is answered, over UDP and TCP.
-    pub(crate) dns: Vec<SocketAddr>,
+/// What is answered on an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Service {
+    /// HTTP, over TCP.
+    Http,
+    /// DNS, over UDP and TCP.
+    Dns,
 }
 
-/// Binds siblings of each address for `worker_count` workers. Port 0 becomes one that the kernel chooses, the same for
-/// all siblings and, for DNS, for both transports.
-pub(crate) fn bind(worker_count: usize, http: &[SocketAddr], dns: &[SocketAddr]) -> io::Result<Listeners> {
-    let mut siblings: Vec<Siblings> = (0..worker_count).map(|_| Siblings::default()).collect();
-    let (mut http_bound, mut dns_bound) = (Vec::new(), Vec::new());
-    for &address in http {
-        let first = Listener::bind(address)?;
-        let address = first.local_address()?;
-        siblings[0].http.push(first);
-        for worker in &mut siblings[1..] {
-            worker.http.push(Listener::bind_sibling(address)?);
+impl Service {
+    /// Its name for people, for scripts, and for sockets that are handed over.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Service::Http => "http",
+            Service::Dns => "dns",
         }
-        http_bound.push(address);
     }
-    for &address in dns {
-        let (datagrams, stream) = bind_both(address)?;
-        let address = datagrams.local_address()?;
-        siblings[0].dns_datagrams.push(datagrams);
-        siblings[0].dns_streams.push(stream);
-        for worker in &mut siblings[1..] {
-            worker.dns_datagrams.push(Socket::bind_sibling(address)?);
-            worker.dns_streams.push(Listener::bind_sibling(address)?);
+
+    /// The service of that name.
+    pub(crate) fn named(name: &str) -> Option<Service> {
+        [Service::Http, Service::Dns].into_iter().find(|service| service.name() == name)
+    }
+}
+
+/// The sockets of one address.
+#[derive(Clone, Debug)]
+pub(crate) struct Address {
+    /// What is answered there.
+    pub(crate) service: Service,
+    /// As the configuration has it: with port 0 where the kernel chooses.
+    asked: SocketAddr,
+    /// With its real port.
+    pub(crate) bound: SocketAddr,
+    streams: Vec<Arc<Listener>>,
+    /// None for HTTP, as many as streams for DNS.
+    datagrams: Vec<Arc<Socket>>,
+}
+
+/// All sockets that are listened on. A clone shares them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Listeners(Vec<Address>);
+
+impl Listeners {
+    /// The sockets that `config` asks for: those of `kept` where they fit, new ones for the rest.
+    ///
+    /// # Errors
+    /// An address that cannot be bound. What was kept is as it was.
+    pub(crate) fn bind(config: &Config, kept: &Listeners) -> io::Result<Listeners> {
+        let mut kept = kept.0.clone();
+        let http = config.http_listen.iter().map(|address| (Service::Http, *address));
+        let dns = config.dns_listen.iter().map(|address| (Service::Dns, *address));
+        let mut addresses = Vec::new();
+        for (service, asked) in http.chain(dns) {
+            let fits = |address: &Address| address.service == service && (address.asked == asked);
+            let mut address = match kept.iter().position(fits) {
+                Some(index) => kept.remove(index),
+                None => Address::bind(service, asked)?,
+            };
+            address.grow_to(config.listener_count())?;
+            address.bound_by(config)?;
+            addresses.push(address);
         }
-        dns_bound.push(address);
+        Ok(Listeners(addresses))
     }
-    Ok(Listeners { siblings, http: http_bound, dns: dns_bound })
+
+    /// Takes over sockets that were bound by somebody else for `service`, in the order of their addresses, siblings one
+    /// behind the other.
+    ///
+    /// # Errors
+    /// A descriptor that is no bound socket of the Internet.
+    pub(crate) fn adopt(named: Vec<(Service, OwnedFd)>) -> io::Result<Listeners> {
+        let mut addresses: Vec<Address> = Vec::new();
+        for (service, descriptor) in named {
+            socket::set_nonblocking(&descriptor)?;
+            let kind = socket::kind(&descriptor)?;
+            let bound = socket::local_address(&descriptor)?;
+            let fits = |address: &Address| address.service == service && address.bound == bound;
+            let index = addresses.iter().position(fits).unwrap_or_else(|| {
+                addresses.push(Address { service, asked: bound, bound, streams: Vec::new(), datagrams: Vec::new() });
+                addresses.len() - 1
+            });
+            match (kind, service) {
+                (Kind::Stream, _) => addresses[index].streams.push(Arc::new(Listener::from(descriptor))),
+                (Kind::Datagram, Service::Dns) => addresses[index].datagrams.push(Arc::new(Socket::adopt(descriptor)?)),
+                _ => return Err(wrong_socket(service, bound)),
+            }
+        }
+        Ok(Listeners(addresses))
+    }
+
+    /// Gives the sockets the addresses of `config` that they were made for, port 0 among them: they have its order, as
+    /// they come from a process that ran by it.
+    pub(crate) fn made_for(mut self, config: &Config) -> Listeners {
+        let asked = config.http_listen.iter().chain(&config.dns_listen);
+        for (address, asked) in self.0.iter_mut().zip(asked) {
+            address.asked = *asked;
+        }
+        self
+    }
+
+    /// All addresses, in the order of the configuration, HTTP first.
+    pub(crate) fn addresses(&self) -> &[Address] {
+        &self.0
+    }
+
+    /// Every socket with the name of its service, as [`Listeners::adopt`] takes them.
+    pub(crate) fn descriptors(&self) -> impl Iterator<Item = (Service, BorrowedFd<'_>)> {
+        self.0.iter().flat_map(|address| {
+            let streams = address.streams.iter().map(|stream| stream.as_fd());
+            let datagrams = address.datagrams.iter().map(|socket| socket.as_fd());
+            streams.chain(datagrams).map(|descriptor| (address.service, descriptor))
+        })
+    }
+
+    /// The same addresses, each with the siblings that `other` has made for it beyond its own.
+    pub(crate) fn with_siblings_of(&self, other: &Listeners) -> Listeners {
+        let grown = |address: &Address| {
+            let fits = |it: &&Address| it.service == address.service && it.bound == address.bound;
+            let other = other.0.iter().find(fits).filter(|it| it.sibling_count() > address.sibling_count());
+            other.unwrap_or(address).clone()
+        };
+        Listeners(self.0.iter().map(grown).collect())
+    }
+
+    /// Whether it has a socket that `other` lacks.
+    pub(crate) fn has_more_than(&self, other: &Listeners) -> bool {
+        self.descriptors().count() > other.descriptors().count()
+    }
+
+    /// The same sockets as one set for each sibling of the address that has most: for a process that serves on them.
+    pub(crate) fn into_siblings(self) -> Vec<Siblings> {
+        const ALONE: &str = "a process that serves holds its sockets once";
+        let mut sets: Vec<Siblings> = Vec::new();
+        for address in self.0 {
+            for (index, stream) in address.streams.into_iter().enumerate() {
+                let stream = Arc::into_inner(stream).expect(ALONE);
+                let set = set_at(&mut sets, index);
+                match address.service {
+                    Service::Http => set.http.push(stream),
+                    Service::Dns => set.dns_streams.push(stream),
+                }
+            }
+            for (index, socket) in address.datagrams.into_iter().enumerate() {
+                set_at(&mut sets, index).dns_datagrams.push(Arc::into_inner(socket).expect(ALONE));
+            }
+        }
+        sets
+    }
+
+    /// One line for each address, for people and scripts alike.
+    pub(crate) fn announcement(&self) -> String {
+        self.0.iter().map(|address| format!("{} {}\n", address.service.name(), address.bound)).collect()
+    }
+}
+
+fn set_at(sets: &mut Vec<Siblings>, index: usize) -> &mut Siblings {
+    if sets.len() <= index {
+        sets.resize_with(index + 1, Siblings::default);
+    }
+    &mut sets[index]
+}
+
+impl Address {
+    fn bind(service: Service, asked: SocketAddr) -> io::Result<Address> {
+        let (bound, stream, datagrams) = match service {
+            Service::Http => {
+                let stream = Listener::bind(asked)?;
+                (stream.local_address()?, stream, Vec::new())
+            }
+            Service::Dns => {
+                let (socket, stream) = bind_both(asked)?;
+                (socket.local_address()?, stream, vec![Arc::new(socket)])
+            }
+        };
+        Ok(Address { service, asked, bound, streams: vec![Arc::new(stream)], datagrams })
+    }
+
+    /// Gives it so many siblings, if it has fewer and may have them: a socket that somebody else has bound, or a kernel
+    /// without `SO_REUSEPORT`, leaves it with those that it has, which the workers then share.
+    fn grow_to(&mut self, count: usize) -> io::Result<()> {
+        while !self.streams.is_empty() && self.streams.len() < count {
+            match Listener::bind_sibling(self.bound) {
+                Ok(stream) => self.streams.push(Arc::new(stream)),
+                Err(error) if is_lonely(&error) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        while !self.datagrams.is_empty() && self.datagrams.len() < count {
+            match Socket::bind_sibling(self.bound) {
+                Ok(socket) => self.datagrams.push(Arc::new(socket)),
+                Err(error) if is_lonely(&error) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets the bounds on what waits in the sockets, which a configuration may have changed.
+    fn bound_by(&self, config: &Config) -> io::Result<()> {
+        for stream in &self.streams {
+            socket::set_backlog(stream.as_fd(), config.limits.listen_backlog_max)?;
+        }
+        for datagrams in &self.datagrams {
+            socket::set_receive_buffer(datagrams.as_fd(), config.limits.dns_udp_waiting_bytes_max)?;
+        }
+        Ok(())
+    }
+
+    /// How many siblings it has.
+    pub(crate) fn sibling_count(&self) -> usize {
+        self.streams.len().max(self.datagrams.len())
+    }
+}
+
+/// Whether the kernel lets no sibling in: the socket was bound without `SO_REUSEPORT`, or by another user.
+fn is_lonely(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::AddrInUse | io::ErrorKind::Unsupported)
+}
+
+fn wrong_socket(service: Service, bound: SocketAddr) -> io::Error {
+    let wanted = match service {
+        Service::Http => "a stream (ListenStream=)",
+        Service::Dns => "a stream or datagrams (ListenStream=, ListenDatagram=)",
+    };
+    io::Error::other(format!("the socket at {bound} that was handed over for {} is not {wanted}", service.name()))
 }
 
 /// A UDP socket and a TCP listener on the same port.
@@ -69,17 +261,93 @@ fn bind_both(address: SocketAddr) -> io::Result<(Socket, Listener)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Limits;
+    use crate::config::{DefaultSite, ListenerCount};
+
+    fn config(http: &[&str], dns: &[&str], listeners: ListenerCount) -> Config {
+        let addresses = |texts: &[&str]| texts.iter().map(|text| text.parse().expect("an address")).collect();
+        Config {
+            worker_count: 1,
+            listeners,
+            account: None,
+            sandbox: true,
+            control: None,
+            http_listen: addresses(http),
+            dns_listen: addresses(dns),
+            sites: Vec::new(),
+            default_site: DefaultSite::None,
+            zones: Vec::new(),
+            limits: Limits::default(),
+        }
+    }
+
+    const ANY: &str = "127.0.0.1:0";
 
     #[test]
     fn siblings_share_the_port_that_the_kernel_chose() {
-        let any = "127.0.0.1:0".parse().expect("an address");
-        let listeners = bind(3, &[any, any], &[any]).expect("bound");
-        assert_eq!(listeners.siblings.len(), 3);
-        assert_ne!(listeners.http[0], listeners.http[1]);
-        for siblings in &listeners.siblings {
-            assert_eq!(siblings.http[1].local_address().expect("bound"), listeners.http[1]);
-            assert_eq!(siblings.dns_datagrams[0].local_address().expect("bound"), listeners.dns[0]);
-            assert_eq!(siblings.dns_streams[0].local_address().expect("bound"), listeners.dns[0]);
+        let config = config(&[ANY, ANY], &[ANY], ListenerCount::Exactly(3));
+        let listeners = Listeners::bind(&config, &Listeners::default()).expect("bound");
+        let bound: Vec<SocketAddr> = listeners.addresses().iter().map(|address| address.bound).collect();
+        assert_ne!(bound[0], bound[1]);
+        let sets = listeners.into_siblings();
+        assert_eq!(sets.len(), 3);
+        for set in &sets {
+            assert_eq!(set.http[0].local_address().expect("bound"), bound[0]);
+            assert_eq!(set.http[1].local_address().expect("bound"), bound[1]);
+            assert_eq!(set.dns_datagrams[0].local_address().expect("bound"), bound[2]);
+            assert_eq!(set.dns_streams[0].local_address().expect("bound"), bound[2]);
         }
+    }
+
+    #[test]
+    fn a_change_keeps_the_sockets_of_what_stays_and_takes_none_away_from_the_old() {
+        let old = config(&[ANY, ANY], &[ANY], ListenerCount::Exactly(2));
+        let old = Listeners::bind(&old, &Listeners::default()).expect("bound");
+        let new = config(&[ANY], &[ANY, ANY], ListenerCount::Exactly(1));
+        let new = Listeners::bind(&new, &old).expect("bound");
+        assert_eq!(new.0[0].bound, old.0[0].bound);
+        assert_eq!(new.0[1].bound, old.0[2].bound);
+        let counts: Vec<usize> = new.0.iter().map(Address::sibling_count).collect();
+        assert_eq!(counts, [2, 2, 1], "siblings are never closed");
+        assert_eq!(old.descriptors().count(), 2 + 2 + 4);
+        let more = config(&[ANY, ANY], &[ANY], ListenerCount::Exactly(3));
+        let more = Listeners::bind(&more, &old).expect("bound");
+        assert!(more.has_more_than(&old) && !old.has_more_than(&more));
+        let grown: Vec<usize> = old.with_siblings_of(&more).0.iter().map(Address::sibling_count).collect();
+        assert_eq!(grown, [3, 3, 3]);
+    }
+
+    #[test]
+    fn an_address_that_is_taken_fails_the_whole() {
+        let taken = std::net::TcpListener::bind(ANY).expect("bound");
+        let address = taken.local_addr().expect("bound").to_string();
+        let error = Listeners::bind(&config(&[ANY, &address], &[], ListenerCount::Auto), &Listeners::default());
+        assert_eq!(error.expect_err("taken").kind(), io::ErrorKind::AddrInUse);
+    }
+
+    #[test]
+    fn sockets_that_were_handed_over_are_told_apart_by_what_they_carry() {
+        let config = config(&[ANY], &[ANY], ListenerCount::Exactly(2));
+        let made = Listeners::bind(&config, &Listeners::default()).expect("bound");
+        let copy =
+            |(service, descriptor): (Service, BorrowedFd<'_>)| (service, descriptor.try_clone_to_owned().unwrap());
+        let adopted = Listeners::adopt(made.descriptors().map(copy).collect()).expect("sockets");
+        assert_eq!(adopted.announcement(), made.announcement());
+        assert_eq!(adopted.0[1].datagrams.len(), 2);
+        let adopted = adopted.made_for(&config);
+        assert_eq!(adopted.0[1].asked, ANY.parse().unwrap());
+        let wrong = std::net::UdpSocket::bind(ANY).expect("bound");
+        let error = Listeners::adopt(vec![(Service::Http, wrong.into())]).expect_err("no stream");
+        assert!(error.to_string().contains("ListenStream="), "{error}");
+    }
+
+    #[test]
+    fn a_socket_that_another_bound_alone_is_shared() {
+        let alone = std::net::TcpListener::bind(ANY).expect("bound");
+        let address = alone.local_addr().expect("bound").to_string();
+        let given = Listeners::adopt(vec![(Service::Http, alone.into())]).expect("a socket");
+        let config = config(&[&address], &[], ListenerCount::Exactly(4));
+        let listeners = Listeners::bind(&config, &given).expect("kept");
+        assert_eq!(listeners.addresses()[0].sibling_count(), 1);
     }
 }

@@ -1,21 +1,34 @@
 //! Sanderling: answers for a domain, its web site over HTTP and its zone over DNS.
 #![forbid(unsafe_code)]
 
+mod supervisor;
 mod server_process;
-mod listeners;
+mod check;
+mod loading;
 mod zones;
+mod handover;
+mod listeners;
+mod control;
+mod channel;
+mod terminal;
+mod control_client;
 mod cli;
+mod control_path;
+mod control_message;
 mod probe;
+mod json;
 mod config;
 mod demo;
 mod diagnostic;
 
 use cli::{Command, Exit, Invocation};
 use config::SearchPlaces;
+use control_path::Surroundings;
 use std::io::Write;
 
 fn main() -> Exit {
-    let invocation = match Invocation::parse(std::env::args_os(), &SearchPlaces::of_process()) {
+    let (places, surroundings) = (SearchPlaces::of_process(), Surroundings::of_process());
+    let invocation = match Invocation::parse(std::env::args_os(), &places, &surroundings) {
         Ok(invocation) => invocation,
         // Prints, and ends with 0 for help and 2 for a wrong command line.
         Err(error) => error.exit(),
@@ -28,12 +41,23 @@ fn main() -> Exit {
     }
     match invocation.command {
         Command::Demo { http, dns } => server_process::serve_demo(http, dns),
-        Command::Serve(origin) => server_process::serve(&origin),
-        Command::Check(origin) => server_process::check(&origin),
+        Command::Serve { origin, control } => supervisor::serve(&origin, &invocation.forced, |key| {
+            control_path::of_server(control.as_deref(), key, &origin, &surroundings)
+        }),
+        Command::ServerProcess { origin, control } => server_process::serve(&origin, control),
+        Command::Check(origin) => check::check(&origin),
         Command::Probe(options) => match probe::run(&options) {
             Ok(()) => Exit::Success,
             Err(error) => {
                 let _ = writeln!(std::io::stderr(), "sanderling: probe: {error}");
+                Exit::Failure
+            }
+        },
+        Command::Ask(question) => control_client::ask(question.request, &question.socket, question.timeout),
+        Command::Generate(paper) => match paper.run(cli::grammar()) {
+            Ok(()) => Exit::Success,
+            Err(error) => {
+                let _ = writeln!(std::io::stderr(), "sanderling: generate: {error}");
                 Exit::Failure
             }
         },

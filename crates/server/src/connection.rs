@@ -4,10 +4,10 @@
 //! the turn ends, and only what is left then, the start of a request, is kept.
 
 use crate::clock::{Milliseconds, ms};
-use crate::open_file::{Body, NoFile, OpenFile};
+use crate::open_file::{Body, FileKey, NoFile, OpenFile};
 use crate::open_files::Lookup;
 use crate::outbox::{FileRest, Outbox, Sent};
-use crate::peer::{Buffers, Context, Next, OUTPUT_BYTES_USUAL, Schedule, Socket};
+use crate::peer::{Buffers, Context, Input, Linger, Next, OUTPUT_BYTES_USUAL, Schedule, Socket};
 use crate::permits::Permit;
 use crate::tally::Counter;
 use os::tcp::Stream;
@@ -16,13 +16,10 @@ use sanderling_http::{
     parse_request, respond,
 };
 use std::io;
+use table::Held;
 
 /// Requests of one connection that are answered in one turn.
 const REQUESTS_PER_TURN_MAX: usize = 128;
-/// Octets that are thrown away behind the last answer, so that it is read before the connection is reset.
-const LINGER_BYTES_MAX: usize = 256 * 1024;
-/// How long that is done.
-const LINGER_MS: Milliseconds = 2_000;
 /// Looks for the file of one request: it may be evicted again before the connection comes back to it.
 const LOOKS_MAX: u8 = 3;
 
@@ -66,8 +63,8 @@ enum Phase {
     Sending,
     /// It owes octets, and then it closes.
     Ending(Ending),
-    /// It has said all, and throws away what still comes, so that the peer can read to the end (RFC 9112 §9.6).
-    Lingering { left_bytes: usize },
+    /// It has said all.
+    Lingering(Linger),
 }
 
 /// How a connection closes.
@@ -80,15 +77,14 @@ enum Ending {
 }
 
 /// What the octets of the input came to.
-enum Step {
+#[derive(Debug)]
+enum Step<'s> {
     /// They begin a request whose rest is missing.
     Partial,
-    /// An answer was written, and the input goes on behind its request.
-    Answered,
-    /// An answer was written, and a file follows it before anything else.
-    File,
-    /// An answer was written, and it is the last.
-    Last(Ending),
+    /// An answer was written, and a file follows it, if any; the input goes on behind its request.
+    Answered(Option<FileRest<'s>>),
+    /// The same, and it is the last answer.
+    Last(Ending, Option<FileRest<'s>>),
     /// The file is being looked for: the request stays in the input until the connection is told.
     Later,
 }
@@ -141,7 +137,7 @@ impl<'s> Connection<'s> {
             }
         }
         match self.phase {
-            Phase::Lingering { .. } => self.linger(context),
+            Phase::Lingering(_) => self.linger(context),
             Phase::Opening => Ok(Next::Wait),
             _ => self.serve(context),
         }
@@ -151,17 +147,19 @@ impl<'s> Connection<'s> {
     fn serve(&mut self, context: &mut Context<'_, 's>) -> io::Result<Next> {
         let mut left_count = REQUESTS_PER_TURN_MAX;
         loop {
-            let Some(received) = self.fill(context)? else { return self.rest(context) };
-            let mut consumed = 0;
-            let next = self.answer_input(received, &mut consumed, &mut left_count, context)?;
-            let rest = &context.buffers.input[consumed..received];
-            if !rest.is_empty() && next != Some(Next::Close) {
-                self.kept.extend_from_slice(rest);
+            let Some(received) = self.fill(context)? else { return Ok(self.rest(context)) };
+            // Lent out of the buffers while answers are written there; taking it out costs two words.
+            let room = std::mem::take(&mut context.buffers.input);
+            let mut input = Input::new(&room[..received]);
+            let next = self.answer_input(&mut input, &mut left_count, context);
+            if !input.is_empty() {
+                self.kept.extend_from_slice(input.rest());
             }
-            match next {
+            context.buffers.input = room;
+            match next? {
                 Some(next) => return Ok(next),
                 None if self.socket.has_ended => return Ok(Next::Close),
-                None if !self.socket.is_readable => return self.rest(context),
+                None if !self.socket.is_readable => return Ok(self.rest(context)),
                 None => {}
             }
         }
@@ -172,17 +170,23 @@ impl<'s> Connection<'s> {
         let has_unread = self.has_unread();
         let input = &mut context.buffers.input;
         let kept = self.kept.len();
-        let mut received = 0;
-        if self.socket.is_readable && !has_unread {
-            received = self.socket.receive(&self.stream, &mut input[kept..])?;
+        let mut filled = kept;
+        // Who is not going to be asked again must know all that was asked, to tell which answer is the last.
+        while self.socket.is_readable
+            && filled < input.len()
+            && (context.is_draining || (!has_unread && filled == kept))
+        {
+            filled += self.socket.receive(&self.stream, &mut input[filled..])?;
         }
-        if received == 0 && !has_unread {
+        if filled == kept && !has_unread {
             return Ok(if self.socket.has_ended { Some(0) } else { None });
         }
-        input[..kept].copy_from_slice(&self.kept);
-        // Given back rather than kept: an idle connection holds no buffer.
-        self.kept = Vec::new();
-        Ok(Some(kept + received))
+        if kept != 0 {
+            input[..kept].copy_from_slice(&self.kept);
+            // Given back rather than kept: an idle connection holds no buffer.
+            self.kept = Vec::new();
+        }
+        Ok(Some(filled))
     }
 
     /// Whether what was kept may hold a whole request: the turn's share ended before it was looked at.
@@ -193,14 +197,13 @@ impl<'s> Connection<'s> {
     /// Answers what the input holds, sending whenever enough is ready; what to do next, or `None` to receive more.
     fn answer_input(
         &mut self,
-        received: usize,
-        consumed: &mut usize,
+        input: &mut Input<'_>,
         left_count: &mut usize,
         context: &mut Context<'_, 's>,
     ) -> io::Result<Option<Next>> {
         context.buffers.output.clear();
         loop {
-            if *consumed == received && self.pending.is_none() {
+            if input.is_empty() && self.pending.is_none() {
                 self.phase = Phase::Idle;
                 return self.flush(None, context);
             }
@@ -209,14 +212,13 @@ impl<'s> Connection<'s> {
                 return Ok(self.flush(None, context)?.or(Some(Next::Again)));
             }
             *left_count -= 1;
-            let mut file = None;
-            match self.step(received, consumed, &mut file, context) {
+            match self.step(input, context) {
                 Step::Partial => {
                     self.begin_receiving(context);
                     return self.flush(None, context);
                 }
-                Step::Answered if context.buffers.output.len() < OUTPUT_BYTES_USUAL => {}
-                Step::Answered | Step::File => {
+                Step::Answered(None) if context.buffers.output.len() < OUTPUT_BYTES_USUAL => {}
+                Step::Answered(file) => {
                     self.phase = Phase::Idle;
                     if let Some(next) = self.flush(file, context)? {
                         return Ok(Some(next));
@@ -230,10 +232,9 @@ impl<'s> Connection<'s> {
                     }
                     return Ok(Some(sent.unwrap_or(Next::Wait)));
                 }
-                Step::Last(mut ending) => {
-                    if *consumed < received {
-                        ending = Ending::Linger;
-                    }
+                Step::Last(ending, file) => {
+                    let ending = if input.is_empty() { ending } else { Ending::Linger };
+                    input.skip_all();
                     self.phase = Phase::Ending(ending);
                     let ended = self.flush(file, context)?;
                     return Ok(Some(ended.unwrap_or(Next::Close)));
@@ -243,102 +244,79 @@ impl<'s> Connection<'s> {
     }
 
     /// Takes one request, or what there is of it, off the input and writes its answer.
-    fn step(
-        &mut self,
-        received: usize,
-        consumed: &mut usize,
-        file: &mut Option<FileRest<'s>>,
-        context: &mut Context<'_, 's>,
-    ) -> Step {
+    fn step(&mut self, input: &mut Input<'_>, context: &mut Context<'_, 's>) -> Step<'s> {
         match self.pending.take() {
-            Some(pending) => self.step_content(pending, received, consumed, file, context),
-            None => self.step_head(received, consumed, file, context),
+            Some(pending) => self.step_content(pending, input, context),
+            None => self.step_head(input, context),
         }
     }
 
-    fn step_head(
-        &mut self,
-        received: usize,
-        consumed: &mut usize,
-        file: &mut Option<FileRest<'s>>,
-        context: &mut Context<'_, 's>,
-    ) -> Step {
-        // The input is lent to the request while the answer is written; taking it out costs two words.
-        let input = std::mem::take(&mut context.buffers.input);
-        let start = *consumed;
-        let bytes = &input[start..received];
+    fn step_head(&mut self, input: &mut Input<'_>, context: &mut Context<'_, 's>) -> Step<'s> {
+        let (start, bytes) = (input.consumed(), input.rest());
         let step = match parse_request(bytes, &context.options.http.request) {
             Ok(Parse::Partial) => Step::Partial,
             Ok(Parse::Complete { request, head_bytes }) => {
-                *consumed += head_bytes;
+                input.skip(head_bytes);
                 match request.framing {
-                    Framing::None => self.answer(&request, file, context),
-                    _ => self.step_framed(&request, &bytes[..head_bytes], received, &input, consumed, file, context),
+                    Framing::None => self.answer(&request, input, context),
+                    _ => self.step_framed(&request, &bytes[..head_bytes], input, context),
                 }
             }
             Err(error) => self.refuse(error, context),
         };
-        context.buffers.input = input;
         if matches!(step, Step::Later) {
-            *consumed = start;
+            input.return_to(start);
         }
         step
     }
 
     /// A request that brings content, which is thrown away before the request is answered.
-    #[expect(clippy::too_many_arguments, reason = "the input is lent out of the context")]
     fn step_framed(
         &mut self,
         request: &Request<'_>,
         head: &[u8],
-        received: usize,
-        input: &[u8],
-        consumed: &mut usize,
-        file: &mut Option<FileRest<'s>>,
+        input: &mut Input<'_>,
         context: &mut Context<'_, 's>,
-    ) -> Step {
+    ) -> Step<'s> {
         let mut discard = Discard::new(request.framing, &context.options.http.request);
-        match discard.advance(&input[*consumed..received]) {
-            Err(error) => self.refuse(error, context),
-            Ok(discarded) => {
-                *consumed += discarded.consumed_bytes;
-                if discarded.is_done {
-                    return self.answer(request, file, context);
-                }
-                if request.fields.has(FieldName::Expect) {
-                    // RFC 9110 §10.1.1: who waits for a word before sending content that nobody needs gets the answer
-                    // instead. Whether the content comes all the same is not known, so the connection ends.
-                    return match self.answer(request, file, context) {
-                        Step::Later => Step::Later,
-                        _ => Step::Last(Ending::Linger),
-                    };
-                }
-                self.pending = Some(Box::new(Pending { head: head.to_vec(), discard }));
-                Step::Partial
-            }
+        let discarded = match discard.advance(input.rest()) {
+            Err(error) => return self.refuse(error, context),
+            Ok(discarded) => discarded,
+        };
+        input.skip(discarded.consumed_bytes);
+        if discarded.is_done {
+            return self.answer(request, input, context);
         }
+        if request.fields.has(FieldName::Expect) {
+            // RFC 9110 §10.1.1: who waits for a word before sending content that nobody needs gets the answer
+            // instead. Whether the content comes all the same is not known, so the connection ends.
+            return match self.answer(request, input, context) {
+                Step::Answered(file) | Step::Last(_, file) => Step::Last(Ending::Linger, file),
+                step => step,
+            };
+        }
+        self.pending = Some(Box::new(Pending { head: head.to_vec(), discard }));
+        Step::Partial
     }
 
     /// Goes on throwing away content, and answers its request behind it.
     fn step_content(
         &mut self,
         mut pending: Box<Pending>,
-        received: usize,
-        consumed: &mut usize,
-        file: &mut Option<FileRest<'s>>,
+        input: &mut Input<'_>,
         context: &mut Context<'_, 's>,
-    ) -> Step {
-        let discarded = match pending.discard.advance(&context.buffers.input[*consumed..received]) {
+    ) -> Step<'s> {
+        let discarded = match pending.discard.advance(input.rest()) {
             Err(error) => return self.refuse(error, context),
             Ok(discarded) => discarded,
         };
-        *consumed += discarded.consumed_bytes;
+        input.skip(discarded.consumed_bytes);
         if !discarded.is_done {
             self.pending = Some(pending);
             return Step::Partial;
         }
         let step = match parse_request(&pending.head, &context.options.http.request) {
-            Ok(Parse::Complete { request, .. }) => self.answer(&request, file, context),
+            Ok(Parse::Complete { request, .. }) => self.answer(&request, input, context),
             Ok(Parse::Partial) => self.refuse(RequestError::RequestLine, context),
             Err(error) => self.refuse(error, context),
         };
@@ -348,14 +326,10 @@ impl<'s> Connection<'s> {
         step
     }
 
-    /// Writes the answer to a whole request.
-    fn answer(
-        &mut self,
-        request: &Request<'_>,
-        file: &mut Option<FileRest<'s>>,
-        context: &mut Context<'_, 's>,
-    ) -> Step {
-        let site = context.content.site_for(request.host);
+    /// Writes the answer to a whole request, behind which `input` goes on.
+    fn answer(&mut self, request: &Request<'_>, input: &Input<'_>, context: &mut Context<'_, 's>) -> Step<'s> {
+        let is_last = self.is_last(input, context);
+        let site = context.files.site_for(context.content, request.host);
         let path = request.path().map(SitePath::parse);
         let mut lookup = None;
         let mut coding = Coding::Identity;
@@ -384,7 +358,6 @@ impl<'s> Connection<'s> {
         self.trouble = None;
         self.request_count += 1;
         context.tally.add(Counter::HttpRequests, 1);
-        let is_last = context.is_draining || self.request_count >= context.options.http.requests_per_connection_max;
         let mut response = respond(request, found);
         if is_last {
             response = response.and_close();
@@ -392,42 +365,46 @@ impl<'s> Connection<'s> {
         let output = &mut context.buffers.output;
         response.write_head(context.clock.date(), output);
         let persistence = response.persistence();
-        match response.content() {
-            ContentOf::None => {}
-            ContentOf::Page(page) => output.extend_from_slice(page),
+        let file = match response.content() {
+            ContentOf::None => None,
+            ContentOf::Page(page) => {
+                output.extend_from_slice(page);
+                None
+            }
             ContentOf::File { start_bytes, length_bytes } => {
                 let held = match &lookup {
                     Some(Lookup::Lent(held)) => held,
                     Some(Lookup::Found(held)) => held,
                     _ => unreachable!("only a file has the content of a file"),
                 };
-                let part = start_bytes as usize..(start_bytes + length_bytes) as usize;
-                match &held.form(coding).body {
-                    Body::Memory(whole) => output.extend_from_slice(&whole[part]),
-                    Body::Builtin(whole) => output.extend_from_slice(&whole[part]),
-                    Body::Descriptor(_) => {
-                        let settled_after = context.options.open_files.settled_after;
-                        let is_settled = held.form(coding).is_settled(context.clock.unix_s(), settled_after);
-                        *file = Some(FileRest::new(held, coding, start_bytes, length_bytes, is_settled));
-                    }
-                }
+                let settled_after = context.options.open_files.settled_after;
+                let is_settled = held.form(coding).is_settled(context.clock.unix_s(), settled_after);
+                put_file(held, coding, start_bytes, length_bytes, is_settled, output)
             }
-        }
-        match (persistence.is_close(), &file) {
+        };
+        match persistence.is_close() {
             // Who did not ask for the end may have sent more meanwhile.
-            (true, _) if is_last => Step::Last(Ending::Linger),
-            (true, _) => Step::Last(Ending::Clean),
-            (false, Some(_)) => Step::File,
-            (false, None) => Step::Answered,
+            true if is_last => Step::Last(Ending::Linger, file),
+            true => Step::Last(Ending::Clean, file),
+            false => Step::Answered(file),
         }
+    }
+
+    /// Whether no request behind the one that `input` stands behind is answered. When the server drains, all that are
+    /// known to have been sent still are: what follows the answer that says `Connection: close` is lost to a client that
+    /// does not ask again (RFC 9112 §9.6).
+    fn is_last(&self, input: &Input<'_>, context: &Context<'_, 's>) -> bool {
+        let is_known_to_be_last = input.is_empty() && !self.socket.is_readable;
+        self.request_count + 1 >= context.options.http.requests_per_connection_max
+            || (context.is_draining && is_known_to_be_last)
     }
 
     /// Writes the answer to what is no request. The connection ends behind it, since nobody knows where the next one
     /// would start.
-    fn refuse(&mut self, error: RequestError, context: &mut Context<'_, 's>) -> Step {
+    fn refuse(&mut self, error: RequestError, context: &mut Context<'_, 's>) -> Step<'s> {
         context.tally.add(Counter::HttpRefused, 1);
         write_whole(&Response::closing(error.status()), context);
-        Step::Last(Ending::Linger)
+        Step::Last(Ending::Linger, None)
     }
 
     /// Sends what was written. `None`: all is sent and the connection goes on.
@@ -437,7 +414,11 @@ impl<'s> Connection<'s> {
         }
         let mut progress = 0;
         let Buffers { output, scratch, .. } = &mut *context.buffers;
-        let sent = self.outbox.send(&self.stream, output, file, scratch, &mut progress)?;
+        let sent = if matches!(self.phase, Phase::Ending(_)) {
+            self.outbox.send_last(&self.stream, output, file, scratch, &mut progress)?
+        } else {
+            self.outbox.send(&self.stream, output, file, scratch, &mut progress)?
+        };
         context.buffers.output.clear();
         self.after_sending(sent, progress, context)
     }
@@ -448,9 +429,7 @@ impl<'s> Connection<'s> {
             Sent::All => match self.phase {
                 Phase::Ending(Ending::Clean) if !self.socket.is_readable => Ok(Some(Next::Close)),
                 Phase::Ending(_) => {
-                    self.stream.shut_down_sending()?;
-                    self.phase = Phase::Lingering { left_bytes: LINGER_BYTES_MAX };
-                    self.schedule.at_ms = now_ms + LINGER_MS;
+                    self.phase = Phase::Lingering(Linger::begin(&self.stream, &mut self.schedule, context.clock)?);
                     self.linger(context).map(Some)
                 }
                 Phase::Sending => {
@@ -492,32 +471,26 @@ impl<'s> Connection<'s> {
     }
 
     /// Nothing more is there for now.
-    fn rest(&mut self, context: &Context<'_, 's>) -> io::Result<Next> {
+    fn rest(&mut self, context: &Context<'_, 's>) -> Next {
         if self.phase == Phase::Idle {
-            if context.is_draining && self.kept.is_empty() {
-                return Ok(Next::Close);
-            }
             if self.request_count != 0 {
                 self.schedule.at_ms = context.clock.now_ms() + ms(context.options.http.idle_timeout);
             }
+            self.schedule.at_ms = self.schedule.at_ms.min(context.leave_by_ms());
         }
-        Ok(Next::Wait)
+        Next::Wait
     }
 
     fn linger(&mut self, context: &mut Context<'_, 's>) -> io::Result<Next> {
-        let Phase::Lingering { left_bytes } = &mut self.phase else { return Ok(Next::Close) };
-        while self.socket.is_readable {
-            let count = self.socket.receive(&self.stream, &mut context.buffers.input)?;
-            if self.socket.has_ended || count >= *left_bytes {
-                return Ok(Next::Close);
-            }
-            *left_bytes -= count;
-        }
-        Ok(Next::Wait)
+        let Phase::Lingering(linger) = &mut self.phase else { return Ok(Next::Close) };
+        linger.go_on(&self.stream, &mut self.socket, &mut context.buffers.scratch)
     }
 
     /// The deadline has passed. Who has begun a request is told so (RFC 9110 §15.5.9).
     pub(crate) fn expire(&mut self, context: &mut Context<'_, 's>) -> io::Result<Next> {
+        if context.is_draining && self.phase == Phase::Idle {
+            return self.leave(context);
+        }
         context.tally.add(Counter::HttpTimeouts, 1);
         if self.phase != Phase::Receiving {
             return Ok(Next::Close);
@@ -529,9 +502,13 @@ impl<'s> Connection<'s> {
         Ok(self.flush(None, context)?.unwrap_or(Next::Close))
     }
 
-    /// Whether it waits for a request, of which nothing has come.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.phase == Phase::Idle && self.kept.is_empty()
+    /// The grace of a draining server is over. A request that came at the last moment is answered all the same.
+    fn leave(&mut self, context: &mut Context<'_, 's>) -> io::Result<Next> {
+        self.socket.is_readable = !self.socket.has_ended;
+        match self.serve(context)? {
+            Next::Wait if self.phase == Phase::Idle => Ok(Next::Close),
+            next => Ok(next),
+        }
     }
 }
 
@@ -557,5 +534,37 @@ fn write_whole(response: &Response<'_>, context: &mut Context<'_, '_>) {
     response.write_head(context.clock.date(), output);
     if let ContentOf::Page(page) = response.content() {
         output.extend_from_slice(page);
+    }
+}
+
+/// Appends part of a file that is in memory; what is to be sent behind it of one that is not.
+fn put_file<'s>(
+    held: &Held<'s, FileKey, OpenFile>,
+    coding: Coding,
+    start_bytes: u64,
+    length_bytes: u64,
+    is_settled: bool,
+    output: &mut Vec<u8>,
+) -> Option<FileRest<'s>> {
+    let part = start_bytes as usize..(start_bytes + length_bytes) as usize;
+    match &held.form(coding).body {
+        Body::Memory(whole) => output.extend_from_slice(&whole[part]),
+        Body::Builtin(whole) => output.extend_from_slice(&whole[part]),
+        Body::Descriptor(_) => return Some(FileRest::new(held, coding, start_bytes, length_bytes, is_settled)),
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Octets of a connection that waits, all of them: it holds nothing else.
+    const CONNECTION_BYTES_MAX: usize = 320;
+
+    #[test]
+    fn a_connection_that_waits_holds_little() {
+        println!("Connection: {} octets, Step: {}", size_of::<Connection<'_>>(), size_of::<Step<'_>>());
+        assert!(size_of::<Connection<'_>>() <= CONNECTION_BYTES_MAX);
     }
 }

@@ -5,10 +5,13 @@ use sanderling_http::Host;
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Sites and zones.
 #[derive(Debug)]
 pub struct Content {
+    /// Tells it from every other content that the process has had.
+    id: u64,
     sites: Vec<Arc<Site>>,
     by_host: HashMap<Vec<u8>, usize>,
     default_site: DefaultSite,
@@ -66,7 +69,8 @@ impl Content {
             site.hosts.iter().map(move |host| (host.as_bytes().to_vec(), index)).collect::<Vec<_>>()
         };
         let by_host = sites.iter().enumerate().flat_map(hosts).collect();
-        Content { sites: sites.into_iter().map(Arc::new).collect(), by_host, default_site, zones }
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        Content { id, sites: sites.into_iter().map(Arc::new).collect(), by_host, default_site, zones }
     }
 
     /// The zones.
@@ -79,32 +83,59 @@ impl Content {
         &self.sites
     }
 
-    /// The site that `host` selects; only a request of HTTP/1.0 has none.
-    pub(crate) fn site_for(&self, host: Option<Host<'_>>) -> Option<&Arc<Site>> {
+    /// The index of the site that `host` selects; only a request of HTTP/1.0 has none.
+    fn index_for(&self, host: Option<&[u8]>) -> Option<usize> {
         if let DefaultSite::EveryHost(index) = self.default_site {
-            return self.sites.get(index);
+            return Some(index);
         }
-        let index = match host {
-            Some(host) => self.claimed(host.name).or_else(|| match self.default_site {
-                DefaultSite::Addresses(index) if is_address(host.name) => Some(index),
-                _ => None,
-            }),
-            None => match self.default_site {
-                DefaultSite::Addresses(index) => Some(index),
-                _ => None,
-            },
-        };
-        self.sites.get(index?)
+        let claimed = host.and_then(|host| self.index_claimed(host));
+        claimed.or(match self.default_site {
+            DefaultSite::Addresses(index) if host.is_none_or(is_address) => Some(index),
+            _ => None,
+        })
     }
 
-    /// The site that has `name` among its hosts.
-    fn claimed(&self, name: &[u8]) -> Option<usize> {
+    /// The index of the site that has `name` among its hosts.
+    fn index_claimed(&self, name: &[u8]) -> Option<usize> {
         let name = name.strip_suffix(b".").unwrap_or(name);
         let mut folded = [0; HOST_BYTES_MAX];
         let folded = folded.get_mut(..name.len())?;
         folded.copy_from_slice(name);
         folded.make_ascii_lowercase();
         self.by_host.get(&*folded).copied()
+    }
+}
+
+/// The id of the next content.
+static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+
+/// The site that was asked for last, by its host: mostly it is asked for again, and then not looked for.
+#[derive(Debug, Default)]
+pub(crate) struct LastSite {
+    /// Of the content that it was found in; `None` before the first.
+    content_id: Option<u64>,
+    host: Vec<u8>,
+    index: Option<usize>,
+}
+
+impl LastSite {
+    /// The site of `content` that `host` selects; only a request of HTTP/1.0 has none.
+    #[inline]
+    pub(crate) fn site_for<'c>(&mut self, content: &'c Content, host: Option<Host<'_>>) -> Option<&'c Arc<Site>> {
+        // No host is empty: nothing stands for none.
+        let name = host.map_or(&[][..], |host| host.name);
+        if self.content_id != Some(content.id) || self.host != name {
+            self.look_for(content, name);
+        }
+        content.sites.get(self.index?)
+    }
+
+    #[cold]
+    fn look_for(&mut self, content: &Content, name: &[u8]) {
+        self.content_id = Some(content.id);
+        self.index = content.index_for(Some(name).filter(|name| !name.is_empty()));
+        self.host.clear();
+        self.host.extend_from_slice(name);
     }
 }
 
@@ -132,7 +163,10 @@ mod tests {
     #[track_caller]
     fn check(content: &Content, host: &str, expected: Option<u32>) {
         let host = Host::parse(host.as_bytes()).expect("a host");
-        assert_eq!(content.site_for(Some(host)).map(|site| site.id), expected);
+        let mut last = LastSite::default();
+        for time in ["first", "again"] {
+            assert_eq!(last.site_for(content, Some(host)).map(|site| site.id), expected, "{time}");
+        }
     }
 
     #[test]
@@ -148,7 +182,24 @@ mod tests {
         check(&content, "[::1]", Some(8));
         check(&content, "localhost:8080", Some(8));
         check(&content, "127.0.0.1.example", None);
-        assert_eq!(content.site_for(None).map(|site| site.id), Some(8));
+        assert_eq!(LastSite::default().site_for(&content, None).map(|site| site.id), Some(8));
+    }
+
+    #[test]
+    fn the_last_site_is_that_of_the_same_host_in_the_same_content() {
+        let (first, second) = (content(DefaultSite::Addresses(1)), content(DefaultSite::EveryHost(0)));
+        let mut last = LastSite::default();
+        let mut check = |content: &Content, host: Option<&str>, expected: Option<u32>| {
+            let host = host.map(|host| Host::parse(host.as_bytes()).expect("a host"));
+            assert_eq!(last.site_for(content, host).map(|site| site.id), expected, "{host:?}");
+        };
+        check(&first, Some("example.com"), Some(7));
+        check(&first, Some("example.org"), Some(8));
+        check(&first, None, Some(8));
+        check(&first, Some("evil.example"), None);
+        check(&first, Some("evil.example"), None);
+        check(&second, Some("evil.example"), Some(7));
+        check(&first, Some("evil.example"), None);
     }
 
     #[test]

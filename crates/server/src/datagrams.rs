@@ -3,10 +3,11 @@
 //! Its sockets stand in no poller: a datagram is asked for before it is waited for, and under load nobody waits.
 
 use crate::content::Content;
-use crate::shared::{Shared, Stage};
+use crate::shared::Shared;
+use crate::stage::{Drain, Stage, Taker};
 use crate::tally::{Counter, Tally};
-use dns::{Reply, Transport};
-use os::udp::{Batch, Socket, Waiting};
+use dns::{Asked, Reply, Transport};
+use os::udp::{BATCH_COUNT_MAX, Batch, Socket, Waiting};
 use os::wake::Wakeup;
 use std::io;
 use std::os::fd::AsFd;
@@ -18,61 +19,91 @@ const BATCHES_PER_TURN_MAX: usize = 8;
 /// Errors of one socket in a row after which the thread waits before it asks again.
 const ERRORS_PER_TURN_MAX: usize = 8;
 
+/// What a turn found in a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Found {
+    Nothing,
+    /// Datagrams, behind which it is waited for others.
+    Something,
+    /// Datagrams, and there may be more of them already.
+    More,
+}
+
+/// Turns of the last look, when nobody serves on: more than a socket's buffer holds, one datagram in each.
+const LAST_TURNS_MAX: usize = 512;
+
+/// What the thread is given.
+pub(crate) struct Post<'s> {
+    /// Its own, or such that several threads wait for: then a datagram wakes all of them, and the first to ask gets it.
+    /// That costs little, as nobody waits for a socket under load.
+    pub(crate) sockets: Vec<&'s Socket>,
+    pub(crate) wakeup: Arc<Wakeup>,
+    pub(crate) tally: Arc<Tally>,
+    pub(crate) taker: Taker<'s>,
+}
+
 /// The thread's sockets, and what it answers from.
 pub(crate) struct Datagrams<'s> {
     shared: &'s Shared,
-    sockets: &'s [Socket],
-    wakeup: &'s Wakeup,
+    sockets: Vec<&'s Socket>,
+    wakeup: Arc<Wakeup>,
     batch: Batch,
     content: Arc<Content>,
     content_version: u64,
     tally: Arc<Tally>,
+    _taker: Taker<'s>,
 }
 
 impl<'s> Datagrams<'s> {
-    pub(crate) fn new(shared: &'s Shared, sockets: &'s [Socket], wakeup: &'s Wakeup) -> Datagrams<'s> {
+    pub(crate) fn new(shared: &'s Shared, post: Post<'s>) -> Datagrams<'s> {
+        let Post { sockets, wakeup, tally, taker } = post;
         let (content, content_version) = shared.content();
-        Datagrams {
-            shared,
-            sockets,
-            wakeup,
-            batch: Batch::new(),
-            content,
-            content_version,
-            tally: shared.tallies.enter(),
-        }
+        let batch = Batch::new();
+        Datagrams { shared, sockets, wakeup, batch, content, content_version, tally, _taker: taker }
     }
 
-    /// Serves until the server drains: a query that was received is answered before.
+    /// Serves until the server drains: what was received is answered, and what waits in the sockets too if nobody serves
+    /// on.
     pub(crate) fn run(mut self) -> io::Result<()> {
-        let descriptors = self.sockets.iter().map(AsFd::as_fd).chain([self.wakeup.as_fd()]);
+        let (sockets, wakeup) = (self.sockets.clone(), Arc::clone(&self.wakeup));
+        let descriptors = sockets.iter().map(AsFd::as_fd).chain([wakeup.as_fd()]);
         let mut waiting = Waiting::for_any_of(descriptors);
-        while self.shared.stage() == Stage::Serving {
-            if self.shared.content_version() != self.content_version {
-                (self.content, self.content_version) = self.shared.content();
-            }
-            if !self.turn() {
+        while self.shared.course.stage() == Stage::Serving {
+            self.tally.beat.begin_turn();
+            self.take_up_content();
+            if self.turn() != Found::More {
+                self.tally.beat.begin_waiting();
                 waiting.wait(None)?;
                 if waiting.is_last_ready() {
                     self.wakeup.take();
                 }
             }
         }
+        if self.shared.course.stage() == Stage::Draining(Drain::ForGood) {
+            for _ in 0..LAST_TURNS_MAX {
+                if self.turn() == Found::Nothing {
+                    break;
+                }
+            }
+        }
         Ok(())
     }
 
-    /// Drains each socket within a bound; whether one of them may have more.
-    fn turn(&mut self) -> bool {
-        let mut may_have_more = false;
-        for index in 0..self.sockets.len() {
-            may_have_more |= self.drain(index);
+    fn take_up_content(&mut self) {
+        if self.shared.content_version() != self.content_version {
+            (self.content, self.content_version) = self.shared.content();
         }
-        may_have_more
     }
 
-    fn drain(&mut self, index: usize) -> bool {
-        let socket = &self.sockets[index];
+    /// Drains each socket within a bound; the most that was found in one of them.
+    fn turn(&mut self) -> Found {
+        (0..self.sockets.len()).map(|index| self.drain(index)).max().unwrap_or(Found::Nothing)
+    }
+
+    fn drain(&mut self, index: usize) -> Found {
+        let socket = self.sockets[index];
         let mut error_count = 0;
+        let mut found = Found::Nothing;
         for _ in 0..BATCHES_PER_TURN_MAX {
             let received = match socket.receive(&mut self.batch) {
                 Ok(received) => received,
@@ -81,40 +112,72 @@ impl<'s> Datagrams<'s> {
                     self.tally.add(Counter::UdpReceiveErrors, 1);
                     error_count += 1;
                     if error_count == ERRORS_PER_TURN_MAX {
-                        return false;
+                        return found;
                     }
                     continue;
                 }
             };
             if received != 0 {
+                found = Found::Something;
                 self.answer(received);
                 let sent = socket.send(&mut self.batch);
                 self.tally.add(Counter::UdpRepliesLost, sent.lost_count as u64);
             }
             if !Socket::may_have_more(received) {
-                return false;
+                return found;
             }
         }
-        true
+        Found::More
     }
 
+    /// Answers the datagrams of the batch in steps of all of them, so that what one would wait for, from main memory, is
+    /// on its way for all at the same time (`dns::Asked`).
     fn answer(&mut self, received_count: usize) {
-        self.tally.add(Counter::DnsUdpQueries, received_count as u64);
         let transport = Transport::Udp { reply_bytes_max: self.shared.options.dns.udp_reply_bytes_max };
-        for index in 0..received_count {
-            let (query, reply) = self.batch.exchange(index);
-            // A query of ours that breaks costs that query, and no more.
-            let answered = catch_unwind(AssertUnwindSafe(|| {
-                if query.peer_port == 0 || query.is_cut_off {
-                    return Reply::Silence;
-                }
-                dns::answer(self.content.zones(), query.bytes, transport, reply)
-            }));
-            match answered {
-                Ok(Reply::Send { length_bytes, .. }) => self.batch.set_reply(index, length_bytes),
-                Ok(Reply::Silence) => self.tally.add(Counter::DnsSilences, 1),
-                Err(_) => self.tally.add(Counter::Panics, 1),
+        let zones = self.content.zones();
+        let (queries, mut replies) = self.batch.sides();
+        let mut asked = [Asked::NOTHING; BATCH_COUNT_MAX];
+        let asked = &mut asked[..received_count];
+        let mut silence_count = 0;
+        let unread_count = each(asked, |index, asked| {
+            let query = queries.datagram(index);
+            if query.peer_port != 0 && !query.is_cut_off {
+                *asked = Asked::read(zones, query.bytes);
             }
-        }
+        });
+        let mut broken_count = each(asked, |_, asked| asked.touch_place());
+        broken_count += each(asked, |_, asked| asked.touch_records());
+        broken_count += each(asked, |index, asked| match dns::answer_asked(asked, transport, replies.room()) {
+            Reply::Send { length_bytes, .. } => replies.put(index, length_bytes),
+            Reply::Silence => silence_count += 1,
+        });
+        self.tally.add(Counter::DnsUdpQueries, received_count as u64);
+        // What broke while it was read is silent too, but for another reason.
+        self.tally.add(Counter::DnsSilences, silence_count - unread_count);
+        self.tally.add(Counter::Panics, unread_count + broken_count);
     }
+}
+
+impl Drop for Datagrams<'_> {
+    fn drop(&mut self) {
+        self.tally.beat.begin_waiting();
+    }
+}
+
+/// Does `step` with each of `items`, and counts those that break: a query of ours that breaks costs that query, and no
+/// more.
+fn each<T>(items: &mut [T], mut step: impl FnMut(usize, &mut T)) -> u64 {
+    let mut panic_count = 0;
+    let mut next = 0;
+    while next < items.len() {
+        let rest = catch_unwind(AssertUnwindSafe(|| {
+            while let Some(item) = items.get_mut(next) {
+                // Counted before: the one that breaks is not tried again.
+                next += 1;
+                step(next - 1, item);
+            }
+        }));
+        panic_count += u64::from(rest.is_err());
+    }
+    panic_count
 }

@@ -2,11 +2,11 @@
 
 use crate::clock::ms;
 use crate::outbox::{Outbox, Sent};
-use crate::peer::{Buffers, Context, Next, OUTPUT_BYTES_USUAL, Schedule, Socket};
+use crate::peer::{Buffers, Context, Input, Linger, Next, OUTPUT_BYTES_USUAL, Schedule, Socket};
 use crate::permits::Permit;
 use crate::tally::Counter;
 use dns::{Reply, Transport};
-use os::tcp::Stream;
+use os::tcp::{Follows, Stream};
 use std::io;
 
 /// Octets of the length that stands before each message (RFC 1035 §4.2.2).
@@ -21,9 +21,21 @@ pub(crate) struct DnsStream<'s> {
     _permit: Permit<'s>,
     pub(crate) schedule: Schedule,
     socket: Socket,
+    phase: Phase,
     /// The start of a query, as far as it came, or queries that the turn's share left over.
     kept: Vec<u8>,
     outbox: Outbox<'s>,
+}
+
+/// What a stream does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// It answers what comes.
+    Open,
+    /// It has answered since the server drains: when nothing more is there to be answered it closes.
+    Ending,
+    /// It has said all.
+    Lingering(Linger),
 }
 
 /// What became of the input.
@@ -45,6 +57,7 @@ impl<'s> DnsStream<'s> {
             _permit: permit,
             schedule: Schedule::new(deadline_ms),
             socket: Socket::FRESH,
+            phase: Phase::Open,
             kept: Vec::new(),
             outbox: Outbox::default(),
         }
@@ -61,7 +74,13 @@ impl<'s> DnsStream<'s> {
 
     /// Does what can be done now, up to the share of a turn. An error is the peer's: it is gone.
     pub(crate) fn advance(&mut self, context: &mut Context<'_, 's>) -> io::Result<Next> {
+        if let Phase::Lingering(linger) = &mut self.phase {
+            return linger.go_on(&self.stream, &mut self.socket, &mut context.buffers.scratch);
+        }
         if !self.outbox.is_empty() {
+            if context.is_draining {
+                self.phase = Phase::Ending;
+            }
             if !self.socket.is_writable {
                 return Ok(Next::Wait);
             }
@@ -71,21 +90,35 @@ impl<'s> DnsStream<'s> {
                 return Ok(next);
             }
         }
+        self.serve(context)
+    }
+
+    /// Receives, answers, sends, until nothing more is there or the turn's share is used.
+    fn serve(&mut self, context: &mut Context<'_, 's>) -> io::Result<Next> {
         let mut left_count = QUERIES_PER_TURN_MAX;
         loop {
             let received = self.fill(context)?;
-            let mut consumed = 0;
+            // Lent out of the buffers while answers are written there; taking it out costs two words.
+            let room = std::mem::take(&mut context.buffers.input);
+            let mut input = Input::new(&room[..received]);
             context.buffers.output.clear();
-            let outcome = self.answer_input(received, &mut consumed, &mut left_count, context);
-            self.kept = context.buffers.input[consumed..received].to_vec();
-            if consumed != 0 {
+            let outcome = self.answer_input(&mut input, &mut left_count, context);
+            self.kept = input.rest().to_vec();
+            let has_answered = input.consumed() != 0;
+            context.buffers.input = room;
+            if has_answered {
                 // A query that has begun to come gets no more time with each octet; a whole one gives the next its own.
                 self.schedule.at_ms = context.clock.now_ms() + ms(context.options.dns.tcp_idle_timeout);
+                if context.is_draining {
+                    self.phase = Phase::Ending;
+                }
             }
             if !context.buffers.output.is_empty() {
+                let is_end = matches!(outcome, Outcome::NeedsMore) && self.is_at_its_end();
+                let sent_bytes = if is_end { self.send_before_end(&context.buffers.output)? } else { 0 };
                 let mut progress = 0;
                 let Buffers { output, scratch, .. } = &mut *context.buffers;
-                let sent = self.outbox.send(&self.stream, output, None, scratch, &mut progress)?;
+                let sent = self.outbox.send(&self.stream, &output[sent_bytes..], None, scratch, &mut progress)?;
                 if let Some(next) = self.after_sending(sent, progress, context) {
                     return Ok(next);
                 }
@@ -96,15 +129,50 @@ impl<'s> DnsStream<'s> {
                 Outcome::SendFirst => {}
                 Outcome::NeedsMore if self.socket.has_ended => return Ok(Next::Close),
                 Outcome::NeedsMore if self.socket.is_readable => {}
-                Outcome::NeedsMore if context.is_draining && self.kept.is_empty() => return Ok(Next::Close),
-                Outcome::NeedsMore => return Ok(Next::Wait),
+                Outcome::NeedsMore => return self.rest(context),
             }
         }
     }
 
-    /// Whether it waits for a query, of which nothing has come.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.kept.is_empty() && self.outbox.is_empty()
+    /// Whether our side ends behind what is to be sent now.
+    fn is_at_its_end(&self) -> bool {
+        self.phase == Phase::Ending && self.kept.is_empty() && !self.socket.is_readable
+    }
+
+    /// Sends the start of the last answers. The kernel holds back what it may until the end of our side follows, and both
+    /// leave together: who asks one query after another sees the end before he asks the next.
+    fn send_before_end(&self, output: &[u8]) -> io::Result<usize> {
+        match self.stream.send(output, Follows::More) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+            result => result,
+        }
+    }
+
+    /// Nothing more is there for now.
+    fn rest(&mut self, context: &mut Context<'_, 's>) -> io::Result<Next> {
+        if !self.kept.is_empty() {
+            return Ok(Next::Wait);
+        }
+        if self.phase == Phase::Ending {
+            let mut linger = Linger::begin(&self.stream, &mut self.schedule, context.clock)?;
+            let next = linger.go_on(&self.stream, &mut self.socket, &mut context.buffers.scratch);
+            self.phase = Phase::Lingering(linger);
+            return next;
+        }
+        self.schedule.at_ms = self.schedule.at_ms.min(context.leave_by_ms());
+        Ok(Next::Wait)
+    }
+
+    /// The deadline has passed. When the server drains, a query that came at the last moment is answered all the same.
+    pub(crate) fn expire(&mut self, context: &mut Context<'_, 's>) -> io::Result<Next> {
+        if !context.is_draining || self.phase != Phase::Open || !self.kept.is_empty() {
+            return Ok(Next::Close);
+        }
+        self.socket.is_readable = !self.socket.has_ended;
+        match self.serve(context)? {
+            Next::Wait if self.phase == Phase::Open && self.kept.is_empty() => Ok(Next::Close),
+            next => Ok(next),
+        }
     }
 
     /// Puts what was kept and what the socket has into the input; octets in all.
@@ -122,15 +190,15 @@ impl<'s> DnsStream<'s> {
     /// Answers the queries that are whole.
     fn answer_input(
         &mut self,
-        received: usize,
-        consumed: &mut usize,
+        input: &mut Input<'_>,
         left_count: &mut usize,
         context: &mut Context<'_, 's>,
     ) -> Outcome {
         let mut in_flight = 0;
         loop {
-            let input = &context.buffers.input[*consumed..received];
-            let Some((length, rest)) = input.split_first_chunk::<LENGTH_BYTES>() else { return Outcome::NeedsMore };
+            let Some((length, rest)) = input.rest().split_first_chunk::<LENGTH_BYTES>() else {
+                return Outcome::NeedsMore;
+            };
             let length = usize::from(u16::from_be_bytes(*length));
             if length == 0 {
                 return Outcome::Nonsense;
@@ -146,7 +214,7 @@ impl<'s> DnsStream<'s> {
             *left_count -= 1;
             in_flight += 1;
             context.tally.add(Counter::DnsTcpQueries, 1);
-            *consumed += LENGTH_BYTES + length;
+            input.skip(LENGTH_BYTES + length);
             let reply = &mut context.buffers.scratch;
             match dns::answer(context.content.zones(), query, Transport::Tcp, reply) {
                 Reply::Send { length_bytes, .. } => {

@@ -1,12 +1,12 @@
 //! A worker's own view of the open-file cache: the leases of the files that it has served.
 
 use crate::clock::Clock;
-use crate::content::Site;
+use crate::content::{Content, LastSite, Site};
 use crate::fills::Waiter;
 use crate::open_file::{FileKey, OpenFile};
 use crate::open_files::{Lookup, OpenFiles};
 use crate::slab::Key;
-use sanderling_http::SitePath;
+use sanderling_http::{Host, SitePath};
 use std::sync::Arc;
 use table::Leases;
 
@@ -17,6 +17,7 @@ const LEASES_MAX: usize = 4_096;
 pub(crate) struct Files<'s> {
     shared: &'s OpenFiles,
     leases: Leases<'s, FileKey, OpenFile>,
+    last_site: LastSite,
     worker_index: usize,
     /// Room for the key of the look-up at hand.
     key: FileKey,
@@ -24,7 +25,14 @@ pub(crate) struct Files<'s> {
 
 impl<'s> Files<'s> {
     pub(crate) fn new(shared: &'s OpenFiles, worker_index: usize) -> Files<'s> {
-        Files { shared, leases: Leases::new(shared.files(), LEASES_MAX), worker_index, key: FileKey::new() }
+        let leases = Leases::new(shared.files(), LEASES_MAX);
+        Files { shared, leases, last_site: LastSite::default(), worker_index, key: FileKey::new() }
+    }
+
+    /// The site of `content` that `host` selects; only a request of HTTP/1.0 has none.
+    #[inline]
+    pub(crate) fn site_for<'c>(&mut self, content: &'c Content, host: Option<Host<'_>>) -> Option<&'c Arc<Site>> {
+        self.last_site.site_for(content, host)
     }
 
     /// What is known of `path` in `site`. A hit costs one look-up in the worker's own leases, and no call of the

@@ -11,7 +11,10 @@
 
 // The order is that of imports: a module uses those below it.
 mod server;
+mod siblings;
+mod standing;
 mod worker;
+mod gate;
 mod datagrams;
 mod shared;
 mod connection;
@@ -28,12 +31,17 @@ mod content;
 mod deadlines;
 mod slab;
 mod permits;
+mod stage;
 mod tally;
+mod beat;
 mod clock;
 mod options;
 
 pub use content::{BuiltinFile, Content, DefaultSite, Root, Site};
 pub use open_files::Census;
 pub use options::{DnsOptions, HttpOptions, OpenFilesOptions, Options};
-pub use server::{Server, Siblings};
+pub use server::Server;
+pub use siblings::Siblings;
+pub use stage::{Drain, Stage};
+pub use standing::{Standing, ThreadStanding};
 pub use tally::{Counter, Tallies};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// All bounds of a server.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Those of HTTP.
     pub http: HttpOptions,
@@ -11,6 +11,23 @@ pub struct Options {
     pub dns: DnsOptions,
     /// Those of the open-file cache.
     pub open_files: OpenFilesOptions,
+    /// How long a connection that nothing is owed to lives on when the server drains for another one: whoever has not heard
+    /// of it may be about to ask.
+    pub drain_grace: Duration,
+    /// How long one turn of a thread may take before the thread is said to hang.
+    pub hang_limit: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            http: HttpOptions::default(),
+            dns: DnsOptions::default(),
+            open_files: OpenFilesOptions::default(),
+            drain_grace: Duration::from_secs(2),
+            hang_limit: Duration::from_secs(5),
+        }
+    }
 }
 
 /// Bounds of HTTP connections.

@@ -86,10 +86,41 @@ impl<'s> Outbox<'s> {
         room: &mut [u8],
         progress: &mut u64,
     ) -> io::Result<Sent> {
+        let follows = if file.is_some() { Follows::More } else { Follows::Nothing };
+        self.send_before(follows, stream, bytes, file, room, progress)
+    }
+
+    /// As [`Outbox::send`], for a caller who ends his side as soon as all is sent: the end goes out in the segment of the
+    /// last octets, which spares both sides a segment.
+    pub(crate) fn send_last(
+        &mut self,
+        stream: &Stream,
+        bytes: &[u8],
+        file: Option<FileRest<'s>>,
+        room: &mut [u8],
+        progress: &mut u64,
+    ) -> io::Result<Sent> {
+        // What is left over for `resume` leaves without delay: nobody knows when the socket takes it.
+        self.send_before(Follows::More, stream, bytes, file, room, progress)
+    }
+
+    #[inline]
+    fn send_before(
+        &mut self,
+        follows: Follows,
+        stream: &Stream,
+        bytes: &[u8],
+        file: Option<FileRest<'s>>,
+        room: &mut [u8],
+        progress: &mut u64,
+    ) -> io::Result<Sent> {
         debug_assert!(self.is_empty());
-        self.file = file;
-        let sent = send_bytes(stream, bytes, self.follows())?;
+        let sent = send_bytes(stream, bytes, follows)?;
         *progress += sent as u64;
+        if file.is_none() && sent == bytes.len() {
+            return Ok(Sent::All);
+        }
+        self.file = file;
         if sent < bytes.len() {
             self.bytes.extend_from_slice(&bytes[sent..]);
             self.note_waiting();

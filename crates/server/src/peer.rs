@@ -1,6 +1,6 @@
 //! What a connection of either protocol shares with its worker: the room it works in, and what it says when it stops.
 
-use crate::clock::{Clock, Milliseconds};
+use crate::clock::{Clock, Milliseconds, ms};
 use crate::content::Content;
 use crate::files::Files;
 use crate::options::Options;
@@ -9,6 +9,7 @@ use crate::tally::Tally;
 use dns::answer::TCP_REPLY_BYTES_MAX;
 use os::tcp::Stream;
 use std::io;
+use std::time::Duration;
 
 /// Room that all peers of a worker use one after another: a peer that waits for nothing holds none of its own.
 #[derive(Debug)]
@@ -49,8 +50,63 @@ pub(crate) struct Context<'w, 's> {
     pub(crate) tally: &'w Tally,
     /// Who works: the name by which the worker can be asked to come back to it.
     pub(crate) key: Key,
-    /// The server stops: whoever has nothing to do leaves, and nobody begins anything new.
+    /// The server stops: whoever is answered is told to leave, and whoever waits for nothing is let go.
     pub(crate) is_draining: bool,
+    /// How much later.
+    pub(crate) drain_grace: Duration,
+}
+
+impl Context<'_, '_> {
+    /// When a peer that waits for nothing is let go at the latest.
+    pub(crate) fn leave_by_ms(&self) -> Milliseconds {
+        if self.is_draining { self.clock.now_ms() + ms(self.drain_grace) } else { Milliseconds::MAX }
+    }
+}
+
+/// What was received from a peer, and how far it has been answered.
+#[derive(Debug)]
+pub(crate) struct Input<'i> {
+    bytes: &'i [u8],
+    consumed: usize,
+}
+
+impl<'i> Input<'i> {
+    pub(crate) fn new(bytes: &'i [u8]) -> Input<'i> {
+        Input { bytes, consumed: 0 }
+    }
+
+    /// What is still to be answered.
+    #[inline]
+    pub(crate) fn rest(&self) -> &'i [u8] {
+        &self.bytes[self.consumed..]
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.consumed == self.bytes.len()
+    }
+
+    /// Octets that have been answered.
+    pub(crate) fn consumed(&self) -> usize {
+        self.consumed
+    }
+
+    /// The next `count` octets have been answered.
+    #[inline]
+    pub(crate) fn skip(&mut self, count: usize) {
+        self.consumed += count;
+    }
+
+    /// Nobody will answer the rest.
+    pub(crate) fn skip_all(&mut self) {
+        self.consumed = self.bytes.len();
+    }
+
+    /// What was skipped since `consumed` octets had been answered is to be answered all the same.
+    pub(crate) fn return_to(&mut self, consumed: usize) {
+        debug_assert!(consumed <= self.consumed);
+        self.consumed = consumed;
+    }
 }
 
 /// What a peer wants of its worker next.
@@ -104,6 +160,39 @@ impl Socket {
             }
             Err(error) => Err(error),
         }
+    }
+}
+
+/// What a peer may still send when our side has ended: it is thrown away, so that the peer can read to the end of what it
+/// was sent before the connection is reset (RFC 9112 §9.6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Linger {
+    left_bytes: usize,
+}
+
+/// Octets that are thrown away of one peer.
+const LINGER_BYTES_MAX: usize = 256 * 1024;
+/// How long that is done.
+const LINGER_MS: Milliseconds = 2_000;
+
+impl Linger {
+    /// Ends our side of `stream`. The peer has a time to end its own.
+    pub(crate) fn begin(stream: &Stream, schedule: &mut Schedule, clock: &Clock) -> io::Result<Linger> {
+        stream.shut_down_sending()?;
+        schedule.at_ms = clock.now_ms() + LINGER_MS;
+        Ok(Linger { left_bytes: LINGER_BYTES_MAX })
+    }
+
+    /// Throws away what has come. `room` is lent for it.
+    pub(crate) fn go_on(&mut self, stream: &Stream, socket: &mut Socket, room: &mut [u8]) -> io::Result<Next> {
+        while socket.is_readable {
+            let count = socket.receive(stream, room)?;
+            if count >= self.left_bytes {
+                return Ok(Next::Close);
+            }
+            self.left_bytes -= count;
+        }
+        Ok(if socket.has_ended { Next::Close } else { Next::Wait })
     }
 }
 

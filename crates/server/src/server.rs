@@ -1,45 +1,34 @@
 //! All threads of a server, and what they share: sockets in, bytes out, until it is told to stop.
 
+use crate::beat::Lookout;
 use crate::content::Content;
-use crate::datagrams::Datagrams;
+use crate::datagrams::{self, Datagrams};
 use crate::fills::Inbox;
+use crate::gate::{Gate, Protocol};
 use crate::open_files::Census;
 use crate::options::Options;
-use crate::shared::{Shared, Stage};
+use crate::shared::Shared;
+use crate::siblings::{Siblings, charges_of};
+use crate::stage::{Drain, Stage};
+use crate::standing::Standing;
 use crate::tally::Tallies;
-use crate::worker::{Protocol, WAKEUP, Worker};
+use crate::worker::{self, WAKEUP, Worker};
 use os::poll::Poller;
-use os::tcp::Listener;
-use os::udp::Socket;
 use os::wake::Wakeup;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, Scope, ScopedJoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// The sockets of one worker: a sibling of each address. They are bound before any worker runs, and outlive them all.
-#[derive(Debug, Default)]
-pub struct Siblings {
-    /// Where HTTP connections come in.
-    pub http: Vec<Listener>,
-    /// Where DNS streams come in.
-    pub dns_streams: Vec<Listener>,
-    /// Where DNS datagrams come in.
-    pub dns_datagrams: Vec<Socket>,
-}
-
-impl Siblings {
-    /// Lets nobody connect any more: for whoever owns the sockets, when no process goes on serving them.
-    pub fn shut_down(&self) -> io::Result<()> {
-        self.http.iter().chain(&self.dns_streams).try_for_each(Listener::shut_down)
-    }
-}
+/// How long [`Server::drain`] waits for its threads to take nothing new any more: much longer than a turn.
+const STOP_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// A server: what its threads share, and how to wake them.
 #[derive(Debug)]
 pub struct Server {
     shared: Shared,
     threads: Mutex<Vec<Call>>,
+    lookout: Mutex<Lookout>,
 }
 
 /// How to wake a thread.
@@ -49,58 +38,54 @@ enum Call {
     Datagrams(Arc<Wakeup>),
 }
 
-/// What one pair of threads runs on.
-struct Prepared<'l> {
-    poller: Poller,
-    listeners: Vec<(Protocol, &'l Listener)>,
-    sockets: &'l [Socket],
-    inbox: Arc<Inbox>,
-    wakeup: Arc<Wakeup>,
-}
-
 impl Server {
     /// A server of `content`. When it is told to drain, what still runs after `drain_timeout` is cut off.
     pub fn new(content: Content, options: Options, drain_timeout: Duration) -> Server {
-        Server { shared: Shared::new(content, options, drain_timeout), threads: Mutex::new(Vec::new()) }
+        let shared = Shared::new(content, options, drain_timeout);
+        Server { shared, threads: Mutex::default(), lookout: Mutex::default() }
     }
 
-    /// Serves on `siblings`, one worker for each, while `supervise` runs on this thread; drains when that returns, and
-    /// returns what it returned when all threads have ended.
+    /// Serves on all of `siblings` with `worker_count` workers while `supervise` runs on this thread; drains for good
+    /// when that returns and has not drained, and returns what it returned when all threads have ended. Only once.
+    ///
+    /// Workers and sets of siblings may be any number of each: a worker serves several sets where there are fewer
+    /// workers, and workers share a set where there are more. Best is a set for each worker.
     ///
     /// # Errors
     /// Of the calls that set the threads up, and of waiting, which no server can go on without. An error of a peer, a
     /// file or a datagram is never one of these.
-    pub fn run<R>(&self, siblings: &[Siblings], supervise: impl FnOnce(&Server) -> R) -> io::Result<R> {
+    pub fn run<R>(
+        &self,
+        siblings: &[Siblings],
+        worker_count: usize,
+        supervise: impl FnOnce(&Server) -> R,
+    ) -> io::Result<R> {
+        if worker_count == 0 {
+            let text = "a server without workers answers nobody: let it have one at least";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
         os::jobs::choose_all();
-        let prepared = siblings.iter().map(|siblings| self.prepare(siblings)).collect::<io::Result<Vec<_>>>()?;
+        let posts = (0..worker_count).map(|index| self.post(index, worker_count, siblings));
+        let (workers, datagrams): (Vec<_>, Vec<_>) = posts.collect::<io::Result<Vec<_>>>()?.into_iter().unzip();
         let watcher_wakeup = Wakeup::new()?;
-        self.shared.open_files.set_inboxes(prepared.iter().map(|prepared| Arc::clone(&prepared.inbox)).collect());
+        self.shared.open_files.set_inboxes(workers.iter().map(|post| Arc::clone(&post.inbox)).collect());
         thread::scope(|scope| {
             // However this closure is left, the threads that it has started end.
             let ending = Ending { server: self, watcher_wakeup: &watcher_wakeup };
-            let shared = &self.shared;
-            let watch = || shared.open_files.run_watcher(&watcher_wakeup, || shared.stage() != Stage::Ended);
-            let mut helpers = vec![self.spawn(scope, "watcher".into(), watch)?];
-            for index in 0..shared.options.open_files.opener_count {
-                let open = || {
-                    shared.open_files.run_opener();
-                    Ok(())
-                };
-                helpers.push(self.spawn(scope, format!("opener {index}"), open)?);
+            let helpers = self.spawn_helpers(scope, &watcher_wakeup)?;
+            let mut threads = Vec::new();
+            for (index, post) in workers.into_iter().enumerate() {
+                let name = post.tally.thread.clone();
+                let work = move || Worker::new(&self.shared, index, post).and_then(Worker::run);
+                threads.push(self.spawn(scope, name, work)?);
             }
-            let mut workers = Vec::new();
-            for (index, prepared) in prepared.into_iter().enumerate() {
-                let Prepared { poller, listeners, sockets, inbox, wakeup } = prepared;
-                let work = move || Worker::new(shared, index, poller, inbox, listeners).and_then(Worker::run);
-                workers.push(self.spawn(scope, format!("worker {index}"), work)?);
-                if !sockets.is_empty() {
-                    let work = move || Datagrams::new(shared, sockets, &wakeup).run();
-                    workers.push(self.spawn(scope, format!("datagrams {index}"), work)?);
-                }
+            for post in datagrams.into_iter().flatten() {
+                let name = post.tally.thread.clone();
+                threads.push(self.spawn(scope, name, || Datagrams::new(&self.shared, post).run())?);
             }
             let result = supervise(self);
-            self.drain();
-            let ended = join_all(workers);
+            self.leave_serving(Drain::ForGood);
+            let ended = join_all(threads);
             drop(ending);
             ended.and(join_all(helpers))?;
             Ok(result)
@@ -113,15 +98,40 @@ impl Server {
         self.wake_all();
     }
 
-    /// Stops accepting, and lets what runs finish.
-    pub fn drain(&self) {
-        self.shared.advance_to(Stage::Draining);
+    /// Takes nothing new, and lets what is there finish: requests and queries that are under way are answered, their
+    /// connections are told to end and are closed behind the answer, and those that wait for nothing are closed after
+    /// the grace of the options, which is short if nobody serves on.
+    ///
+    /// Returns when no thread takes anything new, which is the time for the owner of the sockets to shut them down if
+    /// nobody serves on; a thread that hangs is waited for no longer than a second.
+    pub fn drain(&self, drain: Drain) {
+        self.shared.course.advance_to(Stage::Draining(drain));
         self.wake_all();
+        self.shared.course.wait_until_nobody_takes(STOP_WAIT_MAX);
     }
 
     /// Whether the server has been told to drain, or one of its threads has ended.
     pub fn is_draining(&self) -> bool {
-        self.shared.stage() != Stage::Serving
+        self.shared.course.stage() != Stage::Serving
+    }
+
+    /// The name of a thread that has been in one turn for longer than the options allow, if there is one: a worker, or
+    /// one that serves datagrams. Only looks that follow each other, a second or so apart, find it.
+    pub fn hung_thread(&self) -> Option<String> {
+        self.hung_thread_at(Instant::now())
+    }
+
+    fn hung_thread_at(&self, now: Instant) -> Option<String> {
+        let tallies = self.shared.tallies.all();
+        let mut lookout = self.lookout.lock().unwrap_or_else(PoisonError::into_inner);
+        let beats = tallies.iter().map(|tally| &tally.beat);
+        let hung = lookout.look(now, beats, self.shared.options.hang_limit)?;
+        Some(tallies[hung].thread.clone())
+    }
+
+    /// How the server stands.
+    pub fn standing(&self) -> Standing {
+        Standing::of(&self.shared)
     }
 
     /// What it has done and met.
@@ -134,15 +144,58 @@ impl Server {
         self.shared.open_files.census()
     }
 
-    fn prepare<'l>(&self, siblings: &'l Siblings) -> io::Result<Prepared<'l>> {
+    /// What the worker `index` of `worker_count` runs on, and the thread beside it if there are datagrams to serve.
+    fn post<'l>(
+        &'l self,
+        index: usize,
+        worker_count: usize,
+        siblings: &'l [Siblings],
+    ) -> io::Result<(worker::Post<'l>, Option<datagrams::Post<'l>>)> {
+        let charges = charges_of(index, worker_count, siblings.len());
+        let served: Vec<usize> = charges.iter().map(|charge| charge.sibling_index).collect();
+        let (mut gates, mut sockets) = (Vec::new(), Vec::new());
+        for charge in charges {
+            let set = &siblings[charge.sibling_index];
+            let gate = |protocol, listener| Gate::new(protocol, listener, charge.is_shared);
+            gates.extend(set.http.iter().map(|listener| gate(Protocol::Http, listener)));
+            gates.extend(set.dns_streams.iter().map(|listener| gate(Protocol::Dns, listener)));
+            sockets.extend(&set.dns_datagrams);
+        }
         let poller = Poller::new()?;
-        let wakeup = Arc::new(Wakeup::new()?);
         let inbox = Arc::new(Inbox::new(poller.waker(WAKEUP)?));
-        let calls = [Call::Worker(Arc::clone(&inbox)), Call::Datagrams(Arc::clone(&wakeup))];
-        self.threads.lock().unwrap_or_else(PoisonError::into_inner).extend(calls);
-        let http = siblings.http.iter().map(|listener| (Protocol::Http, listener));
-        let dns = siblings.dns_streams.iter().map(|listener| (Protocol::Dns, listener));
-        Ok(Prepared { poller, listeners: http.chain(dns).collect(), sockets: &siblings.dns_datagrams, inbox, wakeup })
+        self.note(Call::Worker(Arc::clone(&inbox)));
+        let enter = |kind: &str| self.shared.tallies.enter(format!("{kind} {index}"), served.clone());
+        let worker = worker::Post { poller, gates, inbox, tally: enter("worker"), taker: self.shared.course.enter() };
+        if sockets.is_empty() {
+            return Ok((worker, None));
+        }
+        let wakeup = Arc::new(Wakeup::new()?);
+        self.note(Call::Datagrams(Arc::clone(&wakeup)));
+        let (tally, taker) = (enter("datagrams"), self.shared.course.enter());
+        Ok((worker, Some(datagrams::Post { sockets, wakeup, tally, taker })))
+    }
+
+    fn note(&self, call: Call) {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(call);
+    }
+
+    /// Starts those who work for all workers: the one who watches files, and those who wait for the file system.
+    fn spawn_helpers<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        watcher_wakeup: &'scope Wakeup,
+    ) -> io::Result<Vec<Thread<'scope>>> {
+        let shared = &self.shared;
+        let watch = || shared.open_files.run_watcher(watcher_wakeup, || shared.course.stage() != Stage::Ended);
+        let mut helpers = vec![self.spawn(scope, "watcher".into(), watch)?];
+        for index in 0..shared.options.open_files.opener_count {
+            let open = || {
+                shared.open_files.run_opener();
+                Ok(())
+            };
+            helpers.push(self.spawn(scope, format!("opener {index}"), open)?);
+        }
+        Ok(helpers)
     }
 
     fn spawn<'scope>(
@@ -150,7 +203,7 @@ impl Server {
         scope: &'scope Scope<'scope, '_>,
         name: String,
         work: impl FnOnce() -> io::Result<()> + Send + 'scope,
-    ) -> io::Result<ScopedJoinHandle<'scope, io::Result<()>>> {
+    ) -> io::Result<Thread<'scope>> {
         let work = || {
             // Half a server would answer half of its clients: a thread that panics ends the others too.
             let ending = DrainOnPanic(self);
@@ -164,9 +217,15 @@ impl Server {
     /// A thread that ends with an error ends the others too: half a server would answer half of its clients.
     fn drain_if_failed(&self, result: io::Result<()>) -> io::Result<()> {
         if result.is_err() {
-            self.drain();
+            self.leave_serving(Drain::ForGood);
         }
         result
+    }
+
+    /// Drains, unless that has begun, and waits for nobody.
+    fn leave_serving(&self, drain: Drain) {
+        self.shared.course.leave_serving(drain);
+        self.wake_all();
     }
 
     fn wake_all(&self) {
@@ -191,8 +250,8 @@ struct Ending<'s> {
 
 impl Drop for Ending<'_> {
     fn drop(&mut self) {
-        self.server.drain();
-        self.server.shared.advance_to(Stage::Ended);
+        self.server.leave_serving(Drain::ForGood);
+        self.server.shared.course.advance_to(Stage::Ended);
         self.server.shared.open_files.finish();
         // Fails only if the descriptor is gone, which whoever runs the server owns.
         let given = self.watcher_wakeup.give();
@@ -205,14 +264,20 @@ struct DrainOnPanic<'s>(&'s Server);
 
 impl Drop for DrainOnPanic<'_> {
     fn drop(&mut self) {
-        self.0.drain();
+        self.0.leave_serving(Drain::ForGood);
     }
 }
 
+/// A thread of a server.
+type Thread<'scope> = ScopedJoinHandle<'scope, io::Result<()>>;
+
 /// Waits for all `threads`; the first error of any.
-fn join_all(threads: Vec<ScopedJoinHandle<'_, io::Result<()>>>) -> io::Result<()> {
+fn join_all(threads: Vec<Thread<'_>>) -> io::Result<()> {
     let joined = threads
         .into_iter()
         .map(|thread| thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread of the server panicked"))));
     joined.fold(Ok(()), io::Result::and)
 }
+
+#[cfg(test)]
+mod tests;

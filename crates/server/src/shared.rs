@@ -1,12 +1,13 @@
-//! What all threads of a server share: its content, its bounds, its cache, its permits, and whether it still serves.
+//! What all threads of a server share: its content, its bounds, its cache, its permits, and how far it is.
 
 use crate::clock::Clock;
 use crate::content::Content;
 use crate::open_files::OpenFiles;
 use crate::options::Options;
 use crate::permits::Permits;
+use crate::stage::Course;
 use crate::tally::Tallies;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -22,21 +23,10 @@ pub(crate) struct Shared {
     content: Mutex<Arc<Content>>,
     /// Raised by each replacement, so that a turn that finds it unchanged takes no lock.
     content_version: AtomicU64,
-    stage: AtomicU8,
+    pub(crate) course: Course,
     /// A worker holds a DNS stream for which there is no permit.
     is_room_wanted: AtomicBool,
     start: Instant,
-}
-
-/// What a server is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-pub(crate) enum Stage {
-    Serving,
-    /// No new connections; those that are there finish.
-    Draining,
-    /// All workers have left.
-    Ended,
 }
 
 impl Shared {
@@ -49,7 +39,7 @@ impl Shared {
             tallies: Tallies::default(),
             content: Mutex::new(Arc::new(content)),
             content_version: AtomicU64::new(0),
-            stage: AtomicU8::new(Stage::Serving as u8),
+            course: Course::default(),
             is_room_wanted: AtomicBool::new(false),
             options,
             drain_timeout,
@@ -76,21 +66,6 @@ impl Shared {
         self.content_version.fetch_add(1, Ordering::Release);
     }
 
-    #[inline]
-    pub(crate) fn stage(&self) -> Stage {
-        // Acquire pairs with the Release of `advance_to`.
-        match self.stage.load(Ordering::Acquire) {
-            stage if stage == Stage::Serving as u8 => Stage::Serving,
-            stage if stage == Stage::Draining as u8 => Stage::Draining,
-            _ => Stage::Ended,
-        }
-    }
-
-    /// Goes on to `stage`, never back.
-    pub(crate) fn advance_to(&self, stage: Stage) {
-        self.stage.fetch_max(stage as u8, Ordering::AcqRel);
-    }
-
     /// Asks whichever worker has an idle DNS stream to close one.
     pub(crate) fn ask_for_room(&self) {
         self.is_room_wanted.store(true, Ordering::Relaxed);
@@ -110,5 +85,13 @@ impl Shared {
     /// A clock that tells the time since the server's start.
     pub(crate) fn clock(&self) -> Clock {
         Clock::new(self.start)
+    }
+    /// Makes every thread stop in its next turn until what is given back is dropped: new content is said to be there, and
+    /// cannot be had.
+    #[cfg(test)]
+    pub(crate) fn stop_all_threads(&self) -> impl Drop + '_ {
+        let held = self.content.lock().expect("no panic");
+        self.content_version.fetch_add(1, Ordering::Release);
+        held
     }
 }

@@ -10,14 +10,16 @@ use crate::deadlines::Deadlines;
 use crate::dns_stream::DnsStream;
 use crate::files::Files;
 use crate::fills::Inbox;
+use crate::gate::{Gate, GateState, Protocol};
 use crate::peer::{Buffers, Context, Next, Schedule};
 use crate::permits::Permit;
-use crate::shared::{Shared, Stage};
+use crate::shared::Shared;
 use crate::slab::{Key, Slab};
+use crate::stage::{Drain, Stage, Taker};
 use crate::tally::{Counter, Tally};
 use os::failure::{Cause, cause};
 use os::poll::{Events, Interest, Poller, Readiness, Token};
-use os::tcp::{Listener, Stream};
+use os::tcp::{BACKLOG, Stream};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -27,15 +29,13 @@ use std::time::Duration;
 const EVENTS_PER_WAIT_MAX: usize = 256;
 /// Connections that one listener hands over in one turn.
 const ACCEPTS_PER_TURN_MAX: usize = 64;
+/// Connections of a shared listener after which its other workers are woken before this one.
+const ACCEPTS_PER_PLACE: usize = 16;
+/// The grace of an idle connection where nobody serves on: enough for a request that is on its way, and no reason to wait
+/// for.
+const LAST_GRACE_MAX: Duration = Duration::from_millis(200);
 /// How long nobody is accepted when there is no permit, no descriptor or no memory for it.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
-/// Which protocol a listener speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Protocol {
-    Http,
-    Dns,
-}
 
 /// A connection of either protocol.
 #[derive(Debug)]
@@ -53,18 +53,31 @@ enum Source {
     Wakeup,
 }
 
-/// A listener, and when it is asked again after it could not be.
-struct Gate<'s> {
-    protocol: Protocol,
-    listener: &'s Listener,
-    paused_until_ms: Option<Milliseconds>,
+/// Who is left in a listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rest {
+    /// Nobody.
+    None,
+    /// Others, perhaps, who come in the next turn.
+    Some,
+    /// Others, perhaps, for whom there is nothing now.
+    Later,
+}
+
+/// What a worker is given.
+pub(crate) struct Post<'s> {
+    pub(crate) poller: Poller,
+    pub(crate) gates: Vec<Gate<'s>>,
+    pub(crate) inbox: Arc<Inbox>,
+    pub(crate) tally: Arc<Tally>,
+    pub(crate) taker: Taker<'s>,
 }
 
 /// A worker.
 pub(crate) struct Worker<'s> {
     shared: &'s Shared,
     poller: Poller,
-    listeners: Vec<Gate<'s>>,
+    gates: Vec<Gate<'s>>,
     peers: Slab<Peer<'s>>,
     /// Sources that had more than their share, each once.
     unfinished: Vec<Source>,
@@ -79,8 +92,12 @@ pub(crate) struct Worker<'s> {
     content_version: u64,
     tally: Arc<Tally>,
     inbox: Arc<Inbox>,
+    /// How far the server was at the last turn.
+    stage: Stage,
     /// When those who still have not finished are cut off, once the server drains.
     drained_by_ms: Option<Milliseconds>,
+    /// Given back when nobody is let in any more.
+    taker: Option<Taker<'s>>,
 }
 
 /// The token of whatever wakes a worker.
@@ -109,23 +126,17 @@ impl Source {
 }
 
 impl<'s> Worker<'s> {
-    /// A worker that accepts from `listeners` and waits with `poller`.
-    pub(crate) fn new(
-        shared: &'s Shared,
-        index: usize,
-        poller: Poller,
-        inbox: Arc<Inbox>,
-        listeners: Vec<(Protocol, &'s Listener)>,
-    ) -> io::Result<Worker<'s>> {
-        for (index, (_, listener)) in listeners.iter().enumerate() {
-            poller.register(*listener, Source::Listener(index).token(), Interest::Readable)?;
+    /// The worker `index`.
+    pub(crate) fn new(shared: &'s Shared, index: usize, post: Post<'s>) -> io::Result<Worker<'s>> {
+        let Post { poller, mut gates, inbox, tally, taker } = post;
+        for (index, gate) in gates.iter_mut().enumerate() {
+            gate.register(Source::Listener(index).token(), &poller)?;
         }
-        let gate = |(protocol, listener)| Gate { protocol, listener, paused_until_ms: None };
         let (content, content_version) = shared.content();
         Ok(Worker {
             shared,
             poller,
-            listeners: listeners.into_iter().map(gate).collect(),
+            gates,
             peers: Slab::new(),
             unfinished: Vec::new(),
             at_the_bound: Vec::new(),
@@ -136,9 +147,11 @@ impl<'s> Worker<'s> {
             files: Files::new(&shared.open_files, index),
             content,
             content_version,
-            tally: shared.tallies.enter(),
+            tally,
             inbox,
+            stage: Stage::Serving,
             drained_by_ms: None,
+            taker: Some(taker),
         })
     }
 
@@ -152,7 +165,9 @@ impl<'s> Worker<'s> {
     }
 
     fn turn(&mut self, events: &mut Events) -> io::Result<()> {
+        self.tally.beat.begin_waiting();
         self.poller.wait(events, self.timeout())?;
+        self.tally.beat.begin_turn();
         self.clock.tick();
         self.take_up_content();
         self.take_up_stage()?;
@@ -175,7 +190,7 @@ impl<'s> Worker<'s> {
         if !self.unfinished.is_empty() {
             return Some(Duration::ZERO);
         }
-        let paused = self.listeners.iter().filter_map(|gate| gate.paused_until_ms);
+        let paused = self.gates.iter().filter_map(Gate::paused_until_ms);
         let next_ms = paused.chain(self.deadlines.next_ms()).chain(self.drained_by_ms).min()?;
         // One more than the difference: a clock of milliseconds that is short of the deadline would wait for nothing.
         Some(Duration::from_millis(next_ms.saturating_sub(self.clock.now_ms()) + 1))
@@ -187,31 +202,49 @@ impl<'s> Worker<'s> {
         }
     }
 
-    /// When the server has begun to drain: accepts no more, and lets those go who wait for nothing.
+    /// When the server has begun to drain: lets nobody in any more, and lets those know who are there.
     fn take_up_stage(&mut self) -> io::Result<()> {
-        if self.shared.stage() == Stage::Serving || self.drained_by_ms.is_some() {
+        let stage = self.shared.course.stage();
+        if stage == self.stage {
             return Ok(());
         }
-        self.drained_by_ms = Some(self.clock.now_ms() + ms(self.shared.drain_timeout));
-        for index in 0..self.listeners.len() {
-            // Who waits already is let in.
-            self.accept(index);
-            self.poller.deregister(self.listeners[index].listener)?;
+        self.stage = stage;
+        self.drained_by_ms.get_or_insert(self.clock.now_ms() + ms(self.shared.drain_timeout));
+        for index in 0..self.gates.len() {
+            self.gates[index].deregister(&self.poller)?;
+            // One whose streams wait for room is closed behind them.
+            if self.gates[index].protocol == Protocol::Http || self.gates[index].paused_until_ms().is_none() {
+                self.close_gate(index);
+            }
         }
-        self.listeners.clear();
+        self.taker = None;
         let peers: Vec<Key> = self.peers.iter().map(|(key, _)| key).collect();
         for key in peers {
-            self.advance(key, None);
-            let is_idle = self.peers.at(key).is_some_and(|peer| peer.is_idle());
-            if is_idle {
-                self.peers.remove(key);
+            // The unfinished have their turn anyway.
+            if self.peers.at(key).is_some_and(|peer| !peer.schedule().is_unfinished) {
+                self.advance(key, None);
             }
         }
         Ok(())
     }
 
+    /// Lets in who must not be left waiting in the listener, and then nobody.
+    fn close_gate(&mut self, index: usize) {
+        self.gates[index].state = GateState::Closed;
+        // One that waits in a shared listener may have woken this worker and nobody else: whoever serves on would not hear
+        // of him before another one comes.
+        if self.gates[index].is_shared || self.stage != Stage::Draining(Drain::ForAnother) {
+            self.let_in(index, BACKLOG as usize);
+        }
+    }
+
     fn is_drained(&self) -> bool {
-        self.drained_by_ms.is_some_and(|by_ms| self.peers.is_empty() || self.clock.now_ms() >= by_ms)
+        let is_empty = || {
+            self.peers.is_empty()
+                && self.at_the_bound.is_empty()
+                && self.gates.iter().all(|gate| gate.state == GateState::Closed)
+        };
+        self.drained_by_ms.is_some_and(|by_ms| is_empty() || self.clock.now_ms() >= by_ms)
     }
 
     /// Does what is to be done for one source. What goes wrong with a peer ends that peer alone.
@@ -247,9 +280,24 @@ impl<'s> Worker<'s> {
         self.with_peer(key, Peer::advance);
     }
 
+    /// Lets in who waits: until nobody does, since that is told once, and a share of them in each turn. On a shared
+    /// listener that is no less fair than one at a time: each who comes wakes another worker that waits.
     fn accept(&mut self, index: usize) {
-        let Some(&Gate { protocol, listener, paused_until_ms: None }) = self.listeners.get(index) else { return };
-        for _ in 0..ACCEPTS_PER_TURN_MAX {
+        if self.gates.get(index).is_none_or(|gate| gate.state != GateState::Open) {
+            return;
+        }
+        if self.let_in(index, ACCEPTS_PER_TURN_MAX) == Rest::Some {
+            self.unfinished.push(Source::Listener(index));
+        }
+        if self.gates[index].is_shared && self.gates[index].place_accept_count >= ACCEPTS_PER_PLACE {
+            self.step_behind(index);
+        }
+    }
+
+    /// Lets up to `count_max` in.
+    fn let_in(&mut self, index: usize, count_max: usize) -> Rest {
+        let Gate { protocol, listener, .. } = self.gates[index];
+        for _ in 0..count_max {
             // Who finds no permit for HTTP waits in the listener's queue; for DNS somebody else makes room.
             let mut permit = None;
             if protocol == Protocol::Http {
@@ -267,18 +315,34 @@ impl<'s> Worker<'s> {
                         return self.pause(index);
                     }
                 },
-                Ok(None) => return,
+                Ok(None) => return Rest::None,
                 Err(error) => {
                     self.tally.add(Counter::AcceptErrors, 1);
                     if cause(&error) == Cause::Exhausted {
                         // Descriptors that are leased only are the ones that can be spared.
                         self.files.clear();
+                    } else if self.gates[index].state == GateState::Closed {
+                        // Its owner has shut it down.
+                        return Rest::None;
                     }
                     return self.pause(index);
                 }
             }
+            self.gates[index].place_accept_count += 1;
         }
-        self.unfinished.push(Source::Listener(index));
+        Rest::Some
+    }
+
+    /// Lets the other workers of a shared listener be woken before this one: the kernel wakes the first of those who
+    /// wait, in the order in which they registered, and would give nearly all connections to one.
+    fn step_behind(&mut self, index: usize) {
+        let gate = &mut self.gates[index];
+        gate.place_accept_count = 0;
+        let deregistered = gate.deregister(&self.poller);
+        if deregistered.and_then(|()| gate.register(Source::Listener(index).token(), &self.poller)).is_err() {
+            // No memory for it now: the listener is asked without it.
+            self.pause(index);
+        }
     }
 
     /// The right to one more DNS stream. At the bound, the stream that has been idle for longest makes room (RFC 7766
@@ -297,7 +361,7 @@ impl<'s> Worker<'s> {
             Peer::Dns(stream) => Some((stream.schedule.at_ms, stream.schedule.last_turn, key)),
             Peer::Http(_) => None,
         });
-        streams.min().is_some_and(|(_, _, longest_idle)| self.peers.remove(longest_idle).is_some())
+        streams.min().is_some_and(|(_, _, longest_idle)| self.leave(longest_idle))
     }
 
     /// Makes room for a stream that another worker has accepted and found none for.
@@ -309,23 +373,35 @@ impl<'s> Worker<'s> {
 
     /// The listener is asked again later, ready or not: edge-triggered readiness will not be told twice. The others go
     /// on: who has used up the connections of one protocol must not silence the other.
-    fn pause(&mut self, index: usize) {
-        self.listeners[index].paused_until_ms = Some(self.clock.now_ms() + ms(ACCEPT_PAUSE));
+    fn pause(&mut self, index: usize) -> Rest {
+        self.gates[index].state = GateState::Paused { until_ms: self.clock.now_ms() + ms(ACCEPT_PAUSE) };
+        Rest::Later
     }
 
     fn accept_again(&mut self) {
         let now_ms = self.clock.now_ms();
-        for index in 0..self.listeners.len() {
-            if self.listeners[index].paused_until_ms.is_none_or(|until_ms| now_ms < until_ms) {
+        for index in 0..self.gates.len() {
+            if self.gates[index].paused_until_ms().is_none_or(|until_ms| now_ms < until_ms) {
                 continue;
             }
-            self.listeners[index].paused_until_ms = None;
-            if self.listeners[index].protocol == Protocol::Dns && !self.let_in_who_waits() {
+            if self.gates[index].protocol == Protocol::Dns && !self.let_in_who_waits() {
                 self.shared.ask_for_room();
                 self.pause(index);
+            } else if self.drained_by_ms.is_some() {
+                self.close_gate(index);
+            } else if self.register_again(index).is_err() {
+                self.pause(index);
             } else {
+                self.gates[index].state = GateState::Open;
                 self.accept(index);
             }
+        }
+    }
+
+    fn register_again(&mut self, index: usize) -> io::Result<()> {
+        match self.gates[index].is_registered {
+            true => Ok(()),
+            false => self.gates[index].register(Source::Listener(index).token(), &self.poller),
         }
     }
 
@@ -357,16 +433,17 @@ impl<'s> Worker<'s> {
                 (Counter::DnsStreams, Peer::Dns(DnsStream::new(stream, permit, deadline_ms)))
             }
         };
-        let key = self.peers.next_key();
+        self.tally.add(counter, 1);
+        let key = self.peers.insert(peer);
+        self.advance(key, None);
+        // Who came with a single request has left already, and is never waited for.
+        let Some(peer) = self.peers.at(key) else { return };
         let token = Source::Peer(key).token();
         if self.poller.register(peer.stream(), token, Interest::ReadableAndWritable).is_err() {
             // No memory for one more: the connection is closed, as if it could not have been accepted.
             self.tally.add(Counter::AcceptErrors, 1);
-            return;
+            self.peers.remove(key);
         }
-        self.tally.add(counter, 1);
-        self.peers.insert(peer);
-        self.advance(key, None);
     }
 
     /// Lets `act` work on the peer, and does what it then wants.
@@ -381,6 +458,10 @@ impl<'s> Worker<'s> {
             tally: &self.tally,
             key,
             is_draining: self.drained_by_ms.is_some(),
+            drain_grace: match self.stage {
+                Stage::Draining(Drain::ForGood) => self.shared.options.drain_grace.min(LAST_GRACE_MAX),
+                _ => self.shared.options.drain_grace,
+            },
         };
         let next = match catch_unwind(AssertUnwindSafe(|| act(peer, &mut context))) {
             // An error of the kernel means that the peer is gone.
@@ -394,7 +475,7 @@ impl<'s> Worker<'s> {
         };
         match next {
             Next::Close => {
-                self.peers.remove(key);
+                self.leave(key);
                 return;
             }
             Next::Again => {
@@ -410,6 +491,16 @@ impl<'s> Worker<'s> {
                 self.deadlines.push(schedule.at_ms, key);
             }
         }
+    }
+
+    /// Lets a peer go; whether it was there.
+    fn leave(&mut self, key: Key) -> bool {
+        match self.peers.remove(key) {
+            Some(Peer::Http(_)) => self.tally.add(Counter::HttpClosed, 1),
+            Some(Peer::Dns(_)) => self.tally.add(Counter::DnsStreamsClosed, 1),
+            None => return false,
+        }
+        true
     }
 
     /// Looks at the peers whose deadline has passed, or would have if it had not moved.
@@ -459,7 +550,7 @@ impl<'s> Peer<'s> {
     fn expire(&mut self, context: &mut Context<'_, 's>) -> io::Result<Next> {
         match self {
             Peer::Http(connection) => connection.expire(context),
-            Peer::Dns(_) => Ok(Next::Close),
+            Peer::Dns(stream) => stream.expire(context),
         }
     }
 
@@ -469,11 +560,10 @@ impl<'s> Peer<'s> {
             Peer::Dns(stream) => &mut stream.schedule,
         }
     }
+}
 
-    fn is_idle(&self) -> bool {
-        match self {
-            Peer::Http(connection) => connection.is_idle(),
-            Peer::Dns(stream) => stream.is_idle(),
-        }
+impl Drop for Worker<'_> {
+    fn drop(&mut self) {
+        self.tally.beat.begin_waiting();
     }
 }

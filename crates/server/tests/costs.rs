@@ -69,7 +69,7 @@ fn with_server(name: &str, act: impl FnOnce(&Path, SocketAddr, SocketAddr)) {
     // The files of the test are new, and are to be served as those that nobody has touched for long.
     options.open_files.settled_after = Duration::ZERO;
     let server = Server::new(content, options, Duration::ZERO);
-    server.run(&[siblings], |_| act(&tree.0, http, dns)).expect("served");
+    server.run(&[siblings], 1, |_| act(&tree.0, http, dns)).expect("served");
 }
 
 /// A client that asks one thing at a time and knows when the worker waits again.

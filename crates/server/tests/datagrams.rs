@@ -61,7 +61,7 @@ fn serve_datagrams_for_another_process() {
     let siblings = Siblings { dns_datagrams: vec![socket], ..Siblings::default() };
     let content = Content::new(Vec::new(), DefaultSite::None, zones());
     let server = Server::new(content, Options::default(), Duration::ZERO);
-    let run = server.run(&[siblings], |_| {
+    let run = server.run(&[siblings], 1, |_| {
         let client = UdpSocket::bind("127.0.0.1:0").expect("bound");
         client.connect(address).expect("connected");
         client.set_read_timeout(Some(Duration::from_secs(5))).expect("set");

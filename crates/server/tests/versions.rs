@@ -229,7 +229,7 @@ fn with_server(name: &str, options: Options, act: impl FnOnce(&Path, SocketAddr,
     let zones = ZoneSet::new(HashSeed(1), Vec::new()).expect("no zones");
     let content = Content::new(vec![site], DefaultSite::EveryHost(0), zones);
     let server = Server::new(content, options, Duration::ZERO);
-    server.run(&siblings, |server| act(&tree.0, address, server)).expect("served");
+    server.run(&siblings, WORKER_COUNT, |server| act(&tree.0, address, server)).expect("served");
 }
 
 #[test]

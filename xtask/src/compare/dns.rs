@@ -45,6 +45,12 @@ const WORKLOADS: &[Workload] = &[
     Workload { name_count: 1_000_000, ..names("1,000,000 names", Way::Udp) },
 ];
 
+/// How long a load runs in each round, and what is counted before.
+struct Pace {
+    length: Duration,
+    counting: Counting,
+}
+
 /// How long a load runs in each round of a quick run.
 const LENGTH_QUICK: Duration = Duration::from_millis(500);
 
@@ -59,7 +65,11 @@ pub(super) struct Compared {
 /// # Errors
 /// The zones cannot be written, or our own server does not start.
 pub(super) fn run(rounds: &mut Rounds, programs: &Programs, is_quick: bool) -> Result<Compared, String> {
-    let length = if is_quick { LENGTH_QUICK } else { rounds.length };
+    let pace = if is_quick {
+        Pace { length: LENGTH_QUICK, counting: Counting::CallsFromCold }
+    } else {
+        Pace { length: rounds.length, counting: Counting::Calls }
+    };
     let workloads: Vec<&Workload> = WORKLOADS.iter().filter(|workload| !is_quick || workload.is_quick).collect();
     let mut compared = Compared { outcomes: Vec::new(), launches: Vec::new() };
     for same_zone in workloads.chunk_by(|a, b| a.name_count == b.name_count) {
@@ -68,7 +78,7 @@ pub(super) fn run(rounds: &mut Rounds, programs: &Programs, is_quick: bool) -> R
         let sources = [ZoneSource { apex: APEX.into(), file: zone.file.clone() }];
         let (servers, launches) = start_servers(programs, &folder, &sources, 1, &rounds.server_processors)?;
         for workload in same_zone {
-            compared.outcomes.push(run_one(rounds, programs, workload, &zone, &servers, length)?);
+            compared.outcomes.push(run_one(rounds, programs, workload, &zone, &servers, &pace)?);
         }
         if compared.launches.is_empty() {
             compared.launches = launches;
@@ -83,7 +93,7 @@ fn run_one(
     workload: &Workload,
     zone: &Zone,
     servers: &[Server],
-    length: Duration,
+    pace: &Pace,
 ) -> Result<Outcome, String> {
     let folder = zone.file.parent().expect("a zone file lies in a folder");
     let queries = zone.write_queries(folder, workload.asked, &mut rounds.random)?;
@@ -94,10 +104,10 @@ fn run_one(
             println!("{}: left out: {} {problem}", workload.title, server.name);
             continue;
         }
-        let load = load(workload, programs, server, &queries, length);
+        let load = load(workload, programs, server, &queries, pace.length);
         contestants.push(Contestant { server, load });
     }
-    Ok(rounds.compare(workload.title, &describe(workload), &contestants, Counting::Calls))
+    Ok(rounds.compare(workload.title, &describe(workload), &contestants, pace.counting))
 }
 
 /// Starts the floor, ours and every peer on the same zones. A peer that does not start is left out.

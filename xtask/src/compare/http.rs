@@ -82,6 +82,7 @@ pub(super) fn run(rounds: &mut Rounds, programs: &Programs, is_quick: bool) -> R
     let site = Site::create(&folder.join("site"), ROTATION_COUNT)?;
     let (servers, launches) = start_servers(programs, &folder, &site, 1, &rounds.server_processors)?;
     site.wait_until_settled();
+    let counting = if is_quick { Counting::CallsFromCold } else { Counting::Calls };
     let mut outcomes = Vec::new();
     for workload in WORKLOADS.iter().filter(|workload| !is_quick || workload.is_quick) {
         let floor = start_floor(programs, &folder, &floor_answer(workload), &rounds.server_processors)?;
@@ -97,7 +98,7 @@ pub(super) fn run(rounds: &mut Rounds, programs: &Programs, is_quick: bool) -> R
             }
         }
         let description = describe(workload);
-        outcomes.push(rounds.compare(workload.title, &description, &contestants, Counting::Calls));
+        outcomes.push(rounds.compare(workload.title, &description, &contestants, counting));
     }
     Ok(Compared { outcomes, launches })
 }

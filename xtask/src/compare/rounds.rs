@@ -9,7 +9,7 @@ use super::server::Server;
 use super::spread::Spread;
 use super::strace;
 
-/// How long the load runs before the rounds at most: once so that caches fill, and once under strace.
+/// How long the load runs before the rounds at most, so that caches fill, and how long under strace.
 const WARM_UP_MAX: Duration = Duration::from_secs(1);
 
 /// What all comparisons of one run share.
@@ -119,6 +119,8 @@ impl Outcome {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Counting {
     Calls,
+    /// In the same run by which caches fill: quicker, and it counts their filling too.
+    CallsFromCold,
     Nothing,
 }
 
@@ -148,10 +150,7 @@ impl Rounds {
                         told += &format!("  {} {:.2} µs", row.name, sample.server_us());
                         row.samples.push(sample);
                     }
-                    Err(trouble) => {
-                        println!("  {}: {trouble}", row.name);
-                        row.trouble = Some(trouble);
-                    }
+                    Err(trouble) => note(row, contestant.server, trouble),
                 }
             }
             println!("  round {round}:{told}");
@@ -165,17 +164,18 @@ impl Rounds {
     fn warm_up(&self, contestant: &Contestant<'_>, row: &mut Row, counting: Counting) {
         let length = contestant.load.length.min(WARM_UP_MAX);
         let load = || contestant.load.lasting(length).run(&self.load_processors);
-        let counted = load().and_then(|_| match counting {
-            Counting::Calls => strace::count(contestant.server, load)
-                .map(|(calls, counted)| Some(calls.per_request(counted.answered_count))),
-            Counting::Nothing => Ok(None),
-        });
+        let count = || {
+            let (calls, counted) = strace::count(contestant.server, load)?;
+            Ok(Some(calls.per_request(counted.answered_count)))
+        };
+        let counted = match counting {
+            Counting::Calls => load().and_then(|_| count()),
+            Counting::CallsFromCold => count(),
+            Counting::Nothing => load().map(|_| None),
+        };
         match counted {
             Ok(calls) => row.calls = calls,
-            Err(trouble) => {
-                println!("  {}: {trouble}", row.name);
-                row.trouble = Some(trouble);
-            }
+            Err(trouble) => note(row, contestant.server, trouble),
         }
     }
 
@@ -188,4 +188,11 @@ impl Rounds {
         }
         Ok(Sample { counted, server })
     }
+}
+
+/// Keeps what went wrong; that the server is gone explains everything else.
+fn note(row: &mut Row, server: &Server, trouble: String) {
+    let trouble = server.ending().unwrap_or(trouble);
+    println!("  {}: {trouble}", row.name);
+    row.trouble = Some(trouble);
 }

@@ -1,5 +1,6 @@
 //! A program and its settings, as a server that runs on its own processor, answers, and is ended by its number.
 
+use std::cell::RefCell;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,9 @@ const START_LOOK_EVERY: Duration = Duration::from_millis(1);
 const END_LIMIT: Duration = Duration::from_secs(10);
 /// Between two looks whether it has ended.
 const END_LOOK_EVERY: Duration = Duration::from_millis(5);
+/// Where a server's own messages go, in its folder, and how many of them are told when it fails.
+const OUTPUT: &str = "output";
+const LAST_LINE_COUNT: usize = 5;
 
 /// A server that answers. It is ended when it is dropped.
 pub(super) struct Server {
@@ -25,7 +29,7 @@ pub(super) struct Server {
     pub(super) folder: PathBuf,
     /// From its start to its first answer.
     pub(super) start_time: Duration,
-    child: Child,
+    child: RefCell<Child>,
     pids: Vec<u32>,
 }
 
@@ -44,7 +48,7 @@ impl Server {
             let path = place.folder.join(name);
             fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
         }
-        let log = place.folder.join("output");
+        let log = place.folder.join(OUTPUT);
         let file = fs::File::create(&log).map_err(|error| format!("{}: {error}", log.display()))?;
         let errors = file.try_clone().map_err(|error| error.to_string())?;
         let mut command = pinned(&launch.program, processors);
@@ -59,14 +63,10 @@ impl Server {
             folder: place.folder.clone(),
             start_time: Duration::ZERO,
             pids: vec![child.id()],
-            child,
+            child: RefCell::new(child),
         };
-        server.wait_for_answer(start, answers).map_err(|problem| {
-            let output = fs::read_to_string(&log).unwrap_or_default();
-            let tail: Vec<&str> = output.lines().rev().take(5).collect();
-            format!("{} {problem}: {}", launch.name, tail.into_iter().rev().collect::<Vec<_>>().join(" | "))
-        })?;
-        server.pids = process_tree::pids(server.child.id());
+        server.wait_for_answer(start, answers).map_err(|problem| format!("{} {problem}", launch.name))?;
+        server.pids = process_tree::pids(server.root_pid());
         Ok(server)
     }
 
@@ -76,12 +76,29 @@ impl Server {
                 self.start_time = start.elapsed();
                 return Ok(());
             }
-            if let Ok(Some(status)) = self.child.try_wait() {
-                return Err(format!("ended before it answered ({status})"));
+            if let Some(ending) = self.ending() {
+                return Err(ending);
             }
             std::thread::sleep(START_LOOK_EVERY);
         }
-        Err(format!("did not answer within {} s", START_LIMIT.as_secs()))
+        Err(format!("did not answer within {} s: {}", START_LIMIT.as_secs(), self.last_words()))
+    }
+
+    /// How it ended, when it has.
+    pub(super) fn ending(&self) -> Option<String> {
+        let status = self.child.borrow_mut().try_wait().ok()??;
+        Some(format!("ended ({status}): {}", self.last_words()))
+    }
+
+    /// The last lines that it wrote.
+    fn last_words(&self) -> String {
+        let output = fs::read_to_string(self.folder.join(OUTPUT)).unwrap_or_default();
+        let tail: Vec<&str> = output.lines().rev().take(LAST_LINE_COUNT).collect();
+        tail.into_iter().rev().collect::<Vec<_>>().join(" | ")
+    }
+
+    fn root_pid(&self) -> u32 {
+        self.pids[0]
     }
 
     /// Its process and their descendants, as of when it first answered.
@@ -100,8 +117,8 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let pids = process_tree::pids(self.child.id());
-        end(&mut self.child, "TERM");
+        let pids = process_tree::pids(self.root_pid());
+        end(self.child.get_mut(), "TERM");
         // A child whose parent has gone without it; by its number, and only if it still runs what we started.
         for pid in pids.into_iter().skip(1).filter(|pid| is_ours(*pid, &self.folder)) {
             signal(pid, "KILL");
@@ -117,6 +134,10 @@ fn is_ours(pid: u32, folder: &Path) -> bool {
 
 /// Asks a child of ours to end, and makes it end when it does not.
 pub(super) fn end(child: &mut Child, signal_name: &str) {
+    // Once it has been waited for, its number may be somebody else's.
+    if !matches!(child.try_wait(), Ok(None)) {
+        return;
+    }
     signal(child.id(), signal_name);
     let limit = Instant::now() + END_LIMIT;
     while Instant::now() < limit {

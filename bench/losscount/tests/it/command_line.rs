@@ -3,7 +3,7 @@
 use crate::answers::{CONTENT, http};
 use crate::fake_streams::{Deed, FakeStreams, Framing, refusing_port};
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 fn losscount(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_losscount")).args(arguments).output().expect("the program is built")
@@ -44,6 +44,20 @@ fn a_loss_is_status_1_and_is_in_the_json() {
 }
 
 #[test]
+fn the_end_of_standard_input_ends_a_load_that_follows_it() {
+    let server = FakeStreams::start(Framing::Http, |_, _| Deed::Send(http(CONTENT)));
+    let (address, page) = (server.address.to_string(), file("followed", CONTENT));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_losscount"));
+    command.args(["--http", &address, "--path", "/", "--expect", &page, "--new-per-s", "0", "--kept-per-s", "100"]);
+    // It would run for an hour, were its input not empty.
+    command.args(["--seconds", "3600", "--until-input-ends", "--json"]).stdin(Stdio::null());
+    let output = command.output().expect("the program is built");
+    assert_eq!(output.status.code(), Some(0));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    assert!(json["sent"].as_u64().is_some_and(|sent_count| sent_count < 360_000), "{json}");
+}
+
+#[test]
 fn what_is_missing_or_wrong_is_status_2_and_a_remedy() {
     #[track_caller]
     fn check(arguments: &[&str], remedy: &str) {
@@ -66,6 +80,7 @@ fn what_is_missing_or_wrong_is_status_2_and_a_remedy() {
     check(&["--seconds", "1", "--dns", "127.0.0.1:9"], "--names FILE");
     check(&["--seconds", "1", "--dns", "127.0.0.1:9", "--names", &names], "names: line 2:");
     check(&["--dns-content", "some"], "as-before or any");
+    check(&["--dns-idle-notice", "never"], "at-once or at-next-request");
     let (_reserved, refusing) = refusing_port();
     let names = file("right-names", b"www.example.com A\n");
     check(&["--seconds", "1", "--dns", &refusing.to_string(), "--names", &names], "is the server up");

@@ -159,7 +159,7 @@ fn a_polite_close_is_no_loss() {
     let counts = check_noted(Kind::HttpKept, Note::PoliteClose, |_| {
         Deed::SendAndClose(http_with("Connection: close\r\n", CONTENT))
     });
-    assert_eq!(counts.noted(Note::IdleClose), 0);
+    assert_eq!((counts.noted(Note::IdleClose), counts.closed_by_server_count()), (0, BAD_COUNT));
 }
 
 #[test]
@@ -196,6 +196,7 @@ fn check_idle(kind: Kind, note: Note, end: fn(Vec<u8>) -> Deed) {
     let counts = run(&load, kind);
     check_lost(&counts, Cause::Refused, 0);
     assert_eq!((counts.noted(note), counts.noted(Note::Opened)), (END_COUNT, COUNT));
+    assert_eq!(counts.closed_by_server_count(), END_COUNT);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::Places;
 use crate::name::Name;
-use crate::name_hash::{HashSeed, LowerName, NameHash};
+use crate::name_hash::{HashSeed, LabelledName, NameHash, is_stored_name};
 use crate::zone;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -56,8 +56,8 @@ impl Names {
             place_bits: 6,
             last: NameId(0),
         };
-        let lower = LowerName::of(apex);
-        let apex = names.push(lower.as_bytes(), lower.hash(seed), NONE);
+        let labelled = LabelledName::of(apex);
+        let apex = names.push(labelled.as_bytes(), labelled.hash(seed), NONE);
         (names, apex)
     }
 
@@ -75,7 +75,7 @@ impl Names {
     }
 
     pub(super) fn name(&self, id: NameId) -> Name<'_> {
-        Name::parse(self.name_bytes(id)).expect("pushed as a name")
+        Name::of_stored(self.name_bytes(id))
     }
 
     fn name_bytes(&self, id: NameId) -> &[u8] {
@@ -86,18 +86,14 @@ impl Names {
     /// The id of `name`, which is the apex or below it. Its ancestors get theirs as well: an empty non-terminal is a
     /// name that is there (RFC 4592 §2.2.2).
     pub(super) fn intern(&mut self, name: Name<'_>) -> NameId {
-        if self.name_bytes(self.last).eq_ignore_ascii_case(name.as_bytes()) {
+        if is_stored_name(self.name_bytes(self.last), name.as_bytes()) {
             return self.last;
         }
-        let lower = LowerName::of(name);
-        let depth = lower.label_count();
-        let mut hashes = [self.seed.of_root(); crate::name::LABEL_COUNT_MAX + 1];
-        for depth in 0..depth {
-            hashes[depth + 1] = lower.deeper(hashes[depth], depth);
-        }
-        let id = match self.at(lower.as_bytes(), hashes[depth]) {
+        let name = LabelledName::of(name);
+        let hash = name.hash(self.seed);
+        let id = match self.at(name.as_bytes(), hash) {
             Some(id) => id,
-            None => self.push_with_ancestors(&lower, &hashes),
+            None => self.push_with_ancestors(&name, hash),
         };
         self.last = id;
         id
@@ -105,8 +101,8 @@ impl Names {
 
     /// The id of `name`, if it is one of these.
     pub(super) fn find(&self, name: Name<'_>) -> Option<NameId> {
-        let lower = LowerName::of(name);
-        self.at(lower.as_bytes(), lower.hash(self.seed))
+        let name = LabelledName::of(name);
+        self.at(name.as_bytes(), name.hash(self.seed))
     }
 
     /// The name one label above; `None` for the apex.
@@ -148,8 +144,16 @@ impl Names {
     }
 
     /// Pushes a name that is not there, and before it those of its ancestors that are not.
-    fn push_with_ancestors(&mut self, name: &LowerName, hashes: &[NameHash]) -> NameId {
-        let mut depth = name.label_count() - 1;
+    fn push_with_ancestors(&mut self, name: &LabelledName<'_>, hash: NameHash) -> NameId {
+        let last = name.label_count() - 1;
+        if last == self.apex_depth {
+            return self.push(name.as_bytes(), hash, NameId(0).0);
+        }
+        let mut hashes = [self.seed.of_root(); crate::name::LABEL_COUNT_MAX + 1];
+        for (slot, (_, hash)) in hashes.iter_mut().zip(name.suffixes(self.seed)) {
+            *slot = hash;
+        }
+        let mut depth = last;
         let mut parent = NameId(0);
         while depth > self.apex_depth {
             if let Some(ancestor) = self.at(name.suffix(depth), hashes[depth]) {
@@ -158,7 +162,7 @@ impl Names {
             }
             depth -= 1;
         }
-        for (depth, &hash) in hashes.iter().enumerate().take(name.label_count() + 1).skip(depth + 1) {
+        for (depth, &hash) in hashes.iter().enumerate().take(last + 2).skip(depth + 1) {
             parent = self.push(name.suffix(depth), hash, parent.0);
         }
         parent
@@ -168,6 +172,8 @@ impl Names {
         let index = u32::try_from(self.entries.len()).expect("the builder bounds the octets of all names");
         let at = u32::try_from(self.bytes.len()).expect("the builder bounds the octets of all names");
         self.bytes.extend_from_slice(name);
+        // Label lengths are below 64 and so no letters: the octets can be folded as they are.
+        self.bytes[at as usize..].make_ascii_lowercase();
         let length = name.len() as u8;
         self.entries.push(Entry { hash, at, parent, sets_start: 0, set_count: 0, length });
         let place_bits = place_bits_for(self.entries.len());
@@ -193,7 +199,7 @@ impl Names {
                 return None;
             }
             let id = NameId(entry as u32);
-            if (entry >> 32) as u32 == hash.tag() && self.name_bytes(id) == name {
+            if (entry >> 32) as u32 == hash.tag() && is_stored_name(self.name_bytes(id), name) {
                 return Some(id);
             }
             place = (place + 1) & mask;

@@ -1,6 +1,8 @@
 //! Command lines and what is made of them, as text.
 
 use super::*;
+use crate::config::Limits;
+use crate::control_message::Request;
 
 /// What the words of `line` become where no configuration file is found.
 fn parse(line: &str) -> Result<Invocation, clap::Error> {
@@ -8,7 +10,7 @@ fn parse(line: &str) -> Result<Invocation, clap::Error> {
 }
 
 fn parse_in(line: &str, places: &SearchPlaces) -> Result<Invocation, clap::Error> {
-    Invocation::parse(line.split_whitespace(), places)
+    Invocation::parse(line.split_whitespace(), places, &Surroundings::default())
 }
 
 #[track_caller]
@@ -19,7 +21,7 @@ fn command(line: &str) -> Command {
 #[track_caller]
 fn flags(line: &str) -> Flags {
     match command(line) {
-        Command::Serve(Origin::Flags(flags)) | Command::Check(Origin::Flags(flags)) => flags,
+        Command::Serve { origin: Origin::Flags(flags), .. } | Command::Check(Origin::Flags(flags)) => flags,
         other => panic!("{line} became {other:?}"),
     }
 }
@@ -88,7 +90,7 @@ fn serve_takes_zones_without_a_folder() {
 #[test]
 fn a_named_file_need_not_exist_to_be_asked_for() {
     let origin = || Origin::File("x.toml".into());
-    assert_eq!(command("sanderling serve --config x.toml"), Command::Serve(origin()));
+    assert_eq!(command("sanderling serve --config x.toml"), Command::Serve { origin: origin(), control: None });
     assert_eq!(command("sanderling check --config x.toml"), Command::Check(origin()));
 }
 
@@ -102,7 +104,7 @@ fn without_arguments_the_environment_comes_before_the_usual_files() {
     };
     let usual = vec![folder.path().join("none.toml"), file("second.toml"), file("third.toml")];
     let found = |named| match parse_in("sanderling serve", &SearchPlaces::new(named, usual.clone())) {
-        Ok(Invocation { command: Command::Serve(Origin::File(path)), .. }) => path,
+        Ok(Invocation { command: Command::Serve { origin: Origin::File(path), .. }, .. }) => path,
         other => panic!("{other:?}"),
     };
     assert_eq!(found(None), usual[1]);
@@ -113,7 +115,7 @@ fn without_arguments_the_environment_comes_before_the_usual_files() {
 fn arguments_come_before_every_file() {
     let places = SearchPlaces::new(Some("/named.toml".into()), vec![]);
     let invocation = parse_in("sanderling serve public", &places).unwrap();
-    assert!(matches!(invocation.command, Command::Serve(Origin::Flags(_))), "{invocation:?}");
+    assert!(matches!(invocation.command, Command::Serve { origin: Origin::Flags(_), .. }), "{invocation:?}");
 }
 
 #[test]
@@ -128,6 +130,70 @@ fn probe_measures_everything_unless_told_otherwise() {
     let line = "sanderling probe --only facts --only floor --json --plot x.svg --quick";
     assert_eq!(command(line), Command::Probe(expected));
     check_refused("sanderling probe --only juggling", "[possible values: floor, cloexec, ");
+}
+
+/// What `line` asks, where, and for how many seconds.
+#[track_caller]
+fn question(line: &str) -> (Request, String, u64) {
+    match command(line) {
+        Command::Ask(Question { request, socket, timeout }) => {
+            (request, socket.to_str().expect("text").to_owned(), timeout.as_secs())
+        }
+        other => panic!("{line} became {other:?}"),
+    }
+}
+
+#[test]
+fn a_running_server_is_asked_through_its_socket() {
+    let stop_s = Limits::default().drain_timeout_ms / 1000 + 5;
+    for (line, request, timeout_s) in [
+        ("sanderling status --control s", Request::Status, 5),
+        ("sanderling status --control s --json", Request::StatusJson, 5),
+        ("sanderling reload --control s", Request::Reload, 60),
+        ("sanderling upgrade --control s", Request::Upgrade, 60),
+        ("sanderling stop --control s", Request::Stop, stop_s),
+        ("sanderling stop --control s --timeout 600", Request::Stop, 600),
+    ] {
+        assert_eq!(question(line), (request, "s".to_owned(), timeout_s), "{line}");
+    }
+    check_refused("sanderling stop --control s --timeout 0", "0 is not in 1..=86400");
+    check_refused(
+        "sanderling reload --control s --config x",
+        "'--control <PATH>' cannot be used with '--config <FILE>'",
+    );
+    check_refused("sanderling reload --control s --json", "unexpected argument '--json'");
+}
+
+#[test]
+fn the_socket_is_found_by_the_configuration_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, socket) = (folder.path().join("x.toml"), folder.path().join("my.sock"));
+    std::fs::write(&file, "control = \"my.sock\"\n").unwrap();
+    let named = question(&format!("sanderling status --config {}", file.display()));
+    assert_eq!(named.1, socket.to_str().unwrap());
+    let places = SearchPlaces::new(None, vec![file]);
+    let found = parse_in("sanderling status", &places).unwrap().command;
+    assert!(matches!(&found, Command::Ask(question) if question.socket == socket), "{found:?}");
+}
+
+#[test]
+fn a_server_that_cannot_be_found_is_to_be_named() {
+    for line in ["sanderling status", "sanderling reload", "sanderling upgrade", "sanderling stop"] {
+        check_refused(line, "name the socket with --control PATH");
+    }
+    check_refused("sanderling status --config /nonexistent/x.toml", "/nonexistent/x.toml");
+}
+
+#[test]
+fn serve_has_a_control_socket_beside_a_file_and_beside_arguments() {
+    let control = |line: &str| match command(line) {
+        Command::Serve { control, .. } => control,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(control("sanderling serve --config x.toml --control s"), Some("s".into()));
+    assert_eq!(control("sanderling serve public --control s"), Some("s".into()));
+    assert_eq!(control("sanderling serve public"), None);
+    check_refused("sanderling serve --control s", "no configuration file was found");
 }
 
 #[test]
@@ -192,7 +258,17 @@ fn ways_are_forced_before_or_behind_the_command() {
 
 #[test]
 fn help_is_no_error_and_every_page_tells_of_the_exit_status() {
-    for line in ["sanderling --help", "sanderling help serve", "sanderling help check", "sanderling help probe"] {
+    for line in [
+        "sanderling --help",
+        "sanderling help serve",
+        "sanderling help check",
+        "sanderling help probe",
+        "sanderling help status",
+        "sanderling help reload",
+        "sanderling help upgrade",
+        "sanderling help stop",
+        "sanderling help generate",
+    ] {
         let page = parse(line).expect_err(line);
         assert_eq!(page.exit_code(), 0, "{line}");
         let page = page.to_string();

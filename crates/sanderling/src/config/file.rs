@@ -6,7 +6,8 @@ use super::keys::Section;
 use super::limits::{LIMITS, Limits};
 use super::paths::{check_site_folder, check_zone_file};
 use super::settings::{
-    Config, DNS_LISTEN_DEFAULT, DefaultSite, HTTP_LISTEN_DEFAULT, Site, WORKER_COUNT_MAX, Zone, processor_count,
+    Account, Config, DNS_LISTEN_DEFAULT, DefaultSite, HTTP_LISTEN_DEFAULT, ListenerCount, Site, WORKER_COUNT_MAX, Zone,
+    processor_count,
 };
 use super::tree::{Entry, Examination, entries};
 use crate::diagnostic::{Diagnostic, Fault, Place};
@@ -19,14 +20,13 @@ use toml::de::{DeTable, DeValue};
 /// Octets of the largest configuration file: tens of thousands of domains.
 const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// Reads and checks the file at `path`; relative paths in it start at its folder.
+/// Reads the file at `path`.
 ///
 /// # Errors
 ///
-/// Every fault of the file, in its order.
-pub(super) fn load(path: &Path) -> Result<Config, Vec<Diagnostic>> {
-    let octets = read_bounded(path).map_err(|fault| vec![Diagnostic::error(Place::File(path.into()), fault)])?;
-    parse(path, &octets)
+/// Why it can't be read.
+pub(super) fn read(path: &Path) -> Result<Vec<u8>, Vec<Diagnostic>> {
+    read_bounded(path).map_err(|fault| vec![Diagnostic::error(Place::File(path.into()), fault)])
 }
 
 fn read_bounded(path: &Path) -> Result<Vec<u8>, Fault> {
@@ -52,7 +52,12 @@ fn read_bounded(path: &Path) -> Result<Vec<u8>, Fault> {
     Ok(octets)
 }
 
-fn parse(path: &Path, octets: &[u8]) -> Result<Config, Vec<Diagnostic>> {
+/// Checks the text of the file at `path`; relative paths in it start at its folder.
+///
+/// # Errors
+///
+/// Every fault of the text, in its order.
+pub(super) fn parse(path: &Path, octets: &[u8]) -> Result<Config, Vec<Diagnostic>> {
     let mut examination = Examination::new(path, octets);
     let text = match str::from_utf8(octets) {
         Ok(text) => text,
@@ -77,6 +82,12 @@ struct Reader<'e, 'a> {
     examination: &'e mut Examination<'a>,
     folder: &'e Path,
     worker_count: Option<usize>,
+    listeners: ListenerCount,
+    user: Option<String>,
+    /// Where `group` stands, and what it says.
+    group: Option<(usize, String)>,
+    sandbox: bool,
+    control: Option<PathBuf>,
     http_listen: Listen,
     dns_listen: Listen,
     taken_addresses: TakenAddresses,
@@ -104,6 +115,11 @@ impl Reader<'_, '_> {
             examination,
             folder,
             worker_count: None,
+            listeners: ListenerCount::Auto,
+            user: None,
+            group: None,
+            sandbox: true,
+            control: None,
             http_listen: Listen::default(),
             dns_listen: Listen::default(),
             taken_addresses: TakenAddresses::default(),
@@ -120,6 +136,11 @@ impl Reader<'_, '_> {
         for entry in entries(root) {
             match entry.key {
                 "workers" => self.read_workers(entry),
+                "listeners" => self.read_listeners(entry),
+                "user" => self.user = self.read_name(entry, "user = \"sanderling\"").map(|(_, name)| name),
+                "group" => self.group = self.read_name(entry, "group = \"sanderling\""),
+                "sandbox" => self.sandbox = self.examination.truth(entry).unwrap_or(true),
+                "control" => self.control = self.read_path(entry, "control = \"control.sock\"", |_| Ok(())),
                 "http" => self.read_http(entry),
                 "dns" => self.read_dns(entry),
                 "domain" => self.read_domains(entry),
@@ -133,6 +154,32 @@ impl Reader<'_, '_> {
         if let Some(count) = self.examination.number(entry, 1, WORKER_COUNT_MAX, 4) {
             self.worker_count = usize::try_from(count).ok();
         }
+    }
+
+    fn read_listeners(&mut self, entry: Entry<'_, '_>) {
+        match entry.value.get_ref() {
+            DeValue::String(text) if text == "auto" => self.listeners = ListenerCount::Auto,
+            DeValue::String(_) => {
+                let fault = Fault::new("`listeners` is neither \"auto\" nor a number", "write listeners = \"auto\"");
+                self.examination.refuse(entry.value.span().start, fault);
+            }
+            _ => {
+                if let Some(count) = self.examination.number(entry, 1, WORKER_COUNT_MAX, 4) {
+                    self.listeners = usize::try_from(count).map_or(ListenerCount::Auto, ListenerCount::Exactly);
+                }
+            }
+        }
+    }
+
+    /// The name of an account, with its offset. Whether there is such an account is for the machine to say that serves.
+    fn read_name(&mut self, entry: Entry<'_, '_>, example: &str) -> Option<(usize, String)> {
+        let (offset, text) = self.examination.string(entry, example)?;
+        if text.is_empty() || text.contains('\0') {
+            let fault = Fault::new(format!("`{}` names nobody", entry.key), format!("write {example}"));
+            self.examination.refuse(offset, fault);
+            return None;
+        }
+        Some((offset, text.to_owned()))
     }
 
     fn read_http(&mut self, section: Entry<'_, '_>) {
@@ -323,17 +370,34 @@ impl Reader<'_, '_> {
 
     fn into_config(mut self) -> Config {
         let default_site = self.default_site();
+        let account = self.account();
         self.refuse_what_is_missing();
         let http_listen = listen_or_default(self.http_listen, HTTP_LISTEN_DEFAULT, !self.sites.is_empty());
         let dns_listen = listen_or_default(self.dns_listen, DNS_LISTEN_DEFAULT, !self.zones.is_empty());
         Config {
             worker_count: self.worker_count.unwrap_or_else(processor_count),
+            listeners: self.listeners,
+            account,
+            sandbox: self.sandbox,
+            control: self.control,
             http_listen,
             dns_listen,
             sites: self.sites,
             default_site,
             zones: self.zones,
             limits: self.limits,
+        }
+    }
+
+    fn account(&mut self) -> Option<Account> {
+        match (self.user.take(), self.group.take()) {
+            (Some(user), group) => Some(Account { user, group: group.map(|(_, name)| name) }),
+            (None, Some((offset, _))) => {
+                let fault = Fault::new("there is a `group`, but no `user`", "add user = \"NAME\" or remove the line");
+                self.examination.refuse(offset, fault);
+                None
+            }
+            (None, None) => None,
         }
     }
 

@@ -4,9 +4,12 @@ use super::address::{Protocol, TakenAddresses};
 use super::domain_name::DomainName;
 use super::limits::Limits;
 use super::paths::{check_site_folder, check_zone_file};
-use super::settings::{Config, DNS_LISTEN_DEFAULT, DefaultSite, HTTP_LISTEN_DEFAULT, Site, Zone, processor_count};
+use super::settings::{
+    Config, DNS_LISTEN_DEFAULT, DefaultSite, HTTP_LISTEN_DEFAULT, ListenerCount, Site, Zone, processor_count,
+};
 use crate::diagnostic::{Diagnostic, Fault, Place};
 use std::collections::HashSet;
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -81,11 +84,40 @@ impl Config {
 }
 
 impl Flags {
+    /// The arguments of `serve` that say the same.
+    pub(super) fn to_arguments(&self) -> Vec<OsString> {
+        let mut arguments = Vec::new();
+        let mut add = |name: &str, value: OsString| arguments.extend([OsString::from(name), value]);
+        for address in &self.http_listen {
+            add("--http", address.to_string().into());
+        }
+        for Zone { apex, file } in &self.zones {
+            let mut value = OsString::from(format!("{apex}="));
+            value.push(file);
+            add("--zone", value);
+        }
+        for address in &self.dns_listen {
+            add("--dns", address.to_string().into());
+        }
+        if let Some(count) = self.worker_count {
+            add("--workers", count.to_string().into());
+        }
+        if let Some(folder) = &self.folder {
+            // Last, behind what ends the options: it may begin with a dash.
+            arguments.extend([OsString::from("--"), folder.clone().into()]);
+        }
+        arguments
+    }
+
     fn to_config(&self) -> Config {
         let site = self.folder.clone().map(|folder| Site { hosts: Vec::new(), folder });
         let default_site = if site.is_some() { DefaultSite::EveryHost(0) } else { DefaultSite::None };
         Config {
             worker_count: self.worker_count.unwrap_or_else(processor_count),
+            listeners: ListenerCount::Auto,
+            account: None,
+            sandbox: true,
+            control: None,
             http_listen: or_default(&self.http_listen, HTTP_LISTEN_DEFAULT, site.is_some()),
             dns_listen: or_default(&self.dns_listen, DNS_LISTEN_DEFAULT, !self.zones.is_empty()),
             sites: site.into_iter().collect(),

@@ -20,7 +20,9 @@ impl Section {
 
     fn keys(self) -> Vec<&'static str> {
         match self {
-            Section::Top => vec!["workers", "http", "dns", "domain", "limits"],
+            Section::Top => {
+                vec!["workers", "listeners", "user", "group", "sandbox", "control", "http", "dns", "domain", "limits"]
+            }
             Section::Http => vec!["listen", "default"],
             Section::Dns => vec!["listen"],
             Section::Domain => vec!["zone", "site", "aliases"],
@@ -64,7 +66,8 @@ impl Section {
 
     fn list(self) -> String {
         match self {
-            Section::Top => "there are `workers`, [http], [dns], [domain.\"NAME\"] and [limits]".to_owned(),
+            Section::Top => "there are `workers`, `listeners`, `user`, `group`, `sandbox`, `control`, [http], [dns], [domain.\"NAME\"] and [limits]"
+                .to_owned(),
             Section::Limits => "`sanderling help check` lists the limits".to_owned(),
             _ => format!("there are `{}`", self.keys().join("`, `")),
         }

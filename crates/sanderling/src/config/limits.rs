@@ -93,8 +93,18 @@ limits! {
         "Files that include each other by $INCLUDE; 0 forbids it.";
     zone_records_per_rrset_max: usize = 1_000 in 1..=4_000,
         "Records of one name and type; a zone with more is refused.";
+    listen_backlog_max: u16 = 4_096 in 1..=65_535,
+        "Connections that wait in one listener to be accepted; `net.core.somaxconn` bounds it too.";
+    dns_udp_waiting_bytes_max: usize = 1_048_576 in 4_096..=134_217_728,
+        "Queries that wait in one UDP socket to be read; `net.core.rmem_max` bounds it too.";
     drain_timeout_ms: u64 = 30_000 in 0..=3_600_000,
         "For what still runs when a server process stops or is replaced; then it is cut off.";
+    drain_grace_ms: u64 = 2_000 in 0..=600_000,
+        "An idle connection lives on so long when its server process is replaced or stops.";
+    start_timeout_ms: u64 = 30_000 in 100..=3_600_000,
+        "Until a new server process is ready; then it is given up, and the old one goes on.";
+    hang_timeout_ms: u64 = 5_000 in 1_000..=600_000,
+        "One turn of a thread that serves; then its server process is ended and replaced.";
 }
 
 /// The table as plain text for `--help`: each row as it could stand in a file, below what it means.

@@ -5,6 +5,7 @@ use super::flags::Flags;
 use super::settings::Config;
 use crate::diagnostic::Diagnostic;
 use std::env;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// The environment variable that names the configuration file.
@@ -28,9 +29,38 @@ impl Origin {
     ///
     /// Every fault of it, in the order of the file.
     pub(crate) fn load(&self) -> Result<Config, Vec<Diagnostic>> {
+        self.parse(&self.read()?)
+    }
+
+    /// The text of the file; nothing for arguments, which say it all themselves.
+    ///
+    /// # Errors
+    ///
+    /// Why it can't be read.
+    pub(crate) fn read(&self) -> Result<Vec<u8>, Vec<Diagnostic>> {
         match self {
-            Origin::File(path) => file::load(path),
+            Origin::File(path) => file::read(path),
+            Origin::Flags(_) => Ok(Vec::new()),
+        }
+    }
+
+    /// Checks `text`, which was read from here.
+    ///
+    /// # Errors
+    ///
+    /// Every fault of it, in the order of the file.
+    pub(crate) fn parse(&self, text: &[u8]) -> Result<Config, Vec<Diagnostic>> {
+        match self {
+            Origin::File(path) => file::parse(path, text),
             Origin::Flags(flags) => Config::from_flags(flags),
+        }
+    }
+
+    /// The arguments of `serve` by which another process of this program runs by the same.
+    pub(crate) fn to_arguments(&self) -> Vec<OsString> {
+        match self {
+            Origin::File(path) => vec!["--config".into(), path.into()],
+            Origin::Flags(flags) => flags.to_arguments(),
         }
     }
 }

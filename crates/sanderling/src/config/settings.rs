@@ -5,6 +5,7 @@ use super::limits::Limits;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 use std::thread::available_parallelism;
 
 /// Where HTTP is answered if nothing says otherwise.
@@ -22,6 +23,14 @@ pub(super) const WORKER_COUNT_MAX: u64 = 1024;
 pub(crate) struct Config {
     /// Threads that serve, 1 to 1024.
     pub(crate) worker_count: usize,
+    /// Sockets of each address.
+    pub(crate) listeners: ListenerCount,
+    /// Whom the server process becomes once it has opened what it serves; nobody else if `None`.
+    pub(crate) account: Option<Account>,
+    /// Whether the server process keeps itself from files and calls that serving does not need.
+    pub(crate) sandbox: bool,
+    /// Where the supervisor is asked for its status, a reload or an upgrade, if the file says.
+    pub(crate) control: Option<PathBuf>,
     /// Where HTTP is answered; port 0 lets the kernel choose.
     pub(crate) http_listen: Vec<SocketAddr>,
     /// Where DNS is answered, over UDP and TCP; port 0 lets the kernel choose.
@@ -37,13 +46,47 @@ pub(crate) struct Config {
 }
 
 impl Config {
-    /// Whether a server that runs by `running` can go on with this one without other sockets, threads or bounds.
-    pub(crate) fn can_be_taken_up_by(&self, running: &Config) -> bool {
-        self.worker_count == running.worker_count
-            && self.http_listen == running.http_listen
-            && self.dns_listen == running.dns_listen
-            && self.limits == running.limits
+    /// What keeps a server process that runs by `running` from going on with this one, in words for the operator;
+    /// `None` if nothing does.
+    pub(crate) fn obstacle_for(&self, running: &Config) -> Option<&'static str> {
+        let obstacles = [
+            (self.http_listen != running.http_listen, "`listen` in [http] has changed"),
+            (self.dns_listen != running.dns_listen, "`listen` in [dns] has changed"),
+            (self.worker_count != running.worker_count, "the number of workers has changed"),
+            (self.listeners != running.listeners, "`listeners` has changed"),
+            (self.account != running.account, "the account that serves has changed"),
+            (self.sandbox != running.sandbox, "`sandbox` has changed"),
+            (self.limits != running.limits, "a limit has changed"),
+        ];
+        obstacles.into_iter().find_map(|(is_there, words)| is_there.then_some(words))
     }
+
+    /// How many sockets each address has at least.
+    pub(crate) fn listener_count(&self) -> usize {
+        match self.listeners {
+            // A worker without a socket of its own would share another's; a processor without a worker costs nothing.
+            ListenerCount::Auto => processor_count().max(self.worker_count),
+            ListenerCount::Exactly(count) => count,
+        }
+    }
+}
+
+/// How many sockets of each address there are, among which the kernel spreads those who come (`SO_REUSEPORT`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ListenerCount {
+    /// One for each processor, and for each worker if those are more.
+    Auto,
+    /// So many, 1 to 1024.
+    Exactly(usize),
+}
+
+/// A user of the system, and a group if it is not the user's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Account {
+    /// Name or number.
+    pub(crate) user: String,
+    /// Name or number.
+    pub(crate) group: Option<String>,
 }
 
 /// A folder that is served for some hosts.
@@ -78,6 +121,8 @@ pub(crate) enum DefaultSite {
 
 /// As many workers as this process may use processors; 1 if the kernel doesn't tell.
 pub(super) fn processor_count() -> usize {
+    // Asked once: a process that has confined itself could not ask anew, and would hear another number.
+    static COUNT: OnceLock<usize> = OnceLock::new();
     let most = usize::try_from(WORKER_COUNT_MAX).unwrap_or(usize::MAX);
-    available_parallelism().map_or(1, NonZeroUsize::get).min(most)
+    *COUNT.get_or_init(|| available_parallelism().map_or(1, NonZeroUsize::get).min(most))
 }

@@ -135,6 +135,17 @@ impl<'a> Examination<'a> {
         }
     }
 
+    /// Whether the value behind `entry` is true.
+    pub(super) fn truth(&mut self, entry: Entry<'_, '_>) -> Option<bool> {
+        match entry.value.get_ref() {
+            DeValue::Boolean(truth) => Some(*truth),
+            _ => {
+                self.refuse_type(entry, entry.value, "true or false", &format!("{} = true", entry.key));
+                None
+            }
+        }
+    }
+
     /// Notes that `found`, which is the value of `entry` or stands in it, is not what its key takes.
     fn refuse_type(&mut self, entry: Entry<'_, '_>, found: &Node<'_>, expected: &str, example: &str) {
         let problem = format!("`{}` must be {expected}, but here is {}", entry.key, describe(found.get_ref()));

@@ -93,6 +93,7 @@ impl Domain {
         let mut limited = Command::new("prlimit");
         limited.arg(format!("--nofile={descriptor_count_max}:{descriptor_count_max}"));
         limited.arg(command.get_program()).args(command.get_args());
+        limited.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
         Domain { serving: Serving::start_command(limited, listeners), folder }
     }
 }

@@ -15,6 +15,7 @@ mod http_mirror;
 mod http_pipelines;
 mod lifecycle;
 mod limits;
+mod losses;
 mod probe;
 
 mod domain;

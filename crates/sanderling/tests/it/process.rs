@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
@@ -267,8 +268,19 @@ pub(crate) fn sanderling() -> Command {
     for name in ["SANDERLING_CONFIG", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "NOTIFY_SOCKET"] {
         command.env_remove(name);
     }
-    command.env("NO_COLOR", "1");
+    command.env("NO_COLOR", "1").env("RUNTIME_DIRECTORY", folder_of_control_socket());
     command
+}
+
+/// A folder that no other server of the tests has its control socket in. It is made by the one that needs it.
+fn folder_of_control_socket() -> PathBuf {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    // What a socket's address has room for (unix(7)), less the name of the socket.
+    const PATH_BYTES_MAX: usize = 80;
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let name = format!("run-{}-{number}", std::process::id());
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(&name);
+    if folder.as_os_str().len() <= PATH_BYTES_MAX { folder } else { std::env::temp_dir().join(name) }
 }
 
 /// Runs `sanderling` with these arguments to its end.

@@ -160,7 +160,9 @@ fn an_unknown_key_names_the_nearest_one() {
 fn an_unknown_key_like_no_other_lists_those_that_are_there() {
     check_before_site(
         "colour = 1",
-        &["1:1: unknown key `colour`; there are `workers`, [http], [dns], [domain.\"NAME\"] and [limits]"],
+        &[
+            "1:1: unknown key `colour`; there are `workers`, `listeners`, `user`, `group`, `sandbox`, `control`, [http], [dns], [domain.\"NAME\"] and [limits]",
+        ],
     );
     check_before_site("[dns]\nudp = true", &["2:1: unknown key `udp` in [dns]; there are `listen`"]);
     check_before_site(
@@ -451,7 +453,9 @@ fn columns_count_octets() {
     check("# ä\nä = 1", &["2:1: invalid unquoted key; expected letters, numbers, `-`, `_`"]);
     check_before_site(
         "\"ü\" = { a = 1 }",
-        &["1:1: unknown key `ü`; there are `workers`, [http], [dns], [domain.\"NAME\"] and [limits]"],
+        &[
+            "1:1: unknown key `ü`; there are `workers`, `listeners`, `user`, `group`, `sandbox`, `control`, [http], [dns], [domain.\"NAME\"] and [limits]",
+        ],
     );
 }
 
@@ -465,7 +469,7 @@ fn a_key_can_not_paint_over_the_report() {
     check_before_site(
         "\"\\u001b[2J\\nworkers\" = 1",
         &["1:1: unknown key `\\u{1b}[2J\\nworkers`; \
-           there are `workers`, [http], [dns], [domain.\"NAME\"] and [limits]"],
+           there are `workers`, `listeners`, `user`, `group`, `sandbox`, `control`, [http], [dns], [domain.\"NAME\"] and [limits]"],
     );
 }
 
@@ -478,7 +482,7 @@ fn octets_that_are_not_utf_8_have_a_place() {
 fn a_file_that_can_not_be_read_says_why() {
     let folder = folder();
     let path = folder.path().join("none.toml");
-    let diagnostics = load(&path).unwrap_err();
+    let diagnostics = super::read(&path).unwrap_err();
     assert_eq!(
         diagnostics[0].to_string(),
         format!(
@@ -487,7 +491,7 @@ fn a_file_that_can_not_be_read_says_why() {
             path.display()
         )
     );
-    assert_eq!(load(folder.path()).unwrap_err().len(), 1, "a folder is no file");
+    assert_eq!(super::read(folder.path()).unwrap_err().len(), 1, "a folder is no file");
 }
 
 #[test]
@@ -495,7 +499,7 @@ fn a_file_beyond_the_limit_is_refused() {
     let folder = folder();
     let path = folder.path().join("large.toml");
     std::fs::File::create(&path).unwrap().set_len(FILE_BYTES_MAX + 1).unwrap();
-    let message = load(&path).unwrap_err()[0].to_string();
+    let message = super::read(&path).unwrap_err()[0].to_string();
     assert!(message.contains("has more than 16777216 bytes"), "{message}");
 }
 

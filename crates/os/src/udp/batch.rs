@@ -1,0 +1,230 @@
+//! Datagrams received together, with room for their replies: what one call fills and another one sends.
+
+use super::local_address::answer_from_where_it_was_asked;
+
+/// Datagrams of one batch.
+pub const BATCH_COUNT_MAX: usize = 32;
+/// Octets of the longest datagram that is received whole; of a longer one the rest is cut off, and that is told.
+pub const QUERY_BYTES_MAX: usize = 2048;
+/// Octets of the longest reply.
+pub const REPLY_BYTES_MAX: usize = 4096;
+/// Room for one control message that tells or sets a local address, of either family.
+const CONTROL_BYTES: usize = 64;
+
+/// Distance between the octets of two datagrams: no multiple of 4096, so that they do not all fall into the same few
+/// places of the processor's first cache.
+const QUERY_STRIDE_BYTES: usize = QUERY_BYTES_MAX + 64;
+/// Replies stand one behind the other, each at the start of a cache line. Most are short, so that a batch of them lies on
+/// two or three pages, not on one page for each.
+const REPLY_ALIGNMENT: usize = 64;
+
+/// Datagrams received together, with room for their replies.
+pub struct Batch {
+    // The headers point into the boxes below, which are neither moved nor grown while the batch lives.
+    pub(super) queries: Box<[libc::mmsghdr]>,
+    pub(super) replies: Box<[libc::mmsghdr]>,
+    pub(super) peers: Box<[libc::sockaddr_in6]>,
+    query_vectors: Box<[libc::iovec]>,
+    reply_vectors: Box<[libc::iovec]>,
+    controls: Box<[Control]>,
+    query_bytes: Box<[u8]>,
+    reply_bytes: Box<[u8]>,
+    pub(super) received_count: usize,
+    pub(super) reply_count: usize,
+    /// Where the next reply starts: replies so far are shorter than their room, so that there is room for one more.
+    reply_start: usize,
+    /// The datagram that each reply answers.
+    answered: [u8; BATCH_COUNT_MAX],
+}
+
+/// Room for a control message, aligned as its header must be.
+#[derive(Clone, Copy)]
+#[repr(C, align(8))]
+struct Control([u8; CONTROL_BYTES]);
+
+impl Batch {
+    /// A batch with all its room; made once for each thread that serves datagrams.
+    pub fn new() -> Batch {
+        // SAFETY: all-zero octets are a value of each of these C structures: null pointers and zero lengths.
+        let empty_header: libc::mmsghdr = unsafe { std::mem::zeroed() };
+        // SAFETY: as above.
+        let empty_peer: libc::sockaddr_in6 = unsafe { std::mem::zeroed() };
+        let empty_vector = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+        let mut batch = Batch {
+            queries: vec![empty_header; BATCH_COUNT_MAX].into(),
+            replies: vec![empty_header; BATCH_COUNT_MAX].into(),
+            peers: vec![empty_peer; BATCH_COUNT_MAX].into(),
+            query_vectors: vec![empty_vector; BATCH_COUNT_MAX].into(),
+            reply_vectors: vec![empty_vector; BATCH_COUNT_MAX].into(),
+            controls: vec![Control([0; CONTROL_BYTES]); BATCH_COUNT_MAX].into(),
+            query_bytes: vec![0; QUERY_STRIDE_BYTES * BATCH_COUNT_MAX].into(),
+            reply_bytes: vec![0; REPLY_BYTES_MAX * BATCH_COUNT_MAX].into(),
+            // All are unprepared: as if all had been used.
+            received_count: BATCH_COUNT_MAX,
+            reply_count: 0,
+            reply_start: 0,
+            answered: [0; BATCH_COUNT_MAX],
+        };
+        for (index, header) in batch.queries.iter_mut().enumerate() {
+            let vector = &mut batch.query_vectors[index];
+            vector.iov_base = batch.query_bytes[index * QUERY_STRIDE_BYTES..].as_mut_ptr().cast();
+            vector.iov_len = QUERY_BYTES_MAX;
+            header.msg_hdr.msg_iov = vector;
+            header.msg_hdr.msg_iovlen = 1;
+            header.msg_hdr.msg_name = (&raw mut batch.peers[index]).cast();
+            header.msg_hdr.msg_control = (&raw mut batch.controls[index]).cast();
+        }
+        for (header, vector) in batch.replies.iter_mut().zip(&mut batch.reply_vectors) {
+            header.msg_hdr.msg_iov = vector;
+            header.msg_hdr.msg_iovlen = 1;
+        }
+        batch
+    }
+
+    /// Makes the headers that the last call wrote to ready for the next.
+    pub(super) fn prepare(&mut self) {
+        for header in &mut self.queries[..self.received_count] {
+            header.msg_hdr.msg_namelen = size_of::<libc::sockaddr_in6>() as libc::socklen_t;
+            // Room for a control message whatever the socket: the batch serves others as well, and a socket that was not
+            // asked to tell addresses writes none.
+            header.msg_hdr.msg_controllen = CONTROL_BYTES;
+            header.msg_hdr.msg_flags = 0;
+        }
+        self.reply_count = 0;
+        self.reply_start = 0;
+    }
+
+    /// The datagrams, and where their replies go: all can be looked at before the first one is answered.
+    #[inline]
+    pub fn sides(&mut self) -> (Queries<'_>, Replies<'_>) {
+        let queries = Queries { headers: &self.queries, peers: &self.peers, bytes: &self.query_bytes };
+        let replies = Replies {
+            vectors: &mut self.reply_vectors,
+            bytes: &mut self.reply_bytes,
+            count: &mut self.reply_count,
+            start: &mut self.reply_start,
+            answered: &mut self.answered,
+        };
+        (queries, replies)
+    }
+
+    /// The datagram at `index`, and room for the next reply.
+    #[inline]
+    pub fn exchange(&mut self, index: usize) -> (Datagram<'_>, &mut [u8]) {
+        let (queries, replies) = self.sides();
+        (queries.datagram(index), replies.into_room())
+    }
+
+    /// Answers the datagram at `index` with the first `length_bytes` octets of the room that [`Batch::exchange`] gave.
+    #[inline]
+    pub fn set_reply(&mut self, index: usize, length_bytes: usize) {
+        self.sides().1.put(index, length_bytes);
+    }
+
+    /// Writes the headers of the replies: to the peer that asked, from the address that it asked.
+    pub(super) fn address_replies(&mut self, with_control: bool) {
+        let answered = &self.answered[..self.reply_count];
+        for (reply, &answered) in self.replies.iter_mut().zip(answered) {
+            let index = usize::from(answered);
+            let query = &self.queries[index].msg_hdr;
+            let header = &mut reply.msg_hdr;
+            header.msg_name = (&raw mut self.peers[index]).cast();
+            header.msg_namelen = query.msg_namelen;
+            header.msg_control = std::ptr::null_mut();
+            header.msg_controllen = 0;
+            if with_control && answer_from_where_it_was_asked(query) {
+                header.msg_control = query.msg_control;
+                header.msg_controllen = query.msg_controllen;
+            }
+        }
+    }
+}
+
+impl Default for Batch {
+    fn default() -> Batch {
+        Batch::new()
+    }
+}
+
+impl std::fmt::Debug for Batch {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "Batch({} received, {} replies)", self.received_count, self.reply_count)
+    }
+}
+
+/// The datagrams of a batch.
+#[derive(Clone, Copy)]
+pub struct Queries<'b> {
+    headers: &'b [libc::mmsghdr],
+    peers: &'b [libc::sockaddr_in6],
+    bytes: &'b [u8],
+}
+
+impl<'b> Queries<'b> {
+    /// The datagram at `index`, below the count that was received.
+    #[inline]
+    pub fn datagram(&self, index: usize) -> Datagram<'b> {
+        let header = &self.headers[index];
+        let start = index * QUERY_STRIDE_BYTES;
+        let length = (header.msg_len as usize).min(QUERY_BYTES_MAX);
+        Datagram {
+            bytes: &self.bytes[start..start + length],
+            is_cut_off: header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
+            peer_port: u16::from_be(self.peers[index].sin6_port),
+        }
+    }
+}
+
+impl std::fmt::Debug for Queries<'_> {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "Queries(at most {})", self.headers.len())
+    }
+}
+
+/// A datagram that was received.
+#[derive(Clone, Copy, Debug)]
+pub struct Datagram<'b> {
+    /// Its octets, at most [`QUERY_BYTES_MAX`].
+    pub bytes: &'b [u8],
+    /// It was longer; the rest is lost.
+    pub is_cut_off: bool,
+    /// The port that it came from; 0 cannot be answered.
+    pub peer_port: u16,
+}
+
+/// The replies of a batch, as they are written one behind the other.
+pub struct Replies<'b> {
+    vectors: &'b mut [libc::iovec],
+    bytes: &'b mut [u8],
+    count: &'b mut usize,
+    start: &'b mut usize,
+    answered: &'b mut [u8; BATCH_COUNT_MAX],
+}
+
+impl<'b> Replies<'b> {
+    /// Room for the next reply.
+    #[inline]
+    pub fn room(&mut self) -> &mut [u8] {
+        &mut self.bytes[*self.start..*self.start + REPLY_BYTES_MAX]
+    }
+
+    fn into_room(self) -> &'b mut [u8] {
+        &mut self.bytes[*self.start..*self.start + REPLY_BYTES_MAX]
+    }
+
+    /// Answers the datagram at `index` with the first `length_bytes` octets of the room.
+    #[inline]
+    pub fn put(&mut self, index: usize, length_bytes: usize) {
+        let reply = &mut self.bytes[*self.start..*self.start + length_bytes];
+        self.vectors[*self.count] = libc::iovec { iov_base: reply.as_mut_ptr().cast(), iov_len: reply.len() };
+        self.answered[*self.count] = index as u8;
+        *self.count += 1;
+        *self.start += length_bytes.next_multiple_of(REPLY_ALIGNMENT);
+    }
+}
+
+impl std::fmt::Debug for Replies<'_> {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "Replies({}, {} octets)", self.count, self.start)
+    }
+}

@@ -1,0 +1,39 @@
+//! Descriptors that are waited for together outside a poller.
+
+use crate::counters::{Call, count};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+/// Descriptors to wait for outside a poller, until one of them can be read.
+#[derive(Debug)]
+pub struct Waiting<'d>(Vec<PollFd<'d>>);
+
+impl<'d> Waiting<'d> {
+    /// Waits for these.
+    pub fn for_any_of(descriptors: impl IntoIterator<Item = BorrowedFd<'d>>) -> Waiting<'d> {
+        Waiting(descriptors.into_iter().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect())
+    }
+
+    /// Until one can be read, or for `timeout`; `None` waits for ever. A signal ends it early.
+    pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        poll_until(&mut self.0, timeout)
+    }
+
+    /// Whether the last wait was ended by the last of the descriptors, perhaps among others.
+    pub fn is_last_ready(&self) -> bool {
+        self.0.last().is_some_and(|last| !last.revents().is_empty())
+    }
+}
+
+/// Waits for one of `targets`, or for `timeout`; a signal ends it early.
+pub(super) fn poll_until(targets: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Result<()> {
+    count(Call::Poll);
+    let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+    match poll(targets, timeout.as_ref()) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}

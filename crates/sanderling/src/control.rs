@@ -1,0 +1,187 @@
+//! The control socket from the side that answers: a door, whoever has come in, and what they ask for.
+
+use crate::control_message::{Answer, Request};
+use os::packets::{Door, Endpoint, MESSAGE_BYTES_MAX, Received};
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Whoever may write to the socket may stop the server: its owner alone.
+const MODE: u32 = 0o600;
+/// Clients that are let in at once; others wait at the door.
+const CLIENTS_MAX: usize = 32;
+/// How long a client may stay silent before it asks for something.
+const SILENCE_MAX: Duration = Duration::from_secs(5);
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Control {
+    path: PathBuf,
+    door: Door,
+    clients: Vec<Client>,
+    next_key: Key,
+}
+
+/// Names a client.
+pub(crate) type Key = u64;
+
+#[derive(Debug)]
+struct Client {
+    key: Key,
+    endpoint: Endpoint,
+    since: Instant,
+    has_asked: bool,
+}
+
+/// What stood at a path where a control socket is to be.
+#[derive(Debug)]
+pub(crate) enum Opened {
+    /// Nothing, or a socket that nobody answered any more: now it is ours.
+    Ours(Control),
+    /// Somebody who answers.
+    Taken(Endpoint),
+}
+
+impl Control {
+    /// Opens a control socket at `path`; its folder is made if it is not there.
+    ///
+    /// # Errors
+    /// The path cannot be had, or something else stands there.
+    pub(crate) fn open(path: &Path) -> io::Result<Opened> {
+        match Endpoint::connect(path) {
+            Ok(endpoint) => return Ok(Opened::Taken(endpoint)),
+            // Left behind by somebody who ended without clearing up.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                // The kernel says the same of what is no socket at all, which is not ours to remove.
+                if !fs::symlink_metadata(path)?.file_type().is_socket() {
+                    return Err(io::Error::new(
+                        io::ErrorKind::AlreadyExists,
+                        "something else than a socket stands there",
+                    ));
+                }
+                fs::remove_file(path)?;
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+                    fs::create_dir_all(folder)?;
+                }
+            }
+            Err(error) => return Err(error),
+        }
+        let door = Door::bind(path, MODE)?;
+        Ok(Opened::Ours(Control { path: path.into(), door, clients: Vec::new(), next_key: 0 }))
+    }
+
+    /// Goes on with a socket that was opened by another process.
+    pub(crate) fn adopt(path: PathBuf, door: OwnedFd) -> io::Result<Control> {
+        Ok(Control { path, door: Door::adopt(door)?, clients: Vec::new(), next_key: 0 })
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The socket itself, to be handed on.
+    pub(crate) fn door(&self) -> BorrowedFd<'_> {
+        self.door.as_fd()
+    }
+
+    /// Lets a client go on here that came in elsewhere and has asked already.
+    pub(crate) fn let_in(&mut self, client: OwnedFd) -> io::Result<Key> {
+        let endpoint = Endpoint::adopt(client)?;
+        Ok(self.enter(endpoint, true))
+    }
+
+    fn enter(&mut self, endpoint: Endpoint, has_asked: bool) -> Key {
+        let key = self.next_key;
+        self.next_key += 1;
+        self.clients.push(Client { key, endpoint, since: Instant::now(), has_asked });
+        key
+    }
+
+    /// What to wait for.
+    pub(crate) fn sources(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let door = (self.clients.len() < CLIENTS_MAX).then(|| self.door.as_fd());
+        // One that has asked is waited for no longer: it would be readable for ever once it has gone.
+        let silent = self.clients.iter().filter(|client| !client.has_asked);
+        door.into_iter().chain(silent.map(|client| client.endpoint.as_fd()))
+    }
+
+    /// When the next client that stays silent is to be turned out.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let silent = self.clients.iter().filter(|client| !client.has_asked);
+        silent.map(|client| client.since + SILENCE_MAX).min()
+    }
+
+    /// Lets in who is at the door, and tells what has been asked since.
+    pub(crate) fn requests(&mut self) -> Vec<(Key, Request)> {
+        while self.clients.len() < CLIENTS_MAX {
+            // An error (too many descriptors) leaves them at the door.
+            let Ok(Some(endpoint)) = self.door.accept() else { break };
+            self.enter(endpoint, false);
+        }
+        let mut requests = Vec::new();
+        self.clients.retain_mut(|client| {
+            if client.has_asked {
+                return true;
+            }
+            let mut buffer = [0; MESSAGE_BYTES_MAX];
+            match client.endpoint.receive(&mut buffer) {
+                Ok(Received::Nothing) => client.since.elapsed() < SILENCE_MAX,
+                Ok(Received::Message { length_bytes, .. }) => match Request::decode(&buffer[..length_bytes]) {
+                    Ok(request) => {
+                        client.has_asked = true;
+                        requests.push((client.key, request));
+                        true
+                    }
+                    Err(fault) => {
+                        let mut packet = [0; MESSAGE_BYTES_MAX];
+                        for answer in [Answer::Err(&format!("{fault}\n")), Answer::End(1)] {
+                            // Whoever does not understand the answer either has been told what there is to tell.
+                            let _ = client.endpoint.send(answer.encode(&mut packet), &[]);
+                        }
+                        false
+                    }
+                },
+                Ok(Received::Ended) | Err(_) => false,
+            }
+        });
+        requests
+    }
+
+    /// Sends a part of its answer to a client; one that does not read it is turned out.
+    pub(crate) fn answer(&mut self, key: Key, answer: &Answer<'_>) {
+        let Some(index) = self.clients.iter().position(|client| client.key == key) else { return };
+        let mut packet = [0; MESSAGE_BYTES_MAX];
+        if !self.clients[index].endpoint.send(answer.encode(&mut packet), &[]).unwrap_or(false) {
+            self.clients.remove(index);
+        }
+    }
+
+    /// Ends the answer to a client, which goes.
+    pub(crate) fn end(&mut self, key: Key, status: u8) {
+        self.answer(key, &Answer::End(status));
+        self.clients.retain(|client| client.key != key);
+    }
+
+    /// The connection of a client, which is a client no longer.
+    pub(crate) fn take(&mut self, key: Key) -> Option<Endpoint> {
+        let index = self.clients.iter().position(|client| client.key == key)?;
+        Some(self.clients.remove(index).endpoint)
+    }
+
+    /// The connection of a client, to be handed on.
+    pub(crate) fn client(&self, key: Key) -> Option<BorrowedFd<'_>> {
+        self.clients.iter().find(|client| client.key == key).map(|client| client.endpoint.as_fd())
+    }
+
+    /// Clears the path. To be done by the last who answers.
+    pub(crate) fn remove(self) {
+        // Gone already is as good.
+        let _ = fs::remove_file(&self.path);
+    }
+}

@@ -1,0 +1,348 @@
+//! The thread of a server process that serves nobody: hears what the supervisor orders, loads what is to be served next,
+//! says once a second that all threads move, and answers at the control socket when there is no supervisor.
+
+use super::confinement::Confinement;
+use super::standing;
+use crate::channel::{Channel, Heard, Order, Word};
+use crate::config::{Config, Origin};
+use crate::control::{Control, Key};
+use crate::control_message::{Answer, Request};
+use crate::diagnostic::Diagnostic;
+use crate::handover::{self, Given, Label, ProcessLabel};
+use crate::listeners::Service;
+use crate::loading::{Loaded, Loader};
+use crate::server_process::CONFIGURATION_BYTES_MAX;
+use crate::terminal::{tell, warn};
+use os::memory_file;
+use os::packets::Endpoint;
+use os::signals::{SIGINT, SIGQUIT, SIGTERM, Signals};
+use os::udp::Waiting;
+use os::wake::Wakeup;
+use server::{Drain, Server, Siblings};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// How often the supervisor hears that all threads move. It gives a process up that has been silent for several.
+pub(crate) const BEAT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What it takes to attend.
+pub(super) struct Outfit {
+    pub(super) origin: Origin,
+    pub(super) running: Config,
+    /// The text that `running` came from.
+    pub(super) configuration: OwnedFd,
+    pub(super) loader: Loader,
+    /// To the supervisor.
+    pub(super) channel: Channel,
+    pub(super) control: Option<Control>,
+    pub(super) confinement: Confinement,
+    /// The pidfd of this process.
+    pub(super) own: OwnedFd,
+}
+
+/// See the module.
+pub(super) struct Attendant<'s> {
+    server: &'s Server,
+    origin: Origin,
+    running: Config,
+    /// The text that `running` came from, for a supervisor to come.
+    configuration: OwnedFd,
+    /// Away while it loads.
+    loader: Option<Loader>,
+    loaded: (Sender<Attempt>, Receiver<Attempt>),
+    wakeup: Arc<Wakeup>,
+    /// `None` when there is no supervisor any more.
+    channel: Option<Channel>,
+    control: Option<Control>,
+    siblings: &'s [Siblings],
+    confinement: Confinement,
+    own: OwnedFd,
+    is_told_to_end: bool,
+    next_beat: Instant,
+    since: SystemTime,
+}
+
+/// A configuration that was loaded, or was to be.
+struct Attempt {
+    loader: Loader,
+    configuration: OwnedFd,
+    result: Result<(Config, Loaded), Vec<Diagnostic>>,
+}
+
+impl<'s> Attendant<'s> {
+    pub(super) fn new(server: &'s Server, siblings: &'s [Siblings], outfit: Outfit) -> io::Result<Attendant<'s>> {
+        Ok(Attendant {
+            server,
+            siblings,
+            origin: outfit.origin,
+            running: outfit.running,
+            configuration: outfit.configuration,
+            loader: Some(outfit.loader),
+            loaded: mpsc::channel(),
+            wakeup: Arc::new(Wakeup::new()?),
+            channel: Some(outfit.channel),
+            control: outfit.control,
+            confinement: outfit.confinement,
+            own: outfit.own,
+            is_told_to_end: false,
+            next_beat: Instant::now(),
+            since: SystemTime::now(),
+        })
+    }
+
+    /// Attends until the server is to end, and begins its drain.
+    pub(super) fn run(mut self, signals: &Signals) -> io::Result<()> {
+        self.say(&Word::Ready);
+        while !self.server.is_draining() {
+            self.wait(signals)?;
+            self.take_signals(signals);
+            self.hear_orders()?;
+            self.take_up_loaded();
+            if self.channel.is_none() {
+                self.answer_requests()?;
+            }
+            self.beat();
+        }
+        if !self.is_told_to_end {
+            warn("a thread that serves has failed: this process finishes what it has, and ends");
+            self.say(&Word::Leaving);
+        }
+        Ok(())
+    }
+
+    fn wait(&self, signals: &Signals) -> io::Result<()> {
+        let mut sources = vec![signals.as_fd(), self.wakeup.as_fd()];
+        let mut deadline = self.next_beat;
+        if let Some(channel) = &self.channel {
+            sources.push(channel.as_fd());
+        } else if let Some(control) = &self.control {
+            sources.extend(control.sources());
+            deadline = control.deadline().map_or(deadline, |silent_until| silent_until.min(deadline));
+        }
+        Waiting::for_any_of(sources).wait(Some(deadline.saturating_duration_since(Instant::now())))?;
+        self.wakeup.take();
+        Ok(())
+    }
+
+    /// While there is a supervisor it decides: a signal from the terminal reaches both.
+    fn take_signals(&mut self, signals: &Signals) {
+        while let Some(signal) = signals.take() {
+            match (&self.channel, signal) {
+                (None, SIGTERM | SIGINT | SIGQUIT) => self.stop(),
+                (None, _) => warn("there is no supervisor; `sanderling serve` starts one that takes this process over"),
+                (Some(_), _) => {}
+            }
+        }
+    }
+
+    fn hear_orders(&mut self) -> io::Result<()> {
+        while let Some(channel) = &self.channel {
+            match channel.next_order() {
+                Ok(Heard::Nothing) => return Ok(()),
+                Ok(Heard::Message((order, descriptors))) => self.obey(order, descriptors)?,
+                Ok(Heard::Ended) | Err(_) => self.go_on_alone(),
+            }
+        }
+        Ok(())
+    }
+
+    fn obey(&mut self, order: Order, descriptors: Vec<OwnedFd>) -> io::Result<()> {
+        match order {
+            Order::TakeUp => match descriptors.into_iter().next() {
+                Some(configuration) => self.load(configuration)?,
+                None => self.say(&Word::Unable("no configuration came with the order".to_owned())),
+            },
+            Order::Tell | Order::TellJson => {
+                let standing = self.standing();
+                let text = if order == Order::Tell { standing.to_text() } else { standing.to_json() };
+                for piece in crate::control_message::pieces(&text) {
+                    self.say(&Word::Out(piece.to_owned()));
+                }
+                self.say(&Word::Told);
+            }
+            Order::GiveWay => {
+                self.is_told_to_end = true;
+                self.server.drain(Drain::ForAnother);
+            }
+            Order::Stop => self.stop(),
+        }
+        Ok(())
+    }
+
+    fn stop(&mut self) {
+        self.is_told_to_end = true;
+        self.server.drain(Drain::ForGood);
+        // Who comes now is refused, rather than left waiting for nobody.
+        for siblings in self.siblings {
+            if let Err(error) = siblings.shut_down() {
+                warn(&format!("a listener cannot be shut down: {error}"));
+            }
+        }
+        if self.channel.is_none()
+            && let Some(control) = self.control.take()
+        {
+            control.remove();
+        }
+    }
+
+    /// The supervisor is gone. What serves goes on serving.
+    fn go_on_alone(&mut self) {
+        self.channel = None;
+        warn("the supervisor is gone; this process serves on, and a supervisor that is started anew takes it over");
+    }
+
+    /// Says a word to the supervisor; one that is gone, or hears no more, is none.
+    fn say(&mut self, word: &Word) {
+        if let Some(channel) = &self.channel
+            && channel.say(word).is_err()
+        {
+            self.go_on_alone();
+        }
+    }
+
+    fn beat(&mut self) {
+        let now = Instant::now();
+        if now < self.next_beat {
+            return;
+        }
+        self.next_beat = now + BEAT_INTERVAL;
+        match self.server.hung_thread() {
+            None => self.say(&Word::Beat),
+            Some(thread) if self.channel.is_some() => self.say(&Word::Hung(thread)),
+            Some(thread) => {
+                warn(&format!("the thread `{thread}` hangs, and there is no supervisor: this process ends"));
+                std::process::abort();
+            }
+        }
+    }
+
+    /// Loads the configuration on a thread of its own: zones may take seconds, and the beat goes on.
+    fn load(&mut self, configuration: OwnedFd) -> io::Result<()> {
+        let Some(mut loader) = self.loader.take() else {
+            self.say(&Word::Unable("it still loads the one before".to_owned()));
+            return Ok(());
+        };
+        let text = memory_file::read(&configuration, CONFIGURATION_BYTES_MAX)?;
+        let (origin, sender, wakeup) = (self.origin.clone(), self.loaded.0.clone(), Arc::clone(&self.wakeup));
+        let load = move || {
+            let config = origin.parse(&text);
+            let result = config.and_then(|config| loader.load(&config).map(|loaded| (config, loaded)));
+            // Fails only when the process is about to end.
+            let _ = sender.send(Attempt { loader, configuration, result });
+            let given = wakeup.give();
+            debug_assert!(given.is_ok());
+        };
+        thread::Builder::new().name("loader".to_owned()).spawn(load)?;
+        Ok(())
+    }
+
+    fn take_up_loaded(&mut self) {
+        let Ok(Attempt { loader, configuration, result }) = self.loaded.1.try_recv() else { return };
+        self.loader = Some(loader);
+        match result {
+            // Another process reads before it is confined: what is then still wrong is.
+            Err(diagnostics) if self.confinement.keeps_from_files() => {
+                let first = diagnostics.first().map(ToString::to_string).unwrap_or_default();
+                self.say(&Word::Unable(format!("the one that runs cannot read it all ({first})")));
+            }
+            Err(diagnostics) => {
+                tell(&diagnostics);
+                for diagnostic in &diagnostics {
+                    self.say(&Word::Err(format!("{diagnostic}\n")));
+                }
+                self.say(&Word::Refused);
+            }
+            Ok((config, loaded)) => match config.obstacle_for(&self.running) {
+                Some(obstacle) => self.say(&Word::Unable(obstacle.to_owned())),
+                None => {
+                    tell(&loaded.warnings);
+                    for warning in &loaded.warnings {
+                        self.say(&Word::Err(format!("{warning}\n")));
+                    }
+                    self.server.replace_content(loaded.content);
+                    self.running = config;
+                    self.configuration = configuration;
+                    self.say(&Word::TakenUp);
+                }
+            },
+        }
+    }
+
+    fn standing(&self) -> standing::Report<'_> {
+        standing::Report {
+            standing: self.server.standing(),
+            confinement: &self.confinement,
+            since: self.since,
+            worker_count: self.running.worker_count,
+        }
+    }
+
+    /// Does at the control socket what can be done without a supervisor.
+    fn answer_requests(&mut self) -> io::Result<()> {
+        let Some(control) = &mut self.control else { return Ok(()) };
+        for (key, request) in control.requests() {
+            self.answer(key, request)?;
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, key: Key, request: Request) -> io::Result<()> {
+        const ALONE: &str =
+            "the supervisor is gone; `sanderling serve` starts one that takes the running process over\n";
+        let text = match request {
+            Request::Status => Some(format!("{ALONE}{}", self.standing().to_text())),
+            Request::StatusJson => Some(format!("{{\"supervisor\":null,\"process\":{}}}\n", self.standing().to_json())),
+            _ => None,
+        };
+        let Some(control) = &mut self.control else { return Ok(()) };
+        match request {
+            Request::Status | Request::StatusJson => {
+                for piece in crate::control_message::pieces(&text.unwrap_or_default()) {
+                    control.answer(key, &Answer::Out(piece));
+                }
+                control.end(key, 0);
+            }
+            Request::Stop => {
+                control.end(key, 0);
+                self.stop();
+            }
+            Request::Reload | Request::Upgrade => {
+                control.answer(key, &Answer::Err(ALONE));
+                control.end(key, 1);
+            }
+            Request::TakeOver => {
+                if let Some(endpoint) = control.take(key) {
+                    self.hand_over_to(endpoint);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives a new supervisor all that the old one had, and hears its orders from now on.
+    fn hand_over_to(&mut self, endpoint: Endpoint) {
+        let Some(control) = &self.control else { return };
+        let since_unix_s = self.since.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let pid = std::process::id().cast_signed();
+        let process = ProcessLabel { generation: 1, pid, is_serving: true, since_unix_s };
+        let mut given: Given<'_> = vec![
+            (Label::Process(process), self.own.as_fd()),
+            (Label::Configuration, self.configuration.as_fd()),
+            (Label::Control(control.path().to_owned()), control.door()),
+        ];
+        for siblings in self.siblings {
+            given.extend(siblings.http.iter().map(|socket| (Label::Listener(Service::Http), socket.as_fd())));
+            given.extend(siblings.dns_streams.iter().map(|socket| (Label::Listener(Service::Dns), socket.as_fd())));
+            given.extend(siblings.dns_datagrams.iter().map(|socket| (Label::Listener(Service::Dns), socket.as_fd())));
+        }
+        match handover::send(&given, &endpoint) {
+            Ok(()) => self.channel = Some(Channel::on(endpoint)),
+            Err(error) => warn(&format!("the supervisor that was to take over cannot: {error}")),
+        }
+        self.next_beat = Instant::now();
+    }
+}

@@ -1,0 +1,43 @@
+//! What a server process gives up before it serves: its user, its capabilities, and every file and call that serving does
+//! not need.
+
+use crate::config::{Account, Config};
+use os::confinement::{self, Confined, Landlock, Layer};
+use os::identity::Identity;
+use std::io;
+use std::path::PathBuf;
+
+/// What was left to this process.
+#[derive(Debug)]
+pub(super) struct Confinement {
+    pub(super) confined: Confined,
+    /// Whom it has become, if it has become somebody else.
+    pub(super) user: Option<String>,
+}
+
+impl Confinement {
+    /// Gives up what serving `config` does not need.
+    ///
+    /// # Errors
+    /// There is no such account, or it cannot be taken up; something that is to be served cannot be opened by it.
+    pub(super) fn of(config: &Config) -> io::Result<Confinement> {
+        let find = |Account { user, group }: &Account| Identity::find(user, group.as_deref());
+        let identity = config.account.as_ref().map(find).transpose()?;
+        let user = identity.as_ref().map(|identity| identity.name.clone());
+        let layer = if config.sandbox { Layer::Wanted } else { Layer::Off };
+        // The folder of a zone file rather than the file: an editor puts another file in its place.
+        let zone_folders = config.zones.iter().map(|zone| match zone.file.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
+            _ => PathBuf::from("."),
+        });
+        let readable: Vec<PathBuf> = config.sites.iter().map(|site| site.folder.clone()).chain(zone_folders).collect();
+        let wanted =
+            confinement::Confinement { identity, readable, landlock: layer, seccomp: layer, ..Default::default() };
+        Ok(Confinement { confined: confinement::confine(&wanted)?, user })
+    }
+
+    /// Whether this process might be kept from what another one, not confined yet, could read.
+    pub(super) fn keeps_from_files(&self) -> bool {
+        self.user.is_some() || matches!(self.confined.landlock, Landlock::InForce { .. })
+    }
+}

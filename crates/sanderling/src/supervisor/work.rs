@@ -1,0 +1,406 @@
+//! The pieces of work of a supervisor, from the wish to the end: a start, a reload, an upgrade, a replacement.
+
+use super::process::{Process, Stage};
+use super::program::{self, RUNNING};
+use super::{Asker, Running, Supervisor};
+use crate::channel::{Channel, Order};
+use crate::cli::Exit;
+use crate::control_message::{Answer, pieces};
+use crate::diagnostic::{Diagnostic, Fault, Place};
+use crate::handover::{self, Given, Label};
+use crate::listeners::Listeners;
+use crate::server_process::{CHANNEL, CONFIGURATION, CONTROL};
+use crate::terminal::{say, tell, warn};
+use os::notify::State;
+use os::process::Ended;
+use os::{memory_file, signals};
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime};
+
+/// What somebody wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wish {
+    /// To run by what the configuration says now.
+    Reload(Asker),
+    /// To run the program that now stands where this one stood.
+    Upgrade(Asker),
+}
+
+impl Wish {
+    pub(super) fn asker(self) -> Asker {
+        match self {
+            Wish::Reload(asker) | Wish::Upgrade(asker) => asker,
+        }
+    }
+}
+
+/// What is under way.
+#[derive(Debug)]
+pub(super) enum Work {
+    /// The process that serves takes a configuration up in place.
+    TakingUp {
+        /// Who has asked for it.
+        asker: Asker,
+        /// What it is to run by.
+        next: Running,
+    },
+    /// A new process gets ready.
+    Starting(Starting),
+}
+
+/// The start of a server process.
+#[derive(Debug)]
+pub(super) struct Starting {
+    asker: Asker,
+    why: Why,
+    next: Running,
+    listeners: Listeners,
+    generation: u64,
+    deadline: Instant,
+    /// It has said that the configuration is wrong.
+    is_refused: bool,
+}
+
+/// Why a server process is started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Why {
+    /// It is the first.
+    First,
+    /// The one before has died.
+    Death,
+    /// A configuration that the one before cannot take up, for this reason.
+    Reload(String),
+    /// It is of another version of the program.
+    Upgrade,
+    /// There are sockets that nobody serves on: those of a configuration that could not be taken up.
+    Orphans,
+}
+
+impl Work {
+    pub(super) fn asker(&self) -> Asker {
+        match self {
+            Work::TakingUp { asker, .. } | Work::Starting(Starting { asker, .. }) => *asker,
+        }
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        match self {
+            // It is alive, or its silence is noticed; large zones take their time.
+            Work::TakingUp { .. } => None,
+            Work::Starting(starting) => Some(starting.deadline),
+        }
+    }
+}
+
+impl Supervisor {
+    /// Begins what is to be done next, if nothing is under way.
+    pub(super) fn begin_next(&mut self) {
+        if self.work.is_some() || self.stopping.is_some() {
+            return;
+        }
+        if self.restart_at.is_some_and(|at| Instant::now() >= at) {
+            self.restart_at = None;
+            self.replace_the_dead();
+            return;
+        }
+        // While nobody serves, that comes first.
+        if self.restart_at.is_none() {
+            match self.wishes.pop_front() {
+                Some(Wish::Reload(asker)) => self.begin_reload(asker),
+                Some(Wish::Upgrade(asker)) => self.begin_upgrade(asker),
+                None => {}
+            }
+        }
+    }
+
+    pub(super) fn begin_first(&mut self, next: Running, listeners: Listeners) -> io::Result<()> {
+        self.start(Path::new(RUNNING), Why::First, Asker::Nobody, next, listeners)
+    }
+
+    fn replace_the_dead(&mut self) {
+        let result = self.running.try_clone().and_then(|running| {
+            let listeners = self.listeners.clone();
+            self.start(Path::new(RUNNING), Why::Death, Asker::Nobody, running, listeners)
+        });
+        if let Err(error) = result {
+            warn(&format!("no server process can be started: {error}"));
+            self.restart_at = Some(Instant::now() + self.restarts.delay_after(Duration::ZERO));
+        }
+    }
+
+    fn begin_reload(&mut self, asker: Asker) {
+        self.notify(&[State::Reloading]);
+        let read = self.origin.read().and_then(|text| {
+            let config = self.origin.parse(&text)?;
+            let text = memory_file::create("configuration", &text).map_err(|error| {
+                let fault = Fault::new(error.to_string(), "see that the machine has memory and descriptors left");
+                vec![Diagnostic::error(Place::Argument("reload".to_owned()), fault)]
+            })?;
+            Ok(Running { config, text })
+        });
+        let next = match read {
+            Ok(next) => next,
+            Err(diagnostics) => {
+                tell(&diagnostics);
+                for diagnostic in &diagnostics {
+                    self.pass_on(asker, &format!("{diagnostic}\n"));
+                }
+                return self.refuse_reload(asker);
+            }
+        };
+        match next.config.obstacle_for(&self.running.config) {
+            Some(obstacle) => self.begin_replacement(asker, next, obstacle),
+            None => {
+                let text = next.text.try_clone();
+                match (self.serving(), text) {
+                    (Some(process), Ok(text)) => {
+                        process.order(Order::TakeUp, Some(text.as_fd()));
+                        self.work = Some(Work::TakingUp { asker, next });
+                    }
+                    _ => self.begin_replacement(asker, next, "no process served that could take it up"),
+                }
+            }
+        }
+    }
+
+    /// A new server process for `next`, as the one that serves cannot take it up for this `reason`.
+    fn begin_replacement(&mut self, asker: Asker, next: Running, reason: &str) {
+        let started = Listeners::bind(&next.config, &self.listeners).and_then(|listeners| {
+            self.start(Path::new(RUNNING), Why::Reload(reason.to_owned()), asker, next, listeners)
+        });
+        if let Err(error) = started {
+            warn(&error.to_string());
+            self.pass_on(asker, &format!("{error}\n"));
+            self.refuse_reload(asker);
+        }
+    }
+
+    fn refuse_reload(&mut self, asker: Asker) {
+        const REFUSED: &str = "the new configuration is refused as a whole; the old one goes on";
+        warn(REFUSED);
+        self.tell_asker(asker, Err(REFUSED));
+        self.notify(&[State::Ready]);
+    }
+
+    fn begin_upgrade(&mut self, asker: Asker) {
+        let program = self.program.clone();
+        let started = self.running.try_clone().and_then(|running| {
+            let listeners = self.listeners.clone();
+            self.start(&program, Why::Upgrade, asker, running, listeners)
+        });
+        if let Err(error) = started {
+            let text = format!("the program to upgrade to cannot be started: {error}; the old one goes on");
+            warn(&text);
+            self.tell_asker(asker, Err(&text));
+        }
+    }
+
+    /// Starts a process of `program`. It is begun, or nothing has changed.
+    fn start(&mut self, program: &Path, why: Why, asker: Asker, next: Running, listeners: Listeners) -> io::Result<()> {
+        let (ours, theirs) = Channel::pair()?;
+        let mut descriptors: Vec<(String, BorrowedFd<'_>)> =
+            vec![(CHANNEL.to_owned(), theirs.as_fd()), (CONFIGURATION.to_owned(), next.text.as_fd())];
+        descriptors.extend(self.control.iter().map(|control| (CONTROL.to_owned(), control.door())));
+        descriptors.extend(listeners.descriptors().map(|(service, socket)| (service.name().to_owned(), socket)));
+        let child = os::process::spawn(program, &self.arguments("internal-server-process"), &descriptors)?;
+        self.last_generation += 1;
+        let generation = self.last_generation;
+        let deadline = Instant::now() + Duration::from_millis(next.config.limits.start_timeout_ms);
+        self.processes.push(Process::new(generation, child, ours, Stage::Starting));
+        let starting = Starting { asker, why, next, listeners, generation, deadline, is_refused: false };
+        self.work = Some(Work::Starting(starting));
+        Ok(())
+    }
+
+    fn arguments(&self, command: &str) -> Vec<OsString> {
+        let control = self.control.iter().flat_map(|control| [OsString::from("--control"), control.path().into()]);
+        let rest = control.chain(self.origin.to_arguments()).collect();
+        program::arguments(command, &self.forced, rest)
+    }
+
+    /// The start that is under way, if it is that of `generation`.
+    fn starting(&mut self, generation: u64) -> Option<&mut Starting> {
+        match &mut self.work {
+            Some(Work::Starting(starting)) if starting.generation == generation => Some(starting),
+            _ => None,
+        }
+    }
+
+    pub(super) fn take_refused(&mut self, generation: u64) {
+        if let Some(starting) = self.starting(generation) {
+            starting.is_refused = true;
+        } else if let Some(Work::TakingUp { asker, .. }) =
+            self.work.take_if(|work| matches!(work, Work::TakingUp { .. }))
+        {
+            self.refuse_reload(asker);
+        }
+    }
+
+    pub(super) fn take_taken_up(&mut self) {
+        if let Some(Work::TakingUp { asker, next }) = self.work.take_if(|work| matches!(work, Work::TakingUp { .. })) {
+            self.running = next;
+            self.taken_up_at = SystemTime::now();
+            warn("the new configuration is served, taken up in place; no connection was closed");
+            self.tell_asker(asker, Ok("in place: no connection was closed\n"));
+            self.notify(&[State::Ready]);
+        }
+    }
+
+    pub(super) fn take_unable(&mut self, reason: &str) {
+        if let Some(Work::TakingUp { asker, next }) = self.work.take_if(|work| matches!(work, Work::TakingUp { .. })) {
+            self.begin_replacement(asker, next, reason);
+        }
+    }
+
+    /// The new process serves; the one before gives way.
+    pub(super) fn take_ready(&mut self, generation: u64) {
+        if self.starting(generation).is_none() {
+            return;
+        }
+        let Some(Work::Starting(starting)) = self.work.take() else { return };
+        for process in &mut self.processes {
+            if process.generation == generation {
+                process.enter(Stage::Serving);
+            } else if process.stage == Stage::Serving {
+                process.order(Order::GiveWay, None);
+                process.enter(Stage::Draining);
+            }
+        }
+        self.restart_at = None;
+        self.listeners = starting.listeners;
+        self.running = starting.next;
+        self.taken_up_at = SystemTime::now();
+        if !self.is_announced {
+            self.is_announced = true;
+            say(&self.listeners.announcement());
+        }
+        self.notify(&[State::Ready]);
+        let pid = self.processes.last().map_or(0, Process::id);
+        match starting.why {
+            Why::First => {}
+            Why::Death | Why::Orphans => warn(&format!("the server process {pid} serves")),
+            Why::Reload(reason) => {
+                warn(&format!("the server process {pid} serves the new configuration: {reason}"));
+                self.tell_asker(starting.asker, Ok(&format!("a new server process: {reason}\n")));
+            }
+            Why::Upgrade => {
+                warn(&format!("the server process {pid} of the program {} serves", self.program.display()));
+                self.become_the_new_program(starting.asker);
+            }
+        }
+    }
+
+    /// Runs the new program in this very process. It comes back only if that failed, which leaves everything as it is.
+    fn become_the_new_program(&mut self, asker: Asker) {
+        let error = match self.try_to_become_the_new_program(asker) {
+            Ok(never) => match never {},
+            Err(error) => error,
+        };
+        let text = format!("the new program serves, and the old one supervises on: {error}");
+        warn(&text);
+        self.tell_asker(asker, Err(&text));
+    }
+
+    fn try_to_become_the_new_program(&mut self, asker: Asker) -> io::Result<std::convert::Infallible> {
+        let mut given: Given<'_> = vec![(Label::Configuration, self.running.text.as_fd())];
+        given.extend(self.control.iter().map(|control| (Label::Control(control.path().to_owned()), control.door())));
+        given.extend(self.listeners.descriptors().map(|(service, socket)| (Label::Listener(service), socket)));
+        given.extend(self.processes.iter().flat_map(Process::given));
+        if let (Asker::Client(key), Some(control)) = (asker, &self.control) {
+            given.extend(control.client(key).map(|client| (Label::Client, client)));
+        }
+        let (list, variable) = handover::list(&given)?;
+        let kept: Vec<BorrowedFd<'_>> = given.iter().map(|(_, kept)| *kept).chain([list.as_fd()]).collect();
+        // The new program catches signals as its first act; one that came before would end it.
+        signals::hold_back()?;
+        let error = os::process::replace(&self.program, &self.arguments("serve"), &[variable], &kept);
+        signals::let_in()?;
+        Err(error)
+    }
+
+    /// A process has ended before it was ready. What served serves on.
+    pub(super) fn take_failed_start(&mut self, generation: u64, what: &str, ended: Ended) -> Option<Exit> {
+        self.starting(generation)?;
+        let Some(Work::Starting(starting)) = self.work.take() else { return None };
+        // Only what the process itself has not said.
+        if !starting.is_refused {
+            warn(&format!("{what} before it was ready"));
+            self.pass_on(starting.asker, &format!("{what} before it was ready\n"));
+        }
+        match starting.why {
+            Why::First => {
+                let is_refused =
+                    starting.is_refused || ended == Ended::Exited(i32::from(Exit::BadConfiguration.status()));
+                return Some(if is_refused { Exit::BadConfiguration } else { Exit::Failure });
+            }
+            Why::Death | Why::Orphans => {}
+            Why::Reload(_) => self.refuse_reload(starting.asker),
+            Why::Upgrade => {
+                const REFUSED: &str = "the upgrade has failed; the old program goes on";
+                warn(REFUSED);
+                self.tell_asker(starting.asker, Err(REFUSED));
+            }
+        }
+        let is_anybody_serving = self.serving().is_some();
+        let orphans = self.listeners.with_siblings_of(&starting.listeners);
+        if orphans.has_more_than(&self.listeners) {
+            self.serve_orphans(orphans);
+        } else if !is_anybody_serving {
+            let delay = self.restarts.delay_after(Duration::ZERO);
+            self.restart_at = Some(Instant::now() + delay);
+        }
+        None
+    }
+
+    /// Siblings were made for a process that did not come to serve, and connections may wait in them already: a process
+    /// with the old configuration serves on them too.
+    fn serve_orphans(&mut self, listeners: Listeners) {
+        self.listeners = listeners.clone();
+        let started = self
+            .running
+            .try_clone()
+            .and_then(|running| self.start(Path::new(RUNNING), Why::Orphans, Asker::Nobody, running, listeners));
+        if let Err(error) = started {
+            warn(&format!("no server process can be started: {error}"));
+        }
+    }
+
+    pub(super) fn give_up_late_start(&mut self) {
+        let Some(Work::Starting(starting)) = &self.work else { return };
+        if Instant::now() < starting.deadline {
+            return;
+        }
+        let generation = starting.generation;
+        for process in self.processes.iter_mut().filter(|process| process.generation == generation) {
+            warn(&format!("{process} is not ready within `start_timeout_ms` and is ended"));
+            // Its end is then that of the start.
+            process.kill();
+        }
+    }
+
+    /// Gives a line of what is wrong to whoever has asked for the work that the process of `generation` does.
+    pub(super) fn pass_on_to_asker(&mut self, generation: u64, text: &str) {
+        let asker = match &self.work {
+            Some(Work::TakingUp { asker, .. }) => *asker,
+            Some(Work::Starting(starting)) if starting.generation == generation => starting.asker,
+            _ => return,
+        };
+        self.pass_on(asker, text);
+    }
+
+    fn pass_on(&mut self, asker: Asker, text: &str) {
+        let (Asker::Client(key), Some(control)) = (asker, &mut self.control) else { return };
+        for piece in pieces(text) {
+            control.answer(key, &Answer::Err(piece));
+        }
+    }
+}
+
+impl Running {
+    pub(super) fn try_clone(&self) -> io::Result<Running> {
+        Ok(Running { config: self.config.clone(), text: self.text.try_clone()? })
+    }
+}

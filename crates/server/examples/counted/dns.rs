@@ -1,0 +1,79 @@
+//! A query's bytes into its reply's, without any server.
+
+use std::hint::black_box;
+use std::sync::Arc;
+
+use dns::zonefile::{Event, Limits, Parser, Position};
+use dns::{HashSeed, Name, Reply, Rtype, Transport, Zone, ZoneBuilder, ZoneLimits, ZoneSet, answer};
+
+/// A name that is asked for, as the wire has it.
+type WireName = &'static [u8];
+
+/// Two addresses stand there.
+pub(crate) const HIT: WireName = b"\x03www\x07example\0";
+/// Nothing does.
+pub(crate) const NAME_ERROR: WireName = b"\x04none\x07example\0";
+/// It lies in a zone that was delegated to two servers.
+pub(crate) const REFERRAL: WireName = b"\x03www\x03sub\x07example\0";
+/// A wildcard covers it.
+pub(crate) const WILDCARD: WireName = b"\x03any\x04wild\x07example\0";
+/// It lies in no zone of ours.
+pub(crate) const UNKNOWN_ZONE: WireName = b"\x03www\x05other\0";
+
+const APEX: WireName = b"\x07example\0";
+/// Fixed, so that names fall into the same places in every run.
+const SEED: HashSeed = HashSeed(0x5eed);
+const REPLY_BYTES_MAX: u16 = 1_232;
+const ZONE: &str = "\
+$TTL 3600
+@ SOA ns1 hostmaster 1 7200 900 1209600 300
+@ NS ns1
+@ NS ns2
+ns1 A 192.0.2.53
+ns2 A 192.0.2.54
+www A 192.0.2.1
+www A 192.0.2.2
+*.wild A 192.0.2.3
+sub NS ns1.sub
+sub NS ns2.sub
+ns1.sub A 192.0.2.55
+ns2.sub A 192.0.2.56
+";
+
+/// Answers a query for the addresses of `name`.
+pub(crate) fn repeat(name: WireName, count: usize) {
+    let (zones, query) = (zones(), query(name));
+    let mut out = [0; REPLY_BYTES_MAX as usize];
+    for _ in 0..count {
+        let transport = Transport::Udp { reply_bytes_max: REPLY_BYTES_MAX };
+        let reply = answer(&zones, black_box(&query), transport, black_box(&mut out));
+        assert!(matches!(black_box(reply), Reply::Send { .. }));
+    }
+}
+
+/// The one zone that all kinds ask about.
+pub(crate) fn zones() -> ZoneSet {
+    ZoneSet::new(SEED, vec![Arc::new(zone())]).expect("one zone is not there twice")
+}
+
+fn zone() -> Zone {
+    let apex = Name::parse(APEX).expect("the apex is a name");
+    let mut builder = ZoneBuilder::new(apex, SEED, ZoneLimits::default());
+    let mut parser = Parser::new("counted.zone".into(), ZONE.as_bytes().to_vec(), apex, Limits::default());
+    while let Some(event) = parser.next() {
+        match event {
+            Ok(Event::Record(record)) => builder.add(&record),
+            other => panic!("{other:?}"),
+        }
+    }
+    builder.finish(Position { file_index: 0, line: 1, column: 1 }).zone.expect("the zone is right")
+}
+
+/// A query for the addresses of `name`, with EDNS as resolvers send it (RFC 6891 §6.1.2).
+pub(crate) fn query(name: WireName) -> Vec<u8> {
+    let mut query = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 1];
+    query.extend(name);
+    query.extend(Rtype::A.0.to_be_bytes());
+    query.extend([0, 1, 0, 0, 41, 4, 0xd0, 0, 0, 0, 0, 0, 0]);
+    query
+}

@@ -1,0 +1,78 @@
+//! A request's bytes into its response's, without any server: parse, site path, decision, head, and the content's copy.
+
+use std::hint::black_box;
+
+use sanderling_http::{
+    Content, Facts, Found, HttpDate, Limits, Parse, Representation, SitePath, Status, Time, Variant, media_type,
+    parse_request, respond,
+};
+
+/// The octets of the file, and the name of the kinds.
+pub(crate) const FILE_BYTES: usize = 512;
+/// What curl sends.
+pub(crate) const REQUEST: &str =
+    "GET /512 HTTP/1.1\r\nHost: www.example\r\nUser-Agent: curl/8.14.1\r\nAccept: */*\r\n\r\n";
+
+/// 2023-11-14; the date of the responses is a little later.
+const FILE_UNIX_S: i64 = 1_700_000_000;
+const NOW_UNIX_S: u64 = 1_700_000_200;
+
+/// The whole file.
+pub(crate) fn repeat_hit(count: usize) {
+    repeat(REQUEST, Some(&file()), Status::Ok, count);
+}
+
+/// The client has it already.
+pub(crate) fn repeat_not_modified(count: usize) {
+    let file = file();
+    let validator = format!("If-None-Match: {}\r\n\r\n", String::from_utf8_lossy(file.etag()));
+    let head = REQUEST.strip_suffix("\r\n").expect("a request ends with an empty line");
+    repeat(&format!("{head}{validator}"), Some(&file), Status::NotModified, count);
+}
+
+/// There is no such file.
+pub(crate) fn repeat_missing(count: usize) {
+    repeat(REQUEST, None, Status::NotFound, count);
+}
+
+fn file() -> Representation {
+    let facts = Facts {
+        length_bytes: FILE_BYTES as u64,
+        modified: Time { unix_s: FILE_UNIX_S, nanos: 1 },
+        changed: Time { unix_s: FILE_UNIX_S, nanos: 2 },
+        device: 1,
+        inode: 2,
+    };
+    Representation::new(&facts, media_type(b"512"), Variant::Only, b"", NOW_UNIX_S)
+}
+
+fn repeat(request: &str, file: Option<&Representation>, expected: Status, count: usize) {
+    let date = HttpDate::from_unix_s(NOW_UNIX_S);
+    let memory = [b'x'; FILE_BYTES];
+    let mut out = Vec::with_capacity(4096);
+    for _ in 0..count {
+        out.clear();
+        let status = answer(black_box(request.as_bytes()), black_box(file), &memory, &date, &mut out);
+        assert_eq!(status, expected);
+        black_box(&out);
+    }
+}
+
+/// Appends the response to `out` as a worker does.
+fn answer(bytes: &[u8], file: Option<&Representation>, memory: &[u8], date: &HttpDate, out: &mut Vec<u8>) -> Status {
+    let Ok(Parse::Complete { request, .. }) = parse_request(bytes, &Limits::default()) else {
+        panic!("it is no request");
+    };
+    let path = SitePath::parse(request.path().expect("a GET has a path")).expect("the path is one of a file");
+    black_box(path.as_bytes());
+    let response = respond(&request, file.map_or(Found::Missing, Found::File));
+    response.write_head(date, out);
+    match response.content() {
+        Content::None => {}
+        Content::Page(page) => out.extend_from_slice(page),
+        Content::File { start_bytes, length_bytes } => {
+            out.extend_from_slice(&memory[start_bytes as usize..(start_bytes + length_bytes) as usize]);
+        }
+    }
+    response.status()
+}

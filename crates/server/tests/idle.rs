@@ -1,0 +1,61 @@
+//! What an idle connection costs in memory: measured as the growth of the process, client's side and all, and printed.
+
+use dns::{HashSeed, ZoneSet};
+use os::tcp::Listener;
+use sanderling_server::{BuiltinFile, Content, Counter, DefaultSite, Options, Root, Server, Siblings, Site};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+const DEADLINE: Duration = Duration::from_secs(20);
+/// Enough that what a server has once counts little; a descriptor for each side of each.
+const CONNECTION_COUNT: usize = 4_000;
+const IDLE_BYTES_MAX: usize = 2 * 1024;
+const FILES: &[BuiltinFile] = &[BuiltinFile { path: "file", bytes: b"content" }];
+
+/// Octets of memory that the process has.
+fn resident_bytes() -> usize {
+    const PAGE_BYTES: usize = 4096;
+    let pages = std::fs::read_to_string("/proc/self/statm").expect("the kernel tells");
+    pages.split_whitespace().nth(1).and_then(|count| count.parse::<usize>().ok()).expect("a number") * PAGE_BYTES
+}
+
+/// A connection that has been answered once.
+fn answered(address: std::net::SocketAddr) -> TcpStream {
+    let mut stream = TcpStream::connect(address).expect("connected");
+    stream.set_read_timeout(Some(DEADLINE)).expect("set");
+    stream.write_all(b"GET /file HTTP/1.1\r\nHost: a\r\n\r\n").expect("sent");
+    let mut octets = [0; 512];
+    assert_ne!(stream.read(&mut octets).expect("answered"), 0);
+    stream
+}
+
+#[test]
+fn an_idle_connection_costs_little_memory() {
+    let limit = os::limits::raise_descriptor_limit().expect("raised");
+    let count = CONNECTION_COUNT.min(limit as usize / 3);
+    let siblings = Siblings {
+        http: vec![Listener::bind("127.0.0.1:0".parse().expect("an address")).expect("bound")],
+        ..Siblings::default()
+    };
+    let address = siblings.http[0].local_address().expect("bound");
+    let site = Site { id: 0, hosts: Vec::new(), root: Root::Builtin(FILES) };
+    let zones = ZoneSet::new(HashSeed(1), Vec::new()).expect("no zones");
+    let content = Content::new(vec![site], DefaultSite::EveryHost(0), zones);
+    let server = Server::new(content, Options::default(), Duration::ZERO);
+    let served = server.run(&[siblings], 1, |server| {
+        let mut clients = Vec::with_capacity(count + 100);
+        clients.extend((0..100).map(|_| answered(address)));
+        let before = resident_bytes();
+        clients.extend((0..count).map(|_| answered(address)));
+        let start = Instant::now();
+        while server.tallies().sum(Counter::HttpRequests) < clients.len() as u64 {
+            assert!(start.elapsed() < DEADLINE, "not all are answered");
+            std::thread::yield_now();
+        }
+        resident_bytes().saturating_sub(before) / count
+    });
+    let idle_bytes = served.expect("served");
+    println!("{count} idle connections: {idle_bytes} octets each");
+    assert!(idle_bytes <= IDLE_BYTES_MAX, "{idle_bytes} octets for an idle connection");
+}
