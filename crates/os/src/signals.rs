@@ -32,6 +32,13 @@ pub fn let_in() -> io::Result<()> {
     change_mask(false)
 }
 
+/// Sends `signal` to this very process. While signals are held back it waits, also through an exec (execve(2)).
+pub fn send_to_this_process(signal: Signal) -> io::Result<()> {
+    count(Call::Kill);
+    let signal = rustix::process::Signal::from_named_raw(signal).ok_or(io::ErrorKind::InvalidInput)?;
+    Ok(rustix::process::kill_process(rustix::process::getpid(), signal)?)
+}
+
 fn change_mask(is_full: bool) -> io::Result<()> {
     let mut set = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
     count(Call::Sigmask);

@@ -32,8 +32,31 @@ pub(crate) enum Label {
     Process(ProcessLabel),
     /// The channel to the process before.
     Channel,
-    /// Somebody who has asked for the upgrade by the control socket and waits for its end.
-    Client,
+    /// Somebody who has asked for something by the control socket and waits for its end.
+    Client(Awaits),
+}
+
+/// What a client waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Awaits {
+    /// To hear that the upgrade is done of which the handover is a part.
+    ThisUpgrade,
+    /// A reload that has not begun.
+    Reload,
+    /// An upgrade that has not begun.
+    Upgrade,
+}
+
+impl Awaits {
+    const ALL: [Awaits; 3] = [Awaits::ThisUpgrade, Awaits::Reload, Awaits::Upgrade];
+
+    fn word(self) -> &'static str {
+        match self {
+            Awaits::ThisUpgrade => "this-upgrade",
+            Awaits::Reload => "reload",
+            Awaits::Upgrade => "upgrade",
+        }
+    }
 }
 
 /// What is known of a server process.
@@ -61,7 +84,7 @@ impl Label {
                 format!("process {generation} {pid} {stage} {since_unix_s}").into_bytes()
             }
             Label::Channel => b"channel".to_vec(),
-            Label::Client => b"client".to_vec(),
+            Label::Client(awaits) => format!("client {}", awaits.word()).into_bytes(),
         }
     }
 
@@ -84,7 +107,10 @@ impl Label {
                 since_unix_s: words.next()?.parse().ok()?,
             }),
             "channel" => Label::Channel,
-            "client" => Label::Client,
+            "client" => {
+                let word = words.next()?;
+                Label::Client(Awaits::ALL.into_iter().find(|awaits| awaits.word() == word)?)
+            }
             _ => return None,
         };
         words.next().is_none().then_some(label)
@@ -223,7 +249,8 @@ mod tests {
             Label::Listener(Service::Dns),
             Label::Process(process),
             Label::Channel,
-            Label::Client,
+            Label::Client(Awaits::ThisUpgrade),
+            Label::Client(Awaits::Reload),
         ]
     }
 
@@ -232,9 +259,16 @@ mod tests {
         for label in labels() {
             assert_eq!(Label::of_line(&label.to_line()), Some(label));
         }
-        for line in
-            ["", "controls", "listener", "listener ftp", "process 1 2 asleep 3", "client 2", "process x 1 serving 1"]
-        {
+        for line in [
+            "",
+            "controls",
+            "listener",
+            "listener ftp",
+            "process 1 2 asleep 3",
+            "client",
+            "client stop",
+            "process x 1 serving 1",
+        ] {
             assert_eq!(Label::of_line(line.as_bytes()), None, "{line:?}");
         }
     }
@@ -256,7 +290,7 @@ mod tests {
         let (giver, taker) = Endpoint::pair().expect("made");
         let mut receiving = Receiving::default();
         assert!(receiving.advance(&taker).expect("no error").is_none());
-        giver.send(b"\x11client\n", &[]).expect("sent");
+        giver.send(b"\x11channel\n", &[]).expect("sent");
         receiving.advance(&taker).expect_err("a label without its descriptor");
         drop(giver);
         receiving.advance(&taker).expect_err("gone");

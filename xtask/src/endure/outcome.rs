@@ -17,7 +17,7 @@ pub(super) struct Outcome {
     /// What did not hold, a line each.
     failures: Vec<String>,
     /// Requests that killed processes had taken.
-    cut_off_count: u64,
+    pub(super) cut_off_count: u64,
     is_comparison: bool,
 }
 
@@ -101,22 +101,29 @@ impl Outcome {
         kinds.fold((0, 0), |(sent, lost), kind| (sent + kind.sent_count, lost + kind.lost_count))
     }
 
+    /// One word: whether it holds.
+    pub(super) fn word(&self) -> &'static str {
+        match (self.holds(), self.is_comparison) {
+            (false, _) => "FAILS",
+            (true, true) => "for comparison",
+            (true, false) => "holds",
+        }
+    }
+
     /// One line: what came of it.
     pub(super) fn verdict(&self) -> String {
-        let (sent_count, lost_count) = self.sent_and_lost();
-        let counted = match (self.loads.is_empty(), self.cut_off_count) {
-            (true, _) => String::new(),
-            (false, 0) => format!("{lost_count} lost of {sent_count}; "),
-            (false, cut_off) => format!(
-                "{} lost of {sent_count}, and {cut_off} cut off with the processes that had them; ",
-                lost_count - cut_off
-            ),
-        };
-        match (self.holds(), self.is_comparison) {
-            (false, _) => format!("FAILS: {counted}{}", self.failures.join("; ")),
-            (true, true) => format!("{counted}for comparison"),
-            (true, false) => format!("{counted}holds"),
+        let (sent_count, unanswered_count) = self.sent_and_lost();
+        let lost_count = unanswered_count - self.cut_off_count;
+        let mut parts = Vec::new();
+        if !self.loads.is_empty() {
+            let cut_off = match self.cut_off_count {
+                0 => String::new(),
+                count => format!(", and {count} cut off with the processes that had them"),
+            };
+            parts.push(format!("{lost_count} lost of {sent_count}{cut_off}"));
         }
+        parts.extend(self.failures.iter().cloned());
+        format!("{}: {}", self.word(), parts.join("; "))
     }
 }
 
@@ -138,7 +145,7 @@ mod tests {
     fn one_loss_breaks_a_strict_promise() {
         let mut outcome = Outcome::new("reload", "");
         outcome.take_strict(vec![counts("http-new", &[]), counts("dns-udp", &[])]);
-        assert_eq!((outcome.holds(), outcome.verdict().as_str()), (true, "0 lost of 200; holds"));
+        assert_eq!((outcome.holds(), outcome.verdict().as_str()), (true, "holds: 0 lost of 200"));
         outcome.take_strict(vec![counts("http-new", &[("refused", 1)])]);
         let verdict = "FAILS: 1 lost of 300; http-new: 1 lost of 100 (1 refused)";
         assert_eq!((outcome.holds(), outcome.verdict().as_str()), (false, verdict));
@@ -148,7 +155,7 @@ mod tests {
     fn what_a_killed_process_had_is_told_apart() {
         let mut outcome = Outcome::new("kill", "");
         outcome.take_with_cut_off(vec![counts("http-new", &[("short", 2)]), counts("dns-udp", &[("timeout", 3)])]);
-        let verdict = "0 lost of 200, and 5 cut off with the processes that had them; holds";
+        let verdict = "holds: 0 lost of 200, and 5 cut off with the processes that had them";
         assert_eq!((outcome.holds(), outcome.verdict().as_str()), (true, verdict));
         assert_eq!(outcome.facts, ["Cut off with the processes that had them: 2 http-new, 3 dns-udp"]);
         for cause in ["refused", "timeout", "unsent", "wrong_content"] {

@@ -62,7 +62,7 @@ pub(super) fn markdown(circumstances: &[String], outcomes: &[Outcome]) -> String
     text += &format!("{}\n\n", circumstances.join("\n"));
     text += INTRODUCTION;
     let rows: Vec<Vec<String>> = outcomes.iter().map(summary_cells).collect();
-    text += &markdown_table(&["scenario", "requests", "lost", "verdict"], &rows);
+    text += &markdown_table(&["scenario", "requests", "lost", "cut off", "verdict"], &rows);
     for outcome in outcomes {
         text += &format!("\n## {}\n\n{}.\n\n**{}**\n", outcome.name, outcome.promise, outcome.verdict());
         for (title, counts) in &outcome.loads {
@@ -81,18 +81,24 @@ pub(super) fn markdown(circumstances: &[String], outcomes: &[Outcome]) -> String
 const INTRODUCTION: &str = "\
 Requests go out when they are due, however the server fares, and none is sent again: each is answered rightly, or it is
 lost. A page must be one of the two that there are, octet by octet; a reply must hold the records that the server gave
-before the load. `closed` counts kept connections that the server ended without a loss, having said so before or while
-nothing was outstanding. A request over HTTP is sent on a kept connection also when the server has closed it meanwhile, as
-from far away, unless a process was killed. Latencies count from the moment when a request was due; `silence` is the
-longest time without a right answer, `late` the longest delay of the load's own sending: where it is long, the machine was
-busy with something else.
+before the load. `cut off` counts requests that a process had taken when it was killed, and datagrams that it had
+received. `closed` counts kept connections that the server ended without a loss, having said so before or while nothing
+was outstanding. A request over HTTP is sent on a kept connection also when the server has closed it meanwhile, as from
+far away, unless a process was killed. Latencies count from the moment when a request was due; `silence` is the longest
+time without a right answer, `late` the longest delay of the load's own sending: where it is long, the machine was busy
+with something else.
 
 ";
 
 fn summary_cells(outcome: &Outcome) -> Vec<String> {
-    let (sent_count, lost_count) = outcome.sent_and_lost();
-    let verdict = if outcome.holds() { "holds" } else { "FAILS" };
-    vec![outcome.name.to_owned(), sent_count.to_string(), lost_count.to_string(), verdict.to_owned()]
+    let (sent_count, unanswered_count) = outcome.sent_and_lost();
+    vec![
+        outcome.name.to_owned(),
+        sent_count.to_string(),
+        (unanswered_count - outcome.cut_off_count).to_string(),
+        outcome.cut_off_count.to_string(),
+        outcome.word().to_owned(),
+    ]
 }
 
 fn cells(counts: &Counts) -> Vec<String> {
@@ -157,15 +163,15 @@ mod tests {
     fn a_page_is_written_like_this() {
         let page = markdown(&["- Command: `cargo xtask endure`".into()], &[outcome()]);
         let expected = "\
-| scenario | requests | lost | verdict |
-|---|--:|--:|--:|
-| kill | 50 | 0 | holds |
+| scenario | requests | lost | cut off | verdict |
+|---|--:|--:|--:|--:|
+| kill | 50 | 0 | 0 | holds |
 
 ## kill
 
 New connections wait for the next process.
 
-**0 lost of 50; holds**
+**holds: 0 lost of 50**
 
 | kind | sent | lost | why | closed | p50 ms | p99 ms | max ms | silence ms | late ms |
 |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|
@@ -183,6 +189,6 @@ New connections wait for the next process.
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 4);
         assert_eq!(lines[0].chars().count(), lines[1].chars().count());
-        assert_eq!((lines[2], lines[3]), ("- 20 kills", "0 lost of 50; holds"));
+        assert_eq!((lines[2], lines[3]), ("- 20 kills", "holds: 0 lost of 50"));
     }
 }

@@ -3,6 +3,7 @@
 
 use super::process::Process;
 use super::restarts::Restarts;
+use super::work::Wish;
 use super::{Asker, Running, Supervisor, program};
 use crate::channel::Channel;
 use crate::cli::Exit;
@@ -10,7 +11,7 @@ use crate::config::{Config, Origin};
 use crate::control::{Control, Opened};
 use crate::control_message::Request;
 use crate::diagnostic::Diagnostic;
-use crate::handover::{self, Label, Receiving, Taken};
+use crate::handover::{self, Awaits, Label, Receiving, Taken};
 use crate::listeners::{Listeners, Service};
 use crate::server_process::CONFIGURATION_BYTES_MAX;
 use crate::terminal::{tell, warn};
@@ -156,7 +157,7 @@ fn take_over(endpoint: Endpoint, path: &Path, config: &Config) -> io::Result<Inh
             Label::Control(path) => inheritance.control = Some(Control::adopt(path, descriptor)?),
             Label::Process(label) => process = Some((label, descriptor)),
             // What it ran by is replaced at once by what is read now.
-            Label::Configuration | Label::Channel | Label::Client => {}
+            Label::Configuration | Label::Channel | Label::Client(_) => {}
         }
     }
     // It goes on hearing its orders on the connection where it has handed over.
@@ -182,7 +183,7 @@ fn go_on(origin: &Origin, forced: &[String], signals: Signals, taken: Taken) -> 
                 let (label, pidfd) = announced.take().ok_or_else(|| io::Error::other("a channel to nobody"))?;
                 processes.push(Process::taken_over(label, pidfd, Channel::adopt(descriptor)?));
             }
-            Label::Client => clients.push(descriptor),
+            Label::Client(awaits) => clients.push((awaits, descriptor)),
         }
     }
     let text = configuration.ok_or_else(|| io::Error::other("no configuration was handed over"))?;
@@ -200,10 +201,13 @@ fn go_on(origin: &Origin, forced: &[String], signals: Signals, taken: Taken) -> 
     let version = env!("CARGO_PKG_VERSION");
     let done = format!("sanderling {version} supervises and serves now, as process {}\n", std::process::id());
     warn(done.trim_end());
-    for client in clients {
-        if let Some(control) = &mut supervisor.control {
-            let key = control.let_in(client)?;
-            supervisor.tell_asker(Asker::Client(key), Ok(&done));
+    for (awaits, client) in clients {
+        let Some(control) = &mut supervisor.control else { continue };
+        let asker = Asker::Client(control.let_in(client)?);
+        match awaits {
+            Awaits::ThisUpgrade => supervisor.tell_asker(asker, Ok(&done)),
+            Awaits::Reload => supervisor.wish(Wish::Reload(asker)),
+            Awaits::Upgrade => supervisor.wish(Wish::Upgrade(asker)),
         }
     }
     supervisor.notify(&[os::notify::State::Ready]);

@@ -7,12 +7,13 @@ use crate::channel::{Channel, Order};
 use crate::cli::Exit;
 use crate::control_message::{Answer, pieces};
 use crate::diagnostic::{Diagnostic, Fault, Place};
-use crate::handover::{self, Given, Label};
+use crate::handover::{self, Awaits, Given, Label};
 use crate::listeners::Listeners;
 use crate::server_process::{CHANNEL, CONFIGURATION, CONTROL};
 use crate::terminal::{say, tell, warn};
 use os::notify::State;
 use os::process::Ended;
+use os::signals::{SIGHUP, SIGUSR2};
 use os::{memory_file, signals};
 use std::ffi::OsString;
 use std::io;
@@ -305,20 +306,45 @@ impl Supervisor {
     }
 
     fn try_to_become_the_new_program(&mut self, asker: Asker) -> io::Result<std::convert::Infallible> {
+        // The new program catches signals as its first act; one that came before would end it. What has come until now is
+        // taken; what comes from now on waits for the new program.
+        signals::hold_back()?;
+        self.take_signals();
+        for (key, _) in std::mem::take(&mut self.curious) {
+            self.tell_asker(Asker::Client(key), Err("the program is being upgraded; ask again"));
+        }
+        let error = if self.stopping.is_some() {
+            io::Error::other("the server is about to end")
+        } else {
+            self.replace_this_process(asker).unwrap_or_else(|error| error)
+        };
+        signals::let_in()?;
+        Err(error)
+    }
+
+    /// The error of the exec, or of what leads to it.
+    fn replace_this_process(&self, asker: Asker) -> io::Result<io::Error> {
         let mut given: Given<'_> = vec![(Label::Configuration, self.running.text.as_fd())];
         given.extend(self.control.iter().map(|control| (Label::Control(control.path().to_owned()), control.door())));
         given.extend(self.listeners.descriptors().map(|(service, socket)| (Label::Listener(service), socket)));
         given.extend(self.processes.iter().flat_map(Process::given));
-        if let (Asker::Client(key), Some(control)) = (asker, &self.control) {
-            given.extend(control.client(key).map(|client| (Label::Client, client)));
+        let waiting = self.wishes.iter().map(|wish| match wish {
+            Wish::Reload(asker) => (*asker, Awaits::Reload, SIGHUP),
+            Wish::Upgrade(asker) => (*asker, Awaits::Upgrade, SIGUSR2),
+        });
+        for (asker, awaits, signal) in waiting.chain([(asker, Awaits::ThisUpgrade, 0)]) {
+            match (asker, &self.control) {
+                (Asker::Client(key), Some(control)) => {
+                    given.extend(control.client(key).map(|client| (Label::Client(awaits), client)));
+                }
+                // Held back as it is, it lives through the exec.
+                _ if signal != 0 => signals::send_to_this_process(signal)?,
+                _ => {}
+            }
         }
         let (list, variable) = handover::list(&given)?;
         let kept: Vec<BorrowedFd<'_>> = given.iter().map(|(_, kept)| *kept).chain([list.as_fd()]).collect();
-        // The new program catches signals as its first act; one that came before would end it.
-        signals::hold_back()?;
-        let error = os::process::replace(&self.program, &self.arguments("serve"), &[variable], &kept);
-        signals::let_in()?;
-        Err(error)
+        Ok(os::process::replace(&self.program, &self.arguments("serve"), &[variable], &kept))
     }
 
     /// A process has ended before it was ready. What served serves on.
