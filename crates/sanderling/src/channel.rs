@@ -28,8 +28,8 @@ impl Order {
     }
 }
 
-/// What the server process says. Each stands for itself but [`Word::Out`], [`Word::Err`] and [`Word::Json`], which are
-/// parts of the answer to an order that one of the others ends.
+/// What the server process says. Each stands for itself but [`Word::Out`] and [`Word::Err`], which are parts of the answer
+/// to an order that one of the others ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Word {
     /// It serves.

@@ -168,7 +168,16 @@ impl Listeners {
 
     /// One line for each address, for people and scripts alike.
     pub(crate) fn announcement(&self) -> String {
-        self.0.iter().map(|address| format!("{} {}\n", address.service.name(), address.bound)).collect()
+        self.announcement_beyond(&Listeners::default())
+    }
+
+    /// The same for those that `told` lacks.
+    pub(crate) fn announcement_beyond(&self, told: &Listeners) -> String {
+        let is_told = |address: &&Address| {
+            told.0.iter().any(|known| known.service == address.service && known.bound == address.bound)
+        };
+        let new = self.0.iter().filter(|address| !is_told(address));
+        new.map(|address| format!("{} {}\n", address.service.name(), address.bound)).collect()
     }
 }
 

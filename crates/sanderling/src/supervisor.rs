@@ -58,7 +58,8 @@ struct Supervisor {
     curious: VecDeque<(Key, Request)>,
     restarts: Restarts,
     restart_at: Option<Instant>,
-    is_announced: bool,
+    /// What standard output has told.
+    announced: Listeners,
     /// Who is told when all has ended, once it is to end.
     stopping: Option<Vec<Key>>,
     next_watchdog: Option<Instant>,
@@ -136,6 +137,10 @@ impl Supervisor {
     }
 
     fn wish(&mut self, wish: Wish) {
+        if wish.asker() == Asker::Nobody && self.wishes.contains(&wish) {
+            // What has not begun yet will do what this one asks for.
+            return;
+        }
         if self.stopping.is_some() || self.wishes.len() == WISHES_MAX {
             self.tell_asker(wish.asker(), Err("too much else waits to be done, or the server is about to end"));
         } else {

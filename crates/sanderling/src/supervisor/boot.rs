@@ -193,11 +193,11 @@ fn go_on(origin: &Origin, forced: &[String], signals: Signals, taken: Taken) -> 
     })?;
     let listeners = Listeners::adopt(sockets)?.made_for(&config);
     let mut supervisor = Supervisor::new(origin, forced, signals, Running { config, text })?;
+    supervisor.announced = listeners.clone();
     supervisor.listeners = listeners;
     supervisor.control = control;
     supervisor.last_generation = processes.iter().map(|process| process.generation).max().unwrap_or(0);
     supervisor.processes = processes;
-    supervisor.is_announced = true;
     let version = env!("CARGO_PKG_VERSION");
     let done = format!("sanderling {version} supervises and serves now, as process {}\n", std::process::id());
     warn(done.trim_end());
@@ -232,7 +232,7 @@ impl Supervisor {
             curious: VecDeque::new(),
             restarts: Restarts::default(),
             restart_at: None,
-            is_announced: false,
+            announced: Listeners::default(),
             stopping: None,
             next_watchdog: None,
             since: SystemTime::now(),

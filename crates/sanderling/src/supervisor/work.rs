@@ -271,13 +271,11 @@ impl Supervisor {
             }
         }
         self.restart_at = None;
+        say(&starting.listeners.announcement_beyond(&self.announced));
+        self.announced = starting.listeners.clone();
         self.listeners = starting.listeners;
         self.running = starting.next;
         self.taken_up_at = SystemTime::now();
-        if !self.is_announced {
-            self.is_announced = true;
-            say(&self.listeners.announcement());
-        }
         self.notify(&[State::Ready]);
         let pid = self.processes.last().map_or(0, Process::id);
         match starting.why {

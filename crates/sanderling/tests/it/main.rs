@@ -22,5 +22,6 @@ mod domain;
 mod dns_messages;
 mod http_answers;
 mod random;
+mod supervision;
 mod clients;
 mod process;

@@ -147,7 +147,7 @@ impl Serving {
     }
 
     #[track_caller]
-    fn wait_for(&mut self, listeners: Listeners) {
+    pub(crate) fn wait_for(&mut self, listeners: Listeners) {
         let deadline = Instant::now() + DEADLINE;
         while self.http.len() < listeners.http || self.dns.len() < listeners.dns {
             let line = self.line_before(deadline);

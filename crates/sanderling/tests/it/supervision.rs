@@ -1,0 +1,261 @@
+//! The two processes as the system sees them: which descriptors they have, who they are, what they tell a service manager,
+//! and that a manager's sockets serve.
+
+use crate::http_answers::HttpConnection;
+use crate::process::{DEADLINE, Ended, Folder, Listeners, Serving, run_to_end, sanderling};
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::{TcpListener, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+const ZONE: &[u8] = b"@ 3600 IN SOA ns1 host 1 3600 600 86400 300\n@ IN NS ns1\nns1 IN A 192.0.2.1\n";
+
+/// A folder with a site, a zone, and a configuration that begins with `top`.
+fn domain(top: &str, http: &str, dns: &str) -> Folder {
+    let folder = Folder::with(&[("public/index.html", b"hi\n"), ("example.com.zone", ZONE)]);
+    write_config(&folder, top, http, dns);
+    folder
+}
+
+fn write_config(folder: &Folder, top: &str, http: &str, dns: &str) {
+    let text = format!(
+        "{top}\n[http]\nlisten = [\"{http}\"]\n[dns]\nlisten = [\"{dns}\"]\n\
+         [domain.\"example.com\"]\nsite = \"public\"\nzone = \"example.com.zone\"\n"
+    );
+    folder.write("sanderling.toml", text.as_bytes());
+}
+
+const ANY: &str = "127.0.0.1:0";
+const BOTH: Listeners = Listeners { http: 1, dns: 1 };
+
+fn serve(folder: &Folder) -> Command {
+    let mut command = sanderling();
+    command.args(["serve", "--config", &folder.argument("sanderling.toml"), "--control", &folder.argument("control")]);
+    command
+}
+
+#[track_caller]
+fn tell(folder: &Folder, verb: &str) -> Ended {
+    let mut command = sanderling();
+    command.args([verb, "--control", &folder.argument("control")]);
+    run_to_end(command, DEADLINE)
+}
+
+/// The only child of a supervisor that has no other, which it has once nothing drains any more.
+#[track_caller]
+fn server_process_of(supervisor: u32) -> u32 {
+    let deadline = Instant::now() + DEADLINE;
+    loop {
+        let children = fs::read_to_string(format!("/proc/{supervisor}/task/{supervisor}/children")).expect("it runs");
+        let children: Vec<u32> = children.split_whitespace().map(|pid| pid.parse().expect("a number")).collect();
+        if let [child] = children[..] {
+            return child;
+        }
+        assert!(Instant::now() < deadline, "children: {children:?}");
+        thread::yield_now();
+    }
+}
+
+/// How many descriptors of each kind a process has. Sockets and pipes are told by their kind, files by their path.
+fn descriptors(pid: u32) -> BTreeMap<String, usize> {
+    let mut kinds = BTreeMap::new();
+    for entry in fs::read_dir(format!("/proc/{pid}/fd")).expect("it runs") {
+        // One that is closed meanwhile was a look-up that has ended.
+        let Ok(target) = fs::read_link(entry.expect("listed").path()) else { continue };
+        let target = target.to_string_lossy().into_owned();
+        let kind = match target.split_once(":[") {
+            Some((kind, _)) => kind.to_owned(),
+            None => target,
+        };
+        *kinds.entry(kind).or_default() += 1;
+    }
+    kinds
+}
+
+#[test]
+fn a_server_process_sees_only_what_is_meant_for_it() {
+    let folder = domain("workers = 1\nlisteners = 2", ANY, ANY);
+    // The supervisor has inherited one more, as from a careless shell.
+    let serve = serve(&folder);
+    let mut command = Command::new("sh");
+    command.args(["-c", "exec 9</etc/hostname; exec \"$@\"", "sh"]).arg(serve.get_program()).args(serve.get_args());
+    let serving = Serving::start_command(command, BOTH);
+    HttpConnection::open(serving.http()).get("/");
+
+    let of_supervisor = descriptors(serving.process_id());
+    assert_eq!(of_supervisor.get("/etc/hostname"), Some(&1), "{of_supervisor:?}");
+    let mut of_server = descriptors(server_process_of(serving.process_id()));
+    // Siblings of three kinds, the door of the control socket, the channel, and both ends of how signals are told.
+    let sockets = of_server.remove("socket").unwrap_or(0);
+    assert!((2 * 3 + 2..=2 * 3 + 2 + 12).contains(&sockets), "{sockets} sockets");
+    let root = fs::canonicalize(folder.path().join("public")).expect("it is there").to_string_lossy().into_owned();
+    let known = |kind: &str| {
+        ["pipe", "/dev/null", "anon_inode", "anon_inode:inotify", "anon_inode:[eventpoll]", "anon_inode:[eventfd]"]
+            .contains(&kind)
+            || kind.starts_with("anon_inode:")
+            || kind.starts_with("/memfd:configuration")
+            || kind.starts_with("/proc/") && kind.ends_with("/status")
+            || kind.starts_with(&root)
+    };
+    of_server.retain(|kind, _| !known(kind));
+    assert!(of_server.is_empty(), "not meant for it: {of_server:?}");
+}
+
+#[test]
+fn reloads_and_upgrades_keep_no_descriptor() {
+    let folder = domain("workers = 1", ANY, ANY);
+    let serving = Serving::start_command(serve(&folder), BOTH);
+    let look = || {
+        let server = server_process_of(serving.process_id());
+        HttpConnection::open(serving.http()).get("/");
+        (descriptors(serving.process_id()), descriptors(server).values().sum::<usize>())
+    };
+    let mut rounds = Vec::new();
+    for _ in 0..3 {
+        for verb in ["reload", "upgrade"] {
+            let ended = tell(&folder, verb);
+            assert_eq!(ended.code(), Some(0), "{verb}: {ended}");
+        }
+        rounds.push(look());
+    }
+    assert!(rounds.windows(2).all(|pair| pair[0].0 == pair[1].0), "{rounds:#?}");
+}
+
+/// A line of `/proc/PID/status`.
+fn status(pid: u32, name: &str) -> String {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.unwrap_or_else(|| panic!("no {name} in {text}")).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn the_server_process_has_given_its_privileges_up() {
+    let folder = domain("workers = 1\nuser = \"nobody\"", ANY, ANY);
+    if !Path::new("/proc/self/status").exists() || status(std::process::id(), "Uid") != "0 0 0 0" {
+        eprintln!("skipped: only root can become somebody else");
+        return;
+    }
+    let open_to_all = |path: &Path| {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(path, mode).expect("a folder of our own");
+    };
+    open_to_all(folder.path());
+    let serving = Serving::start_command(serve(&folder), BOTH);
+    assert_eq!(HttpConnection::open(serving.http()).get("/").status, 200);
+    let check = || {
+        let server = server_process_of(serving.process_id());
+        let nobody = status(server, "Uid").split(' ').next().expect("four numbers").to_owned();
+        assert_ne!(nobody, "0");
+        assert_eq!(status(server, "Uid"), [nobody.as_str(); 4].join(" "));
+        for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
+            assert_eq!(status(server, set), "0000000000000000", "{set}");
+        }
+        assert_eq!((status(server, "NoNewPrivs"), status(server, "Seccomp")), ("1".to_owned(), "2".to_owned()));
+        assert_eq!(status(serving.process_id(), "Uid"), "0 0 0 0");
+    };
+    check();
+    let ended = tell(&folder, "reload");
+    assert_eq!((ended.code(), ended.text().as_str()), (Some(0), "in place: no connection was closed\n"), "{ended}");
+    // Who cannot be had is told, and who serves goes on.
+    write_config(&folder, "workers = 1\nuser = \"no-such-user\"", ANY, ANY);
+    let ended = tell(&folder, "reload");
+    assert_eq!(ended.code(), Some(1), "{ended}");
+    assert!(ended.errors.contains("no-such-user"), "{ended}");
+    check();
+}
+
+#[test]
+fn the_sockets_of_a_service_manager_serve() {
+    let http = TcpListener::bind(ANY).expect("bound");
+    let (socket, stream) = (0..64)
+        .find_map(|_| {
+            let socket = UdpSocket::bind(ANY).expect("bound");
+            TcpListener::bind(socket.local_addr().expect("bound")).ok().map(|stream| (socket, stream))
+        })
+        .expect("a port that is free for both");
+    let (http_address, dns_address) = (http.local_addr().expect("bound"), socket.local_addr().expect("bound"));
+    let folder = domain("workers = 2", &http_address.to_string(), &dns_address.to_string());
+    let serve = serve(&folder);
+    let given: [(&str, BorrowedFd<'_>); 3] =
+        [("http", http.as_fd()), ("dns", socket.as_fd()), ("dns", stream.as_fd())];
+    let output = folder.path().join("output");
+    let script = format!("exec \"$0\" \"$@\" >{} 2>&1", output.display());
+    let mut arguments = vec!["-c".into(), script.into(), serve.get_program().to_owned()];
+    arguments.extend(serve.get_args().map(ToOwned::to_owned));
+    let given = given.map(|(name, descriptor)| (name.to_owned(), descriptor));
+    let child = os::process::spawn(Path::new("/bin/sh"), &arguments, &given).expect("started");
+    drop((http, socket, stream));
+    let deadline = Instant::now() + DEADLINE;
+    while !fs::read_to_string(&output).is_ok_and(|text| text.lines().count() >= 2) {
+        assert!(Instant::now() < deadline, "{:?}", fs::read_to_string(&output));
+        thread::yield_now();
+    }
+    let announced = fs::read_to_string(&output).expect("written");
+    assert_eq!(announced, format!("http {http_address}\ndns {dns_address}\n"));
+    HttpConnection::open(http_address).get("/");
+    // One socket of each kind, which both workers share.
+    let told = tell(&folder, "status").text();
+    assert!(told.contains(&format!("http {http_address}, 1 socket")), "{told}");
+    let ended = tell(&folder, "stop");
+    assert_eq!(ended.code(), Some(0), "{ended}");
+    os::udp::Waiting::for_any_of([child.as_fd()]).wait(Some(DEADLINE)).expect("waited");
+    assert_eq!(child.ended().expect("asked"), Some(os::process::Ended::Exited(0)));
+}
+
+#[test]
+fn a_service_manager_is_told() {
+    let folder = domain("workers = 1", ANY, ANY);
+    let path = folder.path().join("notify");
+    let manager = UnixDatagram::bind(&path).expect("bound");
+    manager.set_read_timeout(Some(DEADLINE)).expect("set");
+    let told = |expected: &str| {
+        let mut room = [0; 512];
+        let length = manager.recv(&mut room).expect("told");
+        let text = String::from_utf8_lossy(&room[..length]).into_owned();
+        assert!(text.starts_with(expected), "{text:?}, not {expected:?}");
+    };
+    let mut command = serve(&folder);
+    command.env("NOTIFY_SOCKET", &path);
+    let serving = Serving::start_command(command, BOTH);
+    told("READY=1");
+    serving.signal("HUP");
+    told("RELOADING=1");
+    told("READY=1");
+    assert_eq!(tell(&folder, "upgrade").code(), Some(0));
+    told("READY=1");
+    told("READY=1");
+    drop(serving);
+    told("STOPPING=1");
+}
+
+#[test]
+fn a_new_address_is_announced_and_an_old_one_is_let_go() {
+    let folder = domain("workers = 1", ANY, ANY);
+    let mut serving = Serving::start_command(serve(&folder), BOTH);
+    let old = serving.http();
+    let new = loop {
+        let free = TcpListener::bind(ANY).expect("bound").local_addr().expect("bound");
+        if free != old {
+            break free;
+        }
+    };
+    write_config(&folder, "workers = 1", &new.to_string(), ANY);
+    let ended = tell(&folder, "reload");
+    assert_eq!(ended.code(), Some(0), "{ended}");
+    assert!(ended.text().contains("`listen` in [http] has changed"), "{ended}");
+    serving.wait_for(Listeners { http: 2, dns: 1 });
+    assert_eq!(serving.http_all(), [old, new]);
+    HttpConnection::open(new).get("/");
+    // Whoever comes to the old address is refused when the process that served there has gone.
+    server_process_of(serving.process_id());
+    let deadline = Instant::now() + DEADLINE;
+    while std::net::TcpStream::connect_timeout(&old, Duration::from_secs(1)).is_ok() {
+        assert!(Instant::now() < deadline, "still listened on");
+        thread::yield_now();
+    }
+}
