@@ -29,14 +29,18 @@ pub type Named = (String, OwnedFd);
 /// None when there are none, or when they are meant for another process.
 ///
 /// # Errors
-/// One of them is not open, or was taken already.
+/// One of them is not open, or was taken already; or they are too many.
 pub fn take() -> io::Result<Vec<Named>> {
     let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
     let is_ours = variable(PID_VARIABLE).is_none_or(|pid| pid == std::process::id().to_string());
     let count = variable(COUNT_VARIABLE).filter(|_| is_ours).and_then(|count| count.parse::<usize>().ok()).unwrap_or(0);
     let names = variable(NAMES_VARIABLE).unwrap_or_default();
     let mut names = names.split(':').filter(|name| !name.is_empty());
-    let numbers = (0..count.min(COUNT_MAX)).map(|index| FIRST + index as RawFd);
+    if count > COUNT_MAX {
+        let problem = format!("{COUNT_VARIABLE}={count}: at most {COUNT_MAX} descriptors can be handed over");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
+    }
+    let numbers = (0..count).map(|index| FIRST + index as RawFd);
     numbers.map(|number| Ok((names.next().unwrap_or("unknown").to_owned(), adopt(number)?))).collect()
 }
 

@@ -63,14 +63,25 @@ pub fn spawn(program: &Path, arguments: &[OsString], descriptors: &[(String, Bor
     let lowest_free = FIRST + descriptors.len() as RawFd;
     let copies = descriptors
         .iter()
-        .map(|(_, descriptor)| {
+        .map(|(name, descriptor)| {
             count(Call::Fcntl);
-            rustix::io::fcntl_dupfd_cloexec(descriptor, lowest_free).map_err(io::Error::from)
+            rustix::io::fcntl_dupfd_cloexec(descriptor, lowest_free)
+                .map_err(|errno| named("fcntl(F_DUPFD_CLOEXEC)", name, &errno.into()))
         })
         .collect::<io::Result<Vec<OwnedFd>>>()?;
     let pid =
         posix_spawn(&words, &environment, &copies).map_err(|error| named("posix_spawn", program.display(), &error))?;
-    Ok(Child { pid: pid.as_raw_nonzero().get(), pidfd: pidfd_open(pid)? })
+    match pidfd_open(pid) {
+        Ok(pidfd) => Ok(Child { pid: pid.as_raw_nonzero().get(), pidfd }),
+        Err(error) => {
+            // Nobody could tell when it ends: rather none than one that goes on unseen.
+            count(Call::Kill);
+            let _ = rustix::process::kill_process(pid, Signal::KILL);
+            count(Call::Wait);
+            let _ = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty());
+            Err(error)
+        }
+    }
 }
 
 /// Runs `program` in this very process, which keeps its number, its children, its ignored signals, and our environment

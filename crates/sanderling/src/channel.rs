@@ -113,28 +113,25 @@ impl Channel {
     /// # Errors
     /// The server process is gone, or has left so many orders unread that it will not read this one either.
     pub(crate) fn order(&self, order: Order, descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
-        self.send(&[order as u8], descriptor.as_slice())
+        match self.0.send(&[order as u8], descriptor.as_slice()) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(io::ErrorKind::WouldBlock.into()),
+            Err(error) => Err(error),
+        }
     }
 
-    /// Says a word. Text that does not fit into one message is cut.
+    /// Says a word; `false` while the supervisor has so many unread that there is no room for this one. Text that does not
+    /// fit into one message is cut.
     ///
     /// # Errors
-    /// The supervisor is gone, or has left so many words unread that it will not read this one either.
-    pub(crate) fn say(&self, word: &Word) -> io::Result<()> {
+    /// The supervisor is gone.
+    pub(crate) fn say(&self, word: &Word) -> io::Result<bool> {
         let (number, text) = word.parts();
         let text = &text[..text.floor_char_boundary(MESSAGE_BYTES_MAX - 1)];
         let mut message = Vec::with_capacity(1 + text.len());
         message.push(number);
         message.extend_from_slice(text.as_bytes());
-        self.send(&message, &[])
-    }
-
-    fn send(&self, message: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
-        match self.0.send(message, descriptors) {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(io::ErrorKind::WouldBlock.into()),
-            Err(error) => Err(error),
-        }
+        self.0.send(&message, &[])
     }
 
     /// The next order, with the descriptors that came along.

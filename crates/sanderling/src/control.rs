@@ -2,6 +2,7 @@
 
 use crate::control_message::{Answer, Request};
 use os::packets::{Door, Endpoint, MESSAGE_BYTES_MAX, Received};
+use std::collections::VecDeque;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,6 +14,12 @@ use std::time::{Duration, Instant};
 const MODE: u32 = 0o600;
 /// Clients that are let in at once; others wait at the door.
 const CLIENTS_MAX: usize = 32;
+/// Packets of answers that wait for a client to read.
+const UNSENT_MAX: usize = 1_024;
+/// How soon a client that reads slowly is asked again whether it has room.
+const ROOM_LOOK_INTERVAL: Duration = Duration::from_millis(10);
+/// How long nobody is let in when there is no descriptor for it.
+const DOOR_PAUSE: Duration = Duration::from_millis(100);
 /// How long a client may stay silent before it asks for something.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
 
@@ -23,6 +30,8 @@ pub(crate) struct Control {
     door: Door,
     clients: Vec<Client>,
     next_key: Key,
+    /// When the door is opened again after nobody could be let in.
+    shut_until: Option<Instant>,
 }
 
 /// Names a client.
@@ -34,6 +43,10 @@ struct Client {
     endpoint: Endpoint,
     since: Instant,
     has_asked: bool,
+    /// Packets that it had no room for yet.
+    unsent: VecDeque<Vec<u8>>,
+    /// It goes when it has read them all.
+    is_ended: bool,
 }
 
 /// What stood at a path where a control socket is to be.
@@ -72,12 +85,12 @@ impl Control {
             Err(error) => return Err(error),
         }
         let door = Door::bind(path, MODE)?;
-        Ok(Opened::Ours(Control { path: path.into(), door, clients: Vec::new(), next_key: 0 }))
+        Ok(Opened::Ours(Control { path: path.into(), door, clients: Vec::new(), next_key: 0, shut_until: None }))
     }
 
     /// Goes on with a socket that was opened by another process.
     pub(crate) fn adopt(path: PathBuf, door: OwnedFd) -> io::Result<Control> {
-        Ok(Control { path, door: Door::adopt(door)?, clients: Vec::new(), next_key: 0 })
+        Ok(Control { path, door: Door::adopt(door)?, clients: Vec::new(), next_key: 0, shut_until: None })
     }
 
     /// Where it is.
@@ -99,37 +112,48 @@ impl Control {
     fn enter(&mut self, endpoint: Endpoint, has_asked: bool) -> Key {
         let key = self.next_key;
         self.next_key += 1;
-        self.clients.push(Client { key, endpoint, since: Instant::now(), has_asked });
+        let since = Instant::now();
+        self.clients.push(Client { key, endpoint, since, has_asked, unsent: VecDeque::new(), is_ended: false });
         key
     }
 
     /// What to wait for.
     pub(crate) fn sources(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let door = (self.clients.len() < CLIENTS_MAX).then(|| self.door.as_fd());
+        let is_open = self.clients.len() < CLIENTS_MAX && self.shut_until.is_none();
+        let door = is_open.then(|| self.door.as_fd());
         // One that has asked is waited for no longer: it would be readable for ever once it has gone.
         let silent = self.clients.iter().filter(|client| !client.has_asked);
         door.into_iter().chain(silent.map(|client| client.endpoint.as_fd()))
     }
 
-    /// When the next client that stays silent is to be turned out.
+    /// When [`Control::requests`] is to be called at the latest.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        let silent = self.clients.iter().filter(|client| !client.has_asked);
-        silent.map(|client| client.since + SILENCE_MAX).min()
+        let silent = self.clients.iter().filter(|client| !client.has_asked).map(|client| client.since + SILENCE_MAX);
+        let slow = self.clients.iter().any(|client| !client.unsent.is_empty());
+        silent.chain(slow.then(|| Instant::now() + ROOM_LOOK_INTERVAL)).chain(self.shut_until).min()
     }
 
     /// Lets in who is at the door, and tells what has been asked since.
     pub(crate) fn requests(&mut self) -> Vec<(Key, Request)> {
-        while self.clients.len() < CLIENTS_MAX {
-            // An error (too many descriptors) leaves them at the door.
-            let Ok(Some(endpoint)) = self.door.accept() else { break };
-            self.enter(endpoint, false);
+        if self.shut_until.is_some_and(|until| Instant::now() >= until) {
+            self.shut_until = None;
         }
+        while self.clients.len() < CLIENTS_MAX && self.shut_until.is_none() {
+            match self.door.accept() {
+                Ok(Some(endpoint)) => drop(self.enter(endpoint, false)),
+                Ok(None) => break,
+                // Too many descriptors: whoever is at the door stays there, and keeps it readable.
+                Err(_) => self.shut_until = Some(Instant::now() + DOOR_PAUSE),
+            }
+        }
+        self.clients.retain_mut(Client::send_what_waits);
         let mut requests = Vec::new();
         self.clients.retain_mut(|client| {
-            if client.has_asked {
-                return true;
-            }
             let mut buffer = [0; MESSAGE_BYTES_MAX];
+            if client.has_asked {
+                // One that has gone makes room for others.
+                return !matches!(client.endpoint.receive(&mut buffer), Ok(Received::Ended) | Err(_));
+            }
             match client.endpoint.receive(&mut buffer) {
                 Ok(Received::Nothing) => client.since.elapsed() < SILENCE_MAX,
                 Ok(Received::Message { length_bytes, .. }) => match Request::decode(&buffer[..length_bytes]) {
@@ -157,15 +181,24 @@ impl Control {
     pub(crate) fn answer(&mut self, key: Key, answer: &Answer<'_>) {
         let Some(index) = self.clients.iter().position(|client| client.key == key) else { return };
         let mut packet = [0; MESSAGE_BYTES_MAX];
-        if !self.clients[index].endpoint.send(answer.encode(&mut packet), &[]).unwrap_or(false) {
+        let client = &mut self.clients[index];
+        client.unsent.push_back(answer.encode(&mut packet).to_vec());
+        if client.unsent.len() > UNSENT_MAX || !client.send_what_waits() {
             self.clients.remove(index);
         }
     }
 
     /// Ends the answer to a client, which goes.
     pub(crate) fn end(&mut self, key: Key, status: u8) {
+        if let Some(client) = self.clients.iter_mut().find(|client| client.key == key) {
+            client.is_ended = true;
+        }
         self.answer(key, &Answer::End(status));
-        self.clients.retain(|client| client.key != key);
+    }
+
+    /// Ends all conversations: somebody else answers from now on.
+    pub(crate) fn turn_out_all(&mut self) {
+        self.clients.clear();
     }
 
     /// The connection of a client, which is a client no longer.
@@ -183,5 +216,19 @@ impl Control {
     pub(crate) fn remove(self) {
         // Gone already is as good.
         let _ = fs::remove_file(&self.path);
+    }
+}
+
+impl Client {
+    /// Whether it stays: it is there, and has not been sent all that it was to be.
+    fn send_what_waits(&mut self) -> bool {
+        while let Some(packet) = self.unsent.front() {
+            match self.endpoint.send(packet, &[]) {
+                Ok(true) => drop(self.unsent.pop_front()),
+                Ok(false) => return true,
+                Err(_) => return false,
+            }
+        }
+        !self.is_ended
     }
 }

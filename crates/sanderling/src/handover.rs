@@ -1,11 +1,11 @@
 //! All that a supervisor keeps, as descriptors with labels: for the program that takes its place by exec, or for a
 //! supervisor that takes a server process over.
 //!
-//! A label is one line of text. Unknown ones are refused: between two versions of the program, that leaves the old one
-//! in its place.
+//! A label is one line of text. What has an unknown one, of another version of the program, is done without.
 
 use crate::control_message::Answer;
 use crate::listeners::Service;
+use crate::terminal::warn;
 use os::packets::{DESCRIPTORS_PER_MESSAGE_MAX, Endpoint, MESSAGE_BYTES_MAX, Received};
 use os::{inherit, memory_file};
 use std::ffi::OsStr;
@@ -150,8 +150,12 @@ pub(crate) fn inherited() -> io::Result<Option<Taken>> {
         let space = line.iter().position(|&octet| octet == b' ').ok_or_else(wrong)?;
         let (number, label) = (&line[..space], &line[space + 1..]);
         let number: RawFd = str::from_utf8(number).ok().and_then(|text| text.parse().ok()).ok_or_else(wrong)?;
-        let label = Label::of_line(label).ok_or_else(wrong)?;
-        taken.push((label, inherit::adopt(number)?));
+        let descriptor = inherit::adopt(number)?;
+        // What only another version knows of is done without: that is better than no supervisor.
+        match Label::of_line(label) {
+            Some(label) => taken.push((label, descriptor)),
+            None => warn(&format!("{}", wrong())),
+        }
     }
     Ok(Some(taken))
 }

@@ -71,15 +71,26 @@ impl Listeners {
         let mut addresses = Vec::new();
         for (service, asked) in http.chain(dns) {
             let fits = |address: &Address| address.service == service && (address.asked == asked);
-            let mut address = match kept.iter().position(fits) {
+            let address = match kept.iter().position(fits) {
                 Some(index) => kept.remove(index),
                 None => Address::bind(service, asked)?,
             };
-            address.grow_to(config.listener_count())?;
-            address.bound_by(config)?;
             addresses.push(address);
         }
+        // Only when nothing can fail any more: whoever waits in a sibling is lost if it is closed again.
+        for address in &mut addresses {
+            address.grow_to(config.listener_count());
+            address.bound_by(config)?;
+        }
         Ok(Listeners(addresses))
+    }
+
+    /// Lets nobody come any more to the addresses that `kept` lacks.
+    pub(crate) fn shut_down_beyond(&self, kept: &Listeners) -> io::Result<()> {
+        let is_kept =
+            |address: &&Address| kept.0.iter().any(|it| it.service == address.service && it.bound == address.bound);
+        let gone = self.0.iter().filter(|address| !is_kept(address));
+        gone.flat_map(|address| &address.streams).try_for_each(|stream| stream.shut_down())
     }
 
     /// Takes over sockets that were bound by somebody else for `service`, in the order of their addresses, siblings one
@@ -203,24 +214,17 @@ impl Address {
         Ok(Address { service, asked, bound, streams: vec![Arc::new(stream)], datagrams })
     }
 
-    /// Gives it so many siblings, if it has fewer and may have them: a socket that somebody else has bound, or a kernel
-    /// without `SO_REUSEPORT`, leaves it with those that it has, which the workers then share.
-    fn grow_to(&mut self, count: usize) -> io::Result<()> {
+    /// Gives it so many siblings, if it has fewer and can have them. A socket that somebody else has bound, a kernel
+    /// without `SO_REUSEPORT`, want of descriptors: all that leaves it with those that it has, which the workers share.
+    fn grow_to(&mut self, count: usize) {
         while !self.streams.is_empty() && self.streams.len() < count {
-            match Listener::bind_sibling(self.bound) {
-                Ok(stream) => self.streams.push(Arc::new(stream)),
-                Err(error) if is_lonely(&error) => break,
-                Err(error) => return Err(error),
-            }
+            let Ok(stream) = Listener::bind_sibling(self.bound) else { break };
+            self.streams.push(Arc::new(stream));
         }
         while !self.datagrams.is_empty() && self.datagrams.len() < count {
-            match Socket::bind_sibling(self.bound) {
-                Ok(socket) => self.datagrams.push(Arc::new(socket)),
-                Err(error) if is_lonely(&error) => break,
-                Err(error) => return Err(error),
-            }
+            let Ok(socket) = Socket::bind_sibling(self.bound) else { break };
+            self.datagrams.push(Arc::new(socket));
         }
-        Ok(())
     }
 
     /// Sets the bounds on what waits in the sockets, which a configuration may have changed.
@@ -238,11 +242,6 @@ impl Address {
     pub(crate) fn sibling_count(&self) -> usize {
         self.streams.len().max(self.datagrams.len())
     }
-}
-
-/// Whether the kernel lets no sibling in: the socket was bound without `SO_REUSEPORT`, or by another user.
-fn is_lonely(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::AddrInUse | io::ErrorKind::Unsupported)
 }
 
 fn wrong_socket(service: Service, bound: SocketAddr) -> io::Error {

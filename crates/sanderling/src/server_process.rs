@@ -19,7 +19,7 @@ use crate::{demo, zones};
 use attendant::{Attendant, Outfit};
 use confinement::Confinement;
 use dns::ZoneSet;
-use os::signals::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR2, Signals};
+use os::signals::{self, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR2, Signals};
 use os::{inherit, memory_file};
 use server::{Content, Drain, Root, Server, Siblings, Site};
 use std::io;
@@ -117,6 +117,8 @@ impl Given {
     fn prepare(self, origin: &Origin) -> Result<Prepared, Unprepared> {
         // Signals are for the supervisor, who shares the terminal with this process; without one they are for us.
         let signals = Signals::catch(&[SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR2])?;
+        // The supervisor has held them back until somebody would catch them.
+        signals::let_in()?;
         let text = memory_file::read(&self.configuration, CONFIGURATION_BYTES_MAX)?;
         let mut loader = Loader::default();
         let loaded = origin.parse(&text).and_then(|config| Ok((loader.load(&config)?, config)));

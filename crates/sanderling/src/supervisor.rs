@@ -36,6 +36,8 @@ use work::{Wish, Work};
 
 /// Reloads and upgrades that wait for the one that is under way.
 const WISHES_MAX: usize = 64;
+/// Words of one process that are taken in one turn.
+const WORDS_PER_TURN_MAX: usize = 256;
 /// What a process that drains may take beyond its own bound, until it is ended by force.
 const DRAIN_MARGIN: Duration = Duration::from_secs(5);
 
@@ -55,13 +57,15 @@ struct Supervisor {
     work: Option<Work>,
     wishes: VecDeque<Wish>,
     /// Who has asked the serving process how it stands, in the order of the questions.
-    curious: VecDeque<(Key, Request)>,
+    curious: VecDeque<Curious>,
     restarts: Restarts,
     restart_at: Option<Instant>,
     /// What standard output has told.
     announced: Listeners,
     /// Who is told when all has ended, once it is to end.
     stopping: Option<Vec<Key>>,
+    /// A signal has asked for the end: another one asks for it at once.
+    is_stopped_by_signal: bool,
     next_watchdog: Option<Instant>,
     since: SystemTime,
     /// When what runs was last taken up.
@@ -73,6 +77,15 @@ struct Supervisor {
 struct Running {
     config: Config,
     text: OwnedFd,
+}
+
+/// Somebody who has asked a server process how it stands.
+#[derive(Clone, Copy, Debug)]
+struct Curious {
+    key: Key,
+    request: Request,
+    /// The process that answers.
+    generation: u64,
 }
 
 /// Who is told how a piece of work ends, beside the log.
@@ -114,7 +127,8 @@ impl Supervisor {
     fn next_deadline(&self) -> Option<Instant> {
         let processes = self.processes.iter().flat_map(|process| {
             let look = (process.stage == Stage::Serving).then(|| Instant::now() + BEAT_INTERVAL);
-            let drained = (process.stage == Stage::Draining).then(|| process.since + self.drain_limit());
+            let drains = process.stage == Stage::Draining && !process.is_killed();
+            let drained = drains.then(|| process.since + self.drain_limit());
             [look, drained, process.killed_at()]
         });
         let work = self.work.as_ref().and_then(Work::deadline);
@@ -151,7 +165,9 @@ impl Supervisor {
     /// Takes all that the server processes have to say.
     fn hear(&mut self) {
         for index in 0..self.processes.len() {
-            while let Some(word) = self.processes[index].next_word() {
+            // A process that never stops talking keeps nobody from signals and deadlines.
+            for _ in 0..WORDS_PER_TURN_MAX {
+                let Some(word) = self.processes[index].next_word() else { break };
                 self.take_word(index, word);
             }
         }
@@ -168,18 +184,20 @@ impl Supervisor {
             Word::Leaving => {
                 if self.processes[index].stage == Stage::Serving {
                     self.processes[index].enter(Stage::Draining);
-                    self.fail_what_it_was_doing();
+                    self.fail_what_was_taken_up();
                     self.restart_at = Some(Instant::now() + self.restarts.delay_after(Duration::ZERO));
                 }
             }
             Word::Out(text) => {
-                if let (Some(&(key, _)), Some(control)) = (self.curious.front(), &mut self.control) {
-                    control.answer(key, &Answer::Out(&text));
+                let curious = self.curious.iter().find(|curious| curious.generation == generation);
+                if let (Some(curious), Some(control)) = (curious, &mut self.control) {
+                    control.answer(curious.key, &Answer::Out(&text));
                 }
             }
             Word::Told => {
-                if let Some((key, request)) = self.curious.pop_front() {
-                    self.end_status(key, request);
+                let index = self.curious.iter().position(|curious| curious.generation == generation);
+                if let Some(curious) = index.and_then(|index| self.curious.remove(index)) {
+                    self.end_status(curious.key, curious.request);
                 }
             }
             Word::Err(text) => self.pass_on_to_asker(generation, &text),
@@ -198,9 +216,11 @@ impl Supervisor {
                 index += 1;
                 continue;
             };
-            // What it said last is still to be heard.
+            // What it said last is still to be heard, but for a promise that it cannot keep any more.
             while let Some(word) = self.processes[index].next_word() {
-                self.take_word(index, word);
+                if word != Word::Ready {
+                    self.take_word(index, word);
+                }
             }
             let process = self.processes.remove(index);
             if let Some(exit) = self.take_death(&process, ended) {
@@ -211,6 +231,12 @@ impl Supervisor {
     }
 
     fn take_death(&mut self, process: &Process, ended: Ended) -> Option<Exit> {
+        while let Some(index) = self.curious.iter().position(|curious| curious.generation == process.generation) {
+            if let Some(curious) = self.curious.remove(index) {
+                let problem = "the server process has ended before it had answered";
+                self.tell_asker(Asker::Client(curious.key), Err(problem));
+            }
+        }
         match process.stage {
             Stage::Draining => {
                 if !matches!(ended, Ended::Exited(0) | Ended::Unknown) && self.stopping.is_none() {
@@ -222,18 +248,15 @@ impl Supervisor {
                 let lived = process.since.elapsed();
                 let delay = self.restarts.delay_after(lived);
                 warn(&format!("{process} {ended} after {:.1} s; another one is started", lived.as_secs_f64()));
-                self.fail_what_it_was_doing();
+                self.fail_what_was_taken_up();
                 self.restart_at = Some(Instant::now() + delay);
             }
         }
         None
     }
 
-    /// Whoever waits for an answer of a process that is gone gets none.
-    fn fail_what_it_was_doing(&mut self) {
-        for (key, _) in std::mem::take(&mut self.curious) {
-            self.tell_asker(Asker::Client(key), Err("the server process has ended before it had answered"));
-        }
+    /// The process that was to take a configuration up is gone.
+    fn fail_what_was_taken_up(&mut self) {
         if let Some(Work::TakingUp { asker, .. }) = &self.work {
             let asker = *asker;
             self.work = None;
@@ -271,12 +294,13 @@ impl Supervisor {
                 ));
                 process.abort();
             }
-            if process.stage == Stage::Draining && process.since.elapsed() >= drain_limit {
+            if process.stage == Stage::Draining && !process.is_killed() && process.since.elapsed() >= drain_limit {
+                warn(&format!("{process} has not finished within `drain_timeout_ms` and is ended"));
                 process.kill();
             }
             process.kill_if_due();
         }
-        self.give_up_late_start();
+        self.give_up_what_is_late();
         if let Some(interval) = self.notifier.watchdog_interval()
             && self.next_watchdog.is_none_or(|at| Instant::now() >= at)
         {
@@ -288,7 +312,9 @@ impl Supervisor {
     /// Ends all server processes; when it is said again, at once.
     fn stop(&mut self, asker: Asker) {
         self.notify(&[State::Stopping]);
-        let is_repeated = self.stopping.is_some();
+        let is_by_signal = asker == Asker::Nobody;
+        let is_repeated = is_by_signal && self.is_stopped_by_signal;
+        self.is_stopped_by_signal |= is_by_signal;
         if let Asker::Client(key) = asker {
             self.stopping.get_or_insert_default().push(key);
         } else {
@@ -301,7 +327,7 @@ impl Supervisor {
                     process.order(Order::Stop, None);
                     process.enter(Stage::Draining);
                 }
-                Stage::Draining if is_repeated && asker == Asker::Nobody => process.kill(),
+                Stage::Draining if is_repeated => process.kill(),
                 Stage::Draining => {}
                 Stage::Starting => {
                     process.kill();

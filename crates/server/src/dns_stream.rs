@@ -109,6 +109,7 @@ impl<'s> DnsStream<'s> {
             if has_answered {
                 // A query that has begun to come gets no more time with each octet; a whole one gives the next its own.
                 self.schedule.at_ms = context.clock.now_ms() + ms(context.options.dns.tcp_idle_timeout);
+                self.schedule.last_turn = context.turn;
                 if context.is_draining {
                     self.phase = Phase::Ending;
                 }
@@ -233,6 +234,7 @@ impl<'s> DnsStream<'s> {
         }
         if progress != 0 {
             self.schedule.at_ms = context.clock.now_ms() + ms(context.options.dns.tcp_idle_timeout);
+            self.schedule.last_turn = context.turn;
         }
         self.socket.is_writable = false;
         Some(Next::Wait)

@@ -50,6 +50,8 @@ pub(crate) struct Context<'w, 's> {
     pub(crate) tally: &'w Tally,
     /// Who works: the name by which the worker can be asked to come back to it.
     pub(crate) key: Key,
+    /// The number of the turn, of all that the worker has given to peers.
+    pub(crate) turn: u64,
     /// The server stops: whoever is answered is told to leave, and whoever waits for nothing is let go.
     pub(crate) is_draining: bool,
     /// How much later.

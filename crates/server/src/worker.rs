@@ -276,7 +276,6 @@ impl<'s> Worker<'s> {
         }
         self.turns_given += 1;
         peer.schedule().is_unfinished = false;
-        peer.schedule().last_turn = self.turns_given;
         self.with_peer(key, Peer::advance);
     }
 
@@ -457,6 +456,7 @@ impl<'s> Worker<'s> {
             buffers: &mut self.buffers,
             tally: &self.tally,
             key,
+            turn: self.turns_given,
             is_draining: self.drained_by_ms.is_some(),
             drain_grace: match self.stage {
                 Stage::Draining(Drain::ForGood) => self.shared.options.drain_grace.min(LAST_GRACE_MAX),

@@ -7,7 +7,7 @@ use crate::channel::{Channel, Heard, Order, Word};
 use crate::config::{Config, Origin};
 use crate::control::{Control, Key};
 use crate::control_message::{Answer, Request};
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, Fault, Place};
 use crate::handover::{self, Given, Label, ProcessLabel};
 use crate::listeners::Service;
 use crate::loading::{Loaded, Loader};
@@ -19,12 +19,21 @@ use os::signals::{SIGINT, SIGQUIT, SIGTERM, Signals};
 use os::udp::Waiting;
 use os::wake::Wakeup;
 use server::{Drain, Server, Siblings};
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Words that wait until the supervisor has room for them. Of what comes then, only what decides something is kept.
+const WORDS_MAX: usize = 4_096;
+/// How soon the supervisor is asked again whether it has room.
+const ROOM_LOOK_INTERVAL: Duration = Duration::from_millis(10);
+/// Lines of what is wrong that are told to whoever has asked for a reload; standard error has its own bound.
+const LINES_TOLD_MAX: usize = 100;
 
 /// How often the supervisor hears that all threads move. It gives a process up that has been silent for several.
 pub(crate) const BEAT_INTERVAL: Duration = Duration::from_secs(1);
@@ -57,6 +66,8 @@ pub(super) struct Attendant<'s> {
     wakeup: Arc<Wakeup>,
     /// `None` when there is no supervisor any more.
     channel: Option<Channel>,
+    /// What is still to be said to it.
+    words: VecDeque<Word>,
     control: Option<Control>,
     siblings: &'s [Siblings],
     confinement: Confinement,
@@ -85,6 +96,7 @@ impl<'s> Attendant<'s> {
             loaded: mpsc::channel(),
             wakeup: Arc::new(Wakeup::new()?),
             channel: Some(outfit.channel),
+            words: VecDeque::new(),
             control: outfit.control,
             confinement: outfit.confinement,
             own: outfit.own,
@@ -96,20 +108,32 @@ impl<'s> Attendant<'s> {
 
     /// Attends until the server is to end, and begins its drain.
     pub(super) fn run(mut self, signals: &Signals) -> io::Result<()> {
-        self.say(&Word::Ready);
+        self.say(Word::Ready);
+        if self.channel.is_none() {
+            // Whoever has started this process is gone, and another one may serve: two must not.
+            warn("the supervisor is gone before this process was ready: it ends");
+            self.server.drain(Drain::ForAnother);
+            return Ok(());
+        }
+        let attended = self.attend(signals);
+        if !self.is_told_to_end {
+            warn("this process cannot go on: it finishes what it has, and ends");
+            self.say(Word::Leaving);
+        }
+        attended
+    }
+
+    fn attend(&mut self, signals: &Signals) -> io::Result<()> {
         while !self.server.is_draining() {
             self.wait(signals)?;
             self.take_signals(signals);
-            self.hear_orders()?;
+            self.hear_orders();
             self.take_up_loaded();
             if self.channel.is_none() {
-                self.answer_requests()?;
+                self.answer_requests();
             }
             self.beat();
-        }
-        if !self.is_told_to_end {
-            warn("a thread that serves has failed: this process finishes what it has, and ends");
-            self.say(&Word::Leaving);
+            self.say_what_waits();
         }
         Ok(())
     }
@@ -117,6 +141,9 @@ impl<'s> Attendant<'s> {
     fn wait(&self, signals: &Signals) -> io::Result<()> {
         let mut sources = vec![signals.as_fd(), self.wakeup.as_fd()];
         let mut deadline = self.next_beat;
+        if !self.words.is_empty() {
+            deadline = deadline.min(Instant::now() + ROOM_LOOK_INTERVAL);
+        }
         if let Some(channel) = &self.channel {
             sources.push(channel.as_fd());
         } else if let Some(control) = &self.control {
@@ -139,30 +166,36 @@ impl<'s> Attendant<'s> {
         }
     }
 
-    fn hear_orders(&mut self) -> io::Result<()> {
+    fn hear_orders(&mut self) {
         while let Some(channel) = &self.channel {
             match channel.next_order() {
-                Ok(Heard::Nothing) => return Ok(()),
-                Ok(Heard::Message((order, descriptors))) => self.obey(order, descriptors)?,
-                Ok(Heard::Ended) | Err(_) => self.go_on_alone(),
+                Ok(Heard::Nothing) => return,
+                Ok(Heard::Message((order, descriptors))) => self.obey(order, descriptors),
+                Ok(Heard::Ended) => self.go_on_alone(),
+                // There was no descriptor free for what came with it, or it is of another version.
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => self.say(Word::Unable(error.to_string())),
+                Err(_) => self.go_on_alone(),
             }
         }
-        Ok(())
     }
 
-    fn obey(&mut self, order: Order, descriptors: Vec<OwnedFd>) -> io::Result<()> {
+    fn obey(&mut self, order: Order, descriptors: Vec<OwnedFd>) {
         match order {
             Order::TakeUp => match descriptors.into_iter().next() {
-                Some(configuration) => self.load(configuration)?,
-                None => self.say(&Word::Unable("no configuration came with the order".to_owned())),
+                Some(configuration) => {
+                    if let Err(error) = self.load(configuration) {
+                        self.say(Word::Unable(format!("the one that runs cannot load it: {error}")));
+                    }
+                }
+                None => self.say(Word::Unable("no configuration came with the order".to_owned())),
             },
             Order::Tell | Order::TellJson => {
                 let standing = self.standing();
                 let text = if order == Order::Tell { standing.to_text() } else { standing.to_json() };
                 for piece in crate::control_message::pieces(&text) {
-                    self.say(&Word::Out(piece.to_owned()));
+                    self.say(Word::Out(piece.to_owned()));
                 }
-                self.say(&Word::Told);
+                self.say(Word::Told);
             }
             Order::GiveWay => {
                 self.is_told_to_end = true;
@@ -170,7 +203,6 @@ impl<'s> Attendant<'s> {
             }
             Order::Stop => self.stop(),
         }
-        Ok(())
     }
 
     fn stop(&mut self) {
@@ -192,15 +224,37 @@ impl<'s> Attendant<'s> {
     /// The supervisor is gone. What serves goes on serving.
     fn go_on_alone(&mut self) {
         self.channel = None;
+        self.words.clear();
         warn("the supervisor is gone; this process serves on, and a supervisor that is started anew takes it over");
     }
 
-    /// Says a word to the supervisor; one that is gone, or hears no more, is none.
-    fn say(&mut self, word: &Word) {
-        if let Some(channel) = &self.channel
-            && channel.say(word).is_err()
-        {
-            self.go_on_alone();
+    /// Says a word to the supervisor, behind those that wait.
+    fn say(&mut self, word: Word) {
+        let is_spare = matches!(word, Word::Beat | Word::Out(_) | Word::Err(_));
+        if self.channel.is_some() && (self.words.len() < WORDS_MAX || !is_spare) {
+            self.words.push_back(word);
+            self.say_what_waits();
+        }
+    }
+
+    /// Says what there is room for. A supervisor that is slow is not gone.
+    fn say_what_waits(&mut self) {
+        while let (Some(channel), Some(word)) = (&self.channel, self.words.front()) {
+            match channel.say(word) {
+                Ok(true) => drop(self.words.pop_front()),
+                Ok(false) => return,
+                Err(_) => self.go_on_alone(),
+            }
+        }
+    }
+
+    /// Tells whoever has asked for a reload what is odd or wrong.
+    fn say_diagnostics(&mut self, diagnostics: &[Diagnostic]) {
+        for diagnostic in diagnostics.iter().take(LINES_TOLD_MAX) {
+            self.say(Word::Err(format!("{diagnostic}\n")));
+        }
+        if let Some(more) = diagnostics.len().checked_sub(LINES_TOLD_MAX + 1) {
+            self.say(Word::Err(format!("and {} more, of which standard error tells\n", more + 1)));
         }
     }
 
@@ -211,26 +265,33 @@ impl<'s> Attendant<'s> {
         }
         self.next_beat = now + BEAT_INTERVAL;
         match self.server.hung_thread() {
-            None => self.say(&Word::Beat),
-            Some(thread) if self.channel.is_some() => self.say(&Word::Hung(thread)),
-            Some(thread) => {
-                warn(&format!("the thread `{thread}` hangs, and there is no supervisor: this process ends"));
-                std::process::abort();
-            }
+            // Words that wait tell as much.
+            None if self.words.is_empty() => self.say(Word::Beat),
+            None => {}
+            // Without a supervisor nobody would take this process's place.
+            Some(thread) => self.say(Word::Hung(thread)),
         }
     }
 
     /// Loads the configuration on a thread of its own: zones may take seconds, and the beat goes on.
     fn load(&mut self, configuration: OwnedFd) -> io::Result<()> {
         let Some(mut loader) = self.loader.take() else {
-            self.say(&Word::Unable("it still loads the one before".to_owned()));
+            self.say(Word::Unable("the one that runs still loads the one before".to_owned()));
             return Ok(());
         };
         let text = memory_file::read(&configuration, CONFIGURATION_BYTES_MAX)?;
         let (origin, sender, wakeup) = (self.origin.clone(), self.loaded.0.clone(), Arc::clone(&self.wakeup));
         let load = move || {
-            let config = origin.parse(&text);
-            let result = config.and_then(|config| loader.load(&config).map(|loaded| (config, loaded)));
+            let load = || {
+                let config = origin.parse(&text)?;
+                let loaded = loader.load(&config)?;
+                Ok((config, loaded))
+            };
+            // A mistake of ours in a zone's reader costs the reload, and no more.
+            let result = catch_unwind(AssertUnwindSafe(load)).unwrap_or_else(|_| {
+                let fault = Fault::new("loading it has panicked", "report this, with the configuration and its zones");
+                Err(vec![Diagnostic::error(Place::Argument("reload".to_owned()), fault)])
+            });
             // Fails only when the process is about to end.
             let _ = sender.send(Attempt { loader, configuration, result });
             let given = wakeup.give();
@@ -247,26 +308,22 @@ impl<'s> Attendant<'s> {
             // Another process reads before it is confined: what is then still wrong is.
             Err(diagnostics) if self.confinement.keeps_from_files() => {
                 let first = diagnostics.first().map(ToString::to_string).unwrap_or_default();
-                self.say(&Word::Unable(format!("the one that runs cannot read it all ({first})")));
+                self.say(Word::Unable(format!("the one that runs cannot read it all ({first})")));
             }
             Err(diagnostics) => {
                 tell(&diagnostics);
-                for diagnostic in &diagnostics {
-                    self.say(&Word::Err(format!("{diagnostic}\n")));
-                }
-                self.say(&Word::Refused);
+                self.say_diagnostics(&diagnostics);
+                self.say(Word::Refused);
             }
             Ok((config, loaded)) => match config.obstacle_for(&self.running) {
-                Some(obstacle) => self.say(&Word::Unable(obstacle.to_owned())),
+                Some(obstacle) => self.say(Word::Unable(obstacle.to_owned())),
                 None => {
                     tell(&loaded.warnings);
-                    for warning in &loaded.warnings {
-                        self.say(&Word::Err(format!("{warning}\n")));
-                    }
+                    self.say_diagnostics(&loaded.warnings);
                     self.server.replace_content(loaded.content);
                     self.running = config;
                     self.configuration = configuration;
-                    self.say(&Word::TakenUp);
+                    self.say(Word::TakenUp);
                 }
             },
         }
@@ -282,15 +339,14 @@ impl<'s> Attendant<'s> {
     }
 
     /// Does at the control socket what can be done without a supervisor.
-    fn answer_requests(&mut self) -> io::Result<()> {
-        let Some(control) = &mut self.control else { return Ok(()) };
+    fn answer_requests(&mut self) {
+        let Some(control) = &mut self.control else { return };
         for (key, request) in control.requests() {
-            self.answer(key, request)?;
+            self.answer(key, request);
         }
-        Ok(())
     }
 
-    fn answer(&mut self, key: Key, request: Request) -> io::Result<()> {
+    fn answer(&mut self, key: Key, request: Request) {
         const ALONE: &str =
             "the supervisor is gone; `sanderling serve` starts one that takes the running process over\n";
         let text = match request {
@@ -298,7 +354,7 @@ impl<'s> Attendant<'s> {
             Request::StatusJson => Some(format!("{{\"supervisor\":null,\"process\":{}}}\n", self.standing().to_json())),
             _ => None,
         };
-        let Some(control) = &mut self.control else { return Ok(()) };
+        let Some(control) = &mut self.control else { return };
         match request {
             Request::Status | Request::StatusJson => {
                 for piece in crate::control_message::pieces(&text.unwrap_or_default()) {
@@ -315,12 +371,15 @@ impl<'s> Attendant<'s> {
                 control.end(key, 1);
             }
             Request::TakeOver => {
-                if let Some(endpoint) = control.take(key) {
+                if self.channel.is_some() {
+                    // Another one was quicker.
+                    control.answer(key, &Answer::Err("the process has been taken over already\n"));
+                    control.end(key, 1);
+                } else if let Some(endpoint) = control.take(key) {
                     self.hand_over_to(endpoint);
                 }
             }
         }
-        Ok(())
     }
 
     /// Gives a new supervisor all that the old one had, and hears its orders from now on.
@@ -340,7 +399,13 @@ impl<'s> Attendant<'s> {
             given.extend(siblings.dns_datagrams.iter().map(|socket| (Label::Listener(Service::Dns), socket.as_fd())));
         }
         match handover::send(&given, &endpoint) {
-            Ok(()) => self.channel = Some(Channel::on(endpoint)),
+            Ok(()) => {
+                self.channel = Some(Channel::on(endpoint));
+                // From now on the supervisor answers; whoever asked here meanwhile asks again.
+                if let Some(control) = &mut self.control {
+                    control.turn_out_all();
+                }
+            }
             Err(error) => warn(&format!("the supervisor that was to take over cannot: {error}")),
         }
         self.next_beat = Instant::now();

@@ -70,6 +70,9 @@ fn boot(
 ) -> Result<Supervisor, Unbooted> {
     let signals = Signals::catch(&[SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR2])?;
     signals::let_in()?;
+    if let Err(error) = os::limits::raise_descriptor_limit() {
+        warn(&error.to_string());
+    }
     if let Some(taken) = handover::inherited()? {
         return Ok(go_on(origin, forced, signals, taken)?);
     }
@@ -81,7 +84,7 @@ fn boot(
     if let Some(path) = control_path(config.control.as_deref()) {
         match Control::open(&path) {
             Ok(Opened::Ours(control)) => inheritance.control = Some(control),
-            Ok(Opened::Taken(endpoint)) => inheritance = take_over(endpoint, &path, &config)?,
+            Ok(Opened::Taken(endpoint)) => inheritance = take_over(endpoint, &path, origin)?,
             Err(error) => warn(&format!(
                 "there is no control socket at {}: {error}; only signals reach this server",
                 path.display()
@@ -132,7 +135,7 @@ fn adopt_given(given: Vec<(String, OwnedFd)>, config: &Config) -> io::Result<Lis
 ///
 /// # Errors
 /// It is a supervisor itself, or does not answer.
-fn take_over(endpoint: Endpoint, path: &Path, config: &Config) -> io::Result<Inheritance> {
+fn take_over(endpoint: Endpoint, path: &Path, origin: &Origin) -> io::Result<Inheritance> {
     let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
     endpoint.send(&Request::TakeOver.encode(), &[]).map_err(named)?;
     let deadline = Instant::now() + TAKE_OVER_TIMEOUT;
@@ -150,14 +153,15 @@ fn take_over(endpoint: Endpoint, path: &Path, config: &Config) -> io::Result<Inh
         }
         Waiting::for_any_of([endpoint.as_fd()]).wait(Some(left))?;
     };
-    let (mut sockets, mut process, mut inheritance) = (Vec::new(), None, Inheritance::default());
+    let (mut sockets, mut process, mut ran_by) = (Vec::new(), None, None);
+    let mut inheritance = Inheritance::default();
     for (label, descriptor) in taken {
         match label {
             Label::Listener(service) => sockets.push((service, descriptor)),
             Label::Control(path) => inheritance.control = Some(Control::adopt(path, descriptor)?),
             Label::Process(label) => process = Some((label, descriptor)),
-            // What it ran by is replaced at once by what is read now.
-            Label::Configuration | Label::Channel | Label::Client(_) => {}
+            Label::Configuration => ran_by = Some(descriptor),
+            Label::Channel | Label::Client(_) => {}
         }
     }
     // It goes on hearing its orders on the connection where it has handed over.
@@ -165,7 +169,12 @@ fn take_over(endpoint: Endpoint, path: &Path, config: &Config) -> io::Result<Inh
         process.ok_or_else(|| named(io::Error::other("whoever answers there is no server process")))?;
     warn(&format!("the server process {}, which had no supervisor, is taken over", label.pid));
     inheritance.processes.push(Process::taken_over(label, pidfd, Channel::on(endpoint)));
-    inheritance.listeners = Listeners::adopt(sockets)?.made_for(config);
+    inheritance.listeners = Listeners::adopt(sockets)?;
+    // What it ran by tells which socket was made for which address; without it each has the address that it is bound to.
+    let ran_by = ran_by.and_then(|text| memory_file::read(&text, CONFIGURATION_BYTES_MAX).ok());
+    if let Some(Ok(config)) = ran_by.map(|text| origin.parse(&text)) {
+        inheritance.listeners = inheritance.listeners.made_for(&config);
+    }
     Ok(inheritance)
 }
 
@@ -234,6 +243,7 @@ impl Supervisor {
             restart_at: None,
             announced: Listeners::default(),
             stopping: None,
+            is_stopped_by_signal: false,
             next_watchdog: None,
             since: SystemTime::now(),
             taken_up_at: SystemTime::now(),

@@ -29,6 +29,8 @@ pub(super) struct Process {
     heard_at: Instant,
     /// When it is ended by force.
     killed_at: Option<Instant>,
+    /// It has been ended by force, and is to be gone soon.
+    is_killed: bool,
 }
 
 /// What a process is doing.
@@ -55,6 +57,7 @@ impl Process {
             ready_at: SystemTime::now(),
             heard_at: now,
             killed_at: None,
+            is_killed: false,
         }
     }
 
@@ -134,12 +137,12 @@ impl Process {
 
     /// Whether it serves and has not been heard of for `limit`.
     pub(super) fn is_silent_for(&self, limit: Duration) -> bool {
-        self.stage == Stage::Serving && self.killed_at.is_none() && self.heard_at.elapsed() >= limit
+        self.stage == Stage::Serving && self.killed_at.is_none() && !self.is_killed && self.heard_at.elapsed() >= limit
     }
 
     /// Ends it with a core, and by force if it does not end.
     pub(super) fn abort(&mut self) {
-        if self.killed_at.is_none() {
+        if self.killed_at.is_none() && !self.is_killed {
             self.signal(SIGABRT);
             self.killed_at = Some(Instant::now() + CORE_TIME);
         }
@@ -148,6 +151,7 @@ impl Process {
     /// Ends it by force.
     pub(super) fn kill(&mut self) {
         self.killed_at = None;
+        self.is_killed = true;
         self.signal(SIGKILL);
     }
 
@@ -156,6 +160,11 @@ impl Process {
         if self.killed_at.is_some_and(|at| Instant::now() >= at) {
             self.kill();
         }
+    }
+
+    /// Whether it has been ended by force.
+    pub(super) fn is_killed(&self) -> bool {
+        self.is_killed
     }
 
     /// When [`Process::kill_if_due`] is to be asked again.

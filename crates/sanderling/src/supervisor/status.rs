@@ -1,7 +1,7 @@
 //! What the supervisor tells of itself, around what the serving process tells.
 
 use super::process::{Process, Stage};
-use super::{Asker, Supervisor};
+use super::{Asker, Curious, Supervisor};
 use crate::channel::Order;
 use crate::config::Origin;
 use crate::control::Key;
@@ -18,7 +18,8 @@ impl Supervisor {
         match self.serving() {
             Some(process) => {
                 process.order(order, None);
-                self.curious.push_back((key, request));
+                let generation = process.generation;
+                self.curious.push_back(Curious { key, request, generation });
             }
             None if request == Request::Status => self.tell_asker(Asker::Client(key), Ok("  nobody serves now\n")),
             None => self.tell_asker(Asker::Client(key), Ok("null}\n")),

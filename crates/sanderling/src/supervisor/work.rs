@@ -2,7 +2,7 @@
 
 use super::process::{Process, Stage};
 use super::program::{self, RUNNING};
-use super::{Asker, Running, Supervisor};
+use super::{Asker, Curious, Running, Supervisor};
 use crate::channel::{Channel, Order};
 use crate::cli::Exit;
 use crate::control_message::{Answer, pieces};
@@ -11,6 +11,7 @@ use crate::handover::{self, Awaits, Given, Label};
 use crate::listeners::Listeners;
 use crate::server_process::{CHANNEL, CONFIGURATION, CONTROL};
 use crate::terminal::{say, tell, warn};
+use os::failure::named;
 use os::notify::State;
 use os::process::Ended;
 use os::signals::{SIGHUP, SIGUSR2};
@@ -47,6 +48,8 @@ pub(super) enum Work {
         asker: Asker,
         /// What it is to run by.
         next: Running,
+        /// When another process is started instead.
+        deadline: Instant,
     },
     /// A new process gets ready.
     Starting(Starting),
@@ -63,6 +66,8 @@ pub(super) struct Starting {
     deadline: Instant,
     /// It has said that the configuration is wrong.
     is_refused: bool,
+    /// It is too late for it to be ready.
+    is_given_up: bool,
 }
 
 /// Why a server process is started.
@@ -89,9 +94,8 @@ impl Work {
 
     pub(super) fn deadline(&self) -> Option<Instant> {
         match self {
-            // It is alive, or its silence is noticed; large zones take their time.
-            Work::TakingUp { .. } => None,
-            Work::Starting(starting) => Some(starting.deadline),
+            Work::TakingUp { deadline, .. } => Some(*deadline),
+            Work::Starting(starting) => (!starting.is_given_up).then_some(starting.deadline),
         }
     }
 }
@@ -99,20 +103,16 @@ impl Work {
 impl Supervisor {
     /// Begins what is to be done next, if nothing is under way.
     pub(super) fn begin_next(&mut self) {
-        if self.work.is_some() || self.stopping.is_some() {
-            return;
-        }
-        if self.restart_at.is_some_and(|at| Instant::now() >= at) {
-            self.restart_at = None;
-            self.replace_the_dead();
-            return;
-        }
-        // While nobody serves, that comes first.
-        if self.restart_at.is_none() {
+        while self.work.is_none() && self.stopping.is_none() {
+            // Wishes first: what runs now may not start, and what is wished for may.
             match self.wishes.pop_front() {
                 Some(Wish::Reload(asker)) => self.begin_reload(asker),
                 Some(Wish::Upgrade(asker)) => self.begin_upgrade(asker),
-                None => {}
+                None if self.restart_at.is_some_and(|at| Instant::now() >= at) => {
+                    self.restart_at = None;
+                    self.replace_the_dead();
+                }
+                None => return,
             }
         }
     }
@@ -159,7 +159,8 @@ impl Supervisor {
                 match (self.serving(), text) {
                     (Some(process), Ok(text)) => {
                         process.order(Order::TakeUp, Some(text.as_fd()));
-                        self.work = Some(Work::TakingUp { asker, next });
+                        let deadline = Instant::now() + next.start_timeout();
+                        self.work = Some(Work::TakingUp { asker, next, deadline });
                     }
                     _ => self.begin_replacement(asker, next, "no process served that could take it up"),
                 }
@@ -170,7 +171,12 @@ impl Supervisor {
     /// A new server process for `next`, as the one that serves cannot take it up for this `reason`.
     fn begin_replacement(&mut self, asker: Asker, next: Running, reason: &str) {
         let started = Listeners::bind(&next.config, &self.listeners).and_then(|listeners| {
-            self.start(Path::new(RUNNING), Why::Reload(reason.to_owned()), asker, next, listeners)
+            let grown = self.listeners.with_siblings_of(&listeners);
+            let started = self.start(Path::new(RUNNING), Why::Reload(reason.to_owned()), asker, next, listeners);
+            if started.is_err() && grown.has_more_than(&self.listeners) {
+                self.serve_orphans(grown);
+            }
+            started
         });
         if let Err(error) = started {
             warn(&error.to_string());
@@ -206,12 +212,17 @@ impl Supervisor {
             vec![(CHANNEL.to_owned(), theirs.as_fd()), (CONFIGURATION.to_owned(), next.text.as_fd())];
         descriptors.extend(self.control.iter().map(|control| (CONTROL.to_owned(), control.door())));
         descriptors.extend(listeners.descriptors().map(|(service, socket)| (service.name().to_owned(), socket)));
-        let child = os::process::spawn(program, &self.arguments("internal-server-process"), &descriptors)?;
+        // A signal that is meant for all that has the program's name would end a process that does not catch it yet.
+        signals::hold_back()?;
+        let child = os::process::spawn(program, &self.arguments("internal-server-process"), &descriptors);
+        signals::let_in()?;
+        let child = child?;
         self.last_generation += 1;
         let generation = self.last_generation;
-        let deadline = Instant::now() + Duration::from_millis(next.config.limits.start_timeout_ms);
+        let deadline = Instant::now() + next.start_timeout();
         self.processes.push(Process::new(generation, child, ours, Stage::Starting));
-        let starting = Starting { asker, why, next, listeners, generation, deadline, is_refused: false };
+        let starting =
+            Starting { asker, why, next, listeners, generation, deadline, is_refused: false, is_given_up: false };
         self.work = Some(Work::Starting(starting));
         Ok(())
     }
@@ -241,7 +252,8 @@ impl Supervisor {
     }
 
     pub(super) fn take_taken_up(&mut self) {
-        if let Some(Work::TakingUp { asker, next }) = self.work.take_if(|work| matches!(work, Work::TakingUp { .. })) {
+        let taken_up = self.work.take_if(|work| matches!(work, Work::TakingUp { .. }));
+        if let Some(Work::TakingUp { asker, next, .. }) = taken_up {
             self.running = next;
             self.taken_up_at = SystemTime::now();
             warn("the new configuration is served, taken up in place; no connection was closed");
@@ -251,14 +263,15 @@ impl Supervisor {
     }
 
     pub(super) fn take_unable(&mut self, reason: &str) {
-        if let Some(Work::TakingUp { asker, next }) = self.work.take_if(|work| matches!(work, Work::TakingUp { .. })) {
+        let unable = self.work.take_if(|work| matches!(work, Work::TakingUp { .. }));
+        if let Some(Work::TakingUp { asker, next, .. }) = unable {
             self.begin_replacement(asker, next, reason);
         }
     }
 
     /// The new process serves; the one before gives way.
     pub(super) fn take_ready(&mut self, generation: u64) {
-        if self.starting(generation).is_none() {
+        if self.starting(generation).is_none_or(|starting| starting.is_given_up) {
             return;
         }
         let Some(Work::Starting(starting)) = self.work.take() else { return };
@@ -273,6 +286,10 @@ impl Supervisor {
         self.restart_at = None;
         say(&starting.listeners.announcement_beyond(&self.announced));
         self.announced = starting.listeners.clone();
+        // Nobody accepts any more where nobody is to listen: whoever comes there is refused rather than left waiting.
+        if let Err(error) = self.listeners.shut_down_beyond(&starting.listeners) {
+            warn(&error.to_string());
+        }
         self.listeners = starting.listeners;
         self.running = starting.next;
         self.taken_up_at = SystemTime::now();
@@ -308,7 +325,7 @@ impl Supervisor {
         // taken; what comes from now on waits for the new program.
         signals::hold_back()?;
         self.take_signals();
-        for (key, _) in std::mem::take(&mut self.curious) {
+        for Curious { key, .. } in std::mem::take(&mut self.curious) {
             self.tell_asker(Asker::Client(key), Err("the program is being upgraded; ask again"));
         }
         let error = if self.stopping.is_some() {
@@ -360,7 +377,9 @@ impl Supervisor {
                     starting.is_refused || ended == Ended::Exited(i32::from(Exit::BadConfiguration.status()));
                 return Some(if is_refused { Exit::BadConfiguration } else { Exit::Failure });
             }
-            Why::Death | Why::Orphans => {}
+            Why::Death => {}
+            // They wait on, and so do those who wait in them.
+            Why::Orphans => self.restart_at = Some(Instant::now() + self.restarts.delay_after(Duration::ZERO)),
             Why::Reload(_) => self.refuse_reload(starting.asker),
             Why::Upgrade => {
                 const REFUSED: &str = "the upgrade has failed; the old program goes on";
@@ -389,14 +408,19 @@ impl Supervisor {
             .and_then(|running| self.start(Path::new(RUNNING), Why::Orphans, Asker::Nobody, running, listeners));
         if let Err(error) = started {
             warn(&format!("no server process can be started: {error}"));
+            self.restart_at = Some(Instant::now() + self.restarts.delay_after(Duration::ZERO));
         }
     }
 
-    pub(super) fn give_up_late_start(&mut self) {
-        let Some(Work::Starting(starting)) = &self.work else { return };
-        if Instant::now() < starting.deadline {
+    pub(super) fn give_up_what_is_late(&mut self) {
+        if self.work.as_ref().and_then(Work::deadline).is_none_or(|deadline| Instant::now() < deadline) {
             return;
         }
+        let starting = match &mut self.work {
+            Some(Work::Starting(starting)) => starting,
+            _ => return self.take_unable("the one that runs has not loaded it within `start_timeout_ms`"),
+        };
+        starting.is_given_up = true;
         let generation = starting.generation;
         for process in self.processes.iter_mut().filter(|process| process.generation == generation) {
             warn(&format!("{process} is not ready within `start_timeout_ms` and is ended"));
@@ -424,7 +448,13 @@ impl Supervisor {
 }
 
 impl Running {
+    fn start_timeout(&self) -> Duration {
+        Duration::from_millis(self.config.limits.start_timeout_ms)
+    }
+
     pub(super) fn try_clone(&self) -> io::Result<Running> {
-        Ok(Running { config: self.config.clone(), text: self.text.try_clone()? })
+        let text =
+            self.text.try_clone().map_err(|error| named("fcntl(F_DUPFD_CLOEXEC)", "the configuration", &error))?;
+        Ok(Running { config: self.config.clone(), text })
     }
 }
