@@ -54,7 +54,7 @@ pub fn answer_asked(asked: &Asked<'_, '_>, transport: Transport, out: &mut [u8])
     match &asked.course {
         Course::Silence => Reply::Silence,
         &Course::HeaderOnly(rcode) => {
-            let reply = ReplyWriter::start(out, asked.message, 0, HEADER_BYTES);
+            let mut reply = ReplyWriter::start(out, asked.message, 0, HEADER_BYTES);
             Reply::Send { length_bytes: reply.finish(rcode, None), rcode }
         }
         &Course::QuestionOnly(rcode) => reply_to(asked, transport, out, |_| rcode),
@@ -169,13 +169,26 @@ impl Answering<'_, '_> {
     /// Puts all sections. What the zone says of the question's own name is copied as it was made; what stands behind an
     /// alias is written anew.
     fn put(&mut self, question: &Query<'_>, hash: NameHash) -> Result<Rcode, NoRoom> {
+        let length_bytes = question.name.length_bytes();
         let lookup = self.zone.lookup(question.name, hash, self.rtype);
-        if !matches!(lookup, Lookup::Referral(_)) {
+        let is_referral = matches!(lookup, Lookup::Referral(_));
+        if !is_referral {
             self.reply.set_authoritative();
         }
         match lookup {
+            Lookup::Answer(found) | Lookup::Referral(found) => {
+                let section = if is_referral { Section::Authority } else { Section::Answer };
+                let owner = owner_in_question(&found, length_bytes);
+                match self.reply.put_ready_with_addresses(section, &found.ready, owner)? {
+                    // RFC 9471 §3.1: glue, without which the servers may not be found, is worth another try over TCP;
+                    // other addresses are not (RFC 2181 §9).
+                    Addresses::None if is_referral => Err(NoRoom),
+                    _ => Ok(Rcode::NoError),
+                }
+            }
+            Lookup::NoData => Ok(self.put_negative(Place::Question, length_bytes, Rcode::NoError)),
+            Lookup::NameError => Ok(self.put_negative(Place::Question, length_bytes, Rcode::NxDomain)),
             Lookup::Alias(_) | Lookup::Dname(_) => self.put_chain(question, hash, lookup),
-            end => self.put_end(&end, question.name, Place::Question, question.name.length_bytes()),
         }
     }
 
@@ -228,7 +241,7 @@ impl Answering<'_, '_> {
         }
     }
 
-    /// Puts what `lookup` says of `name`, where no alias leads on.
+    /// Puts what `lookup` says of `name`, the target that a chain ends with.
     fn put_end(
         &mut self,
         lookup: &Lookup<'_>,
@@ -237,33 +250,20 @@ impl Answering<'_, '_> {
         question_length: usize,
     ) -> Result<Rcode, NoRoom> {
         match lookup {
-            Lookup::Answer(found) => self.put_answer(found, name, place, question_length),
-            Lookup::Referral(found) => self.put_referral(found, place, question_length),
-            Lookup::NoData => self.put_negative(place, question_length, Rcode::NoError),
+            Lookup::Answer(found) => {
+                self.reply.put_expanded(Section::Answer, found, place.owner_of(name, &mut [0; 2]))?;
+                Ok(Rcode::NoError)
+            }
+            Lookup::Referral(cut) => {
+                self.reply.put_expanded(Section::Authority, cut, cut.owner.as_bytes())?;
+                self.reply.put_expanded_addresses(cut)?;
+                Ok(Rcode::NoError)
+            }
+            Lookup::NoData => Ok(self.put_negative(place, question_length, Rcode::NoError)),
             // RFC 6604 §3: the RCODE is that of the last name of the chain.
-            Lookup::NameError => self.put_negative(place, question_length, Rcode::NxDomain),
+            Lookup::NameError => Ok(self.put_negative(place, question_length, Rcode::NxDomain)),
             Lookup::Alias(_) | Lookup::Dname(_) => unreachable!("put_chain follows aliases itself"),
         }
-    }
-
-    fn put_answer(
-        &mut self,
-        found: &Found<'_>,
-        name: Name<'_>,
-        place: Place,
-        question_length: usize,
-    ) -> Result<Rcode, NoRoom> {
-        match place {
-            Place::Question => {
-                let owner = owner_in_question(found, question_length);
-                // RFC 2181 §9: additional data that was left out for want of room is not worth another try over TCP.
-                let _ = self.reply.put_ready_with_addresses(Section::Answer, &found.ready, owner)?;
-            }
-            Place::Target(_) => {
-                self.reply.put_expanded(Section::Answer, found, place.owner_of(name, &mut [0; 2]))?;
-            }
-        }
-        Ok(Rcode::NoError)
     }
 
     fn put_alias(
@@ -317,26 +317,8 @@ impl Answering<'_, '_> {
         Ok(Some((target_at, target)))
     }
 
-    /// RFC 1034 §4.3.2 step 3b: the NS of the cut, with the glue without which they may not be found (RFC 9471).
-    fn put_referral(&mut self, found: &Found<'_>, place: Place, question_length: usize) -> Result<Rcode, NoRoom> {
-        match place {
-            Place::Question => {
-                let owner = owner_in_question(found, question_length);
-                let addresses = self.reply.put_ready_with_addresses(Section::Authority, &found.ready, owner)?;
-                if addresses == Addresses::None {
-                    return Err(NoRoom);
-                }
-            }
-            Place::Target(_) => {
-                self.reply.put_expanded(Section::Authority, found, found.owner.as_bytes())?;
-                self.reply.put_expanded_addresses(found)?;
-            }
-        }
-        Ok(Rcode::NoError)
-    }
-
     /// RFC 2308 §3: a negative answer carries the SOA, so that it can be kept.
-    fn put_negative(&mut self, place: Place, question_length: usize, rcode: Rcode) -> Result<Rcode, NoRoom> {
+    fn put_negative(&mut self, place: Place, question_length: usize, rcode: Rcode) -> Rcode {
         let soa = self.zone.negative_soa();
         let owner = owner_in_question(&soa, question_length);
         let put = match place {
@@ -348,7 +330,7 @@ impl Answering<'_, '_> {
         if put == Err(NoRoom) {
             self.reply.truncate();
         }
-        Ok(rcode)
+        rcode
     }
 }
 

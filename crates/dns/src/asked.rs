@@ -6,6 +6,7 @@
 
 use crate::message::{CLASS_IN, Header, Query, Rcode};
 use crate::name_hash::LabelledName;
+use crate::ready::HEADER_BYTES;
 use crate::rtype::Rtype;
 use crate::zone::PlaceEntry;
 use crate::zones::{FoundZone, ZoneSet};
@@ -55,14 +56,14 @@ impl<'z, 'q> Asked<'z, 'q> {
         if header.opcode() != OPCODE_QUERY {
             return Asked::without_question(message, Course::HeaderOnly(Rcode::NotImp));
         }
-        let Ok(question) = Query::parse(header, message) else {
+        let mut name = LabelledName::root();
+        let parsed = name.parse(&message[HEADER_BYTES..]).ok();
+        let Some(question) = parsed.and_then(|()| Query::parse(header, name.name(), message).ok()) else {
             return Asked::without_question(message, Course::HeaderOnly(Rcode::FormErr));
         };
         let course = match refusal(&question) {
             Some(rcode) => Course::QuestionOnly(rcode),
-            None => zones
-                .find(&LabelledName::of(question.name))
-                .map_or(Course::QuestionOnly(Rcode::Refused), Course::InZone),
+            None => zones.find(&name).map_or(Course::QuestionOnly(Rcode::Refused), Course::InZone),
         };
         Asked { message, question, course, alias_count_max: zones.alias_count_max(), entry: PlaceEntry::NONE }
     }

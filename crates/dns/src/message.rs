@@ -1,6 +1,6 @@
 //! A DNS message on the wire (RFC 1035 §4): the query that is read, and the reply as it grows.
 
-use crate::name::{Name, NameError};
+use crate::name::Name;
 use crate::ready::{HEADER_BYTES, OPT_BYTES, OwnerPlace, QUESTION_TAIL_BYTES, Ready};
 use crate::rtype::Rtype;
 use crate::zone::Found;
@@ -92,25 +92,18 @@ pub(crate) struct Edns {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
-impl From<NameError> for Malformed {
-    fn from(_: NameError) -> Malformed {
-        Malformed
-    }
-}
-
 impl<'q> Query<'q> {
     /// A question about the root, as good as none.
     pub(crate) const ROOT: Query<'static> =
         Query { name: Name::ROOT, rtype: Rtype(0), class: CLASS_IN, edns: None, has_tsig: false };
 
-    /// Reads the question and the additional section; octets behind the last record do not count.
+    /// Reads the question, which is about `name`, and the additional section; octets behind the last record do not count.
     #[inline]
-    pub(crate) fn parse(header: Header<'_>, message: &'q [u8]) -> Result<Query<'q>, Malformed> {
+    pub(crate) fn parse(header: Header<'_>, name: Name<'q>, message: &'q [u8]) -> Result<Query<'q>, Malformed> {
         // One question (RFC 9619), and no records that only a reply may have.
         if header.count(0) != 1 || header.count(1) != 0 {
             return Err(Malformed);
         }
-        let name = Name::parse(&message[HEADER_BYTES..])?;
         let after = HEADER_BYTES + name.length_bytes();
         let tail = message.get(after..after + QUESTION_TAIL_BYTES).ok_or(Malformed)?;
         let mut query = Query {
@@ -359,7 +352,7 @@ impl<'o> ReplyWriter<'o> {
 
     /// Ends the reply, with an OPT if the query had one; its length in octets.
     #[inline]
-    pub(crate) fn finish(self, rcode: Rcode, edns: Option<Edns>) -> usize {
+    pub(crate) fn finish(&mut self, rcode: Rcode, edns: Option<Edns>) -> usize {
         let [answer_count, authority_count, mut additional_count] = self.counts;
         let mut end = self.at;
         let rcode = rcode as u16;

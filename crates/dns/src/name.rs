@@ -33,18 +33,24 @@ impl<'a> Name<'a> {
 
     /// The name at the start of `bytes`, which may go on behind it.
     pub fn parse(bytes: &'a [u8]) -> Result<Name<'a>, NameError> {
+        Name::parse_telling(bytes, |_| {})
+    }
+
+    /// The name at the start of `bytes`; `label_at` is told where each label starts, the root's last.
+    #[inline]
+    pub(crate) fn parse_telling(bytes: &'a [u8], mut label_at: impl FnMut(usize)) -> Result<Name<'a>, NameError> {
         let mut at = 0;
-        loop {
+        // At most as many turns as a name has octets.
+        while at < NAME_BYTES_MAX {
+            label_at(at);
             match bytes.get(at) {
                 None => return Err(NameError::Short),
-                Some(0) if at < NAME_BYTES_MAX => return Ok(Name(&bytes[..=at])),
+                Some(0) => return Ok(Name(&bytes[..=at])),
                 Some(&length) if usize::from(length) <= LABEL_BYTES_MAX => at += 1 + usize::from(length),
                 Some(_) => return Err(NameError::Label),
             }
-            if at >= NAME_BYTES_MAX {
-                return Err(NameError::Long);
-            }
         }
+        Err(NameError::Long)
     }
 
     /// The name that `bytes` are, which were one when they were stored: nothing is walked through again.

@@ -4,7 +4,7 @@
 //! Case does not count (RFC 4343): letters are folded eight octets at a time on their way into the hash, and when a name
 //! is compared with a stored one, so that no copy in lower case is made of a question's name.
 
-use crate::name::{LABEL_COUNT_MAX, Name};
+use crate::name::{LABEL_COUNT_MAX, Name, NameError};
 
 /// Makes the hashes of one process differ from those of the next, so that nobody can prepare names that collide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,9 +14,10 @@ pub struct HashSeed(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NameHash(u64);
 
-// Two odd numbers with their bits well mixed, from the digits of e and of √2.
+// An odd number with its bits well mixed, from the digits of e.
 const MULTIPLIER: u64 = 0xb7e1_5162_8aed_2a6b;
-const LENGTH_MULTIPLIER: u64 = 0x6a09_e667_f3bc_c909;
+/// Octets that are folded, hashed and compared at a time.
+const EIGHT: usize = size_of::<u64>();
 
 impl HashSeed {
     /// The hash of the root.
@@ -27,18 +28,21 @@ impl HashSeed {
 }
 
 impl NameHash {
-    /// The hash of `label.name`, where this is the hash of `name`.
-    #[inline]
-    fn with_label(self, label: &[u8]) -> NameHash {
-        let mut state = self.0 ^ (label.len() as u64).wrapping_mul(LENGTH_MULTIPLIER);
-        let (eights, rest) = label.as_chunks();
-        for &octets in eights {
+    /// The hash of the suffix of `name` that starts at `start`, where this is the hash of the suffix one label shorter.
+    // Most labels take one round: a call would cost as much again.
+    #[inline(always)]
+    fn with_label(self, name: &[u8], start: usize) -> NameHash {
+        let mut rest = &name[start..];
+        // The octet of the length goes in with the label: so where labels end counts.
+        let mut left_bytes = 1 + usize::from(rest[0]);
+        let mut state = self.0;
+        while left_bytes > EIGHT {
+            let (&octets, behind) = rest.split_first_chunk().expect("a label ends before its name does");
             state = folded_product(state ^ folded(u64::from_le_bytes(octets)), MULTIPLIER);
+            (rest, left_bytes) = (behind, left_bytes - EIGHT);
         }
-        if !rest.is_empty() {
-            state = folded_product(state ^ folded(number_of_few(rest)), MULTIPLIER);
-        }
-        NameHash(state)
+        let last = first_eight(rest, name) & u64::MAX >> (u8::BITS as usize * (EIGHT - left_bytes));
+        NameHash(folded_product(state ^ folded(last), MULTIPLIER))
     }
 
     /// Where to look first in a table of 2^`bit_count` places.
@@ -77,18 +81,15 @@ fn folded(octets: u64) -> u64 {
     octets | upper >> 2
 }
 
-/// Less than eight octets as one number, which tells them from all others of the same count.
+/// The first eight octets of `rest`, which `name` ends with and which is not empty, as one number, the first octet lowest;
+/// zero where there are fewer.
 #[inline]
-fn number_of_few(octets: &[u8]) -> u64 {
-    match (octets.first_chunk(), octets.last_chunk()) {
-        // The two halves may overlap.
-        (Some(&first), Some(&last)) => {
-            u64::from(u32::from_le_bytes(first)) | u64::from(u32::from_le_bytes(last)) << u32::BITS
-        }
-        _ => match (octets.first(), octets.get(octets.len() / 2), octets.last()) {
-            (Some(&first), Some(&middle), Some(&last)) => u64::from(u32::from_le_bytes([first, middle, last, 0])),
-            _ => 0,
-        },
+fn first_eight(rest: &[u8], name: &[u8]) -> u64 {
+    match (rest.first_chunk(), name.last_chunk()) {
+        (Some(&octets), _) => u64::from_le_bytes(octets),
+        // What stands before `rest` is shifted out.
+        (None, Some(&octets)) => u64::from_le_bytes(octets) >> (u8::BITS as usize * (EIGHT - rest.len())),
+        (None, None) => rest.iter().rev().fold(0, |number, &octet| number << u8::BITS | u64::from(octet)),
     }
 }
 
@@ -104,7 +105,7 @@ pub(crate) fn is_stored_name(stored: &[u8], name: &[u8]) -> bool {
     let is_same = |stored: u64, name: u64| stored == name || stored == folded(name);
     let is_same_end = match (stored.last_chunk(), name.last_chunk()) {
         (Some(&stored), Some(&name)) => is_same(u64::from_le_bytes(stored), u64::from_le_bytes(name)),
-        _ => is_same(number_of_few(stored), number_of_few(name)),
+        _ => return stored.eq_ignore_ascii_case(name),
     };
     // The last eight octets may overlap those before them.
     let mut eights = stored.as_chunks().0.iter().zip(name.as_chunks().0);
@@ -114,71 +115,90 @@ pub(crate) fn is_stored_name(stored: &[u8], name: &[u8]) -> bool {
 /// A name with the places of its labels.
 #[derive(Clone)]
 pub struct LabelledName<'n> {
-    bytes: &'n [u8],
+    name: Name<'n>,
     /// Where each label starts, from the leaf; behind the last, where the root stands.
     starts: [u8; LABEL_COUNT_MAX + 1],
-    label_count: u8,
+    label_count: usize,
 }
 
 impl<'n> LabelledName<'n> {
+    /// The root.
+    #[inline]
+    pub(crate) fn root() -> LabelledName<'n> {
+        LabelledName { name: Name::ROOT, starts: [0; LABEL_COUNT_MAX + 1], label_count: 0 }
+    }
+
+    /// Becomes the name at the start of `bytes`, which may go on behind it: in place, because a name with the places of
+    /// its labels is dear to hand about. When it fails, it is no name any more.
+    #[inline]
+    pub(crate) fn parse(&mut self, bytes: &'n [u8]) -> Result<(), NameError> {
+        let mut start_count = 0;
+        self.name = Name::parse_telling(bytes, |start| {
+            self.starts[start_count] = start as u8;
+            start_count += 1;
+        })?;
+        // The root is no label.
+        self.label_count = start_count - 1;
+        Ok(())
+    }
+
     /// `name`, its labels found.
     #[inline]
     pub fn of(name: Name<'n>) -> LabelledName<'n> {
-        let bytes = name.as_bytes();
-        let mut starts = [0; LABEL_COUNT_MAX + 1];
-        let (mut at, mut label_count) = (0, 0);
-        while bytes[at] != 0 {
-            starts[label_count] = at as u8;
-            label_count += 1;
-            at += 1 + usize::from(bytes[at]);
-        }
-        starts[label_count] = at as u8;
-        LabelledName { bytes, starts, label_count: label_count as u8 }
+        let mut labelled = LabelledName::root();
+        labelled.parse(name.as_bytes()).expect("a name has the shape of one");
+        labelled
+    }
+
+    /// The name itself.
+    #[inline]
+    pub(crate) fn name(&self) -> Name<'n> {
+        self.name
     }
 
     /// Labels, the root not counted.
     #[inline]
     pub fn label_count(&self) -> usize {
-        usize::from(self.label_count)
+        self.label_count
     }
 
     /// The octets, root label included.
     #[inline]
     pub fn as_bytes(&self) -> &'n [u8] {
-        self.bytes
+        self.name.as_bytes()
     }
 
     /// The ancestor that has `depth` labels, or the name itself: octets, root label included.
     #[inline]
     pub fn suffix(&self, depth: usize) -> &'n [u8] {
-        &self.bytes[usize::from(self.starts[self.label_count() - depth])..]
+        &self.as_bytes()[usize::from(self.starts[self.label_count - depth])..]
     }
 
-    /// The root, then each longer suffix up to the whole name: its octets, and its hash.
-    #[inline]
-    pub(crate) fn suffixes(&self, seed: HashSeed) -> impl Iterator<Item = (&'n [u8], NameHash)> {
-        let mut hash = seed.of_root();
-        self.starts[..=self.label_count()].iter().rev().map(move |&start| {
-            let suffix = &self.bytes[usize::from(start)..];
-            if let Some((&length, behind)) = suffix.split_first()
-                && length != 0
-            {
-                hash = hash.with_label(&behind[..usize::from(length)]);
-            }
-            (suffix, hash)
-        })
+    /// The hash of the suffix of `depth` labels, one or more, from the hash of the suffix of one label less.
+    #[inline(always)]
+    pub(crate) fn next_hash(&self, hash: NameHash, depth: usize) -> NameHash {
+        hash.with_label(self.as_bytes(), usize::from(self.starts[self.label_count - depth]))
+    }
+
+    /// The hash of the suffix of `to_depth` labels, from the hash of that of `from_depth` labels.
+    pub(crate) fn grown_hash(&self, hash: NameHash, from_depth: usize, to_depth: usize) -> NameHash {
+        let mut hash = hash;
+        for depth in from_depth..to_depth {
+            hash = self.next_hash(hash, depth + 1);
+        }
+        hash
     }
 
     /// The hash of the whole name.
     #[inline]
     pub(crate) fn hash(&self, seed: HashSeed) -> NameHash {
-        self.suffixes(seed).last().map_or(seed.of_root(), |(_, hash)| hash)
+        self.grown_hash(seed.of_root(), 0, self.label_count)
     }
 }
 
 impl core::fmt::Debug for LabelledName<'_> {
     fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(out, "LabelledName({:?})", Name::parse(self.bytes))
+        write!(out, "LabelledName({})", self.name)
     }
 }
 
@@ -231,9 +251,23 @@ mod tests {
     #[test]
     fn a_name_hashes_as_the_same_name_within_a_longer_one() {
         let long = labelled(b"\x0dthirteen-long\x07example\x04test\0");
-        let (suffix, hash) = long.suffixes(SEED).nth(2).expect("a suffix of two labels");
-        assert_eq!(suffix, long.suffix(2));
-        assert_eq!(hash, labelled(b"\x07EXAMPLE\x04test\0").hash(SEED));
+        let of_two_labels = long.grown_hash(SEED.of_root(), 0, 2);
+        assert_eq!(of_two_labels, labelled(b"\x07EXAMPLE\x04test\0").hash(SEED));
+        assert_eq!(of_two_labels, labelled(long.suffix(2)).hash(SEED));
+        assert_eq!(long.grown_hash(of_two_labels, 2, 3), long.hash(SEED));
+    }
+
+    #[test]
+    fn eight_octets_are_one_number_wherever_they_stand() {
+        for length in 1..=20 {
+            let octets: Vec<u8> = (1..=length).collect();
+            for rest in (0..octets.len()).map(|at| &octets[at..]) {
+                let mut eight = [0; EIGHT];
+                let count = rest.len().min(EIGHT);
+                eight[..count].copy_from_slice(&rest[..count]);
+                assert_eq!(first_eight(rest, &octets).to_le_bytes(), eight, "{rest:?} of {length}");
+            }
+        }
     }
 
     #[test]

@@ -94,22 +94,27 @@ impl<'z> Ready<'z> {
         self.bytes
     }
 
-    /// Moves the pointers of a copy at `at` in `reply`, so that they are right where owner and copy really stand.
+    /// Moves the pointers of a copy at `at` in `reply`, so that they are right where owner and copy really stand: behind
+    /// where they were made for, if not there.
+    #[inline]
     pub(crate) fn move_pointers(&self, reply: &mut [u8], at: usize, length_bytes: usize, owner: OwnerPlace) {
-        let owner_end = HEADER_BYTES + owner.length_bytes;
-        let made_for = owner_end + QUESTION_TAIL_BYTES;
-        if owner.offset == HEADER_BYTES && at == made_for {
-            return;
+        let owner_shift = owner.offset - HEADER_BYTES;
+        let shift = at - (HEADER_BYTES + owner.length_bytes + QUESTION_TAIL_BYTES);
+        if owner_shift != 0 || shift != 0 {
+            let owner_end = POINTER | (HEADER_BYTES + owner.length_bytes) as u16;
+            self.shift_pointers(&mut reply[at..at + length_bytes], owner_end, owner_shift as u16, shift as u16);
         }
-        for place in self.pointers.chunks_exact(2) {
-            let place = usize::from(u16::from_le_bytes([place[0], place[1]]));
-            if place >= length_bytes {
-                break;
-            }
-            let pointer = &mut reply[at + place..at + place + 2];
-            let target = usize::from(u16::from_be_bytes([pointer[0], pointer[1]]) & !POINTER);
-            let target = if target < owner_end { target - HEADER_BYTES + owner.offset } else { target - made_for + at };
-            pointer.copy_from_slice(&(POINTER | target as u16).to_be_bytes());
+    }
+
+    /// Adds `owner_shift` to the pointers in `copy` that are less than `owner_end`, and `shift` to the others.
+    fn shift_pointers(&self, copy: &mut [u8], owner_end: u16, owner_shift: u16, shift: u16) {
+        for &place in self.pointers.as_chunks().0 {
+            let place = usize::from(u16::from_le_bytes(place));
+            // The addresses that the last of them stand in may have been left out.
+            let Some(octets) = copy.get_mut(place..).and_then(<[u8]>::first_chunk_mut) else { break };
+            let pointer = u16::from_be_bytes(*octets);
+            let moved = pointer + if pointer < owner_end { owner_shift } else { shift };
+            *octets = moved.to_be_bytes();
         }
     }
 

@@ -4,7 +4,7 @@ mod checks;
 mod names;
 
 use crate::name::Name;
-use crate::name_hash::HashSeed;
+use crate::name_hash::{HashSeed, LabelledName};
 use crate::rdata;
 use crate::ready::{Kind, ReadyMaker};
 use crate::rtype::Rtype;
@@ -269,6 +269,7 @@ impl ZoneBuilder {
         let zone = Zone {
             apex: apex.to_owned(),
             apex_depth: apex.labels().count(),
+            apex_hash: LabelledName::of(apex).hash(self.seed),
             depth_max,
             serial: u32::from_be_bytes(soa[serial_at..serial_at + 4].try_into().expect("four octets")),
             record_count: self.records.len(),

@@ -102,17 +102,19 @@ impl ZoneSet {
     /// The zone with the longest apex that `name` is at or below, in one pass from the root.
     #[inline]
     pub(crate) fn find(&self, name: &LabelledName<'_>) -> Option<FoundZone<'_>> {
-        let mut whole_hash = self.seed.of_root();
+        let mut hash = self.seed.of_root();
         let (mut zone, mut parent) = (None, None);
-        for ((suffix, hash), &zone_count) in name.suffixes(self.seed).zip(&self.depths) {
-            if zone_count != 0
-                && let Some(found) = self.at(suffix, hash)
+        for depth in 0..=name.label_count() {
+            if depth != 0 {
+                hash = name.next_hash(hash, depth);
+            }
+            if self.depths[depth] != 0
+                && let Some(found) = self.at(name.suffix(depth), hash)
             {
                 (zone, parent) = (Some(found), zone);
             }
-            whole_hash = hash;
         }
-        zone.map(|zone| FoundZone { zone, parent, hash: whole_hash })
+        zone.map(|zone| FoundZone { zone, parent, hash })
     }
 
     #[inline]

@@ -26,7 +26,7 @@ pub(crate) fn judge(fields: &Fields<'_>, file: &Representation) -> Verdict {
     }
     // Steps 1 and 2: If-Unmodified-Since counts only without If-Match.
     let may_proceed = if fields.has(FieldName::IfMatch) {
-        has_match(fields, FieldName::IfMatch, |tag| tag.is_strong_match(file.etag()))
+        has_match(fields, FieldName::IfMatch, file.etag(), |tag, own| tag.is_strong_match(own))
     } else {
         date(fields, FieldName::IfUnmodifiedSince, file).is_none_or(|(modified, date)| modified <= date)
     };
@@ -35,7 +35,7 @@ pub(crate) fn judge(fields: &Fields<'_>, file: &Representation) -> Verdict {
     }
     // Steps 3 and 4: If-Modified-Since counts only without If-None-Match.
     let is_known = if fields.has(FieldName::IfNoneMatch) {
-        has_match(fields, FieldName::IfNoneMatch, |tag| tag.is_weak_match(file.etag()))
+        has_match(fields, FieldName::IfNoneMatch, file.etag(), |tag, own| tag.is_weak_match(own))
     } else {
         date(fields, FieldName::IfModifiedSince, file).is_some_and(|(modified, date)| modified <= date)
     };
@@ -54,9 +54,12 @@ pub(crate) fn may_send_part(fields: &Fields<'_>, file: &Representation) -> bool 
     tag.is_some_and(|tag| tag.is_strong_match(file.etag()))
 }
 
-/// Whether a list of tags, maybe in several lines, is `*` or has a match. The file exists, so `*` always holds.
-fn has_match(fields: &Fields<'_>, name: FieldName, is_match: impl Fn(EntityTag<'_>) -> bool) -> bool {
-    fields.values(name).any(|value| value == b"*" || EntityTags(value).any(&is_match))
+/// Whether a list of tags, maybe in several lines, is `*` or has one that matches `own`. The file exists, so `*` always
+/// holds.
+fn has_match(fields: &Fields<'_>, name: FieldName, own: &[u8], is_match: fn(EntityTag<'_>, &[u8]) -> bool) -> bool {
+    // Nearly all lists are the one tag that came with our answer: a strong one, which matches itself in both ways.
+    fields.only(name) == Some(own)
+        || fields.values(name).any(|value| value == b"*" || EntityTags(value).any(|tag| is_match(tag, own)))
 }
 
 /// When the file was modified, and the date of a field, in seconds; `None` when one of them is missing or no date.

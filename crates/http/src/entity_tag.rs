@@ -43,11 +43,14 @@ impl<'b> Iterator for EntityTags<'b> {
         self.0 = &[];
         let (is_weak, tag) = rest.strip_prefix(b"W/").map_or((false, rest), |tag| (true, tag));
         // A comma between the quotes belongs to the tag.
-        let length = tag.strip_prefix(b"\"")?.iter().position(|&byte| byte == b'"')? + 2;
-        let (opaque, behind) = tag.split_at(length);
-        let is_whole = matches!(trim(behind), [] | [b',', ..]);
-        let is_valid = opaque[1..length - 1].iter().all(|&byte| byte == b'!' || byte >= b'#' && byte != 0x7f);
+        let inner = tag.strip_prefix(b"\"")?;
+        let length = inner.iter().position(|&byte| byte <= b'"' && byte != b'!' || byte == 0x7f)?;
+        // What ends a tag without being its quote makes it none.
+        if inner[length] != b'"' {
+            return None;
+        }
+        let (opaque, behind) = tag.split_at(length + 2);
         self.0 = behind;
-        (is_whole && is_valid).then_some(EntityTag { is_weak, opaque })
+        matches!(trim(behind), [] | [b',', ..]).then_some(EntityTag { is_weak, opaque })
     }
 }

@@ -41,23 +41,30 @@ impl FieldName {
     #[inline]
     fn of(name: &[u8]) -> Option<FieldName> {
         // The length leaves one or two names, and their first letters tell whether it is worth comparing at all.
-        let (known, field): (&[u8], FieldName) = match (name.len(), name.first()? | 0x20) {
-            (4, b'h') => (b"host", FieldName::Host),
-            (5, b'r') => (b"range", FieldName::Range),
-            (6, b'e') => (b"expect", FieldName::Expect),
-            (8, b'i') if name[3] | 0x20 == b'm' => (b"if-match", FieldName::IfMatch),
-            (8, b'i') => (b"if-range", FieldName::IfRange),
-            (10, b'c') => (b"connection", FieldName::Connection),
-            (13, b'i') => (b"if-none-match", FieldName::IfNoneMatch),
-            (14, b'c') => (b"content-length", FieldName::ContentLength),
-            (15, b'a') => (b"accept-encoding", FieldName::AcceptEncoding),
-            (17, b'i') => (b"if-modified-since", FieldName::IfModifiedSince),
-            (17, b't') => (b"transfer-encoding", FieldName::TransferEncoding),
-            (19, b'i') => (b"if-unmodified-since", FieldName::IfUnmodifiedSince),
-            _ => return None,
-        };
+        match (name.len(), name.first()? | 0x20) {
+            (4, b'h') => FieldName::Host.if_named(name, b"host"),
+            (5, b'r') => FieldName::Range.if_named(name, b"range"),
+            (6, b'e') => FieldName::Expect.if_named(name, b"expect"),
+            (8, b'i') if name[3] | 0x20 == b'm' => FieldName::IfMatch.if_named(name, b"if-match"),
+            (8, b'i') => FieldName::IfRange.if_named(name, b"if-range"),
+            (10, b'c') => FieldName::Connection.if_named(name, b"connection"),
+            (13, b'i') => FieldName::IfNoneMatch.if_named(name, b"if-none-match"),
+            (14, b'c') => FieldName::ContentLength.if_named(name, b"content-length"),
+            (15, b'a') => FieldName::AcceptEncoding.if_named(name, b"accept-encoding"),
+            (17, b'i') => FieldName::IfModifiedSince.if_named(name, b"if-modified-since"),
+            (17, b't') => FieldName::TransferEncoding.if_named(name, b"transfer-encoding"),
+            (19, b'i') => FieldName::IfUnmodifiedSince.if_named(name, b"if-unmodified-since"),
+            _ => None,
+        }
+    }
+
+    /// This one if `name` is `known`. A length known to the compiler and no branch on each byte: a few words are compared.
+    #[inline]
+    fn if_named<const N: usize>(self, name: &[u8], known: &[u8; N]) -> Option<FieldName> {
+        let name: &[u8; N] = name.try_into().ok()?;
         // In a token this folds letters and leaves the hyphen alone.
-        name.iter().zip(known).all(|(byte, known)| byte | 0x20 == *known).then_some(field)
+        let difference = name.iter().zip(known).fold(0, |difference, (byte, known)| difference | (byte | 0x20) ^ known);
+        (difference == 0).then_some(self)
     }
 
     fn bit(self) -> u16 {

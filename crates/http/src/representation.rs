@@ -5,6 +5,7 @@ use core::fmt::Write;
 
 use crate::coding::Coding;
 use crate::date::HttpDate;
+use crate::status::Status;
 
 /// A time as file systems keep it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -54,12 +55,6 @@ pub struct Representation {
     etag_bytes: usize,
 }
 
-/// The first fields of every head. Their place does not depend on the file: the date stands at the same offset in all
-/// heads with the same status line.
-pub(crate) const FIRST_FIELDS: &[u8] = b"Server: sanderling\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\n";
-/// Where in [`FIRST_FIELDS`] the date stands.
-pub(crate) const DATE_OFFSET: usize = b"Server: sanderling\r\nDate: ".len();
-
 impl Representation {
     /// The representation of a file.
     ///
@@ -76,8 +71,7 @@ impl Representation {
     ) -> Representation {
         let modified_unix_s = credible_modified_unix_s(facts, now_unix_s);
         let mut head = Vec::with_capacity(HEAD_BYTES_USUAL + extra_fields.len());
-        head.extend_from_slice(crate::status::Status::Ok.line());
-        head.extend_from_slice(FIRST_FIELDS);
+        head.extend_from_slice(Status::Ok.start());
         put_fmt(&mut head, format_args!("Content-Length: {}\r\n", facts.length_bytes));
         let description_start = head.len();
         put_fmt(&mut head, format_args!("Content-Type: {media_type}\r\n"));
@@ -135,9 +129,9 @@ impl Representation {
         &self.head[self.description_start..self.head.len() - 2]
     }
 
-    /// The field lines of a "not modified" answer (RFC 9110 §15.4.5); without the last empty line.
+    /// The field lines of a "not modified" answer (RFC 9110 §15.4.5), with the last empty line.
     pub(crate) fn validator(&self) -> &[u8] {
-        &self.head[self.validator_start..self.head.len() - 2]
+        &self.head[self.validator_start..]
     }
 }
 

@@ -2,13 +2,13 @@
 
 use alloc::vec::Vec;
 
-use crate::date::{DATE_BYTES, HttpDate};
+use crate::date::HttpDate;
 use crate::grammar::{PATH, class};
 use crate::range::Part;
-use crate::representation::{DATE_OFFSET, FIRST_FIELDS, Representation, put_fmt};
+use crate::representation::{Representation, put_fmt};
 use crate::request::Persistence;
 use crate::site_path::SitePath;
-use crate::status::Status;
+use crate::status::{ALLOW, Status};
 
 /// The answer to one request.
 #[derive(Clone, Copy, Debug)]
@@ -103,19 +103,16 @@ impl Response<'_> {
     /// Appends the head, its last empty line included. Allocates only when `out` has no room left.
     pub fn write_head(&self, date: &HttpDate, out: &mut Vec<u8>) {
         match self.head {
-            // The usual answer is a copy of what was made when the file was opened, with the date put in its place.
-            Head::Whole(file) => {
-                let start = out.len();
-                out.extend_from_slice(file.head());
-                put_date(&mut out[start + Status::Ok.line().len()..], date);
-                if self.persistence != Persistence::Persist {
-                    out.truncate(out.len() - END.len());
-                    self.put_end(out);
-                }
-                return;
+            // The usual answers are copies of what was made before, when the file was opened or the program built, with
+            // the date put in its place.
+            Head::Whole(file) => put_dated(Status::Ok, file.head(), date, out),
+            Head::Page(status) => put_dated(status, status.page_head(), date, out),
+            Head::NotModified(file) => {
+                put_dated(Status::NotModified, Status::NotModified.start(), date, out);
+                out.extend_from_slice(file.validator());
             }
             Head::Part(file, part) => {
-                self.put_first_fields(date, out);
+                put_dated(Status::PartialContent, Status::PartialContent.start(), date, out);
                 let (first, behind) = (part.start_bytes, part.start_bytes + part.length_bytes);
                 put_number(b"Content-Length: ", part.length_bytes, out);
                 put_number(b"\r\nContent-Range: bytes ", first, out);
@@ -123,74 +120,58 @@ impl Response<'_> {
                 put_number(b"/", file.length_bytes(), out);
                 out.extend_from_slice(b"\r\n");
                 out.extend_from_slice(file.description());
-            }
-            Head::NotModified(file) => {
-                self.put_first_fields(date, out);
-                out.extend_from_slice(file.validator());
+                out.extend_from_slice(END);
             }
             Head::Unsatisfiable(file) => {
-                self.put_page_fields(date, out);
+                put_page_fields(Status::RangeNotSatisfiable, date, out);
                 // RFC 9110 §14.4: so that the client learns how long the file is.
                 put_number(b"Content-Range: bytes */", file.length_bytes(), out);
-                out.extend_from_slice(b"\r\n");
+                out.extend_from_slice(b"\r\n\r\n");
             }
             Head::Redirect { path, query } => {
-                self.put_page_fields(date, out);
+                put_page_fields(Status::MovedPermanently, date, out);
                 put_location(path, query, out);
+                out.extend_from_slice(END);
             }
             Head::Options => {
-                self.put_first_fields(date, out);
+                put_dated(Status::NoContent, Status::NoContent.start(), date, out);
                 out.extend_from_slice(ALLOW);
-            }
-            Head::Page(status) => {
-                self.put_page_fields(date, out);
-                out.extend_from_slice(fields_of_status(status));
+                out.extend_from_slice(END);
             }
         }
-        self.put_end(out);
+        self.tell_persistence(out);
     }
 
-    fn put_first_fields(&self, date: &HttpDate, out: &mut Vec<u8>) {
-        out.extend_from_slice(self.status().line());
-        let start = out.len();
-        out.extend_from_slice(FIRST_FIELDS);
-        put_date(&mut out[start..], date);
-    }
-
-    fn put_page_fields(&self, date: &HttpDate, out: &mut Vec<u8>) {
-        self.put_first_fields(date, out);
-        // HEAD gets the length that GET would: the page's, not that of what is sent.
-        put_number(b"Content-Length: ", self.status().page().len() as u64, out);
-        out.extend_from_slice(b"\r\nContent-Type: text/html; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\n");
-    }
-
-    fn put_end(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(match self.persistence {
-            Persistence::Persist => b"",
+    /// Puts a field behind the others where the peer cannot know whether the connection goes on.
+    #[inline]
+    fn tell_persistence(&self, out: &mut Vec<u8>) {
+        let field: &[u8] = match self.persistence {
+            Persistence::Persist => return,
             Persistence::KeepAlive => b"Connection: keep-alive\r\n",
             Persistence::Close => b"Connection: close\r\n",
-        });
+        };
+        out.truncate(out.len() - END.len());
+        out.extend_from_slice(field);
         out.extend_from_slice(END);
     }
 }
 
+/// The empty line behind the fields.
 const END: &[u8] = b"\r\n";
 
-const ALLOW: &[u8] = b"Allow: GET, HEAD, OPTIONS\r\n";
-
-/// The fields that a status needs besides its page.
-fn fields_of_status(status: Status) -> &'static [u8] {
-    match status {
-        // RFC 9110 §15.5.6.
-        Status::MethodNotAllowed => ALLOW,
-        // RFC 9110 §10.2.3: in seconds.
-        Status::ServiceUnavailable | Status::TooManyRequests => b"Retry-After: 5\r\n",
-        _ => b"",
-    }
+/// The head of the page about `status`, for more fields to follow.
+fn put_page_fields(status: Status, date: &HttpDate, out: &mut Vec<u8>) {
+    put_dated(status, status.page_head(), date, out);
+    out.truncate(out.len() - END.len());
 }
 
-fn put_date(first_fields: &mut [u8], date: &HttpDate) {
-    first_fields[DATE_OFFSET..DATE_OFFSET + DATE_BYTES].copy_from_slice(date.as_bytes());
+/// A ready-made head of `status`, or the start of one, with `date` in the place of the one that it has.
+#[inline]
+fn put_dated(status: Status, head: &[u8], date: &HttpDate, out: &mut Vec<u8>) {
+    let start = out.len() + status.date_start();
+    out.extend_from_slice(head);
+    let date = date.as_bytes();
+    out[start..start + date.len()].copy_from_slice(date);
 }
 
 /// `before` and a number behind it; several times as fast as the formatting of `core`, which a ranged answer needs four

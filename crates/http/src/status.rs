@@ -1,4 +1,6 @@
-//! A status code, its reason phrase and the page that tells a person about it.
+//! A status code into what its answers begin with, and into the page that tells a person about it.
+
+use crate::date::DATE_BYTES;
 
 /// One row a status: the variant, the code, the reason phrase of RFC 9110 §15, and what a person is told; a status
 /// whose answer never carries a page is told nothing.
@@ -21,20 +23,43 @@ macro_rules! statuses {
                 }
             }
 
-            /// The status line, line end included. The version is always our own (RFC 9110 §6.2).
-            pub(crate) fn line(self) -> &'static [u8] {
+            /// The status line and the first fields of every head, with a date of 1970 as the last of them, whose place
+            /// [`Status::date_start`] tells. The version is always our own (RFC 9110 §6.2).
+            pub(crate) const fn start(self) -> &'static [u8] {
                 match self {
-                    $(Status::$variant => concat!("HTTP/1.1 ", $code, " ", $reason, "\r\n").as_bytes(),)*
+                    $(Status::$variant => start!($code, $reason).as_bytes(),)*
                 }
             }
 
             /// A page in HTML that needs no other file.
-            pub(crate) fn page(self) -> &'static [u8] {
+            pub(crate) const fn page(self) -> &'static [u8] {
                 match self {
                     $(Status::$variant => page!($code, $reason, $advice).as_bytes(),)*
                 }
             }
+
+            /// The head of the answer that is this page, with a date of 1970, and with its last empty line. HEAD gets
+            /// the length that GET would: the page's, not that of what is sent.
+            pub(crate) fn page_head(self) -> &'static [u8] {
+                match self {
+                    $(Status::$variant => {
+                        const PARTS: [&[u8]; PAGE_HEAD_PART_COUNT] = page_head_parts(
+                            Status::$variant,
+                            &three_digits(Status::$variant.page().len()),
+                        );
+                        static HEAD: [u8; total_bytes(&PARTS)] = joined(&PARTS);
+                        &HEAD
+                    })*
+                }
+            }
         }
+    };
+}
+
+/// The first lines of every head.
+macro_rules! start {
+    ($code:literal, $reason:literal) => {
+        concat!("HTTP/1.1 ", $code, " ", $reason, "\r\nServer: sanderling\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\n")
     };
 }
 
@@ -126,4 +151,65 @@ impl Status {
     pub fn code(self) -> u16 {
         self as u16
     }
+
+    /// Where in [`Status::start`] the date stands.
+    pub(crate) fn date_start(self) -> usize {
+        self.start().len() - DATE_BYTES - b"\r\n".len()
+    }
+
+    /// The fields that a status needs besides those of its page.
+    const fn own_fields(self) -> &'static [u8] {
+        match self {
+            // RFC 9110 §15.5.6.
+            Status::MethodNotAllowed => ALLOW,
+            // RFC 9110 §10.2.3: in seconds.
+            Status::ServiceUnavailable | Status::TooManyRequests => b"Retry-After: 5\r\n",
+            _ => b"",
+        }
+    }
+}
+
+/// What may be done with a file.
+pub(crate) const ALLOW: &[u8] = b"Allow: GET, HEAD, OPTIONS\r\n";
+
+const PAGE_HEAD_PART_COUNT: usize = 6;
+
+const fn page_head_parts(status: Status, length_digits: &[u8]) -> [&[u8]; PAGE_HEAD_PART_COUNT] {
+    [
+        status.start(),
+        b"Content-Length: ",
+        length_digits,
+        b"\r\nContent-Type: text/html; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\n",
+        status.own_fields(),
+        b"\r\n",
+    ]
+}
+
+/// The length of a page, which has as many digits as all of them.
+const fn three_digits(number: usize) -> [u8; 3] {
+    assert!(100 <= number && number <= 999, "a page has three digits of octets");
+    [b'0' + (number / 100) as u8, b'0' + (number / 10 % 10) as u8, b'0' + (number % 10) as u8]
+}
+
+const fn total_bytes(parts: &[&[u8]]) -> usize {
+    let (mut total, mut index) = (0, 0);
+    while index < parts.len() {
+        total += parts[index].len();
+        index += 1;
+    }
+    total
+}
+
+/// All parts, one behind the other; `BYTES` is their total.
+const fn joined<const BYTES: usize>(parts: &[&[u8]]) -> [u8; BYTES] {
+    let mut whole = [0; BYTES];
+    let mut rest: &mut [u8] = &mut whole;
+    let mut index = 0;
+    while index < parts.len() {
+        let (place, behind) = rest.split_at_mut(parts[index].len());
+        place.copy_from_slice(parts[index]);
+        rest = behind;
+        index += 1;
+    }
+    whole
 }

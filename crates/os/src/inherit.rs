@@ -41,17 +41,35 @@ pub fn take() -> io::Result<Vec<Named>> {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
     }
     let numbers = (0..count).map(|index| FIRST + index as RawFd);
-    numbers.map(|number| Ok((names.next().unwrap_or("unknown").to_owned(), adopt(number)?))).collect()
+    let named = numbers.map(|number| (names.next().unwrap_or("unknown").to_owned(), number));
+    let named: Vec<(String, RawFd)> = named.collect();
+    let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    named.iter().try_for_each(|(_, number)| check(*number))?;
+    // One call for all of them, and for whatever else was inherited.
+    cloexec::set_from(FIRST)?;
+    // SAFETY: each was checked just now.
+    Ok(named.into_iter().map(|(name, number)| (name, unsafe { OwnedFd::from_raw_fd(number) })).collect())
 }
+
+/// Two threads that ask for the same number must not both find it untaken.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// Takes descriptor `number`, which this process has inherited, and closes it on exec from now on.
 ///
 /// # Errors
 /// It is not open, it was opened or taken in this process, or it is one of the standard streams.
 pub fn adopt(number: RawFd) -> io::Result<OwnedFd> {
-    /// Two threads that ask for the same number must not both find it untaken.
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    check(number)?;
+    // SAFETY: it was checked just now, and is only borrowed.
+    cloexec::set(unsafe { BorrowedFd::borrow_raw(number) }, &format!("descriptor {number}"))?;
+    // SAFETY: it was checked just now.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+/// Whether descriptor `number` is open and nobody in this process owns it: all that is opened here is close-on-exec from
+/// its creation (this crate and the standard library see to that), as is whatever was taken before.
+fn check(number: RawFd) -> io::Result<()> {
     let refused = |why: &str| io::Error::other(format!("descriptor {number}, which is said to be handed over, {why}"));
     if number < FIRST {
         return Err(refused("is a standard stream"));
@@ -63,10 +81,7 @@ pub fn adopt(number: RawFd) -> io::Result<OwnedFd> {
     if flags.contains(FdFlags::CLOEXEC) {
         return Err(refused("belongs to this process already"));
     }
-    cloexec::set(borrowed, &format!("descriptor {number}"))?;
-    // SAFETY: it is open, and nobody in this process owns it: all that is opened here is close-on-exec from its creation
-    // (this crate and the standard library see to that), as is whatever was taken before.
-    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+    Ok(())
 }
 
 #[cfg(test)]

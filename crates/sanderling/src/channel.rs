@@ -52,6 +52,8 @@ pub(crate) enum Word {
     Told,
     /// It has to end, by a failure of its own: another one is to serve.
     Leaving,
+    /// It lets nobody in any more, as it was told to stop: whoever comes now can be refused.
+    Shut,
 }
 
 impl Word {
@@ -67,6 +69,7 @@ impl Word {
             Word::Unable(reason) => (7, reason),
             Word::Told => (8, ""),
             Word::Leaving => (9, ""),
+            Word::Shut => (10, ""),
         }
     }
 
@@ -82,6 +85,7 @@ impl Word {
             7 => Word::Unable(text),
             8 => Word::Told,
             9 => Word::Leaving,
+            10 => Word::Shut,
             _ => return None,
         })
     }
@@ -200,6 +204,7 @@ mod tests {
             Word::Unable("a root".into()),
             Word::Told,
             Word::Leaving,
+            Word::Shut,
         ];
         for word in words {
             server.say(&word).expect("said");

@@ -3,12 +3,16 @@
 use crate::cli::Exit;
 use crate::config::{Config, DomainName, Origin};
 use crate::loading::Loader;
+use crate::server_process::identity_of;
 use crate::terminal::{say, tell};
 use server::Content;
 
 /// Checks what `origin` says, with its sites and zones.
 pub(crate) fn check(origin: &Origin) -> Exit {
-    let checked = origin.load().and_then(|config| Ok((Loader::default().load(&config)?, config)));
+    let checked = origin.load().and_then(|config| {
+        identity_of(&config).map_err(|diagnostic| vec![diagnostic])?;
+        Ok((Loader::default().load(&config)?, config))
+    });
     match checked {
         Err(diagnostics) => {
             tell(&diagnostics);

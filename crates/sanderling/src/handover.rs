@@ -28,6 +28,8 @@ pub(crate) enum Label {
     Control(PathBuf),
     /// A bound socket; those of one address in the order of their siblings, addresses in that of the configuration.
     Listener(Service),
+    /// The same, of a service manager.
+    GivenListener(Service),
     /// A server process: its pidfd.
     Process(ProcessLabel),
     /// The channel to the process before.
@@ -78,6 +80,7 @@ impl Label {
             Label::Configuration => b"configuration".to_vec(),
             Label::Control(path) => [b"control ", path.as_os_str().as_bytes()].concat(),
             Label::Listener(service) => format!("listener {}", service.name()).into_bytes(),
+            Label::GivenListener(service) => format!("given-listener {}", service.name()).into_bytes(),
             Label::Process(process) => {
                 let ProcessLabel { generation, pid, is_serving, since_unix_s } = process;
                 let stage = if *is_serving { "serving" } else { "draining" };
@@ -96,6 +99,7 @@ impl Label {
         let label = match words.next()? {
             "configuration" => Label::Configuration,
             "listener" => Label::Listener(Service::named(words.next()?)?),
+            "given-listener" => Label::GivenListener(Service::named(words.next()?)?),
             "process" => Label::Process(ProcessLabel {
                 generation: words.next()?.parse().ok()?,
                 pid: words.next()?.parse().ok()?,
@@ -251,6 +255,7 @@ mod tests {
             Label::Control("/run/a b/control.sock".into()),
             Label::Listener(Service::Http),
             Label::Listener(Service::Dns),
+            Label::GivenListener(Service::Http),
             Label::Process(process),
             Label::Channel,
             Label::Client(Awaits::ThisUpgrade),

@@ -50,6 +50,8 @@ pub(crate) struct Address {
     asked: SocketAddr,
     /// With its real port.
     pub(crate) bound: SocketAddr,
+    /// The sockets are those of a service manager, which listens on them when this program does not.
+    is_given: bool,
     streams: Vec<Arc<Listener>>,
     /// None for HTTP, as many as streams for DNS.
     datagrams: Vec<Arc<Socket>>,
@@ -85,11 +87,11 @@ impl Listeners {
         Ok(Listeners(addresses))
     }
 
-    /// Lets nobody come any more to the addresses that `kept` lacks.
+    /// Lets nobody come any more to the addresses that `kept` lacks, but for those that are somebody else's.
     pub(crate) fn shut_down_beyond(&self, kept: &Listeners) -> io::Result<()> {
         let is_kept =
             |address: &&Address| kept.0.iter().any(|it| it.service == address.service && it.bound == address.bound);
-        let gone = self.0.iter().filter(|address| !is_kept(address));
+        let gone = self.0.iter().filter(|address| !is_kept(address) && !address.is_given);
         gone.flat_map(|address| &address.streams).try_for_each(|stream| stream.shut_down())
     }
 
@@ -106,7 +108,8 @@ impl Listeners {
             let bound = socket::local_address(&descriptor)?;
             let fits = |address: &Address| address.service == service && address.bound == bound;
             let index = addresses.iter().position(fits).unwrap_or_else(|| {
-                addresses.push(Address { service, asked: bound, bound, streams: Vec::new(), datagrams: Vec::new() });
+                let (streams, datagrams) = (Vec::new(), Vec::new());
+                addresses.push(Address { service, asked: bound, bound, is_given: false, streams, datagrams });
                 addresses.len() - 1
             });
             match (kind, service) {
@@ -128,6 +131,14 @@ impl Listeners {
         self
     }
 
+    /// Marks the sockets at these addresses as those of a service manager.
+    pub(crate) fn given_at(mut self, given: &[SocketAddr]) -> Listeners {
+        for address in &mut self.0 {
+            address.is_given = given.contains(&address.bound);
+        }
+        self
+    }
+
     /// All addresses, in the order of the configuration, HTTP first.
     pub(crate) fn addresses(&self) -> &[Address] {
         &self.0
@@ -135,11 +146,7 @@ impl Listeners {
 
     /// Every socket with the name of its service, as [`Listeners::adopt`] takes them.
     pub(crate) fn descriptors(&self) -> impl Iterator<Item = (Service, BorrowedFd<'_>)> {
-        self.0.iter().flat_map(|address| {
-            let streams = address.streams.iter().map(|stream| stream.as_fd());
-            let datagrams = address.datagrams.iter().map(|socket| socket.as_fd());
-            streams.chain(datagrams).map(|descriptor| (address.service, descriptor))
-        })
+        self.0.iter().flat_map(|address| address.sockets().map(|socket| (address.service, socket)))
     }
 
     /// The same addresses, each with the siblings that `other` has made for it beyond its own.
@@ -150,6 +157,11 @@ impl Listeners {
             other.unwrap_or(address).clone()
         };
         Listeners(self.0.iter().map(grown).collect())
+    }
+
+    /// The same, and whether it is a service manager's.
+    pub(crate) fn owned_descriptors(&self) -> impl Iterator<Item = (Service, bool, BorrowedFd<'_>)> {
+        self.0.iter().flat_map(|address| address.sockets().map(|socket| (address.service, address.is_given, socket)))
     }
 
     /// Whether it has a socket that `other` lacks.
@@ -211,7 +223,7 @@ impl Address {
                 (socket.local_address()?, stream, vec![Arc::new(socket)])
             }
         };
-        Ok(Address { service, asked, bound, streams: vec![Arc::new(stream)], datagrams })
+        Ok(Address { service, asked, bound, is_given: false, streams: vec![Arc::new(stream)], datagrams })
     }
 
     /// Gives it so many siblings, if it has fewer and can have them. A socket that somebody else has bound, a kernel
@@ -236,6 +248,11 @@ impl Address {
             socket::set_receive_buffer(datagrams.as_fd(), config.limits.dns_udp_waiting_bytes_max)?;
         }
         Ok(())
+    }
+
+    fn sockets(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let streams = self.streams.iter().map(|stream| stream.as_fd());
+        streams.chain(self.datagrams.iter().map(|socket| socket.as_fd()))
     }
 
     /// How many siblings it has.

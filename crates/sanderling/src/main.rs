@@ -2,8 +2,8 @@
 #![forbid(unsafe_code)]
 
 mod supervisor;
-mod server_process;
 mod check;
+mod server_process;
 mod loading;
 mod zones;
 mod handover;

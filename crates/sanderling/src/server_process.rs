@@ -6,6 +6,7 @@ mod standing;
 mod confinement;
 
 pub(crate) use attendant::BEAT_INTERVAL;
+pub(crate) use confinement::identity_of;
 
 use crate::channel::{Channel, Word};
 use crate::cli::Exit;
@@ -19,7 +20,7 @@ use crate::{demo, zones};
 use attendant::{Attendant, Outfit};
 use confinement::Confinement;
 use dns::ZoneSet;
-use os::signals::{self, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR2, Signals};
+use os::signals::{self, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, Signals};
 use os::{inherit, memory_file};
 use server::{Content, Drain, Root, Server, Siblings, Site};
 use std::io;
@@ -116,7 +117,7 @@ impl Given {
     /// Loads what is to be served, and gives up what serving does not need.
     fn prepare(self, origin: &Origin) -> Result<Prepared, Unprepared> {
         // Signals are for the supervisor, who shares the terminal with this process; without one they are for us.
-        let signals = Signals::catch(&[SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR2])?;
+        let signals = Signals::catch(&[SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2])?;
         // The supervisor has held them back until somebody would catch them.
         signals::let_in()?;
         let text = memory_file::read(&self.configuration, CONFIGURATION_BYTES_MAX)?;
@@ -126,7 +127,8 @@ impl Given {
         tell(&loaded.warnings);
         os::jobs::choose_all();
         let own = os::process::own_pidfd()?;
-        let confinement = Confinement::of(&config).map_err(|error| self.fail(error))?;
+        let identity = confinement::identity_of(&config).map_err(|diagnostic| self.refuse(vec![diagnostic]))?;
+        let confinement = Confinement::of(&config, identity).map_err(|error| self.fail(error))?;
         Ok(Prepared { given: self, running: config, loader, content: loaded.content, confinement, own, signals })
     }
 

@@ -23,7 +23,7 @@ use crate::server_process::BEAT_INTERVAL;
 use crate::terminal::warn;
 use os::notify::{Notifier, State};
 use os::process::Ended;
-use os::signals::{SIGHUP, SIGUSR2, Signals};
+use os::signals::{SIGHUP, SIGUSR1, SIGUSR2, Signals};
 use os::udp::Waiting;
 use process::{Process, Stage};
 use restarts::Restarts;
@@ -145,6 +145,8 @@ impl Supervisor {
             match signal {
                 SIGHUP => self.wish(Wish::Reload(Asker::Nobody)),
                 SIGUSR2 => self.wish(Wish::Upgrade(Asker::Nobody)),
+                // Where other servers open their logs anew: standard error is the log here.
+                SIGUSR1 => {}
                 _ => self.stop(Asker::Nobody),
             }
         }
@@ -186,6 +188,11 @@ impl Supervisor {
                     self.processes[index].enter(Stage::Draining);
                     self.fail_what_was_taken_up();
                     self.restart_at = Some(Instant::now() + self.restarts.delay_after(Duration::ZERO));
+                }
+            }
+            Word::Shut => {
+                if let Err(error) = self.listeners.shut_down_beyond(&Listeners::default()) {
+                    warn(&error.to_string());
                 }
             }
             Word::Out(text) => {

@@ -10,7 +10,7 @@ use crate::outbox::{FileRest, Outbox, Sent};
 use crate::peer::{Buffers, Context, Input, Linger, Next, OUTPUT_BYTES_USUAL, Schedule, Socket};
 use crate::permits::Permit;
 use crate::tally::Counter;
-use os::tcp::Stream;
+use os::tcp::{Follows, Stream};
 use sanderling_http::{
     Coding, Content as ContentOf, Discard, FieldName, Found, Framing, Parse, Request, RequestError, Response, SitePath,
     parse_request, respond,
@@ -414,11 +414,8 @@ impl<'s> Connection<'s> {
         }
         let mut progress = 0;
         let Buffers { output, scratch, .. } = &mut *context.buffers;
-        let sent = if matches!(self.phase, Phase::Ending(_)) {
-            self.outbox.send_last(&self.stream, output, file, scratch, &mut progress)?
-        } else {
-            self.outbox.send(&self.stream, output, file, scratch, &mut progress)?
-        };
+        let behind = if matches!(self.phase, Phase::Ending(_)) { Follows::More } else { Follows::Nothing };
+        let sent = self.outbox.send(&self.stream, output, file, behind, scratch, &mut progress)?;
         context.buffers.output.clear();
         self.after_sending(sent, progress, context)
     }

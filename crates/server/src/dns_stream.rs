@@ -119,7 +119,8 @@ impl<'s> DnsStream<'s> {
                 let sent_bytes = if is_end { self.send_before_end(&context.buffers.output)? } else { 0 };
                 let mut progress = 0;
                 let Buffers { output, scratch, .. } = &mut *context.buffers;
-                let sent = self.outbox.send(&self.stream, &output[sent_bytes..], None, scratch, &mut progress)?;
+                let unsent = &output[sent_bytes..];
+                let sent = self.outbox.send(&self.stream, unsent, None, Follows::Nothing, scratch, &mut progress)?;
                 if let Some(next) = self.after_sending(sent, progress, context) {
                     return Ok(next);
                 }

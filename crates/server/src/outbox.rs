@@ -78,43 +78,22 @@ impl<'s> Outbox<'s> {
 
     /// Sends `bytes` and then `file`, keeping what the socket does not take. Only for an empty outbox. `room` is lent for
     /// pieces of the file; `progress` is raised by what was sent.
+    ///
+    /// `behind` is [`Follows::More`] only from a caller who ends his side as soon as all is sent: the end then goes out in
+    /// the segment of the last octets, which spares both sides a segment. What is left over for [`Outbox::resume`] leaves
+    /// without delay: nobody knows when the socket takes it.
+    #[inline]
     pub(crate) fn send(
         &mut self,
         stream: &Stream,
         bytes: &[u8],
         file: Option<FileRest<'s>>,
-        room: &mut [u8],
-        progress: &mut u64,
-    ) -> io::Result<Sent> {
-        let follows = if file.is_some() { Follows::More } else { Follows::Nothing };
-        self.send_before(follows, stream, bytes, file, room, progress)
-    }
-
-    /// As [`Outbox::send`], for a caller who ends his side as soon as all is sent: the end goes out in the segment of the
-    /// last octets, which spares both sides a segment.
-    pub(crate) fn send_last(
-        &mut self,
-        stream: &Stream,
-        bytes: &[u8],
-        file: Option<FileRest<'s>>,
-        room: &mut [u8],
-        progress: &mut u64,
-    ) -> io::Result<Sent> {
-        // What is left over for `resume` leaves without delay: nobody knows when the socket takes it.
-        self.send_before(Follows::More, stream, bytes, file, room, progress)
-    }
-
-    #[inline]
-    fn send_before(
-        &mut self,
-        follows: Follows,
-        stream: &Stream,
-        bytes: &[u8],
-        file: Option<FileRest<'s>>,
+        behind: Follows,
         room: &mut [u8],
         progress: &mut u64,
     ) -> io::Result<Sent> {
         debug_assert!(self.is_empty());
+        let follows = if file.is_some() { Follows::More } else { behind };
         let sent = send_bytes(stream, bytes, follows)?;
         *progress += sent as u64;
         if file.is_none() && sent == bytes.len() {
@@ -233,6 +212,7 @@ impl FileRest<'_> {
 }
 
 /// Sends as much of `bytes` as the socket takes.
+#[inline]
 fn send_bytes(stream: &Stream, bytes: &[u8], follows: Follows) -> io::Result<usize> {
     let mut sent = 0;
     while sent < bytes.len() {

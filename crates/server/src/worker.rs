@@ -484,12 +484,10 @@ impl<'s> Worker<'s> {
             }
             Next::Wait => {}
         }
-        if let Some(peer) = self.peers.at(key) {
-            let schedule = peer.schedule();
-            if schedule.at_ms < schedule.queued_ms {
-                schedule.queued_ms = schedule.at_ms;
-                self.deadlines.push(schedule.at_ms, key);
-            }
+        let schedule = peer.schedule();
+        if schedule.at_ms < schedule.queued_ms {
+            schedule.queued_ms = schedule.at_ms;
+            self.deadlines.push(schedule.at_ms, key);
         }
     }
 

@@ -29,6 +29,9 @@ fn if_none_match_is_a_list_compared_weakly() {
     check_get("If-None-Match: *", NOT_MODIFIED);
     check_get("If-None-Match: \"a,b\" ,, W/\"\",TAG , \"z\"", NOT_MODIFIED);
     check_get("If-None-Match: \"x\"\nAccept: */*\nif-none-match: TAG", NOT_MODIFIED);
+    check_get("If-None-Match: TAG, \"x\"", NOT_MODIFIED);
+    check_get("If-None-Match: \"!~é\", TAG", NOT_MODIFIED);
+    check_get("If-None-Match: \"a b\", TAG", OK);
     check_get("If-None-Match: \"x\"", OK);
     check_get("If-None-Match: ", OK);
     check_get("If-None-Match: w/TAG", OK);

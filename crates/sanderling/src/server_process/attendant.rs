@@ -208,16 +208,14 @@ impl<'s> Attendant<'s> {
     fn stop(&mut self) {
         self.is_told_to_end = true;
         self.server.drain(Drain::ForGood);
-        // Who comes now is refused, rather than left waiting for nobody.
+        // Who comes now is to be refused, rather than left waiting for nobody. The supervisor knows whose sockets they are.
+        if self.channel.is_some() {
+            return self.say(Word::Shut);
+        }
         for siblings in self.siblings {
             if let Err(error) = siblings.shut_down() {
                 warn(&format!("a listener cannot be shut down: {error}"));
             }
-        }
-        if self.channel.is_none()
-            && let Some(control) = self.control.take()
-        {
-            control.remove();
         }
     }
 
@@ -363,8 +361,11 @@ impl<'s> Attendant<'s> {
                 control.end(key, 0);
             }
             Request::Stop => {
-                control.end(key, 0);
                 self.stop();
+                if let Some(mut control) = self.control.take() {
+                    control.end(key, 0);
+                    control.remove();
+                }
             }
             Request::Reload | Request::Upgrade => {
                 control.answer(key, &Answer::Err(ALONE));

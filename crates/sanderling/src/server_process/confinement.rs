@@ -2,10 +2,23 @@
 //! not need.
 
 use crate::config::{Account, Config};
+use crate::diagnostic::{Diagnostic, Fault, Place};
 use os::confinement::{self, Confined, Landlock, Layer};
 use os::identity::Identity;
 use std::io;
 use std::path::PathBuf;
+
+/// The account that is to serve, if it is another one.
+///
+/// # Errors
+/// There is none of that name.
+pub(crate) fn identity_of(config: &Config) -> Result<Option<Identity>, Diagnostic> {
+    let Some(Account { user, group }) = &config.account else { return Ok(None) };
+    Identity::find(user, group.as_deref()).map(Some).map_err(|error| {
+        let fault = Fault::new(error.to_string(), "correct `user` and `group` in the configuration, or remove them");
+        Diagnostic::error(Place::Argument("user".to_owned()), fault)
+    })
+}
 
 /// What was left to this process.
 #[derive(Debug)]
@@ -19,10 +32,8 @@ impl Confinement {
     /// Gives up what serving `config` does not need.
     ///
     /// # Errors
-    /// There is no such account, or it cannot be taken up; something that is to be served cannot be opened by it.
-    pub(super) fn of(config: &Config) -> io::Result<Confinement> {
-        let find = |Account { user, group }: &Account| Identity::find(user, group.as_deref());
-        let identity = config.account.as_ref().map(find).transpose()?;
+    /// The account cannot be taken up; something that is to be served cannot be opened by it.
+    pub(super) fn of(config: &Config, identity: Option<Identity>) -> io::Result<Confinement> {
         let user = identity.as_ref().map(|identity| identity.name.clone());
         let layer = if config.sandbox { Layer::Wanted } else { Layer::Off };
         // The folder of a zone file rather than the file: an editor puts another file in its place.

@@ -17,7 +17,7 @@ use crate::server_process::CONFIGURATION_BYTES_MAX;
 use crate::terminal::{tell, warn};
 use os::notify::Notifier;
 use os::packets::Endpoint;
-use os::signals::{self, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR2, Signals};
+use os::signals::{self, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, Signals};
 use os::udp::Waiting;
 use os::{inherit, memory_file};
 use std::collections::VecDeque;
@@ -68,7 +68,7 @@ fn boot(
     forced: &[String],
     control_path: impl FnOnce(Option<&Path>) -> Option<PathBuf>,
 ) -> Result<Supervisor, Unbooted> {
-    let signals = Signals::catch(&[SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR2])?;
+    let signals = Signals::catch(&[SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2])?;
     signals::let_in()?;
     if let Err(error) = os::limits::raise_descriptor_limit() {
         warn(&error.to_string());
@@ -128,7 +128,8 @@ fn adopt_given(given: Vec<(String, OwnedFd)>, config: &Config) -> io::Result<Lis
             }
         }
     }
-    Listeners::adopt(sockets)
+    let given = sockets.iter().map(|(_, socket)| os::socket::local_address(socket)).collect::<io::Result<Vec<_>>>()?;
+    Ok(Listeners::adopt(sockets)?.given_at(&given))
 }
 
 /// Asks whoever answers at the control socket for all that it has.
@@ -157,7 +158,7 @@ fn take_over(endpoint: Endpoint, path: &Path, origin: &Origin) -> io::Result<Inh
     let mut inheritance = Inheritance::default();
     for (label, descriptor) in taken {
         match label {
-            Label::Listener(service) => sockets.push((service, descriptor)),
+            Label::Listener(service) | Label::GivenListener(service) => sockets.push((service, descriptor)),
             Label::Control(path) => inheritance.control = Some(Control::adopt(path, descriptor)?),
             Label::Process(label) => process = Some((label, descriptor)),
             Label::Configuration => ran_by = Some(descriptor),
@@ -180,13 +181,17 @@ fn take_over(endpoint: Endpoint, path: &Path, origin: &Origin) -> io::Result<Inh
 
 /// Goes on where the program has left off whose place this one has taken.
 fn go_on(origin: &Origin, forced: &[String], signals: Signals, taken: Taken) -> io::Result<Supervisor> {
-    let (mut configuration, mut control, mut sockets) = (None, None, Vec::new());
+    let (mut configuration, mut control, mut sockets, mut given) = (None, None, Vec::new(), Vec::new());
     let (mut processes, mut announced, mut clients) = (Vec::new(), None, Vec::new());
     for (label, descriptor) in taken {
         match label {
             Label::Configuration => configuration = Some(descriptor),
             Label::Control(path) => control = Some(Control::adopt(path, descriptor)?),
             Label::Listener(service) => sockets.push((service, descriptor)),
+            Label::GivenListener(service) => {
+                given.push(os::socket::local_address(&descriptor)?);
+                sockets.push((service, descriptor));
+            }
             Label::Process(label) => announced = Some((label, descriptor)),
             Label::Channel => {
                 let (label, pidfd) = announced.take().ok_or_else(|| io::Error::other("a channel to nobody"))?;
@@ -200,7 +205,7 @@ fn go_on(origin: &Origin, forced: &[String], signals: Signals, taken: Taken) -> 
         tell(&diagnostics);
         io::Error::other("the configuration that was handed over has errors")
     })?;
-    let listeners = Listeners::adopt(sockets)?.made_for(&config);
+    let listeners = Listeners::adopt(sockets)?.made_for(&config).given_at(&given);
     let mut supervisor = Supervisor::new(origin, forced, signals, Running { config, text })?;
     supervisor.announced = listeners.clone();
     supervisor.listeners = listeners;

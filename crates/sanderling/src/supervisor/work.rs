@@ -152,6 +152,11 @@ impl Supervisor {
                 return self.refuse_reload(asker);
             }
         };
+        if next.config.control != self.running.config.control {
+            const KEPT: &str = "`control` has changed: the control socket stays where it is until the next start";
+            warn(KEPT);
+            self.pass_on(asker, &format!("sanderling: {KEPT}\n"));
+        }
         match next.config.obstacle_for(&self.running.config) {
             Some(obstacle) => self.begin_replacement(asker, next, obstacle),
             None => {
@@ -341,7 +346,10 @@ impl Supervisor {
     fn replace_this_process(&self, asker: Asker) -> io::Result<io::Error> {
         let mut given: Given<'_> = vec![(Label::Configuration, self.running.text.as_fd())];
         given.extend(self.control.iter().map(|control| (Label::Control(control.path().to_owned()), control.door())));
-        given.extend(self.listeners.descriptors().map(|(service, socket)| (Label::Listener(service), socket)));
+        given.extend(self.listeners.owned_descriptors().map(|(service, is_given, socket)| {
+            let label = if is_given { Label::GivenListener } else { Label::Listener };
+            (label(service), socket)
+        }));
         given.extend(self.processes.iter().flat_map(Process::given));
         let waiting = self.wishes.iter().map(|wish| match wish {
             Wish::Reload(asker) => (*asker, Awaits::Reload, SIGHUP),

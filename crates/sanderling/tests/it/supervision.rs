@@ -348,3 +348,26 @@ fn a_stop_ends_a_start_that_is_under_way() {
     assert_eq!(ended.code(), Some(0), "{ended}");
     assert_eq!(child.wait().expect("a child").code(), Some(0));
 }
+
+#[test]
+fn a_stop_leaves_the_sockets_of_a_service_manager_listening() {
+    let http = TcpListener::bind(ANY).expect("bound");
+    let address = http.local_addr().expect("bound");
+    let folder = Folder::with(&[("public/index.html", b"hi\n")]);
+    let site = "[domain.\"example.com\"]\nsite = \"public\"\n";
+    folder.write("sanderling.toml", format!("workers = 1\n[http]\nlisten = [\"{address}\"]\n{site}").as_bytes());
+    for _ in 0..2 {
+        let serve = serve(&folder);
+        let mut arguments = vec!["-c".into(), "exec \"$0\" \"$@\" >/dev/null".into(), serve.get_program().to_owned()];
+        arguments.extend(serve.get_args().map(ToOwned::to_owned));
+        let given = [("http".to_owned(), http.as_fd())];
+        let child = os::process::spawn(Path::new("/bin/sh"), &arguments, &given).expect("started");
+        // Who comes before anybody serves waits.
+        HttpConnection::open(address).get("/");
+        let ended = tell(&folder, "stop");
+        assert_eq!(ended.code(), Some(0), "{ended}");
+        os::udp::Waiting::for_any_of([child.as_fd()]).wait(Some(DEADLINE)).expect("waited");
+        assert_eq!(child.ended().expect("asked"), Some(os::process::Ended::Exited(0)));
+    }
+    std::net::TcpStream::connect(address).expect("the manager's socket still listens");
+}
