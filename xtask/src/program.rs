@@ -108,6 +108,13 @@ impl fmt::Display for Program {
     }
 }
 
+/// Sends a signal by its name without SIG. Whether it could be sent: a process that has ended needs none.
+pub(crate) fn signal(pid: u32, name: &str) -> bool {
+    let mut command = Command::new("kill");
+    command.args(["-s", name, &pid.to_string()]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
 /// Whether PATH leads to a file of this name. Debian keeps administrators' programs in `sbin`, which a user's PATH
 /// may lack.
 pub(crate) fn is_installed(name: &str) -> bool {

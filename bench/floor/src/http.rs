@@ -8,9 +8,9 @@ use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::process;
 
-/// Content up to here goes out with its head in one send; above it, from a file. Measured on loopback: at 8 KiB both
-/// cost the same.
-const IN_MEMORY_BYTES_MAX: usize = 8 * 1024;
+/// Content up to here goes out with its head in one send; above it, from a file. Measured on loopback: one send is 3 to
+/// 5 % cheaper up to 64 KiB, and 9 % dearer at 100 KiB.
+const IN_MEMORY_BYTES_MAX: usize = 64 * 1024;
 /// Responses to pipelined requests that one send takes.
 const RESPONSES_PER_SEND_MAX: usize = 16;
 /// What ends a request head.

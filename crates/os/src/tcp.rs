@@ -5,10 +5,10 @@ use crate::failure::named;
 use crate::ways::{Job, Way};
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, Shutdown, SocketAddrAny, SocketFlags, SocketType, acceptfrom_with, bind,
-    getsockname, ipproto, listen, socket_with, sockopt,
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, SocketAddrAny, SocketFlags, SocketType,
+    acceptfrom_with, bind, getsockname, ipproto, listen, socket_with, sockopt,
 };
-use std::io;
+use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -169,6 +169,15 @@ pub enum Follows {
     More,
 }
 
+impl Follows {
+    fn flags(self) -> SendFlags {
+        match self {
+            Follows::Nothing => SendFlags::NOSIGNAL,
+            Follows::More => SendFlags::NOSIGNAL | SendFlags::MORE,
+        }
+    }
+}
+
 /// One end of a connection, never blocking.
 #[derive(Debug)]
 pub struct Stream(OwnedFd);
@@ -192,13 +201,21 @@ impl Stream {
     /// Sends the start of `bytes`, as much as the kernel takes.
     #[inline]
     pub fn send(&self, bytes: &[u8], follows: Follows) -> io::Result<usize> {
-        let flags = match follows {
-            Follows::Nothing => SendFlags::NOSIGNAL,
-            Follows::More => SendFlags::NOSIGNAL | SendFlags::MORE,
-        };
         loop {
             count(Call::Send);
-            match rustix::net::send(&self.0, bytes, flags) {
+            match rustix::net::send(&self.0, bytes, follows.flags()) {
+                Err(Errno::INTR) => {}
+                result => return Ok(result?),
+            }
+        }
+    }
+
+    /// Sends the start of `head` and of `content` behind it, as much as the kernel takes, from where they stand.
+    pub fn send_both(&self, head: &[u8], content: &[u8], follows: Follows) -> io::Result<usize> {
+        let parts = [IoSlice::new(head), IoSlice::new(content)];
+        loop {
+            count(Call::SendMessage);
+            match rustix::net::sendmsg(&self.0, &parts, &mut SendAncillaryBuffer::default(), follows.flags()) {
                 Err(Errno::INTR) => {}
                 result => return Ok(result?),
             }

@@ -1,6 +1,6 @@
 //! The control socket from the side that answers: a door, whoever has come in, and what they ask for.
 
-use crate::control_message::{Answer, Request};
+use crate::control_message::{Answer, Request, pieces};
 use os::packets::{Door, Endpoint, MESSAGE_BYTES_MAX, Received};
 use std::collections::VecDeque;
 use std::fs;
@@ -177,8 +177,18 @@ impl Control {
         requests
     }
 
+    /// Gives a client text for its standard output.
+    pub(crate) fn out(&mut self, key: Key, text: &str) {
+        pieces(text).for_each(|piece| self.answer(key, &Answer::Out(piece)));
+    }
+
+    /// Gives a client text for its standard error.
+    pub(crate) fn err(&mut self, key: Key, text: &str) {
+        pieces(text).for_each(|piece| self.answer(key, &Answer::Err(piece)));
+    }
+
     /// Sends a part of its answer to a client; one that does not read it is turned out.
-    pub(crate) fn answer(&mut self, key: Key, answer: &Answer<'_>) {
+    fn answer(&mut self, key: Key, answer: &Answer<'_>) {
         let Some(index) = self.clients.iter().position(|client| client.key == key) else { return };
         let mut packet = [0; MESSAGE_BYTES_MAX];
         let client = &mut self.clients[index];

@@ -4,7 +4,7 @@
 //! A label is one line of text. What has an unknown one, of another version of the program, is done without.
 
 use crate::control_message::Answer;
-use crate::listeners::Service;
+use crate::listeners::{Role, Service};
 use crate::terminal::warn;
 use os::packets::{DESCRIPTORS_PER_MESSAGE_MAX, Endpoint, MESSAGE_BYTES_MAX, Received};
 use os::{inherit, memory_file};
@@ -27,9 +27,7 @@ pub(crate) enum Label {
     /// The control socket at this path.
     Control(PathBuf),
     /// A bound socket; those of one address in the order of their siblings, addresses in that of the configuration.
-    Listener(Service),
-    /// The same, of a service manager.
-    GivenListener(Service),
+    Listener(Role),
     /// A server process: its pidfd.
     Process(ProcessLabel),
     /// The channel to the process before.
@@ -79,8 +77,10 @@ impl Label {
         match self {
             Label::Configuration => b"configuration".to_vec(),
             Label::Control(path) => [b"control ", path.as_os_str().as_bytes()].concat(),
-            Label::Listener(service) => format!("listener {}", service.name()).into_bytes(),
-            Label::GivenListener(service) => format!("given-listener {}", service.name()).into_bytes(),
+            Label::Listener(Role { service, is_given }) => {
+                let whose = if *is_given { "given-" } else { "" };
+                format!("{whose}listener {}", service.name()).into_bytes()
+            }
             Label::Process(process) => {
                 let ProcessLabel { generation, pid, is_serving, since_unix_s } = process;
                 let stage = if *is_serving { "serving" } else { "draining" };
@@ -98,8 +98,10 @@ impl Label {
         let mut words = str::from_utf8(line).ok()?.split(' ');
         let label = match words.next()? {
             "configuration" => Label::Configuration,
-            "listener" => Label::Listener(Service::named(words.next()?)?),
-            "given-listener" => Label::GivenListener(Service::named(words.next()?)?),
+            kind @ ("listener" | "given-listener") => {
+                let service = Service::named(words.next()?)?;
+                Label::Listener(Role { service, is_given: kind == "given-listener" })
+            }
             "process" => Label::Process(ProcessLabel {
                 generation: words.next()?.parse().ok()?,
                 pid: words.next()?.parse().ok()?,
@@ -253,9 +255,9 @@ mod tests {
         vec![
             Label::Configuration,
             Label::Control("/run/a b/control.sock".into()),
-            Label::Listener(Service::Http),
-            Label::Listener(Service::Dns),
-            Label::GivenListener(Service::Http),
+            Label::Listener(Role::own(Service::Http)),
+            Label::Listener(Role::own(Service::Dns)),
+            Label::Listener(Role { service: Service::Http, is_given: true }),
             Label::Process(process),
             Label::Channel,
             Label::Client(Awaits::ThisUpgrade),

@@ -14,9 +14,6 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-/// How often a port is chosen anew that is free for UDP and turns out to be taken for TCP.
-const PORT_TRIES_MAX: usize = 16;
-
 /// What is answered on an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Service {
@@ -41,17 +38,31 @@ impl Service {
     }
 }
 
+/// What a socket is for, and whose it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Role {
+    /// What is answered on it.
+    pub(crate) service: Service,
+    /// It is a service manager's, which listens on it when this program does not.
+    pub(crate) is_given: bool,
+}
+
+impl Role {
+    /// A socket of this program's own.
+    pub(crate) fn own(service: Service) -> Role {
+        Role { service, is_given: false }
+    }
+}
+
 /// The sockets of one address.
 #[derive(Clone, Debug)]
 pub(crate) struct Address {
-    /// What is answered there.
-    pub(crate) service: Service,
+    /// What they are for.
+    pub(crate) role: Role,
     /// As the configuration has it: with port 0 where the kernel chooses.
     asked: SocketAddr,
     /// With its real port.
     pub(crate) bound: SocketAddr,
-    /// The sockets are those of a service manager, which listens on them when this program does not.
-    is_given: bool,
     streams: Vec<Arc<Listener>>,
     /// None for HTTP, as many as streams for DNS.
     datagrams: Vec<Arc<Socket>>,
@@ -72,7 +83,7 @@ impl Listeners {
         let dns = config.dns_listen.iter().map(|address| (Service::Dns, *address));
         let mut addresses = Vec::new();
         for (service, asked) in http.chain(dns) {
-            let fits = |address: &Address| address.service == service && (address.asked == asked);
+            let fits = |address: &Address| address.role.service == service && address.asked == asked;
             let address = match kept.iter().position(fits) {
                 Some(index) => kept.remove(index),
                 None => Address::bind(service, asked)?,
@@ -89,33 +100,30 @@ impl Listeners {
 
     /// Lets nobody come any more to the addresses that `kept` lacks, but for those that are somebody else's.
     pub(crate) fn shut_down_beyond(&self, kept: &Listeners) -> io::Result<()> {
-        let is_kept =
-            |address: &&Address| kept.0.iter().any(|it| it.service == address.service && it.bound == address.bound);
-        let gone = self.0.iter().filter(|address| !is_kept(address) && !address.is_given);
+        let gone = self.0.iter().filter(|address| !kept.has(address) && !address.role.is_given);
         gone.flat_map(|address| &address.streams).try_for_each(|stream| stream.shut_down())
     }
 
-    /// Takes over sockets that were bound by somebody else for `service`, in the order of their addresses, siblings one
-    /// behind the other.
+    /// Takes over sockets that were bound by somebody else, in the order of their addresses, siblings one behind the
+    /// other.
     ///
     /// # Errors
     /// A descriptor that is no bound socket of the Internet.
-    pub(crate) fn adopt(named: Vec<(Service, OwnedFd)>) -> io::Result<Listeners> {
+    pub(crate) fn adopt(sockets: Vec<(Role, OwnedFd)>) -> io::Result<Listeners> {
         let mut addresses: Vec<Address> = Vec::new();
-        for (service, descriptor) in named {
+        for (role, descriptor) in sockets {
             socket::set_nonblocking(&descriptor)?;
             let kind = socket::kind(&descriptor)?;
             let bound = socket::local_address(&descriptor)?;
-            let fits = |address: &Address| address.service == service && address.bound == bound;
+            let fits = |address: &Address| address.role.service == role.service && address.bound == bound;
             let index = addresses.iter().position(fits).unwrap_or_else(|| {
-                let (streams, datagrams) = (Vec::new(), Vec::new());
-                addresses.push(Address { service, asked: bound, bound, is_given: false, streams, datagrams });
+                addresses.push(Address { role, asked: bound, bound, streams: Vec::new(), datagrams: Vec::new() });
                 addresses.len() - 1
             });
-            match (kind, service) {
+            match (kind, role.service) {
                 (Kind::Stream, _) => addresses[index].streams.push(Arc::new(Listener::from(descriptor))),
                 (Kind::Datagram, Service::Dns) => addresses[index].datagrams.push(Arc::new(Socket::adopt(descriptor)?)),
-                _ => return Err(wrong_socket(service, bound)),
+                _ => return Err(wrong_socket(role.service, bound)),
             }
         }
         Ok(Listeners(addresses))
@@ -131,37 +139,32 @@ impl Listeners {
         self
     }
 
-    /// Marks the sockets at these addresses as those of a service manager.
-    pub(crate) fn given_at(mut self, given: &[SocketAddr]) -> Listeners {
-        for address in &mut self.0 {
-            address.is_given = given.contains(&address.bound);
-        }
-        self
-    }
-
     /// All addresses, in the order of the configuration, HTTP first.
     pub(crate) fn addresses(&self) -> &[Address] {
         &self.0
     }
 
-    /// Every socket with the name of its service, as [`Listeners::adopt`] takes them.
-    pub(crate) fn descriptors(&self) -> impl Iterator<Item = (Service, BorrowedFd<'_>)> {
-        self.0.iter().flat_map(|address| address.sockets().map(|socket| (address.service, socket)))
+    /// Every socket with its role, as [`Listeners::adopt`] takes them.
+    pub(crate) fn descriptors(&self) -> impl Iterator<Item = (Role, BorrowedFd<'_>)> {
+        self.0.iter().flat_map(|address| address.sockets().map(|socket| (address.role, socket)))
+    }
+
+    /// The address of the same service and the same place as `wanted`.
+    fn same_as(&self, wanted: &Address) -> Option<&Address> {
+        self.0.iter().find(|address| address.role.service == wanted.role.service && address.bound == wanted.bound)
+    }
+
+    fn has(&self, wanted: &Address) -> bool {
+        self.same_as(wanted).is_some()
     }
 
     /// The same addresses, each with the siblings that `other` has made for it beyond its own.
     pub(crate) fn with_siblings_of(&self, other: &Listeners) -> Listeners {
         let grown = |address: &Address| {
-            let fits = |it: &&Address| it.service == address.service && it.bound == address.bound;
-            let other = other.0.iter().find(fits).filter(|it| it.sibling_count() > address.sibling_count());
-            other.unwrap_or(address).clone()
+            let larger = other.same_as(address).filter(|it| it.sibling_count() > address.sibling_count());
+            larger.unwrap_or(address).clone()
         };
         Listeners(self.0.iter().map(grown).collect())
-    }
-
-    /// The same, and whether it is a service manager's.
-    pub(crate) fn owned_descriptors(&self) -> impl Iterator<Item = (Service, bool, BorrowedFd<'_>)> {
-        self.0.iter().flat_map(|address| address.sockets().map(|socket| (address.service, address.is_given, socket)))
     }
 
     /// Whether it has a socket that `other` lacks.
@@ -177,7 +180,7 @@ impl Listeners {
             for (index, stream) in address.streams.into_iter().enumerate() {
                 let stream = Arc::into_inner(stream).expect(ALONE);
                 let set = set_at(&mut sets, index);
-                match address.service {
+                match address.role.service {
                     Service::Http => set.http.push(stream),
                     Service::Dns => set.dns_streams.push(stream),
                 }
@@ -196,11 +199,8 @@ impl Listeners {
 
     /// The same for those that `told` lacks.
     pub(crate) fn announcement_beyond(&self, told: &Listeners) -> String {
-        let is_told = |address: &&Address| {
-            told.0.iter().any(|known| known.service == address.service && known.bound == address.bound)
-        };
-        let new = self.0.iter().filter(|address| !is_told(address));
-        new.map(|address| format!("{} {}\n", address.service.name(), address.bound)).collect()
+        let new = self.0.iter().filter(|address| !told.has(address));
+        new.map(|address| format!("{} {}\n", address.role.service.name(), address.bound)).collect()
     }
 }
 
@@ -219,11 +219,11 @@ impl Address {
                 (stream.local_address()?, stream, Vec::new())
             }
             Service::Dns => {
-                let (socket, stream) = bind_both(asked)?;
+                let (socket, stream) = Socket::bind_with_listener(asked)?;
                 (socket.local_address()?, stream, vec![Arc::new(socket)])
             }
         };
-        Ok(Address { service, asked, bound, is_given: false, streams: vec![Arc::new(stream)], datagrams })
+        Ok(Address { role: Role::own(service), asked, bound, streams: vec![Arc::new(stream)], datagrams })
     }
 
     /// Gives it so many siblings, if it has fewer and can have them. A socket that somebody else has bound, a kernel
@@ -269,25 +269,10 @@ fn wrong_socket(service: Service, bound: SocketAddr) -> io::Error {
     io::Error::other(format!("the socket at {bound} that was handed over for {} is not {wanted}", service.name()))
 }
 
-/// A UDP socket and a TCP listener on the same port.
-fn bind_both(address: SocketAddr) -> io::Result<(Socket, Listener)> {
-    let mut tries_left = if address.port() == 0 { PORT_TRIES_MAX } else { 1 };
-    loop {
-        tries_left -= 1;
-        let datagrams = Socket::bind(address)?;
-        match Listener::bind(datagrams.local_address()?) {
-            Ok(stream) => return Ok((datagrams, stream)),
-            Err(error) if tries_left == 0 => return Err(error),
-            Err(_) => {}
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Limits;
-    use crate::config::{DefaultSite, ListenerCount};
+    use crate::config::{DefaultSite, Limits, ListenerCount};
 
     fn config(http: &[&str], dns: &[&str], listeners: ListenerCount) -> Config {
         let addresses = |texts: &[&str]| texts.iter().map(|text| text.parse().expect("an address")).collect();
@@ -354,15 +339,14 @@ mod tests {
     fn sockets_that_were_handed_over_are_told_apart_by_what_they_carry() {
         let config = config(&[ANY], &[ANY], ListenerCount::Exactly(2));
         let made = Listeners::bind(&config, &Listeners::default()).expect("bound");
-        let copy =
-            |(service, descriptor): (Service, BorrowedFd<'_>)| (service, descriptor.try_clone_to_owned().unwrap());
+        let copy = |(role, descriptor): (Role, BorrowedFd<'_>)| (role, descriptor.try_clone_to_owned().unwrap());
         let adopted = Listeners::adopt(made.descriptors().map(copy).collect()).expect("sockets");
         assert_eq!(adopted.announcement(), made.announcement());
         assert_eq!(adopted.0[1].datagrams.len(), 2);
         let adopted = adopted.made_for(&config);
         assert_eq!(adopted.0[1].asked, ANY.parse().unwrap());
         let wrong = std::net::UdpSocket::bind(ANY).expect("bound");
-        let error = Listeners::adopt(vec![(Service::Http, wrong.into())]).expect_err("no stream");
+        let error = Listeners::adopt(vec![(Role::own(Service::Http), wrong.into())]).expect_err("no stream");
         assert!(error.to_string().contains("ListenStream="), "{error}");
     }
 
@@ -370,7 +354,7 @@ mod tests {
     fn a_socket_that_another_bound_alone_is_shared() {
         let alone = std::net::TcpListener::bind(ANY).expect("bound");
         let address = alone.local_addr().expect("bound").to_string();
-        let given = Listeners::adopt(vec![(Service::Http, alone.into())]).expect("a socket");
+        let given = Listeners::adopt(vec![(Role::own(Service::Http), alone.into())]).expect("a socket");
         let config = config(&[&address], &[], ListenerCount::Exactly(4));
         let listeners = Listeners::bind(&config, &given).expect("kept");
         assert_eq!(listeners.addresses()[0].sibling_count(), 1);

@@ -18,6 +18,8 @@ pub(crate) struct Loader {
     /// Numbers for the roots of sites: a folder that stays the same keeps its number, and what the open-file cache has
     /// of it stays good.
     known_roots: Vec<RootIdentity>,
+    /// This process has been confined to them.
+    reads_no_others: bool,
 }
 
 /// What tells one folder from another: where it is, and which it is.
@@ -41,9 +43,9 @@ impl Loader {
         let (mut errors, mut warnings) = (Vec::new(), Vec::new());
         let mut sites = Vec::new();
         for site in &config.sites {
-            match open_root(&site.folder) {
-                Ok((folder, identity)) => sites.push(Site {
-                    id: self.id_of(identity),
+            match open_root(&site.folder).and_then(|(folder, identity)| Ok((folder, self.id_of(identity)?))) {
+                Ok((folder, id)) => sites.push(Site {
+                    id,
                     hosts: site.hosts.iter().map(|host| host.as_str().to_owned()).collect(),
                     root: Root::Folder(folder),
                 }),
@@ -76,12 +78,23 @@ impl Loader {
         Ok(Loaded { content: Content::new(sites, default_site, zones), warnings })
     }
 
-    fn id_of(&mut self, identity: RootIdentity) -> u32 {
-        let index = self.known_roots.iter().position(|known| *known == identity).unwrap_or_else(|| {
+    /// From now on this process can read no folders but those that were loaded.
+    pub(crate) fn end_reading_others(&mut self) {
+        self.reads_no_others = true;
+    }
+
+    /// # Errors
+    /// The folder can be opened, as any can, and nothing in it can.
+    fn id_of(&mut self, identity: RootIdentity) -> io::Result<u32> {
+        let known = self.known_roots.iter().position(|known| *known == identity);
+        if known.is_none() && self.reads_no_others {
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, "this process was confined to other folders"));
+        }
+        let index = known.unwrap_or_else(|| {
             self.known_roots.push(identity);
             self.known_roots.len() - 1
         });
-        index as u32
+        Ok(index as u32)
     }
 }
 
@@ -120,7 +133,18 @@ pub(crate) fn options_of(limits: &Limits) -> Options {
             tcp_idle_timeout: ms(limits.dns_tcp_idle_timeout_ms),
             tcp_queries_in_flight_max: limits.dns_tcp_queries_in_flight_max,
         },
-        open_files: OpenFilesOptions::default(),
+        open_files: OpenFilesOptions {
+            files_max: limits.open_files_max,
+            descriptors_max: limits.open_file_descriptors_max,
+            content_bytes_max: limits.open_file_content_bytes_max,
+            small_file_bytes_max: limits.small_file_bytes_max,
+            missing_max: limits.missing_files_max,
+            folders_watched_max: limits.watched_folders_max,
+            fresh_for: ms(limits.open_file_fresh_ms),
+            watched_fresh_for: ms(limits.watched_file_fresh_ms),
+            idle_timeout: ms(limits.open_file_idle_timeout_ms),
+            ..OpenFilesOptions::default()
+        },
         drain_grace: ms(limits.drain_grace_ms),
         hang_limit: ms(limits.hang_timeout_ms),
     }
@@ -136,7 +160,7 @@ const DESCRIPTORS_RESERVED: usize = 128;
 /// The limit cannot be asked for.
 pub(crate) fn bound_by_descriptors(options: &mut Options) -> io::Result<Option<String>> {
     let limit = usize::try_from(os::limits::raise_descriptor_limit()?).unwrap_or(usize::MAX);
-    let wanted = [options.http.connections_max, options.dns.tcp_connections_max, options.open_files.files_max];
+    let wanted = [options.http.connections_max, options.dns.tcp_connections_max, options.open_files.descriptors_max];
     let available = (limit - DESCRIPTORS_RESERVED.min(limit / 2)).max(wanted.len());
     let sum = wanted.iter().fold(0_usize, |sum, count| sum.saturating_add(*count));
     if sum <= available {
@@ -146,10 +170,10 @@ pub(crate) fn bound_by_descriptors(options: &mut Options) -> io::Result<Option<S
     let part = |count: usize| ((count as u128 * available as u128 / sum as u128) as usize).max(1);
     options.http.connections_max = part(options.http.connections_max);
     options.dns.tcp_connections_max = part(options.dns.tcp_connections_max);
-    options.open_files.files_max = part(options.open_files.files_max);
+    options.open_files.descriptors_max = part(options.open_files.descriptors_max);
     Ok(Some(format!(
-        "this process may have {limit} descriptors: {} HTTP connections, {} DNS streams and {} open files are served at \
-         most; raise its limit (ulimit -n, LimitNOFILE) for more",
-        options.http.connections_max, options.dns.tcp_connections_max, options.open_files.files_max
+        "this process may have {limit} descriptors: {} HTTP connections, {} DNS streams and {} descriptors of files are \
+         open at most; raise its limit (ulimit -n, LimitNOFILE) for more",
+        options.http.connections_max, options.dns.tcp_connections_max, options.open_files.descriptors_max
     )))
 }

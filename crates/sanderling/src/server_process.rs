@@ -13,7 +13,7 @@ use crate::cli::Exit;
 use crate::config::{Config, DefaultSite, Limits, ListenerCount, Origin};
 use crate::control::Control;
 use crate::diagnostic::Diagnostic;
-use crate::listeners::{Listeners, Service};
+use crate::listeners::{Listeners, Role, Service};
 use crate::loading::{Loader, bound_by_descriptors, hash_seed, options_of};
 use crate::terminal::{say, tell, warn};
 use crate::{demo, zones};
@@ -96,7 +96,7 @@ impl Given {
                 CONFIGURATION => configuration = Some(descriptor),
                 CONTROL => control = Some(descriptor),
                 name => match Service::named(name) {
-                    Some(service) => sockets.push((service, descriptor)),
+                    Some(service) => sockets.push((Role::own(service), descriptor)),
                     None => return Err(io::Error::other(format!("a descriptor named `{name}` was handed over"))),
                 },
             }
@@ -129,6 +129,9 @@ impl Given {
         let own = os::process::own_pidfd()?;
         let identity = confinement::identity_of(&config).map_err(|diagnostic| self.refuse(vec![diagnostic]))?;
         let confinement = Confinement::of(&config, identity).map_err(|error| self.fail(error))?;
+        if confinement.keeps_to_folders() {
+            loader.end_reading_others();
+        }
         Ok(Prepared { given: self, running: config, loader, content: loaded.content, confinement, own, signals })
     }
 

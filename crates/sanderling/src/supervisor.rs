@@ -17,7 +17,7 @@ use crate::channel::{Order, Word};
 use crate::cli::Exit;
 use crate::config::{Config, Origin};
 use crate::control::{Control, Key};
-use crate::control_message::{Answer, Request, pieces};
+use crate::control_message::Request;
 use crate::listeners::Listeners;
 use crate::server_process::BEAT_INTERVAL;
 use crate::terminal::warn;
@@ -187,7 +187,7 @@ impl Supervisor {
                 if self.processes[index].stage == Stage::Serving {
                     self.processes[index].enter(Stage::Draining);
                     self.fail_what_was_taken_up();
-                    self.restart_at = Some(Instant::now() + self.restarts.delay_after(Duration::ZERO));
+                    self.restart_after(Duration::ZERO);
                 }
             }
             Word::Shut => {
@@ -198,7 +198,7 @@ impl Supervisor {
             Word::Out(text) => {
                 let curious = self.curious.iter().find(|curious| curious.generation == generation);
                 if let (Some(curious), Some(control)) = (curious, &mut self.control) {
-                    control.answer(curious.key, &Answer::Out(&text));
+                    control.out(curious.key, &text);
                 }
             }
             Word::Told => {
@@ -238,11 +238,13 @@ impl Supervisor {
     }
 
     fn take_death(&mut self, process: &Process, ended: Ended) -> Option<Exit> {
-        while let Some(index) = self.curious.iter().position(|curious| curious.generation == process.generation) {
-            if let Some(curious) = self.curious.remove(index) {
-                let problem = "the server process has ended before it had answered";
-                self.tell_asker(Asker::Client(curious.key), Err(problem));
-            }
+        let (unanswered, others) = std::mem::take(&mut self.curious)
+            .into_iter()
+            .partition::<VecDeque<_>, _>(|curious| curious.generation == process.generation);
+        self.curious = others;
+        for curious in unanswered {
+            let problem = "the server process has ended before it had answered";
+            self.tell_asker(Asker::Client(curious.key), Err(problem));
         }
         match process.stage {
             Stage::Draining => {
@@ -253,10 +255,9 @@ impl Supervisor {
             Stage::Starting => return self.take_failed_start(process.generation, &format!("{process} {ended}"), ended),
             Stage::Serving => {
                 let lived = process.since.elapsed();
-                let delay = self.restarts.delay_after(lived);
                 warn(&format!("{process} {ended} after {:.1} s; another one is started", lived.as_secs_f64()));
                 self.fail_what_was_taken_up();
-                self.restart_at = Some(Instant::now() + delay);
+                self.restart_after(lived);
             }
         }
         None
@@ -264,9 +265,7 @@ impl Supervisor {
 
     /// The process that was to take a configuration up is gone.
     fn fail_what_was_taken_up(&mut self) {
-        if let Some(Work::TakingUp { asker, .. }) = &self.work {
-            let asker = *asker;
-            self.work = None;
+        if let Some((asker, _)) = self.end_taking_up() {
             self.tell_asker(asker, Err("the server process has ended while it took the configuration up"));
         }
     }
@@ -322,10 +321,9 @@ impl Supervisor {
         let is_by_signal = asker == Asker::Nobody;
         let is_repeated = is_by_signal && self.is_stopped_by_signal;
         self.is_stopped_by_signal |= is_by_signal;
+        let told_at_the_end = self.stopping.get_or_insert_default();
         if let Asker::Client(key) = asker {
-            self.stopping.get_or_insert_default().push(key);
-        } else {
-            self.stopping.get_or_insert_default();
+            told_at_the_end.push(key);
         }
         self.restart_at = None;
         for process in &mut self.processes {
@@ -364,15 +362,11 @@ impl Supervisor {
         let (Asker::Client(key), Some(control)) = (asker, &mut self.control) else { return };
         match outcome {
             Ok(text) => {
-                for piece in pieces(text) {
-                    control.answer(key, &Answer::Out(piece));
-                }
+                control.out(key, text);
                 control.end(key, 0);
             }
             Err(text) => {
-                for piece in pieces(&format!("sanderling: {text}\n")) {
-                    control.answer(key, &Answer::Err(piece));
-                }
+                control.err(key, &format!("sanderling: {text}\n"));
                 control.end(key, 1);
             }
         }

@@ -4,7 +4,7 @@
 //! the turn ends, and only what is left then, the start of a request, is kept.
 
 use crate::clock::{Milliseconds, ms};
-use crate::open_file::{Body, FileKey, NoFile, OpenFile};
+use crate::open_file::{FileKey, NoFile, OpenFile};
 use crate::open_files::Lookup;
 use crate::outbox::{FileRest, Outbox, Sent};
 use crate::peer::{Buffers, Context, Input, Linger, Next, OUTPUT_BYTES_USUAL, Schedule, Socket};
@@ -20,8 +20,12 @@ use table::Held;
 
 /// Requests of one connection that are answered in one turn.
 const REQUESTS_PER_TURN_MAX: usize = 128;
-/// Looks for the file of one request: it may be evicted again before the connection comes back to it.
-const LOOKS_MAX: u8 = 3;
+/// Content of a file in memory up to here is copied behind its head; more leaves from where it stands. At 4 KiB both cost
+/// the same, at 32 KiB the copy costs 3 % of a response (`cargo xtask compare --only http`, docs/performance/tuning-http.md).
+const COPIED_BYTES_MAX: u64 = 4 * 1024;
+/// Looks for the file of one request: it may be evicted again before the connection comes back to it, and is, where many
+/// files are asked for and few may be open.
+const LOOKS_MAX: u8 = 16;
 
 /// A connection.
 #[derive(Debug)]
@@ -437,6 +441,9 @@ impl<'s> Connection<'s> {
             },
             Sent::Changed => {
                 context.tally.add(Counter::HttpAborted, 1);
+                if let Some(file) = self.outbox.file() {
+                    context.files.retire(file);
+                }
                 self.stream.reset_on_close()?;
                 Ok(Some(Next::Close))
             }
@@ -534,7 +541,7 @@ fn write_whole(response: &Response<'_>, context: &mut Context<'_, '_>) {
     }
 }
 
-/// Appends part of a file that is in memory; what is to be sent behind it of one that is not.
+/// Appends a small part of a file in memory; else tells what is to be sent behind the output.
 fn put_file<'s>(
     held: &Held<'s, FileKey, OpenFile>,
     coding: Coding,
@@ -544,12 +551,13 @@ fn put_file<'s>(
     output: &mut Vec<u8>,
 ) -> Option<FileRest<'s>> {
     let part = start_bytes as usize..(start_bytes + length_bytes) as usize;
-    match &held.form(coding).body {
-        Body::Memory(whole) => output.extend_from_slice(&whole[part]),
-        Body::Builtin(whole) => output.extend_from_slice(&whole[part]),
-        Body::Descriptor(_) => return Some(FileRest::new(held, coding, start_bytes, length_bytes, is_settled)),
+    match held.form(coding).body.in_memory() {
+        Some(whole) if length_bytes <= COPIED_BYTES_MAX => {
+            output.extend_from_slice(&whole[part]);
+            None
+        }
+        _ => Some(FileRest::new(held, coding, start_bytes, length_bytes, is_settled)),
     }
-    None
 }
 
 #[cfg(test)]

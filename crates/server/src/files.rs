@@ -8,7 +8,7 @@ use crate::open_files::{Lookup, OpenFiles};
 use crate::slab::Key;
 use sanderling_http::{Host, SitePath};
 use std::sync::Arc;
-use table::Leases;
+use table::{Held, Leases};
 
 /// Files that one worker keeps leased.
 const LEASES_MAX: usize = 4_096;
@@ -27,6 +27,11 @@ impl<'s> Files<'s> {
     pub(crate) fn new(shared: &'s OpenFiles, worker_index: usize) -> Files<'s> {
         let leases = Leases::new(shared.files(), LEASES_MAX);
         Files { shared, leases, last_site: LastSite::default(), worker_index, key: FileKey::new() }
+    }
+
+    /// Lends `file` no more: it was found to be another than the entry says, and nobody has told of it.
+    pub(crate) fn retire(&self, file: &Held<'s, FileKey, OpenFile>) {
+        self.shared.retire_changed(file);
     }
 
     /// The site of `content` that `host` selects; only a request of HTTP/1.0 has none.

@@ -46,7 +46,7 @@ pub(crate) struct Form {
     pub(crate) body: Body,
     /// What the file system told; of a file in the program itself there is nothing to tell.
     facts: Option<os::file::Facts>,
-    _holding: Holding,
+    holding: Holding,
 }
 
 /// One version of a file on disk: what it holds, and the facts that are true of that.
@@ -65,6 +65,18 @@ pub(crate) enum Body {
     Builtin(&'static [u8]),
     /// Behind a descriptor.
     Descriptor(File),
+}
+
+impl Body {
+    /// The content, if it is in memory.
+    #[inline]
+    pub(crate) fn in_memory(&self) -> Option<&[u8]> {
+        match self {
+            Body::Memory(content) => Some(content),
+            Body::Builtin(content) => Some(content),
+            Body::Descriptor(_) => None,
+        }
+    }
 }
 
 /// What stands at a path, other than a file.
@@ -176,6 +188,20 @@ impl OpenFile {
         self.is_watched.store(is_watched, Ordering::Relaxed);
     }
 
+    /// Octets of content that it keeps in memory.
+    pub(crate) fn content_bytes(&self) -> u64 {
+        self.forms().map(|form| form.holding.content_bytes).sum()
+    }
+
+    /// Descriptors that it keeps open.
+    pub(crate) fn descriptor_count(&self) -> u64 {
+        self.forms().map(|form| form.holding.descriptors).sum()
+    }
+
+    fn forms(&self) -> impl Iterator<Item = &Form> {
+        std::iter::once(&self.plain).chain(self.coded.iter().map(|(_, form)| form))
+    }
+
     /// Whether the file system has anything to say about it.
     #[inline]
     pub(crate) fn can_change(&self) -> bool {
@@ -192,7 +218,7 @@ impl OpenFile {
 
     /// Whether a form of the file has no name any more: its descriptor keeps its blocks on the disk.
     pub(crate) fn is_deleted(&self) -> bool {
-        self.plain.is_deleted() || self.coded.iter().any(|(_, form)| form.is_deleted())
+        self.forms().any(Form::is_deleted)
     }
 
     /// Whether watching the folders of its path tells of every change.
@@ -212,12 +238,12 @@ impl Form {
             Body::Descriptor(_) => Holding::new(gauges, 1, 0),
             Body::Builtin(_) => Holding::new(gauges, 0, 0),
         };
-        Form { representation, body, facts: Some(facts), _holding: holding }
+        Form { representation, body, facts: Some(facts), holding }
     }
 
     /// What is sent of a file in the program itself.
     pub(crate) fn builtin(content: &'static [u8], representation: Representation, gauges: &Arc<Gauges>) -> Form {
-        Form { representation, body: Body::Builtin(content), facts: None, _holding: Holding::new(gauges, 0, 0) }
+        Form { representation, body: Body::Builtin(content), facts: None, holding: Holding::new(gauges, 0, 0) }
     }
 
     /// Whether the file has been left alone for so long that nobody is likely to be writing it now.

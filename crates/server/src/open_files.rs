@@ -206,16 +206,18 @@ impl OpenFiles {
             there.note_checked(now_ms);
             return Ok(there.clone());
         }
-        let content_bytes = self.gauges.content_bytes.load(Ordering::Relaxed);
-        let descriptors = self.gauges.descriptors.load(Ordering::Relaxed);
-        // A file may have descriptors for its codings as well.
-        if content_bytes > self.options.content_bytes_max || descriptors > self.options.files_max as u64 {
-            self.evict();
+        if self.gauges.content_bytes.load(Ordering::Relaxed) > self.options.content_bytes_max {
+            let max = self.options.content_bytes_max.saturating_sub(file.content_bytes());
+            self.evict_beyond(max, OpenFile::content_bytes);
+        }
+        if self.gauges.descriptors.load(Ordering::Relaxed) > self.options.descriptors_max as u64 {
+            let max = (self.options.descriptors_max as u64).saturating_sub(file.descriptor_count());
+            self.evict_beyond(max, OpenFile::descriptor_count);
         }
         let published = match self.files.replace(key.clone(), file) {
             Ok(held) => Ok(held),
             Err(full) => {
-                self.evict();
+                self.evict_beyond(0, |_| 1);
                 self.files.replace(full.key, full.value).map_err(|_| NoFile::Busy)
             }
         };
@@ -235,19 +237,35 @@ impl OpenFiles {
         }
     }
 
-    /// Retires those that were used the longest ago.
-    fn evict(&self) {
+    /// Retires some of those that were used the longest ago, of those that weigh anything, if the files that are lent
+    /// weigh more than `max` together. What is retired already may still be sent, and no eviction lets it go sooner.
+    fn evict_beyond(&self, max: u64, weight: impl Fn(&OpenFile) -> u64) {
         let mut ages = Vec::new();
-        self.files.for_each(|_, file| ages.push(file.checked_ms()));
-        let count = (ages.len() / EVICTED_SHARE).max(1);
-        if ages.is_empty() {
+        let mut sum = 0;
+        self.files.for_each(|_, file| {
+            let own = weight(file);
+            sum += own;
+            if own > 0 {
+                ages.push(file.checked_ms());
+            }
+        });
+        if sum <= max {
             return;
         }
+        let count = (ages.len() / EVICTED_SHARE).max(1);
         let (_, &mut youngest_ms, _) = ages.select_nth_unstable(count - 1);
-        let retired = self.files.retire_where(count, |_, file| file.checked_ms() <= youngest_ms);
+        let retired = self.files.retire_where(count, |_, file| weight(file) > 0 && file.checked_ms() <= youngest_ms);
         self.evicted_count.fetch_add(retired as u64, Ordering::Relaxed);
         // Leases that sleeping workers hold keep what was retired.
         self.wake_workers();
+    }
+
+    /// Lends a file no more that was found to have changed.
+    pub(crate) fn retire_changed(&self, file: &Held<'_, FileKey, OpenFile>) {
+        if self.files.retire_held(file) {
+            // Leases that sleeping workers hold keep what was retired.
+            self.wake_workers();
+        }
     }
 
     fn tell_all(&self, key: &FileKey, trouble: Option<NoFile>) {
@@ -274,7 +292,7 @@ impl OpenFiles {
                 Ok(Ok(_)) => None,
                 Ok(Err(NoFile::Busy)) if try_count < TRIES_MAX => {
                     // Descriptors that are leased only are the ones that can be spared; workers give them back at once.
-                    self.evict();
+                    self.evict_beyond(0, OpenFile::descriptor_count);
                     self.fills.postpone(sought, try_count + 1, EXHAUSTED_PAUSE);
                     continue;
                 }
@@ -343,10 +361,10 @@ impl OpenFiles {
     fn retire_unused(&self) -> usize {
         let now_ms = self.look().now_ms;
         // A file that is used is asked about again and again: one that was not for longer is not used.
-        let idle_ms = ms(self.options.idle_timeout + self.options.watched_fresh_for);
+        let idle_ms = ms(self.options.idle_timeout + self.options.watched_fresh_for.max(self.options.fresh_for));
         let mut unwatched = Vec::new();
         let mut retired_count = self.files.retire_where(usize::MAX, |key, file| {
-            if !file.is_watched() && file.can_change() {
+            if !file.is_watched() && file.descriptor_count() > 0 {
                 unwatched.push(key.clone());
             }
             now_ms.saturating_sub(file.checked_ms()) > idle_ms

@@ -87,9 +87,11 @@ impl Default for DnsOptions {
 /// Bounds of the open-file cache.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenFilesOptions {
-    /// Files in the cache, in the whole process: each takes a descriptor at most, and one more for each coding that it is
-    /// there in as well.
+    /// Files in the cache, in the whole process; at most as many as a table holds.
     pub files_max: usize,
+    /// Descriptors of those that are not in memory: one for each, and one more for each coding that it is there in as
+    /// well.
+    pub descriptors_max: usize,
     /// Octets of content in memory, in the whole process.
     pub content_bytes_max: u64,
     /// Octets of the largest file that is kept in memory, to be sent together with its head.
@@ -114,9 +116,10 @@ pub struct OpenFilesOptions {
 impl Default for OpenFilesOptions {
     fn default() -> OpenFilesOptions {
         OpenFilesOptions {
-            files_max: 4_096,
+            files_max: 32_768,
+            descriptors_max: 4_096,
             content_bytes_max: 64 * 1024 * 1024,
-            small_file_bytes_max: 8 * 1024,
+            small_file_bytes_max: 32 * 1024,
             missing_max: 1_024,
             folders_watched_max: 8_192,
             fresh_for: Duration::from_secs(1),

@@ -38,22 +38,10 @@ struct Sockets {
     dns: SocketAddr,
 }
 
-/// A UDP socket and a TCP listener on the same port, which the kernel chose. A port that is free for the one may be taken
-/// for the other: then the next one is tried.
-fn bind_both(any: SocketAddr) -> (Socket, Listener) {
-    const TRIES_MAX: usize = 64;
-    let tries = (0..TRIES_MAX).map(|_| {
-        let socket = Socket::bind(any).expect("bound");
-        let listener = Listener::bind(socket.local_address().expect("bound"));
-        listener.map(|listener| (socket, listener))
-    });
-    tries.flatten().next().expect("a port that is free for both")
-}
-
 fn bind() -> Sockets {
     let any = "127.0.0.1:0".parse().expect("an address");
     let listener = Listener::bind(any).expect("bound");
-    let (socket, streams) = bind_both(any);
+    let (socket, streams) = Socket::bind_with_listener(any).expect("bound");
     let (http, dns) = (listener.local_address().expect("bound"), socket.local_address().expect("bound"));
     let first = Siblings { http: vec![listener], dns_streams: vec![streams], dns_datagrams: vec![socket] };
     let second = Siblings {

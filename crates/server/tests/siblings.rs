@@ -20,22 +20,10 @@ const QUERY: &[u8] = b"\0\x07\0\0\0\x01\0\0\0\0\0\0\x07example\0\0\x01\0\x01";
 /// The tests print shares by the names of threads, which must not be those of two servers.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// A UDP socket and a TCP listener on the same port, which the kernel chose. A port that is free for the one may be taken
-/// for the other: then the next one is tried.
-fn bind_both(any: SocketAddr) -> (Socket, Listener) {
-    const TRIES_MAX: usize = 64;
-    let tries = (0..TRIES_MAX).map(|_| {
-        let socket = Socket::bind(any).expect("bound");
-        let listener = Listener::bind(socket.local_address().expect("bound"));
-        listener.map(|listener| (socket, listener))
-    });
-    tries.flatten().next().expect("a port that is free for both")
-}
-
 /// Siblings of one address of each kind, and the addresses.
 fn bind(sibling_count: usize) -> (Vec<Siblings>, SocketAddr, SocketAddr) {
     let any = "127.0.0.1:0".parse().expect("an address");
-    let (socket, streams) = bind_both(any);
+    let (socket, streams) = Socket::bind_with_listener(any).expect("bound");
     let mut sets = vec![Siblings {
         http: vec![Listener::bind(any).expect("bound")],
         dns_streams: vec![streams],

@@ -6,7 +6,7 @@
 
 use dns::{HashSeed, ZoneSet};
 use os::tcp::Listener;
-use sanderling_server::{Content, DefaultSite, Options, Root, Server, Siblings, Site};
+use sanderling_server::{Content, Counter, DefaultSite, Options, Root, Server, Siblings, Site};
 use std::collections::HashMap;
 use std::fs;
 use std::io::{Read, Write};
@@ -21,6 +21,11 @@ const WORKER_COUNT: usize = 4;
 const CLIENT_COUNT: usize = 4;
 const FILE_COUNT: usize = 24;
 const DEADLINE: Duration = Duration::from_secs(20);
+/// By when a worker has looked again at a file that is asked for, when nobody tells of changes: the second for which it
+/// is used unseen, and some for the look.
+const LOOKED_AGAIN_MAX: Duration = Duration::from_millis(1_100);
+/// The kernel chooses the worker of a connection: so many reach each of four, but for one time in 10^24.
+const CONNECTION_COUNT_MAX: usize = 200;
 /// Octets that hold a version's number: a file is nothing but these, again and again.
 const WORD_BYTES: usize = 8;
 
@@ -133,11 +138,7 @@ struct Client<'s> {
 impl Client<'_> {
     /// Asks for a file and checks what comes. A connection that is cut off is what a torn response must become.
     fn ask(&mut self, index: usize) {
-        let mut stream = self.stream.take().unwrap_or_else(|| {
-            let stream = TcpStream::connect(self.address).expect("connected");
-            stream.set_read_timeout(Some(DEADLINE)).expect("set");
-            stream
-        });
+        let mut stream = self.stream.take().unwrap_or_else(|| connect(self.address));
         let request = format!("GET /{index} HTTP/1.1\r\nHost: example\r\n\r\n");
         self.seen.response_count.fetch_add(1, Ordering::Relaxed);
         match stream.write_all(request.as_bytes()).and_then(|()| read_response(&mut stream)) {
@@ -211,6 +212,13 @@ impl Drop for Tree {
     }
 }
 
+/// Some of the files are in memory, and the larger ones behind descriptors.
+fn options() -> Options {
+    let mut options = Options::default();
+    options.open_files.small_file_bytes_max = 8 * 1024;
+    options
+}
+
 /// Serves a tree of files with four workers while `act` is its client.
 fn with_server(name: &str, options: Options, act: impl FnOnce(&Path, SocketAddr, &Server)) {
     let tree = Tree(std::env::temp_dir().join(format!("sanderling-{name}-{}", std::process::id())));
@@ -237,7 +245,7 @@ fn no_response_is_a_mixture() {
     let seed = setting("SANDERLING_SEED", 1);
     let wanted_count = setting("SANDERLING_RESPONSES", 4_000);
     println!("seed {seed}, {wanted_count} responses");
-    with_server("versions", Options::default(), |tree, address, server| {
+    with_server("versions", options(), |tree, address, server| {
         let mut changer = Changer { tree, random: Random(seed | 1), version: 0, change_count: 0 };
         for index in 0..FILE_COUNT {
             changer.version += 1;
@@ -287,6 +295,20 @@ fn no_response_is_a_mixture() {
     });
 }
 
+fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).expect("connected");
+    stream.set_read_timeout(Some(DEADLINE)).expect("set");
+    stream
+}
+
+/// Asks for the file `0`: its version, if there is one.
+fn read_version(stream: &mut TcpStream) -> Option<u64> {
+    stream.write_all(b"GET /0 HTTP/1.1\r\nHost: example\r\n\r\n").expect("sent");
+    let response = read_response(stream).expect("answered");
+    let is_found = response.head.starts_with("HTTP/1.1 200 ");
+    response.body.first_chunk().filter(|_| is_found).map(|word| u64::from_le_bytes(*word))
+}
+
 /// Waits until `is_so`, at most `deadline`; how long it took.
 fn within(deadline: Duration, what: &str, mut is_so: impl FnMut() -> bool) -> Duration {
     let start = Instant::now();
@@ -299,39 +321,77 @@ fn within(deadline: Duration, what: &str, mut is_so: impl FnMut() -> bool) -> Du
 
 #[test]
 fn every_worker_sees_new_content_and_nobody_keeps_what_was_deleted() {
-    with_server("freshness", Options::default(), |tree, address, server| {
-        let seen = Seen::default();
-        let mut clients: Vec<Client<'_>> =
-            (0..4 * WORKER_COUNT).map(|_| Client { address, seen: &seen, stream: None }).collect();
+    with_server("freshness", options(), |tree, address, server| {
         let path = tree.join("0");
         fs::write(&path, content(1, 4_000)).expect("written");
-        let read = |client: &mut Client<'_>| {
-            let stream = client.stream.get_or_insert_with(|| TcpStream::connect(address).expect("connected"));
-            stream.write_all(b"GET /0 HTTP/1.1\r\nHost: example\r\n\r\n").expect("sent");
-            let response = read_response(stream).expect("answered");
-            let is_found = response.head.starts_with("HTTP/1.1 200 ");
-            response.body.first_chunk().filter(|_| is_found).map(|word| u64::from_le_bytes(*word))
-        };
-        for client in &mut clients {
-            assert_eq!(read(client), Some(1));
+        let mut streams: Vec<TcpStream> = (0..4 * WORKER_COUNT).map(|_| connect(address)).collect();
+        for stream in &mut streams {
+            assert_eq!(read_version(stream), Some(1));
         }
         for version in 2..8 {
             fs::write(tree.join("aside"), content(version, 4_000)).expect("written");
             fs::rename(tree.join("aside"), &path).expect("renamed");
             let took = within(DEADLINE, "new content on every connection", || {
-                clients.iter_mut().all(|client| read(client) == Some(version))
+                streams.iter_mut().all(|stream| read_version(stream) == Some(version))
             });
             println!("version {version} on all workers after {took:?}");
         }
         fs::remove_file(&path).expect("removed");
-        within(DEADLINE, "a deleted file is gone", || clients.iter_mut().all(|client| read(client).is_none()));
+        within(DEADLINE, "a deleted file is gone", || streams.iter_mut().all(|stream| read_version(stream).is_none()));
         let took =
             within(DEADLINE, "no descriptor of a deleted file", || server.open_files_census().descriptor_count == 0);
         println!("its descriptors were closed after {took:?}");
         fs::write(&path, content(9, 10)).expect("written");
-        let took =
-            within(DEADLINE, "a new file after a 404", || clients.iter_mut().all(|client| read(client) == Some(9)));
+        let took = within(DEADLINE, "a new file after a 404", || {
+            streams.iter_mut().all(|stream| read_version(stream) == Some(9))
+        });
         println!("a new file was found after {took:?}");
+    });
+}
+
+/// Connections until each worker has one, every one of which has been answered with the version `version`.
+fn connect_to_all_workers(address: SocketAddr, server: &Server, version: u64) -> Vec<TcpStream> {
+    let mut streams = Vec::new();
+    let is_everybody_connected = || {
+        let threads = server.standing().threads;
+        threads.iter().filter(|thread| thread.of(Counter::HttpConnections) > 0).count() == WORKER_COUNT
+    };
+    while !is_everybody_connected() {
+        assert!(streams.len() < CONNECTION_COUNT_MAX, "{CONNECTION_COUNT_MAX} connections do not reach every worker");
+        let mut stream = connect(address);
+        assert_eq!(read_version(&mut stream), Some(version));
+        streams.push(stream);
+    }
+    streams
+}
+
+#[test]
+fn without_watches_every_worker_looks_again_within_a_second_of_use() {
+    let mut options = options();
+    options.open_files.folders_watched_max = 0;
+    with_server("unwatched", options, |tree, address, server| {
+        let (path, aside) = (tree.join("0"), tree.join("aside"));
+        // What has no name any more is also found without being asked for: each version has a second one.
+        let put = |version: u64| {
+            fs::write(&aside, content(version, 4_000)).expect("written");
+            fs::hard_link(&aside, tree.join(format!("kept-{version}"))).expect("linked");
+            fs::rename(&aside, &path).expect("renamed");
+        };
+        put(1);
+        let mut streams = connect_to_all_workers(address, server, 1);
+        let mut see_everywhere = |version, descriptor_count| {
+            let took = within(LOOKED_AGAIN_MAX, "every worker looks again, and keeps nothing else open", || {
+                streams.iter_mut().all(|stream| read_version(stream) == version)
+                    && server.open_files_census().descriptor_count == descriptor_count
+            });
+            assert!(took <= LOOKED_AGAIN_MAX, "{version:?} after {took:?}");
+            println!("{version:?} on {} connections to {WORKER_COUNT} workers after {took:?}", streams.len());
+        };
+        put(2);
+        see_everywhere(Some(2), 1);
+        fs::remove_file(&path).expect("removed");
+        see_everywhere(None, 0);
+        assert_eq!(server.open_files_census().folder_watched_count, 0);
     });
 }
 

@@ -13,6 +13,7 @@ use super::pace::{at_pace, comes_true, median_and_max};
 use super::processes;
 use super::programs::Programs;
 use super::service::{END_LIMIT, Service};
+use crate::program::signal;
 
 const KILL_COUNT: usize = 20;
 const KILL_COUNT_SHORT: usize = 5;
@@ -69,7 +70,7 @@ fn judge_outages(outages: &[Duration], late_max_ms: f64, outcome: &mut Outcome) 
 fn kill_once(service: &Service) -> Result<Duration, String> {
     let pid = service.only_server_pid()?;
     let start = Instant::now();
-    if !processes::signal(pid, "KILL") {
+    if !signal(pid, "KILL") {
         return Err(format!("the server process {pid} could not be killed"));
     }
     // Before it is gone it might still take a connection.
@@ -86,11 +87,9 @@ pub(super) fn supervisor_death(programs: &Programs, extent: Extent, outcome: &mu
     let before = Drops::so_far(Some(service.dns));
     let old_pid = service.supervisor_pid();
     let load = Load::on(&service, programs, &Plan::strict(Rates::FULL))?;
-    at_pace(1, extent.choose(Duration::from_secs(3), Duration::from_millis(300)), |_| {
-        match processes::signal(old_pid, "KILL") {
-            true => Ok(()),
-            false => Err(format!("the supervisor {old_pid} could not be killed")),
-        }
+    at_pace(1, extent.choose(Duration::from_secs(3), Duration::from_millis(300)), |_| match signal(old_pid, "KILL") {
+        true => Ok(()),
+        false => Err(format!("the supervisor {old_pid} could not be killed")),
     })?;
     service.start_supervisor_again()?;
     let start = Instant::now();
@@ -138,7 +137,7 @@ pub(super) fn hang(programs: &Programs, _: Extent, outcome: &mut Outcome) -> Res
     let load = Load::on(&service, programs, &plan)?;
     let mut outage = None;
     at_pace(1, Duration::ZERO, |_| {
-        if !processes::signal(pid, "STOP") {
+        if !signal(pid, "STOP") {
             return Err(format!("the server process {pid} could not be held"));
         }
         let start = Instant::now();
@@ -146,7 +145,7 @@ pub(super) fn hang(programs: &Programs, _: Extent, outcome: &mut Outcome) -> Res
             outage = Some(start.elapsed());
         }
         // Without this, a process that nobody has replaced would hold its connections for ever.
-        processes::signal(pid, "CONT");
+        signal(pid, "CONT");
         Ok(())
     })?;
     outcome.take_with_cut_off(load.finish()?);

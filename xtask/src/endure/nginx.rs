@@ -16,7 +16,7 @@ use super::outcome::Outcome;
 use super::pace::{at_pace, comes_true};
 use super::processes;
 use super::programs::Programs;
-use crate::program::is_installed;
+use crate::program::{is_installed, signal};
 
 const RELOAD_COUNT: usize = 24;
 const RELOAD_COUNT_SHORT: usize = 6;
@@ -89,7 +89,7 @@ impl Nginx {
     fn reload(&mut self, worker_count: usize) -> Result<(), String> {
         let text = config(&self.folder, self.address, self.listen, worker_count);
         fs::write(self.folder.join(CONFIG), text).map_err(|error| error.to_string())?;
-        match processes::signal(self.master.id(), "HUP") {
+        match signal(self.master.id(), "HUP") {
             true => Ok(()),
             false => Err("nginx has ended".to_owned()),
         }
@@ -99,12 +99,12 @@ impl Nginx {
 impl Drop for Nginx {
     fn drop(&mut self) {
         if matches!(self.master.try_wait(), Ok(None)) {
-            processes::signal(self.master.id(), "TERM");
+            signal(self.master.id(), "TERM");
         }
         comes_true(START_LIMIT, || !matches!(self.master.try_wait(), Ok(None)));
         // Workers that still drain, by their folder: numbers alone are used again.
         for pid in processes::working_in(&self.folder) {
-            processes::signal(pid, "KILL");
+            signal(pid, "KILL");
         }
         // It has ended, or was killed just now.
         let _ = self.master.wait();

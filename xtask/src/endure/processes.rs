@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
 
 /// The children of a process, the oldest first.
 pub(super) fn children(pid: u32) -> Vec<u32> {
@@ -42,16 +41,11 @@ pub(super) fn working_in(folder: &Path) -> Vec<u32> {
     pids.filter(|pid| fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd == folder)).collect()
 }
 
-/// Sends a signal by its name without SIG. Whether it could be sent.
-pub(super) fn signal(pid: u32, name: &str) -> bool {
-    let mut command = Command::new("kill");
-    command.args(["-s", name, &pid.to_string()]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command.status().is_ok_and(|status| status.success())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::program::signal;
+    use std::process::Command;
 
     #[test]
     fn a_child_is_found_and_ended_by_its_number() {

@@ -13,6 +13,7 @@ use super::network::free_address;
 use super::pace::comes_true;
 use super::processes;
 use super::programs::Programs;
+use crate::program::signal;
 
 /// How long it may take until it answers, and until a command of its operator's has ended.
 const START_LIMIT: Duration = Duration::from_secs(20);
@@ -199,12 +200,12 @@ impl Drop for Service {
     fn drop(&mut self) {
         let has_ended = |child: &mut Child| !matches!(child.try_wait(), Ok(None));
         if !has_ended(&mut self.supervisor) {
-            processes::signal(self.supervisor_pid(), "TERM");
+            signal(self.supervisor_pid(), "TERM");
             comes_true(END_LIMIT, || has_ended(&mut self.supervisor));
         }
         // What is left, by its folder: numbers alone are used again.
         for pid in processes::working_in(&self.folder) {
-            processes::signal(pid, "KILL");
+            signal(pid, "KILL");
         }
         // It has ended, or was killed just now.
         let _ = self.supervisor.wait();

@@ -8,9 +8,9 @@ use super::network::Drops;
 use super::options::Extent;
 use super::outcome::Outcome;
 use super::pace::{at_pace, comes_true};
-use super::processes;
 use super::programs::Programs;
 use super::service::Service;
+use crate::program::signal;
 
 const SIGNAL_COUNT: usize = 400;
 const SIGNAL_COUNT_SHORT: usize = 60;
@@ -33,7 +33,7 @@ pub(super) fn storm(programs: &Programs, extent: Extent, outcome: &mut Outcome) 
     at_pace(signal_count, EVERY, |index| {
         service.set_config(&Config::new(WORKER_COUNTS[index % WORKER_COUNTS.len()]))?;
         let name = if index % UPGRADE_EVERY == 0 { "USR2" } else { "HUP" };
-        match processes::signal(service.supervisor_pid(), name) {
+        match signal(service.supervisor_pid(), name) {
             true => Ok(()),
             false => Err(format!("SIG{name} number {index} met nobody: {}", service.last_words())),
         }

@@ -6,7 +6,7 @@ use super::waiting::poll_until;
 use super::{BATCH, JOB, SINGLE};
 use crate::counters::{Call, count};
 use crate::failure::named;
-use crate::tcp::{Rank, let_siblings_join};
+use crate::tcp::{Listener, Rank, let_siblings_join};
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, ipproto, socket_with, sockopt};
@@ -14,6 +14,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
+
+/// How often a port is chosen anew that is free for UDP and turns out to be taken for TCP.
+const PORT_TRIES_MAX: usize = 16;
 
 /// A UDP socket, never blocking.
 #[derive(Debug)]
@@ -32,6 +35,20 @@ impl Socket {
     /// A socket bound to `address` beside those of this user that are already (`SO_REUSEPORT`).
     pub fn bind_sibling(address: SocketAddr) -> io::Result<Socket> {
         Socket::bind_as(address, Rank::Sibling)
+    }
+
+    /// A socket bound to `address`, and a TCP listener at the same port, also where the kernel chooses the port.
+    pub fn bind_with_listener(address: SocketAddr) -> io::Result<(Socket, Listener)> {
+        let mut tries_left = if address.port() == 0 { PORT_TRIES_MAX } else { 1 };
+        loop {
+            tries_left -= 1;
+            let socket = Socket::bind(address)?;
+            match Listener::bind(socket.local_address()?) {
+                Ok(listener) => return Ok((socket, listener)),
+                Err(error) if tries_left > 0 && error.kind() == io::ErrorKind::AddrInUse => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     fn bind_as(address: SocketAddr, rank: Rank) -> io::Result<Socket> {

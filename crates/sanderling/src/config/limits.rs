@@ -77,6 +77,24 @@ limits! {
         "Between two requests of a connection; then it is closed.";
     http_send_timeout_ms: u64 = 30_000 in 100..=3_600_000,
         "While the peer takes no octet of a response; then the connection is closed.";
+    open_files_max: usize = 32_768 in 1..=262_144,
+        "Files kept open, or in memory, to be served again; beyond, those unused for longest go.";
+    open_file_descriptors_max: usize = 4_096 in 1..=262_144,
+        "Descriptors of files that may be served again, beside those being sent; beyond, some are closed.";
+    open_file_content_bytes_max: u64 = 67_108_864 in 0..=1_099_511_627_776,
+        "Content of small files that is kept in memory; beyond, those unused for longest are dropped.";
+    small_file_bytes_max: u64 = 32_768 in 0..=1_048_576,
+        "The largest file kept in memory, to leave with its head by one call; others stay open.";
+    missing_files_max: usize = 1_024 in 1..=262_144,
+        "Paths that are known to lead nowhere; beyond, some are forgotten and looked for anew.";
+    watched_folders_max: usize = 8_192 in 0..=1_000_000,
+        "Folders whose changes the kernel tells; files elsewhere are checked after `open_file_fresh_ms`.";
+    open_file_fresh_ms: u64 = 1_000 in 0..=60_000,
+        "An unwatched file, or a missing path, is believed so long; then the file system is asked.";
+    watched_file_fresh_ms: u64 = 5_000 in 0..=600_000,
+        "A watched file is believed so long; changes through another name or a mapping are not told.";
+    open_file_idle_timeout_ms: u64 = 60_000 in 0..=3_600_000,
+        "A file that nobody asks for; then it is closed, and not before it would be checked again.";
     dns_udp_answer_bytes_max: u16 = 1_232 in 512..=4_096,
         "A reply over UDP, whatever the client offers; a longer one is truncated.";
     dns_tcp_connections_max: usize = 1_024 in 1..=1_000_000,

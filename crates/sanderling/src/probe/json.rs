@@ -108,14 +108,10 @@ mod tests {
     use crate::probe::sample;
     use serde_json::Value;
 
-    #[track_caller]
-    fn parsed(json: &str) -> Value {
-        serde_json::from_str(json).unwrap_or_else(|error| panic!("{error} in {json}"))
-    }
-
     #[test]
     fn a_report_is_valid_and_has_everything() {
-        let json = parsed(&report(&sample::report()));
+        let json = report(&sample::report());
+        let json: Value = serde_json::from_str(&json).unwrap_or_else(|error| panic!("{error} in {json}"));
         assert_eq!(json["form"], 1);
         assert_eq!(json["features"][1]["missing"], "Bad address (os error 14)");
         let rows = &json["groups"][0]["rows"];

@@ -6,10 +6,10 @@ use super::standing;
 use crate::channel::{Channel, Heard, Order, Word};
 use crate::config::{Config, Origin};
 use crate::control::{Control, Key};
-use crate::control_message::{Answer, Request};
+use crate::control_message::{Request, pieces};
 use crate::diagnostic::{Diagnostic, Fault, Place};
 use crate::handover::{self, Given, Label, ProcessLabel};
-use crate::listeners::Service;
+use crate::listeners::{Role, Service};
 use crate::loading::{Loaded, Loader};
 use crate::server_process::CONFIGURATION_BYTES_MAX;
 use crate::terminal::{tell, warn};
@@ -192,7 +192,7 @@ impl<'s> Attendant<'s> {
             Order::Tell | Order::TellJson => {
                 let standing = self.standing();
                 let text = if order == Order::Tell { standing.to_text() } else { standing.to_json() };
-                for piece in crate::control_message::pieces(&text) {
+                for piece in pieces(&text) {
                     self.say(Word::Out(piece.to_owned()));
                 }
                 self.say(Word::Told);
@@ -273,11 +273,12 @@ impl<'s> Attendant<'s> {
 
     /// Loads the configuration on a thread of its own: zones may take seconds, and the beat goes on.
     fn load(&mut self, configuration: OwnedFd) -> io::Result<()> {
+        // Before the loader is taken, which does not come back from an error.
+        let text = memory_file::read(&configuration, CONFIGURATION_BYTES_MAX)?;
         let Some(mut loader) = self.loader.take() else {
             self.say(Word::Unable("the one that runs still loads the one before".to_owned()));
             return Ok(());
         };
-        let text = memory_file::read(&configuration, CONFIGURATION_BYTES_MAX)?;
         let (origin, sender, wakeup) = (self.origin.clone(), self.loaded.0.clone(), Arc::clone(&self.wakeup));
         let load = move || {
             let load = || {
@@ -347,17 +348,15 @@ impl<'s> Attendant<'s> {
     fn answer(&mut self, key: Key, request: Request) {
         const ALONE: &str =
             "the supervisor is gone; `sanderling serve` starts one that takes the running process over\n";
-        let text = match request {
-            Request::Status => Some(format!("{ALONE}{}", self.standing().to_text())),
-            Request::StatusJson => Some(format!("{{\"supervisor\":null,\"process\":{}}}\n", self.standing().to_json())),
-            _ => None,
+        let status = match request {
+            Request::Status => format!("{ALONE}{}", self.standing().to_text()),
+            Request::StatusJson => format!("{{\"supervisor\":null,\"process\":{}}}\n", self.standing().to_json()),
+            Request::Stop | Request::Reload | Request::Upgrade | Request::TakeOver => String::new(),
         };
         let Some(control) = &mut self.control else { return };
         match request {
             Request::Status | Request::StatusJson => {
-                for piece in crate::control_message::pieces(&text.unwrap_or_default()) {
-                    control.answer(key, &Answer::Out(piece));
-                }
+                control.out(key, &status);
                 control.end(key, 0);
             }
             Request::Stop => {
@@ -368,13 +367,13 @@ impl<'s> Attendant<'s> {
                 }
             }
             Request::Reload | Request::Upgrade => {
-                control.answer(key, &Answer::Err(ALONE));
+                control.err(key, ALONE);
                 control.end(key, 1);
             }
             Request::TakeOver => {
                 if self.channel.is_some() {
                     // Another one was quicker.
-                    control.answer(key, &Answer::Err("the process has been taken over already\n"));
+                    control.err(key, "the process has been taken over already\n");
                     control.end(key, 1);
                 } else if let Some(endpoint) = control.take(key) {
                     self.hand_over_to(endpoint);
@@ -394,10 +393,11 @@ impl<'s> Attendant<'s> {
             (Label::Configuration, self.configuration.as_fd()),
             (Label::Control(control.path().to_owned()), control.door()),
         ];
+        let [http, dns] = [Service::Http, Service::Dns].map(|service| Label::Listener(Role::own(service)));
         for siblings in self.siblings {
-            given.extend(siblings.http.iter().map(|socket| (Label::Listener(Service::Http), socket.as_fd())));
-            given.extend(siblings.dns_streams.iter().map(|socket| (Label::Listener(Service::Dns), socket.as_fd())));
-            given.extend(siblings.dns_datagrams.iter().map(|socket| (Label::Listener(Service::Dns), socket.as_fd())));
+            given.extend(siblings.http.iter().map(|socket| (http.clone(), socket.as_fd())));
+            given.extend(siblings.dns_streams.iter().map(|socket| (dns.clone(), socket.as_fd())));
+            given.extend(siblings.dns_datagrams.iter().map(|socket| (dns.clone(), socket.as_fd())));
         }
         match handover::send(&given, &endpoint) {
             Ok(()) => {

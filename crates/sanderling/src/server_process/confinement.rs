@@ -5,6 +5,7 @@ use crate::config::{Account, Config};
 use crate::diagnostic::{Diagnostic, Fault, Place};
 use os::confinement::{self, Confined, Landlock, Layer};
 use os::identity::Identity;
+use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
 
@@ -41,7 +42,10 @@ impl Confinement {
             Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
             _ => PathBuf::from("."),
         });
-        let readable: Vec<PathBuf> = config.sites.iter().map(|site| site.folder.clone()).chain(zone_folders).collect();
+        let folders = config.sites.iter().map(|site| site.folder.clone()).chain(zone_folders);
+        // Of a hundred thousand zones most lie side by side, and each folder here takes a descriptor for a while.
+        let readable: BTreeSet<PathBuf> = folders.collect();
+        let readable = readable.into_iter().collect();
         let wanted =
             confinement::Confinement { identity, readable, landlock: layer, seccomp: layer, ..Default::default() };
         Ok(Confinement { confined: confinement::confine(&wanted)?, user })
@@ -49,6 +53,11 @@ impl Confinement {
 
     /// Whether this process might be kept from what another one, not confined yet, could read.
     pub(super) fn keeps_from_files(&self) -> bool {
-        self.user.is_some() || matches!(self.confined.landlock, Landlock::InForce { .. })
+        self.user.is_some() || self.keeps_to_folders()
+    }
+
+    /// Whether this process can read in no folders but those that it had when it was confined.
+    pub(super) fn keeps_to_folders(&self) -> bool {
+        matches!(self.confined.landlock, Landlock::InForce { .. })
     }
 }

@@ -12,7 +12,7 @@ use crate::control::{Control, Opened};
 use crate::control_message::Request;
 use crate::diagnostic::Diagnostic;
 use crate::handover::{self, Awaits, Label, Receiving, Taken};
-use crate::listeners::{Listeners, Service};
+use crate::listeners::{Listeners, Role, Service};
 use crate::server_process::CONFIGURATION_BYTES_MAX;
 use crate::terminal::{tell, warn};
 use os::notify::Notifier;
@@ -110,7 +110,7 @@ struct Inheritance {
     processes: Vec<Process>,
 }
 
-/// Gives the sockets of a service manager to the services that they are named after, or whose addresses they have.
+/// Gives the sockets of a service manager to the services whose addresses they have.
 fn adopt_given(given: Vec<(String, OwnedFd)>, config: &Config) -> io::Result<Listeners> {
     let mut sockets = Vec::new();
     for (name, descriptor) in given {
@@ -118,7 +118,7 @@ fn adopt_given(given: Vec<(String, OwnedFd)>, config: &Config) -> io::Result<Lis
         let listened = [(Service::Http, &config.http_listen), (Service::Dns, &config.dns_listen)];
         let by_address = listened.iter().find(|(_, addresses)| addresses.contains(&bound)).map(|(service, _)| *service);
         match by_address {
-            Some(service) => sockets.push((service, descriptor)),
+            Some(service) => sockets.push((Role { service, is_given: true }, descriptor)),
             None => {
                 let problem = format!(
                     "the socket `{name}` at {bound} was handed over, and no `listen` of the configuration has this \
@@ -128,8 +128,7 @@ fn adopt_given(given: Vec<(String, OwnedFd)>, config: &Config) -> io::Result<Lis
             }
         }
     }
-    let given = sockets.iter().map(|(_, socket)| os::socket::local_address(socket)).collect::<io::Result<Vec<_>>>()?;
-    Ok(Listeners::adopt(sockets)?.given_at(&given))
+    Listeners::adopt(sockets)
 }
 
 /// Asks whoever answers at the control socket for all that it has.
@@ -158,7 +157,7 @@ fn take_over(endpoint: Endpoint, path: &Path, origin: &Origin) -> io::Result<Inh
     let mut inheritance = Inheritance::default();
     for (label, descriptor) in taken {
         match label {
-            Label::Listener(service) | Label::GivenListener(service) => sockets.push((service, descriptor)),
+            Label::Listener(role) => sockets.push((role, descriptor)),
             Label::Control(path) => inheritance.control = Some(Control::adopt(path, descriptor)?),
             Label::Process(label) => process = Some((label, descriptor)),
             Label::Configuration => ran_by = Some(descriptor),
@@ -181,17 +180,13 @@ fn take_over(endpoint: Endpoint, path: &Path, origin: &Origin) -> io::Result<Inh
 
 /// Goes on where the program has left off whose place this one has taken.
 fn go_on(origin: &Origin, forced: &[String], signals: Signals, taken: Taken) -> io::Result<Supervisor> {
-    let (mut configuration, mut control, mut sockets, mut given) = (None, None, Vec::new(), Vec::new());
+    let (mut configuration, mut control, mut sockets) = (None, None, Vec::new());
     let (mut processes, mut announced, mut clients) = (Vec::new(), None, Vec::new());
     for (label, descriptor) in taken {
         match label {
             Label::Configuration => configuration = Some(descriptor),
             Label::Control(path) => control = Some(Control::adopt(path, descriptor)?),
-            Label::Listener(service) => sockets.push((service, descriptor)),
-            Label::GivenListener(service) => {
-                given.push(os::socket::local_address(&descriptor)?);
-                sockets.push((service, descriptor));
-            }
+            Label::Listener(role) => sockets.push((role, descriptor)),
             Label::Process(label) => announced = Some((label, descriptor)),
             Label::Channel => {
                 let (label, pidfd) = announced.take().ok_or_else(|| io::Error::other("a channel to nobody"))?;
@@ -205,7 +200,7 @@ fn go_on(origin: &Origin, forced: &[String], signals: Signals, taken: Taken) -> 
         tell(&diagnostics);
         io::Error::other("the configuration that was handed over has errors")
     })?;
-    let listeners = Listeners::adopt(sockets)?.made_for(&config).given_at(&given);
+    let listeners = Listeners::adopt(sockets)?.made_for(&config);
     let mut supervisor = Supervisor::new(origin, forced, signals, Running { config, text })?;
     supervisor.announced = listeners.clone();
     supervisor.listeners = listeners;

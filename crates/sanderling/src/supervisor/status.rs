@@ -5,7 +5,7 @@ use super::{Asker, Curious, Supervisor};
 use crate::channel::Order;
 use crate::config::Origin;
 use crate::control::Key;
-use crate::control_message::{Answer, Request, pieces};
+use crate::control_message::Request;
 use crate::json::{array, number, object, optional, text};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -13,7 +13,9 @@ impl Supervisor {
     /// Tells how the supervisor stands, and asks the process that serves to go on.
     pub(super) fn begin_status(&mut self, key: Key, request: Request) {
         let head = if request == Request::Status { self.to_text() } else { self.to_json() };
-        self.answer(key, &head);
+        if let Some(control) = &mut self.control {
+            control.out(key, &head);
+        }
         let order = if request == Request::Status { Order::Tell } else { Order::TellJson };
         match self.serving() {
             Some(process) => {
@@ -32,13 +34,6 @@ impl Supervisor {
         self.tell_asker(Asker::Client(key), Ok(tail));
     }
 
-    fn answer(&mut self, key: Key, text: &str) {
-        let Some(control) = &mut self.control else { return };
-        for piece in pieces(text) {
-            control.answer(key, &Answer::Out(piece));
-        }
-    }
-
     fn to_text(&self) -> String {
         let version = env!("CARGO_PKG_VERSION");
         let mut out = format!("sanderling {version}, supervisor {}, for {}\n", std::process::id(), words(self.since));
@@ -50,7 +45,7 @@ impl Supervisor {
         for address in self.listeners.addresses() {
             let count = address.sibling_count();
             let siblings = if count == 1 { "1 socket".to_owned() } else { format!("{count} siblings") };
-            out += &format!("{} {}, {siblings}\n", address.service.name(), address.bound);
+            out += &format!("{} {}, {siblings}\n", address.role.service.name(), address.bound);
         }
         out += &format!("server processes that have died: {}\n", self.restarts.count);
         for process in self.processes.iter().filter(|process| process.stage != Stage::Serving) {
@@ -68,7 +63,7 @@ impl Supervisor {
         let whole = |value: u64| number(value as f64);
         let addresses = self.listeners.addresses().iter().map(|address| {
             object(&[
-                ("service", text(address.service.name())),
+                ("service", text(address.role.service.name())),
                 ("address", text(&address.bound.to_string())),
                 ("siblings", whole(address.sibling_count() as u64)),
             ])

@@ -5,7 +5,6 @@ use super::program::{self, RUNNING};
 use super::{Asker, Curious, Running, Supervisor};
 use crate::channel::{Channel, Order};
 use crate::cli::Exit;
-use crate::control_message::{Answer, pieces};
 use crate::diagnostic::{Diagnostic, Fault, Place};
 use crate::handover::{self, Awaits, Given, Label};
 use crate::listeners::Listeners;
@@ -128,8 +127,13 @@ impl Supervisor {
         });
         if let Err(error) = result {
             warn(&format!("no server process can be started: {error}"));
-            self.restart_at = Some(Instant::now() + self.restarts.delay_after(Duration::ZERO));
+            self.restart_after(Duration::ZERO);
         }
+    }
+
+    /// Has another process started soon, after the one before has served for `lived`.
+    pub(super) fn restart_after(&mut self, lived: Duration) {
+        self.restart_at = Some(Instant::now() + self.restarts.delay_after(lived));
     }
 
     fn begin_reload(&mut self, asker: Asker) {
@@ -216,7 +220,7 @@ impl Supervisor {
         let mut descriptors: Vec<(String, BorrowedFd<'_>)> =
             vec![(CHANNEL.to_owned(), theirs.as_fd()), (CONFIGURATION.to_owned(), next.text.as_fd())];
         descriptors.extend(self.control.iter().map(|control| (CONTROL.to_owned(), control.door())));
-        descriptors.extend(listeners.descriptors().map(|(service, socket)| (service.name().to_owned(), socket)));
+        descriptors.extend(listeners.descriptors().map(|(role, socket)| (role.service.name().to_owned(), socket)));
         // A signal that is meant for all that has the program's name would end a process that does not catch it yet.
         signals::hold_back()?;
         let child = os::process::spawn(program, &self.arguments("internal-server-process"), &descriptors);
@@ -249,16 +253,21 @@ impl Supervisor {
     pub(super) fn take_refused(&mut self, generation: u64) {
         if let Some(starting) = self.starting(generation) {
             starting.is_refused = true;
-        } else if let Some(Work::TakingUp { asker, .. }) =
-            self.work.take_if(|work| matches!(work, Work::TakingUp { .. }))
-        {
+        } else if let Some((asker, _)) = self.end_taking_up() {
             self.refuse_reload(asker);
         }
     }
 
+    /// Ends the work of taking a configuration up in place, if that is what is under way: who has asked, and for what.
+    pub(super) fn end_taking_up(&mut self) -> Option<(Asker, Running)> {
+        match self.work.take_if(|work| matches!(work, Work::TakingUp { .. }))? {
+            Work::TakingUp { asker, next, .. } => Some((asker, next)),
+            Work::Starting(_) => None,
+        }
+    }
+
     pub(super) fn take_taken_up(&mut self) {
-        let taken_up = self.work.take_if(|work| matches!(work, Work::TakingUp { .. }));
-        if let Some(Work::TakingUp { asker, next, .. }) = taken_up {
+        if let Some((asker, next)) = self.end_taking_up() {
             self.running = next;
             self.taken_up_at = SystemTime::now();
             warn("the new configuration is served, taken up in place; no connection was closed");
@@ -268,8 +277,7 @@ impl Supervisor {
     }
 
     pub(super) fn take_unable(&mut self, reason: &str) {
-        let unable = self.work.take_if(|work| matches!(work, Work::TakingUp { .. }));
-        if let Some(Work::TakingUp { asker, next, .. }) = unable {
+        if let Some((asker, next)) = self.end_taking_up() {
             self.begin_replacement(asker, next, reason);
         }
     }
@@ -342,27 +350,25 @@ impl Supervisor {
         Err(error)
     }
 
-    /// The error of the exec, or of what leads to it.
+    /// The error of the exec, or of what leads to it. A signal that is sent here is held back, and lives through the exec.
     fn replace_this_process(&self, asker: Asker) -> io::Result<io::Error> {
         let mut given: Given<'_> = vec![(Label::Configuration, self.running.text.as_fd())];
         given.extend(self.control.iter().map(|control| (Label::Control(control.path().to_owned()), control.door())));
-        given.extend(self.listeners.owned_descriptors().map(|(service, is_given, socket)| {
-            let label = if is_given { Label::GivenListener } else { Label::Listener };
-            (label(service), socket)
-        }));
+        given.extend(self.listeners.descriptors().map(|(role, socket)| (Label::Listener(role), socket)));
         given.extend(self.processes.iter().flat_map(Process::given));
-        let waiting = self.wishes.iter().map(|wish| match wish {
-            Wish::Reload(asker) => (*asker, Awaits::Reload, SIGHUP),
-            Wish::Upgrade(asker) => (*asker, Awaits::Upgrade, SIGUSR2),
-        });
-        for (asker, awaits, signal) in waiting.chain([(asker, Awaits::ThisUpgrade, 0)]) {
-            match (asker, &self.control) {
-                (Asker::Client(key), Some(control)) => {
-                    given.extend(control.client(key).map(|client| (Label::Client(awaits), client)));
-                }
-                // Held back as it is, it lives through the exec.
-                _ if signal != 0 => signals::send_to_this_process(signal)?,
-                _ => {}
+        let client = |asker, awaits| match asker {
+            Asker::Client(key) => self.control.as_ref()?.client(key).map(|client| (Label::Client(awaits), client)),
+            Asker::Nobody => None,
+        };
+        given.extend(client(asker, Awaits::ThisUpgrade));
+        for wish in &self.wishes {
+            let (awaits, signal) = match wish {
+                Wish::Reload(_) => (Awaits::Reload, SIGHUP),
+                Wish::Upgrade(_) => (Awaits::Upgrade, SIGUSR2),
+            };
+            match wish.asker() {
+                Asker::Nobody => signals::send_to_this_process(signal)?,
+                asker => given.extend(client(asker, awaits)),
             }
         }
         let (list, variable) = handover::list(&given)?;
@@ -379,15 +385,14 @@ impl Supervisor {
             warn(&format!("{what} before it was ready"));
             self.pass_on(starting.asker, &format!("{what} before it was ready\n"));
         }
+        let is_in_place_of_another = matches!(starting.why, Why::Death | Why::Orphans);
         match starting.why {
             Why::First => {
                 let is_refused =
                     starting.is_refused || ended == Ended::Exited(i32::from(Exit::BadConfiguration.status()));
                 return Some(if is_refused { Exit::BadConfiguration } else { Exit::Failure });
             }
-            Why::Death => {}
-            // They wait on, and so do those who wait in them.
-            Why::Orphans => self.restart_at = Some(Instant::now() + self.restarts.delay_after(Duration::ZERO)),
+            Why::Death | Why::Orphans => {}
             Why::Reload(_) => self.refuse_reload(starting.asker),
             Why::Upgrade => {
                 const REFUSED: &str = "the upgrade has failed; the old program goes on";
@@ -395,13 +400,14 @@ impl Supervisor {
                 self.tell_asker(starting.asker, Err(REFUSED));
             }
         }
-        let is_anybody_serving = self.serving().is_some();
+        // A process in the place of a dead one was to serve orphans, if another one serves: they wait on, and so do those
+        // who wait in them.
+        let is_still_needed = is_in_place_of_another || self.serving().is_none();
         let orphans = self.listeners.with_siblings_of(&starting.listeners);
         if orphans.has_more_than(&self.listeners) {
             self.serve_orphans(orphans);
-        } else if !is_anybody_serving {
-            let delay = self.restarts.delay_after(Duration::ZERO);
-            self.restart_at = Some(Instant::now() + delay);
+        } else if is_still_needed {
+            self.restart_after(Duration::ZERO);
         }
         None
     }
@@ -416,7 +422,7 @@ impl Supervisor {
             .and_then(|running| self.start(Path::new(RUNNING), Why::Orphans, Asker::Nobody, running, listeners));
         if let Err(error) = started {
             warn(&format!("no server process can be started: {error}"));
-            self.restart_at = Some(Instant::now() + self.restarts.delay_after(Duration::ZERO));
+            self.restart_after(Duration::ZERO);
         }
     }
 
@@ -449,9 +455,7 @@ impl Supervisor {
 
     fn pass_on(&mut self, asker: Asker, text: &str) {
         let (Asker::Client(key), Some(control)) = (asker, &mut self.control) else { return };
-        for piece in pieces(text) {
-            control.answer(key, &Answer::Err(piece));
-        }
+        control.err(key, text);
     }
 }
 

@@ -240,3 +240,31 @@ fn made(command: &mut Command) {
     let output = command.output().expect("the program is installed");
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
+
+/// Nobody is told of what is written through a name outside of the site. Who notices it while he is sent the file is cut
+/// off; who asks next gets the new version, however long the old one would have been believed.
+#[test]
+fn a_change_that_is_only_noticed_while_it_is_sent_costs_no_more_than_that_response() {
+    let limits = "watched_file_fresh_ms = 60000\nsmall_file_bytes_max = 100";
+    let old = vec![b'o'; 200_000];
+    let domain = Domain::serve(Wanted { site: &[("large", &old)], limits, ..Wanted::default() });
+    let root = domain.folder.path();
+    fs::hard_link(root.join("public/large"), root.join("elsewhere")).unwrap();
+    assert!(HttpConnection::open(domain.serving.http()).get("/large").content == old);
+    let new = vec![b'n'; 200_000];
+    fs::write(root.join("elsewhere"), &new).unwrap();
+    let mut cut_off_count = 0;
+    let start = Instant::now();
+    loop {
+        assert!(start.elapsed() < DEADLINE);
+        let mut connection = RawConnection::open(domain.serving.http());
+        connection.send(b"GET /large HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        let received = connection.read_to_close();
+        if received.ends_with(&new) {
+            break;
+        }
+        assert!(received.len() < old.len() || received.starts_with(b"HTTP/1.1 503"), "an old version, whole");
+        cut_off_count += 1;
+    }
+    assert!(cut_off_count <= 3, "{cut_off_count} responses were cut off");
+}

@@ -181,3 +181,21 @@ fn check_expected(connection: &mut HttpConnection, expected: Expected, large: &[
         Expected::Status(status) => assert_eq!(connection.answer().status, status, "answer {place}"),
     }
 }
+
+/// Head and content leave from two places by one call, of which the socket may take any part.
+#[test]
+fn a_file_in_memory_arrives_whole_whatever_part_of_it_the_socket_takes() {
+    const LENGTH: usize = 32 * 1024;
+    const COUNT: usize = 400;
+    let content = &large()[..LENGTH];
+    let site: &[(&str, &[u8])] = &[("index.html", b"hi\n"), ("medium.bin", content)];
+    let domain = Domain::serve(Wanted { site, ..Wanted::default() });
+    let mut connection = HttpConnection::open(domain.serving.http());
+    // Twelve megabytes, more than sockets hold: nothing is read until all is asked for.
+    connection.send(get("/medium.bin").repeat(COUNT));
+    for index in 0..COUNT {
+        let answer = connection.answer();
+        assert!(answer.status == 200 && answer.content == content, "answer {index}: {}", answer.head);
+    }
+    assert_eq!(connection.get("/").content, b"hi\n");
+}

@@ -6,6 +6,7 @@ use crate::clients::{RawConnection, framed};
 use crate::dns_messages::{A, Question, Reply};
 use crate::domain::{Domain, Wanted, ZONE};
 use crate::http_answers::{HttpConnection, check_serves, get};
+use crate::process::{Folder, Listeners, Serving};
 
 const SITE: &[(&str, &[u8])] = &[("index.html", b"hi\n")];
 
@@ -207,5 +208,158 @@ fn beyond_the_bound_dns_streams_of_other_workers_make_room_too() {
         ask(&mut raw);
         assert!(start.elapsed() < SLACK, "a stream waited {:?}", start.elapsed());
         held.push(raw);
+    }
+}
+
+/// A server of files of 100 octets, named by numbers, that can be asked how it stands.
+struct Cache {
+    folder: Folder,
+    serving: Serving,
+}
+
+impl Cache {
+    #[track_caller]
+    fn start(limits: &str, file_count: usize) -> Cache {
+        let folder = Folder::new();
+        for number in 0..file_count {
+            folder.write(&format!("public/{number}"), &[b'x'; 100]);
+        }
+        let config = format!(
+            "workers = 1\n[http]\nlisten = [\"127.0.0.1:0\"]\n[domain.\"example.com\"]\nsite = \"public\"\n[limits]\n{limits}\n"
+        );
+        folder.write("sanderling.toml", config.as_bytes());
+        let serving = Serving::start_command(folder.serve(), Listeners { http: 1, dns: 0 });
+        Cache { folder, serving }
+    }
+
+    /// What the status says of open files, in the order of the line: files, descriptors, octets, paths that lead nowhere,
+    /// folders watched, evicted.
+    #[track_caller]
+    fn numbers(&self) -> [u64; 6] {
+        let text = self.folder.tell("status").text();
+        let line =
+            text.lines().find(|line| line.contains("open files")).unwrap_or_else(|| panic!("no such line: {text}"));
+        let numbers = line.split_whitespace().filter_map(|word| word.trim_end_matches(',').parse().ok());
+        let numbers: Vec<u64> = numbers.collect();
+        numbers.try_into().unwrap_or_else(|numbers| panic!("{numbers:?} in {line}"))
+    }
+}
+
+/// The numbers of [`Cache::numbers`] after each of `paths` was asked for once.
+#[track_caller]
+fn open_files_after(limits: &str, file_count: usize, paths: impl Iterator<Item = String>) -> [u64; 6] {
+    let cache = Cache::start(limits, file_count);
+    let mut connection = HttpConnection::open(cache.serving.http());
+    for path in paths {
+        connection.get(&path);
+    }
+    cache.numbers()
+}
+
+fn each_file(count: usize) -> impl Iterator<Item = String> {
+    (0..count).map(|number| format!("/{number}"))
+}
+
+#[test]
+fn no_more_files_are_open_than_may_be() {
+    let [files, _, octets, ..] = open_files_after("", 20, each_file(20));
+    assert_eq!((files, octets), (20, 20 * 100), "without a bound that is reached");
+    let [files, .., evicted] = open_files_after("open_files_max = 4", 20, each_file(20));
+    assert!(files <= 4 && evicted >= 16, "{files} files, {evicted} evicted");
+    let limits = "open_file_descriptors_max = 4\nsmall_file_bytes_max = 99";
+    let [files, descriptors, _, _, _, evicted] = open_files_after(limits, 20, each_file(20));
+    assert!(
+        files <= 5 && descriptors <= 4 && evicted >= 16,
+        "{files} files, {descriptors} descriptors, {evicted} evicted"
+    );
+}
+
+#[test]
+fn small_files_are_kept_in_memory_up_to_the_bounds() {
+    let [.., octets, _, _, _] = open_files_after("small_file_bytes_max = 99", 1, each_file(1));
+    let [.., with_content, _, _, _] = open_files_after("small_file_bytes_max = 100", 1, each_file(1));
+    assert!(with_content >= octets + 100, "{octets} octets without the content, {with_content} with it");
+    let [files, _, octets, ..] = open_files_after("open_file_content_bytes_max = 1000", 50, each_file(50));
+    assert!(files < 50 && octets <= 1_200, "{files} files and {octets} octets are kept");
+}
+
+/// What slow clients are still owed of versions that are gone is in memory as well, and driving out files does not help.
+#[test]
+fn slow_clients_drive_no_file_out() {
+    let cache = Cache::start("open_file_content_bytes_max = 40000", 20);
+    let replace = |octet: u8| {
+        cache.folder.write("public/new", &[octet; 30_000]);
+        std::fs::rename(cache.folder.path().join("public/new"), cache.folder.path().join("public/large")).unwrap();
+    };
+    replace(b'a');
+    let mut connection = HttpConnection::open(cache.serving.http());
+    assert_eq!(connection.get("/large").content[0], b'a');
+    let mut slow = HttpConnection::open(cache.serving.http());
+    // More than sockets hold: the rest waits for a client that reads nothing.
+    slow.send(get("/large").repeat(1_000));
+    // After so many turns of the only worker the slow client's socket is full.
+    for _ in 0..100 {
+        connection.get("/0");
+    }
+    replace(b'b');
+    let start = Instant::now();
+    while connection.get("/large").content[0] != b'b' {
+        assert!(start.elapsed() < SLACK);
+    }
+    for path in each_file(20) {
+        assert_eq!(connection.get(&path).status, 200);
+    }
+    let [files, _, octets, _, _, evicted] = cache.numbers();
+    assert!(octets > 40_000, "{octets} octets: the old version is still owed");
+    assert_eq!((files, evicted), (21, 0));
+}
+
+#[test]
+fn no_more_missing_paths_are_known_than_may_be() {
+    let missing = || (0..20).map(|number| format!("/missing-{number}"));
+    assert_eq!(open_files_after("", 1, missing())[3], 20);
+    assert!(open_files_after("missing_files_max = 8", 1, missing())[3] <= 8);
+}
+
+#[test]
+fn no_more_folders_are_watched_than_may_be() {
+    assert!(open_files_after("", 1, each_file(1))[4] >= 1);
+    assert_eq!(open_files_after("watched_folders_max = 0", 1, each_file(1))[4], 0);
+}
+
+/// Where no folder is watched, a file's age is the only reason to look at it again.
+#[test]
+fn an_unwatched_file_is_fresh_for_its_time() {
+    let limits = "watched_folders_max = 0\nopen_file_fresh_ms = 600\nhttp_requests_per_connection_max = 1000000000";
+    let domain = Domain::serve(Wanted { site: SITE, limits, ..Wanted::default() });
+    let mut connection = HttpConnection::open(domain.serving.http());
+    let start = Instant::now();
+    assert_eq!(connection.get("/").content, b"hi\n");
+    domain.folder.write("public/new", b"changed\n");
+    std::fs::rename(domain.folder.path().join("public/new"), domain.folder.path().join("public/index.html")).unwrap();
+    while connection.get("/").content != b"changed\n" {
+        assert!(start.elapsed() < SLACK);
+    }
+    check_about(start.elapsed(), 600);
+}
+
+#[test]
+fn an_idle_file_is_closed_after_its_time() {
+    let limits = "watched_folders_max = 0\nopen_file_idle_timeout_ms = 1000\nsmall_file_bytes_max = 0";
+    let large = [b'x'; 100];
+    let domain = Domain::serve(Wanted { site: &[("large", &large)], limits, ..Wanted::default() });
+    let mut connection = HttpConnection::open(domain.serving.http());
+    assert_eq!(connection.get("/large").status, 200);
+    let server = domain.serving.server_process_id();
+    let file = domain.folder.path().join("public/large");
+    let is_open = || {
+        let descriptors = std::fs::read_dir(format!("/proc/{server}/fd")).expect("it runs").flatten();
+        descriptors.flat_map(|entry| std::fs::read_link(entry.path())).any(|path| path == file)
+    };
+    let start = Instant::now();
+    assert!(is_open(), "at first");
+    while is_open() {
+        assert!(start.elapsed() < 2 * SLACK);
+        std::thread::yield_now();
     }
 }

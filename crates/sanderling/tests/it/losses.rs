@@ -14,7 +14,7 @@ use losscount::{Cause, DnsLoad, HttpLoad, IdleNotice, Kind, Load, Report, Runnin
 
 use crate::domain::ZONE;
 use crate::http_answers::check_serves;
-use crate::process::{DEADLINE, Ended, Folder, Listeners, Serving, run_to_end, sanderling};
+use crate::process::{DEADLINE, Ended, Folder, Listeners, Serving, copy_program_to, sanderling, send_signal};
 
 const PAGE: &[u8] = b"a sanderling runs along the edge of the water\n";
 const OTHER_PAGE: &[u8] = b"and never stands still\n";
@@ -48,8 +48,7 @@ impl Supervised {
             ("zone", ZONE.as_bytes()),
             ("page", PAGE),
         ]);
-        let program = sanderling().get_program().to_owned();
-        fs::copy(program, folder.path().join("sanderling")).expect("the folder has room for the program");
+        copy_program_to(&folder.path().join("sanderling"));
         let (http, dns) = (free_address(), free_address());
         let config = config(http, dns, &Wanted::default());
         folder.write("sanderling.toml", config.as_bytes());
@@ -60,9 +59,7 @@ impl Supervised {
     /// `sanderling VERB`, to its end.
     #[track_caller]
     fn tell(&self, verb: &str) -> Ended {
-        let mut command = sanderling();
-        command.args([verb, "--control", &self.folder.argument("control")]);
-        run_to_end(command, DEADLINE)
+        self.folder.tell(verb)
     }
 
     /// Reloads a configuration that says this.
@@ -93,7 +90,7 @@ impl Supervised {
         let (path, beside) = (self.folder.path().join("sanderling"), self.folder.path().join("new-program"));
         match script {
             Some(script) => fs::write(&beside, script).expect("a file of our own can be written"),
-            None => drop(fs::copy(sanderling().get_program(), &beside).expect("the folder has room for the program")),
+            None => copy_program_to(&beside),
         }
         fs::set_permissions(&beside, fs::Permissions::from_mode(0o755)).expect("the file is our own");
         fs::rename(&beside, &path).expect("the folder is our own");
@@ -198,8 +195,7 @@ fn server_pids(supervisor: u32) -> Vec<u32> {
 
 #[track_caller]
 fn kill(pid: u32) {
-    let status = Command::new("sh").args(["-c", "kill -s KILL \"$1\"", "sh", &pid.to_string()]).status();
-    assert!(status.is_ok_and(|status| status.success()), "process {pid} could not be killed");
+    assert!(send_signal("KILL", &pid.to_string()), "process {pid} could not be killed");
     let deadline = Instant::now() + DEADLINE;
     // Who has ended and waits to be collected has no program any more.
     while fs::read_link(format!("/proc/{pid}/exe")).is_ok() {

@@ -1,6 +1,7 @@
 //! Turns a command line into a running program that a test can talk to, and into its end.
 #![allow(dead_code, reason = "the tests beside this file use what they need of it")]
 
+use std::ffi::OsString;
 use std::fmt;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -38,6 +39,7 @@ pub(crate) struct Serving {
     http: Vec<SocketAddr>,
     dns: Vec<SocketAddr>,
     others: Vec<String>,
+    control: ControlPlace,
     has_ended: bool,
 }
 
@@ -57,8 +59,17 @@ impl Serving {
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?} cannot be started: {error}"));
         let errors = Errors::collect(child.stderr.take().expect("standard error was asked for as a pipe"));
         let lines = lines_of(child.stdout.take().expect("standard output was asked for as a pipe"));
-        let mut serving =
-            Serving { child, lines, errors, http: Vec::new(), dns: Vec::new(), others: Vec::new(), has_ended: false };
+        let control = ControlPlace::of(&command);
+        let mut serving = Serving {
+            child,
+            lines,
+            errors,
+            http: Vec::new(),
+            dns: Vec::new(),
+            others: Vec::new(),
+            control,
+            has_ended: false,
+        };
         serving.wait_for(listeners);
         serving
     }
@@ -99,6 +110,22 @@ impl Serving {
     /// The process that was started; others may have been started by it.
     pub(crate) fn process_id(&self) -> u32 {
         self.child.id()
+    }
+
+    /// The process that serves: the only child, which there is once nothing drains any more.
+    #[track_caller]
+    pub(crate) fn server_process_id(&self) -> u32 {
+        let deadline = Instant::now() + DEADLINE;
+        let path = format!("/proc/{pid}/task/{pid}/children", pid = self.process_id());
+        loop {
+            let children = fs::read_to_string(&path).expect("it runs");
+            let children: Vec<u32> = children.split_whitespace().map(|pid| pid.parse().expect("a number")).collect();
+            if let [child] = children[..] {
+                return child;
+            }
+            assert!(Instant::now() < deadline, "children: {children:?}");
+            thread::yield_now();
+        }
     }
 
     /// What it wrote to standard error so far.
@@ -210,6 +237,24 @@ impl Serving {
         self.has_ended = true;
     }
 
+    /// How the program stands when its test has failed: what it says of itself, or that it says nothing any more.
+    fn state(&self) -> String {
+        let told = self.status_command().output().expect("the built program can be started");
+        let [told, errors] = [told.stdout, told.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+        format!("; asked how it stands, it says:\n{told}{errors}")
+    }
+
+    fn status_command(&self) -> Command {
+        let mut command = sanderling();
+        command.args(["status", "--timeout", "5"]).stdin(Stdio::null());
+        match &self.control {
+            ControlPlace::Socket(path) => command.arg("--control").arg(path),
+            ControlPlace::Folder(path) => command.env(CONTROL_FOLDER, path),
+            ControlPlace::Usual => &mut command,
+        };
+        command
+    }
+
     /// What to add to the message of a failure.
     fn told(&self) -> String {
         match self.errors.text() {
@@ -225,7 +270,7 @@ impl Drop for Serving {
             return;
         }
         if thread::panicking() {
-            eprintln!("the program that was served from is ended{}", self.told());
+            eprintln!("the program that was served from is ended{}{}", self.told(), self.state());
             self.kill();
             return;
         }
@@ -262,13 +307,43 @@ impl fmt::Display for Ended {
     }
 }
 
+/// Copies the built program to `path`, by another process: a descriptor to write it, of ours, would be in every child of
+/// the other tests, which begin meanwhile, and nobody can run what somebody may write.
+#[track_caller]
+pub(crate) fn copy_program_to(path: &Path) {
+    let copied = Command::new("cp").arg(sanderling().get_program()).arg(path).status().expect("cp is everywhere");
+    assert!(copied.success(), "the folder has no room for the program");
+}
+
+/// Where a program that was started has its control socket.
+enum ControlPlace {
+    Socket(OsString),
+    Folder(OsString),
+    Usual,
+}
+
+impl ControlPlace {
+    fn of(command: &Command) -> ControlPlace {
+        let folder = command.get_envs().find(|(name, _)| *name == CONTROL_FOLDER).and_then(|(_, value)| value);
+        let socket = command.get_args().skip_while(|argument| *argument != "--control").nth(1);
+        match (socket, folder) {
+            (Some(path), _) => ControlPlace::Socket(path.to_owned()),
+            (None, Some(path)) => ControlPlace::Folder(path.to_owned()),
+            (None, None) => ControlPlace::Usual,
+        }
+    }
+}
+
+/// What names the folder of the control socket.
+const CONTROL_FOLDER: &str = "RUNTIME_DIRECTORY";
+
 /// The built program, with nothing of the tester's environment that it listens to.
 pub(crate) fn sanderling() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sanderling"));
     for name in ["SANDERLING_CONFIG", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "NOTIFY_SOCKET"] {
         command.env_remove(name);
     }
-    command.env("NO_COLOR", "1").env("RUNTIME_DIRECTORY", folder_of_control_socket());
+    command.env("NO_COLOR", "1").env(CONTROL_FOLDER, folder_of_control_socket());
     command
 }
 
@@ -339,6 +414,21 @@ impl Folder {
     /// The path of a file in it, as an argument.
     pub(crate) fn argument(&self, path: &str) -> String {
         self.0.path().join(path).to_str().expect("the prefix and the paths of tests are UTF-8").to_owned()
+    }
+
+    /// The program as it serves `sanderling.toml` in this folder, with its control socket beside it.
+    pub(crate) fn serve(&self) -> Command {
+        let mut command = sanderling();
+        command.args(["serve", "--config", &self.argument("sanderling.toml"), "--control", &self.argument("control")]);
+        command
+    }
+
+    /// What becomes of a command for the server that was started by [`Folder::serve`].
+    #[track_caller]
+    pub(crate) fn tell(&self, verb: &str) -> Ended {
+        let mut command = sanderling();
+        command.args([verb, "--control", &self.argument("control")]);
+        run_to_end(command, DEADLINE)
     }
 
     /// Writes a file and the folders above it.
@@ -425,7 +515,7 @@ fn announced(line: &str) -> Option<(&str, SocketAddr)> {
 }
 
 /// By the shell, whose `kill` is built in: this crate forbids the bare call, and the program of that name may be missing.
-fn send_signal(name: &str, whom: &str) -> bool {
+pub(crate) fn send_signal(name: &str, whom: &str) -> bool {
     let output = Command::new("sh").args(["-c", "kill -s \"$1\" -- \"$2\"", "sh", name, whom]).output();
     output.is_ok_and(|output| output.status.success())
 }

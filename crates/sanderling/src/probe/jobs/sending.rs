@@ -240,12 +240,12 @@ mod tests {
 
     #[test]
     fn the_limit_is_told_in_words() {
-        let fitting = limit_note(&group([1.2, 1.1, 1.0, 0.8, 0.6]));
-        assert_eq!(fitting, "from 16 KiB on sendfile is cheaper; the server keeps up to 8 KiB in memory, which fits");
-        let later = limit_note(&group([1.2, 1.1, 1.0, 1.0, 0.6]));
-        assert_eq!(later, "from 64 KiB on sendfile is cheaper; the server keeps up to 8 KiB in memory");
+        let fitting = limit_note(&group([1.2, 1.1, 1.0, 1.0, 0.6]));
+        assert_eq!(fitting, "from 64 KiB on sendfile is cheaper; the server keeps up to 32 KiB in memory, which fits");
+        let earlier = limit_note(&group([1.2, 1.1, 1.0, 0.8, 0.6]));
+        assert_eq!(earlier, "from 16 KiB on sendfile is cheaper; the server keeps up to 32 KiB in memory");
         let never = limit_note(&group([1.2; 5]));
-        assert_eq!(never, "sendfile is not cheaper at any of these sizes; the server keeps up to 8 KiB in memory");
+        assert_eq!(never, "sendfile is not cheaper at any of these sizes; the server keeps up to 32 KiB in memory");
     }
 
     #[test]
