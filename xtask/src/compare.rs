@@ -7,6 +7,7 @@
 mod pages;
 mod growth;
 mod standing;
+mod reload;
 mod http;
 mod dns;
 mod report;
@@ -20,6 +21,7 @@ mod load;
 mod launch;
 mod site;
 mod zone;
+mod pace;
 mod client;
 mod programs;
 mod packages;

@@ -73,11 +73,11 @@ impl<const COUNT: usize> Batch<COUNT> {
     }
 }
 
-/// Sleeps until one of the descriptors can be read, or `limit` has passed.
-pub fn wait_readable(descriptors: &[RawFd], limit: Duration) -> io::Result<()> {
+/// Sleeps until one of the descriptors can be read, or `limit` has passed; whether one can be.
+pub fn wait_readable(descriptors: &[RawFd], limit: Duration) -> io::Result<bool> {
     let entry = |&fd: &RawFd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     let mut entries: Vec<libc::pollfd> = descriptors.iter().map(entry).collect();
     let (pointer, count) = (entries.as_mut_ptr(), entries.len() as libc::nfds_t);
     // SAFETY: the pointer and the length are those of one exclusive vector.
-    checked(i64::from(unsafe { libc::poll(pointer, count, limit.as_millis() as i32) })).map(drop)
+    checked(i64::from(unsafe { libc::poll(pointer, count, limit.as_millis() as i32) })).map(|count| count > 0)
 }

@@ -11,7 +11,7 @@ const PATIENCE_AT_START: Duration = Duration::from_millis(20);
 /// Octets of a response head.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// Octets of a reply over UDP without EDNS (RFC 1035 §4.2.1), and some.
-const REPLY_BYTES_MAX: usize = 1500;
+pub(super) const REPLY_BYTES_MAX: usize = 1500;
 /// Octets before the question (RFC 1035 §4.1.1).
 const HEADER_BYTES: usize = 12;
 
@@ -118,7 +118,8 @@ pub(super) fn answers_dns(server: SocketAddr, apex: &str) -> bool {
         .is_some_and(|reply| reply.rcode == 0 && reply.is_authoritative && reply.answer_count == 1)
 }
 
-fn query(name: &str, type_number: u16) -> Vec<u8> {
+/// A message that asks one question over UDP.
+pub(super) fn query(name: &str, type_number: u16) -> Vec<u8> {
     let mut message = vec![0x12, 0x34, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0];
     for label in name.split('.').filter(|label| !label.is_empty()) {
         message.push(label.len() as u8);
@@ -130,7 +131,8 @@ fn query(name: &str, type_number: u16) -> Vec<u8> {
     message
 }
 
-fn read_reply(message: &[u8]) -> Option<Reply> {
+/// The header of a message, if there is one.
+pub(super) fn read_reply(message: &[u8]) -> Option<Reply> {
     let header = message.first_chunk::<HEADER_BYTES>()?;
     Some(Reply {
         rcode: header[3] & 0x0f,

@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use super::launch::{Launch, Place};
+use super::launch::{CONTROL, Launch, Place};
 
 /// A zone that is to be answered for.
 #[derive(Clone, Debug)]
@@ -46,7 +46,7 @@ listen = [\"{address}\"]
     Launch {
         name: "sanderling",
         program: program.to_owned(),
-        arguments: ["serve", "--config", "sanderling.toml"].map(str::to_owned).to_vec(),
+        arguments: ["serve", "--config", "sanderling.toml", "--control", CONTROL].map(str::to_owned).to_vec(),
         environment: Vec::new(),
         files: vec![("sanderling.toml", config)],
     }

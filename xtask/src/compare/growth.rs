@@ -1,7 +1,6 @@
 //! Cost against size: the same request while connections, files, names, zones or workers become more.
 
-use std::path::Path;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
 
 use super::chart::{Series, grouped};
 use super::dns;
@@ -27,9 +26,9 @@ const NAME_BYTES: u64 = 4 * 350;
 const ZONE_BYTES: u64 = 4 * 30_000;
 /// Connections where they do not grow.
 const CONNECTION_COUNT: usize = 64;
-/// A load of so many connections or more runs longer, since opening them is not what is measured.
+/// Where there are so many connections, loads run longer by this factor, since opening them is not what is measured.
 const MANY_CONNECTIONS: usize = 10_000;
-const MANY_CONNECTIONS_LENGTH: Duration = Duration::from_secs(6);
+const MANY_CONNECTIONS_FACTOR: u32 = 2;
 
 /// One thing that grows, and what came of each size.
 pub(super) struct Growth {
@@ -40,6 +39,8 @@ pub(super) struct Growth {
     pub(super) file: &'static str,
     pub(super) description: String,
     pub(super) sizes: Vec<(usize, Outcome)>,
+    /// All sizes took turns, so that they can be compared with each other.
+    pub(super) in_same_rounds: bool,
 }
 
 impl Growth {
@@ -61,6 +62,14 @@ impl Growth {
             self.sizes.iter().filter_map(point).collect()
         };
         self.names().into_iter().map(|name| Series { points: points(&name), name }).collect()
+    }
+
+    /// As [`Growth::table`]: how many times what the smallest size costs, round by round.
+    pub(super) fn times_smallest(&self) -> Vec<Vec<String>> {
+        self.table(|row| {
+            let (_, smallest) = self.sizes.first()?;
+            row.times(smallest.row(&row.name)?).map(|ratio| ratio.to_string())
+        })
     }
 
     /// A line for each size, a column for each server: `of` of the row, or a dash.
@@ -96,58 +105,72 @@ fn sizes(all: &[usize], is_quick: bool) -> Vec<usize> {
 fn connections(rounds: &mut Rounds, programs: &Programs, counts: &[usize]) -> Result<Growth, String> {
     let folder = programs.folder.join("connections");
     let site = Site::create(&folder.join("site"), 0)?;
-    let servers = http_servers(rounds, programs, &folder, &site, 1)?;
-    let mut sizes = Vec::new();
-    for &count in counts {
-        let length = if count >= MANY_CONNECTIONS { MANY_CONNECTIONS_LENGTH } else { rounds.length };
-        let load = |server: &Server| http::wrk(server, "/small/512", count, &[], length);
-        sizes.push((count, compare(rounds, &format!("{count} connections"), &servers, load)));
-    }
+    let length = rounds.length * if counts.contains(&MANY_CONNECTIONS) { MANY_CONNECTIONS_FACTOR } else { 1 };
+    let servers = http_servers_for_each(rounds, programs, &folder, &site, counts)?;
+    let load = |server: &Server, count: &usize| http::wrk(server, "/small/512", *count, &[], length);
+    let sizes = compare_together(rounds, "connections", &servers, load);
     let description = "512 B, wrk, kept alive.".into();
-    Ok(Growth { title: "Connections", axis: "connections", file: "growth-connections.svg", description, sizes })
+    let (title, file) = ("Connections", "growth-connections.svg");
+    Ok(Growth { title, axis: "connections", file, description, sizes, in_same_rounds: true })
 }
 
 fn files(rounds: &mut Rounds, programs: &Programs, counts: &[usize]) -> Result<Growth, String> {
     let folder = programs.folder.join("files");
     let site = Site::create(&folder.join("site"), counts.iter().copied().max().unwrap_or(0))?;
-    let servers = http_servers(rounds, programs, &folder, &site, 1)?;
-    let mut sizes = Vec::new();
+    let servers = http_servers_for_each(rounds, programs, &folder, &site, counts)?;
     for &count in counts {
-        let script = http::write_script(&folder, "rotation.lua", &site::rotation_script(count, 1))?;
-        let script = http::script_arguments(&script);
-        let length = rounds.length;
-        let load = |server: &Server| http::wrk(server, "/small/512", CONNECTION_COUNT, &script, length);
-        sizes.push((count, compare(rounds, &format!("{count} files"), &servers, load)));
+        http::write_script(&folder, &rotation_name(count), &site::rotation_script(count, 1))?;
     }
+    let length = rounds.length;
+    let load = |server: &Server, count: &usize| {
+        let script = http::script_arguments(&folder.join(rotation_name(*count)));
+        http::wrk(server, "/small/512", CONNECTION_COUNT, &script, length)
+    };
+    let sizes = compare_together(rounds, "files", &servers, load);
     let description = format!("Files of 512 B in random order, wrk, {CONNECTION_COUNT} connections, kept alive.");
-    Ok(Growth { title: "Files", axis: "files", file: "growth-files.svg", description, sizes })
+    let (title, file) = ("Files", "growth-files.svg");
+    Ok(Growth { title, axis: "files", file, description, sizes, in_same_rounds: true })
+}
+
+fn rotation_name(count: usize) -> String {
+    format!("rotation-{count}.lua")
 }
 
 fn names(rounds: &mut Rounds, programs: &Programs, counts: &[usize]) -> Result<Growth, String> {
-    let mut sizes = Vec::new();
+    let mut all = Vec::new();
     for &count in counts.iter().filter(|count| fits("names", **count, NAME_BYTES)) {
         let folder = programs.folder.join(format!("names-{count}"));
         let zone = Zone::create(&folder, count)?;
         let queries = zone.write_queries(&folder, Asked::Names, &mut rounds.random)?;
         let sources = [ZoneSource { apex: APEX.into(), file: zone.file.clone() }];
-        sizes.push((count, dns_outcome(rounds, programs, &folder, &sources, &queries, &format!("{count} names"))?));
+        println!("starting servers with {count} names");
+        let (servers, _) = dns::start_servers(programs, &folder, &sources, 1, &rounds.server_processors)?;
+        all.push((count, servers, queries));
     }
+    let length = rounds.length;
+    let load = |server: &Server, queries: &PathBuf| dns::own(programs, server, "udp", queries, "NOERROR", length);
+    let sizes = compare_together(rounds, "names", &all, load);
     let description = "One zone, one address a name, `bench/load` over UDP, 200 outstanding.".into();
-    Ok(Growth { title: "Names", axis: "names", file: "growth-names.svg", description, sizes })
+    Ok(Growth { title: "Names", axis: "names", file: "growth-names.svg", description, sizes, in_same_rounds: true })
 }
 
 fn zones(rounds: &mut Rounds, programs: &Programs, counts: &[usize]) -> Result<Growth, String> {
-    let mut sizes = Vec::new();
+    let mut all = Vec::new();
     for &count in counts.iter().filter(|count| fits("zones", **count, ZONE_BYTES)) {
         let folder = programs.folder.join(format!("zones-{count}"));
         let file = zone::write_small_zone(&folder)?;
         let queries = zone::write_small_queries(&folder, count)?;
         let source = |number| ZoneSource { apex: zone::small_apex(number), file: file.clone() };
         let sources: Vec<ZoneSource> = (0..count).map(source).collect();
-        sizes.push((count, dns_outcome(rounds, programs, &folder, &sources, &queries, &format!("{count} zones"))?));
+        println!("starting servers with {count} zones");
+        let (servers, _) = dns::start_servers(programs, &folder, &sources, 1, &rounds.server_processors)?;
+        all.push((count, servers, queries));
     }
+    let length = rounds.length;
+    let load = |server: &Server, queries: &PathBuf| dns::own(programs, server, "udp", queries, "NOERROR", length);
+    let sizes = compare_together(rounds, "zones", &all, load);
     let description = "Zones of 4 records, all from one file, `bench/load` over UDP, 200 outstanding.".into();
-    Ok(Growth { title: "Zones", axis: "zones", file: "growth-zones.svg", description, sizes })
+    Ok(Growth { title: "Zones", axis: "zones", file: "growth-zones.svg", description, sizes, in_same_rounds: true })
 }
 
 fn http_workers(rounds: &mut Rounds, programs: &Programs) -> Result<Growth, String> {
@@ -164,7 +187,14 @@ fn http_workers(rounds: &mut Rounds, programs: &Programs) -> Result<Growth, Stri
         sizes.push((count, outcome));
     }
     let description = "512 B, wrk; servers and load share both processors. The floor has one worker.".into();
-    Ok(Growth { title: "Workers, HTTP", axis: "workers", file: "growth-http-workers.svg", description, sizes })
+    Ok(Growth {
+        title: "Workers, HTTP",
+        axis: "workers",
+        file: "growth-http-workers.svg",
+        description,
+        sizes,
+        in_same_rounds: false,
+    })
 }
 
 fn dns_workers(rounds: &mut Rounds, programs: &Programs) -> Result<Growth, String> {
@@ -182,7 +212,14 @@ fn dns_workers(rounds: &mut Rounds, programs: &Programs) -> Result<Growth, Strin
     }
     let description =
         "100,000 names over UDP; servers and load share both processors. The floor has one worker.".into();
-    Ok(Growth { title: "Workers, DNS", axis: "workers", file: "growth-dns-workers.svg", description, sizes })
+    Ok(Growth {
+        title: "Workers, DNS",
+        axis: "workers",
+        file: "growth-dns-workers.svg",
+        description,
+        sizes,
+        in_same_rounds: false,
+    })
 }
 
 /// Lets servers and loads run wherever they like.
@@ -196,6 +233,22 @@ fn on_all_processors<T>(
     let measured = measure(rounds);
     (rounds.server_processors, rounds.load_processors) = before;
     measured
+}
+
+/// The floor and all HTTP servers for each of `counts`, all of them on one site: what one of them keeps is not driven out
+/// by what is asked of another.
+fn http_servers_for_each(
+    rounds: &Rounds,
+    programs: &Programs,
+    folder: &Path,
+    site: &Site,
+    counts: &[usize],
+) -> Result<Vec<(usize, Vec<Server>, usize)>, String> {
+    let servers_for = |&count: &usize| {
+        let servers = http_servers(rounds, programs, &folder.join(count.to_string()), site, 1)?;
+        Ok((count, servers, count))
+    };
+    counts.iter().map(servers_for).collect()
 }
 
 /// The floor and all HTTP servers, their files old enough.
@@ -213,16 +266,24 @@ fn http_servers(
     Ok(servers)
 }
 
-fn dns_outcome(
+/// One comparison of servers for all sizes, so that sizes can be compared as well; an outcome for each. Behind the servers
+/// of a size stands what its load is made of.
+fn compare_together<L>(
     rounds: &mut Rounds,
-    programs: &Programs,
-    folder: &Path,
-    sources: &[ZoneSource],
-    queries: &Path,
-    title: &str,
-) -> Result<Outcome, String> {
-    let (servers, _) = dns::start_servers(programs, folder, sources, 1, &rounds.server_processors)?;
-    Ok(compare_dns(rounds, programs, title, &servers, queries))
+    what: &str,
+    all: &[(usize, Vec<Server>, L)],
+    load: impl Fn(&Server, &L) -> Load,
+) -> Vec<(usize, Outcome)> {
+    let mut of_all_sizes = Vec::new();
+    for (_, servers, of) in all {
+        of_all_sizes.extend(contestants(servers, |server| load(server, of)));
+    }
+    let mut rows = rounds.compare(&format!("Growing {what}"), "", &of_all_sizes, Counting::Nothing).rows.into_iter();
+    let outcome = |(count, servers, _): &(usize, Vec<Server>, L)| {
+        let rows = rows.by_ref().take(servers.len()).collect();
+        (*count, Outcome { title: format!("{count} {what}"), description: String::new(), rows })
+    };
+    all.iter().map(outcome).collect()
 }
 
 fn compare_dns(rounds: &mut Rounds, programs: &Programs, title: &str, servers: &[Server], queries: &Path) -> Outcome {
@@ -231,9 +292,11 @@ fn compare_dns(rounds: &mut Rounds, programs: &Programs, title: &str, servers: &
 }
 
 fn compare(rounds: &mut Rounds, title: &str, servers: &[Server], load: impl Fn(&Server) -> Load) -> Outcome {
-    let contestants: Vec<Contestant<'_>> =
-        servers.iter().map(|server| Contestant { server, load: load(server) }).collect();
-    rounds.compare(title, "", &contestants, Counting::Nothing)
+    rounds.compare(title, "", &contestants(servers, load), Counting::Nothing)
+}
+
+fn contestants(servers: &[Server], load: impl Fn(&Server) -> Load) -> Vec<Contestant<'_>> {
+    servers.iter().map(|server| Contestant { server, load: load(server) }).collect()
 }
 
 /// Whether the machine has room for `count` of something; says so when it has not.
@@ -257,17 +320,25 @@ mod tests {
     fn row(name: &str, cost_us: u64) -> Row {
         let counted = Counted { answered_count: 1000, error_count: 0, load_ns: 0 };
         let server = ProcessorTime { total_ns: cost_us * 1_000_000, ..ProcessorTime::default() };
-        Row { name: name.into(), samples: vec![Sample { counted, server }], ..Row::default() }
+        Row { name: name.into(), samples: vec![Some(Sample { counted, server })], ..Row::default() }
     }
 
     #[test]
     fn a_server_that_is_missing_at_one_size_keeps_its_column() {
         let outcome = |rows| Outcome { title: String::new(), description: String::new(), rows };
         let sizes = vec![(10, outcome(vec![row("ours", 4), row("nsd", 5)])), (1000, outcome(vec![row("ours", 6)]))];
-        let growth = Growth { title: "Names", axis: "names", file: "names.svg", description: String::new(), sizes };
+        let growth = Growth {
+            title: "Names",
+            axis: "names",
+            file: "names.svg",
+            description: String::new(),
+            sizes,
+            in_same_rounds: true,
+        };
         assert_eq!(growth.names(), ["ours", "nsd"]);
         let table = growth.table(|row| row.cost().map(|cost| cost.median.to_string()));
         assert_eq!(table, [["10", "4", "5"], ["1,000", "6", "–"]]);
+        assert_eq!(growth.times_smallest()[1][1], "1.50 (1.50–1.50)");
         let series = growth.series();
         assert_eq!((series[0].points.len(), series[1].points.len()), (2, 1));
     }

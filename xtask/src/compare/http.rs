@@ -178,6 +178,8 @@ fn tag_field(server: SocketAddr, path: &str) -> Result<String, String> {
 /// wrk with `connection_count` connections that ask `server` for `path`.
 pub(super) fn wrk(server: &Server, path: &str, connection_count: usize, more: &[String], length: Duration) -> Load {
     let mut arguments: Vec<String> = vec!["-t1".into(), format!("-c{connection_count}"), format!("-d{SECONDS}s")];
+    // A load stands still in the turns of the others, which is nobody's delay.
+    arguments.extend(["--timeout".into(), "60s".into()]);
     arguments.extend_from_slice(more);
     arguments.push(format!("http://{}{path}", server.address));
     Load { program: "wrk".into(), arguments, dialect: Dialect::Wrk, expected: Expected::Success, length }

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::launch::{DESCRIPTOR_COUNT_MAX, Launch, Place};
+use super::launch::{CONTROL, DESCRIPTOR_COUNT_MAX, Launch, Place};
 use super::site::{LARGE_FOLDER, SMALL_FOLDER};
 
 /// Connections that each server lets be open at once.
@@ -41,6 +41,8 @@ listen = [\"{address}\"]
 http_connections_max = {CONNECTION_COUNT_MAX}
 http_requests_per_connection_max = 1000000000
 http_idle_timeout_ms = 3600000
+open_files_max = 262144
+watched_file_fresh_ms = 600000
 
 [domain.\"example.com\"]
 site = \"{root}\"
@@ -49,7 +51,7 @@ site = \"{root}\"
     Launch {
         name: "sanderling",
         program: program.to_owned(),
-        arguments: ["serve", "--config", "sanderling.toml"].map(str::to_owned).to_vec(),
+        arguments: ["serve", "--config", "sanderling.toml", "--control", CONTROL].map(str::to_owned).to_vec(),
         environment: Vec::new(),
         files: vec![("sanderling.toml", config)],
     }

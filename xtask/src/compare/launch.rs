@@ -10,6 +10,9 @@ pub(super) const DESCRIPTOR_COUNT_MAX: usize = 20_000;
 /// How often a port is chosen anew that one transport has free and the other not.
 const PORT_TRIES_MAX: usize = 16;
 
+/// Where our own server takes its orders, in its folder: several of them run at once.
+pub(super) const CONTROL: &str = "control.sock";
+
 /// How a server is started.
 #[derive(Clone, Debug)]
 pub(super) struct Launch {

@@ -1,14 +1,17 @@
 //! A program that asks, as what it counted: requests answered, and those that went wrong.
 
+use std::io::Read;
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{Child, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use super::launch::pinned;
 use super::process_tree::ended_children_ns;
+use crate::program::signal;
 
 /// How much longer than asked for a load may run.
-const OVERTIME: Duration = Duration::from_secs(20);
+pub(super) const OVERTIME: Duration = Duration::from_secs(20);
 /// Between two looks whether it has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
@@ -63,40 +66,110 @@ impl Load {
         Load { length, ..self.clone() }
     }
 
-    /// Runs it on the processors `processors` (as for `taskset -c`).
+    /// Runs it to its end on the processors `processors` (as for `taskset -c`).
     ///
     /// # Errors
     /// It failed, ran for too long, or said nothing that can be read.
     pub(super) fn run(&self, processors: &str) -> Result<Counted, String> {
-        let name = self.program.display();
+        let mut running = self.start(processors)?;
+        running.wait(self.length + OVERTIME);
+        running.counted()
+    }
+
+    /// Starts it on the processors `processors`.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub(super) fn start(&self, processors: &str) -> Result<Running<'_>, String> {
         let seconds = self.length.as_secs_f64().to_string();
         let mut command = pinned(&self.program, processors);
         command.args(self.arguments.iter().map(|argument| argument.replace(SECONDS, &seconds)));
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let children_before_ns = ended_children_ns();
-        let mut child = command.spawn().map_err(|error| format!("{name} cannot be started: {error}"))?;
-        let limit = Instant::now() + self.length + OVERTIME;
-        // Its output is a page at most, which a pipe holds until it is read.
-        while matches!(child.try_wait(), Ok(None)) {
-            if Instant::now() > limit {
-                // Nothing is left to try when these fail.
-                let _ = child.kill();
-                let _ = child.wait();
-                return Err(format!("{name} did not end {} s after its time", OVERTIME.as_secs()));
+        let name = self.program.display();
+        let child = command.spawn().map_err(|error| format!("{name} cannot be started: {error}"))?;
+        Ok(Running { load: self, child, ended_load_ns: None })
+    }
+}
+
+/// A load at work. One that is dropped before its end is ended.
+pub(super) struct Running<'l> {
+    load: &'l Load,
+    child: Child,
+    /// Its processor time, once it has ended.
+    ended_load_ns: Option<u64>,
+}
+
+impl Running<'_> {
+    /// Lets it stand still until [`Running::go_on`].
+    pub(super) fn pause(&self) -> Result<(), String> {
+        self.signal("STOP")
+    }
+
+    pub(super) fn go_on(&self) -> Result<(), String> {
+        self.signal("CONT")
+    }
+
+    fn signal(&self, name: &str) -> Result<(), String> {
+        // Once it has been waited for, its number may be somebody else's.
+        if self.ended_load_ns.is_some() || signal(self.child.id(), name) {
+            return Ok(());
+        }
+        Err(format!("{} cannot be sent the signal {name}", self.load.program.display()))
+    }
+
+    /// Waits for so long that it ends. Whether it has.
+    pub(super) fn wait(&mut self, patience: Duration) -> bool {
+        let limit = Instant::now() + patience;
+        while self.ended_load_ns.is_none() {
+            let before_ns = ended_children_ns();
+            match self.child.try_wait() {
+                Ok(None) if Instant::now() > limit => return false,
+                // Its output is a page at most, which a pipe holds until it is read.
+                Ok(None) => thread::sleep(LOOK_EVERY),
+                Ok(Some(_)) | Err(_) => self.ended_load_ns = Some(ended_children_ns() - before_ns),
             }
-            std::thread::sleep(LOOK_EVERY);
         }
-        let output = child.wait_with_output().map_err(|error| format!("{name}: {error}"))?;
-        let load_ns = ended_children_ns() - children_before_ns;
-        let text = String::from_utf8_lossy(&output.stdout);
-        let complaint =
-            || format!("{name} ended with {}: {text}{}", output.status, String::from_utf8_lossy(&output.stderr));
-        if !output.status.success() {
-            return Err(complaint());
+        true
+    }
+
+    /// What came of it.
+    ///
+    /// # Errors
+    /// It failed, has not ended, or said nothing that can be read.
+    pub(super) fn counted(mut self) -> Result<Counted, String> {
+        let name = self.load.program.display();
+        let Some(load_ns) = self.ended_load_ns else {
+            return Err(format!("{name} did not end {} s after its time", OVERTIME.as_secs()));
+        };
+        let status = self.child.wait().map_err(|error| format!("{name}: {error}"))?;
+        let text = text_of(self.child.stdout.take());
+        let complaint = || format!("{name} ended with {status}: {text}");
+        if !status.success() {
+            return Err(complaint() + &text_of(self.child.stderr.take()));
         }
-        let (answered_count, error_count) = read(self.dialect, self.expected, &text).ok_or_else(complaint)?;
+        let (answered_count, error_count) = read(self.load.dialect, self.load.expected, &text).ok_or_else(complaint)?;
         Ok(Counted { answered_count, error_count, load_ns })
     }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        if self.ended_load_ns.is_none() {
+            // Nothing is left to try when these fail.
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// What stands in a pipe whose writer has ended.
+fn text_of(pipe: Option<impl Read>) -> String {
+    let mut bytes = Vec::new();
+    if let Some(mut pipe) = pipe {
+        // What cannot be read is missing, and then its numbers are.
+        let _ = pipe.read_to_end(&mut bytes);
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// Requests answered, and errors, as `text` tells them.

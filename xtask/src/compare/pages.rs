@@ -5,6 +5,7 @@ use std::path::Path;
 use super::chart::{self, Group, grouped};
 use super::growth::Growth;
 use super::launch::Launch;
+use super::reload::{Reload, Reloads, ms};
 use super::report::Report;
 use super::rounds::{Outcome, Row};
 use super::spread::Spread;
@@ -46,6 +47,10 @@ pub(super) fn growth(all: &[Growth]) -> Report {
         let head: Vec<&str> = head.iter().map(String::as_str).collect();
         report.text("Server time for each request in µs, median and range:");
         report.table(&head, &growth.table(|row| row.cost().map(|cost| cost.to_string())));
+        if growth.in_same_rounds {
+            report.text("As a multiple of what the smallest size costs the same server in the same round:");
+            report.table(&head, &growth.times_smallest());
+        }
         report.text("Memory of the process tree in MiB, and errors:");
         let memory = |row: &Row| format!("{:.1}, {}", row.memory_kib as f64 / 1024.0, row.error_count());
         report.table(&head, &growth.table(|row| Some(memory(row))));
@@ -53,7 +58,7 @@ pub(super) fn growth(all: &[Growth]) -> Report {
     report
 }
 
-/// Starts, the large zone, idle connections.
+/// Starts, the large zone and its reload, idle connections.
 pub(super) fn standing(standing: &Standing) -> Report {
     let mut report = Report::new("Starts, zones and idle connections");
     let records = grouped(standing.large_record_count as u64);
@@ -64,6 +69,7 @@ pub(super) fn standing(standing: &Standing) -> Report {
     );
     let rows: Vec<Vec<String>> = standing.large.iter().map(|started| large_cells(started, standing)).collect();
     report.table(&["server", "first answer ms", "processor ms", "PSS MiB", "octets a record"], &rows);
+    reloads(&mut report, &standing.reloads, &records);
     for (title, all) in [("Start, HTTP", &standing.http), ("Start, DNS with a zone of 4 records", &standing.dns)] {
         report.section(
             title,
@@ -81,6 +87,51 @@ pub(super) fn standing(standing: &Standing) -> Report {
         standing.idle_bytes.iter().map(|(name, bytes)| vec![(*name).to_owned(), format!("{bytes:.0}")]).collect();
     report.table(&["server", "octets a connection"], &rows);
     report
+}
+
+fn reloads(report: &mut Report, all: &[Reloads], records: &str) {
+    report.section(
+        &format!("Reload of {records} records, one of them changed"),
+        "A query goes out each millisecond, whether or not the last one was answered. After a second of this the zone \
+         file is replaced and the server is told: ours by `sanderling reload`, the others by SIGHUP. The reload lasts \
+         until a second after the first reply from the new data, memory is looked at every 20 ms. Waits are the \
+         longest of one query, from its sending to its reply; `sent late` is the longest delay of our own sending: \
+         where it is long, the machine was busy with something else. The server, its loading included, has one \
+         processor. Each reload is of a server that was just started; losses are those of all reloads.",
+    );
+    let head = [
+        "server",
+        "wait before ms",
+        "wait in reload ms",
+        "sent late ms",
+        "lost",
+        "new data after ms",
+        "PSS MiB before",
+        "at its peak",
+        "after",
+        "peak / before",
+    ];
+    let rows: Vec<Vec<String>> = all.iter().map(reload_cells).collect();
+    report.table(&head, &rows);
+    for (name, trouble) in all.iter().filter_map(|reloads| Some((reloads.name, reloads.trouble.as_ref()?))) {
+        report.text(&format!("{name} failed: {}", trouble.lines().next().unwrap_or_default()));
+    }
+}
+
+fn reload_cells(reloads: &Reloads) -> Vec<String> {
+    let cell = |figure: fn(&Reload) -> f64| reloads.spread(figure).map_or_else(|| "–".into(), |it| it.to_string());
+    vec![
+        reloads.name.to_owned(),
+        cell(|reload| ms(reload.before.longest)),
+        cell(|reload| ms(reload.during.longest)),
+        cell(|reload| ms(reload.during.delay)),
+        reloads.lost_count().to_string(),
+        cell(|reload| ms(reload.new_data)),
+        cell(|reload| reload.memory.before_kib as f64 / 1024.0),
+        cell(|reload| reload.memory.peak_kib as f64 / 1024.0),
+        cell(|reload| reload.memory.after_kib as f64 / 1024.0),
+        cell(|reload| reload.memory.peak_kib as f64 / reload.memory.before_kib as f64),
+    ]
 }
 
 fn start_cells(started: &Started) -> Vec<String> {

@@ -126,7 +126,7 @@ const HEAD: &[&str] = &[
 
 fn cells(outcome: &Outcome, row: &Row) -> Vec<String> {
     let spread = |spread: Option<Spread>| spread.map_or_else(none, |spread| spread.to_string());
-    let ratio = |name| spread(outcome.ratio(row, name).filter(|_| row.name != name));
+    let ratio = |name| spread(outcome.row(name).and_then(|other| row.times(other)).filter(|_| row.name != name));
     vec![
         row.name.clone(),
         spread(row.cost()),
@@ -166,9 +166,11 @@ mod tests {
     use std::path::PathBuf;
 
     fn row(name: &str, costs_us: &[u64], calls: &str) -> Row {
-        let sample = |&cost_us: &u64| Sample {
-            counted: Counted { answered_count: 1000, error_count: 0, load_ns: 5_000_000 },
-            server: ProcessorTime { total_ns: cost_us * 1_000_000, user_ticks: 1, system_ticks: 3 },
+        let sample = |&cost_us: &u64| {
+            Some(Sample {
+                counted: Counted { answered_count: 1000, error_count: 0, load_ns: 5_000_000 },
+                server: ProcessorTime { total_ns: cost_us * 1_000_000, user_ticks: 1, system_ticks: 3 },
+            })
         };
         Row {
             name: name.into(),
@@ -210,7 +212,7 @@ wrk.
 |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|
 | floor | 4.00 (4.00–5.00) | 0.80 (0.67–1.00) | – | 25 | 2.00 | 2.0 | 5.00 | 3000 | 0 |
 | sanderling | 5.00 (5.00–6.00) | – | 1.25 (1.00–1.50) | 25 | 2.00 | 2.0 | 5.00 | 3000 | 0 |
-| h2o | 7.00 (7.00–7.00) | – | – | 25 | 2.00 | 2.0 | 5.00 | 1000 | 0 |
+| h2o | 7.00 (7.00–7.00) | 1.40 (1.40–1.40) | 1.75 (1.75–1.75) | 25 | 2.00 | 2.0 | 5.00 | 1000 | 0 |
 
 - floor: recvfrom 1.00
 - sanderling: recvfrom 1.00

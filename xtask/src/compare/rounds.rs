@@ -1,8 +1,8 @@
 //! Servers and their loads, run in turns: what each request cost each of them, round by round.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use super::load::{Counted, Load};
+use super::load::{Counted, Load, OVERTIME, Running};
 use super::process_tree::ProcessorTime;
 use super::random::Random;
 use super::server::Server;
@@ -12,10 +12,14 @@ use super::strace;
 /// How long the load runs before the rounds at most, so that caches fill, and how long under strace.
 const WARM_UP_MAX: Duration = Duration::from_secs(1);
 
+/// How long a load runs until it is another's turn: long beside what a change of turns costs, short beside the seconds for
+/// which a machine that is shared with others gets slower.
+const TURN: Duration = Duration::from_millis(50);
+
 /// What all comparisons of one run share.
 pub(super) struct Rounds {
     pub(super) round_count: usize,
-    /// How long each load runs in each round.
+    /// How long each load runs in each round, all its turns together.
     pub(super) length: Duration,
     pub(super) random: Random,
     /// As for `taskset -c`.
@@ -50,7 +54,8 @@ impl Sample {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Row {
     pub(super) name: String,
-    pub(super) samples: Vec<Sample>,
+    /// One for each round; `None` where it failed.
+    pub(super) samples: Vec<Option<Sample>>,
     /// Of the whole process tree, after the last round.
     pub(super) memory_kib: u64,
     /// For each request: all, and the most frequent by name.
@@ -60,32 +65,39 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// Server time for each request in microseconds, round by round.
-    pub(super) fn server_us(&self) -> Vec<f64> {
-        self.samples.iter().map(Sample::server_us).collect()
+    /// The rounds that came to an end.
+    fn good(&self) -> impl Iterator<Item = &Sample> {
+        self.samples.iter().flatten()
     }
 
+    /// Server time for each request in microseconds.
     pub(super) fn cost(&self) -> Option<Spread> {
-        Spread::of(self.server_us())
+        Spread::of(self.good().map(Sample::server_us))
+    }
+
+    /// How many times what `other` costs, by the rounds in which both came to an end.
+    pub(super) fn times(&self, other: &Row) -> Option<Spread> {
+        let pairs = self.samples.iter().zip(&other.samples);
+        Spread::of(pairs.filter_map(|(own, other)| Some(own.as_ref()?.server_us() / other.as_ref()?.server_us())))
     }
 
     pub(super) fn load_cost(&self) -> Option<Spread> {
-        Spread::of(self.samples.iter().map(Sample::load_us))
+        Spread::of(self.good().map(Sample::load_us))
     }
 
     /// The share of user time in the whole, in percent; `None` when too little ran to tell.
     pub(super) fn user_percent(&self) -> Option<f64> {
-        let user: u64 = self.samples.iter().map(|sample| sample.server.user_ticks).sum();
-        let system: u64 = self.samples.iter().map(|sample| sample.server.system_ticks).sum();
+        let user: u64 = self.good().map(|sample| sample.server.user_ticks).sum();
+        let system: u64 = self.good().map(|sample| sample.server.system_ticks).sum();
         (user + system > 0).then(|| 100.0 * user as f64 / (user + system) as f64)
     }
 
     pub(super) fn answered_count(&self) -> u64 {
-        self.samples.iter().map(|sample| sample.counted.answered_count).sum()
+        self.good().map(|sample| sample.counted.answered_count).sum()
     }
 
     pub(super) fn error_count(&self) -> u64 {
-        self.samples.iter().map(|sample| sample.counted.error_count).sum()
+        self.good().map(|sample| sample.counted.error_count).sum()
     }
 }
 
@@ -101,17 +113,6 @@ pub(super) struct Outcome {
 impl Outcome {
     pub(super) fn row(&self, name: &str) -> Option<&Row> {
         self.rows.iter().find(|row| row.name == name)
-    }
-
-    /// How many times the row `name` each row costs, round by round.
-    pub(super) fn ratio(&self, row: &Row, name: &str) -> Option<Spread> {
-        let other = self.row(name)?.server_us();
-        let own = row.server_us();
-        // A round that failed is missing, and then rounds can't be paired.
-        if own.len() != other.len() {
-            return None;
-        }
-        Spread::of_ratios(&own, &other)
     }
 }
 
@@ -143,15 +144,14 @@ impl Rounds {
         }
         for round in 1..=self.round_count {
             let mut told = String::new();
-            for index in self.random.order(contestants.len()) {
-                let (contestant, row) = (&contestants[index], &mut rows[index]);
-                match self.sample(contestant) {
-                    Ok(sample) => {
-                        told += &format!("  {} {:.2} µs", row.name, sample.server_us());
-                        row.samples.push(sample);
-                    }
-                    Err(trouble) => note(row, contestant.server, trouble),
+            let order = self.random.order(contestants.len());
+            for (index, sample) in order.iter().zip(self.take_turns(&order, contestants)) {
+                let (contestant, row) = (&contestants[*index], &mut rows[*index]);
+                let sample = sample.map_err(|trouble| note(row, contestant.server, trouble)).ok();
+                if let Some(sample) = &sample {
+                    told += &format!("  {} {:.2} µs", row.name, sample.server_us());
                 }
+                row.samples.push(sample);
             }
             println!("  round {round}:{told}");
         }
@@ -179,15 +179,50 @@ impl Rounds {
         }
     }
 
-    fn sample(&self, contestant: &Contestant<'_>) -> Result<Sample, String> {
-        let before = contestant.server.processor_time();
-        let counted = contestant.load.run(&self.load_processors)?;
-        let server = contestant.server.processor_time().since(before);
-        if counted.answered_count == 0 {
-            return Err("no request was answered".into());
+    /// Lets the loads of one round run in short turns, each for `length` in all. Whoever else uses the machine slows it
+    /// down for seconds at a time; this way he slows all contestants down alike.
+    fn take_turns(&self, order: &[usize], contestants: &[Contestant<'_>]) -> Vec<Result<Sample, String>> {
+        let contestants: Vec<&Contestant<'_>> = order.iter().map(|&index| &contestants[index]).collect();
+        let together = |length: Duration| length * contestants.len() as u32;
+        let loads: Vec<Load> = contestants.iter().map(|it| it.load.lasting(together(it.load.length))).collect();
+        let limit = Instant::now() + loads.iter().map(|load| load.length).max().unwrap_or_default() + OVERTIME;
+        let before: Vec<ProcessorTime> = contestants.iter().map(|it| it.server.processor_time()).collect();
+        let mut all: Vec<Result<Running<'_>, String>> = Vec::new();
+        for load in &loads {
+            let running = load.start(&self.load_processors);
+            all.push(running.and_then(|mut running| turn(&mut running).map(|_| running)));
         }
-        Ok(Sample { counted, server })
+        let mut is_one_left = true;
+        while is_one_left && Instant::now() < limit {
+            is_one_left = false;
+            for running in &mut all {
+                let Ok(at_work) = running else { continue };
+                match at_work.go_on().and_then(|()| turn(at_work)) {
+                    Ok(has_ended) => is_one_left |= !has_ended,
+                    Err(problem) => *running = Err(problem),
+                }
+            }
+        }
+        let counted = all.into_iter().map(|running| running.and_then(Running::counted));
+        let used = contestants.iter().zip(before).map(|(it, before)| it.server.processor_time().since(before));
+        counted.zip(used).map(|(counted, used)| sample(counted?, used)).collect()
     }
+}
+
+/// Lets a load run for one turn; whether it has ended by then.
+fn turn(running: &mut Running<'_>) -> Result<bool, String> {
+    let has_ended = running.wait(TURN);
+    if !has_ended {
+        running.pause()?;
+    }
+    Ok(has_ended)
+}
+
+fn sample(counted: Counted, server: ProcessorTime) -> Result<Sample, String> {
+    if counted.answered_count == 0 {
+        return Err("no request was answered".into());
+    }
+    Ok(Sample { counted, server })
 }
 
 /// Keeps what went wrong; that the server is gone explains everything else.
@@ -195,4 +230,27 @@ fn note(row: &mut Row, server: &Server, trouble: String) {
     let trouble = server.ending().unwrap_or(trouble);
     println!("  {}: {trouble}", row.name);
     row.trouble = Some(trouble);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(costs_us: &[Option<u64>]) -> Row {
+        let counted = Counted { answered_count: 1000, error_count: 0, load_ns: 0 };
+        let sample = |cost_us| Sample {
+            counted,
+            server: ProcessorTime { total_ns: cost_us * 1_000_000, ..ProcessorTime::default() },
+        };
+        Row { samples: costs_us.iter().map(|cost_us| cost_us.map(sample)).collect(), ..Row::default() }
+    }
+
+    #[test]
+    fn ratios_are_of_the_same_round() {
+        // Each round is twice as slow as the one before, for both alike, and one failed for either.
+        let own = row(&[Some(2), Some(4), None, Some(8), Some(100)]);
+        let ratios = own.times(&row(&[Some(1), Some(2), Some(1), Some(4), None])).expect("three rounds");
+        assert_eq!((ratios.least, ratios.median, ratios.most), (2.0, 2.0, 2.0));
+        assert_eq!(own.cost().expect("four rounds").median, 6.0);
+    }
 }

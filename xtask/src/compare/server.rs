@@ -4,11 +4,12 @@ use std::cell::RefCell;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::time::{Duration, Instant};
 
 use super::launch::{Launch, Place, pinned};
 use super::process_tree::{self, ProcessorTime};
+use crate::program::signal;
 
 /// How long a server may take until it answers; a zone of ten million names takes its time.
 const START_LIMIT: Duration = Duration::from_secs(240);
@@ -97,7 +98,8 @@ impl Server {
         tail.into_iter().rev().collect::<Vec<_>>().join(" | ")
     }
 
-    fn root_pid(&self) -> u32 {
+    /// The process that was started; the others are its descendants.
+    pub(super) fn root_pid(&self) -> u32 {
         self.pids[0]
     }
 
@@ -150,11 +152,4 @@ pub(super) fn end(child: &mut Child, signal_name: &str) {
     // Nothing is left to try when these fail.
     let _ = child.kill();
     let _ = child.wait();
-}
-
-fn signal(pid: u32, name: &str) {
-    let mut command = Command::new("kill");
-    command.args(["-s", name, &pid.to_string()]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    // A process that has ended needs no signal.
-    let _ = command.status();
 }

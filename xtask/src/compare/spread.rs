@@ -20,11 +20,6 @@ impl Spread {
         let median = if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 };
         Some(Spread { median, least, most })
     }
-
-    /// How many times `others` the `values` are, round by round: what drifts from round to round falls out.
-    pub(super) fn of_ratios(values: &[f64], others: &[f64]) -> Option<Spread> {
-        Spread::of(values.iter().zip(others).map(|(value, other)| value / other))
-    }
 }
 
 /// `4.38 (4.21–4.60)`.
@@ -54,12 +49,5 @@ mod tests {
         assert_eq!(Spread::of([3.0]).unwrap().to_string(), "3.00 (3.00–3.00)");
         assert_eq!(Spread::of([5.0, 1.0, 3.0]).unwrap().to_string(), "3.00 (1.00–5.00)");
         assert_eq!(Spread::of([40.0, 10.0, 20.0, 30.0]).unwrap().to_string(), "25.0 (10.0–40.0)");
-    }
-
-    #[test]
-    fn ratios_are_of_the_same_round() {
-        // Each round is twice as slow as the one before, for both alike.
-        let ratios = Spread::of_ratios(&[2.0, 4.0, 8.0], &[1.0, 2.0, 4.0]).unwrap();
-        assert_eq!((ratios.least, ratios.median, ratios.most), (2.0, 2.0, 2.0));
     }
 }

@@ -1,4 +1,5 @@
-//! What a server costs before and between requests: its start, a large zone, a connection that says nothing.
+//! What a server costs before and between requests: its start, a large zone and its reload, a connection that says
+//! nothing.
 
 use std::net::TcpStream;
 use std::path::Path;
@@ -9,6 +10,7 @@ use super::http_peers;
 use super::launch::{Launch, Place};
 use super::process_tree::ProcessorTime;
 use super::programs::Programs;
+use super::reload::{self, Reloads};
 use super::rounds::Rounds;
 use super::server::Server;
 use super::site::Site;
@@ -58,6 +60,8 @@ pub(super) struct Standing {
     /// DNS servers on the large zone.
     pub(super) large: Vec<Started>,
     pub(super) large_record_count: usize,
+    /// DNS servers that load the large zone again.
+    pub(super) reloads: Vec<Reloads>,
     /// Octets of memory for each idle connection: of the process, not of the kernel.
     pub(super) idle_bytes: Vec<(&'static str, f64)>,
     pub(super) idle_count: usize,
@@ -85,6 +89,7 @@ pub(super) fn run(rounds: &mut Rounds, programs: &Programs, is_quick: bool) -> R
         dns: start_dns(rounds, programs, "DNS: start", &small, &folder)?,
         large: start_dns(rounds, programs, "DNS: start with a large zone", &large, &folder)?,
         large_record_count: zone.record_count(),
+        reloads: reload::run(rounds, programs, &folder, &zone)?,
         idle_bytes: idle(rounds, programs, &site, &folder, idle_count)?,
         idle_count,
     })

@@ -22,6 +22,13 @@ const ALPHABET: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
 /// Characters of a random label.
 const LABEL_CHARACTERS: usize = 8;
 
+/// The number of the name whose address is another one in the changed zone; and that address.
+pub(super) const CHANGED_NUMBER: usize = 0;
+pub(super) const CHANGED_ADDRESS: [u8; 4] = [192, 0, 2, 7];
+/// How the SOA record starts up to its serial, in the zone and in the changed one.
+const SERIAL: &str = "@ SOA ns1 hostmaster 1 ";
+const SERIAL_CHANGED: &str = "@ SOA ns1 hostmaster 2 ";
+
 /// What a workload asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
@@ -82,6 +89,15 @@ impl Zone {
         start + self.name_count + 2 * delegations + WILDCARD_COUNT
     }
 
+    /// Writes the same zone with its serial raised and one address changed, beside its file.
+    pub(super) fn write_changed(&self) -> Result<PathBuf, String> {
+        let file = self.file.with_extension("changed");
+        let failed = |error: std::io::Error| format!("{}: {error}", file.display());
+        let text = fs::read_to_string(&self.file).map_err(failed)?;
+        fs::write(&file, changed(&text)).map_err(failed)?;
+        Ok(file)
+    }
+
     /// Writes the queries `asked` below `folder`.
     pub(super) fn write_queries(&self, folder: &Path, asked: Asked, random: &mut Random) -> Result<PathBuf, String> {
         let file = folder.join(asked.file_name());
@@ -117,9 +133,18 @@ impl Zone {
 
 fn zone_start() -> String {
     format!(
-        "$ORIGIN {APEX}.\n$TTL 3600\n@ SOA ns1 hostmaster 1 7200 3600 1209600 3600\n@ NS ns1\n@ NS ns2\n\
+        "$ORIGIN {APEX}.\n$TTL 3600\n{SERIAL}7200 3600 1209600 3600\n@ NS ns1\n@ NS ns2\n\
          ns1 A 192.0.2.53\nns2 A 198.51.100.53\n"
     )
+}
+
+/// The text of a zone with its serial raised and the address of the name [`CHANGED_NUMBER`] changed.
+fn changed(text: &str) -> String {
+    let mut before = String::new();
+    write_name(&mut before, CHANGED_NUMBER);
+    let [a, b, c, d] = CHANGED_ADDRESS;
+    let after = format!("{} A {a}.{b}.{c}.{d}\n", label(CHANGED_NUMBER));
+    text.replacen(SERIAL, SERIAL_CHANGED, 1).replacen(&before, &after, 1)
 }
 
 /// Every fourth name has an IPv6 address, the others an IPv4 one.
@@ -147,7 +172,7 @@ fn name_query(number: usize) -> String {
 
 /// A label that looks random and belongs to `number` alone, as long as that is below 2^40: multiplying by an odd
 /// number loses nothing.
-fn label(number: usize) -> String {
+pub(super) fn label(number: usize) -> String {
     let mixed = (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) % (1 << (5 * LABEL_CHARACTERS));
     (0..LABEL_CHARACTERS).map(|at| char::from(ALPHABET[(mixed >> (5 * at)) as usize % ALPHABET.len()])).collect()
 }
@@ -200,6 +225,20 @@ mod tests {
         let (name, type_word) = asked.split_once(' ').unwrap();
         let label = name.split('.').next().unwrap();
         assert!(text.contains(&format!("\n{label} {type_word} ")), "{asked} is not in the zone");
+    }
+
+    #[test]
+    fn the_changed_zone_differs_in_its_serial_and_one_address() {
+        let mut text = zone_start();
+        (0..9).for_each(|number| write_name(&mut text, number));
+        let changed = changed(&text);
+        let differing: Vec<_> = text.lines().zip(changed.lines()).filter(|(old, new)| old != new).collect();
+        let expected = [
+            ("@ SOA ns1 hostmaster 1 7200 3600 1209600 3600", "@ SOA ns1 hostmaster 2 7200 3600 1209600 3600"),
+            ("aaaaaaaa A 10.0.0.0", "aaaaaaaa A 192.0.2.7"),
+        ];
+        assert_eq!(differing, expected);
+        assert_eq!(text.lines().count(), changed.lines().count());
     }
 
     #[test]
