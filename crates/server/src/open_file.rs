@@ -183,9 +183,15 @@ impl OpenFile {
         self.is_watched.load(Ordering::Relaxed)
     }
 
+    /// The same for who has just counted a change ([`crate::watches::Watches::seen_count`]): in one order with
+    /// [`OpenFile::note_watched`] and that count.
+    pub(crate) fn is_watched_by_now(&self) -> bool {
+        self.is_watched.load(Ordering::SeqCst)
+    }
+
     /// From now on somebody tells, or no longer does.
     pub(crate) fn note_watched(&self, is_watched: bool) {
-        self.is_watched.store(is_watched, Ordering::Relaxed);
+        self.is_watched.store(is_watched, Ordering::SeqCst);
     }
 
     /// Octets of content that it keeps in memory.

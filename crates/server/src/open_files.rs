@@ -186,9 +186,11 @@ impl OpenFiles {
         };
         if let Ok(file) = &published {
             // What was seen between the look and the lending may have been about this file, and found no entry to
-            // retire: then it is asked about again soon, as one that nobody watches.
-            let is_watched = self.watches.watches(&sought.site, sought.folder());
-            let is_told_of = is_watched && file.can_be_watched() && self.watches.seen_count() == seen_before;
+            // retire, or one that nobody watched yet: then it is asked about again soon. Noted first and asked after,
+            // while the watcher counts first and looks at the note after: one of the two learns of the other.
+            let can_be_told = self.watches.watches(&sought.site, sought.folder()) && file.can_be_watched();
+            file.note_watched(can_be_told);
+            let is_told_of = can_be_told && self.watches.seen_count() == seen_before;
             file.note_watched(is_told_of);
         }
         Ok(published)
@@ -344,7 +346,7 @@ impl OpenFiles {
             // One that nobody watches is asked about again soon; and a file whose coded one is written on and on would
             // else be retired again and again, before anybody is sent it.
             if let Some(file) = self.files.acquire(&key)
-                && file.is_watched()
+                && file.is_watched_by_now()
             {
                 retired_count += usize::from(self.files.retire_held(&file));
             }

@@ -68,7 +68,7 @@ impl Watches {
 
     /// How often something was seen.
     pub(crate) fn seen_count(&self) -> u64 {
-        self.seen_count.load(Ordering::Acquire)
+        self.seen_count.load(Ordering::SeqCst)
     }
 
     /// How many folders are watched.
@@ -119,7 +119,7 @@ impl Watches {
         let read = watcher.read(|seen| {
             // Before anything is retired: both that and the lending of an entry take the table's writers' lock, so who
             // has lent one and then reads the old number has lent it before it is looked for here.
-            self.seen_count.fetch_add(1, Ordering::Release);
+            self.seen_count.fetch_add(1, Ordering::SeqCst);
             match seen {
                 Seen::Overflow => {
                     // What was missed may have been that a folder went: no name of one can be trusted any more.

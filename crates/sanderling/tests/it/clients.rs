@@ -1,7 +1,6 @@
 //! Turns a question into the answer of a peer: of the programs that people use, and of bare sockets.
 #![allow(dead_code, reason = "the tests beside this file use what they need of it")]
 
-use std::cell::Cell;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpStream, UdpSocket};
 use std::process::Command;
@@ -13,6 +12,9 @@ use crate::process::{DEADLINE, Ended, run_to_end};
 const DATAGRAM_BYTES_MAX: usize = 65_535;
 /// Octets that a raw connection reads before it gives up on an answer without an end.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
+
+/// Octets that are read at once.
+const PIECE_BYTES_MAX: usize = 16 * 1024;
 
 /// `curl` with these arguments: it reads no configuration, uses no proxy, and says nothing but errors.
 #[track_caller]
@@ -129,11 +131,17 @@ impl RawConnection {
         bytes
     }
 
-    /// What there is, as soon as there is something; nothing when the peer has closed.
+    /// What there is, as soon as there is something. The peer neither closes before nor resets the connection.
     #[track_caller]
     pub(crate) fn read_piece(&mut self) -> Vec<u8> {
-        let is_first = Cell::new(true);
-        self.read_while(|_| is_first.replace(false))
+        let mut piece = [0; PIECE_BYTES_MAX];
+        let read = uninterrupted(|| self.stream.read(&mut piece));
+        let own = self.stream.local_addr();
+        match read {
+            Ok(0) => panic!("{} has closed the connection of {own:?}", self.peer),
+            Ok(count) => piece[..count].to_vec(),
+            Err(error) => panic!("reading from {} by {own:?}: {error}", self.peer),
+        }
     }
 
     /// Exactly `count` bytes.
@@ -155,7 +163,7 @@ impl RawConnection {
     #[track_caller]
     fn read_while(&mut self, wants_more: impl Fn(&[u8]) -> bool) -> Vec<u8> {
         let mut bytes = Vec::new();
-        let mut piece = [0; 16 * 1024];
+        let mut piece = [0; PIECE_BYTES_MAX];
         while wants_more(&bytes) {
             match self.stream.read(&mut piece) {
                 Ok(0) => break,
