@@ -180,7 +180,8 @@ fn free_address() -> SocketAddr {
     panic!("no port is free for both TCP and UDP in {PORT_TRIES_MAX} tries");
 }
 
-/// The server processes of a supervisor, the oldest first (proc(5)).
+/// The server processes of a supervisor, the oldest first: the order in which the kernel lists them. Numbers tell
+/// nothing, since they begin anew at the bound.
 fn server_pids(supervisor: u32) -> Vec<u32> {
     let children = fs::read_to_string(format!("/proc/{supervisor}/task/{supervisor}/children")).unwrap_or_default();
     let pids = children.split_whitespace().filter_map(|word| word.parse::<u32>().ok());
@@ -188,9 +189,7 @@ fn server_pids(supervisor: u32) -> Vec<u32> {
         let command_line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         command_line.split(|byte| *byte == 0).skip(1).any(|word| word.ends_with(b"server-process"))
     };
-    let mut pids: Vec<u32> = pids.filter(is_server).collect();
-    pids.sort_unstable();
-    pids
+    pids.filter(is_server).collect()
 }
 
 #[track_caller]
