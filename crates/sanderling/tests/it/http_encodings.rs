@@ -363,6 +363,9 @@ fn a_file_in_a_coding_that_is_written_on_and_on_holds_nobody() {
                 fs::write(&path, BROTLI).unwrap();
             }
         });
+        while !path.exists() {
+            thread::yield_now();
+        }
         let mut connection = HttpConnection::open(domain.serving.http());
         let answers = (0..20).map(|_| connection.ask_in("/app.js", "br"));
         let is_right = |answer: &Answer| match answer.field("Content-Encoding") {
