@@ -40,7 +40,9 @@ listen = [\"{address}\"]
 [limits]
 http_connections_max = {CONNECTION_COUNT_MAX}
 http_requests_per_connection_max = 1000000000
+http_header_deadline_ms = 600000
 http_idle_timeout_ms = 3600000
+http_send_timeout_ms = 3600000
 open_files_max = 262144
 watched_file_fresh_ms = 600000
 
@@ -82,6 +84,8 @@ http {{
     default_type application/octet-stream;
     access_log off;
     log_not_found off;
+    client_header_timeout 3600s;
+    send_timeout 3600s;
     keepalive_timeout 3600s;
     keepalive_requests 1000000000;
     open_file_cache max={cached_count_max} inactive=1h;
@@ -163,6 +167,7 @@ server.listen-backlog = 4096
 server.max-keep-alive-requests = 65535
 server.max-keep-alive-idle = 3600
 server.max-read-idle = 3600
+server.max-write-idle = 3600
 server.stat-cache-engine = \"simple\"
 mimetype.assign = ( \".html\" => \"text/html\", \"\" => \"application/octet-stream\" )
 "
