@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -26,13 +27,13 @@ pub(super) struct Launch {
 }
 
 /// `program` on the processors `processors` (as for `taskset -c`), with as many descriptors as everybody has, and ended
-/// when we end, however that comes about.
+/// when we end, however that comes about. It has a process group of its own: lighttpd ends by a signal to its whole group.
 pub(super) fn pinned(program: &Path, processors: &str) -> Command {
     let descriptors = format!("--nofile={DESCRIPTOR_COUNT_MAX}:{DESCRIPTOR_COUNT_MAX}");
     let mut command = Command::new("setpriv");
     // Each of these replaces itself by the next, so that the process that we started is the program in the end.
     command.args(["--pdeathsig", "TERM", "prlimit", &descriptors, "taskset", "-c", processors]).arg(program);
-    command.stdin(Stdio::null());
+    command.stdin(Stdio::null()).process_group(0);
     command
 }
 
