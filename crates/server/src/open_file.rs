@@ -16,8 +16,6 @@ use std::time::{Duration, SystemTime};
 /// How long after a change of a file nobody reads it. The times of a file change when a write begins: what is read
 /// before it has ended is a mixture, with nothing to tell it by. A write of some megabytes takes a few milliseconds.
 const SETTLING: Duration = Duration::from_millis(20);
-/// How often a small file is read that changes under the reading.
-const READS_MAX: usize = 3;
 
 /// What an entry is found by: the path that was asked for, with the slash at its end if it has one, and behind it the
 /// site's id.
@@ -49,10 +47,37 @@ pub(crate) struct Form {
     holding: Holding,
 }
 
+/// A file on disk that is open and has not been read.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    pub(crate) file: File,
+    pub(crate) facts: os::file::Facts,
+}
+
+/// Where the content of a file is to be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In memory.
+    Memory,
+    /// Where it is, behind its descriptor.
+    Descriptor,
+}
+
+/// What one entry may take, of what all of them may together.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    /// Octets of the largest file that is kept in memory.
+    pub(crate) small_file_bytes_max: u64,
+    /// Octets of content in memory.
+    pub(crate) content_bytes: u64,
+    /// Descriptors.
+    pub(crate) descriptors: u64,
+}
+
 /// One version of a file on disk: what it holds, and the facts that are true of that.
 #[derive(Debug)]
 pub(crate) struct Version {
-    pub(crate) facts: os::file::Facts,
+    facts: os::file::Facts,
     body: Body,
 }
 
@@ -115,7 +140,7 @@ pub(crate) enum Patience {
 pub(crate) struct Look {
     pub(crate) now_ms: Milliseconds,
     pub(crate) unix_s: u64,
-    pub(crate) small_file_bytes_max: u64,
+    pub(crate) room: Room,
     /// How often it was begun before, and came to no end.
     pub(crate) try_count: u8,
 }
@@ -214,12 +239,19 @@ impl OpenFile {
         self.plain.facts.is_some()
     }
 
-    /// Whether both are the same version of the same file, in the same forms.
-    pub(crate) fn is_same_as(&self, other: &OpenFile) -> bool {
-        let coded_facts = |(coding, form): &(Coding, Form)| (*coding, form.facts);
-        self.plain.facts == other.plain.facts
-            && self.coded.iter().map(coded_facts).eq(other.coded.iter().map(coded_facts))
-            && self.hides_changes == other.hides_changes
+    /// Whether it is the version of these facts, in these forms.
+    pub(crate) fn has_facts<'f>(
+        &self,
+        plain: &'f os::file::Facts,
+        coded: impl Iterator<Item = (Coding, &'f os::file::Facts)>,
+    ) -> bool {
+        let own = self.coded.iter().map(|(coding, form)| (*coding, form.facts.as_ref()));
+        self.plain.facts.as_ref() == Some(plain) && own.eq(coded.map(|(coding, facts)| (coding, Some(facts))))
+    }
+
+    /// Whether watching the folders of its path would not tell of every change.
+    pub(crate) fn hides_changes(&self) -> bool {
+        self.hides_changes
     }
 
     /// Whether a form of the file has no name any more: its descriptor keeps its blocks on the disk.
@@ -280,9 +312,9 @@ impl Form {
     }
 }
 
-impl Version {
-    /// The version of `file` that is there now: small ones are read.
-    pub(crate) fn take(file: File, look: Look, patience: Patience) -> Result<Result<Version, NoFile>, Unready> {
+impl Seen {
+    /// The facts of `file`, which has been left alone for long enough to be read.
+    pub(crate) fn of(file: File) -> Result<Result<Seen, NoFile>, Unready> {
         let facts = match file.facts() {
             Ok(facts) => facts,
             Err(error) => return Ok(Err(no_file(&error))),
@@ -292,13 +324,32 @@ impl Version {
             Kind::Folder => return Ok(Err(NoFile::Folder)),
             Kind::Other => return Ok(Err(NoFile::Missing)),
         }
-        if let Some(left) = left_to_settle(&facts) {
-            return Err(Unready::Settling(left));
+        match left_to_settle(&facts) {
+            Some(left) => Err(Unready::Settling(left)),
+            None => Ok(Ok(Seen { file, facts })),
         }
-        if facts.length_bytes > look.small_file_bytes_max {
-            return Ok(Ok(Version { facts, body: Body::Descriptor(file) }));
+    }
+
+    /// The version that was seen, kept in `place`.
+    pub(crate) fn take(self, place: Place, patience: Patience) -> Result<Result<Version, NoFile>, Unready> {
+        let Seen { file, facts } = self;
+        match place {
+            Place::Memory => read_whole(&file, facts, patience),
+            Place::Descriptor => Ok(Ok(Version { facts, body: Body::Descriptor(file) })),
         }
-        read_whole(&file, facts, look.small_file_bytes_max, patience)
+    }
+}
+
+impl Room {
+    /// Where a content of this length is kept, which the room is less by then; `None` when there is no room for it. What
+    /// is larger than all that may be in memory together is not kept there.
+    pub(crate) fn place(&mut self, length_bytes: u64) -> Option<Place> {
+        if length_bytes <= self.small_file_bytes_max.min(self.content_bytes) {
+            self.content_bytes -= length_bytes;
+            return Some(Place::Memory);
+        }
+        self.descriptors = self.descriptors.checked_sub(1)?;
+        Some(Place::Descriptor)
     }
 }
 
@@ -325,35 +376,22 @@ impl Drop for Holding {
     }
 }
 
-/// Reads a small file whole, as one version: the facts before and after are the same.
-fn read_whole(
-    file: &File,
-    mut facts: os::file::Facts,
-    length_bytes_max: u64,
-    patience: Patience,
-) -> Result<Result<Version, NoFile>, Unready> {
-    for _ in 0..READS_MAX {
-        let mut content = vec![0; facts.length_bytes as usize];
-        let read = match file.read_at_cached(&mut content, 0) {
-            Ok(Some(read)) => Ok(read),
-            Err(error) => Err(error),
-            Ok(None) if patience == Patience::None => return Err(Unready::WouldWait),
-            Ok(None) => file.read_at(&mut content, 0),
-        };
-        let after = match (read, file.facts()) {
-            (Err(error), _) | (_, Err(error)) => return Ok(Err(no_file(&error))),
-            (Ok(read), Ok(after)) if after == facts && read == content.len() => {
-                return Ok(Ok(Version { facts, body: Body::Memory(content.into_boxed_slice()) }));
-            }
-            (_, Ok(after)) => after,
-        };
-        if after.length_bytes > length_bytes_max {
-            break;
-        }
-        facts = after;
+/// Reads a file whole, as the version that the facts are true of: they are the same behind the reading.
+fn read_whole(file: &File, facts: os::file::Facts, patience: Patience) -> Result<Result<Version, NoFile>, Unready> {
+    let mut content = vec![0; facts.length_bytes as usize];
+    let read = match file.read_at_cached(&mut content, 0) {
+        Ok(Some(read)) => Ok(read),
+        Err(error) => Err(error),
+        Ok(None) if patience == Patience::None => return Err(Unready::WouldWait),
+        Ok(None) => file.read_at(&mut content, 0),
+    };
+    match (read, file.facts()) {
+        (Err(error), _) | (_, Err(error)) => Ok(Err(no_file(&error))),
+        (Ok(_), Ok(after)) if after != facts => Err(Unready::Settling(SETTLING)),
+        // A file whose length is none: what a driver or a program makes up while it is read.
+        (Ok(read), Ok(_)) if read != content.len() => Ok(Err(NoFile::Busy)),
+        (Ok(_), Ok(_)) => Ok(Ok(Version { facts, body: Body::Memory(content.into_boxed_slice()) })),
     }
-    // Somebody writes it again and again; the client may come again as well.
-    Ok(Err(NoFile::Busy))
 }
 
 /// How long to wait until the last change of a file is over; `None` when it is.
@@ -383,5 +421,94 @@ pub(crate) fn no_file(error: &io::Error) -> NoFile {
         Cause::Forbidden => NoFile::Forbidden,
         Cause::Exhausted => NoFile::Busy,
         Cause::Other => NoFile::Failed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use os::directory::Directory;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::{Path, PathBuf};
+
+    /// What the file holds at first.
+    const CONTENT: &[u8] = b"one version";
+
+    /// A folder with a file called `file`.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Folder {
+            let path = std::env::temp_dir().join(format!("sanderling-open-file-{name}-{}", std::process::id()));
+            let _ = fs::remove_dir_all(&path);
+            fs::create_dir(&path).expect("made");
+            fs::write(path.join("file"), CONTENT).expect("written");
+            Folder(path)
+        }
+
+        fn see(&self) -> Seen {
+            let folder = Directory::open(&self.0).expect("opened");
+            loop {
+                match Seen::of(folder.open_beneath(b"file").expect("opened")) {
+                    Ok(seen) => return seen.expect("a file"),
+                    Err(unready) => std::thread::park_timeout(unready.delay()),
+                }
+            }
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn a_version_is_unchanged_as_long_as_nobody_can_have_written_it() {
+        let check = |name: &str, act: &dyn Fn(&Path), expected: bool| {
+            let folder = Folder::new(name);
+            let version = folder.see().take(Place::Descriptor, Patience::Any).expect("ready").expect("a file");
+            let room = Room { small_file_bytes_max: 0, content_bytes: 0, descriptors: 1 };
+            let look = Look { now_ms: 0, unix_s: 0, room, try_count: 0 };
+            let form = Form::new(version, "text/plain", Variant::Only, look, &Arc::default());
+            assert!(form.is_unchanged(), "{name}: at first");
+            act(&folder.0.join("file"));
+            assert_eq!(form.is_unchanged(), expected, "{name}");
+        };
+        let link = |path: &Path| fs::hard_link(path, path.with_extension("link")).expect("linked");
+        let unlink = |path: &Path| fs::remove_file(path.with_extension("link")).expect("unlinked");
+        let write = |path: &Path| fs::write(path, [b'x'; CONTENT.len()]).expect("written");
+        check("read", &|path| drop(fs::read(path).expect("read")), true);
+        check("unlinked", &|path| fs::remove_file(path).expect("removed"), true);
+        check("linked", &link, true);
+        check("written", &write, false);
+        check("appended", &|path| fs::write(path, [CONTENT, CONTENT].concat()).expect("written"), false);
+        // What is left of a write whose time was set back is a newer time of the inode, and these leave the same.
+        let write_and_set_back = |path: &Path| {
+            let modified = fs::metadata(path).and_then(|facts| facts.modified()).expect("a time");
+            write(path);
+            fs::File::options().write(true).open(path).and_then(|file| file.set_modified(modified)).expect("set");
+        };
+        check("set-back", &write_and_set_back, false);
+        check("mode", &|path| fs::set_permissions(path, PermissionsExt::from_mode(0o600)).expect("set"), false);
+        let link_and_unlink = |path: &Path| {
+            link(path);
+            unlink(path);
+        };
+        check("link-and-unlink", &link_and_unlink, false);
+    }
+
+    #[test]
+    fn what_was_written_between_the_look_and_the_reading_is_left_to_settle() {
+        let folder = Folder::new("between");
+        let version = folder.see().take(Place::Memory, Patience::Any).expect("settled").expect("a file");
+        assert!(matches!(version.body, Body::Memory(content) if *content == *CONTENT));
+        for content in [[b'x'; CONTENT.len()].as_slice(), b"shorter", b""] {
+            let seen = folder.see();
+            fs::write(folder.0.join("file"), content).expect("written");
+            let taken = seen.take(Place::Memory, Patience::Any);
+            assert!(matches!(taken, Err(Unready::Settling(_))), "{taken:?}");
+        }
     }
 }

@@ -6,7 +6,8 @@
 //!        looked for at once, if all of it is in memory                   openat2, fstat, read; three openat2 more
 //!                                                                        for what is beside it in other codings
 //!        else by an opener, while the worker serves others               and the connection is told
-//! stale  told by the kernel (inotify), or asked for again in time        the entry is retired, another is made
+//! stale  told by the kernel (inotify)                                    the entry is retired, another is made
+//!        asked about again in time, and the facts are the same           openat2, fstat, and as above what is beside it
 //! ```
 //!
 //! Entries are immutable. What is found to be out of date is retired, and whoever still sends from it goes on with the
@@ -16,9 +17,9 @@
 use crate::clock::{Milliseconds, ms};
 use crate::content::Site;
 use crate::fills::{Claim, Done, Fills, Inbox, Waiter};
-use crate::open_file::{FileKey, Gauges, Look, NoFile, OpenFile, Patience, Unready};
+use crate::open_file::{FileKey, Gauges, Look, NoFile, OpenFile, Patience, Room, Unready};
 use crate::options::OpenFilesOptions;
-use crate::sought::Sought;
+use crate::sought::{Sighting, Sought};
 use crate::watches::{Outdated, Watches};
 use os::udp::Waiting;
 use os::wake::Wakeup;
@@ -172,9 +173,14 @@ impl OpenFiles {
         patience: Patience,
     ) -> Result<Result<Held<'_, FileKey, OpenFile>, NoFile>, Unready> {
         let seen_before = self.watches.seen_count();
-        let found = sought.find(look, patience, &self.gauges)?;
-        let published = match found {
-            Ok(file) => self.publish(&sought.key, file, look.now_ms),
+        let known = self.files.acquire(&sought.key);
+        let published = match sought.find(known.as_deref(), look, patience, &self.gauges)? {
+            Ok(Sighting::Same) => {
+                let known = known.expect("nothing is the same as what is not known");
+                known.note_checked(look.now_ms);
+                Ok(known)
+            }
+            Ok(Sighting::Another(file)) => self.publish(&sought.key, file, known.is_some()),
             Err(why) => {
                 // Not to be able to look is no reason to give up what there is.
                 if matches!(why, NoFile::Missing | NoFile::Folder | NoFile::Forbidden) {
@@ -196,18 +202,13 @@ impl OpenFiles {
         Ok(published)
     }
 
-    /// Lends `file`, or finds that the entry that is there is the same version and may be used again.
+    /// Lends `file` from now on.
     fn publish(
         &self,
         key: &FileKey,
         file: OpenFile,
-        now_ms: Milliseconds,
+        is_another_lent: bool,
     ) -> Result<Held<'_, FileKey, OpenFile>, NoFile> {
-        let there = self.files.acquire(key);
-        if let Some(there) = there.as_ref().filter(|there| there.is_same_as(&file)) {
-            there.note_checked(now_ms);
-            return Ok(there.clone());
-        }
         if self.gauges.content_bytes.load(Ordering::Relaxed) > self.options.content_bytes_max {
             let max = self.options.content_bytes_max.saturating_sub(file.content_bytes());
             self.evict_beyond(max, OpenFile::content_bytes);
@@ -223,7 +224,7 @@ impl OpenFiles {
                 self.files.replace(full.key, full.value).map_err(|_| NoFile::Busy)
             }
         };
-        if there.is_some() {
+        if is_another_lent {
             // Leases that sleeping workers hold keep the version that was replaced.
             self.wake_workers();
         }
@@ -394,7 +395,12 @@ impl OpenFiles {
 
     /// A look in the turn of this time.
     pub(crate) fn look_at(&self, now_ms: Milliseconds, unix_s: u64) -> Look {
-        Look { now_ms, unix_s, small_file_bytes_max: self.options.small_file_bytes_max, try_count: 0 }
+        let room = Room {
+            small_file_bytes_max: self.options.small_file_bytes_max,
+            content_bytes: self.options.content_bytes_max,
+            descriptors: self.options.descriptors_max as u64,
+        };
+        Look { now_ms, unix_s, room, try_count: 0 }
     }
 
     /// What the cache holds, for whoever watches the server.

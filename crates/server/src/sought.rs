@@ -1,9 +1,12 @@
 //! A path that was asked for into the file that stands there, with what is beside it in other codings.
 
 use crate::content::{BuiltinFile, Root, Site};
-use crate::open_file::{FileKey, Form, Gauges, Look, NoFile, OpenFile, Patience, Unready, Version, no_file};
+use crate::open_file::{
+    FileKey, Form, Gauges, Look, NoFile, OpenFile, Patience, Place, Room, Seen, Unready, Version, no_file,
+};
 use os::directory::Directory;
 use sanderling_http::{Coding, Facts, Representation, SitePath, Time, Variant, is_compressible, media_type};
+use std::borrow::Cow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -22,6 +25,16 @@ pub(crate) struct Sought {
     pub(crate) path: Vec<u8>,
     /// A slash stood behind the path: it is a folder's index that is looked for.
     is_index: bool,
+}
+
+/// What a look for a file has found.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "it goes from the stack into the table at once")]
+pub(crate) enum Sighting {
+    /// The version that was known, in the same forms: nothing was read.
+    Same,
+    /// Another one.
+    Another(OpenFile),
 }
 
 impl Sought {
@@ -51,16 +64,17 @@ impl Sought {
         matches!(self.site.root, Root::Folder(_))
     }
 
-    /// Looks for the file.
+    /// Looks for the file, of which `known` is what was found before.
     pub(crate) fn find(
         &self,
+        known: Option<&OpenFile>,
         look: Look,
         patience: Patience,
         gauges: &Arc<Gauges>,
-    ) -> Result<Result<OpenFile, NoFile>, Unready> {
+    ) -> Result<Result<Sighting, NoFile>, Unready> {
         let found = match &self.site.root {
-            Root::Builtin(files) => Ok(find_builtin(files, &self.path, look, gauges)),
-            Root::Folder(root) => self.find_beneath(root, look, patience, gauges),
+            Root::Builtin(files) => Ok(find_builtin(files, &self.path, look, gauges).map(Sighting::Another)),
+            Root::Folder(root) => self.find_beneath(root, known, look, patience, gauges),
         }?;
         Ok(match found {
             // A folder that is called index.html is no page.
@@ -72,25 +86,40 @@ impl Sought {
     fn find_beneath(
         &self,
         root: &Directory,
+        known: Option<&OpenFile>,
         look: Look,
         patience: Patience,
         gauges: &Arc<Gauges>,
-    ) -> Result<Result<OpenFile, NoFile>, Unready> {
-        let Taken { version: plain, is_by_link } = match take_beneath(root, &self.path, look, patience)? {
-            Ok(taken) => taken,
+    ) -> Result<Result<Sighting, NoFile>, Unready> {
+        let plain = match open_beneath(root, Cow::Borrowed(&self.path), patience)? {
+            Ok(plain) => plain,
             Err(no_file) => return Ok(Err(no_file)),
         };
         let media_type = media_type(self.file_name());
-        let Beside { coded, hides_changes } = if self.may_be_coded(media_type) {
-            self.find_beside(&plain, root, look, patience)?
-        } else {
-            Beside::default()
+        let mut beside =
+            if self.may_be_coded(media_type) { self.look_beside(root, look, patience)? } else { Beside::default() };
+        let mut room = look.room;
+        // One descriptor there may always be; without those for them, files in codings are as good as missing.
+        let place = room.place(plain.seen.facts.length_bytes).unwrap_or(Place::Descriptor);
+        beside.place(&plain.seen.facts, &mut room);
+        let known = known.filter(|known| known.has_facts(&plain.seen.facts, beside.facts()));
+        // Who watches the folders on the way to a file would have told of a link there.
+        let is_told = known.is_some_and(OpenFile::is_watched);
+        let has_links = !is_told && (plain.is_by_link(root) || beside.has_links(root));
+        let mut hides_changes = beside.hides_changes || has_links;
+        if known.is_some_and(|known| known.hides_changes() == hides_changes) {
+            return Ok(Ok(Sighting::Same));
+        }
+        let plain = match plain.seen.take(place, patience)? {
+            Ok(plain) => plain,
+            Err(no_file) => return Ok(Err(no_file)),
         };
+        let coded = beside.take(look, patience, &mut hides_changes)?;
         let variant = if coded.is_empty() { Variant::Only } else { Variant::OneOf(Coding::Identity) };
         let plain = Form::new(plain, media_type, variant, look, gauges);
         let form = |(coding, version)| (coding, Form::new(version, media_type, Variant::OneOf(coding), look, gauges));
         let coded = coded.into_iter().map(form).collect();
-        Ok(Ok(OpenFile::new(plain, coded, is_by_link || hides_changes, look)))
+        Ok(Ok(Sighting::Another(OpenFile::new(plain, coded, hides_changes, look))))
     }
 
     /// Whether it is worth looking for the file in a coding. What is in one already is a file like any other when it is
@@ -99,75 +128,121 @@ impl Sought {
         is_compressible(media_type) && Coding::strip_file_ending(&self.path).is_none()
     }
 
-    /// Looks for the file in all codings. Trouble with one of them leaves the client the others.
-    fn find_beside(
-        &self,
-        plain: &Version,
-        root: &Directory,
-        look: Look,
-        patience: Patience,
-    ) -> Result<Beside, Unready> {
+    /// Looks for the file in all codings.
+    fn look_beside(&self, root: &Directory, look: Look, patience: Patience) -> Result<Beside, Unready> {
         let mut beside = Beside::default();
         let mut settling = None;
         for coding in Coding::COMPRESSING {
             let path = [&self.path, coding.file_ending().as_bytes()].concat();
-            match take_beneath(root, &path, look, patience) {
-                Ok(Ok(taken)) => {
-                    beside.hides_changes |= taken.is_by_link;
-                    if stands_for(&taken.version.facts, &plain.facts) {
-                        beside.coded.push((coding, taken.version));
-                    }
-                }
-                Ok(Err(NoFile::Missing | NoFile::Folder | NoFile::Forbidden)) => {}
-                // Nobody tells when it is ready: the change that it is in has been told already.
-                Ok(Err(NoFile::Busy | NoFile::Failed)) => beside.hides_changes = true,
+            let opened = open_beneath(root, Cow::Owned(path), patience);
+            match unless_trouble(opened, look, &mut beside.hides_changes) {
+                Ok(Some(opened)) => beside.coded.push(Coded { coding, opened, place: None }),
+                Ok(None) => {}
                 Err(Unready::Settling(left)) => settling = settling.max(Some(left)),
                 Err(Unready::WouldWait) => return Err(Unready::WouldWait),
             }
         }
-        match settling {
-            Some(left) if look.try_count < SETTLING_TRIES_MAX => return Err(Unready::Settling(left)),
-            Some(_) => beside.hides_changes = true,
-            None => {}
-        }
-        Ok(beside)
+        settling.map_or(Ok(beside), |left| Err(Unready::Settling(left)))
     }
 }
 
-/// A file beneath a root.
-struct Taken {
-    version: Version,
-    /// Its path leads through a link.
-    is_by_link: bool,
+/// A file beneath a root, open.
+#[derive(Debug)]
+struct Opened<'p> {
+    seen: Seen,
+    /// Relative to the root.
+    path: Cow<'p, [u8]>,
 }
 
-/// What is beside a file, and is the same in a coding.
-#[derive(Default)]
+/// One that is a file in a coding by its name.
+#[derive(Debug)]
+struct Coded {
+    coding: Coding,
+    opened: Opened<'static>,
+    /// Where it is kept, if it is.
+    place: Option<Place>,
+}
+
+/// What is beside a file, and may be the same in a coding.
+#[derive(Debug, Default)]
 struct Beside {
-    coded: Vec<(Coding, Version)>,
+    coded: Vec<Coded>,
     /// Some of it may change without a word from the folder.
     hides_changes: bool,
 }
 
-/// Opens the file at `path`, and reads it if it is small.
-fn take_beneath(
-    root: &Directory,
-    path: &[u8],
+impl Beside {
+    /// Keeps those that stand for the file of these facts, as far as there is room.
+    fn place(&mut self, plain: &os::file::Facts, room: &mut Room) {
+        for Coded { opened, place, .. } in &mut self.coded {
+            let facts = &opened.seen.facts;
+            *place = stands_for(facts, plain).then(|| room.place(facts.length_bytes)).flatten();
+        }
+    }
+
+    /// The facts of those that are kept.
+    fn facts(&self) -> impl Iterator<Item = (Coding, &os::file::Facts)> {
+        self.coded.iter().filter(|coded| coded.place.is_some()).map(|coded| (coded.coding, &coded.opened.seen.facts))
+    }
+
+    /// Whether a link leads to any of them, kept or not.
+    fn has_links(&self, root: &Directory) -> bool {
+        self.coded.iter().any(|coded| coded.opened.is_by_link(root))
+    }
+
+    /// Those that are kept; `hides_changes` becomes true if one was being changed.
+    fn take(self, look: Look, patience: Patience, hides_changes: &mut bool) -> Result<Vec<(Coding, Version)>, Unready> {
+        let mut versions = Vec::new();
+        for Coded { coding, opened, place } in self.coded {
+            let Some(place) = place else { continue };
+            if let Some(version) = unless_trouble(opened.seen.take(place, patience), look, hides_changes)? {
+                versions.push((coding, version));
+            }
+        }
+        Ok(versions)
+    }
+}
+
+impl Opened<'_> {
+    /// Whether its path leads through a link.
+    fn is_by_link(&self, root: &Directory) -> bool {
+        !self.seen.file.real_path().is_ok_and(|real| is_beneath(&real, root, &self.path))
+    }
+}
+
+/// What was found of a file in a coding. Trouble with one of them leaves the client the others.
+fn unless_trouble<T>(
+    found: Result<Result<T, NoFile>, Unready>,
     look: Look,
+    hides_changes: &mut bool,
+) -> Result<Option<T>, Unready> {
+    match found {
+        Ok(Ok(found)) => return Ok(Some(found)),
+        Ok(Err(NoFile::Missing | NoFile::Folder | NoFile::Forbidden)) => {}
+        // Nobody tells when it is ready: the change that it is in has been told already.
+        Ok(Err(NoFile::Busy | NoFile::Failed)) => *hides_changes = true,
+        Err(Unready::Settling(_)) if look.try_count >= SETTLING_TRIES_MAX => *hides_changes = true,
+        Err(unready) => return Err(unready),
+    }
+    Ok(None)
+}
+
+/// Opens the file at `path`, and looks at its facts.
+fn open_beneath<'p>(
+    root: &Directory,
+    path: Cow<'p, [u8]>,
     patience: Patience,
-) -> Result<Result<Taken, NoFile>, Unready> {
-    let opened = match root.open_beneath_cached(path) {
+) -> Result<Result<Opened<'p>, NoFile>, Unready> {
+    let opened = match root.open_beneath_cached(&path) {
         Ok(Some(file)) => Ok(file),
         Err(error) => Err(error),
         Ok(None) if patience == Patience::None => return Err(Unready::WouldWait),
-        Ok(None) => root.open_beneath(path),
+        Ok(None) => root.open_beneath(&path),
     };
-    let file = match opened {
-        Ok(file) => file,
-        Err(error) => return Ok(Err(no_file(&error))),
-    };
-    let is_by_link = !file.real_path().is_ok_and(|real| is_beneath(&real, root, path));
-    Ok(Version::take(file, look, patience)?.map(|version| Taken { version, is_by_link }))
+    match opened {
+        Ok(file) => Ok(Seen::of(file)?.map(|seen| Opened { seen, path })),
+        Err(error) => Ok(Err(no_file(&error))),
+    }
 }
 
 /// Whether `real` is where `path` beneath `root` leads if no link is on the way.
@@ -219,7 +294,10 @@ fn find_builtin(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use os::file::{Kind, Timestamp};
+    use os::counters::{Call, of_this_thread};
+    use os::directory::OPENING;
+    use os::file::{FACTS, Kind, Timestamp};
+    use std::path::PathBuf;
     use std::sync::atomic::Ordering;
 
     fn facts(length_bytes: u64, seconds: i64, nanoseconds: u32) -> os::file::Facts {
@@ -256,54 +334,152 @@ mod tests {
         check(facts(20, 10, 5), facts(0, 10, 5), false);
     }
 
-    /// The file at `path` in a folder of these files, each of so many octets.
-    fn find(name: &str, files: &[(&str, usize)], path: &str, gauges: &Arc<Gauges>) -> OpenFile {
-        let folder = std::env::temp_dir().join(format!("sanderling-sought-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&folder);
-        std::fs::create_dir(&folder).expect("made");
-        for (name, length) in files {
-            std::fs::write(folder.join(name), vec![b'x'; *length]).expect("written");
+    const ROOM: Room = Room { small_file_bytes_max: 8 * 1024, content_bytes: 1 << 20, descriptors: 100 };
+
+    /// A folder with files, one of which is looked for.
+    struct Fixture {
+        folder: PathBuf,
+        sought: Sought,
+        gauges: Arc<Gauges>,
+    }
+
+    impl Fixture {
+        /// These files, each of so many octets.
+        fn new(name: &str, files: &[(&str, usize)], path: &str) -> Fixture {
+            let folder = std::env::temp_dir().join(format!("sanderling-sought-{name}-{}", std::process::id()));
+            let _ = std::fs::remove_dir_all(&folder);
+            std::fs::create_dir(&folder).expect("made");
+            let root = Root::Folder(Directory::open(&folder).expect("opened"));
+            let site = Arc::new(Site { id: 0, hosts: Vec::new(), root });
+            let sought = Sought::new(&site, &SitePath::parse(path.as_bytes()).expect("a path"), b"");
+            let fixture = Fixture { folder, sought, gauges: Arc::default() };
+            files.iter().for_each(|(name, length)| fixture.write(name, *length));
+            fixture
         }
-        let root = Root::Folder(Directory::open(&folder).expect("opened"));
-        let site = Arc::new(Site { id: 0, hosts: Vec::new(), root });
-        let path = SitePath::parse(path.as_bytes()).expect("a path");
-        let sought = Sought::new(&site, &path, b"");
-        let look = Look { now_ms: 0, unix_s: 0, small_file_bytes_max: 8 * 1024, try_count: 0 };
-        let file = loop {
-            match sought.find(look, Patience::Any, gauges) {
-                Ok(found) => break found.expect("a file"),
-                Err(unready) => std::thread::park_timeout(unready.delay()),
+
+        fn write(&self, name: &str, length: usize) {
+            std::fs::write(self.folder.join(name), vec![b'x'; length]).expect("written");
+        }
+
+        /// The file, which is not the same as `known`.
+        #[track_caller]
+        fn find(&self, known: Option<&OpenFile>, room: Room) -> OpenFile {
+            match self.look(known, room) {
+                Sighting::Another(file) => file,
+                Sighting::Same => panic!("the same as {known:?}"),
             }
-        };
-        std::fs::remove_dir_all(&folder).expect("removed");
-        file
+        }
+
+        #[track_caller]
+        fn look(&self, known: Option<&OpenFile>, room: Room) -> Sighting {
+            let look = Look { now_ms: 0, unix_s: 0, room, try_count: 0 };
+            loop {
+                match self.sought.find(known, look, Patience::Any, &self.gauges) {
+                    Ok(found) => return found.expect("a file"),
+                    Err(unready) => std::thread::park_timeout(unready.delay()),
+                }
+            }
+        }
+
+        #[track_caller]
+        fn check_same(&self, known: &OpenFile) {
+            let found = self.look(Some(known), ROOM);
+            assert!(matches!(found, Sighting::Same), "{found:?} is not {known:?}");
+        }
+
+        #[track_caller]
+        fn check_taken(&self, descriptors: u64, content_bytes: u64) {
+            let taken =
+                [&self.gauges.descriptors, &self.gauges.content_bytes].map(|gauge| gauge.load(Ordering::Relaxed));
+            assert_eq!(taken, [descriptors, content_bytes]);
+        }
+    }
+
+    impl Drop for Fixture {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.folder);
+        }
     }
 
     #[test]
     fn what_all_forms_of_a_file_take_is_counted_until_it_goes() {
-        let gauges = Arc::<Gauges>::default();
-        let check = |descriptors: u64, content_bytes: u64| {
-            assert_eq!(gauges.descriptors.load(Ordering::Relaxed), descriptors);
-            assert_eq!(gauges.content_bytes.load(Ordering::Relaxed), content_bytes);
-        };
         let files = [("a.txt", 60_000), ("a.txt.br", 20_000), ("a.txt.gz", 1_000), ("a.txt.zst", 60_001)];
-        let file = find("taken", &files, "/a.txt", &gauges);
-        check(2, 1_000);
-        assert!(file.is_deleted(), "as the folder is");
+        let fixture = Fixture::new("taken", &files, "/a.txt");
+        let file = fixture.find(None, ROOM);
+        fixture.check_taken(2, 1_000);
+        assert!(!file.is_deleted());
+        std::fs::remove_file(fixture.folder.join("a.txt.br")).expect("removed");
+        assert!(file.is_deleted());
         drop(file);
-        check(0, 0);
-        let file = find("own-name", &files, "/a.txt.br", &gauges);
-        check(1, 0);
-        drop(file);
+        fixture.check_taken(0, 0);
+        let fixture = Fixture::new("own-name", &files, "/a.txt.br");
+        let _file = fixture.find(None, ROOM);
+        fixture.check_taken(1, 0);
     }
 
     #[test]
     fn a_file_is_the_same_as_long_as_all_of_its_forms_are() {
-        let gauges = Arc::<Gauges>::default();
-        let (plain, gzip) = (("a.txt", 60_000), ("a.txt.gz", 1_000));
-        let both = find("same", &[plain, gzip], "/a.txt", &gauges);
-        assert!(both.is_same_as(&both));
-        let one = find("same", &[plain], "/a.txt", &gauges);
-        assert!(!one.is_same_as(&both) && !both.is_same_as(&one));
+        let fixture = Fixture::new("same", &[("a.txt", 60_000), ("a.txt.gz", 1_000), ("a.txt.br", 60_001)], "/a.txt");
+        let path = |name: &str| fixture.folder.join(name);
+        let mut file = fixture.find(None, ROOM);
+        fixture.check_same(&file);
+        fixture.write("a.txt.br", 60_002);
+        fixture.check_same(&file);
+        fixture.write("a.txt.gz", 1_000);
+        file = fixture.find(Some(&file), ROOM);
+        std::fs::copy(path("a.txt"), path("copy")).expect("copied");
+        std::fs::rename(path("copy"), path("a.txt")).expect("renamed");
+        // The one in a coding is older now.
+        file = fixture.find(Some(&file), ROOM);
+        fixture.check_taken(1, 0);
+        fixture.write("a.txt.gz", 1_000);
+        file = fixture.find(Some(&file), ROOM);
+        fixture.check_taken(1, 1_000);
+        std::fs::remove_file(path("a.txt.gz")).expect("removed");
+        file = fixture.find(Some(&file), ROOM);
+        // A link leads to the same file, and whoever watches the folder alone does not hear of its changes.
+        std::fs::create_dir(path("elsewhere")).expect("made");
+        std::fs::rename(path("a.txt"), path("elsewhere/a.txt")).expect("renamed");
+        std::os::unix::fs::symlink("elsewhere/a.txt", path("a.txt")).expect("linked");
+        file = fixture.find(Some(&file), ROOM);
+        assert!(!file.can_be_watched());
+        fixture.check_same(&file);
+    }
+
+    #[test]
+    fn what_is_the_same_is_not_read_again() {
+        let fixture = Fixture::new("read", &[("a.txt", 1_000), ("a.txt.gz", 100)], "/a.txt");
+        let file = fixture.find(None, ROOM);
+        let check = |expected: &[(Call, u64)]| {
+            let before = of_this_thread();
+            fixture.check_same(&file);
+            assert_eq!(of_this_thread().since(&before).nonzero().collect::<Vec<_>>(), expected);
+        };
+        if OPENING.chosen_name() != "openat2-cached" || FACTS.chosen_name() != "fstat" {
+            return;
+        }
+        check(&[(Call::Close, 2), (Call::Fstat, 2), (Call::OpenBeneath, 4), (Call::Readlink, 2)]);
+        file.note_watched(true);
+        check(&[(Call::Close, 2), (Call::Fstat, 2), (Call::OpenBeneath, 4)]);
+    }
+
+    #[test]
+    fn no_file_takes_more_than_all_may_together() {
+        let files = [("a.txt", 1_000), ("a.txt.br", 300), ("a.txt.gz", 200), ("a.txt.zst", 100)];
+        let fixture = Fixture::new("room", &files, "/a.txt");
+        let check = |content_bytes: u64, descriptors: u64, expected: (u64, u64)| {
+            let room = Room { content_bytes, descriptors, ..ROOM };
+            let file = fixture.find(None, room);
+            fixture.check_taken(expected.0, expected.1);
+            assert!(matches!(fixture.look(Some(&file), room), Sighting::Same));
+        };
+        check(1_600, 100, (0, 1_600));
+        check(1_599, 100, (1, 1_400));
+        check(1_200, 100, (2, 1_100));
+        check(999, 100, (1, 600));
+        check(0, 100, (4, 0));
+        check(0, 3, (3, 0));
+        check(0, 1, (1, 0));
+        check(100, 1, (1, 100));
     }
 }

@@ -51,8 +51,9 @@ impl Drop for Tree {
     }
 }
 
-/// Runs a server with one worker while `act` is its client.
-fn with_server(name: &str, act: impl FnOnce(&Path, SocketAddr, SocketAddr)) {
+/// Runs a server with one worker while `act` is its client. Files are used for `fresh_for` before the file system is asked
+/// again.
+fn with_server(name: &str, fresh_for: Duration, act: impl FnOnce(&Path, SocketAddr, SocketAddr)) {
     let tree = Tree::new(name);
     let any = "127.0.0.1:0".parse().expect("an address");
     let siblings = Siblings {
@@ -69,6 +70,7 @@ fn with_server(name: &str, act: impl FnOnce(&Path, SocketAddr, SocketAddr)) {
     let mut options = Options::default();
     // The files of the test are new, and are to be served as those that nobody has touched for long.
     options.open_files.settled_after = Duration::ZERO;
+    options.open_files.watched_fresh_for = fresh_for;
     let server = Server::new(content, options, Duration::ZERO);
     server.run(&[siblings], 1, |_| act(&tree.0, http, dns)).expect("served");
 }
@@ -120,7 +122,8 @@ fn counts_of(thread: &str, since: Option<&Counts>) -> Counts {
     let start = Instant::now();
     let mut last = None;
     loop {
-        let counts = counters::of_all_threads().into_iter().find(|counts| counts.thread == thread);
+        // The last of its name: those of servers that have ended are told of as well.
+        let counts = counters::of_all_threads().into_iter().rfind(|counts| counts.thread == thread);
         let has_waited = |counts: &Counts| {
             since.is_none_or(|since| {
                 let new = counts.since(since);
@@ -162,7 +165,7 @@ fn the_cost_of_a_request_is_that_of_the_snapshot() {
         return;
     }
     let mut lines = Vec::new();
-    with_server("snapshot", |tree, http, dns| {
+    with_server("snapshot", DEADLINE, |tree, http, dns| {
         let mut client = Client::connect(http);
         let worker = "worker 0";
         // The first request of a folder is looked for by an opener, which also watches the folder.
@@ -197,6 +200,20 @@ fn the_cost_of_a_request_is_that_of_the_snapshot() {
         ask();
         lines.push(cost("datagrams 0", "one datagram", ask));
     });
+    with_server("asked-again", Duration::ZERO, |tree, http, _| {
+        let mut client = Client::connect(http);
+        std::fs::copy(tree.join("512"), tree.join("512.png")).expect("copied");
+        for (what, path) in [
+            ("512 octets of a packed type, asked about again", "/512.png"),
+            ("512 octets, asked about again", "/512"),
+            ("512 octets that are 100 in a coding, asked about again", "/coded.js"),
+            ("100 KiB, asked about again", "/100k"),
+        ] {
+            client.ask(&get(path), 1);
+            // More than a millisecond after the answer before.
+            lines.push(cost("worker 0", what, || drop(client.ask(&get(path), 1))));
+        }
+    });
     let found = lines.join("\n") + "\n";
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/costs.txt");
     if std::env::var_os("UPDATE_COSTS").is_some() {
@@ -217,7 +234,7 @@ fn serve_for_strace() {
     if std::env::var_os(TRACED).is_none() {
         return;
     }
-    with_server("traced", |tree, http, _| {
+    with_server("traced", DEADLINE, |tree, http, _| {
         let mut client = Client::connect(http);
         for path in ["/512", "/100k", "/none", "/512", "/100k", "/none", "/512"] {
             client.ask(&get(path), 1);
