@@ -78,6 +78,9 @@ impl Drop for Abandoned<'_> {
 
 /// One in this many entries is retired when there are too many: so rarely that looking at all of them costs nothing.
 const EVICTED_SHARE: usize = 16;
+/// Files for which there is room beside those that are lent and the share that is evicted at once: retired, and not let
+/// go yet by workers or by connections that still send them.
+const RETIRED_MAX: usize = 64;
 /// How often a look is begun again: when there are no descriptors, or a file is being changed.
 const TRIES_MAX: u8 = 10;
 /// How long to wait for workers to give descriptors back.
@@ -87,8 +90,9 @@ const LOOK_AROUND_INTERVAL: Duration = Duration::from_millis(500);
 
 impl OpenFiles {
     pub(crate) fn new(options: OpenFilesOptions, start: Instant) -> OpenFiles {
+        let files_max = options.files_max.clamp(1, table::CAPACITY_MAX);
         OpenFiles {
-            files: Table::new(options.files_max.clamp(1, table::CAPACITY_MAX)),
+            files: Table::new((files_max + files_max / EVICTED_SHARE + RETIRED_MAX).min(table::CAPACITY_MAX)),
             missing: Table::new(options.missing_max.clamp(1, table::CAPACITY_MAX)),
             fills: Fills::default(),
             watches: Watches::new(options.folders_watched_max),
@@ -209,6 +213,10 @@ impl OpenFiles {
         file: OpenFile,
         is_another_lent: bool,
     ) -> Result<Held<'_, FileKey, OpenFile>, NoFile> {
+        let beyond = (self.files.len() + usize::from(!is_another_lent)).saturating_sub(self.options.files_max.max(1));
+        if beyond > 0 {
+            self.evict(beyond as u64, |_| 1);
+        }
         if self.gauges.content_bytes.load(Ordering::Relaxed) > self.options.content_bytes_max {
             let max = self.options.content_bytes_max.saturating_sub(file.content_bytes());
             self.evict_beyond(max, OpenFile::content_bytes);
@@ -220,7 +228,7 @@ impl OpenFiles {
         let published = match self.files.replace(key.clone(), file) {
             Ok(held) => Ok(held),
             Err(full) => {
-                self.evict_beyond(0, |_| 1);
+                self.evict(1, |_| 1);
                 self.files.replace(full.key, full.value).map_err(|_| NoFile::Busy)
             }
         };
@@ -240,24 +248,47 @@ impl OpenFiles {
         }
     }
 
-    /// Retires some of those that were used the longest ago, of those that weigh anything, if the files that are lent
-    /// weigh more than `max` together. What is retired already may still be sent, and no eviction lets it go sooner.
+    /// Evicts what the files that are lent weigh beyond `max` together. What is retired already may still be sent, and no
+    /// eviction lets it go sooner.
     fn evict_beyond(&self, max: u64, weight: impl Fn(&OpenFile) -> u64) {
-        let mut ages = Vec::new();
         let mut sum = 0;
-        self.files.for_each(|_, file| {
-            let own = weight(file);
-            sum += own;
-            if own > 0 {
-                ages.push(file.checked_ms());
-            }
-        });
-        if sum <= max {
+        self.files.for_each(|_, file| sum += weight(file));
+        if sum > max {
+            self.evict(sum - max, weight);
+        }
+    }
+
+    /// Retires, of the files that weigh anything, those that were used the longest ago: a share of them at least, and
+    /// as many more as weigh `excess` together.
+    fn evict(&self, excess: u64, weight: impl Fn(&OpenFile) -> u64) {
+        let mut files = Vec::new();
+        self.files.for_each(|_, file| files.push((file.checked_ms(), weight(file))));
+        files.retain(|&(_, weight)| weight > 0);
+        if files.is_empty() {
             return;
         }
-        let count = (ages.len() / EVICTED_SHARE).max(1);
-        let (_, &mut youngest_ms, _) = ages.select_nth_unstable(count - 1);
-        let retired = self.files.retire_where(count, |_, file| weight(file) > 0 && file.checked_ms() <= youngest_ms);
+        let mut count = (files.len() / EVICTED_SHARE).max(1);
+        let youngest_ms = loop {
+            let (older, &mut (checked_ms, weight), _) = files.select_nth_unstable(count - 1);
+            let sum = older.iter().map(|&(_, weight)| weight).sum::<u64>() + weight;
+            if sum >= excess || count == files.len() {
+                break checked_ms;
+            }
+            count = (2 * count).min(files.len());
+        };
+        let mut left_count = count;
+        let mut left = excess;
+        let retired = self.files.retire_where(usize::MAX, |_, file| {
+            let (checked_ms, weight) = (file.checked_ms(), weight(file));
+            // Of those that are equally old, no more than must be.
+            let is_spared = checked_ms == youngest_ms && left_count == 0 && left == 0;
+            if weight == 0 || checked_ms > youngest_ms || is_spared {
+                return false;
+            }
+            left_count = left_count.saturating_sub(1);
+            left = left.saturating_sub(weight);
+            true
+        });
         self.evicted_count.fetch_add(retired as u64, Ordering::Relaxed);
         // Leases that sleeping workers hold keep what was retired.
         self.wake_workers();
@@ -295,7 +326,7 @@ impl OpenFiles {
                 Ok(Ok(_)) => None,
                 Ok(Err(NoFile::Busy)) if try_count < TRIES_MAX => {
                     // Descriptors that are leased only are the ones that can be spared; workers give them back at once.
-                    self.evict_beyond(0, OpenFile::descriptor_count);
+                    self.evict(1, OpenFile::descriptor_count);
                     self.fills.postpone(sought, try_count + 1, EXHAUSTED_PAUSE);
                     continue;
                 }

@@ -283,6 +283,69 @@ fn small_files_are_kept_in_memory_up_to_the_bounds() {
     assert!(files < 50 && octets <= 1_200, "{files} files and {octets} octets are kept");
 }
 
+/// A content larger than all that may be in memory is sent from its descriptor, and drives nothing out.
+#[test]
+fn no_content_is_kept_that_is_larger_than_the_bound() {
+    let cache = Cache::start("open_file_content_bytes_max = 1000", 5);
+    let mut connection = HttpConnection::open(cache.serving.http());
+    for (name, length) in [("at-the-bound", 1_000), ("beyond", 1_001)] {
+        cache.folder.write(&format!("public/{name}"), &vec![b'y'; length]);
+    }
+    for path in each_file(5) {
+        connection.get(&path);
+    }
+    assert!(connection.get("/beyond").content == [b'y'; 1_001]);
+    let [files, descriptors, octets, _, _, evicted] = cache.numbers();
+    assert_eq!((files, descriptors, octets, evicted), (6, 1, 500, 0));
+    assert!(connection.get("/at-the-bound").content == [b'y'; 1_000]);
+    let [files, descriptors, octets, _, _, evicted] = cache.numbers();
+    assert_eq!((files, descriptors, octets, evicted), (2, 1, 1_000, 5), "as much goes as must");
+}
+
+/// With what is beside it in codings, one file has up to four descriptors, or four contents.
+#[test]
+fn the_bounds_hold_for_a_file_in_all_of_its_codings() {
+    let site: &[(&str, usize)] = &[("a.js", 1_000), ("a.js.br", 300), ("a.js.zst", 200), ("a.js.gz", 100)];
+    let check = |limits: &str, expected: (u64, u64)| {
+        let cache = Cache::start(limits, 5);
+        for (name, length) in site {
+            cache.folder.write(&format!("public/{name}"), &vec![b'z'; *length]);
+        }
+        let mut connection = HttpConnection::open(cache.serving.http());
+        for path in each_file(5) {
+            connection.get(&path);
+        }
+        connection.send("GET /a.js HTTP/1.1\r\nHost: localhost\r\nAccept-Encoding: br\r\n\r\n");
+        assert_eq!(connection.answer().status, 200, "{limits}");
+        let [files, descriptors, octets, ..] = cache.numbers();
+        println!("{limits}: {files} files");
+        assert_eq!((descriptors, octets), expected, "{limits}");
+        assert!(files >= 1, "{limits}");
+    };
+    check("", (0, 2_100));
+    check("open_file_content_bytes_max = 1600", (0, 1_600));
+    check("open_file_content_bytes_max = 600", (1, 600));
+    check("small_file_bytes_max = 99\nopen_file_descriptors_max = 4", (4, 0));
+    check("small_file_bytes_max = 99\nopen_file_descriptors_max = 2", (2, 0));
+    check("small_file_bytes_max = 99\nopen_file_descriptors_max = 1", (1, 0));
+}
+
+/// Where few files may be open, each look drives one out; it must not take the one that somebody waits for.
+#[test]
+fn many_files_are_served_where_one_may_be_open() {
+    let cache = Cache::start("open_files_max = 1", 20);
+    let mut connections: Vec<_> = (0..8).map(|_| HttpConnection::open(cache.serving.http())).collect();
+    for _ in 0..5 {
+        for path in each_file(20) {
+            connections.iter_mut().for_each(|connection| connection.send(get(&path)));
+            for connection in &mut connections {
+                assert_eq!(connection.answer().status, 200);
+            }
+        }
+    }
+    assert_eq!(cache.numbers()[0], 1);
+}
+
 /// What slow clients are still owed of versions that are gone is in memory as well, and driving out files does not help.
 #[test]
 fn slow_clients_drive_no_file_out() {
