@@ -88,6 +88,26 @@ pub(crate) struct Edns {
     pub(crate) dnssec_ok: bool,
 }
 
+impl Edns {
+    /// What an OPT with these octets in the places of class and TTL says (RFC 6891 §6.1.3).
+    #[inline]
+    fn new(payload: [u8; 2], version: u8, flags: u8) -> Edns {
+        Edns { payload_bytes: u16::from_be_bytes(payload), version, dnssec_ok: flags & 0x80 != 0 }
+    }
+
+    /// What the OPT says that `rest` is: one without options, as most queries have.
+    #[inline]
+    fn of_plain_opt(rest: &[u8]) -> Option<Edns> {
+        const OPT: u8 = Rtype::OPT.0 as u8;
+        match *rest {
+            [0, 0, OPT, payload_high, payload_low, _, version, flags, _, 0, 0] => {
+                Some(Edns::new([payload_high, payload_low], version, flags))
+            }
+            _ => None,
+        }
+    }
+}
+
 /// A message that is no query that we understand: FORMERR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed;
@@ -118,16 +138,28 @@ impl<'q> Query<'q> {
         if header.count(2) > authority_count_max || header.count(3) > QUERY_ADDITIONAL_COUNT_MAX {
             return Err(Malformed);
         }
-        let mut rest = &message[after + QUESTION_TAIL_BYTES..];
-        for _ in 0..header.count(2) {
-            rest = QueryRecord::read(rest)?.1;
-        }
-        for _ in 0..header.count(3) {
-            let (record, behind) = QueryRecord::read(rest)?;
-            query.take_additional(&record)?;
-            rest = behind;
+        let rest = &message[after + QUESTION_TAIL_BYTES..];
+        match (header.count(2), header.count(3)) {
+            (0, 0) => {}
+            (0, 1) if let Some(edns) = Edns::of_plain_opt(rest) => query.edns = Some(edns),
+            (authority_count, additional_count) => query.take_records(authority_count, additional_count, rest)?,
         }
         Ok(query)
+    }
+
+    /// Notes what the records say that start `rest`: those of the authority section, then those of the additional one.
+    #[inline(never)]
+    fn take_records(&mut self, authority_count: u16, additional_count: u16, rest: &[u8]) -> Result<(), Malformed> {
+        let mut rest = rest;
+        for _ in 0..authority_count {
+            rest = QueryRecord::read(rest)?.1;
+        }
+        for _ in 0..additional_count {
+            let (record, behind) = QueryRecord::read(rest)?;
+            self.take_additional(&record)?;
+            rest = behind;
+        }
+        Ok(())
     }
 
     /// Notes what a record of the additional section says.
@@ -135,11 +167,8 @@ impl<'q> Query<'q> {
         let fixed = record.fixed;
         match Rtype(u16::from_be_bytes([fixed[0], fixed[1]])) {
             Rtype::OPT => {
-                let edns = Edns {
-                    payload_bytes: u16::from_be_bytes([fixed[2], fixed[3]]),
-                    version: fixed[5],
-                    dnssec_ok: fixed[6] & 0x80 != 0,
-                };
+                let &[_, _, payload_high, payload_low, _, version, flags, ..] = fixed;
+                let edns = Edns::new([payload_high, payload_low], version, flags);
                 // RFC 6891 §6.1.1: one, and its owner is the root. Of other versions, the options may look otherwise.
                 let is_right = record.owner_length == 1 && (edns.version != 0 || options_fit(record.rdata));
                 if self.edns.is_some() || !is_right {
