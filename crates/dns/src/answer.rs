@@ -6,7 +6,7 @@
 use crate::asked::{Asked, Course};
 use crate::message::{Addresses, Edns, NoRoom, Query, Rcode, ReplyWriter, Section};
 use crate::name::{Name, NameBuf};
-use crate::name_hash::{LabelledName, NameHash};
+use crate::name_hash::{LabelledName, NameHash, NameHashes};
 use crate::ready::{HEADER_BYTES, OPT_BYTES, OwnerPlace};
 use crate::rtype::Rtype;
 use crate::zone::{Found, Lookup, Zone};
@@ -93,23 +93,11 @@ fn reply_to<'o>(
 #[inline]
 fn put_sections(asked: &Asked<'_, '_>, found: &FoundZone<'_>, reply: &mut ReplyWriter<'_>) -> Rcode {
     let &Asked { ref question, alias_count_max, .. } = asked;
-    let zone = zone_for(found, question);
-    let mut answering = Answering { zone, rtype: question.rtype, alias_count_max, reply };
-    answering.put(question, found.hash).unwrap_or_else(|NoRoom| {
+    let mut answering = Answering { zone: found.zone, rtype: question.rtype, alias_count_max, reply };
+    answering.put(question, found.hashes).unwrap_or_else(|NoRoom| {
         answering.reply.truncate();
         Rcode::NoError
     })
-}
-
-/// The DS of an apex stands in the zone above, if we serve that too; not if the zone above that we serve only leads to
-/// somebody else's, which then is the parent (RFC 4035 §3.1.4.1).
-#[inline]
-fn zone_for<'s>(found: &FoundZone<'s>, question: &Query<'_>) -> &'s Zone {
-    if question.rtype != Rtype::DS || !found.zone.apex().same_as(question.name) {
-        return found.zone;
-    }
-    let is_parent = |zone: &&Zone| !matches!(zone.lookup(question.name, found.hash, Rtype::DS), Lookup::Referral(_));
-    found.parent.filter(is_parent).unwrap_or(found.zone)
 }
 
 /// A reply in the making: the zone that it comes out of and the type that was asked for.
@@ -168,9 +156,10 @@ impl Chain {
 impl Answering<'_, '_> {
     /// Puts all sections. What the zone says of the question's own name is copied as it was made; what stands behind an
     /// alias is written anew.
-    fn put(&mut self, question: &Query<'_>, hash: NameHash) -> Result<Rcode, NoRoom> {
+    #[inline(always)]
+    fn put(&mut self, question: &Query<'_>, hashes: NameHashes) -> Result<Rcode, NoRoom> {
         let length_bytes = question.name.length_bytes();
-        let lookup = self.zone.lookup(question.name, hash, self.rtype);
+        let lookup = self.zone.lookup(question.name, hashes, self.rtype);
         let is_referral = matches!(lookup, Lookup::Referral(_));
         if !is_referral {
             self.reply.set_authoritative();
@@ -188,14 +177,16 @@ impl Answering<'_, '_> {
             }
             Lookup::NoData => Ok(self.put_negative(Place::Question, length_bytes, Rcode::NoError)),
             Lookup::NameError => Ok(self.put_negative(Place::Question, length_bytes, Rcode::NxDomain)),
-            Lookup::Alias(_) | Lookup::Dname(_) => self.put_chain(question, hash, lookup),
+            Lookup::Alias(_) | Lookup::Dname(_) => self.put_chain(question, hashes.name, &lookup),
         }
     }
 
     /// Puts the aliases that lead on from the question, which begins with `lookup`, and what they lead to.
-    fn put_chain(&mut self, question: &Query<'_>, hash: NameHash, lookup: Lookup<'_>) -> Result<Rcode, NoRoom> {
+    // A chain has kilobytes on the stack, which other answers would have to make room for.
+    #[inline(never)]
+    fn put_chain(&mut self, question: &Query<'_>, hash: NameHash, lookup: &Lookup<'_>) -> Result<Rcode, NoRoom> {
         let length_bytes = question.name.length_bytes();
-        let (mut lookup, mut hash, mut place) = (lookup, hash, Place::Question);
+        let (mut lookup, mut hash, mut place) = (*lookup, hash, Place::Question);
         let mut target;
         let mut name = question.name;
         let mut chain = Chain::default();
@@ -231,13 +222,14 @@ impl Answering<'_, '_> {
             }
             target = next;
             name = target.as_name();
-            hash = LabelledName::of(name).hash(self.zone.seed);
+            let hashes = LabelledName::of(name).hashes(self.zone.seed);
+            hash = hashes.name;
             if chain.has_passed(hash) {
                 // A loop: all of it has been told.
                 return Ok(Rcode::NoError);
             }
             place = Place::Target(target_at);
-            lookup = self.zone.lookup(name, hash, self.rtype);
+            lookup = self.zone.lookup(name, hashes, self.rtype);
         }
     }
 

@@ -63,7 +63,7 @@ impl<'z, 'q> Asked<'z, 'q> {
         };
         let course = match refusal(&question) {
             Some(rcode) => Course::QuestionOnly(rcode),
-            None => zones.find(&name).map_or(Course::QuestionOnly(Rcode::Refused), Course::InZone),
+            None => zones.find(&name, question.rtype).map_or(Course::QuestionOnly(Rcode::Refused), Course::InZone),
         };
         Asked { message, question, course, alias_count_max: zones.alias_count_max(), entry: PlaceEntry::NONE }
     }
@@ -72,7 +72,7 @@ impl<'z, 'q> Asked<'z, 'q> {
     #[inline]
     pub fn touch_place(&mut self) {
         if let Course::InZone(found) = &self.course {
-            self.entry = found.zone.touch_place(found.hash);
+            self.entry = found.zone.touch_place(found.hashes.name);
         }
     }
 
@@ -80,7 +80,7 @@ impl<'z, 'q> Asked<'z, 'q> {
     #[inline]
     pub fn touch_records(&self) {
         if let Course::InZone(found) = &self.course {
-            found.zone.touch_node(self.entry, found.hash);
+            found.zone.touch_node(self.entry, found.hashes);
         }
     }
 }

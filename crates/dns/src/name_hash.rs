@@ -14,10 +14,21 @@ pub struct HashSeed(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NameHash(u64);
 
+/// The hash of a name and that of the name above it, which is where most names that are not there end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NameHashes {
+    pub(crate) name: NameHash,
+    /// Of no use if the name is the root or an apex, whose own it may be.
+    pub(crate) parent: NameHash,
+}
+
 // An odd number with its bits well mixed, from the digits of e.
 const MULTIPLIER: u64 = 0xb7e1_5162_8aed_2a6b;
 /// Octets that are folded, hashed and compared at a time.
 const EIGHT: usize = size_of::<u64>();
+/// Masks of so many octets, from the lowest.
+const LOWEST_OCTETS: [u64; EIGHT + 1] =
+    [0, 0xff, 0xffff, 0xff_ffff, 0xffff_ffff, 0xff_ffff_ffff, 0xffff_ffff_ffff, 0xff_ffff_ffff_ffff, u64::MAX];
 
 impl HashSeed {
     /// The hash of the root.
@@ -28,11 +39,11 @@ impl HashSeed {
 }
 
 impl NameHash {
-    /// The hash of the suffix of `name` that starts at `start`, where this is the hash of the suffix one label shorter.
+    /// The hash of `suffix`, which `name` ends with, where this is the hash of the suffix one label shorter.
     // Most labels take one round: a call would cost as much again.
     #[inline(always)]
-    fn with_label(self, name: &[u8], start: usize) -> NameHash {
-        let mut rest = &name[start..];
+    pub(crate) fn with_label(self, suffix: &[u8], name: &[u8]) -> NameHash {
+        let mut rest = suffix;
         // The octet of the length goes in with the label: so where labels end counts.
         let mut left_bytes = 1 + usize::from(rest[0]);
         let mut state = self.0;
@@ -41,7 +52,7 @@ impl NameHash {
             state = folded_product(state ^ folded(u64::from_le_bytes(octets)), MULTIPLIER);
             (rest, left_bytes) = (behind, left_bytes - EIGHT);
         }
-        let last = first_eight(rest, name) & u64::MAX >> (u8::BITS as usize * (EIGHT - left_bytes));
+        let last = first_eight(rest, name) & LOWEST_OCTETS[left_bytes];
         NameHash(folded_product(state ^ folded(last), MULTIPLIER))
     }
 
@@ -174,17 +185,18 @@ impl<'n> LabelledName<'n> {
         &self.as_bytes()[usize::from(self.starts[self.label_count - depth])..]
     }
 
-    /// The hash of the suffix of `depth` labels, one or more, from the hash of the suffix of one label less.
+    /// The suffixes with more than `depth` labels, from the shortest of them to the name itself.
     #[inline(always)]
-    pub(crate) fn next_hash(&self, hash: NameHash, depth: usize) -> NameHash {
-        hash.with_label(self.as_bytes(), usize::from(self.starts[self.label_count - depth]))
+    pub(crate) fn suffixes_beyond(&self, depth: usize) -> impl Iterator<Item = &'n [u8]> {
+        let bytes = self.as_bytes();
+        self.starts[..self.label_count - depth].iter().rev().map(|&start| &bytes[usize::from(start)..])
     }
 
     /// The hash of the suffix of `to_depth` labels, from the hash of that of `from_depth` labels.
     pub(crate) fn grown_hash(&self, hash: NameHash, from_depth: usize, to_depth: usize) -> NameHash {
         let mut hash = hash;
         for depth in from_depth..to_depth {
-            hash = self.next_hash(hash, depth + 1);
+            hash = hash.with_label(self.suffix(depth + 1), self.as_bytes());
         }
         hash
     }
@@ -193,6 +205,13 @@ impl<'n> LabelledName<'n> {
     #[inline]
     pub(crate) fn hash(&self, seed: HashSeed) -> NameHash {
         self.grown_hash(seed.of_root(), 0, self.label_count)
+    }
+
+    /// The hash of the whole name and that of its parent.
+    pub(crate) fn hashes(&self, seed: HashSeed) -> NameHashes {
+        let parent_depth = self.label_count.saturating_sub(1);
+        let parent = self.grown_hash(seed.of_root(), 0, parent_depth);
+        NameHashes { name: self.grown_hash(parent, parent_depth, self.label_count), parent }
     }
 }
 

@@ -1,8 +1,9 @@
 //! A zone as it is served: an immutable snapshot that turns a name into what stands there, with its ready-made answers.
 //!
 //! One arena of octets holds a node for each name of the zone and for each empty non-terminal; one table of places,
-//! searched by the hash of a name, leads to the nodes. Since every ancestor of a name has a node, the closest encloser
-//! of a name that has none is found by halving between the apex and the name (docs/decisions/0007-zone-store.md).
+//! searched by the hash of a name, leads to the nodes. The closest encloser of a name that has none is most often the
+//! name above. Else, since every ancestor of a name has a node, it is found by halving between the apex and that
+//! (docs/decisions/0007-zone-store.md).
 //!
 //! ```text
 //! places  [tag 32 | node / 8 32] …                                   open addressing, no removal
@@ -10,7 +11,7 @@
 //! ```
 
 use crate::name::{Name, NameBuf};
-use crate::name_hash::{HashSeed, LabelledName, NameHash, is_stored_name};
+use crate::name_hash::{HashSeed, LabelledName, NameHash, NameHashes, is_stored_name};
 use crate::ready::Ready;
 use crate::rtype::Rtype;
 use alloc::boxed::Box;
@@ -121,14 +122,41 @@ impl Zone {
         Found { owner: apex.name(), ready: Ready::read(&self.arena[self.negative_soa..]), node: apex.at }
     }
 
-    /// What stands at `name`, which is the apex or below it, for a question of type `rtype`.
+    /// What stands at `name`, which is the apex or below it, for a question of type `rtype` (RFC 1034 §4.3.2 step 3).
     // What is found has a dozen words: not to be copied from call to call.
     #[inline(always)]
-    pub(crate) fn lookup(&self, name: Name<'_>, hash: NameHash, rtype: Rtype) -> Lookup<'_> {
-        match self.exact(name.as_bytes(), hash) {
-            Some(node) => self.lookup_at(&node, rtype),
-            None => self.lookup_below(&self.closest_encloser(&LabelledName::of(name)), rtype),
+    pub(crate) fn lookup(&self, name: Name<'_>, hashes: NameHashes, rtype: Rtype) -> Lookup<'_> {
+        let own = self.exact(name.as_bytes(), hashes.name);
+        let is_own = own.is_some();
+        let mut node = own.unwrap_or_else(|| self.closest_encloser(name, hashes.parent));
+        if node.has(FLAG_DELEGATED) {
+            let cut = self.node(node.link());
+            // RFC 4035 §3.1.4.1: the DS of a child is the parent's to answer, at the cut itself.
+            return match is_own && rtype == Rtype::DS && cut.at == node.at {
+                true => cut.ready(Rtype::DS).map_or(Lookup::NoData, |ready| Lookup::Answer(cut.found(ready))),
+                false => Lookup::Referral(cut.found(cut.ready(Rtype::NS).expect("a cut is where NS stand"))),
+            };
         }
+        if node.has(FLAG_BELOW_DNAME) {
+            return self.node(node.link()).dname();
+        }
+        if !is_own {
+            if node.has(FLAG_DNAME) {
+                return node.dname();
+            }
+            if !node.has(FLAG_HAS_WILDCARD) {
+                return Lookup::NameError;
+            }
+            // RFC 4592 §3.3.1: the wildcard below the closest encloser answers for the name.
+            node = self.node(node.link());
+        }
+        if let Some(ready) = node.ready(rtype) {
+            return Lookup::Answer(node.found(ready));
+        }
+        if rtype == Rtype::ANY {
+            return node.first_ready().map_or(Lookup::NoData, |ready| Lookup::Answer(node.found(ready)));
+        }
+        node.ready(Rtype::CNAME).map_or(Lookup::NoData, |ready| Lookup::Alias(node.found(ready)))
     }
 
     /// Loads the place where `hash` is searched for first, and tells what it says.
@@ -137,11 +165,16 @@ impl Zone {
         PlaceEntry(self.places[hash.place(self.place_bits)])
     }
 
-    /// Loads the start of the node that `entry` leads to, if it may be that of `hash`.
+    /// Loads the start of the node that `entry` leads to, if it may be that of the name; else that of the name above,
+    /// which is a cut or has a wildcard below, if not the apex.
     #[inline]
-    pub(crate) fn touch_node(&self, entry: PlaceEntry, hash: NameHash) {
-        if !entry.leads_to(hash) {
-            return;
+    pub(crate) fn touch_node(&self, entry: PlaceEntry, hashes: NameHashes) {
+        let mut entry = entry;
+        if !entry.leads_to(hashes.name) {
+            entry = self.touch_place(hashes.parent);
+            if !entry.leads_to(hashes.parent) {
+                return;
+            }
         }
         // A node with one RRset has about 70 octets, and few start at the start of a line.
         let start = entry.node_index() as usize * NODE_ALIGNMENT;
@@ -150,64 +183,24 @@ impl Zone {
         core::hint::black_box(self.arena[start] ^ self.arena[end]);
     }
 
-    /// RFC 1034 §4.3.2 steps 3a and 3b, for a name that has a node.
-    #[inline(always)]
-    fn lookup_at<'z>(&'z self, node: &Node<'z>, rtype: Rtype) -> Lookup<'z> {
-        let found = |ready| Found { owner: node.name(), ready, node: node.at };
-        if node.has(FLAG_BELOW_DNAME) {
-            return self.lookup_below(node, rtype);
-        }
-        if node.has(FLAG_DELEGATED) {
-            // RFC 4035 §3.1.4.1: the DS of a child is the parent's to answer, at the cut itself.
-            let cut = self.node(node.link());
-            if rtype != Rtype::DS || cut.at != node.at {
-                return self.referral(&cut);
-            }
-            return cut.ready(Rtype::DS).map_or(Lookup::NoData, |ready| Lookup::Answer(found(ready)));
-        }
-        if let Some(ready) = node.ready(rtype) {
-            return Lookup::Answer(found(ready));
-        }
-        if rtype == Rtype::ANY {
-            return node.first_ready().map_or(Lookup::NoData, |ready| Lookup::Answer(found(ready)));
-        }
-        node.ready(Rtype::CNAME).map_or(Lookup::NoData, |ready| Lookup::Alias(found(ready)))
-    }
-
-    /// RFC 1034 §4.3.2 step 3c, for a name without a node below its closest encloser (RFC 4592 §3.3.1).
-    fn lookup_below<'z>(&'z self, encloser: &Node<'z>, rtype: Rtype) -> Lookup<'z> {
-        if encloser.has(FLAG_DELEGATED) {
-            return self.referral(&self.node(encloser.link()));
-        }
-        if encloser.has(FLAG_BELOW_DNAME) {
-            return self.lookup_below(&self.node(encloser.link()), rtype);
-        }
-        if encloser.has(FLAG_DNAME) {
-            let ready = encloser.ready(Rtype::DNAME).expect("the flag says that it is there");
-            return Lookup::Dname(Found { owner: encloser.name(), ready, node: encloser.at });
-        }
-        if encloser.has(FLAG_HAS_WILDCARD) {
-            return self.lookup_at(&self.node(encloser.link()), rtype);
-        }
-        Lookup::NameError
-    }
-
-    fn referral<'z>(&'z self, cut: &Node<'z>) -> Lookup<'z> {
-        let ready = cut.ready(Rtype::NS).expect("a cut is where NS stand");
-        Lookup::Referral(Found { owner: cut.name(), ready, node: cut.at })
-    }
-
     /// The node of `name`.
-    #[inline]
+    #[inline(always)]
     fn exact(&self, name: &[u8], hash: NameHash) -> Option<Node<'_>> {
+        let place = hash.place(self.place_bits);
+        // Where a name is not there, most often its first place is empty: no call is needed to see that.
+        match PlaceEntry(self.places[place]) {
+            PlaceEntry(EMPTY) => None,
+            entry => self.exact_from(place, entry, name, hash),
+        }
+    }
+
+    /// The node of `name`, searched for from `place` on, whose `entry` is not empty.
+    #[inline(never)]
+    fn exact_from(&self, place: usize, entry: PlaceEntry, name: &[u8], hash: NameHash) -> Option<Node<'_>> {
         let mask = self.places.len() - 1;
-        let mut place = hash.place(self.place_bits);
+        let (mut place, mut entry) = (place, entry);
         // Ends at an empty place: the builder leaves a quarter of them empty.
         loop {
-            let entry = PlaceEntry(self.places[place]);
-            if entry.0 == EMPTY {
-                return None;
-            }
             if entry.leads_to(hash) {
                 let node = self.node(entry.node_index());
                 if is_stored_name(node.name_bytes(), name) {
@@ -215,11 +208,28 @@ impl Zone {
                 }
             }
             place = (place + 1) & mask;
+            entry = PlaceEntry(self.places[place]);
+            if entry.0 == EMPTY {
+                return None;
+            }
         }
     }
 
-    /// The longest ancestor of `name` that has a node. `name` has none itself.
-    fn closest_encloser(&self, name: &LabelledName<'_>) -> Node<'_> {
+    /// The longest ancestor of `name` that has a node. `name` has none itself, and so is not the apex; `parent_hash` is
+    /// the hash of the name above it.
+    #[inline]
+    fn closest_encloser(&self, name: Name<'_>, parent_hash: NameHash) -> Node<'_> {
+        let parent = name.parent().expect("a name below the apex has a parent");
+        if parent.length_bytes() == self.apex.as_name().length_bytes() {
+            return self.node(self.apex_node);
+        }
+        // Most often only the first label is not there: it is random, or below a wildcard or a cut.
+        self.exact(parent.as_bytes(), parent_hash).unwrap_or_else(|| self.closest_encloser_above(parent))
+    }
+
+    /// The longest ancestor of `name` that has a node, where neither `name` has one nor is it the apex.
+    fn closest_encloser_above(&self, name: Name<'_>) -> Node<'_> {
+        let name = LabelledName::of(name);
         let mut encloser = self.node(self.apex_node);
         let mut depth = self.apex_depth;
         // Names deeper than all of the zone's have no node: the encloser is no deeper than the deepest.
@@ -240,7 +250,8 @@ impl Zone {
     #[inline]
     fn node(&self, index: u32) -> Node<'_> {
         let at = index as usize * NODE_ALIGNMENT;
-        Node { at, stored: &self.arena[at..] }
+        let stored = &self.arena[at..];
+        Node { at, header: stored.first_chunk().expect("written by the builder"), stored }
     }
 
     /// Every invariant of the structure: for tests and for fuzzing.
@@ -307,18 +318,20 @@ impl PlaceEntry {
 #[derive(Clone, Copy, Debug)]
 struct Node<'z> {
     at: usize,
+    header: &'z [u8; NODE_HEADER_BYTES],
+    /// All there is from the header on.
     stored: &'z [u8],
 }
 
 impl<'z> Node<'z> {
     #[inline]
     fn has(&self, flag: u8) -> bool {
-        self.stored[0] & flag != 0
+        self.header[0] & flag != 0
     }
 
     #[inline]
     fn name_bytes(&self) -> &'z [u8] {
-        &self.stored[NODE_HEADER_BYTES..NODE_HEADER_BYTES + usize::from(self.stored[1])]
+        &self.stored[NODE_HEADER_BYTES..NODE_HEADER_BYTES + usize::from(self.header[1])]
     }
 
     #[inline]
@@ -327,15 +340,27 @@ impl<'z> Node<'z> {
     }
 
     fn type_count(&self) -> usize {
-        usize::from(u16::from_le_bytes([self.stored[2], self.stored[3]]))
+        usize::from(u16::from_le_bytes([self.header[2], self.header[3]]))
+    }
+
+    /// `ready`, which stands here.
+    #[inline]
+    fn found(&self, ready: Ready<'z>) -> Found<'z> {
+        Found { owner: self.name(), ready, node: self.at }
+    }
+
+    /// The DNAME that stands here.
+    fn dname(&self) -> Lookup<'z> {
+        Lookup::Dname(self.found(self.ready(Rtype::DNAME).expect("the flag says that it is there")))
     }
 
     fn link(&self) -> u32 {
-        u32::from_le_bytes([self.stored[4], self.stored[5], self.stored[6], self.stored[7]])
+        let &[_, _, _, _, link @ ..] = self.header;
+        u32::from_le_bytes(link)
     }
 
     fn entries(&self) -> &'z [u8] {
-        let start = NODE_HEADER_BYTES + usize::from(self.stored[1]);
+        let start = NODE_HEADER_BYTES + usize::from(self.header[1]);
         &self.stored[start..start + self.type_count() * TYPE_ENTRY_BYTES]
     }
 

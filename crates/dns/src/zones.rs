@@ -1,8 +1,9 @@
 //! The zones that a server answers for: finds the one that a name belongs to.
 
 use crate::name::{LABEL_COUNT_MAX, Name};
-use crate::name_hash::{HashSeed, LabelledName, NameHash, is_stored_name};
-use crate::zone::Zone;
+use crate::name_hash::{HashSeed, LabelledName, NameHash, NameHashes, is_stored_name};
+use crate::rtype::Rtype;
+use crate::zone::{Lookup, Zone};
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -36,10 +37,8 @@ pub struct Duplicate(
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FoundZone<'s> {
     pub(crate) zone: &'s Zone,
-    /// The next zone above, if that is served too.
-    pub(crate) parent: Option<&'s Zone>,
-    /// The hash of the name that was looked for.
-    pub(crate) hash: NameHash,
+    /// The hashes of the name that was looked for.
+    pub(crate) hashes: NameHashes,
 }
 
 impl ZoneSet {
@@ -99,22 +98,40 @@ impl ZoneSet {
         self.index_at(name.as_bytes(), name.hash(self.seed)).map(|index| &self.zones[index])
     }
 
-    /// The zone with the longest apex that `name` is at or below, in one pass from the root.
+    /// The zone that answers for `rtype` at `name`: the one with the longest apex that `name` is at or below, or, for the
+    /// DS of an apex, the one above.
     #[inline]
-    pub(crate) fn find(&self, name: &LabelledName<'_>) -> Option<FoundZone<'_>> {
-        let mut hash = self.seed.of_root();
+    pub(crate) fn find(&self, name: &LabelledName<'_>, rtype: Rtype) -> Option<FoundZone<'_>> {
+        match &self.zones[..] {
+            [zone] => find_in_only(zone, name),
+            _ => self.find_among_many(name, rtype),
+        }
+    }
+
+    /// Looks at all suffixes of `name`, in one pass from the root.
+    fn find_among_many(&self, name: &LabelledName<'_>, rtype: Rtype) -> Option<FoundZone<'_>> {
+        let root = self.seed.of_root();
+        let mut hashes = NameHashes { name: root, parent: root };
         let (mut zone, mut parent) = (None, None);
-        for depth in 0..=name.label_count() {
-            if depth != 0 {
-                hash = name.next_hash(hash, depth);
-            }
-            if self.depths[depth] != 0
-                && let Some(found) = self.at(name.suffix(depth), hash)
+        if self.depths[0] != 0 {
+            zone = self.at(Name::ROOT.as_bytes(), root);
+        }
+        for (suffix, &zone_count) in name.suffixes_beyond(0).zip(&self.depths[1..]) {
+            hashes = NameHashes { name: hashes.name.with_label(suffix, name.as_bytes()), parent: hashes.name };
+            if zone_count != 0
+                && let Some(found) = self.at(suffix, hashes.name)
             {
                 (zone, parent) = (Some(found), zone);
             }
         }
-        zone.map(|zone| FoundZone { zone, parent, hash })
+        let mut zone = zone?;
+        // The DS of an apex stands in the zone above, if we serve that too; not if the zone above that we serve only
+        // leads to somebody else's, which then is the parent (RFC 4035 §3.1.4.1).
+        if rtype == Rtype::DS && zone.apex().length_bytes() == name.as_bytes().len() {
+            let is_parent = |zone: &&Zone| !matches!(zone.lookup(name.name(), hashes, rtype), Lookup::Referral(_));
+            zone = parent.filter(is_parent).unwrap_or(zone);
+        }
+        Some(FoundZone { zone, hashes })
     }
 
     #[inline]
@@ -139,4 +156,17 @@ impl ZoneSet {
             place = (place + 1) & mask;
         }
     }
+}
+
+/// What [`ZoneSet::find`] finds if there is no other zone: nothing above the apex needs to be hashed.
+#[inline]
+fn find_in_only<'s>(zone: &'s Zone, name: &LabelledName<'_>) -> Option<FoundZone<'s>> {
+    if name.label_count() < zone.apex_depth || !is_stored_name(zone.apex().as_bytes(), name.suffix(zone.apex_depth)) {
+        return None;
+    }
+    let mut hashes = NameHashes { name: zone.apex_hash, parent: zone.apex_hash };
+    for suffix in name.suffixes_beyond(zone.apex_depth) {
+        hashes = NameHashes { name: hashes.name.with_label(suffix, name.as_bytes()), parent: hashes.name };
+    }
+    Some(FoundZone { zone, hashes })
 }

@@ -150,8 +150,8 @@ impl Names {
             return self.push(name.as_bytes(), hash, NameId(0).0);
         }
         let mut hashes = [self.seed.of_root(); crate::name::LABEL_COUNT_MAX + 1];
-        for depth in 0..=last {
-            hashes[depth + 1] = name.next_hash(hashes[depth], depth + 1);
+        for (depth, suffix) in name.suffixes_beyond(0).enumerate() {
+            hashes[depth + 1] = hashes[depth].with_label(suffix, name.as_bytes());
         }
         let mut depth = last;
         let mut parent = NameId(0);
