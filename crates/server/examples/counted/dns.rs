@@ -21,6 +21,7 @@ pub(crate) const WILDCARD: WireName = b"\x03any\x04wild\x07example\0";
 pub(crate) const UNKNOWN_ZONE: WireName = b"\x03www\x05other\0";
 
 const APEX: WireName = b"\x07example\0";
+const OTHER_APEX: WireName = b"\x05third\0";
 /// Fixed, so that names fall into the same places in every run.
 const SEED: HashSeed = HashSeed(0x5eed);
 const REPLY_BYTES_MAX: u16 = 1_232;
@@ -40,24 +41,34 @@ ns1.sub A 192.0.2.55
 ns2.sub A 192.0.2.56
 ";
 
-/// Answers a query for the addresses of `name`.
+/// Answers a query for the addresses of `name`, out of one zone.
 pub(crate) fn repeat(name: WireName, count: usize) {
-    let (zones, query) = (zones(), query(name));
+    repeat_out_of(&zones(), name, count);
+}
+
+/// Answers a query for the addresses of `name`, out of two zones: with one alone, it need not be searched for.
+pub(crate) fn repeat_out_of_two(name: WireName, count: usize) {
+    let zones = [APEX, OTHER_APEX].map(|apex| Arc::new(zone(apex))).to_vec();
+    repeat_out_of(&ZoneSet::new(SEED, zones).expect("they have different names"), name, count);
+}
+
+fn repeat_out_of(zones: &ZoneSet, name: WireName, count: usize) {
+    let query = query(name);
     let mut out = [0; REPLY_BYTES_MAX as usize];
     for _ in 0..count {
         let transport = Transport::Udp { reply_bytes_max: REPLY_BYTES_MAX };
-        let reply = answer(&zones, black_box(&query), transport, black_box(&mut out));
+        let reply = answer(zones, black_box(&query), transport, black_box(&mut out));
         assert!(matches!(black_box(reply), Reply::Send { .. }));
     }
 }
 
 /// The one zone that all kinds ask about.
 pub(crate) fn zones() -> ZoneSet {
-    ZoneSet::new(SEED, vec![Arc::new(zone())]).expect("one zone is not there twice")
+    ZoneSet::new(SEED, vec![Arc::new(zone(APEX))]).expect("one zone is not there twice")
 }
 
-fn zone() -> Zone {
-    let apex = Name::parse(APEX).expect("the apex is a name");
+fn zone(apex: WireName) -> Zone {
+    let apex = Name::parse(apex).expect("the apex is a name");
     let mut builder = ZoneBuilder::new(apex, SEED, ZoneLimits::default());
     let mut parser = Parser::new("counted.zone".into(), ZONE.as_bytes().to_vec(), apex, Limits::default());
     while let Some(event) = parser.next() {

@@ -24,6 +24,7 @@ const KINDS: &[Kind] = &[
     ("http-304", http::repeat_not_modified),
     ("http-404", http::repeat_missing),
     ("dns-hit", |count| dns::repeat(dns::HIT, count)),
+    ("dns-hit-two-zones", |count| dns::repeat_out_of_two(dns::HIT, count)),
     ("dns-name-error", |count| dns::repeat(dns::NAME_ERROR, count)),
     ("dns-referral", |count| dns::repeat(dns::REFERRAL, count)),
     ("dns-wildcard", |count| dns::repeat(dns::WILDCARD, count)),
