@@ -51,7 +51,7 @@ impl<'s> Files<'s> {
         }
         self.key.extend_from_slice(&site.id.to_le_bytes());
         let is_known = match self.leases.lease(&self.key) {
-            Some(file) if !self.shared.is_stale(file, clock.now_ms()) => return Lookup::Lent(file),
+            Some(file) if !self.shared.is_stale(&file, clock.now_ms()) => return Lookup::Lent(file),
             file => file.is_some(),
         };
         let look = self.shared.look_at(clock.now_ms(), clock.unix_s());

@@ -29,7 +29,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
-use table::{Held, Refused, Table};
+use table::{Held, Lent, Refused, Table};
 
 /// A path that leads nowhere.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ pub(crate) struct OpenFiles {
 /// What is known of a path now.
 pub(crate) enum Lookup<'f, 's> {
     /// This file, lent for the turn.
-    Lent(&'f Held<'s, FileKey, OpenFile>),
+    Lent(Lent<'f, 's, FileKey, OpenFile>),
     /// This file, looked for just now.
     Found(Held<'s, FileKey, OpenFile>),
     /// That there is none.

@@ -1,9 +1,11 @@
 //! Turns one reference to an entry into a value that can be used, copied and dropped.
 
 use crate::count::Taking;
-use crate::slot::{Generation, Slot};
+use crate::slot::Slot;
 use crate::slots::Slots;
 use core::fmt;
+use core::marker::PhantomData;
+use core::mem::ManuallyDrop;
 use core::ops::Deref;
 
 /// An entry with a reference of its own: it stays whole, also when it is retired meanwhile, until this is dropped.
@@ -37,17 +39,18 @@ impl<'t, K, V> Held<'t, K, V> {
     }
 
     /// Whether the table has stopped lending this entry. It may be retired right after this says no.
-    pub fn is_retired(&self) -> bool {
-        !self.generation().is_lent()
-    }
-
     #[inline]
-    pub(crate) fn generation(&self) -> Generation {
-        self.slot.generation()
+    pub fn is_retired(&self) -> bool {
+        !self.slot.generation().is_lent()
     }
 
     pub(crate) fn slot(&self) -> &'t Slot<K, V> {
         self.slot
+    }
+
+    /// Gives the reference to the caller, who must see that it is put.
+    pub(crate) fn into_slot(self) -> &'t Slot<K, V> {
+        ManuallyDrop::new(self).slot
     }
 }
 
@@ -74,6 +77,46 @@ impl<K, V> Drop for Held<'_, K, V> {
     fn drop(&mut self) {
         // SAFETY: this value is a reference to the entry, and ends here.
         unsafe { self.slots.put(self.slot) };
+    }
+}
+
+/// A [`Held`] that belongs to the [`Leases`](crate::Leases) of a worker, lent until they are asked again: it is used as
+/// one, and a clone of it is one.
+///
+/// ```compile_fail
+/// let table = sanderling_table::Table::<u32, u32>::new(1);
+/// let mut leases = sanderling_table::Leases::new(&table, 1);
+/// let lent = leases.lease(&1);
+/// leases.sweep();
+/// drop(lent.is_none());
+/// ```
+pub struct Lent<'l, 't, K, V> {
+    /// Never dropped: its reference is that of the lease.
+    held: ManuallyDrop<Held<'t, K, V>>,
+    leases: PhantomData<&'l Held<'t, K, V>>,
+}
+
+impl<'l, 't, K, V> Lent<'l, 't, K, V> {
+    /// # Safety
+    /// Somebody owns a reference to the entry in this slot of these slots, and keeps it for as long as `'l`.
+    #[inline]
+    pub(crate) unsafe fn new(slots: &'t Slots<K, V>, slot: &'t Slot<K, V>) -> Lent<'l, 't, K, V> {
+        Lent { held: ManuallyDrop::new(Held { slots, slot }), leases: PhantomData }
+    }
+}
+
+impl<'t, K, V> Deref for Lent<'_, 't, K, V> {
+    type Target = Held<'t, K, V>;
+
+    #[inline]
+    fn deref(&self) -> &Held<'t, K, V> {
+        &self.held
+    }
+}
+
+impl<K: fmt::Debug, V: fmt::Debug> fmt::Debug for Lent<'_, '_, K, V> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(out)
     }
 }
 

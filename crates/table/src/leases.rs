@@ -1,12 +1,15 @@
 //! Turns references that a worker took once into look-ups that touch nothing shared but a generation.
 
-use crate::held::Held;
-use crate::slot::Generation;
+use crate::held::Lent;
+use crate::slot::{Slot, SlotNumber};
+use crate::slots::CAPACITY_MAX;
+use crate::sync::planted;
 use crate::table::Table;
 use core::borrow::Borrow;
 use core::hash::Hash;
+use core::mem;
 
-/// The entries that one worker has leased from a table: its private map from key to [`Held`].
+/// The entries that one worker has leased from a table: its private map from key to slot.
 ///
 /// A hit is one private look-up and one load of the slot's generation; no instruction of it writes shared memory, so it
 /// costs the same with any number of workers. Each lease is a real reference. What is retired meanwhile is given back
@@ -16,8 +19,8 @@ use core::hash::Hash;
 /// needs retired values dropped now (no descriptors left) must wake the workers.
 pub struct Leases<'t, K, V> {
     table: &'t Table<K, V>,
-    /// Open addressing, one step at a time, at most three quarters full; a power of two.
-    places: Box<[Option<Lease<'t, K, V>>]>,
+    /// Open addressing, one step at a time, at most half full; a power of two.
+    places: Box<[Place]>,
     count: usize,
     leases_max: usize,
     /// Where the next lease to give back is looked for when there are too many.
@@ -26,31 +29,62 @@ pub struct Leases<'t, K, V> {
     version: u64,
 }
 
-struct Lease<'t, K, V> {
-    hash: u64,
-    generation: Generation,
-    held: Held<'t, K, V>,
+/// What stands at a place: nothing, or a lease, which is a slot with a reference of its own to the entry there. Beside the
+/// slot's number there is room for some bits of the hash.
+///
+/// Four octets, so that sixteen places share a cache line: where many workers have many leases, the time goes for lines
+/// that are not in the cache, and the entry's own are needed anyway. The generation is not kept, since the reference
+/// holds the slot: it can go from lent to retired, and no further.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Place(u32);
+
+/// The bits of a place that are `SlotNumber + 1`.
+const NUMBER: u32 = (CAPACITY_MAX as u32 + 1).next_power_of_two() - 1;
+
+impl Place {
+    const EMPTY: Place = Place(0);
+
+    fn new(hash: u64, number: SlotNumber) -> Place {
+        Place(tag(hash) | (number.0 + 1))
+    }
+
+    /// The slot, if there is one.
+    #[inline]
+    fn number(self) -> Option<SlotNumber> {
+        (self.0 & NUMBER).checked_sub(1).map(SlotNumber)
+    }
+
+    /// The slot, if its key may have this hash.
+    #[inline]
+    fn number_for(self, hash: u64) -> Option<SlotNumber> {
+        if self.0 & !NUMBER == tag(hash) { self.number() } else { None }
+    }
 }
 
-impl<K, V> Lease<'_, K, V> {
-    /// Acquire, in `Held::generation`, pairs with the Release of the retirement: who finds the lease stale finds the
-    /// index without its entry.
-    #[inline]
-    fn is_stale(&self) -> bool {
-        self.held.generation() != self.generation
-    }
+/// The low half of a hash says where to start, so bits of the high half are left to compare.
+#[inline]
+fn tag(hash: u64) -> u32 {
+    (hash >> 32) as u32 & !NUMBER
+}
+
+/// How a look among the leases ended.
+enum Found<'t, K, V> {
+    /// With the lease of the key, at this place.
+    Lease(usize, &'t Slot<K, V>),
+    /// At the empty place where it belongs.
+    Gap(usize),
 }
 
 impl<'t, K, V> Leases<'t, K, V> {
     /// No leases yet, at most `leases_max` (at least 1) later: then one gives way to the next.
     ///
-    /// It allocates here once, 43 to 86 bytes for each lease.
+    /// It allocates here once, 8 to 16 bytes for each lease.
     pub fn new(table: &'t Table<K, V>, leases_max: usize) -> Leases<'t, K, V> {
         let leases_max = leases_max.max(1);
-        let place_count = (leases_max + leases_max.div_ceil(3)).next_power_of_two();
+        let place_count = (2 * leases_max).next_power_of_two();
         Leases {
             table,
-            places: (0..place_count).map(|_| None).collect(),
+            places: vec![Place::EMPTY; place_count].into(),
             count: 0,
             leases_max,
             hand: 0,
@@ -89,8 +123,10 @@ impl<'t, K, V> Leases<'t, K, V> {
         let before = self.count;
         for at in 0..self.places.len() {
             // What is given back makes another lease move up, mostly to this place: look at it again.
-            while self.places[at].as_ref().is_some_and(Lease::is_stale) {
-                self.give_back(at);
+            while let Some(number) = self.places[at].number()
+                && !self.table.slot(number).generation().is_lent()
+            {
+                self.give_back(at, number);
             }
         }
         before - self.count
@@ -99,8 +135,8 @@ impl<'t, K, V> Leases<'t, K, V> {
     /// Gives every lease back: for a worker that has nothing to do for long.
     pub fn clear(&mut self) {
         for at in 0..self.places.len() {
-            while self.places[at].is_some() {
-                self.give_back(at);
+            while let Some(number) = self.places[at].number() {
+                self.give_back(at, number);
             }
         }
     }
@@ -109,25 +145,32 @@ impl<'t, K, V> Leases<'t, K, V> {
     fn give_back_any(&mut self) {
         let mask = self.places.len() - 1;
         // There is a lease, so this ends.
-        while self.places[self.hand].is_none() {
+        loop {
+            if let Some(number) = self.places[self.hand].number() {
+                return self.give_back(self.hand, number);
+            }
             self.hand = (self.hand + 1) & mask;
         }
-        self.give_back(self.hand);
     }
 
-    /// Takes the lease out of this place, and closes the gap: a lease behind it moves up if its walk, which begins at its
-    /// hash, passes the gap and would end there.
-    fn give_back(&mut self, at: usize) {
+    /// Takes the lease of this slot out of its place, and closes the gap: a lease behind it moves up if its walk, which
+    /// begins at its hash, passes the gap and would end there.
+    fn give_back(&mut self, at: usize, number: SlotNumber) {
         let mask = self.places.len() - 1;
-        let given_back = self.places[at].take();
+        let slot = self.table.slot(number);
+        // SAFETY: the place owned this reference, and ends here.
+        let given_back = unsafe { self.table.adopt(slot) };
+        self.places[at] = Place::EMPTY;
         self.count -= 1;
         let mut gap = at;
         let mut next = (at + 1) & mask;
-        while let Some(lease) = &self.places[next] {
-            let steps_from_start = next.wrapping_sub(lease.hash as usize) & mask;
+        while let Some(number) = self.places[next].number() {
+            // SAFETY: the place owns a reference to the entry.
+            let hash = unsafe { self.table.slot(number).entry() }.hash;
+            let steps_from_start = next.wrapping_sub(hash as usize) & mask;
             let steps_from_gap = next.wrapping_sub(gap) & mask;
             if steps_from_gap <= steps_from_start {
-                self.places[gap] = self.places[next].take();
+                self.places[gap] = mem::replace(&mut self.places[next], Place::EMPTY);
                 gap = next;
             }
             next = (next + 1) & mask;
@@ -141,56 +184,73 @@ impl<'t, K: Hash + Eq, V> Leases<'t, K, V> {
     /// The entry of this key, leased: at once if it was leased already and is not retired, else by
     /// [`Table::acquire`]. `None` if the table lends no such entry.
     ///
-    /// The borrow ends with the turn. What is needed longer (a slow response) clones the [`Held`]: one atomic addition.
+    /// The borrow ends with the turn. What is needed longer (a slow response) clones the [`Held`](crate::Held): one atomic addition.
     #[inline]
-    pub fn lease<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<&Held<'t, K, V>>
+    pub fn lease<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<Lent<'_, 't, K, V>>
     where
         K: Borrow<Q>,
     {
         let hash = self.table.hash(key);
-        let at = match self.find(hash, key) {
-            Ok(at) if self.places[at].as_ref().is_some_and(|lease| !lease.is_stale()) => at,
-            Ok(stale) => {
-                self.give_back(stale);
+        let slot = match self.find(hash, key) {
+            // Acquire, in `generation`, pairs with the Release of the retirement: who finds the lease stale finds the
+            // index without its entry.
+            Found::Lease(_, slot) if slot.generation().is_lent() || planted("no_lease_check") => slot,
+            Found::Lease(at, stale) => {
+                self.give_back(at, stale.number());
                 self.take(hash, key)?
             }
-            Err(_) => self.take(hash, key)?,
+            Found::Gap(_) => self.take(hash, key)?,
         };
-        self.places[at].as_ref().map(|lease| &lease.held)
+        // SAFETY: a place owns a reference to the entry, and keeps it as long as this borrow keeps others away.
+        Some(unsafe { self.table.lend(slot) })
     }
 
-    /// The place of the lease of this key, or the empty one where it belongs.
     #[inline]
-    fn find<Q: Eq + ?Sized>(&self, hash: u64, key: &Q) -> Result<usize, usize>
+    fn find<Q: Eq + ?Sized>(&self, hash: u64, key: &Q) -> Found<'t, K, V>
     where
         K: Borrow<Q>,
     {
         let mask = self.places.len() - 1;
         let mut at = hash as usize & mask;
-        // A quarter of the places is empty, so this ends.
-        while let Some(lease) = &self.places[at] {
-            if lease.hash == hash && lease.held.key().borrow() == key {
-                return Ok(at);
+        // Half of the places are empty, so this ends.
+        loop {
+            let place = self.places[at];
+            if place == Place::EMPTY {
+                return Found::Gap(at);
+            }
+            if let Some(number) = place.number_for(hash) {
+                let slot = self.table.slot(number);
+                // SAFETY: the place owns a reference to the entry.
+                if unsafe { slot.entry() }.key.borrow() == key {
+                    return Found::Lease(at, slot);
+                }
             }
             at = (at + 1) & mask;
         }
-        Err(at)
     }
 
     /// Leases an entry that is not leased.
     #[cold]
-    fn take<Q: Eq + ?Sized>(&mut self, hash: u64, key: &Q) -> Option<usize>
+    fn take<Q: Eq + ?Sized>(&mut self, hash: u64, key: &Q) -> Option<&'t Slot<K, V>>
     where
         K: Borrow<Q>,
     {
-        let (held, generation) = self.table.acquire_hashed(hash, key)?;
+        let held = self.table.acquire_hashed(hash, key)?;
         if self.count == self.leases_max {
             self.give_back_any();
         }
-        let (Ok(at) | Err(at)) = self.find(hash, key);
-        self.places[at] = Some(Lease { hash, generation, held });
+        let (Found::Gap(at) | Found::Lease(at, _)) = self.find(hash, key);
+        let slot = held.into_slot();
+        self.places[at] = Place::new(hash, slot.number());
         self.count += 1;
-        Some(at)
+        Some(slot)
+    }
+}
+
+/// Gives back what is still leased.
+impl<K, V> Drop for Leases<'_, K, V> {
+    fn drop(&mut self) {
+        self.clear();
     }
 }
 
@@ -257,12 +317,25 @@ mod tests {
     fn a_clone_outlives_the_lease_and_the_retirement() {
         let table = table_of([1u32]);
         let mut leases = Leases::new(&table, 4);
-        let held = leases.lease(&1).cloned().unwrap();
+        let held = leases.lease(&1).unwrap().clone();
         table.retire(&1);
         leases.sweep();
         assert!(leases.is_empty());
         assert_eq!((*held, held.is_retired()), (1, true));
         drop(held);
+        assert_eq!(table.census().retired_count, 0);
+    }
+
+    #[test]
+    fn leases_that_end_give_everything_back() {
+        let table = table_of(0..8u32);
+        let mut leases = Leases::new(&table, 8);
+        for key in 0..8 {
+            assert!(leases.lease(&key).is_some());
+            table.retire(&key);
+        }
+        assert_eq!(table.census().retired_count, 8);
+        drop(leases);
         assert_eq!(table.census().retired_count, 0);
     }
 
@@ -293,10 +366,13 @@ mod tests {
             for key in 0..8 {
                 assert_eq!(leases.lease(&Clash(key)).map(|held| **held), Some(Clash(key)));
             }
-            let Ok(at) = leases.find(table.hash(&Clash(given_back)), &Clash(given_back)) else { unreachable!() };
-            leases.give_back(at);
+            let Found::Lease(at, slot) = leases.find(table.hash(&Clash(given_back)), &Clash(given_back)) else {
+                unreachable!("it was leased")
+            };
+            leases.give_back(at, slot.number());
             for key in (0..8).filter(|&key| key != given_back) {
-                assert!(leases.find(table.hash(&Clash(key)), &Clash(key)).is_ok(), "{key} behind {given_back}");
+                let found = leases.find(table.hash(&Clash(key)), &Clash(key));
+                assert!(matches!(found, Found::Lease(..)), "{key} behind {given_back}");
             }
         }
     }
@@ -307,10 +383,13 @@ mod tests {
         let mut leases = Leases::new(&table, 32);
         for step in 0..if cfg!(miri) { 100 } else { 2_000u64 } {
             leases.lease(&(step * step % 61));
-            let met = leases.places.iter().flatten().count();
-            assert_eq!(met, leases.count);
-            for lease in leases.places.iter().flatten() {
-                assert!(leases.find(lease.hash, lease.held.key()).is_ok(), "step {step}");
+            let numbers: Vec<SlotNumber> = leases.places.iter().filter_map(|place| place.number()).collect();
+            assert_eq!(numbers.len(), leases.count);
+            for number in numbers {
+                // SAFETY: the lease is a reference to the entry.
+                let entry = unsafe { table.slot(number).entry() };
+                let found = leases.find(entry.hash, &entry.key);
+                assert!(matches!(found, Found::Lease(_, slot) if slot.number() == number), "step {step}");
             }
         }
     }

@@ -29,8 +29,8 @@
 //! ```text
 //!   Leases of a worker                      Table, shared by all
 //!  ┌───────────────────────┐
-//!  │ key ─▶ generation, ───┼────────────────────────────┐
-//!  │        reference      │                            │
+//!  │ hash ─▶ tag, slot + 1 ┼────────────────────────────┐
+//!  │         and reference │                            │
 //!  └───────────────────────┘    index in use            │    segments, made on demand
 //!                             ┌─────┬───────────┐       │   ┌──────────────────────────────────────┐
 //!   hash of a key ──low half─▶│ tag │ slot + 1 ─┼───────┴──▶│ slot: count of references            │ own line
@@ -48,7 +48,7 @@
 //!   generation moves on, which makes leases stale; the table's version moves on, which tells workers to sweep. After
 //!   the lock is given back, the table's own reference is put.
 //! * **Last put**: drops the entry, and only then hands its slot to the free list. Nothing else hands slots out.
-//! * **Lease**: a private look-up and one load of the slot's generation. Since the worker owns a reference, the worst that
+//! * **Lease**: a private look-up and one load of the slot's generation, beside the key that is compared anyway. Since the worker owns a reference, the worst that
 //!   a lost race can do is to use a value a moment after it was retired, or to drop it one turn later.
 //!
 //! It is how FreeBSD's kernel has looked up files since 2009: memory that stays what it is, a count that is never raised
@@ -99,7 +99,7 @@ mod hash;
 mod sync;
 
 pub use count::Taking;
-pub use held::Held;
+pub use held::{Held, Lent};
 pub use leases::Leases;
 pub use slots::CAPACITY_MAX;
 pub use table::{Census, Full, Refused, Table};

@@ -11,7 +11,7 @@ pub(crate) struct SlotNumber(pub(crate) u32);
 
 /// How often the slot began or ended a lending. Even: the entry is lent. Odd: it is retired, or the slot is empty.
 ///
-/// 64 bits do not wrap in the life of a machine, so two lendings never look alike.
+/// While an entry is held, its slot can go from lent to retired and no further; so a holder asks no more than which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Generation(u64);
 

@@ -2,9 +2,9 @@
 
 use crate::count::Taking;
 use crate::hash::Secret;
-use crate::held::Held;
+use crate::held::{Held, Lent};
 use crate::index::{At, Index, PLACE_COUNT_MIN, Place};
-use crate::slot::{Entry, Generation, Slot};
+use crate::slot::{Entry, Slot, SlotNumber};
 use crate::slots::{CAPACITY_MAX, FreeSlots, Slots};
 use crate::sync::{AtomicPtr, AtomicU64, Line, Mutex, MutexGuard, planted, unless_planted};
 use core::borrow::Borrow;
@@ -96,8 +96,7 @@ pub struct Census {
 
 /// How a look-up in one index ended.
 enum Outcome<'t, K, V> {
-    /// With the generation in which it was seen lent: a later retirement cannot be mistaken for this one's state.
-    Hit(Held<'t, K, V>, Generation),
+    Hit(Held<'t, K, V>),
     Miss,
     /// The entry was retired between finding and holding it.
     Moved,
@@ -250,6 +249,30 @@ impl<K, V> Table<K, V> {
     pub(crate) fn version(&self) -> u64 {
         self.read.0.version.load(Acquire)
     }
+
+    #[inline]
+    pub(crate) fn slot(&self, number: SlotNumber) -> &Slot<K, V> {
+        self.slots.slot(number)
+    }
+
+    /// Takes over a reference that was counted before.
+    ///
+    /// # Safety
+    /// As for [`Held::adopt`].
+    pub(crate) unsafe fn adopt<'t>(&'t self, slot: &'t Slot<K, V>) -> Held<'t, K, V> {
+        // SAFETY: the caller's promise.
+        unsafe { Held::adopt(&self.slots, slot) }
+    }
+
+    /// Lends a reference that was counted before.
+    ///
+    /// # Safety
+    /// As for [`Lent::new`].
+    #[inline]
+    pub(crate) unsafe fn lend<'l, 't>(&'t self, slot: &'t Slot<K, V>) -> Lent<'l, 't, K, V> {
+        // SAFETY: the caller's promise.
+        unsafe { Lent::new(&self.slots, slot) }
+    }
 }
 
 impl<K: Hash + Eq, V> Table<K, V> {
@@ -260,7 +283,7 @@ impl<K: Hash + Eq, V> Table<K, V> {
     where
         K: Borrow<Q>,
     {
-        self.acquire_hashed(self.hash(key), key).map(|(held, _)| held)
+        self.acquire_hashed(self.hash(key), key)
     }
 
     /// Publishes an entry, unless its key is lent already: then the value comes back with the winner.
@@ -319,7 +342,7 @@ impl<K: Hash + Eq, V> Table<K, V> {
     }
 
     #[inline]
-    pub(crate) fn acquire_hashed<Q: Eq + ?Sized>(&self, hash: u64, key: &Q) -> Option<(Held<'_, K, V>, Generation)>
+    pub(crate) fn acquire_hashed<Q: Eq + ?Sized>(&self, hash: u64, key: &Q) -> Option<Held<'_, K, V>>
     where
         K: Borrow<Q>,
     {
@@ -328,7 +351,7 @@ impl<K: Hash + Eq, V> Table<K, V> {
             let rebuild_count = self.read.0.rebuild_count.load(Acquire);
             let index = self.index();
             match self.look_up(index, hash, key) {
-                Outcome::Hit(held, generation) => return Some((held, generation)),
+                Outcome::Hit(held) => return Some(held),
                 Outcome::Miss if self.is_unchanged(index, rebuild_count) => return None,
                 // A writer rebuilt the index meanwhile, and this walk may have missed what stood elsewhere by then; or
                 // it retired the entry that was found, and the key may have another one by now.
@@ -359,13 +382,12 @@ impl<K: Hash + Eq, V> Table<K, V> {
             let Some(held) = Held::take(&self.slots, slot, self.read.0.taking) else { return Outcome::Moved };
             // The reference keeps an entry, but perhaps not the one that this place meant a moment ago. The place says
             // so if it was retired in this index; the generation says so if the index itself was replaced before.
-            let generation = held.generation();
-            let is_same = index.read_again(at) == place && generation.is_lent();
+            let is_same = index.read_again(at) == place && !held.is_retired();
             if !is_same && !planted("no_recheck") {
                 return Outcome::Moved;
             }
             if held.key().borrow() == key {
-                return Outcome::Hit(held, generation);
+                return Outcome::Hit(held);
             }
             // Another key with the same 32 bits: its reference is put here, and the walk goes on.
         }

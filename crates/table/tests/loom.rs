@@ -394,9 +394,11 @@ fn a_look_up_between_the_last_put_and_the_end() {
 
 /// Faults that `planted` knows in the crate, each a step that looks superfluous until two threads meet in it; and the race
 /// that shows it.
-const FAULTS: [(&str, &str); 14] = [
+const FAULTS: [(&str, &str); 15] = [
     // The entry is used without asking whether it is still the one that was looked up.
-    ("no_recheck", "a_new_lease_against_retire_is_found_by_the_next_sweep"),
+    ("no_recheck", "a_replaced_key_is_never_missing_also_when_its_old_slot_is_reused"),
+    // A lease is used without asking whether its entry is still lent.
+    ("no_lease_check", "replace_against_lease"),
     // An addition is believed although the entry was dead.
     ("plain_add", "look_up_against_retire_and_reuse_of_the_slot_for_another_key"),
     // The slot is handed out while its last entry is still being dropped.

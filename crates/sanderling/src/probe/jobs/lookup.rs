@@ -93,7 +93,7 @@ pub(crate) fn measure(bench: &mut Bench<'_>) -> io::Result<()> {
                     if look_count % LOOKS_PER_TURN == 0 {
                         leases.sweep();
                     }
-                    read(leases.lease(path).expect("every path is there"))
+                    read(&leases.lease(path).expect("every path is there"))
                 }
             })
         };
