@@ -20,9 +20,10 @@ use table::Held;
 
 /// Requests of one connection that are answered in one turn.
 const REQUESTS_PER_TURN_MAX: usize = 128;
-/// Content of a file in memory up to here is copied behind its head; more leaves from where it stands. At 4 KiB both cost
-/// the same, at 32 KiB the copy costs 3 % of a response (`cargo xtask compare --only http`, docs/performance/tuning-http.md).
-const COPIED_BYTES_MAX: u64 = 4 * 1024;
+/// Content of a file in memory up to here is copied behind its head; more leaves from where it stands. Up to here the copy
+/// costs one to three per cent of a response less than a second piece of the send, at 32 KiB it costs 3 % more
+/// (docs/performance/tuning-http.md).
+const COPIED_BYTES_MAX: u64 = 16 * 1024;
 /// Looks for the file of one request: it may be evicted again before the connection comes back to it, and is, where many
 /// files are asked for and few may be open.
 const LOOKS_MAX: u8 = 16;

@@ -31,6 +31,7 @@ impl Tree {
         std::fs::write(path.join("coded.js"), [b'x'; 512]).expect("written");
         std::fs::write(path.join("coded.js.br"), [b'x'; 100]).expect("written");
         std::fs::write(path.join("16k"), vec![b'x'; 16 * 1024]).expect("written");
+        std::fs::write(path.join("32k"), vec![b'x'; 32 * 1024]).expect("written");
         std::fs::write(path.join("100k"), vec![b'x'; 100 * 1024]).expect("written");
         wait_until_settled(&path.join("100k"));
         Tree(path)
@@ -171,10 +172,12 @@ fn the_cost_of_a_request_is_that_of_the_snapshot() {
         // The first request of a folder is looked for by an opener, which also watches the folder.
         let etag = etag_of(&client.ask(&get("/512"), 1));
         client.ask(&get("/16k"), 1);
+        client.ask(&get("/32k"), 1);
         client.ask(&get("/100k"), 1);
         client.ask(&get("/none"), 1);
         lines.push(cost(worker, "512 octets, known", || drop(client.ask(&get("/512"), 1))));
         lines.push(cost(worker, "16 KiB, known", || drop(client.ask(&get("/16k"), 1))));
+        lines.push(cost(worker, "32 KiB, known", || drop(client.ask(&get("/32k"), 1))));
         lines.push(cost(worker, "100 KiB, known", || drop(client.ask(&get("/100k"), 1))));
         let conditional = get("/512").replace("\r\n\r\n", &format!("\r\nIf-None-Match: {etag}\r\n\r\n"));
         lines.push(cost(worker, "304", || drop(client.ask(&conditional, 1))));
