@@ -76,7 +76,7 @@ impl<'z, 'q> Asked<'z, 'q> {
         }
     }
 
-    /// Loads the records that the place leads to, if it has been touched.
+    /// Loads the records that the place leads to; those of the name above if it leads to none, or has not been touched.
     #[inline]
     pub fn touch_records(&self) {
         if let Course::InZone(found) = &self.course {

@@ -22,6 +22,14 @@ pub(crate) struct NameHashes {
     pub(crate) parent: NameHash,
 }
 
+impl NameHashes {
+    /// Those of `suffix`, of which these are the name above.
+    #[inline]
+    pub(crate) fn below(self, suffix: &[u8], name: &[u8]) -> NameHashes {
+        NameHashes { name: self.name.with_label(suffix, name), parent: self.name }
+    }
+}
+
 // An odd number with its bits well mixed, from the digits of e.
 const MULTIPLIER: u64 = 0xb7e1_5162_8aed_2a6b;
 /// Octets that are folded, hashed and compared at a time.

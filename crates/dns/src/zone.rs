@@ -165,8 +165,8 @@ impl Zone {
         PlaceEntry(self.places[hash.place(self.place_bits)])
     }
 
-    /// Loads the start of the node that `entry` leads to, if it may be that of the name; else that of the name above,
-    /// which is a cut or has a wildcard below, if not the apex.
+    /// Loads the start of the node that `entry` leads to, if it may be that of the name; else that of the name above, where
+    /// most answers for a name that is not there begin: its place, which costs a wait of its own, and its node.
     #[inline]
     pub(crate) fn touch_node(&self, entry: PlaceEntry, hashes: NameHashes) {
         let mut entry = entry;

@@ -117,7 +117,7 @@ impl ZoneSet {
             zone = self.at(Name::ROOT.as_bytes(), root);
         }
         for (suffix, &zone_count) in name.suffixes_beyond(0).zip(&self.depths[1..]) {
-            hashes = NameHashes { name: hashes.name.with_label(suffix, name.as_bytes()), parent: hashes.name };
+            hashes = hashes.below(suffix, name.as_bytes());
             if zone_count != 0
                 && let Some(found) = self.at(suffix, hashes.name)
             {
@@ -166,7 +166,7 @@ fn find_in_only<'s>(zone: &'s Zone, name: &LabelledName<'_>) -> Option<FoundZone
     }
     let mut hashes = NameHashes { name: zone.apex_hash, parent: zone.apex_hash };
     for suffix in name.suffixes_beyond(zone.apex_depth) {
-        hashes = NameHashes { name: hashes.name.with_label(suffix, name.as_bytes()), parent: hashes.name };
+        hashes = hashes.below(suffix, name.as_bytes());
     }
     Some(FoundZone { zone, hashes })
 }

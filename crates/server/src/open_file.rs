@@ -49,7 +49,7 @@ pub(crate) struct Form {
 
 /// A file on disk that is open and has not been read.
 #[derive(Debug)]
-pub(crate) struct Seen {
+pub(crate) struct Examined {
     pub(crate) file: File,
     pub(crate) facts: os::file::Facts,
 }
@@ -292,15 +292,16 @@ impl Form {
         u64::try_from(changed_s).is_ok_and(|changed_s| changed_s + settled_after.as_secs() <= unix_s)
     }
 
-    /// Whether the file is still the version that was begun with, as far as its descriptor tells. One that was renamed
-    /// or unlinked meanwhile is.
+    /// Whether the file is still the version that was begun with, as far as its descriptor tells. One that was unlinked, or
+    /// got one more name, is; one that was renamed or whose mode was changed is not, since that looks like a write whose
+    /// time was set back.
     pub(crate) fn is_unchanged(&self) -> bool {
         let (Body::Descriptor(file), Some(before)) = (&self.body, &self.facts) else { return true };
         file.facts().is_ok_and(|now| {
             // The time of the inode changes with the number of its names as well, which is no change of the content.
-            let may_be_renamed = now.link_count != before.link_count;
+            let has_other_names = now.link_count != before.link_count;
             (now.length_bytes, now.modified) == (before.length_bytes, before.modified)
-                && (now.changed == before.changed || may_be_renamed)
+                && (now.changed == before.changed || has_other_names)
         })
     }
 
@@ -312,9 +313,9 @@ impl Form {
     }
 }
 
-impl Seen {
+impl Examined {
     /// The facts of `file`, which has been left alone for long enough to be read.
-    pub(crate) fn of(file: File) -> Result<Result<Seen, NoFile>, Unready> {
+    pub(crate) fn of(file: File) -> Result<Result<Examined, NoFile>, Unready> {
         let facts = match file.facts() {
             Ok(facts) => facts,
             Err(error) => return Ok(Err(no_file(&error))),
@@ -326,13 +327,13 @@ impl Seen {
         }
         match left_to_settle(&facts) {
             Some(left) => Err(Unready::Settling(left)),
-            None => Ok(Ok(Seen { file, facts })),
+            None => Ok(Ok(Examined { file, facts })),
         }
     }
 
     /// The version that was seen, kept in `place`.
     pub(crate) fn take(self, place: Place, patience: Patience) -> Result<Result<Version, NoFile>, Unready> {
-        let Seen { file, facts } = self;
+        let Examined { file, facts } = self;
         match place {
             Place::Memory => read_whole(&file, facts, patience),
             Place::Descriptor => Ok(Ok(Version { facts, body: Body::Descriptor(file) })),
@@ -389,7 +390,7 @@ fn read_whole(file: &File, facts: os::file::Facts, patience: Patience) -> Result
         (Err(error), _) | (_, Err(error)) => Ok(Err(no_file(&error))),
         (Ok(_), Ok(after)) if after != facts => Err(Unready::Settling(SETTLING)),
         // A file whose length is none: what a driver or a program makes up while it is read.
-        (Ok(read), Ok(_)) if read != content.len() => Ok(Err(NoFile::Busy)),
+        (Ok(read), Ok(_)) if read != content.len() => Ok(Err(NoFile::Failed)),
         (Ok(_), Ok(_)) => Ok(Ok(Version { facts, body: Body::Memory(content.into_boxed_slice()) })),
     }
 }
@@ -447,10 +448,10 @@ mod tests {
             Folder(path)
         }
 
-        fn see(&self) -> Seen {
+        fn see(&self) -> Examined {
             let folder = Directory::open(&self.0).expect("opened");
             loop {
-                match Seen::of(folder.open_beneath(b"file").expect("opened")) {
+                match Examined::of(folder.open_beneath(b"file").expect("opened")) {
                     Ok(seen) => return seen.expect("a file"),
                     Err(unready) => std::thread::park_timeout(unready.delay()),
                 }
@@ -491,6 +492,7 @@ mod tests {
             fs::File::options().write(true).open(path).and_then(|file| file.set_modified(modified)).expect("set");
         };
         check("set-back", &write_and_set_back, false);
+        check("renamed", &|path| fs::rename(path, path.with_extension("moved")).expect("renamed"), false);
         check("mode", &|path| fs::set_permissions(path, PermissionsExt::from_mode(0o600)).expect("set"), false);
         let link_and_unlink = |path: &Path| {
             link(path);

@@ -26,6 +26,7 @@ use os::wake::Wakeup;
 use sanderling_http::SitePath;
 use std::io;
 use std::os::fd::AsFd;
+use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
@@ -78,9 +79,6 @@ impl Drop for Abandoned<'_> {
 
 /// One in this many entries is retired when there are too many: so rarely that looking at all of them costs nothing.
 const EVICTED_SHARE: usize = 16;
-/// Files for which there is room beside those that are lent and the share that is evicted at once: retired, and not let
-/// go yet by workers or by connections that still send them.
-const RETIRED_MAX: usize = 64;
 /// How often a look is begun again: when there are no descriptors, or a file is being changed.
 const TRIES_MAX: u8 = 10;
 /// How long to wait for workers to give descriptors back.
@@ -90,9 +88,9 @@ const LOOK_AROUND_INTERVAL: Duration = Duration::from_millis(500);
 
 impl OpenFiles {
     pub(crate) fn new(options: OpenFilesOptions, start: Instant) -> OpenFiles {
-        let files_max = options.files_max.clamp(1, table::CAPACITY_MAX);
         OpenFiles {
-            files: Table::new((files_max + files_max / EVICTED_SHARE + RETIRED_MAX).min(table::CAPACITY_MAX)),
+            // What was retired, and is still sent or leased, has its place as well: the bound is kept on what is lent.
+            files: Table::new(table::CAPACITY_MAX),
             missing: Table::new(options.missing_max.clamp(1, table::CAPACITY_MAX)),
             fills: Fills::default(),
             watches: Watches::new(options.folders_watched_max),
@@ -213,30 +211,30 @@ impl OpenFiles {
         file: OpenFile,
         is_another_lent: bool,
     ) -> Result<Held<'_, FileKey, OpenFile>, NoFile> {
-        let beyond = (self.files.len() + usize::from(!is_another_lent)).saturating_sub(self.options.files_max.max(1));
-        if beyond > 0 {
-            self.evict(beyond as u64, |_| 1);
-        }
-        if self.gauges.content_bytes.load(Ordering::Relaxed) > self.options.content_bytes_max {
-            let max = self.options.content_bytes_max.saturating_sub(file.content_bytes());
-            self.evict_beyond(max, OpenFile::content_bytes);
-        }
-        if self.gauges.descriptors.load(Ordering::Relaxed) > self.options.descriptors_max as u64 {
-            let max = (self.options.descriptors_max as u64).saturating_sub(file.descriptor_count());
-            self.evict_beyond(max, OpenFile::descriptor_count);
-        }
-        let published = match self.files.replace(key.clone(), file) {
-            Ok(held) => Ok(held),
-            Err(full) => {
-                self.evict(1, |_| 1);
-                self.files.replace(full.key, full.value).map_err(|_| NoFile::Busy)
-            }
-        };
+        let published = self.files.replace(key.clone(), file).or_else(|full| {
+            self.evict(1, None, |_| 1);
+            self.files.replace(full.key, full.value).map_err(|_| NoFile::Busy)
+        })?;
+        self.keep_bounds(&published);
         if is_another_lent {
             // Leases that sleeping workers hold keep the version that was replaced.
             self.wake_workers();
         }
-        published
+        Ok(published)
+    }
+
+    /// Evicts what the files that are lent take beyond their bounds, but not `new`.
+    fn keep_bounds(&self, new: &OpenFile) {
+        let options = &self.options;
+        if self.files.len() > options.files_max {
+            self.evict_beyond(options.files_max as u64, new, |_| 1);
+        }
+        if self.gauges.content_bytes.load(Ordering::Relaxed) > options.content_bytes_max {
+            self.evict_beyond(options.content_bytes_max, new, OpenFile::content_bytes);
+        }
+        if self.gauges.descriptors.load(Ordering::Relaxed) > options.descriptors_max as u64 {
+            self.evict_beyond(options.descriptors_max as u64, new, OpenFile::descriptor_count);
+        }
     }
 
     fn remember_missing(&self, key: &FileKey, missing: Missing) {
@@ -248,46 +246,27 @@ impl OpenFiles {
         }
     }
 
-    /// Evicts what the files that are lent weigh beyond `max` together. What is retired already may still be sent, and no
-    /// eviction lets it go sooner.
-    fn evict_beyond(&self, max: u64, weight: impl Fn(&OpenFile) -> u64) {
+    /// Evicts what the files that are lent weigh beyond `max` together, but not `new`. What is retired already may still be
+    /// sent, and no eviction lets it go sooner.
+    fn evict_beyond(&self, max: u64, new: &OpenFile, weight: impl Fn(&OpenFile) -> u64) {
         let mut sum = 0;
         self.files.for_each(|_, file| sum += weight(file));
         if sum > max {
-            self.evict(sum - max, weight);
+            self.evict(sum - max, Some(new), weight);
         }
     }
 
-    /// Retires, of the files that weigh anything, those that were used the longest ago: a share of them at least, and
-    /// as many more as weigh `excess` together.
-    fn evict(&self, excess: u64, weight: impl Fn(&OpenFile) -> u64) {
+    /// Retires, of the files that weigh anything, those that were used the longest ago, but not `spared`.
+    fn evict(&self, excess: u64, spared: Option<&OpenFile>, weight: impl Fn(&OpenFile) -> u64) {
+        let weight =
+            |file: &OpenFile| if spared.is_some_and(|spared| ptr::eq(spared, file)) { 0 } else { weight(file) };
         let mut files = Vec::new();
         self.files.for_each(|_, file| files.push((file.checked_ms(), weight(file))));
         files.retain(|&(_, weight)| weight > 0);
-        if files.is_empty() {
-            return;
-        }
-        let mut count = (files.len() / EVICTED_SHARE).max(1);
-        let youngest_ms = loop {
-            let (older, &mut (checked_ms, weight), _) = files.select_nth_unstable(count - 1);
-            let sum = older.iter().map(|&(_, weight)| weight).sum::<u64>() + weight;
-            if sum >= excess || count == files.len() {
-                break checked_ms;
-            }
-            count = (2 * count).min(files.len());
-        };
-        let mut left_count = count;
-        let mut left = excess;
+        let Some(mut eviction) = Eviction::of(files, excess) else { return };
         let retired = self.files.retire_where(usize::MAX, |_, file| {
-            let (checked_ms, weight) = (file.checked_ms(), weight(file));
-            // Of those that are equally old, no more than must be.
-            let is_spared = checked_ms == youngest_ms && left_count == 0 && left == 0;
-            if weight == 0 || checked_ms > youngest_ms || is_spared {
-                return false;
-            }
-            left_count = left_count.saturating_sub(1);
-            left = left.saturating_sub(weight);
-            true
+            let weight = weight(file);
+            weight > 0 && eviction.takes(file.checked_ms(), weight)
         });
         self.evicted_count.fetch_add(retired as u64, Ordering::Relaxed);
         // Leases that sleeping workers hold keep what was retired.
@@ -326,7 +305,7 @@ impl OpenFiles {
                 Ok(Ok(_)) => None,
                 Ok(Err(NoFile::Busy)) if try_count < TRIES_MAX => {
                     // Descriptors that are leased only are the ones that can be spared; workers give them back at once.
-                    self.evict(1, OpenFile::descriptor_count);
+                    self.evict(1, None, OpenFile::descriptor_count);
                     self.fills.postpone(sought, try_count + 1, EXHAUSTED_PAUSE);
                     continue;
                 }
@@ -447,6 +426,45 @@ impl OpenFiles {
     }
 }
 
+/// Which files go: those that were used the longest ago, a share of them at least, and as many more as weigh what there is
+/// too much.
+#[derive(Debug, PartialEq, Eq)]
+struct Eviction {
+    /// Those that were last used before this go, and of those that were used just then as many as are still wanted.
+    youngest_ms: Milliseconds,
+    left_count: usize,
+    left_weight: u64,
+}
+
+impl Eviction {
+    /// Of `files`, each with the time of its last use and with its weight; `None` if there are none.
+    fn of(mut files: Vec<(Milliseconds, u64)>, excess: u64) -> Option<Eviction> {
+        files.sort_unstable_by_key(|&(used_ms, _)| used_ms);
+        let (mut left_count, mut left_weight) = ((files.len() / EVICTED_SHARE).max(1), excess);
+        for of_one_time in files.chunk_by(|(one_ms, _), (other_ms, _)| one_ms == other_ms) {
+            let sum: u64 = of_one_time.iter().map(|&(_, weight)| weight).sum();
+            if of_one_time.len() >= left_count && sum >= left_weight {
+                return Some(Eviction { youngest_ms: of_one_time[0].0, left_count, left_weight });
+            }
+            left_count = left_count.saturating_sub(of_one_time.len());
+            left_weight = left_weight.saturating_sub(sum);
+        }
+        // All of them weigh too little.
+        files.last().map(|&(youngest_ms, _)| Eviction { youngest_ms, left_count: files.len(), left_weight })
+    }
+
+    /// Whether this file goes.
+    fn takes(&mut self, used_ms: Milliseconds, weight: u64) -> bool {
+        if used_ms != self.youngest_ms {
+            return used_ms < self.youngest_ms;
+        }
+        let is_wanted = self.left_count > 0 || self.left_weight > 0;
+        self.left_count = self.left_count.saturating_sub(1);
+        self.left_weight = self.left_weight.saturating_sub(weight);
+        is_wanted
+    }
+}
+
 /// What the cache holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Census {
@@ -462,4 +480,31 @@ pub struct Census {
     pub folder_watched_count: usize,
     /// Files retired to make room, so far.
     pub evicted_count: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The files that go, by their places; each has the time of its last use and its weight.
+    fn evicted(files: &[(Milliseconds, u64)], excess: u64) -> Vec<usize> {
+        let Some(mut eviction) = Eviction::of(files.to_vec(), excess) else { return Vec::new() };
+        let gone = files.iter().enumerate().filter(|&(_, &(used_ms, weight))| eviction.takes(used_ms, weight));
+        gone.map(|(at, _)| at).collect()
+    }
+
+    #[test]
+    fn the_files_that_were_used_the_longest_ago_go_and_no_more_than_must() {
+        assert_eq!(evicted(&[], 1), [0_usize; 0]);
+        assert_eq!(evicted(&[(5, 1), (3, 1), (4, 1)], 1), [1]);
+        assert_eq!(evicted(&[(5, 1), (3, 1), (4, 1)], 2), [1, 2]);
+        assert_eq!(evicted(&[(5, 10), (3, 1), (4, 10)], 2), [1, 2], "by weight, not by number");
+        assert_eq!(evicted(&[(5, 10), (3, 20), (4, 10)], 2), [1]);
+        assert_eq!(evicted(&[(7, 1), (7, 1), (7, 1)], 2), [0, 1], "of those that are equally old");
+        assert_eq!(evicted(&[(7, 1), (2, 1), (7, 1), (7, 1)], 3), [0, 1, 2], "whatever their order");
+        assert_eq!(evicted(&[(1, 1), (2, 1)], 9), [0, 1], "all, where all are too few");
+        let many: Vec<(Milliseconds, u64)> = (0..100).map(|used_ms| (used_ms, 20)).collect();
+        assert_eq!(evicted(&many, 1), (0..100 / EVICTED_SHARE).collect::<Vec<_>>(), "a share at least");
+        assert_eq!(evicted(&many, 980), (0..49).collect::<Vec<_>>());
+    }
 }

@@ -2,7 +2,7 @@
 
 use crate::content::{BuiltinFile, Root, Site};
 use crate::open_file::{
-    FileKey, Form, Gauges, Look, NoFile, OpenFile, Patience, Place, Room, Seen, Unready, Version, no_file,
+    Examined, FileKey, Form, Gauges, Look, NoFile, OpenFile, Patience, Place, Room, Unready, Version, no_file,
 };
 use os::directory::Directory;
 use sanderling_http::{Coding, Facts, Representation, SitePath, Time, Variant, is_compressible, media_type};
@@ -100,17 +100,18 @@ impl Sought {
             if self.may_be_coded(media_type) { self.look_beside(root, look, patience)? } else { Beside::default() };
         let mut room = look.room;
         // One descriptor there may always be; without those for them, files in codings are as good as missing.
-        let place = room.place(plain.seen.facts.length_bytes).unwrap_or(Place::Descriptor);
-        beside.place(&plain.seen.facts, &mut room);
-        let known = known.filter(|known| known.has_facts(&plain.seen.facts, beside.facts()));
-        // Who watches the folders on the way to a file would have told of a link there.
+        let place = room.place(plain.examined.facts.length_bytes).unwrap_or(Place::Descriptor);
+        beside.place(&plain.examined.facts, &mut room);
+        let known = known.filter(|known| known.has_facts(&plain.examined.facts, beside.facts()));
+        // Who watches the folders on the way to a file tells of a link that comes there, and then the entry goes, also when
+        // he has not been heard yet.
         let is_told = known.is_some_and(OpenFile::is_watched);
         let has_links = !is_told && (plain.is_by_link(root) || beside.has_links(root));
         let mut hides_changes = beside.hides_changes || has_links;
         if known.is_some_and(|known| known.hides_changes() == hides_changes) {
             return Ok(Ok(Sighting::Same));
         }
-        let plain = match plain.seen.take(place, patience)? {
+        let plain = match plain.examined.take(place, patience)? {
             Ok(plain) => plain,
             Err(no_file) => return Ok(Err(no_file)),
         };
@@ -149,7 +150,7 @@ impl Sought {
 /// A file beneath a root, open.
 #[derive(Debug)]
 struct Opened<'p> {
-    seen: Seen,
+    examined: Examined,
     /// Relative to the root.
     path: Cow<'p, [u8]>,
 }
@@ -175,14 +176,17 @@ impl Beside {
     /// Keeps those that stand for the file of these facts, as far as there is room.
     fn place(&mut self, plain: &os::file::Facts, room: &mut Room) {
         for Coded { opened, place, .. } in &mut self.coded {
-            let facts = &opened.seen.facts;
+            let facts = &opened.examined.facts;
             *place = stands_for(facts, plain).then(|| room.place(facts.length_bytes)).flatten();
         }
     }
 
     /// The facts of those that are kept.
     fn facts(&self) -> impl Iterator<Item = (Coding, &os::file::Facts)> {
-        self.coded.iter().filter(|coded| coded.place.is_some()).map(|coded| (coded.coding, &coded.opened.seen.facts))
+        self.coded
+            .iter()
+            .filter(|coded| coded.place.is_some())
+            .map(|coded| (coded.coding, &coded.opened.examined.facts))
     }
 
     /// Whether a link leads to any of them, kept or not.
@@ -195,7 +199,7 @@ impl Beside {
         let mut versions = Vec::new();
         for Coded { coding, opened, place } in self.coded {
             let Some(place) = place else { continue };
-            if let Some(version) = unless_trouble(opened.seen.take(place, patience), look, hides_changes)? {
+            if let Some(version) = unless_trouble(opened.examined.take(place, patience), look, hides_changes)? {
                 versions.push((coding, version));
             }
         }
@@ -206,7 +210,7 @@ impl Beside {
 impl Opened<'_> {
     /// Whether its path leads through a link.
     fn is_by_link(&self, root: &Directory) -> bool {
-        !self.seen.file.real_path().is_ok_and(|real| is_beneath(&real, root, &self.path))
+        !self.examined.file.real_path().is_ok_and(|real| is_beneath(&real, root, &self.path))
     }
 }
 
@@ -240,7 +244,7 @@ fn open_beneath<'p>(
         Ok(None) => root.open_beneath(&path),
     };
     match opened {
-        Ok(file) => Ok(Seen::of(file)?.map(|seen| Opened { seen, path })),
+        Ok(file) => Ok(Examined::of(file)?.map(|examined| Opened { examined, path })),
         Err(error) => Ok(Err(no_file(&error))),
     }
 }
@@ -358,7 +362,9 @@ mod tests {
         }
 
         fn write(&self, name: &str, length: usize) {
-            std::fs::write(self.folder.join(name), vec![b'x'; length]).expect("written");
+            let path = self.folder.join(name);
+            std::fs::create_dir_all(path.parent().expect("a folder of ours")).expect("made");
+            std::fs::write(path, vec![b'x'; length]).expect("written");
         }
 
         /// The file, which is not the same as `known`.
@@ -443,6 +449,21 @@ mod tests {
         std::os::unix::fs::symlink("elsewhere/a.txt", path("a.txt")).expect("linked");
         file = fixture.find(Some(&file), ROOM);
         assert!(!file.can_be_watched());
+        fixture.check_same(&file);
+    }
+
+    #[test]
+    fn the_same_file_behind_a_link_is_another_unless_somebody_would_tell_of_the_link() {
+        let fixture = Fixture::new("linked", &[("folder/a.txt", 1_000)], "/folder/a.txt");
+        let file = fixture.find(None, ROOM);
+        assert!(file.can_be_watched());
+        let path = |name: &str| fixture.folder.join(name);
+        std::fs::rename(path("folder"), path("elsewhere")).expect("renamed");
+        std::os::unix::fs::symlink("elsewhere", path("folder")).expect("linked");
+        let behind_link = fixture.find(Some(&file), ROOM);
+        assert!(!behind_link.can_be_watched());
+        fixture.check_same(&behind_link);
+        file.note_watched(true);
         fixture.check_same(&file);
     }
 

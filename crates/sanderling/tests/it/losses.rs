@@ -4,9 +4,10 @@
 //! `cargo xtask endure` does the same for longer and under more load.
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -166,12 +167,15 @@ fn command(folder: &Folder) -> Command {
     command
 }
 
-/// A port of the loopback that was free a moment ago, for TCP and UDP alike: the file that another supervisor reads must
-/// name it.
+/// An address of the loopback that nobody else uses, its port free for TCP and UDP alike: the file that another supervisor
+/// reads must name it. All of 127.0.0.0/8 is loopback (RFC 1122 §3.2.1.3), so that no other test takes the port meanwhile.
 #[track_caller]
 fn free_address() -> SocketAddr {
+    static COUNT: AtomicU8 = AtomicU8::new(1);
+    let [.., high, low] = std::process::id().to_be_bytes();
+    let ip = Ipv4Addr::new(127, high | 1 << 7, low, COUNT.fetch_add(1, Ordering::Relaxed));
     for _ in 0..PORT_TRIES_MAX {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
+        let listener = TcpListener::bind((ip, 0)).expect("loopback has a free port");
         let address = listener.local_addr().expect("the listener is bound");
         if UdpSocket::bind(address).is_ok() {
             return address;
