@@ -23,6 +23,23 @@ pub fn lengthen_queue(listener: &impl AsRawFd) -> io::Result<()> {
     checked(i64::from(unsafe { libc::listen(listener.as_raw_fd(), CONNECTION_COUNT_MAX) })).map(drop)
 }
 
+/// Leaves connections in the kernel until their first octets have come, for about a second.
+pub fn defer_silent(listener: &impl AsRawFd) -> io::Result<()> {
+    let seconds: libc::c_int = 1;
+    let length = size_of_val(&seconds) as libc::socklen_t;
+    // SAFETY: the kernel reads `length` octets of `seconds`, which outlives the call.
+    checked(i64::from(unsafe {
+        libc::setsockopt(
+            listener.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_DEFER_ACCEPT,
+            (&raw const seconds).cast(),
+            length,
+        )
+    }))
+    .map(drop)
+}
+
 /// A connection from the queue of `listener`, non-blocking and closed on exec from its birth.
 pub fn accept(listener: &impl AsRawFd) -> io::Result<OwnedFd> {
     let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;

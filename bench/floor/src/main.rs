@@ -63,6 +63,7 @@ fn http_options(body_bytes: &str, rest: &[&str]) -> Option<http::Options> {
 
 fn serve_http(address: &str, options: http::Options) -> io::Result<()> {
     let listener = TcpListener::bind(address)?;
+    calls::defer_silent(&listener)?;
     let response = http::Response::new(&options)?;
     announce("http", &listener.local_addr()?.to_string())?;
     stream::serve(&listener, || http::Connection::new(&response))

@@ -11,6 +11,7 @@ pub static JOBS: &[&Job] = &[
     &crate::file::SENDING,
     &crate::directory::OPENING,
     &crate::tcp::ACCEPTING,
+    &crate::tcp::DEFERRING,
     &crate::udp::JOB,
 ];
 

@@ -10,7 +10,7 @@ use rustix::net::{
 };
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// How a connection is accepted: with its flags at once (Linux 2.6.28), or with a call for each of them behind it.
 pub static ACCEPTING: Job = Job::new(
@@ -18,7 +18,17 @@ pub static ACCEPTING: Job = Job::new(
     &[Way { name: "accept4", is_there: accept4_is_there }, Way { name: "accept", is_there: || true }],
 );
 
+/// Whom a listener hands over: who has sent something (`TCP_DEFER_ACCEPT`, Linux 2.4), or anybody who is connected. No
+/// socket is made to ask for it, which a server process must not: a kernel that lacks it hands over anybody.
+pub static DEFERRING: Job =
+    Job::new("deferring", &[Way { name: "defer-accept", is_there: || true }, Way { name: "none", is_there: || true }]);
+
 const ACCEPT4: usize = 0;
+const DEFER_ACCEPT: usize = 0;
+
+/// How long who has connected and is silent is kept by the kernel, in seconds: until then it takes him for one whose part
+/// of the handshake was lost, and then asks him again.
+const DEFERRED_S: libc::c_int = 1;
 
 /// Connections that wait in a listener until they are accepted; the kernel lowers it to `net.core.somaxconn`.
 pub const BACKLOG: i32 = 4096;
@@ -88,6 +98,29 @@ impl Listener {
         local_address(&self.0)
     }
 
+    /// Leaves who has connected and is silent to the kernel, for about a second (`TCP_DEFER_ACCEPT`, tcp(7)): for a
+    /// protocol whose client speaks first. Whoever is handed over has mostly asked already, and need not be waited for.
+    /// Where the kernel cannot, everybody is handed over at once.
+    ///
+    /// It holds for every process that has the socket. Who is still with the kernel when the socket is shut down, or
+    /// closed by the last of them, hears of it only when he speaks, by a reset: [`Listener::defer_no_more`] comes first.
+    pub fn defer_silent(&self) {
+        if DEFERRING.chosen() == DEFER_ACCEPT {
+            let _ = set_defer_accept(&self.0, DEFERRED_S);
+        }
+    }
+
+    /// Hands over whoever connects, from now on; whether that was different before. Those who are with the kernel come as
+    /// soon as they send something.
+    pub fn defer_no_more(&self) -> bool {
+        let has_deferred =
+            DEFERRING.chosen() == DEFER_ACCEPT && defer_accept(&self.0).is_ok_and(|seconds| seconds != 0);
+        if has_deferred {
+            let _ = set_defer_accept(&self.0, 0);
+        }
+        has_deferred
+    }
+
     /// The next connection that waits; `Ok(None)` when none does.
     ///
     /// A connection that was given up before it could be accepted is passed over. What remains are errors of this
@@ -142,6 +175,39 @@ impl Listener {
 fn accept4_is_there() -> bool {
     let no_socket = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC);
     no_socket.is_ok_and(|no_socket| !matches!(acceptfrom_with(&no_socket, CREATION_FLAGS), Err(Errno::NOSYS)))
+}
+
+fn defer_accept(socket: &OwnedFd) -> io::Result<libc::c_int> {
+    count(Call::Getsockopt);
+    let mut seconds = 0;
+    let mut length = size_of_val(&seconds) as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` octets to `seconds`, and to `length`; both outlive the call.
+    let status = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_DEFER_ACCEPT,
+            (&raw mut seconds).cast(),
+            &raw mut length,
+        )
+    };
+    if status == 0 { Ok(seconds) } else { Err(io::Error::last_os_error()) }
+}
+
+fn set_defer_accept(socket: &OwnedFd, seconds: libc::c_int) -> io::Result<()> {
+    count(Call::Setsockopt);
+    let length = size_of_val(&seconds) as libc::socklen_t;
+    // SAFETY: the kernel reads `length` octets of `seconds`, which outlives the call.
+    let status = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_DEFER_ACCEPT,
+            (&raw const seconds).cast(),
+            length,
+        )
+    };
+    if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Stands for the peer of a connection whose address the kernel did not tell.
@@ -274,6 +340,7 @@ pub(crate) fn let_siblings_join(socket: &OwnedFd, address: SocketAddr) -> io::Re
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write as _;
     use std::net::TcpStream;
 
     #[test]
@@ -296,6 +363,31 @@ mod tests {
         assert_eq!(to_first + to_second, clients.len());
         // One in 2^63 that a fair share leaves one of them without any.
         assert!(to_first > 0 && to_second > 0, "{to_first} and {to_second}");
+    }
+
+    #[test]
+    fn who_is_silent_is_handed_over_later_and_who_speaks_at_once() {
+        let listener = Listener::bind("127.0.0.1:0".parse().expect("an address")).expect("bound");
+        let address = listener.local_address().expect("bound");
+        listener.defer_silent();
+        let mut clients = [(); 3].map(|()| TcpStream::connect(address).expect("connected"));
+        let has_one = || listener.accept().expect("asked").is_some();
+        if DEFERRING.chosen() != DEFER_ACCEPT {
+            assert!(clients.iter().all(|_| has_one()));
+            return;
+        }
+        assert!(!has_one());
+        clients[0].write_all(b"a").expect("sent");
+        assert!(has_one() && !has_one());
+        assert!(listener.defer_no_more() && !listener.defer_no_more());
+        clients[1].write_all(b"a").expect("sent");
+        assert!(has_one() && !has_one());
+        let _another = TcpStream::connect(address).expect("connected");
+        assert!(has_one() && !has_one());
+        // The last one has said nothing at all.
+        let mut waiting = crate::udp::Waiting::for_any_of([listener.as_fd()]);
+        waiting.wait(Some(std::time::Duration::from_secs(20))).expect("waited");
+        assert!(has_one());
     }
 
     #[test]

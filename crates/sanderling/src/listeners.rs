@@ -94,6 +94,7 @@ impl Listeners {
         for address in &mut addresses {
             address.grow_to(config.listener_count());
             address.bound_by(config)?;
+            address.defer_silent();
         }
         Ok(Listeners(addresses))
     }
@@ -248,6 +249,13 @@ impl Address {
             socket::set_receive_buffer(datagrams.as_fd(), config.limits.dns_udp_waiting_bytes_max)?;
         }
         Ok(())
+    }
+
+    /// Clients of HTTP ask at once. A stream of DNS may be opened for later, and costs little among so many datagrams.
+    fn defer_silent(&self) {
+        if self.role.service == Service::Http {
+            self.streams.iter().for_each(|stream| stream.defer_silent());
+        }
     }
 
     fn sockets(&self) -> impl Iterator<Item = BorrowedFd<'_>> {

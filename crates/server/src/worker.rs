@@ -170,7 +170,7 @@ impl<'s> Worker<'s> {
         self.tally.beat.begin_turn();
         self.clock.tick();
         self.take_up_content();
-        self.take_up_stage()?;
+        self.take_up_stage();
         let unfinished = std::mem::take(&mut self.unfinished);
         for (token, readiness) in events.iter() {
             self.dispatch(Source::of(token), Some(readiness));
@@ -190,8 +190,8 @@ impl<'s> Worker<'s> {
         if !self.unfinished.is_empty() {
             return Some(Duration::ZERO);
         }
-        let paused = self.gates.iter().filter_map(Gate::paused_until_ms);
-        let next_ms = paused.chain(self.deadlines.next_ms()).chain(self.drained_by_ms).min()?;
+        let due = self.gates.iter().filter_map(Gate::due_ms);
+        let next_ms = due.chain(self.deadlines.next_ms()).chain(self.drained_by_ms).min()?;
         // One more than the difference: a clock of milliseconds that is short of the deadline would wait for nothing.
         Some(Duration::from_millis(next_ms.saturating_sub(self.clock.now_ms()) + 1))
     }
@@ -203,21 +203,26 @@ impl<'s> Worker<'s> {
     }
 
     /// When the server has begun to drain: lets nobody in any more, and lets those know who are there.
-    fn take_up_stage(&mut self) -> io::Result<()> {
+    fn take_up_stage(&mut self) {
         let stage = self.shared.course.stage();
         if stage == self.stage {
-            return Ok(());
+            return;
         }
         self.stage = stage;
         self.drained_by_ms.get_or_insert(self.clock.now_ms() + ms(self.shared.drain_timeout));
         for index in 0..self.gates.len() {
-            self.gates[index].deregister(&self.poller)?;
+            let Gate { protocol, listener, .. } = self.gates[index];
+            if stage == Stage::Draining(Drain::ForGood) && listener.defer_no_more() {
+                self.begin_last_call(index);
+                continue;
+            }
+            self.leave_listener(index);
             // One whose streams wait for room is closed behind them.
-            if self.gates[index].protocol == Protocol::Http || self.gates[index].paused_until_ms().is_none() {
+            if protocol == Protocol::Http || !self.gates[index].is_paused() {
                 self.close_gate(index);
             }
         }
-        self.taker = None;
+        self.give_taker_back();
         let peers: Vec<Key> = self.peers.iter().map(|(key, _)| key).collect();
         for key in peers {
             // The unfinished have their turn anyway.
@@ -225,17 +230,38 @@ impl<'s> Worker<'s> {
                 self.advance(key, None);
             }
         }
-        Ok(())
+    }
+
+    /// Lets in who waits, and for a little longer who has connected and not been handed over yet, as soon as he asks.
+    fn begin_last_call(&mut self, index: usize) {
+        self.gates[index].state = GateState::LastCall { until_ms: self.clock.now_ms() + ms(LAST_GRACE_MAX) };
+        self.accept(index);
+    }
+
+    /// When nobody is let in any more.
+    fn give_taker_back(&mut self) {
+        let is_last_call = |gate: &Gate<'_>| matches!(gate.state, GateState::LastCall { .. });
+        if self.stage != Stage::Serving && !self.gates.iter().any(is_last_call) {
+            self.taker = None;
+        }
     }
 
     /// Lets in who must not be left waiting in the listener, and then nobody.
     fn close_gate(&mut self, index: usize) {
+        self.leave_listener(index);
         self.gates[index].state = GateState::Closed;
         // One that waits in a shared listener may have woken this worker and nobody else: whoever serves on would not hear
         // of him before another one comes.
         if self.gates[index].is_shared || self.stage != Stage::Draining(Drain::ForAnother) {
             self.let_in(index, BACKLOG as usize);
         }
+    }
+
+    /// Whoever comes wakes others, if there are any.
+    fn leave_listener(&mut self, index: usize) {
+        // Fails only if the descriptor is gone, which whoever runs the server owns.
+        let deregistered = self.gates[index].deregister(&self.poller);
+        debug_assert!(deregistered.is_ok());
     }
 
     fn is_drained(&self) -> bool {
@@ -282,7 +308,7 @@ impl<'s> Worker<'s> {
     /// Lets in who waits: until nobody does, since that is told once, and a share of them in each turn. On a shared
     /// listener that is no less fair than one at a time: each who comes wakes another worker that waits.
     fn accept(&mut self, index: usize) {
-        if self.gates.get(index).is_none_or(|gate| gate.state != GateState::Open) {
+        if self.gates.get(index).is_none_or(|gate| !gate.is_asked()) {
             return;
         }
         if self.let_in(index, ACCEPTS_PER_TURN_MAX) == Rest::Some {
@@ -380,7 +406,7 @@ impl<'s> Worker<'s> {
     fn accept_again(&mut self) {
         let now_ms = self.clock.now_ms();
         for index in 0..self.gates.len() {
-            if self.gates[index].paused_until_ms().is_none_or(|until_ms| now_ms < until_ms) {
+            if self.gates[index].due_ms().is_none_or(|due_ms| now_ms < due_ms) {
                 continue;
             }
             if self.gates[index].protocol == Protocol::Dns && !self.let_in_who_waits() {
@@ -388,6 +414,7 @@ impl<'s> Worker<'s> {
                 self.pause(index);
             } else if self.drained_by_ms.is_some() {
                 self.close_gate(index);
+                self.give_taker_back();
             } else if self.register_again(index).is_err() {
                 self.pause(index);
             } else {

@@ -1,7 +1,8 @@
 //! The HTTP servers of the comparison, each with settings as fair as we know how.
 //!
 //! Fair: one worker, no log of requests, connections kept alive for ever, the file cache on where there is one and as
-//! large as the descriptors allow, and of two ways to send a file the one that is cheaper for its size.
+//! large as the descriptors allow, accepts deferred where that is a choice, and of two ways to send a file the one that is
+//! cheaper for its size.
 
 use std::path::{Path, PathBuf};
 
@@ -98,7 +99,7 @@ http {{
     uwsgi_temp_path uwsgi;
     scgi_temp_path scgi;
     server {{
-        listen {address} backlog=4096{reuseport};
+        listen {address} backlog=4096 deferred{reuseport};
         root {root};
         location /{SMALL_FOLDER}/ {{ sendfile off; }}
         location /{LARGE_FOLDER}/ {{ sendfile on; }}
@@ -164,6 +165,7 @@ server.max-worker = {processes}
 server.max-connections = {CONNECTION_COUNT_MAX}
 server.max-fds = {DESCRIPTOR_COUNT_MAX}
 server.listen-backlog = 4096
+server.defer-accept = 1
 server.max-keep-alive-requests = 65535
 server.max-keep-alive-idle = 3600
 server.max-read-idle = 3600

@@ -3,6 +3,7 @@
 pub(crate) mod waiting;
 pub(crate) mod listeners;
 pub(crate) mod datagrams;
+pub(crate) mod deferring;
 pub(crate) mod accepting;
 pub(crate) mod sending;
 pub(crate) mod lookup;
@@ -34,6 +35,7 @@ pub(crate) const ALL: &[Job] = &[
     Job { name: lookup::JOB, measure: lookup::measure },
     Job { name: sending::JOB, measure: sending::measure },
     Job { name: accepting::JOB, measure: accepting::measure },
+    Job { name: deferring::JOB, measure: deferring::measure },
     Job { name: datagrams::JOB, measure: datagrams::measure },
     Job { name: listeners::JOB, measure: listeners::measure },
     Job { name: waiting::JOB, measure: waiting::measure },

@@ -8,7 +8,7 @@ use crate::content::{BuiltinFile, DefaultSite, Root, Site};
 use crate::tally::Counter;
 use dns::{HashSeed, ZoneSet};
 use os::directory::Directory;
-use os::tcp::Listener;
+use os::tcp::{DEFERRING, Listener};
 use os::udp::Socket;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -404,6 +404,35 @@ fn who_waits_in_a_listener_is_let_in_where_nobody_serves_on() {
             Some(ErrorKind::ConnectionRefused)
         );
     });
+}
+
+#[test]
+fn who_is_with_the_kernel_still_is_let_in_where_nobody_serves_on() {
+    let siblings = siblings();
+    siblings.http[0].defer_silent();
+    serve(builtin(), &[siblings], 1, |scene| {
+        let mut client = Client::connect(scene.http);
+        thread::scope(|scope| {
+            scope.spawn(|| scene.server.drain(Drain::ForGood));
+            wait_until(|| scene.server.is_draining());
+            client.send(GET);
+        });
+        assert!(client.read_to_the_end().contains(CLOSE));
+    });
+}
+
+#[test]
+fn a_listener_defers_on_for_whoever_serves_on() {
+    for (drain, is_handed_over) in [(Drain::ForGood, true), (Drain::ForAnother, DEFERRING.chosen_name() == "none")] {
+        let siblings = siblings();
+        siblings.http[0].defer_silent();
+        serve(builtin(), &[siblings], 1, |scene| {
+            scene.server.drain(drain);
+            let _client = Client::connect(scene.http);
+            let next = scene.siblings.http[0].accept().expect("asked");
+            assert_eq!(next.is_some(), is_handed_over, "{drain:?}");
+        });
+    }
 }
 
 /// Datagrams that wait in the socket when the server drains; how many are answered, and how many still wait.
