@@ -167,7 +167,8 @@ fn cargo_test(arguments: &[String], count: &mut TestCount) -> Outcome {
 
 /// Every way that is not the first of its job, in as few runs as it takes.
 const FORCED_WAYS: &[&str] = &[
-    "cloexec=fioclex,cloexec-range=each,facts=statx,sending=read,opening=walk,accepting=accept,deferring=none,datagrams=drain",
+    "cloexec=fioclex,cloexec-range=each,facts=statx,sending=read,opening=walk,accepting=accept,deferring=none,\
+     datagrams=drain",
     "opening=openat2,datagrams=single",
 ];
 

@@ -18,10 +18,11 @@ pub static ACCEPTING: Job = Job::new(
     &[Way { name: "accept4", is_there: accept4_is_there }, Way { name: "accept", is_there: || true }],
 );
 
-/// Whom a listener hands over: who has sent something (`TCP_DEFER_ACCEPT`, Linux 2.4), or anybody who is connected. No
-/// socket is made to ask for it, which a server process must not: a kernel that lacks it hands over anybody.
-pub static DEFERRING: Job =
-    Job::new("deferring", &[Way { name: "defer-accept", is_there: || true }, Way { name: "none", is_there: || true }]);
+/// Whom a listener hands over: who has sent something (`TCP_DEFER_ACCEPT`, Linux 2.4), or anybody who is connected.
+pub static DEFERRING: Job = Job::new(
+    "deferring",
+    &[Way { name: "defer-accept", is_there: defer_accept_is_there }, Way { name: "none", is_there: || true }],
+);
 
 const ACCEPT4: usize = 0;
 const DEFER_ACCEPT: usize = 0;
@@ -100,25 +101,13 @@ impl Listener {
 
     /// Leaves who has connected and is silent to the kernel, for about a second (`TCP_DEFER_ACCEPT`, tcp(7)): for a
     /// protocol whose client speaks first. Whoever is handed over has mostly asked already, and need not be waited for.
-    /// Where the kernel cannot, everybody is handed over at once.
+    /// Where that is not the way, or the kernel cannot, everybody is handed over at once.
     ///
     /// It holds for every process that has the socket. Who is still with the kernel when the socket is shut down, or
-    /// closed by the last of them, hears of it only when he speaks, by a reset: [`Listener::defer_no_more`] comes first.
+    /// closed by the last of them, hears of it only when he speaks, by a reset.
     pub fn defer_silent(&self) {
-        if DEFERRING.chosen() == DEFER_ACCEPT {
-            let _ = set_defer_accept(&self.0, DEFERRED_S);
-        }
-    }
-
-    /// Hands over whoever connects, from now on; whether that was different before. Those who are with the kernel come as
-    /// soon as they send something.
-    pub fn defer_no_more(&self) -> bool {
-        let has_deferred =
-            DEFERRING.chosen() == DEFER_ACCEPT && defer_accept(&self.0).is_ok_and(|seconds| seconds != 0);
-        if has_deferred {
-            let _ = set_defer_accept(&self.0, 0);
-        }
-        has_deferred
+        // A failure leaves it as it was: who is handed over at once is served as well.
+        let _ = set_defer_accept(&self.0, if DEFERRING.chosen() == DEFER_ACCEPT { DEFERRED_S } else { 0 });
     }
 
     /// The next connection that waits; `Ok(None)` when none does.
@@ -177,21 +166,10 @@ fn accept4_is_there() -> bool {
     no_socket.is_ok_and(|no_socket| !matches!(acceptfrom_with(&no_socket, CREATION_FLAGS), Err(Errno::NOSYS)))
 }
 
-fn defer_accept(socket: &OwnedFd) -> io::Result<libc::c_int> {
-    count(Call::Getsockopt);
-    let mut seconds = 0;
-    let mut length = size_of_val(&seconds) as libc::socklen_t;
-    // SAFETY: the kernel writes at most `length` octets to `seconds`, and to `length`; both outlive the call.
-    let status = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_DEFER_ACCEPT,
-            (&raw mut seconds).cast(),
-            &raw mut length,
-        )
-    };
-    if status == 0 { Ok(seconds) } else { Err(io::Error::last_os_error()) }
+/// Asks a socket that is nowhere yet, and stays so.
+fn defer_accept_is_there() -> bool {
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, CREATION_FLAGS, Some(ipproto::TCP));
+    socket.is_ok_and(|socket| set_defer_accept(&socket, DEFERRED_S).is_ok())
 }
 
 fn set_defer_accept(socket: &OwnedFd, seconds: libc::c_int) -> io::Result<()> {
@@ -370,7 +348,7 @@ mod tests {
         let listener = Listener::bind("127.0.0.1:0".parse().expect("an address")).expect("bound");
         let address = listener.local_address().expect("bound");
         listener.defer_silent();
-        let mut clients = [(); 3].map(|()| TcpStream::connect(address).expect("connected"));
+        let mut clients = [(); 2].map(|()| TcpStream::connect(address).expect("connected"));
         let has_one = || listener.accept().expect("asked").is_some();
         if DEFERRING.chosen() != DEFER_ACCEPT {
             assert!(clients.iter().all(|_| has_one()));
@@ -379,12 +357,6 @@ mod tests {
         assert!(!has_one());
         clients[0].write_all(b"a").expect("sent");
         assert!(has_one() && !has_one());
-        assert!(listener.defer_no_more() && !listener.defer_no_more());
-        clients[1].write_all(b"a").expect("sent");
-        assert!(has_one() && !has_one());
-        let _another = TcpStream::connect(address).expect("connected");
-        assert!(has_one() && !has_one());
-        // The last one has said nothing at all.
         let mut waiting = crate::udp::Waiting::for_any_of([listener.as_fd()]);
         waiting.wait(Some(std::time::Duration::from_secs(20))).expect("waited");
         assert!(has_one());

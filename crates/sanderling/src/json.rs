@@ -20,7 +20,8 @@ pub(crate) fn optional(value: Option<String>) -> String {
     value.unwrap_or_else(|| "null".to_owned())
 }
 
-/// A number with four places. RFC 8259, section 6: infinities, and what is no number, cannot be said; a ratio to nothing is one of them.
+/// A number with four places. RFC 8259, section 6: infinities, and what is no number, cannot be said; a ratio to nothing
+/// is one of them.
 pub(crate) fn number(value: f64) -> String {
     if value.is_finite() { format!("{}", (value * 1e4).round() / 1e4) } else { "null".to_owned() }
 }

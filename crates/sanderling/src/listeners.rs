@@ -94,9 +94,17 @@ impl Listeners {
         for address in &mut addresses {
             address.grow_to(config.listener_count());
             address.bound_by(config)?;
-            address.defer_silent();
         }
-        Ok(Listeners(addresses))
+        let listeners = Listeners(addresses);
+        listeners.defer_silent();
+        Ok(listeners)
+    }
+
+    /// Leaves silent clients of HTTP to the kernel ([`Listener::defer_silent`]): they ask at once. A stream of DNS may be
+    /// opened for later, and costs little among so many datagrams.
+    pub(crate) fn defer_silent(&self) {
+        let http = self.0.iter().filter(|address| address.role.service == Service::Http);
+        http.flat_map(|address| &address.streams).for_each(|stream| stream.defer_silent());
     }
 
     /// Lets nobody come any more to the addresses that `kept` lacks, but for those that are somebody else's.
@@ -249,13 +257,6 @@ impl Address {
             socket::set_receive_buffer(datagrams.as_fd(), config.limits.dns_udp_waiting_bytes_max)?;
         }
         Ok(())
-    }
-
-    /// Clients of HTTP ask at once. A stream of DNS may be opened for later, and costs little among so many datagrams.
-    fn defer_silent(&self) {
-        if self.role.service == Service::Http {
-            self.streams.iter().for_each(|stream| stream.defer_silent());
-        }
     }
 
     fn sockets(&self) -> impl Iterator<Item = BorrowedFd<'_>> {

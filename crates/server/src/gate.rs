@@ -32,9 +32,6 @@ pub(crate) enum GateState {
     Open,
     /// Then, since it could not be when it was ready.
     Paused { until_ms: Milliseconds },
-    /// Whenever it is ready, until then: nobody serves on, and who has connected may still be with the kernel
-    /// ([`Listener::defer_silent`]).
-    LastCall { until_ms: Milliseconds },
     /// No more: the server drains.
     Closed,
 }
@@ -45,21 +42,12 @@ impl<'s> Gate<'s> {
         Gate { protocol, listener, is_shared, place_accept_count: 0, is_registered: false, state: GateState::Open }
     }
 
-    /// When something is to be done about it, ready or not.
-    pub(crate) fn due_ms(&self) -> Option<Milliseconds> {
+    /// When it is asked again, if it is paused.
+    pub(crate) fn paused_until_ms(&self) -> Option<Milliseconds> {
         match self.state {
-            GateState::Paused { until_ms } | GateState::LastCall { until_ms } => Some(until_ms),
+            GateState::Paused { until_ms } => Some(until_ms),
             GateState::Open | GateState::Closed => None,
         }
-    }
-
-    pub(crate) fn is_paused(&self) -> bool {
-        matches!(self.state, GateState::Paused { .. })
-    }
-
-    /// Whether it is asked when it is ready.
-    pub(crate) fn is_asked(&self) -> bool {
-        matches!(self.state, GateState::Open | GateState::LastCall { .. })
     }
 
     /// Has `poller` tell of the listener as `token`.

@@ -39,7 +39,7 @@ pub struct HttpOptions {
     pub connections_max: usize,
     /// Requests answered on one connection.
     pub requests_per_connection_max: u64,
-    /// From the first octet of a request, or from the start of the connection, to the end of the head.
+    /// From the first octet of a request, or from when the connection was accepted, to the end of the head.
     pub header_deadline: Duration,
     /// Between two requests.
     pub idle_timeout: Duration,

@@ -20,7 +20,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
-/// How long [`Server::drain`] waits for its threads to take nothing new any more: much longer than a turn.
+/// How long [`Server::drain`] waits for its threads to take nothing new any more: much longer than a
+/// turn and a last call.
 const STOP_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// A server: what its threads share, and how to wake them.
@@ -98,9 +99,9 @@ impl Server {
         self.wake_all();
     }
 
-    /// Takes nothing new, and lets what is there finish: requests and queries that are under way are answered, their
+    /// Takes nothing new, behind a short last call if nobody serves on, and lets what is there finish: requests and queries that are under way are answered, their
     /// connections are told to end and are closed behind the answer, and those that wait for nothing are closed after
-    /// the grace of the options, which is short if nobody serves on.
+    /// the grace of the options, which is short then.
     ///
     /// Returns when no thread takes anything new, which is the time for the owner of the sockets to shut them down if
     /// nobody serves on; a thread that hangs is waited for no longer than a second.

@@ -9,7 +9,7 @@ use std::time::Duration;
 pub enum Drain {
     /// Another process, on the same sockets: who waits in them is its own to answer.
     ForAnother,
-    /// Nobody: who waits in the sockets already is let in and answered.
+    /// Nobody: who waits in the sockets, or comes within a last call, is let in and answered.
     ForGood,
 }
 
@@ -18,7 +18,7 @@ pub enum Drain {
 pub enum Stage {
     /// It takes what comes.
     Serving,
-    /// It takes nothing new; what is there is finished.
+    /// It takes nothing new, or soon will not; what is there is finished.
     Draining(Drain),
     /// All workers have left.
     Ended,

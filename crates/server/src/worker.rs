@@ -11,6 +11,7 @@ use crate::dns_stream::DnsStream;
 use crate::files::Files;
 use crate::fills::Inbox;
 use crate::gate::{Gate, GateState, Protocol};
+use crate::options::Options;
 use crate::peer::{Buffers, Context, Next, Schedule};
 use crate::permits::Permit;
 use crate::shared::Shared;
@@ -31,8 +32,8 @@ const EVENTS_PER_WAIT_MAX: usize = 256;
 const ACCEPTS_PER_TURN_MAX: usize = 64;
 /// Connections of a shared listener after which its other workers are woken before this one.
 const ACCEPTS_PER_PLACE: usize = 16;
-/// The grace of an idle connection where nobody serves on: enough for a request that is on its way, and no reason to wait
-/// for.
+/// The grace of an idle connection where nobody serves on, and how long others are let in beside it: enough for a request
+/// that is on its way, and no reason to wait for.
 const LAST_GRACE_MAX: Duration = Duration::from_millis(200);
 /// How long nobody is accepted when there is no permit, no descriptor or no memory for it.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -96,6 +97,9 @@ pub(crate) struct Worker<'s> {
     stage: Stage,
     /// When those who still have not finished are cut off, once the server drains.
     drained_by_ms: Option<Milliseconds>,
+    /// Until when others are let in all the same, where nobody serves on: who has connected and not asked may be with the
+    /// kernel still ([`Listener::defer_silent`](os::tcp::Listener::defer_silent)).
+    last_call_until_ms: Option<Milliseconds>,
     /// Given back when nobody is let in any more.
     taker: Option<Taker<'s>>,
 }
@@ -151,6 +155,7 @@ impl<'s> Worker<'s> {
             inbox,
             stage: Stage::Serving,
             drained_by_ms: None,
+            last_call_until_ms: None,
             taker: Some(taker),
         })
     }
@@ -170,7 +175,7 @@ impl<'s> Worker<'s> {
         self.tally.beat.begin_turn();
         self.clock.tick();
         self.take_up_content();
-        self.take_up_stage();
+        self.take_up_stage()?;
         let unfinished = std::mem::take(&mut self.unfinished);
         for (token, readiness) in events.iter() {
             self.dispatch(Source::of(token), Some(readiness));
@@ -180,6 +185,7 @@ impl<'s> Worker<'s> {
         }
         self.make_room();
         self.accept_again();
+        self.end_last_call()?;
         self.expire();
         self.files.sweep();
         Ok(())
@@ -190,8 +196,9 @@ impl<'s> Worker<'s> {
         if !self.unfinished.is_empty() {
             return Some(Duration::ZERO);
         }
-        let due = self.gates.iter().filter_map(Gate::due_ms);
-        let next_ms = due.chain(self.deadlines.next_ms()).chain(self.drained_by_ms).min()?;
+        let paused = self.gates.iter().filter_map(Gate::paused_until_ms);
+        let drain = self.drained_by_ms.into_iter().chain(self.last_call_until_ms);
+        let next_ms = paused.chain(self.deadlines.next_ms()).chain(drain).min()?;
         // One more than the difference: a clock of milliseconds that is short of the deadline would wait for nothing.
         Some(Duration::from_millis(next_ms.saturating_sub(self.clock.now_ms()) + 1))
     }
@@ -202,27 +209,22 @@ impl<'s> Worker<'s> {
         }
     }
 
-    /// When the server has begun to drain: lets nobody in any more, and lets those know who are there.
-    fn take_up_stage(&mut self) {
+    /// When the server has begun to drain: lets nobody in any more, at once or behind a last call, and lets those know who
+    /// are there.
+    fn take_up_stage(&mut self) -> io::Result<()> {
         let stage = self.shared.course.stage();
         if stage == self.stage {
-            return;
+            return Ok(());
         }
         self.stage = stage;
-        self.drained_by_ms.get_or_insert(self.clock.now_ms() + ms(self.shared.drain_timeout));
-        for index in 0..self.gates.len() {
-            let Gate { protocol, listener, .. } = self.gates[index];
-            if stage == Stage::Draining(Drain::ForGood) && listener.defer_no_more() {
-                self.begin_last_call(index);
-                continue;
+        let now_ms = self.clock.now_ms();
+        self.drained_by_ms.get_or_insert(now_ms + ms(self.shared.drain_timeout));
+        match stage {
+            Stage::Draining(Drain::ForGood) => {
+                self.last_call_until_ms = Some(now_ms + ms(last_grace(&self.shared.options)));
             }
-            self.leave_listener(index);
-            // One whose streams wait for room is closed behind them.
-            if protocol == Protocol::Http || !self.gates[index].is_paused() {
-                self.close_gate(index);
-            }
+            _ => self.close_gates()?,
         }
-        self.give_taker_back();
         let peers: Vec<Key> = self.peers.iter().map(|(key, _)| key).collect();
         for key in peers {
             // The unfinished have their turn anyway.
@@ -230,38 +232,37 @@ impl<'s> Worker<'s> {
                 self.advance(key, None);
             }
         }
+        Ok(())
     }
 
-    /// Lets in who waits, and for a little longer who has connected and not been handed over yet, as soon as he asks.
-    fn begin_last_call(&mut self, index: usize) {
-        self.gates[index].state = GateState::LastCall { until_ms: self.clock.now_ms() + ms(LAST_GRACE_MAX) };
-        self.accept(index);
-    }
-
-    /// When nobody is let in any more.
-    fn give_taker_back(&mut self) {
-        let is_last_call = |gate: &Gate<'_>| matches!(gate.state, GateState::LastCall { .. });
-        if self.stage != Stage::Serving && !self.gates.iter().any(is_last_call) {
-            self.taker = None;
+    fn end_last_call(&mut self) -> io::Result<()> {
+        match self.last_call_until_ms {
+            Some(until_ms) if until_ms <= self.clock.now_ms() => self.close_gates(),
+            _ => Ok(()),
         }
+    }
+
+    fn close_gates(&mut self) -> io::Result<()> {
+        self.last_call_until_ms = None;
+        for index in 0..self.gates.len() {
+            self.gates[index].deregister(&self.poller)?;
+            // One whose streams wait for room is closed behind them.
+            if self.gates[index].protocol == Protocol::Http || self.gates[index].paused_until_ms().is_none() {
+                self.close_gate(index);
+            }
+        }
+        self.taker = None;
+        Ok(())
     }
 
     /// Lets in who must not be left waiting in the listener, and then nobody.
     fn close_gate(&mut self, index: usize) {
-        self.leave_listener(index);
         self.gates[index].state = GateState::Closed;
         // One that waits in a shared listener may have woken this worker and nobody else: whoever serves on would not hear
         // of him before another one comes.
         if self.gates[index].is_shared || self.stage != Stage::Draining(Drain::ForAnother) {
             self.let_in(index, BACKLOG as usize);
         }
-    }
-
-    /// Whoever comes wakes others, if there are any.
-    fn leave_listener(&mut self, index: usize) {
-        // Fails only if the descriptor is gone, which whoever runs the server owns.
-        let deregistered = self.gates[index].deregister(&self.poller);
-        debug_assert!(deregistered.is_ok());
     }
 
     fn is_drained(&self) -> bool {
@@ -308,7 +309,7 @@ impl<'s> Worker<'s> {
     /// Lets in who waits: until nobody does, since that is told once, and a share of them in each turn. On a shared
     /// listener that is no less fair than one at a time: each who comes wakes another worker that waits.
     fn accept(&mut self, index: usize) {
-        if self.gates.get(index).is_none_or(|gate| !gate.is_asked()) {
+        if self.gates.get(index).is_none_or(|gate| gate.state != GateState::Open) {
             return;
         }
         if self.let_in(index, ACCEPTS_PER_TURN_MAX) == Rest::Some {
@@ -406,15 +407,14 @@ impl<'s> Worker<'s> {
     fn accept_again(&mut self) {
         let now_ms = self.clock.now_ms();
         for index in 0..self.gates.len() {
-            if self.gates[index].due_ms().is_none_or(|due_ms| now_ms < due_ms) {
+            if self.gates[index].paused_until_ms().is_none_or(|until_ms| now_ms < until_ms) {
                 continue;
             }
             if self.gates[index].protocol == Protocol::Dns && !self.let_in_who_waits() {
                 self.shared.ask_for_room();
                 self.pause(index);
-            } else if self.drained_by_ms.is_some() {
+            } else if self.drained_by_ms.is_some() && self.last_call_until_ms.is_none() {
                 self.close_gate(index);
-                self.give_taker_back();
             } else if self.register_again(index).is_err() {
                 self.pause(index);
             } else {
@@ -486,7 +486,7 @@ impl<'s> Worker<'s> {
             turn: self.turns_given,
             is_draining: self.drained_by_ms.is_some(),
             drain_grace: match self.stage {
-                Stage::Draining(Drain::ForGood) => self.shared.options.drain_grace.min(LAST_GRACE_MAX),
+                Stage::Draining(Drain::ForGood) => last_grace(&self.shared.options),
                 _ => self.shared.options.drain_grace,
             },
         };
@@ -548,6 +548,11 @@ impl<'s> Worker<'s> {
             self.with_peer(key, Peer::expire);
         }
     }
+}
+
+/// How long who has not asked yet may still do so where nobody serves on.
+fn last_grace(options: &Options) -> Duration {
+    options.drain_grace.min(LAST_GRACE_MAX)
 }
 
 impl<'s> Peer<'s> {

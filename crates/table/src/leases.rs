@@ -184,7 +184,8 @@ impl<'t, K: Hash + Eq, V> Leases<'t, K, V> {
     /// The entry of this key, leased: at once if it was leased already and is not retired, else by
     /// [`Table::acquire`]. `None` if the table lends no such entry.
     ///
-    /// The borrow ends with the turn. What is needed longer (a slow response) clones the [`Held`](crate::Held): one atomic addition.
+    /// The borrow ends with the turn. What is needed longer (a slow response) clones the [`Held`](crate::Held): one atomic
+    /// addition.
     #[inline]
     pub fn lease<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<Lent<'_, 't, K, V>>
     where

@@ -48,8 +48,9 @@
 //!   generation moves on, which makes leases stale; the table's version moves on, which tells workers to sweep. After
 //!   the lock is given back, the table's own reference is put.
 //! * **Last put**: drops the entry, and only then hands its slot to the free list. Nothing else hands slots out.
-//! * **Lease**: a private look-up and one load of the slot's generation, beside the key that is compared anyway. Since the worker owns a reference, the worst that
-//!   a lost race can do is to use a value a moment after it was retired, or to drop it one turn later.
+//! * **Lease**: a private look-up and one load of the slot's generation, beside the key that is compared anyway. Since
+//!   the worker owns a reference, the worst that a lost race can do is to use a value a moment after it was retired, or
+//!   to drop it one turn later.
 //!
 //! It is how FreeBSD's kernel has looked up files since 2009: memory that stays what it is, a count that is never raised
 //! from the dead, and a second look. Here the second look asks the entry as well as the place, because an index that

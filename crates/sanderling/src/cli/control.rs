@@ -117,8 +117,8 @@ impl ReloadLine {
 
 /// End the server that runs, after it has finished what it was asked before.
 ///
-/// It takes no new connections, answers what has come, and ends when all is done or the limit `drain_timeout_ms` is
-/// reached. SIGTERM to the server's process does the same.
+/// It answers what has come and what comes within 200 ms more, takes no new connections then, and ends when all is done or
+/// the limit `drain_timeout_ms` is reached. SIGTERM to the server's process does the same.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   sanderling stop

@@ -201,6 +201,7 @@ fn go_on(origin: &Origin, forced: &[String], signals: Signals, taken: Taken) -> 
         io::Error::other("the configuration that was handed over has errors")
     })?;
     let listeners = Listeners::adopt(sockets)?.made_for(&config);
+    listeners.defer_silent();
     let mut supervisor = Supervisor::new(origin, forced, signals, Running { config, text })?;
     supervisor.announced = listeners.clone();
     supervisor.listeners = listeners;

@@ -21,6 +21,7 @@ fn a_signal_ends_an_idle_server_at_once() {
         // Connections that wait for nothing do not hold it.
         let mut idle = HttpConnection::open(domain.serving.http());
         idle.get("/");
+        // The kernel keeps it, unless accepts are not deferred: the tests run that way, too.
         let fresh = RawConnection::open(domain.serving.http());
         let stream = RawConnection::open(domain.serving.dns());
         let start = Instant::now();

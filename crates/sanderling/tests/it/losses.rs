@@ -15,7 +15,8 @@ use losscount::{Cause, DnsLoad, HttpLoad, IdleNotice, Kind, Load, Report, Runnin
 
 use crate::domain::ZONE;
 use crate::http_answers::check_serves;
-use crate::process::{DEADLINE, Ended, Folder, Listeners, Serving, copy_program_to, sanderling, send_signal};
+use crate::process::{DEADLINE, Ended, Folder, Listeners, Serving, copy_program_to, sanderling};
+use crate::process_ids::{send_signal, server_pids};
 
 const PAGE: &[u8] = b"a sanderling runs along the edge of the water\n";
 const OTHER_PAGE: &[u8] = b"and never stands still\n";
@@ -184,18 +185,7 @@ fn free_address() -> SocketAddr {
     panic!("no port is free for both TCP and UDP in {PORT_TRIES_MAX} tries");
 }
 
-/// The server processes of a supervisor, the oldest first: the order in which the kernel lists them. Numbers tell
-/// nothing, since they begin anew at the bound.
-fn server_pids(supervisor: u32) -> Vec<u32> {
-    let children = fs::read_to_string(format!("/proc/{supervisor}/task/{supervisor}/children")).unwrap_or_default();
-    let pids = children.split_whitespace().filter_map(|word| word.parse::<u32>().ok());
-    let is_server = |pid: &u32| {
-        let command_line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        command_line.split(|byte| *byte == 0).skip(1).any(|word| word.ends_with(b"server-process"))
-    };
-    pids.filter(is_server).collect()
-}
-
+/// Kills a process, and waits for its end.
 #[track_caller]
 fn kill(pid: u32) {
     assert!(send_signal("KILL", &pid.to_string()), "process {pid} could not be killed");

@@ -25,3 +25,4 @@ mod random;
 mod supervision;
 mod clients;
 mod process;
+mod process_ids;

@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+use crate::process_ids::{children_of, send_signal};
+
 /// How long a program may take to start, to answer or to end. It is for machines under load: a test that passes never
 /// waits for it.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
@@ -116,10 +118,8 @@ impl Serving {
     #[track_caller]
     pub(crate) fn server_process_id(&self) -> u32 {
         let deadline = Instant::now() + DEADLINE;
-        let path = format!("/proc/{pid}/task/{pid}/children", pid = self.process_id());
         loop {
-            let children = fs::read_to_string(&path).expect("it runs");
-            let children: Vec<u32> = children.split_whitespace().map(|pid| pid.parse().expect("a number")).collect();
+            let children = children_of(self.process_id());
             if let [child] = children[..] {
                 return child;
             }
@@ -512,12 +512,6 @@ fn announced(line: &str) -> Option<(&str, SocketAddr)> {
         return None;
     }
     Some((service, address.trim().parse().ok()?))
-}
-
-/// By the shell, whose `kill` is built in: this crate forbids the bare call, and the program of that name may be missing.
-pub(crate) fn send_signal(name: &str, whom: &str) -> bool {
-    let output = Command::new("sh").args(["-c", "kill -s \"$1\" -- \"$2\"", "sh", name, whom]).output();
-    output.is_ok_and(|output| output.status.success())
 }
 
 #[cfg(test)]

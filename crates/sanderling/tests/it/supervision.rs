@@ -2,7 +2,8 @@
 //! and that a manager's sockets serve.
 
 use crate::http_answers::HttpConnection;
-use crate::process::{DEADLINE, Folder, Listeners, Serving, copy_program_to, send_signal};
+use crate::process::{DEADLINE, Folder, Listeners, Serving, copy_program_to};
+use crate::process_ids::send_signal;
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::TcpListener;

@@ -8,7 +8,7 @@ use crate::content::{BuiltinFile, DefaultSite, Root, Site};
 use crate::tally::Counter;
 use dns::{HashSeed, ZoneSet};
 use os::directory::Directory;
-use os::tcp::{DEFERRING, Listener};
+use os::tcp::Listener;
 use os::udp::Socket;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -71,16 +71,25 @@ fn serve_builtin<R>(act: impl FnOnce(&Scene<'_>) -> R) -> R {
 }
 
 impl Scene<'_> {
-    /// Lets `act` happen while all threads stand still, after which they find themselves told to drain.
+    /// Lets `act` happen while all threads stand still, after which they find themselves told to drain. Nobody takes
+    /// anything new any more then.
     fn drain_behind(&self, drain: Drain, act: impl FnOnce()) {
-        thread::scope(|scope| {
-            let stopped = self.server.shared.stop_all_threads();
-            self.server.wake_all();
+        self.drain_amid(drain, |begin_drain| {
             act();
-            let draining = scope.spawn(|| self.server.drain(drain));
-            wait_until(|| self.server.is_draining());
-            drop(stopped);
-            draining.join().expect("no panic");
+            begin_drain();
+        });
+    }
+
+    /// The same, where what `act` does behind the call that it is given happens while the threads go on.
+    fn drain_amid(&self, drain: Drain, act: impl FnOnce(&mut dyn FnMut())) {
+        thread::scope(|scope| {
+            let mut stopped = Some(self.server.shared.stop_all_threads());
+            self.server.wake_all();
+            act(&mut || {
+                scope.spawn(|| self.server.drain(drain));
+                wait_until(|| self.server.is_draining());
+                stopped = None;
+            });
         });
     }
 
@@ -183,8 +192,11 @@ fn a_request_of_which_part_was_sent_is_answered_whole() {
         serve_builtin(|scene| {
             let mut client = scene.http();
             let (start, rest) = GET.split_at(20);
-            scene.drain_behind(drain, || client.send(start));
-            client.send(rest);
+            scene.drain_amid(drain, |begin_drain| {
+                client.send(start);
+                begin_drain();
+                client.send(rest);
+            });
             let answer = client.read_to_the_end();
             assert!(answer.contains(CLOSE) && answer.ends_with("itself"), "{drain:?}: {answer}");
         });
@@ -266,9 +278,11 @@ fn an_idle_connection_may_ask_once_more_within_the_grace() {
             client.send(GET);
             client.response();
             let mut fresh = scene.http();
-            scene.server.drain(drain);
+            scene.drain_amid(drain, |begin_drain| {
+                begin_drain();
+                [&mut client, &mut fresh].into_iter().for_each(|client| client.send(GET));
+            });
             for client in [&mut client, &mut fresh] {
-                client.send(GET);
                 assert!(client.read_to_the_end().contains(CLOSE), "{drain:?}");
             }
         });
@@ -384,18 +398,19 @@ fn who_waits_in_a_shared_listener_is_let_in_as_nobody_else_may_have_been_woken()
 fn who_waits_in_a_listener_is_let_in_where_nobody_serves_on() {
     serve_builtin(|scene| {
         let (mut http, mut dns) = (Vec::new(), Vec::new());
-        scene.drain_behind(Drain::ForGood, || {
+        scene.drain_amid(Drain::ForGood, |begin_drain| {
             // More than one turn lets in.
             http.extend((0..100).map(|_| Client::connect(scene.http)));
             dns.extend((0..100).map(|_| Client::connect(scene.dns)));
+            begin_drain();
+            http.iter_mut().for_each(|client| client.send(GET));
+            dns.iter_mut().for_each(Client::query);
         });
         scene.siblings.shut_down().expect("shut down");
         for client in &mut http {
-            client.send(GET);
             assert!(client.read_to_the_end().contains(CLOSE));
         }
         for client in &mut dns {
-            client.query();
             client.reply();
             client.sees_the_end();
         }
@@ -406,33 +421,48 @@ fn who_waits_in_a_listener_is_let_in_where_nobody_serves_on() {
     });
 }
 
+/// The grace is 200 ms, in which all of this happens.
 #[test]
-fn who_is_with_the_kernel_still_is_let_in_where_nobody_serves_on() {
+fn where_nobody_serves_on_who_asks_soon_is_let_in() {
     let siblings = siblings();
     siblings.http[0].defer_silent();
     serve(builtin(), &[siblings], 1, |scene| {
-        let mut client = Client::connect(scene.http);
-        thread::scope(|scope| {
-            scope.spawn(|| scene.server.drain(Drain::ForGood));
-            wait_until(|| scene.server.is_draining());
-            client.send(GET);
+        let mut silent = Client::connect(scene.http);
+        let mut clients = Vec::new();
+        scene.drain_amid(Drain::ForGood, |begin_drain| {
+            begin_drain();
+            let mut other = Client::connect(scene.http);
+            other.send(GET);
+            assert!(other.read_to_the_end().contains(CLOSE), "the drain has begun");
+            silent.send(GET);
+            clients.push(Client::connect(scene.dns));
+            clients[0].query();
         });
-        assert!(client.read_to_the_end().contains(CLOSE));
+        assert!(silent.read_to_the_end().contains(CLOSE));
+        clients[0].reply();
+        clients[0].sees_the_end();
     });
 }
 
 #[test]
-fn a_listener_defers_on_for_whoever_serves_on() {
-    for (drain, is_handed_over) in [(Drain::ForGood, true), (Drain::ForAnother, DEFERRING.chosen_name() == "none")] {
-        let siblings = siblings();
-        siblings.http[0].defer_silent();
-        serve(builtin(), &[siblings], 1, |scene| {
-            scene.server.drain(drain);
-            let _client = Client::connect(scene.http);
-            let next = scene.siblings.http[0].accept().expect("asked");
-            assert_eq!(next.is_some(), is_handed_over, "{drain:?}");
-        });
-    }
+fn who_found_no_room_is_let_in_when_another_leaves_at_the_end() {
+    let mut options = options();
+    options.http.connections_max = 1;
+    let siblings = [siblings()];
+    let http = siblings[0].http[0].local_address().expect("bound");
+    let server = Server::new(builtin(), options, DEADLINE);
+    let answer = server.run(&siblings, 1, |server| {
+        let dns = siblings[0].dns_streams[0].local_address().expect("bound");
+        let scene = Scene { server, siblings: &siblings[0], http, dns };
+        let mut first = scene.http();
+        let mut second = Client::connect(http);
+        second.send(GET);
+        scene.drain_behind(Drain::ForGood, || first.send(GET));
+        assert!(first.read_to_the_end().contains(CLOSE));
+        drop(first);
+        second.read_to_the_end()
+    });
+    assert!(answer.expect("served").contains(CLOSE));
 }
 
 /// Datagrams that wait in the socket when the server drains; how many are answered, and how many still wait.
