@@ -50,6 +50,13 @@ impl<'s> Gate<'s> {
         }
     }
 
+    /// A connection of HTTP has left, and with it the reason for the pause, perhaps.
+    pub(crate) fn end_pause_of_http(&mut self) {
+        if let (Protocol::Http, GateState::Paused { until_ms }) = (self.protocol, &mut self.state) {
+            *until_ms = 0;
+        }
+    }
+
     /// Has `poller` tell of the listener as `token`.
     pub(crate) fn register(&mut self, token: Token, poller: &Poller) -> io::Result<()> {
         if self.is_shared {

@@ -183,10 +183,11 @@ impl<'s> Worker<'s> {
         for source in unfinished {
             self.dispatch(source, None);
         }
+        self.expire();
         self.make_room();
+        // Behind all that lets peers go: others have their room at once.
         self.accept_again();
         self.end_last_call()?;
-        self.expire();
         self.files.sweep();
         Ok(())
     }
@@ -521,7 +522,10 @@ impl<'s> Worker<'s> {
     /// Lets a peer go; whether it was there.
     fn leave(&mut self, key: Key) -> bool {
         match self.peers.remove(key) {
-            Some(Peer::Http(_)) => self.tally.add(Counter::HttpClosed, 1),
+            Some(Peer::Http(_)) => {
+                self.tally.add(Counter::HttpClosed, 1);
+                self.gates.iter_mut().for_each(Gate::end_pause_of_http);
+            }
             Some(Peer::Dns(_)) => self.tally.add(Counter::DnsStreamsClosed, 1),
             None => return false,
         }

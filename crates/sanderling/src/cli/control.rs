@@ -117,8 +117,9 @@ impl ReloadLine {
 
 /// End the server that runs, after it has finished what it was asked before.
 ///
-/// It answers what has come and what comes within 200 ms more, takes no new connections then, and ends when all is done or
-/// the limit `drain_timeout_ms` is reached. SIGTERM to the server's process does the same.
+/// It answers what has come and what comes within 200 ms more, as far as `http_connections_max` lets it in, takes no new
+/// connections then, and ends when all is done or the limit `drain_timeout_ms` is reached. SIGTERM to the server's process
+/// does the same; a second one ends it at once.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   sanderling stop

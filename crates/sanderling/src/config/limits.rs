@@ -72,7 +72,7 @@ limits! {
     http_request_content_bytes_max: u64 = 65_536 in 0..=1_073_741_824,
         "Content that a request may bring, which is read and dropped; more is answered 413.";
     http_header_deadline_ms: u64 = 10_000 in 100..=600_000,
-        "From the first octet of a head to its last, however slowly they drip; then the peer is cut off.";
+        "From the first octet of a head, or from accept, to the last one; then the connection is closed.";
     http_idle_timeout_ms: u64 = 60_000 in 100..=3_600_000,
         "Between two requests of a connection; then it is closed.";
     http_send_timeout_ms: u64 = 30_000 in 100..=3_600_000,
@@ -118,7 +118,7 @@ limits! {
     drain_timeout_ms: u64 = 30_000 in 0..=3_600_000,
         "For what still runs when a server process stops or is replaced; then it is cut off.";
     drain_grace_ms: u64 = 2_000 in 0..=600_000,
-        "An idle connection lives on so long when its server process is replaced or stops.";
+        "An idle connection lives on so long when its server process is replaced; 200 ms if it stops.";
     start_timeout_ms: u64 = 30_000 in 100..=3_600_000,
         "Until a new server process is ready; then it is given up, and the old one goes on.";
     hang_timeout_ms: u64 = 5_000 in 1_000..=600_000,
