@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+const LAST_GRACE_MAX: Duration = Duration::from_millis(200);
+
 /// All bounds of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -27,6 +29,14 @@ impl Default for Options {
             drain_grace: Duration::from_secs(2),
             hang_limit: Duration::from_secs(5),
         }
+    }
+}
+
+impl Options {
+    /// The grace of an idle connection where nobody serves on, and how long others are let in beside it: enough for a
+    /// request that is on its way, and no reason to wait for.
+    pub(crate) fn last_grace(&self) -> Duration {
+        self.drain_grace.min(LAST_GRACE_MAX)
     }
 }
 

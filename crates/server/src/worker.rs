@@ -11,7 +11,6 @@ use crate::dns_stream::DnsStream;
 use crate::files::Files;
 use crate::fills::Inbox;
 use crate::gate::{Gate, GateState, Protocol};
-use crate::options::Options;
 use crate::peer::{Buffers, Context, Next, Schedule};
 use crate::permits::Permit;
 use crate::shared::Shared;
@@ -32,9 +31,6 @@ const EVENTS_PER_WAIT_MAX: usize = 256;
 const ACCEPTS_PER_TURN_MAX: usize = 64;
 /// Connections of a shared listener after which its other workers are woken before this one.
 const ACCEPTS_PER_PLACE: usize = 16;
-/// The grace of an idle connection where nobody serves on, and how long others are let in beside it: enough for a request
-/// that is on its way, and no reason to wait for.
-const LAST_GRACE_MAX: Duration = Duration::from_millis(200);
 /// How long nobody is accepted when there is no permit, no descriptor or no memory for it.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -222,7 +218,7 @@ impl<'s> Worker<'s> {
         self.drained_by_ms.get_or_insert(now_ms + ms(self.shared.drain_timeout));
         match stage {
             Stage::Draining(Drain::ForGood) => {
-                self.last_call_until_ms = Some(now_ms + ms(last_grace(&self.shared.options)));
+                self.last_call_until_ms = Some(now_ms + ms(self.shared.options.last_grace()));
             }
             _ => self.close_gates()?,
         }
@@ -487,7 +483,7 @@ impl<'s> Worker<'s> {
             turn: self.turns_given,
             is_draining: self.drained_by_ms.is_some(),
             drain_grace: match self.stage {
-                Stage::Draining(Drain::ForGood) => last_grace(&self.shared.options),
+                Stage::Draining(Drain::ForGood) => self.shared.options.last_grace(),
                 _ => self.shared.options.drain_grace,
             },
         };
@@ -552,11 +548,6 @@ impl<'s> Worker<'s> {
             self.with_peer(key, Peer::expire);
         }
     }
-}
-
-/// How long who has not asked yet may still do so where nobody serves on.
-fn last_grace(options: &Options) -> Duration {
-    options.drain_grace.min(LAST_GRACE_MAX)
 }
 
 impl<'s> Peer<'s> {
