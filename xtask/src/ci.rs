@@ -194,8 +194,6 @@ fn loom(count: &mut TestCount) -> Outcome {
     let program = Program::cargo()
         .args("test --locked --release --package sanderling-table --test loom --target-dir")
         .args_of(&[folder.to_string_lossy().into_owned()])
-        // The planted faults prove the model, not the table, and take minutes each; whoever changes the model runs them.
-        .args("-- --skip each_planted_fault_is_caught")
         .env("RUSTFLAGS", "--cfg loom");
     run_tests(program, count)
 }
