@@ -119,7 +119,7 @@ impl Serving {
     pub(crate) fn server_process_id(&self) -> u32 {
         let deadline = Instant::now() + DEADLINE;
         loop {
-            let children = children_of(self.process_id());
+            let children = children_of(self.process_id()).expect("it runs");
             if let [child] = children[..] {
                 return child;
             }
