@@ -1,7 +1,7 @@
 //! Close-on-exec: set on an open descriptor by each of the calls there are, or asked for at creation.
 
 use crate::job::{Candidate, Job, Row, calls};
-use os::candidates::cloexec::{
+use sanderling_os::candidates::cloexec::{
     by_bare_ioctl, by_close_range, by_library_fcntl, by_library_ioctl, by_reading_first, open_null,
 };
 use std::io;
@@ -14,7 +14,7 @@ pub const SET: Job = Job {
     name: "cloexec",
     operations_per_thread: CALLS_PER_RUN,
     rows: &[
-        Row::new("the server's own", || set_by(|file| os::cloexec::set(file, "/dev/null"))),
+        Row::new("the server's own", || set_by(|file| sanderling_os::cloexec::set(file, "/dev/null"))),
         Row::new("ioctl(FIOCLEX)", || set_by(|file| by_bare_ioctl(file))),
         Row::new("C library: fcntl", || set_by(|file| by_library_fcntl(file))),
         Row::new("C library: ioctl", || set_by(|file| by_library_ioctl(file))),
@@ -29,7 +29,7 @@ pub const CREATE: Job = Job {
     rows: &[
         Row::new("open, close", || calls(|| open_null(false).map(drop))),
         Row::new("open(O_CLOEXEC), close", || calls(|| open_null(true).map(drop))),
-        Row::new("open, set, close", || calls(|| os::cloexec::set(&open_null(false)?, "/dev/null"))),
+        Row::new("open, set, close", || calls(|| sanderling_os::cloexec::set(&open_null(false)?, "/dev/null"))),
     ],
 };
 

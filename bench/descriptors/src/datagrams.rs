@@ -1,8 +1,8 @@
 //! Answering datagrams that wait already, as under load: one for each wait, drained, and in batches.
 
 use crate::job::{Candidate, Job, Row};
-use os::candidates::datagrams::{Echo, Loop, OUTSTANDING_MAX, QUERY_BYTES, REPLY_BYTES};
-use os::udp::{Batch, Socket};
+use sanderling_os::candidates::datagrams::{Echo, Loop, OUTSTANDING_MAX, QUERY_BYTES, REPLY_BYTES};
+use sanderling_os::udp::{Batch, Socket};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 

@@ -2,8 +2,8 @@
 
 use crate::job::{Candidate, Job, Row, calls};
 use crate::scratch::{FILE_NAME, Scratch};
-use os::candidates::facts::{by_newfstatat_of_empty_path, by_newfstatat_without_path, by_statx_of_everything};
-use os::file::{Facts, File};
+use sanderling_os::candidates::facts::{by_newfstatat_of_empty_path, by_newfstatat_without_path, by_statx_of_everything};
+use sanderling_os::file::{Facts, File};
 use std::hint::black_box;
 use std::io;
 

@@ -6,7 +6,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::hint::black_box;
 use std::sync::{Arc, Barrier, LazyLock, Mutex};
 use std::thread::{self, JoinHandle};
-use table::{Leases, Table};
+use sanderling_table::{Leases, Table};
 
 pub const JOB: Job = Job {
     name: "lookup",

@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 
 use descriptors::{Candidate, JOBS, job};
-use os::counters::of_this_thread;
+use sanderling_os::counters::of_this_thread;
 use std::process::ExitCode;
 
 /// Exit status of a command line that names no way.

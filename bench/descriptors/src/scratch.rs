@@ -1,6 +1,6 @@
 //! A folder with the one file that is asked about, gone afterwards.
 
-use os::directory::Directory;
+use sanderling_os::directory::Directory;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -1,7 +1,7 @@
 //! What a supervisor and its server process say to each other: one message a packet, over a pair of sockets that the
 //! server process inherits.
 
-use os::packets::{Endpoint, MESSAGE_BYTES_MAX, Received};
+use sanderling_os::packets::{Endpoint, MESSAGE_BYTES_MAX, Received};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 

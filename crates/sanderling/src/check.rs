@@ -5,7 +5,7 @@ use crate::config::{Config, DomainName, Origin};
 use crate::loading::Loader;
 use crate::server_process::identity_of;
 use crate::terminal::{say, tell};
-use server::Content;
+use sanderling_server::Content;
 
 /// Checks what `origin` says, with its sites and zones.
 pub(crate) fn check(origin: &Origin) -> Exit {

@@ -1,7 +1,7 @@
 //! The control socket from the side that answers: a door, whoever has come in, and what they ask for.
 
 use crate::control_message::{Answer, Request, pieces};
-use os::packets::{Door, Endpoint, MESSAGE_BYTES_MAX, Received};
+use sanderling_os::packets::{Door, Endpoint, MESSAGE_BYTES_MAX, Received};
 use std::collections::VecDeque;
 use std::fs;
 use std::io;

@@ -3,8 +3,8 @@
 
 use crate::cli::Exit;
 use crate::control_message::{Answer, Request};
-use os::packets::{Endpoint, MESSAGE_BYTES_MAX, Received};
-use os::udp::Waiting;
+use sanderling_os::packets::{Endpoint, MESSAGE_BYTES_MAX, Received};
+use sanderling_os::udp::Waiting;
 use std::fmt;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -143,7 +143,7 @@ fn write<'a>(to: &mut impl Write, text: &str) -> Result<(), Fault<'a>> {
 mod tests {
     use super::*;
     use crate::control_message::TEXT_BYTES_MAX;
-    use os::packets::Door;
+    use sanderling_os::packets::Door;
 
     /// Longer than anything takes: a test that passes never waits for it.
     const LONG: Duration = Duration::from_secs(30);

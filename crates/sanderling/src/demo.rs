@@ -1,6 +1,6 @@
 //! The built-in domain: its site and its zone as bytes, and the text that tells how to ask for them.
 
-use server::BuiltinFile;
+use sanderling_server::BuiltinFile;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// The name of the built-in zone; names below `test` belong to nobody (RFC 6761 §6.2).

@@ -6,8 +6,8 @@
 use crate::control_message::Answer;
 use crate::listeners::{Role, Service};
 use crate::terminal::warn;
-use os::packets::{DESCRIPTORS_PER_MESSAGE_MAX, Endpoint, MESSAGE_BYTES_MAX, Received};
-use os::{inherit, memory_file};
+use sanderling_os::packets::{DESCRIPTORS_PER_MESSAGE_MAX, Endpoint, MESSAGE_BYTES_MAX, Received};
+use sanderling_os::{inherit, memory_file};
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};

@@ -5,10 +5,10 @@
 //! listened on: whoever waits in it would be lost.
 
 use crate::config::Config;
-use os::socket::{self, Kind};
-use os::tcp::Listener;
-use os::udp::Socket;
-use server::Siblings;
+use sanderling_os::socket::{self, Kind};
+use sanderling_os::tcp::Listener;
+use sanderling_os::udp::Socket;
+use sanderling_server::Siblings;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

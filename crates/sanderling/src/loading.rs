@@ -3,9 +3,9 @@
 use crate::config::{Config, DefaultSite, Limits};
 use crate::diagnostic::{Diagnostic, Fault, Place};
 use crate::zones;
-use dns::{HashSeed, ZoneSet};
-use os::directory::Directory;
-use server::{Content, DnsOptions, HttpOptions, OpenFilesOptions, Options, Root, Site};
+use sanderling_dns::{HashSeed, ZoneSet};
+use sanderling_os::directory::Directory;
+use sanderling_server::{Content, DnsOptions, HttpOptions, OpenFilesOptions, Options, Root, Site};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -71,9 +71,9 @@ impl Loader {
             ZoneSet::new(seed, zones).expect("the configuration's reader refuses a zone that stands there twice");
         let zones = zones.with_alias_count_max(config.limits.dns_cname_chain_max);
         let default_site = match config.default_site {
-            DefaultSite::None => server::DefaultSite::None,
-            DefaultSite::Addresses(index) => server::DefaultSite::Addresses(index),
-            DefaultSite::EveryHost(index) => server::DefaultSite::EveryHost(index),
+            DefaultSite::None => sanderling_server::DefaultSite::None,
+            DefaultSite::Addresses(index) => sanderling_server::DefaultSite::Addresses(index),
+            DefaultSite::EveryHost(index) => sanderling_server::DefaultSite::EveryHost(index),
         };
         Ok(Loaded { content: Content::new(sites, default_site, zones), warnings })
     }
@@ -159,7 +159,7 @@ const DESCRIPTORS_RESERVED: usize = 128;
 /// # Errors
 /// The limit cannot be asked for.
 pub(crate) fn bound_by_descriptors(options: &mut Options) -> io::Result<Option<String>> {
-    let limit = usize::try_from(os::limits::raise_descriptor_limit()?).unwrap_or(usize::MAX);
+    let limit = usize::try_from(sanderling_os::limits::raise_descriptor_limit()?).unwrap_or(usize::MAX);
     let wanted = [options.http.connections_max, options.dns.tcp_connections_max, options.open_files.descriptors_max];
     let available = (limit - DESCRIPTORS_RESERVED.min(limit / 2)).max(wanted.len());
     let sum = wanted.iter().fold(0_usize, |sum, count| sum.saturating_add(*count));

@@ -19,10 +19,10 @@ use crate::terminal::{say, tell, warn};
 use crate::{demo, zones};
 use attendant::{Attendant, Outfit};
 use confinement::Confinement;
-use dns::ZoneSet;
-use os::signals::{self, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, Signals};
-use os::{inherit, memory_file};
-use server::{Content, Drain, Root, Server, Siblings, Site};
+use sanderling_dns::ZoneSet;
+use sanderling_os::signals::{self, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, Signals};
+use sanderling_os::{inherit, memory_file};
+use sanderling_server::{Content, Drain, Root, Server, Siblings, Site};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -125,8 +125,8 @@ impl Given {
         let loaded = origin.parse(&text).and_then(|config| Ok((loader.load(&config)?, config)));
         let (loaded, config) = loaded.map_err(|diagnostics| self.refuse(diagnostics))?;
         tell(&loaded.warnings);
-        os::jobs::choose_all();
-        let own = os::process::own_pidfd()?;
+        sanderling_os::jobs::choose_all();
+        let own = sanderling_os::process::own_pidfd()?;
         let identity = confinement::identity_of(&config).map_err(|diagnostic| self.refuse(vec![diagnostic]))?;
         let confinement = Confinement::of(&config, identity).map_err(|error| self.fail(error))?;
         if confinement.keeps_to_folders() {
@@ -196,7 +196,7 @@ pub(crate) fn serve_demo(http: SocketAddr, dns: SocketAddr) -> Exit {
     let zone = zones::parse(&apex, "demo.zone", demo::ZONE, &config.limits, seed).expect("the demo's zone is tested");
     let zones = ZoneSet::new(seed, vec![Arc::new(zone)]).expect("one zone has no double");
     let site = Site { id: 0, hosts: vec![demo::APEX.to_owned()], root: Root::Builtin(demo::SITE) };
-    let content = Content::new(vec![site], server::DefaultSite::EveryHost(0), zones);
+    let content = Content::new(vec![site], sanderling_server::DefaultSite::EveryHost(0), zones);
     let served = Signals::catch(&[SIGTERM, SIGINT, SIGQUIT]).and_then(|signals| {
         let listeners = Listeners::bind(&config, &Listeners::default())?;
         let announcement = listeners.announcement();

@@ -2,8 +2,8 @@
 
 use crate::config::{DomainName, Limits, Zone as ZoneConfig};
 use crate::diagnostic::{Diagnostic, Fault, Place, Severity};
-use dns::zonefile::{self, Event, Parser, Position};
-use dns::{HashSeed, NameBuf, Zone, ZoneBuilder, ZoneLimits};
+use sanderling_dns::zonefile::{self, Event, Parser, Position};
+use sanderling_dns::{HashSeed, NameBuf, Zone, ZoneBuilder, ZoneLimits};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -48,7 +48,8 @@ fn build(
     warnings: &mut Vec<Diagnostic>,
 ) -> Result<Zone, Vec<Diagnostic>> {
     let labels: Vec<&[u8]> = apex.labels().map(str::as_bytes).collect();
-    let apex = NameBuf::joined(&labels, dns::Name::ROOT).expect("the configuration's reader has checked the name");
+    let apex =
+        NameBuf::joined(&labels, sanderling_dns::Name::ROOT).expect("the configuration's reader has checked the name");
     let zone_limits = ZoneLimits { records_per_rrset_max: limits.zone_records_per_rrset_max };
     let mut builder = ZoneBuilder::new(apex.as_name(), seed, zone_limits);
     let parser_limits =
@@ -145,7 +146,7 @@ fn read(path: &Path, budget_bytes: &mut u64, limits: &Limits) -> Result<Vec<u8>,
         Fault::new(format!("the zone file cannot be read: {error}"), "check its path and its permissions")
     };
     // Not blocking: a FIFO in the place of a zone file would hold a reload for ever.
-    let file = os::file::open_nonblocking(path).map_err(|error| unreadable(&error))?;
+    let file = sanderling_os::file::open_nonblocking(path).map_err(|error| unreadable(&error))?;
     let facts = file.metadata().map_err(|error| unreadable(&error))?;
     if !facts.is_file() {
         return Err(Fault::new("this is no regular file", "name the zone's master file (RFC 1035 section 5)"));

@@ -10,13 +10,13 @@ use crate::outbox::{FileRest, Outbox, Sent};
 use crate::peer::{Buffers, Context, Input, Linger, Next, OUTPUT_BYTES_USUAL, Schedule, Socket};
 use crate::permits::Permit;
 use crate::tally::Counter;
-use os::tcp::{Follows, Stream};
 use sanderling_http::{
     Coding, Content as ContentOf, Discard, FieldName, Found, Framing, Parse, Request, RequestError, Response, SitePath,
     parse_request, respond,
 };
+use sanderling_os::tcp::{Follows, Stream};
+use sanderling_table::Held;
 use std::io;
-use table::Held;
 
 /// Requests of one connection that are answered in one turn.
 const REQUESTS_PER_TURN_MAX: usize = 128;
@@ -116,7 +116,7 @@ impl<'s> Connection<'s> {
     }
 
     /// The socket has become ready.
-    pub(crate) fn note(&mut self, readiness: os::poll::Readiness) {
+    pub(crate) fn note(&mut self, readiness: sanderling_os::poll::Readiness) {
         self.socket.note(readiness);
     }
 

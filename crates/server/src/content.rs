@@ -1,6 +1,6 @@
 //! What is served, and for whom: an immutable value, which workers take up whole when it is replaced.
 
-use dns::ZoneSet;
+use sanderling_dns::ZoneSet;
 use sanderling_http::Host;
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -34,7 +34,7 @@ pub struct Site {
 #[derive(Debug)]
 pub enum Root {
     /// Beneath a folder.
-    Folder(os::directory::Directory),
+    Folder(sanderling_os::directory::Directory),
     /// In the program itself.
     Builtin(&'static [BuiltinFile]),
 }
@@ -156,7 +156,7 @@ mod tests {
             hosts: hosts.iter().map(|&host| host.to_owned()).collect(),
             root: Root::Builtin(&[]),
         };
-        let zones = ZoneSet::new(dns::HashSeed(1), Vec::new()).expect("no zones");
+        let zones = ZoneSet::new(sanderling_dns::HashSeed(1), Vec::new()).expect("no zones");
         Content::new(vec![site(7, &["example.com", "www.example.com"]), site(8, &["example.org"])], default_site, zones)
     }
 

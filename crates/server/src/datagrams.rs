@@ -6,9 +6,9 @@ use crate::content::Content;
 use crate::shared::Shared;
 use crate::stage::{Drain, Stage, Taker};
 use crate::tally::{Counter, Tally};
-use dns::{Asked, Reply, Transport};
-use os::udp::{BATCH_COUNT_MAX, Batch, Socket, Waiting};
-use os::wake::Wakeup;
+use sanderling_dns::{Asked, Reply, Transport};
+use sanderling_os::udp::{BATCH_COUNT_MAX, Batch, Socket, Waiting};
+use sanderling_os::wake::Wakeup;
 use std::io;
 use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -131,7 +131,7 @@ impl<'s> Datagrams<'s> {
     }
 
     /// Answers the datagrams of the batch in steps of all of them, so that what one would wait for, from main memory, is
-    /// on its way for all at the same time (`dns::Asked`).
+    /// on its way for all at the same time (`sanderling_dns::Asked`).
     fn answer(&mut self, received_count: usize) {
         let transport = Transport::Udp { reply_bytes_max: self.shared.options.dns.udp_reply_bytes_max };
         let zones = self.content.zones();
@@ -147,10 +147,11 @@ impl<'s> Datagrams<'s> {
         });
         let mut broken_count = each(asked, |_, asked| asked.touch_place());
         broken_count += each(asked, |_, asked| asked.touch_records());
-        broken_count += each(asked, |index, asked| match dns::answer_asked(asked, transport, replies.room()) {
-            Reply::Send { length_bytes, .. } => replies.put(index, length_bytes),
-            Reply::Silence => silence_count += 1,
-        });
+        broken_count +=
+            each(asked, |index, asked| match sanderling_dns::answer_asked(asked, transport, replies.room()) {
+                Reply::Send { length_bytes, .. } => replies.put(index, length_bytes),
+                Reply::Silence => silence_count += 1,
+            });
         self.tally.add(Counter::DnsUdpQueries, received_count as u64);
         // What broke while it was read is silent too, but for another reason.
         self.tally.add(Counter::DnsSilences, silence_count - unread_count);

@@ -5,8 +5,8 @@ use crate::outbox::{Outbox, Sent};
 use crate::peer::{Buffers, Context, Input, Linger, Next, OUTPUT_BYTES_USUAL, Schedule, Socket};
 use crate::permits::Permit;
 use crate::tally::Counter;
-use dns::{Reply, Transport};
-use os::tcp::{Follows, Stream};
+use sanderling_dns::{Reply, Transport};
+use sanderling_os::tcp::{Follows, Stream};
 use std::io;
 
 /// Octets of the length that stands before each message (RFC 1035 §4.2.2).
@@ -68,7 +68,7 @@ impl<'s> DnsStream<'s> {
     }
 
     /// The socket has become ready.
-    pub(crate) fn note(&mut self, readiness: os::poll::Readiness) {
+    pub(crate) fn note(&mut self, readiness: sanderling_os::poll::Readiness) {
         self.socket.note(readiness);
     }
 
@@ -218,7 +218,7 @@ impl<'s> DnsStream<'s> {
             context.tally.add(Counter::DnsTcpQueries, 1);
             input.skip(LENGTH_BYTES + length);
             let reply = &mut context.buffers.scratch;
-            match dns::answer(context.content.zones(), query, Transport::Tcp, reply) {
+            match sanderling_dns::answer(context.content.zones(), query, Transport::Tcp, reply) {
                 Reply::Send { length_bytes, .. } => {
                     output.extend_from_slice(&(length_bytes as u16).to_be_bytes());
                     output.extend_from_slice(&reply[..length_bytes]);

@@ -7,8 +7,8 @@ use crate::open_file::{FileKey, OpenFile};
 use crate::open_files::{Lookup, OpenFiles};
 use crate::slab::Key;
 use sanderling_http::{Host, SitePath};
+use sanderling_table::{Held, Leases};
 use std::sync::Arc;
-use table::{Held, Leases};
 
 /// Files that one worker keeps leased.
 const LEASES_MAX: usize = 4_096;

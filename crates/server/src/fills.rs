@@ -3,7 +3,7 @@
 use crate::open_file::{FileKey, NoFile};
 use crate::slab::Key;
 use crate::sought::Sought;
-use os::poll::Waker;
+use sanderling_os::poll::Waker;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

@@ -1,8 +1,8 @@
 //! A listener as one worker sees it: registered with its poller alone or beside others, and asked, paused or closed.
 
 use crate::clock::Milliseconds;
-use os::poll::{Interest, Poller, Token};
-use os::tcp::Listener;
+use sanderling_os::poll::{Interest, Poller, Token};
+use sanderling_os::tcp::Listener;
 use std::io;
 
 /// Which protocol a listener speaks.

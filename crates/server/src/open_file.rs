@@ -5,9 +5,9 @@
 //! is sent from a descriptor is compared with them when it has been sent.
 
 use crate::clock::Milliseconds;
-use os::failure::Cause;
-use os::file::{File, Kind};
 use sanderling_http::{Coding, Facts, Fields, Representation, Time, Variant, choose_coding};
+use sanderling_os::failure::Cause;
+use sanderling_os::file::{File, Kind};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -43,7 +43,7 @@ pub(crate) struct Form {
     pub(crate) representation: Representation,
     pub(crate) body: Body,
     /// What the file system told; of a file in the program itself there is nothing to tell.
-    facts: Option<os::file::Facts>,
+    facts: Option<sanderling_os::file::Facts>,
     holding: Holding,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct Form {
 #[derive(Debug)]
 pub(crate) struct Examined {
     pub(crate) file: File,
-    pub(crate) facts: os::file::Facts,
+    pub(crate) facts: sanderling_os::file::Facts,
 }
 
 /// Where the content of a file is to be kept.
@@ -77,7 +77,7 @@ pub(crate) struct Room {
 /// One version of a file on disk: what it holds, and the facts that are true of that.
 #[derive(Debug)]
 pub(crate) struct Version {
-    facts: os::file::Facts,
+    facts: sanderling_os::file::Facts,
     body: Body,
 }
 
@@ -242,8 +242,8 @@ impl OpenFile {
     /// Whether it is the version of these facts, in these forms.
     pub(crate) fn has_facts<'f>(
         &self,
-        plain: &'f os::file::Facts,
-        coded: impl Iterator<Item = (Coding, &'f os::file::Facts)>,
+        plain: &'f sanderling_os::file::Facts,
+        coded: impl Iterator<Item = (Coding, &'f sanderling_os::file::Facts)>,
     ) -> bool {
         let own = self.coded.iter().map(|(coding, form)| (*coding, form.facts.as_ref()));
         self.plain.facts.as_ref() == Some(plain) && own.eq(coded.map(|(coding, facts)| (coding, Some(facts))))
@@ -378,7 +378,11 @@ impl Drop for Holding {
 }
 
 /// Reads a file whole, as the version that the facts are true of: they are the same behind the reading.
-fn read_whole(file: &File, facts: os::file::Facts, patience: Patience) -> Result<Result<Version, NoFile>, Unready> {
+fn read_whole(
+    file: &File,
+    facts: sanderling_os::file::Facts,
+    patience: Patience,
+) -> Result<Result<Version, NoFile>, Unready> {
     let mut content = vec![0; facts.length_bytes as usize];
     let read = match file.read_at_cached(&mut content, 0) {
         Ok(Some(read)) => Ok(read),
@@ -396,7 +400,7 @@ fn read_whole(file: &File, facts: os::file::Facts, patience: Patience) -> Result
 }
 
 /// How long to wait until the last change of a file is over; `None` when it is.
-fn left_to_settle(facts: &os::file::Facts) -> Option<Duration> {
+fn left_to_settle(facts: &sanderling_os::file::Facts) -> Option<Duration> {
     let changed = facts.modified.max(facts.changed);
     let changed = Duration::new(u64::try_from(changed.seconds).ok()?, changed.nanoseconds);
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok()?;
@@ -404,8 +408,8 @@ fn left_to_settle(facts: &os::file::Facts) -> Option<Duration> {
     SETTLING.checked_sub(now.checked_sub(changed)?).filter(|left| !left.is_zero())
 }
 
-fn facts_for_http(facts: &os::file::Facts) -> Facts {
-    let time = |moment: os::file::Timestamp| Time { unix_s: moment.seconds, nanos: moment.nanoseconds };
+fn facts_for_http(facts: &sanderling_os::file::Facts) -> Facts {
+    let time = |moment: sanderling_os::file::Timestamp| Time { unix_s: moment.seconds, nanos: moment.nanoseconds };
     Facts {
         length_bytes: facts.length_bytes,
         modified: time(facts.modified),
@@ -417,7 +421,7 @@ fn facts_for_http(facts: &os::file::Facts) -> Facts {
 
 /// What a failed look-up means to who asked.
 pub(crate) fn no_file(error: &io::Error) -> NoFile {
-    match os::failure::cause(error) {
+    match sanderling_os::failure::cause(error) {
         Cause::Missing => NoFile::Missing,
         Cause::Forbidden => NoFile::Forbidden,
         Cause::Exhausted => NoFile::Busy,
@@ -428,7 +432,7 @@ pub(crate) fn no_file(error: &io::Error) -> NoFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use os::directory::Directory;
+    use sanderling_os::directory::Directory;
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
     use std::path::{Path, PathBuf};

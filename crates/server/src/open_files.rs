@@ -21,16 +21,16 @@ use crate::open_file::{FileKey, Gauges, Look, NoFile, OpenFile, Patience, Room, 
 use crate::options::OpenFilesOptions;
 use crate::sought::{Sighting, Sought};
 use crate::watches::{Outdated, Watches};
-use os::udp::Waiting;
-use os::wake::Wakeup;
 use sanderling_http::SitePath;
+use sanderling_os::udp::Waiting;
+use sanderling_os::wake::Wakeup;
+use sanderling_table::{Held, Lent, Refused, Table};
 use std::io;
 use std::os::fd::AsFd;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
-use table::{Held, Lent, Refused, Table};
 
 /// A path that leads nowhere.
 #[derive(Debug)]
@@ -90,8 +90,8 @@ impl OpenFiles {
     pub(crate) fn new(options: OpenFilesOptions, start: Instant) -> OpenFiles {
         OpenFiles {
             // What was retired, and is still sent or leased, has its place as well: the bound is kept on what is lent.
-            files: Table::new(table::CAPACITY_MAX),
-            missing: Table::new(options.missing_max.clamp(1, table::CAPACITY_MAX)),
+            files: Table::new(sanderling_table::CAPACITY_MAX),
+            missing: Table::new(options.missing_max.clamp(1, sanderling_table::CAPACITY_MAX)),
             fills: Fills::default(),
             watches: Watches::new(options.folders_watched_max),
             gauges: Arc::default(),

@@ -1,10 +1,10 @@
 //! What a peer is still owed: octets that its socket did not take yet, and the rest of a file behind them.
 
 use crate::open_file::{Body, FileKey, Form, OpenFile};
-use os::tcp::{Follows, Stream};
 use sanderling_http::Coding;
+use sanderling_os::tcp::{Follows, Stream};
+use sanderling_table::Held;
 use std::io;
-use table::Held;
 
 /// Octets of a file that are sent in one turn, so that a large one does not hold the other peers.
 const FILE_BYTES_PER_TURN_MAX: u64 = 1024 * 1024;

@@ -6,8 +6,8 @@ use crate::files::Files;
 use crate::options::Options;
 use crate::slab::Key;
 use crate::tally::Tally;
-use dns::answer::TCP_REPLY_BYTES_MAX;
-use os::tcp::Stream;
+use sanderling_dns::answer::TCP_REPLY_BYTES_MAX;
+use sanderling_os::tcp::Stream;
 use std::io;
 use std::time::Duration;
 
@@ -141,7 +141,7 @@ impl Socket {
         Socket { is_readable: true, is_ending: false, is_writable: true, has_ended: false };
 
     /// It has become ready.
-    pub(crate) fn note(&mut self, readiness: os::poll::Readiness) {
+    pub(crate) fn note(&mut self, readiness: sanderling_os::poll::Readiness) {
         self.is_readable |= readiness.readable;
         self.is_ending |= readiness.ended;
         self.is_writable |= readiness.writable;

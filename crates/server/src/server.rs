@@ -13,8 +13,8 @@ use crate::stage::{Drain, Stage};
 use crate::standing::Standing;
 use crate::tally::Tallies;
 use crate::worker::{self, WAKEUP, Worker};
-use os::poll::Poller;
-use os::wake::Wakeup;
+use sanderling_os::poll::Poller;
+use sanderling_os::wake::Wakeup;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, Scope, ScopedJoinHandle};
@@ -65,7 +65,7 @@ impl Server {
             let text = "a server without workers answers nobody: let it have one at least";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
-        os::jobs::choose_all();
+        sanderling_os::jobs::choose_all();
         let posts = (0..worker_count).map(|index| self.post(index, worker_count, siblings));
         let (workers, datagrams): (Vec<_>, Vec<_>) = posts.collect::<io::Result<Vec<_>>>()?.into_iter().unzip();
         let watcher_wakeup = Wakeup::new()?;

@@ -1,7 +1,7 @@
 //! The sockets of a server, in sets that are siblings of each other, and which worker serves which set.
 
-use os::tcp::Listener;
-use os::udp::Socket;
+use sanderling_os::tcp::Listener;
+use sanderling_os::udp::Socket;
 use std::io;
 
 /// One sibling of each address. They are bound before any worker runs, and outlive them all.

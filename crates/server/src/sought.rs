@@ -4,8 +4,8 @@ use crate::content::{BuiltinFile, Root, Site};
 use crate::open_file::{
     Examined, FileKey, Form, Gauges, Look, NoFile, OpenFile, Patience, Place, Room, Unready, Version, no_file,
 };
-use os::directory::Directory;
 use sanderling_http::{Coding, Facts, Representation, SitePath, Time, Variant, is_compressible, media_type};
+use sanderling_os::directory::Directory;
 use std::borrow::Cow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -174,7 +174,7 @@ struct Beside {
 
 impl Beside {
     /// Keeps those that stand for the file of these facts, as far as there is room.
-    fn place(&mut self, plain: &os::file::Facts, room: &mut Room) {
+    fn place(&mut self, plain: &sanderling_os::file::Facts, room: &mut Room) {
         for Coded { opened, place, .. } in &mut self.coded {
             let facts = &opened.examined.facts;
             *place = stands_for(facts, plain).then(|| room.place(facts.length_bytes)).flatten();
@@ -182,7 +182,7 @@ impl Beside {
     }
 
     /// The facts of those that are kept.
-    fn facts(&self) -> impl Iterator<Item = (Coding, &os::file::Facts)> {
+    fn facts(&self) -> impl Iterator<Item = (Coding, &sanderling_os::file::Facts)> {
         self.coded
             .iter()
             .filter(|coded| coded.place.is_some())
@@ -256,7 +256,7 @@ fn is_beneath(real: &Path, root: &Directory, path: &[u8]) -> bool {
 
 /// Whether a file in a coding can be sent in the place of the plain one: it was not made before that was changed, and it
 /// is shorter. Nothing is shorter than an empty file, and no coding makes nothing of a file that is not.
-fn stands_for(coded: &os::file::Facts, plain: &os::file::Facts) -> bool {
+fn stands_for(coded: &sanderling_os::file::Facts, plain: &sanderling_os::file::Facts) -> bool {
     // Compressors give their file the time of the plain one, and some of them its whole seconds only.
     let has_whole_seconds = coded.modified.nanoseconds == 0;
     let is_older = if has_whole_seconds {
@@ -298,15 +298,15 @@ fn find_builtin(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use os::counters::{Call, of_this_thread};
-    use os::directory::OPENING;
-    use os::file::{FACTS, Kind, Timestamp};
+    use sanderling_os::counters::{Call, of_this_thread};
+    use sanderling_os::directory::OPENING;
+    use sanderling_os::file::{FACTS, Kind, Timestamp};
     use std::path::PathBuf;
     use std::sync::atomic::Ordering;
 
-    fn facts(length_bytes: u64, seconds: i64, nanoseconds: u32) -> os::file::Facts {
+    fn facts(length_bytes: u64, seconds: i64, nanoseconds: u32) -> sanderling_os::file::Facts {
         let moment = Timestamp { seconds, nanoseconds };
-        os::file::Facts {
+        sanderling_os::file::Facts {
             kind: Kind::Regular,
             length_bytes,
             modified: moment,
@@ -319,7 +319,7 @@ mod tests {
 
     #[test]
     fn a_coded_file_is_used_that_is_shorter_than_the_plain_one_and_not_older() {
-        let check = |coded: os::file::Facts, plain: os::file::Facts, expected: bool| {
+        let check = |coded: sanderling_os::file::Facts, plain: sanderling_os::file::Facts, expected: bool| {
             assert_eq!(stands_for(&coded, &plain), expected, "{coded:?} beside {plain:?}");
         };
         check(facts(50, 10, 5), facts(100, 10, 5), true);

@@ -4,7 +4,7 @@ use crate::open_files::Census;
 use crate::shared::Shared;
 use crate::stage::Stage;
 use crate::tally::{COUNTER_COUNT, Counter, Tally};
-use os::counters::{Call, Counts};
+use sanderling_os::counters::{Call, Counts};
 
 /// A snapshot of a server, for whoever asks how it is. Each number is right, and they may be of slightly different times.
 #[derive(Clone, Debug)]
@@ -35,7 +35,7 @@ pub struct ThreadStanding {
 impl Standing {
     /// How `shared` stands now.
     pub(crate) fn of(shared: &Shared) -> Standing {
-        let calls = os::counters::of_all_threads();
+        let calls = sanderling_os::counters::of_all_threads();
         // A process has one server, mostly; of two threads of one name the later one is meant.
         let calls_of = |name: &str| calls.iter().rev().find(|counts| counts.thread == name).cloned();
         let thread = |tally: &Tally| ThreadStanding {

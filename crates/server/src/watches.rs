@@ -2,9 +2,9 @@
 
 use crate::content::{Root, Site};
 use crate::open_file::FileKey;
-use os::failure::{Cause, cause};
-use os::watch::{Seen, WatchId, Watcher};
 use sanderling_http::Coding;
+use sanderling_os::failure::{Cause, cause};
+use sanderling_os::watch::{Seen, WatchId, Watcher};
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};

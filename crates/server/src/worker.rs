@@ -17,9 +17,9 @@ use crate::shared::Shared;
 use crate::slab::{Key, Slab};
 use crate::stage::{Drain, Stage, Taker};
 use crate::tally::{Counter, Tally};
-use os::failure::{Cause, cause};
-use os::poll::{Events, Interest, Poller, Readiness, Token};
-use os::tcp::{BACKLOG, Stream};
+use sanderling_os::failure::{Cause, cause};
+use sanderling_os::poll::{Events, Interest, Poller, Readiness, Token};
+use sanderling_os::tcp::{BACKLOG, Stream};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -94,7 +94,7 @@ pub(crate) struct Worker<'s> {
     /// When those who still have not finished are cut off, once the server drains.
     drained_by_ms: Option<Milliseconds>,
     /// Until when others are let in all the same, where nobody serves on: who has connected and not asked may be with the
-    /// kernel still ([`Listener::defer_silent`](os::tcp::Listener::defer_silent)).
+    /// kernel still ([`Listener::defer_silent`](sanderling_os::tcp::Listener::defer_silent)).
     last_call_until_ms: Option<Milliseconds>,
     /// Given back when nobody is let in any more.
     taker: Option<Taker<'s>>,

@@ -3,10 +3,10 @@
 //! A change of the snapshot is a change of the product: `UPDATE_COSTS=1 cargo test -p sanderling-server --test costs`
 //! writes it anew, and the diff shows what became dearer or cheaper.
 
-use dns::{HashSeed, ZoneSet};
-use os::counters::{self, Counts};
-use os::tcp::Listener;
-use os::udp::Socket;
+use sanderling_dns::{HashSeed, ZoneSet};
+use sanderling_os::counters::{self, Counts};
+use sanderling_os::tcp::Listener;
+use sanderling_os::udp::Socket;
 use sanderling_server::{Content, DefaultSite, Options, Root, Server, Siblings, Site};
 use std::fmt::Write as _;
 use std::io::{Read, Write};
@@ -64,7 +64,7 @@ fn with_server(name: &str, fresh_for: Duration, act: impl FnOnce(&Path, SocketAd
     };
     let http = siblings.http[0].local_address().expect("bound");
     let dns = siblings.dns_datagrams[0].local_address().expect("bound");
-    let root = os::directory::Directory::open(&tree.0).expect("opened");
+    let root = sanderling_os::directory::Directory::open(&tree.0).expect("opened");
     let site = Site { id: 0, hosts: Vec::new(), root: Root::Folder(root) };
     let zones = ZoneSet::new(HashSeed(1), Vec::new()).expect("no zones");
     let content = Content::new(vec![site], DefaultSite::EveryHost(0), zones);
@@ -161,7 +161,7 @@ fn get(path: &str) -> String {
 
 #[test]
 fn the_cost_of_a_request_is_that_of_the_snapshot() {
-    if std::env::var_os(os::ways::FORCE_VARIABLE).is_some_and(|forced| !forced.is_empty()) {
+    if std::env::var_os(sanderling_os::ways::FORCE_VARIABLE).is_some_and(|forced| !forced.is_empty()) {
         // The snapshot is that of the ways that are chosen; forced ones have other costs.
         return;
     }
@@ -302,7 +302,7 @@ fn the_counters_are_those_of_strace() {
         assert!(!calls.is_empty(), "{name} was not seen");
         assert!(!calls.iter().any(|call| call.starts_with("newfstatat(")), "{name} asks for facts by an empty path");
     }
-    let forced = std::env::var(os::ways::FORCE_VARIABLE).unwrap_or_default();
+    let forced = std::env::var(sanderling_os::ways::FORCE_VARIABLE).unwrap_or_default();
     if !forced.contains("cloexec") && !forced.contains("accepting") {
         assert!(!mine.iter().any(|call| call.contains("F_SETFD")), "close-on-exec is set at creation");
     }

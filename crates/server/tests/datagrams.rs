@@ -3,10 +3,10 @@
 //! `SANDERLING_QUERIES=100000 cargo test --release -p sanderling-server --test datagrams -- --nocapture` on a quiet
 //! machine prints the calls and holds them against strict bounds.
 
-use dns::zonefile::{Event, Limits, Parser};
-use dns::{HashSeed, Name, ZoneBuilder, ZoneLimits, ZoneSet};
-use os::counters::{self, Call};
-use os::udp::Socket;
+use sanderling_dns::zonefile::{Event, Limits, Parser};
+use sanderling_dns::{HashSeed, Name, ZoneBuilder, ZoneLimits, ZoneSet};
+use sanderling_os::counters::{self, Call};
+use sanderling_os::udp::Socket;
 use sanderling_server::{Content, DefaultSite, Options, Server, Siblings};
 use std::collections::HashMap;
 use std::net::UdpSocket;
@@ -29,7 +29,7 @@ fn zones() -> ZoneSet {
     let apex = Name::parse(APEX).expect("a name");
     let mut parser = Parser::new("test.zone".into(), text.into_bytes(), apex, Limits::default());
     let mut builder = ZoneBuilder::new(apex, HashSeed(3), ZoneLimits::default());
-    let mut end = dns::zonefile::Position { file_index: 0, line: 1, column: 1 };
+    let mut end = sanderling_dns::zonefile::Position { file_index: 0, line: 1, column: 1 };
     while let Some(event) = parser.next() {
         if let Event::Record(record) = event.expect("a good zone") {
             end = record.position;
@@ -111,7 +111,7 @@ fn every_way_gives_the_same_answers_and_the_better_ones_make_fewer_calls() {
             .arg(std::env::current_exe().expect("this program"))
             .args(["--exact", "serve_datagrams_for_another_process", "--nocapture"])
             .env(ASKED, query_count.to_string())
-            .env(os::ways::FORCE_VARIABLE, format!("datagrams={way}"))
+            .env(sanderling_os::ways::FORCE_VARIABLE, format!("datagrams={way}"))
             .output()
             .expect("taskset and chrt run (the Debian package util-linux)");
         let told = String::from_utf8_lossy(&output.stdout).into_owned();

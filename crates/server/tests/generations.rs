@@ -2,9 +2,9 @@
 //! nothing is lost. `SANDERLING_CHANGES=100 cargo test --release -p sanderling-server --test generations -- --nocapture`
 //! runs it at length.
 
-use dns::{HashSeed, ZoneSet};
-use os::tcp::Listener;
-use os::udp::Socket;
+use sanderling_dns::{HashSeed, ZoneSet};
+use sanderling_os::tcp::Listener;
+use sanderling_os::udp::Socket;
 use sanderling_server::{BuiltinFile, Content, DefaultSite, Drain, Options, Root, Server, Siblings, Site};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};

@@ -1,7 +1,7 @@
 //! What an idle connection costs in memory: measured as the growth of the process, client's side and all, and printed.
 
-use dns::{HashSeed, ZoneSet};
-use os::tcp::Listener;
+use sanderling_dns::{HashSeed, ZoneSet};
+use sanderling_os::tcp::Listener;
 use sanderling_server::{BuiltinFile, Content, Counter, DefaultSite, Options, Root, Server, Siblings, Site};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -32,7 +32,7 @@ fn answered(address: std::net::SocketAddr) -> TcpStream {
 
 #[test]
 fn an_idle_connection_costs_little_memory() {
-    let limit = os::limits::raise_descriptor_limit().expect("raised");
+    let limit = sanderling_os::limits::raise_descriptor_limit().expect("raised");
     let count = CONNECTION_COUNT.min(limit as usize / 3);
     let siblings = Siblings {
         http: vec![Listener::bind("127.0.0.1:0".parse().expect("an address")).expect("bound")],

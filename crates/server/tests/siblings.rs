@@ -1,9 +1,9 @@
 //! Workers and siblings in any numbers: every connection and every datagram is answered, whichever sibling the kernel
 //! gives it to. The shares of the workers are printed.
 
-use dns::{HashSeed, ZoneSet};
-use os::tcp::Listener;
-use os::udp::Socket;
+use sanderling_dns::{HashSeed, ZoneSet};
+use sanderling_os::tcp::Listener;
+use sanderling_os::udp::Socket;
 use sanderling_server::{BuiltinFile, Content, Counter, DefaultSite, Drain, Options, Root, Server, Siblings, Site};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};

@@ -4,8 +4,8 @@
 //! `SANDERLING_RESPONSES=1000000 cargo test --release -p sanderling-server --test versions -- --nocapture` runs it at
 //! length; the default is short. The seed is printed, and `SANDERLING_SEED` sets it.
 
-use dns::{HashSeed, ZoneSet};
-use os::tcp::Listener;
+use sanderling_dns::{HashSeed, ZoneSet};
+use sanderling_os::tcp::Listener;
 use sanderling_server::{Content, Counter, DefaultSite, Options, Root, Server, Siblings, Site};
 use std::collections::HashMap;
 use std::fs;
@@ -232,7 +232,7 @@ fn with_server(name: &str, options: Options, act: impl FnOnce(&Path, SocketAddr,
         address = listener.local_address().expect("bound");
         siblings.push(Siblings { http: vec![listener], ..Siblings::default() });
     }
-    let root = os::directory::Directory::open(&tree.0).expect("opened");
+    let root = sanderling_os::directory::Directory::open(&tree.0).expect("opened");
     let site = Site { id: 0, hosts: Vec::new(), root: Root::Folder(root) };
     let zones = ZoneSet::new(HashSeed(1), Vec::new()).expect("no zones");
     let content = Content::new(vec![site], DefaultSite::EveryHost(0), zones);

@@ -40,7 +40,7 @@ fn read_bounded(path: &Path) -> Result<Vec<u8>, Fault> {
     };
     let mut octets = Vec::new();
     // Not blocking: a FIFO in the place of the file would hold a reload for ever.
-    let file = os::file::open_nonblocking(path).map_err(|error| fault(&error))?;
+    let file = sanderling_os::file::open_nonblocking(path).map_err(|error| fault(&error))?;
     if !file.metadata().map_err(|error| fault(&error))?.is_file() {
         return Err(Fault::new("the configuration file is no regular file", "name a file with --config"));
     }

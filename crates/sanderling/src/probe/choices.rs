@@ -8,7 +8,7 @@ pub(crate) const TIE_RATIO: f64 = 0.97;
 
 /// The choice of the server's job `job`, by its name; `None` for what the server has only one way for.
 pub(crate) fn of_job(job: &str) -> Option<Choice> {
-    let job = os::jobs::JOBS.iter().find(|candidate| candidate.name() == job)?;
+    let job = sanderling_os::jobs::JOBS.iter().find(|candidate| candidate.name() == job)?;
     let there: Vec<bool> = job.ways().iter().map(|way| (way.is_there)()).collect();
     Some(Choice { job: job.name(), used: job.chosen_name(), why: why(&there, job.chosen()), better: None })
 }
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn every_job_of_the_server_has_a_choice() {
-        for job in os::jobs::JOBS {
+        for job in sanderling_os::jobs::JOBS {
             assert!(of_job(job.name()).is_some());
         }
         assert_eq!(of_job("floor"), None);

@@ -1,7 +1,7 @@
 //! Connections over loopback with both of their ends: a request on every one of them, then every answer.
 
-use os::candidates::stream::{Client, use_cubic};
-use os::tcp::{Listener, Stream};
+use sanderling_os::candidates::stream::{Client, use_cubic};
+use sanderling_os::tcp::{Listener, Stream};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 

@@ -1,8 +1,8 @@
 //! Tests, once and within a millisecond, what this kernel lets this process do.
 
 use super::stopwatch::Stopwatch;
-use os::candidates::{cloexec, facts, ring, stream};
-use os::tcp::Listener;
+use sanderling_os::candidates::{cloexec, facts, ring, stream};
+use sanderling_os::tcp::Listener;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -23,7 +23,7 @@ pub(crate) fn test_all() -> (Vec<Feature>, f64) {
 }
 
 fn each() -> Vec<Feature> {
-    let ways = os::jobs::JOBS.iter().flat_map(|job| {
+    let ways = sanderling_os::jobs::JOBS.iter().flat_map(|job| {
         job.ways().iter().map(|way| Feature {
             name: format!("{}={}", job.name(), way.name),
             missing: (!(way.is_there)()).then(|| "the server's own test says no".to_owned()),

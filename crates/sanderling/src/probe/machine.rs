@@ -43,7 +43,7 @@ impl Machine {
 
 /// The processors that this process may use.
 pub(crate) fn processor_count() -> usize {
-    os::candidates::processors::allowed().map_or(1, |allowed| allowed.len().max(1))
+    sanderling_os::candidates::processors::allowed().map_or(1, |allowed| allowed.len().max(1))
 }
 
 fn first_line(path: &str) -> String {

@@ -101,7 +101,7 @@ impl<'c> Candidate<'c> {
 
     fn run(&mut self) -> io::Result<Slice> {
         if let Some(Forced { job, way }) = self.way {
-            os::jobs::force(&format!("{job}={way}")).map_err(io::Error::other)?;
+            sanderling_os::jobs::force(&format!("{job}={way}")).map_err(io::Error::other)?;
         }
         (self.work)()
     }
@@ -167,7 +167,7 @@ pub(crate) fn compare(
     tick: &mut dyn FnMut(f64),
 ) -> Vec<Row> {
     let is_forced = |job: &str| candidates.iter().any(|candidate| candidate.way.is_some_and(|way| way.job == job));
-    let ways_before: Vec<Forced> = os::jobs::JOBS
+    let ways_before: Vec<Forced> = sanderling_os::jobs::JOBS
         .iter()
         .filter(|job| is_forced(job.name()))
         .map(|job| Forced { job: job.name(), way: job.chosen_name() })
@@ -194,7 +194,7 @@ pub(crate) fn compare(
         order.retain(|&index| failures[index].is_none());
     }
     for Forced { job, way } in &ways_before {
-        os::jobs::force(&format!("{job}={way}")).expect("the job named this way itself");
+        sanderling_os::jobs::force(&format!("{job}={way}")).expect("the job named this way itself");
     }
     let is_used = |candidate: &Candidate<'_>| {
         candidate.is_used.unwrap_or(candidate.way.is_some_and(|way| ways_before.contains(&way)))
@@ -297,9 +297,9 @@ mod tests {
 
     #[test]
     fn the_ways_are_afterwards_what_they_were() {
-        let before: Vec<_> = os::jobs::JOBS.iter().map(|job| job.chosen_name()).collect();
+        let before: Vec<_> = sanderling_os::jobs::JOBS.iter().map(|job| job.chosen_name()).collect();
         let seen = RefCell::new(Vec::new());
-        let facts = os::jobs::JOBS.iter().find(|job| job.name() == "facts").expect("a job");
+        let facts = sanderling_os::jobs::JOBS.iter().find(|job| job.name() == "facts").expect("a job");
         let candidates = ["fstat", "statx"].map(|way| {
             let seen = &seen;
             Candidate::new(way, move || {
@@ -310,7 +310,7 @@ mod tests {
         });
         compare(candidates.into(), EFFORT, &mut Shuffle::new(1), &mut |_| ());
         assert!(seen.borrow().iter().all(|(asked, taken)| asked == taken), "{seen:?}");
-        assert_eq!(os::jobs::JOBS.iter().map(|job| job.chosen_name()).collect::<Vec<_>>(), before);
+        assert_eq!(sanderling_os::jobs::JOBS.iter().map(|job| job.chosen_name()).collect::<Vec<_>>(), before);
     }
 
     #[test]

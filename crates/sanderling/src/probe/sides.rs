@@ -1,7 +1,7 @@
 //! Runs the two sides of a conversation on threads of their own, and tells what each cost.
 
 use super::stopwatch::Stopwatch;
-use os::candidates::processors;
+use sanderling_os::candidates::processors;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

@@ -1,7 +1,7 @@
 //! Turns work into the processor time and the wall-clock time that it took, less what reading the clocks takes.
 
 use super::numbers::Spread;
-use os::candidates::clock::thread_cpu_ns;
+use sanderling_os::candidates::clock::thread_cpu_ns;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 

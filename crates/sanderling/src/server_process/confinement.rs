@@ -3,8 +3,8 @@
 
 use crate::config::{Account, Config};
 use crate::diagnostic::{Diagnostic, Fault, Place};
-use os::confinement::{self, Confined, Landlock, Layer};
-use os::identity::Identity;
+use sanderling_os::confinement::{self, Confined, Landlock, Layer};
+use sanderling_os::identity::Identity;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;

@@ -2,8 +2,8 @@
 
 use super::confinement::Confinement;
 use crate::json::{array, number, object, optional, text};
-use os::jobs::JOBS;
-use server::{Counter, Drain, Stage, Standing, ThreadStanding};
+use sanderling_os::jobs::JOBS;
+use sanderling_server::{Counter, Drain, Stage, Standing, ThreadStanding};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What there is to tell.

@@ -15,11 +15,11 @@ use crate::handover::{self, Awaits, Label, Receiving, Taken};
 use crate::listeners::{Listeners, Role, Service};
 use crate::server_process::CONFIGURATION_BYTES_MAX;
 use crate::terminal::{tell, warn};
-use os::notify::Notifier;
-use os::packets::Endpoint;
-use os::signals::{self, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, Signals};
-use os::udp::Waiting;
-use os::{inherit, memory_file};
+use sanderling_os::notify::Notifier;
+use sanderling_os::packets::Endpoint;
+use sanderling_os::signals::{self, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, Signals};
+use sanderling_os::udp::Waiting;
+use sanderling_os::{inherit, memory_file};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -70,7 +70,7 @@ fn boot(
 ) -> Result<Supervisor, Unbooted> {
     let signals = Signals::catch(&[SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2])?;
     signals::let_in()?;
-    if let Err(error) = os::limits::raise_descriptor_limit() {
+    if let Err(error) = sanderling_os::limits::raise_descriptor_limit() {
         warn(&error.to_string());
     }
     if let Some(taken) = handover::inherited()? {
@@ -114,7 +114,7 @@ struct Inheritance {
 fn adopt_given(given: Vec<(String, OwnedFd)>, config: &Config) -> io::Result<Listeners> {
     let mut sockets = Vec::new();
     for (name, descriptor) in given {
-        let bound = os::socket::local_address(&descriptor)?;
+        let bound = sanderling_os::socket::local_address(&descriptor)?;
         let listened = [(Service::Http, &config.http_listen), (Service::Dns, &config.dns_listen)];
         let by_address = listened.iter().find(|(_, addresses)| addresses.contains(&bound)).map(|(service, _)| *service);
         match by_address {
@@ -220,7 +220,7 @@ fn go_on(origin: &Origin, forced: &[String], signals: Signals, taken: Taken) -> 
             Awaits::Upgrade => supervisor.wish(Wish::Upgrade(asker)),
         }
     }
-    supervisor.notify(&[os::notify::State::Ready]);
+    supervisor.notify(&[sanderling_os::notify::State::Ready]);
     Ok(supervisor)
 }
 

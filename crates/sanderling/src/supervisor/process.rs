@@ -3,8 +3,8 @@
 use crate::channel::{Channel, Heard, Order, Word};
 use crate::handover::{Label, ProcessLabel};
 use crate::terminal::warn;
-use os::process::{Child, Ended};
-use os::signals::{SIGABRT, SIGKILL, Signal};
+use sanderling_os::process::{Child, Ended};
+use sanderling_os::signals::{SIGABRT, SIGKILL, Signal};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};

@@ -10,11 +10,11 @@ use crate::handover::{self, Awaits, Given, Label};
 use crate::listeners::Listeners;
 use crate::server_process::{CHANNEL, CONFIGURATION, CONTROL};
 use crate::terminal::{say, tell, warn};
-use os::failure::named;
-use os::notify::State;
-use os::process::Ended;
-use os::signals::{SIGHUP, SIGUSR2};
-use os::{memory_file, signals};
+use sanderling_os::failure::named;
+use sanderling_os::notify::State;
+use sanderling_os::process::Ended;
+use sanderling_os::signals::{SIGHUP, SIGUSR2};
+use sanderling_os::{memory_file, signals};
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -223,7 +223,7 @@ impl Supervisor {
         descriptors.extend(listeners.descriptors().map(|(role, socket)| (role.service.name().to_owned(), socket)));
         // A signal that is meant for all that has the program's name would end a process that does not catch it yet.
         signals::hold_back()?;
-        let child = os::process::spawn(program, &self.arguments("internal-server-process"), &descriptors);
+        let child = sanderling_os::process::spawn(program, &self.arguments("internal-server-process"), &descriptors);
         signals::let_in()?;
         let child = child?;
         self.last_generation += 1;
@@ -373,7 +373,7 @@ impl Supervisor {
         }
         let (list, variable) = handover::list(&given)?;
         let kept: Vec<BorrowedFd<'_>> = given.iter().map(|(_, kept)| *kept).chain([list.as_fd()]).collect();
-        Ok(os::process::replace(&self.program, &self.arguments("serve"), &[variable], &kept))
+        Ok(sanderling_os::process::replace(&self.program, &self.arguments("serve"), &[variable], &kept))
     }
 
     /// A process has ended before it was ready. What served serves on.

@@ -155,7 +155,8 @@ fn the_server_process_has_given_its_privileges_up() {
 #[test]
 fn the_sockets_of_a_service_manager_serve() {
     let http = TcpListener::bind(ANY).expect("bound");
-    let (socket, stream) = os::udp::Socket::bind_with_listener(ANY.parse().expect("an address")).expect("bound");
+    let (socket, stream) =
+        sanderling_os::udp::Socket::bind_with_listener(ANY.parse().expect("an address")).expect("bound");
     let (http_address, dns_address) = (http.local_addr().expect("bound"), socket.local_address().expect("bound"));
     let folder = domain("workers = 2", &http_address.to_string(), &dns_address.to_string());
     let serve = folder.serve();
@@ -165,7 +166,7 @@ fn the_sockets_of_a_service_manager_serve() {
     let mut arguments = vec!["-c".into(), script.into(), serve.get_program().to_owned()];
     arguments.extend(serve.get_args().map(ToOwned::to_owned));
     let given = given.map(|(name, descriptor)| (name.to_owned(), descriptor));
-    let child = os::process::spawn(Path::new("/bin/sh"), &arguments, &given).expect("started");
+    let child = sanderling_os::process::spawn(Path::new("/bin/sh"), &arguments, &given).expect("started");
     drop((http, socket, stream));
     let deadline = Instant::now() + DEADLINE;
     while !fs::read_to_string(&output).is_ok_and(|text| text.lines().count() >= 2) {
@@ -180,8 +181,8 @@ fn the_sockets_of_a_service_manager_serve() {
     assert!(told.contains(&format!("http {http_address}, 1 socket")), "{told}");
     let ended = folder.tell("stop");
     assert_eq!(ended.code(), Some(0), "{ended}");
-    os::udp::Waiting::for_any_of([child.as_fd()]).wait(Some(DEADLINE)).expect("waited");
-    assert_eq!(child.ended().expect("asked"), Some(os::process::Ended::Exited(0)));
+    sanderling_os::udp::Waiting::for_any_of([child.as_fd()]).wait(Some(DEADLINE)).expect("waited");
+    assert_eq!(child.ended().expect("asked"), Some(sanderling_os::process::Ended::Exited(0)));
 }
 
 #[test]
@@ -337,13 +338,13 @@ fn a_stop_leaves_the_sockets_of_a_service_manager_listening() {
         let mut arguments = vec!["-c".into(), "exec \"$0\" \"$@\" >/dev/null".into(), serve.get_program().to_owned()];
         arguments.extend(serve.get_args().map(ToOwned::to_owned));
         let given = [("http".to_owned(), http.as_fd())];
-        let child = os::process::spawn(Path::new("/bin/sh"), &arguments, &given).expect("started");
+        let child = sanderling_os::process::spawn(Path::new("/bin/sh"), &arguments, &given).expect("started");
         // Who comes before anybody serves waits.
         HttpConnection::open(address).get("/");
         let ended = folder.tell("stop");
         assert_eq!(ended.code(), Some(0), "{ended}");
-        os::udp::Waiting::for_any_of([child.as_fd()]).wait(Some(DEADLINE)).expect("waited");
-        assert_eq!(child.ended().expect("asked"), Some(os::process::Ended::Exited(0)));
+        sanderling_os::udp::Waiting::for_any_of([child.as_fd()]).wait(Some(DEADLINE)).expect("waited");
+        assert_eq!(child.ended().expect("asked"), Some(sanderling_os::process::Ended::Exited(0)));
     }
     std::net::TcpStream::connect(address).expect("the manager's socket still listens");
 }

@@ -3,8 +3,8 @@
 use std::hint::black_box;
 use std::sync::Arc;
 
-use dns::zonefile::{Event, Limits, Parser, Position};
-use dns::{HashSeed, Name, Reply, Rtype, Transport, Zone, ZoneBuilder, ZoneLimits, ZoneSet, answer};
+use sanderling_dns::zonefile::{Event, Limits, Parser, Position};
+use sanderling_dns::{HashSeed, Name, Reply, Rtype, Transport, Zone, ZoneBuilder, ZoneLimits, ZoneSet, answer};
 
 /// A name that is asked for, as the wire has it.
 type WireName = &'static [u8];

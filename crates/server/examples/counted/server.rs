@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use os::directory::Directory;
-use os::tcp::Listener;
-use os::udp::Socket;
+use sanderling_os::directory::Directory;
+use sanderling_os::tcp::Listener;
+use sanderling_os::udp::Socket;
 use sanderling_server::{Content, DefaultSite, Options, Root, Server, Siblings, Site};
 
 use crate::{dns, http};

@@ -6,10 +6,10 @@
 use super::*;
 use crate::content::{BuiltinFile, DefaultSite, Root, Site};
 use crate::tally::Counter;
-use dns::{HashSeed, ZoneSet};
-use os::directory::Directory;
-use os::tcp::Listener;
-use os::udp::Socket;
+use sanderling_dns::{HashSeed, ZoneSet};
+use sanderling_os::directory::Directory;
+use sanderling_os::tcp::Listener;
+use sanderling_os::udp::Socket;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 
@@ -477,7 +477,7 @@ fn drain_before_datagrams(drain: Drain) -> (usize, usize) {
         // Nothing is received by it any more, and all answers have been sent.
         client.set_nonblocking(true).expect("set");
         let answered = (0..COUNT).take_while(|_| client.recv(&mut [0; 512]).is_ok()).count();
-        let mut batch = os::udp::Batch::new();
+        let mut batch = sanderling_os::udp::Batch::new();
         let batches = std::iter::from_fn(|| socket.receive(&mut batch).ok().filter(|count| *count != 0));
         (answered, batches.sum())
     })

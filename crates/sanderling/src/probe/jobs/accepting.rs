@@ -3,8 +3,8 @@
 use super::{Bench, Heading};
 use crate::probe::rounds::{Candidate, Slice};
 use crate::probe::stopwatch::Stopwatch;
-use os::candidates::stream::Client;
-use os::tcp::Listener;
+use sanderling_os::candidates::stream::Client;
+use sanderling_os::tcp::Listener;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 

@@ -2,7 +2,7 @@
 
 use super::{Bench, CALLS_PER_SLICE, Heading};
 use crate::probe::rounds::Candidate;
-use os::candidates::cloexec as candidates;
+use sanderling_os::candidates::cloexec as candidates;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -27,7 +27,9 @@ const RANGE_COUNT: i32 = 64;
 pub(crate) fn measure(bench: &mut Bench<'_>) -> io::Result<()> {
     let file = candidates::open_null(true)?;
     let number = file.as_raw_fd();
-    let set = |name: &'static str| Candidate::of_calls(name, CALLS_PER_SLICE, || os::cloexec::set(&file, "/dev/null"));
+    let set = |name: &'static str| {
+        Candidate::of_calls(name, CALLS_PER_SLICE, || sanderling_os::cloexec::set(&file, "/dev/null"))
+    };
     let rows = vec![
         set(FCNTL).by_way(JOB, "fcntl"),
         set(FIOCLEX).by_way(JOB, "fioclex"),
@@ -50,7 +52,7 @@ fn measure_creation(bench: &mut Bench<'_>) {
         Candidate::of_calls(OPEN, CALLS_PER_SLICE, || candidates::open_null(false).map(drop)),
         Candidate::of_calls(OPEN_WITH_FLAG, CALLS_PER_SLICE, || candidates::open_null(true).map(drop)).used(true),
         Candidate::of_calls("open, set, close", CALLS_PER_SLICE, || {
-            os::cloexec::set(&candidates::open_null(false)?, "/dev/null")
+            sanderling_os::cloexec::set(&candidates::open_null(false)?, "/dev/null")
         }),
     ];
     let group = bench.calls(Heading::new(JOB, "Close-on-exec, set at creation", "open and close"), rows);
@@ -62,7 +64,7 @@ pub(crate) fn measure_range(bench: &mut Bench<'_>) -> io::Result<()> {
     let copies: Vec<OwnedFd> = (0..RANGE_COUNT).map(|_| file.try_clone()).collect::<io::Result<_>>()?;
     let first = copies.iter().map(AsRawFd::as_raw_fd).min().expect("the range is not empty");
     let set = |name: &'static str, call_count| {
-        Candidate::of_calls(name, call_count, move || os::cloexec::set_from(first)).by_way(RANGE_JOB, name)
+        Candidate::of_calls(name, call_count, move || sanderling_os::cloexec::set_from(first)).by_way(RANGE_JOB, name)
     };
     // Each descriptor by itself takes some hundred calls: ten times are a slice.
     let rows = vec![set("close_range", CALLS_PER_SLICE), set("each", CALLS_PER_SLICE / 10)];

@@ -3,8 +3,8 @@
 use super::{Bench, Heading};
 use crate::probe::rounds::{Candidate, Slice};
 use crate::probe::sides::run_both;
-use os::candidates::datagrams::{Asked, Asker, Echo, Loop, QUERY_BYTES, REPLY_BYTES};
-use os::udp::{Batch, Socket, Waiting};
+use sanderling_os::candidates::datagrams::{Asked, Asker, Echo, Loop, QUERY_BYTES, REPLY_BYTES};
+use sanderling_os::udp::{Batch, Socket, Waiting};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
@@ -40,7 +40,7 @@ pub(crate) fn measure(bench: &mut Bench<'_>) -> io::Result<()> {
     let group = bench.loops(Heading::new(JOB, title, "datagram"), rows);
     group.notes.push(format!(
         "single, drain and batch (of {}) are the server's own loops; it waits only when nothing came",
-        os::udp::BATCH_COUNT_MAX
+        sanderling_os::udp::BATCH_COUNT_MAX
     ));
     Ok(())
 }

@@ -3,9 +3,9 @@
 use super::{Bench, Heading};
 use crate::probe::rounds::{Candidate, Slice};
 use crate::probe::stopwatch::Stopwatch;
-use os::candidates::stream::Client;
-use os::poll::{Events, Interest, Poller, Token};
-use os::tcp::{Listener, Stream};
+use sanderling_os::candidates::stream::Client;
+use sanderling_os::poll::{Events, Interest, Poller, Token};
+use sanderling_os::tcp::{Listener, Stream};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;

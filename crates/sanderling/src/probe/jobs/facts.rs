@@ -3,8 +3,8 @@
 use super::{Bench, CALLS_PER_SLICE, Heading};
 use crate::probe::rounds::Candidate;
 use crate::probe::scratch::Scratch;
-use os::candidates::facts as candidates;
-use os::directory::Directory;
+use sanderling_os::candidates::facts as candidates;
+use sanderling_os::directory::Directory;
 use std::io;
 
 pub(crate) const JOB: &str = "facts";

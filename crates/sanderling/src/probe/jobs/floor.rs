@@ -14,7 +14,7 @@ const SLOW_NS: f64 = 250.0;
 pub(crate) fn measure(bench: &mut Bench<'_>) -> io::Result<()> {
     let candidates = vec![
         Candidate::of_calls(SYSTEM_CALL, CALLS_PER_SLICE, || {
-            black_box(os::candidates::floor::parent_process());
+            black_box(sanderling_os::candidates::floor::parent_process());
             Ok(())
         }),
         Candidate::of_calls("clock, without a call", 10 * CALLS_PER_SLICE, || {

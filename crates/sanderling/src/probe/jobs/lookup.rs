@@ -4,6 +4,7 @@ use super::{Bench, Heading};
 use crate::probe::rounds::{Candidate, Slice};
 use crate::probe::sides::unwound;
 use crate::probe::stopwatch::Stopwatch;
+use sanderling_table::{Leases, Table};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::hint::black_box;
@@ -11,7 +12,6 @@ use std::io;
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 use std::time::Instant;
-use table::{Leases, Table};
 
 pub(crate) const JOB: &str = "lookup";
 pub(crate) const LOCK: &str = "lock";

@@ -3,7 +3,7 @@
 use super::{Bench, CALLS_PER_SLICE, Heading};
 use crate::probe::rounds::Candidate;
 use crate::probe::scratch::Scratch;
-use os::directory::Directory;
+use sanderling_os::directory::Directory;
 use std::io;
 
 pub(crate) const JOB: &str = "opening";
@@ -25,7 +25,9 @@ pub(crate) fn measure(bench: &mut Bench<'_>) -> io::Result<()> {
         .by_way(JOB, "openat2-cached"),
         open("openat2", "openat2"),
         open("walk, folder by folder", "walk"),
-        Candidate::of_calls("open, absolute path", CALLS_PER_SLICE, || os::file::open_nonblocking(&absolute).map(drop)),
+        Candidate::of_calls("open, absolute path", CALLS_PER_SLICE, || {
+            sanderling_os::file::open_nonblocking(&absolute).map(drop)
+        }),
     ];
     let group = bench.calls(Heading::new(JOB, "Opening a file beneath a root", "open and close"), rows);
     group.notes.push("an absolute path is no candidate: it does not stay beneath the root".to_owned());

@@ -7,10 +7,10 @@ use crate::probe::report::Group;
 use crate::probe::rounds::{Candidate, Slice};
 use crate::probe::scratch::Scratch;
 use crate::probe::sides::run_both;
-use os::directory::Directory;
-use os::file::File;
-use os::poll::{Events, Interest, Poller};
-use os::tcp::{Follows, Stream};
+use sanderling_os::directory::Directory;
+use sanderling_os::file::File;
+use sanderling_os::poll::{Events, Interest, Poller};
+use sanderling_os::tcp::{Follows, Stream};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -98,7 +98,7 @@ fn sendfile_from_bytes(group: &Group) -> Option<usize> {
 
 /// Octets up to which the server keeps files in memory.
 fn limit_bytes() -> usize {
-    server::OpenFilesOptions::default().small_file_bytes_max as usize
+    sanderling_server::OpenFilesOptions::default().small_file_bytes_max as usize
 }
 
 /// Where the limit between the two ways lies here, and where the server has it.

@@ -3,7 +3,7 @@
 use super::{Bench, CALLS_PER_SLICE, Heading};
 use crate::probe::rounds::Candidate;
 use crate::probe::scratch::Scratch;
-use os::directory::Directory;
+use sanderling_os::directory::Directory;
 use std::hint::black_box;
 use std::io::{self, Read};
 
