@@ -4,42 +4,42 @@
 
 use libfuzzer_sys::fuzz_target;
 use sanderling_http::{
-    Coding, Content, Discard, Facts, Found, HttpDate, Limits, Parse, Representation, SitePath, Time, Variant,
-    choose_coding, parse_request, respond,
+    ContentCoding, Body, BodySkipper, FileMetadata, LookupError, HttpDate, RequestLimits, Parsed, Representation, SitePath, FileTime, Negotiation,
+    negotiate_coding, parse_request, respond,
 };
 
 const LENGTH_BYTES: u64 = 36;
 
 fuzz_target!(|bytes: &[u8]| {
-    let limits = Limits::default();
-    let time = Time { unix_s: 784_025_377, nanos: 0 };
-    let facts = Facts { length_bytes: LENGTH_BYTES, modified: time, changed: time, device: 1, inode: 2 };
-    let file = Representation::new(&facts, "text/plain", Variant::OneOf(Coding::Gzip), b"", 784_111_777);
+    let limits = RequestLimits::default();
+    let time = FileTime { unix_s: 784_025_377, nanos: 0 };
+    let facts = FileMetadata { length_bytes: LENGTH_BYTES, modified: time, changed: time, device: 1, inode: 2 };
+    let file = Representation::new(&facts, "text/plain", Negotiation::AcceptEncoding(ContentCoding::Gzip), b"", 784_111_777);
     let mut rest = bytes;
     // Each round takes a byte at least.
-    while let Ok(Parse::Complete { request, head_bytes }) = parse_request(rest, &limits) {
+    while let Ok(Parsed::Complete { request, head_bytes }) = parse_request(rest, &limits) {
         assert!(head_bytes > 0 && head_bytes <= rest.len());
         for end in [head_bytes / 2, head_bytes - 1] {
-            assert!(matches!(parse_request(&rest[..end], &limits), Ok(Parse::Partial)), "a prefix is incomplete");
+            assert!(matches!(parse_request(&rest[..end], &limits), Ok(Parsed::Partial)), "a prefix is incomplete");
         }
-        let coding = choose_coding(&request.fields, [Coding::Zstd, Coding::Gzip]);
-        assert!(coding != Coding::Brotli, "only what is there is chosen");
+        let coding = negotiate_coding(&request.fields, [ContentCoding::Zstd, ContentCoding::Gzip]);
+        assert!(coding != ContentCoding::Brotli, "only what is there is chosen");
         let site_path = request.path().map(SitePath::parse);
-        for found in [Found::File(&file), Found::Missing] {
+        for found in [Ok(&file), Err(LookupError::NotFound)] {
             check_response(&request, found);
         }
         if let Some(Ok(site_path)) = &site_path {
-            check_response(&request, Found::Folder(site_path));
+            check_response(&request, Err(LookupError::Directory(site_path)));
         }
         rest = &rest[head_bytes..];
-        match Discard::new(request.framing, &limits).advance(rest) {
+        match BodySkipper::new(request.framing, &limits).advance(rest) {
             Ok(discarded) if discarded.is_done => rest = &rest[discarded.consumed_bytes..],
             _ => return,
         }
     }
 });
 
-fn check_response<'r>(request: &sanderling_http::Request<'r>, found: Found<'r>) {
+fn check_response<'r>(request: &sanderling_http::Request<'r>, found: Result<&'r Representation, LookupError<'r>>) {
     let response = respond(request, found);
     let mut head = Vec::new();
     response.write_head(&HttpDate::from_unix_s(784_111_777), &mut head);
@@ -52,7 +52,7 @@ fn check_response<'r>(request: &sanderling_http::Request<'r>, found: Found<'r>) 
             assert!(location.starts_with('/') && !location.starts_with("//"), "{location}");
         }
     }
-    if let Content::File { start_bytes, length_bytes } = response.content() {
+    if let Body::File { start_bytes, length_bytes } = response.body() {
         assert!(length_bytes > 0 && start_bytes + length_bytes <= LENGTH_BYTES);
     }
 }

@@ -1,12 +1,12 @@
 //! Finding what all threads share: under a lock, with a counted reference but no lock, and by a lease.
 
 use crate::job::{Candidate, Job, Row};
+use sanderling_table::{LocalCache, Table};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::hint::black_box;
 use std::sync::{Arc, Barrier, LazyLock, Mutex};
 use std::thread::{self, JoinHandle};
-use sanderling_table::{Leases, Table};
 
 pub const JOB: Job = Job {
     name: "lookup",
@@ -120,18 +120,18 @@ impl LookUp for Counted {
 
     #[inline(always)]
     fn look_up(&mut self, path: &[u8]) -> u64 {
-        self.0.acquire(path).expect("every path is there").read()
+        self.0.get(path).expect("every path is there").read()
     }
 }
 
 struct Leased {
-    leases: Leases<'static, Key, Entry>,
+    leases: LocalCache<'static, Key, Entry>,
     look_count: usize,
 }
 
 impl LookUp for Leased {
     fn new() -> Leased {
-        Leased { leases: Leases::new(&TABLE, ENTRY_COUNT), look_count: 0 }
+        Leased { leases: LocalCache::new(&TABLE, ENTRY_COUNT), look_count: 0 }
     }
 
     #[inline(always)]
@@ -140,7 +140,7 @@ impl LookUp for Leased {
         if self.look_count.is_multiple_of(LOOKS_PER_TURN) {
             self.leases.sweep();
         }
-        self.leases.lease(path).expect("every path is there").read()
+        self.leases.get(path).expect("every path is there").read()
     }
 }
 

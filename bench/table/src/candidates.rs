@@ -3,7 +3,7 @@
 use crate::candidate::{Candidate, File};
 use crate::key::{Key, Look, own};
 use arc_swap::ArcSwap;
-use sanderling_table::{Leases, Table, Taking};
+use sanderling_table::{LocalCache, Table, Taking};
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, RwLock};
@@ -257,7 +257,7 @@ fn replace_in(table: &Table<Key, File>, path: &Look, file: File) {
 }
 
 fn counted_turn(table: &Table<Key, File>, paths: &[&Look]) -> u64 {
-    paths.iter().fold(0, |sum, &path| sum.wrapping_add(table.acquire(path).expect("every path is there").read()))
+    paths.iter().fold(0, |sum, &path| sum.wrapping_add(table.get(path).expect("every path is there").read()))
 }
 
 pub struct ByExchange(Table<Key, File>);
@@ -306,18 +306,18 @@ pub struct Leased(Table<Key, File>);
 
 impl Candidate for Leased {
     const NAME: &'static str = "table, leased";
-    type Worker<'c> = Leases<'c, Key, File>;
+    type Worker<'c> = LocalCache<'c, Key, File>;
 
     fn new(paths: &[Key], alive: &'static AtomicU64) -> Self {
         Leased(table_of(paths, alive, Taking::default()))
     }
-    fn worker(&self) -> Leases<'_, Key, File> {
-        Leases::new(&self.0, self.0.len())
+    fn worker(&self) -> LocalCache<'_, Key, File> {
+        LocalCache::new(&self.0, self.0.len())
     }
     #[inline(never)]
-    fn turn(worker: &mut Leases<'_, Key, File>, paths: &[&Look]) -> u64 {
+    fn turn(worker: &mut LocalCache<'_, Key, File>, paths: &[&Look]) -> u64 {
         worker.sweep();
-        paths.iter().fold(0, |sum, &path| sum.wrapping_add(worker.lease(path).expect("every path is there").read()))
+        paths.iter().fold(0, |sum, &path| sum.wrapping_add(worker.get(path).expect("every path is there").read()))
     }
     fn replace(&self, path: &Look, file: File) {
         replace_in(&self.0, path, file);

@@ -2,7 +2,7 @@
 
 use crate::candidate::File;
 use crossbeam_epoch::{self as epoch, Atomic, Owned};
-use sanderling_table::{Leases, Table};
+use sanderling_table::{LocalCache, Table};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
@@ -45,16 +45,16 @@ fn leased() -> Option<u64> {
     let (alive, others) = counts();
     let table = Table::new(4);
     assert!(table.insert(1, File::new(1, alive)).is_ok() && table.insert(2, File::new(2, others)).is_ok());
-    let mut workers: Vec<_> = (0..WORKER_COUNT).map(|_| Leases::new(&table, 4)).collect();
+    let mut workers: Vec<_> = (0..WORKER_COUNT).map(|_| LocalCache::new(&table, 4)).collect();
     for worker in &mut workers {
-        assert!(worker.lease(&1).is_some() && worker.lease(&2).is_some());
+        assert!(worker.get(&1).is_some() && worker.get(&2).is_some());
     }
-    drop(table.retire(&1));
+    drop(table.invalidate(&1));
     looks_until_dropped(alive, || {
         for worker in &mut workers {
             worker.sweep();
             for _ in 0..LOOKS_PER_TURN / WORKER_COUNT as u64 {
-                assert!(worker.lease(&2).is_some());
+                assert!(worker.get(&2).is_some());
             }
         }
     })

@@ -7,8 +7,8 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use sanderling_http::{
-    Coding, Facts, Found, HttpDate, Limits, Parse, Representation, SitePath, Time, Variant, choose_coding, media_type,
-    parse_request, respond,
+    ContentCoding, FileMetadata, FileTime, HttpDate, Negotiation, Parsed, Representation, RequestLimits, SitePath,
+    media_type, negotiate_coding, parse_request, respond,
 };
 
 const PLAIN: &str = "GET /index.html HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n\r\n";
@@ -39,15 +39,15 @@ const ROUND_COUNT: usize = 4_000;
 const REQUESTS_PER_ROUND: u32 = 250;
 
 fn main() {
-    let facts = Facts {
+    let facts = FileMetadata {
         length_bytes: 512,
-        modified: Time { unix_s: 1_700_000_000, nanos: 1 },
-        changed: Time { unix_s: 1_700_000_000, nanos: 2 },
+        modified: FileTime { unix_s: 1_700_000_000, nanos: 1 },
+        changed: FileTime { unix_s: 1_700_000_000, nanos: 2 },
         device: 1,
         inode: 2,
     };
     let extra_fields = b"Cache-Control: no-cache\r\n";
-    let file = Representation::new(&facts, media_type(b"index.html"), Variant::Only, extra_fields, 1_700_000_100);
+    let file = Representation::new(&facts, media_type(b"index.html"), Negotiation::None, extra_fields, 1_700_000_100);
     let not_modified = BROWSER.replace(
         "Accept-Language",
         &format!("If-None-Match: {}\r\nAccept-Language", String::from_utf8_lossy(file.etag())),
@@ -77,10 +77,10 @@ fn main() {
 }
 
 fn choice_ns(text: &str) -> f64 {
-    let Ok(Parse::Complete { request, .. }) = parse_request(text.as_bytes(), &Limits::default()) else {
+    let Ok(Parsed::Complete { request, .. }) = parse_request(text.as_bytes(), &RequestLimits::default()) else {
         panic!("no request");
     };
-    cost_ns(|| choose_coding(black_box(&request.fields), black_box(Coding::COMPRESSING)) as usize)
+    cost_ns(|| negotiate_coding(black_box(&request.fields), black_box(ContentCoding::COMPRESSIONS)) as usize)
 }
 
 fn cost_ns(mut step: impl FnMut() -> usize) -> f64 {
@@ -95,8 +95,8 @@ fn cost_ns(mut step: impl FnMut() -> usize) -> f64 {
 }
 
 fn parse_only(bytes: &[u8]) -> usize {
-    match parse_request(bytes, &Limits::default()) {
-        Ok(Parse::Complete { request, head_bytes }) => {
+    match parse_request(bytes, &RequestLimits::default()) {
+        Ok(Parsed::Complete { request, head_bytes }) => {
             black_box(&request);
             head_bytes
         }
@@ -105,12 +105,14 @@ fn parse_only(bytes: &[u8]) -> usize {
 }
 
 fn serve(bytes: &[u8], file: &Representation, date: &HttpDate, out: &mut Vec<u8>) {
-    let Ok(Parse::Complete { request, .. }) = parse_request(bytes, &Limits::default()) else { panic!("no request") };
+    let Ok(Parsed::Complete { request, .. }) = parse_request(bytes, &RequestLimits::default()) else {
+        panic!("no request")
+    };
     let path = request.path().expect("a GET has a path");
     black_box(SitePath::parse(path).expect("a site path").as_bytes());
-    let response = respond(&request, Found::File(black_box(file)));
+    let response = respond(&request, Ok(black_box(file)));
     response.write_head(date, out);
-    black_box(response.content());
+    black_box(response.body());
 }
 
 /// What the well-known parser takes for its part of the work, to compare with.

@@ -21,11 +21,11 @@ const CONDITIONS: &[FieldName] =
 
 /// Judges the conditions of `fields`, If-Range excepted.
 pub(crate) fn judge(fields: &Fields<'_>, file: &Representation) -> Verdict {
-    if !fields.has_any(CONDITIONS) {
+    if !fields.contains_any(CONDITIONS) {
         return Verdict::Proceed;
     }
     // Steps 1 and 2: If-Unmodified-Since counts only without If-Match.
-    let may_proceed = if fields.has(FieldName::IfMatch) {
+    let may_proceed = if fields.contains(FieldName::IfMatch) {
         has_match(fields, FieldName::IfMatch, file.etag(), |tag, own| tag.is_strong_match(own))
     } else {
         date(fields, FieldName::IfUnmodifiedSince, file).is_none_or(|(modified, date)| modified <= date)
@@ -34,7 +34,7 @@ pub(crate) fn judge(fields: &Fields<'_>, file: &Representation) -> Verdict {
         return Verdict::Failed;
     }
     // Steps 3 and 4: If-Modified-Since counts only without If-None-Match.
-    let is_known = if fields.has(FieldName::IfNoneMatch) {
+    let is_known = if fields.contains(FieldName::IfNoneMatch) {
         has_match(fields, FieldName::IfNoneMatch, file.etag(), |tag, own| tag.is_weak_match(own))
     } else {
         date(fields, FieldName::IfModifiedSince, file).is_some_and(|(modified, date)| modified <= date)
@@ -47,10 +47,10 @@ pub(crate) fn judge(fields: &Fields<'_>, file: &Representation) -> Verdict {
 /// A date never suffices: it would have to be a strong validator, and a file can change twice in a second. Whoever has
 /// our answer has our entity tag, and §13.1.5 has such a client send that.
 pub(crate) fn may_send_part(fields: &Fields<'_>, file: &Representation) -> bool {
-    if !fields.has(FieldName::IfRange) {
+    if !fields.contains(FieldName::IfRange) {
         return true;
     }
-    let tag = fields.only(FieldName::IfRange).and_then(EntityTag::parse);
+    let tag = fields.single(FieldName::IfRange).and_then(EntityTag::parse);
     tag.is_some_and(|tag| tag.is_strong_match(file.etag()))
 }
 
@@ -58,13 +58,13 @@ pub(crate) fn may_send_part(fields: &Fields<'_>, file: &Representation) -> bool 
 /// holds.
 fn has_match(fields: &Fields<'_>, name: FieldName, own: &[u8], is_match: fn(EntityTag<'_>, &[u8]) -> bool) -> bool {
     // Nearly all lists are the one tag that came with our answer: a strong one, which matches itself in both ways.
-    fields.only(name) == Some(own)
+    fields.single(name) == Some(own)
         || fields.values(name).any(|value| value == b"*" || EntityTags(value).any(|tag| is_match(tag, own)))
 }
 
 /// When the file was modified, and the date of a field, in seconds; `None` when one of them is missing or no date.
 /// §13.1.3 and §13.1.4 have such a condition ignored, and one with more than one line too.
 fn date(fields: &Fields<'_>, name: FieldName, file: &Representation) -> Option<(u64, u64)> {
-    let date_unix_s = HttpDate::parse_unix_s(fields.only(name)?)?;
+    let date_unix_s = HttpDate::parse_unix_s(fields.single(name)?)?;
     Some((file.modified_unix_s()?, date_unix_s))
 }

@@ -118,7 +118,7 @@ impl<'b> Fields<'b> {
             }
             start = end + b"\r\n".len();
         }
-        Err(RequestError::FieldCount)
+        Err(RequestError::TooManyFields)
     }
 
     fn note(&mut self, name: FieldName, value: Span) {
@@ -131,12 +131,12 @@ impl<'b> Fields<'b> {
     }
 
     /// Whether there is such a field.
-    pub fn has(&self, name: FieldName) -> bool {
+    pub fn contains(&self, name: FieldName) -> bool {
         self.present & name.bit() != 0
     }
 
     /// Whether there is one of these fields.
-    pub(crate) fn has_any(&self, names: &[FieldName]) -> bool {
+    pub(crate) fn contains_any(&self, names: &[FieldName]) -> bool {
         let bits = names.iter().fold(0, |bits, name| bits | name.bit());
         self.present & bits != 0
     }
@@ -148,7 +148,7 @@ impl<'b> Fields<'b> {
 
     /// The value of a field that has exactly one line.
     #[inline]
-    pub fn only(&self, name: FieldName) -> Option<&'b [u8]> {
+    pub fn single(&self, name: FieldName) -> Option<&'b [u8]> {
         let bits = (self.present & name.bit(), self.repeated & name.bit());
         let Span { start, end } = self.first[name as usize];
         (bits == (name.bit(), 0)).then(|| trim(&self.lines[start as usize..end as usize]))
@@ -159,13 +159,8 @@ impl<'b> Fields<'b> {
         if self.is_repeated(name) {
             Values { name, first: None, lines: self.lines }
         } else {
-            Values { name, first: self.only(name), lines: &[] }
+            Values { name, first: self.single(name), lines: &[] }
         }
-    }
-
-    /// The value of the first line of any field, for a log; walks through all lines.
-    pub fn find(&self, name: &str) -> Option<&'b [u8]> {
-        Lines(self.lines).find(|line| line.name().eq_ignore_ascii_case(name.as_bytes())).map(|line| line.value())
     }
 }
 
@@ -221,7 +216,7 @@ impl<'b> Line<'b> {
         // Whatever else ends the name is refused: a space before the colon (§5.1), the space at the start of a folded
         // line (§5.2), the end of a line without a colon.
         if name_bytes == 0 || bytes[name_bytes] != b':' {
-            return if bytes == b"\r" { Ok(None) } else { Err(RequestError::Field) };
+            return if bytes == b"\r" { Ok(None) } else { Err(RequestError::InvalidField) };
         }
         let value_start = name_bytes + 1;
         let Some(value_bytes) = value_bytes(&bytes[value_start..])? else { return Ok(None) };
@@ -257,7 +252,7 @@ fn value_bytes(bytes: &[u8]) -> Result<Option<usize>, RequestError> {
             [b'\t', ..] => start = end + 1,
             [b'\r', b'\n', ..] => return Ok(Some(end)),
             [b'\r'] => return Ok(None),
-            _ => return Err(RequestError::Line),
+            _ => return Err(RequestError::InvalidLine),
         }
     }
     Ok(None)

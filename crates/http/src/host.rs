@@ -39,7 +39,7 @@ impl<'b> Host<'b> {
     }
 
     /// Whether both name the same host and port of the scheme http (RFC 9110 §4.2.3).
-    pub fn same_as(&self, other: &Host<'_>) -> bool {
+    pub fn is_equivalent_to(&self, other: &Host<'_>) -> bool {
         const PORT_OF_HTTP: u16 = 80;
         self.name.eq_ignore_ascii_case(other.name)
             && self.port.unwrap_or(PORT_OF_HTTP) == other.port.unwrap_or(PORT_OF_HTTP)

@@ -3,13 +3,13 @@
 use alloc::vec::Vec;
 use core::fmt::Write;
 
-use crate::coding::Coding;
+use crate::content_coding::ContentCoding;
 use crate::date::HttpDate;
 use crate::status::Status;
 
 /// A time as file systems keep it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Time {
+pub struct FileTime {
     /// Since 1970-01-01 00:00:00 UTC; negative before.
     pub unix_s: i64,
     /// Beyond the second.
@@ -18,26 +18,26 @@ pub struct Time {
 
 /// What the kernel says of an open file: all that its answers depend on but for the bytes themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Facts {
+pub struct FileMetadata {
     /// The length of the file.
     pub length_bytes: u64,
     /// When its content was last changed (`st_mtime`), as far as its owner says.
-    pub modified: Time,
+    pub modified: FileTime,
     /// When anything of it was last changed (`st_ctime`), which its owner cannot set.
-    pub changed: Time,
+    pub changed: FileTime,
     /// The device that it is on (`st_dev`).
     pub device: u64,
     /// Its number there (`st_ino`).
     pub inode: u64,
 }
 
-/// What a representation is among those of its resource.
+/// Whether a resource has more than one representation, of which Accept-Encoding selects one (RFC 9110 §12.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Variant {
-    /// The only one.
-    Only,
-    /// One of several, in this coding: which of them a client gets depends on its Accept-Encoding.
-    OneOf(Coding),
+pub enum Negotiation {
+    /// It has one only.
+    None,
+    /// It has several; this one is in this coding.
+    AcceptEncoding(ContentCoding),
 }
 
 /// A file as HTTP sees it (RFC 9110 §8.1): length, validators, media type, coding, and the head of its answer ready to
@@ -63,9 +63,9 @@ impl Representation {
     /// its CRLF, such as Cache-Control; they go out with 200, 206 and 304. `now_unix_s` is the time of the making, in
     /// seconds since 1970.
     pub fn new(
-        facts: &Facts,
+        facts: &FileMetadata,
         media_type: &str,
-        variant: Variant,
+        negotiation: Negotiation,
         extra_fields: &[u8],
         now_unix_s: u64,
     ) -> Representation {
@@ -75,7 +75,7 @@ impl Representation {
         put_fmt(&mut head, format_args!("Content-Length: {}\r\n", facts.length_bytes));
         let description_start = head.len();
         put_fmt(&mut head, format_args!("Content-Type: {media_type}\r\n"));
-        if let Some(coding) = coding_to_tell(variant) {
+        if let Some(coding) = coding_to_tell(negotiation) {
             put_fmt(&mut head, format_args!("Content-Encoding: {}\r\n", coding.name()));
         }
         if let Some(unix_s) = modified_unix_s {
@@ -87,7 +87,7 @@ impl Representation {
         let (high, low) = fingerprint(facts);
         put_fmt(&mut head, format_args!("\"{high:016x}{low:016x}\"\r\n"));
         let etag_bytes = head.len() - validator_start - ETAG.len() - 2;
-        if variant != Variant::Only {
+        if negotiation != Negotiation::None {
             // RFC 9110 §12.5.5: with all of them, the plain one too, else a cache sends one client what another chose.
             head.extend_from_slice(b"Vary: Accept-Encoding\r\n");
         }
@@ -141,15 +141,15 @@ const HEAD_BYTES_USUAL: usize = 384;
 const ETAG: &[u8] = b"ETag: ";
 
 /// RFC 9110 §8.4: what was done to the content is told, and `identity` is nothing.
-fn coding_to_tell(variant: Variant) -> Option<Coding> {
-    match variant {
-        Variant::Only | Variant::OneOf(Coding::Identity) => None,
-        Variant::OneOf(coding) => Some(coding),
+fn coding_to_tell(negotiation: Negotiation) -> Option<ContentCoding> {
+    match negotiation {
+        Negotiation::None | Negotiation::AcceptEncoding(ContentCoding::Identity) => None,
+        Negotiation::AcceptEncoding(coding) => Some(coding),
     }
 }
 
 /// The time to be told in Last-Modified.
-fn credible_modified_unix_s(facts: &Facts, now_unix_s: u64) -> Option<u64> {
+fn credible_modified_unix_s(facts: &FileMetadata, now_unix_s: u64) -> Option<u64> {
     // Trees built to be the same everywhere stamp all files with second 0 or 1, before and after each change: such a
     // date would make clients keep what is no longer true.
     const STAMP_S_MAX: i64 = 1;
@@ -162,7 +162,7 @@ fn credible_modified_unix_s(facts: &Facts, now_unix_s: u64) -> Option<u64> {
 
 /// 128 bits that differ whenever the facts do, but for chance: enough of the file to tell any two of its states apart,
 /// and nothing of it that a stranger could read back.
-fn fingerprint(facts: &Facts) -> (u64, u64) {
+fn fingerprint(facts: &FileMetadata) -> (u64, u64) {
     let words = [
         facts.device,
         facts.inode,

@@ -14,7 +14,7 @@ const EMPTY_LINES_MAX: usize = 2;
 
 /// How much of a request is read before it is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct RequestLimits {
     /// The head: request line, fields, and the empty lines around them.
     pub head_bytes_max: usize,
     /// The field lines of the head.
@@ -22,16 +22,16 @@ pub struct Limits {
     /// The target, as it stands in the request line.
     pub target_bytes_max: usize,
     /// The content, which is read and thrown away.
-    pub content_bytes_max: u64,
+    pub body_bytes_max: u64,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
+impl Default for RequestLimits {
+    fn default() -> RequestLimits {
+        RequestLimits {
             head_bytes_max: 16 * 1024,
             field_count_max: 100,
             target_bytes_max: 8 * 1024,
-            content_bytes_max: 64 * 1024,
+            body_bytes_max: 64 * 1024,
         }
     }
 }
@@ -39,7 +39,7 @@ impl Default for Limits {
 /// What stands at the start of a connection's bytes.
 #[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "it is built in place and taken apart at once")]
-pub enum Parse<'b> {
+pub enum Parsed<'b> {
     /// The start of a head: read more, then parse again from the same byte.
     Partial,
     /// A whole head.
@@ -54,8 +54,6 @@ pub enum Parse<'b> {
 /// A request, borrowed from the bytes it was read from.
 #[derive(Clone, Debug)]
 pub struct Request<'b> {
-    /// The request line without its line end, for a log.
-    pub line: &'b [u8],
     /// What is to be done.
     pub method: Method,
     /// What it is to be done with.
@@ -92,7 +90,7 @@ pub enum Method {
     /// What may be done.
     Options,
     /// A method that is registered, but not for files: POST, PUT, DELETE, CONNECT, TRACE, PATCH.
-    Unsuited,
+    NotAllowed,
     /// Any other.
     Unknown,
 }
@@ -104,7 +102,7 @@ impl Method {
             b"GET" => Method::Get,
             b"HEAD" => Method::Head,
             b"OPTIONS" => Method::Options,
-            b"POST" | b"PUT" | b"DELETE" | b"CONNECT" | b"TRACE" | b"PATCH" => Method::Unsuited,
+            b"POST" | b"PUT" | b"DELETE" | b"CONNECT" | b"TRACE" | b"PATCH" => Method::NotAllowed,
             _ => Method::Unknown,
         }
     }
@@ -150,45 +148,45 @@ pub enum Framing {
 
 /// The request at the start of `bytes`.
 ///
-/// A prefix of a valid request is [`Parse::Partial`], and a prefix that is refused would be refused as a whole too.
-pub fn parse_request<'b>(bytes: &'b [u8], limits: &Limits) -> Result<Parse<'b>, RequestError> {
+/// A prefix of a valid request is [`Parsed::Partial`], and a prefix that is refused would be refused as a whole too.
+pub fn parse_request<'b>(bytes: &'b [u8], limits: &RequestLimits) -> Result<Parsed<'b>, RequestError> {
     let head_bytes_max = limits.head_bytes_max.min(Fields::BYTES_MAX);
     match parse_head(&bytes[..bytes.len().min(head_bytes_max)], limits) {
-        Ok(Parse::Partial) if bytes.len() >= head_bytes_max => Err(RequestError::HeadTooLong),
+        Ok(Parsed::Partial) if bytes.len() >= head_bytes_max => Err(RequestError::HeadTooLong),
         parsed => parsed,
     }
 }
 
 #[inline]
-fn parse_head<'b>(head: &'b [u8], limits: &Limits) -> Result<Parse<'b>, RequestError> {
+fn parse_head<'b>(head: &'b [u8], limits: &RequestLimits) -> Result<Parsed<'b>, RequestError> {
     let mut line_start = 0;
     for _ in 0..EMPTY_LINES_MAX {
         match &head[line_start..] {
-            [] | [b'\r'] => return Ok(Parse::Partial),
+            [] | [b'\r'] => return Ok(Parsed::Partial),
             [b'\r', b'\n', ..] => line_start += 2,
             _ => break,
         }
     }
-    let Some(line) = RequestLine::parse(&head[line_start..], limits)? else { return Ok(Parse::Partial) };
-    let fields_start = line_start + line.bytes.len() + b"\r\n".len();
+    let Some(line) = RequestLine::parse(&head[line_start..], limits)? else { return Ok(Parsed::Partial) };
+    let fields_start = line_start + line.length_bytes;
     let mut fields = Fields::NONE;
     let Some(fields_bytes) = fields.read(&head[fields_start..], limits.field_count_max)? else {
-        return Ok(Parse::Partial);
+        return Ok(Parsed::Partial);
     };
     let host = line.host(&fields)?;
     let framing = framing(line.version, &fields, limits)?;
     let persistence = line.persistence(framing, &fields)?;
-    let RequestLine { bytes: line, method, target, version, .. } = line;
-    Ok(Parse::Complete {
-        request: Request { line, method, target, version, host, persistence, framing, fields },
+    let RequestLine { method, target, version, .. } = line;
+    Ok(Parsed::Complete {
+        request: Request { method, target, version, host, persistence, framing, fields },
         head_bytes: fields_start + fields_bytes,
     })
 }
 
 /// `method SP request-target SP HTTP-version CRLF` (RFC 9112 §3).
 struct RequestLine<'b> {
-    /// All of it, without the line end.
-    bytes: &'b [u8],
+    /// With the line end.
+    length_bytes: usize,
     method: Method,
     target: Target<'b>,
     /// The authority of an absolute-form target.
@@ -199,7 +197,7 @@ struct RequestLine<'b> {
 impl<'b> RequestLine<'b> {
     /// The line at the start of `bytes`; `None` when it is not all there.
     #[inline]
-    fn parse(bytes: &'b [u8], limits: &Limits) -> Result<Option<RequestLine<'b>>, RequestError> {
+    fn parse(bytes: &'b [u8], limits: &RequestLimits) -> Result<Option<RequestLine<'b>>, RequestError> {
         let Some(method_bytes) = method_bytes(bytes)? else { return Ok(None) };
         let (method, rest) = (&bytes[..method_bytes], &bytes[method_bytes + b" ".len()..]);
 
@@ -208,26 +206,30 @@ impl<'b> RequestLine<'b> {
             return if rest.len() > limits.target_bytes_max { Err(RequestError::TargetTooLong) } else { Ok(None) };
         };
         let (target, rest) = rest.split_at(target_bytes);
-        let rest = rest.strip_prefix(b" ").filter(|_| target_bytes > 0).ok_or(RequestError::RequestLine)?;
+        let rest = rest.strip_prefix(b" ").filter(|_| target_bytes > 0).ok_or(RequestError::InvalidRequestLine)?;
 
         let Some(version) = parse_version(rest)? else { return Ok(None) };
-        let (target, authority) = parse_target(method, target).ok_or(RequestError::Target)?;
-        let line_bytes = method.len() + 1 + target_bytes + 1 + VERSION_BYTES - b"\r\n".len();
-        Ok(Some(RequestLine { bytes: &bytes[..line_bytes], method: Method::of(method), target, authority, version }))
+        let (target, authority) = parse_target(method, target).ok_or(RequestError::InvalidTarget)?;
+        let length_bytes = method.len() + 1 + target_bytes + 1 + VERSION_BYTES;
+        Ok(Some(RequestLine { length_bytes, method: Method::of(method), target, authority, version }))
     }
 
     /// RFC 9112 §3.2: exactly one Host, and a valid one, in HTTP/1.1.
     fn host(&self, fields: &Fields<'b>) -> Result<Option<Host<'b>>, RequestError> {
-        if !fields.has(FieldName::Host) {
-            return if self.version == Version::Http10 { Ok(self.authority) } else { Err(RequestError::HostCount) };
+        if !fields.contains(FieldName::Host) {
+            return if self.version == Version::Http10 {
+                Ok(self.authority)
+            } else {
+                Err(RequestError::MissingOrRepeatedHost)
+            };
         }
-        let value = fields.only(FieldName::Host).ok_or(RequestError::HostCount)?;
-        let host = Host::parse(value).ok_or(RequestError::Host)?;
+        let value = fields.single(FieldName::Host).ok_or(RequestError::MissingOrRepeatedHost)?;
+        let host = Host::parse(value).ok_or(RequestError::InvalidHost)?;
         match self.authority {
             None => Ok(Some(host)),
             // RFC 9112 §3.2.2 has the target win. A sender makes both the same, so a difference is somebody's attempt
             // to have us and another reader see two sites.
-            Some(authority) if authority.same_as(&host) => Ok(Some(authority)),
+            Some(authority) if authority.is_equivalent_to(&host) => Ok(Some(authority)),
             Some(_) => Err(RequestError::HostMismatch),
         }
     }
@@ -246,7 +248,7 @@ impl<'b> RequestLine<'b> {
             fields.values(FieldName::Connection).any(|value| members(value).any(|own| own.eq_ignore_ascii_case(option)))
         };
         Ok(match self.version {
-            Version::Http11 if !fields.has(FieldName::Connection) => Persistence::Persist,
+            Version::Http11 if !fields.contains(FieldName::Connection) => Persistence::Persist,
             _ if has_option(b"close") => Persistence::Close,
             Version::Http11 => Persistence::Persist,
             Version::Http10 if has_option(b"keep-alive") => Persistence::KeepAlive,
@@ -266,7 +268,7 @@ fn method_bytes(bytes: &[u8]) -> Result<Option<usize>, RequestError> {
         return if bytes.len() > METHOD_BYTES_MAX { Err(RequestError::MethodTooLong) } else { Ok(None) };
     };
     let is_valid = method_bytes > 0 && bytes[method_bytes] == b' ';
-    if is_valid { Ok(Some(method_bytes)) } else { Err(RequestError::RequestLine) }
+    if is_valid { Ok(Some(method_bytes)) } else { Err(RequestError::InvalidRequestLine) }
 }
 
 /// The four forms of RFC 9112 §3.2, two of them for one method each.
@@ -288,7 +290,7 @@ const VERSION_BYTES: usize = b"HTTP/1.1\r\n".len();
 /// `HTTP/` digit `.` digit CRLF (RFC 9112 §2.3); `None` when it is not all there.
 fn parse_version(bytes: &[u8]) -> Result<Option<Version>, RequestError> {
     let Some(bytes) = bytes.get(..VERSION_BYTES) else {
-        return if bytes.contains(&b'\n') { Err(RequestError::RequestLine) } else { Ok(None) };
+        return if bytes.contains(&b'\n') { Err(RequestError::InvalidRequestLine) } else { Ok(None) };
     };
     // Nearly every request has it: one comparison of all bytes, where a pattern compares them one by one.
     if bytes == b"HTTP/1.1\r\n" {
@@ -297,46 +299,48 @@ fn parse_version(bytes: &[u8]) -> Result<Option<Version>, RequestError> {
     match bytes {
         b"HTTP/1.0\r\n" => Ok(Some(Version::Http10)),
         [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'2'..=b'9', b'\r', b'\n'] => Ok(Some(Version::Http11)),
-        [b'H', b'T', b'T', b'P', b'/', b'0'..=b'9', b'.', b'0'..=b'9', b'\r', b'\n'] => Err(RequestError::Version),
-        _ => Err(RequestError::RequestLine),
+        [b'H', b'T', b'T', b'P', b'/', b'0'..=b'9', b'.', b'0'..=b'9', b'\r', b'\n'] => {
+            Err(RequestError::UnsupportedVersion)
+        }
+        _ => Err(RequestError::InvalidRequestLine),
     }
 }
 
 /// RFC 9112 §6.3, with everything refused that it lets a recipient mend.
-fn framing(version: Version, fields: &Fields<'_>, limits: &Limits) -> Result<Framing, RequestError> {
-    let has_length = fields.has(FieldName::ContentLength);
-    if fields.has(FieldName::TransferEncoding) {
+fn framing(version: Version, fields: &Fields<'_>, limits: &RequestLimits) -> Result<Framing, RequestError> {
+    let has_length = fields.contains(FieldName::ContentLength);
+    if fields.contains(FieldName::TransferEncoding) {
         // §6.1: both at once, or a coding from a sender that cannot know it, is how requests are smuggled.
         if has_length || version == Version::Http10 {
-            return Err(RequestError::Framing);
+            return Err(RequestError::AmbiguousFraming);
         }
-        let coding = fields.only(FieldName::TransferEncoding).ok_or(RequestError::Framing)?;
+        let coding = fields.single(FieldName::TransferEncoding).ok_or(RequestError::AmbiguousFraming)?;
         return if coding.eq_ignore_ascii_case(b"chunked") {
             Ok(Framing::Chunked)
         } else {
-            Err(RequestError::TransferCoding)
+            Err(RequestError::UnsupportedTransferCoding)
         };
     }
     if !has_length {
         return Ok(Framing::None);
     }
-    let digits = fields.only(FieldName::ContentLength).ok_or(RequestError::ContentLength)?;
-    match parse_decimal(digits).ok_or(RequestError::ContentLength)? {
+    let digits = fields.single(FieldName::ContentLength).ok_or(RequestError::InvalidContentLength)?;
+    match parse_decimal(digits).ok_or(RequestError::InvalidContentLength)? {
         0 => Ok(Framing::None),
-        length_bytes if length_bytes > limits.content_bytes_max => Err(RequestError::ContentTooLarge),
+        length_bytes if length_bytes > limits.body_bytes_max => Err(RequestError::BodyTooLarge),
         length_bytes => Ok(Framing::Length(length_bytes)),
     }
 }
 
 /// RFC 9110 §10.1.1; anything else that is expected is refused.
 fn awaits_continue(fields: &Fields<'_>) -> Result<bool, RequestError> {
-    if !fields.has(FieldName::Expect) {
+    if !fields.contains(FieldName::Expect) {
         return Ok(false);
     }
     let mut expectations = fields.values(FieldName::Expect).flat_map(members);
     if expectations.all(|expectation| expectation.eq_ignore_ascii_case(b"100-continue")) {
         Ok(true)
     } else {
-        Err(RequestError::Expectation)
+        Err(RequestError::UnsupportedExpectation)
     }
 }

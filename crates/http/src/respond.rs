@@ -10,66 +10,62 @@ use crate::site_path::{SitePath, SitePathError};
 use crate::status::Status;
 use crate::target::Target;
 
-/// What stands where a request points.
-#[derive(Clone, Copy, Debug)]
-pub enum Found<'r> {
-    /// A file.
-    File(&'r Representation),
-    /// A folder that was asked for without the slash at its end; the path that was asked for.
-    Folder(&'r SitePath<'r>),
-    /// Nothing, or nothing that is to be shown; a file that was asked for with a slash at its end is missing too.
-    Missing,
-    /// Something that we may not read.
+/// Why the look-up of the target resource gave no file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LookupError<'r> {
+    /// The path is that of a directory and lacks the slash at its end: the client is redirected.
+    Directory(&'r SitePath<'r>),
+    /// There is no such file, or it is hidden; also a file whose path was sent with a slash at its end.
+    NotFound,
+    /// The file may not be read.
     Forbidden,
-    /// A path that no file can have.
-    Malformed,
-    /// No site of ours has the host.
-    Misdirected,
-    /// The client is beyond its share.
-    Throttled,
-    /// We could not look: a limit of ours is reached, and the client should come again.
-    Busy,
-    /// We could not look: something broke.
-    Failed,
-    /// Nobody looked, as [`Request::path`] says that the answer does not depend on it.
-    NotSought,
+    /// No file can have this path.
+    BadRequest,
+    /// No site of this server has the host.
+    MisdirectedRequest,
+    /// A limit of this server is reached; the client should try again.
+    ServiceUnavailable,
+    /// The look-up failed.
+    InternalServerError,
+    /// The response does not depend on a file: [`Request::path`] is `None`.
+    NotLookedUp,
 }
 
-impl From<SitePathError> for Found<'_> {
+impl From<SitePathError> for LookupError<'_> {
     fn from(error: SitePathError) -> Self {
         match error {
-            SitePathError::Malformed => Found::Malformed,
-            SitePathError::Hidden | SitePathError::Empty | SitePathError::TooLong => Found::Missing,
+            SitePathError::Malformed => LookupError::BadRequest,
+            SitePathError::Hidden | SitePathError::Empty | SitePathError::TooLong => LookupError::NotFound,
         }
     }
 }
 
-/// Decides what the answer to `request` is.
-pub fn respond<'r>(request: &Request<'r>, found: Found<'r>) -> Response<'r> {
+/// The response to `request`, whose target resource is `file`.
+pub fn respond<'r>(request: &Request<'r>, file: Result<&'r Representation, LookupError<'r>>) -> Response<'r> {
     let head = match request.method {
-        Method::Get | Method::Head => head_of_found(request, found),
+        Method::Get | Method::Head => {
+            file.map_or_else(|error| head_of_error(request, error), |file| head_of_file(request, file))
+        }
         Method::Options => Head::Options,
         // RFC 9110 §15.5.6 and §15.6.2.
-        Method::Unsuited => Head::Page(Status::MethodNotAllowed),
+        Method::NotAllowed => Head::Page(Status::MethodNotAllowed),
         Method::Unknown => Head::Page(Status::NotImplemented),
     };
-    // A client that sends what no client sends is not to be trusted with the framing of its next request either.
+    // A client that sends a malformed path is not to be trusted with the framing of its next request either.
     let is_trusted = !matches!(head, Head::Page(Status::BadRequest));
     let persistence = if is_trusted { request.persistence } else { Persistence::Close };
     Response { head, persistence, is_head_only: request.method == Method::Head }
 }
 
-fn head_of_found<'r>(request: &Request<'r>, found: Found<'r>) -> Head<'r> {
-    Head::Page(match found {
-        Found::File(file) => return head_of_file(request, file),
-        Found::Folder(path) => return Head::Redirect { path, query: query(request) },
-        Found::Missing | Found::NotSought => Status::NotFound,
-        Found::Forbidden => Status::Forbidden,
-        Found::Malformed => Status::BadRequest,
-        Found::Misdirected => Status::MisdirectedRequest,
-        Found::Throttled => Status::TooManyRequests,
-        Found::Busy => Status::ServiceUnavailable,
-        Found::Failed => Status::InternalServerError,
+fn head_of_error<'r>(request: &Request<'r>, error: LookupError<'r>) -> Head<'r> {
+    Head::Page(match error {
+        LookupError::Directory(path) => return Head::Redirect { path, query: query(request) },
+        LookupError::NotFound | LookupError::NotLookedUp => Status::NotFound,
+        LookupError::Forbidden => Status::Forbidden,
+        LookupError::BadRequest => Status::BadRequest,
+        LookupError::MisdirectedRequest => Status::MisdirectedRequest,
+        LookupError::ServiceUnavailable => Status::ServiceUnavailable,
+        LookupError::InternalServerError => Status::InternalServerError,
     })
 }
 
@@ -81,7 +77,7 @@ fn head_of_file<'r>(request: &Request<'r>, file: &'r Representation) -> Head<'r>
     }
     // RFC 9110 §14.2: a range counts for GET only, and after the conditions.
     let counts = request.method == Method::Get && may_send_part(&request.fields, file);
-    let range = request.fields.only(FieldName::Range).filter(|_| counts);
+    let range = request.fields.single(FieldName::Range).filter(|_| counts);
     match range.map_or(Wanted::Whole, |value| parse_range(value, file.length_bytes())) {
         Wanted::Whole => Head::Whole(file),
         Wanted::Part(part) => Head::Part(file, part),

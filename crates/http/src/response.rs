@@ -40,9 +40,9 @@ pub(crate) enum Head<'r> {
 
 /// What follows the head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Content {
+pub enum Body {
     /// Nothing.
-    None,
+    Empty,
     /// A page of ours.
     Page(&'static [u8]),
     /// These bytes of the file, at least one.
@@ -58,13 +58,13 @@ impl Response<'_> {
     /// A page about `status`, behind which the connection closes: for bytes that are no request (with
     /// [`RequestError::status`](crate::RequestError::status)) and for what goes wrong outside of any, such as
     /// [`Status::RequestTimeout`].
-    pub fn closing(status: Status) -> Response<'static> {
+    pub fn error(status: Status) -> Response<'static> {
         Response { head: Head::Page(status), persistence: Persistence::Close, is_head_only: false }
     }
 
     /// The same response, with the connection closing behind it: when the server drains, or had enough of the peer.
     #[must_use]
-    pub fn and_close(self) -> Self {
+    pub fn with_connection_close(self) -> Self {
         Response { persistence: Persistence::Close, ..self }
     }
 
@@ -87,16 +87,16 @@ impl Response<'_> {
     }
 
     /// What is to be sent behind the head.
-    pub fn content(&self) -> Content {
+    pub fn body(&self) -> Body {
         if self.is_head_only {
-            return Content::None;
+            return Body::Empty;
         }
         match self.head {
-            Head::Whole(file) if file.length_bytes() == 0 => Content::None,
-            Head::Whole(file) => Content::File { start_bytes: 0, length_bytes: file.length_bytes() },
-            Head::Part(_, Part { start_bytes, length_bytes }) => Content::File { start_bytes, length_bytes },
-            Head::NotModified(_) | Head::Options => Content::None,
-            Head::Unsatisfiable(_) | Head::Redirect { .. } | Head::Page(_) => Content::Page(self.status().page()),
+            Head::Whole(file) if file.length_bytes() == 0 => Body::Empty,
+            Head::Whole(file) => Body::File { start_bytes: 0, length_bytes: file.length_bytes() },
+            Head::Part(_, Part { start_bytes, length_bytes }) => Body::File { start_bytes, length_bytes },
+            Head::NotModified(_) | Head::Options => Body::Empty,
+            Head::Unsatisfiable(_) | Head::Redirect { .. } | Head::Page(_) => Body::Page(self.status().page()),
         }
     }
 

@@ -126,9 +126,6 @@ statuses! {
     /// The host is none of ours.
     MisdirectedRequest = 421, "Misdirected Request",
         "This server does not answer for the host name that was asked for. Check the name, or where it points to.";
-    /// More requests than the client's share.
-    TooManyRequests = 429, "Too Many Requests",
-        "Too many requests came from your network. Please wait a moment, then try again.";
     /// The head of the request is longer, or has more fields, than we are ready to read.
     RequestHeaderFieldsTooLarge = 431, "Request Header Fields Too Large",
         "The request's header is too large. Deleting the cookies of this site usually helps.";
@@ -163,7 +160,7 @@ impl Status {
             // RFC 9110 §15.5.6.
             Status::MethodNotAllowed => ALLOW,
             // RFC 9110 §10.2.3: in seconds.
-            Status::ServiceUnavailable | Status::TooManyRequests => b"Retry-After: 5\r\n",
+            Status::ServiceUnavailable => b"Retry-After: 5\r\n",
             _ => b"",
         }
     }

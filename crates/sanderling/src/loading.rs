@@ -115,11 +115,11 @@ pub(crate) fn options_of(limits: &Limits) -> Options {
     let ms = Duration::from_millis;
     Options {
         http: HttpOptions {
-            request: sanderling_http::Limits {
+            request: sanderling_http::RequestLimits {
                 head_bytes_max: limits.http_head_bytes_max,
                 field_count_max: limits.http_field_count_max,
                 target_bytes_max: limits.http_target_bytes_max,
-                content_bytes_max: limits.http_request_content_bytes_max,
+                body_bytes_max: limits.http_request_content_bytes_max,
             },
             connections_max: limits.http_connections_max,
             requests_per_connection_max: limits.http_requests_per_connection_max,

@@ -11,11 +11,11 @@ use crate::peer::{Buffers, Context, Input, Linger, Next, OUTPUT_BYTES_USUAL, Sch
 use crate::permits::Permit;
 use crate::tally::Counter;
 use sanderling_http::{
-    Coding, Content as ContentOf, Discard, FieldName, Found, Framing, Parse, Request, RequestError, Response, SitePath,
-    parse_request, respond,
+    Body, BodySkipper, ContentCoding, FieldName, Framing, LookupError, Parsed, Representation, Request, RequestError,
+    Response, SitePath, parse_request, respond,
 };
 use sanderling_os::tcp::{Follows, Stream};
-use sanderling_table::Held;
+use sanderling_table::Ref;
 use std::io;
 
 /// Requests of one connection that are answered in one turn.
@@ -52,7 +52,7 @@ pub(crate) struct Connection<'s> {
 #[derive(Debug)]
 struct Pending {
     head: Vec<u8>,
-    discard: Discard,
+    discard: BodySkipper,
 }
 
 /// What a connection does.
@@ -259,8 +259,8 @@ impl<'s> Connection<'s> {
     fn step_head(&mut self, input: &mut Input<'_>, context: &mut Context<'_, 's>) -> Step<'s> {
         let (start, bytes) = (input.consumed(), input.rest());
         let step = match parse_request(bytes, &context.options.http.request) {
-            Ok(Parse::Partial) => Step::Partial,
-            Ok(Parse::Complete { request, head_bytes }) => {
+            Ok(Parsed::Partial) => Step::Partial,
+            Ok(Parsed::Complete { request, head_bytes }) => {
                 input.skip(head_bytes);
                 match request.framing {
                     Framing::None => self.answer(&request, input, context),
@@ -283,7 +283,7 @@ impl<'s> Connection<'s> {
         input: &mut Input<'_>,
         context: &mut Context<'_, 's>,
     ) -> Step<'s> {
-        let mut discard = Discard::new(request.framing, &context.options.http.request);
+        let mut discard = BodySkipper::new(request.framing, &context.options.http.request);
         let discarded = match discard.advance(input.rest()) {
             Err(error) => return self.refuse(error, context),
             Ok(discarded) => discarded,
@@ -292,7 +292,7 @@ impl<'s> Connection<'s> {
         if discarded.is_done {
             return self.answer(request, input, context);
         }
-        if request.fields.has(FieldName::Expect) {
+        if request.fields.contains(FieldName::Expect) {
             // RFC 9110 §10.1.1: who waits for a word before sending content that nobody needs gets the answer
             // instead. Whether the content comes all the same is not known, so the connection ends.
             return match self.answer(request, input, context) {
@@ -321,8 +321,8 @@ impl<'s> Connection<'s> {
             return Step::Partial;
         }
         let step = match parse_request(&pending.head, &context.options.http.request) {
-            Ok(Parse::Complete { request, .. }) => self.answer(&request, input, context),
-            Ok(Parse::Partial) => self.refuse(RequestError::RequestLine, context),
+            Ok(Parsed::Complete { request, .. }) => self.answer(&request, input, context),
+            Ok(Parsed::Partial) => self.refuse(RequestError::InvalidRequestLine, context),
             Err(error) => self.refuse(error, context),
         };
         if matches!(step, Step::Later) {
@@ -337,11 +337,11 @@ impl<'s> Connection<'s> {
         let site = context.files.site_for(context.content, request.host);
         let path = request.path().map(SitePath::parse);
         let mut lookup = None;
-        let mut coding = Coding::Identity;
+        let mut coding = ContentCoding::Identity;
         let found = match (site, &path) {
-            (_, None) => Found::NotSought,
-            (_, Some(Err(error))) => Found::from(*error),
-            (None, _) => Found::Misdirected,
+            (_, None) => Err(LookupError::NotLookedUp),
+            (_, Some(Err(error))) => Err(LookupError::from(*error)),
+            (None, _) => Err(LookupError::MisdirectedRequest),
             (Some(site), Some(Ok(path))) => {
                 let opened = match self.trouble.take() {
                     Some(trouble) => Lookup::NoFile(trouble),
@@ -351,7 +351,7 @@ impl<'s> Connection<'s> {
                     Lookup::Lent(file) => found_file(file, request, &mut coding),
                     Lookup::Found(file) => found_file(file, request, &mut coding),
                     Lookup::NoFile(why) => found_no_file(*why, path),
-                    Lookup::Later if self.look_count == LOOKS_MAX => Found::Busy,
+                    Lookup::Later if self.look_count == LOOKS_MAX => Err(LookupError::ServiceUnavailable),
                     Lookup::Later => {
                         self.look_count += 1;
                         return Step::Later;
@@ -365,18 +365,18 @@ impl<'s> Connection<'s> {
         context.tally.add(Counter::HttpRequests, 1);
         let mut response = respond(request, found);
         if is_last {
-            response = response.and_close();
+            response = response.with_connection_close();
         }
         let output = &mut context.buffers.output;
         response.write_head(context.clock.date(), output);
         let persistence = response.persistence();
-        let file = match response.content() {
-            ContentOf::None => None,
-            ContentOf::Page(page) => {
+        let file = match response.body() {
+            Body::Empty => None,
+            Body::Page(page) => {
                 output.extend_from_slice(page);
                 None
             }
-            ContentOf::File { start_bytes, length_bytes } => {
+            Body::File { start_bytes, length_bytes } => {
                 let held = match &lookup {
                     Some(Lookup::Lent(held)) => held,
                     Some(Lookup::Found(held)) => held,
@@ -408,7 +408,7 @@ impl<'s> Connection<'s> {
     /// would start.
     fn refuse(&mut self, error: RequestError, context: &mut Context<'_, 's>) -> Step<'s> {
         context.tally.add(Counter::HttpRefused, 1);
-        write_whole(&Response::closing(error.status()), context);
+        write_whole(&Response::error(error.status()), context);
         Step::Last(Ending::Linger, None)
     }
 
@@ -501,7 +501,7 @@ impl<'s> Connection<'s> {
             return Ok(Next::Close);
         }
         context.buffers.output.clear();
-        write_whole(&Response::closing(sanderling_http::Status::RequestTimeout), context);
+        write_whole(&Response::error(sanderling_http::Status::RequestTimeout), context);
         self.schedule.at_ms = context.clock.now_ms() + ms(context.options.http.send_timeout);
         self.phase = Phase::Ending(Ending::Linger);
         Ok(self.flush(None, context)?.unwrap_or(Next::Close))
@@ -518,18 +518,22 @@ impl<'s> Connection<'s> {
 }
 
 /// The form of a file that answers `request`; `coding` becomes the one that it is in.
-fn found_file<'r>(file: &'r OpenFile, request: &Request<'_>, coding: &mut Coding) -> Found<'r> {
+fn found_file<'r>(
+    file: &'r OpenFile,
+    request: &Request<'_>,
+    coding: &mut ContentCoding,
+) -> Result<&'r Representation, LookupError<'r>> {
     *coding = file.coding_for(&request.fields);
-    Found::File(&file.form(*coding).representation)
+    Ok(&file.form(*coding).representation)
 }
 
-fn found_no_file<'r>(why: NoFile, path: &'r SitePath<'r>) -> Found<'r> {
+fn found_no_file<'r>(why: NoFile, path: &'r SitePath<'r>) -> Result<&'r Representation, LookupError<'r>> {
     match why {
-        NoFile::Folder => Found::Folder(path),
-        NoFile::Missing => Found::Missing,
-        NoFile::Forbidden => Found::Forbidden,
-        NoFile::Busy => Found::Busy,
-        NoFile::Failed => Found::Failed,
+        NoFile::Folder => Err(LookupError::Directory(path)),
+        NoFile::Missing => Err(LookupError::NotFound),
+        NoFile::Forbidden => Err(LookupError::Forbidden),
+        NoFile::Busy => Err(LookupError::ServiceUnavailable),
+        NoFile::Failed => Err(LookupError::InternalServerError),
     }
 }
 
@@ -537,15 +541,15 @@ fn found_no_file<'r>(why: NoFile, path: &'r SitePath<'r>) -> Found<'r> {
 fn write_whole(response: &Response<'_>, context: &mut Context<'_, '_>) {
     let output = &mut context.buffers.output;
     response.write_head(context.clock.date(), output);
-    if let ContentOf::Page(page) = response.content() {
+    if let Body::Page(page) = response.body() {
         output.extend_from_slice(page);
     }
 }
 
 /// Appends a small part of a file in memory; else tells what is to be sent behind the output.
 fn put_file<'s>(
-    held: &Held<'s, FileKey, OpenFile>,
-    coding: Coding,
+    held: &Ref<'s, FileKey, OpenFile>,
+    coding: ContentCoding,
     start_bytes: u64,
     length_bytes: u64,
     is_settled: bool,

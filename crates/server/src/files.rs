@@ -7,7 +7,7 @@ use crate::open_file::{FileKey, OpenFile};
 use crate::open_files::{Lookup, OpenFiles};
 use crate::slab::Key;
 use sanderling_http::{Host, SitePath};
-use sanderling_table::{Held, Leases};
+use sanderling_table::{LocalCache, Ref};
 use std::sync::Arc;
 
 /// Files that one worker keeps leased.
@@ -16,7 +16,7 @@ const LEASES_MAX: usize = 4_096;
 /// A worker's leases.
 pub(crate) struct Files<'s> {
     shared: &'s OpenFiles,
-    leases: Leases<'s, FileKey, OpenFile>,
+    leases: LocalCache<'s, FileKey, OpenFile>,
     last_site: LastSite,
     worker_index: usize,
     /// Room for the key of the look-up at hand.
@@ -25,12 +25,12 @@ pub(crate) struct Files<'s> {
 
 impl<'s> Files<'s> {
     pub(crate) fn new(shared: &'s OpenFiles, worker_index: usize) -> Files<'s> {
-        let leases = Leases::new(shared.files(), LEASES_MAX);
+        let leases = LocalCache::new(shared.files(), LEASES_MAX);
         Files { shared, leases, last_site: LastSite::default(), worker_index, key: FileKey::new() }
     }
 
     /// Lends `file` no more: it was found to be another than the entry says, and nobody has told of it.
-    pub(crate) fn retire(&self, file: &Held<'s, FileKey, OpenFile>) {
+    pub(crate) fn retire(&self, file: &Ref<'s, FileKey, OpenFile>) {
         self.shared.retire_changed(file);
     }
 
@@ -50,7 +50,7 @@ impl<'s> Files<'s> {
             self.key.push(b'/');
         }
         self.key.extend_from_slice(&site.id.to_le_bytes());
-        let is_known = match self.leases.lease(&self.key) {
+        let is_known = match self.leases.get(&self.key) {
             Some(file) if !self.shared.is_stale(&file, clock.now_ms()) => return Lookup::Lent(file),
             file => file.is_some(),
         };

@@ -5,7 +5,7 @@
 //! is sent from a descriptor is compared with them when it has been sent.
 
 use crate::clock::Milliseconds;
-use sanderling_http::{Coding, Facts, Fields, Representation, Time, Variant, choose_coding};
+use sanderling_http::{ContentCoding, Fields, FileMetadata, FileTime, Negotiation, Representation, negotiate_coding};
 use sanderling_os::failure::Cause;
 use sanderling_os::file::{File, Kind};
 use std::io;
@@ -27,7 +27,7 @@ pub(crate) struct OpenFile {
     /// The file as it is.
     plain: Form,
     /// The same in codings, each of them a file beside it. Most files have none.
-    coded: Box<[(Coding, Form)]>,
+    coded: Box<[(ContentCoding, Form)]>,
     /// When the file system was last asked.
     checked_ms: AtomicU64,
     /// Somebody tells when it changes.
@@ -165,7 +165,7 @@ impl Unready {
 }
 
 impl OpenFile {
-    pub(crate) fn new(plain: Form, coded: Vec<(Coding, Form)>, hides_changes: bool, look: Look) -> OpenFile {
+    pub(crate) fn new(plain: Form, coded: Vec<(ContentCoding, Form)>, hides_changes: bool, look: Look) -> OpenFile {
         OpenFile {
             plain,
             coded: coded.into_boxed_slice(),
@@ -177,16 +177,16 @@ impl OpenFile {
 
     /// The coding that the sender of `fields` likes best of those that the file is there in.
     #[inline]
-    pub(crate) fn coding_for(&self, fields: &Fields<'_>) -> Coding {
+    pub(crate) fn coding_for(&self, fields: &Fields<'_>) -> ContentCoding {
         if self.coded.is_empty() {
-            return Coding::Identity;
+            return ContentCoding::Identity;
         }
-        choose_coding(fields, self.coded.iter().map(|(coding, _)| *coding))
+        negotiate_coding(fields, self.coded.iter().map(|(coding, _)| *coding))
     }
 
     /// The file in `coding`; as it is where there is no such form.
     #[inline]
-    pub(crate) fn form(&self, coding: Coding) -> &Form {
+    pub(crate) fn form(&self, coding: ContentCoding) -> &Form {
         self.coded.iter().find(|(own, _)| *own == coding).map_or(&self.plain, |(_, form)| form)
     }
 
@@ -243,7 +243,7 @@ impl OpenFile {
     pub(crate) fn has_facts<'f>(
         &self,
         plain: &'f sanderling_os::file::Facts,
-        coded: impl Iterator<Item = (Coding, &'f sanderling_os::file::Facts)>,
+        coded: impl Iterator<Item = (ContentCoding, &'f sanderling_os::file::Facts)>,
     ) -> bool {
         let own = self.coded.iter().map(|(coding, form)| (*coding, form.facts.as_ref()));
         self.plain.facts.as_ref() == Some(plain) && own.eq(coded.map(|(coding, facts)| (coding, Some(facts))))
@@ -268,7 +268,13 @@ impl OpenFile {
 impl Form {
     /// What is sent of a file on disk. `variant` says in which coding it is; `media_type` is that of its content
     /// without it.
-    pub(crate) fn new(version: Version, media_type: &str, variant: Variant, look: Look, gauges: &Arc<Gauges>) -> Form {
+    pub(crate) fn new(
+        version: Version,
+        media_type: &str,
+        variant: Negotiation,
+        look: Look,
+        gauges: &Arc<Gauges>,
+    ) -> Form {
         let Version { facts, body } = version;
         let representation = Representation::new(&facts_for_http(&facts), media_type, variant, b"", look.unix_s);
         let holding = match &body {
@@ -408,9 +414,9 @@ fn left_to_settle(facts: &sanderling_os::file::Facts) -> Option<Duration> {
     SETTLING.checked_sub(now.checked_sub(changed)?).filter(|left| !left.is_zero())
 }
 
-fn facts_for_http(facts: &sanderling_os::file::Facts) -> Facts {
-    let time = |moment: sanderling_os::file::Timestamp| Time { unix_s: moment.seconds, nanos: moment.nanoseconds };
-    Facts {
+fn facts_for_http(facts: &sanderling_os::file::Facts) -> FileMetadata {
+    let time = |moment: sanderling_os::file::Timestamp| FileTime { unix_s: moment.seconds, nanos: moment.nanoseconds };
+    FileMetadata {
         length_bytes: facts.length_bytes,
         modified: time(facts.modified),
         changed: time(facts.changed),
@@ -476,7 +482,7 @@ mod tests {
             let version = folder.see().take(Place::Descriptor, Patience::Any).expect("ready").expect("a file");
             let room = Room { small_file_bytes_max: 0, content_bytes: 0, descriptors: 1 };
             let look = Look { now_ms: 0, unix_s: 0, room, try_count: 0 };
-            let form = Form::new(version, "text/plain", Variant::Only, look, &Arc::default());
+            let form = Form::new(version, "text/plain", Negotiation::None, look, &Arc::default());
             assert!(form.is_unchanged(), "{name}: at first");
             act(&folder.0.join("file"));
             assert_eq!(form.is_unchanged(), expected, "{name}");

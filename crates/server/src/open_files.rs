@@ -24,7 +24,7 @@ use crate::watches::{Outdated, Watches};
 use sanderling_http::SitePath;
 use sanderling_os::udp::Waiting;
 use sanderling_os::wake::Wakeup;
-use sanderling_table::{Held, Lent, Refused, Table};
+use sanderling_table::{CachedRef, InsertError, Ref, Table};
 use std::io;
 use std::os::fd::AsFd;
 use std::ptr;
@@ -56,9 +56,9 @@ pub(crate) struct OpenFiles {
 /// What is known of a path now.
 pub(crate) enum Lookup<'f, 's> {
     /// This file, lent for the turn.
-    Lent(Lent<'f, 's, FileKey, OpenFile>),
+    Lent(CachedRef<'f, 's, FileKey, OpenFile>),
     /// This file, looked for just now.
-    Found(Held<'s, FileKey, OpenFile>),
+    Found(Ref<'s, FileKey, OpenFile>),
     /// That there is none.
     NoFile(NoFile),
     /// Nothing yet: the connection will be told.
@@ -130,11 +130,11 @@ impl OpenFiles {
         look: Look,
         waiter: Waiter,
     ) -> Lookup<'_, '_> {
-        if let Some(missing) = self.missing.acquire(key) {
+        if let Some(missing) = self.missing.get(key) {
             if look.now_ms.saturating_sub(missing.found_ms) <= ms(self.options.fresh_for) {
                 return Lookup::NoFile(missing.why);
             }
-            self.missing.retire_held(&missing);
+            self.missing.invalidate_ref(&missing);
         }
         if self.fills.claim(key, waiter) == Claim::Theirs {
             return Lookup::Later;
@@ -173,9 +173,9 @@ impl OpenFiles {
         sought: &Sought,
         look: Look,
         patience: Patience,
-    ) -> Result<Result<Held<'_, FileKey, OpenFile>, NoFile>, Unready> {
+    ) -> Result<Result<Ref<'_, FileKey, OpenFile>, NoFile>, Unready> {
         let seen_before = self.watches.seen_count();
-        let known = self.files.acquire(&sought.key);
+        let known = self.files.get(&sought.key);
         let published = match sought.find(known.as_deref(), look, patience, &self.gauges)? {
             Ok(Sighting::Same) => {
                 let known = known.expect("nothing is the same as what is not known");
@@ -186,7 +186,7 @@ impl OpenFiles {
             Err(why) => {
                 // Not to be able to look is no reason to give up what there is.
                 if matches!(why, NoFile::Missing | NoFile::Folder | NoFile::Forbidden) {
-                    self.files.retire(&sought.key);
+                    self.files.invalidate(&sought.key);
                     self.remember_missing(&sought.key, Missing { why, found_ms: look.now_ms });
                 }
                 Err(why)
@@ -210,14 +210,14 @@ impl OpenFiles {
         key: &FileKey,
         file: OpenFile,
         is_another_lent: bool,
-    ) -> Result<Held<'_, FileKey, OpenFile>, NoFile> {
+    ) -> Result<Ref<'_, FileKey, OpenFile>, NoFile> {
         let published = self.files.replace(key.clone(), file).or_else(|full| {
             self.evict(1, None, |_| 1);
             self.files.replace(full.key, full.value).map_err(|_| NoFile::Busy)
         })?;
         self.keep_bounds(&published);
         if is_another_lent {
-            // Leases that sleeping workers hold keep the version that was replaced.
+            // Cached references that sleeping workers hold keep the version that was replaced.
             self.wake_workers();
         }
         Ok(published)
@@ -238,9 +238,9 @@ impl OpenFiles {
     }
 
     fn remember_missing(&self, key: &FileKey, missing: Missing) {
-        if let Err(Refused::Full(full)) = self.missing.insert(key.clone(), missing) {
+        if let Err(InsertError::Full(full)) = self.missing.insert(key.clone(), missing) {
             let count = (self.missing.capacity_max() / EVICTED_SHARE).max(1);
-            self.missing.retire_where(count, |_, _| true);
+            self.missing.invalidate_where(count, |_, _| true);
             // Not to remember it costs another look, and no more.
             let _ = self.missing.insert(full.key, full.value);
         }
@@ -264,19 +264,19 @@ impl OpenFiles {
         self.files.for_each(|_, file| files.push((file.checked_ms(), weight(file))));
         files.retain(|&(_, weight)| weight > 0);
         let Some(mut eviction) = Eviction::of(files, excess) else { return };
-        let retired = self.files.retire_where(usize::MAX, |_, file| {
+        let retired = self.files.invalidate_where(usize::MAX, |_, file| {
             let weight = weight(file);
             weight > 0 && eviction.takes(file.checked_ms(), weight)
         });
         self.evicted_count.fetch_add(retired as u64, Ordering::Relaxed);
-        // Leases that sleeping workers hold keep what was retired.
+        // Cached references that sleeping workers hold keep what was retired.
         self.wake_workers();
     }
 
     /// Lends a file no more that was found to have changed.
-    pub(crate) fn retire_changed(&self, file: &Held<'_, FileKey, OpenFile>) {
-        if self.files.retire_held(file) {
-            // Leases that sleeping workers hold keep what was retired.
+    pub(crate) fn retire_changed(&self, file: &Ref<'_, FileKey, OpenFile>) {
+        if self.files.invalidate_ref(file) {
+            // Cached references that sleeping workers hold keep what was retired.
             self.wake_workers();
         }
     }
@@ -350,21 +350,21 @@ impl OpenFiles {
     fn retire(&self, outdated: &Outdated) -> usize {
         let mut retired_count = 0;
         for key in outdated.keys() {
-            retired_count += usize::from(self.files.retire(&key).is_some());
-            self.missing.retire(&key);
+            retired_count += usize::from(self.files.invalidate(&key).is_some());
+            self.missing.invalidate(&key);
         }
         for key in outdated.plain_keys() {
             // One that nobody watches is asked about again soon; and a file whose coded one is written on and on would
             // else be retired again and again, before anybody is sent it.
-            if let Some(file) = self.files.acquire(&key)
+            if let Some(file) = self.files.get(&key)
                 && file.is_watched_by_now()
             {
-                retired_count += usize::from(self.files.retire_held(&file));
+                retired_count += usize::from(self.files.invalidate_ref(&file));
             }
         }
         if outdated.is_wide() {
-            retired_count += self.files.retire_where(usize::MAX, |key, _| outdated.is_above(key));
-            self.missing.retire_where(usize::MAX, |key, _| outdated.is_above(key));
+            retired_count += self.files.invalidate_where(usize::MAX, |key, _| outdated.is_above(key));
+            self.missing.invalidate_where(usize::MAX, |key, _| outdated.is_above(key));
         }
         retired_count
     }
@@ -376,7 +376,7 @@ impl OpenFiles {
         // A file that is used is asked about again and again: one that was not for longer is not used.
         let idle_ms = ms(self.options.idle_timeout + self.options.watched_fresh_for.max(self.options.fresh_for));
         let mut unwatched = Vec::new();
-        let mut retired_count = self.files.retire_where(usize::MAX, |key, file| {
+        let mut retired_count = self.files.invalidate_where(usize::MAX, |key, file| {
             if !file.is_watched() && file.descriptor_count() > 0 {
                 unwatched.push(key.clone());
             }
@@ -384,10 +384,10 @@ impl OpenFiles {
         });
         // Asked outside of the table's lock: the file system may be one that makes us wait.
         for key in unwatched {
-            if let Some(file) = self.files.acquire(&key)
+            if let Some(file) = self.files.get(&key)
                 && file.is_deleted()
             {
-                retired_count += usize::from(self.files.retire_held(&file));
+                retired_count += usize::from(self.files.invalidate_ref(&file));
             }
         }
         if retired_count != 0 {

@@ -44,7 +44,7 @@ impl Options {
 #[derive(Clone, Copy, Debug)]
 pub struct HttpOptions {
     /// How much of a request is read.
-    pub request: sanderling_http::Limits,
+    pub request: sanderling_http::RequestLimits,
     /// Connections open at once, in the whole process.
     pub connections_max: usize,
     /// Requests answered on one connection.
@@ -73,7 +73,7 @@ pub struct DnsOptions {
 impl Default for HttpOptions {
     fn default() -> HttpOptions {
         HttpOptions {
-            request: sanderling_http::Limits::default(),
+            request: sanderling_http::RequestLimits::default(),
             connections_max: 10_000,
             requests_per_connection_max: 10_000,
             header_deadline: Duration::from_secs(10),

@@ -1,9 +1,9 @@
 //! What a peer is still owed: octets that its socket did not take yet, and the rest of a file behind them.
 
 use crate::open_file::{Body, FileKey, Form, OpenFile};
-use sanderling_http::Coding;
+use sanderling_http::ContentCoding;
 use sanderling_os::tcp::{Follows, Stream};
-use sanderling_table::Held;
+use sanderling_table::Ref;
 use std::io;
 
 /// Octets of a file that are sent in one turn, so that a large one does not hold the other peers.
@@ -18,9 +18,9 @@ const TAIL_BYTES: u64 = 16 * 1024;
 #[derive(Debug)]
 pub(crate) struct FileRest<'s> {
     /// A reference of its own: the response may outlive the turn, and the entry's lease with it.
-    file: Held<'s, FileKey, OpenFile>,
+    file: Ref<'s, FileKey, OpenFile>,
     /// Which of its forms is sent.
-    coding: Coding,
+    coding: ContentCoding,
     offset: u64,
     left_bytes: u64,
     way: Way,
@@ -40,8 +40,8 @@ enum Way {
 impl<'s> FileRest<'s> {
     /// `length_bytes` of `file` in `coding` from `offset` on; `is_settled` when nobody is likely to be writing it.
     pub(crate) fn new(
-        file: &Held<'s, FileKey, OpenFile>,
-        coding: Coding,
+        file: &Ref<'s, FileKey, OpenFile>,
+        coding: ContentCoding,
         offset: u64,
         length_bytes: u64,
         is_settled: bool,
@@ -80,7 +80,7 @@ impl<'s> Outbox<'s> {
     }
 
     /// The file that is owed.
-    pub(crate) fn file(&self) -> Option<&Held<'s, FileKey, OpenFile>> {
+    pub(crate) fn file(&self) -> Option<&Ref<'s, FileKey, OpenFile>> {
         self.file.as_ref().map(|rest| &rest.file)
     }
 
@@ -221,7 +221,7 @@ impl FileRest<'_> {
                 let mut length = length;
                 if self.has_waited && self.left_bytes > TAIL_BYTES {
                     length = length.min(self.left_bytes - TAIL_BYTES);
-                } else if self.file.is_retired() || self.has_waited {
+                } else if self.file.is_invalidated() || self.has_waited {
                     // Told of a change, or too long under way to know of none.
                     if !self.form().is_unchanged() {
                         return Ok(None);

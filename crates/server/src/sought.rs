@@ -4,7 +4,9 @@ use crate::content::{BuiltinFile, Root, Site};
 use crate::open_file::{
     Examined, FileKey, Form, Gauges, Look, NoFile, OpenFile, Patience, Place, Room, Unready, Version, no_file,
 };
-use sanderling_http::{Coding, Facts, Representation, SitePath, Time, Variant, is_compressible, media_type};
+use sanderling_http::{
+    ContentCoding, FileMetadata, FileTime, Negotiation, Representation, SitePath, is_compressible, media_type,
+};
 use sanderling_os::directory::Directory;
 use std::borrow::Cow;
 use std::os::unix::ffi::OsStrExt;
@@ -116,9 +118,12 @@ impl Sought {
             Err(no_file) => return Ok(Err(no_file)),
         };
         let coded = beside.take(look, patience, &mut hides_changes)?;
-        let variant = if coded.is_empty() { Variant::Only } else { Variant::OneOf(Coding::Identity) };
+        let variant =
+            if coded.is_empty() { Negotiation::None } else { Negotiation::AcceptEncoding(ContentCoding::Identity) };
         let plain = Form::new(plain, media_type, variant, look, gauges);
-        let form = |(coding, version)| (coding, Form::new(version, media_type, Variant::OneOf(coding), look, gauges));
+        let form = |(coding, version)| {
+            (coding, Form::new(version, media_type, Negotiation::AcceptEncoding(coding), look, gauges))
+        };
         let coded = coded.into_iter().map(form).collect();
         Ok(Ok(Sighting::Another(OpenFile::new(plain, coded, hides_changes, look))))
     }
@@ -126,15 +131,15 @@ impl Sought {
     /// Whether it is worth looking for the file in a coding. What is in one already is a file like any other when it is
     /// asked for by its own name.
     fn may_be_coded(&self, media_type: &str) -> bool {
-        is_compressible(media_type) && Coding::strip_file_ending(&self.path).is_none()
+        is_compressible(media_type) && ContentCoding::strip_file_extension(&self.path).is_none()
     }
 
     /// Looks for the file in all codings.
     fn look_beside(&self, root: &Directory, look: Look, patience: Patience) -> Result<Beside, Unready> {
         let mut beside = Beside::default();
         let mut settling = None;
-        for coding in Coding::COMPRESSING {
-            let path = [&self.path, coding.file_ending().as_bytes()].concat();
+        for coding in ContentCoding::COMPRESSIONS {
+            let path = [&self.path, coding.file_extension().as_bytes()].concat();
             let opened = open_beneath(root, Cow::Owned(path), patience);
             match unless_trouble(opened, look, &mut beside.hides_changes) {
                 Ok(Some(opened)) => beside.coded.push(Coded { coding, opened, place: None }),
@@ -158,7 +163,7 @@ struct Opened<'p> {
 /// One that is a file in a coding by its name.
 #[derive(Debug)]
 struct Coded {
-    coding: Coding,
+    coding: ContentCoding,
     opened: Opened<'static>,
     /// Where it is kept, if it is.
     place: Option<Place>,
@@ -182,7 +187,7 @@ impl Beside {
     }
 
     /// The facts of those that are kept.
-    fn facts(&self) -> impl Iterator<Item = (Coding, &sanderling_os::file::Facts)> {
+    fn facts(&self) -> impl Iterator<Item = (ContentCoding, &sanderling_os::file::Facts)> {
         self.coded
             .iter()
             .filter(|coded| coded.place.is_some())
@@ -195,7 +200,12 @@ impl Beside {
     }
 
     /// Those that are kept; `hides_changes` becomes true if one was being changed.
-    fn take(self, look: Look, patience: Patience, hides_changes: &mut bool) -> Result<Vec<(Coding, Version)>, Unready> {
+    fn take(
+        self,
+        look: Look,
+        patience: Patience,
+        hides_changes: &mut bool,
+    ) -> Result<Vec<(ContentCoding, Version)>, Unready> {
         let mut versions = Vec::new();
         for Coded { coding, opened, place } in self.coded {
             let Some(place) = place else { continue };
@@ -283,14 +293,14 @@ fn find_builtin(
         .bytes
         .iter()
         .fold(0xcbf2_9ce4_8422_2325_u64, |mark, &octet| (mark ^ u64::from(octet)).wrapping_mul(0x0100_0000_01b3));
-    let facts = Facts {
+    let facts = FileMetadata {
         length_bytes: file.bytes.len() as u64,
-        modified: Time::default(),
-        changed: Time::default(),
+        modified: FileTime::default(),
+        changed: FileTime::default(),
         device: 0,
         inode: mark,
     };
-    let representation = Representation::new(&facts, media_type(path), Variant::Only, b"", look.unix_s);
+    let representation = Representation::new(&facts, media_type(path), Negotiation::None, b"", look.unix_s);
     let plain = Form::builtin(file.bytes, representation, gauges);
     Ok(OpenFile::new(plain, Vec::new(), false, look))
 }

@@ -2,7 +2,7 @@
 
 use crate::content::{Root, Site};
 use crate::open_file::FileKey;
-use sanderling_http::Coding;
+use sanderling_http::ContentCoding;
 use sanderling_os::failure::{Cause, cause};
 use sanderling_os::watch::{Seen, WatchId, Watcher};
 use std::collections::{HashMap, HashSet};
@@ -228,7 +228,7 @@ impl Outdated {
 
     /// The keys of the file that the changed one, by its name, holds in a coding.
     pub(crate) fn plain_keys(&self) -> impl Iterator<Item = FileKey> {
-        let plain = self.path().and_then(|(site_id, path)| Some((site_id, Coding::strip_file_ending(path)?)));
+        let plain = self.path().and_then(|(site_id, path)| Some((site_id, ContentCoding::strip_file_extension(path)?)));
         plain.into_iter().flat_map(|(site_id, path)| keys_of(site_id, path))
     }
 

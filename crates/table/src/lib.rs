@@ -1,33 +1,33 @@
 //! Lends values to threads: a look-up takes no lock, waits for nobody, and never meets a value that was dropped.
 //!
-//! A worker asks a [`Table`] for a key and gets a [`Held`]: the value with a reference of its own. A worker that asks for
-//! the same keys again and again asks its own [`Leases`], which took such references once. Retiring an entry stops its
+//! A worker asks a [`Table`] for a key and gets a [`Ref`]: the value with a reference of its own. A worker that asks for
+//! the same keys again and again asks its own [`LocalCache`], which took such references once. Retiring an entry stops its
 //! lending at once; its value is dropped by whoever holds it last, and by nothing later.
 //!
 //! ```
-//! use sanderling_table::{Leases, Table};
+//! use sanderling_table::{LocalCache, Table};
 //!
 //! let table: Table<Box<[u8]>, String> = Table::new(1_000);
 //! table.insert(b"/".as_slice().into(), "home".into()).expect("the table is empty");
 //!
 //! std::thread::scope(|scope| {
 //!     scope.spawn(|| {
-//!         let mut leases = Leases::new(&table, 100);
+//!         let mut leases = LocalCache::new(&table, 100);
 //!         for _turn in 0..3 {
 //!             leases.sweep();
-//!             let home = leases.lease(b"/".as_slice()).expect("it is not retired");
+//!             let home = leases.get(b"/".as_slice()).expect("it is not retired");
 //!             assert_eq!(**home, "home");
 //!         }
 //!     });
 //! });
-//! assert_eq!(table.retire(b"/".as_slice()).as_deref().map(String::as_str), Some("home"));
-//! assert!(table.acquire(b"/".as_slice()).is_none());
+//! assert_eq!(table.invalidate(b"/".as_slice()).as_deref().map(String::as_str), Some("home"));
+//! assert!(table.get(b"/".as_slice()).is_none());
 //! ```
 //!
 //! # Shape
 //!
 //! ```text
-//!   Leases of a worker                      Table, shared by all
+//!   LocalCache of a worker                      Table, shared by all
 //!  ┌───────────────────────┐
 //!  │ hash ─▶ tag, slot + 1 ┼────────────────────────────┐
 //!  │         and reference │                            │
@@ -67,7 +67,7 @@
 //!
 //! # What is bounded
 //!
-//! Values, the retired ones that are still held among them: `capacity_max`. Leases of a worker: `leases_max`. Memory: slots
+//! Values, the retired ones that are still held among them: `capacity_max`. LocalCache of a worker: `leases_max`. Memory: slots
 //! for the most values there ever were, and indexes that are together at most four times the largest. A walk through
 //! an index: half of the places are empty, and no walk goes around twice. A look-up begins anew only when a writer changed
 //! something under it, so that some thread always gets on.
@@ -75,8 +75,8 @@
 //! # What it does not do
 //!
 //! It knows no time, no order of use and no files: who wants to evict the entry used longest ago keeps that in the
-//! value and asks [`Table::retire_where`]. Writers wait for each other. Opening a file for a key that is missing is not
-//! done once for all: who inserts second gets the winner. It needs `std` for the writers' lock and for a seed.
+//! value and asks [`Table::invalidate_where`]. Writers wait for each other. Opening a file for a key that is missing is not
+//! done once for all: who inserts second gets the existing. It needs `std` for the writers' lock and for a seed.
 //!
 //! # Proof
 //!
@@ -89,9 +89,9 @@
 #![deny(clippy::undocumented_unsafe_blocks)]
 
 // Each module imports only from those below it.
-mod leases;
+mod local_cache;
 mod table;
-mod held;
+mod reference;
 mod index;
 mod slots;
 mod slot;
@@ -100,7 +100,7 @@ mod hash;
 mod sync;
 
 pub use count::Taking;
-pub use held::{Held, Lent};
-pub use leases::Leases;
+pub use local_cache::LocalCache;
+pub use reference::{CachedRef, Ref};
 pub use slots::CAPACITY_MAX;
-pub use table::{Census, Full, Refused, Table};
+pub use table::{Full, InsertError, Table, TableStats};

@@ -86,7 +86,7 @@ impl<K, V> Slot<K, V> {
     }
 
     /// Ends the lending: from now on every lease of this entry is stale. The holders keep it.
-    pub(crate) fn retire(&self) {
+    pub(crate) fn invalidate(&self) {
         // Release pairs with the Acquire in `generation`: who sees the entry retired sees the index without it.
         self.generation.fetch_add(1, Release);
     }

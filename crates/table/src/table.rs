@@ -2,8 +2,8 @@
 
 use crate::count::Taking;
 use crate::hash::Secret;
-use crate::held::{Held, Lent};
 use crate::index::{At, Index, PLACE_COUNT_MIN, Place};
+use crate::reference::{CachedRef, Ref};
 use crate::slot::{Entry, Slot, SlotNumber};
 use crate::slots::{CAPACITY_MAX, FreeSlots, Slots};
 use crate::sync::{AtomicPtr, AtomicU64, Line, Mutex, MutexGuard, planted, unless_planted};
@@ -17,7 +17,7 @@ use std::sync::{Arc, PoisonError};
 
 /// Lends values to threads: look-ups take no lock, never wait for a writer, and never meet a value that was dropped.
 ///
-/// The crate's page has the drawing and the proof. All methods but [`acquire`](Table::acquire) take the writers' lock: none
+/// The crate's page has the drawing and the proof. All methods but [`get`](Table::get) take the writers' lock: none
 /// of them may be called by a closure that was given to another, nor by a key's `==`.
 ///
 /// Threads share it if they may share its keys and values:
@@ -50,7 +50,7 @@ struct Read {
 struct Writer {
     free: FreeSlots,
     /// Entries that the index leads to.
-    lent_count: usize,
+    entry_count: usize,
     /// Places of the index in use that are not empty: entries and tombstones. At most half of all.
     used_count: usize,
     /// Every index that ever was: none is freed before the table, since a look-up may still walk it. At most two of a
@@ -60,11 +60,11 @@ struct Writer {
 
 /// Why [`Table::insert`] did not insert.
 #[derive(Debug)]
-pub enum Refused<'t, K, V> {
-    /// The key is lent already. The winner is the entry to use; the loser's value comes back.
-    Lent {
+pub enum InsertError<'t, K, V> {
+    /// The key is lent already. The existing is the entry to use; the loser's value comes back.
+    Occupied {
         /// What stands in the table under this key.
-        winner: Held<'t, K, V>,
+        existing: Ref<'t, K, V>,
         /// What was to be inserted.
         value: V,
     },
@@ -85,18 +85,18 @@ pub struct Full<K, V> {
 
 /// Where the slots of a table are, at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Census {
+pub struct TableStats {
     /// Entries that a look-up finds.
-    pub lent_count: usize,
+    pub entry_count: usize,
     /// Entries that no look-up finds any more but somebody still holds: their values are not dropped yet.
-    pub retired_count: usize,
+    pub invalidated_count: usize,
     /// Slots that wait for an entry, of those that were made.
     pub free_count: usize,
 }
 
 /// How a look-up in one index ended.
 enum Outcome<'t, K, V> {
-    Hit(Held<'t, K, V>),
+    Hit(Ref<'t, K, V>),
     Miss,
     /// The entry was retired between finding and holding it.
     Moved,
@@ -130,7 +130,7 @@ impl<K, V> Table<K, V> {
             slots: Slots::new(),
             writer: Line(Mutex::new(Writer {
                 free: FreeSlots::new(capacity_max as u32),
-                lent_count: 0,
+                entry_count: 0,
                 used_count: 0,
                 indexes: vec![index],
             })),
@@ -144,7 +144,7 @@ impl<K, V> Table<K, V> {
 
     /// How many entries are lent.
     pub fn len(&self) -> usize {
-        self.lock().lent_count
+        self.lock().entry_count
     }
 
     /// Whether no entry is lent.
@@ -153,11 +153,15 @@ impl<K, V> Table<K, V> {
     }
 
     /// Where the slots are. Holders may let go while it counts: then an entry counts as retired for a moment longer.
-    pub fn census(&self) -> Census {
+    pub fn stats(&self) -> TableStats {
         let writer = self.lock();
         let made_count = writer.free.made_count() as usize;
         let free_count = self.slots.free_numbers(&writer.free).len();
-        Census { lent_count: writer.lent_count, retired_count: made_count - writer.lent_count - free_count, free_count }
+        TableStats {
+            entry_count: writer.entry_count,
+            invalidated_count: made_count - writer.entry_count - free_count,
+            free_count,
+        }
     }
 
     /// Shows each lent entry to `visit`, with the writers' lock held: look-ups go on, writers wait.
@@ -172,7 +176,7 @@ impl<K, V> Table<K, V> {
 
     /// Retires at most `count_max` of the entries that `choose` picks, and says how many. `choose` runs with the
     /// writers' lock held; the values are dropped after it, by their last holders.
-    pub fn retire_where(&self, count_max: usize, mut choose: impl FnMut(&K, &V) -> bool) -> usize {
+    pub fn invalidate_where(&self, count_max: usize, mut choose: impl FnMut(&K, &V) -> bool) -> usize {
         // Made before the lock is taken, so dropped after it is given back: dropping a value may take long.
         let mut retired = Vec::new();
         let mut writer = self.lock();
@@ -183,7 +187,7 @@ impl<K, V> Table<K, V> {
             // SAFETY: the table's own reference holds a lent entry, and only a writer with the lock puts it.
             let entry = unsafe { slot.entry() };
             if choose(&entry.key, &entry.value) {
-                writer.lent_count -= 1;
+                writer.entry_count -= 1;
                 retired.push(self.end_lending(&mut writer, at, slot, Place::TOMBSTONE));
             }
         }
@@ -193,7 +197,7 @@ impl<K, V> Table<K, V> {
 
     /// Retires exactly the entry that the caller holds, unless that happened already. Use it where the caller found
     /// his entry wanting: another thread may have replaced it meanwhile by a good one of the same key.
-    pub fn retire_held(&self, held: &Held<'_, K, V>) -> bool {
+    pub fn invalidate_ref(&self, held: &Ref<'_, K, V>) -> bool {
         let mut writer = self.lock();
         // SAFETY: `held` is a reference to the entry.
         let hash = unsafe { held.slot().entry() }.hash;
@@ -202,7 +206,7 @@ impl<K, V> Table<K, V> {
             .walk(hash)
             .find(|&(_, place)| place.number().is_some_and(|number| ptr::eq(self.slots.slot(number), held.slot())));
         let retired = found.map(|(at, _)| {
-            writer.lent_count -= 1;
+            writer.entry_count -= 1;
             self.end_lending(&mut writer, at, held.slot(), Place::TOMBSTONE)
         });
         // The caller still holds the entry, so the table's reference, which is put here, is never the last.
@@ -226,7 +230,7 @@ impl<K, V> Table<K, V> {
             let found = index.walk(hash).any(|(met, place)| met == at && place.number_for(hash) == Some(slot.number()));
             assert!(found, "a walk for the entry in slot {} ends before its place", slot.number().0);
         }
-        assert_eq!(taken.len(), writer.lent_count, "entries in the index, entries counted");
+        assert_eq!(taken.len(), writer.entry_count, "entries in the index, entries counted");
         let used_count = index.places().filter(|&(_, place)| place != Place::EMPTY).count();
         assert_eq!(used_count, writer.used_count, "places in use, places counted");
         assert!(2 * used_count <= index.place_count(), "{used_count} of {} places are in use", index.place_count());
@@ -258,20 +262,20 @@ impl<K, V> Table<K, V> {
     /// Takes over a reference that was counted before.
     ///
     /// # Safety
-    /// As for [`Held::adopt`].
-    pub(crate) unsafe fn adopt<'t>(&'t self, slot: &'t Slot<K, V>) -> Held<'t, K, V> {
+    /// As for [`Ref::adopt`].
+    pub(crate) unsafe fn adopt<'t>(&'t self, slot: &'t Slot<K, V>) -> Ref<'t, K, V> {
         // SAFETY: the caller's promise.
-        unsafe { Held::adopt(&self.slots, slot) }
+        unsafe { Ref::adopt(&self.slots, slot) }
     }
 
     /// Lends a reference that was counted before.
     ///
     /// # Safety
-    /// As for [`Lent::new`].
+    /// As for [`CachedRef::new`].
     #[inline]
-    pub(crate) unsafe fn lend<'l, 't>(&'t self, slot: &'t Slot<K, V>) -> Lent<'l, 't, K, V> {
+    pub(crate) unsafe fn lend<'l, 't>(&'t self, slot: &'t Slot<K, V>) -> CachedRef<'l, 't, K, V> {
         // SAFETY: the caller's promise.
-        unsafe { Lent::new(&self.slots, slot) }
+        unsafe { CachedRef::new(&self.slots, slot) }
     }
 }
 
@@ -279,32 +283,32 @@ impl<K: Hash + Eq, V> Table<K, V> {
     /// The entry of this key with a reference of its own, or `None` if none is lent. Takes no lock: one atomic
     /// instruction takes the reference, and one puts it when it is dropped.
     #[inline]
-    pub fn acquire<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Held<'_, K, V>>
+    pub fn get<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Ref<'_, K, V>>
     where
         K: Borrow<Q>,
     {
-        self.acquire_hashed(self.hash(key), key)
+        self.get_hashed(self.hash(key), key)
     }
 
-    /// Publishes an entry, unless its key is lent already: then the value comes back with the winner.
-    pub fn insert(&self, key: K, value: V) -> Result<Held<'_, K, V>, Refused<'_, K, V>> {
+    /// Publishes an entry, unless its key is lent already: then the value comes back with the existing.
+    pub fn insert(&self, key: K, value: V) -> Result<Ref<'_, K, V>, InsertError<'_, K, V>> {
         let hash = self.hash(&key);
         let mut writer = self.lock();
         if let Some((_, slot)) = self.find(&writer, hash, &key) {
             // The table's own reference keeps the entry alive while this thread has the lock.
             slot.take_another();
             // SAFETY: the line above counted the reference.
-            let winner = unsafe { Held::adopt(&self.slots, slot) };
-            return Err(Refused::Lent { winner, value });
+            let existing = unsafe { Ref::adopt(&self.slots, slot) };
+            return Err(InsertError::Occupied { existing, value });
         }
-        let held = self.fill(&mut writer, Entry { hash, key, value }).map_err(Refused::Full)?;
+        let held = self.fill(&mut writer, Entry { hash, key, value }).map_err(InsertError::Full)?;
         self.append(&mut writer, hash, &held);
         Ok(held)
     }
 
     /// Publishes an entry and, in the same step, retires the one that its key had: there is no moment at which a
     /// look-up finds neither. Both values exist for a while, so a table without a free slot is [`Full`] for it too.
-    pub fn replace(&self, key: K, value: V) -> Result<Held<'_, K, V>, Full<K, V>> {
+    pub fn replace(&self, key: K, value: V) -> Result<Ref<'_, K, V>, Full<K, V>> {
         let hash = self.hash(&key);
         let mut writer = self.lock();
         let found = self.find(&writer, hash, &key);
@@ -325,14 +329,14 @@ impl<K: Hash + Eq, V> Table<K, V> {
     /// Stops lending the entry of this key: no look-up that begins after this returns finds it, every lease of it is
     /// stale, and its last holder drops the value. It waits for no reader. Returns the entry, if it was there: this
     /// caller, of all who retire it, is the one who did.
-    pub fn retire<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Held<'_, K, V>>
+    pub fn invalidate<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Ref<'_, K, V>>
     where
         K: Borrow<Q>,
     {
         let hash = self.hash(key);
         let mut writer = self.lock();
         let (at, slot) = self.find(&writer, hash, key)?;
-        writer.lent_count -= 1;
+        writer.entry_count -= 1;
         Some(self.end_lending(&mut writer, at, slot, Place::TOMBSTONE))
     }
 
@@ -342,7 +346,7 @@ impl<K: Hash + Eq, V> Table<K, V> {
     }
 
     #[inline]
-    pub(crate) fn acquire_hashed<Q: Eq + ?Sized>(&self, hash: u64, key: &Q) -> Option<Held<'_, K, V>>
+    pub(crate) fn get_hashed<Q: Eq + ?Sized>(&self, hash: u64, key: &Q) -> Option<Ref<'_, K, V>>
     where
         K: Borrow<Q>,
     {
@@ -379,10 +383,10 @@ impl<K: Hash + Eq, V> Table<K, V> {
         for (at, place) in index.walk(hash) {
             let Some(number) = place.number_for(hash) else { continue };
             let slot = self.slots.slot(number);
-            let Some(held) = Held::take(&self.slots, slot, self.read.0.taking) else { return Outcome::Moved };
+            let Some(held) = Ref::take(&self.slots, slot, self.read.0.taking) else { return Outcome::Moved };
             // The reference keeps an entry, but perhaps not the one that this place meant a moment ago. The place says
             // so if it was retired in this index; the generation says so if the index itself was replaced before.
-            let is_same = index.read_again(at) == place && !held.is_retired();
+            let is_same = index.read_again(at) == place && !held.is_invalidated();
             if !is_same && !planted("no_recheck") {
                 return Outcome::Moved;
             }
@@ -431,7 +435,7 @@ impl<K, V> Table<K, V> {
     }
 
     /// Puts an entry into a free slot: held by the table and by the caller, known to nobody yet.
-    fn fill(&self, writer: &mut Writer, entry: Entry<K, V>) -> Result<Held<'_, K, V>, Full<K, V>> {
+    fn fill(&self, writer: &mut Writer, entry: Entry<K, V>) -> Result<Ref<'_, K, V>, Full<K, V>> {
         let Some(slot) = self.slots.reserve(&mut writer.free) else {
             return Err(Full { key: entry.key, value: entry.value });
         };
@@ -439,28 +443,28 @@ impl<K, V> Table<K, V> {
         // table's as long as the entry is lent, the other becomes the caller's.
         let held = unsafe {
             slot.fill(entry);
-            Held::adopt(&self.slots, slot)
+            Ref::adopt(&self.slots, slot)
         };
         Ok(held)
     }
 
     /// Makes an entry known under a key that is not lent.
-    fn append(&self, writer: &mut Writer, hash: u64, held: &Held<'_, K, V>) {
+    fn append(&self, writer: &mut Writer, hash: u64, held: &Ref<'_, K, V>) {
         if 2 * (writer.used_count + 1) > self.index().place_count() {
             self.rebuild(writer);
         }
         self.index().append(hash, held.slot().number());
         writer.used_count += 1;
-        writer.lent_count += 1;
+        writer.entry_count += 1;
     }
 
     /// Fills another index with the lent entries, without the tombstones, and puts it in the place of this one.
     fn rebuild(&self, writer: &mut Writer) {
         let old = self.index();
         // Entries fill at most a quarter of it, so that as many can be added before the next rebuild.
-        let crowded = 4 * writer.lent_count > old.place_count();
+        let crowded = 4 * writer.entry_count > old.place_count();
         let place_count = if crowded { 2 * old.place_count() } else { old.place_count() };
-        // Release pairs with the Acquire in `acquire_hashed`; it stands before the first place is written, since a
+        // Release pairs with the Acquire in `get_hashed`; it stands before the first place is written, since a
         // look-up may still be walking the index that is about to be filled anew.
         self.read.0.rebuild_count.fetch_add(1, Release);
         let spare = writer.indexes.iter().find(|index| index.place_count() == place_count && !ptr::eq(&***index, old));
@@ -480,21 +484,21 @@ impl<K, V> Table<K, V> {
             let hash = unsafe { slot.entry() }.hash;
             index.append(hash, slot.number());
         }
-        writer.used_count = writer.lent_count;
+        writer.used_count = writer.entry_count;
         // Release pairs with the Acquire in `index`.
         self.read.0.index.store(Arc::as_ptr(&index).cast_mut(), unless_planted("relaxed_index", Release));
     }
 
     /// Ends the lending of the entry at this place, where `instead` stands from now on, and gives the caller the table's
     /// own reference. The order matters: who sees the entry stale must not find it again.
-    fn end_lending<'t>(&'t self, _: &mut Writer, at: At, slot: &'t Slot<K, V>, instead: Place) -> Held<'t, K, V> {
+    fn end_lending<'t>(&'t self, _: &mut Writer, at: At, slot: &'t Slot<K, V>, instead: Place) -> Ref<'t, K, V> {
         self.index().write(at, instead);
-        slot.retire();
+        slot.invalidate();
         // Release pairs with the Acquire in `version`.
         self.read.0.version.fetch_add(1, unless_planted("relaxed_version", Release));
         // SAFETY: the entry was lent until now, and what held it for the table goes to the caller: nothing leads
         // another writer here a second time.
-        unsafe { Held::adopt(&self.slots, slot) }
+        unsafe { Ref::adopt(&self.slots, slot) }
     }
 }
 
@@ -502,7 +506,7 @@ impl<K, V> fmt::Debug for Table<K, V> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("Table")
             .field("capacity_max", &self.capacity_max())
-            .field("census", &self.census())
+            .field("stats", &self.stats())
             .finish_non_exhaustive()
     }
 }

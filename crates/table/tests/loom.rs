@@ -5,7 +5,7 @@
 
 use loom::sync::Arc;
 use loom::thread;
-use sanderling_table::{Full, Held, Leases, Refused, Table, Taking};
+use sanderling_table::{Full, InsertError, LocalCache, Ref, Table, Taking};
 // Not loom's: the ledger only counts, and must not order what it watches.
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
@@ -54,7 +54,7 @@ impl Race {
 
     /// The number of the value under `key`, read while it is held.
     fn look_up(&self, key: u32) -> Option<u32> {
-        let held = self.table.acquire(&key)?;
+        let held = self.table.get(&key)?;
         assert_eq!(*held.key(), key, "the wrong entry was lent");
         assert_eq!(self.ledger.dropped(held.number), 0, "a dropped value was lent");
         Some(held.number)
@@ -67,7 +67,7 @@ impl Race {
     /// What must be true when every thread has ended and gave everything back.
     fn check_at_rest(&self) {
         self.table.check();
-        assert_eq!(self.table.census().retired_count, 0, "a retired value was not dropped");
+        assert_eq!(self.table.stats().invalidated_count, 0, "a retired value was not dropped");
     }
 }
 
@@ -103,9 +103,9 @@ fn spawn<R: 'static>(race: &Arc<Race>, run: impl FnOnce(&Race) -> R + 'static) -
 }
 
 /// Lets a thread put a reference that another one took. The table outlives it in [`check`].
-fn spawn_put(race: &Arc<Race>, held: Held<'_, u32, Value>) -> thread::JoinHandle<()> {
+fn spawn_put(race: &Arc<Race>, held: Ref<'_, u32, Value>) -> thread::JoinHandle<()> {
     // SAFETY: only the lifetime changes; the Arc that the thread keeps and drops last keeps the table alive.
-    let held: Held<'static, u32, Value> = unsafe { std::mem::transmute(held) };
+    let held: Ref<'static, u32, Value> = unsafe { std::mem::transmute(held) };
     spawn(race, move |_| drop(held))
 }
 
@@ -114,7 +114,7 @@ fn look_up_against_retire() {
     check(1, |race| {
         assert!(race.insert(1, 1));
         let reader = spawn(&race, |race| race.look_up(1));
-        assert!(race.table.retire(&1).is_some());
+        assert!(race.table.invalidate(&1).is_some());
         assert_eq!(race.look_up(1), None, "retired and found again");
         assert!(matches!(reader.join().unwrap(), Some(1) | None));
         assert!(race.dropped(1));
@@ -126,7 +126,7 @@ fn look_up_against_retire_and_reuse_of_the_slot_for_another_key() {
     check(1, |race| {
         assert!(race.insert(1, 1));
         let reader = spawn(&race, |race| race.look_up(1));
-        race.table.retire(&1);
+        race.table.invalidate(&1);
         // Full while the reader is the last holder of the only slot.
         let reused = race.insert(2, 2);
         assert!(matches!(reader.join().unwrap(), Some(1) | None));
@@ -140,7 +140,7 @@ fn look_up_against_retire_and_reuse_of_the_slot_for_the_same_key() {
     check(1, |race| {
         assert!(race.insert(1, 1));
         let reader = spawn(&race, |race| race.look_up(1));
-        race.table.retire(&1);
+        race.table.invalidate(&1);
         race.insert(1, 2);
         assert!(matches!(reader.join().unwrap(), Some(1 | 2) | None));
     });
@@ -201,7 +201,7 @@ fn a_look_up_in_an_index_that_is_filled_anew_misses_nothing() {
         // Each insert finds half of the places used, by the first entry and a tombstone, and so rebuilds the index: the
         // second time into the one from which the reader may have started.
         for key in 2..4 {
-            assert!(race.table.retire(&key).is_some());
+            assert!(race.table.invalidate(&key).is_some());
             assert!(race.insert(key + 1, key + 1));
         }
         assert_eq!(reader.join().unwrap(), Some(1), "an entry was missed while the index was filled anew");
@@ -225,11 +225,11 @@ fn two_inserts_of_one_key() {
     check(2, |race| {
         let insert = |race: &Race, number| match race.table.insert(1, race.value(number)) {
             Ok(held) => held.number,
-            Err(Refused::Lent { winner, value }) => {
+            Err(InsertError::Occupied { existing, value }) => {
                 assert_eq!(value.number, number, "the loser gets another's value back");
-                winner.number
+                existing.number
             }
-            Err(Refused::Full(Full { .. })) => unreachable!("there are two slots"),
+            Err(InsertError::Full(Full { .. })) => unreachable!("there are two slots"),
         };
         let other = spawn(&race, move |race| insert(race, 1));
         let here = insert(&race, 2);
@@ -244,8 +244,8 @@ fn two_inserts_of_one_key() {
 fn two_evictors_of_one_key() {
     check(1, |race| {
         assert!(race.insert(1, 1));
-        let other = spawn(&race, |race| race.table.retire(&1).is_some());
-        let here = race.table.retire(&1).is_some();
+        let other = spawn(&race, |race| race.table.invalidate(&1).is_some());
+        let here = race.table.invalidate(&1).is_some();
         assert!(here ^ other.join().unwrap(), "one of the two retires it");
         assert!(race.dropped(1));
     });
@@ -255,7 +255,7 @@ fn two_evictors_of_one_key() {
 fn two_holders_who_retire_what_they_hold() {
     check(2, |race| {
         assert!(race.insert(1, 1));
-        let retire = |race: &Race| race.table.acquire(&1).is_some_and(|held| race.table.retire_held(&held));
+        let retire = |race: &Race| race.table.get(&1).is_some_and(|held| race.table.invalidate_ref(&held));
         let other = spawn(&race, move |race| retire(race));
         let here = retire(&race);
         assert!(here ^ other.join().unwrap(), "one of the two retires it");
@@ -279,11 +279,11 @@ fn two_replacements_of_one_key() {
 fn retire_against_lease_and_sweep() {
     check(1, |race| {
         assert!(race.insert(1, 1));
-        let mut leases = Leases::new(&race.table, 1);
-        leases.lease(&1);
-        let evictor = spawn(&race, |race| race.table.retire(&1).is_some());
+        let mut leases = LocalCache::new(&race.table, 1);
+        leases.get(&1);
+        let evictor = spawn(&race, |race| race.table.invalidate(&1).is_some());
         leases.sweep();
-        let leased = leases.lease(&1).map(|held| held.number);
+        let leased = leases.get(&1).map(|held| held.number);
         assert!(matches!(leased, Some(1) | None));
         assert!(evictor.join().unwrap());
         leases.sweep();
@@ -295,9 +295,9 @@ fn retire_against_lease_and_sweep() {
 fn a_new_lease_against_retire_is_found_by_the_next_sweep() {
     check(1, |race| {
         assert!(race.insert(1, 1));
-        let mut leases = Leases::new(&race.table, 1);
-        let evictor = spawn(&race, |race| race.table.retire(&1).is_some());
-        leases.lease(&1);
+        let mut leases = LocalCache::new(&race.table, 1);
+        let evictor = spawn(&race, |race| race.table.invalidate(&1).is_some());
+        leases.get(&1);
         assert!(evictor.join().unwrap());
         leases.sweep();
         assert!(leases.is_empty() && race.dropped(1), "the lease was taken as fresh and never becomes stale");
@@ -309,10 +309,10 @@ fn a_new_lease_by_an_index_that_was_replaced_is_found_by_the_next_sweep() {
     check(4, |race| {
         assert!(race.insert(1, 1) && race.insert(2, 2));
         // Somebody holds the entry throughout, so that it can be taken although it is retired.
-        let held = race.table.acquire(&1);
-        let mut leases = Leases::new(&race.table, 1);
-        let evictor = spawn(&race, |race| race.insert(3, 3) && race.table.retire(&1).is_some());
-        leases.lease(&1);
+        let held = race.table.get(&1);
+        let mut leases = LocalCache::new(&race.table, 1);
+        let evictor = spawn(&race, |race| race.insert(3, 3) && race.table.invalidate(&1).is_some());
+        leases.get(&1);
         assert!(evictor.join().unwrap());
         leases.sweep();
         assert!(leases.is_empty(), "the lease was taken as fresh and never becomes stale");
@@ -325,13 +325,13 @@ fn a_new_lease_by_an_index_that_was_replaced_is_found_by_the_next_sweep() {
 fn replace_against_lease() {
     check(2, |race| {
         assert!(race.insert(1, 1));
-        let mut leases = Leases::new(&race.table, 1);
-        leases.lease(&1);
+        let mut leases = LocalCache::new(&race.table, 1);
+        leases.get(&1);
         let writer = spawn(&race, |race| race.replace(1, 2));
-        let leased = leases.lease(&1).map(|held| held.number);
+        let leased = leases.get(&1).map(|held| held.number);
         assert!(matches!(leased, Some(1 | 2)), "a key that is always lent was missed");
         assert!(writer.join().unwrap());
-        assert_eq!(leases.lease(&1).map(|held| held.number), Some(2));
+        assert_eq!(leases.get(&1).map(|held| held.number), Some(2));
         assert!(race.dropped(1));
     });
 }
@@ -340,8 +340,8 @@ fn replace_against_lease() {
 fn last_put_by_a_reader_against_an_insert_that_reuses_the_slot() {
     check(1, |race| {
         assert!(race.insert(1, 1));
-        let held = race.table.acquire(&1).unwrap();
-        race.table.retire(&1);
+        let held = race.table.get(&1).unwrap();
+        race.table.invalidate(&1);
         let reader = spawn_put(&race, held);
         if race.insert(2, 2) {
             assert!(race.dropped(1), "the slot was handed out before its value was dropped");
@@ -356,9 +356,9 @@ fn last_put_by_a_reader_against_an_insert_that_reuses_the_slot() {
 fn two_last_holders_put_at_once() {
     check(1, |race| {
         assert!(race.insert(1, 1));
-        let first = race.table.acquire(&1).unwrap();
+        let first = race.table.get(&1).unwrap();
         let second = first.clone();
-        race.table.retire(&1);
+        race.table.invalidate(&1);
         let reader = spawn_put(&race, first);
         assert_eq!(second.number, 1);
         drop(second);
@@ -371,8 +371,8 @@ fn two_last_holders_put_at_once() {
 fn two_slots_given_back_at_once_are_both_found_again() {
     check(2, |race| {
         assert!(race.insert(1, 1) && race.insert(2, 2));
-        let other = spawn(&race, |race| drop(race.table.retire(&1)));
-        drop(race.table.retire(&2));
+        let other = spawn(&race, |race| drop(race.table.invalidate(&1)));
+        drop(race.table.invalidate(&2));
         other.join().unwrap();
         assert!(race.insert(3, 3) && race.insert(4, 4) && !race.insert(5, 5));
     });
@@ -385,7 +385,7 @@ fn a_look_up_between_the_last_put_and_the_end() {
         assert!(race.insert(1, 1));
         let first = spawn(&race, |race| race.look_up(1));
         let second = spawn(&race, |race| race.look_up(1));
-        drop(race.table.retire(&1));
+        drop(race.table.invalidate(&1));
         assert!(matches!(first.join().unwrap(), Some(1) | None));
         assert!(matches!(second.join().unwrap(), Some(1) | None));
         assert!(race.dropped(1));

@@ -2,7 +2,7 @@
 #![cfg(not(loom))]
 
 use proptest::prelude::*;
-use sanderling_table::{Full, Held, Leases, Refused, Table, Taking};
+use sanderling_table::{Full, InsertError, LocalCache, Ref, Table, Taking};
 use std::collections::HashMap;
 
 const CAPACITY_MAX: usize = 6;
@@ -44,8 +44,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 struct Pair<'t> {
     table: &'t Table<u8, u32>,
     model: HashMap<u8, u32>,
-    held: Vec<Held<'t, u8, u32>>,
-    leases: Leases<'t, u8, u32>,
+    held: Vec<Ref<'t, u8, u32>>,
+    leases: LocalCache<'t, u8, u32>,
     /// The next value; each is used once.
     next: u32,
 }
@@ -62,10 +62,10 @@ impl Pair<'_> {
                 }
                 Err(full) => self.check_full(&full),
             },
-            Step::Retire(key) => assert_eq!(self.table.retire(&key).map(|held| *held), self.model.remove(&key)),
+            Step::Retire(key) => assert_eq!(self.table.invalidate(&key).map(|held| *held), self.model.remove(&key)),
             Step::RetireOdd(count_max) => {
                 let mut gone = Vec::new();
-                let count = self.table.retire_where(count_max, |key, value| {
+                let count = self.table.invalidate_where(count_max, |key, value| {
                     let chosen = value % 2 == 1;
                     if chosen {
                         gone.push(*key);
@@ -77,7 +77,7 @@ impl Pair<'_> {
                 assert!(count == count_max || self.model.values().all(|value| value % 2 == 0));
             }
             Step::Hold(key) => {
-                let held = self.table.acquire(&key);
+                let held = self.table.get(&key);
                 assert_eq!(held.as_deref(), self.model.get(&key));
                 self.held.extend(held);
             }
@@ -85,15 +85,15 @@ impl Pair<'_> {
             Step::RetireHeld => {
                 if let Some(held) = self.held.last() {
                     let is_lent = self.model.get(held.key()) == Some(&**held);
-                    assert_eq!(held.is_retired(), !is_lent);
-                    assert_eq!(self.table.retire_held(held), is_lent);
+                    assert_eq!(held.is_invalidated(), !is_lent);
+                    assert_eq!(self.table.invalidate_ref(held), is_lent);
                     if is_lent {
                         self.model.remove(held.key());
                     }
                 }
             }
             Step::Lease(key) => {
-                assert_eq!(self.leases.lease(&key).map(|held| **held), self.model.get(&key).copied());
+                assert_eq!(self.leases.get(&key).map(|held| **held), self.model.get(&key).copied());
                 assert!(self.leases.len() <= LEASES_MAX);
             }
             Step::Sweep => {
@@ -111,17 +111,17 @@ impl Pair<'_> {
                 assert_eq!(*held, self.next);
                 assert_eq!(self.model.insert(key, self.next), None);
             }
-            Err(Refused::Lent { winner, value }) => {
-                assert_eq!((Some(&*winner), value), (self.model.get(&key), self.next));
+            Err(InsertError::Occupied { existing, value }) => {
+                assert_eq!((Some(&*existing), value), (self.model.get(&key), self.next));
             }
-            Err(Refused::Full(full)) => self.check_full(&full),
+            Err(InsertError::Full(full)) => self.check_full(&full),
         }
     }
 
     fn check_full(&self, full: &Full<u8, u32>) {
         assert_eq!(full.value, self.next);
-        let census = self.table.census();
-        assert_eq!(census.lent_count + census.retired_count, CAPACITY_MAX);
+        let stats = self.table.stats();
+        assert_eq!(stats.entry_count + stats.invalidated_count, CAPACITY_MAX);
     }
 
     fn check(&self) {
@@ -129,9 +129,9 @@ impl Pair<'_> {
         let mut seen = HashMap::new();
         self.table.for_each(|key, value| assert_eq!(seen.insert(*key, *value), None));
         assert_eq!(seen, self.model);
-        let census = self.table.census();
-        assert_eq!(census.lent_count, self.model.len());
-        assert!(census.retired_count <= self.held.len() + self.leases.len());
+        let stats = self.table.stats();
+        assert_eq!(stats.entry_count, self.model.len());
+        assert!(stats.invalidated_count <= self.held.len() + self.leases.len());
     }
 }
 
@@ -141,7 +141,7 @@ proptest! {
     #[test]
     fn a_table_looks_like_a_map(steps in steps(), add in any::<bool>()) {
         let table = Table::with_taking(CAPACITY_MAX, if add { Taking::Add } else { Taking::Exchange });
-        let leases = Leases::new(&table, LEASES_MAX);
+        let leases = LocalCache::new(&table, LEASES_MAX);
         let mut pair = Pair { table: &table, model: HashMap::new(), held: Vec::new(), leases, next: 0 };
         for step in &steps {
             pair.take(step);
@@ -149,6 +149,6 @@ proptest! {
         }
         pair.held.clear();
         pair.leases.clear();
-        prop_assert_eq!(table.census().retired_count, 0);
+        prop_assert_eq!(table.stats().invalidated_count, 0);
     }
 }

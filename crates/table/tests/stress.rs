@@ -3,7 +3,7 @@
 //! `TABLE_STRESS_STEPS` is the number of steps of each thread, `TABLE_STRESS_SEED` repeats a run's choices.
 #![cfg(not(loom))]
 
-use sanderling_table::{Leases, Table, Taking};
+use sanderling_table::{LocalCache, Table, Taking};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::thread;
 
@@ -71,13 +71,13 @@ fn from_environment(name: &str, default: u64) -> u64 {
 
 /// One worker: leases for what it needs now, references for what it needs longer, and now and then a change.
 fn work<'l>(table: &Table<u64, Value<'l>>, ledger: &'l Ledger, mut random: Random, steps: u64) {
-    let mut leases = Leases::new(table, 8);
+    let mut leases = LocalCache::new(table, 8);
     let mut held = Vec::new();
     for step in 0..steps {
         let key = random.below(KEY_COUNT);
         match random.below(64) {
             0..40 => {
-                if let Some(lease) = leases.lease(&key) {
+                if let Some(lease) = leases.get(&key) {
                     lease.check(key);
                     if random.below(16) == 0 {
                         held.push(lease.clone());
@@ -85,17 +85,17 @@ fn work<'l>(table: &Table<u64, Value<'l>>, ledger: &'l Ledger, mut random: Rando
                 }
             }
             40..56 => {
-                if let Some(entry) = table.acquire(&key) {
+                if let Some(entry) = table.get(&key) {
                     entry.check(*entry.key());
                     entry.check(key);
                 }
             }
             56..59 => drop(table.insert(key, Value::new(key, ledger)).map(|entry| entry.check(key))),
             59..61 => drop(table.replace(key, Value::new(key, ledger)).map(|entry| entry.check(key))),
-            61 => drop(table.retire(&key)),
-            62 => drop(table.acquire(&key).map(|entry| table.retire_held(&entry))),
+            61 => drop(table.invalidate(&key)),
+            62 => drop(table.get(&key).map(|entry| table.invalidate_ref(&entry))),
             _ => {
-                table.retire_where(3, |key, value| {
+                table.invalidate_where(3, |key, value| {
                     value.check(*key);
                     key.is_multiple_of(7)
                 });
@@ -124,16 +124,16 @@ fn check(taking: Taking) {
         }
         for _ in 0..steps / 1_000 {
             table.check();
-            let census = table.census();
-            assert!(census.lent_count + census.retired_count <= CAPACITY_MAX, "{census:?}");
+            let stats = table.stats();
+            assert!(stats.entry_count + stats.invalidated_count <= CAPACITY_MAX, "{stats:?}");
             thread::yield_now();
         }
     });
     table.check();
-    let census = table.census();
-    assert_eq!(census.retired_count, 0, "all threads ended, but somebody still holds");
+    let stats = table.stats();
+    assert_eq!(stats.invalidated_count, 0, "all threads ended, but somebody still holds");
     let alive_count = ledger.alive_count.load(Relaxed);
-    assert_eq!(alive_count, census.lent_count as i64, "of {} values made", ledger.made_count.load(Relaxed));
+    assert_eq!(alive_count, stats.entry_count as i64, "of {} values made", ledger.made_count.load(Relaxed));
     drop(table);
     assert_eq!(ledger.alive_count.load(Relaxed), 0, "a value was not dropped, or one was dropped twice");
 }

@@ -1,7 +1,7 @@
 //! What a table promises, asked through its public face by one thread, or by threads that take turns.
 #![cfg(not(loom))]
 
-use sanderling_table::{CAPACITY_MAX, Census, Full, Held, Leases, Refused, Table, Taking};
+use sanderling_table::{CAPACITY_MAX, Full, InsertError, LocalCache, Ref, Table, TableStats, Taking};
 use std::cell::Cell;
 use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,20 +19,20 @@ impl Drop for Counted<'_> {
     }
 }
 
-fn number_of(held: Option<Held<'_, u32, u32>>) -> Option<u32> {
+fn number_of(held: Option<Ref<'_, u32, u32>>) -> Option<u32> {
     held.map(|held| *held)
 }
 
 #[test]
-fn what_is_inserted_is_found_until_it_is_retired() {
+fn what_is_inserted_is_found_until_it_is_invalidated() {
     for taking in [Taking::Exchange, Taking::Add] {
         let table = Table::with_taking(4, taking);
-        assert_eq!(number_of(table.acquire(&1)), None);
+        assert_eq!(number_of(table.get(&1)), None);
         assert_eq!(table.insert(1, 10).map(|held| *held).ok(), Some(10));
-        assert_eq!(number_of(table.acquire(&1)), Some(10));
-        assert_eq!(number_of(table.retire(&1)), Some(10));
-        assert_eq!(number_of(table.acquire(&1)), None);
-        assert!(table.retire(&1).is_none(), "only one caller retires it");
+        assert_eq!(number_of(table.get(&1)), Some(10));
+        assert_eq!(number_of(table.invalidate(&1)), Some(10));
+        assert_eq!(number_of(table.get(&1)), None);
+        assert!(table.invalidate(&1).is_none(), "only one caller retires it");
         table.check();
     }
 }
@@ -41,16 +41,16 @@ fn what_is_inserted_is_found_until_it_is_retired() {
 fn a_path_is_looked_up_by_its_octets() {
     let table: Table<Box<[u8]>, u32> = Table::new(4);
     assert!(table.insert(b"/index.html".as_slice().into(), 1).is_ok());
-    assert_eq!(table.acquire(b"/index.html".as_slice()).as_deref(), Some(&1));
-    assert!(table.acquire(b"/index.htm".as_slice()).is_none());
+    assert_eq!(table.get(b"/index.html".as_slice()).as_deref(), Some(&1));
+    assert!(table.get(b"/index.htm".as_slice()).is_none());
 }
 
 #[test]
 fn the_loser_of_two_inserts_gets_its_value_back_and_the_winner_to_use() {
     let table = Table::new(4);
     assert!(table.insert("key", 1).is_ok());
-    let Err(Refused::Lent { winner, value }) = table.insert("key", 2) else { panic!("the key is lent") };
-    assert_eq!((*winner, value, *winner.key()), (1, 2, "key"));
+    let Err(InsertError::Occupied { existing, value }) = table.insert("key", 2) else { panic!("the key is lent") };
+    assert_eq!((*existing, value, *existing.key()), (1, 2, "key"));
 }
 
 #[test]
@@ -59,9 +59,9 @@ fn a_held_entry_outlives_its_retirement_and_its_last_holder_drops_it() {
     let table = Table::new(4);
     let first = table.insert(1, Counted(&drops)).ok().unwrap();
     let second = first.clone();
-    assert!(!first.is_retired());
-    drop(table.retire(&1));
-    assert!(first.is_retired());
+    assert!(!first.is_invalidated());
+    drop(table.invalidate(&1));
+    assert!(first.is_invalidated());
     drop(first);
     assert_eq!(drops.load(SeqCst), 0);
     drop(second);
@@ -74,12 +74,12 @@ fn replacing_keeps_the_old_value_for_its_holders_only() {
     let table = Table::new(4);
     let old = table.insert(1, 10).unwrap();
     assert_eq!(table.replace(1, 11).map(|held| *held), Ok(11));
-    assert_eq!((*old, old.is_retired()), (10, true));
-    assert_eq!(number_of(table.acquire(&1)), Some(11));
-    assert_eq!(table.census(), Census { lent_count: 1, retired_count: 1, free_count: 0 });
+    assert_eq!((*old, old.is_invalidated()), (10, true));
+    assert_eq!(number_of(table.get(&1)), Some(11));
+    assert_eq!(table.stats(), TableStats { entry_count: 1, invalidated_count: 1, free_count: 0 });
     assert_eq!(table.replace(2, 20).map(|held| *held).ok(), Some(20), "a key that is not lent is inserted");
     drop(old);
-    assert_eq!(table.census(), Census { lent_count: 2, retired_count: 0, free_count: 1 });
+    assert_eq!(table.stats(), TableStats { entry_count: 2, invalidated_count: 0, free_count: 1 });
     table.check();
 }
 
@@ -88,14 +88,14 @@ fn a_full_table_gives_key_and_value_back_and_has_room_again_after_a_retirement()
     let table = Table::new(2);
     assert!(table.insert(1, 10).is_ok() && table.insert(2, 20).is_ok());
     let refused = Full { key: 3, value: 30 };
-    assert!(matches!(table.insert(3, 30), Err(Refused::Full(full)) if full == refused));
+    assert!(matches!(table.insert(3, 30), Err(InsertError::Full(full)) if full == refused));
     assert_eq!(
         table.replace(1, 11).map(|held| *held),
         Err(Full { key: 1, value: 11 }),
         "both values exist for a while"
     );
-    assert_eq!(number_of(table.acquire(&1)), Some(10));
-    let held = table.retire(&1);
+    assert_eq!(number_of(table.get(&1)), Some(10));
+    let held = table.invalidate(&1);
     assert!(table.insert(3, 30).is_err(), "a retired value that is held still counts");
     drop(held);
     assert!(table.insert(3, 30).is_ok());
@@ -103,19 +103,19 @@ fn a_full_table_gives_key_and_value_back_and_has_room_again_after_a_retirement()
 }
 
 #[test]
-fn only_the_entry_that_is_held_is_retired_by_its_holder() {
+fn only_the_entry_that_is_held_is_invalidated_by_its_holder() {
     let table = Table::new(4);
     let old = table.insert(1, 10).unwrap();
     assert!(table.replace(1, 11).is_ok());
-    assert!(!table.retire_held(&old), "it was retired already");
-    assert_eq!(number_of(table.acquire(&1)), Some(11), "its successor is not concerned");
-    let new = table.acquire(&1).unwrap();
-    assert!(table.retire_held(&new));
-    assert!(!table.retire_held(&new));
+    assert!(!table.invalidate_ref(&old), "it was retired already");
+    assert_eq!(number_of(table.get(&1)), Some(11), "its successor is not concerned");
+    let new = table.get(&1).unwrap();
+    assert!(table.invalidate_ref(&new));
+    assert!(!table.invalidate_ref(&new));
     let other = Table::new(4);
     let stranger = other.insert(1, 12).unwrap();
     assert!(table.insert(1, 13).is_ok());
-    assert!(!table.retire_held(&stranger), "an entry of another table");
+    assert!(!table.invalidate_ref(&stranger), "an entry of another table");
     table.check();
     other.check();
 }
@@ -128,7 +128,7 @@ fn the_index_grows_and_every_entry_is_found_in_it() {
     }
     assert!(table.insert(MANY, 0).is_err());
     assert_eq!((table.len(), table.capacity_max(), table.is_empty()), (MANY as usize, MANY as usize, false));
-    assert!((0..MANY).all(|key| number_of(table.acquire(&key)) == Some(key)));
+    assert!((0..MANY).all(|key| number_of(table.get(&key)) == Some(key)));
     table.check();
 }
 
@@ -138,13 +138,13 @@ fn endless_change_leaves_no_more_than_two_indexes_of_a_size() {
     for key in 0..MANY {
         assert!(table.insert(key, key).is_ok());
         if key >= 49 {
-            assert_eq!(number_of(table.retire(&(key - 49))), Some(key - 49));
+            assert_eq!(number_of(table.invalidate(&(key - 49))), Some(key - 49));
         }
         if key.is_multiple_of(97) {
             table.check();
         }
     }
-    assert_eq!(table.census(), Census { lent_count: 49, retired_count: 0, free_count: 1 });
+    assert_eq!(table.stats(), TableStats { entry_count: 49, invalidated_count: 0, free_count: 1 });
 }
 
 /// A key whose hash is that of every other.
@@ -164,26 +164,26 @@ fn keys_of_one_hash_are_told_apart() {
             assert!(table.insert(Clash(key), key).is_ok());
         }
         for key in (0..key_count).step_by(2) {
-            assert!(table.retire(&Clash(key)).is_some());
+            assert!(table.invalidate(&Clash(key)).is_some());
         }
         for key in 0..key_count {
-            assert_eq!(table.acquire(&Clash(key)).map(|held| *held), (key % 2 == 1).then_some(key));
+            assert_eq!(table.get(&Clash(key)).map(|held| *held), (key % 2 == 1).then_some(key));
         }
         table.check();
-        assert_eq!(table.census().retired_count, 0, "a reference taken to compare a key was not put");
+        assert_eq!(table.stats().invalidated_count, 0, "a reference taken to compare a key was not put");
     }
 }
 
 #[test]
-fn retire_where_stops_at_its_bound_and_for_each_sees_the_rest() {
+fn invalidate_where_stops_at_its_bound_and_for_each_sees_the_rest() {
     let table = Table::new(100);
     for key in 0..100 {
         assert!(table.insert(key, key * 10).is_ok());
     }
-    assert_eq!(table.retire_where(7, |key, _| key % 2 == 0), 7);
+    assert_eq!(table.invalidate_where(7, |key, _| key % 2 == 0), 7);
     let mut high_count = 0;
     table.for_each(|key, _| high_count += usize::from(*key >= 50));
-    assert_eq!(table.retire_where(usize::MAX, |_, value| *value >= 500), high_count);
+    assert_eq!(table.invalidate_where(usize::MAX, |_, value| *value >= 500), high_count);
     let mut seen = 0;
     table.for_each(|key, value| {
         assert!(*key < 50 && *value == key * 10);
@@ -200,9 +200,9 @@ fn a_table_drops_what_it_holds_also_what_somebody_forgot_to_give_back() {
     for key in 0..3 {
         assert!(table.insert(key, Counted(&drops)).is_ok());
     }
-    std::mem::forget(table.acquire(&0));
-    std::mem::forget(table.retire(&1));
-    drop(table.retire(&2));
+    std::mem::forget(table.get(&0));
+    std::mem::forget(table.invalidate(&1));
+    drop(table.invalidate(&2));
     assert_eq!(drops.load(SeqCst), 1);
     drop(table);
     assert_eq!(drops.load(SeqCst), 3);
@@ -219,10 +219,10 @@ fn a_value_that_panics_when_dropped_costs_no_slot() {
     let table = Table::new(1);
     for _ in 0..3 {
         assert!(table.insert(1, Panics).is_ok());
-        assert!(catch_unwind(AssertUnwindSafe(|| drop(table.retire(&1)))).is_err());
+        assert!(catch_unwind(AssertUnwindSafe(|| drop(table.invalidate(&1)))).is_err());
         table.check();
     }
-    assert_eq!(table.census(), Census { lent_count: 0, retired_count: 0, free_count: 1 });
+    assert_eq!(table.stats(), TableStats { entry_count: 0, invalidated_count: 0, free_count: 1 });
 }
 
 #[test]
@@ -238,7 +238,7 @@ fn a_panic_under_the_writers_lock_leaves_a_whole_table() {
         assert!(asked.get() < 3, "as planned");
         true
     };
-    assert!(catch_unwind(AssertUnwindSafe(|| table.retire_where(4, choose))).is_err());
+    assert!(catch_unwind(AssertUnwindSafe(|| table.invalidate_where(4, choose))).is_err());
     table.check();
     assert_eq!((table.len(), drops.load(SeqCst)), (2, 2), "what was chosen before is retired and dropped");
 }
@@ -255,12 +255,12 @@ fn a_table_has_room_for_at_least_one_and_not_for_too_many() {
 fn entries_and_leases_are_for_more_than_one_thread() {
     let table = Table::new(4);
     let held = table.insert(1, String::from("one")).ok().unwrap();
-    let leases = Leases::new(&table, 4);
+    let leases = LocalCache::new(&table, 4);
     std::thread::scope(|scope| {
         scope.spawn(move || assert_eq!(*held, "one"));
         scope.spawn(move || {
             let mut leases = leases;
-            assert!(leases.lease(&1).is_some());
+            assert!(leases.get(&1).is_some());
         });
     });
 }
@@ -270,11 +270,11 @@ fn deferred_close_ends_one_sweep_after_the_retirement() {
     let drops = AtomicUsize::new(0);
     let table = Table::new(4);
     assert!(table.insert(1, Counted(&drops)).is_ok());
-    let mut workers: Vec<Leases<'_, i32, Counted<'_>>> = (0..3).map(|_| Leases::new(&table, 4)).collect();
+    let mut workers: Vec<LocalCache<'_, i32, Counted<'_>>> = (0..3).map(|_| LocalCache::new(&table, 4)).collect();
     for worker in &mut workers {
-        assert!(worker.lease(&1).is_some());
+        assert!(worker.get(&1).is_some());
     }
-    drop(table.retire(&1));
+    drop(table.invalidate(&1));
     for (swept, worker) in workers.iter_mut().enumerate() {
         assert_eq!(drops.load(SeqCst), 0, "{swept} of three workers have swept");
         assert_eq!(worker.sweep(), 1);

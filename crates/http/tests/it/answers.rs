@@ -1,7 +1,8 @@
 //! What each kind of request is answered with.
 
 use sanderling_http::{
-    Facts, Found, HttpDate, Limits, Parse, Representation, SitePath, Time, Variant, parse_request, respond,
+    FileMetadata, FileTime, HttpDate, LookupError, Negotiation, Parsed, Representation, RequestLimits, SitePath,
+    parse_request, respond,
 };
 
 use crate::site::{answer, check, etag};
@@ -92,10 +93,12 @@ fn a_folder_is_redirected_to_its_slash_by_a_path() {
 #[test]
 fn even_the_root_is_redirected_to_one_slash() {
     let request = b"GET /?q HTTP/1.1\r\nHost: a\r\n\r\n";
-    let Ok(Parse::Complete { request, .. }) = parse_request(request, &Limits::default()) else { panic!("no request") };
+    let Ok(Parsed::Complete { request, .. }) = parse_request(request, &RequestLimits::default()) else {
+        panic!("no request")
+    };
     let root = SitePath::parse(b"/").expect("the root");
     let mut head = Vec::new();
-    respond(&request, Found::Folder(&root)).write_head(&HttpDate::from_unix_s(0), &mut head);
+    respond(&request, Err(LookupError::Directory(&root))).write_head(&HttpDate::from_unix_s(0), &mut head);
     assert!(String::from_utf8_lossy(&head).contains("\r\nLocation: /?q\r\n"));
 }
 
@@ -187,8 +190,8 @@ fn pipelined_requests_are_cut_where_each_ends() {
 fn a_modification_time_nobody_can_believe_is_not_told() {
     let now_unix_s = 1_000_000;
     let modified = |unix_s| {
-        let facts = Facts { modified: Time { unix_s, nanos: 0 }, ..crate::site::facts(1) };
-        Representation::new(&facts, "text/plain", Variant::Only, b"", now_unix_s).modified_unix_s()
+        let facts = FileMetadata { modified: FileTime { unix_s, nanos: 0 }, ..crate::site::facts(1) };
+        Representation::new(&facts, "text/plain", Negotiation::None, b"", now_unix_s).modified_unix_s()
     };
     assert_eq!(modified(999_999), Some(999_999));
     assert_eq!(modified(1_000_001), Some(1_000_000), "not after now");
@@ -201,20 +204,20 @@ fn a_modification_time_nobody_can_believe_is_not_told() {
 #[test]
 fn each_fact_is_in_the_entity_tag() {
     let base = crate::site::facts(36);
-    let later = Time { unix_s: base.modified.unix_s, nanos: base.modified.nanos + 1 };
-    let swapped = Facts { device: base.inode, inode: base.device, ..base };
+    let later = FileTime { unix_s: base.modified.unix_s, nanos: base.modified.nanos + 1 };
+    let swapped = FileMetadata { device: base.inode, inode: base.device, ..base };
     let all = [
         base,
-        Facts { length_bytes: 37, ..base },
-        Facts { modified: later, ..base },
-        Facts { changed: later, ..base },
-        Facts { modified: later, changed: later, ..base },
-        Facts { device: base.device + 1, ..base },
-        Facts { inode: base.inode + 1, ..base },
+        FileMetadata { length_bytes: 37, ..base },
+        FileMetadata { modified: later, ..base },
+        FileMetadata { changed: later, ..base },
+        FileMetadata { modified: later, changed: later, ..base },
+        FileMetadata { device: base.device + 1, ..base },
+        FileMetadata { inode: base.inode + 1, ..base },
         swapped,
     ];
     let mut tags: Vec<_> =
-        all.map(|facts| Representation::new(&facts, "a/b", Variant::Only, b"", 0).etag().to_vec()).into();
+        all.map(|facts| Representation::new(&facts, "a/b", Negotiation::None, b"", 0).etag().to_vec()).into();
     tags.sort();
     tags.dedup();
     assert_eq!(tags.len(), all.len());

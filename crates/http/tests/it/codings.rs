@@ -1,28 +1,28 @@
 //! The codings that clients accept: which one is chosen, and what the answer then says.
 
 use proptest::prelude::*;
-use sanderling_http::{Coding, Limits, Parse, choose_coding, parse_request};
+use sanderling_http::{ContentCoding, Parsed, RequestLimits, negotiate_coding, parse_request};
 
 use crate::site::{APP_BYTES, answer, check, etag_of_app};
 
 /// The coding that is chosen of `there` for these Accept-Encoding lines.
-fn chosen(lines: &[&str], there: &[Coding]) -> Coding {
+fn chosen(lines: &[&str], there: &[ContentCoding]) -> ContentCoding {
     let fields: String = lines.iter().map(|line| format!("Accept-Encoding:{line}\r\n")).collect();
     let request = format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}Accept: */*\r\n\r\n");
-    let Ok(Parse::Complete { request, .. }) = parse_request(request.as_bytes(), &Limits::default()) else {
+    let Ok(Parsed::Complete { request, .. }) = parse_request(request.as_bytes(), &RequestLimits::default()) else {
         panic!("no request: {request:?}");
     };
-    choose_coding(&request.fields, there.iter().copied())
+    negotiate_coding(&request.fields, there.iter().copied())
 }
 
 /// Checks what a client gets that sends these lines, when all codings are there and when gzip is the only one.
 #[track_caller]
 fn check_chosen(lines: &[&str], of_all: &str, of_gzip: &str) {
-    assert_eq!(chosen(lines, &Coding::COMPRESSING).name(), of_all, "{lines:?}, all are there");
-    let mut from_the_least = Coding::COMPRESSING;
+    assert_eq!(chosen(lines, &ContentCoding::COMPRESSIONS).name(), of_all, "{lines:?}, all are there");
+    let mut from_the_least = ContentCoding::COMPRESSIONS;
     from_the_least.reverse();
     assert_eq!(chosen(lines, &from_the_least).name(), of_all, "{lines:?}, the order in which they are there");
-    assert_eq!(chosen(lines, &[Coding::Gzip]).name(), of_gzip, "{lines:?}, gzip is there");
+    assert_eq!(chosen(lines, &[ContentCoding::Gzip]).name(), of_gzip, "{lines:?}, gzip is there");
     assert_eq!(chosen(lines, &[]).name(), "identity", "{lines:?}, none is there");
 }
 
@@ -155,7 +155,7 @@ fn a_list_of_any_length_is_read_to_its_end() {
 #[track_caller]
 fn check_app(fields: &str, expected: &[&str]) {
     let with_tags = |text: &str| {
-        let tags = [("BR", Coding::Brotli), ("GZIP", Coding::Gzip), ("PLAIN", Coding::Identity)];
+        let tags = [("BR", ContentCoding::Brotli), ("GZIP", ContentCoding::Gzip), ("PLAIN", ContentCoding::Identity)];
         tags.iter().fold(text.to_owned(), |text, (name, coding)| text.replace(name, &etag_of_app(*coding)))
     };
     let expected: Vec<_> = expected.iter().map(|line| with_tags(line)).collect();
@@ -163,7 +163,7 @@ fn check_app(fields: &str, expected: &[&str]) {
     check(&format!("GET /app.js HTTP/1.1\nHost: a\n{}\n\n", with_tags(fields)), &expected);
 }
 
-const BR_BYTES: u64 = APP_BYTES - 100 * Coding::Brotli as u64;
+const BR_BYTES: u64 = APP_BYTES - 100 * ContentCoding::Brotli as u64;
 
 #[test]
 fn each_variant_has_its_own_length_time_and_tag_and_the_type_of_the_file() {
@@ -180,12 +180,12 @@ fn each_variant_has_its_own_length_time_and_tag_and_the_type_of_the_file() {
             "Last-Modified: Sat, 05 Nov 1994 08:49:40 GMT",
             "Accept-Ranges: bytes",
             "X-Content-Type-Options: nosniff",
-            &format!("ETag: {}", etag_of_app(Coding::Brotli)),
+            &format!("ETag: {}", etag_of_app(ContentCoding::Brotli)),
             "Vary: Accept-Encoding",
             "Cache-Control: no-cache",
         ]
     );
-    let tags = [Coding::Brotli, Coding::Gzip, Coding::Identity].map(etag_of_app);
+    let tags = [ContentCoding::Brotli, ContentCoding::Gzip, ContentCoding::Identity].map(etag_of_app);
     assert!(tags[0] != tags[1] && tags[1] != tags[2] && tags[0] != tags[2], "{tags:?}");
     check_app(
         "Accept-Encoding: gzip",
@@ -273,13 +273,13 @@ proptest! {
     #[test]
     fn the_best_of_those_that_are_there_is_chosen(
         members in prop::collection::vec(member(), 0..6),
-        there in prop::sample::subsequence(Coding::COMPRESSING.to_vec(), 0..=3),
+        there in prop::sample::subsequence(ContentCoding::COMPRESSIONS.to_vec(), 0..=3),
     ) {
         let weight = |name: &str| {
             let of = |name: &str| members.iter().filter(|member| member.0 == name).map(|m| m.1.unwrap_or(1000)).min();
             of(name).or(of("*"))
         };
-        let mut expected = Coding::Identity;
+        let mut expected = ContentCoding::Identity;
         let mut most = weight("identity").unwrap_or(0);
         for name in ["gzip", "zstd", "br"] {
             let Some(coding) = there.iter().find(|coding| coding.name() == name) else { continue };
@@ -299,10 +299,10 @@ proptest! {
     #[test]
     fn any_text_chooses_one_that_is_there(
         text in "([ -~\u{e9}]|br|gzip|zstd|;q=|[,;*=.01]){0,60}",
-        there in prop::sample::subsequence(Coding::COMPRESSING.to_vec(), 0..=3),
+        there in prop::sample::subsequence(ContentCoding::COMPRESSIONS.to_vec(), 0..=3),
     ) {
         let coding = chosen(&[&text], &there);
-        prop_assert!(coding == Coding::Identity || there.contains(&coding));
-        prop_assert!(coding == Coding::Identity || text.contains('*') || text.to_lowercase().contains(coding.name()));
+        prop_assert!(coding == ContentCoding::Identity || there.contains(&coding));
+        prop_assert!(coding == ContentCoding::Identity || text.contains('*') || text.to_lowercase().contains(coding.name()));
     }
 }

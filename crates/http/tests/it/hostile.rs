@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use sanderling_http::{
-    Discard, Framing, Limits, Parse, RequestError, SEGMENT_BYTES_MAX, SITE_PATH_BYTES_MAX, SitePath, SitePathError,
-    parse_request,
+    BodySkipper, Framing, Parsed, RequestError, RequestLimits, SEGMENT_BYTES_MAX, SITE_PATH_BYTES_MAX, SitePath,
+    SitePathError, parse_request,
 };
 
 use crate::site::{answer, check, check_refused};
@@ -295,13 +295,13 @@ fn other_expectations_cannot_be_met() {
 /// H11: every limit, at it and one beyond.
 #[test]
 fn heads_and_targets_end_at_their_limits() {
-    let limits = Limits::default();
+    let limits = RequestLimits::default();
     let with_fields = |count: usize| format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "X: y\r\n".repeat(count - 1));
     assert_eq!(parse(&with_fields(limits.field_count_max)), Ok(Some(with_fields(limits.field_count_max).len())));
-    assert_eq!(parse(&with_fields(limits.field_count_max + 1)), Err(RequestError::FieldCount));
+    assert_eq!(parse(&with_fields(limits.field_count_max + 1)), Err(RequestError::TooManyFields));
     let without_end = with_fields(limits.field_count_max + 1);
     assert_eq!(parse(without_end.trim_end_matches("\r\n")), Ok(None), "the last line is not there yet");
-    assert_eq!(parse(&without_end[..without_end.len() - 2]), Err(RequestError::FieldCount));
+    assert_eq!(parse(&without_end[..without_end.len() - 2]), Err(RequestError::TooManyFields));
 
     let frame = "GET / HTTP/1.1\r\nHost: a\r\nX: \r\n\r\n";
     let with_head = |length: usize| frame.replace("X: ", &format!("X: {}", "y".repeat(length - frame.len())));
@@ -331,16 +331,16 @@ fn heads_and_targets_end_at_their_limits() {
 }
 
 fn parse(text: &str) -> Result<Option<usize>, RequestError> {
-    parse_request(text.as_bytes(), &Limits::default()).map(|parse| match parse {
-        Parse::Partial => None,
-        Parse::Complete { head_bytes, .. } => Some(head_bytes),
+    parse_request(text.as_bytes(), &RequestLimits::default()).map(|parse| match parse {
+        Parsed::Partial => None,
+        Parsed::Complete { head_bytes, .. } => Some(head_bytes),
     })
 }
 
 /// H12: the worst of heads costs what any head of its length does. The bound is a hundred times what it takes.
 #[test]
 fn lists_are_read_in_linear_time() {
-    let limits = Limits::default();
+    let limits = RequestLimits::default();
     for unit in [",", "TE,", " ,", "\"\",", "\",", "0-,", "W/", "close ", "%41"] {
         let list = unit.repeat(15_000 / unit.len());
         for name in ["Connection", "If-None-Match", "If-Match", "Range", "If-Range", "Expect", "Host"] {
@@ -358,7 +358,7 @@ fn lists_are_read_in_linear_time() {
 #[test]
 fn announced_content_beyond_the_limit_is_refused_before_it_is_read() {
     let request = |length: u64| format!("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n");
-    let max = Limits::default().content_bytes_max;
+    let max = RequestLimits::default().body_bytes_max;
     check_refused(request(max + 1).as_bytes(), 413);
     check_refused(request(u64::MAX).as_bytes(), 413);
     assert!(matches!(parse(&request(max)), Ok(Some(_))));
@@ -366,7 +366,7 @@ fn announced_content_beyond_the_limit_is_refused_before_it_is_read() {
 
 /// What becomes of some chunked content: where it ends, when it does.
 fn discard(framing: Framing, bytes: &[u8]) -> Result<Option<usize>, RequestError> {
-    let progress = Discard::new(framing, &Limits::default()).advance(bytes)?;
+    let progress = BodySkipper::new(framing, &RequestLimits::default()).advance(bytes)?;
     Ok(progress.is_done.then_some(progress.consumed_bytes))
 }
 
@@ -383,7 +383,7 @@ fn content_ends_where_its_framing_says() {
         let whole = format!("{content}GET / HTTP/1.1");
         assert_eq!(discard(Framing::Chunked, whole.as_bytes()), Ok(Some(content.len())), "{content}");
         for split in 0..content.len() {
-            let mut discard = Discard::new(Framing::Chunked, &Limits::default());
+            let mut discard = BodySkipper::new(Framing::Chunked, &RequestLimits::default());
             let first = discard.advance(&whole.as_bytes()[..split]).expect("valid so far");
             assert_eq!((first.consumed_bytes, first.is_done), (split, false), "{content} at {split}");
             let second = discard.advance(&whole.as_bytes()[split..]).expect("valid");
@@ -424,25 +424,25 @@ fn malformed_chunks_are_refused() {
         "0\r\n X: a\r\n\r\n",
         "0\r\n\rX",
     ] {
-        assert_eq!(discard(Framing::Chunked, content.as_bytes()), Err(RequestError::Chunk), "{content:?}");
+        assert_eq!(discard(Framing::Chunked, content.as_bytes()), Err(RequestError::InvalidChunk), "{content:?}");
     }
     let extension = |length| format!("1;{}\r\na\r\n", "x".repeat(length));
-    assert_eq!(discard(Framing::Chunked, extension(5000).as_bytes()), Err(RequestError::Chunk));
-    assert_eq!(discard(Framing::Chunked, extension(50).repeat(100).as_bytes()), Err(RequestError::Chunk));
+    assert_eq!(discard(Framing::Chunked, extension(5000).as_bytes()), Err(RequestError::InvalidChunk));
+    assert_eq!(discard(Framing::Chunked, extension(50).repeat(100).as_bytes()), Err(RequestError::InvalidChunk));
     let trailer = format!("0\r\n{}", "X: y\r\n".repeat(2000));
-    assert_eq!(discard(Framing::Chunked, trailer.as_bytes()), Err(RequestError::Chunk));
+    assert_eq!(discard(Framing::Chunked, trailer.as_bytes()), Err(RequestError::InvalidChunk));
 }
 
 #[test]
 fn chunks_beyond_the_limit_are_refused_by_their_size() {
     for size in ["7fffffffffffffff", "fffffffffffffffe", "ffffffffffffffff", "10001"] {
         let content = format!("{size}\r\na");
-        assert_eq!(discard(Framing::Chunked, content.as_bytes()), Err(RequestError::ContentTooLarge), "{size}");
+        assert_eq!(discard(Framing::Chunked, content.as_bytes()), Err(RequestError::BodyTooLarge), "{size}");
     }
     let half = format!("8000\r\n{}\r\n", "a".repeat(0x8000));
     assert_eq!(discard(Framing::Chunked, format!("{half}{half}0\r\n\r\n").as_bytes()), Ok(Some(2 * half.len() + 5)));
     let beyond = format!("{half}{half}1\r\na\r\n");
-    assert_eq!(discard(Framing::Chunked, beyond.as_bytes()), Err(RequestError::ContentTooLarge));
+    assert_eq!(discard(Framing::Chunked, beyond.as_bytes()), Err(RequestError::BodyTooLarge));
 }
 
 /// H18, H24: nothing of a request but the path and query of a redirect comes back in an answer.

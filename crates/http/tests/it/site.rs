@@ -1,8 +1,8 @@
 //! A site of six files and a folder, served from a table the way a server would serve it.
 
 use sanderling_http::{
-    Coding, Content, Facts, Found, HttpDate, Limits, Parse, Persistence, Representation, Request, Response, SitePath,
-    Time, Variant, choose_coding, media_type, parse_request, respond,
+    Body, ContentCoding, FileMetadata, FileTime, HttpDate, LookupError, Negotiation, Parsed, Persistence,
+    Representation, Request, RequestLimits, Response, SitePath, media_type, negotiate_coding, parse_request, respond,
 };
 
 /// The time of all answers: Sun, 06 Nov 1994 08:49:37 GMT.
@@ -11,13 +11,13 @@ pub(crate) const NOW_UNIX_S: u64 = 784_111_777;
 pub(crate) const MODIFIED: &str = "Sat, 05 Nov 1994 08:49:37 GMT";
 pub(crate) const MODIFIED_UNIX_S: i64 = 784_025_377;
 
-pub(crate) fn facts(length_bytes: u64) -> Facts {
-    let time = Time { unix_s: MODIFIED_UNIX_S, nanos: 123_456_789 };
-    Facts { length_bytes, modified: time, changed: time, device: 2049, inode: 77 }
+pub(crate) fn facts(length_bytes: u64) -> FileMetadata {
+    let time = FileTime { unix_s: MODIFIED_UNIX_S, nanos: 123_456_789 };
+    FileMetadata { length_bytes, modified: time, changed: time, device: 2049, inode: 77 }
 }
 
 /// The codings that `app.js` is there in, besides the file as it is.
-const CODINGS_OF_APP: [Coding; 2] = [Coding::Brotli, Coding::Gzip];
+const CODINGS_OF_APP: [ContentCoding; 2] = [ContentCoding::Brotli, ContentCoding::Gzip];
 /// The length of `app.js` as it is.
 pub(crate) const APP_BYTES: u64 = 1_000;
 
@@ -27,38 +27,38 @@ fn representation(path: &[u8], request: &Request<'_>) -> Option<Representation> 
         b"index.html" | b"a b.txt" | b".well-known/security.txt" => 36,
         b"empty.txt" => 0,
         b"huge.bin" => u64::MAX,
-        b"app.js" => return Some(app(choose_coding(&request.fields, CODINGS_OF_APP))),
+        b"app.js" => return Some(app(negotiate_coding(&request.fields, CODINGS_OF_APP))),
         _ => return None,
     };
-    Some(representation_of(&facts(length_bytes), path, Variant::Only))
+    Some(representation_of(&facts(length_bytes), path, Negotiation::None))
 }
 
 /// `app.js` in a coding, each of them with a length, a time and a number of its own.
-fn app(coding: Coding) -> Representation {
+fn app(coding: ContentCoding) -> Representation {
     let plain = facts(APP_BYTES);
     let facts = match coding {
-        Coding::Identity => plain,
-        _ => Facts {
+        ContentCoding::Identity => plain,
+        _ => FileMetadata {
             length_bytes: plain.length_bytes - 100 * coding as u64,
-            modified: Time { unix_s: plain.modified.unix_s + coding as i64, nanos: 0 },
+            modified: FileTime { unix_s: plain.modified.unix_s + coding as i64, nanos: 0 },
             inode: plain.inode + coding as u64,
             ..plain
         },
     };
-    representation_of(&facts, b"app.js", Variant::OneOf(coding))
+    representation_of(&facts, b"app.js", Negotiation::AcceptEncoding(coding))
 }
 
-fn representation_of(facts: &Facts, path: &[u8], variant: Variant) -> Representation {
+fn representation_of(facts: &FileMetadata, path: &[u8], variant: Negotiation) -> Representation {
     Representation::new(facts, media_type(path), variant, b"Cache-Control: no-cache\r\n", NOW_UNIX_S)
 }
 
 /// The entity tag of a file of the site that has 36 bytes, with its quotes.
 pub(crate) fn etag(path: &str) -> String {
-    etag_of(&representation_of(&facts(36), path.as_bytes(), Variant::Only))
+    etag_of(&representation_of(&facts(36), path.as_bytes(), Negotiation::None))
 }
 
 /// The entity tag of `app.js` in a coding.
-pub(crate) fn etag_of_app(coding: Coding) -> String {
+pub(crate) fn etag_of_app(coding: ContentCoding) -> String {
     etag_of(&app(coding))
 }
 
@@ -94,20 +94,20 @@ impl Answer {
 
 /// The answer to the first request of `bytes`; nothing while it is incomplete.
 pub(crate) fn answer(bytes: &[u8]) -> Option<Answer> {
-    match parse_request(bytes, &Limits::default()) {
-        Ok(Parse::Partial) => None,
-        Err(error) => Some(written(&Response::closing(error.status()), None)),
-        Ok(Parse::Complete { request, head_bytes }) => {
+    match parse_request(bytes, &RequestLimits::default()) {
+        Ok(Parsed::Partial) => None,
+        Err(error) => Some(written(&Response::error(error.status()), None)),
+        Ok(Parsed::Complete { request, head_bytes }) => {
             let path = request.path().map(SitePath::parse);
             let file = path.as_ref().and_then(|path| representation(path.as_ref().ok()?.as_bytes(), &request));
             let found = match (&path, &file) {
-                (None, _) => Found::NotSought,
-                (Some(Err(error)), _) => Found::from(*error),
-                (Some(Ok(_)), Some(file)) => Found::File(file),
+                (None, _) => Err(LookupError::NotLookedUp),
+                (Some(Err(error)), _) => Err(LookupError::from(*error)),
+                (Some(Ok(_)), Some(file)) => Ok(file),
                 (Some(Ok(path)), None) if [&b"docs"[..], "größe".as_bytes()].contains(&path.as_bytes()) => {
-                    Found::Folder(path)
+                    Err(LookupError::Directory(path))
                 }
-                (Some(Ok(_)), None) => Found::Missing,
+                (Some(Ok(_)), None) => Err(LookupError::NotFound),
             };
             Some(written(&respond(&request, found), Some(head_bytes)))
         }
@@ -119,10 +119,10 @@ fn written(response: &Response<'_>, head_bytes: Option<usize>) -> Answer {
     response.write_head(&HttpDate::from_unix_s(NOW_UNIX_S), &mut head);
     let head = String::from_utf8(head).expect("our heads are ASCII");
     let lines = head.strip_suffix("\r\n\r\n").expect("an empty line at the end").split("\r\n");
-    let content = match response.content() {
-        Content::None => "none".to_owned(),
-        Content::Page(page) => format!("page {}", page.len()),
-        Content::File { start_bytes, length_bytes } => format!("file {start_bytes}+{length_bytes}"),
+    let content = match response.body() {
+        Body::Empty => "none".to_owned(),
+        Body::Page(page) => format!("page {}", page.len()),
+        Body::File { start_bytes, length_bytes } => format!("file {start_bytes}+{length_bytes}"),
     };
     Answer {
         lines: lines.map(str::to_owned).collect(),

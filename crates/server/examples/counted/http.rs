@@ -3,8 +3,8 @@
 use std::hint::black_box;
 
 use sanderling_http::{
-    Content, Facts, Found, HttpDate, Limits, Parse, Representation, SitePath, Status, Time, Variant, media_type,
-    parse_request, respond,
+    Body, FileMetadata, FileTime, HttpDate, LookupError, Negotiation, Parsed, Representation, RequestLimits, SitePath,
+    Status, media_type, parse_request, respond,
 };
 
 /// The octets of the file, and the name of the kinds.
@@ -36,14 +36,14 @@ pub(crate) fn repeat_missing(count: usize) {
 }
 
 fn file() -> Representation {
-    let facts = Facts {
+    let facts = FileMetadata {
         length_bytes: FILE_BYTES as u64,
-        modified: Time { unix_s: FILE_UNIX_S, nanos: 1 },
-        changed: Time { unix_s: FILE_UNIX_S, nanos: 2 },
+        modified: FileTime { unix_s: FILE_UNIX_S, nanos: 1 },
+        changed: FileTime { unix_s: FILE_UNIX_S, nanos: 2 },
         device: 1,
         inode: 2,
     };
-    Representation::new(&facts, media_type(b"512"), Variant::Only, b"", NOW_UNIX_S)
+    Representation::new(&facts, media_type(b"512"), Negotiation::None, b"", NOW_UNIX_S)
 }
 
 fn repeat(request: &str, file: Option<&Representation>, expected: Status, count: usize) {
@@ -60,17 +60,17 @@ fn repeat(request: &str, file: Option<&Representation>, expected: Status, count:
 
 /// Appends the response to `out` as a worker does.
 fn answer(bytes: &[u8], file: Option<&Representation>, memory: &[u8], date: &HttpDate, out: &mut Vec<u8>) -> Status {
-    let Ok(Parse::Complete { request, .. }) = parse_request(bytes, &Limits::default()) else {
+    let Ok(Parsed::Complete { request, .. }) = parse_request(bytes, &RequestLimits::default()) else {
         panic!("it is no request");
     };
     let path = SitePath::parse(request.path().expect("a GET has a path")).expect("the path is one of a file");
     black_box(path.as_bytes());
-    let response = respond(&request, file.map_or(Found::Missing, Found::File));
+    let response = respond(&request, file.ok_or(LookupError::NotFound));
     response.write_head(date, out);
-    match response.content() {
-        Content::None => {}
-        Content::Page(page) => out.extend_from_slice(page),
-        Content::File { start_bytes, length_bytes } => {
+    match response.body() {
+        Body::Empty => {}
+        Body::Page(page) => out.extend_from_slice(page),
+        Body::File { start_bytes, length_bytes } => {
             out.extend_from_slice(&memory[start_bytes as usize..(start_bytes + length_bytes) as usize]);
         }
     }

@@ -4,7 +4,7 @@ use super::{Bench, Heading};
 use crate::probe::rounds::{Candidate, Slice};
 use crate::probe::sides::unwound;
 use crate::probe::stopwatch::Stopwatch;
-use sanderling_table::{Leases, Table};
+use sanderling_table::{LocalCache, Table};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::hint::black_box;
@@ -82,18 +82,18 @@ pub(crate) fn measure(bench: &mut Bench<'_>) -> io::Result<()> {
             })
         };
         let counted = move || {
-            run_threads(thread_count, paths, || |path: &[u8]| read(&shared.acquire(path).expect("every path is there")))
+            run_threads(thread_count, paths, || |path: &[u8]| read(&shared.get(path).expect("every path is there")))
         };
         let leased = move || {
             run_threads(thread_count, paths, || {
-                let mut leases = Leases::new(shared, ENTRY_COUNT);
+                let mut leases = LocalCache::new(shared, ENTRY_COUNT);
                 let mut look_count = 0;
                 move |path: &[u8]| {
                     look_count += 1;
                     if look_count % LOOKS_PER_TURN == 0 {
                         leases.sweep();
                     }
-                    read(&leases.lease(path).expect("every path is there"))
+                    read(&leases.get(path).expect("every path is there"))
                 }
             })
         };

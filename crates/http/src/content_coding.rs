@@ -8,7 +8,7 @@ use crate::grammar::{members, trim};
 /// A content coding that a file may be kept in (RFC 9110 §8.4.1), in the order of our preference: of two that a client
 /// likes equally, it gets the greater one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Coding {
+pub enum ContentCoding {
     /// None: the file as it is.
     Identity,
     /// RFC 9110 §8.4.1.3.
@@ -19,62 +19,63 @@ pub enum Coding {
     Brotli,
 }
 
-impl Coding {
+impl ContentCoding {
     /// How many there are.
     const COUNT: usize = 4;
 
     /// Those that change the content, the preferred one first.
-    pub const COMPRESSING: [Coding; Coding::COUNT - 1] = [Coding::Brotli, Coding::Zstd, Coding::Gzip];
+    pub const COMPRESSIONS: [ContentCoding; ContentCoding::COUNT - 1] =
+        [ContentCoding::Brotli, ContentCoding::Zstd, ContentCoding::Gzip];
 
     /// Its name in Accept-Encoding and Content-Encoding.
     pub fn name(self) -> &'static str {
         match self {
-            Coding::Identity => "identity",
-            Coding::Gzip => "gzip",
-            Coding::Zstd => "zstd",
-            Coding::Brotli => "br",
+            ContentCoding::Identity => "identity",
+            ContentCoding::Gzip => "gzip",
+            ContentCoding::Zstd => "zstd",
+            ContentCoding::Brotli => "br",
         }
     }
 
     /// What stands behind the name of a file, its dot included, when the content is kept in this coding.
-    pub fn file_ending(self) -> &'static str {
+    pub fn file_extension(self) -> &'static str {
         match self {
-            Coding::Identity => "",
-            Coding::Gzip => ".gz",
-            Coding::Zstd => ".zst",
-            Coding::Brotli => ".br",
+            ContentCoding::Identity => "",
+            ContentCoding::Gzip => ".gz",
+            ContentCoding::Zstd => ".zst",
+            ContentCoding::Brotli => ".br",
         }
     }
 
     /// The path of the file that the one at `path` holds in a coding, by its ending; `None` when it has no such ending.
-    pub fn strip_file_ending(path: &[u8]) -> Option<&[u8]> {
-        Coding::COMPRESSING.iter().find_map(|coding| path.strip_suffix(coding.file_ending().as_bytes()))
+    pub fn strip_file_extension(path: &[u8]) -> Option<&[u8]> {
+        ContentCoding::COMPRESSIONS.iter().find_map(|coding| path.strip_suffix(coding.file_extension().as_bytes()))
     }
 
     /// The coding of this name, in whatever case (RFC 9110 §8.4.1).
-    fn of(name: &[u8]) -> Option<Coding> {
+    fn of(name: &[u8]) -> Option<ContentCoding> {
         // RFC 9110 §8.4.1.3: the older name of gzip means the same.
         if name.eq_ignore_ascii_case(b"x-gzip") {
-            return Some(Coding::Gzip);
+            return Some(ContentCoding::Gzip);
         }
-        let all = [Coding::Identity].into_iter().chain(Coding::COMPRESSING);
+        let all = [ContentCoding::Identity].into_iter().chain(ContentCoding::COMPRESSIONS);
         all.into_iter().find(|coding| name.eq_ignore_ascii_case(coding.name().as_bytes()))
     }
 }
 
-/// The coding that a request likes best of `codings` and of [`Coding::Identity`], which is always there.
+/// The coding that a request likes best of `codings` and of [`ContentCoding::Identity`], which is always there.
 ///
 /// Whoever wants none of them gets the file as it is: RFC 9110 §12.5.3 asks for that, but where `identity` is refused as
 /// well; even then a client can do more with it than with a page of status 406.
-pub fn choose_coding(fields: &Fields<'_>, codings: impl IntoIterator<Item = Coding>) -> Coding {
+pub fn negotiate_coding(fields: &Fields<'_>, codings: impl IntoIterator<Item = ContentCoding>) -> ContentCoding {
     // §12.5.3 would let us send any coding to a client that says nothing. Those are simple, and may know none.
-    if !fields.has(FieldName::AcceptEncoding) {
-        return Coding::Identity;
+    if !fields.contains(FieldName::AcceptEncoding) {
+        return ContentCoding::Identity;
     }
     let weights = Weights::parse(fields.values(FieldName::AcceptEncoding));
     let rank = |coding| (weights.of(coding), coding);
     let acceptable = codings.into_iter().filter(|&coding| weights.of(coding) > Weight::ZERO);
-    acceptable.fold(Coding::Identity, |best, coding| if rank(coding) > rank(best) { coding } else { best })
+    acceptable.fold(ContentCoding::Identity, |best, coding| if rank(coding) > rank(best) { coding } else { best })
 }
 
 /// How much a client likes a coding, in thousandths (RFC 9110 §12.4.2); zero: it refuses it.
@@ -108,7 +109,7 @@ impl Weight {
 #[derive(Debug, Default)]
 struct Weights {
     /// Of those that it named.
-    named: [Option<Weight>; Coding::COUNT],
+    named: [Option<Weight>; ContentCoding::COUNT],
     /// Of those that it did not, by `*`.
     others: Option<Weight>,
 }
@@ -118,7 +119,7 @@ impl Weights {
     fn parse<'b>(lists: impl Iterator<Item = &'b [u8]>) -> Weights {
         let mut weights = Weights::default();
         for (name, weight) in lists.flat_map(members).filter_map(parse_member) {
-            let slot = match Coding::of(name) {
+            let slot = match ContentCoding::of(name) {
                 Some(coding) => &mut weights.named[coding as usize],
                 None if name == b"*" => &mut weights.others,
                 None => continue,
@@ -131,7 +132,7 @@ impl Weights {
 
     /// A coding that is not listed is refused (RFC 9110 §12.5.3, rule 3). The file as it is may be sent all the same
     /// (rule 2), to a client that likes nothing else: zero is right for it too.
-    fn of(&self, coding: Coding) -> Weight {
+    fn of(&self, coding: ContentCoding) -> Weight {
         self.named[coding as usize].or(self.others).unwrap_or(Weight::ZERO)
     }
 }
@@ -151,14 +152,14 @@ mod tests {
 
     #[test]
     fn codings_stand_in_the_order_of_preference_and_are_found_by_their_names() {
-        assert!(Coding::COMPRESSING.is_sorted_by(|left, right| left > right));
-        assert!(Coding::COMPRESSING.iter().all(|&coding| coding > Coding::Identity));
-        for coding in Coding::COMPRESSING {
-            assert_eq!(Coding::of(coding.name().to_uppercase().as_bytes()), Some(coding));
+        assert!(ContentCoding::COMPRESSIONS.is_sorted_by(|left, right| left > right));
+        assert!(ContentCoding::COMPRESSIONS.iter().all(|&coding| coding > ContentCoding::Identity));
+        for coding in ContentCoding::COMPRESSIONS {
+            assert_eq!(ContentCoding::of(coding.name().to_uppercase().as_bytes()), Some(coding));
         }
-        assert_eq!(Coding::of(b"X-GZip"), Some(Coding::Gzip));
+        assert_eq!(ContentCoding::of(b"X-GZip"), Some(ContentCoding::Gzip));
         for name in ["", "b", "brotli", "deflate", "*", "gzip "] {
-            assert_eq!(Coding::of(name.as_bytes()), None, "{name}");
+            assert_eq!(ContentCoding::of(name.as_bytes()), None, "{name}");
         }
     }
 
@@ -174,7 +175,7 @@ mod tests {
             ("a/br", None),
             ("", None),
         ] {
-            assert_eq!(Coding::strip_file_ending(path.as_bytes()), plain.map(str::as_bytes), "{path}");
+            assert_eq!(ContentCoding::strip_file_extension(path.as_bytes()), plain.map(str::as_bytes), "{path}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! The content of a request, read only to find where the next request starts (RFC 9112 §6, §7.1).
 
 use crate::grammar::is_token_byte;
-use crate::request::{Framing, Limits};
+use crate::request::{Framing, RequestLimits};
 use crate::request_error::RequestError;
 
 /// Digits of the longest chunk size: all that 64 bits can hold.
@@ -10,9 +10,9 @@ const SIZE_DIGITS_MAX: u8 = 16;
 /// they are framing, and so no limit of the content itself would stop them.
 const ANNEX_BYTES_MAX: u16 = 4096;
 
-/// What one step of [`Discard::advance`] did.
+/// What one step of [`BodySkipper::advance`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Discarded {
+pub struct Skipped {
     /// How many of the bytes belong to the content; all of them, unless it is at its end.
     pub consumed_bytes: usize,
     /// Whether the content is at its end, and the next request may follow.
@@ -21,7 +21,7 @@ pub struct Discarded {
 
 /// Content on its way out: takes bytes as they come and keeps none.
 #[derive(Clone, Debug)]
-pub struct Discard {
+pub struct BodySkipper {
     state: State,
     /// Bytes of content that may still come.
     left_bytes_max: u64,
@@ -66,15 +66,15 @@ enum State {
     Done,
 }
 
-impl Discard {
+impl BodySkipper {
     /// For the content that a request announces.
-    pub fn new(framing: Framing, limits: &Limits) -> Discard {
+    pub fn new(framing: Framing, limits: &RequestLimits) -> BodySkipper {
         let state = match framing {
             Framing::None | Framing::Length(0) => State::Done,
             Framing::Length(length_bytes) => State::Length(length_bytes),
             Framing::Chunked => State::Size { value: 0, digit_count: 0 },
         };
-        Discard { state, left_bytes_max: limits.content_bytes_max, left_annex_bytes: ANNEX_BYTES_MAX }
+        BodySkipper { state, left_bytes_max: limits.body_bytes_max, left_annex_bytes: ANNEX_BYTES_MAX }
     }
 
     /// Whether nothing of the content is still to come.
@@ -85,7 +85,7 @@ impl Discard {
     /// Takes the next bytes of the connection, up to the end of the content.
     ///
     /// After an error the state is of no more use: the end of the content is unknown, and the connection must close.
-    pub fn advance(&mut self, bytes: &[u8]) -> Result<Discarded, RequestError> {
+    pub fn advance(&mut self, bytes: &[u8]) -> Result<Skipped, RequestError> {
         let mut at = 0;
         while at < bytes.len() && self.state != State::Done {
             at += match self.state {
@@ -99,7 +99,7 @@ impl Discard {
                 }
             };
         }
-        Ok(Discarded { consumed_bytes: at, is_done: self.is_done() })
+        Ok(Skipped { consumed_bytes: at, is_done: self.is_done() })
     }
 
     /// Passes over as much as is there of a run of `left_bytes`; how much that was.
@@ -112,7 +112,7 @@ impl Discard {
     ) -> Result<usize, RequestError> {
         // Refused before it is read: the size alone says that it is too much.
         if left_bytes > self.left_bytes_max {
-            return Err(RequestError::ContentTooLarge);
+            return Err(RequestError::BodyTooLarge);
         }
         let passed_bytes = left_bytes.min(available_bytes as u64);
         self.left_bytes_max -= passed_bytes;
@@ -121,13 +121,13 @@ impl Discard {
     }
 
     fn take_framing(&mut self, state: State, byte: u8) -> Result<(), RequestError> {
-        self.state = after(state, byte).ok_or(RequestError::Chunk)?;
+        self.state = after(state, byte).ok_or(RequestError::InvalidChunk)?;
         if matches!(self.state, State::Extension { .. } | State::TrailerName | State::TrailerValue) {
-            self.left_annex_bytes = self.left_annex_bytes.checked_sub(1).ok_or(RequestError::Chunk)?;
+            self.left_annex_bytes = self.left_annex_bytes.checked_sub(1).ok_or(RequestError::InvalidChunk)?;
         }
         match self.state {
             // As above: the size alone says that it is too much.
-            State::Chunk(left_bytes) if left_bytes > self.left_bytes_max => Err(RequestError::ContentTooLarge),
+            State::Chunk(left_bytes) if left_bytes > self.left_bytes_max => Err(RequestError::BodyTooLarge),
             _ => Ok(()),
         }
     }

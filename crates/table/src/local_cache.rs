@@ -1,6 +1,6 @@
 //! Turns references that a worker took once into look-ups that touch nothing shared but a generation.
 
-use crate::held::Lent;
+use crate::reference::CachedRef;
 use crate::slot::{Slot, SlotNumber};
 use crate::slots::CAPACITY_MAX;
 use crate::sync::planted;
@@ -13,16 +13,16 @@ use core::mem;
 ///
 /// A hit is one private look-up and one load of the slot's generation; no instruction of it writes shared memory, so it
 /// costs the same with any number of workers. Each lease is a real reference. What is retired meanwhile is given back
-/// by the first look-up that meets it, or by the next [`sweep`](Leases::sweep).
+/// by the first look-up that meets it, or by the next [`sweep`](LocalCache::sweep).
 ///
 /// **Its duty**: call `sweep` once a turn and before sleeping. A worker that sleeps keeps what it has leased, so whoever
 /// needs retired values dropped now (no descriptors left) must wake the workers.
-pub struct Leases<'t, K, V> {
+pub struct LocalCache<'t, K, V> {
     table: &'t Table<K, V>,
     /// Open addressing, one step at a time, at most half full; a power of two.
     places: Box<[Place]>,
     count: usize,
-    leases_max: usize,
+    capacity_max: usize,
     /// Where the next lease to give back is looked for when there are too many.
     hand: usize,
     /// The table's version at the last sweep.
@@ -75,18 +75,18 @@ enum Found<'t, K, V> {
     Gap(usize),
 }
 
-impl<'t, K, V> Leases<'t, K, V> {
-    /// No leases yet, at most `leases_max` (at least 1) later: then one gives way to the next.
+impl<'t, K, V> LocalCache<'t, K, V> {
+    /// No leases yet, at most `capacity_max` (at least 1) later: then one gives way to the next.
     ///
     /// It allocates here once, 8 to 16 bytes for each lease.
-    pub fn new(table: &'t Table<K, V>, leases_max: usize) -> Leases<'t, K, V> {
-        let leases_max = leases_max.max(1);
-        let place_count = (2 * leases_max).next_power_of_two();
-        Leases {
+    pub fn new(table: &'t Table<K, V>, capacity_max: usize) -> LocalCache<'t, K, V> {
+        let capacity_max = capacity_max.max(1);
+        let place_count = (2 * capacity_max).next_power_of_two();
+        LocalCache {
             table,
             places: vec![Place::EMPTY; place_count].into(),
             count: 0,
-            leases_max,
+            capacity_max,
             hand: 0,
             version: table.version(),
         }
@@ -180,14 +180,14 @@ impl<'t, K, V> Leases<'t, K, V> {
     }
 }
 
-impl<'t, K: Hash + Eq, V> Leases<'t, K, V> {
+impl<'t, K: Hash + Eq, V> LocalCache<'t, K, V> {
     /// The entry of this key, leased: at once if it was leased already and is not retired, else by
-    /// [`Table::acquire`]. `None` if the table lends no such entry.
+    /// [`Table::get`]. `None` if the table lends no such entry.
     ///
-    /// The borrow ends with the turn. What is needed longer (a slow response) clones the [`Held`](crate::Held): one atomic
+    /// The borrow ends with the turn. What is needed longer (a slow response) clones the [`Ref`](crate::Ref): one atomic
     /// addition.
     #[inline]
-    pub fn lease<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<Lent<'_, 't, K, V>>
+    pub fn get<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<CachedRef<'_, 't, K, V>>
     where
         K: Borrow<Q>,
     {
@@ -230,14 +230,14 @@ impl<'t, K: Hash + Eq, V> Leases<'t, K, V> {
         }
     }
 
-    /// Leases an entry that is not leased.
+    /// LocalCache an entry that is not leased.
     #[cold]
     fn take<Q: Eq + ?Sized>(&mut self, hash: u64, key: &Q) -> Option<&'t Slot<K, V>>
     where
         K: Borrow<Q>,
     {
-        let held = self.table.acquire_hashed(hash, key)?;
-        if self.count == self.leases_max {
+        let held = self.table.get_hashed(hash, key)?;
+        if self.count == self.capacity_max {
             self.give_back_any();
         }
         let (Found::Gap(at) | Found::Lease(at, _)) = self.find(hash, key);
@@ -249,7 +249,7 @@ impl<'t, K: Hash + Eq, V> Leases<'t, K, V> {
 }
 
 /// Gives back what is still leased.
-impl<K, V> Drop for Leases<'_, K, V> {
+impl<K, V> Drop for LocalCache<'_, K, V> {
     fn drop(&mut self) {
         self.clear();
     }
@@ -278,94 +278,94 @@ mod tests {
     #[test]
     fn a_second_look_finds_the_lease_and_takes_no_other() {
         let table = table_of([7u32]);
-        let mut leases = Leases::new(&table, 4);
+        let mut leases = LocalCache::new(&table, 4);
         assert!(leases.is_empty());
         for _ in 0..3 {
-            assert_eq!(leases.lease(&7).map(|held| **held), Some(7));
+            assert_eq!(leases.get(&7).map(|held| **held), Some(7));
             assert_eq!(leases.len(), 1);
         }
-        assert!(leases.lease(&8).is_none());
+        assert!(leases.get(&8).is_none());
         assert_eq!(leases.len(), 1);
     }
 
     #[test]
     fn a_retired_entry_is_not_leased_again_and_a_sweep_gives_it_back() {
         let table = table_of([1u32, 2]);
-        let mut leases = Leases::new(&table, 4);
-        leases.lease(&1);
-        leases.lease(&2);
+        let mut leases = LocalCache::new(&table, 4);
+        leases.get(&1);
+        leases.get(&2);
         assert_eq!(leases.sweep(), 0);
-        assert!(table.retire(&1).is_some());
-        assert_eq!(table.census().retired_count, 1, "the lease still holds it");
+        assert!(table.invalidate(&1).is_some());
+        assert_eq!(table.stats().invalidated_count, 1, "the lease still holds it");
         assert_eq!(leases.sweep(), 1);
-        assert_eq!(table.census().retired_count, 0);
-        assert!(leases.lease(&1).is_none());
-        assert_eq!(leases.lease(&2).map(|held| **held), Some(2));
+        assert_eq!(table.stats().invalidated_count, 0);
+        assert!(leases.get(&1).is_none());
+        assert_eq!(leases.get(&2).map(|held| **held), Some(2));
     }
 
     #[test]
     fn a_look_up_that_meets_a_stale_lease_gives_it_back_without_a_sweep() {
         let table = table_of([1u32]);
-        let mut leases = Leases::new(&table, 4);
-        leases.lease(&1);
+        let mut leases = LocalCache::new(&table, 4);
+        leases.get(&1);
         assert!(table.replace(1, 10).is_ok());
-        assert_eq!(leases.lease(&1).map(|held| **held), Some(10));
-        assert_eq!(table.census().retired_count, 0);
+        assert_eq!(leases.get(&1).map(|held| **held), Some(10));
+        assert_eq!(table.stats().invalidated_count, 0);
         assert_eq!(leases.sweep(), 0);
     }
 
     #[test]
     fn a_clone_outlives_the_lease_and_the_retirement() {
         let table = table_of([1u32]);
-        let mut leases = Leases::new(&table, 4);
-        let held = leases.lease(&1).unwrap().clone();
-        table.retire(&1);
+        let mut leases = LocalCache::new(&table, 4);
+        let held = leases.get(&1).unwrap().clone();
+        table.invalidate(&1);
         leases.sweep();
         assert!(leases.is_empty());
-        assert_eq!((*held, held.is_retired()), (1, true));
+        assert_eq!((*held, held.is_invalidated()), (1, true));
         drop(held);
-        assert_eq!(table.census().retired_count, 0);
+        assert_eq!(table.stats().invalidated_count, 0);
     }
 
     #[test]
     fn leases_that_end_give_everything_back() {
         let table = table_of(0..8u32);
-        let mut leases = Leases::new(&table, 8);
+        let mut leases = LocalCache::new(&table, 8);
         for key in 0..8 {
-            assert!(leases.lease(&key).is_some());
-            table.retire(&key);
+            assert!(leases.get(&key).is_some());
+            table.invalidate(&key);
         }
-        assert_eq!(table.census().retired_count, 8);
+        assert_eq!(table.stats().invalidated_count, 8);
         drop(leases);
-        assert_eq!(table.census().retired_count, 0);
+        assert_eq!(table.stats().invalidated_count, 0);
     }
 
     #[test]
     fn too_many_leases_give_way_one_by_one() {
         let table = table_of(0..40u32);
-        let mut leases = Leases::new(&table, 5);
+        let mut leases = LocalCache::new(&table, 5);
         for round in 0..3 {
             for key in 0..40 {
-                assert_eq!(leases.lease(&key).map(|held| **held), Some(key), "round {round}");
+                assert_eq!(leases.get(&key).map(|held| **held), Some(key), "round {round}");
                 assert!(leases.len() <= 5);
             }
         }
         for key in 0..40 {
-            table.retire(&key);
+            table.invalidate(&key);
         }
-        assert_eq!(table.census().retired_count, 5, "no reference is kept but those of the leases");
+        assert_eq!(table.stats().invalidated_count, 5, "no reference is kept but those of the leases");
         leases.clear();
-        assert_eq!(table.census().retired_count, 0);
+        assert_eq!(table.stats().invalidated_count, 0);
         table.check();
     }
 
     #[test]
     fn keys_of_one_hash_stay_apart_while_gaps_close() {
         let table = table_of((0..8).map(Clash));
-        let mut leases = Leases::new(&table, 8);
+        let mut leases = LocalCache::new(&table, 8);
         for given_back in 0..8 {
             for key in 0..8 {
-                assert_eq!(leases.lease(&Clash(key)).map(|held| **held), Some(Clash(key)));
+                assert_eq!(leases.get(&Clash(key)).map(|held| **held), Some(Clash(key)));
             }
             let Found::Lease(at, slot) = leases.find(table.hash(&Clash(given_back)), &Clash(given_back)) else {
                 unreachable!("it was leased")
@@ -381,9 +381,9 @@ mod tests {
     #[test]
     fn every_lease_stays_within_reach_of_its_hash() {
         let table = table_of(0..60u64);
-        let mut leases = Leases::new(&table, 32);
+        let mut leases = LocalCache::new(&table, 32);
         for step in 0..if cfg!(miri) { 100 } else { 2_000u64 } {
-            leases.lease(&(step * step % 61));
+            leases.get(&(step * step % 61));
             let numbers: Vec<SlotNumber> = leases.places.iter().filter_map(|place| place.number()).collect();
             assert_eq!(numbers.len(), leases.count);
             for number in numbers {
