@@ -3,54 +3,20 @@
 mod control;
 mod generate;
 
-use crate::config::{
-    CONFIG_VARIABLE, Flags, Origin, SearchPlaces, Zone, limits_help, parse_listen_address, parse_zone_argument,
-};
-use crate::control_path::Surroundings;
-use crate::probe;
 use clap::builder::PossibleValuesParser;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
+use sanderling_config::{
+    CONFIG_VARIABLE, Flags, Origin, SearchPlaces, Zone, limits_help, parse_listen_address, parse_zone_argument,
+};
+use sanderling_ipc::control_path::Surroundings;
+use sanderling_probe as probe;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::{ExitCode, Termination};
 
 pub(crate) use control::Question;
 pub(crate) use generate::GenerateLine;
-
-/// How the program ends, as its caller sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Exit {
-    /// Done.
-    Success,
-    /// Something failed at run time, `check` found errors, or the server that was asked did not answer or refused.
-    Failure,
-    /// The command line is wrong in a way that its grammar can't tell: `--force` names a job that there is not.
-    WrongCommandLine,
-    /// `serve` was given a configuration that is wrong; EX_CONFIG of sysexits.h. A service manager that sees it should
-    /// not try again: systemd's RestartPreventExitStatus=78.
-    BadConfiguration,
-}
-
-impl Exit {
-    /// The number that the caller sees.
-    pub(crate) fn status(self) -> u8 {
-        match self {
-            Exit::Success => 0,
-            Exit::Failure => 1,
-            // The number that clap has chosen for what it finds wrong itself.
-            Exit::WrongCommandLine => 2,
-            Exit::BadConfiguration => 78,
-        }
-    }
-}
-
-impl Termination for Exit {
-    fn report(self) -> ExitCode {
-        ExitCode::from(self.status())
-    }
-}
 
 /// One use of the program.
 #[derive(Debug, PartialEq, Eq)]

@@ -1,29 +1,15 @@
 //! Sanderling: answers for a domain, its web site over HTTP and its zone over DNS.
 #![forbid(unsafe_code)]
 
-mod supervisor;
-mod check;
-mod server_process;
-mod loading;
-mod zones;
-mod handover;
-mod listeners;
-mod control;
-mod channel;
-mod terminal;
-mod control_client;
 mod cli;
-mod control_path;
-mod control_message;
-mod probe;
-mod json;
-mod config;
-mod demo;
-mod diagnostic;
 
-use cli::{Command, Exit, Invocation};
-use config::SearchPlaces;
-use control_path::Surroundings;
+use cli::{Command, Invocation};
+use sanderling_config::SearchPlaces;
+use sanderling_ipc::control_path::{self, Surroundings};
+use sanderling_ipc::{Exit, control_client};
+use sanderling_probe as probe;
+use sanderling_server_process as server_process;
+use sanderling_supervisor as supervisor;
 use std::io::Write;
 
 fn main() -> Exit {
@@ -45,7 +31,7 @@ fn main() -> Exit {
             control_path::of_server(control.as_deref(), key, &origin, &surroundings)
         }),
         Command::ServerProcess { origin, control } => server_process::serve(&origin, control),
-        Command::Check(origin) => check::check(&origin),
+        Command::Check(origin) => server_process::check(&origin),
         Command::Probe(options) => match probe::run(&options) {
             Ok(()) => Exit::Success,
             Err(error) => {

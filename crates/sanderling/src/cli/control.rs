@@ -1,10 +1,10 @@
 //! The commands that ask the server that runs: its status, a reload, an upgrade, its end.
 
-use crate::config::SearchPlaces;
-use crate::control_message::Request;
-use crate::control_path::{Surroundings, of_client};
 use clap::Args;
 use clap::builder::RangedU64ValueParser;
+use sanderling_config::SearchPlaces;
+use sanderling_ipc::control_message::Request;
+use sanderling_ipc::control_path::{Surroundings, of_client};
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! Command lines and what is made of them, as text.
 
 use super::*;
-use crate::config::Limits;
-use crate::control_message::Request;
+use sanderling_config::Limits;
+use sanderling_ipc::control_message::Request;
 
 /// What the words of `line` become where no configuration file is found.
 fn parse(line: &str) -> Result<Invocation, clap::Error> {
@@ -33,17 +33,6 @@ fn check_refused(line: &str, expected: &str) {
     let message = error.to_string();
     assert_eq!(error.exit_code(), 2, "{line}\n{message}");
     assert!(message.contains(expected), "{line}: {expected:?} is not in\n{message}");
-}
-
-#[test]
-fn ends_have_the_numbers_that_the_help_tells() {
-    let number = |exit: Exit| format!("{:?}", exit.report());
-    let expected = |number: u8| format!("{:?}", ExitCode::from(number));
-    for (exit, status) in
-        [(Exit::Success, 0), (Exit::Failure, 1), (Exit::WrongCommandLine, 2), (Exit::BadConfiguration, 78)]
-    {
-        assert_eq!(number(exit), expected(status), "{exit:?}");
-    }
 }
 
 fn address(text: &str) -> SocketAddr {

@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::process::{DEADLINE, Folder, Listeners, Serving, run, run_to_end, sanderling};
+use sanderling_testkit::process::{DEADLINE, Folder, Listeners, Serving, run, run_to_end, sanderling};
 
 const GOOD_ZONE: &[u8] = b"@ 300 IN SOA ns h 1 2 3 4 5\n@ 300 IN NS ns\nns 300 IN A 192.0.2.1\n";
 

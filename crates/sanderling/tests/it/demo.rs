@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::process::{DEADLINE, Listeners, Serving, run_to_end};
+use sanderling_testkit::process::{DEADLINE, Listeners, Serving, run_to_end};
 
 #[test]
 fn the_lines_that_it_prints_work() {

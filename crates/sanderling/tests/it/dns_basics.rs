@@ -2,12 +2,12 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use crate::clients::{Asker, RawConnection, dig, framed, kdig, tcp_reply};
 use crate::dns_messages::{
     A, AAAA, ANY, AXFR, BADVERS, CNAME, DNAME, FORMERR, NOERROR, NS, NXDOMAIN, OPT, Question, REFUSED, Reply, TXT,
 };
 use crate::domain::{Domain, Wanted, ZONE};
-use crate::process::{Folder, Listeners, Serving, run};
+use sanderling_testkit::clients::{Asker, RawConnection, dig, framed, kdig, tcp_reply};
+use sanderling_testkit::process::{Folder, Listeners, Serving, run};
 
 #[test]
 fn dig_and_kdig_get_the_soa() {

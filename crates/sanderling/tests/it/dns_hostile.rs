@@ -1,9 +1,9 @@
 //! Messages that no honest client sends: each gets an error or silence, and the next one its answer.
 
-use crate::clients::{Asker, RawConnection, framed, tcp_exchange, udp_reply};
 use crate::dns_messages::{A, FORMERR, NOTIMP, Question, Reply, TXT, name_octets};
 use crate::domain::{Domain, Wanted, ZONE};
-use crate::random::Random;
+use sanderling_testkit::clients::{Asker, RawConnection, framed, tcp_exchange, udp_reply};
+use sanderling_testkit::random::Random;
 
 /// What a message gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use crate::clients::{tcp_reply, udp_reply};
+use sanderling_testkit::clients::{tcp_reply, udp_reply};
 
 pub(crate) const A: u16 = 1;
 pub(crate) const NS: u16 = 2;

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::clients::{Asker, RawConnection, framed};
 use crate::dns_messages::{A, NXDOMAIN, Question, Reply};
 use crate::domain::{Domain, Wanted};
+use sanderling_testkit::clients::{Asker, RawConnection, framed};
 
 const NAME_COUNT: usize = 100_000;
 /// Queries on their way at once: their replies fit into the asker's socket.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::process::{Folder, Listeners, Serving, sanderling};
+use sanderling_testkit::process::{Folder, Listeners, Serving, sanderling};
 
 /// The zone that most tests ask: one of each case that an answer can be.
 pub(crate) const ZONE: &str = r#"

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use crate::clients::RawConnection;
+use sanderling_testkit::clients::RawConnection;
 
 /// An answer of HTTP/1.1.
 #[derive(Clone, Debug, PartialEq, Eq)]

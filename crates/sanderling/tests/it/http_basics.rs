@@ -1,8 +1,8 @@
 //! What browsers, `curl` and `ab` ask of a site, and the answers that RFC 9110 and RFC 9112 want.
 
-use crate::clients::{RawConnection, curl};
 use crate::domain::{Domain, Wanted};
 use crate::http_answers::{Answer, HttpConnection, answer_to, get};
+use sanderling_testkit::clients::{RawConnection, curl};
 
 const PAGE: &[u8] = b"<!doctype html><title>hi</title>\n";
 const ALPHABET: &[u8] = b"abcdefghijklmnopqrstuvwxyz";
@@ -336,7 +336,7 @@ fn hosts_select_sites() {
 
 #[test]
 fn the_folder_of_the_command_line_answers_every_host() {
-    use crate::process::{Folder, Listeners, Serving};
+    use sanderling_testkit::process::{Folder, Listeners, Serving};
     let folder = Folder::with(&[("index.html", PAGE)]);
     let arguments = ["serve", folder.path().to_str().unwrap(), "--http", "127.0.0.1:0"];
     let serving = Serving::start(&arguments, Listeners { http: 1, dns: 0 });

@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::clients::curl;
 use crate::domain::Domain;
 use crate::http_answers::{Answer, HttpConnection};
-use crate::process::DEADLINE;
+use sanderling_testkit::clients::curl;
+use sanderling_testkit::process::DEADLINE;
 
 /// What [`BROTLI`], [`ZSTD`] and [`GZIP`] hold.
 const LINES: &[u8] = &lines();

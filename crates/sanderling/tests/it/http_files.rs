@@ -6,10 +6,10 @@ use std::os::unix::net::UnixListener;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::clients::RawConnection;
 use crate::domain::{Domain, Wanted};
 use crate::http_answers::{Answer, HttpConnection, check_serves, get};
-use crate::process::DEADLINE;
+use sanderling_testkit::clients::RawConnection;
+use sanderling_testkit::process::DEADLINE;
 
 /// What stands outside of every root, and must never be seen.
 const CANARY: &[u8] = b"the canary sings";

@@ -3,10 +3,10 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::clients::RawConnection;
 use crate::domain::{Domain, Wanted};
 use crate::http_answers::{HttpConnection, answer_to, check_serves};
-use crate::random::Random;
+use sanderling_testkit::clients::RawConnection;
+use sanderling_testkit::random::Random;
 
 fn site() -> Domain {
     let large = vec![b'x'; 1_000_000];

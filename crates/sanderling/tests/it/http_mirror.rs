@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::clients::wget_mirror;
-use crate::process::{Folder, Listeners, Serving};
-use crate::random::Random;
+use sanderling_testkit::clients::wget_mirror;
+use sanderling_testkit::process::{Folder, Listeners, Serving};
+use sanderling_testkit::random::Random;
 
 /// Bounds of what is taken of the machine's own documents.
 const FILE_COUNT_MAX: usize = 2_000;

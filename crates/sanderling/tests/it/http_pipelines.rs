@@ -4,7 +4,7 @@ use std::thread;
 
 use crate::domain::{Domain, Wanted};
 use crate::http_answers::{HttpConnection, get};
-use crate::random::Random;
+use sanderling_testkit::random::Random;
 
 const ALPHABET: &[u8] = b"abcdefghijklmnopqrstuvwxyz";
 /// Larger than what is kept in memory, so that it is sent from its descriptor.

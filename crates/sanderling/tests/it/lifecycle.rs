@@ -3,11 +3,11 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::clients::RawConnection;
 use crate::dns_messages::{A, Question};
 use crate::domain::{Domain, Wanted, ZONE};
 use crate::http_answers::{HttpConnection, check_serves, get};
-use crate::process::{Folder, Listeners, Serving, run_to_end, sanderling};
+use sanderling_testkit::clients::RawConnection;
+use sanderling_testkit::process::{Folder, Listeners, Serving, run_to_end, sanderling};
 
 const SITE: &[(&str, &[u8])] = &[("index.html", b"hi\n")];
 

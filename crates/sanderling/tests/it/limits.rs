@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use crate::clients::{RawConnection, framed};
 use crate::dns_messages::{A, Question, Reply};
 use crate::domain::{Domain, Wanted, ZONE};
 use crate::http_answers::{HttpConnection, check_serves, get};
-use crate::process::{Folder, Listeners, Serving};
+use sanderling_testkit::clients::{RawConnection, framed};
+use sanderling_testkit::process::{Folder, Listeners, Serving};
 
 const SITE: &[(&str, &[u8])] = &[("index.html", b"hi\n")];
 

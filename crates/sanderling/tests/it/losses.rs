@@ -15,8 +15,8 @@ use losscount::{Cause, DnsLoad, HttpLoad, IdleNotice, Kind, Load, Report, Runnin
 
 use crate::domain::ZONE;
 use crate::http_answers::check_serves;
-use crate::process::{DEADLINE, Ended, Folder, Listeners, Serving, copy_program_to, sanderling};
-use crate::process_ids::{send_signal, server_pids};
+use sanderling_testkit::process::{DEADLINE, Ended, Folder, Listeners, Serving, copy_program_to, sanderling};
+use sanderling_testkit::process_ids::{send_signal, server_pids};
 
 const PAGE: &[u8] = b"a sanderling runs along the edge of the water\n";
 const OTHER_PAGE: &[u8] = b"and never stands still\n";

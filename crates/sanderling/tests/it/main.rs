@@ -21,8 +21,4 @@ mod probe;
 mod domain;
 mod dns_messages;
 mod http_answers;
-mod random;
 mod supervision;
-mod clients;
-mod process;
-mod process_ids;

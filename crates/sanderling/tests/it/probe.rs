@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::process::{Folder, run};
+use sanderling_testkit::process::{Folder, run};
 
 #[test]
 fn one_job_is_measured_and_told_as_json() {

@@ -2,8 +2,8 @@
 //! and that a manager's sockets serve.
 
 use crate::http_answers::HttpConnection;
-use crate::process::{DEADLINE, Folder, Listeners, Serving, copy_program_to};
-use crate::process_ids::send_signal;
+use sanderling_testkit::process::{DEADLINE, Folder, Listeners, Serving, copy_program_to};
+use sanderling_testkit::process_ids::send_signal;
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::TcpListener;

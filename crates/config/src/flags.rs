@@ -1,0 +1,193 @@
+//! Turns the arguments of `serve` and `check`, already read one by one, into a configuration.
+
+use super::address::{Protocol, TakenAddresses};
+use super::domain_name::DomainName;
+use super::limits::Limits;
+use super::paths::{check_site_folder, check_zone_file};
+use super::settings::{
+    Config, DNS_LISTEN_DEFAULT, DefaultSite, HTTP_LISTEN_DEFAULT, ListenerCount, Site, Zone, processor_count,
+};
+use crate::diagnostic::{Diagnostic, Fault, Place};
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// What was typed, each argument well-formed on its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Flags {
+    /// The folder to serve for every Host.
+    pub folder: Option<PathBuf>,
+    /// Where HTTP is answered; 127.0.0.1:8080 if empty and there is a folder.
+    pub http_listen: Vec<SocketAddr>,
+    /// The zones to answer for.
+    pub zones: Vec<Zone>,
+    /// Where DNS is answered; 127.0.0.1:5353 if empty and there are zones.
+    pub dns_listen: Vec<SocketAddr>,
+    /// Threads that serve; as many as there are processors if `None`.
+    pub worker_count: Option<usize>,
+}
+
+/// Reads `NAME=FILE`, as `--zone` takes it.
+///
+/// # Errors
+///
+/// Which half is missing or wrong.
+pub fn parse_zone_argument(text: &str) -> Result<Zone, Fault> {
+    let example = "write the zone's name, = and its zone file, as in example.com=example.com.zone";
+    let Some((name, file)) = text.split_once('=') else {
+        return Err(Fault::new(format!("`{text}` has no `=`"), example));
+    };
+    if name.is_empty() {
+        return Err(Fault::new("the zone's name is missing", example));
+    }
+    if file.is_empty() {
+        return Err(Fault::new("the zone file is missing", example));
+    }
+    Ok(Zone { apex: DomainName::parse(name)?, file: PathBuf::from(file) })
+}
+
+impl Config {
+    /// The configuration that `flags` ask for.
+    ///
+    /// # Errors
+    ///
+    /// Every fault of the arguments together: what does not exist, and what is there twice.
+    pub fn from_flags(flags: &Flags) -> Result<Config, Vec<Diagnostic>> {
+        let mut diagnostics = Vec::new();
+        let mut refuse = |argument: String, result: Result<(), Fault>| {
+            if let Err(fault) = result {
+                diagnostics.push(Diagnostic::error(Place::Argument(argument), fault));
+            }
+        };
+        if let Some(folder) = &flags.folder {
+            refuse(folder.display().to_string(), check_site_folder(folder));
+        }
+        let mut apexes = HashSet::new();
+        for Zone { apex, file } in &flags.zones {
+            let argument = || format!("--zone {apex}={}", file.display());
+            if !apexes.insert(apex) {
+                let fault = Fault::new(format!("the zone {apex} is there twice"), "remove one of the two");
+                refuse(argument(), Err(fault));
+            }
+            refuse(argument(), check_zone_file(file));
+        }
+        let mut taken = TakenAddresses::default();
+        for &address in &flags.http_listen {
+            refuse(format!("--http {address}"), taken.take(address, Protocol::Http));
+        }
+        for &address in &flags.dns_listen {
+            refuse(format!("--dns {address}"), taken.take(address, Protocol::Dns));
+        }
+        if diagnostics.is_empty() { Ok(flags.to_config()) } else { Err(diagnostics) }
+    }
+}
+
+impl Flags {
+    /// The arguments of `serve` that say the same.
+    pub(super) fn to_arguments(&self) -> Vec<OsString> {
+        let mut arguments = Vec::new();
+        let mut add = |name: &str, value: OsString| arguments.extend([OsString::from(name), value]);
+        for address in &self.http_listen {
+            add("--http", address.to_string().into());
+        }
+        for Zone { apex, file } in &self.zones {
+            let mut value = OsString::from(format!("{apex}="));
+            value.push(file);
+            add("--zone", value);
+        }
+        for address in &self.dns_listen {
+            add("--dns", address.to_string().into());
+        }
+        if let Some(count) = self.worker_count {
+            add("--workers", count.to_string().into());
+        }
+        if let Some(folder) = &self.folder {
+            // Last, behind what ends the options: it may begin with a dash.
+            arguments.extend([OsString::from("--"), folder.clone().into()]);
+        }
+        arguments
+    }
+
+    fn to_config(&self) -> Config {
+        let site = self.folder.clone().map(|folder| Site { hosts: Vec::new(), folder });
+        let default_site = if site.is_some() { DefaultSite::EveryHost(0) } else { DefaultSite::None };
+        Config {
+            worker_count: self.worker_count.unwrap_or_else(processor_count),
+            listeners: ListenerCount::Auto,
+            account: None,
+            sandbox: true,
+            control: None,
+            http_listen: or_default(&self.http_listen, HTTP_LISTEN_DEFAULT, site.is_some()),
+            dns_listen: or_default(&self.dns_listen, DNS_LISTEN_DEFAULT, !self.zones.is_empty()),
+            sites: site.into_iter().collect(),
+            default_site,
+            zones: self.zones.clone(),
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// `listen`, or the default if it is empty, or nothing if there is nothing to answer with.
+fn or_default(listen: &[SocketAddr], default: SocketAddr, has_content: bool) -> Vec<SocketAddr> {
+    match (has_content, listen.is_empty()) {
+        (false, _) => Vec::new(),
+        (true, true) => vec![default],
+        (true, false) => listen.to_vec(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn zone(name: &str, file: PathBuf) -> Zone {
+        Zone { apex: DomainName::parse(name).unwrap(), file }
+    }
+
+    #[test]
+    fn a_folder_answers_every_host() {
+        let folder = tempfile::tempdir().unwrap();
+        let flags = Flags { folder: Some(folder.path().into()), ..Flags::default() };
+        let config = Config::from_flags(&flags).unwrap();
+        assert_eq!(config.sites, [Site { hosts: vec![], folder: folder.path().into() }]);
+        assert_eq!(config.default_site, DefaultSite::EveryHost(0));
+        assert_eq!((config.http_listen, config.dns_listen), (vec!["127.0.0.1:8080".parse().unwrap()], vec![]));
+        assert_eq!(config.worker_count, processor_count());
+    }
+
+    #[test]
+    fn zones_alone_open_no_http_listener() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let flags = Flags { zones: vec![zone("a.example", file.path().into())], ..Flags::default() };
+        let config = Config::from_flags(&flags).unwrap();
+        assert_eq!(config.default_site, DefaultSite::None);
+        assert_eq!((config.http_listen, config.dns_listen), (vec![], vec!["127.0.0.1:5353".parse().unwrap()]));
+    }
+
+    #[test]
+    fn every_fault_is_told_with_its_argument() {
+        let address: SocketAddr = "127.0.0.1:80".parse().unwrap();
+        let flags = Flags {
+            folder: Some("/none/public".into()),
+            http_listen: vec![address, address],
+            zones: vec![zone("a.example", "/none/a".into()), zone("a.example", "/dev/null".into())],
+            dns_listen: vec![address],
+            worker_count: None,
+        };
+        let messages: Vec<String> =
+            Config::from_flags(&flags).unwrap_err().iter().map(|diagnostic| diagnostic.to_string()).collect();
+        assert_eq!(
+            messages,
+            [
+                "/none/public: the site `/none/public` does not exist; create it or correct the path",
+                "--zone a.example=/none/a: the zone file `/none/a` does not exist; create it or correct the path",
+                "--zone a.example=/dev/null: the zone a.example is there twice; remove one of the two",
+                "--zone a.example=/dev/null: the zone file `/dev/null` is not a regular file; copy the zone into one",
+                "--http 127.0.0.1:80: 127.0.0.1:80 is listed twice for HTTP; remove one of the two",
+                "--dns 127.0.0.1:80: 127.0.0.1:80 is listed for both HTTP and DNS; \
+                 DNS listens on TCP too; give one of them another port",
+            ]
+        );
+    }
+}

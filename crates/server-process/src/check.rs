@@ -1,0 +1,44 @@
+//! Looks for everything that would keep `serve` from starting, and tells it; nothing is bound.
+
+use crate::confinement::identity_of;
+use crate::loading::Loader;
+use sanderling_config::terminal::{say, tell};
+use sanderling_config::{Config, DomainName, Origin};
+use sanderling_ipc::Exit;
+use sanderling_server::Content;
+
+/// Checks what `origin` says, with its sites and zones.
+pub fn check(origin: &Origin) -> Exit {
+    let checked = origin.load().and_then(|config| {
+        identity_of(&config).map_err(|diagnostic| vec![diagnostic])?;
+        Ok((Loader::default().load(&config)?, config))
+    });
+    match checked {
+        Err(diagnostics) => {
+            tell(&diagnostics);
+            Exit::Failure
+        }
+        Ok((loaded, config)) => {
+            tell(&loaded.warnings);
+            say(&summary(&config, &loaded.content));
+            Exit::Success
+        }
+    }
+}
+
+/// What a good configuration would serve, a line each.
+fn summary(config: &Config, content: &Content) -> String {
+    let mut text = String::new();
+    for site in &config.sites {
+        let hosts = site.hosts.iter().map(DomainName::as_str).collect::<Vec<_>>().join(", ");
+        let hosts = if hosts.is_empty() { "every host".to_owned() } else { hosts };
+        text.push_str(&format!("site {} for {hosts}\n", site.folder.display()));
+    }
+    for (zone, built) in config.zones.iter().zip(content.zones().zones()) {
+        let (name, file) = (zone.apex.as_str(), zone.file.display());
+        let (record_count, serial) = (built.record_count(), built.serial());
+        text.push_str(&format!("zone {name} from {file}: {record_count} records, serial {serial}\n"));
+    }
+    text.push_str("no errors\n");
+    text
+}

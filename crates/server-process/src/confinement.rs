@@ -1,0 +1,63 @@
+//! What a server process gives up before it serves: its user, its capabilities, and every file and call that serving does
+//! not need.
+
+use sanderling_config::diagnostic::{Diagnostic, Fault, Place};
+use sanderling_config::{Account, Config};
+use sanderling_os::confinement::{self, Confined, Landlock, Layer};
+use sanderling_os::identity::Identity;
+use std::collections::BTreeSet;
+use std::io;
+use std::path::PathBuf;
+
+/// The account that is to serve, if it is another one.
+///
+/// # Errors
+/// There is none of that name.
+pub(crate) fn identity_of(config: &Config) -> Result<Option<Identity>, Diagnostic> {
+    let Some(Account { user, group }) = &config.account else { return Ok(None) };
+    Identity::find(user, group.as_deref()).map(Some).map_err(|error| {
+        let fault = Fault::new(error.to_string(), "correct `user` and `group` in the configuration, or remove them");
+        Diagnostic::error(Place::Argument("user".to_owned()), fault)
+    })
+}
+
+/// What was left to this process.
+#[derive(Debug)]
+pub(super) struct Confinement {
+    pub(super) confined: Confined,
+    /// Whom it has become, if it has become somebody else.
+    pub(super) user: Option<String>,
+}
+
+impl Confinement {
+    /// Gives up what serving `config` does not need.
+    ///
+    /// # Errors
+    /// The account cannot be taken up; something that is to be served cannot be opened by it.
+    pub(super) fn of(config: &Config, identity: Option<Identity>) -> io::Result<Confinement> {
+        let user = identity.as_ref().map(|identity| identity.name.clone());
+        let layer = if config.sandbox { Layer::Wanted } else { Layer::Off };
+        // The folder of a zone file rather than the file: an editor puts another file in its place.
+        let zone_folders = config.zones.iter().map(|zone| match zone.file.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
+            _ => PathBuf::from("."),
+        });
+        let folders = config.sites.iter().map(|site| site.folder.clone()).chain(zone_folders);
+        // Of a hundred thousand zones most lie side by side, and each folder here takes a descriptor for a while.
+        let readable: BTreeSet<PathBuf> = folders.collect();
+        let readable = readable.into_iter().collect();
+        let wanted =
+            confinement::Confinement { identity, readable, landlock: layer, seccomp: layer, ..Default::default() };
+        Ok(Confinement { confined: confinement::confine(&wanted)?, user })
+    }
+
+    /// Whether this process might be kept from what another one, not confined yet, could read.
+    pub(super) fn keeps_from_files(&self) -> bool {
+        self.user.is_some() || self.keeps_to_folders()
+    }
+
+    /// Whether this process can read in no folders but those that it had when it was confined.
+    pub(super) fn keeps_to_folders(&self) -> bool {
+        matches!(self.confined.landlock, Landlock::InForce { .. })
+    }
+}

@@ -1,0 +1,344 @@
+//! Turns a question into the answer of a peer: of the programs that people use, and of bare sockets.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpStream, UdpSocket};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::process::{DEADLINE, Ended, run_to_end};
+
+/// Octets of the longest datagram (RFC 768): its length field has 16 bits.
+const DATAGRAM_BYTES_MAX: usize = 65_535;
+/// Octets that a raw connection reads before it gives up on an answer without an end.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
+
+/// Octets that are read at once.
+const PIECE_BYTES_MAX: usize = 16 * 1024;
+
+/// `curl` with these arguments: it reads no configuration, uses no proxy, and says nothing but errors.
+#[track_caller]
+pub fn curl(arguments: &[&str]) -> Ended {
+    let fixed = ["--disable", "--silent", "--show-error", "--noproxy", "*"];
+    run_program("curl", "curl", &[&fixed, arguments].concat())
+}
+
+/// `wget` with these arguments, likewise; it tries once and writes what it got to standard output.
+#[track_caller]
+pub fn wget(arguments: &[&str]) -> Ended {
+    let fixed = ["--no-config", "--no-proxy", "--no-verbose", "--tries=1", "--output-document=-"];
+    run_program("wget", "wget", &[&fixed, arguments].concat())
+}
+
+/// `wget --mirror` of a whole site into `folder`, without a folder for the host.
+#[track_caller]
+pub fn wget_mirror(url: &str, folder: &str) -> Ended {
+    let fixed = ["--no-config", "--no-proxy", "--no-verbose", "--tries=1", "--mirror", "--no-host-directories"];
+    run_program("wget", "wget", &[&fixed, ["--directory-prefix", folder, url].as_slice()].concat())
+}
+
+/// `dig` at this server, with these arguments: a name, a type, `+tcp`. It reads no configuration and asks once.
+#[track_caller]
+pub fn dig(server: SocketAddr, arguments: &[&str]) -> Ended {
+    let (at, port) = (format!("@{}", server.ip()), server.port().to_string());
+    let fixed = ["-r", &at, "-p", &port, "+tries=1", "+time=20"];
+    run_program("dig", "bind9-dnsutils", &[&fixed, arguments].concat())
+}
+
+/// `kdig` at this server, with these arguments.
+#[track_caller]
+pub fn kdig(server: SocketAddr, arguments: &[&str]) -> Ended {
+    let (at, port) = (format!("@{}", server.ip()), server.port().to_string());
+    let fixed = [&at, "-p", &port, "+retry=0", "+time=20"];
+    run_program("kdig", "knot-dnsutils", &[&fixed, arguments].concat())
+}
+
+/// Runs a program that the tests need; when it is missing, the message names the Debian package that has it.
+#[track_caller]
+pub fn run_program(program: &str, package: &str, arguments: &[&str]) -> Ended {
+    if let Err(error) = Command::new(program).arg("--version").output()
+        && error.kind() == ErrorKind::NotFound
+    {
+        panic!("`{program}` is not installed; `cargo xtask setup` installs it (Debian package {package})");
+    }
+    let mut command = Command::new(program);
+    // Messages in English, times in UTC: tests compare text.
+    command.args(arguments).env("LC_ALL", "C.UTF-8").env("TZ", "UTC");
+    run_to_end(command, DEADLINE)
+}
+
+/// A TCP connection on which a test says exactly the bytes it wants.
+pub struct RawConnection {
+    stream: TcpStream,
+    peer: SocketAddr,
+}
+
+impl RawConnection {
+    #[track_caller]
+    pub fn open(peer: SocketAddr) -> RawConnection {
+        let stream = TcpStream::connect_timeout(&peer, DEADLINE)
+            .unwrap_or_else(|error| panic!("no connection to {peer}: {error}"));
+        stream.set_read_timeout(Some(DEADLINE)).expect("the deadline is not zero");
+        stream.set_write_timeout(Some(DEADLINE)).expect("the deadline is not zero");
+        // What a test says in two pieces must not be joined by Nagle's algorithm.
+        stream.set_nodelay(true).expect("a connected stream takes the option");
+        RawConnection { stream, peer }
+    }
+
+    #[track_caller]
+    pub fn send(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).unwrap_or_else(|error| panic!("sending to {}: {error}", self.peer));
+    }
+
+    /// Sends what the peer takes; the peer may close before it has read all, which some tests are about.
+    pub fn try_send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.stream.write_all(bytes)
+    }
+
+    /// The same connection once more, for a thread that sends while another reads.
+    #[track_caller]
+    pub fn second_end(&self) -> RawConnection {
+        RawConnection { stream: self.stream.try_clone().expect("a descriptor is left"), peer: self.peer }
+    }
+
+    /// Whether the peer neither says anything nor closes for this long.
+    #[track_caller]
+    pub fn is_silent_for(&self, patience: Duration) -> bool {
+        self.stream.set_read_timeout(Some(patience)).expect("the patience is not zero");
+        let heard = uninterrupted(|| self.stream.peek(&mut [0]));
+        self.stream.set_read_timeout(Some(DEADLINE)).expect("the deadline is not zero");
+        heard.is_err_and(|error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut))
+    }
+
+    /// Says that nothing more will be sent; the answer can still be read.
+    #[track_caller]
+    pub fn finish_sending(&mut self) {
+        self.stream.shutdown(Shutdown::Write).unwrap_or_else(|error| panic!("shutting down {}: {error}", self.peer));
+    }
+
+    /// All bytes until the peer closes. A reset counts as a close: a peer that leaves input unread sends one.
+    #[track_caller]
+    pub fn read_to_close(&mut self) -> Vec<u8> {
+        self.read_while(|_| true)
+    }
+
+    /// All bytes until they hold `end`; more may stand behind it. The peer may not close before.
+    #[track_caller]
+    pub fn read_until(&mut self, end: &[u8]) -> Vec<u8> {
+        let holds = |bytes: &[u8]| bytes.windows(end.len()).any(|window| window == end);
+        let bytes = self.read_while(|bytes| !holds(bytes));
+        assert!(holds(&bytes), "{} closed before {:?}; it said {:?}", self.peer, end.escape_ascii(), lossy(&bytes));
+        bytes
+    }
+
+    /// What there is, as soon as there is something. The peer neither closes before nor resets the connection.
+    #[track_caller]
+    pub fn read_piece(&mut self) -> Vec<u8> {
+        let mut piece = [0; PIECE_BYTES_MAX];
+        let read = uninterrupted(|| self.stream.read(&mut piece));
+        let own = self.stream.local_addr();
+        match read {
+            Ok(0) => panic!("{} has closed the connection of {own:?}", self.peer),
+            Ok(count) => piece[..count].to_vec(),
+            Err(error) => panic!("reading from {} by {own:?}: {error}", self.peer),
+        }
+    }
+
+    /// Exactly `count` bytes.
+    #[track_caller]
+    pub fn read_bytes(&mut self, count: usize) -> Vec<u8> {
+        let mut bytes = vec![0; count];
+        let peer = self.peer;
+        self.stream.read_exact(&mut bytes).unwrap_or_else(|error| panic!("reading {count} bytes from {peer}: {error}"));
+        bytes
+    }
+
+    /// The next message of DNS, without its length.
+    #[track_caller]
+    pub fn read_message(&mut self) -> Vec<u8> {
+        let length = self.read_bytes(2);
+        self.read_bytes(usize::from(u16::from_be_bytes([length[0], length[1]])))
+    }
+
+    #[track_caller]
+    fn read_while(&mut self, wants_more: impl Fn(&[u8]) -> bool) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut piece = [0; PIECE_BYTES_MAX];
+        while wants_more(&bytes) {
+            match self.stream.read(&mut piece) {
+                Ok(0) => break,
+                Ok(count) => bytes.extend_from_slice(&piece[..count]),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => break,
+                Err(error) => panic!("reading from {}: {error}; it said {:?}", self.peer, lossy(&bytes)),
+            }
+            assert!(bytes.len() <= ANSWER_BYTES_MAX, "{} says more than {ANSWER_BYTES_MAX} bytes", self.peer);
+        }
+        bytes
+    }
+}
+
+/// Sends `bytes` over a connection of its own and reads until the peer closes it.
+#[track_caller]
+pub fn tcp_exchange(peer: SocketAddr, bytes: &[u8]) -> Vec<u8> {
+    let mut connection = RawConnection::open(peer);
+    connection.send(bytes);
+    connection.read_to_close()
+}
+
+/// The reply to one query over TCP, without the two octets of its length (RFC 1035 §4.2.2).
+#[track_caller]
+pub fn tcp_reply(server: SocketAddr, query: &[u8]) -> Vec<u8> {
+    let mut connection = RawConnection::open(server);
+    connection.send(&framed(query));
+    connection.read_message()
+}
+
+/// A message of DNS as it stands in a stream: its length before it (RFC 1035 §4.2.2).
+pub fn framed(message: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(message.len()).expect("a message has at most 65,535 octets");
+    [&length.to_be_bytes(), message].concat()
+}
+
+/// The reply to one query over UDP.
+#[track_caller]
+pub fn udp_reply(server: SocketAddr, query: &[u8]) -> Vec<u8> {
+    let asker = Asker::new(server);
+    asker.send(query);
+    asker.receive()
+}
+
+/// A UDP socket that asks one server; for tests about silence: a query that gets no reply is followed by one that does.
+pub struct Asker {
+    socket: UdpSocket,
+    server: SocketAddr,
+}
+
+impl Asker {
+    #[track_caller]
+    pub fn new(server: SocketAddr) -> Asker {
+        let any: SocketAddr = match server {
+            SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+            SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+        };
+        let socket = UdpSocket::bind(any).expect("the kernel has a free port");
+        // A connected socket hears its server only, and hears when nobody listens there.
+        socket.connect(server).unwrap_or_else(|error| panic!("no way to {server}: {error}"));
+        Asker { socket, server }
+    }
+
+    #[track_caller]
+    pub fn send(&self, datagram: &[u8]) {
+        self.socket.send(datagram).unwrap_or_else(|error| panic!("sending to {}: {error}", self.server));
+    }
+
+    #[track_caller]
+    pub fn receive(&self) -> Vec<u8> {
+        self.receive_within(DEADLINE).unwrap_or_else(|| panic!("no datagram from {} within {DEADLINE:?}", self.server))
+    }
+
+    /// As [`Asker::receive`], but `None` when nothing came within `patience`.
+    #[track_caller]
+    pub fn receive_within(&self, patience: Duration) -> Option<Vec<u8>> {
+        self.socket.set_read_timeout(Some(patience)).expect("the patience is not zero");
+        let mut datagram = vec![0; DATAGRAM_BYTES_MAX];
+        match uninterrupted(|| self.socket.recv(&mut datagram)) {
+            Ok(count) => {
+                datagram.truncate(count);
+                Some(datagram)
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => None,
+            Err(error) => panic!("no datagram from {}: {error}", self.server),
+        }
+    }
+}
+
+/// A machine that is frozen and goes on interrupts calls that have a time limit (signal(7)).
+fn uninterrupted<T>(mut call: impl FnMut() -> std::io::Result<T>) -> std::io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
+}
+
+fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::thread::{self, JoinHandle};
+
+    use super::*;
+
+    /// A server for one connection: it reads until `end`, then says `answer` and closes.
+    fn answer_once(end: &'static [u8], answer: &'static [u8]) -> (SocketAddr, JoinHandle<Vec<u8>>) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let thread = thread::spawn(move || {
+            let (stream, peer) = listener.accept().unwrap();
+            let mut connection = RawConnection { stream, peer };
+            let heard = connection.read_until(end);
+            connection.send(answer);
+            heard
+        });
+        (address, thread)
+    }
+
+    #[test]
+    fn raw_connections_say_and_hear_bytes() {
+        let (server, thread) = answer_once(b"\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\n");
+        assert_eq!(tcp_exchange(server, b"GET / HTTP/1.1\r\n\r\n"), b"HTTP/1.1 200 OK\r\n\r\n");
+        assert_eq!(thread.join().unwrap(), b"GET / HTTP/1.1\r\n\r\n");
+    }
+
+    #[test]
+    fn queries_over_tcp_carry_their_length() {
+        let (server, thread) = answer_once(b"query", b"\x00\x05reply and more");
+        assert_eq!(tcp_reply(server, b"query"), b"reply");
+        assert_eq!(thread.join().unwrap(), b"\x00\x05query");
+    }
+
+    #[test]
+    fn queries_over_udp_hear_their_server() {
+        let server = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let asker = Asker::new(server.local_addr().unwrap());
+        asker.send(b"query");
+        let mut datagram = [0; 16];
+        let (count, peer) = server.recv_from(&mut datagram).unwrap();
+        server.send_to(&datagram[..count], peer).unwrap();
+        assert_eq!(asker.receive(), b"query");
+    }
+
+    #[test]
+    fn people_s_programs_ask_for_pages() {
+        let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n\r\nhi\n";
+        for ask in [curl, wget] {
+            let (server, thread) = answer_once(b"\r\n\r\n", answer);
+            let ended = ask(&[&format!("http://{server}/page")]);
+            assert_eq!((ended.code(), ended.text().as_str()), (Some(0), "hi\n"), "{ended}");
+            assert!(thread.join().unwrap().starts_with(b"GET /page HTTP/1.1\r\n"));
+        }
+    }
+
+    #[test]
+    fn people_s_programs_ask_for_records() {
+        for (ask, name) in [(dig as fn(SocketAddr, &[&str]) -> Ended, "dig"), (kdig, "kdig")] {
+            let server = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+            let address = server.local_addr().unwrap();
+            let thread = thread::spawn(move || {
+                let mut datagram = [0; 512];
+                let (count, peer) = server.recv_from(&mut datagram).unwrap();
+                // RFC 1035 §4.1.1: QR makes it a response, RCODE 5 refuses.
+                datagram[2] |= 0x80;
+                datagram[3] = 5;
+                server.send_to(&datagram[..count], peer).unwrap();
+            });
+            let ended = ask(address, &["example.test", "SOA"]);
+            assert!(ended.text().contains("status: REFUSED"), "{name}: {ended}");
+            thread.join().unwrap();
+        }
+    }
+}

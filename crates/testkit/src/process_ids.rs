@@ -1,0 +1,28 @@
+//! What a test asks of processes, and does to them, by their numbers.
+
+use std::fs;
+use std::io;
+use std::process::Command;
+
+/// The children of a process, the oldest first: the order in which the kernel lists them. Numbers tell nothing, since they
+/// begin anew at the bound. An error tells that there is no such process.
+pub fn children_of(parent: u32) -> io::Result<Vec<u32>> {
+    let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children"))?;
+    Ok(children.split_whitespace().map(|pid| pid.parse().expect("a number")).collect())
+}
+
+/// The server processes of a supervisor, the oldest first; none if it is gone.
+pub fn server_pids(supervisor: u32) -> Vec<u32> {
+    let is_server = |pid: &u32| {
+        let command_line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        command_line.split(|byte| *byte == 0).skip(1).any(|word| word.ends_with(b"server-process"))
+    };
+    children_of(supervisor).unwrap_or_default().into_iter().filter(is_server).collect()
+}
+
+/// Sends a signal to a process, or to a group if there is a minus before its number; whether it was there. By the shell,
+/// whose `kill` is built in: this crate forbids the bare call, and the program of that name may be missing.
+pub fn send_signal(name: &str, whom: &str) -> bool {
+    let output = Command::new("sh").args(["-c", "kill -s \"$1\" -- \"$2\"", "sh", name, whom]).output();
+    output.is_ok_and(|output| output.status.success())
+}
