@@ -167,9 +167,9 @@ fn cargo_test(arguments: &[String], count: &mut TestCount) -> Outcome {
 
 /// Every way that is not the first of its job, in as few runs as it takes.
 const FORCED_WAYS: &[&str] = &[
-    "cloexec=fioclex,cloexec-range=each,facts=statx,sending=read,opening=walk,accepting=accept,deferring=none,\
-     datagrams=drain",
-    "opening=openat2,datagrams=single",
+    "cloexec=fioclex,cloexec-range=per-fd,stat=statx,sendfile=copy,open=walk,accept=accept,defer-accept=off,\
+     udp-receive=recvmsg",
+    "open=openat2,udp-receive=poll-recvmsg",
 ];
 
 /// The packages whose tests depend on how the kernel is called.

@@ -53,7 +53,7 @@ impl Turn for Own {
     fn turn(&mut self) -> usize {
         let received = self.socket.receive(&mut self.batch).expect("the socket is open");
         for index in 0..received {
-            let (query, reply) = self.batch.exchange(index);
+            let (query, reply) = self.batch.query_and_reply(index);
             reply[..query.bytes.len()].copy_from_slice(query.bytes);
             self.batch.set_reply(index, REPLY_BYTES);
         }

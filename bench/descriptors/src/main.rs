@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 
 use descriptors::{Candidate, JOBS, job};
-use sanderling_os::counters::of_this_thread;
+use sanderling_os::counters::thread_counts;
 use std::process::ExitCode;
 
 /// Exit status of a command line that names no way.
@@ -30,12 +30,12 @@ fn main() -> ExitCode {
             let mut candidate = (row.prepare)();
             candidate.set_up();
             candidate.run(operation_count);
-            let before = of_this_thread();
+            let before = thread_counts();
             for _ in 0..RUN_COUNT {
                 candidate.set_up();
                 counted(&mut *candidate, operation_count);
             }
-            println!("{}\t{}", RUN_COUNT * operation_count, of_this_thread().since(&before).total());
+            println!("{}\t{}", RUN_COUNT * operation_count, thread_counts().since(&before).total());
         }
         _ => {
             eprintln!("usage: descriptors [JOB WAY]");

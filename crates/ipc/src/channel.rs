@@ -1,7 +1,7 @@
 //! What a supervisor and its server process say to each other: one message a packet, over a pair of sockets that the
 //! server process inherits.
 
-use sanderling_os::packets::{Endpoint, MESSAGE_BYTES_MAX, Received};
+use sanderling_os::seqpacket::{MESSAGE_BYTES_MAX, Received, SeqpacketSocket};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -93,22 +93,22 @@ impl Word {
 
 /// One end of it.
 #[derive(Debug)]
-pub struct Channel(Endpoint);
+pub struct Channel(SeqpacketSocket);
 
 impl Channel {
     /// Both ends of a new one.
     pub fn pair() -> io::Result<(Channel, Channel)> {
-        let (one, other) = Endpoint::pair()?;
+        let (one, other) = SeqpacketSocket::pair()?;
         Ok((Channel(one), Channel(other)))
     }
 
     /// Takes over an end that was inherited.
     pub fn adopt(descriptor: OwnedFd) -> io::Result<Channel> {
-        Endpoint::adopt(descriptor).map(Channel)
+        SeqpacketSocket::from_fd(descriptor).map(Channel)
     }
 
     /// Goes on as a channel on a connection that was something else before.
-    pub fn on(endpoint: Endpoint) -> Channel {
+    pub fn on(endpoint: SeqpacketSocket) -> Channel {
         Channel(endpoint)
     }
 
@@ -142,8 +142,8 @@ impl Channel {
     pub fn next_order(&self) -> io::Result<Heard<(Order, Vec<OwnedFd>)>> {
         let mut buffer = [0; MESSAGE_BYTES_MAX];
         Ok(match self.0.receive(&mut buffer)? {
-            Received::Nothing => Heard::Nothing,
-            Received::Ended => Heard::Ended,
+            Received::WouldBlock => Heard::Nothing,
+            Received::Closed => Heard::Ended,
             Received::Message { descriptors, .. } => match Order::of(buffer[0]) {
                 Some(order) => Heard::Message((order, descriptors)),
                 None => return Err(not_understood()),
@@ -155,8 +155,8 @@ impl Channel {
     pub fn next_word(&self) -> io::Result<Heard<Word>> {
         let mut buffer = [0; MESSAGE_BYTES_MAX];
         Ok(match self.0.receive(&mut buffer)? {
-            Received::Nothing => Heard::Nothing,
-            Received::Ended => Heard::Ended,
+            Received::WouldBlock => Heard::Nothing,
+            Received::Closed => Heard::Ended,
             Received::Message { length_bytes, .. } => {
                 let text = String::from_utf8_lossy(buffer[..length_bytes].get(1..).unwrap_or_default()).into_owned();
                 Heard::Message(Word::of(buffer[0], text).ok_or_else(not_understood)?)

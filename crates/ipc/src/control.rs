@@ -1,7 +1,7 @@
 //! The control socket from the side that answers: a door, whoever has come in, and what they ask for.
 
 use crate::control_message::{Answer, Request, pieces};
-use sanderling_os::packets::{Door, Endpoint, MESSAGE_BYTES_MAX, Received};
+use sanderling_os::seqpacket::{MESSAGE_BYTES_MAX, Received, SeqpacketListener, SeqpacketSocket};
 use std::collections::VecDeque;
 use std::fs;
 use std::io;
@@ -27,7 +27,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Control {
     path: PathBuf,
-    door: Door,
+    door: SeqpacketListener,
     clients: Vec<Client>,
     next_key: Key,
     /// When the door is opened again after nobody could be let in.
@@ -40,7 +40,7 @@ pub type Key = u64;
 #[derive(Debug)]
 struct Client {
     key: Key,
-    endpoint: Endpoint,
+    endpoint: SeqpacketSocket,
     since: Instant,
     has_asked: bool,
     /// Packets that it had no room for yet.
@@ -55,7 +55,7 @@ pub enum Opened {
     /// Nothing, or a socket that nobody answered any more: now it is ours.
     Ours(Control),
     /// Somebody who answers.
-    Taken(Endpoint),
+    Taken(SeqpacketSocket),
 }
 
 impl Control {
@@ -64,7 +64,7 @@ impl Control {
     /// # Errors
     /// The path cannot be had, or something else stands there.
     pub fn open(path: &Path) -> io::Result<Opened> {
-        match Endpoint::connect(path) {
+        match SeqpacketSocket::connect(path) {
             Ok(endpoint) => return Ok(Opened::Taken(endpoint)),
             // Left behind by somebody who ended without clearing up.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
@@ -84,13 +84,19 @@ impl Control {
             }
             Err(error) => return Err(error),
         }
-        let door = Door::bind(path, MODE)?;
+        let door = SeqpacketListener::bind(path, MODE)?;
         Ok(Opened::Ours(Control { path: path.into(), door, clients: Vec::new(), next_key: 0, shut_until: None }))
     }
 
     /// Goes on with a socket that was opened by another process.
     pub fn adopt(path: PathBuf, door: OwnedFd) -> io::Result<Control> {
-        Ok(Control { path, door: Door::adopt(door)?, clients: Vec::new(), next_key: 0, shut_until: None })
+        Ok(Control {
+            path,
+            door: SeqpacketListener::from_fd(door)?,
+            clients: Vec::new(),
+            next_key: 0,
+            shut_until: None,
+        })
     }
 
     /// Where it is.
@@ -105,11 +111,11 @@ impl Control {
 
     /// Lets a client go on here that came in elsewhere and has asked already.
     pub fn let_in(&mut self, client: OwnedFd) -> io::Result<Key> {
-        let endpoint = Endpoint::adopt(client)?;
+        let endpoint = SeqpacketSocket::from_fd(client)?;
         Ok(self.enter(endpoint, true))
     }
 
-    fn enter(&mut self, endpoint: Endpoint, has_asked: bool) -> Key {
+    fn enter(&mut self, endpoint: SeqpacketSocket, has_asked: bool) -> Key {
         let key = self.next_key;
         self.next_key += 1;
         let since = Instant::now();
@@ -152,10 +158,10 @@ impl Control {
             let mut buffer = [0; MESSAGE_BYTES_MAX];
             if client.has_asked {
                 // One that has gone makes room for others.
-                return !matches!(client.endpoint.receive(&mut buffer), Ok(Received::Ended) | Err(_));
+                return !matches!(client.endpoint.receive(&mut buffer), Ok(Received::Closed) | Err(_));
             }
             match client.endpoint.receive(&mut buffer) {
-                Ok(Received::Nothing) => client.since.elapsed() < SILENCE_MAX,
+                Ok(Received::WouldBlock) => client.since.elapsed() < SILENCE_MAX,
                 Ok(Received::Message { length_bytes, .. }) => match Request::decode(&buffer[..length_bytes]) {
                     Ok(request) => {
                         client.has_asked = true;
@@ -171,7 +177,7 @@ impl Control {
                         false
                     }
                 },
-                Ok(Received::Ended) | Err(_) => false,
+                Ok(Received::Closed) | Err(_) => false,
             }
         });
         requests
@@ -212,7 +218,7 @@ impl Control {
     }
 
     /// The connection of a client, which is a client no longer.
-    pub fn take(&mut self, key: Key) -> Option<Endpoint> {
+    pub fn take(&mut self, key: Key) -> Option<SeqpacketSocket> {
         let index = self.clients.iter().position(|client| client.key == key)?;
         Some(self.clients.remove(index).endpoint)
     }

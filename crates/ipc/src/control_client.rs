@@ -3,8 +3,8 @@
 
 use crate::Exit;
 use crate::control_message::{Answer, Request};
-use sanderling_os::packets::{Endpoint, MESSAGE_BYTES_MAX, Received};
-use sanderling_os::udp::Waiting;
+use sanderling_os::poll_set::PollSet;
+use sanderling_os::seqpacket::{MESSAGE_BYTES_MAX, Received, SeqpacketSocket};
 use std::fmt;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -79,8 +79,8 @@ impl fmt::Display for Fault<'_> {
     }
 }
 
-fn connect(socket: &Path) -> Result<Endpoint, Fault<'_>> {
-    Endpoint::connect(socket).map_err(|error| match error.kind() {
+fn connect(socket: &Path) -> Result<SeqpacketSocket, Fault<'_>> {
+    SeqpacketSocket::connect(socket).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Fault::NobodyThere(socket),
         io::ErrorKind::PermissionDenied => Fault::Forbidden(socket),
         io::ErrorKind::WouldBlock => Fault::Busy(socket),
@@ -106,7 +106,7 @@ fn converse<'a>(
         Err(error) => return Err(Fault::Call(error)),
     }
     let mut packet = [0; MESSAGE_BYTES_MAX];
-    let mut waiting = Waiting::for_any_of([server.as_fd()]);
+    let mut waiting = PollSet::new([server.as_fd()]);
     loop {
         // Asked before each packet: a server that never stops talking is left as well as one that says nothing.
         let rest = deadline.saturating_duration_since(Instant::now());
@@ -115,11 +115,11 @@ fn converse<'a>(
         }
         let length_bytes = match server.receive(&mut packet) {
             Ok(Received::Message { length_bytes, .. }) => length_bytes,
-            Ok(Received::Nothing) => {
+            Ok(Received::WouldBlock) => {
                 waiting.wait(Some(rest)).map_err(Fault::Call)?;
                 continue;
             }
-            Ok(Received::Ended) => return Err(Fault::CutOff),
+            Ok(Received::Closed) => return Err(Fault::CutOff),
             Err(error) if error.kind() == io::ErrorKind::InvalidData => return Err(Fault::Unintelligible),
             Err(error) => return Err(Fault::Call(error)),
         };
@@ -143,7 +143,7 @@ fn write<'a>(to: &mut impl Write, text: &str) -> Result<(), Fault<'a>> {
 mod tests {
     use super::*;
     use crate::control_message::TEXT_BYTES_MAX;
-    use sanderling_os::packets::Door;
+    use sanderling_os::seqpacket::SeqpacketListener;
 
     /// Longer than anything takes: a test that passes never waits for it.
     const LONG: Duration = Duration::from_secs(30);
@@ -151,13 +151,13 @@ mod tests {
     const SHORT: Duration = Duration::from_millis(30);
 
     /// Asks for the status, while `serve` plays the server of the first who comes; what came of it.
-    fn ask_of(timeout: Duration, serve: impl FnOnce(Endpoint) + Send) -> (Result<u8, String>, String, String) {
+    fn ask_of(timeout: Duration, serve: impl FnOnce(SeqpacketSocket) + Send) -> (Result<u8, String>, String, String) {
         let folder = tempfile::tempdir().expect("created");
         let path = folder.path().join("control.sock");
-        let door = Door::bind(&path, 0o600).expect("bound");
+        let door = SeqpacketListener::bind(&path, 0o600).expect("bound");
         std::thread::scope(|scope| {
             scope.spawn(move || {
-                Waiting::for_any_of([door.as_fd()]).wait(Some(LONG)).expect("waited");
+                PollSet::new([door.as_fd()]).wait(Some(LONG)).expect("waited");
                 serve(door.accept().expect("accepted").expect("somebody came"));
             });
             let (mut out, mut err) = (Vec::new(), Vec::new());
@@ -169,8 +169,8 @@ mod tests {
     }
 
     /// The request that has come to `client`.
-    fn request_of(client: &Endpoint) -> Request {
-        Waiting::for_any_of([client.as_fd()]).wait(Some(LONG)).expect("waited");
+    fn request_of(client: &SeqpacketSocket) -> Request {
+        PollSet::new([client.as_fd()]).wait(Some(LONG)).expect("waited");
         let mut packet = [0; MESSAGE_BYTES_MAX];
         match client.receive(&mut packet).expect("received") {
             Received::Message { length_bytes, .. } => Request::decode(&packet[..length_bytes]).expect("a request"),
@@ -178,7 +178,7 @@ mod tests {
         }
     }
 
-    fn answer(client: &Endpoint, answers: &[Answer<'_>]) {
+    fn answer(client: &SeqpacketSocket, answers: &[Answer<'_>]) {
         for answer in answers {
             assert!(client.send(answer.encode(&mut [0; MESSAGE_BYTES_MAX]), &[]).expect("sent"));
         }
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_fault(timeout: Duration, serve: impl FnOnce(Endpoint) + Send, expected: &str) {
+    fn check_fault(timeout: Duration, serve: impl FnOnce(SeqpacketSocket) + Send, expected: &str) {
         let (ended, _, _) = ask_of(timeout, serve);
         let fault = ended.expect_err(expected);
         assert!(fault.starts_with(expected), "{expected:?} does not begin {fault:?}");
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn a_server_that_speaks_otherwise_is_told() {
         for packet in [&b"\x07what?"[..], b"\x00\xff", b"\x02"] {
-            let serve = |client: Endpoint| assert!(client.send(packet, &[]).expect("sent"));
+            let serve = |client: SeqpacketSocket| assert!(client.send(packet, &[]).expect("sent"));
             check_fault(LONG, serve, "the server answers in a form of another version");
         }
     }
@@ -226,16 +226,16 @@ mod tests {
     #[test]
     fn a_server_that_says_nothing_is_left() {
         let expected = "the server at PATH has not answered within 0.03 s, and may still do what it was asked for";
-        let until_the_client_goes = |client: Endpoint| {
+        let until_the_client_goes = |client: SeqpacketSocket| {
             request_of(&client);
-            Waiting::for_any_of([client.as_fd()]).wait(Some(LONG)).expect("waited");
+            PollSet::new([client.as_fd()]).wait(Some(LONG)).expect("waited");
         };
         check_fault(SHORT, until_the_client_goes, expected);
     }
 
     #[test]
     fn a_server_that_never_stops_talking_is_left() {
-        let without_end = |client: Endpoint| {
+        let without_end = |client: SeqpacketSocket| {
             // A full buffer is tried again at once; the client's going away ends it.
             while client.send(b"\x00and\n", &[]).is_ok() {}
         };
@@ -254,7 +254,7 @@ mod tests {
             format!("no server answers at {}: is it running? Name its socket with --control PATH", path.display());
         assert_eq!(ask(), expected);
         // What a server leaves that was killed.
-        drop(Door::bind(&path, 0o600).expect("bound"));
+        drop(SeqpacketListener::bind(&path, 0o600).expect("bound"));
         assert_eq!(ask(), expected);
         std::fs::remove_file(&path).expect("removed");
         let _stream = std::os::unix::net::UnixListener::bind(&path).expect("bound");

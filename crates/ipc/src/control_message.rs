@@ -5,7 +5,7 @@
 //! last of all how it ended. Both sides may be of different versions of the program, and either may be somebody else
 //! altogether: whatever comes in is checked.
 
-use sanderling_os::packets::MESSAGE_BYTES_MAX;
+use sanderling_os::seqpacket::MESSAGE_BYTES_MAX;
 use std::fmt;
 
 const MAGIC: [u8; 4] = *b"SDLG";

@@ -33,7 +33,7 @@ impl Surroundings {
                 .ok()
                 .and_then(|folders| folders.split(':').next().map(PathBuf::from))
                 .filter(|path| path.is_absolute()),
-            is_root: sanderling_os::process::effective_user() == 0,
+            is_root: sanderling_os::process::effective_uid() == 0,
             user_folder: folder("XDG_RUNTIME_DIR"),
         }
     }

@@ -6,8 +6,8 @@
 use crate::control_message::Answer;
 use sanderling_config::terminal::warn;
 use sanderling_config::{Role, Service};
-use sanderling_os::packets::{DESCRIPTORS_PER_MESSAGE_MAX, Endpoint, MESSAGE_BYTES_MAX, Received};
-use sanderling_os::{inherit, memory_file};
+use sanderling_os::seqpacket::{DESCRIPTORS_PER_MESSAGE_MAX, MESSAGE_BYTES_MAX, Received, SeqpacketSocket};
+use sanderling_os::{listen_fds, memfd};
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -137,7 +137,7 @@ pub fn list(given: &Given<'_>) -> io::Result<(OwnedFd, (&'static str, String))> 
         text.extend_from_slice(&label.to_line());
         text.push(b'\n');
     }
-    let list = memory_file::create("handover", &text)?;
+    let list = memfd::create("handover", &text)?;
     let variable = (VARIABLE, list.as_raw_fd().to_string());
     Ok((list, variable))
 }
@@ -148,15 +148,15 @@ pub fn list(given: &Given<'_>) -> io::Result<(OwnedFd, (&'static str, String))> 
 /// The list does not tell what is there.
 pub fn inherited() -> io::Result<Option<Taken>> {
     let Some(number) = std::env::var(VARIABLE).ok().filter(|value| !value.is_empty()) else { return Ok(None) };
-    let list = inherit::adopt(number.parse().map_err(|_| not_understood(VARIABLE))?)?;
-    let text = memory_file::read(&list, LIST_BYTES_MAX)?;
+    let list = listen_fds::take_fd(number.parse().map_err(|_| not_understood(VARIABLE))?)?;
+    let text = memfd::read(&list, LIST_BYTES_MAX)?;
     let mut taken = Vec::new();
     for line in text.split(|&octet| octet == b'\n').filter(|line| !line.is_empty()) {
         let wrong = || not_understood(&String::from_utf8_lossy(line));
         let space = line.iter().position(|&octet| octet == b' ').ok_or_else(wrong)?;
         let (number, label) = (&line[..space], &line[space + 1..]);
         let number: RawFd = str::from_utf8(number).ok().and_then(|text| text.parse().ok()).ok_or_else(wrong)?;
-        let descriptor = inherit::adopt(number)?;
+        let descriptor = listen_fds::take_fd(number)?;
         // What only another version knows of is done without: that is better than no supervisor.
         match Label::of_line(label) {
             Some(label) => taken.push((label, descriptor)),
@@ -174,7 +174,7 @@ const LAST: u8 = 17;
 ///
 /// # Errors
 /// The other side is gone, or does not read.
-pub fn send(given: &Given<'_>, endpoint: &Endpoint) -> io::Result<()> {
+pub fn send(given: &Given<'_>, endpoint: &SeqpacketSocket) -> io::Result<()> {
     let mut rest = given.as_slice();
     loop {
         let mut message = vec![MORE];
@@ -212,12 +212,12 @@ impl Receiving {
     ///
     /// # Errors
     /// The other side is gone, refuses, or has sent something else.
-    pub fn advance(&mut self, endpoint: &Endpoint) -> io::Result<Option<Taken>> {
+    pub fn advance(&mut self, endpoint: &SeqpacketSocket) -> io::Result<Option<Taken>> {
         let mut buffer = [0; MESSAGE_BYTES_MAX];
         loop {
             let (length_bytes, descriptors) = match endpoint.receive(&mut buffer)? {
-                Received::Nothing => return Ok(None),
-                Received::Ended => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Received::WouldBlock => return Ok(None),
+                Received::Closed => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Received::Message { length_bytes, descriptors } => (length_bytes, descriptors),
             };
             let message = &buffer[..length_bytes];
@@ -287,7 +287,7 @@ mod tests {
     #[test]
     fn a_handover_of_any_size_arrives() {
         for count in [0, 1, DESCRIPTORS_PER_MESSAGE_MAX, DESCRIPTORS_PER_MESSAGE_MAX + 1, 600] {
-            let (giver, taker) = Endpoint::pair().expect("made");
+            let (giver, taker) = SeqpacketSocket::pair().expect("made");
             let labels: Vec<Label> = labels().into_iter().cycle().take(count).collect();
             let given: Given<'_> = labels.iter().map(|label| (label.clone(), giver.as_fd())).collect();
             send(&given, &giver).expect("sent");
@@ -298,7 +298,7 @@ mod tests {
 
     #[test]
     fn what_breaks_off_or_is_something_else_is_an_error() {
-        let (giver, taker) = Endpoint::pair().expect("made");
+        let (giver, taker) = SeqpacketSocket::pair().expect("made");
         let mut receiving = Receiving::default();
         assert!(receiving.advance(&taker).expect("no error").is_none());
         giver.send(b"\x11channel\n", &[]).expect("sent");

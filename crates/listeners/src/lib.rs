@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 
 use sanderling_config::{Config, Role, Service};
-use sanderling_os::socket::{self, Kind};
+use sanderling_os::socket::{self, SocketType};
 use sanderling_os::tcp::Listener;
 use sanderling_os::udp::Socket;
 use std::io;
@@ -61,17 +61,17 @@ impl Listeners {
         Ok(listeners)
     }
 
-    /// Leaves silent clients of HTTP to the kernel ([`Listener::defer_silent`]): they ask at once. A stream of DNS may be
+    /// Leaves silent clients of HTTP to the kernel ([`Listener::set_defer_accept`]): they ask at once. A stream of DNS may be
     /// opened for later, and costs little among so many datagrams.
     pub fn defer_silent(&self) {
         let http = self.0.iter().filter(|address| address.role.service == Service::Http);
-        http.flat_map(|address| &address.streams).for_each(|stream| stream.defer_silent());
+        http.flat_map(|address| &address.streams).for_each(|stream| stream.set_defer_accept());
     }
 
     /// Lets nobody come any more to the addresses that `kept` lacks, but for those that are somebody else's.
     pub fn shut_down_beyond(&self, kept: &Listeners) -> io::Result<()> {
         let gone = self.0.iter().filter(|address| !kept.has(address) && !address.role.is_given);
-        gone.flat_map(|address| &address.streams).try_for_each(|stream| stream.shut_down())
+        gone.flat_map(|address| &address.streams).try_for_each(|stream| stream.shutdown())
     }
 
     /// Takes over sockets that were bound by somebody else, in the order of their addresses, siblings one behind the
@@ -83,7 +83,7 @@ impl Listeners {
         let mut addresses: Vec<Address> = Vec::new();
         for (role, descriptor) in sockets {
             socket::set_nonblocking(&descriptor)?;
-            let kind = socket::kind(&descriptor)?;
+            let kind = socket::socket_type(&descriptor)?;
             let bound = socket::local_address(&descriptor)?;
             let fits = |address: &Address| address.role.service == role.service && address.bound == bound;
             let index = addresses.iter().position(fits).unwrap_or_else(|| {
@@ -91,8 +91,10 @@ impl Listeners {
                 addresses.len() - 1
             });
             match (kind, role.service) {
-                (Kind::Stream, _) => addresses[index].streams.push(Arc::new(Listener::from(descriptor))),
-                (Kind::Datagram, Service::Dns) => addresses[index].datagrams.push(Arc::new(Socket::adopt(descriptor)?)),
+                (SocketType::Stream, _) => addresses[index].streams.push(Arc::new(Listener::from(descriptor))),
+                (SocketType::Datagram, Service::Dns) => {
+                    addresses[index].datagrams.push(Arc::new(Socket::from_fd(descriptor)?))
+                }
                 _ => return Err(wrong_socket(role.service, bound)),
             }
         }
@@ -178,11 +180,11 @@ impl Address {
     /// without `SO_REUSEPORT`, want of descriptors: all that leaves it with those that it has, which the workers share.
     fn grow_to(&mut self, count: usize) {
         while !self.streams.is_empty() && self.streams.len() < count {
-            let Ok(stream) = Listener::bind_sibling(self.bound) else { break };
+            let Ok(stream) = Listener::bind_reuseport(self.bound) else { break };
             self.streams.push(Arc::new(stream));
         }
         while !self.datagrams.is_empty() && self.datagrams.len() < count {
-            let Ok(socket) = Socket::bind_sibling(self.bound) else { break };
+            let Ok(socket) = Socket::bind_reuseport(self.bound) else { break };
             self.datagrams.push(Arc::new(socket));
         }
     }

@@ -4,28 +4,31 @@
 //! costs nothing and leaves no moment in which a child could inherit it. These functions are for the rest: descriptors
 //! that were inherited, and the few that a child is meant to inherit.
 
-use crate::counters::{Call, count};
-use crate::ways::{Job, Way};
+use crate::counters::{Syscall, count};
+use crate::fallback::{Feature, Variant};
 use rustix::io::{FdFlags, fcntl_setfd};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 /// The ways, the preferred one first. Called without libc both cost the same within 2 %; `fcntl` stands first since it
 /// works on every descriptor.
-pub static JOB: Job = Job::new(
+pub static CLOEXEC: Feature = Feature::new(
     "cloexec",
-    &[Way { name: "fcntl", is_there: || true }, Way { name: "fioclex", is_there: fioclex_is_there }],
+    &[Variant { name: "fcntl", is_supported: || true }, Variant { name: "fioclex", is_supported: fioclex_is_there }],
 );
 
-const FCNTL: usize = 0;
+const BY_FCNTL: usize = 0;
 
 /// How all descriptors of a range are set: by one `close_range(CLOSE_RANGE_CLOEXEC)` (Linux 5.11), or each by itself.
-pub static RANGE: Job = Job::new(
+pub static CLOEXEC_RANGE: Feature = Feature::new(
     "cloexec-range",
-    &[Way { name: "close_range", is_there: close_range_is_there }, Way { name: "each", is_there: || true }],
+    &[
+        Variant { name: "close_range", is_supported: close_range_is_there },
+        Variant { name: "per-fd", is_supported: || true },
+    ],
 );
 
-const CLOSE_RANGE: usize = 0;
+const BY_CLOSE_RANGE: usize = 0;
 
 /// Closes `descriptor` on exec. `object` names it in an error.
 pub fn set(descriptor: impl AsFd, object: &str) -> io::Result<()> {
@@ -39,7 +42,7 @@ pub fn clear(descriptor: impl AsFd, object: &str) -> io::Result<()> {
 
 /// Closes on exec every descriptor from `first` up that is open now.
 pub fn set_from(first: RawFd) -> io::Result<()> {
-    if RANGE.chosen() == CLOSE_RANGE {
+    if CLOEXEC_RANGE.selected() == BY_CLOSE_RANGE {
         return close_range_on_exec(first, RawFd::MAX);
     }
     for entry in std::fs::read_dir("/proc/self/fd")? {
@@ -47,7 +50,7 @@ pub fn set_from(first: RawFd) -> io::Result<()> {
             continue;
         };
         if descriptor >= first {
-            count(Call::Fcntl);
+            count(Syscall::Fcntl);
             // SAFETY: sets a flag; a descriptor that was closed meanwhile gives EBADF, which is no harm.
             unsafe { libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC) };
         }
@@ -56,7 +59,7 @@ pub fn set_from(first: RawFd) -> io::Result<()> {
 }
 
 fn close_range_on_exec(first: RawFd, last: RawFd) -> io::Result<()> {
-    count(Call::CloseRange);
+    count(Syscall::CloseRange);
     // SAFETY: changes only the flags of descriptors; none is closed, so no owner loses one.
     let done = unsafe { libc::syscall(libc::SYS_close_range, first, last, libc::CLOSE_RANGE_CLOEXEC) };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
@@ -68,27 +71,27 @@ fn close_range_is_there() -> bool {
 }
 
 fn change(descriptor: &impl AsFd, close_on_exec: bool, object: &str) -> io::Result<()> {
-    if JOB.chosen() != FCNTL {
+    if CLOEXEC.selected() != BY_FCNTL {
         match by_ioctl(descriptor, close_on_exec) {
             // FIOCLEX refuses descriptors opened with O_PATH (EBADF), which fcntl does not.
             Err(error) if error.raw_os_error() == Some(libc::EBADF) => {}
             Err(error) => {
                 let call = if close_on_exec { "ioctl(FIOCLEX)" } else { "ioctl(FIONCLEX)" };
-                return Err(crate::failure::named(call, object, &error));
+                return Err(crate::error::with_context(call, object, &error));
             }
             Ok(()) => return Ok(()),
         }
     }
-    count(Call::Fcntl);
+    count(Syscall::Fcntl);
     let flags = if close_on_exec { FdFlags::CLOEXEC } else { FdFlags::empty() };
     fcntl_setfd(descriptor, flags).map_err(|errno| {
         let call = if close_on_exec { "fcntl(F_SETFD, FD_CLOEXEC)" } else { "fcntl(F_SETFD, 0)" };
-        crate::failure::named(call, object, &errno.into())
+        crate::error::with_context(call, object, &errno.into())
     })
 }
 
 fn by_ioctl(descriptor: &impl AsFd, close_on_exec: bool) -> io::Result<()> {
-    count(Call::Fioclex);
+    count(Syscall::Fioclex);
     let request = if close_on_exec { libc::FIOCLEX } else { libc::FIONCLEX };
     // SAFETY: FIOCLEX and FIONCLEX take no argument and change only the descriptor's own flag.
     match unsafe { libc::ioctl(descriptor.as_fd().as_raw_fd(), request) } {

@@ -1,4 +1,4 @@
-//! Counts the system calls of each thread, so that the cost of a request can be read off and kept in a test.
+//! SyscallCounts the system calls of each thread, so that the cost of a request can be read off and kept in a test.
 //!
 //! A thread writes its own counts with plain loads and stores, never a locked instruction; others may read them at any
 //! time and see each number a little late.
@@ -12,36 +12,37 @@ macro_rules! calls {
         /// A kind of system call.
         #[allow(missing_docs, reason = "each is the call of that name")]
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Call { $($variant),* }
+        pub enum Syscall { $($variant),* }
 
-        impl Call {
+        impl Syscall {
             /// All kinds.
-            pub const ALL: &'static [Call] = &[$(Call::$variant),*];
+            pub const ALL: &'static [Syscall] = &[$(Syscall::$variant),*];
 
             /// The kernel's name of the call.
             pub fn name(self) -> &'static str {
-                match self { $(Call::$variant => $name),* }
+                match self { $(Syscall::$variant => $name),* }
             }
         }
     };
 }
 
 calls! {
-    Accept = "accept4", AcceptBare = "accept", Bind = "bind", Close = "close", CloseRange = "close_range",
-    Connect = "connect", EpollCreate = "epoll_create1", EpollCtl = "epoll_ctl", EpollWait = "epoll_wait",
-    EventfdCreate = "eventfd2", EventfdRead = "read", EventfdWrite = "write", Execve = "execve", Fchmod = "fchmod",
-    Fcntl = "fcntl", Fioclex = "ioctl", Fionbio = "ioctl", Fstat = "fstat", Fstatfs = "fstatfs",
-    Geteuid = "geteuid", Getsockname = "getsockname", Getsockopt = "getsockopt", InotifyAdd = "inotify_add_watch",
-    InotifyCreate = "inotify_init1", InotifyRead = "read", InotifyRemove = "inotify_rm_watch",
-    Kill = "pidfd_send_signal", Listen = "listen", MemfdCreate = "memfd_create", Open = "openat",
-    OpenBeneath = "openat2", PidfdOpen = "pidfd_open", Poll = "ppoll", Pread = "pread64", PreadNow = "preadv2",
-    Readlink = "readlinkat", Receive = "recvfrom", ReceiveBatch = "recvmmsg", ReceiveMessage = "recvmsg",
-    Send = "sendto", SendBatch = "sendmmsg", SendFile = "sendfile", SendMessage = "sendmsg",
-    Setsockopt = "setsockopt", Shutdown = "shutdown", Sigmask = "rt_sigprocmask", Socket = "socket", Socketpair = "socketpair", Spawn = "clone",
-    Statx = "statx", Wait = "waitid", Write = "write",
+    Accept4 = "accept4", Accept = "accept", Bind = "bind", Clone = "clone", Close = "close",
+    CloseRange = "close_range", Connect = "connect", EpollCreate1 = "epoll_create1", EpollCtl = "epoll_ctl",
+    EpollWait = "epoll_wait", Eventfd2 = "eventfd2", EventfdRead = "read", EventfdWrite = "write", Execve = "execve",
+    Fchmod = "fchmod", Fcntl = "fcntl", Fioclex = "ioctl", Fionbio = "ioctl", Fstat = "fstat", Fstatfs = "fstatfs",
+    Geteuid = "geteuid", Getsockname = "getsockname", Getsockopt = "getsockopt",
+    InotifyAddWatch = "inotify_add_watch", InotifyInit1 = "inotify_init1", InotifyRead = "read",
+    InotifyRmWatch = "inotify_rm_watch", Listen = "listen", MemfdCreate = "memfd_create", Openat = "openat",
+    Openat2 = "openat2", PidfdOpen = "pidfd_open", PidfdSendSignal = "pidfd_send_signal", Ppoll = "ppoll",
+    Pread64 = "pread64", Preadv2 = "preadv2", Readlinkat = "readlinkat", Recvfrom = "recvfrom",
+    Recvmmsg = "recvmmsg", Recvmsg = "recvmsg", RtSigprocmask = "rt_sigprocmask", Sendto = "sendto",
+    Sendfile = "sendfile", Sendmmsg = "sendmmsg", Sendmsg = "sendmsg", Setsockopt = "setsockopt",
+    Shutdown = "shutdown", Socket = "socket", Socketpair = "socketpair", Statx = "statx", Waitid = "waitid",
+    Write = "write",
 }
 
-const CALL_COUNT: usize = Call::ALL.len();
+const CALL_COUNT: usize = Syscall::ALL.len();
 
 /// The counts of one thread.
 #[derive(Debug)]
@@ -50,16 +51,16 @@ struct Counters {
     calls: [AtomicU64; CALL_COUNT],
 }
 
-/// Counts of a thread that has ended stay: what it did was done. Threads are few and live as long as the process.
+/// SyscallCounts of a thread that has ended stay: what it did was done. Threads are few and live as long as the process.
 static ALL: Mutex<Vec<&'static Counters>> = Mutex::new(Vec::new());
 
 thread_local! {
     static MINE: Cell<Option<&'static Counters>> = const { Cell::new(None) };
 }
 
-/// Counts one call of this thread.
+/// SyscallCounts one call of this thread.
 #[inline]
-pub fn count(call: Call) {
+pub fn count(call: Syscall) {
     let mine = MINE.get().unwrap_or_else(enter_thread);
     let counter = &mine.calls[call as usize];
     // Only this thread writes: a load and a store lose nothing, and cost no locked instruction.
@@ -78,15 +79,15 @@ fn enter_thread() -> &'static Counters {
 
 /// The counts of one thread at a moment, or the difference of two moments.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Counts {
+pub struct SyscallCounts {
     /// The thread's name.
     pub thread: String,
     calls: [u64; CALL_COUNT],
 }
 
-impl Counts {
+impl SyscallCounts {
     /// How often `call` was made.
-    pub fn of(&self, call: Call) -> u64 {
+    pub fn get(&self, call: Syscall) -> u64 {
         self.calls[call as usize]
     }
 
@@ -97,7 +98,7 @@ impl Counts {
 
     /// What was counted since `earlier`.
     #[must_use]
-    pub fn since(&self, earlier: &Counts) -> Counts {
+    pub fn since(&self, earlier: &SyscallCounts) -> SyscallCounts {
         let mut difference = self.clone();
         for (now, then) in difference.calls.iter_mut().zip(earlier.calls) {
             *now = now.saturating_sub(then);
@@ -106,25 +107,25 @@ impl Counts {
     }
 
     /// The kinds that were counted at all, with their numbers.
-    pub fn nonzero(&self) -> impl Iterator<Item = (Call, u64)> + '_ {
-        Call::ALL.iter().map(|&call| (call, self.of(call))).filter(|&(_, count)| count != 0)
+    pub fn nonzero(&self) -> impl Iterator<Item = (Syscall, u64)> + '_ {
+        Syscall::ALL.iter().map(|&call| (call, self.get(call))).filter(|&(_, count)| count != 0)
     }
 
-    fn read(counters: &Counters) -> Counts {
+    fn read(counters: &Counters) -> SyscallCounts {
         let calls = std::array::from_fn(|index| counters.calls[index].load(Ordering::Relaxed));
-        Counts { thread: counters.thread.clone(), calls }
+        SyscallCounts { thread: counters.thread.clone(), calls }
     }
 }
 
 /// The counts of this thread.
-pub fn of_this_thread() -> Counts {
-    Counts::read(MINE.get().unwrap_or_else(enter_thread))
+pub fn thread_counts() -> SyscallCounts {
+    SyscallCounts::read(MINE.get().unwrap_or_else(enter_thread))
 }
 
 /// The counts of each thread that ever made a call through this crate, in the order of their first.
-pub fn of_all_threads() -> Vec<Counts> {
+pub fn all_thread_counts() -> Vec<SyscallCounts> {
     let all = ALL.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    all.iter().map(|counters| Counts::read(counters)).collect()
+    all.iter().map(|counters| SyscallCounts::read(counters)).collect()
 }
 
 #[cfg(test)]
@@ -133,22 +134,22 @@ mod tests {
 
     #[test]
     fn a_thread_counts_its_own_calls() {
-        let before = of_this_thread();
-        count(Call::Accept);
-        count(Call::Accept);
-        std::thread::spawn(|| count(Call::Accept)).join().expect("no panic");
-        let since = of_this_thread().since(&before);
-        assert_eq!(since.of(Call::Accept), 2);
+        let before = thread_counts();
+        count(Syscall::Accept4);
+        count(Syscall::Accept4);
+        std::thread::spawn(|| count(Syscall::Accept4)).join().expect("no panic");
+        let since = thread_counts().since(&before);
+        assert_eq!(since.get(Syscall::Accept4), 2);
         assert_eq!(since.total(), 2);
-        assert_eq!(since.nonzero().collect::<Vec<_>>(), [(Call::Accept, 2)]);
+        assert_eq!(since.nonzero().collect::<Vec<_>>(), [(Syscall::Accept4, 2)]);
     }
 
     #[test]
     fn others_see_a_threads_counts_by_its_name() {
-        let worker = std::thread::Builder::new().name("counted".into()).spawn(|| count(Call::Poll));
+        let worker = std::thread::Builder::new().name("counted".into()).spawn(|| count(Syscall::Ppoll));
         worker.expect("a thread").join().expect("no panic");
-        let all = of_all_threads();
+        let all = all_thread_counts();
         let counted = all.iter().find(|counts| counts.thread == "counted").expect("registered by its first call");
-        assert_eq!(counted.of(Call::Poll), 1);
+        assert_eq!(counted.get(Syscall::Ppoll), 1);
     }
 }

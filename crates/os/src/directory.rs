@@ -1,9 +1,9 @@
 //! A root folder, kept open: opens what lies beneath it, whatever a path says and wherever a link points.
 
-use crate::counters::{Call, count};
+use crate::counters::{Syscall, count};
+use crate::fallback::{Feature, Variant};
 use crate::file::{File, OPEN_FLAGS};
-use crate::walk;
-use crate::ways::{Job, Way};
+use crate::path_walk;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use std::io;
@@ -13,17 +13,17 @@ use std::path::{Path, PathBuf};
 /// How a path beneath a root is opened. `openat2` with `RESOLVE_BENEATH` (Linux 5.6) leaves it to the kernel, in one
 /// call that is cheaper than an absolute path without it; with `RESOLVE_CACHED` (Linux 5.12) it can be told not to wait
 /// for a disk. Where a kernel or a container has neither, the path is walked folder by folder.
-pub static OPENING: Job = Job::new(
-    "opening",
+pub static OPEN: Feature = Feature::new(
+    "open",
     &[
-        Way { name: "openat2-cached", is_there: || openat2_is_there(ResolveFlags::CACHED) },
-        Way { name: "openat2", is_there: || openat2_is_there(ResolveFlags::empty()) },
-        Way { name: "walk", is_there: || true },
+        Variant { name: "openat2-cached", is_supported: || openat2_is_there(ResolveFlags::CACHED) },
+        Variant { name: "openat2", is_supported: || openat2_is_there(ResolveFlags::empty()) },
+        Variant { name: "walk", is_supported: || true },
     ],
 );
 
-const CACHED: usize = 0;
-const WALK: usize = 2;
+const BY_OPENAT2_CACHED: usize = 0;
+const BY_WALK: usize = 2;
 
 /// `RESOLVE_BENEATH` answers EAGAIN when a rename elsewhere may have moved what it walks through (openat2(2)); that
 /// often in a row means somebody does it on purpose.
@@ -39,10 +39,10 @@ pub struct Directory {
 impl Directory {
     /// Opens the folder at `path`; a link there is followed, once, now.
     pub fn open(path: &Path) -> io::Result<Directory> {
-        count(Call::Open);
+        count(Syscall::Openat);
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = rustix::fs::openat(CWD, path, flags, Mode::empty());
-        let folder = folder.map_err(|errno| crate::failure::named("openat", path.display(), &errno.into()))?;
+        let folder = folder.map_err(|errno| crate::error::with_context("openat", path.display(), &errno.into()))?;
         Directory::new(folder)
     }
 
@@ -57,7 +57,7 @@ impl Directory {
     /// As [`Directory::open_beneath`], from what the kernel has in memory alone: `Ok(None)` when it would have to ask a
     /// disk, or when this kernel cannot tell.
     pub fn open_beneath_cached(&self, path: &[u8]) -> io::Result<Option<File>> {
-        if OPENING.chosen() != CACHED {
+        if OPEN.selected() != BY_OPENAT2_CACHED {
             return Ok(None);
         }
         match self.openat2(path, ResolveFlags::CACHED) {
@@ -67,9 +67,9 @@ impl Directory {
     }
 
     /// The folder at `path` beneath this one, as [`Directory::open_beneath`] would find it.
-    pub fn folder_beneath(&self, path: &[u8]) -> io::Result<Directory> {
+    pub fn open_directory_beneath(&self, path: &[u8]) -> io::Result<Directory> {
         if path.is_empty() {
-            count(Call::Open);
+            count(Syscall::Openat);
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
             return Directory::new(rustix::fs::openat(&self.descriptor, ".", flags, Mode::empty())?);
         }
@@ -84,8 +84,8 @@ impl Directory {
     }
 
     /// The facts of the folder itself.
-    pub fn facts(&self) -> io::Result<crate::file::Facts> {
-        crate::file::facts(&self.descriptor)
+    pub fn metadata(&self) -> io::Result<crate::file::Metadata> {
+        crate::file::metadata(&self.descriptor)
     }
 
     /// Whether others than this machine may change what is in it without its kernel seeing it.
@@ -99,8 +99,8 @@ impl Directory {
     }
 
     fn descriptor_beneath(&self, path: &[u8]) -> io::Result<OwnedFd> {
-        if OPENING.chosen() == WALK {
-            return walk::open_beneath(self.as_fd(), path);
+        if OPEN.selected() == BY_WALK {
+            return path_walk::open_beneath(self.as_fd(), path);
         }
         for _ in 0..RACES_MAX {
             match self.openat2(path, ResolveFlags::empty()) {
@@ -112,7 +112,7 @@ impl Directory {
     }
 
     fn openat2(&self, path: &[u8], further: ResolveFlags) -> Result<OwnedFd, Errno> {
-        count(Call::OpenBeneath);
+        count(Syscall::Openat2);
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | further;
         rustix::fs::openat2(&self.descriptor, path, OPEN_FLAGS, Mode::empty(), resolve)
     }
@@ -126,7 +126,7 @@ impl AsFd for Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        count(Call::Close);
+        count(Syscall::Close);
     }
 }
 
@@ -144,7 +144,7 @@ mod tests {
 
     const WAYS: [(&str, Open); 2] = [
         ("openat2", |root, path| root.openat2(path, ResolveFlags::empty()).map(File::new).map_err(io::Error::from)),
-        ("walk", |root, path| walk::open_beneath(root.as_fd(), path).map(File::new)),
+        ("walk", |root, path| path_walk::open_beneath(root.as_fd(), path).map(File::new)),
     ];
 
     /// A root with a file, a folder, links that stay inside and links that lead out.
@@ -191,7 +191,9 @@ mod tests {
         for (way, open) in WAYS {
             let check = |path: &str, expected: &str| {
                 let found = match open(&root, path.as_bytes()) {
-                    Ok(file) if file.facts().expect("facts").kind == crate::file::Kind::Folder => "a folder".into(),
+                    Ok(file) if file.metadata().expect("facts").file_type == crate::file::FileType::Directory => {
+                        "a folder".into()
+                    }
                     Ok(file) => {
                         let mut content = [0; 64];
                         let length = file.read_at(&mut content, 0).expect("read");
@@ -230,7 +232,7 @@ mod tests {
         let root = Directory::open(&tree.0.join("root")).expect("open");
         for (_, open) in WAYS {
             let file = open(&root, b"fifo").expect("opened at once");
-            assert_eq!(file.facts().expect("facts").kind, crate::file::Kind::Other);
+            assert_eq!(file.metadata().expect("facts").file_type, crate::file::FileType::Other);
         }
     }
 
@@ -239,7 +241,7 @@ mod tests {
         let tree = Tree::new("cached");
         let root = Directory::open(&tree.0.join("root")).expect("open");
         root.open_beneath(b"file").expect("there, and in memory now");
-        if OPENING.chosen() == CACHED {
+        if OPEN.selected() == BY_OPENAT2_CACHED {
             assert!(root.open_beneath_cached(b"file").expect("there").is_some());
         }
         assert!(!matches!(root.open_beneath_cached(b"out"), Ok(Some(_))));

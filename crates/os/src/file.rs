@@ -1,9 +1,9 @@
 //! An open regular file: its facts by one call, its content into memory or into a socket.
 
-use crate::counters::{Call, count};
-use crate::tcp::{Follows, Stream};
-use crate::ways::{Job, Way};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, StatxFlags};
+use crate::counters::{Syscall, count};
+use crate::fallback::{Feature, Variant};
+use crate::tcp::{More, Stream};
+use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -11,21 +11,24 @@ use std::os::unix::ffi::OsStringExt;
 
 /// How the facts of an open file are asked for. `newfstatat` and `statx` with an empty path cost 10 to 20 % more than
 /// `fstat`, since the kernel copies and examines the path.
-pub static FACTS: Job = Job::new(
-    "facts",
-    &[Way { name: "fstat", is_there: || true }, Way { name: "statx", is_there: statx_without_path_is_there }],
+pub static STAT: Feature = Feature::new(
+    "stat",
+    &[
+        Variant { name: "fstat", is_supported: || true },
+        Variant { name: "statx", is_supported: statx_without_path_is_there },
+    ],
 );
 
-const FSTAT: usize = 0;
+const BY_FSTAT: usize = 0;
 
 /// How the content of an open file gets into a socket. `sendfile` passes the kernel's own pages on; where it is missing
 /// or a file system does not know it, the content is read and sent.
-pub static SENDING: Job = Job::new(
-    "sending",
-    &[Way { name: "sendfile", is_there: sendfile_is_there }, Way { name: "read", is_there: || true }],
+pub static SENDFILE: Feature = Feature::new(
+    "sendfile",
+    &[Variant { name: "sendfile", is_supported: sendfile_is_there }, Variant { name: "copy", is_supported: || true }],
 );
 
-const SENDFILE: usize = 0;
+const BY_SENDFILE: usize = 0;
 /// Octets that are read and sent at once without `sendfile`.
 const COPIED_BYTES: usize = 32 * 1024;
 
@@ -44,11 +47,11 @@ pub struct Timestamp {
 
 /// What a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FileType {
     /// A regular file.
     Regular,
     /// A folder.
-    Folder,
+    Directory,
     /// A FIFO, a socket, a device.
     Other,
 }
@@ -56,9 +59,9 @@ pub enum Kind {
 /// What is known of a file without reading it. Equal facts mean that the content has not changed, as far as the file
 /// system tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Facts {
+pub struct Metadata {
     /// What it is.
-    pub kind: Kind,
+    pub file_type: FileType,
     /// Octets.
     pub length_bytes: u64,
     /// The last change of its content (`st_mtime`).
@@ -83,15 +86,15 @@ impl File {
     }
 
     /// Its facts, from the descriptor itself: they belong to the content that a read will see.
-    pub fn facts(&self) -> io::Result<Facts> {
-        facts(&self.0)
+    pub fn metadata(&self) -> io::Result<Metadata> {
+        metadata(&self.0)
     }
 
     /// Reads at `offset` until `into` is full or the file ends; the octets read.
     pub fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut filled = 0;
         while filled < into.len() {
-            count(Call::Pread);
+            count(Syscall::Pread64);
             match rustix::io::pread(&self.0, &mut into[filled..], offset + filled as u64) {
                 Ok(0) => break,
                 Ok(read) => filled += read,
@@ -107,7 +110,7 @@ impl File {
     pub fn read_at_cached(&self, into: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
         let mut filled = 0;
         while filled < into.len() {
-            count(Call::PreadNow);
+            count(Syscall::Preadv2);
             let room = &mut [io::IoSliceMut::new(&mut into[filled..])];
             match rustix::io::preadv2(&self.0, room, offset + filled as u64, ReadWriteFlags::NOWAIT) {
                 Ok(0) => break,
@@ -129,8 +132,8 @@ impl File {
     /// Sends up to `length_bytes` from `offset` on, which moves on by the octets sent; `Ok(0)` when the file ends
     /// before, `WouldBlock` when the stream takes no more for now.
     pub fn send_to(&self, stream: &Stream, offset: &mut u64, length_bytes: usize) -> io::Result<usize> {
-        while SENDING.chosen() == SENDFILE {
-            count(Call::SendFile);
+        while SENDFILE.selected() == BY_SENDFILE {
+            count(Syscall::Sendfile);
             match rustix::fs::sendfile(stream, &self.0, Some(offset), length_bytes) {
                 Err(Errno::INTR) => {}
                 // sendfile(2): this file system cannot be sent from.
@@ -144,8 +147,8 @@ impl File {
         if read == 0 {
             return Ok(0);
         }
-        let follows = if read < length_bytes { Follows::More } else { Follows::Nothing };
-        let sent = stream.send(&room[..read], follows)?;
+        let more = if read < length_bytes { More::Yes } else { More::No };
+        let sent = stream.send(&room[..read], more)?;
         *offset += sent as u64;
         Ok(sent)
     }
@@ -159,13 +162,13 @@ impl AsFd for File {
 
 impl Drop for File {
     fn drop(&mut self) {
-        count(Call::Close);
+        count(Syscall::Close);
     }
 }
 
 /// Opens the file at `path` for a whole reading, without waiting for a writer if it is a FIFO.
 pub fn open_nonblocking(path: &std::path::Path) -> io::Result<std::fs::File> {
-    count(Call::Open);
+    count(Syscall::Openat);
     let file = rustix::fs::open(path, OPEN_FLAGS, Mode::empty())?;
     Ok(file.into())
 }
@@ -186,29 +189,29 @@ const REMOTE_FILE_SYSTEMS: [u32; 10] = [
 
 /// Whether an open file or folder lies on a file system of the network, or of a program.
 pub(crate) fn is_remote(descriptor: &OwnedFd) -> io::Result<bool> {
-    count(Call::Fstatfs);
+    count(Syscall::Fstatfs);
     let kind = rustix::fs::fstatfs(descriptor)?.f_type as u32;
     Ok(REMOTE_FILE_SYSTEMS.contains(&kind))
 }
 
 /// Where an open file or folder really is.
 pub(crate) fn real_path(descriptor: &OwnedFd) -> io::Result<std::path::PathBuf> {
-    count(Call::Readlink);
+    count(Syscall::Readlinkat);
     let link = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
     let path = rustix::fs::readlink(link, Vec::new())?;
     Ok(std::ffi::OsString::from_vec(path.into_bytes()).into())
 }
 
 /// The facts of an open file or folder, by the way in use.
-pub(crate) fn facts(descriptor: &OwnedFd) -> io::Result<Facts> {
-    if FACTS.chosen() == FSTAT { facts_by_fstat(descriptor) } else { facts_by_statx(descriptor) }
+pub(crate) fn metadata(descriptor: &OwnedFd) -> io::Result<Metadata> {
+    if STAT.selected() == BY_FSTAT { metadata_by_fstat(descriptor) } else { metadata_by_statx(descriptor) }
 }
 
-fn facts_by_fstat(descriptor: &OwnedFd) -> io::Result<Facts> {
-    count(Call::Fstat);
+fn metadata_by_fstat(descriptor: &OwnedFd) -> io::Result<Metadata> {
+    count(Syscall::Fstat);
     let stat = rustix::fs::fstat(descriptor)?;
-    Ok(Facts {
-        kind: Kind::of(FileType::from_raw_mode(stat.st_mode)),
+    Ok(Metadata {
+        file_type: FileType::of(rustix::fs::FileType::from_raw_mode(stat.st_mode)),
         length_bytes: stat.st_size as u64,
         modified: Timestamp { seconds: stat.st_mtime, nanoseconds: stat.st_mtime_nsec as u32 },
         changed: Timestamp { seconds: stat.st_ctime, nanoseconds: stat.st_ctime_nsec as u32 },
@@ -218,7 +221,7 @@ fn facts_by_fstat(descriptor: &OwnedFd) -> io::Result<Facts> {
     })
 }
 
-/// The fields of [`Facts`], and no other: a file system over the network may be spared a question.
+/// The fields of [`Metadata`], and no other: a file system over the network may be spared a question.
 const STATX_FIELDS: StatxFlags = StatxFlags::TYPE
     .union(StatxFlags::SIZE)
     .union(StatxFlags::MTIME)
@@ -226,12 +229,12 @@ const STATX_FIELDS: StatxFlags = StatxFlags::TYPE
     .union(StatxFlags::INO)
     .union(StatxFlags::NLINK);
 
-fn facts_by_statx(descriptor: &OwnedFd) -> io::Result<Facts> {
-    count(Call::Statx);
+fn metadata_by_statx(descriptor: &OwnedFd) -> io::Result<Metadata> {
+    count(Syscall::Statx);
     let stat = rustix::fs::statx(descriptor, "", AtFlags::EMPTY_PATH, STATX_FIELDS)?;
     let moment = |moment: rustix::fs::StatxTimestamp| Timestamp { seconds: moment.tv_sec, nanoseconds: moment.tv_nsec };
-    Ok(Facts {
-        kind: Kind::of(FileType::from_raw_mode(u32::from(stat.stx_mode))),
+    Ok(Metadata {
+        file_type: FileType::of(rustix::fs::FileType::from_raw_mode(u32::from(stat.stx_mode))),
         length_bytes: stat.stx_size,
         modified: moment(stat.stx_mtime),
         changed: moment(stat.stx_ctime),
@@ -249,15 +252,15 @@ fn sendfile_is_there() -> bool {
 
 fn statx_without_path_is_there() -> bool {
     let root = rustix::fs::open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
-    root.is_ok_and(|root| facts_by_statx(&root).is_ok())
+    root.is_ok_and(|root| metadata_by_statx(&root).is_ok())
 }
 
-impl Kind {
-    fn of(file_type: FileType) -> Kind {
-        match file_type {
-            FileType::RegularFile => Kind::Regular,
-            FileType::Directory => Kind::Folder,
-            _ => Kind::Other,
+impl FileType {
+    fn of(raw: rustix::fs::FileType) -> FileType {
+        match raw {
+            rustix::fs::FileType::RegularFile => FileType::Regular,
+            rustix::fs::FileType::Directory => FileType::Directory,
+            _ => FileType::Other,
         }
     }
 }
@@ -272,10 +275,10 @@ mod tests {
         let mut file = tempfile();
         file.write_all(b"sanderling").expect("written");
         let descriptor = OwnedFd::from(file);
-        let facts = facts_by_fstat(&descriptor).expect("fstat");
-        assert_eq!(facts, facts_by_statx(&descriptor).expect("statx"));
+        let facts = metadata_by_fstat(&descriptor).expect("fstat");
+        assert_eq!(facts, metadata_by_statx(&descriptor).expect("statx"));
         assert_eq!(facts.length_bytes, 10);
-        assert_eq!(facts.kind, Kind::Regular);
+        assert_eq!(facts.file_type, FileType::Regular);
         assert_eq!(facts.link_count, 0, "a file without a name");
     }
 

@@ -1,33 +1,34 @@
-//! Calls the kernel: one file for each job of a descriptor, every call counted, every missing feature with a way round.
+//! The only crate that calls the kernel: one module per kind of descriptor or call, every call counted.
 //!
-//! This crate is mechanism. It knows no protocol, no cache and no limit; it does not retry what a caller could decide
-//! to retry, it never logs, and it keeps no state but the ways it has chosen ([`ways`]) and its counts ([`counters`]).
+//! It knows no protocol, no cache and no limit. It does not retry what a caller could decide to retry, it never logs,
+//! and its only state is the variants selected ([`fallback`]) and the counts ([`counters`]).
 //!
-//! `unsafe` stands in here, and only for calls that `rustix` does not have.
+//! `unsafe` is for calls that `rustix` does not have.
 #![deny(clippy::undocumented_unsafe_blocks)]
 
 // The order is that of imports: a module uses those below it.
-pub mod jobs;
+pub mod features;
 pub mod candidates;
-pub mod confinement;
-pub mod identity;
+pub mod sandbox;
+pub mod user;
 pub mod process;
-pub mod limits;
-pub mod inherit;
-pub mod notify;
+pub mod rlimit;
+pub mod listen_fds;
+pub mod sd_notify;
 pub mod signals;
 pub mod poll;
-pub mod wake;
+pub mod event_fd;
 pub mod udp;
-pub mod watch;
+pub mod inotify;
 pub mod directory;
-mod walk;
+mod path_walk;
 pub mod file;
 pub mod socket;
 pub mod tcp;
-pub mod packets;
-pub mod memory_file;
+pub mod seqpacket;
+pub mod memfd;
+pub mod poll_set;
 pub mod cloexec;
-pub mod ways;
+pub mod fallback;
 pub mod counters;
-pub mod failure;
+pub mod error;

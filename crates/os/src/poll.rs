@@ -2,7 +2,7 @@
 //!
 //! Edge-triggered means that readiness is told once: who stops before a source is empty must remember it itself.
 
-use crate::counters::{Call, count};
+use crate::counters::{Syscall, count};
 use mio::unix::SourceFd;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use std::io;
@@ -22,7 +22,7 @@ pub struct Readiness {
     pub writable: bool,
     /// The peer has ended its side, perhaps behind bytes that are still to be read: only the end itself proves the
     /// source empty.
-    pub ended: bool,
+    pub read_closed: bool,
 }
 
 /// Waits on many sources.
@@ -45,7 +45,7 @@ impl Events {
             // An error or the end of the peer's side shows by reading as well as by writing.
             let readable = event.is_readable() || event.is_read_closed() || event.is_error();
             let writable = event.is_writable() || event.is_write_closed() || event.is_error();
-            (event.token().0, Readiness { readable, writable, ended: event.is_read_closed() || event.is_error() })
+            (event.token().0, Readiness { readable, writable, read_closed: event.is_read_closed() || event.is_error() })
         })
     }
 }
@@ -62,13 +62,13 @@ pub enum Interest {
 impl Poller {
     /// A poller without sources.
     pub fn new() -> io::Result<Poller> {
-        count(Call::EpollCreate);
+        count(Syscall::EpollCreate1);
         mio::Poll::new().map(Poller)
     }
 
     /// Tells of `source` from now on, as `token`. The registration ends with the descriptor.
     pub fn register(&self, source: &impl AsFd, token: Token, interest: Interest) -> io::Result<()> {
-        count(Call::EpollCtl);
+        count(Syscall::EpollCtl);
         let interest = match interest {
             Interest::Readable => mio::Interest::READABLE,
             Interest::ReadableAndWritable => mio::Interest::READABLE | mio::Interest::WRITABLE,
@@ -81,8 +81,8 @@ impl Poller {
     /// next, so that nothing that comes is told to nobody.
     ///
     /// Linux before 4.5 does not know the flag, passes over it, and wakes all of them.
-    pub fn register_shared(&self, source: &impl AsFd, token: Token) -> io::Result<()> {
-        count(Call::EpollCtl);
+    pub fn register_exclusive(&self, source: &impl AsFd, token: Token) -> io::Result<()> {
+        count(Syscall::EpollCtl);
         // Not by mio, which cannot say so.
         let flags = EventFlags::IN | EventFlags::ET | EventFlags::EXCLUSIVE;
         Ok(epoll::add(self.0.registry(), source, EventData::new_u64(token as u64), flags)?)
@@ -90,14 +90,14 @@ impl Poller {
 
     /// Tells no longer of `source`, which stays open.
     pub fn deregister(&self, source: &impl AsFd) -> io::Result<()> {
-        count(Call::EpollCtl);
+        count(Syscall::EpollCtl);
         self.0.registry().deregister(&mut SourceFd(&source.as_fd().as_raw_fd()))
     }
 
     /// Waits for at least one event, at most `timeout`; `None` waits for ever. A signal ends the wait early, without
     /// events.
     pub fn wait(&mut self, events: &mut Events, timeout: Option<Duration>) -> io::Result<()> {
-        count(Call::EpollWait);
+        count(Syscall::EpollWait);
         match self.0.poll(&mut events.0, timeout) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
             result => result,
@@ -106,8 +106,8 @@ impl Poller {
 
     /// What wakes this poller from another thread, told as `token`.
     pub fn waker(&self, token: Token) -> io::Result<Waker> {
-        count(Call::EventfdCreate);
-        count(Call::EpollCtl);
+        count(Syscall::Eventfd2);
+        count(Syscall::EpollCtl);
         mio::Waker::new(self.0.registry(), mio::Token(token)).map(|waker| Waker(Arc::new(waker)))
     }
 }
@@ -119,7 +119,7 @@ pub struct Waker(Arc<mio::Waker>);
 impl Waker {
     /// Ends the wait that the poller is in, or the next one.
     pub fn wake(&self) -> io::Result<()> {
-        count(Call::EventfdWrite);
+        count(Syscall::EventfdWrite);
         self.0.wake()
     }
 }
@@ -144,15 +144,15 @@ mod tests {
     fn a_shared_listener_is_told_to_whoever_registers_while_somebody_waits_in_it() {
         let listener = Listener::bind("127.0.0.1:0".parse().expect("an address")).expect("bound");
         let (mut first, mut second) = (Poller::new().expect("made"), Poller::new().expect("made"));
-        first.register_shared(&listener, LISTENER).expect("registered");
+        first.register_exclusive(&listener, LISTENER).expect("registered");
         assert!(!tells(&mut first, NOT_AT_ALL));
         let _client = TcpStream::connect(listener.local_address().expect("bound")).expect("connected");
         assert!(tells(&mut first, SECOND));
         assert!(!tells(&mut first, NOT_AT_ALL), "told once");
-        second.register_shared(&listener, LISTENER).expect("registered");
+        second.register_exclusive(&listener, LISTENER).expect("registered");
         assert!(tells(&mut second, SECOND));
         first.deregister(&listener).expect("deregistered");
-        first.register_shared(&listener, LISTENER).expect("registered again");
+        first.register_exclusive(&listener, LISTENER).expect("registered again");
         assert!(tells(&mut first, SECOND));
     }
 }

@@ -2,9 +2,9 @@
 //! the program that takes this one's place.
 
 use crate::cloexec;
-use crate::counters::{Call, count};
-use crate::failure::named;
-use crate::inherit::{COUNT_VARIABLE, FIRST, NAMES_VARIABLE, PID_VARIABLE};
+use crate::counters::{Syscall, count};
+use crate::error::with_context;
+use crate::listen_fds::{COUNT_VARIABLE, FIRST_FD, NAMES_VARIABLE, PID_VARIABLE};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
@@ -15,30 +15,30 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// A child; or another process whose end is to be noticed ([`Child::find`]).
+/// A child; or another process whose end is to be noticed ([`ProcessHandle::find`]).
 #[derive(Debug)]
-pub struct Child {
+pub struct ProcessHandle {
     pid: i32,
     pidfd: OwnedFd,
 }
 
 /// How a child has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum ExitStatus {
     /// By itself, with this status.
     Exited(i32),
     /// By this signal.
-    Killed(i32),
+    Signaled(i32),
     /// In a way that only its parent is told, which this process is not.
     Unknown,
 }
 
-impl std::fmt::Display for Ended {
+impl std::fmt::Display for ExitStatus {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Ended::Exited(status) => write!(out, "ended with status {status}"),
-            Ended::Killed(signal) => write!(out, "was ended by signal {signal}"),
-            Ended::Unknown => write!(out, "ended, in a way that only its parent was told"),
+            ExitStatus::Exited(status) => write!(out, "ended with status {status}"),
+            ExitStatus::Signaled(signal) => write!(out, "was ended by signal {signal}"),
+            ExitStatus::Unknown => write!(out, "ended, in a way that only its parent was told"),
         }
     }
 }
@@ -46,38 +46,42 @@ impl std::fmt::Display for Ended {
 /// Starts `program` with `arguments`, which do not name it. It gets standard input, output and error of ours, and
 /// `descriptors` from 3 on under their names (`LISTEN_FDS`, `LISTEN_FDNAMES`): nothing else, since everything else is
 /// closed on exec.
-pub fn spawn(program: &Path, arguments: &[OsString], descriptors: &[(String, BorrowedFd<'_>)]) -> io::Result<Child> {
+pub fn spawn(
+    program: &Path,
+    arguments: &[OsString],
+    descriptors: &[(String, BorrowedFd<'_>)],
+) -> io::Result<ProcessHandle> {
     let names: Vec<&str> = descriptors.iter().map(|(name, _)| name.as_str()).collect();
     let environment = environment_with(&[
         (COUNT_VARIABLE, descriptors.len().to_string()),
         (NAMES_VARIABLE, names.join(":")),
         (PID_VARIABLE, String::new()),
         // What a child would tell the service manager would be taken for this process's word.
-        (crate::notify::SOCKET_VARIABLE, String::new()),
-        (crate::notify::WATCHDOG_VARIABLE, String::new()),
+        (crate::sd_notify::SOCKET_VARIABLE, String::new()),
+        (crate::sd_notify::WATCHDOG_VARIABLE, String::new()),
     ])?;
     let words = words(program, arguments)?;
     // What this process has itself inherited from whoever started it goes no further.
-    cloexec::set_from(FIRST)?;
+    cloexec::set_from(FIRST_FD)?;
     // Copies above all targets: so no copy to a target overwrites a source that is still needed.
-    let lowest_free = FIRST + descriptors.len() as RawFd;
+    let lowest_free = FIRST_FD + descriptors.len() as RawFd;
     let copies = descriptors
         .iter()
         .map(|(name, descriptor)| {
-            count(Call::Fcntl);
+            count(Syscall::Fcntl);
             rustix::io::fcntl_dupfd_cloexec(descriptor, lowest_free)
-                .map_err(|errno| named("fcntl(F_DUPFD_CLOEXEC)", name, &errno.into()))
+                .map_err(|errno| with_context("fcntl(F_DUPFD_CLOEXEC)", name, &errno.into()))
         })
         .collect::<io::Result<Vec<OwnedFd>>>()?;
-    let pid =
-        posix_spawn(&words, &environment, &copies).map_err(|error| named("posix_spawn", program.display(), &error))?;
+    let pid = posix_spawn(&words, &environment, &copies)
+        .map_err(|error| with_context("posix_spawn", program.display(), &error))?;
     match pidfd_open(pid) {
-        Ok(pidfd) => Ok(Child { pid: pid.as_raw_nonzero().get(), pidfd }),
+        Ok(pidfd) => Ok(ProcessHandle { pid: pid.as_raw_nonzero().get(), pidfd }),
         Err(error) => {
             // Nobody could tell when it ends: rather none than one that goes on unseen.
-            count(Call::Kill);
+            count(Syscall::PidfdSendSignal);
             let _ = rustix::process::kill_process(pid, Signal::KILL);
-            count(Call::Wait);
+            count(Syscall::Waitid);
             let _ = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty());
             Err(error)
         }
@@ -89,13 +93,13 @@ pub fn spawn(program: &Path, arguments: &[OsString], descriptors: &[(String, Bor
 /// closed. `arguments` do not name the program.
 ///
 /// Returns only if that failed, with the `kept` descriptors close-on-exec again.
-pub fn replace(
+pub fn exec(
     program: &Path,
     arguments: &[OsString],
     environment: &[(&str, String)],
     kept: &[BorrowedFd<'_>],
 ) -> io::Error {
-    let error = match try_to_replace(program, arguments, environment, kept) {
+    let error = match try_exec(program, arguments, environment, kept) {
         Ok(never) => match never {},
         Err(error) => error,
     };
@@ -107,7 +111,7 @@ pub fn replace(
     error
 }
 
-fn try_to_replace(
+fn try_exec(
     program: &Path,
     arguments: &[OsString],
     environment: &[(&str, String)],
@@ -115,11 +119,11 @@ fn try_to_replace(
 ) -> io::Result<Infallible> {
     let environment = environment_with(environment)?;
     let words = words(program, arguments)?;
-    cloexec::set_from(FIRST)?;
+    cloexec::set_from(FIRST_FD)?;
     for descriptor in kept {
         cloexec::clear(descriptor, &numbered(descriptor))?;
     }
-    Err(named("execve", program.display(), &execve(&words, &environment)))
+    Err(with_context("execve", program.display(), &execve(&words, &environment)))
 }
 
 fn numbered(descriptor: &BorrowedFd<'_>) -> String {
@@ -129,7 +133,7 @@ fn numbered(descriptor: &BorrowedFd<'_>) -> String {
 /// Returns only if it failed.
 fn execve(words: &[CString], environment: &[CString]) -> io::Error {
     let (arguments, environment) = (pointers(words), pointers(environment));
-    count(Call::Execve);
+    count(Syscall::Execve);
     // SAFETY: both lists are null-terminated, and their strings outlive the call.
     unsafe { libc::execve(words[0].as_ptr(), arguments.as_ptr().cast(), environment.as_ptr().cast()) };
     io::Error::last_os_error()
@@ -153,23 +157,23 @@ fn pointers(strings: &[CString]) -> Vec<*mut libc::c_char> {
 }
 
 fn pidfd_open(pid: Pid) -> io::Result<OwnedFd> {
-    count(Call::PidfdOpen);
+    count(Syscall::PidfdOpen);
     rustix::process::pidfd_open(pid, PidfdFlags::NONBLOCK)
-        .map_err(|errno| named("pidfd_open", pid.as_raw_nonzero(), &errno.into()))
+        .map_err(|errno| with_context("pidfd_open", pid.as_raw_nonzero(), &errno.into()))
 }
 
 fn posix_spawn(words: &[CString], environment: &[CString], copies: &[OwnedFd]) -> io::Result<Pid> {
     let (arguments, environment) = (pointers(words), pointers(environment));
     let mut actions = std::mem::MaybeUninit::uninit();
     let mut pid = 0;
-    count(Call::Spawn);
+    count(Syscall::Clone);
     // SAFETY: `actions` is initialised by its own function before it is used and destroyed after; the lists are
     // null-terminated and their strings outlive the call; the copies are open and have no target's number.
     let status = unsafe {
         let mut status = libc::posix_spawn_file_actions_init(actions.as_mut_ptr());
         for (index, copy) in copies.iter().enumerate() {
             if status == 0 {
-                let target = FIRST + index as RawFd;
+                let target = FIRST_FD + index as RawFd;
                 status = libc::posix_spawn_file_actions_adddup2(actions.as_mut_ptr(), copy.as_raw_fd(), target);
             }
         }
@@ -193,8 +197,8 @@ fn posix_spawn(words: &[CString], environment: &[CString], copies: &[OwnedFd]) -
 }
 
 /// The number of the user whose rights this process has; 0 is root.
-pub fn effective_user() -> u32 {
-    count(Call::Geteuid);
+pub fn effective_uid() -> u32 {
+    count(Syscall::Geteuid);
     rustix::process::geteuid().as_raw()
 }
 
@@ -203,57 +207,57 @@ pub fn own_pidfd() -> io::Result<OwnedFd> {
     pidfd_open(rustix::process::getpid())
 }
 
-impl Child {
+impl ProcessHandle {
     /// Takes over a child that the program before this one has started in this process ([`replace`]): `pidfd` is the
     /// descriptor that it kept of the process number `pid`.
-    pub fn adopt(pid: i32, pidfd: OwnedFd) -> Child {
-        Child { pid, pidfd }
+    pub fn from_pidfd(pid: i32, pidfd: OwnedFd) -> ProcessHandle {
+        ProcessHandle { pid, pidfd }
     }
 
     /// The process number `pid`, which need not be our child. Who it is must be known otherwise: numbers are used again.
-    pub fn find(pid: i32) -> io::Result<Child> {
+    pub fn open(pid: i32) -> io::Result<ProcessHandle> {
         let number = Pid::from_raw(pid.max(0))
             .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, format!("no process has the number {pid}")))?;
-        Ok(Child { pid, pidfd: pidfd_open(number)? })
+        Ok(ProcessHandle { pid, pidfd: pidfd_open(number)? })
     }
 
     /// Its number.
-    pub fn id(&self) -> i32 {
+    pub fn pid(&self) -> i32 {
         self.pid
     }
 
     /// How it has ended, if it has; to be asked when its descriptor is readable. A child's end is told once.
-    pub fn ended(&self) -> io::Result<Option<Ended>> {
-        count(Call::Wait);
+    pub fn try_wait(&self) -> io::Result<Option<ExitStatus>> {
+        count(Syscall::Waitid);
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
         match rustix::process::waitid(WaitId::PidFd(self.pidfd.as_fd()), options) {
             Ok(status) => Ok(status.map(|status| match status.exit_status() {
-                Some(code) => Ended::Exited(code),
-                None => Ended::Killed(status.terminating_signal().unwrap_or(0)),
+                Some(code) => ExitStatus::Exited(code),
+                None => ExitStatus::Signaled(status.terminating_signal().unwrap_or(0)),
             })),
             // Not our child, or told already: all that can be known is whether it still runs.
-            Err(Errno::CHILD) => Ok(self.is_over()?.then_some(Ended::Unknown)),
+            Err(Errno::CHILD) => Ok(self.is_over()?.then_some(ExitStatus::Unknown)),
             Err(errno) => Err(errno.into()),
         }
     }
 
     fn is_over(&self) -> io::Result<bool> {
-        count(Call::Poll);
+        count(Syscall::Ppoll);
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         let ready_count = poll(&mut [PollFd::new(&self.pidfd, PollFlags::IN)], Some(&now))?;
         Ok(ready_count > 0)
     }
 
     /// Sends it a signal, which never reaches another process that has got its number meanwhile.
-    pub fn signal(&self, signal: crate::signals::Signal) -> io::Result<()> {
-        count(Call::Kill);
+    pub fn send_signal(&self, signal: crate::signals::Signal) -> io::Result<()> {
+        count(Syscall::PidfdSendSignal);
         let signal = Signal::from_named_raw(signal).ok_or(io::ErrorKind::InvalidInput)?;
         Ok(rustix::process::pidfd_send_signal(&self.pidfd, signal)?)
     }
 }
 
 /// Readable when the child has ended.
-impl AsFd for Child {
+impl AsFd for ProcessHandle {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.pidfd.as_fd()
     }
@@ -274,7 +278,7 @@ fn assignment(key: &OsStr, value: &OsStr) -> io::Result<CString> {
 mod tests {
     use super::*;
     use crate::cloexec::tests::alone;
-    use crate::udp::Waiting;
+    use crate::poll_set::PollSet;
     use std::io::Read;
     use std::os::fd::FromRawFd;
     use std::os::unix::net::UnixStream;
@@ -300,18 +304,18 @@ mod tests {
         // The shell keeps its own output aside at 10, and has the folder open that it lists.
         numbers.retain(|number| *number != 10);
         assert!(numbers == [0, 1, 2, 3, 4] || numbers == [0, 1, 2, 3, 4, 5], "{numbers:?}");
-        Waiting::for_any_of([child.as_fd()]).wait(Some(Duration::from_secs(10))).expect("waited");
-        assert_eq!(child.ended().expect("asked"), Some(Ended::Exited(0)));
+        PollSet::new([child.as_fd()]).wait(Some(Duration::from_secs(10))).expect("waited");
+        assert_eq!(child.try_wait().expect("asked"), Some(ExitStatus::Exited(0)));
     }
 
     #[test]
     fn how_a_child_ended_is_told() {
         let _alone = alone();
         let child = spawn(Path::new("/bin/sh"), &["-c".into(), "read line; exit 7".into()], &[]).expect("started");
-        child.signal(crate::signals::SIGTERM).expect("sent");
-        Waiting::for_any_of([child.as_fd()]).wait(Some(Duration::from_secs(10))).expect("waited");
-        let ended = child.ended().expect("asked").expect("ended");
-        assert!(matches!(ended, Ended::Killed(15) | Ended::Exited(7)), "{ended}");
+        child.send_signal(crate::signals::SIGTERM).expect("sent");
+        PollSet::new([child.as_fd()]).wait(Some(Duration::from_secs(10))).expect("waited");
+        let ended = child.try_wait().expect("asked").expect("ended");
+        assert!(matches!(ended, ExitStatus::Signaled(15) | ExitStatus::Exited(7)), "{ended}");
         let error = spawn(Path::new("/nonexistent/program"), &[], &[]).expect_err("not there");
         assert!(error.to_string().contains("posix_spawn(\"/nonexistent/program\")"), "{error}");
     }
@@ -329,23 +333,23 @@ mod tests {
         let mut line = [0; 16];
         let length = reader.read(&mut line).expect("told");
         let number = std::str::from_utf8(&line[..length]).expect("a number").trim().parse().expect("a number");
-        let found = Child::find(number).expect("runs");
-        assert_eq!(found.id(), number);
-        assert_eq!(found.ended().expect("asked"), None);
+        let found = ProcessHandle::open(number).expect("runs");
+        assert_eq!(found.pid(), number);
+        assert_eq!(found.try_wait().expect("asked"), None);
         drop((hold, input));
-        Waiting::for_any_of([found.as_fd()]).wait(Some(Duration::from_secs(10))).expect("waited");
-        assert_eq!(found.ended().expect("asked"), Some(Ended::Unknown));
-        Waiting::for_any_of([parent.as_fd()]).wait(Some(Duration::from_secs(10))).expect("waited");
-        assert_eq!(parent.ended().expect("asked"), Some(Ended::Exited(3)));
-        assert_eq!(parent.ended().expect("asked"), Some(Ended::Unknown), "told already");
+        PollSet::new([found.as_fd()]).wait(Some(Duration::from_secs(10))).expect("waited");
+        assert_eq!(found.try_wait().expect("asked"), Some(ExitStatus::Unknown));
+        PollSet::new([parent.as_fd()]).wait(Some(Duration::from_secs(10))).expect("waited");
+        assert_eq!(parent.try_wait().expect("asked"), Some(ExitStatus::Exited(3)));
+        assert_eq!(parent.try_wait().expect("asked"), Some(ExitStatus::Unknown), "told already");
     }
 
     #[test]
     fn a_number_that_no_process_has_is_refused() {
         for number in [0, -1] {
-            assert_eq!(Child::find(number).expect_err("no process").kind(), io::ErrorKind::InvalidInput);
+            assert_eq!(ProcessHandle::open(number).expect_err("no process").kind(), io::ErrorKind::InvalidInput);
         }
-        let error = Child::find(i32::MAX).expect_err("no process");
+        let error = ProcessHandle::open(i32::MAX).expect_err("no process");
         assert!(error.to_string().starts_with("pidfd_open(\"2147483647\") failed"), "{error}");
     }
 
@@ -380,7 +384,7 @@ mod tests {
             );
             let arguments = ["-c".into(), script.into(), "sh".into(), "an argument".into()];
             let environment = [("CHANGES", "new".to_owned()), ("ADDED", "more".to_owned())];
-            panic!("{}", replace(Path::new("/bin/sh"), &arguments, &environment, &[kept.as_fd()]));
+            panic!("{}", exec(Path::new("/bin/sh"), &arguments, &environment, &[kept.as_fd()]));
         }
         let (written, number) = play(name, "exec");
         assert!(written.contains(&format!("\nfound {number} as it was, new, more, an argument\n")), "{written}");
@@ -399,20 +403,20 @@ mod tests {
                 let arguments = ["--exact".into(), "--nocapture".into(), name.into()];
                 let environment = [
                     (ROLE, "second".to_owned()),
-                    ("CHILD", child.id().to_string()),
+                    ("CHILD", child.pid().to_string()),
                     ("PIDFD", child.as_fd().as_raw_fd().to_string()),
                 ];
                 let program = std::env::current_exe().expect("known");
-                panic!("{}", replace(&program, &arguments, &environment, &[child.as_fd()]));
+                panic!("{}", exec(&program, &arguments, &environment, &[child.as_fd()]));
             }
             Ok(_) => {
                 let number = |name| std::env::var(name).expect("given").parse::<i32>().expect("a number");
                 // SAFETY: the program before this one has left the descriptor open for this one, which opens it nowhere
                 // else.
                 let pidfd = unsafe { OwnedFd::from_raw_fd(number("PIDFD")) };
-                let child = Child::adopt(number("CHILD"), pidfd);
-                Waiting::for_any_of([child.as_fd()]).wait(Some(Duration::from_secs(10))).expect("waited");
-                println!("\nthe child {}", child.ended().expect("asked").expect("over"));
+                let child = ProcessHandle::from_pidfd(number("CHILD"), pidfd);
+                PollSet::new([child.as_fd()]).wait(Some(Duration::from_secs(10))).expect("waited");
+                println!("\nthe child {}", child.try_wait().expect("asked").expect("over"));
             }
             Err(_) => {
                 let (written, _) = play(name, "first");
@@ -425,10 +429,10 @@ mod tests {
     fn a_program_that_cannot_be_run_leaves_us_as_we_were() {
         let _alone = alone();
         let kept = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).expect("made");
-        let error = replace(Path::new("/nonexistent/program"), &[], &[], &[kept.as_fd()]);
+        let error = exec(Path::new("/nonexistent/program"), &[], &[], &[kept.as_fd()]);
         assert!(error.to_string().starts_with("execve(\"/nonexistent/program\") failed: No such file"), "{error}");
         assert!(rustix::io::fcntl_getfd(&kept).expect("open").contains(rustix::io::FdFlags::CLOEXEC));
-        let error = replace(Path::new("/bin/sh"), &["a\0b".into()], &[], &[kept.as_fd()]);
+        let error = exec(Path::new("/bin/sh"), &["a\0b".into()], &[], &[kept.as_fd()]);
         assert_eq!(error.to_string(), "a NUL in an argument");
     }
 }

@@ -1,6 +1,6 @@
 //! Turns signals into something that can be waited for: a handler sets a flag and writes a byte, and no more.
 
-use crate::counters::{Call, count};
+use crate::counters::{Syscall, count};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -22,26 +22,26 @@ pub struct Signals {
 }
 
 /// Keeps every signal that can be kept from this thread, and from the program that takes this process's place, until
-/// [`let_in`]. A signal that comes meanwhile is delivered then.
-pub fn hold_back() -> io::Result<()> {
+/// [`unblock_all`]. A signal that comes meanwhile is delivered then.
+pub fn block_all() -> io::Result<()> {
     change_mask(true)
 }
 
 /// Lets signals in again, also those that a program before this one has held back.
-pub fn let_in() -> io::Result<()> {
+pub fn unblock_all() -> io::Result<()> {
     change_mask(false)
 }
 
 /// Sends `signal` to this very process. While signals are held back it waits, also through an exec (execve(2)).
-pub fn send_to_this_process(signal: Signal) -> io::Result<()> {
-    count(Call::Kill);
+pub fn send_to_self(signal: Signal) -> io::Result<()> {
+    count(Syscall::PidfdSendSignal);
     let signal = rustix::process::Signal::from_named_raw(signal).ok_or(io::ErrorKind::InvalidInput)?;
     Ok(rustix::process::kill_process(rustix::process::getpid(), signal)?)
 }
 
 fn change_mask(is_full: bool) -> io::Result<()> {
     let mut set = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
-    count(Call::Sigmask);
+    count(Syscall::RtSigprocmask);
     // SAFETY: the set is initialised by the first call, and no old one is asked for.
     let status = unsafe {
         if is_full {
@@ -56,7 +56,7 @@ fn change_mask(is_full: bool) -> io::Result<()> {
 
 impl Signals {
     /// Catches `signals` for the rest of the process's life.
-    pub fn catch(signals: &[Signal]) -> io::Result<Signals> {
+    pub fn register(signals: &[Signal]) -> io::Result<Signals> {
         let (bytes, writer) = UnixStream::pair()?;
         bytes.set_nonblocking(true)?;
         let mut arrived = Vec::new();
@@ -75,7 +75,7 @@ impl Signals {
         if let Some(signal) = self.take() {
             return Ok(Some(signal));
         }
-        count(Call::Poll);
+        count(Syscall::Ppoll);
         let timeout = timeout.map(|timeout| Timespec::try_from(timeout).unwrap_or(LONG));
         match poll(&mut [PollFd::new(&self.bytes, PollFlags::IN)], timeout.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(self.take()),
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_caught_signal_is_told_once() {
-        let signals = Signals::catch(&[SIGUSR1, SIGUSR2]).expect("caught");
+        let signals = Signals::register(&[SIGUSR1, SIGUSR2]).expect("caught");
         assert_eq!(signals.wait(Some(Duration::ZERO)).expect("no error"), None);
         signal_hook::low_level::raise(SIGUSR2).expect("raised");
         signal_hook::low_level::raise(SIGUSR2).expect("raised");
@@ -117,13 +117,13 @@ mod tests {
 
     #[test]
     fn a_signal_that_is_held_back_comes_later() {
-        let signals = Signals::catch(&[SIGCHLD]).expect("caught");
-        hold_back().expect("held back");
+        let signals = Signals::register(&[SIGCHLD]).expect("caught");
+        block_all().expect("held back");
         // To this thread alone: the others of the test hold nothing back.
         // SAFETY: the thread is this one.
         unsafe { libc::pthread_kill(libc::pthread_self(), SIGCHLD) };
         assert_eq!(signals.wait(Some(Duration::ZERO)).expect("no error"), None);
-        let_in().expect("let in");
+        unblock_all().expect("let in");
         assert_eq!(signals.wait(Some(Duration::from_secs(5))).expect("no error"), Some(SIGCHLD));
     }
 }

@@ -1,15 +1,15 @@
 //! What is asked of a socket that somebody else made, and what is set on one that listens already.
 
-use crate::counters::{Call, count};
-use crate::failure::named;
-use rustix::net::{SocketType, sockopt};
+use crate::counters::{Syscall, count};
+use crate::error::with_context;
+use rustix::net::sockopt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
 /// What a socket carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum SocketType {
     /// Streams: TCP.
     Stream,
     /// Datagrams: UDP.
@@ -19,12 +19,12 @@ pub enum Kind {
 }
 
 /// What `socket` carries; an error when it is no socket.
-pub fn kind(socket: impl AsFd) -> io::Result<Kind> {
-    count(Call::Getsockopt);
+pub fn socket_type(socket: impl AsFd) -> io::Result<SocketType> {
+    count(Syscall::Getsockopt);
     Ok(match sockopt::socket_type(socket)? {
-        SocketType::STREAM => Kind::Stream,
-        SocketType::DGRAM => Kind::Datagram,
-        _ => Kind::Other,
+        rustix::net::SocketType::STREAM => SocketType::Stream,
+        rustix::net::SocketType::DGRAM => SocketType::Datagram,
+        _ => SocketType::Other,
     })
 }
 
@@ -35,23 +35,24 @@ pub fn local_address(socket: impl AsFd) -> io::Result<SocketAddr> {
 
 /// No call on `socket` waits from now on. For all processes that have it.
 pub fn set_nonblocking(socket: impl AsFd) -> io::Result<()> {
-    count(Call::Fionbio);
+    count(Syscall::Fionbio);
     Ok(rustix::io::ioctl_fionbio(socket, true)?)
 }
 
 /// Lets `count_max` connections wait in a listener until they are accepted; the kernel lowers it to
 /// `net.core.somaxconn`. It may be told again while the listener listens.
 pub fn set_backlog(listener: impl AsFd, count_max: u16) -> io::Result<()> {
-    count(Call::Listen);
-    rustix::net::listen(listener, i32::from(count_max)).map_err(|errno| named("listen", count_max, &errno.into()))
+    count(Syscall::Listen);
+    rustix::net::listen(listener, i32::from(count_max))
+        .map_err(|errno| with_context("listen", count_max, &errno.into()))
 }
 
 /// Gives datagrams that wait so much room; the kernel doubles it for its own book-keeping, and lowers it to
 /// `net.core.rmem_max` (socket(7)).
 pub fn set_receive_buffer(socket: impl AsFd, bytes: usize) -> io::Result<()> {
-    count(Call::Setsockopt);
+    count(Syscall::Setsockopt);
     sockopt::set_socket_recv_buffer_size(socket, bytes)
-        .map_err(|errno| named("setsockopt(SO_RCVBUF)", bytes, &errno.into()))
+        .map_err(|errno| with_context("setsockopt(SO_RCVBUF)", bytes, &errno.into()))
 }
 
 #[cfg(test)]
@@ -63,11 +64,11 @@ mod tests {
     #[test]
     fn sockets_tell_what_they_carry() {
         let any = "127.0.0.1:0";
-        assert_eq!(kind(TcpListener::bind(any).expect("bound")).expect("a socket"), Kind::Stream);
+        assert_eq!(socket_type(TcpListener::bind(any).expect("bound")).expect("a socket"), SocketType::Stream);
         let datagrams = UdpSocket::bind(any).expect("bound");
-        assert_eq!(kind(&datagrams).expect("a socket"), Kind::Datagram);
+        assert_eq!(socket_type(&datagrams).expect("a socket"), SocketType::Datagram);
         assert_eq!(local_address(&datagrams).expect("bound"), datagrams.local_addr().expect("bound"));
-        assert!(kind(std::io::stdin()).is_err() || local_address(std::io::stdin()).is_err());
+        assert!(socket_type(std::io::stdin()).is_err() || local_address(std::io::stdin()).is_err());
         assert!(local_address(UnixStream::pair().expect("made").0).is_err(), "of no address of the Internet");
     }
 

@@ -1,8 +1,8 @@
 //! TCP: a socket that listens, one of several siblings of its address, and the streams it accepts.
 
-use crate::counters::{Call, count};
-use crate::failure::named;
-use crate::ways::{Job, Way};
+use crate::counters::{Syscall, count};
+use crate::error::with_context;
+use crate::fallback::{Feature, Variant};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, SocketAddrAny, SocketFlags, SocketType,
@@ -13,19 +13,19 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// How a connection is accepted: with its flags at once (Linux 2.6.28), or with a call for each of them behind it.
-pub static ACCEPTING: Job = Job::new(
-    "accepting",
-    &[Way { name: "accept4", is_there: accept4_is_there }, Way { name: "accept", is_there: || true }],
+pub static ACCEPT: Feature = Feature::new(
+    "accept",
+    &[Variant { name: "accept4", is_supported: accept4_is_there }, Variant { name: "accept", is_supported: || true }],
 );
 
 /// Whom a listener hands over: who has sent something (`TCP_DEFER_ACCEPT`, Linux 2.4), or anybody who is connected.
-pub static DEFERRING: Job = Job::new(
-    "deferring",
-    &[Way { name: "defer-accept", is_there: defer_accept_is_there }, Way { name: "none", is_there: || true }],
+pub static DEFER_ACCEPT: Feature = Feature::new(
+    "defer-accept",
+    &[Variant { name: "on", is_supported: defer_accept_is_there }, Variant { name: "off", is_supported: || true }],
 );
 
-const ACCEPT4: usize = 0;
-const DEFER_ACCEPT: usize = 0;
+const BY_ACCEPT4: usize = 0;
+const BY_DEFER_ACCEPT: usize = 0;
 
 /// How long who has connected and is silent is kept by the kernel, in seconds: until then it takes him for one whose part
 /// of the handshake was lost, and then asks him again.
@@ -41,27 +41,27 @@ const CREATION_FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONB
 pub struct Listener(OwnedFd);
 
 impl Listener {
-    /// Listens on `address`, which nobody else has. Siblings may join it afterwards ([`Listener::bind_sibling`]).
+    /// Listens on `address`, which nobody else has. Siblings may join it afterwards ([`Listener::bind_reuseport`]).
     ///
     /// Streams inherit `TCP_NODELAY` from here, which spares a call for each connection.
     pub fn bind(address: SocketAddr) -> io::Result<Listener> {
-        Listener::bind_as(address, Rank::First)
+        Listener::bind_as(address, ReusePort::First)
     }
 
     /// Listens on `address` beside those of this user who do already (`SO_REUSEPORT`): the kernel spreads the
     /// connections over them.
-    pub fn bind_sibling(address: SocketAddr) -> io::Result<Listener> {
-        Listener::bind_as(address, Rank::Sibling)
+    pub fn bind_reuseport(address: SocketAddr) -> io::Result<Listener> {
+        Listener::bind_as(address, ReusePort::Additional)
     }
 
-    fn bind_as(address: SocketAddr, rank: Rank) -> io::Result<Listener> {
-        count(Call::Socket);
+    fn bind_as(address: SocketAddr, rank: ReusePort) -> io::Result<Listener> {
+        count(Syscall::Socket);
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let socket = socket_with(family, SocketType::STREAM, CREATION_FLAGS, Some(ipproto::TCP))
-            .map_err(|errno| named("socket", address, &errno.into()))?;
+            .map_err(|errno| with_context("socket", address, &errno.into()))?;
         let option = |name: &str, done: Result<(), Errno>| {
-            count(Call::Setsockopt);
-            done.map_err(|errno| named(name, address, &errno.into()))
+            count(Syscall::Setsockopt);
+            done.map_err(|errno| with_context(name, address, &errno.into()))
         };
         if address.port() != 0 {
             // For a port that old connections still linger on. With it the kernel might choose, for port 0, one that
@@ -73,24 +73,24 @@ impl Listener {
             // [::] and 0.0.0.0 are two addresses: each is listened on by itself, whatever the system's default.
             option("setsockopt(IPV6_V6ONLY)", sockopt::set_ipv6_v6only(&socket, true))?;
         }
-        if rank == Rank::Sibling {
-            let_siblings_join(&socket, address)?;
+        if rank == ReusePort::Additional {
+            set_reuseport(&socket, address)?;
         }
-        count(Call::Bind);
-        bind(&socket, &address).map_err(|errno| named("bind", address, &errno.into()))?;
-        count(Call::Listen);
-        listen(&socket, BACKLOG).map_err(|errno| named("listen", address, &errno.into()))?;
-        if rank == Rank::First {
+        count(Syscall::Bind);
+        bind(&socket, &address).map_err(|errno| with_context("bind", address, &errno.into()))?;
+        count(Syscall::Listen);
+        listen(&socket, BACKLOG).map_err(|errno| with_context("listen", address, &errno.into()))?;
+        if rank == ReusePort::First {
             // Not before it listens: two that are bound and do not listen yet may have the same port, and only the first
             // to listen must keep it.
-            let_siblings_join(&socket, address)?;
+            set_reuseport(&socket, address)?;
         }
         Ok(Listener(socket))
     }
 
     /// Listens no longer: whoever comes is refused, and who waits is reset. For every process that has the socket.
-    pub fn shut_down(&self) -> io::Result<()> {
-        count(Call::Shutdown);
+    pub fn shutdown(&self) -> io::Result<()> {
+        count(Syscall::Shutdown);
         Ok(rustix::net::shutdown(&self.0, Shutdown::Both)?)
     }
 
@@ -105,9 +105,10 @@ impl Listener {
     ///
     /// It holds for every process that has the socket. Who is still with the kernel when the socket is shut down, or
     /// closed by the last of them, hears of it only when he speaks, by a reset.
-    pub fn defer_silent(&self) {
+    pub fn set_defer_accept(&self) {
         // A failure leaves it as it was: who is handed over at once is served as well.
-        let _ = set_defer_accept(&self.0, if DEFERRING.chosen() == DEFER_ACCEPT { DEFERRED_S } else { 0 });
+        let _ =
+            set_defer_accept_option(&self.0, if DEFER_ACCEPT.selected() == BY_DEFER_ACCEPT { DEFERRED_S } else { 0 });
     }
 
     /// The next connection that waits; `Ok(None)` when none does.
@@ -147,13 +148,13 @@ const GIVEN_UP_MAX: usize = 64;
 
 impl Listener {
     fn accept_one(&self) -> Result<(OwnedFd, Option<SocketAddrAny>), Errno> {
-        if ACCEPTING.chosen() == ACCEPT4 {
-            count(Call::Accept);
+        if ACCEPT.selected() == BY_ACCEPT4 {
+            count(Syscall::Accept4);
             return acceptfrom_with(&self.0, CREATION_FLAGS);
         }
-        count(Call::AcceptBare);
+        count(Syscall::Accept);
         let (stream, peer) = rustix::net::acceptfrom(&self.0)?;
-        count(Call::Fionbio);
+        count(Syscall::Fionbio);
         rustix::io::ioctl_fionbio(&stream, true)?;
         crate::cloexec::set(&stream, "an accepted connection").map_err(|_| Errno::MFILE)?;
         Ok((stream, peer))
@@ -169,11 +170,11 @@ fn accept4_is_there() -> bool {
 /// Asks a socket that is nowhere yet, and stays so.
 fn defer_accept_is_there() -> bool {
     let socket = socket_with(AddressFamily::INET, SocketType::STREAM, CREATION_FLAGS, Some(ipproto::TCP));
-    socket.is_ok_and(|socket| set_defer_accept(&socket, DEFERRED_S).is_ok())
+    socket.is_ok_and(|socket| set_defer_accept_option(&socket, DEFERRED_S).is_ok())
 }
 
-fn set_defer_accept(socket: &OwnedFd, seconds: libc::c_int) -> io::Result<()> {
-    count(Call::Setsockopt);
+fn set_defer_accept_option(socket: &OwnedFd, seconds: libc::c_int) -> io::Result<()> {
+    count(Syscall::Setsockopt);
     let length = size_of_val(&seconds) as libc::socklen_t;
     // SAFETY: the kernel reads `length` octets of `seconds`, which outlives the call.
     let status = unsafe {
@@ -204,20 +205,20 @@ impl From<OwnedFd> for Listener {
     }
 }
 
-/// Whether more follows what is sent now.
+/// Whether more more what is sent now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Follows {
+pub enum More {
     /// Nothing: send what is there.
-    Nothing,
+    No,
     /// More comes at once (`MSG_MORE`): the kernel may wait and fill its segment.
-    More,
+    Yes,
 }
 
-impl Follows {
+impl More {
     fn flags(self) -> SendFlags {
         match self {
-            Follows::Nothing => SendFlags::NOSIGNAL,
-            Follows::More => SendFlags::NOSIGNAL | SendFlags::MORE,
+            More::No => SendFlags::NOSIGNAL,
+            More::Yes => SendFlags::NOSIGNAL | SendFlags::MORE,
         }
     }
 }
@@ -233,7 +234,7 @@ impl Stream {
     #[inline]
     pub fn receive(&self, into: &mut [u8]) -> io::Result<usize> {
         loop {
-            count(Call::Receive);
+            count(Syscall::Recvfrom);
             match rustix::net::recv(&self.0, &mut *into, RecvFlags::empty()) {
                 Ok((received, _)) => return Ok(received),
                 Err(Errno::INTR) => {}
@@ -244,10 +245,10 @@ impl Stream {
 
     /// Sends the start of `bytes`, as much as the kernel takes.
     #[inline]
-    pub fn send(&self, bytes: &[u8], follows: Follows) -> io::Result<usize> {
+    pub fn send(&self, bytes: &[u8], more: More) -> io::Result<usize> {
         loop {
-            count(Call::Send);
-            match rustix::net::send(&self.0, bytes, follows.flags()) {
+            count(Syscall::Sendto);
+            match rustix::net::send(&self.0, bytes, more.flags()) {
                 Err(Errno::INTR) => {}
                 result => return Ok(result?),
             }
@@ -255,11 +256,11 @@ impl Stream {
     }
 
     /// Sends the start of `head` and of `content` behind it, as much as the kernel takes, from where they stand.
-    pub fn send_both(&self, head: &[u8], content: &[u8], follows: Follows) -> io::Result<usize> {
+    pub fn send_vectored(&self, head: &[u8], content: &[u8], more: More) -> io::Result<usize> {
         let parts = [IoSlice::new(head), IoSlice::new(content)];
         loop {
-            count(Call::SendMessage);
-            match rustix::net::sendmsg(&self.0, &parts, &mut SendAncillaryBuffer::default(), follows.flags()) {
+            count(Syscall::Sendmsg);
+            match rustix::net::sendmsg(&self.0, &parts, &mut SendAncillaryBuffer::default(), more.flags()) {
                 Err(Errno::INTR) => {}
                 result => return Ok(result?),
             }
@@ -267,14 +268,14 @@ impl Stream {
     }
 
     /// Ends our side, so that the peer reads to the end of what was sent.
-    pub fn shut_down_sending(&self) -> io::Result<()> {
-        count(Call::Shutdown);
+    pub fn shutdown_write(&self) -> io::Result<()> {
+        count(Syscall::Shutdown);
         Ok(rustix::net::shutdown(&self.0, Shutdown::Write)?)
     }
 
-    /// Makes the close that follows a reset: the peer must not take what it has for the whole.
+    /// Makes the close that more a reset: the peer must not take what it has for the whole.
     pub fn reset_on_close(&self) -> io::Result<()> {
-        count(Call::Setsockopt);
+        count(Syscall::Setsockopt);
         Ok(sockopt::set_socket_linger(&self.0, Some(std::time::Duration::ZERO))?)
     }
 }
@@ -287,32 +288,32 @@ impl AsFd for Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        count(Call::Close);
+        count(Syscall::Close);
     }
 }
 
 pub(crate) fn local_address(socket: impl AsFd) -> io::Result<SocketAddr> {
-    count(Call::Getsockname);
+    count(Syscall::Getsockname);
     let address = getsockname(socket)?;
     SocketAddr::try_from(address).map_err(io::Error::from)
 }
 
 /// Which of the sockets of one address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rank {
+pub(crate) enum ReusePort {
     /// The first, which must not find anybody there.
     First,
     /// One more.
-    Sibling,
+    Additional,
 }
 
 /// Lets others of this user bind to the same address (`SO_REUSEPORT`). The first of them does so only when it has the
 /// address: with it from the start it would silently share it with whoever is there, and the kernel might choose such a
 /// port for port 0.
-pub(crate) fn let_siblings_join(socket: &OwnedFd, address: SocketAddr) -> io::Result<()> {
-    count(Call::Setsockopt);
+pub(crate) fn set_reuseport(socket: &OwnedFd, address: SocketAddr) -> io::Result<()> {
+    count(Syscall::Setsockopt);
     let done = sockopt::set_socket_reuseport(socket, true);
-    done.map_err(|errno| named("setsockopt(SO_REUSEPORT)", address, &errno.into()))
+    done.map_err(|errno| with_context("setsockopt(SO_REUSEPORT)", address, &errno.into()))
 }
 
 #[cfg(test)]
@@ -326,7 +327,7 @@ mod tests {
         let any = "127.0.0.1:0".parse().expect("an address");
         let first = Listener::bind(any).expect("bound");
         let address = first.local_address().expect("bound");
-        let second = Listener::bind_sibling(address).expect("bound beside the first");
+        let second = Listener::bind_reuseport(address).expect("bound beside the first");
         let stranger = Listener::bind(address).expect_err("taken");
         assert_eq!(stranger.kind(), io::ErrorKind::AddrInUse, "{stranger}");
         let clients: Vec<TcpStream> = (0..64).map(|_| TcpStream::connect(address).expect("connected")).collect();
@@ -347,17 +348,17 @@ mod tests {
     fn who_is_silent_is_handed_over_later_and_who_speaks_at_once() {
         let listener = Listener::bind("127.0.0.1:0".parse().expect("an address")).expect("bound");
         let address = listener.local_address().expect("bound");
-        listener.defer_silent();
+        listener.set_defer_accept();
         let mut clients = [(); 2].map(|()| TcpStream::connect(address).expect("connected"));
         let has_one = || listener.accept().expect("asked").is_some();
-        if DEFERRING.chosen() != DEFER_ACCEPT {
+        if DEFER_ACCEPT.selected() != BY_DEFER_ACCEPT {
             assert!(clients.iter().all(|_| has_one()));
             return;
         }
         assert!(!has_one());
         clients[0].write_all(b"a").expect("sent");
         assert!(has_one() && !has_one());
-        let mut waiting = crate::udp::Waiting::for_any_of([listener.as_fd()]);
+        let mut waiting = crate::poll_set::PollSet::new([listener.as_fd()]);
         waiting.wait(Some(std::time::Duration::from_secs(20))).expect("waited");
         assert!(has_one());
     }
@@ -366,7 +367,7 @@ mod tests {
     fn a_listener_that_is_shut_down_refuses() {
         let listener = Listener::bind("127.0.0.1:0".parse().expect("an address")).expect("bound");
         let address = listener.local_address().expect("bound");
-        listener.shut_down().expect("shut down");
+        listener.shutdown().expect("shut down");
         let refused = TcpStream::connect(address).expect_err("nobody listens");
         assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
     }

@@ -7,22 +7,20 @@
 mod socket;
 mod batch;
 mod local_address;
-mod waiting;
 
-use crate::ways::{Job, Way};
+use crate::fallback::{Feature, Variant};
 use std::io;
 
 pub use batch::{BATCH_COUNT_MAX, Batch, Datagram, QUERY_BYTES_MAX, Queries, REPLY_BYTES_MAX, Replies};
-pub use socket::{Sent, Socket};
-pub use waiting::Waiting;
+pub use socket::{SendReport, Socket};
 
 /// How datagrams are received and sent.
-pub static JOB: Job = Job::new(
-    "datagrams",
+pub static UDP_RECEIVE: Feature = Feature::new(
+    "udp-receive",
     &[
-        Way { name: "batch", is_there: recvmmsg_is_there },
-        Way { name: "drain", is_there: || true },
-        Way { name: "single", is_there: || true },
+        Variant { name: "recvmmsg", is_supported: recvmmsg_is_there },
+        Variant { name: "recvmsg", is_supported: || true },
+        Variant { name: "poll-recvmsg", is_supported: || true },
     ],
 );
 
@@ -39,6 +37,7 @@ fn recvmmsg_is_there() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::poll_set::PollSet;
     use std::net::{SocketAddr, UdpSocket};
     use std::os::fd::AsFd;
     use std::time::Duration;
@@ -56,13 +55,13 @@ mod tests {
     /// Receives until `expected_count` datagrams have come, echoing each with a mark before it.
     fn echo(server: &Socket, expected_count: usize) {
         let mut batch = Batch::new();
-        let mut waiting = Waiting::for_any_of([server.as_fd()]);
+        let mut waiting = PollSet::new([server.as_fd()]);
         let mut echoed = 0;
         while echoed < expected_count {
             let received = server.receive(&mut batch).expect("received");
             for index in 0..received {
-                let (query, reply) = batch.exchange(index);
-                assert!(!query.is_cut_off);
+                let (query, reply) = batch.query_and_reply(index);
+                assert!(!query.is_truncated);
                 assert_ne!(query.peer_port, 0);
                 let length = query.bytes.len();
                 reply[0] = b'!';
@@ -70,7 +69,7 @@ mod tests {
                 batch.set_reply(index, length + 1);
             }
             let sent = server.send(&mut batch);
-            assert_eq!((sent.reply_count, sent.lost_count), (received, 0));
+            assert_eq!((sent.sent_count, sent.failed_count), (received, 0));
             echoed += received;
             if echoed < expected_count && !Socket::may_have_more(received) {
                 waiting.wait(SECOND).expect("waited");
@@ -113,11 +112,11 @@ mod tests {
         let server = Socket::bind("127.0.0.1:0".parse().expect("an address")).expect("bound");
         let client = client(&server);
         client.send(&[7; QUERY_BYTES_MAX + 1]).expect("sent");
-        Waiting::for_any_of([server.as_fd()]).wait(SECOND).expect("waited");
+        PollSet::new([server.as_fd()]).wait(SECOND).expect("waited");
         let mut batch = Batch::new();
         assert_eq!(server.receive(&mut batch).expect("received"), 1);
-        let (query, _) = batch.exchange(0);
-        assert!(query.is_cut_off);
+        let (query, _) = batch.query_and_reply(0);
+        assert!(query.is_truncated);
         assert_eq!(query.bytes.len(), QUERY_BYTES_MAX);
     }
 
@@ -131,7 +130,7 @@ mod tests {
             client.send(b"query").expect("sent");
         }
         while received < clients.len() {
-            Waiting::for_any_of([server.as_fd()]).wait(SECOND).expect("waited");
+            PollSet::new([server.as_fd()]).wait(SECOND).expect("waited");
             let count = server.receive(&mut batch).expect("received");
             for index in 0..count {
                 // Port 0 cannot be sent to (EINVAL), as when a forged query came from there.
@@ -141,7 +140,7 @@ mod tests {
                 batch.set_reply(index, 5);
             }
             let sent = server.send(&mut batch);
-            assert_eq!(sent.reply_count + sent.lost_count, count);
+            assert_eq!(sent.sent_count + sent.failed_count, count);
             received += count;
         }
         assert_eq!(clients[0].recv(&mut [0; 64]).expect("answered"), 5);

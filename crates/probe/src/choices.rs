@@ -8,9 +8,9 @@ pub(crate) const TIE_RATIO: f64 = 0.97;
 
 /// The choice of the server's job `job`, by its name; `None` for what the server has only one way for.
 pub(crate) fn of_job(job: &str) -> Option<Choice> {
-    let job = sanderling_os::jobs::JOBS.iter().find(|candidate| candidate.name() == job)?;
-    let there: Vec<bool> = job.ways().iter().map(|way| (way.is_there)()).collect();
-    Some(Choice { job: job.name(), used: job.chosen_name(), why: why(&there, job.chosen()), better: None })
+    let job = sanderling_os::features::FEATURES.iter().find(|candidate| candidate.name() == job)?;
+    let there: Vec<bool> = job.variants().iter().map(|way| (way.is_supported)()).collect();
+    Some(Choice { job: job.name(), used: job.selected_name(), why: why(&there, job.selected()), better: None })
 }
 
 /// Why the way at `chosen` is used, of ways that are there or not.
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn every_job_of_the_server_has_a_choice() {
-        for job in sanderling_os::jobs::JOBS {
+        for job in sanderling_os::features::FEATURES {
             assert!(of_job(job.name()).is_some());
         }
         assert_eq!(of_job("floor"), None);

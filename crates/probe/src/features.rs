@@ -9,7 +9,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 /// Something that a kernel or a container may lack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Feature {
-    /// `facts=statx`, for a way of a job, or the name of a call.
+    /// `stat=statx`, for a way of a job, or the name of a call.
     pub(crate) name: String,
     /// Why not, if it is not there.
     pub(crate) missing: Option<String>,
@@ -23,10 +23,10 @@ pub(crate) fn test_all() -> (Vec<Feature>, f64) {
 }
 
 fn each() -> Vec<Feature> {
-    let ways = sanderling_os::jobs::JOBS.iter().flat_map(|job| {
-        job.ways().iter().map(|way| Feature {
+    let ways = sanderling_os::features::FEATURES.iter().flat_map(|job| {
+        job.variants().iter().map(|way| Feature {
             name: format!("{}={}", job.name(), way.name),
-            missing: (!(way.is_there)()).then(|| "the server's own test says no".to_owned()),
+            missing: (!(way.is_supported)()).then(|| "the server's own test says no".to_owned()),
         })
     });
     let mut features: Vec<Feature> = ways.collect();

@@ -24,7 +24,7 @@ pub(crate) struct Job {
     pub(crate) measure: fn(&mut Bench<'_>) -> io::Result<()>,
 }
 
-/// All jobs, from a single call to whole loops. Those that the server has ways for bear the names of `sanderling_os::jobs`.
+/// All jobs, from a single call to whole loops. Those that the server has ways for bear the names of `sanderling_os::features`.
 pub(crate) const ALL: &[Job] = &[
     Job { name: floor::JOB, measure: floor::measure },
     Job { name: close_on_exec::JOB, measure: close_on_exec::measure },
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn every_job_of_the_server_is_measured() {
-        for job in sanderling_os::jobs::JOBS {
+        for job in sanderling_os::features::FEATURES {
             assert!(ALL.iter().any(|measured| measured.name == job.name()), "{} is not measured", job.name());
         }
     }

@@ -101,7 +101,7 @@ impl<'c> Candidate<'c> {
 
     fn run(&mut self) -> io::Result<Slice> {
         if let Some(Forced { job, way }) = self.way {
-            sanderling_os::jobs::force(&format!("{job}={way}")).map_err(io::Error::other)?;
+            sanderling_os::features::force(&format!("{job}={way}")).map_err(io::Error::other)?;
         }
         (self.work)()
     }
@@ -167,10 +167,10 @@ pub(crate) fn compare(
     tick: &mut dyn FnMut(f64),
 ) -> Vec<Row> {
     let is_forced = |job: &str| candidates.iter().any(|candidate| candidate.way.is_some_and(|way| way.job == job));
-    let ways_before: Vec<Forced> = sanderling_os::jobs::JOBS
+    let ways_before: Vec<Forced> = sanderling_os::features::FEATURES
         .iter()
         .filter(|job| is_forced(job.name()))
-        .map(|job| Forced { job: job.name(), way: job.chosen_name() })
+        .map(|job| Forced { job: job.name(), way: job.selected_name() })
         .collect();
     // The first slice of each warms it, and tells whether it can run at all.
     let mut failures: Vec<Option<String>> =
@@ -194,7 +194,7 @@ pub(crate) fn compare(
         order.retain(|&index| failures[index].is_none());
     }
     for Forced { job, way } in &ways_before {
-        sanderling_os::jobs::force(&format!("{job}={way}")).expect("the job named this way itself");
+        sanderling_os::features::force(&format!("{job}={way}")).expect("the job named this way itself");
     }
     let is_used = |candidate: &Candidate<'_>| {
         candidate.is_used.unwrap_or(candidate.way.is_some_and(|way| ways_before.contains(&way)))
@@ -297,20 +297,20 @@ mod tests {
 
     #[test]
     fn the_ways_are_afterwards_what_they_were() {
-        let before: Vec<_> = sanderling_os::jobs::JOBS.iter().map(|job| job.chosen_name()).collect();
+        let before: Vec<_> = sanderling_os::features::FEATURES.iter().map(|job| job.selected_name()).collect();
         let seen = RefCell::new(Vec::new());
-        let facts = sanderling_os::jobs::JOBS.iter().find(|job| job.name() == "facts").expect("a job");
+        let facts = sanderling_os::features::FEATURES.iter().find(|job| job.name() == "stat").expect("a job");
         let candidates = ["fstat", "statx"].map(|way| {
             let seen = &seen;
             Candidate::new(way, move || {
-                seen.borrow_mut().push((way, facts.chosen_name()));
+                seen.borrow_mut().push((way, facts.selected_name()));
                 Ok(slice(1.0))
             })
-            .by_way("facts", way)
+            .by_way("stat", way)
         });
         compare(candidates.into(), EFFORT, &mut Shuffle::new(1), &mut |_| ());
         assert!(seen.borrow().iter().all(|(asked, taken)| asked == taken), "{seen:?}");
-        assert_eq!(sanderling_os::jobs::JOBS.iter().map(|job| job.chosen_name()).collect::<Vec<_>>(), before);
+        assert_eq!(sanderling_os::features::FEATURES.iter().map(|job| job.selected_name()).collect::<Vec<_>>(), before);
     }
 
     #[test]

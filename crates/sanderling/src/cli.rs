@@ -23,7 +23,7 @@ pub(crate) use generate::GenerateLine;
 pub(crate) struct Invocation {
     /// What to do.
     pub(crate) command: Command,
-    /// The words of every `--force`, `JOB=WAY`, in the order of the command line. Which jobs and ways there are is for
+    /// The words of every `--force`, `FEATURE=VARIANT`, in the order of the command line. Which jobs and ways there are is for
     /// the crate `os` to say.
     pub(crate) forced: Vec<String>,
 }
@@ -151,8 +151,8 @@ struct Line {
     #[command(subcommand)]
     command: Subcommands,
 
-    /// Do JOB in this WAY, whatever suits the machine best, as in datagrams=single: for tests and diagnosis
-    #[arg(long = "force", value_name = "JOB=WAY", global = true, hide_short_help = true, display_order = 100)]
+    /// Use this VARIANT of a kernel FEATURE, as in open=walk (for tests and diagnosis)
+    #[arg(long = "force", value_name = "FEATURE=VARIANT", global = true, hide_short_help = true, display_order = 100)]
     forced: Vec<String>,
 }
 

@@ -19,8 +19,8 @@ fn main() -> Exit {
         // Prints, and ends with 0 for help and 2 for a wrong command line.
         Err(error) => error.exit(),
     };
-    let forced = sanderling_os::jobs::check_environment()
-        .and_then(|()| invocation.forced.iter().try_for_each(|way| sanderling_os::jobs::force(way)));
+    let forced = sanderling_os::features::force_from_environment()
+        .and_then(|()| invocation.forced.iter().try_for_each(|way| sanderling_os::features::force(way)));
     if let Err(error) = forced {
         let _ = writeln!(std::io::stderr(), "sanderling: --force: {error}");
         return Exit::WrongCommandLine;

@@ -13,11 +13,11 @@ use sanderling_ipc::control::{Control, Key};
 use sanderling_ipc::control_message::{Request, pieces};
 use sanderling_ipc::handover::{self, Given, Label, ProcessLabel};
 use sanderling_ipc::{BEAT_INTERVAL, CONFIGURATION_BYTES_MAX};
-use sanderling_os::memory_file;
-use sanderling_os::packets::Endpoint;
+use sanderling_os::event_fd::EventFd;
+use sanderling_os::memfd;
+use sanderling_os::poll_set::PollSet;
+use sanderling_os::seqpacket::SeqpacketSocket;
 use sanderling_os::signals::{SIGINT, SIGQUIT, SIGTERM, Signals};
-use sanderling_os::udp::Waiting;
-use sanderling_os::wake::Wakeup;
 use sanderling_server::{Drain, Server, Siblings};
 use std::collections::VecDeque;
 use std::io;
@@ -60,7 +60,7 @@ pub(super) struct Attendant<'s> {
     /// Away while it loads.
     loader: Option<Loader>,
     loaded: (Sender<Attempt>, Receiver<Attempt>),
-    wakeup: Arc<Wakeup>,
+    wakeup: Arc<EventFd>,
     /// `None` when there is no supervisor any more.
     channel: Option<Channel>,
     /// What is still to be said to it.
@@ -91,7 +91,7 @@ impl<'s> Attendant<'s> {
             configuration: outfit.configuration,
             loader: Some(outfit.loader),
             loaded: mpsc::channel(),
-            wakeup: Arc::new(Wakeup::new()?),
+            wakeup: Arc::new(EventFd::new()?),
             channel: Some(outfit.channel),
             words: VecDeque::new(),
             control: outfit.control,
@@ -147,8 +147,8 @@ impl<'s> Attendant<'s> {
             sources.extend(control.sources());
             deadline = control.deadline().map_or(deadline, |silent_until| silent_until.min(deadline));
         }
-        Waiting::for_any_of(sources).wait(Some(deadline.saturating_duration_since(Instant::now())))?;
-        self.wakeup.take();
+        PollSet::new(sources).wait(Some(deadline.saturating_duration_since(Instant::now())))?;
+        self.wakeup.drain();
         Ok(())
     }
 
@@ -271,7 +271,7 @@ impl<'s> Attendant<'s> {
     /// Loads the configuration on a thread of its own: zones may take seconds, and the beat goes on.
     fn load(&mut self, configuration: OwnedFd) -> io::Result<()> {
         // Before the loader is taken, which does not come back from an error.
-        let text = memory_file::read(&configuration, CONFIGURATION_BYTES_MAX)?;
+        let text = memfd::read(&configuration, CONFIGURATION_BYTES_MAX)?;
         let Some(mut loader) = self.loader.take() else {
             self.say(Word::Unable("the one that runs still loads the one before".to_owned()));
             return Ok(());
@@ -290,7 +290,7 @@ impl<'s> Attendant<'s> {
             });
             // Fails only when the process is about to end.
             let _ = sender.send(Attempt { loader, configuration, result });
-            let given = wakeup.give();
+            let given = wakeup.signal();
             debug_assert!(given.is_ok());
         };
         thread::Builder::new().name("loader".to_owned()).spawn(load)?;
@@ -380,7 +380,7 @@ impl<'s> Attendant<'s> {
     }
 
     /// Gives a new supervisor all that the old one had, and hears its orders from now on.
-    fn hand_over_to(&mut self, endpoint: Endpoint) {
+    fn hand_over_to(&mut self, endpoint: SeqpacketSocket) {
         let Some(control) = &self.control else { return };
         let since_unix_s = self.since.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let pid = std::process::id().cast_signed();

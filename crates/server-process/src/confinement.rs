@@ -3,8 +3,8 @@
 
 use sanderling_config::diagnostic::{Diagnostic, Fault, Place};
 use sanderling_config::{Account, Config};
-use sanderling_os::confinement::{self, Confined, Landlock, Layer};
-use sanderling_os::identity::Identity;
+use sanderling_os::sandbox::{self, Landlock, Layer, Sandbox};
+use sanderling_os::user::User;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
@@ -13,9 +13,9 @@ use std::path::PathBuf;
 ///
 /// # Errors
 /// There is none of that name.
-pub(crate) fn identity_of(config: &Config) -> Result<Option<Identity>, Diagnostic> {
+pub(crate) fn identity_of(config: &Config) -> Result<Option<User>, Diagnostic> {
     let Some(Account { user, group }) = &config.account else { return Ok(None) };
-    Identity::find(user, group.as_deref()).map(Some).map_err(|error| {
+    User::lookup(user, group.as_deref()).map(Some).map_err(|error| {
         let fault = Fault::new(error.to_string(), "correct `user` and `group` in the configuration, or remove them");
         Diagnostic::error(Place::Argument("user".to_owned()), fault)
     })
@@ -24,7 +24,7 @@ pub(crate) fn identity_of(config: &Config) -> Result<Option<Identity>, Diagnosti
 /// What was left to this process.
 #[derive(Debug)]
 pub(super) struct Confinement {
-    pub(super) confined: Confined,
+    pub(super) confined: Sandbox,
     /// Whom it has become, if it has become somebody else.
     pub(super) user: Option<String>,
 }
@@ -34,9 +34,9 @@ impl Confinement {
     ///
     /// # Errors
     /// The account cannot be taken up; something that is to be served cannot be opened by it.
-    pub(super) fn of(config: &Config, identity: Option<Identity>) -> io::Result<Confinement> {
+    pub(super) fn of(config: &Config, identity: Option<User>) -> io::Result<Confinement> {
         let user = identity.as_ref().map(|identity| identity.name.clone());
-        let layer = if config.sandbox { Layer::Wanted } else { Layer::Off };
+        let layer = if config.sandbox { Layer::Enabled } else { Layer::Disabled };
         // The folder of a zone file rather than the file: an editor puts another file in its place.
         let zone_folders = config.zones.iter().map(|zone| match zone.file.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
@@ -46,9 +46,14 @@ impl Confinement {
         // Of a hundred thousand zones most lie side by side, and each folder here takes a descriptor for a while.
         let readable: BTreeSet<PathBuf> = folders.collect();
         let readable = readable.into_iter().collect();
-        let wanted =
-            confinement::Confinement { identity, readable, landlock: layer, seccomp: layer, ..Default::default() };
-        Ok(Confinement { confined: confinement::confine(&wanted)?, user })
+        let wanted = sandbox::SandboxConfig {
+            user: identity,
+            readable_paths: readable,
+            landlock: layer,
+            seccomp: layer,
+            ..Default::default()
+        };
+        Ok(Confinement { confined: sandbox::enter(&wanted)?, user })
     }
 
     /// Whether this process might be kept from what another one, not confined yet, could read.
@@ -58,6 +63,6 @@ impl Confinement {
 
     /// Whether this process can read in no folders but those that it had when it was confined.
     pub(super) fn keeps_to_folders(&self) -> bool {
-        matches!(self.confined.landlock, Landlock::InForce { .. })
+        matches!(self.confined.landlock, Landlock::Enforced { .. })
     }
 }

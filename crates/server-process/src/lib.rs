@@ -27,7 +27,7 @@ use sanderling_ipc::control::Control;
 use sanderling_ipc::{CHANNEL, CONFIGURATION, CONFIGURATION_BYTES_MAX, CONTROL};
 use sanderling_listeners::Listeners;
 use sanderling_os::signals::{self, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, Signals};
-use sanderling_os::{inherit, memory_file};
+use sanderling_os::{listen_fds, memfd};
 use sanderling_server::{Content, Drain, Root, Server, Siblings, Site};
 use std::io;
 use std::net::SocketAddr;
@@ -86,7 +86,7 @@ struct Prepared {
 impl Given {
     fn take(control_path: Option<PathBuf>) -> io::Result<Given> {
         let (mut channel, mut configuration, mut control, mut sockets) = (None, None, None, Vec::new());
-        for (name, descriptor) in inherit::take()? {
+        for (name, descriptor) in listen_fds::take()? {
             match name.as_str() {
                 CHANNEL => channel = Some(Channel::adopt(descriptor)?),
                 CONFIGURATION => configuration = Some(descriptor),
@@ -113,15 +113,15 @@ impl Given {
     /// Loads what is to be served, and gives up what serving does not need.
     fn prepare(self, origin: &Origin) -> Result<Prepared, Unprepared> {
         // Signals are for the supervisor, who shares the terminal with this process; without one they are for us.
-        let signals = Signals::catch(&[SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2])?;
+        let signals = Signals::register(&[SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2])?;
         // The supervisor has held them back until somebody would catch them.
-        signals::let_in()?;
-        let text = memory_file::read(&self.configuration, CONFIGURATION_BYTES_MAX)?;
+        signals::unblock_all()?;
+        let text = memfd::read(&self.configuration, CONFIGURATION_BYTES_MAX)?;
         let mut loader = Loader::default();
         let loaded = origin.parse(&text).and_then(|config| Ok((loader.load(&config)?, config)));
         let (loaded, config) = loaded.map_err(|diagnostics| self.refuse(diagnostics))?;
         tell(&loaded.warnings);
-        sanderling_os::jobs::choose_all();
+        sanderling_os::features::select_all();
         let own = sanderling_os::process::own_pidfd()?;
         let identity = confinement::identity_of(&config).map_err(|diagnostic| self.refuse(vec![diagnostic]))?;
         let confinement = Confinement::of(&config, identity).map_err(|error| self.fail(error))?;
@@ -193,7 +193,7 @@ pub fn serve_demo(http: SocketAddr, dns: SocketAddr) -> Exit {
     let zones = ZoneSet::new(seed, vec![Arc::new(zone)]).expect("one zone has no double");
     let site = Site { id: 0, hosts: vec![demo::APEX.to_owned()], root: Root::Builtin(demo::SITE) };
     let content = Content::new(vec![site], sanderling_server::DefaultSite::EveryHost(0), zones);
-    let served = Signals::catch(&[SIGTERM, SIGINT, SIGQUIT]).and_then(|signals| {
+    let served = Signals::register(&[SIGTERM, SIGINT, SIGQUIT]).and_then(|signals| {
         let listeners = Listeners::bind(&config, &Listeners::default())?;
         let announcement = listeners.announcement();
         let bound: Vec<SocketAddr> = listeners.addresses().iter().map(|address| address.bound).collect();

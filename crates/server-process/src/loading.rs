@@ -100,7 +100,7 @@ impl Loader {
 
 fn open_root(folder: &Path) -> io::Result<(Directory, RootIdentity)> {
     let root = Directory::open(folder)?;
-    let facts = root.facts()?;
+    let facts = root.metadata()?;
     let identity = (root.real_path().to_owned(), facts.device, facts.inode);
     Ok((root, identity))
 }
@@ -159,7 +159,7 @@ const DESCRIPTORS_RESERVED: usize = 128;
 /// # Errors
 /// The limit cannot be asked for.
 pub(crate) fn bound_by_descriptors(options: &mut Options) -> io::Result<Option<String>> {
-    let limit = usize::try_from(sanderling_os::limits::raise_descriptor_limit()?).unwrap_or(usize::MAX);
+    let limit = usize::try_from(sanderling_os::rlimit::raise_nofile_limit()?).unwrap_or(usize::MAX);
     let wanted = [options.http.connections_max, options.dns.tcp_connections_max, options.open_files.descriptors_max];
     let available = (limit - DESCRIPTORS_RESERVED.min(limit / 2)).max(wanted.len());
     let sum = wanted.iter().fold(0_usize, |sum, count| sum.saturating_add(*count));

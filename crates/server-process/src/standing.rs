@@ -2,7 +2,7 @@
 
 use super::confinement::Confinement;
 use sanderling_ipc::json::{array, number, object, optional, text};
-use sanderling_os::jobs::JOBS;
+use sanderling_os::features::FEATURES;
 use sanderling_server::{Counter, Drain, Stage, Standing, ThreadStanding};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -26,7 +26,7 @@ impl Report<'_> {
         line("sandbox", self.confinement.confined.to_string());
         line(
             "ways",
-            JOBS.iter().map(|job| format!("{}={}", job.name(), job.chosen_name())).collect::<Vec<_>>().join(" "),
+            FEATURES.iter().map(|job| format!("{}={}", job.name(), job.selected_name())).collect::<Vec<_>>().join(" "),
         );
         let files = &standing.open_files;
         line(
@@ -65,7 +65,7 @@ impl Report<'_> {
             ("configurations_taken_up", whole(standing.content_version)),
             ("user", optional(self.confinement.user.as_deref().map(text))),
             ("sandbox", text(&self.confinement.confined.to_string())),
-            ("ways", object(&JOBS.iter().map(|job| (job.name(), text(job.chosen_name()))).collect::<Vec<_>>())),
+            ("ways", object(&FEATURES.iter().map(|job| (job.name(), text(job.selected_name()))).collect::<Vec<_>>())),
             (
                 "open_files",
                 object(&[

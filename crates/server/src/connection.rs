@@ -14,7 +14,7 @@ use sanderling_http::{
     Body, BodySkipper, ContentCoding, FieldName, Framing, LookupError, Parsed, Representation, Request, RequestError,
     Response, SitePath, parse_request, respond,
 };
-use sanderling_os::tcp::{Follows, Stream};
+use sanderling_os::tcp::{More, Stream};
 use sanderling_table::Ref;
 use std::io;
 
@@ -419,7 +419,7 @@ impl<'s> Connection<'s> {
         }
         let mut progress = 0;
         let Buffers { output, scratch, .. } = &mut *context.buffers;
-        let behind = if matches!(self.phase, Phase::Ending(_)) { Follows::More } else { Follows::Nothing };
+        let behind = if matches!(self.phase, Phase::Ending(_)) { More::Yes } else { More::No };
         let sent = self.outbox.send(&self.stream, output, file, behind, scratch, &mut progress)?;
         context.buffers.output.clear();
         self.after_sending(sent, progress, context)

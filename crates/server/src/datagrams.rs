@@ -7,8 +7,9 @@ use crate::shared::Shared;
 use crate::stage::{Drain, Stage, Taker};
 use crate::tally::{Counter, Tally};
 use sanderling_dns::{Asked, Reply, Transport};
-use sanderling_os::udp::{BATCH_COUNT_MAX, Batch, Socket, Waiting};
-use sanderling_os::wake::Wakeup;
+use sanderling_os::event_fd::EventFd;
+use sanderling_os::poll_set::PollSet;
+use sanderling_os::udp::{BATCH_COUNT_MAX, Batch, Socket};
 use std::io;
 use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -37,7 +38,7 @@ pub(crate) struct Post<'s> {
     /// Its own, or such that several threads wait for: then a datagram wakes all of them, and the first to ask gets it.
     /// That costs little, as nobody waits for a socket under load.
     pub(crate) sockets: Vec<&'s Socket>,
-    pub(crate) wakeup: Arc<Wakeup>,
+    pub(crate) wakeup: Arc<EventFd>,
     pub(crate) tally: Arc<Tally>,
     pub(crate) taker: Taker<'s>,
 }
@@ -46,7 +47,7 @@ pub(crate) struct Post<'s> {
 pub(crate) struct Datagrams<'s> {
     shared: &'s Shared,
     sockets: Vec<&'s Socket>,
-    wakeup: Arc<Wakeup>,
+    wakeup: Arc<EventFd>,
     batch: Batch,
     content: Arc<Content>,
     content_version: u64,
@@ -67,7 +68,7 @@ impl<'s> Datagrams<'s> {
     pub(crate) fn run(mut self) -> io::Result<()> {
         let (sockets, wakeup) = (self.sockets.clone(), Arc::clone(&self.wakeup));
         let descriptors = sockets.iter().map(AsFd::as_fd).chain([wakeup.as_fd()]);
-        let mut waiting = Waiting::for_any_of(descriptors);
+        let mut waiting = PollSet::new(descriptors);
         while self.shared.course.stage() == Stage::Serving {
             self.tally.beat.begin_turn();
             self.take_up_content();
@@ -75,7 +76,7 @@ impl<'s> Datagrams<'s> {
                 self.tally.beat.begin_waiting();
                 waiting.wait(None)?;
                 if waiting.is_last_ready() {
-                    self.wakeup.take();
+                    self.wakeup.drain();
                 }
             }
         }
@@ -121,7 +122,7 @@ impl<'s> Datagrams<'s> {
                 found = Found::Something;
                 self.answer(received);
                 let sent = socket.send(&mut self.batch);
-                self.tally.add(Counter::UdpRepliesLost, sent.lost_count as u64);
+                self.tally.add(Counter::UdpRepliesLost, sent.failed_count as u64);
             }
             if !Socket::may_have_more(received) {
                 return found;
@@ -135,21 +136,21 @@ impl<'s> Datagrams<'s> {
     fn answer(&mut self, received_count: usize) {
         let transport = Transport::Udp { reply_bytes_max: self.shared.options.dns.udp_reply_bytes_max };
         let zones = self.content.zones();
-        let (queries, mut replies) = self.batch.sides();
+        let (queries, mut replies) = self.batch.queries_and_replies();
         let mut asked = [Asked::NOTHING; BATCH_COUNT_MAX];
         let asked = &mut asked[..received_count];
         let mut silence_count = 0;
         let unread_count = each(asked, |index, asked| {
-            let query = queries.datagram(index);
-            if query.peer_port != 0 && !query.is_cut_off {
+            let query = queries.get(index);
+            if query.peer_port != 0 && !query.is_truncated {
                 *asked = Asked::read(zones, query.bytes);
             }
         });
         let mut broken_count = each(asked, |_, asked| asked.touch_place());
         broken_count += each(asked, |_, asked| asked.touch_records());
         broken_count +=
-            each(asked, |index, asked| match sanderling_dns::answer_asked(asked, transport, replies.room()) {
-                Reply::Send { length_bytes, .. } => replies.put(index, length_bytes),
+            each(asked, |index, asked| match sanderling_dns::answer_asked(asked, transport, replies.buffer()) {
+                Reply::Send { length_bytes, .. } => replies.push(index, length_bytes),
                 Reply::Silence => silence_count += 1,
             });
         self.tally.add(Counter::DnsUdpQueries, received_count as u64);

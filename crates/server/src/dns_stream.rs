@@ -6,7 +6,7 @@ use crate::peer::{Buffers, Context, Input, Linger, Next, OUTPUT_BYTES_USUAL, Sch
 use crate::permits::Permit;
 use crate::tally::Counter;
 use sanderling_dns::{Reply, Transport};
-use sanderling_os::tcp::{Follows, Stream};
+use sanderling_os::tcp::{More, Stream};
 use std::io;
 
 /// Octets of the length that stands before each message (RFC 1035 §4.2.2).
@@ -120,7 +120,7 @@ impl<'s> DnsStream<'s> {
                 let mut progress = 0;
                 let Buffers { output, scratch, .. } = &mut *context.buffers;
                 let unsent = &output[sent_bytes..];
-                let sent = self.outbox.send(&self.stream, unsent, None, Follows::Nothing, scratch, &mut progress)?;
+                let sent = self.outbox.send(&self.stream, unsent, None, More::No, scratch, &mut progress)?;
                 if let Some(next) = self.after_sending(sent, progress, context) {
                     return Ok(next);
                 }
@@ -144,7 +144,7 @@ impl<'s> DnsStream<'s> {
     /// Sends the start of the last answers. The kernel holds back what it may until the end of our side follows, and both
     /// leave together: who asks one query after another sees the end before he asks the next.
     fn send_before_end(&self, output: &[u8]) -> io::Result<usize> {
-        match self.stream.send(output, Follows::More) {
+        match self.stream.send(output, More::Yes) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
             result => result,
         }

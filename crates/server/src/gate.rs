@@ -60,7 +60,7 @@ impl<'s> Gate<'s> {
     /// Has `poller` tell of the listener as `token`.
     pub(crate) fn register(&mut self, token: Token, poller: &Poller) -> io::Result<()> {
         if self.is_shared {
-            poller.register_shared(self.listener, token)?;
+            poller.register_exclusive(self.listener, token)?;
         } else {
             poller.register(self.listener, token, Interest::Readable)?;
         }

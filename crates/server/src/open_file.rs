@@ -6,8 +6,8 @@
 
 use crate::clock::Milliseconds;
 use sanderling_http::{ContentCoding, Fields, FileMetadata, FileTime, Negotiation, Representation, negotiate_coding};
-use sanderling_os::failure::Cause;
-use sanderling_os::file::{File, Kind};
+use sanderling_os::error::ErrorClass;
+use sanderling_os::file::{File, FileType};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -43,7 +43,7 @@ pub(crate) struct Form {
     pub(crate) representation: Representation,
     pub(crate) body: Body,
     /// What the file system told; of a file in the program itself there is nothing to tell.
-    facts: Option<sanderling_os::file::Facts>,
+    facts: Option<sanderling_os::file::Metadata>,
     holding: Holding,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct Form {
 #[derive(Debug)]
 pub(crate) struct Examined {
     pub(crate) file: File,
-    pub(crate) facts: sanderling_os::file::Facts,
+    pub(crate) facts: sanderling_os::file::Metadata,
 }
 
 /// Where the content of a file is to be kept.
@@ -77,7 +77,7 @@ pub(crate) struct Room {
 /// One version of a file on disk: what it holds, and the facts that are true of that.
 #[derive(Debug)]
 pub(crate) struct Version {
-    facts: sanderling_os::file::Facts,
+    facts: sanderling_os::file::Metadata,
     body: Body,
 }
 
@@ -242,8 +242,8 @@ impl OpenFile {
     /// Whether it is the version of these facts, in these forms.
     pub(crate) fn has_facts<'f>(
         &self,
-        plain: &'f sanderling_os::file::Facts,
-        coded: impl Iterator<Item = (ContentCoding, &'f sanderling_os::file::Facts)>,
+        plain: &'f sanderling_os::file::Metadata,
+        coded: impl Iterator<Item = (ContentCoding, &'f sanderling_os::file::Metadata)>,
     ) -> bool {
         let own = self.coded.iter().map(|(coding, form)| (*coding, form.facts.as_ref()));
         self.plain.facts.as_ref() == Some(plain) && own.eq(coded.map(|(coding, facts)| (coding, Some(facts))))
@@ -303,7 +303,7 @@ impl Form {
     /// time was set back.
     pub(crate) fn is_unchanged(&self) -> bool {
         let (Body::Descriptor(file), Some(before)) = (&self.body, &self.facts) else { return true };
-        file.facts().is_ok_and(|now| {
+        file.metadata().is_ok_and(|now| {
             // The time of the inode changes with the number of its names as well, which is no change of the content.
             let has_other_names = now.link_count != before.link_count;
             (now.length_bytes, now.modified) == (before.length_bytes, before.modified)
@@ -313,7 +313,7 @@ impl Form {
 
     fn is_deleted(&self) -> bool {
         match &self.body {
-            Body::Descriptor(file) => file.facts().is_ok_and(|facts| facts.link_count == 0),
+            Body::Descriptor(file) => file.metadata().is_ok_and(|facts| facts.link_count == 0),
             _ => false,
         }
     }
@@ -322,14 +322,14 @@ impl Form {
 impl Examined {
     /// The facts of `file`, which has been left alone for long enough to be read.
     pub(crate) fn of(file: File) -> Result<Result<Examined, NoFile>, Unready> {
-        let facts = match file.facts() {
+        let facts = match file.metadata() {
             Ok(facts) => facts,
             Err(error) => return Ok(Err(no_file(&error))),
         };
-        match facts.kind {
-            Kind::Regular => {}
-            Kind::Folder => return Ok(Err(NoFile::Folder)),
-            Kind::Other => return Ok(Err(NoFile::Missing)),
+        match facts.file_type {
+            FileType::Regular => {}
+            FileType::Directory => return Ok(Err(NoFile::Folder)),
+            FileType::Other => return Ok(Err(NoFile::Missing)),
         }
         match left_to_settle(&facts) {
             Some(left) => Err(Unready::Settling(left)),
@@ -386,7 +386,7 @@ impl Drop for Holding {
 /// Reads a file whole, as the version that the facts are true of: they are the same behind the reading.
 fn read_whole(
     file: &File,
-    facts: sanderling_os::file::Facts,
+    facts: sanderling_os::file::Metadata,
     patience: Patience,
 ) -> Result<Result<Version, NoFile>, Unready> {
     let mut content = vec![0; facts.length_bytes as usize];
@@ -396,7 +396,7 @@ fn read_whole(
         Ok(None) if patience == Patience::None => return Err(Unready::WouldWait),
         Ok(None) => file.read_at(&mut content, 0),
     };
-    match (read, file.facts()) {
+    match (read, file.metadata()) {
         (Err(error), _) | (_, Err(error)) => Ok(Err(no_file(&error))),
         (Ok(_), Ok(after)) if after != facts => Err(Unready::Settling(SETTLING)),
         // A file whose length is none: what a driver or a program makes up while it is read.
@@ -406,7 +406,7 @@ fn read_whole(
 }
 
 /// How long to wait until the last change of a file is over; `None` when it is.
-fn left_to_settle(facts: &sanderling_os::file::Facts) -> Option<Duration> {
+fn left_to_settle(facts: &sanderling_os::file::Metadata) -> Option<Duration> {
     let changed = facts.modified.max(facts.changed);
     let changed = Duration::new(u64::try_from(changed.seconds).ok()?, changed.nanoseconds);
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok()?;
@@ -414,7 +414,7 @@ fn left_to_settle(facts: &sanderling_os::file::Facts) -> Option<Duration> {
     SETTLING.checked_sub(now.checked_sub(changed)?).filter(|left| !left.is_zero())
 }
 
-fn facts_for_http(facts: &sanderling_os::file::Facts) -> FileMetadata {
+fn facts_for_http(facts: &sanderling_os::file::Metadata) -> FileMetadata {
     let time = |moment: sanderling_os::file::Timestamp| FileTime { unix_s: moment.seconds, nanos: moment.nanoseconds };
     FileMetadata {
         length_bytes: facts.length_bytes,
@@ -427,11 +427,11 @@ fn facts_for_http(facts: &sanderling_os::file::Facts) -> FileMetadata {
 
 /// What a failed look-up means to who asked.
 pub(crate) fn no_file(error: &io::Error) -> NoFile {
-    match sanderling_os::failure::cause(error) {
-        Cause::Missing => NoFile::Missing,
-        Cause::Forbidden => NoFile::Forbidden,
-        Cause::Exhausted => NoFile::Busy,
-        Cause::Other => NoFile::Failed,
+    match sanderling_os::error::classify(error) {
+        ErrorClass::NotFound => NoFile::Missing,
+        ErrorClass::PermissionDenied => NoFile::Forbidden,
+        ErrorClass::Exhausted => NoFile::Busy,
+        ErrorClass::Other => NoFile::Failed,
     }
 }
 

@@ -22,8 +22,8 @@ use crate::options::OpenFilesOptions;
 use crate::sought::{Sighting, Sought};
 use crate::watches::{Outdated, Watches};
 use sanderling_http::SitePath;
-use sanderling_os::udp::Waiting;
-use sanderling_os::wake::Wakeup;
+use sanderling_os::event_fd::EventFd;
+use sanderling_os::poll_set::PollSet;
 use sanderling_table::{CachedRef, InsertError, Ref, Table};
 use std::io;
 use std::os::fd::AsFd;
@@ -326,13 +326,13 @@ impl OpenFiles {
     }
 
     /// The watcher's work: retires what the kernel says has changed, and what nobody has used for long.
-    pub(crate) fn run_watcher(&self, wakeup: &Wakeup, goes_on: impl Fn() -> bool) -> io::Result<()> {
-        let mut waiting = Waiting::for_any_of(self.watches.descriptor().into_iter().chain([wakeup.as_fd()]));
+    pub(crate) fn run_watcher(&self, wakeup: &EventFd, goes_on: impl Fn() -> bool) -> io::Result<()> {
+        let mut waiting = PollSet::new(self.watches.descriptor().into_iter().chain([wakeup.as_fd()]));
         let mut looked_around = Instant::now();
         while goes_on() {
             waiting.wait(Some(LOOK_AROUND_INTERVAL))?;
             if waiting.is_last_ready() {
-                wakeup.take();
+                wakeup.drain();
             }
             let mut retired_count = 0;
             self.watches.read(|outdated| retired_count += self.retire(&outdated));

@@ -2,7 +2,7 @@
 
 use crate::open_file::{Body, FileKey, Form, OpenFile};
 use sanderling_http::ContentCoding;
-use sanderling_os::tcp::{Follows, Stream};
+use sanderling_os::tcp::{More, Stream};
 use sanderling_table::Ref;
 use std::io;
 
@@ -87,7 +87,7 @@ impl<'s> Outbox<'s> {
     /// Sends `bytes` and then `file`, keeping what the socket does not take. Only for an empty outbox. `room` is lent for
     /// pieces of the file; `progress` is raised by what was sent.
     ///
-    /// `behind` is [`Follows::More`] only from a caller who ends his side as soon as all is sent: the end then goes out in
+    /// `behind` is [`More::Yes`] only from a caller who ends his side as soon as all is sent: the end then goes out in
     /// the segment of the last octets, which spares both sides a segment. What is left over for [`Outbox::resume`] leaves
     /// without delay: nobody knows when the socket takes it.
     #[inline]
@@ -96,7 +96,7 @@ impl<'s> Outbox<'s> {
         stream: &Stream,
         bytes: &[u8],
         file: Option<FileRest<'s>>,
-        behind: Follows,
+        behind: More,
         room: &mut [u8],
         progress: &mut u64,
     ) -> io::Result<Sent> {
@@ -163,8 +163,8 @@ impl<'s> Outbox<'s> {
         }
     }
 
-    fn follows(&self) -> Follows {
-        if self.file.is_some() { Follows::More } else { Follows::Nothing }
+    fn follows(&self) -> More {
+        if self.file.is_some() { More::Yes } else { More::No }
     }
 
     fn send_file(&mut self, stream: &Stream, room: &mut [u8], progress: &mut u64) -> io::Result<Sent> {
@@ -204,7 +204,7 @@ impl FileRest<'_> {
         let sent = match &self.form().body {
             Body::Builtin(_) | Body::Memory(_) => {
                 let content = self.content_in_memory().expect("both are");
-                stream.send(&content[..length as usize], Follows::Nothing)? as u64
+                stream.send(&content[..length as usize], More::No)? as u64
             }
             Body::Descriptor(file) if self.way == Way::Copied => {
                 let length = length.min(room.len() as u64) as usize;
@@ -214,7 +214,7 @@ impl FileRest<'_> {
                 if read == 0 || (is_end && !self.form().is_unchanged()) {
                     return Ok(None);
                 }
-                let follows = if is_end { Follows::Nothing } else { Follows::More };
+                let follows = if is_end { More::No } else { More::Yes };
                 stream.send(&wanted[..read], follows)? as u64
             }
             Body::Descriptor(file) => {
@@ -241,8 +241,8 @@ impl FileRest<'_> {
     }
 
     /// How the head before it is sent.
-    fn follows_head(&self) -> Follows {
-        if self.left_bytes < HEAD_APART_BYTES { Follows::More } else { Follows::Nothing }
+    fn follows_head(&self) -> More {
+        if self.left_bytes < HEAD_APART_BYTES { More::Yes } else { More::No }
     }
 
     /// What is left of it, if it is in memory.
@@ -262,7 +262,7 @@ impl FileRest<'_> {
 
 /// Sends as much of `bytes` as the socket takes.
 #[inline]
-fn send_bytes(stream: &Stream, bytes: &[u8], follows: Follows) -> io::Result<usize> {
+fn send_bytes(stream: &Stream, bytes: &[u8], follows: More) -> io::Result<usize> {
     let mut sent = 0;
     while sent < bytes.len() {
         match stream.send(&bytes[sent..], follows) {
@@ -275,11 +275,11 @@ fn send_bytes(stream: &Stream, bytes: &[u8], follows: Follows) -> io::Result<usi
 }
 
 /// Sends as much of `head` and of `content` behind it as the socket takes; how much of both.
-fn send_both(stream: &Stream, head: &[u8], content: &[u8], follows: Follows) -> io::Result<usize> {
+fn send_both(stream: &Stream, head: &[u8], content: &[u8], follows: More) -> io::Result<usize> {
     let mut sent = 0;
     while sent < head.len() + content.len() {
         let (of_head, of_content) = split(sent, head.len());
-        match stream.send_both(&head[of_head..], &content[of_content..], follows) {
+        match stream.send_vectored(&head[of_head..], &content[of_content..], follows) {
             Ok(count) => sent += count,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
             Err(error) => return Err(error),

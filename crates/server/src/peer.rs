@@ -143,7 +143,7 @@ impl Socket {
     /// It has become ready.
     pub(crate) fn note(&mut self, readiness: sanderling_os::poll::Readiness) {
         self.is_readable |= readiness.readable;
-        self.is_ending |= readiness.ended;
+        self.is_ending |= readiness.read_closed;
         self.is_writable |= readiness.writable;
     }
 
@@ -180,7 +180,7 @@ const LINGER_MS: Milliseconds = 2_000;
 impl Linger {
     /// Ends our side of `stream`. The peer has a time to end its own.
     pub(crate) fn begin(stream: &Stream, schedule: &mut Schedule, clock: &Clock) -> io::Result<Linger> {
-        stream.shut_down_sending()?;
+        stream.shutdown_write()?;
         schedule.at_ms = clock.now_ms() + LINGER_MS;
         Ok(Linger { left_bytes: LINGER_BYTES_MAX })
     }

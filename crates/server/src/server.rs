@@ -13,8 +13,8 @@ use crate::stage::{Drain, Stage};
 use crate::standing::Standing;
 use crate::tally::Tallies;
 use crate::worker::{self, WAKEUP, Worker};
+use sanderling_os::event_fd::EventFd;
 use sanderling_os::poll::Poller;
-use sanderling_os::wake::Wakeup;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, Scope, ScopedJoinHandle};
@@ -36,7 +36,7 @@ pub struct Server {
 #[derive(Debug)]
 enum Call {
     Worker(Arc<Inbox>),
-    Datagrams(Arc<Wakeup>),
+    Datagrams(Arc<EventFd>),
 }
 
 impl Server {
@@ -65,10 +65,10 @@ impl Server {
             let text = "a server without workers answers nobody: let it have one at least";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
-        sanderling_os::jobs::choose_all();
+        sanderling_os::features::select_all();
         let posts = (0..worker_count).map(|index| self.post(index, worker_count, siblings));
         let (workers, datagrams): (Vec<_>, Vec<_>) = posts.collect::<io::Result<Vec<_>>>()?.into_iter().unzip();
-        let watcher_wakeup = Wakeup::new()?;
+        let watcher_wakeup = EventFd::new()?;
         self.shared.open_files.set_inboxes(workers.iter().map(|post| Arc::clone(&post.inbox)).collect());
         thread::scope(|scope| {
             // However this closure is left, the threads that it has started end.
@@ -170,7 +170,7 @@ impl Server {
         if sockets.is_empty() {
             return Ok((worker, None));
         }
-        let wakeup = Arc::new(Wakeup::new()?);
+        let wakeup = Arc::new(EventFd::new()?);
         self.note(Call::Datagrams(Arc::clone(&wakeup)));
         let (tally, taker) = (enter("datagrams"), self.shared.course.enter());
         Ok((worker, Some(datagrams::Post { sockets, wakeup, tally, taker })))
@@ -184,7 +184,7 @@ impl Server {
     fn spawn_helpers<'scope>(
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
-        watcher_wakeup: &'scope Wakeup,
+        watcher_wakeup: &'scope EventFd,
     ) -> io::Result<Vec<Thread<'scope>>> {
         let shared = &self.shared;
         let watch = || shared.open_files.run_watcher(watcher_wakeup, || shared.course.stage() != Stage::Ended);
@@ -235,7 +235,7 @@ impl Server {
                 Call::Worker(inbox) => inbox.wake(),
                 Call::Datagrams(wakeup) => {
                     // Fails only if the descriptor is gone, which the server owns until its end.
-                    let given = wakeup.give();
+                    let given = wakeup.signal();
                     debug_assert!(given.is_ok());
                 }
             }
@@ -246,7 +246,7 @@ impl Server {
 /// Ends the threads of a server when it goes.
 struct Ending<'s> {
     server: &'s Server,
-    watcher_wakeup: &'s Wakeup,
+    watcher_wakeup: &'s EventFd,
 }
 
 impl Drop for Ending<'_> {
@@ -255,7 +255,7 @@ impl Drop for Ending<'_> {
         self.server.shared.course.advance_to(Stage::Ended);
         self.server.shared.open_files.finish();
         // Fails only if the descriptor is gone, which whoever runs the server owns.
-        let given = self.watcher_wakeup.give();
+        let given = self.watcher_wakeup.signal();
         debug_assert!(given.is_ok());
     }
 }

@@ -18,7 +18,7 @@ pub struct Siblings {
 impl Siblings {
     /// Lets nobody connect any more: for whoever owns the sockets, when no process goes on serving them.
     pub fn shut_down(&self) -> io::Result<()> {
-        self.http.iter().chain(&self.dns_streams).try_for_each(Listener::shut_down)
+        self.http.iter().chain(&self.dns_streams).try_for_each(Listener::shutdown)
     }
 }
 

@@ -179,7 +179,7 @@ struct Beside {
 
 impl Beside {
     /// Keeps those that stand for the file of these facts, as far as there is room.
-    fn place(&mut self, plain: &sanderling_os::file::Facts, room: &mut Room) {
+    fn place(&mut self, plain: &sanderling_os::file::Metadata, room: &mut Room) {
         for Coded { opened, place, .. } in &mut self.coded {
             let facts = &opened.examined.facts;
             *place = stands_for(facts, plain).then(|| room.place(facts.length_bytes)).flatten();
@@ -187,7 +187,7 @@ impl Beside {
     }
 
     /// The facts of those that are kept.
-    fn facts(&self) -> impl Iterator<Item = (ContentCoding, &sanderling_os::file::Facts)> {
+    fn facts(&self) -> impl Iterator<Item = (ContentCoding, &sanderling_os::file::Metadata)> {
         self.coded
             .iter()
             .filter(|coded| coded.place.is_some())
@@ -266,7 +266,7 @@ fn is_beneath(real: &Path, root: &Directory, path: &[u8]) -> bool {
 
 /// Whether a file in a coding can be sent in the place of the plain one: it was not made before that was changed, and it
 /// is shorter. Nothing is shorter than an empty file, and no coding makes nothing of a file that is not.
-fn stands_for(coded: &sanderling_os::file::Facts, plain: &sanderling_os::file::Facts) -> bool {
+fn stands_for(coded: &sanderling_os::file::Metadata, plain: &sanderling_os::file::Metadata) -> bool {
     // Compressors give their file the time of the plain one, and some of them its whole seconds only.
     let has_whole_seconds = coded.modified.nanoseconds == 0;
     let is_older = if has_whole_seconds {
@@ -308,16 +308,16 @@ fn find_builtin(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sanderling_os::counters::{Call, of_this_thread};
-    use sanderling_os::directory::OPENING;
-    use sanderling_os::file::{FACTS, Kind, Timestamp};
+    use sanderling_os::counters::{Syscall, thread_counts};
+    use sanderling_os::directory::OPEN;
+    use sanderling_os::file::{FileType, STAT, Timestamp};
     use std::path::PathBuf;
     use std::sync::atomic::Ordering;
 
-    fn facts(length_bytes: u64, seconds: i64, nanoseconds: u32) -> sanderling_os::file::Facts {
+    fn facts(length_bytes: u64, seconds: i64, nanoseconds: u32) -> sanderling_os::file::Metadata {
         let moment = Timestamp { seconds, nanoseconds };
-        sanderling_os::file::Facts {
-            kind: Kind::Regular,
+        sanderling_os::file::Metadata {
+            file_type: FileType::Regular,
             length_bytes,
             modified: moment,
             changed: moment,
@@ -329,7 +329,7 @@ mod tests {
 
     #[test]
     fn a_coded_file_is_used_that_is_shorter_than_the_plain_one_and_not_older() {
-        let check = |coded: sanderling_os::file::Facts, plain: sanderling_os::file::Facts, expected: bool| {
+        let check = |coded: sanderling_os::file::Metadata, plain: sanderling_os::file::Metadata, expected: bool| {
             assert_eq!(stands_for(&coded, &plain), expected, "{coded:?} beside {plain:?}");
         };
         check(facts(50, 10, 5), facts(100, 10, 5), true);
@@ -481,17 +481,17 @@ mod tests {
     fn what_is_the_same_is_not_read_again() {
         let fixture = Fixture::new("read", &[("a.txt", 1_000), ("a.txt.gz", 100)], "/a.txt");
         let file = fixture.find(None, ROOM);
-        let check = |expected: &[(Call, u64)]| {
-            let before = of_this_thread();
+        let check = |expected: &[(Syscall, u64)]| {
+            let before = thread_counts();
             fixture.check_same(&file);
-            assert_eq!(of_this_thread().since(&before).nonzero().collect::<Vec<_>>(), expected);
+            assert_eq!(thread_counts().since(&before).nonzero().collect::<Vec<_>>(), expected);
         };
-        if OPENING.chosen_name() != "openat2-cached" || FACTS.chosen_name() != "fstat" {
+        if OPEN.selected_name() != "openat2-cached" || STAT.selected_name() != "fstat" {
             return;
         }
-        check(&[(Call::Close, 2), (Call::Fstat, 2), (Call::OpenBeneath, 4), (Call::Readlink, 2)]);
+        check(&[(Syscall::Close, 2), (Syscall::Fstat, 2), (Syscall::Openat2, 4), (Syscall::Readlinkat, 2)]);
         file.note_watched(true);
-        check(&[(Call::Close, 2), (Call::Fstat, 2), (Call::OpenBeneath, 4)]);
+        check(&[(Syscall::Close, 2), (Syscall::Fstat, 2), (Syscall::Openat2, 4)]);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use crate::open_files::Census;
 use crate::shared::Shared;
 use crate::stage::Stage;
 use crate::tally::{COUNTER_COUNT, Counter, Tally};
-use sanderling_os::counters::{Call, Counts};
+use sanderling_os::counters::{Syscall, SyscallCounts};
 
 /// A snapshot of a server, for whoever asks how it is. Each number is right, and they may be of slightly different times.
 #[derive(Clone, Debug)]
@@ -29,13 +29,13 @@ pub struct ThreadStanding {
     /// The turns that it has begun.
     pub turn_count: u64,
     counts: [u64; COUNTER_COUNT],
-    calls: Option<Counts>,
+    calls: Option<SyscallCounts>,
 }
 
 impl Standing {
     /// How `shared` stands now.
     pub(crate) fn of(shared: &Shared) -> Standing {
-        let calls = sanderling_os::counters::of_all_threads();
+        let calls = sanderling_os::counters::all_thread_counts();
         // A process has one server, mostly; of two threads of one name the later one is meant.
         let calls_of = |name: &str| calls.iter().rev().find(|counts| counts.thread == name).cloned();
         let thread = |tally: &Tally| ThreadStanding {
@@ -81,7 +81,7 @@ impl ThreadStanding {
     }
 
     /// The kinds of system calls that it has made, with their numbers.
-    pub fn calls(&self) -> impl Iterator<Item = (Call, u64)> + '_ {
-        self.calls.iter().flat_map(Counts::nonzero)
+    pub fn calls(&self) -> impl Iterator<Item = (Syscall, u64)> + '_ {
+        self.calls.iter().flat_map(SyscallCounts::nonzero)
     }
 }

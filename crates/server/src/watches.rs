@@ -3,8 +3,8 @@
 use crate::content::{Root, Site};
 use crate::open_file::FileKey;
 use sanderling_http::ContentCoding;
-use sanderling_os::failure::{Cause, cause};
-use sanderling_os::watch::{Seen, WatchId, Watcher};
+use sanderling_os::error::{ErrorClass, classify};
+use sanderling_os::inotify::{Event, Inotify, WatchId};
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -15,7 +15,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 #[derive(Debug)]
 pub(crate) struct Watches {
     /// `None` where the kernel has no such thing, or refuses it: then every file is asked about again and again.
-    watcher: Option<Watcher>,
+    watcher: Option<Inotify>,
     folders_max: usize,
     folders: Mutex<Folders>,
     /// Raised whenever something was seen, before it is acted on: who opened a file meanwhile learns that what he saw
@@ -53,7 +53,7 @@ pub(crate) enum Outdated {
 impl Watches {
     pub(crate) fn new(folders_max: usize) -> Watches {
         Watches {
-            watcher: Watcher::new().ok(),
+            watcher: Inotify::new().ok(),
             folders_max,
             folders: Mutex::default(),
             seen_count: AtomicU64::new(0),
@@ -90,7 +90,7 @@ impl Watches {
             if self.lock().by_path.contains_key(&key) {
                 return true;
             }
-            let Ok(opened) = root.folder_beneath(path) else { return false };
+            let Ok(opened) = root.open_directory_beneath(path) else { return false };
             if opened.is_remote().unwrap_or(true) {
                 return false;
             }
@@ -99,13 +99,14 @@ impl Watches {
             if self.is_exhausted.load(Ordering::Relaxed) || folders.by_id.len() >= self.folders_max {
                 return false;
             }
-            match watcher.watch(&opened) {
+            match watcher.add_watch(&opened) {
                 Ok(id) => {
                     folders.add(key, id);
                     true
                 }
                 Err(error) => {
-                    let is_bound = cause(&error) == Cause::Exhausted || error.kind() == io::ErrorKind::StorageFull;
+                    let is_bound =
+                        classify(&error) == ErrorClass::Exhausted || error.kind() == io::ErrorKind::StorageFull;
                     self.is_exhausted.fetch_or(is_bound, Ordering::Relaxed);
                     false
                 }
@@ -116,17 +117,17 @@ impl Watches {
     /// Shows `tell` what is out of date since the last time.
     pub(crate) fn read(&self, mut tell: impl FnMut(Outdated)) {
         let Some(watcher) = &self.watcher else { return };
-        let read = watcher.read(|seen| {
+        let read = watcher.read_events(|seen| {
             // Before anything is retired: both that and the lending of an entry take the table's writers' lock, so who
             // has lent one and then reads the old number has lent it before it is looked for here.
             self.seen_count.fetch_add(1, Ordering::SeqCst);
             match seen {
-                Seen::Overflow => {
+                Event::Overflow => {
                     // What was missed may have been that a folder went: no name of one can be trusted any more.
                     self.forget(watcher, |_| true);
                     tell(Outdated::Everything);
                 }
-                Seen::Changed { id, name, is_folder } => {
+                Event::Changed { id, name, is_directory: is_folder } => {
                     let folders = self.lock().by_id.get(&id).cloned().unwrap_or_default();
                     for (site_id, mut path) in folders {
                         if !path.is_empty() {
@@ -139,7 +140,7 @@ impl Watches {
                         tell(Outdated::Path { site_id, path, is_folder });
                     }
                 }
-                Seen::Gone(id) => {
+                Event::WatchRemoved(id) => {
                     let folders = self.lock().by_id.get(&id).cloned().unwrap_or_default();
                     for (site_id, path) in folders {
                         self.forget_below(watcher, site_id, &path);
@@ -167,7 +168,7 @@ impl Watches {
     }
 
     /// A path leads to another folder now, and so do all that begin with it.
-    fn forget_below(&self, watcher: &Watcher, site_id: u32, path: &[u8]) {
+    fn forget_below(&self, watcher: &Inotify, site_id: u32, path: &[u8]) {
         let is_below = |folder: &[u8]| {
             path.is_empty() || folder.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
         };
@@ -175,12 +176,12 @@ impl Watches {
     }
 
     /// Watches no longer the folders that `choose` picks.
-    fn forget(&self, watcher: &Watcher, choose: impl Fn(&FolderKey) -> bool) {
+    fn forget(&self, watcher: &Inotify, choose: impl Fn(&FolderKey) -> bool) {
         let mut folders = self.lock();
         let chosen: Vec<FolderKey> = folders.by_path.keys().filter(|key| choose(key)).cloned().collect();
         for key in chosen {
             if let Some(id) = folders.remove(&key) {
-                watcher.forget(id);
+                watcher.remove_watch(id);
             }
         }
     }

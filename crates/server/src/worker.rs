@@ -17,7 +17,7 @@ use crate::shared::Shared;
 use crate::slab::{Key, Slab};
 use crate::stage::{Drain, Stage, Taker};
 use crate::tally::{Counter, Tally};
-use sanderling_os::failure::{Cause, cause};
+use sanderling_os::error::{ErrorClass, classify};
 use sanderling_os::poll::{Events, Interest, Poller, Readiness, Token};
 use sanderling_os::tcp::{BACKLOG, Stream};
 use std::io;
@@ -94,7 +94,7 @@ pub(crate) struct Worker<'s> {
     /// When those who still have not finished are cut off, once the server drains.
     drained_by_ms: Option<Milliseconds>,
     /// Until when others are let in all the same, where nobody serves on: who has connected and not asked may be with the
-    /// kernel still ([`Listener::defer_silent`](sanderling_os::tcp::Listener::defer_silent)).
+    /// kernel still ([`Listener::set_defer_accept`](sanderling_os::tcp::Listener::set_defer_accept)).
     last_call_until_ms: Option<Milliseconds>,
     /// Given back when nobody is let in any more.
     taker: Option<Taker<'s>>,
@@ -341,7 +341,7 @@ impl<'s> Worker<'s> {
                 Ok(None) => return Rest::None,
                 Err(error) => {
                     self.tally.add(Counter::AcceptErrors, 1);
-                    if cause(&error) == Cause::Exhausted {
+                    if classify(&error) == ErrorClass::Exhausted {
                         // Descriptors that are leased only are the ones that can be spared.
                         self.files.clear();
                     } else if self.gates[index].state == GateState::Closed {

@@ -4,7 +4,7 @@
 //! writes it anew, and the diff shows what became dearer or cheaper.
 
 use sanderling_dns::{HashSeed, ZoneSet};
-use sanderling_os::counters::{self, Counts};
+use sanderling_os::counters::{self, SyscallCounts};
 use sanderling_os::tcp::Listener;
 use sanderling_os::udp::Socket;
 use sanderling_server::{Content, DefaultSite, Options, Root, Server, Siblings, Site};
@@ -119,16 +119,16 @@ fn whole_responses(mut bytes: &[u8]) -> usize {
 }
 
 /// The worker's counts, once it has gone back to waiting: when they no longer change and its last call was the wait.
-fn counts_of(thread: &str, since: Option<&Counts>) -> Counts {
+fn counts_of(thread: &str, since: Option<&SyscallCounts>) -> SyscallCounts {
     let start = Instant::now();
     let mut last = None;
     loop {
         // The last of its name: those of servers that have ended are told of as well.
-        let counts = counters::of_all_threads().into_iter().rfind(|counts| counts.thread == thread);
-        let has_waited = |counts: &Counts| {
+        let counts = counters::all_thread_counts().into_iter().rfind(|counts| counts.thread == thread);
+        let has_waited = |counts: &SyscallCounts| {
             since.is_none_or(|since| {
                 let new = counts.since(since);
-                new.of(counters::Call::EpollWait) + new.of(counters::Call::Poll) > 0
+                new.get(counters::Syscall::EpollWait) + new.get(counters::Syscall::Ppoll) > 0
             })
         };
         if let Some(counts) = counts {
@@ -161,7 +161,7 @@ fn get(path: &str) -> String {
 
 #[test]
 fn the_cost_of_a_request_is_that_of_the_snapshot() {
-    if std::env::var_os(sanderling_os::ways::FORCE_VARIABLE).is_some_and(|forced| !forced.is_empty()) {
+    if std::env::var_os(sanderling_os::fallback::FORCE_VARIABLE).is_some_and(|forced| !forced.is_empty()) {
         // The snapshot is that of the ways that are chosen; forced ones have other costs.
         return;
     }
@@ -302,8 +302,8 @@ fn the_counters_are_those_of_strace() {
         assert!(!calls.is_empty(), "{name} was not seen");
         assert!(!calls.iter().any(|call| call.starts_with("newfstatat(")), "{name} asks for facts by an empty path");
     }
-    let forced = std::env::var(sanderling_os::ways::FORCE_VARIABLE).unwrap_or_default();
-    if !forced.contains("cloexec") && !forced.contains("accepting") {
+    let forced = std::env::var(sanderling_os::fallback::FORCE_VARIABLE).unwrap_or_default();
+    if !forced.contains("cloexec") && !forced.contains("accept=") {
         assert!(!mine.iter().any(|call| call.contains("F_SETFD")), "close-on-exec is set at creation");
     }
 }

@@ -5,7 +5,7 @@
 
 use sanderling_dns::zonefile::{Event, Limits, Parser};
 use sanderling_dns::{HashSeed, Name, ZoneBuilder, ZoneLimits, ZoneSet};
-use sanderling_os::counters::{self, Call};
+use sanderling_os::counters::{self, Syscall};
 use sanderling_os::udp::Socket;
 use sanderling_server::{Content, DefaultSite, Options, Server, Siblings};
 use std::collections::HashMap;
@@ -87,11 +87,11 @@ fn serve_datagrams_for_another_process() {
                 mark = mark.wrapping_add(octets);
             }
         }
-        let threads = counters::of_all_threads();
+        let threads = counters::all_thread_counts();
         let counts = threads.iter().find(|counts| counts.thread == "datagrams 0").expect("it has made calls");
-        let calls = [Call::ReceiveBatch, Call::ReceiveMessage, Call::SendBatch, Call::SendMessage, Call::Poll];
+        let calls = [Syscall::Recvmmsg, Syscall::Recvmsg, Syscall::Sendmmsg, Syscall::Sendmsg, Syscall::Ppoll];
         println!("\nANSWERS {mark}");
-        println!("\nCALLS {}", calls.iter().map(|&call| counts.of(call)).sum::<u64>());
+        println!("\nCALLS {}", calls.iter().map(|&call| counts.get(call)).sum::<u64>());
     });
     run.expect("served");
 }
@@ -103,7 +103,7 @@ fn every_way_gives_the_same_answers_and_the_better_ones_make_fewer_calls() {
     // Where others use the processor too, a burst is cut into pieces; on a quiet machine the bounds are those below.
     let slack = if asked_for.is_some() { 0.0 } else { 0.9 };
     let mut answers = Vec::new();
-    for (way, calls_per_query_max) in [("batch", 0.1), ("drain", 2.1), ("single", 3.1)] {
+    for (way, calls_per_query_max) in [("recvmmsg", 0.1), ("recvmsg", 2.1), ("poll-recvmsg", 3.1)] {
         // On one processor, and without being preempted by whoever wakes, a burst is sent before anybody answers it: so
         // the counts do not depend on who is quicker.
         let output = Command::new("taskset")
@@ -111,7 +111,7 @@ fn every_way_gives_the_same_answers_and_the_better_ones_make_fewer_calls() {
             .arg(std::env::current_exe().expect("this program"))
             .args(["--exact", "serve_datagrams_for_another_process", "--nocapture"])
             .env(ASKED, query_count.to_string())
-            .env(sanderling_os::ways::FORCE_VARIABLE, format!("datagrams={way}"))
+            .env(sanderling_os::fallback::FORCE_VARIABLE, format!("udp-receive={way}"))
             .output()
             .expect("taskset and chrt run (the Debian package util-linux)");
         let told = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -45,9 +45,9 @@ fn bind() -> Sockets {
     let (http, dns) = (listener.local_address().expect("bound"), socket.local_address().expect("bound"));
     let first = Siblings { http: vec![listener], dns_streams: vec![streams], dns_datagrams: vec![socket] };
     let second = Siblings {
-        http: vec![Listener::bind_sibling(http).expect("bound")],
-        dns_streams: vec![Listener::bind_sibling(dns).expect("bound")],
-        dns_datagrams: vec![Socket::bind_sibling(dns).expect("bound")],
+        http: vec![Listener::bind_reuseport(http).expect("bound")],
+        dns_streams: vec![Listener::bind_reuseport(dns).expect("bound")],
+        dns_datagrams: vec![Socket::bind_reuseport(dns).expect("bound")],
     };
     Sockets { siblings: vec![first, second], http, dns }
 }

@@ -32,7 +32,7 @@ fn answered(address: std::net::SocketAddr) -> TcpStream {
 
 #[test]
 fn an_idle_connection_costs_little_memory() {
-    let limit = sanderling_os::limits::raise_descriptor_limit().expect("raised");
+    let limit = sanderling_os::rlimit::raise_nofile_limit().expect("raised");
     let count = CONNECTION_COUNT.min(limit as usize / 3);
     let siblings = Siblings {
         http: vec![Listener::bind("127.0.0.1:0".parse().expect("an address")).expect("bound")],

@@ -33,9 +33,9 @@ fn bind(sibling_count: usize) -> (Vec<Siblings>, SocketAddr, SocketAddr) {
     let dns = sets[0].dns_datagrams[0].local_address().expect("bound");
     for _ in 1..sibling_count {
         sets.push(Siblings {
-            http: vec![Listener::bind_sibling(http).expect("bound")],
-            dns_streams: vec![Listener::bind_sibling(dns).expect("bound")],
-            dns_datagrams: vec![Socket::bind_sibling(dns).expect("bound")],
+            http: vec![Listener::bind_reuseport(http).expect("bound")],
+            dns_streams: vec![Listener::bind_reuseport(dns).expect("bound")],
+            dns_datagrams: vec![Socket::bind_reuseport(dns).expect("bound")],
         });
     }
     (sets, http, dns)

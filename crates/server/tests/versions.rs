@@ -227,7 +227,7 @@ fn with_server(name: &str, options: Options, act: impl FnOnce(&Path, SocketAddr,
     let mut address: SocketAddr = "127.0.0.1:0".parse().expect("an address");
     let mut siblings = Vec::new();
     for index in 0..WORKER_COUNT {
-        let bind = if index == 0 { Listener::bind } else { Listener::bind_sibling };
+        let bind = if index == 0 { Listener::bind } else { Listener::bind_reuseport };
         let listener = bind(address).expect("bound");
         address = listener.local_address().expect("bound");
         siblings.push(Siblings { http: vec![listener], ..Siblings::default() });

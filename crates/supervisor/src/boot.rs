@@ -16,11 +16,11 @@ use sanderling_ipc::control::{Control, Opened};
 use sanderling_ipc::control_message::Request;
 use sanderling_ipc::handover::{self, Awaits, Label, Receiving, Taken};
 use sanderling_listeners::Listeners;
-use sanderling_os::notify::Notifier;
-use sanderling_os::packets::Endpoint;
+use sanderling_os::poll_set::PollSet;
+use sanderling_os::sd_notify::Notifier;
+use sanderling_os::seqpacket::SeqpacketSocket;
 use sanderling_os::signals::{self, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, Signals};
-use sanderling_os::udp::Waiting;
-use sanderling_os::{inherit, memory_file};
+use sanderling_os::{listen_fds, memfd};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -65,18 +65,18 @@ fn boot(
     forced: &[String],
     control_path: impl FnOnce(Option<&Path>) -> Option<PathBuf>,
 ) -> Result<Supervisor, Unbooted> {
-    let signals = Signals::catch(&[SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2])?;
-    signals::let_in()?;
-    if let Err(error) = sanderling_os::limits::raise_descriptor_limit() {
+    let signals = Signals::register(&[SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2])?;
+    signals::unblock_all()?;
+    if let Err(error) = sanderling_os::rlimit::raise_nofile_limit() {
         warn(&error.to_string());
     }
     if let Some(taken) = handover::inherited()? {
         return Ok(go_on(origin, forced, signals, taken)?);
     }
-    let given = inherit::take()?;
+    let given = listen_fds::take()?;
     let text = origin.read().map_err(Unbooted::Refused)?;
     let config = origin.parse(&text).map_err(Unbooted::Refused)?;
-    let text = memory_file::create("configuration", &text)?;
+    let text = memfd::create("configuration", &text)?;
     let mut inheritance = Inheritance { listeners: adopt_given(given, &config)?, ..Inheritance::default() };
     if let Some(path) = control_path(config.control.as_deref()) {
         match Control::open(&path) {
@@ -132,7 +132,7 @@ fn adopt_given(given: Vec<(String, OwnedFd)>, config: &Config) -> io::Result<Lis
 ///
 /// # Errors
 /// It is a supervisor itself, or does not answer.
-fn take_over(endpoint: Endpoint, path: &Path, origin: &Origin) -> io::Result<Inheritance> {
+fn take_over(endpoint: SeqpacketSocket, path: &Path, origin: &Origin) -> io::Result<Inheritance> {
     let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
     endpoint.send(&Request::TakeOver.encode(), &[]).map_err(named)?;
     let deadline = Instant::now() + TAKE_OVER_TIMEOUT;
@@ -148,7 +148,7 @@ fn take_over(endpoint: Endpoint, path: &Path, origin: &Origin) -> io::Result<Inh
                 "whoever answers there has not answered in time",
             )));
         }
-        Waiting::for_any_of([endpoint.as_fd()]).wait(Some(left))?;
+        PollSet::new([endpoint.as_fd()]).wait(Some(left))?;
     };
     let (mut sockets, mut process, mut ran_by) = (Vec::new(), None, None);
     let mut inheritance = Inheritance::default();
@@ -168,7 +168,7 @@ fn take_over(endpoint: Endpoint, path: &Path, origin: &Origin) -> io::Result<Inh
     inheritance.processes.push(Process::taken_over(label, pidfd, Channel::on(endpoint)));
     inheritance.listeners = Listeners::adopt(sockets)?;
     // What it ran by tells which socket was made for which address; without it each has the address that it is bound to.
-    let ran_by = ran_by.and_then(|text| memory_file::read(&text, CONFIGURATION_BYTES_MAX).ok());
+    let ran_by = ran_by.and_then(|text| memfd::read(&text, CONFIGURATION_BYTES_MAX).ok());
     if let Some(Ok(config)) = ran_by.map(|text| origin.parse(&text)) {
         inheritance.listeners = inheritance.listeners.made_for(&config);
     }
@@ -193,7 +193,7 @@ fn go_on(origin: &Origin, forced: &[String], signals: Signals, taken: Taken) -> 
         }
     }
     let text = configuration.ok_or_else(|| io::Error::other("no configuration was handed over"))?;
-    let config = origin.parse(&memory_file::read(&text, CONFIGURATION_BYTES_MAX)?).map_err(|diagnostics| {
+    let config = origin.parse(&memfd::read(&text, CONFIGURATION_BYTES_MAX)?).map_err(|diagnostics| {
         tell(&diagnostics);
         io::Error::other("the configuration that was handed over has errors")
     })?;
@@ -217,7 +217,7 @@ fn go_on(origin: &Origin, forced: &[String], signals: Signals, taken: Taken) -> 
             Awaits::Upgrade => supervisor.wish(Wish::Upgrade(asker)),
         }
     }
-    supervisor.notify(&[sanderling_os::notify::State::Ready]);
+    supervisor.notify(&[sanderling_os::sd_notify::State::Ready]);
     Ok(supervisor)
 }
 

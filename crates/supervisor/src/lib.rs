@@ -24,10 +24,10 @@ use sanderling_ipc::channel::{Order, Word};
 use sanderling_ipc::control::{Control, Key};
 use sanderling_ipc::control_message::Request;
 use sanderling_listeners::Listeners;
-use sanderling_os::notify::{Notifier, State};
-use sanderling_os::process::Ended;
+use sanderling_os::poll_set::PollSet;
+use sanderling_os::process::ExitStatus;
+use sanderling_os::sd_notify::{Notifier, State};
 use sanderling_os::signals::{SIGHUP, SIGUSR1, SIGUSR2, Signals};
-use sanderling_os::udp::Waiting;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -122,7 +122,7 @@ impl Supervisor {
         sources.extend(self.control.iter().flat_map(Control::sources));
         let now = Instant::now();
         let timeout = self.next_deadline().map(|deadline| deadline.saturating_duration_since(now));
-        Waiting::for_any_of(sources).wait(timeout)
+        PollSet::new(sources).wait(timeout)
     }
 
     fn next_deadline(&self) -> Option<Instant> {
@@ -238,7 +238,7 @@ impl Supervisor {
         Ok(None)
     }
 
-    fn take_death(&mut self, process: &Process, ended: Ended) -> Option<Exit> {
+    fn take_death(&mut self, process: &Process, ended: ExitStatus) -> Option<Exit> {
         let (unanswered, others) = std::mem::take(&mut self.curious)
             .into_iter()
             .partition::<VecDeque<_>, _>(|curious| curious.generation == process.generation);
@@ -249,7 +249,7 @@ impl Supervisor {
         }
         match process.stage {
             Stage::Draining => {
-                if !matches!(ended, Ended::Exited(0) | Ended::Unknown) && self.stopping.is_none() {
+                if !matches!(ended, ExitStatus::Exited(0) | ExitStatus::Unknown) && self.stopping.is_none() {
                     warn(&format!("{process}, which had been replaced, {ended}"));
                 }
             }
@@ -375,7 +375,7 @@ impl Supervisor {
 
     /// Tells the service manager; one that does not listen is no reason to stop.
     fn notify(&self, states: &[State<'_>]) {
-        if let Err(error) = self.notifier.tell(states) {
+        if let Err(error) = self.notifier.notify(states) {
             warn(&format!("the service manager is not told: {error}"));
         }
     }

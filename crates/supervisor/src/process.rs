@@ -3,7 +3,7 @@
 use sanderling_config::terminal::warn;
 use sanderling_ipc::channel::{Channel, Heard, Order, Word};
 use sanderling_ipc::handover::{Label, ProcessLabel};
-use sanderling_os::process::{Child, Ended};
+use sanderling_os::process::{ExitStatus, ProcessHandle};
 use sanderling_os::signals::{SIGABRT, SIGKILL, Signal};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -17,7 +17,7 @@ const CORE_TIME: Duration = Duration::from_secs(1);
 pub(super) struct Process {
     /// The first one is 1.
     pub(super) generation: u64,
-    child: Child,
+    child: ProcessHandle,
     channel: Channel,
     /// It may still say something.
     is_heard: bool,
@@ -45,7 +45,7 @@ pub(super) enum Stage {
 }
 
 impl Process {
-    pub(super) fn new(generation: u64, child: Child, channel: Channel, stage: Stage) -> Process {
+    pub(super) fn new(generation: u64, child: ProcessHandle, channel: Channel, stage: Stage) -> Process {
         let now = Instant::now();
         Process {
             generation,
@@ -64,7 +64,7 @@ impl Process {
     /// One that another supervisor has started.
     pub(super) fn taken_over(label: ProcessLabel, pidfd: OwnedFd, channel: Channel) -> Process {
         let stage = if label.is_serving { Stage::Serving } else { Stage::Draining };
-        let mut process = Process::new(label.generation, Child::adopt(label.pid, pidfd), channel, stage);
+        let mut process = Process::new(label.generation, ProcessHandle::from_pidfd(label.pid, pidfd), channel, stage);
         process.ready_at = UNIX_EPOCH + Duration::from_secs(label.since_unix_s);
         process
     }
@@ -79,7 +79,7 @@ impl Process {
     }
 
     pub(super) fn id(&self) -> i32 {
-        self.child.id()
+        self.child.pid()
     }
 
     /// What to wait for: its words, and its end.
@@ -122,8 +122,8 @@ impl Process {
     }
 
     /// How it has ended, if it has.
-    pub(super) fn ended(&self) -> io::Result<Option<Ended>> {
-        self.child.ended()
+    pub(super) fn ended(&self) -> io::Result<Option<ExitStatus>> {
+        self.child.try_wait()
     }
 
     pub(super) fn enter(&mut self, stage: Stage) {
@@ -174,7 +174,7 @@ impl Process {
 
     fn signal(&self, signal: Signal) {
         // One that is gone needs none.
-        let _ = self.child.signal(signal);
+        let _ = self.child.send_signal(signal);
     }
 }
 

@@ -10,11 +10,11 @@ use sanderling_ipc::channel::{Channel, Order};
 use sanderling_ipc::handover::{self, Awaits, Given, Label};
 use sanderling_ipc::{CHANNEL, CONFIGURATION, CONTROL};
 use sanderling_listeners::Listeners;
-use sanderling_os::failure::named;
-use sanderling_os::notify::State;
-use sanderling_os::process::Ended;
+use sanderling_os::error::with_context;
+use sanderling_os::process::ExitStatus;
+use sanderling_os::sd_notify::State;
 use sanderling_os::signals::{SIGHUP, SIGUSR2};
-use sanderling_os::{memory_file, signals};
+use sanderling_os::{memfd, signals};
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -140,7 +140,7 @@ impl Supervisor {
         self.notify(&[State::Reloading]);
         let read = self.origin.read().and_then(|text| {
             let config = self.origin.parse(&text)?;
-            let text = memory_file::create("configuration", &text).map_err(|error| {
+            let text = memfd::create("configuration", &text).map_err(|error| {
                 let fault = Fault::new(error.to_string(), "see that the machine has memory and descriptors left");
                 vec![Diagnostic::error(Place::Argument("reload".to_owned()), fault)]
             })?;
@@ -222,9 +222,9 @@ impl Supervisor {
         descriptors.extend(self.control.iter().map(|control| (CONTROL.to_owned(), control.door())));
         descriptors.extend(listeners.descriptors().map(|(role, socket)| (role.service.name().to_owned(), socket)));
         // A signal that is meant for all that has the program's name would end a process that does not catch it yet.
-        signals::hold_back()?;
+        signals::block_all()?;
         let child = sanderling_os::process::spawn(program, &self.arguments("internal-server-process"), &descriptors);
-        signals::let_in()?;
+        signals::unblock_all()?;
         let child = child?;
         self.last_generation += 1;
         let generation = self.last_generation;
@@ -336,7 +336,7 @@ impl Supervisor {
     fn try_to_become_the_new_program(&mut self, asker: Asker) -> io::Result<std::convert::Infallible> {
         // The new program catches signals as its first act; one that came before would end it. What has come until now is
         // taken; what comes from now on waits for the new program.
-        signals::hold_back()?;
+        signals::block_all()?;
         self.take_signals();
         for Curious { key, .. } in std::mem::take(&mut self.curious) {
             self.tell_asker(Asker::Client(key), Err("the program is being upgraded; ask again"));
@@ -346,7 +346,7 @@ impl Supervisor {
         } else {
             self.replace_this_process(asker).unwrap_or_else(|error| error)
         };
-        signals::let_in()?;
+        signals::unblock_all()?;
         Err(error)
     }
 
@@ -367,17 +367,17 @@ impl Supervisor {
                 Wish::Upgrade(_) => (Awaits::Upgrade, SIGUSR2),
             };
             match wish.asker() {
-                Asker::Nobody => signals::send_to_this_process(signal)?,
+                Asker::Nobody => signals::send_to_self(signal)?,
                 asker => given.extend(client(asker, awaits)),
             }
         }
         let (list, variable) = handover::list(&given)?;
         let kept: Vec<BorrowedFd<'_>> = given.iter().map(|(_, kept)| *kept).chain([list.as_fd()]).collect();
-        Ok(sanderling_os::process::replace(&self.program, &self.arguments("serve"), &[variable], &kept))
+        Ok(sanderling_os::process::exec(&self.program, &self.arguments("serve"), &[variable], &kept))
     }
 
     /// A process has ended before it was ready. What served serves on.
-    pub(super) fn take_failed_start(&mut self, generation: u64, what: &str, ended: Ended) -> Option<Exit> {
+    pub(super) fn take_failed_start(&mut self, generation: u64, what: &str, ended: ExitStatus) -> Option<Exit> {
         self.starting(generation)?;
         let Some(Work::Starting(starting)) = self.work.take() else { return None };
         // Only what the process itself has not said.
@@ -389,7 +389,7 @@ impl Supervisor {
         match starting.why {
             Why::First => {
                 let is_refused =
-                    starting.is_refused || ended == Ended::Exited(i32::from(Exit::BadConfiguration.status()));
+                    starting.is_refused || ended == ExitStatus::Exited(i32::from(Exit::BadConfiguration.status()));
                 return Some(if is_refused { Exit::BadConfiguration } else { Exit::Failure });
             }
             Why::Death | Why::Orphans => {}
@@ -465,8 +465,10 @@ impl Running {
     }
 
     pub(super) fn try_clone(&self) -> io::Result<Running> {
-        let text =
-            self.text.try_clone().map_err(|error| named("fcntl(F_DUPFD_CLOEXEC)", "the configuration", &error))?;
+        let text = self
+            .text
+            .try_clone()
+            .map_err(|error| with_context("fcntl(F_DUPFD_CLOEXEC)", "the configuration", &error))?;
         Ok(Running { config: self.config.clone(), text })
     }
 }

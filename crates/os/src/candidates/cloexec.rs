@@ -1,6 +1,6 @@
 //! Other calls that set close-on-exec: through the C library, without it, by reading first, and for a range.
 
-use crate::counters::{Call, count};
+use crate::counters::{Syscall, count};
 use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd, ioctl_fioclex};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 /// `fcntl(F_SETFD)` through the C library, as the proposal of 2012 measured it.
 #[inline]
 pub fn by_library_fcntl(descriptor: impl AsFd) -> io::Result<()> {
-    count(Call::Fcntl);
+    count(Syscall::Fcntl);
     // SAFETY: sets the flag of a descriptor that is borrowed, hence open; no memory is involved.
     done(unsafe { libc::fcntl(descriptor.as_fd().as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) })
 }
@@ -16,7 +16,7 @@ pub fn by_library_fcntl(descriptor: impl AsFd) -> io::Result<()> {
 /// `ioctl(FIOCLEX)` through the C library.
 #[inline]
 pub fn by_library_ioctl(descriptor: impl AsFd) -> io::Result<()> {
-    count(Call::Fioclex);
+    count(Syscall::Fioclex);
     // SAFETY: FIOCLEX takes no argument and sets the flag of a descriptor that is borrowed, hence open.
     done(unsafe { libc::ioctl(descriptor.as_fd().as_raw_fd(), libc::FIOCLEX) })
 }
@@ -24,23 +24,23 @@ pub fn by_library_ioctl(descriptor: impl AsFd) -> io::Result<()> {
 /// `ioctl(FIOCLEX)` by the bare instruction.
 #[inline]
 pub fn by_bare_ioctl(descriptor: impl AsFd) -> io::Result<()> {
-    count(Call::Fioclex);
+    count(Syscall::Fioclex);
     Ok(ioctl_fioclex(descriptor)?)
 }
 
 /// The flags read, changed and written back: two calls, as careful programs do it.
 #[inline]
 pub fn by_reading_first(descriptor: impl AsFd) -> io::Result<()> {
-    count(Call::Fcntl);
+    count(Syscall::Fcntl);
     let flags = fcntl_getfd(&descriptor)?;
-    count(Call::Fcntl);
+    count(Syscall::Fcntl);
     Ok(fcntl_setfd(&descriptor, flags | FdFlags::CLOEXEC)?)
 }
 
 /// `close_range(CLOSE_RANGE_CLOEXEC)` from one descriptor to another, both included (Linux 5.11).
 #[inline]
 pub fn by_close_range(first: RawFd, last: RawFd) -> io::Result<()> {
-    count(Call::CloseRange);
+    count(Syscall::CloseRange);
     // SAFETY: changes only the flags of descriptors; none is closed, so no owner loses one.
     done(unsafe { libc::syscall(libc::SYS_close_range, first, last, libc::CLOSE_RANGE_CLOEXEC) } as libc::c_int)
 }
@@ -49,7 +49,7 @@ pub fn by_close_range(first: RawFd, last: RawFd) -> io::Result<()> {
 #[inline]
 pub fn open_null(close_on_exec: bool) -> io::Result<std::os::fd::OwnedFd> {
     use rustix::fs::{Mode, OFlags, open};
-    count(Call::Open);
+    count(Syscall::Openat);
     let flags = if close_on_exec { OFlags::RDONLY | OFlags::CLOEXEC } else { OFlags::RDONLY };
     Ok(open(c"/dev/null", flags, Mode::empty())?)
 }

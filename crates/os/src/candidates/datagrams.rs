@@ -2,7 +2,7 @@
 
 mod many;
 
-use crate::counters::{Call, count};
+use crate::counters::{Syscall, count};
 use many::Many;
 use rustix::event::{FdSetElement, PollFd, PollFlags, Timespec, fd_set_insert, fd_set_num_elements, poll, select};
 use rustix::io::Errno;
@@ -78,33 +78,33 @@ impl Echo {
 
     fn answer_one(&mut self) -> io::Result<bool> {
         let mut bytes = [0; REPLY_BYTES];
-        count(Call::Receive);
+        count(Syscall::Recvfrom);
         let peer = match recvfrom(&self.socket, &mut bytes, RecvFlags::DONTWAIT) {
             Ok((_, _, Some(peer))) => peer,
             Ok((_, _, None)) | Err(Errno::AGAIN | Errno::INTR) => return Ok(false),
             Err(errno) => return Err(errno.into()),
         };
-        count(Call::Send);
+        count(Syscall::Sendto);
         sendto(&self.socket, &bytes, SendFlags::DONTWAIT, &peer)?;
         Ok(true)
     }
 
     fn answer_batch(&mut self, timeout: Duration) -> io::Result<usize> {
-        count(Call::ReceiveBatch);
+        count(Syscall::Recvmmsg);
         let received = self.room.receive(self.socket.as_fd(), libc::MSG_DONTWAIT)?;
         if received == 0 {
-            count(Call::Poll);
+            count(Syscall::Ppoll);
             let timeout = Timespec::try_from(timeout).ok();
             poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], timeout.as_ref())?;
             return Ok(0);
         }
-        count(Call::SendBatch);
+        count(Syscall::Sendmmsg);
         self.room.answer(self.socket.as_fd(), received, REPLY_BYTES)
     }
 }
 
 fn wait_by_select(socket: BorrowedFd<'_>, timeout: Duration) -> io::Result<()> {
-    count(Call::Poll);
+    count(Syscall::Ppoll);
     let number = socket.as_raw_fd();
     let mut set = vec![FdSetElement::default(); fd_set_num_elements(1, number + 1)];
     fd_set_insert(&mut set, number);

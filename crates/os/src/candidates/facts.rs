@@ -1,23 +1,23 @@
 //! Other calls that ask for the facts of an open file: `newfstatat` and `statx` with an empty path or none.
 
-use crate::counters::{Call, count};
-use crate::file::{Facts, Kind, Timestamp};
-use rustix::fs::{AtFlags, FileType, Stat, StatxFlags};
+use crate::counters::{Syscall, count};
+use crate::file::{FileType, Metadata, Timestamp};
+use rustix::fs::{AtFlags, Stat, StatxFlags};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd};
 
 /// `newfstatat(fd, "", AT_EMPTY_PATH)`: what `fstat` of glibc 2.33 to 2.38 really was.
 #[inline]
-pub fn by_newfstatat_of_empty_path(descriptor: impl AsFd) -> io::Result<Facts> {
-    count(Call::Fstat);
-    Ok(facts(&rustix::fs::statat(descriptor, c"", AtFlags::EMPTY_PATH)?))
+pub fn by_newfstatat_of_empty_path(descriptor: impl AsFd) -> io::Result<Metadata> {
+    count(Syscall::Fstat);
+    Ok(metadata(&rustix::fs::statat(descriptor, c"", AtFlags::EMPTY_PATH)?))
 }
 
 /// `newfstatat(fd, NULL, AT_EMPTY_PATH)` (Linux 6.11): no path to copy.
 #[inline]
-pub fn by_newfstatat_without_path(descriptor: impl AsFd) -> io::Result<Facts> {
-    count(Call::Fstat);
+pub fn by_newfstatat_without_path(descriptor: impl AsFd) -> io::Result<Metadata> {
+    count(Syscall::Fstat);
     let mut stat = MaybeUninit::<Stat>::uninit();
     // SAFETY: the kernel writes a whole `stat` into room of its size, or gives an error; a null path is no memory.
     let result = unsafe {
@@ -33,18 +33,18 @@ pub fn by_newfstatat_without_path(descriptor: impl AsFd) -> io::Result<Facts> {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: the call succeeded, so that every octet was written.
-    Ok(facts(unsafe { stat.assume_init_ref() }))
+    Ok(metadata(unsafe { stat.assume_init_ref() }))
 }
 
 /// `statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS | STATX_BTIME)`: what the standard library's `metadata` does.
 #[inline]
-pub fn by_statx_of_everything(descriptor: impl AsFd) -> io::Result<Facts> {
-    count(Call::Statx);
+pub fn by_statx_of_everything(descriptor: impl AsFd) -> io::Result<Metadata> {
+    count(Syscall::Statx);
     let fields = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
     let stat = rustix::fs::statx(descriptor, c"", AtFlags::EMPTY_PATH, fields)?;
     let moment = |moment: rustix::fs::StatxTimestamp| Timestamp { seconds: moment.tv_sec, nanoseconds: moment.tv_nsec };
-    Ok(Facts {
-        kind: kind(FileType::from_raw_mode(u32::from(stat.stx_mode))),
+    Ok(Metadata {
+        file_type: kind(rustix::fs::FileType::from_raw_mode(u32::from(stat.stx_mode))),
         length_bytes: stat.stx_size,
         modified: moment(stat.stx_mtime),
         changed: moment(stat.stx_ctime),
@@ -54,9 +54,9 @@ pub fn by_statx_of_everything(descriptor: impl AsFd) -> io::Result<Facts> {
     })
 }
 
-fn facts(stat: &Stat) -> Facts {
-    Facts {
-        kind: kind(FileType::from_raw_mode(stat.st_mode)),
+fn metadata(stat: &Stat) -> Metadata {
+    Metadata {
+        file_type: kind(rustix::fs::FileType::from_raw_mode(stat.st_mode)),
         length_bytes: stat.st_size as u64,
         modified: Timestamp { seconds: stat.st_mtime, nanoseconds: stat.st_mtime_nsec as u32 },
         changed: Timestamp { seconds: stat.st_ctime, nanoseconds: stat.st_ctime_nsec as u32 },
@@ -66,11 +66,11 @@ fn facts(stat: &Stat) -> Facts {
     }
 }
 
-fn kind(file_type: FileType) -> Kind {
-    match file_type {
-        FileType::RegularFile => Kind::Regular,
-        FileType::Directory => Kind::Folder,
-        _ => Kind::Other,
+fn kind(raw: rustix::fs::FileType) -> FileType {
+    match raw {
+        rustix::fs::FileType::RegularFile => FileType::Regular,
+        rustix::fs::FileType::Directory => FileType::Directory,
+        _ => FileType::Other,
     }
 }
 
@@ -83,7 +83,7 @@ mod tests {
         let folder =
             crate::directory::Directory::open(std::path::Path::new(env!("CARGO_MANIFEST_DIR"))).expect("there");
         let file = folder.open_beneath(b"Cargo.toml").expect("there");
-        let expected = file.facts().expect("open");
+        let expected = file.metadata().expect("open");
         assert_eq!(by_newfstatat_of_empty_path(&file).expect("open"), expected);
         assert_eq!(by_statx_of_everything(&file).expect("open"), expected);
         match by_newfstatat_without_path(&file) {

@@ -1,6 +1,6 @@
 //! Other ways for several threads to wait for connections: one listener in the epoll sets of all of them.
 
-use crate::counters::{Call, count};
+use crate::counters::{Syscall, count};
 use crate::tcp::Listener;
 use rustix::event::{Timespec, epoll};
 use std::io;
@@ -23,9 +23,9 @@ pub struct ListenerWait(OwnedFd);
 impl ListenerWait {
     /// Waits for `listener`.
     pub fn new(listener: &Listener, wakes: Wakes) -> io::Result<ListenerWait> {
-        count(Call::EpollCreate);
+        count(Syscall::EpollCreate1);
         let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        count(Call::EpollCtl);
+        count(Syscall::EpollCtl);
         let flags = match wakes {
             Wakes::Everybody => epoll::EventFlags::IN,
             Wakes::One => epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE,
@@ -36,7 +36,7 @@ impl ListenerWait {
 
     /// Until a connection waits, or for `timeout`.
     pub fn wait(&self, timeout: Duration) -> io::Result<()> {
-        count(Call::EpollWait);
+        count(Syscall::EpollWait);
         let empty = epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
         let mut events = [empty; 1];
         let timeout = Timespec::try_from(timeout).ok();

@@ -96,7 +96,7 @@ impl Batch {
 
     /// The datagrams, and where their replies go: all can be looked at before the first one is answered.
     #[inline]
-    pub fn sides(&mut self) -> (Queries<'_>, Replies<'_>) {
+    pub fn queries_and_replies(&mut self) -> (Queries<'_>, Replies<'_>) {
         let queries = Queries { headers: &self.queries, peers: &self.peers, bytes: &self.query_bytes };
         let replies = Replies {
             vectors: &mut self.reply_vectors,
@@ -110,15 +110,15 @@ impl Batch {
 
     /// The datagram at `index`, and room for the next reply.
     #[inline]
-    pub fn exchange(&mut self, index: usize) -> (Datagram<'_>, &mut [u8]) {
-        let (queries, replies) = self.sides();
-        (queries.datagram(index), replies.into_room())
+    pub fn query_and_reply(&mut self, index: usize) -> (Datagram<'_>, &mut [u8]) {
+        let (queries, replies) = self.queries_and_replies();
+        (queries.get(index), replies.into_room())
     }
 
-    /// Answers the datagram at `index` with the first `length_bytes` octets of the room that [`Batch::exchange`] gave.
+    /// Answers the datagram at `index` with the first `length_bytes` octets of the room that [`Batch::query_and_reply`] gave.
     #[inline]
     pub fn set_reply(&mut self, index: usize, length_bytes: usize) {
-        self.sides().1.put(index, length_bytes);
+        self.queries_and_replies().1.push(index, length_bytes);
     }
 
     /// Writes the headers of the replies: to the peer that asked, from the address that it asked.
@@ -163,13 +163,13 @@ pub struct Queries<'b> {
 impl<'b> Queries<'b> {
     /// The datagram at `index`, below the count that was received.
     #[inline]
-    pub fn datagram(&self, index: usize) -> Datagram<'b> {
+    pub fn get(&self, index: usize) -> Datagram<'b> {
         let header = &self.headers[index];
         let start = index * QUERY_STRIDE_BYTES;
         let length = (header.msg_len as usize).min(QUERY_BYTES_MAX);
         Datagram {
             bytes: &self.bytes[start..start + length],
-            is_cut_off: header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
+            is_truncated: header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
             peer_port: u16::from_be(self.peers[index].sin6_port),
         }
     }
@@ -187,7 +187,7 @@ pub struct Datagram<'b> {
     /// Its octets, at most [`QUERY_BYTES_MAX`].
     pub bytes: &'b [u8],
     /// It was longer; the rest is lost.
-    pub is_cut_off: bool,
+    pub is_truncated: bool,
     /// The port that it came from; 0 cannot be answered.
     pub peer_port: u16,
 }
@@ -204,7 +204,7 @@ pub struct Replies<'b> {
 impl<'b> Replies<'b> {
     /// Room for the next reply.
     #[inline]
-    pub fn room(&mut self) -> &mut [u8] {
+    pub fn buffer(&mut self) -> &mut [u8] {
         &mut self.bytes[*self.start..*self.start + REPLY_BYTES_MAX]
     }
 
@@ -214,7 +214,7 @@ impl<'b> Replies<'b> {
 
     /// Answers the datagram at `index` with the first `length_bytes` octets of the room.
     #[inline]
-    pub fn put(&mut self, index: usize, length_bytes: usize) {
+    pub fn push(&mut self, index: usize, length_bytes: usize) {
         let reply = &mut self.bytes[*self.start..*self.start + length_bytes];
         self.vectors[*self.count] = libc::iovec { iov_base: reply.as_mut_ptr().cast(), iov_len: reply.len() };
         self.answered[*self.count] = index as u8;

@@ -3,8 +3,8 @@
 //! Only sockets that are bound to no address of their own ask for it: the kernel writes and reads a control message for
 //! each datagram of theirs.
 
-use crate::counters::{Call, count};
-use crate::failure::named;
+use crate::counters::{Syscall, count};
+use crate::error::with_context;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -16,13 +16,13 @@ pub(super) fn ask_for_local_addresses(socket: &OwnedFd, address: SocketAddr) -> 
         SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, "setsockopt(IPV6_RECVPKTINFO)"),
     };
     let on: libc::c_int = 1;
-    count(Call::Setsockopt);
+    count(Syscall::Setsockopt);
     // SAFETY: the option's value is an int that outlives the call, with its length.
     let done = unsafe {
         let value = (&raw const on).cast();
         libc::setsockopt(socket.as_raw_fd(), level, option, value, size_of_val(&on) as libc::socklen_t)
     };
-    if done == 0 { Ok(()) } else { Err(named(name, address, &io::Error::last_os_error())) }
+    if done == 0 { Ok(()) } else { Err(with_context(name, address, &io::Error::last_os_error())) }
 }
 
 /// Turns the control message that told a datagram's destination into one that sets the reply's source, in place: it is

@@ -2,11 +2,11 @@
 
 use super::batch::{BATCH_COUNT_MAX, Batch};
 use super::local_address::ask_for_local_addresses;
-use super::waiting::poll_until;
-use super::{BATCH, JOB, SINGLE};
-use crate::counters::{Call, count};
-use crate::failure::named;
-use crate::tcp::{Listener, Rank, let_siblings_join};
+use super::{BATCH, SINGLE, UDP_RECEIVE};
+use crate::counters::{Syscall, count};
+use crate::error::with_context;
+use crate::poll_set::poll_until;
+use crate::tcp::{Listener, ReusePort, set_reuseport};
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, ipproto, socket_with, sockopt};
@@ -27,14 +27,14 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// A socket bound to `address`, which nobody else has. Siblings may join it afterwards ([`Socket::bind_sibling`]).
+    /// A socket bound to `address`, which nobody else has. Siblings may join it afterwards ([`Socket::bind_reuseport`]).
     pub fn bind(address: SocketAddr) -> io::Result<Socket> {
-        Socket::bind_as(address, Rank::First)
+        Socket::bind_as(address, ReusePort::First)
     }
 
     /// A socket bound to `address` beside those of this user that are already (`SO_REUSEPORT`).
-    pub fn bind_sibling(address: SocketAddr) -> io::Result<Socket> {
-        Socket::bind_as(address, Rank::Sibling)
+    pub fn bind_reuseport(address: SocketAddr) -> io::Result<Socket> {
+        Socket::bind_as(address, ReusePort::Additional)
     }
 
     /// A socket bound to `address`, and a TCP listener at the same port, also where the kernel chooses the port.
@@ -51,30 +51,30 @@ impl Socket {
         }
     }
 
-    fn bind_as(address: SocketAddr, rank: Rank) -> io::Result<Socket> {
-        count(Call::Socket);
+    fn bind_as(address: SocketAddr, rank: ReusePort) -> io::Result<Socket> {
+        count(Syscall::Socket);
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(family, SocketType::DGRAM, flags, Some(ipproto::UDP))
-            .map_err(|errno| named("socket", address, &errno.into()))?;
+            .map_err(|errno| with_context("socket", address, &errno.into()))?;
         if address.is_ipv6() {
-            count(Call::Setsockopt);
+            count(Syscall::Setsockopt);
             sockopt::set_ipv6_v6only(&socket, true)
-                .map_err(|errno| named("setsockopt(IPV6_V6ONLY)", address, &errno.into()))?;
+                .map_err(|errno| with_context("setsockopt(IPV6_V6ONLY)", address, &errno.into()))?;
         }
-        if rank == Rank::Sibling {
-            let_siblings_join(&socket, address)?;
+        if rank == ReusePort::Additional {
+            set_reuseport(&socket, address)?;
         }
-        count(Call::Bind);
-        bind(&socket, &address).map_err(|errno| named("bind", address, &errno.into()))?;
-        if rank == Rank::First {
-            let_siblings_join(&socket, address)?;
+        count(Syscall::Bind);
+        bind(&socket, &address).map_err(|errno| with_context("bind", address, &errno.into()))?;
+        if rank == ReusePort::First {
+            set_reuseport(&socket, address)?;
         }
-        Socket::adopt(socket)
+        Socket::from_fd(socket)
     }
 
     /// Takes over a socket that is bound already: one that was inherited.
-    pub fn adopt(descriptor: OwnedFd) -> io::Result<Socket> {
+    pub fn from_fd(descriptor: OwnedFd) -> io::Result<Socket> {
         let address = crate::tcp::local_address(&descriptor)?;
         let is_wildcard = address.ip().is_unspecified();
         if is_wildcard {
@@ -91,7 +91,7 @@ impl Socket {
     /// Receives the datagrams that wait, as many as `batch` has room for; 0 when none does.
     pub fn receive(&self, batch: &mut Batch) -> io::Result<usize> {
         batch.prepare();
-        let received = if JOB.chosen() == BATCH { self.receive_many(batch) } else { self.receive_one(batch) };
+        let received = if UDP_RECEIVE.selected() == BATCH { self.receive_many(batch) } else { self.receive_one(batch) };
         batch.received_count = match received {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
             result => result?,
@@ -101,7 +101,7 @@ impl Socket {
 
     /// Whether it is worth asking again at once, after a call that brought `received_count` datagrams; else wait.
     pub fn may_have_more(received_count: usize) -> bool {
-        match JOB.chosen() {
+        match UDP_RECEIVE.selected() {
             SINGLE => false,
             _ => received_count != 0,
         }
@@ -109,7 +109,7 @@ impl Socket {
 
     fn receive_many(&self, batch: &mut Batch) -> io::Result<usize> {
         loop {
-            count(Call::ReceiveBatch);
+            count(Syscall::Recvmmsg);
             // SAFETY: each header of the batch points to a name, a vector and control room that live in the same
             // batch, set up by `prepare` just now, and the count is that of the headers.
             let received = unsafe {
@@ -130,7 +130,7 @@ impl Socket {
 
     fn receive_one(&self, batch: &mut Batch) -> io::Result<usize> {
         loop {
-            count(Call::ReceiveMessage);
+            count(Syscall::Recvmsg);
             let header = &mut batch.queries[0];
             // SAFETY: as in `receive_many`, for the first header.
             let received =
@@ -148,19 +148,19 @@ impl Socket {
     /// Sends the replies that were set, each to the peer of its query, from the address that the query was sent to.
     ///
     /// A reply that cannot be sent is given up and counted; those behind it still go.
-    pub fn send(&self, batch: &mut Batch) -> Sent {
+    pub fn send(&self, batch: &mut Batch) -> SendReport {
         batch.address_replies(self.is_wildcard);
-        let mut sent = Sent::default();
+        let mut sent = SendReport::default();
         let mut has_waited = false;
         let mut next = 0;
         while next < batch.reply_count {
             match self.send_some(batch, next, &mut has_waited) {
                 Ok(count) => {
-                    sent.reply_count += count;
+                    sent.sent_count += count;
                     next += count;
                 }
                 Err(error) => {
-                    sent.lost_count += 1;
+                    sent.failed_count += 1;
                     sent.last_error = Some(error);
                     next += 1;
                 }
@@ -173,8 +173,8 @@ impl Socket {
     fn send_some(&self, batch: &mut Batch, first: usize, has_waited: &mut bool) -> io::Result<usize> {
         loop {
             let replies = &mut batch.replies[first..batch.reply_count];
-            let sent = if JOB.chosen() == BATCH {
-                count(Call::SendBatch);
+            let sent = if UDP_RECEIVE.selected() == BATCH {
+                count(Syscall::Sendmmsg);
                 // SAFETY: each header points to a name, a vector and control octets of the same batch, set up by
                 // `address_replies`; the count is that of the slice.
                 unsafe {
@@ -186,7 +186,7 @@ impl Socket {
                     )
                 }
             } else {
-                count(Call::SendMessage);
+                count(Syscall::Sendmsg);
                 let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
                 // SAFETY: as above, for one header.
                 let sent = unsafe { libc::sendmsg(self.descriptor.as_raw_fd(), &raw const replies[0].msg_hdr, flags) };
@@ -219,11 +219,11 @@ const SEND_WAIT: Duration = Duration::from_millis(5);
 
 /// What became of the replies of a batch.
 #[derive(Debug, Default)]
-pub struct Sent {
+pub struct SendReport {
     /// Replies that the kernel took.
-    pub reply_count: usize,
+    pub sent_count: usize,
     /// Replies that it refused.
-    pub lost_count: usize,
+    pub failed_count: usize,
     /// Why, of the last that was refused.
     pub last_error: Option<io::Error>,
 }

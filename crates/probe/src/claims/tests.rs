@@ -129,7 +129,7 @@ fn the_summary_says_what_it_means_and_what_to_do() {
         why: crate::report::Why::Default,
         better: Some(("statx", 0.05)),
     });
-    assert!(summary(&groups, &answers).ends_with("; worth a try: --force facts=statx."));
+    assert!(summary(&groups, &answers).ends_with("; worth a try: --force stat=statx."));
 }
 
 #[test]

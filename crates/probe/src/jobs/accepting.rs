@@ -8,7 +8,7 @@ use sanderling_os::tcp::Listener;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 
-pub(crate) const JOB: &str = "accepting";
+pub(crate) const JOB: &str = "accept";
 /// Connections of a slice.
 const CONNECTION_COUNT: usize = 16;
 

@@ -67,7 +67,7 @@ pub(crate) fn measure_range(bench: &mut Bench<'_>) -> io::Result<()> {
         Candidate::of_calls(name, call_count, move || sanderling_os::cloexec::set_from(first)).by_way(RANGE_JOB, name)
     };
     // Each descriptor by itself takes some hundred calls: ten times are a slice.
-    let rows = vec![set("close_range", CALLS_PER_SLICE), set("each", CALLS_PER_SLICE / 10)];
+    let rows = vec![set("close_range", CALLS_PER_SLICE), set("per-fd", CALLS_PER_SLICE / 10)];
     bench.calls(Heading::new(RANGE_JOB, format!("Close-on-exec, on {RANGE_COUNT} descriptors at once"), "range"), rows);
     Ok(())
 }

@@ -4,14 +4,15 @@ use super::{Bench, Heading};
 use crate::rounds::{Candidate, Slice};
 use crate::sides::run_both;
 use sanderling_os::candidates::datagrams::{Asked, Asker, Echo, Loop, QUERY_BYTES, REPLY_BYTES};
-use sanderling_os::udp::{Batch, Socket, Waiting};
+use sanderling_os::poll_set::PollSet;
+use sanderling_os::udp::{Batch, Socket};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-pub(crate) const JOB: &str = "datagrams";
+pub(crate) const JOB: &str = "udp-receive";
 pub(crate) const SELECT_ONE: &str = "select, one";
 pub(crate) const SELECT_DRAIN: &str = "select, drain";
 pub(crate) const BATCH: &str = "batch";
@@ -29,9 +30,9 @@ pub(crate) fn measure(bench: &mut Bench<'_>) -> io::Result<()> {
     let rows = vec![
         candidate(SELECT_ONE, Loop::SelectOne),
         candidate(SELECT_DRAIN, Loop::SelectDrain).claimed(CLAIMED_RATIO),
-        way("single", "single"),
-        way("drain", "drain"),
-        way(BATCH, "batch"),
+        way("single", "poll-recvmsg"),
+        way("drain", "recvmsg"),
+        way(BATCH, "recvmmsg"),
         candidate("batches of 8", Loop::Batches(8)),
         candidate("batches of 32", Loop::Batches(32)),
         candidate("batches of 64", Loop::Batches(64)),
@@ -62,12 +63,12 @@ fn slice_of_server() -> io::Result<Slice> {
     let address = socket.local_address()?;
     slice(address, |is_over| {
         let mut batch = Batch::new();
-        let mut waiting = Waiting::for_any_of([socket.as_fd()]);
+        let mut waiting = PollSet::new([socket.as_fd()]);
         while !is_over.load(Ordering::Relaxed) {
             let received = socket.receive(&mut batch)?;
             if received != 0 {
                 for index in 0..received {
-                    let (query, reply) = batch.exchange(index);
+                    let (query, reply) = batch.query_and_reply(index);
                     reply[..query.bytes.len()].copy_from_slice(query.bytes);
                     batch.set_reply(index, REPLY_BYTES);
                 }

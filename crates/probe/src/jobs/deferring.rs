@@ -10,13 +10,13 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-pub(crate) const JOB: &str = "deferring";
+pub(crate) const JOB: &str = "defer-accept";
 /// Connections of a slice.
 const CONNECTION_COUNT: usize = 16;
 const REQUEST: [u8; 64] = [b'q'; 64];
 
 pub(crate) fn measure(bench: &mut Bench<'_>) -> io::Result<()> {
-    let servers = [("with the request", "defer-accept", Server::new()?), ("when connected", "none", Server::new()?)];
+    let servers = [("with the request", "on", Server::new()?), ("when connected", "off", Server::new()?)];
     let rows = servers.map(|(name, way, mut server)| Candidate::new(name, move || server.slice()).by_way(JOB, way));
     bench.calls(Heading::new(JOB, "Receiving the first request of a connection", "connection"), rows.into());
     Ok(())
@@ -44,7 +44,7 @@ impl Server {
     fn slice(&mut self) -> io::Result<Slice> {
         let address = self.listener.local_address()?;
         // By the way of this slice.
-        self.listener.defer_silent();
+        self.listener.set_defer_accept();
         let mut stopwatch = Stopwatch::default();
         let mut clients: Vec<Client> =
             (0..CONNECTION_COUNT).map(|_| Client::connect(address)).collect::<io::Result<_>>()?;

@@ -7,7 +7,7 @@ use sanderling_os::candidates::facts as candidates;
 use sanderling_os::directory::Directory;
 use std::io;
 
-pub(crate) const JOB: &str = "facts";
+pub(crate) const JOB: &str = "stat";
 pub(crate) const FSTAT: &str = "fstat";
 pub(crate) const NEWFSTATAT: &str = "newfstatat(fd, \"\")";
 pub(crate) const STANDARD_LIBRARY: &str = "Rust's metadata()";
@@ -19,7 +19,7 @@ pub(crate) fn measure(bench: &mut Bench<'_>) -> io::Result<()> {
     let path = scratch.write("file", 512)?;
     let file = Directory::open(scratch.path())?.open_beneath(b"file")?;
     let standard = std::fs::File::open(path)?;
-    let ask = |name: &'static str| Candidate::of_calls(name, CALLS_PER_SLICE, || file.facts().map(drop));
+    let ask = |name: &'static str| Candidate::of_calls(name, CALLS_PER_SLICE, || file.metadata().map(drop));
     let rows = vec![
         ask(FSTAT).by_way(JOB, "fstat"),
         ask("statx").by_way(JOB, "statx"),

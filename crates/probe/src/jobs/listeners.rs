@@ -8,7 +8,7 @@ use crate::stopwatch::Stopwatch;
 use sanderling_os::candidates::listener::{ListenerWait, Wakes, another};
 use sanderling_os::candidates::stream::{Client, use_cubic};
 use sanderling_os::poll::{Events, Interest, Poller};
-use sanderling_os::tcp::{Follows, Listener};
+use sanderling_os::tcp::{Listener, More};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Barrier;
@@ -160,7 +160,7 @@ fn bind(plan: Plan, worker_count: usize) -> io::Result<Vec<Listener>> {
         let next = match plan {
             Plan::Shared(_) => another(&listeners[0])?,
             // The port is one that the kernel has just given to this process.
-            Plan::Siblings => Listener::bind_sibling(address)?,
+            Plan::Siblings => Listener::bind_reuseport(address)?,
         };
         let _ = use_cubic(&next);
         listeners.push(next);
@@ -184,7 +184,7 @@ fn work(plan: Plan, listener: &Listener, is_over: &AtomicBool, start: &Barrier) 
             match listener.accept()? {
                 Some((stream, _)) => {
                     // A client that went away is the client's error.
-                    let _ = stream.send(&ANSWER, Follows::Nothing);
+                    let _ = stream.send(&ANSWER, More::No);
                     accepted_count += 1;
                 }
                 None => {

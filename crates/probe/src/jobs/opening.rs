@@ -6,7 +6,7 @@ use crate::scratch::Scratch;
 use sanderling_os::directory::Directory;
 use std::io;
 
-pub(crate) const JOB: &str = "opening";
+pub(crate) const JOB: &str = "open";
 
 pub(crate) fn measure(bench: &mut Bench<'_>) -> io::Result<()> {
     let scratch = Scratch::new(JOB)?;

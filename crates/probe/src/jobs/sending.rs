@@ -10,12 +10,12 @@ use crate::sides::run_both;
 use sanderling_os::directory::Directory;
 use sanderling_os::file::File;
 use sanderling_os::poll::{Events, Interest, Poller};
-use sanderling_os::tcp::{Follows, Stream};
+use sanderling_os::tcp::{More, Stream};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-pub(crate) const JOB: &str = "sending";
+pub(crate) const JOB: &str = "sendfile";
 pub(crate) const MEMORY: &str = "memory";
 pub(crate) const SENDFILE: &str = "sendfile";
 const READ: &str = "read, send";
@@ -78,7 +78,7 @@ pub(crate) fn measure(bench: &mut Bench<'_>) -> io::Result<()> {
         };
         rows.push(candidate(MEMORY, Content::Memory(bytes)).used(is_small));
         rows.push(by_way(SENDFILE, "sendfile"));
-        rows.push(by_way(READ, "read"));
+        rows.push(by_way(READ, "copy"));
     }
     let title = "Sending a response, its content from memory or from a kept descriptor";
     let group = bench.loops(Heading::new(JOB, title, "response"), rows);
@@ -186,8 +186,8 @@ impl Owed {
         let whole = HEAD_BYTES + content.length_bytes();
         while self.sent < whole {
             self.sent += match content {
-                Content::Memory(_) => stream.send(&self.buffer[self.sent..], Follows::Nothing)?,
-                Content::File(..) if self.sent < HEAD_BYTES => stream.send(&HEAD[self.sent..], Follows::More)?,
+                Content::Memory(_) => stream.send(&self.buffer[self.sent..], More::No)?,
+                Content::File(..) if self.sent < HEAD_BYTES => stream.send(&HEAD[self.sent..], More::Yes)?,
                 Content::File(file, _) => {
                     let mut offset = (self.sent - HEAD_BYTES) as u64;
                     match file.send_to(stream, &mut offset, whole - self.sent)? {

@@ -25,7 +25,7 @@ pub(crate) fn measure(bench: &mut Bench<'_>) -> io::Result<()> {
         Candidate::of_calls(OPENED, CALLS_PER_SLICE, || {
             let mut room = [0; FILE_BYTES];
             let file = root.open_beneath(b"file")?;
-            black_box(file.facts()?);
+            black_box(file.metadata()?);
             file.read_at(&mut room, 0)?;
             black_box(&room);
             Ok(())
@@ -40,7 +40,7 @@ pub(crate) fn measure(bench: &mut Bench<'_>) -> io::Result<()> {
         }),
         Candidate::of_calls("kept open: fstat, read", CALLS_PER_SLICE, || {
             let mut room = [0; FILE_BYTES];
-            black_box(kept.facts()?);
+            black_box(kept.metadata()?);
             kept.read_at(&mut room, 0)?;
             black_box(&room);
             Ok(())

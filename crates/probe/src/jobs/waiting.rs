@@ -6,7 +6,7 @@ use crate::rounds::{Candidate, Slice};
 use crate::sides::run_both;
 use sanderling_os::candidates::ring::Answerer;
 use sanderling_os::poll::{Events, Interest, Poller};
-use sanderling_os::tcp::{Follows, Stream};
+use sanderling_os::tcp::{More, Stream};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -55,7 +55,7 @@ fn serve_by_epoll(streams: &[Stream], is_over: &AtomicBool) -> io::Result<()> {
         for (token, _) in events.iter().filter(|(_, readiness)| readiness.readable) {
             match streams[token].receive(&mut [0; 1024]) {
                 Ok(0) => {}
-                Ok(_) => drop(streams[token].send(&ANSWER, Follows::Nothing)?),
+                Ok(_) => drop(streams[token].send(&ANSWER, More::No)?),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error),
             }

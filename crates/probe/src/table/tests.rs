@@ -58,7 +58,7 @@ fn every_claim_is_answered_and_the_last_line_says_what_it_means() {
     for number in ["  1. ", " 2a. ", " 2b. ", "  3. ", "  4. ", "  5. "] {
         assert!(shown.contains(&format!("\n{number}")), "{number} in {shown}");
     }
-    assert!(shown.contains("\n     NOT MEASURABLE HERE: not measured in this run: --only datagrams\n"), "{shown}");
+    assert!(shown.contains("\n     NOT MEASURABLE HERE: not measured in this run: --only udp-receive\n"), "{shown}");
     let (_, last) = shown.rsplit_once("\n\n").expect("paragraphs");
     assert!(last.starts_with("On this machine: ") && last.ends_with(".\n"), "{last}");
 }

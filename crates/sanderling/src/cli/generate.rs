@@ -218,7 +218,7 @@ mod tests {
             "SYNOPSIS\n       sanderling ",
             "<command>",
             "\nCOMMANDS\n       sanderling-demo(1)\n",
-            "\n       --force <JOB=WAY>\n              Do JOB in this WAY",
+            "\n       --force <FEATURE=VARIANT>\n              Use this VARIANT",
             "\nEXAMPLES\n       sanderling demo                       see it work",
             "\nEXIT STATUS\n       0   done\n",
             "\nENVIRONMENT\n       SANDERLING_CONFIG  the configuration file",

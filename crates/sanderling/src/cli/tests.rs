@@ -114,9 +114,9 @@ fn probe_measures_everything_unless_told_otherwise() {
         json: true,
         plot: Some("x.svg".into()),
         is_quick: true,
-        only: vec!["facts".to_owned(), "floor".to_owned()],
+        only: vec!["stat".to_owned(), "floor".to_owned()],
     };
-    let line = "sanderling probe --only facts --only floor --json --plot x.svg --quick";
+    let line = "sanderling probe --only stat --only floor --json --plot x.svg --quick";
     assert_eq!(command(line), Command::Probe(expected));
     check_refused("sanderling probe --only juggling", "[possible values: floor, cloexec, ");
 }
@@ -235,12 +235,12 @@ fn wrong_values_say_what_would_do() {
 fn ways_are_forced_before_or_behind_the_command() {
     let forced = |line: &str| parse(line).unwrap().forced;
     assert_eq!(
-        forced("sanderling --force opening=walk --force datagrams=single demo"),
-        ["opening=walk", "datagrams=single"]
+        forced("sanderling --force open=walk --force udp-receive=poll-recvmsg demo"),
+        ["open=walk", "udp-receive=poll-recvmsg"]
     );
     assert_eq!(
-        forced("sanderling demo --force opening=walk --force datagrams=single"),
-        ["opening=walk", "datagrams=single"]
+        forced("sanderling demo --force open=walk --force udp-receive=poll-recvmsg"),
+        ["open=walk", "udp-receive=poll-recvmsg"]
     );
     assert!(forced("sanderling demo").is_empty());
 }

@@ -163,7 +163,7 @@ fn every_way_serves_the_same() {
     ]);
     let public = folder.argument("public");
     let zone = format!("example.com={}", folder.argument("zone"));
-    for way in ["opening=openat2", "opening=walk", "datagrams=single"] {
+    for way in ["open=openat2", "open=walk", "udp-receive=poll-recvmsg"] {
         let arguments =
             ["serve", &public, "--http", "127.0.0.1:0", "--zone", &zone, "--dns", "127.0.0.1:0", "--force", way];
         let serving = Serving::start(&arguments, Listeners { http: 1, dns: 1 });

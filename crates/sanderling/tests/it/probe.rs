@@ -24,7 +24,7 @@ fn one_job_is_measured_and_told_as_json() {
 
 #[test]
 fn a_forced_way_is_the_one_that_is_told_to_be_used() {
-    let ended = run(&["probe", "--quick", "--only", "facts", "--force", "facts=statx"]);
+    let ended = run(&["probe", "--quick", "--only", "stat", "--force", "stat=statx"]);
     assert_eq!((ended.code(), ended.errors.as_str()), (Some(0), ""), "{ended}");
     assert!(ended.text().contains("used: statx (forced)"), "{ended}");
     assert!(ended.text().contains("\n* statx "), "{ended}");
@@ -53,7 +53,7 @@ fn a_picture_that_cannot_be_drawn_is_told_before_the_measuring() {
 fn an_unknown_job_is_told_with_the_known_ones() {
     let ended = run(&["probe", "--only", "juggling"]);
     assert_eq!((ended.code(), ended.text().as_str()), (Some(2), ""), "{ended}");
-    for job in ["cloexec", "cloexec-range", "facts", "opening", "sending", "accepting", "datagrams", "listeners"] {
+    for job in ["cloexec", "cloexec-range", "stat", "open", "sendfile", "accept", "udp-receive", "listeners"] {
         assert!(ended.errors.contains(job), "{job}: {ended}");
     }
 }

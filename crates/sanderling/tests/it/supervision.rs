@@ -181,8 +181,8 @@ fn the_sockets_of_a_service_manager_serve() {
     assert!(told.contains(&format!("http {http_address}, 1 socket")), "{told}");
     let ended = folder.tell("stop");
     assert_eq!(ended.code(), Some(0), "{ended}");
-    sanderling_os::udp::Waiting::for_any_of([child.as_fd()]).wait(Some(DEADLINE)).expect("waited");
-    assert_eq!(child.ended().expect("asked"), Some(sanderling_os::process::Ended::Exited(0)));
+    sanderling_os::poll_set::PollSet::new([child.as_fd()]).wait(Some(DEADLINE)).expect("waited");
+    assert_eq!(child.try_wait().expect("asked"), Some(sanderling_os::process::ExitStatus::Exited(0)));
 }
 
 #[test]
@@ -343,8 +343,8 @@ fn a_stop_leaves_the_sockets_of_a_service_manager_listening() {
         HttpConnection::open(address).get("/");
         let ended = folder.tell("stop");
         assert_eq!(ended.code(), Some(0), "{ended}");
-        sanderling_os::udp::Waiting::for_any_of([child.as_fd()]).wait(Some(DEADLINE)).expect("waited");
-        assert_eq!(child.ended().expect("asked"), Some(sanderling_os::process::Ended::Exited(0)));
+        sanderling_os::poll_set::PollSet::new([child.as_fd()]).wait(Some(DEADLINE)).expect("waited");
+        assert_eq!(child.try_wait().expect("asked"), Some(sanderling_os::process::ExitStatus::Exited(0)));
     }
     std::net::TcpStream::connect(address).expect("the manager's socket still listens");
 }

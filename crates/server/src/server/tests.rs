@@ -425,7 +425,7 @@ fn who_waits_in_a_listener_is_let_in_where_nobody_serves_on() {
 #[test]
 fn where_nobody_serves_on_who_asks_soon_is_let_in() {
     let siblings = siblings();
-    siblings.http[0].defer_silent();
+    siblings.http[0].set_defer_accept();
     serve(builtin(), &[siblings], 1, |scene| {
         let mut silent = Client::connect(scene.http);
         let mut clients = Vec::new();

@@ -4,8 +4,8 @@
 //! waits for the descriptor. What comes in may be hostile: it is bounded, and what does not fit is refused as a whole.
 
 use crate::cloexec;
-use crate::counters::{Call, count};
-use crate::failure::named;
+use crate::counters::{Syscall, count};
+use crate::error::with_context;
 use rustix::io::{Errno, IoSlice, IoSliceMut};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
@@ -35,7 +35,7 @@ const ANCILLARY_BYTES: usize = rustix::cmsg_space!(ScmRights(DESCRIPTORS_PER_MES
 
 /// One end of a connection. Its descriptor is close-on-exec from birth, and no call on it waits.
 #[derive(Debug)]
-pub struct Endpoint(OwnedFd);
+pub struct SeqpacketSocket(OwnedFd);
 
 /// What a call for a message brought.
 #[derive(Debug)]
@@ -48,14 +48,14 @@ pub enum Received {
         descriptors: Vec<OwnedFd>,
     },
     /// Nothing is there now.
-    Nothing,
+    WouldBlock,
     /// The peer is gone, and all it has sent was received.
-    Ended,
+    Closed,
 }
 
 /// Who connected, or made the pair: as the kernel saw it at that moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PeerIdentity {
+pub struct PeerCredentials {
     /// The number of the process; 0 when it cannot be seen from here (another PID namespace).
     pub pid: i32,
     /// Its effective user.
@@ -64,29 +64,29 @@ pub struct PeerIdentity {
     pub gid: u32,
 }
 
-impl Endpoint {
+impl SeqpacketSocket {
     /// Two ends that are connected to each other.
-    pub fn pair() -> io::Result<(Endpoint, Endpoint)> {
-        count(Call::Socketpair);
+    pub fn pair() -> io::Result<(SeqpacketSocket, SeqpacketSocket)> {
+        count(Syscall::Socketpair);
         let (one, other) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, CREATION_FLAGS, None)
-            .map_err(|errno| named("socketpair", "a pair of packet sockets", &errno.into()))?;
-        Ok((Endpoint(one), Endpoint(other)))
+            .map_err(|errno| with_context("socketpair", "a pair of packet sockets", &errno.into()))?;
+        Ok((SeqpacketSocket(one), SeqpacketSocket(other)))
     }
 
     /// Connects to the door at `path`. `ConnectionRefused` tells that nobody listens there any more, `WouldBlock` that
     /// too many others wait there.
-    pub fn connect(path: &Path) -> io::Result<Endpoint> {
+    pub fn connect(path: &Path) -> io::Result<SeqpacketSocket> {
         let address = address_of(path, "connect")?;
         let socket = new_socket(path)?;
-        count(Call::Connect);
-        connect(&socket, &address).map_err(|errno| named("connect", path.display(), &errno.into()))?;
-        Ok(Endpoint(socket))
+        count(Syscall::Connect);
+        connect(&socket, &address).map_err(|errno| with_context("connect", path.display(), &errno.into()))?;
+        Ok(SeqpacketSocket(socket))
     }
 
     /// Takes over an end that was inherited or received; refuses whatever is no packet socket of this machine.
-    pub fn adopt(descriptor: OwnedFd) -> io::Result<Endpoint> {
+    pub fn from_fd(descriptor: OwnedFd) -> io::Result<SeqpacketSocket> {
         let descriptor = adopt_packet_socket(descriptor)?;
-        Ok(Endpoint(descriptor))
+        Ok(SeqpacketSocket(descriptor))
     }
 
     /// Sends a message of 1 to [`MESSAGE_BYTES_MAX`] octets, and with it copies of at most
@@ -117,7 +117,7 @@ impl Endpoint {
         // A descriptor's O_NONBLOCK is shared with whoever else has the socket: that no call waits is said here again.
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         for _ in 0..TRIES_MAX {
-            count(Call::SendMessage);
+            count(Syscall::Sendmsg);
             match sendmsg(&self.0, &[IoSlice::new(message)], &mut ancillary, flags) {
                 Ok(_) => return Ok(true),
                 Err(Errno::AGAIN) => return Ok(false),
@@ -137,7 +137,7 @@ impl Endpoint {
                 // A peer that went away before it had read all leaves a reset, which the kernel tells once, and tells
                 // before the messages that wait here.
                 Err(errno @ (Errno::INTR | Errno::CONNRESET)) => last = errno,
-                Err(Errno::AGAIN) => return Ok(Received::Nothing),
+                Err(Errno::AGAIN) => return Ok(Received::WouldBlock),
                 Err(errno) => return Err(errno.into()),
                 Ok(arrived) => return arrived.checked(),
             }
@@ -148,7 +148,7 @@ impl Endpoint {
     fn receive_once(&self, buffer: &mut [u8]) -> Result<Arrived, Errno> {
         let mut space = [MaybeUninit::uninit(); ANCILLARY_BYTES];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-        count(Call::ReceiveMessage);
+        count(Syscall::Recvmsg);
         let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
         let head = recvmsg(&self.0, &mut [IoSliceMut::new(buffer)], &mut ancillary, flags)?;
         let mut descriptors = Vec::new();
@@ -161,10 +161,10 @@ impl Endpoint {
     }
 
     /// Who is at the other end (`SO_PEERCRED`).
-    pub fn peer(&self) -> io::Result<PeerIdentity> {
+    pub fn peer_credentials(&self) -> io::Result<PeerCredentials> {
         let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
         let mut length = size_of::<libc::ucred>() as libc::socklen_t;
-        count(Call::Getsockopt);
+        count(Syscall::Getsockopt);
         // Not by rustix, whose process number may not be 0: the kernel does say 0 for one that cannot be seen from here.
         // SAFETY: the kernel writes at most `length` octets into `credentials`, which is that long and all integers.
         let done = unsafe {
@@ -179,7 +179,7 @@ impl Endpoint {
         if done != 0 {
             return Err(io::Error::last_os_error());
         }
-        Ok(PeerIdentity { pid: credentials.pid, uid: credentials.uid, gid: credentials.gid })
+        Ok(PeerCredentials { pid: credentials.pid, uid: credentials.uid, gid: credentials.gid })
     }
 }
 
@@ -202,61 +202,61 @@ impl Arrived {
             )));
         }
         if self.length_bytes == 0 {
-            return Ok(Received::Ended);
+            return Ok(Received::Closed);
         }
         Ok(Received::Message { length_bytes: self.length_bytes, descriptors: self.descriptors })
     }
 }
 
-impl AsFd for Endpoint {
+impl AsFd for SeqpacketSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 }
 
-impl From<Endpoint> for OwnedFd {
-    fn from(endpoint: Endpoint) -> OwnedFd {
+impl From<SeqpacketSocket> for OwnedFd {
+    fn from(endpoint: SeqpacketSocket) -> OwnedFd {
         endpoint.0
     }
 }
 
 /// A listening socket at a path. The path stays when the door is dropped: another process may have the socket too.
 #[derive(Debug)]
-pub struct Door(OwnedFd);
+pub struct SeqpacketListener(OwnedFd);
 
-impl Door {
+impl SeqpacketListener {
     /// Listens at `path`, where nothing may be yet (`AddrInUse`). Who may write to the path may connect: `mode` tells
     /// who, and is in force from birth; the process's umask may take away from it, as from a file's.
-    pub fn bind(path: &Path, mode: u32) -> io::Result<Door> {
+    pub fn bind(path: &Path, mode: u32) -> io::Result<SeqpacketListener> {
         let address = address_of(path, "bind")?;
         let socket = new_socket(path)?;
         // The path gets the mode that the socket has when it is bound: so there is no moment with a wider one.
-        count(Call::Fchmod);
+        count(Syscall::Fchmod);
         rustix::fs::fchmod(&socket, rustix::fs::Mode::from_raw_mode(mode))
-            .map_err(|errno| named("fchmod", path.display(), &errno.into()))?;
-        count(Call::Bind);
-        bind(&socket, &address).map_err(|errno| named("bind", path.display(), &errno.into()))?;
-        count(Call::Listen);
-        listen(&socket, BACKLOG).map_err(|errno| named("listen", path.display(), &errno.into()))?;
-        Ok(Door(socket))
+            .map_err(|errno| with_context("fchmod", path.display(), &errno.into()))?;
+        count(Syscall::Bind);
+        bind(&socket, &address).map_err(|errno| with_context("bind", path.display(), &errno.into()))?;
+        count(Syscall::Listen);
+        listen(&socket, BACKLOG).map_err(|errno| with_context("listen", path.display(), &errno.into()))?;
+        Ok(SeqpacketListener(socket))
     }
 
     /// Takes over a door that was inherited; refuses whatever is no listening packet socket of this machine.
-    pub fn adopt(descriptor: OwnedFd) -> io::Result<Door> {
+    pub fn from_fd(descriptor: OwnedFd) -> io::Result<SeqpacketListener> {
         let descriptor = adopt_packet_socket(descriptor)?;
-        count(Call::Getsockopt);
+        count(Syscall::Getsockopt);
         if !sockopt::socket_acceptconn(&descriptor)? {
             return Err(untrusted(format!("descriptor {} does not listen", descriptor.as_raw_fd())));
         }
-        Ok(Door(descriptor))
+        Ok(SeqpacketListener(descriptor))
     }
 
     /// The next connection that waits; `Ok(None)` when none does. An error is one of this machine (`EMFILE`, `ENOMEM`).
-    pub fn accept(&self) -> io::Result<Option<Endpoint>> {
+    pub fn accept(&self) -> io::Result<Option<SeqpacketSocket>> {
         for _ in 0..TRIES_MAX {
-            count(Call::Accept);
+            count(Syscall::Accept4);
             match accept_with(&self.0, CREATION_FLAGS) {
-                Ok(socket) => return Ok(Some(Endpoint(socket))),
+                Ok(socket) => return Ok(Some(SeqpacketSocket(socket))),
                 Err(Errno::AGAIN) => return Ok(None),
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
                 Err(errno) => return Err(errno.into()),
@@ -266,16 +266,16 @@ impl Door {
     }
 }
 
-impl AsFd for Door {
+impl AsFd for SeqpacketListener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 }
 
 fn new_socket(path: &Path) -> io::Result<OwnedFd> {
-    count(Call::Socket);
+    count(Syscall::Socket);
     socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, CREATION_FLAGS, None)
-        .map_err(|errno| named("socket", path.display(), &errno.into()))
+        .map_err(|errno| with_context("socket", path.display(), &errno.into()))
 }
 
 /// The kernel has 108 octets for a path, its NUL included.
@@ -283,27 +283,28 @@ fn address_of(path: &Path, call: &str) -> io::Result<SocketAddrUnix> {
     SocketAddrUnix::new(path).map_err(|errno| match errno {
         Errno::NAMETOOLONG => {
             let error = io::Error::new(io::ErrorKind::InvalidFilename, "a socket's path has at most 107 octets");
-            named(call, path.display(), &error)
+            with_context(call, path.display(), &error)
         }
-        _ => named(call, path.display(), &errno.into()),
+        _ => with_context(call, path.display(), &errno.into()),
     })
 }
 
 /// Checks what `descriptor` is, and makes it as if it had been made here.
 fn adopt_packet_socket(descriptor: OwnedFd) -> io::Result<OwnedFd> {
     let object = format!("descriptor {}", descriptor.as_raw_fd());
-    count(Call::Getsockopt);
-    let kind =
-        sockopt::socket_type(&descriptor).map_err(|errno| named("getsockopt(SO_TYPE)", &object, &errno.into()))?;
-    count(Call::Getsockopt);
-    let family =
-        sockopt::socket_domain(&descriptor).map_err(|errno| named("getsockopt(SO_DOMAIN)", &object, &errno.into()))?;
+    count(Syscall::Getsockopt);
+    let kind = sockopt::socket_type(&descriptor)
+        .map_err(|errno| with_context("getsockopt(SO_TYPE)", &object, &errno.into()))?;
+    count(Syscall::Getsockopt);
+    let family = sockopt::socket_domain(&descriptor)
+        .map_err(|errno| with_context("getsockopt(SO_DOMAIN)", &object, &errno.into()))?;
     if kind != SocketType::SEQPACKET || family != AddressFamily::UNIX {
         return Err(untrusted(format!("{object} is no Unix packet socket (SOCK_SEQPACKET)")));
     }
     cloexec::set(&descriptor, &object)?;
-    count(Call::Fionbio);
-    rustix::io::ioctl_fionbio(&descriptor, true).map_err(|errno| named("ioctl(FIONBIO)", &object, &errno.into()))?;
+    count(Syscall::Fionbio);
+    rustix::io::ioctl_fionbio(&descriptor, true)
+        .map_err(|errno| with_context("ioctl(FIONBIO)", &object, &errno.into()))?;
     Ok(descriptor)
 }
 

@@ -1,8 +1,8 @@
 //! Tells the service manager how this process stands, by the protocol of systemd (sd_notify(3)): one datagram of
 //! assignments to the socket that the environment names.
 
-use crate::counters::{Call, count};
-use crate::failure::named;
+use crate::counters::{Syscall, count};
+use crate::error::with_context;
 use std::fmt::Write;
 use std::io;
 use std::os::linux::net::SocketAddrExt;
@@ -74,15 +74,15 @@ impl Notifier {
     ///
     /// # Errors
     /// The manager is gone, or has not read for a second. That is no reason to stop serving.
-    pub fn tell(&self, states: &[State<'_>]) -> io::Result<()> {
+    pub fn notify(&self, states: &[State<'_>]) -> io::Result<()> {
         let Some(manager) = &self.manager else { return Ok(()) };
         let text = assignments(states, monotonic_us());
-        count(Call::Send);
+        count(Syscall::Sendto);
         manager
             .socket
             .send_to_addr(text.as_bytes(), &manager.address)
             .map(drop)
-            .map_err(|error| named("sendto", &manager.name, &error))
+            .map_err(|error| with_context("sendto", &manager.name, &error))
     }
 
     /// How often [`State::Watchdog`] is to be told, if it is: twice in the time after which the manager acts
@@ -102,9 +102,9 @@ impl Manager {
         let address = address.map_err(|error| {
             io::Error::new(error.kind(), format!("{SOCKET_VARIABLE}=\"{name}\" cannot be used: {error}"))
         })?;
-        count(Call::Socket);
-        let socket = UnixDatagram::unbound().map_err(|error| named("socket", &name, &error))?;
-        count(Call::Setsockopt);
+        count(Syscall::Socket);
+        let socket = UnixDatagram::unbound().map_err(|error| with_context("socket", &name, &error))?;
+        count(Syscall::Setsockopt);
         socket.set_write_timeout(Some(TELLING_TIMEOUT))?;
         Ok(Manager { name, address, socket })
     }
@@ -187,7 +187,7 @@ mod tests {
         let limit = Some(Duration::from_secs(30));
         let notifier = Notifier { manager: Some(Manager::at(name.to_owned()).expect("a socket")), watchdog: limit };
         assert_eq!(notifier.watchdog_interval(), Some(Duration::from_secs(15)));
-        notifier.tell(&[State::Ready, State::Status("2 sites")]).expect("told");
+        notifier.notify(&[State::Ready, State::Status("2 sites")]).expect("told");
         let mut room = [0; 256];
         let length = listener.recv(&mut room).expect("received");
         assert_eq!(&room[..length], b"READY=1\nSTATUS=2 sites\n");
@@ -202,7 +202,7 @@ mod tests {
         check_told(name, &listener);
         drop(listener);
         let gone = Notifier { manager: Some(Manager::at(name.to_owned()).expect("a socket")), watchdog: None };
-        let error = gone.tell(&[State::Ready]).expect_err("nobody listens").to_string();
+        let error = gone.notify(&[State::Ready]).expect_err("nobody listens").to_string();
         assert!(error.starts_with(&format!("sendto(\"{name}\") failed: Connection refused")), "{error}");
         std::fs::remove_file(path).expect("removed");
     }
@@ -219,7 +219,7 @@ mod tests {
     fn without_a_manager_nothing_is_told() {
         let alone = Notifier::default();
         assert!(!alone.has_manager());
-        alone.tell(&[State::Ready]).expect("told nobody");
+        alone.notify(&[State::Ready]).expect("told nobody");
         assert_eq!(alone.watchdog_interval(), None);
         let error = Manager::at("vsock:2:1".to_owned()).expect_err("no Unix socket");
         let expected = "NOTIFY_SOCKET=\"vsock:2:1\" cannot be used: neither a path nor an abstract name behind @";

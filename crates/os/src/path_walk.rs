@@ -3,7 +3,7 @@
 //! The descriptors of the folders walked through are kept, so that `..` goes back to the very folder the walk came from
 //! and never to wherever that folder may have been moved meanwhile. No step follows a link by itself (`O_NOFOLLOW`).
 
-use crate::counters::{Call, count};
+use crate::counters::{Syscall, count};
 use crate::file::OPEN_FLAGS;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -50,7 +50,7 @@ impl Walk<'_> {
             }
         }
         // The path ended in a dot segment or a slash: the folder where the walk stands.
-        count(Call::Open);
+        count(Syscall::Openat);
         rustix::fs::openat(self.here(), ".", OPEN_FLAGS | OFlags::DIRECTORY, Mode::empty())
     }
 
@@ -60,7 +60,7 @@ impl Walk<'_> {
 
     /// Where `name` points if it is a link. Not being one is the common case, and an error of the call.
     fn link_target(&mut self, name: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
-        count(Call::Readlink);
+        count(Syscall::Readlinkat);
         match rustix::fs::readlinkat(self.here(), name, Vec::new()) {
             Err(Errno::INVAL) => Ok(None),
             Err(errno) => Err(errno),
@@ -82,7 +82,7 @@ impl Walk<'_> {
     }
 
     fn open_last(&self, name: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
-        count(Call::Open);
+        count(Syscall::Openat);
         rustix::fs::openat(self.here(), name, flags | OFlags::NOFOLLOW, Mode::empty())
     }
 }

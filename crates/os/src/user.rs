@@ -1,6 +1,6 @@
-//! Turns the name of a user into the identity that this process takes up, for good.
+//! Turns the name of a user into the user that this process takes up, for good.
 
-use crate::failure::named;
+use crate::error::with_context;
 use rustix::process::{Gid, Uid, getgroups};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use std::ffi::{CStr, CString};
@@ -17,52 +17,46 @@ const GROUPS_MAX: usize = 65_536;
 
 /// A user with groups: what the kernel asks for whenever this process wants something.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity {
+pub struct User {
     /// The user.
-    pub user_id: u32,
+    pub uid: u32,
     /// The first of the groups.
-    pub group_id: u32,
+    pub gid: u32,
     /// All groups of the user, sorted; the first group is among them.
-    pub group_ids: Vec<u32>,
+    pub gids: Vec<u32>,
     /// The user's name, or its number where it has none.
     pub name: String,
 }
 
-impl Identity {
-    /// The identity of `user` with its own groups, or of `user` in `group` alone. Both are names or numbers.
+impl User {
+    /// The user of `user` with its own groups, or of `user` in `group` alone. Both are names or numbers.
     ///
-    /// A number that no user has is an identity as well: then a group must be told.
+    /// A number that no user has is an user as well: then a group must be told.
     ///
     /// # Errors
     /// There is no such user or group, the user is root, or the data base cannot be read.
-    pub fn find(user: &str, group: Option<&str>) -> io::Result<Identity> {
+    pub fn lookup(user: &str, group: Option<&str>) -> io::Result<User> {
         let entry = match user.parse::<u32>() {
-            Ok(user_id) => user_with_id(user_id)?.ok_or(user_id),
+            Ok(uid) => user_with_id(uid)?.ok_or(uid),
             Err(_) => Ok(user_named(user)?.ok_or_else(|| no_user(user))?),
         };
-        let group_id = group.map(find_group).transpose()?;
-        let identity = match (entry, group_id) {
+        let gid = group.map(find_group).transpose()?;
+        let found = match (entry, gid) {
             (Ok(entry), None) => entry.with_its_groups()?,
-            (Ok(entry), Some(group_id)) => {
-                Identity { user_id: entry.user_id, group_id, group_ids: vec![group_id], name: entry.name }
-            }
-            (Err(user_id), Some(group_id)) => {
-                Identity { user_id, group_id, group_ids: vec![group_id], name: user_id.to_string() }
-            }
-            (Err(user_id), None) => {
-                return Err(wrong(format!(
-                    "no user has the number {user_id}: tell a group beside it, or another user"
-                )));
+            (Ok(entry), Some(gid)) => User { uid: entry.uid, gid, gids: vec![gid], name: entry.name },
+            (Err(uid), Some(gid)) => User { uid, gid, gids: vec![gid], name: uid.to_string() },
+            (Err(uid), None) => {
+                return Err(wrong(format!("no user has the number {uid}: tell a group beside it, or another user")));
             }
         };
-        // -1 means "leave it as it is" to the calls that take an identity up (setresuid(2)).
-        if identity.user_id == u32::MAX || identity.group_id == u32::MAX {
+        // -1 means "leave it as it is" to the calls that take an user up (setresuid(2)).
+        if found.uid == u32::MAX || found.gid == u32::MAX {
             return Err(wrong(format!("the number {} stands for no user and no group: tell another one", u32::MAX)));
         }
-        if identity.user_id == 0 {
+        if found.uid == 0 {
             return Err(wrong(format!("the user \"{user}\" is root, whom nothing confines: tell another user")));
         }
-        Ok(identity)
+        Ok(found)
     }
 
     /// Is this user in these groups from now on, and proves that there is no way back.
@@ -73,16 +67,16 @@ impl Identity {
     /// The process must not go on as if nothing had happened: it is not the user that it was meant to be.
     ///
     /// # Panics
-    /// If another thread runs: the kernel keeps an identity for each thread, and that one would keep its own.
-    pub fn take_up(&self) -> io::Result<()> {
-        assert_eq!(thread_count()?, 1, "an identity is taken up before any other thread runs");
+    /// If another thread runs: the kernel keeps an user for each thread, and that one would keep its own.
+    pub fn switch(&self) -> io::Result<()> {
+        assert_eq!(thread_count()?, 1, "an user is taken up before any other thread runs");
         if !self.is_in_force() {
             self.set().map_err(|error| {
                 let remedy = "start as root, as this user, or with the capabilities CAP_SETUID and CAP_SETGID";
                 io::Error::new(error.kind(), format!("cannot become the user {self}: {error}; {remedy}"))
             })?;
             let groups = sorted(getgroups()?.into_iter().map(Gid::as_raw).collect());
-            if !self.is_in_force() || groups != self.group_ids {
+            if !self.is_in_force() || groups != self.gids {
                 return Err(io::Error::other(format!("the kernel did not make this process the user {self}")));
             }
         }
@@ -91,11 +85,11 @@ impl Identity {
 
     /// The groups first, since only root may change them; the user last, since then all else is out of reach.
     fn set(&self) -> io::Result<()> {
-        let groups: Vec<Gid> = self.group_ids.iter().map(|&id| Gid::from_raw(id)).collect();
-        let (user, group) = (Uid::from_raw(self.user_id), Gid::from_raw(self.group_id));
-        set_thread_groups(&groups).map_err(|errno| named("setgroups", self.group_list(), &errno.into()))?;
-        set_thread_res_gid(group, group, group).map_err(|errno| named("setresgid", self.group_id, &errno.into()))?;
-        set_thread_res_uid(user, user, user).map_err(|errno| named("setresuid", self.user_id, &errno.into()))
+        let groups: Vec<Gid> = self.gids.iter().map(|&id| Gid::from_raw(id)).collect();
+        let (user, group) = (Uid::from_raw(self.uid), Gid::from_raw(self.gid));
+        set_thread_groups(&groups).map_err(|errno| with_context("setgroups", self.group_list(), &errno.into()))?;
+        set_thread_res_gid(group, group, group).map_err(|errno| with_context("setresgid", self.gid, &errno.into()))?;
+        set_thread_res_uid(user, user, user).map_err(|errno| with_context("setresuid", self.uid, &errno.into()))
     }
 
     /// Whether the real, the effective and the saved user and group are all this one's.
@@ -107,11 +101,11 @@ impl Identity {
         let [real, effective, saved] = &mut groups;
         // SAFETY: as above.
         let groups_told = unsafe { libc::getresgid(real, effective, saved) };
-        users_told == 0 && groups_told == 0 && users == [self.user_id; 3] && groups == [self.group_id; 3]
+        users_told == 0 && groups_told == 0 && users == [self.uid; 3] && groups == [self.gid; 3]
     }
 
     fn group_list(&self) -> String {
-        self.group_ids.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")
+        self.gids.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")
     }
 
     fn prove_no_way_back(&self) -> io::Result<()> {
@@ -126,47 +120,47 @@ impl Identity {
 }
 
 /// `www-data (33), groups 33 44`.
-impl fmt::Display for Identity {
+impl fmt::Display for User {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{} ({}), groups {}", self.name, self.user_id, self.group_list())
+        write!(out, "{} ({}), groups {}", self.name, self.uid, self.group_list())
     }
 }
 
 /// The threads of this process.
 fn thread_count() -> io::Result<usize> {
-    let threads = std::fs::read_dir("/proc/self/task").map_err(|error| named("opendir", "/proc/self/task", &error))?;
+    let threads =
+        std::fs::read_dir("/proc/self/task").map_err(|error| with_context("opendir", "/proc/self/task", &error))?;
     Ok(threads.count())
 }
 
 /// What the data base tells of a user.
 #[derive(Debug)]
 struct UserEntry {
-    user_id: u32,
-    group_id: u32,
+    uid: u32,
+    gid: u32,
     name: String,
 }
 
 impl UserEntry {
-    fn with_its_groups(self) -> io::Result<Identity> {
+    fn with_its_groups(self) -> io::Result<User> {
         let name = CString::new(self.name.as_str()).map_err(|_| no_user(&self.name))?;
-        let mut group_ids = vec![0; 64];
+        let mut gids = vec![0; 64];
         loop {
-            let mut count = group_ids.len() as libc::c_int;
+            let mut count = gids.len() as libc::c_int;
             // SAFETY: `name` ends with a NUL, and `count` tells the room that the list has.
-            let told =
-                unsafe { libc::getgrouplist(name.as_ptr(), self.group_id, group_ids.as_mut_ptr(), &raw mut count) };
+            let told = unsafe { libc::getgrouplist(name.as_ptr(), self.gid, gids.as_mut_ptr(), &raw mut count) };
             let count = usize::try_from(count).unwrap_or(0);
             if told >= 0 {
-                group_ids.truncate(count);
+                gids.truncate(count);
                 break;
             }
-            if count <= group_ids.len() || count > GROUPS_MAX {
+            if count <= gids.len() || count > GROUPS_MAX {
                 return Err(io::Error::other(format!("the groups of the user \"{}\" cannot be told", self.name)));
             }
-            group_ids.resize(count, 0);
+            gids.resize(count, 0);
         }
-        let group_ids = sorted(group_ids);
-        Ok(Identity { user_id: self.user_id, group_id: self.group_id, group_ids, name: self.name })
+        let gids = sorted(gids);
+        Ok(User { uid: self.uid, gid: self.gid, gids, name: self.name })
     }
 }
 
@@ -188,7 +182,7 @@ fn user_with_id(id: u32) -> io::Result<Option<UserEntry>> {
 fn user_of(entry: &libc::passwd) -> UserEntry {
     // SAFETY: the name of an entry that was found ends with a NUL, and stands in room that outlives this call.
     let name = unsafe { CStr::from_ptr(entry.pw_name) };
-    UserEntry { user_id: entry.pw_uid, group_id: entry.pw_gid, name: name.to_string_lossy().into_owned() }
+    UserEntry { uid: entry.pw_uid, gid: entry.pw_gid, name: name.to_string_lossy().into_owned() }
 }
 
 fn find_group(group: &str) -> io::Result<u32> {
@@ -234,10 +228,10 @@ fn ask<Entry, Answer>(
     }
 }
 
-fn sorted(mut group_ids: Vec<u32>) -> Vec<u32> {
-    group_ids.sort_unstable();
-    group_ids.dedup();
-    group_ids
+fn sorted(mut gids: Vec<u32>) -> Vec<u32> {
+    gids.sort_unstable();
+    gids.dedup();
+    gids
 }
 
 fn no_user(user: &str) -> io::Error {
@@ -254,25 +248,25 @@ mod tests {
 
     #[test]
     fn a_user_is_found_by_its_name_and_by_its_number() {
-        let nobody = Identity::find("nobody", None).expect("every system has it");
+        let nobody = User::lookup("nobody", None).expect("every system has it");
         assert_eq!(nobody.name, "nobody");
-        assert_ne!(nobody.user_id, 0);
-        assert!(nobody.group_ids.contains(&nobody.group_id), "{nobody:?}");
-        assert_eq!(Identity::find(&nobody.user_id.to_string(), None).expect("found"), nobody);
+        assert_ne!(nobody.uid, 0);
+        assert!(nobody.gids.contains(&nobody.gid), "{nobody:?}");
+        assert_eq!(User::lookup(&nobody.uid.to_string(), None).expect("found"), nobody);
     }
 
     #[test]
     fn a_group_that_is_told_is_the_only_one() {
-        let nobody = Identity::find("nobody", Some("54321")).expect("found");
-        assert_eq!((nobody.group_id, nobody.group_ids.as_slice()), (54_321, [54_321].as_slice()));
-        let stranger = Identity::find("54321", Some("54322")).expect("a number needs no name");
+        let nobody = User::lookup("nobody", Some("54321")).expect("found");
+        assert_eq!((nobody.gid, nobody.gids.as_slice()), (54_321, [54_321].as_slice()));
+        let stranger = User::lookup("54321", Some("54322")).expect("a number needs no name");
         assert_eq!(stranger.to_string(), "54321 (54321), groups 54322");
     }
 
     #[test]
     fn what_cannot_be_an_identity_says_what_to_do() {
         let check = |user: &str, group: Option<&str>, expected: &str| {
-            let error = Identity::find(user, group).expect_err(user);
+            let error = User::lookup(user, group).expect_err(user);
             assert_eq!(error.to_string(), expected);
         };
         check(
@@ -295,8 +289,8 @@ mod tests {
     #[test]
     fn a_process_with_threads_takes_up_no_identity() {
         // The harness itself runs each test in a thread of its own.
-        let nobody = Identity::find("nobody", None).expect("found");
-        let refused = std::panic::catch_unwind(|| nobody.take_up());
+        let nobody = User::lookup("nobody", None).expect("found");
+        let refused = std::panic::catch_unwind(|| nobody.switch());
         assert!(refused.is_err(), "{refused:?}");
     }
 }

@@ -1,6 +1,6 @@
 //! Descriptors that are waited for together outside a poller.
 
-use crate::counters::{Call, count};
+use crate::counters::{Syscall, count};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::io;
@@ -9,12 +9,12 @@ use std::time::Duration;
 
 /// Descriptors to wait for outside a poller, until one of them can be read.
 #[derive(Debug)]
-pub struct Waiting<'d>(Vec<PollFd<'d>>);
+pub struct PollSet<'d>(Vec<PollFd<'d>>);
 
-impl<'d> Waiting<'d> {
+impl<'d> PollSet<'d> {
     /// Waits for these.
-    pub fn for_any_of(descriptors: impl IntoIterator<Item = BorrowedFd<'d>>) -> Waiting<'d> {
-        Waiting(descriptors.into_iter().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect())
+    pub fn new(descriptors: impl IntoIterator<Item = BorrowedFd<'d>>) -> PollSet<'d> {
+        PollSet(descriptors.into_iter().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect())
     }
 
     /// Until one can be read, or for `timeout`; `None` waits for ever. A signal ends it early.
@@ -29,8 +29,8 @@ impl<'d> Waiting<'d> {
 }
 
 /// Waits for one of `targets`, or for `timeout`; a signal ends it early.
-pub(super) fn poll_until(targets: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Result<()> {
-    count(Call::Poll);
+pub(crate) fn poll_until(targets: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Result<()> {
+    count(Syscall::Ppoll);
     let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
     match poll(targets, timeout.as_ref()) {
         Ok(_) | Err(Errno::INTR) => Ok(()),

@@ -1,16 +1,16 @@
 //! Turns this process into one that can only serve: another user without capabilities, which reads what it was given
 //! and makes the calls of a server.
 //!
-//! Five layers, each of which holds where the one before it fails: the identity, the capabilities, no new privileges
+//! Five layers, each of which holds where the one before it fails: the user, the capabilities, no new privileges
 //! (`no_new_privs`), what may be read (Landlock), which calls may be made (seccomp). None can be taken off again.
 
-mod facts;
+mod process_status;
 mod capabilities;
 mod landlock;
 mod seccomp;
 
-use crate::failure::named;
-use crate::identity::Identity;
+use crate::error::with_context;
+use crate::user::User;
 use rustix::fs::{Mode, OFlags};
 use rustix::process::DumpableBehavior;
 use std::fmt;
@@ -18,9 +18,9 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
-pub use capabilities::Bounding;
-pub use facts::{Capabilities, Facts};
+pub use capabilities::BoundingSet;
 pub use landlock::Landlock;
+pub use process_status::{Capabilities, ProcessStatus};
 pub use seccomp::Seccomp;
 
 /// Whether a layer is wanted.
@@ -28,21 +28,21 @@ pub use seccomp::Seccomp;
 pub enum Layer {
     /// As far as the kernel has it.
     #[default]
-    Wanted,
+    Enabled,
     /// Not: for a diagnosis that it stands in the way of.
-    Off,
+    Disabled,
 }
 
 /// What is to be left to this process.
 #[derive(Debug, Default)]
-pub struct Confinement<'d> {
+pub struct SandboxConfig<'d> {
     /// The user that it is to be; `None`: the one that it is.
-    pub identity: Option<Identity>,
+    pub user: Option<User>,
     /// Folders, with all beneath them, and files that it may read. A file that is replaced by another of its name is not
     /// the one that was told here: tell its folder.
-    pub readable: Vec<PathBuf>,
+    pub readable_paths: Vec<PathBuf>,
     /// The same, open already: perhaps from a time when it might reach more than it now may.
-    pub readable_open: Vec<BorrowedFd<'d>>,
+    pub readable_fds: Vec<BorrowedFd<'d>>,
     /// Whether it is to be kept from all other files.
     pub landlock: Layer,
     /// Whether it is to be kept from all calls that no server makes.
@@ -52,43 +52,44 @@ pub struct Confinement<'d> {
 /// Confines this process, for the rest of its life. To be called when it has its sockets and before it has threads.
 ///
 /// What this kernel cannot do is told in the result. Afterwards no socket can be made, and nothing in `/proc` or `/sys` can
-/// be read: whoever needs the number of processors, or a way of a job ([`crate::jobs::choose_all`]), finds it out before.
+/// be read: whoever needs the number of processors, or a way of a job ([`crate::features::select_all`]), finds it out before.
 ///
 /// # Errors
 /// What was wanted could not be had. The process must end: some of the layers may be in force.
 ///
 /// # Panics
 /// If another thread runs: it would stay free.
-pub fn confine(confinement: &Confinement<'_>) -> io::Result<Confined> {
-    let status = facts::open_status()?;
-    let thread_count = facts::read(&status)?.thread_count;
+pub fn enter(confinement: &SandboxConfig<'_>) -> io::Result<Sandbox> {
+    let status = process_status::open_status()?;
+    let thread_count = process_status::read(&status)?.thread_count;
     assert_eq!(thread_count, 1, "a process is confined before any other thread runs");
     // Only who may set capabilities may empty the bounding set, and a change of the user takes that away.
     let bounding = capabilities::empty_bounding_set()?;
-    if let Some(identity) = &confinement.identity {
-        identity.take_up()?;
+    if let Some(user) = &confinement.user {
+        user.switch()?;
     }
     capabilities::give_up()?;
-    rustix::thread::set_no_new_privs(true).map_err(|errno| named("prctl", "PR_SET_NO_NEW_PRIVS", &errno.into()))?;
+    rustix::thread::set_no_new_privs(true)
+        .map_err(|errno| with_context("prctl", "PR_SET_NO_NEW_PRIVS", &errno.into()))?;
     allow_core_dumps()?;
-    let readable = open_all(&confinement.readable, confinement.identity.as_ref())?;
-    let readable = readable.iter().map(AsFd::as_fd).chain(confinement.readable_open.iter().copied());
+    let readable = open_all(&confinement.readable_paths, confinement.user.as_ref())?;
+    let readable = readable.iter().map(AsFd::as_fd).chain(confinement.readable_fds.iter().copied());
     let landlock = match confinement.landlock {
-        Layer::Wanted => landlock::restrict_to(readable)?,
-        Layer::Off => Landlock::Off,
+        Layer::Enabled => landlock::restrict_to(readable)?,
+        Layer::Disabled => Landlock::Disabled,
     };
     let seccomp = match confinement.seccomp {
-        Layer::Wanted => seccomp::install()?,
-        Layer::Off => Seccomp::Off,
+        Layer::Enabled => seccomp::install()?,
+        Layer::Disabled => Seccomp::Disabled,
     };
-    Ok(Confined { bounding, landlock, seccomp, status })
+    Ok(Sandbox { bounding, landlock, seccomp, status })
 }
 
 /// What was left to this process.
 #[derive(Debug)]
-pub struct Confined {
+pub struct Sandbox {
     /// What became of the set that bounds all others.
-    pub bounding: Bounding,
+    pub bounding: BoundingSet,
     /// Whether other files are out of reach.
     pub landlock: Landlock,
     /// Whether other calls are.
@@ -97,15 +98,15 @@ pub struct Confined {
     status: std::fs::File,
 }
 
-impl Confined {
+impl Sandbox {
     /// What the kernel says of this process now.
-    pub fn facts(&self) -> io::Result<Facts> {
-        facts::read(&self.status)
+    pub fn process_status(&self) -> io::Result<ProcessStatus> {
+        process_status::read(&self.status)
     }
 }
 
 /// `no capabilities; no new privileges; Landlock in force, version 7; seccomp in force`.
-impl fmt::Display for Confined {
+impl fmt::Display for Sandbox {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "no capabilities; no new privileges; Landlock {}; seccomp {}", self.landlock, self.seccomp)
     }
@@ -119,18 +120,18 @@ impl fmt::Display for Confined {
 /// none but our own, which cannot. When keys come to lie in this memory, this call has to go.
 fn allow_core_dumps() -> io::Result<()> {
     rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable)
-        .map_err(|errno| named("prctl", "PR_SET_DUMPABLE", &errno.into()))
+        .map_err(|errno| with_context("prctl", "PR_SET_DUMPABLE", &errno.into()))
 }
 
 /// Opens what is to be readable, as the user that this process is now: what that one cannot reach is better told at the
 /// start than by an answer to every request.
-fn open_all(paths: &[PathBuf], identity: Option<&Identity>) -> io::Result<Vec<OwnedFd>> {
+fn open_all(paths: &[PathBuf], user: Option<&User>) -> io::Result<Vec<OwnedFd>> {
     let open = |path: &PathBuf| {
         rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(|errno| {
-            let error = named("open", path.display(), &errno.into());
-            match identity {
-                Some(identity) if error.kind() == io::ErrorKind::PermissionDenied => {
-                    let name = &identity.name;
+            let error = with_context("open", path.display(), &errno.into());
+            match user {
+                Some(user) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    let name = &user.name;
                     let remedy =
                         format!("let the user {name} pass through its folders (chmod o+x), or tell another user");
                     io::Error::new(error.kind(), format!("{error}; {remedy}"))

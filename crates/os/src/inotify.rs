@@ -3,7 +3,7 @@
 //! It does not tell of a file that is written through another of its names, or through a memory mapping, or on another
 //! machine that shares the file system; nor in which order things happened beyond its own queue.
 
-use crate::counters::{Call, count};
+use crate::counters::{Syscall, count};
 use crate::directory::Directory;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
@@ -22,11 +22,11 @@ const READS_MAX: usize = 16;
 
 /// The folders that are watched.
 #[derive(Debug)]
-pub struct Watcher(OwnedFd);
+pub struct Inotify(OwnedFd);
 
 /// What was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen<'e> {
+pub enum Event<'e> {
     /// A name in a folder was made, removed, renamed, or what it names was changed.
     Changed {
         /// The folder.
@@ -34,10 +34,10 @@ pub enum Seen<'e> {
         /// The name.
         name: &'e [u8],
         /// It names, or named, a folder.
-        is_folder: bool,
+        is_directory: bool,
     },
     /// The folder itself is gone, or is no longer where it was; it is watched no more.
-    Gone(WatchId),
+    WatchRemoved(WatchId),
     /// More happened than the kernel could remember: anything may have changed.
     Overflow,
 }
@@ -53,31 +53,31 @@ const CHANGES: WatchFlags = WatchFlags::MODIFY
     .union(WatchFlags::DELETE_SELF)
     .union(WatchFlags::MOVE_SELF);
 
-impl Watcher {
+impl Inotify {
     /// A watcher of nothing yet.
-    pub fn new() -> io::Result<Watcher> {
-        count(Call::InotifyCreate);
-        Ok(Watcher(inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?))
+    pub fn new() -> io::Result<Inotify> {
+        count(Syscall::InotifyInit1);
+        Ok(Inotify(inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?))
     }
 
     /// Watches `folder`. Two ways to one folder give one id. `Exhausted` as a cause means that the system lets nobody
     /// watch more (`fs.inotify.max_user_watches`).
-    pub fn watch(&self, folder: &Directory) -> io::Result<WatchId> {
-        count(Call::InotifyAdd);
+    pub fn add_watch(&self, folder: &Directory) -> io::Result<WatchId> {
+        count(Syscall::InotifyAddWatch);
         // The descriptor's own link leads to the very folder that was opened, whatever its path leads to by now.
         let path = format!("/proc/self/fd/{}", folder.as_fd().as_raw_fd());
         Ok(inotify::add_watch(&self.0, path, CHANGES | WatchFlags::ONLYDIR)?)
     }
 
     /// Watches the folder no more.
-    pub fn forget(&self, id: WatchId) {
-        count(Call::InotifyRemove);
+    pub fn remove_watch(&self, id: WatchId) {
+        count(Syscall::InotifyRmWatch);
         // Fails only when the folder is gone, and its watch with it.
         let _ = inotify::remove_watch(&self.0, id);
     }
 
     /// Shows `tell` what was seen since the last time, or the first of it: the descriptor stays readable for the rest.
-    pub fn read(&self, mut tell: impl FnMut(Seen<'_>)) -> io::Result<()> {
+    pub fn read_events(&self, mut tell: impl FnMut(Event<'_>)) -> io::Result<()> {
         let mut room = [MaybeUninit::uninit(); EVENT_BYTES];
         let mut events = inotify::Reader::new(&self.0, &mut room);
         let mut read_count = 0;
@@ -87,7 +87,7 @@ impl Watcher {
                     return Ok(());
                 }
                 read_count += 1;
-                count(Call::InotifyRead);
+                count(Syscall::InotifyRead);
             }
             let event = match events.next() {
                 Ok(event) => event,
@@ -97,20 +97,20 @@ impl Watcher {
             };
             let what = event.events();
             if what.contains(ReadFlags::QUEUE_OVERFLOW) {
-                tell(Seen::Overflow);
+                tell(Event::Overflow);
             } else if what
                 .intersects(ReadFlags::DELETE_SELF | ReadFlags::MOVE_SELF | ReadFlags::UNMOUNT | ReadFlags::IGNORED)
             {
-                tell(Seen::Gone(event.wd()));
+                tell(Event::WatchRemoved(event.wd()));
             } else if let Some(name) = event.file_name() {
-                let is_folder = what.contains(ReadFlags::ISDIR);
-                tell(Seen::Changed { id: event.wd(), name: name.to_bytes(), is_folder });
+                let is_directory = what.contains(ReadFlags::ISDIR);
+                tell(Event::Changed { id: event.wd(), name: name.to_bytes(), is_directory });
             }
         }
     }
 }
 
-impl AsFd for Watcher {
+impl AsFd for Inotify {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
@@ -119,22 +119,22 @@ impl AsFd for Watcher {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::udp::Waiting;
+    use crate::poll_set::PollSet;
     use std::fs;
     use std::time::Duration;
 
     /// What is seen until `wanted` is.
-    fn see(watcher: &Watcher, wanted: &str) -> Vec<String> {
+    fn see(watcher: &Inotify, wanted: &str) -> Vec<String> {
         let mut seen = Vec::new();
         while !seen.iter().any(|line| line == wanted) {
-            Waiting::for_any_of([watcher.as_fd()]).wait(Some(Duration::from_secs(5))).expect("waited");
+            PollSet::new([watcher.as_fd()]).wait(Some(Duration::from_secs(5))).expect("waited");
             let before = seen.len();
             watcher
-                .read(|event| {
+                .read_events(|event| {
                     seen.push(match event {
-                        Seen::Changed { name, .. } => format!("changed {}", String::from_utf8_lossy(name)),
-                        Seen::Gone(_) => "gone".into(),
-                        Seen::Overflow => "overflow".into(),
+                        Event::Changed { name, .. } => format!("changed {}", String::from_utf8_lossy(name)),
+                        Event::WatchRemoved(_) => "gone".into(),
+                        Event::Overflow => "overflow".into(),
                     });
                 })
                 .expect("read");
@@ -148,10 +148,10 @@ mod tests {
         let path = std::env::temp_dir().join(format!("sanderling-watch-{}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
         fs::create_dir(&path).expect("made");
-        let watcher = Watcher::new().expect("made");
+        let watcher = Inotify::new().expect("made");
         let folder = Directory::open(&path).expect("opened");
-        let id = watcher.watch(&folder).expect("watched");
-        assert_eq!(watcher.watch(&folder).expect("watched"), id);
+        let id = watcher.add_watch(&folder).expect("watched");
+        assert_eq!(watcher.add_watch(&folder).expect("watched"), id);
         // A folder that somebody holds open is not gone, whatever its path says.
         drop(folder);
         fs::write(path.join("written"), "1").expect("written");

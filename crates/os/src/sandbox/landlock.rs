@@ -4,7 +4,7 @@
 //! connecting TCP sockets; signals and abstract Unix sockets of processes outside: all of that is denied, each from the
 //! version of Landlock on that knows it. What is open already stays usable.
 
-use crate::failure::named;
+use crate::error::with_context;
 use ::landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, LandlockStatus, PathBeneath, Ruleset, RulesetAttr, RulesetCreated,
     RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
@@ -21,7 +21,7 @@ const NEWEST: ABI = ABI::V9;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Landlock {
     /// In force, in this version (the "ABI").
-    InForce {
+    Enforced {
         /// From 1 on. Versions below 3 let files be truncated that can be written otherwise; below 4 know no network,
         /// below 6 no signals.
         version: u32,
@@ -29,19 +29,19 @@ pub enum Landlock {
     /// The kernel was built with it and started without it (`lsm=` on its command line).
     NotEnabled,
     /// The kernel was built without it, or a filter above this process keeps it from asking.
-    NotImplemented,
+    NotSupported,
     /// It was not wanted.
-    Off,
+    Disabled,
 }
 
 /// In words, for the operator.
 impl fmt::Display for Landlock {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Landlock::InForce { version } => write!(out, "in force, version {version}"),
+            Landlock::Enforced { version } => write!(out, "in force, version {version}"),
             Landlock::NotEnabled => out.write_str("not there: the kernel was started without it (lsm=landlock,…)"),
-            Landlock::NotImplemented => out.write_str("not there: the kernel has none (Linux 5.13), or hides it"),
-            Landlock::Off => out.write_str("off, as configured"),
+            Landlock::NotSupported => out.write_str("not there: the kernel has none (Linux 5.13), or hides it"),
+            Landlock::Disabled => out.write_str("off, as configured"),
         }
     }
 }
@@ -53,11 +53,11 @@ pub(super) fn restrict_to<'d>(readable: impl Iterator<Item = BorrowedFd<'d>>) ->
     let result = rules.restrict_self().map_err(|error| not_made(&error))?;
     match result.landlock {
         LandlockStatus::NotEnabled => Ok(Landlock::NotEnabled),
-        LandlockStatus::NotImplemented => Ok(Landlock::NotImplemented),
+        LandlockStatus::NotImplemented => Ok(Landlock::NotSupported),
         LandlockStatus::Available { .. } if result.ruleset == RulesetStatus::NotEnforced => {
             Err(io::Error::other("Landlock is there, but did not take up any of the rules"))
         }
-        LandlockStatus::Available { effective_abi, .. } => Ok(Landlock::InForce { version: effective_abi as u32 }),
+        LandlockStatus::Available { effective_abi, .. } => Ok(Landlock::Enforced { version: effective_abi as u32 }),
     }
 }
 
@@ -75,7 +75,7 @@ fn allow_reading<'d>(
 ) -> io::Result<RulesetCreated> {
     for descriptor in readable {
         // A rule for a file must not name a right that only folders know.
-        let stat = fstat(descriptor).map_err(|errno| named("fstat", descriptor.as_raw_fd(), &errno.into()))?;
+        let stat = fstat(descriptor).map_err(|errno| with_context("fstat", descriptor.as_raw_fd(), &errno.into()))?;
         let rights: BitFlags<AccessFs> = match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => AccessFs::ReadFile | AccessFs::ReadDir,
             _ => AccessFs::ReadFile.into(),

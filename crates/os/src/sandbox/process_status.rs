@@ -1,6 +1,6 @@
 //! Turns `/proc/self/status` into what is in force for this process (proc_pid_status(5)).
 
-use crate::failure::named;
+use crate::error::with_context;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -11,7 +11,7 @@ const STATUS_BYTES_MAX: usize = 1024 * 1024;
 
 /// What the kernel says of this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Facts {
+pub struct ProcessStatus {
     /// The real, effective, saved and file-system user.
     pub user_ids: [u32; 4],
     /// The same of the group.
@@ -41,15 +41,15 @@ pub struct Capabilities {
 
 /// Opens the file, which can then be read again and again, whatever the process may no longer open.
 pub(super) fn open_status() -> io::Result<File> {
-    File::open(PATH).map_err(|error| named("open", PATH, &error))
+    File::open(PATH).map_err(|error| with_context("open", PATH, &error))
 }
 
 /// What it says now.
-pub(super) fn read(status: &File) -> io::Result<Facts> {
+pub(super) fn read(status: &File) -> io::Result<ProcessStatus> {
     let mut text = vec![0; 4096];
     let mut length = 0;
     loop {
-        match status.read_at(&mut text[length..], length as u64).map_err(|error| named("pread", PATH, &error))? {
+        match status.read_at(&mut text[length..], length as u64).map_err(|error| with_context("pread", PATH, &error))? {
             0 => break,
             read => length += read,
         }
@@ -63,8 +63,8 @@ pub(super) fn read(status: &File) -> io::Result<Facts> {
     parse(&String::from_utf8_lossy(&text[..length]))
 }
 
-fn parse(text: &str) -> io::Result<Facts> {
-    Ok(Facts {
+fn parse(text: &str) -> io::Result<ProcessStatus> {
+    Ok(ProcessStatus {
         user_ids: four(field(text, "Uid")?)?,
         group_ids: four(field(text, "Gid")?)?,
         supplementary_group_ids: field(text, "Groups")?.split_whitespace().map(decimal).collect::<io::Result<_>>()?,
@@ -120,7 +120,7 @@ mod tests {
     fn each_field_is_found() {
         let capabilities =
             Capabilities { inheritable: 1, permitted: 2, effective: 4, bounding: 0x1ff_ffff_ffff, ambient: 0 };
-        let expected = Facts {
+        let expected = ProcessStatus {
             user_ids: [1, 2, 3, 4],
             group_ids: [5, 6, 7, 8],
             supplementary_group_ids: vec![9, 10],

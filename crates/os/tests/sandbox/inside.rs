@@ -2,12 +2,13 @@
 
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::net::{AddressFamily, SocketType};
-use sanderling_os::confinement::{Confined, Confinement, Landlock, Layer, confine};
 use sanderling_os::directory::Directory;
-use sanderling_os::identity::Identity;
+use sanderling_os::inotify::Inotify;
+use sanderling_os::poll_set::PollSet;
+use sanderling_os::sandbox::{Landlock, Layer, Sandbox, SandboxConfig, enter};
 use sanderling_os::tcp::Listener;
-use sanderling_os::udp::{Batch, Socket, Waiting};
-use sanderling_os::watch::Watcher;
+use sanderling_os::udp::{Batch, Socket};
+use sanderling_os::user::User;
 use std::fmt::Debug;
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, UdpSocket};
@@ -25,12 +26,12 @@ struct Kept {
     socket: Socket,
     asker: UdpSocket,
     root: Directory,
-    watcher: Watcher,
+    watcher: Inotify,
 }
 
 /// Confines this process to reading `folder` as `user`, then does what `deed` says.
 pub(crate) fn run(folder: &Path, user: Option<&str>, deed: &str) {
-    sanderling_os::jobs::choose_all();
+    sanderling_os::features::select_all();
     let any = "127.0.0.1:0".parse().expect("an address");
     let listener = Listener::bind(any).expect("bound");
     let socket = Socket::bind(any).expect("bound");
@@ -43,21 +44,21 @@ pub(crate) fn run(folder: &Path, user: Option<&str>, deed: &str) {
         socket,
         asker,
         root: Directory::open(&folder.join("root")).expect("opened"),
-        watcher: Watcher::new().expect("made"),
+        watcher: Inotify::new().expect("made"),
     };
-    let mut identity = user.map(|user| Identity::find(user, None).expect("found"));
+    let mut user = user.map(|user| User::lookup(user, None).expect("found"));
     if deed == "report-unprivileged" {
-        // As if somebody had started this process as that user: it may change no identity and no set any more.
-        identity.take().inspect(|identity| identity.take_up().expect("root may"));
+        // As if somebody had started this process as that user: it may change no user and no set any more.
+        user.take().inspect(|user| user.switch().expect("root may"));
     }
-    let confinement = Confinement {
-        identity,
-        readable: vec![folder.join("zones")],
-        readable_open: vec![kept.root.as_fd()],
-        landlock: if deed == "without-landlock" { Layer::Off } else { Layer::Wanted },
-        seccomp: if deed == "without-seccomp" { Layer::Off } else { Layer::Wanted },
+    let confinement = SandboxConfig {
+        user,
+        readable_paths: vec![folder.join("zones")],
+        readable_fds: vec![kept.root.as_fd()],
+        landlock: if deed == "without-landlock" { Layer::Disabled } else { Layer::Enabled },
+        seccomp: if deed == "without-seccomp" { Layer::Disabled } else { Layer::Enabled },
     };
-    let confined = confine(&confinement).unwrap_or_else(|error| panic!("not confined: {error}"));
+    let confined = enter(&confinement).unwrap_or_else(|error| panic!("not confined: {error}"));
     match deed {
         "report" | "report-unprivileged" => report(&confined, folder, kept),
         "without-landlock" | "without-seccomp" => report_one_layer(&confined, folder, &kept),
@@ -66,11 +67,11 @@ pub(crate) fn run(folder: &Path, user: Option<&str>, deed: &str) {
 }
 
 /// A line for each thing that is tried, then a pause until standard input ends: others may look at this process.
-fn report(confined: &Confined, folder: &Path, kept: Kept) {
+fn report(confined: &Sandbox, folder: &Path, kept: Kept) {
     println!("{confined}");
-    println!("landlock is there: {}", matches!(confined.landlock, Landlock::InForce { .. }));
+    println!("landlock is there: {}", matches!(confined.landlock, Landlock::Enforced { .. }));
     println!("bounding set: {:?}", confined.bounding);
-    let facts = confined.facts().expect("told");
+    let facts = confined.process_status().expect("told");
     println!("filters: {}, threads: {}", facts.seccomp_filter_count, facts.thread_count);
     report_reading(folder, &kept);
     report_denied(folder);
@@ -82,7 +83,7 @@ fn report(confined: &Confined, folder: &Path, kept: Kept) {
 }
 
 /// A few lines in which the two layers differ.
-fn report_one_layer(confined: &Confined, folder: &Path, kept: &Kept) {
+fn report_one_layer(confined: &Sandbox, folder: &Path, kept: &Kept) {
     println!("{confined}");
     tell("/etc/passwd", std::fs::read("/etc/passwd").map(drop));
     tell("making a file", std::fs::write(folder.join("root/new"), "new"));
@@ -103,7 +104,7 @@ fn report_reading(folder: &Path, kept: &Kept) {
     tell("a page beneath the kept root", content);
     tell("a zone by its path", std::fs::read_to_string(folder.join("zones/zone")));
     tell("the list of a readable folder", std::fs::read_dir(folder.join("zones")).map(Iterator::count));
-    tell("a watch of the root", kept.watcher.watch(&kept.root).map(|_| "set"));
+    tell("a watch of the root", kept.watcher.add_watch(&kept.root).map(|_| "set"));
     tell("where the root is", real_name(kept));
     tell("/etc/passwd", std::fs::read("/etc/passwd").map(drop));
     tell("a file beside the readable ones", std::fs::read(folder.join("secret")).map(drop));
@@ -162,7 +163,7 @@ fn report_threads() {
     tell("a poller with a waker", sources.map(|woken| woken.map_err(|error: io::Error| error.kind())));
 }
 
-/// A connection and a datagram, each by the ways in use.
+/// A connection and a datagram, each by the variants in use.
 fn report_serving(kept: Kept) {
     let Kept { listener, mut client, socket, asker, root, .. } = kept;
     wait(&listener);
@@ -172,7 +173,7 @@ fn report_serving(kept: Kept) {
     let mut room = [0; 16];
     tell("received from a connection", stream.receive(&mut room).map(|length| length == 8));
     let file = root.open_beneath(b"page").expect("opened");
-    let length = file.facts().expect("facts").length_bytes as usize;
+    let length = file.metadata().expect("facts").length_bytes as usize;
     tell("a file sent to a connection", file.send_to(&stream, &mut 0, length));
     let mut got = vec![0; length];
     client.read_exact(&mut got).expect("received");
@@ -182,15 +183,15 @@ fn report_serving(kept: Kept) {
     wait(&socket);
     let mut batch = Batch::new();
     tell("datagrams received", socket.receive(&mut batch));
-    let (_, reply) = batch.exchange(0);
+    let (_, reply) = batch.query_and_reply(0);
     reply[..6].copy_from_slice(b"answer");
     batch.set_reply(0, 6);
-    tell("datagrams sent", io::Result::Ok(socket.send(&mut batch).reply_count));
+    tell("datagrams sent", io::Result::Ok(socket.send(&mut batch).sent_count));
     tell("the answer", asker.recv(&mut room).map(|length| length == 6));
 }
 
 fn wait(source: &impl AsFd) {
-    Waiting::for_any_of([source.as_fd()]).wait(Some(DEADLINE)).expect("waited");
+    PollSet::new([source.as_fd()]).wait(Some(DEADLINE)).expect("waited");
 }
 
 /// Does what ends the process.

@@ -1,7 +1,7 @@
 //! A file without a name, for text that is handed to another process: written once, then sealed against any change.
 
-use crate::counters::{Call, count};
-use crate::failure::named;
+use crate::counters::{Syscall, count};
+use crate::error::with_context;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fstat, memfd_create};
 use rustix::io::{Errno, pread, write};
 use std::io;
@@ -12,29 +12,29 @@ const SEALS: SealFlags = SealFlags::SEAL.union(SealFlags::SHRINK).union(SealFlag
 
 /// A file that holds `content`. `name` shows in `/proc/PID/fd` and serves no other purpose; close-on-exec from birth.
 pub fn create(name: &str, content: &[u8]) -> io::Result<OwnedFd> {
-    let file = create_empty(name).map_err(|errno| named("memfd_create", name, &errno.into()))?;
+    let file = create_empty(name).map_err(|errno| with_context("memfd_create", name, &errno.into()))?;
     let mut rest = content;
     while !rest.is_empty() {
-        count(Call::Write);
+        count(Syscall::Write);
         match write(&file, rest) {
             // The kernel takes at least one octet of a write that it accepts, so the rest gets shorter.
             Ok(written) => rest = &rest[written..],
             Err(Errno::INTR) => {}
-            Err(errno) => return Err(named("write", name, &errno.into())),
+            Err(errno) => return Err(with_context("write", name, &errno.into())),
         }
     }
-    count(Call::Fcntl);
-    fcntl_add_seals(&file, SEALS).map_err(|errno| named("fcntl(F_ADD_SEALS)", name, &errno.into()))?;
+    count(Syscall::Fcntl);
+    fcntl_add_seals(&file, SEALS).map_err(|errno| with_context("fcntl(F_ADD_SEALS)", name, &errno.into()))?;
     Ok(file)
 }
 
 /// Where the kernel knows it (Linux 6.3), the file can also never be made executable, as `vm.memfd_noexec` may demand.
 fn create_empty(name: &str) -> Result<OwnedFd, Errno> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    count(Call::MemfdCreate);
+    count(Syscall::MemfdCreate);
     match memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
         Err(Errno::INVAL) => {
-            count(Call::MemfdCreate);
+            count(Syscall::MemfdCreate);
             memfd_create(name, flags)
         }
         done => done,
@@ -44,7 +44,7 @@ fn create_empty(name: &str) -> Result<OwnedFd, Errno> {
 /// All that stands in a file, from its start, wherever others have read to. More than `bytes_max` octets are refused
 /// (`FileTooLarge`), before any memory is taken for them.
 pub fn read(descriptor: impl AsFd, bytes_max: u64) -> io::Result<Vec<u8>> {
-    count(Call::Fstat);
+    count(Syscall::Fstat);
     let length_bytes = u64::try_from(fstat(&descriptor)?.st_size).unwrap_or(0);
     if length_bytes > bytes_max {
         let reason = format!("a file of {length_bytes} octets: at most {bytes_max} are read");
@@ -54,7 +54,7 @@ pub fn read(descriptor: impl AsFd, bytes_max: u64) -> io::Result<Vec<u8>> {
     let mut content = vec![0; length_bytes];
     let mut filled_bytes = 0;
     while filled_bytes < length_bytes {
-        count(Call::Pread);
+        count(Syscall::Pread64);
         match pread(&descriptor, &mut content[filled_bytes..], filled_bytes as u64) {
             // Whoever handed it over has cut it meanwhile, which a sealed file does not allow.
             Ok(0) => break,

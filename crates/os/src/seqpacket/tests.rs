@@ -27,12 +27,12 @@ impl Drop for Folder {
 }
 
 #[track_caller]
-fn pair() -> (Endpoint, Endpoint) {
-    Endpoint::pair().expect("made")
+fn pair() -> (SeqpacketSocket, SeqpacketSocket) {
+    SeqpacketSocket::pair().expect("made")
 }
 
 #[track_caller]
-fn received(endpoint: &Endpoint) -> (Vec<u8>, Vec<OwnedFd>) {
+fn received(endpoint: &SeqpacketSocket) -> (Vec<u8>, Vec<OwnedFd>) {
     let mut buffer = [0; MESSAGE_BYTES_MAX];
     match endpoint.receive(&mut buffer).expect("received") {
         Received::Message { length_bytes, descriptors } => (buffer[..length_bytes].to_vec(), descriptors),
@@ -41,15 +41,15 @@ fn received(endpoint: &Endpoint) -> (Vec<u8>, Vec<OwnedFd>) {
 }
 
 #[track_caller]
-fn check_nothing(endpoint: &Endpoint) {
+fn check_nothing(endpoint: &SeqpacketSocket) {
     let found = endpoint.receive(&mut [0; MESSAGE_BYTES_MAX]).expect("asked");
-    assert!(matches!(found, Received::Nothing), "{found:?}");
+    assert!(matches!(found, Received::WouldBlock), "{found:?}");
 }
 
 #[track_caller]
-fn check_ended(endpoint: &Endpoint) {
+fn check_ended(endpoint: &SeqpacketSocket) {
     let found = endpoint.receive(&mut [0; MESSAGE_BYTES_MAX]).expect("asked");
-    assert!(matches!(found, Received::Ended), "{found:?}");
+    assert!(matches!(found, Received::Closed), "{found:?}");
 }
 
 /// Any descriptor that can be told from others: by its inode.
@@ -187,7 +187,7 @@ fn what_a_peer_sent_before_it_went_arrives_even_if_it_left_messages_unread() {
 #[test]
 fn the_peer_is_known() {
     let (one, _other) = pair();
-    let peer = one.peer().expect("known");
+    let peer = one.peer_credentials().expect("known");
     assert_eq!(peer.pid.cast_unsigned(), std::process::id());
     assert_eq!(peer.uid, rustix::process::geteuid().as_raw());
     assert_eq!(peer.gid, rustix::process::getegid().as_raw());
@@ -200,19 +200,19 @@ fn only_a_packet_socket_is_adopted() {
     let descriptor = OwnedFd::from(one);
     rustix::io::ioctl_fionbio(&descriptor, false).expect("set");
     rustix::io::fcntl_setfd(&descriptor, rustix::io::FdFlags::empty()).expect("set");
-    let one = Endpoint::adopt(descriptor).expect("adopted");
+    let one = SeqpacketSocket::from_fd(descriptor).expect("adopted");
     assert_eq!(one.as_fd().as_raw_fd(), number);
     assert_eq!(flags_of(&one), (true, true));
     assert!(other.send(b"x", &[]).expect("sent"));
     assert_eq!(received(&one).0, b"x");
 
     let (stream, _) = std::os::unix::net::UnixStream::pair().expect("made");
-    let error = Endpoint::adopt(stream.into()).expect_err("a stream");
+    let error = SeqpacketSocket::from_fd(stream.into()).expect_err("a stream");
     assert!(error.to_string().ends_with("is no Unix packet socket (SOCK_SEQPACKET)"), "{error}");
-    let error = Endpoint::adopt(file()).expect_err("no socket");
+    let error = SeqpacketSocket::from_fd(file()).expect_err("no socket");
     assert!(error.to_string().starts_with("getsockopt(SO_TYPE)"), "{error}");
     let (one, _other) = pair();
-    let error = Door::adopt(one.into()).expect_err("connected");
+    let error = SeqpacketListener::from_fd(one.into()).expect_err("connected");
     assert!(error.to_string().ends_with("does not listen"), "{error}");
 }
 
@@ -220,19 +220,19 @@ fn only_a_packet_socket_is_adopted() {
 fn a_door_lets_in_who_comes() {
     let folder = Folder::new("door");
     let path = folder.socket();
-    let door = Door::bind(&path, 0o600).expect("bound");
+    let door = SeqpacketListener::bind(&path, 0o600).expect("bound");
     assert!(door.accept().expect("asked").is_none());
-    let client = Endpoint::connect(&path).expect("connected");
+    let client = SeqpacketSocket::connect(&path).expect("connected");
     assert!(client.send(b"before it is accepted", &[]).expect("sent"));
     let accepted = door.accept().expect("asked").expect("one waits");
     assert!(door.accept().expect("asked").is_none());
     assert_eq!(received(&accepted).0, b"before it is accepted");
     for endpoint in [&client, &accepted] {
         assert_eq!(flags_of(endpoint), (true, true));
-        assert_eq!(endpoint.peer().expect("known").pid.cast_unsigned(), std::process::id());
+        assert_eq!(endpoint.peer_credentials().expect("known").pid.cast_unsigned(), std::process::id());
     }
-    let door = Door::adopt(door.0).expect("adopted");
-    let _client = Endpoint::connect(&path).expect("connected");
+    let door = SeqpacketListener::from_fd(door.0).expect("adopted");
+    let _client = SeqpacketSocket::connect(&path).expect("connected");
     assert!(door.accept().expect("asked").is_some());
 }
 
@@ -246,25 +246,25 @@ fn a_failed_call_is_named_with_its_path() {
         assert_eq!(error.kind(), kind, "{error}");
         assert!(error.to_string().starts_with(start), "{error}");
     }
-    let error = Endpoint::connect(&path).expect_err("nothing is there");
+    let error = SeqpacketSocket::connect(&path).expect_err("nothing is there");
     check(&error, io::ErrorKind::NotFound, &format!("connect(\"{shown}\") failed: "));
-    drop(Door::bind(&path, 0o600).expect("bound"));
-    let error = Endpoint::connect(&path).expect_err("nobody listens any more");
+    drop(SeqpacketListener::bind(&path, 0o600).expect("bound"));
+    let error = SeqpacketSocket::connect(&path).expect_err("nobody listens any more");
     check(&error, io::ErrorKind::ConnectionRefused, &format!("connect(\"{shown}\") failed: "));
-    let error = Door::bind(&path, 0o600).expect_err("something is there");
+    let error = SeqpacketListener::bind(&path, 0o600).expect_err("something is there");
     check(&error, io::ErrorKind::AddrInUse, &format!("bind(\"{shown}\") failed: "));
     let long = folder.0.join("x".repeat(108));
-    let error = Door::bind(&long, 0o600).expect_err("too long");
+    let error = SeqpacketListener::bind(&long, 0o600).expect_err("too long");
     check(&error, io::ErrorKind::InvalidFilename, &format!("bind(\"{}\") failed: a socket's path", long.display()));
 }
 
 #[test]
 fn a_full_door_is_told_and_nobody_waits_before_it() {
     let folder = Folder::new("door-full");
-    let _door = Door::bind(&folder.socket(), 0o600).expect("bound");
+    let _door = SeqpacketListener::bind(&folder.socket(), 0o600).expect("bound");
     let mut clients = Vec::new();
     let error = loop {
-        match Endpoint::connect(&folder.socket()) {
+        match SeqpacketSocket::connect(&folder.socket()) {
             Ok(client) => clients.push(client),
             Err(error) => break error,
         }
@@ -276,8 +276,8 @@ fn a_full_door_is_told_and_nobody_waits_before_it() {
 #[test]
 fn a_client_that_has_gone_before_it_was_accepted_leaves_its_message() {
     let folder = Folder::new("door-gone");
-    let door = Door::bind(&folder.socket(), 0o600).expect("bound");
-    let client = Endpoint::connect(&folder.socket()).expect("connected");
+    let door = SeqpacketListener::bind(&folder.socket(), 0o600).expect("bound");
+    let client = SeqpacketSocket::connect(&folder.socket()).expect("connected");
     assert!(client.send(b"in a hurry", &[]).expect("sent"));
     drop(client);
     let accepted = door.accept().expect("asked").expect("one waits");
@@ -289,11 +289,11 @@ fn a_client_that_has_gone_before_it_was_accepted_leaves_its_message() {
 #[test]
 fn the_mode_is_never_wider_than_asked_for() {
     const FOLDER: &str = "SANDERLING_TEST_FOLDER";
-    const TEST: &str = "packets::tests::the_mode_is_never_wider_than_asked_for";
+    const TEST: &str = "seqpacket::tests::the_mode_is_never_wider_than_asked_for";
     let modes = [0o600, 0o660, 0o666];
     if let Some(folder) = std::env::var_os(FOLDER) {
         for mode in modes {
-            Door::bind(&PathBuf::from(&folder).join(format!("{mode:o}")), mode).expect("bound");
+            SeqpacketListener::bind(&PathBuf::from(&folder).join(format!("{mode:o}")), mode).expect("bound");
         }
         return;
     }

@@ -24,7 +24,7 @@ const ALWAYS: &[&[Number]] = &[
     &[libc::SYS_inotify_init1, libc::SYS_inotify_add_watch, libc::SYS_inotify_rm_watch],
     // Standard error and the way to the supervisor, and wake-ups of other threads.
     &[libc::SYS_write, libc::SYS_writev, libc::SYS_eventfd2],
-    // Waiting. Each worker makes its own poller.
+    // PollSet. Each worker makes its own poller.
     &[libc::SYS_epoll_create1, libc::SYS_epoll_ctl, libc::SYS_epoll_pwait, libc::SYS_epoll_pwait2, libc::SYS_ppoll],
     &[libc::SYS_nanosleep, libc::SYS_clock_nanosleep, libc::SYS_restart_syscall],
     // The clock, where the kernel does not tell it without a call (vdso(7)); chance; the number of processors.

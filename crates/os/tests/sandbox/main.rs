@@ -68,7 +68,7 @@ fn a_server_reads_what_it_was_given_and_nothing_else() {
 
 /// The whole report but for its first line, which names versions.
 fn check_report(lines: &[String]) {
-    let expected = REPORT.replace("BOUNDING", if rustix::process::geteuid().is_root() { "Empty" } else { "Kept" });
+    let expected = REPORT.replace("BOUNDING", if rustix::process::geteuid().is_root() { "Empty" } else { "Unchanged" });
     // Without Landlock the permissions of the files are all that is left, and the folder is its owner's to write.
     let has_landlock = lines.iter().any(|line| line == "landlock is there: true");
     let told: Vec<&str> = lines[1..].iter().map(String::as_str).collect();
@@ -143,25 +143,25 @@ fn the_kernel_says_the_same_from_outside() {
     check("Seccomp", "2");
     check("Threads", "1");
     if user() != SAME_USER {
-        let nobody = sanderling_os::identity::Identity::find("nobody", None).expect("every system has it");
+        let nobody = sanderling_os::user::User::lookup("nobody", None).expect("every system has it");
         check("CapBnd", "0000000000000000");
-        check("Uid", &[nobody.user_id; 4].map(|id| id.to_string()).join("\t"));
-        check("Gid", &[nobody.group_id; 4].map(|id| id.to_string()).join("\t"));
-        check("Groups", &nobody.group_ids.iter().map(u32::to_string).collect::<Vec<_>>().join(" "));
+        check("Uid", &[nobody.uid; 4].map(|id| id.to_string()).join("\t"));
+        check("Gid", &[nobody.gid; 4].map(|id| id.to_string()).join("\t"));
+        check("Groups", &nobody.gids.iter().map(u32::to_string).collect::<Vec<_>>().join(" "));
         // Of a process whose memory is not to be dumped, the kernel gives this to root (proc(5)).
-        assert_eq!(process.join("maps").metadata().expect("there").uid(), nobody.user_id, "no core would be dumped");
+        assert_eq!(process.join("maps").metadata().expect("there").uid(), nobody.uid, "no core would be dumped");
     }
     child.end();
 }
 
 fn every_way_of_every_job_works_inside() {
-    let tree = Tree::new("ways");
-    let most_ways = sanderling_os::jobs::JOBS.iter().map(|job| job.ways().len()).max().unwrap_or(0);
+    let tree = Tree::new("variants");
+    let most_ways = sanderling_os::features::FEATURES.iter().map(|feature| feature.variants().len()).max().unwrap_or(0);
     for index in 1..most_ways {
-        let way = |job: &&sanderling_os::ways::Job| {
-            format!("{}={}", job.name(), job.ways()[index.min(job.ways().len() - 1)].name)
+        let variant = |feature: &&sanderling_os::fallback::Feature| {
+            format!("{}={}", feature.name(), feature.variants()[index.min(feature.variants().len() - 1)].name)
         };
-        let forced = sanderling_os::jobs::JOBS.iter().map(way).collect::<Vec<_>>().join(",");
+        let forced = sanderling_os::features::FEATURES.iter().map(variant).collect::<Vec<_>>().join(",");
         println!("with {forced}");
         let child = Confined::start(&tree, user(), "report", &forced);
         check_report(&child.lines);
@@ -231,7 +231,7 @@ fn each_layer_holds_by_itself() {
 fn a_user_without_privileges_is_confined_as_well() {
     let tree = Tree::new("unprivileged");
     let child = Confined::start(&tree, user(), "report-unprivileged", "");
-    let expected = REPORT.replace("BOUNDING", "Kept");
+    let expected = REPORT.replace("BOUNDING", "Unchanged");
     let told: Vec<&str> = child.lines[1..].iter().map(String::as_str).collect();
     if told.first() == Some(&"landlock is there: true") {
         assert_eq!(told, expected.lines().collect::<Vec<_>>());
@@ -273,7 +273,7 @@ fn command(tree: &Tree, user: &str, deed: &str, forced: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
     command.env(CHILD_VARIABLE, format!("{}:{user}:{deed}", tree.0.display()));
     if !forced.is_empty() {
-        command.env(sanderling_os::ways::FORCE_VARIABLE, forced);
+        command.env(sanderling_os::fallback::FORCE_VARIABLE, forced);
     }
     command
 }

@@ -19,20 +19,22 @@ use std::io;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seccomp {
     /// They are.
-    InForce,
+    Enforced,
     /// The kernel cannot, or a filter above this process keeps it from asking.
-    NotThere,
+    NotSupported,
     /// It was not wanted.
-    Off,
+    Disabled,
 }
 
 /// In words, for the operator.
 impl fmt::Display for Seccomp {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
-            Seccomp::InForce => "in force",
-            Seccomp::NotThere => "not there: the kernel has no filters that end a process (Linux 4.14), or hides them",
-            Seccomp::Off => "off, as configured",
+            Seccomp::Enforced => "in force",
+            Seccomp::NotSupported => {
+                "not there: the kernel has no filters that end a process (Linux 4.14), or hides them"
+            }
+            Seccomp::Disabled => "off, as configured",
         })
     }
 }
@@ -40,7 +42,7 @@ impl fmt::Display for Seccomp {
 /// Puts the filters in force for this thread, and for those that it makes.
 pub(super) fn install() -> io::Result<Seccomp> {
     if !is_there() {
-        return Ok(Seccomp::NotThere);
+        return Ok(Seccomp::NotSupported);
     }
     let mut programs = Vec::new();
     for (rules, otherwise, then) in [
@@ -54,7 +56,7 @@ pub(super) fn install() -> io::Result<Seccomp> {
     for program in &programs {
         apply_filter(program).map_err(|error| io::Error::other(format!("seccomp failed: {error}")))?;
     }
-    Ok(Seccomp::InForce)
+    Ok(Seccomp::Enforced)
 }
 
 /// Calls by their numbers, each with the conditions under which the filter takes it; with none it always does.
