@@ -107,7 +107,7 @@ fn what_was_not_measured_says_how_to_measure_it() {
         assert!(answer.finding.starts_with("not measured in this run: --only "), "{answer:?}");
     }
     let half = [group(datagrams::JOB, &[(datagrams::SELECT_ONE, 2_000.0)])];
-    check(&datagrams_answer(&half), Verdict::NotMeasurable, "a candidate of the job datagrams cannot run here");
+    check(&datagrams_answer(&half), Verdict::NotMeasurable, "a candidate of the job udp-receive cannot run here");
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn the_summary_says_what_it_means_and_what_to_do() {
          founding claims measured hold, at least in part; nothing measured speaks against the server's choices."
     );
     groups[0].choice = Some(crate::report::Choice {
-        job: "facts",
+        job: "stat",
         used: "fstat",
         why: crate::report::Why::Default,
         better: Some(("statx", 0.05)),
