@@ -4,37 +4,42 @@
 
 use domain::base::Message;
 use libfuzzer_sys::fuzz_target;
-use sanderling_dns::zonefile::{Event, Limits, Parser, Position};
-use sanderling_dns::{HashSeed, Name, Reply, Transport, ZoneBuilder, ZoneLimits, ZoneSet, answer};
+use sanderling_dns::zonefile::{Entry, Parser, ParserLimits, Position};
+use sanderling_dns::{
+    Answered, HashSeed, Name, RequestInfo, Transport, ZoneBuilder, ZoneEntry, ZoneLimits, ZoneMap, answer,
+};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, LazyLock};
 
 const FEATURES: &str = include_str!("../../crates/dns/tests/answers/features.zone");
+const CLIENT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1024);
 const SEED: HashSeed = HashSeed(7);
 const APEXES: [&[u8]; 2] = [b"\x07example\0", b"\x05child\x07example\0"];
 
-static ZONES: LazyLock<ZoneSet> = LazyLock::new(|| {
+static ZONES: LazyLock<ZoneMap> = LazyLock::new(|| {
     let texts = FEATURES.split("$ORIGIN ").skip(1);
     let zones = texts.zip(APEXES).map(|(text, apex)| {
         let apex = Name::parse(apex).expect("an apex");
         let mut builder = ZoneBuilder::new(apex, SEED, ZoneLimits::default());
         let text = format!("$ORIGIN {text}").into_bytes();
-        let mut parser = Parser::new("features.zone".into(), text, apex, Limits::default());
+        let mut parser = Parser::new("features.zone".into(), text, apex, ParserLimits::default());
         while let Some(event) = parser.next() {
             match event {
-                Ok(Event::Record(record)) => builder.add(&record),
+                Ok(Entry::Record(record)) => builder.add(&record),
                 other => panic!("{other:?}"),
             }
         }
         let built = builder.finish(Position { file_index: 0, line: 1, column: 1 });
-        Arc::new(built.zone.expect("the zone is right"))
+        ZoneEntry::Served(Arc::new(built.zone.expect("the zone is right")))
     });
-    ZoneSet::new(SEED, zones.collect()).expect("two apexes")
+    ZoneMap::new(SEED, zones)
 });
 
 fuzz_target!(|query: &[u8]| {
     for (transport, length_max) in [(Transport::Udp { reply_bytes_max: 1232 }, 1232), (Transport::Tcp, 65_535)] {
         let mut out = vec![0xa5; length_max];
-        let Reply::Send { length_bytes, .. } = answer(&ZONES, query, transport, &mut out) else {
+        let info = RequestInfo { client: CLIENT, transport, now_unix_s: 0 };
+        let Answered::Reply(length_bytes) = answer(&ZONES, &info, query, &mut out) else {
             assert!(query.len() < 12 || query[2] & 0x80 != 0, "silence to a query");
             continue;
         };

@@ -4,19 +4,20 @@
 
 use libfuzzer_sys::fuzz_target;
 use sanderling_dns::Name;
-use sanderling_dns::rdata::{self, Text};
-use sanderling_dns::zonefile::{Event, Limits, Parser, Record};
+use sanderling_dns::rdata::{self, PresentationFormat};
+use sanderling_dns::zonefile::{Entry, Parser, ParserLimits, Record};
 
 /// Small bounds, so that an input costs little.
-const LIMITS: Limits = Limits { errors_max: 20, include_depth_max: 2, include_count_max: 4, generate_count_max: 100 };
+const LIMITS: ParserLimits =
+    ParserLimits { errors_max: 20, include_depth_max: 2, include_count_max: 4, generate_count_max: 100 };
 const APEX: &[u8] = b"\x07example\0";
 
 fuzz_target!(|text: &[u8]| {
     let mut parser = parser(text.to_vec());
     while let Some(event) = parser.next() {
         match event {
-            Ok(Event::Record(record)) => check_record(&record),
-            Ok(Event::Include { .. }) => parser.include("included".into(), text.to_vec()),
+            Ok(Entry::Record(record)) => check_record(&record),
+            Ok(Entry::Include { .. }) => parser.include("included".into(), text.to_vec()),
             Err(_) => {}
         }
     }
@@ -29,11 +30,11 @@ fn parser(text: Vec<u8>) -> Parser {
 
 fn check_record(record: &Record<'_>) {
     assert_eq!(rdata::check(record.rtype, record.rdata), Ok(()));
-    let text = Text::new(record.rtype, record.rdata);
+    let text = PresentationFormat::new(record.rtype, record.rdata);
     let line = format!("{} {} {} {text}\n", record.owner, record.ttl_s, record.rtype);
     let mut parser = parser(line.clone().into_bytes());
     match parser.next() {
-        Some(Ok(Event::Record(again))) => {
+        Some(Ok(Entry::Record(again))) => {
             assert_eq!((again.owner, again.ttl_s), (record.owner, record.ttl_s), "{line}");
             assert_eq!((again.rtype, again.rdata), (record.rtype, record.rdata), "{line}");
         }

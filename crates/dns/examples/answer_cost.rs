@@ -4,12 +4,14 @@
 //! a kind's name. Under `valgrind --tool=callgrind --toggle-collect='*time_answers*'` the instructions of one run of one
 //! kind are counted exactly.
 
-use sanderling_dns::zonefile::{Event, Limits, Parser, Position};
+use sanderling_dns::zonefile::{Entry, Parser, ParserLimits, Position};
 use sanderling_dns::{
-    Asked, HashSeed, Name, Reply, Rtype, Transport, Zone, ZoneBuilder, ZoneLimits, ZoneSet, answer, answer_asked,
+    Answered, HashSeed, Name, ParsedQuery, RequestInfo, Rtype, Transport, Zone, ZoneBuilder, ZoneEntry, ZoneLimits,
+    ZoneMap, answer, answer_parsed,
 };
 use std::fmt::Write;
 use std::hint::black_box;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -28,6 +30,11 @@ const BATCH_COUNT: usize = 32;
 /// The best of these is the figure: what else runs on the machine can only add to it.
 const RUN_COUNT: usize = 15;
 const SEED: HashSeed = HashSeed(0x5eed);
+const INFO: RequestInfo = RequestInfo {
+    client: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1024),
+    transport: Transport::Udp { reply_bytes_max: 1232 },
+    now_unix_s: 0,
+};
 const APEX: &[u8] = b"\x07example\0";
 
 /// A kind of question: what it is, its type, and the name in `example.` that a random number makes.
@@ -61,7 +68,7 @@ fn main() {
 fn measure_answers(run_count: usize, wanted: &str) {
     let zone = load(answer_text());
     println!("{} names, {} octets a record", zone.name_count(), zone.memory_bytes() / zone.record_count());
-    let zones = ZoneSet::new(SEED, vec![Arc::new(zone)]).expect("one zone");
+    let zones = ZoneMap::new(SEED, [ZoneEntry::Served(Arc::new(zone))]);
     for (kind, rtype, name) in KINDS.into_iter().filter(|(kind, ..)| kind.contains(wanted)) {
         let mut random = Random(0x1234_5678_9abc_def1);
         let queries: Vec<Vec<u8>> = (0..QUERY_COUNT).map(|_| query(&name(random.next()), rtype)).collect();
@@ -72,39 +79,38 @@ fn measure_answers(run_count: usize, wanted: &str) {
 
 /// Nanoseconds for each of `queries`.
 #[inline(never)]
-fn time_answers(zones: &ZoneSet, queries: &[Vec<u8>], run_count: usize) -> f64 {
+fn time_answers(zones: &ZoneMap, queries: &[Vec<u8>], run_count: usize) -> f64 {
     let mut out = vec![0; 1232];
     let mut best = Duration::MAX;
     for _ in 0..run_count {
         let start = Instant::now();
         for query in queries {
-            let reply = answer(zones, query, Transport::Udp { reply_bytes_max: 1232 }, &mut out);
-            assert!(matches!(black_box(reply), Reply::Send { .. }));
+            let reply = answer(zones, &INFO, query, &mut out);
+            assert!(matches!(black_box(reply), Answered::Reply(_)));
         }
         best = best.min(start.elapsed());
     }
     best.as_secs_f64() * 1e9 / queries.len() as f64
 }
 
-/// Nanoseconds for each of `queries`, of which so many are answered together in steps (`Asked`).
+/// Nanoseconds for each of `queries`, of which so many are answered together in steps (`ParsedQuery`).
 #[inline(never)]
-fn time_batches(zones: &ZoneSet, queries: &[Vec<u8>], run_count: usize) -> f64 {
-    let transport = Transport::Udp { reply_bytes_max: 1232 };
+fn time_batches(zones: &ZoneMap, queries: &[Vec<u8>], run_count: usize) -> f64 {
     let mut out = vec![0; 1232];
     let mut best = Duration::MAX;
     for _ in 0..run_count {
         let start = Instant::now();
         for batch in queries.chunks(BATCH_COUNT) {
-            let mut asked = [Asked::NOTHING; BATCH_COUNT];
-            let asked = &mut asked[..batch.len()];
-            for (asked, query) in asked.iter_mut().zip(batch) {
-                *asked = Asked::read(zones, query);
+            let mut parsed = [ParsedQuery::EMPTY; BATCH_COUNT];
+            let parsed = &mut parsed[..batch.len()];
+            for (parsed, query) in parsed.iter_mut().zip(batch) {
+                *parsed = ParsedQuery::parse(zones, query);
             }
-            asked.iter_mut().for_each(Asked::touch_place);
-            asked.iter().for_each(Asked::touch_records);
-            for asked in asked {
-                let reply = answer_asked(asked, transport, &mut out);
-                assert!(matches!(black_box(reply), Reply::Send { .. }));
+            parsed.iter_mut().for_each(ParsedQuery::prefetch_slot);
+            parsed.iter().for_each(ParsedQuery::prefetch_records);
+            for query in parsed {
+                let reply = answer_parsed(query, &INFO, &mut out);
+                assert!(matches!(black_box(reply), Answered::Reply(_)));
             }
         }
         best = best.min(start.elapsed());
@@ -148,10 +154,10 @@ fn load(text: Vec<u8>) -> Zone {
 fn parse(text: Vec<u8>) -> (ZoneBuilder, Position) {
     let apex = Name::parse(APEX).expect("an apex");
     let mut builder = ZoneBuilder::new(apex, SEED, ZoneLimits::default());
-    let mut parser = Parser::new("cost.zone".into(), text, apex, Limits::default());
+    let mut parser = Parser::new("cost.zone".into(), text, apex, ParserLimits::default());
     while let Some(event) = parser.next() {
         match event {
-            Ok(Event::Record(record)) => builder.add(&record),
+            Ok(Entry::Record(record)) => builder.add(&record),
             other => panic!("{other:?}"),
         }
     }

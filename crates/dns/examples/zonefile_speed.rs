@@ -3,7 +3,7 @@
 //! `cargo run --release -p sanderling-dns --example zonefile_speed [RECORDS]`
 
 use sanderling_dns::Name;
-use sanderling_dns::zonefile::{Event, Limits, Parser};
+use sanderling_dns::zonefile::{Entry, Parser, ParserLimits};
 use std::fmt::Write;
 
 const RECORD_COUNT: usize = 1_000_000;
@@ -40,15 +40,15 @@ fn cpu_time_ns() -> u64 {
 /// Counts records and octets of RDATA.
 fn read(text: Vec<u8>) -> (usize, usize) {
     let apex = Name::parse(b"\x07example\0").expect("a name");
-    let mut parser = Parser::new("speed.zone".into(), text, apex, Limits::default());
+    let mut parser = Parser::new("speed.zone".into(), text, apex, ParserLimits::default());
     let (mut count, mut octets) = (0, 0);
     while let Some(event) = parser.next() {
         match event {
-            Ok(Event::Record(record)) => {
+            Ok(Entry::Record(record)) => {
                 count += 1;
                 octets += record.rdata.len();
             }
-            Ok(Event::Include { path, .. }) => panic!("there is no $INCLUDE, but one of {path}"),
+            Ok(Entry::Include { path, .. }) => panic!("there is no $INCLUDE, but one of {path}"),
             Err(error) => panic!("{}:{}: {}", error.position.line, error.position.column, error.problem),
         }
     }

@@ -3,14 +3,15 @@
 //! Nothing is allocated, and nothing is waited for. Whatever the octets of the query are, the outcome is a reply or
 //! silence.
 
-use crate::asked::{Asked, Course};
-use crate::message::{Addresses, Edns, NoRoom, Query, Rcode, ReplyWriter, Section};
+use crate::message::{Addresses, Edns, MessageFull, Query, Rcode, ReplyWriter, Section};
 use crate::name::{Name, NameBuf};
-use crate::name_hash::{LabelledName, NameHash, NameHashes};
-use crate::ready::{HEADER_BYTES, OPT_BYTES, OwnerPlace};
+use crate::name_hash::{IndexedName, NameHash, NameHashes};
+use crate::packed_rrset::{HEADER_BYTES, OPT_BYTES, OwnerLocation};
+use crate::query::{Disposition, ParsedQuery};
 use crate::rtype::Rtype;
 use crate::zone::{Found, Lookup, Zone};
-use crate::zones::{ALIAS_COUNT_MAX, FoundZone, ZoneSet};
+use crate::zone_map::{CNAME_CHAIN_MAX, FoundZone, ZoneMap};
+use core::net::SocketAddr;
 
 /// Octets of a UDP reply to a client that does not say it takes more (RFC 1035 §4.2.1).
 pub const UDP_REPLY_BYTES: usize = 512;
@@ -29,36 +30,43 @@ pub enum Transport {
     Tcp,
 }
 
-/// What to do about a query.
+/// What a request is answered by, beside the zones and its own bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestInfo {
+    /// Address and port of the client.
+    pub client: SocketAddr,
+    /// How the request arrived.
+    pub transport: Transport,
+    /// The time, in seconds since 1970-01-01 00:00 UTC.
+    pub now_unix_s: u64,
+}
+
+/// What the caller does about a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reply {
-    /// Nothing: it is no query, and an answer could only start a loop.
-    Silence,
-    /// Send the first octets of `out`.
-    Send {
-        /// How many.
-        length_bytes: usize,
-        /// What the reply says.
-        rcode: Rcode,
-    },
+pub enum Answered {
+    /// Send nothing: the message is not a query, and a reply could start a loop.
+    Drop,
+    /// Send the first bytes of `out`: this many.
+    Reply(usize),
 }
 
 /// Answers `query` out of `zones` into `out`, which has room for the longest reply of the transport.
-pub fn answer(zones: &ZoneSet, query: &[u8], transport: Transport, out: &mut [u8]) -> Reply {
-    answer_asked(&Asked::read(zones, query), transport, out)
+pub fn answer(zones: &ZoneMap, info: &RequestInfo, query: &[u8], out: &mut [u8]) -> Answered {
+    answer_parsed(&ParsedQuery::parse(zones, query), info, out)
 }
 
 /// Answers a query that was read already into `out`, which has room for the longest reply of the transport.
 #[inline]
-pub fn answer_asked(asked: &Asked<'_, '_>, transport: Transport, out: &mut [u8]) -> Reply {
-    match &asked.course {
-        Course::Silence => Reply::Silence,
-        &Course::HeaderOnly(rcode) => {
-            let mut reply = ReplyWriter::start(out, asked.message, 0, HEADER_BYTES);
-            Reply::Send { length_bytes: reply.finish(rcode, None), rcode }
+pub fn answer_parsed(query: &ParsedQuery<'_, '_>, info: &RequestInfo, out: &mut [u8]) -> Answered {
+    let transport = info.transport;
+    match &query.disposition {
+        Disposition::Drop => Answered::Drop,
+        &Disposition::HeaderOnly(rcode) => {
+            let mut reply = ReplyWriter::start(out, query.message, 0, HEADER_BYTES);
+            Answered::Reply(reply.finish(rcode, None))
         }
-        &Course::QuestionOnly(rcode) => reply_to(asked, transport, out, |_| rcode),
-        Course::InZone(found) => reply_to(asked, transport, out, |reply| put_sections(asked, found, reply)),
+        &Disposition::QuestionOnly(rcode) => reply_to(query, transport, out, |_| rcode),
+        Disposition::InZone(found) => reply_to(query, transport, out, |reply| put_sections(query, found, reply)),
     }
 }
 
@@ -68,12 +76,12 @@ const TCP_PAYLOAD_BYTES: u16 = 1_232;
 /// A reply that repeats the question, with the sections that `put` puts and the RCODE that it tells.
 #[inline]
 fn reply_to<'o>(
-    asked: &Asked<'_, '_>,
+    query: &ParsedQuery<'_, '_>,
     transport: Transport,
     out: &'o mut [u8],
     put: impl FnOnce(&mut ReplyWriter<'o>) -> Rcode,
-) -> Reply {
-    let question = &asked.question;
+) -> Answered {
+    let question = &query.question;
     let (limit, own_payload_bytes) = match transport {
         Transport::Tcp => (TCP_REPLY_BYTES_MAX, TCP_PAYLOAD_BYTES),
         Transport::Udp { reply_bytes_max } => {
@@ -85,16 +93,16 @@ fn reply_to<'o>(
     // RFC 3225 §3: DO is copied.
     let own_edns = question.edns.map(|edns| Edns { payload_bytes: own_payload_bytes, version: 0, ..edns });
     let opt_bytes = if own_edns.is_some() { OPT_BYTES } else { 0 };
-    let mut reply = ReplyWriter::start(out, asked.message, question.question_bytes(), limit - opt_bytes);
+    let mut reply = ReplyWriter::start(out, query.message, question.question_bytes(), limit - opt_bytes);
     let rcode = put(&mut reply);
-    Reply::Send { length_bytes: reply.finish(rcode, own_edns), rcode }
+    Answered::Reply(reply.finish(rcode, own_edns))
 }
 
 #[inline]
-fn put_sections(asked: &Asked<'_, '_>, found: &FoundZone<'_>, reply: &mut ReplyWriter<'_>) -> Rcode {
-    let &Asked { ref question, alias_count_max, .. } = asked;
-    let mut answering = Answering { zone: found.zone, rtype: question.rtype, alias_count_max, reply };
-    answering.put(question, found.hashes).unwrap_or_else(|NoRoom| {
+fn put_sections(query: &ParsedQuery<'_, '_>, found: &FoundZone<'_>, reply: &mut ReplyWriter<'_>) -> Rcode {
+    let &ParsedQuery { ref question, cname_chain_max, .. } = query;
+    let mut answering = Answering { zone: found.zone, rtype: question.rtype, cname_chain_max, reply };
+    answering.put(question, found.hashes).unwrap_or_else(|MessageFull| {
         answering.reply.truncate();
         Rcode::NoError
     })
@@ -104,7 +112,7 @@ fn put_sections(asked: &Asked<'_, '_>, found: &FoundZone<'_>, reply: &mut ReplyW
 struct Answering<'a, 'o> {
     zone: &'a Zone,
     rtype: Rtype,
-    alias_count_max: usize,
+    cname_chain_max: usize,
     reply: &'a mut ReplyWriter<'o>,
 }
 
@@ -119,7 +127,7 @@ enum Place {
 
 /// The aliases that a reply has followed.
 struct Chain {
-    steps: [Step; ALIAS_COUNT_MAX],
+    steps: [Step; CNAME_CHAIN_MAX],
     count: usize,
 }
 
@@ -134,7 +142,7 @@ struct Step {
 
 impl Default for Chain {
     fn default() -> Chain {
-        Chain { steps: [Step::default(); ALIAS_COUNT_MAX], count: 0 }
+        Chain { steps: [Step::default(); CNAME_CHAIN_MAX], count: 0 }
     }
 }
 
@@ -157,7 +165,7 @@ impl Answering<'_, '_> {
     /// Puts all sections. What the zone says of the question's own name is copied as it was made; what stands behind an
     /// alias is written anew.
     #[inline(always)]
-    fn put(&mut self, question: &Query<'_>, hashes: NameHashes) -> Result<Rcode, NoRoom> {
+    fn put(&mut self, question: &Query<'_>, hashes: NameHashes) -> Result<Rcode, MessageFull> {
         let length_bytes = question.name.length_bytes();
         let lookup = self.zone.lookup(question.name, hashes, self.rtype);
         let is_referral = matches!(lookup, Lookup::Referral(_));
@@ -168,23 +176,23 @@ impl Answering<'_, '_> {
             Lookup::Answer(found) | Lookup::Referral(found) => {
                 let section = if is_referral { Section::Authority } else { Section::Answer };
                 let owner = owner_in_question(&found, length_bytes);
-                match self.reply.put_ready_with_addresses(section, &found.ready, owner)? {
+                match self.reply.put_packed_with_addresses(section, &found.ready, owner)? {
                     // RFC 9471 §3.1: glue, without which the servers may not be found, is worth another try over TCP;
                     // other addresses are not (RFC 2181 §9).
-                    Addresses::None if is_referral => Err(NoRoom),
+                    Addresses::None if is_referral => Err(MessageFull),
                     _ => Ok(Rcode::NoError),
                 }
             }
-            Lookup::NoData => Ok(self.put_negative(Place::Question, length_bytes, Rcode::NoError)),
-            Lookup::NameError => Ok(self.put_negative(Place::Question, length_bytes, Rcode::NxDomain)),
-            Lookup::Alias(_) | Lookup::Dname(_) => self.put_chain(question, hashes.name, &lookup),
+            Lookup::Nodata => Ok(self.put_negative(Place::Question, length_bytes, Rcode::NoError)),
+            Lookup::Nxdomain => Ok(self.put_negative(Place::Question, length_bytes, Rcode::NxDomain)),
+            Lookup::Cname(_) | Lookup::Dname(_) => self.put_chain(question, hashes.name, &lookup),
         }
     }
 
     /// Puts the aliases that lead on from the question, which begins with `lookup`, and what they lead to.
     // A chain has kilobytes on the stack, which other answers would have to make room for.
     #[inline(never)]
-    fn put_chain(&mut self, question: &Query<'_>, hash: NameHash, lookup: &Lookup<'_>) -> Result<Rcode, NoRoom> {
+    fn put_chain(&mut self, question: &Query<'_>, hash: NameHash, lookup: &Lookup<'_>) -> Result<Rcode, MessageFull> {
         let length_bytes = question.name.length_bytes();
         let (mut lookup, mut hash, mut place) = (*lookup, hash, Place::Question);
         let mut target;
@@ -193,10 +201,10 @@ impl Answering<'_, '_> {
         loop {
             let (target_at, next) = match lookup {
                 // A chain that nobody means: what was found of it is the answer.
-                Lookup::Alias(_) | Lookup::Dname(_) if chain.count == self.alias_count_max => {
+                Lookup::Cname(_) | Lookup::Dname(_) if chain.count == self.cname_chain_max => {
                     return Ok(Rcode::NoError);
                 }
-                Lookup::Alias(found) => {
+                Lookup::Cname(found) => {
                     chain.push(hash, found.node);
                     self.put_alias(&found, name, place, length_bytes)?
                 }
@@ -222,7 +230,7 @@ impl Answering<'_, '_> {
             }
             target = next;
             name = target.as_name();
-            let hashes = LabelledName::of(name).hashes(self.zone.seed);
+            let hashes = IndexedName::of(name).hashes(self.zone.seed);
             hash = hashes.name;
             if chain.has_passed(hash) {
                 // A loop: all of it has been told.
@@ -240,7 +248,7 @@ impl Answering<'_, '_> {
         name: Name<'_>,
         place: Place,
         question_length: usize,
-    ) -> Result<Rcode, NoRoom> {
+    ) -> Result<Rcode, MessageFull> {
         match lookup {
             Lookup::Answer(found) => {
                 self.reply.put_expanded(Section::Answer, found, place.owner_of(name, &mut [0; 2]))?;
@@ -251,10 +259,10 @@ impl Answering<'_, '_> {
                 self.reply.put_expanded_addresses(cut)?;
                 Ok(Rcode::NoError)
             }
-            Lookup::NoData => Ok(self.put_negative(place, question_length, Rcode::NoError)),
+            Lookup::Nodata => Ok(self.put_negative(place, question_length, Rcode::NoError)),
             // RFC 6604 §3: the RCODE is that of the last name of the chain.
-            Lookup::NameError => Ok(self.put_negative(place, question_length, Rcode::NxDomain)),
-            Lookup::Alias(_) | Lookup::Dname(_) => unreachable!("put_chain follows aliases itself"),
+            Lookup::Nxdomain => Ok(self.put_negative(place, question_length, Rcode::NxDomain)),
+            Lookup::Cname(_) | Lookup::Dname(_) => unreachable!("put_chain follows aliases itself"),
         }
     }
 
@@ -264,7 +272,7 @@ impl Answering<'_, '_> {
         name: Name<'_>,
         place: Place,
         question_length: usize,
-    ) -> Result<(usize, NameBuf), NoRoom> {
+    ) -> Result<(usize, NameBuf), MessageFull> {
         let records = found.ready.records(found.owner);
         let record = records.clone().next().expect("an RRset has a record");
         let mut target = [0; crate::name::NAME_BYTES_MAX];
@@ -273,7 +281,7 @@ impl Answering<'_, '_> {
         let rdata_at = match place {
             Place::Question => {
                 let rdata_at = self.reply.position() + record.rdata_start;
-                self.reply.put_ready(Section::Answer, &found.ready, owner_in_question(found, question_length))?;
+                self.reply.put_packed(Section::Answer, &found.ready, owner_in_question(found, question_length))?;
                 rdata_at
             }
             Place::Target(_) => self.reply.put_expanded(Section::Answer, found, place.owner_of(name, &mut [0; 2]))?,
@@ -289,7 +297,7 @@ impl Answering<'_, '_> {
         name: Name<'_>,
         place: Place,
         is_told: bool,
-    ) -> Result<Option<(usize, NameBuf)>, NoRoom> {
+    ) -> Result<Option<(usize, NameBuf)>, MessageFull> {
         let records = found.ready.records(found.owner);
         let record = records.clone().next().expect("an RRset has a record");
         if !is_told {
@@ -314,12 +322,12 @@ impl Answering<'_, '_> {
         let soa = self.zone.negative_soa();
         let owner = owner_in_question(&soa, question_length);
         let put = match place {
-            Place::Question => self.reply.put_ready(Section::Authority, &soa.ready, owner),
+            Place::Question => self.reply.put_packed(Section::Authority, &soa.ready, owner),
             Place::Target(_) => {
                 self.reply.put_expanded(Section::Authority, &soa, &pointer_to(owner.offset)).map(|_| ())
             }
         };
-        if put == Err(NoRoom) {
+        if put == Err(MessageFull) {
             self.reply.truncate();
         }
         rcode
@@ -341,9 +349,9 @@ impl Place {
 }
 
 /// The owner of `found` is the last labels of the question's name; below a wildcard, so are the wildcard's without `*`.
-fn owner_in_question(found: &Found<'_>, question_length: usize) -> OwnerPlace {
+fn owner_in_question(found: &Found<'_>, question_length: usize) -> OwnerLocation {
     let length_bytes = found.owner.length_bytes();
-    OwnerPlace { offset: HEADER_BYTES + question_length - length_bytes, length_bytes }
+    OwnerLocation { offset: HEADER_BYTES + question_length - length_bytes, length_bytes }
 }
 
 /// Octets of a message that a compression pointer reaches: its target has 14 bits (RFC 1035 §4.1.4).

@@ -1,7 +1,7 @@
 //! A DNS message on the wire (RFC 1035 §4): the query that is read, and the reply as it grows.
 
 use crate::name::Name;
-use crate::ready::{HEADER_BYTES, OPT_BYTES, OwnerPlace, QUESTION_TAIL_BYTES, Ready};
+use crate::packed_rrset::{HEADER_BYTES, OPT_BYTES, OwnerLocation, PackedRrset, QUESTION_TAIL_BYTES};
 use crate::rtype::Rtype;
 use crate::zone::Found;
 
@@ -14,9 +14,8 @@ pub(crate) const CLASS_IN: u16 = 1;
 
 /// What a reply says of its query (RFC 6895 §2.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names are those of the registry")]
 #[repr(u16)]
-pub enum Rcode {
+pub(crate) enum Rcode {
     NoError = 0,
     FormErr = 1,
     ServFail = 2,
@@ -26,23 +25,6 @@ pub enum Rcode {
     YxDomain = 6,
     NotAuth = 9,
     BadVers = 16,
-}
-
-impl Rcode {
-    /// The registry's name.
-    pub fn mnemonic(self) -> &'static str {
-        match self {
-            Rcode::NoError => "NOERROR",
-            Rcode::FormErr => "FORMERR",
-            Rcode::ServFail => "SERVFAIL",
-            Rcode::NxDomain => "NXDOMAIN",
-            Rcode::NotImp => "NOTIMP",
-            Rcode::Refused => "REFUSED",
-            Rcode::YxDomain => "YXDOMAIN",
-            Rcode::NotAuth => "NOTAUTH",
-            Rcode::BadVers => "BADVERS",
-        }
-    }
 }
 
 /// The header of a query.
@@ -242,7 +224,7 @@ pub(crate) enum Section {
 
 /// What did not fit into the reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NoRoom;
+pub(crate) struct MessageFull;
 
 /// A reply as it grows in the caller's octets: sections in their order, never past its limit.
 #[derive(Debug)]
@@ -296,7 +278,12 @@ impl<'o> ReplyWriter<'o> {
 
     /// Appends the RRset of `ready`, without its addresses, as it was made, for an owner at `owner`.
     #[inline]
-    pub(crate) fn put_ready(&mut self, section: Section, ready: &Ready<'_>, owner: OwnerPlace) -> Result<(), NoRoom> {
+    pub(crate) fn put_packed(
+        &mut self,
+        section: Section,
+        ready: &PackedRrset<'_>,
+        owner: OwnerLocation,
+    ) -> Result<(), MessageFull> {
         let at = self.put_bytes(ready.answer_bytes())?;
         ready.move_pointers(self.out, at, ready.answer_bytes().len(), owner);
         self.counts[section as usize] += ready.answer_count;
@@ -306,14 +293,14 @@ impl<'o> ReplyWriter<'o> {
     /// Appends the RRset and, where they fit, the addresses of `ready`, as it was made, for an owner at `owner`. The
     /// RRset is the last of its section, so that addresses may follow.
     #[inline]
-    pub(crate) fn put_ready_with_addresses(
+    pub(crate) fn put_packed_with_addresses(
         &mut self,
         section: Section,
-        ready: &Ready<'_>,
-        owner: OwnerPlace,
-    ) -> Result<Addresses, NoRoom> {
+        ready: &PackedRrset<'_>,
+        owner: OwnerLocation,
+    ) -> Result<Addresses, MessageFull> {
         if ready.additional_count == 0 {
-            return self.put_ready(section, ready, owner).map(|()| Addresses::All);
+            return self.put_packed(section, ready, owner).map(|()| Addresses::All);
         }
         match self.put_bytes(ready.all_bytes()) {
             Ok(at) => {
@@ -322,13 +309,18 @@ impl<'o> ReplyWriter<'o> {
                 self.counts[Section::Additional as usize] += ready.additional_count;
                 Ok(Addresses::All)
             }
-            Err(NoRoom) => self.put_ready(section, ready, owner).map(|()| Addresses::None),
+            Err(MessageFull) => self.put_packed(section, ready, owner).map(|()| Addresses::None),
         }
     }
 
     /// Appends the records of `found` anew, names in full, each owned by `owner`: the octets of its name, or of a
     /// pointer. Only those of the RRset itself; where the RDATA of the first one starts is told.
-    pub(crate) fn put_expanded(&mut self, section: Section, found: &Found<'_>, owner: &[u8]) -> Result<usize, NoRoom> {
+    pub(crate) fn put_expanded(
+        &mut self,
+        section: Section,
+        found: &Found<'_>,
+        owner: &[u8],
+    ) -> Result<usize, MessageFull> {
         let records = found.ready.records(found.owner);
         let mut first_rdata_at = 0;
         for record in records.clone().take(usize::from(found.ready.answer_count)) {
@@ -342,7 +334,7 @@ impl<'o> ReplyWriter<'o> {
     }
 
     /// Appends the addresses of `found` anew, names in full.
-    pub(crate) fn put_expanded_addresses(&mut self, found: &Found<'_>) -> Result<(), NoRoom> {
+    pub(crate) fn put_expanded_addresses(&mut self, found: &Found<'_>) -> Result<(), MessageFull> {
         let records = found.ready.records(found.owner);
         for record in records.clone().skip(usize::from(found.ready.answer_count)) {
             self.put_expanded_record(record.owner.as_name().as_bytes(), &record, &records)?;
@@ -354,13 +346,13 @@ impl<'o> ReplyWriter<'o> {
     fn put_expanded_record(
         &mut self,
         owner: &[u8],
-        record: &crate::ready::ReadyRecord<'_>,
-        records: &crate::ready::ReadyRecords<'_>,
-    ) -> Result<usize, NoRoom> {
+        record: &crate::packed_rrset::PackedRecord<'_>,
+        records: &crate::packed_rrset::PackedRecords<'_>,
+    ) -> Result<usize, MessageFull> {
         self.put_bytes(owner)?;
         self.put_bytes(record.fixed)?;
         let length_at = self.put_bytes(&[0, 0])?;
-        let length = records.expand(record, &mut self.out[self.at..self.limit]).ok_or(NoRoom)?;
+        let length = records.expand(record, &mut self.out[self.at..self.limit]).ok_or(MessageFull)?;
         self.out[length_at..self.at].copy_from_slice(&(length as u16).to_be_bytes());
         let rdata_at = self.at;
         self.at += length;
@@ -368,7 +360,7 @@ impl<'o> ReplyWriter<'o> {
     }
 
     /// Appends a CNAME that no zone holds: the one that a DNAME makes (RFC 6672 §3.1).
-    pub(crate) fn put_cname(&mut self, owner: &[u8], ttl: &[u8], target: Name<'_>) -> Result<usize, NoRoom> {
+    pub(crate) fn put_cname(&mut self, owner: &[u8], ttl: &[u8], target: Name<'_>) -> Result<usize, MessageFull> {
         self.put_bytes(owner)?;
         self.put_bytes(&Rtype::CNAME.0.to_be_bytes())?;
         self.put_bytes(&CLASS_IN.to_be_bytes())?;
@@ -406,11 +398,11 @@ impl<'o> ReplyWriter<'o> {
     }
 
     #[inline]
-    fn put_bytes(&mut self, bytes: &[u8]) -> Result<usize, NoRoom> {
+    fn put_bytes(&mut self, bytes: &[u8]) -> Result<usize, MessageFull> {
         let start = self.at;
         let end = start + bytes.len();
         if end > self.limit {
-            return Err(NoRoom);
+            return Err(MessageFull);
         }
         self.out[start..end].copy_from_slice(bytes);
         self.at = end;

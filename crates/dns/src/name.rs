@@ -14,16 +14,16 @@ pub const LABEL_COUNT_MAX: usize = 127;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameError {
     /// The bytes end before the root label.
-    Short,
+    UnexpectedEnd,
     /// A label of more than 63 octets, or of a reserved kind, or a pointer (RFC 1035 §4.1.4).
-    Label,
+    InvalidLabel,
     /// More than 255 octets in all.
-    Long,
+    TooLong,
 }
 
 /// A borrowed name in wire form: checked once when it is made, so that walking it cannot fail.
 ///
-/// Two names are equal by `==` only when their octets are; [`Name::same_as`] compares as DNS does, without case.
+/// Two names are equal by `==` only when their octets are; [`Name::eq_ignore_case`] compares as DNS does, without case.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Name<'a>(&'a [u8]);
 
@@ -33,24 +33,24 @@ impl<'a> Name<'a> {
 
     /// The name at the start of `bytes`, which may go on behind it.
     pub fn parse(bytes: &'a [u8]) -> Result<Name<'a>, NameError> {
-        Name::parse_telling(bytes, |_| {})
+        Name::parse_with(bytes, |_| {})
     }
 
     /// The name at the start of `bytes`; `label_at` is told where each label starts, the root's last.
     #[inline]
-    pub(crate) fn parse_telling(bytes: &'a [u8], mut label_at: impl FnMut(usize)) -> Result<Name<'a>, NameError> {
+    pub(crate) fn parse_with(bytes: &'a [u8], mut label_at: impl FnMut(usize)) -> Result<Name<'a>, NameError> {
         let mut at = 0;
         // At most as many turns as a name has octets.
         while at < NAME_BYTES_MAX {
             label_at(at);
             match bytes.get(at) {
-                None => return Err(NameError::Short),
+                None => return Err(NameError::UnexpectedEnd),
                 Some(0) => return Ok(Name(&bytes[..=at])),
                 Some(&length) if usize::from(length) <= LABEL_BYTES_MAX => at += 1 + usize::from(length),
-                Some(_) => return Err(NameError::Label),
+                Some(_) => return Err(NameError::InvalidLabel),
             }
         }
-        Err(NameError::Long)
+        Err(NameError::TooLong)
     }
 
     /// The name that `bytes` are, which were one when they were stored: nothing is walked through again.
@@ -94,7 +94,7 @@ impl<'a> Name<'a> {
     }
 
     /// Whether both are the same name; case does not count (RFC 4343).
-    pub fn same_as(self, other: Name<'_>) -> bool {
+    pub fn eq_ignore_case(self, other: Name<'_>) -> bool {
         // Label lengths are below 64 and so no letters: the octets can be folded as they are.
         self.0.eq_ignore_ascii_case(other.0)
     }
@@ -108,7 +108,7 @@ impl<'a> Name<'a> {
                 None => return false,
             }
         }
-        name.same_as(ancestor)
+        name.eq_ignore_case(ancestor)
     }
 
     /// The canonical order of DNSSEC (RFC 4034 §6.1): by labels from the root, letters folded.
@@ -247,11 +247,11 @@ impl NameBuf {
         let mut at = 0;
         for label in labels {
             if label.is_empty() || label.len() > LABEL_BYTES_MAX {
-                return Err(NameError::Label);
+                return Err(NameError::InvalidLabel);
             }
             let end = at + 1 + label.len();
             if end >= NAME_BYTES_MAX {
-                return Err(NameError::Long);
+                return Err(NameError::TooLong);
             }
             name.bytes[at] = label.len() as u8;
             name.bytes[at + 1..end].copy_from_slice(label);
@@ -259,7 +259,7 @@ impl NameBuf {
         }
         let end = at + suffix.length_bytes();
         if end > NAME_BYTES_MAX {
-            return Err(NameError::Long);
+            return Err(NameError::TooLong);
         }
         name.bytes[at..end].copy_from_slice(suffix.as_bytes());
         name.length = end as u8;
@@ -301,11 +301,11 @@ mod tests {
     #[test]
     fn bytes_become_a_name_or_say_why_not() {
         assert_eq!(name(b"\x03www\x07example\0rest").length_bytes(), 13);
-        assert_eq!(Name::parse(b"\x03ww"), Err(NameError::Short));
-        assert_eq!(Name::parse(b"\x03www"), Err(NameError::Short));
-        assert_eq!(Name::parse(b""), Err(NameError::Short));
-        assert_eq!(Name::parse(b"\xc0\x0c"), Err(NameError::Label));
-        assert_eq!(Name::parse(&[0x40; 80]), Err(NameError::Label));
+        assert_eq!(Name::parse(b"\x03ww"), Err(NameError::UnexpectedEnd));
+        assert_eq!(Name::parse(b"\x03www"), Err(NameError::UnexpectedEnd));
+        assert_eq!(Name::parse(b""), Err(NameError::UnexpectedEnd));
+        assert_eq!(Name::parse(b"\xc0\x0c"), Err(NameError::InvalidLabel));
+        assert_eq!(Name::parse(&[0x40; 80]), Err(NameError::InvalidLabel));
     }
 
     #[test]
@@ -319,14 +319,14 @@ mod tests {
         assert_eq!(name(&bytes).labels().count(), LABEL_COUNT_MAX);
         bytes.insert(0, b'b');
         bytes.insert(0, 1);
-        assert_eq!(Name::parse(&bytes), Err(NameError::Long));
-        assert_eq!(NameBuf::child(b"b", name(&bytes[2..])), Err(NameError::Long));
+        assert_eq!(Name::parse(&bytes), Err(NameError::TooLong));
+        assert_eq!(NameBuf::child(b"b", name(&bytes[2..])), Err(NameError::TooLong));
     }
 
     #[test]
     fn case_does_not_count() {
         let upper = name(b"\x03WWW\x07eXample\0");
-        assert!(upper.same_as(name(b"\x03www\x07example\0")));
+        assert!(upper.eq_ignore_case(name(b"\x03www\x07example\0")));
         assert_eq!(format!("{}", upper.to_lowercase()), "www.example.");
         assert!(upper.is_at_or_below(name(b"\x07EXAMPLE\0")));
         assert!(!upper.is_at_or_below(name(b"\x06xample\0")));

@@ -12,7 +12,7 @@ pub struct HashSeed(pub u64);
 
 /// The hash of a name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct NameHash(u64);
+pub(crate) struct NameHash(u64);
 
 /// The hash of a name and that of the name above it, which is where most names that are not there end.
 #[derive(Clone, Copy, Debug)]
@@ -66,12 +66,12 @@ impl NameHash {
 
     /// Where to look first in a table of 2^`bit_count` places.
     #[inline]
-    pub(crate) fn place(self, bit_count: u32) -> usize {
+    pub(crate) fn slot(self, bit_count: u32) -> usize {
         (self.0 >> (64 - bit_count)) as usize
     }
 
     /// What tells two names in neighbouring places apart without looking at them; none of its bits is one of
-    /// [`NameHash::place`] in tables of up to 2^32 places.
+    /// [`NameHash::slot`] in tables of up to 2^32 places.
     #[inline]
     pub(crate) fn tag(self) -> u32 {
         self.0 as u32
@@ -117,7 +117,7 @@ fn first_eight(rest: &[u8], name: &[u8]) -> u64 {
 /// Label lengths are below 64 and so no letters: the octets can be folded as they are. Most names are asked for in lower
 /// case, so that nothing needs to be folded at all.
 #[inline]
-pub(crate) fn is_stored_name(stored: &[u8], name: &[u8]) -> bool {
+pub(crate) fn eq_stored(stored: &[u8], name: &[u8]) -> bool {
     if stored.len() != name.len() {
         return false;
     }
@@ -133,18 +133,18 @@ pub(crate) fn is_stored_name(stored: &[u8], name: &[u8]) -> bool {
 
 /// A name with the places of its labels.
 #[derive(Clone)]
-pub struct LabelledName<'n> {
+pub(crate) struct IndexedName<'n> {
     name: Name<'n>,
     /// Where each label starts, from the leaf; behind the last, where the root stands.
     starts: [u8; LABEL_COUNT_MAX + 1],
     label_count: usize,
 }
 
-impl<'n> LabelledName<'n> {
+impl<'n> IndexedName<'n> {
     /// The root.
     #[inline]
-    pub(crate) fn root() -> LabelledName<'n> {
-        LabelledName { name: Name::ROOT, starts: [0; LABEL_COUNT_MAX + 1], label_count: 0 }
+    pub(crate) fn root() -> IndexedName<'n> {
+        IndexedName { name: Name::ROOT, starts: [0; LABEL_COUNT_MAX + 1], label_count: 0 }
     }
 
     /// Becomes the name at the start of `bytes`, which may go on behind it: in place, because a name with the places of
@@ -152,7 +152,7 @@ impl<'n> LabelledName<'n> {
     #[inline]
     pub(crate) fn parse(&mut self, bytes: &'n [u8]) -> Result<(), NameError> {
         let mut start_count = 0;
-        self.name = Name::parse_telling(bytes, |start| {
+        self.name = Name::parse_with(bytes, |start| {
             self.starts[start_count] = start as u8;
             start_count += 1;
         })?;
@@ -163,10 +163,10 @@ impl<'n> LabelledName<'n> {
 
     /// `name`, its labels found.
     #[inline]
-    pub fn of(name: Name<'n>) -> LabelledName<'n> {
-        let mut labelled = LabelledName::root();
-        labelled.parse(name.as_bytes()).expect("a name has the shape of one");
-        labelled
+    pub(crate) fn of(name: Name<'n>) -> IndexedName<'n> {
+        let mut indexed = IndexedName::root();
+        indexed.parse(name.as_bytes()).expect("a name has the shape of one");
+        indexed
     }
 
     /// The name itself.
@@ -177,19 +177,19 @@ impl<'n> LabelledName<'n> {
 
     /// Labels, the root not counted.
     #[inline]
-    pub fn label_count(&self) -> usize {
+    pub(crate) fn label_count(&self) -> usize {
         self.label_count
     }
 
     /// The octets, root label included.
     #[inline]
-    pub fn as_bytes(&self) -> &'n [u8] {
+    pub(crate) fn as_bytes(&self) -> &'n [u8] {
         self.name.as_bytes()
     }
 
     /// The ancestor that has `depth` labels, or the name itself: octets, root label included.
     #[inline]
-    pub fn suffix(&self, depth: usize) -> &'n [u8] {
+    pub(crate) fn suffix(&self, depth: usize) -> &'n [u8] {
         &self.as_bytes()[usize::from(self.starts[self.label_count - depth])..]
     }
 
@@ -223,9 +223,9 @@ impl<'n> LabelledName<'n> {
     }
 }
 
-impl core::fmt::Debug for LabelledName<'_> {
+impl core::fmt::Debug for IndexedName<'_> {
     fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(out, "LabelledName({})", self.name)
+        write!(out, "IndexedName({})", self.name)
     }
 }
 
@@ -236,8 +236,8 @@ mod tests {
 
     const SEED: HashSeed = HashSeed(7);
 
-    fn labelled(bytes: &[u8]) -> LabelledName<'_> {
-        LabelledName::of(Name::parse(bytes).expect("a name"))
+    fn indexed(bytes: &[u8]) -> IndexedName<'_> {
+        IndexedName::of(Name::parse(bytes).expect("a name"))
     }
 
     #[test]
@@ -256,19 +256,19 @@ mod tests {
         for length in 0..=40 {
             let stored: Vec<u8> = (b'a'..).take(25).cycle().take(length).collect();
             let name = stored.to_ascii_uppercase();
-            assert!(is_stored_name(&stored, &name), "{length}");
+            assert!(eq_stored(&stored, &name), "{length}");
             for at in 0..length {
                 let mut other = name.clone();
                 other[at] = b'z';
-                assert!(!is_stored_name(&stored, &other), "{length} octets differ at {at}");
-                assert!(!is_stored_name(&stored, &name[..at]), "{at} of {length}");
+                assert!(!eq_stored(&stored, &other), "{length} octets differ at {at}");
+                assert!(!eq_stored(&stored, &name[..at]), "{at} of {length}");
             }
         }
     }
 
     #[test]
     fn labels_and_suffixes_are_found() {
-        let name = labelled(b"\x03WwW\x07eXample\x04TEST\0");
+        let name = indexed(b"\x03WwW\x07eXample\x04TEST\0");
         assert_eq!(name.label_count(), 3);
         assert_eq!(name.suffix(0), b"\0");
         assert_eq!(name.suffix(2), b"\x07eXample\x04TEST\0");
@@ -277,10 +277,10 @@ mod tests {
 
     #[test]
     fn a_name_hashes_as_the_same_name_within_a_longer_one() {
-        let long = labelled(b"\x0dthirteen-long\x07example\x04test\0");
+        let long = indexed(b"\x0dthirteen-long\x07example\x04test\0");
         let of_two_labels = long.grown_hash(SEED.of_root(), 0, 2);
-        assert_eq!(of_two_labels, labelled(b"\x07EXAMPLE\x04test\0").hash(SEED));
-        assert_eq!(of_two_labels, labelled(long.suffix(2)).hash(SEED));
+        assert_eq!(of_two_labels, indexed(b"\x07EXAMPLE\x04test\0").hash(SEED));
+        assert_eq!(of_two_labels, indexed(long.suffix(2)).hash(SEED));
         assert_eq!(long.grown_hash(of_two_labels, 2, 3), long.hash(SEED));
     }
 
@@ -302,11 +302,11 @@ mod tests {
         for length in 1..=63_usize {
             let mut name = [&[length as u8][..], &[b'x'; 64]].concat();
             name[length + 1] = 0;
-            let hash = labelled(&name).hash(SEED);
+            let hash = indexed(&name).hash(SEED);
             for at in 1..=length {
                 let mut other = name.clone();
                 other[at] = b'y';
-                assert_ne!(labelled(&other).hash(SEED), hash, "{length} octets differ at {at}");
+                assert_ne!(indexed(&other).hash(SEED), hash, "{length} octets differ at {at}");
             }
         }
     }
@@ -317,17 +317,17 @@ mod tests {
             [b"\x01a\x01b\0", b"\x02ab\0", b"\x01a\0", b"\x01b\0", b"\0", b"\x03a\x01b\0", b"\x01a\x01a\0"];
         for (index, left) in names.iter().enumerate() {
             for right in &names[..index] {
-                assert_ne!(labelled(left).hash(SEED), labelled(right).hash(SEED), "{left:?} {right:?}");
+                assert_ne!(indexed(left).hash(SEED), indexed(right).hash(SEED), "{left:?} {right:?}");
             }
         }
-        assert_ne!(labelled(names[0]).hash(SEED), labelled(names[0]).hash(HashSeed(8)));
+        assert_ne!(indexed(names[0]).hash(SEED), indexed(names[0]).hash(HashSeed(8)));
     }
 
     #[test]
     fn the_longest_name_fits() {
         let mut bytes = [1; 255];
         bytes[254] = 0;
-        let name = labelled(&bytes);
+        let name = indexed(&bytes);
         assert_eq!(name.label_count(), 127);
         assert_eq!(name.suffix(127).len(), 255);
         let _ = name.hash(SEED);

@@ -10,7 +10,7 @@ pub(crate) mod encoding;
 use crate::name::Name;
 use crate::rtype::Rtype;
 
-pub use text::Text;
+pub use text::PresentationFormat;
 pub(crate) use wire::field_end;
 
 /// Octets that RDATA may have: its length is a field of 16 bits (RFC 1035 §3.2.1).
@@ -22,12 +22,12 @@ pub struct Field {
     /// The name that the type's RFC gives it, for messages.
     pub name: &'static str,
     /// What its octets are, on the wire and as text.
-    pub kind: Kind,
+    pub kind: FieldKind,
 }
 
 /// What a field is, on the wire and as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FieldKind {
     /// A number of 8 bits.
     U8,
     /// A number of 16 bits.
@@ -121,7 +121,7 @@ pub enum Kind {
 /// Writes a row of the table: each field's name and kind.
 macro_rules! row {
     ($($name:literal $kind:ident),* $(,)?) => {
-        Some(const { &[$(Field { name: $name, kind: Kind::$kind }),*] })
+        Some(const { &[$(Field { name: $name, kind: FieldKind::$kind }),*] })
     };
 }
 
@@ -213,7 +213,7 @@ pub fn fields(rtype: Rtype) -> Option<&'static [Field]> {
 
 /// Why RDATA has not the shape of its type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Misshapen {
+pub struct MalformedRdata {
     /// The field at fault, or `RDATA` where there is too much of it.
     pub field: &'static str,
     /// What is wrong, as the rest of a sentence about the field: `ends too early`.
@@ -221,7 +221,7 @@ pub struct Misshapen {
 }
 
 /// Whether `rdata`, in wire form, has the shape of `rtype`. Types that the table does not know always pass.
-pub fn check(rtype: Rtype, rdata: &[u8]) -> Result<(), Misshapen> {
+pub fn check(rtype: Rtype, rdata: &[u8]) -> Result<(), MalformedRdata> {
     for field in FieldSlices::of(rtype, rdata) {
         field?;
     }
@@ -236,7 +236,7 @@ pub fn compressible_names(rtype: Rtype, rdata: &[u8]) -> impl Iterator<Item = us
     FieldSlices::of(rtype, rdata).map_while(Result::ok).filter_map(move |(field, octets)| {
         let start = at;
         at += octets.len();
-        (field.kind == Kind::CompressibleName).then_some(start)
+        (field.kind == FieldKind::CompressibleName).then_some(start)
     })
 }
 
@@ -275,13 +275,13 @@ impl<'a> FieldSlices<'a> {
 }
 
 impl<'a> Iterator for FieldSlices<'a> {
-    type Item = Result<(Field, &'a [u8]), Misshapen>;
+    type Item = Result<(Field, &'a [u8]), MalformedRdata>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let Some(field) = self.fields.next() else {
             let surplus = self.at < self.rdata.len();
             self.at = self.rdata.len();
-            return surplus.then_some(Err(Misshapen { field: "RDATA", problem: "goes on behind its last field" }));
+            return surplus.then_some(Err(MalformedRdata { field: "RDATA", problem: "goes on behind its last field" }));
         };
         match field_end(field.kind, self.rdata, self.at) {
             Ok(end) => {
@@ -292,7 +292,7 @@ impl<'a> Iterator for FieldSlices<'a> {
             Err(problem) => {
                 self.fields = [].iter();
                 self.at = self.rdata.len();
-                Some(Err(Misshapen { field: field.name, problem }))
+                Some(Err(MalformedRdata { field: field.name, problem }))
             }
         }
     }

@@ -1,18 +1,18 @@
 //! A zone as it is served: an immutable snapshot that turns a name into what stands there, with its ready-made answers.
 //!
-//! One arena of octets holds a node for each name of the zone and for each empty non-terminal; one table of places,
+//! One arena of octets holds a node for each name of the zone and for each empty non-terminal; one table of slots,
 //! searched by the hash of a name, leads to the nodes. The closest encloser of a name that has none is most often the
 //! name above. Else, since every ancestor of a name has a node, it is found by halving between the apex and that
 //! (docs/decisions/0007-zone-store.md).
 //!
 //! ```text
-//! places  [tag 32 | node / 8 32] …                                   open addressing, no removal
+//! slots  [tag 32 | node / 8 32] …                                   open addressing, no removal
 //! node    flags 8 | name length 8 | type count 16 | link 32 | name | (type 16, answer 32) … | ready-made answers
 //! ```
 
 use crate::name::{Name, NameBuf};
-use crate::name_hash::{HashSeed, LabelledName, NameHash, NameHashes, is_stored_name};
-use crate::ready::Ready;
+use crate::name_hash::{HashSeed, IndexedName, NameHash, NameHashes, eq_stored};
+use crate::packed_rrset::PackedRrset;
 use crate::rtype::Rtype;
 use alloc::boxed::Box;
 
@@ -22,7 +22,7 @@ pub(crate) const TYPE_ENTRY_BYTES: usize = 6;
 pub(crate) const NODE_ALIGNMENT: usize = 8;
 /// Octets that come from memory together.
 const CACHE_LINE_BYTES: usize = 64;
-/// An empty place of the table.
+/// An empty slot of the table.
 pub(crate) const EMPTY: u64 = u64::MAX;
 
 /// At or below a cut: `link` leads to the cut's node.
@@ -46,9 +46,9 @@ pub struct Zone {
     pub(crate) record_count: usize,
     pub(crate) name_count: usize,
     pub(crate) seed: HashSeed,
-    /// The table has 2^`place_bits` places, a quarter of them empty or more.
-    pub(crate) place_bits: u32,
-    pub(crate) places: Box<[u64]>,
+    /// The table has 2^`slot_bits` slots, a quarter of them empty or more.
+    pub(crate) slot_bits: u32,
+    pub(crate) slots: Box<[u64]>,
     pub(crate) arena: Box<[u8]>,
     pub(crate) apex_node: u32,
     /// Where the SOA for negative answers is stored.
@@ -61,15 +61,15 @@ pub enum Lookup<'z> {
     /// The RRset that was asked for, or with ANY one of those that are there (RFC 8482 §4.1).
     Answer(Found<'z>),
     /// The name is an alias: its CNAME, and the question goes on with the target.
-    Alias(Found<'z>),
+    Cname(Found<'z>),
     /// The name lies below a DNAME, which makes an alias of it.
     Dname(Found<'z>),
     /// The name lies at or below a cut: the NS of the cut, and their addresses.
     Referral(Found<'z>),
     /// The name is there, the type is not.
-    NoData,
+    Nodata,
     /// The name is not there.
-    NameError,
+    Nxdomain,
 }
 
 /// A ready-made answer and the name it was made for.
@@ -78,7 +78,7 @@ pub struct Found<'z> {
     /// The owner in the zone, in lower case: the name asked for, a wildcard, a cut or a DNAME above it.
     pub owner: Name<'z>,
     /// Its records.
-    pub ready: Ready<'z>,
+    pub ready: PackedRrset<'z>,
     /// Tells the owner from all other names of the zone.
     pub(crate) node: usize,
 }
@@ -86,7 +86,7 @@ pub struct Found<'z> {
 impl Found<'_> {
     /// Whether this is the DNAME that `name` owns.
     pub(crate) fn is_dname_of(&self, name: Name<'_>) -> bool {
-        self.ready.rtype() == Rtype::DNAME && self.owner.same_as(name)
+        self.ready.rtype() == Rtype::DNAME && self.owner.eq_ignore_case(name)
     }
 }
 
@@ -113,13 +113,13 @@ impl Zone {
 
     /// Octets that the zone takes in memory.
     pub fn memory_bytes(&self) -> usize {
-        size_of::<Zone>() + self.arena.len() + self.places.len() * size_of::<u64>()
+        size_of::<Zone>() + self.arena.len() + self.slots.len() * size_of::<u64>()
     }
 
     /// The SOA for the authority section of a negative answer, its TTL that of RFC 2308 §5.
     pub(crate) fn negative_soa(&self) -> Found<'_> {
         let apex = self.node(self.apex_node);
-        Found { owner: apex.name(), ready: Ready::read(&self.arena[self.negative_soa..]), node: apex.at }
+        Found { owner: apex.name(), ready: PackedRrset::read(&self.arena[self.negative_soa..]), node: apex.at }
     }
 
     /// What stands at `name`, which is the apex or below it, for a question of type `rtype` (RFC 1034 §4.3.2 step 3).
@@ -133,7 +133,7 @@ impl Zone {
             let cut = self.node(node.link());
             // RFC 4035 §3.1.4.1: the DS of a child is the parent's to answer, at the cut itself.
             return match is_own && rtype == Rtype::DS && cut.at == node.at {
-                true => cut.ready(Rtype::DS).map_or(Lookup::NoData, |ready| Lookup::Answer(cut.found(ready))),
+                true => cut.ready(Rtype::DS).map_or(Lookup::Nodata, |ready| Lookup::Answer(cut.found(ready))),
                 false => Lookup::Referral(cut.found(cut.ready(Rtype::NS).expect("a cut is where NS stand"))),
             };
         }
@@ -145,7 +145,7 @@ impl Zone {
                 return node.dname();
             }
             if !node.has(FLAG_HAS_WILDCARD) {
-                return Lookup::NameError;
+                return Lookup::Nxdomain;
             }
             // RFC 4592 §3.3.1: the wildcard below the closest encloser answers for the name.
             node = self.node(node.link());
@@ -154,24 +154,24 @@ impl Zone {
             return Lookup::Answer(node.found(ready));
         }
         if rtype == Rtype::ANY {
-            return node.first_ready().map_or(Lookup::NoData, |ready| Lookup::Answer(node.found(ready)));
+            return node.first_ready().map_or(Lookup::Nodata, |ready| Lookup::Answer(node.found(ready)));
         }
-        node.ready(Rtype::CNAME).map_or(Lookup::NoData, |ready| Lookup::Alias(node.found(ready)))
+        node.ready(Rtype::CNAME).map_or(Lookup::Nodata, |ready| Lookup::Cname(node.found(ready)))
     }
 
-    /// Loads the place where `hash` is searched for first, and tells what it says.
+    /// Loads the slot where `hash` is searched for first, and tells what it says.
     #[inline]
-    pub(crate) fn touch_place(&self, hash: NameHash) -> PlaceEntry {
-        PlaceEntry(self.places[hash.place(self.place_bits)])
+    pub(crate) fn prefetch_slot(&self, hash: NameHash) -> SlotEntry {
+        SlotEntry(self.slots[hash.slot(self.slot_bits)])
     }
 
     /// Loads the start of the node that `entry` leads to, if it may be that of the name; else that of the name above, where
-    /// most answers for a name that is not there begin: its place, which costs a wait of its own, and its node.
+    /// most answers for a name that is not there begin: its slot, which costs a wait of its own, and its node.
     #[inline]
-    pub(crate) fn touch_node(&self, entry: PlaceEntry, hashes: NameHashes) {
+    pub(crate) fn prefetch_node(&self, entry: SlotEntry, hashes: NameHashes) {
         let mut entry = entry;
         if !entry.leads_to(hashes.name) {
-            entry = self.touch_place(hashes.parent);
+            entry = self.prefetch_slot(hashes.parent);
             if !entry.leads_to(hashes.parent) {
                 return;
             }
@@ -186,29 +186,29 @@ impl Zone {
     /// The node of `name`.
     #[inline(always)]
     fn exact(&self, name: &[u8], hash: NameHash) -> Option<Node<'_>> {
-        let place = hash.place(self.place_bits);
-        // Where a name is not there, most often its first place is empty: no call is needed to see that.
-        match PlaceEntry(self.places[place]) {
-            PlaceEntry(EMPTY) => None,
-            entry => self.exact_from(place, entry, name, hash),
+        let slot = hash.slot(self.slot_bits);
+        // Where a name is not there, most often its first slot is empty: no call is needed to see that.
+        match SlotEntry(self.slots[slot]) {
+            SlotEntry(EMPTY) => None,
+            entry => self.exact_from(slot, entry, name, hash),
         }
     }
 
-    /// The node of `name`, searched for from `place` on, whose `entry` is not empty.
+    /// The node of `name`, searched for from `slot` on, whose `entry` is not empty.
     #[inline(never)]
-    fn exact_from(&self, place: usize, entry: PlaceEntry, name: &[u8], hash: NameHash) -> Option<Node<'_>> {
-        let mask = self.places.len() - 1;
-        let (mut place, mut entry) = (place, entry);
-        // Ends at an empty place: the builder leaves a quarter of them empty.
+    fn exact_from(&self, slot: usize, entry: SlotEntry, name: &[u8], hash: NameHash) -> Option<Node<'_>> {
+        let mask = self.slots.len() - 1;
+        let (mut slot, mut entry) = (slot, entry);
+        // Ends at an empty slot: the builder leaves a quarter of them empty.
         loop {
             if entry.leads_to(hash) {
                 let node = self.node(entry.node_index());
-                if is_stored_name(node.name_bytes(), name) {
+                if eq_stored(node.name_bytes(), name) {
                     return Some(node);
                 }
             }
-            place = (place + 1) & mask;
-            entry = PlaceEntry(self.places[place]);
+            slot = (slot + 1) & mask;
+            entry = SlotEntry(self.slots[slot]);
             if entry.0 == EMPTY {
                 return None;
             }
@@ -229,7 +229,7 @@ impl Zone {
 
     /// The longest ancestor of `name` that has a node, where neither `name` has one nor is it the apex.
     fn closest_encloser_above(&self, name: Name<'_>) -> Node<'_> {
-        let name = LabelledName::of(name);
+        let name = IndexedName::of(name);
         let mut encloser = self.node(self.apex_node);
         let mut depth = self.apex_depth;
         // Names deeper than all of the zone's have no node: the encloser is no deeper than the deepest.
@@ -260,7 +260,7 @@ impl Zone {
     /// When one does not hold.
     pub fn check(&self) {
         let mut seen_count = 0;
-        for &entry in &self.places {
+        for &entry in &self.slots {
             if entry == EMPTY {
                 continue;
             }
@@ -268,7 +268,7 @@ impl Zone {
             let node = self.node(entry as u32);
             let name = Name::parse(node.name_bytes()).expect("stored from a name");
             assert_eq!(name.to_lowercase().as_name(), node.name(), "stored in lower case");
-            let name = LabelledName::of(name);
+            let name = IndexedName::of(name);
             assert_eq!((entry >> 32) as u32, name.hash(self.seed).tag());
             let found = self.exact(node.name_bytes(), name.hash(self.seed)).expect("found by its own hash");
             assert_eq!(found.at, node.at, "each name has one node");
@@ -285,22 +285,22 @@ impl Zone {
             }
             if name.label_count() > self.apex_depth {
                 let parent = node.name().parent().expect("below the apex");
-                let parent = LabelledName::of(parent);
+                let parent = IndexedName::of(parent);
                 assert!(self.exact(parent.as_bytes(), parent.hash(self.seed)).is_some(), "every ancestor has a node");
             }
         }
         assert_eq!(seen_count, self.name_count);
-        assert!(self.places.len() >= seen_count + seen_count / 3);
+        assert!(self.slots.len() >= seen_count + seen_count / 3);
     }
 }
 
-/// An entry of the table of places: the tag of a hash, and where the node of its name is.
+/// An entry of the table of slots: the tag of a hash, and where the node of its name is.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct PlaceEntry(u64);
+pub(crate) struct SlotEntry(u64);
 
-impl PlaceEntry {
+impl SlotEntry {
     /// It leads nowhere.
-    pub(crate) const NONE: PlaceEntry = PlaceEntry(EMPTY);
+    pub(crate) const NONE: SlotEntry = SlotEntry(EMPTY);
 
     /// Whether the node may be that of the name that has `hash`.
     #[inline]
@@ -345,7 +345,7 @@ impl<'z> Node<'z> {
 
     /// `ready`, which stands here.
     #[inline]
-    fn found(&self, ready: Ready<'z>) -> Found<'z> {
+    fn found(&self, ready: PackedRrset<'z>) -> Found<'z> {
         Found { owner: self.name(), ready, node: self.at }
     }
 
@@ -370,7 +370,7 @@ impl<'z> Node<'z> {
 
     /// The answer of one type.
     #[inline]
-    fn ready(&self, rtype: Rtype) -> Option<Ready<'z>> {
+    fn ready(&self, rtype: Rtype) -> Option<PackedRrset<'z>> {
         let (entries, _) = self.entries().as_chunks::<TYPE_ENTRY_BYTES>();
         let key = |entry: &[u8; TYPE_ENTRY_BYTES]| u16::from_le_bytes([entry[0], entry[1]]);
         let index = match entries {
@@ -381,13 +381,13 @@ impl<'z> Node<'z> {
         Some(self.ready_of(&entries[index]))
     }
 
-    fn first_ready(&self) -> Option<Ready<'z>> {
+    fn first_ready(&self) -> Option<PackedRrset<'z>> {
         self.entries().first_chunk().map(|entry| self.ready_of(entry))
     }
 
     #[inline]
-    fn ready_of(&self, entry: &[u8; TYPE_ENTRY_BYTES]) -> Ready<'z> {
+    fn ready_of(&self, entry: &[u8; TYPE_ENTRY_BYTES]) -> PackedRrset<'z> {
         let offset = u32::from_le_bytes([entry[2], entry[3], entry[4], entry[5]]);
-        Ready::read(&self.stored[offset as usize..])
+        PackedRrset::read(&self.stored[offset as usize..])
     }
 }

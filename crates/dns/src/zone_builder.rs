@@ -4,12 +4,12 @@ mod checks;
 mod names;
 
 use crate::name::Name;
-use crate::name_hash::{HashSeed, LabelledName};
+use crate::name_hash::{HashSeed, IndexedName};
+use crate::packed_rrset::{Kind, RrsetPacker};
 use crate::rdata;
-use crate::ready::{Kind, ReadyMaker};
 use crate::rtype::Rtype;
 use crate::zone::{self, Zone};
-use crate::zonefile::{Error, Position, Record, Severity};
+use crate::zonefile::{Diagnostic, Position, Record, Severity};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::vec;
@@ -69,11 +69,11 @@ struct RrSet {
 
 /// What came of the records.
 #[derive(Debug)]
-pub struct Built {
-    /// The zone, unless an issue is an error.
+pub struct BuildOutcome {
+    /// The zone, unless an diagnostic is an error.
     pub zone: Option<Zone>,
     /// What is wrong and what is odd, in the order of the file.
-    pub issues: Vec<Error>,
+    pub diagnostics: Vec<Diagnostic>,
 }
 
 impl ZoneBuilder {
@@ -103,30 +103,30 @@ impl ZoneBuilder {
     }
 
     /// The zone of all records added, whose file ends at `end`: where something is missing, it is missing there.
-    pub fn finish(mut self, end: Position) -> Built {
+    pub fn finish(mut self, end: Position) -> BuildOutcome {
         // Stable, and quick on what is in order already, as most zone files are.
         self.records.sort_by_key(|record| (record.name, record.rtype));
-        let mut issues = Vec::new();
+        let mut diagnostics = Vec::new();
         if let Some(position) = self.overflow {
-            issues.push(Error {
+            diagnostics.push(Diagnostic {
                 severity: Severity::Error,
                 position,
                 problem: "the zone has more than 4 GB of names or of data up to here".into(),
                 remedy: "split it into several zones".into(),
             });
         }
-        self.drop_duplicates(&mut issues);
-        let sets = self.group(&mut issues);
+        self.drop_duplicates(&mut diagnostics);
+        let sets = self.group(&mut diagnostics);
         let cuts = self.find_cuts(&sets);
-        self.check(&sets, &cuts, end, &mut issues);
+        self.check(&sets, &cuts, end, &mut diagnostics);
         let mut zone = None;
-        if !has_error(&issues) {
-            zone = self.build(&sets, &cuts, &mut issues);
+        if !has_error(&diagnostics) {
+            zone = self.build(&sets, &cuts, &mut diagnostics);
         }
         // Building may find that an answer is too long.
-        let zone = zone.filter(|_| !has_error(&issues));
-        issues.sort_by_key(|issue| issue.position);
-        Built { zone, issues }
+        let zone = zone.filter(|_| !has_error(&diagnostics));
+        diagnostics.sort_by_key(|diagnostic| diagnostic.position);
+        BuildOutcome { zone, diagnostics }
     }
 
     fn rdata(&self, record: &Staged) -> &[u8] {
@@ -135,7 +135,7 @@ impl ZoneBuilder {
     }
 
     /// RFC 2181 §5: an RRset has no two records of the same data.
-    fn drop_duplicates(&mut self, issues: &mut Vec<Error>) {
+    fn drop_duplicates(&mut self, diagnostics: &mut Vec<Diagnostic>) {
         let mut kept = 0;
         let mut start = 0;
         let mut order: Vec<u32> = Vec::new();
@@ -153,7 +153,7 @@ impl ZoneBuilder {
                     let is_same = data(*later) == data(*earlier);
                     if is_same {
                         let position = self.records[*later as usize].position;
-                        issues.push(duplicate(position, first.rtype, self.names.name(first.name)));
+                        diagnostics.push(duplicate(position, first.rtype, self.names.name(first.name)));
                     }
                     is_same
                 });
@@ -174,7 +174,7 @@ impl ZoneBuilder {
     }
 
     /// The RRsets, and for each name the run of them that is its own. One TTL for each (RFC 2181 §5.2).
-    fn group(&mut self, issues: &mut Vec<Error>) -> Vec<RrSet> {
+    fn group(&mut self, diagnostics: &mut Vec<Diagnostic>) -> Vec<RrSet> {
         let mut sets: Vec<RrSet> = Vec::with_capacity(self.records.len());
         let mut owner = None;
         for index in 0..self.records.len() {
@@ -191,7 +191,7 @@ impl ZoneBuilder {
             let set = sets.last_mut().expect("pushed above, if not before");
             let first = self.records[set.start as usize];
             if first.ttl_s != record.ttl_s {
-                issues.push(Error {
+                diagnostics.push(Diagnostic {
                     severity: Severity::Warning,
                     position: record.position,
                     problem: format!(
@@ -223,60 +223,60 @@ impl ZoneBuilder {
     }
 
     /// For each name, what hides it from plain answers: the highest cut or DNAME at or above it.
-    fn find_cuts(&self, sets: &[RrSet]) -> Vec<Place> {
-        let mut places = vec![Place::Unknown; self.names.count()];
-        places[self.apex.index()] = Place::Plain;
+    fn find_cuts(&self, sets: &[RrSet]) -> Vec<Visibility> {
+        let mut places = vec![Visibility::Unknown; self.names.count()];
+        places[self.apex.index()] = Visibility::Plain;
         let mut pending = Vec::new();
         for id in self.names.ids() {
             let mut ancestor = id;
-            while places[ancestor.index()] == Place::Unknown {
+            while places[ancestor.index()] == Visibility::Unknown {
                 pending.push(ancestor);
                 ancestor = self.names.parent(ancestor).expect("only the apex has none, and its place is known");
             }
             while let Some(name) = pending.pop() {
                 let parent = self.names.parent(name).expect("as above");
                 places[name.index()] = match places[parent.index()] {
-                    Place::Delegated(cut) => Place::Delegated(cut),
-                    Place::BelowDname(dname) => Place::BelowDname(dname),
-                    _ if self.set_of(parent, Rtype::DNAME, sets).is_some() => Place::BelowDname(parent),
+                    Visibility::Delegated(cut) => Visibility::Delegated(cut),
+                    Visibility::BelowDname(dname) => Visibility::BelowDname(dname),
+                    _ if self.set_of(parent, Rtype::DNAME, sets).is_some() => Visibility::BelowDname(parent),
                     _ if self.set_of(name, Rtype::NS, sets).is_some() && !self.names.name(name).is_wildcard() => {
-                        Place::Delegated(name)
+                        Visibility::Delegated(name)
                     }
-                    _ => Place::Plain,
+                    _ => Visibility::Plain,
                 };
             }
         }
         places
     }
 
-    fn build(&self, sets: &[RrSet], cuts: &[Place], issues: &mut Vec<Error>) -> Option<Zone> {
+    fn build(&self, sets: &[RrSet], cuts: &[Visibility], diagnostics: &mut Vec<Diagnostic>) -> Option<Zone> {
         let mut arena: Vec<u8> = Vec::with_capacity(self.rdata.len() + self.names.count() * 64);
         let mut offsets = vec![0u32; self.names.count()];
-        let mut maker = ReadyMaker::new();
+        let mut maker = RrsetPacker::new();
         let mut depth_max = 0;
         for id in self.names.ids() {
             arena.resize(arena.len().next_multiple_of(zone::NODE_ALIGNMENT), 0);
             offsets[id.index()] = u32::try_from(arena.len() / zone::NODE_ALIGNMENT).ok()?;
             depth_max = depth_max.max(self.names.name(id).labels().count());
-            self.put_node(id, sets, cuts, &mut maker, &mut arena, issues);
+            self.put_node(id, sets, cuts, &mut maker, &mut arena, diagnostics);
         }
         self.link_nodes(&offsets, sets, cuts, &mut arena);
         let negative_soa = arena.len();
         let soa = self.put_negative_soa(sets, &mut maker, &mut arena)?;
-        let (places, place_bits) = self.names.table(&offsets);
+        let (slots, slot_bits) = self.names.table(&offsets);
         let serial_at = soa.len() - 20;
         let apex = self.names.name(self.apex);
         let zone = Zone {
             apex: apex.to_owned(),
             apex_depth: apex.labels().count(),
-            apex_hash: LabelledName::of(apex).hash(self.seed),
+            apex_hash: IndexedName::of(apex).hash(self.seed),
             depth_max,
             serial: u32::from_be_bytes(soa[serial_at..serial_at + 4].try_into().expect("four octets")),
             record_count: self.records.len(),
             name_count: self.names.count(),
             seed: self.seed,
-            place_bits,
-            places,
+            slot_bits,
+            slots,
             arena: arena.into_boxed_slice(),
             apex_node: offsets[self.apex.index()],
             negative_soa,
@@ -289,10 +289,10 @@ impl ZoneBuilder {
         &self,
         id: NameId,
         sets: &[RrSet],
-        cuts: &[Place],
-        maker: &mut ReadyMaker,
+        cuts: &[Visibility],
+        maker: &mut RrsetPacker,
         arena: &mut Vec<u8>,
-        issues: &mut Vec<Error>,
+        diagnostics: &mut Vec<Diagnostic>,
     ) {
         let start = arena.len();
         let name = self.names.name(id);
@@ -308,7 +308,7 @@ impl ZoneBuilder {
             let offset = (arena.len() - start) as u32;
             arena[entry..entry + 2].copy_from_slice(&set.rtype.0.to_le_bytes());
             arena[entry + 2..entry + 6].copy_from_slice(&offset.to_le_bytes());
-            let is_referral = cuts[id.index()] == Place::Delegated(id) && set.rtype == Rtype::NS;
+            let is_referral = cuts[id.index()] == Visibility::Delegated(id) && set.rtype == Rtype::NS;
             maker.start(name, if is_referral { Kind::Authority } else { Kind::Answer });
             for record in self.records_of(set) {
                 maker.put_answer(set.rtype, record.ttl_s, self.rdata(record));
@@ -316,7 +316,7 @@ impl ZoneBuilder {
             self.put_additional(set, is_referral, sets, cuts, maker);
             if maker.finish(arena).is_err() {
                 let record = self.records_of(set)[0];
-                issues.push(too_long(record.position, set.rtype, name));
+                diagnostics.push(too_long(record.position, set.rtype, name));
                 return;
             }
         }
@@ -324,7 +324,14 @@ impl ZoneBuilder {
 
     /// The addresses of the hosts that the records of `set` name: with a referral all that the zone has, glue among
     /// them (RFC 9471); else those that the zone itself answers for.
-    fn put_additional(&self, set: &RrSet, is_referral: bool, sets: &[RrSet], cuts: &[Place], maker: &mut ReadyMaker) {
+    fn put_additional(
+        &self,
+        set: &RrSet,
+        is_referral: bool,
+        sets: &[RrSet],
+        cuts: &[Visibility],
+        maker: &mut RrsetPacker,
+    ) {
         let mut hosts: Vec<NameId> = Vec::new();
         for record in self.records_of(set) {
             let Some(target) = rdata::target(set.rtype, self.rdata(record)) else { continue };
@@ -334,8 +341,8 @@ impl ZoneBuilder {
                 break;
             }
             let may_tell = match cuts[host.index()] {
-                Place::Plain => true,
-                Place::Delegated(_) => is_referral,
+                Visibility::Plain => true,
+                Visibility::Delegated(_) => is_referral,
                 _ => false,
             };
             if !may_tell || hosts.contains(&host) {
@@ -351,7 +358,7 @@ impl ZoneBuilder {
         }
     }
 
-    fn link_nodes(&self, offsets: &[u32], sets: &[RrSet], cuts: &[Place], arena: &mut [u8]) {
+    fn link_nodes(&self, offsets: &[u32], sets: &[RrSet], cuts: &[Visibility], arena: &mut [u8]) {
         for id in self.names.ids() {
             let at = offsets[id.index()] as usize * zone::NODE_ALIGNMENT;
             let mut link = |flag: u8, to: NameId| {
@@ -359,9 +366,9 @@ impl ZoneBuilder {
                 arena[at + 4..at + 8].copy_from_slice(&offsets[to.index()].to_le_bytes());
             };
             match cuts[id.index()] {
-                Place::Delegated(cut) => link(zone::FLAG_DELEGATED, cut),
-                Place::BelowDname(dname) => link(zone::FLAG_BELOW_DNAME, dname),
-                Place::Plain | Place::Unknown => {
+                Visibility::Delegated(cut) => link(zone::FLAG_DELEGATED, cut),
+                Visibility::BelowDname(dname) => link(zone::FLAG_BELOW_DNAME, dname),
+                Visibility::Plain | Visibility::Unknown => {
                     if self.set_of(id, Rtype::DNAME, sets).is_some() {
                         arena[at] |= zone::FLAG_DNAME;
                     }
@@ -377,7 +384,7 @@ impl ZoneBuilder {
     }
 
     /// Stores the SOA for negative answers: its TTL is the lower of its own and of its last field (RFC 2308 §5).
-    fn put_negative_soa(&self, sets: &[RrSet], maker: &mut ReadyMaker, arena: &mut Vec<u8>) -> Option<&[u8]> {
+    fn put_negative_soa(&self, sets: &[RrSet], maker: &mut RrsetPacker, arena: &mut Vec<u8>) -> Option<&[u8]> {
         let record = self.records_of(self.set_of(self.apex, Rtype::SOA, sets)?)[0];
         let soa = self.rdata(&record);
         let minimum = u32::from_be_bytes(soa[soa.len() - 4..].try_into().ok()?);
@@ -390,7 +397,7 @@ impl ZoneBuilder {
 
 /// Where a name stands, seen from the apex.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Visibility {
     Unknown,
     /// The zone answers for it.
     Plain,
@@ -400,12 +407,12 @@ enum Place {
     BelowDname(NameId),
 }
 
-fn has_error(issues: &[Error]) -> bool {
-    issues.iter().any(|issue| issue.severity == Severity::Error)
+fn has_error(diagnostics: &[Diagnostic]) -> bool {
+    diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error)
 }
 
-fn duplicate(position: Position, rtype: Rtype, name: Name<'_>) -> Error {
-    Error {
+fn duplicate(position: Position, rtype: Rtype, name: Name<'_>) -> Diagnostic {
+    Diagnostic {
         severity: Severity::Warning,
         position,
         problem: format!("this {rtype} record of {name} stands in the zone already"),
@@ -413,8 +420,8 @@ fn duplicate(position: Position, rtype: Rtype, name: Name<'_>) -> Error {
     }
 }
 
-fn too_long(position: Position, rtype: Rtype, name: Name<'_>) -> Error {
-    Error {
+fn too_long(position: Position, rtype: Rtype, name: Name<'_>) -> Diagnostic {
+    Diagnostic {
         severity: Severity::Error,
         position,
         problem: format!("the {rtype} records of {name} do not fit into one answer of 65,535 octets"),
@@ -423,4 +430,4 @@ fn too_long(position: Position, rtype: Rtype, name: Name<'_>) -> Error {
 }
 
 /// A table of places as [`Zone`] searches it.
-type Places = (Box<[u64]>, u32);
+type Slots = (Box<[u64]>, u32);

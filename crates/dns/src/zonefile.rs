@@ -24,7 +24,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
-use entry::{Context, Entry};
+use entry::{Context, EntryKind};
 use generate::Generate;
 use scanner::Scanner;
 
@@ -51,7 +51,7 @@ pub enum Severity {
 
 /// What is wrong with a zone file, where, and what would mend it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Error {
+pub struct Diagnostic {
     /// The token that is wrong.
     pub position: Position,
     /// Whether the zone can be used all the same.
@@ -62,15 +62,15 @@ pub struct Error {
     pub remedy: String,
 }
 
-impl Error {
+impl Diagnostic {
     #[cold]
-    fn new(position: Position, problem: impl Into<String>, remedy: impl Into<String>) -> Error {
-        Error { position, severity: Severity::Error, problem: problem.into(), remedy: remedy.into() }
+    fn new(position: Position, problem: impl Into<String>, remedy: impl Into<String>) -> Diagnostic {
+        Diagnostic { position, severity: Severity::Error, problem: problem.into(), remedy: remedy.into() }
     }
 
     #[cold]
-    fn warning(position: Position, problem: impl Into<String>, remedy: impl Into<String>) -> Error {
-        Error { severity: Severity::Warning, ..Error::new(position, problem, remedy) }
+    fn warning(position: Position, problem: impl Into<String>, remedy: impl Into<String>) -> Diagnostic {
+        Diagnostic { severity: Severity::Warning, ..Diagnostic::new(position, problem, remedy) }
     }
 }
 
@@ -91,7 +91,7 @@ pub struct Record<'p> {
 
 /// What the parser met.
 #[derive(Debug)]
-pub enum Event<'p> {
+pub enum Entry<'p> {
     /// A record.
     Record(Record<'p>),
     /// `$INCLUDE`: the caller reads the file and hands its text to [`Parser::include`], or reports that it can't.
@@ -105,7 +105,7 @@ pub enum Event<'p> {
 
 /// How much a zone file may ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct ParserLimits {
     /// Errors reported before the parser gives up; warnings do not count.
     pub errors_max: u32,
     /// Files open at once, the first not counted.
@@ -116,9 +116,9 @@ pub struct Limits {
     pub generate_count_max: u32,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits { errors_max: 100, include_depth_max: 8, include_count_max: 10_000, generate_count_max: 1 << 20 }
+impl Default for ParserLimits {
+    fn default() -> ParserLimits {
+        ParserLimits { errors_max: 100, include_depth_max: 8, include_count_max: 10_000, generate_count_max: 1 << 20 }
     }
 }
 
@@ -128,14 +128,14 @@ impl Default for Limits {
 /// allocation.
 #[derive(Debug)]
 pub struct Parser {
-    limits: Limits,
+    limits: ParserLimits,
     file_names: Vec<String>,
     /// The files that are being read, each included by the one before it.
     files: Vec<File>,
     context: Context,
     generate: Option<Generate>,
     /// A record that waits behind its warning.
-    held: Option<Entry>,
+    held: Option<EntryKind>,
     /// The origin for the file that the last event asked for.
     included_origin: Option<NameBuf>,
     error_count: u32,
@@ -152,7 +152,7 @@ impl Parser {
     /// A parser for a zone of class IN.
     ///
     /// `file_name` is for messages; `text` is the whole file; `origin` is the zone's apex and the first `$ORIGIN`.
-    pub fn new(file_name: String, text: Vec<u8>, origin: Name<'_>, limits: Limits) -> Parser {
+    pub fn new(file_name: String, text: Vec<u8>, origin: Name<'_>, limits: ParserLimits) -> Parser {
         Parser {
             limits,
             file_names: vec![file_name],
@@ -168,21 +168,21 @@ impl Parser {
     /// The next record, `$INCLUDE` or error; `None` at the end of the zone.
     ///
     /// After an error the parser goes on behind the faulty entry, so that all errors of a file are reported; after
-    /// [`Limits::errors_max`] of them one more says so, and nothing follows.
+    /// [`ParserLimits::errors_max`] of them one more says so, and nothing follows.
     #[allow(clippy::should_implement_trait, reason = "an Iterator cannot lend its items")]
-    pub fn next(&mut self) -> Option<Result<Event<'_>, Error>> {
+    pub fn next(&mut self) -> Option<Result<Entry<'_>, Diagnostic>> {
         match self.next_entry()? {
             Ok(entry) => Some(Ok(self.event(entry))),
             Err(error) => Some(Err(error)),
         }
     }
 
-    /// Reads `text` next, as the contents of the file that the last [`Event::Include`] asked for; afterwards the
+    /// Reads `text` next, as the contents of the file that the last [`Entry::Include`] asked for; afterwards the
     /// including file goes on with its own origin and owner (RFC 1035 §5.1).
     ///
     /// # Panics
     ///
-    /// When the last event was no [`Event::Include`].
+    /// When the last event was no [`Entry::Include`].
     pub fn include(&mut self, file_name: String, text: Vec<u8>) {
         let origin = self.included_origin.take().expect("a file is handed over only after it was asked for");
         // `include_count_max` is 32 bits wide, and so is every index.
@@ -198,7 +198,7 @@ impl Parser {
     }
 
     /// The next entry that has something to tell.
-    fn next_entry(&mut self) -> Option<Result<Entry, Error>> {
+    fn next_entry(&mut self) -> Option<Result<EntryKind, Diagnostic>> {
         self.included_origin = None;
         if let Some(entry) = self.held.take() {
             return Some(Ok(entry));
@@ -209,8 +209,8 @@ impl Parser {
                 None => self.read_entry()?,
             };
             match result {
-                Ok(Entry::Nothing) => {}
-                Ok(Entry::Generate(generate)) => self.generate = Some(*generate),
+                Ok(EntryKind::Nothing) => {}
+                Ok(EntryKind::Generate(generate)) => self.generate = Some(*generate),
                 Ok(entry) => match self.context.take_warning() {
                     Some(warning) => {
                         self.held = Some(entry);
@@ -224,7 +224,7 @@ impl Parser {
     }
 
     /// The next entry of the innermost file; `None` when all files are at their end.
-    fn read_entry(&mut self) -> Option<Result<Entry, Error>> {
+    fn read_entry(&mut self) -> Option<Result<EntryKind, Diagnostic>> {
         loop {
             let file = self.files.last_mut()?;
             let Some(leading) = file.scanner.next_entry() else {
@@ -243,7 +243,7 @@ impl Parser {
     }
 
     /// The next record of the `$GENERATE` at work; `None` when there is none.
-    fn read_generated(&mut self) -> Option<Result<Entry, Error>> {
+    fn read_generated(&mut self) -> Option<Result<EntryKind, Diagnostic>> {
         let generate = self.generate.as_mut()?;
         let Some(line) = generate.next_line() else {
             self.generate = None;
@@ -262,24 +262,24 @@ impl Parser {
         Some(result)
     }
 
-    fn within_include_limits(&self, result: Result<Entry, Error>) -> Result<Entry, Error> {
-        let Ok(Entry::Include { position, .. }) = result else {
+    fn within_include_limits(&self, result: Result<EntryKind, Diagnostic>) -> Result<EntryKind, Diagnostic> {
+        let Ok(EntryKind::Include { position, .. }) = result else {
             return result;
         };
-        let Limits { include_depth_max, include_count_max, .. } = self.limits;
+        let ParserLimits { include_depth_max, include_count_max, .. } = self.limits;
         if self.files.len() > include_depth_max as usize {
             let problem = format!("files include each other more than {include_depth_max} deep");
-            return Err(Error::new(position, problem, "look for a file that includes itself"));
+            return Err(Diagnostic::new(position, problem, "look for a file that includes itself"));
         }
         if self.file_names.len() > include_count_max as usize {
             let problem = format!("more than {include_count_max} files are included");
-            return Err(Error::new(position, problem, "look for files that include each other"));
+            return Err(Diagnostic::new(position, problem, "look for files that include each other"));
         }
         result
     }
 
     /// `error`, or the last one that says that there are too many.
-    fn counted(&mut self, error: Error) -> Error {
+    fn counted(&mut self, error: Diagnostic) -> Diagnostic {
         if error.severity == Severity::Warning {
             return error;
         }
@@ -290,20 +290,20 @@ impl Parser {
         self.files.clear();
         self.generate = None;
         let problem = format!("there are more than {} errors; the rest was not read", self.limits.errors_max);
-        Error::new(error.position, problem, "mend the errors before this one first")
+        Diagnostic::new(error.position, problem, "mend the errors before this one first")
     }
 
-    fn event(&mut self, entry: Entry) -> Event<'_> {
+    fn event(&mut self, entry: EntryKind) -> Entry<'_> {
         match entry {
-            Entry::Record { position, rtype, ttl_s } => {
+            EntryKind::Record { position, rtype, ttl_s } => {
                 let (owner, rdata) = self.context.owner_and_rdata();
-                Event::Record(Record { position, owner, rtype, ttl_s, rdata })
+                Entry::Record(Record { position, owner, rtype, ttl_s, rdata })
             }
-            Entry::Include { position, path, origin } => {
+            EntryKind::Include { position, path, origin } => {
                 self.included_origin = Some(*origin);
-                Event::Include { position, path }
+                Entry::Include { position, path }
             }
-            Entry::Nothing | Entry::Generate(_) => unreachable!("next_entry keeps these to itself"),
+            EntryKind::Nothing | EntryKind::Generate(_) => unreachable!("next_entry keeps these to itself"),
         }
     }
 }

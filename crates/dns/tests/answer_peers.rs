@@ -6,18 +6,17 @@
 #[path = "support/mod.rs"]
 mod support;
 
-use sanderling_dns::{Name, Rtype, Transport, Zone, ZoneSet};
+use sanderling_dns::{Name, Rtype, Transport, ZoneEntry, ZoneMap};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::time::Duration;
 use support::exchange::ask;
 use support::question::{ID, Question};
 use support::reply::{Reply, ReplyRecord};
-use support::zone_text::{name_octets, records_of_zones, texts_of_zones, zone_set};
+use support::zone_text::{name_octets, records_of_zones, texts_of_zones, zone_map};
 
 const FEATURES: &str = include_str!("answers/features.zone");
 /// How long a peer may take for one reply; before it has started it gives none.
@@ -161,7 +160,7 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // Asked to end rather than killed, it ends its own children.
+        // ParsedQuery to end rather than killed, it ends its own children.
         let _ = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
         let _ = self.child.wait();
         if !std::thread::panicking() {
@@ -279,7 +278,7 @@ fn names_of(reply: &Reply, section: usize, rtype: Rtype) -> Vec<&ReplyRecord> {
 }
 
 /// Why the two replies differ; `None` when they do without a reason.
-fn allowance(zones: &ZoneSet, question: &Question, ours: &Reply, theirs: &Reply) -> Option<Allowance> {
+fn allowance(zones: &ZoneMap, question: &Question, ours: &Reply, theirs: &Reply) -> Option<Allowance> {
     let over_tcp = |question: &Question| Question { transport: Transport::Tcp, ..question.clone() };
     let is_same = |section: usize| ours.set_of(section) == theirs.set_of(section);
     let has_same_head = ours.rcode == theirs.rcode && ours.flags == theirs.flags;
@@ -298,8 +297,8 @@ fn allowance(zones: &ZoneSet, question: &Question, ours: &Reply, theirs: &Reply)
     }
     let alias_into_other_zone = |record: &&ReplyRecord| {
         let zone_of = |name: &[u8]| {
-            let zone = |zone: &&Arc<Zone>| Name::parse(name).expect("a name").is_at_or_below(zone.apex());
-            zones.zones().iter().filter(zone).max_by_key(|zone| zone.apex().length_bytes()).map(|zone| zone.apex())
+            let zone = |zone: &&ZoneEntry| Name::parse(name).expect("a name").is_at_or_below(zone.apex());
+            zones.entries().iter().filter(zone).max_by_key(|zone| zone.apex().length_bytes()).map(|zone| zone.apex())
         };
         zone_of(&record.rdata).is_some_and(|target| zone_of(&record.owner) != Some(target))
     };
@@ -348,7 +347,7 @@ fn is_the_same(ours: &Reply, theirs: &Reply) -> bool {
 /// Asks `program` and ourselves; every difference must be one of `allowances`, and each of them must occur.
 fn compare(program: Program, allowances: &[Allowance]) {
     let text = zones_text();
-    let zones = zone_set(&text);
+    let zones = zone_map(&text);
     let questions = questions(&text);
     let peer = Peer::start(program, &text);
     let mut counts: BTreeMap<Allowance, usize> = BTreeMap::new();

@@ -34,7 +34,8 @@ fn summary(config: &Config, content: &Content) -> String {
         let hosts = if hosts.is_empty() { "every host".to_owned() } else { hosts };
         text.push_str(&format!("site {} for {hosts}\n", site.folder.display()));
     }
-    for (zone, built) in config.zones.iter().zip(content.zones().zones()) {
+    for (zone, entry) in config.zones.iter().zip(content.zones().entries()) {
+        let sanderling_dns::ZoneEntry::Served(built) = entry else { continue };
         let (name, file) = (zone.apex.as_str(), zone.file.display());
         let (record_count, serial) = (built.record_count(), built.serial());
         text.push_str(&format!("zone {name} from {file}: {record_count} records, serial {serial}\n"));

@@ -20,7 +20,7 @@ use sanderling_config::diagnostic::Diagnostic;
 use sanderling_config::terminal::{say, tell, warn};
 use sanderling_config::{Config, DefaultSite, Limits, ListenerCount, Origin};
 use sanderling_config::{Role, Service};
-use sanderling_dns::ZoneSet;
+use sanderling_dns::{ZoneEntry, ZoneMap};
 use sanderling_ipc::Exit;
 use sanderling_ipc::channel::{Channel, Word};
 use sanderling_ipc::control::Control;
@@ -190,7 +190,7 @@ pub fn serve_demo(http: SocketAddr, dns: SocketAddr) -> Exit {
     let seed = hash_seed();
     let apex = sanderling_config::DomainName::parse(demo::APEX).expect("the demo's name is one");
     let zone = zones::parse(&apex, "demo.zone", demo::ZONE, &config.limits, seed).expect("the demo's zone is tested");
-    let zones = ZoneSet::new(seed, vec![Arc::new(zone)]).expect("one zone has no double");
+    let zones = ZoneMap::new(seed, [ZoneEntry::Served(Arc::new(zone))]);
     let site = Site { id: 0, hosts: vec![demo::APEX.to_owned()], root: Root::Builtin(demo::SITE) };
     let content = Content::new(vec![site], sanderling_server::DefaultSite::EveryHost(0), zones);
     let served = Signals::register(&[SIGTERM, SIGINT, SIGQUIT]).and_then(|signals| {

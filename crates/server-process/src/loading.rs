@@ -3,7 +3,7 @@
 use crate::zones;
 use sanderling_config::diagnostic::{Diagnostic, Fault, Place};
 use sanderling_config::{Config, DefaultSite, Limits};
-use sanderling_dns::{HashSeed, ZoneSet};
+use sanderling_dns::{HashSeed, ZoneEntry, ZoneMap};
 use sanderling_os::directory::Directory;
 use sanderling_server::{Content, DnsOptions, HttpOptions, OpenFilesOptions, Options, Root, Site};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -59,7 +59,7 @@ impl Loader {
         let mut zones = Vec::new();
         for zone in &config.zones {
             match zones::load(zone, &config.limits, seed, &mut warnings) {
-                Ok(zone) => zones.push(Arc::new(zone)),
+                Ok(zone) => zones.push(ZoneEntry::Served(Arc::new(zone))),
                 Err(mut diagnostics) => errors.append(&mut diagnostics),
             }
         }
@@ -67,9 +67,7 @@ impl Loader {
             errors.append(&mut warnings);
             return Err(errors);
         }
-        let zones =
-            ZoneSet::new(seed, zones).expect("the configuration's reader refuses a zone that stands there twice");
-        let zones = zones.with_alias_count_max(config.limits.dns_cname_chain_max);
+        let zones = ZoneMap::new(seed, zones).with_cname_chain_max(config.limits.dns_cname_chain_max);
         let default_site = match config.default_site {
             DefaultSite::None => sanderling_server::DefaultSite::None,
             DefaultSite::Addresses(index) => sanderling_server::DefaultSite::Addresses(index),

@@ -2,7 +2,7 @@
 
 use sanderling_config::diagnostic::{Diagnostic, Fault, Place, Severity};
 use sanderling_config::{DomainName, Limits, Zone as ZoneConfig};
-use sanderling_dns::zonefile::{self, Event, Parser, Position};
+use sanderling_dns::zonefile::{self, Entry, Parser, Position};
 use sanderling_dns::{HashSeed, NameBuf, Zone, ZoneBuilder, ZoneLimits};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -52,8 +52,10 @@ fn build(
         NameBuf::joined(&labels, sanderling_dns::Name::ROOT).expect("the configuration's reader has checked the name");
     let zone_limits = ZoneLimits { records_per_rrset_max: limits.zone_records_per_rrset_max };
     let mut builder = ZoneBuilder::new(apex.as_name(), seed, zone_limits);
-    let parser_limits =
-        zonefile::Limits { include_depth_max: limits.zone_include_depth_max as u32, ..zonefile::Limits::default() };
+    let parser_limits = zonefile::ParserLimits {
+        include_depth_max: limits.zone_include_depth_max as u32,
+        ..zonefile::ParserLimits::default()
+    };
     let mut reading = Reading {
         parser: Parser::new(file.display().to_string(), text, apex.as_name(), parser_limits),
         files: vec![file.to_owned()],
@@ -65,7 +67,7 @@ fn build(
     if !reading.has_errors() {
         // A zone of which some records could not be read would only be reported for lacking them.
         let built = builder.finish(end);
-        for issue in &built.issues {
+        for issue in &built.diagnostics {
             reading.tell(issue);
         }
         if let Some(zone) = built.zone {
@@ -94,11 +96,11 @@ impl Reading<'_> {
         loop {
             match self.parser.next() {
                 None => return end,
-                Some(Ok(Event::Record(record))) => {
+                Some(Ok(Entry::Record(record))) => {
                     end = record.position;
                     builder.add(&record);
                 }
-                Some(Ok(Event::Include { position, path })) => self.include(position, &path),
+                Some(Ok(Entry::Include { position, path })) => self.include(position, &path),
                 Some(Err(error)) => self.tell(&error),
             }
         }
@@ -126,7 +128,7 @@ impl Reading<'_> {
         Place::Position { file, line: position.line, column: position.column }
     }
 
-    fn tell(&mut self, issue: &zonefile::Error) {
+    fn tell(&mut self, issue: &zonefile::Diagnostic) {
         let fault = Fault::new(issue.problem.clone(), issue.remedy.clone());
         let place = self.place(issue.position);
         self.issues.push(match issue.severity {

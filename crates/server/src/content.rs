@@ -1,6 +1,6 @@
 //! What is served, and for whom: an immutable value, which workers take up whole when it is replaced.
 
-use sanderling_dns::ZoneSet;
+use sanderling_dns::ZoneMap;
 use sanderling_http::Host;
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -15,7 +15,7 @@ pub struct Content {
     sites: Vec<Arc<Site>>,
     by_host: HashMap<Vec<u8>, usize>,
     default_site: DefaultSite,
-    zones: ZoneSet,
+    zones: ZoneMap,
 }
 
 /// A folder of files for some hosts.
@@ -64,7 +64,7 @@ const HOST_BYTES_MAX: usize = 253;
 
 impl Content {
     /// The content of `sites` and `zones`; no host selects two sites.
-    pub fn new(sites: Vec<Site>, default_site: DefaultSite, zones: ZoneSet) -> Content {
+    pub fn new(sites: Vec<Site>, default_site: DefaultSite, zones: ZoneMap) -> Content {
         let hosts = |(index, site): (usize, &Site)| {
             site.hosts.iter().map(move |host| (host.as_bytes().to_vec(), index)).collect::<Vec<_>>()
         };
@@ -74,7 +74,7 @@ impl Content {
     }
 
     /// The zones.
-    pub fn zones(&self) -> &ZoneSet {
+    pub fn zones(&self) -> &ZoneMap {
         &self.zones
     }
 
@@ -156,7 +156,7 @@ mod tests {
             hosts: hosts.iter().map(|&host| host.to_owned()).collect(),
             root: Root::Builtin(&[]),
         };
-        let zones = ZoneSet::new(sanderling_dns::HashSeed(1), Vec::new()).expect("no zones");
+        let zones = ZoneMap::new(sanderling_dns::HashSeed(1), []);
         Content::new(vec![site(7, &["example.com", "www.example.com"]), site(8, &["example.org"])], default_site, zones)
     }
 

@@ -6,15 +6,18 @@ use crate::content::Content;
 use crate::shared::Shared;
 use crate::stage::{Drain, Stage, Taker};
 use crate::tally::{Counter, Tally};
-use sanderling_dns::{Asked, Reply, Transport};
+use sanderling_dns::{Answered, ParsedQuery, RequestInfo, Transport};
 use sanderling_os::event_fd::EventFd;
 use sanderling_os::poll_set::PollSet;
 use sanderling_os::udp::{BATCH_COUNT_MAX, Batch, Socket};
 use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+/// Stands for the client's address until datagrams bring it.
+const UNKNOWN_CLIENT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 /// Batches of one socket in one turn, so that a flood on one address does not silence another.
 const BATCHES_PER_TURN_MAX: usize = 8;
 /// Errors of one socket in a row after which the thread waits before it asks again.
@@ -132,26 +135,27 @@ impl<'s> Datagrams<'s> {
     }
 
     /// Answers the datagrams of the batch in steps of all of them, so that what one would wait for, from main memory, is
-    /// on its way for all at the same time (`sanderling_dns::Asked`).
+    /// on its way for all at the same time (`sanderling_dns::ParsedQuery`).
     fn answer(&mut self, received_count: usize) {
         let transport = Transport::Udp { reply_bytes_max: self.shared.options.dns.udp_reply_bytes_max };
+        let info = RequestInfo { client: UNKNOWN_CLIENT, transport, now_unix_s: 0 };
         let zones = self.content.zones();
         let (queries, mut replies) = self.batch.queries_and_replies();
-        let mut asked = [Asked::NOTHING; BATCH_COUNT_MAX];
+        let mut asked = [ParsedQuery::EMPTY; BATCH_COUNT_MAX];
         let asked = &mut asked[..received_count];
         let mut silence_count = 0;
         let unread_count = each(asked, |index, asked| {
             let query = queries.get(index);
             if query.peer_port != 0 && !query.is_truncated {
-                *asked = Asked::read(zones, query.bytes);
+                *asked = ParsedQuery::parse(zones, query.bytes);
             }
         });
-        let mut broken_count = each(asked, |_, asked| asked.touch_place());
-        broken_count += each(asked, |_, asked| asked.touch_records());
+        let mut broken_count = each(asked, |_, asked| asked.prefetch_slot());
+        broken_count += each(asked, |_, asked| asked.prefetch_records());
         broken_count +=
-            each(asked, |index, asked| match sanderling_dns::answer_asked(asked, transport, replies.buffer()) {
-                Reply::Send { length_bytes, .. } => replies.push(index, length_bytes),
-                Reply::Silence => silence_count += 1,
+            each(asked, |index, asked| match sanderling_dns::answer_parsed(asked, &info, replies.buffer()) {
+                Answered::Reply(length_bytes) => replies.push(index, length_bytes),
+                Answered::Drop => silence_count += 1,
             });
         self.tally.add(Counter::DnsUdpQueries, received_count as u64);
         // What broke while it was read is silent too, but for another reason.

@@ -5,10 +5,13 @@ use crate::outbox::{Outbox, Sent};
 use crate::peer::{Buffers, Context, Input, Linger, Next, OUTPUT_BYTES_USUAL, Schedule, Socket};
 use crate::permits::Permit;
 use crate::tally::Counter;
-use sanderling_dns::{Reply, Transport};
+use sanderling_dns::{Answered, RequestInfo, Transport};
 use sanderling_os::tcp::{More, Stream};
 use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
 
+/// Stands for the client's address until connections keep it.
+const UNKNOWN_CLIENT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 /// Octets of the length that stands before each message (RFC 1035 §4.2.2).
 const LENGTH_BYTES: usize = 2;
 /// Queries of one stream that are answered in one turn.
@@ -218,12 +221,14 @@ impl<'s> DnsStream<'s> {
             context.tally.add(Counter::DnsTcpQueries, 1);
             input.skip(LENGTH_BYTES + length);
             let reply = &mut context.buffers.scratch;
-            match sanderling_dns::answer(context.content.zones(), query, Transport::Tcp, reply) {
-                Reply::Send { length_bytes, .. } => {
+            let now_unix_s = context.clock.unix_s();
+            let info = RequestInfo { client: UNKNOWN_CLIENT, transport: Transport::Tcp, now_unix_s };
+            match sanderling_dns::answer(context.content.zones(), &info, query, reply) {
+                Answered::Reply(length_bytes) => {
                     output.extend_from_slice(&(length_bytes as u16).to_be_bytes());
                     output.extend_from_slice(&reply[..length_bytes]);
                 }
-                Reply::Silence => context.tally.add(Counter::DnsSilences, 1),
+                Answered::Drop => context.tally.add(Counter::DnsSilences, 1),
             }
         }
     }

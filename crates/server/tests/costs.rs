@@ -3,7 +3,7 @@
 //! A change of the snapshot is a change of the product: `UPDATE_COSTS=1 cargo test -p sanderling-server --test costs`
 //! writes it anew, and the diff shows what became dearer or cheaper.
 
-use sanderling_dns::{HashSeed, ZoneSet};
+use sanderling_dns::{HashSeed, ZoneMap};
 use sanderling_os::counters::{self, SyscallCounts};
 use sanderling_os::tcp::Listener;
 use sanderling_os::udp::Socket;
@@ -66,7 +66,7 @@ fn with_server(name: &str, fresh_for: Duration, act: impl FnOnce(&Path, SocketAd
     let dns = siblings.dns_datagrams[0].local_address().expect("bound");
     let root = sanderling_os::directory::Directory::open(&tree.0).expect("opened");
     let site = Site { id: 0, hosts: Vec::new(), root: Root::Folder(root) };
-    let zones = ZoneSet::new(HashSeed(1), Vec::new()).expect("no zones");
+    let zones = ZoneMap::new(HashSeed(1), []);
     let content = Content::new(vec![site], DefaultSite::EveryHost(0), zones);
     let mut options = Options::default();
     // The files of the test are new, and are to be served as those that nobody has touched for long.

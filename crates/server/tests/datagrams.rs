@@ -3,8 +3,8 @@
 //! `SANDERLING_QUERIES=100000 cargo test --release -p sanderling-server --test datagrams -- --nocapture` on a quiet
 //! machine prints the calls and holds them against strict bounds.
 
-use sanderling_dns::zonefile::{Event, Limits, Parser};
-use sanderling_dns::{HashSeed, Name, ZoneBuilder, ZoneLimits, ZoneSet};
+use sanderling_dns::zonefile::{Entry, Parser, ParserLimits};
+use sanderling_dns::{HashSeed, Name, ZoneBuilder, ZoneEntry, ZoneLimits, ZoneMap};
 use sanderling_os::counters::{self, Syscall};
 use sanderling_os::udp::Socket;
 use sanderling_server::{Content, DefaultSite, Options, Server, Siblings};
@@ -21,23 +21,23 @@ const BURST: usize = 200;
 const NAME_COUNT: usize = 1_000;
 const APEX: &[u8] = b"\x04test\0";
 
-fn zones() -> ZoneSet {
+fn zones() -> ZoneMap {
     let mut text = String::from("@ 60 IN SOA ns host 1 2 3 4 5\n@ 60 NS ns\nns 60 A 192.0.2.1\n");
     for index in 0..NAME_COUNT {
         text.push_str(&format!("host{index} 60 A 198.51.{}.{}\n", index / 256, index % 256));
     }
     let apex = Name::parse(APEX).expect("a name");
-    let mut parser = Parser::new("test.zone".into(), text.into_bytes(), apex, Limits::default());
+    let mut parser = Parser::new("test.zone".into(), text.into_bytes(), apex, ParserLimits::default());
     let mut builder = ZoneBuilder::new(apex, HashSeed(3), ZoneLimits::default());
     let mut end = sanderling_dns::zonefile::Position { file_index: 0, line: 1, column: 1 };
     while let Some(event) = parser.next() {
-        if let Event::Record(record) = event.expect("a good zone") {
+        if let Entry::Record(record) = event.expect("a good zone") {
             end = record.position;
             builder.add(&record);
         }
     }
     let zone = builder.finish(end).zone.expect("a good zone");
-    ZoneSet::new(HashSeed(3), vec![Arc::new(zone)]).expect("one zone")
+    ZoneMap::new(HashSeed(3), [ZoneEntry::Served(Arc::new(zone))])
 }
 
 fn query(id: u16, index: usize) -> Vec<u8> {

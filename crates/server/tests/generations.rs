@@ -2,7 +2,7 @@
 //! nothing is lost. `SANDERLING_CHANGES=100 cargo test --release -p sanderling-server --test generations -- --nocapture`
 //! runs it at length.
 
-use sanderling_dns::{HashSeed, ZoneSet};
+use sanderling_dns::{HashSeed, ZoneMap};
 use sanderling_os::tcp::Listener;
 use sanderling_os::udp::Socket;
 use sanderling_server::{BuiltinFile, Content, DefaultSite, Drain, Options, Root, Server, Siblings, Site};
@@ -148,7 +148,7 @@ const KINDS: [(&str, Ask); 5] = [
 /// A server that serves until `stop` is closed, and tells by `ready` that it does.
 fn serve(sockets: &Sockets, worker_count: usize, ready: &mpsc::Sender<()>, stop: &mpsc::Receiver<()>) {
     let site = Site { id: 0, hosts: Vec::new(), root: Root::Builtin(FILES) };
-    let zones = ZoneSet::new(HashSeed(1), Vec::new()).expect("no zones");
+    let zones = ZoneMap::new(HashSeed(1), []);
     let content = Content::new(vec![site], DefaultSite::EveryHost(0), zones);
     let options = Options { drain_grace: Duration::from_millis(500), ..Options::default() };
     let server = Server::new(content, options, DEADLINE);

@@ -1,6 +1,6 @@
 //! What an idle connection costs in memory: measured as the growth of the process, client's side and all, and printed.
 
-use sanderling_dns::{HashSeed, ZoneSet};
+use sanderling_dns::{HashSeed, ZoneMap};
 use sanderling_os::tcp::Listener;
 use sanderling_server::{BuiltinFile, Content, Counter, DefaultSite, Options, Root, Server, Siblings, Site};
 use std::io::{Read, Write};
@@ -40,7 +40,7 @@ fn an_idle_connection_costs_little_memory() {
     };
     let address = siblings.http[0].local_address().expect("bound");
     let site = Site { id: 0, hosts: Vec::new(), root: Root::Builtin(FILES) };
-    let zones = ZoneSet::new(HashSeed(1), Vec::new()).expect("no zones");
+    let zones = ZoneMap::new(HashSeed(1), []);
     let content = Content::new(vec![site], DefaultSite::EveryHost(0), zones);
     let server = Server::new(content, Options::default(), Duration::ZERO);
     let served = server.run(&[siblings], 1, |server| {

@@ -1,7 +1,7 @@
 //! Workers and siblings in any numbers: every connection and every datagram is answered, whichever sibling the kernel
 //! gives it to. The shares of the workers are printed.
 
-use sanderling_dns::{HashSeed, ZoneSet};
+use sanderling_dns::{HashSeed, ZoneMap};
 use sanderling_os::tcp::Listener;
 use sanderling_os::udp::Socket;
 use sanderling_server::{BuiltinFile, Content, Counter, DefaultSite, Drain, Options, Root, Server, Siblings, Site};
@@ -75,7 +75,7 @@ fn check(worker_count: usize, sibling_count: usize) {
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let (siblings, http, dns) = bind(sibling_count);
     let site = Site { id: 0, hosts: Vec::new(), root: Root::Builtin(FILES) };
-    let zones = ZoneSet::new(HashSeed(1), Vec::new()).expect("no zones");
+    let zones = ZoneMap::new(HashSeed(1), []);
     let content = Content::new(vec![site], DefaultSite::EveryHost(0), zones);
     let server = Server::new(content, Options::default(), DEADLINE);
     let served = server.run(&siblings, worker_count, |server| {

@@ -4,7 +4,7 @@
 //! `SANDERLING_RESPONSES=1000000 cargo test --release -p sanderling-server --test versions -- --nocapture` runs it at
 //! length; the default is short. The seed is printed, and `SANDERLING_SEED` sets it.
 
-use sanderling_dns::{HashSeed, ZoneSet};
+use sanderling_dns::{HashSeed, ZoneMap};
 use sanderling_os::tcp::Listener;
 use sanderling_server::{Content, Counter, DefaultSite, Options, Root, Server, Siblings, Site};
 use std::collections::HashMap;
@@ -234,7 +234,7 @@ fn with_server(name: &str, options: Options, act: impl FnOnce(&Path, SocketAddr,
     }
     let root = sanderling_os::directory::Directory::open(&tree.0).expect("opened");
     let site = Site { id: 0, hosts: Vec::new(), root: Root::Folder(root) };
-    let zones = ZoneSet::new(HashSeed(1), Vec::new()).expect("no zones");
+    let zones = ZoneMap::new(HashSeed(1), []);
     let content = Content::new(vec![site], DefaultSite::EveryHost(0), zones);
     let server = Server::new(content, options, Duration::ZERO);
     server.run(&siblings, WORKER_COUNT, |server| act(&tree.0, address, server)).expect("served");

@@ -2,7 +2,7 @@
 
 use super::encoding::{Base, Encoded};
 use super::svc_param::{self, Key, Value};
-use super::{FieldSlices, Kind};
+use super::{FieldKind, FieldSlices};
 use super::{bitmap, check, fields};
 use crate::name::Name;
 use crate::rtype::Rtype;
@@ -12,19 +12,19 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 /// RDATA in zone-file form: its type's fields, or the form of RFC 3597 §5 where there are none or where the octets have
 /// not the type's shape.
 #[derive(Clone, Copy, Debug)]
-pub struct Text<'a> {
+pub struct PresentationFormat<'a> {
     rtype: Rtype,
     rdata: &'a [u8],
 }
 
-impl<'a> Text<'a> {
+impl<'a> PresentationFormat<'a> {
     /// The text of `rdata`, whatever octets it is.
-    pub fn new(rtype: Rtype, rdata: &'a [u8]) -> Text<'a> {
-        Text { rtype, rdata }
+    pub fn new(rtype: Rtype, rdata: &'a [u8]) -> PresentationFormat<'a> {
+        PresentationFormat { rtype, rdata }
     }
 }
 
-impl Display for Text<'_> {
+impl Display for PresentationFormat<'_> {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         if fields(self.rtype).is_none() || check(self.rtype, self.rdata).is_err() {
             return write_generic(self.rdata, out);
@@ -32,7 +32,7 @@ impl Display for Text<'_> {
         let mut blank = "";
         for (field, octets) in FieldSlices::of(self.rtype, self.rdata).map_while(Result::ok) {
             // Octets that are none and print as nothing: a field that was left out.
-            if octets.is_empty() && !matches!(field.kind, Kind::RestAsString | Kind::DashBase64) {
+            if octets.is_empty() && !matches!(field.kind, FieldKind::RestAsString | FieldKind::DashBase64) {
                 continue;
             }
             out.write_str(blank)?;
@@ -53,55 +53,59 @@ fn write_generic(rdata: &[u8], out: &mut Formatter<'_>) -> fmt::Result {
 }
 
 /// Writes one field, whose octets were checked.
-fn write_field(kind: Kind, octets: &[u8], out: &mut Formatter<'_>) -> fmt::Result {
+fn write_field(kind: FieldKind, octets: &[u8], out: &mut Formatter<'_>) -> fmt::Result {
     match kind {
-        Kind::U8
-        | Kind::U16
-        | Kind::U32
-        | Kind::U64
-        | Kind::Period
-        | Kind::Algorithm
-        | Kind::DigestType
-        | Kind::CertificateType
-        | Kind::Scheme => write!(out, "{}", integer(octets)),
-        Kind::Time => write_time(integer(octets), out),
-        Kind::Rtype => write!(out, "{}", Rtype(integer(octets) as u16)),
-        Kind::Ipv4 => write!(out, "{}", ipv4(octets)),
-        Kind::Ipv6 => write!(out, "{}", ipv6(octets)),
-        Kind::Locator => write_groups(octets, 2, ':', out),
-        Kind::Eui48 | Kind::Eui64 => write_groups(octets, 1, '-', out),
-        Kind::CompressibleName | Kind::Name => write_name(octets, out),
-        Kind::String | Kind::Digits | Kind::Coordinate | Kind::OptionalString | Kind::Strings => {
-            separated(strings(octets), " ", out, write_quoted)
+        FieldKind::U8
+        | FieldKind::U16
+        | FieldKind::U32
+        | FieldKind::U64
+        | FieldKind::Period
+        | FieldKind::Algorithm
+        | FieldKind::DigestType
+        | FieldKind::CertificateType
+        | FieldKind::Scheme => write!(out, "{}", integer(octets)),
+        FieldKind::Time => write_time(integer(octets), out),
+        FieldKind::Rtype => write!(out, "{}", Rtype(integer(octets) as u16)),
+        FieldKind::Ipv4 => write!(out, "{}", ipv4(octets)),
+        FieldKind::Ipv6 => write!(out, "{}", ipv6(octets)),
+        FieldKind::Locator => write_groups(octets, 2, ':', out),
+        FieldKind::Eui48 | FieldKind::Eui64 => write_groups(octets, 1, '-', out),
+        FieldKind::CompressibleName | FieldKind::Name => write_name(octets, out),
+        FieldKind::String
+        | FieldKind::Digits
+        | FieldKind::Coordinate
+        | FieldKind::OptionalString
+        | FieldKind::Strings => separated(strings(octets), " ", out, write_quoted),
+        FieldKind::Tag => octets[1..].iter().try_for_each(|&octet| out.write_char(char::from(octet))),
+        FieldKind::RestAsString => write_quoted(octets, out),
+        FieldKind::Hex | FieldKind::DsDigest | FieldKind::Fingerprint | FieldKind::ZoneDigest => {
+            write_base(Base::Base16, octets, out)
         }
-        Kind::Tag => octets[1..].iter().try_for_each(|&octet| out.write_char(char::from(octet))),
-        Kind::RestAsString => write_quoted(octets, out),
-        Kind::Hex | Kind::DsDigest | Kind::Fingerprint | Kind::ZoneDigest => write_base(Base::Base16, octets, out),
-        Kind::Base64 | Kind::OptionalBase64 => write_base(Base::Base64, octets, out),
-        Kind::DashBase64 if octets.is_empty() => out.write_str("-"),
-        Kind::DashBase64 => write_base(Base::Base64, octets, out),
-        Kind::Salt if octets.len() == 1 => out.write_str("-"),
-        Kind::Salt => write_base(Base::Base16, &octets[1..], out),
-        Kind::HashedName => write_base(Base::Base32, &octets[1..], out),
-        Kind::Bitmap => separated(bitmap::types(octets), " ", out, |rtype, out| write!(out, "{rtype}")),
-        Kind::Services => write_services(octets, out),
-        Kind::Nsap => {
+        FieldKind::Base64 | FieldKind::OptionalBase64 => write_base(Base::Base64, octets, out),
+        FieldKind::DashBase64 if octets.is_empty() => out.write_str("-"),
+        FieldKind::DashBase64 => write_base(Base::Base64, octets, out),
+        FieldKind::Salt if octets.len() == 1 => out.write_str("-"),
+        FieldKind::Salt => write_base(Base::Base16, &octets[1..], out),
+        FieldKind::HashedName => write_base(Base::Base32, &octets[1..], out),
+        FieldKind::Bitmap => separated(bitmap::types(octets), " ", out, |rtype, out| write!(out, "{rtype}")),
+        FieldKind::Services => write_services(octets, out),
+        FieldKind::Nsap => {
             out.write_str("0x")?;
             write_base(Base::Base16, octets, out)
         }
-        Kind::Location => write_location(octets, out),
-        Kind::Prefixes => write_prefixes(octets, out),
-        Kind::Gateway => {
+        FieldKind::Location => write_location(octets, out),
+        FieldKind::Prefixes => write_prefixes(octets, out),
+        FieldKind::Gateway => {
             write!(out, "{} {} ", octets[0], octets[1])?;
             write_host(octets[0], &octets[2..], out)
         }
-        Kind::Relay => {
+        FieldKind::Relay => {
             write!(out, "{} {} ", octets[0] >> 7, octets[0] & 0x7f)?;
             write_host(octets[0] & 0x7f, &octets[1..], out)
         }
-        Kind::HostIdentity => write_host_identity(octets, out),
-        Kind::Names => separated(names(octets), " ", out, |name, out| write!(out, "{name}")),
-        Kind::SvcParams => separated(svc_param::params(octets), " ", out, write_param),
+        FieldKind::HostIdentity => write_host_identity(octets, out),
+        FieldKind::Names => separated(names(octets), " ", out, |name, out| write!(out, "{name}")),
+        FieldKind::SvcParams => separated(svc_param::params(octets), " ", out, write_param),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The shape of each kind of field on the wire: where a field ends, or why it is none.
 
-use super::Kind;
+use super::FieldKind;
 use super::{bitmap, svc_param};
 use crate::name::Name;
 
@@ -8,43 +8,43 @@ const TOO_EARLY: &str = "ends too early";
 
 /// Where the field of `kind` that starts at `at` in `rdata` ends; `Err` says what is wrong with it, as the rest of a
 /// sentence about the field.
-pub(crate) fn field_end(kind: Kind, rdata: &[u8], at: usize) -> Result<usize, &'static str> {
+pub(crate) fn field_end(kind: FieldKind, rdata: &[u8], at: usize) -> Result<usize, &'static str> {
     let rest = rdata.get(at..).ok_or(TOO_EARLY)?;
     let length_bytes = match kind {
-        Kind::U8 | Kind::Algorithm | Kind::DigestType | Kind::Scheme => fixed(rest, 1)?,
-        Kind::U16 | Kind::Rtype | Kind::CertificateType => fixed(rest, 2)?,
-        Kind::U32 | Kind::Period | Kind::Time | Kind::Ipv4 => fixed(rest, 4)?,
-        Kind::Eui48 => fixed(rest, 6)?,
-        Kind::U64 | Kind::Locator | Kind::Eui64 => fixed(rest, 8)?,
-        Kind::Ipv6 => fixed(rest, 16)?,
-        Kind::CompressibleName | Kind::Name => name(rest)?,
-        Kind::String => string(rest)?.len() + 1,
-        Kind::Digits => digits(rest)?,
-        Kind::Coordinate => coordinate(rest)?,
-        Kind::OptionalString if rest.is_empty() => 0,
-        Kind::OptionalString => string(rest)?.len() + 1,
-        Kind::Strings => strings(rest)?,
-        Kind::Tag => tag(rest)?,
-        Kind::RestAsString | Kind::OptionalBase64 | Kind::DashBase64 => rest.len(),
-        Kind::Hex | Kind::Base64 if rest.is_empty() => return Err("is empty"),
-        Kind::Hex | Kind::Base64 => rest.len(),
-        Kind::DsDigest => digest(rest, ds_digest_bytes(rdata[at - 1]))?,
-        Kind::Fingerprint => digest(rest, fingerprint_bytes(rdata[at - 1]))?,
-        Kind::ZoneDigest => zone_digest(rest, rdata[at - 1])?,
-        Kind::Salt => string(rest)?.len() + 1,
-        Kind::HashedName if rest.first() == Some(&0) => return Err("is empty"),
-        Kind::HashedName => string(rest)?.len() + 1,
-        Kind::Bitmap => bitmap::check(rest).map(|()| rest.len())?,
-        Kind::Services => services(rest)?,
-        Kind::Nsap if rest.is_empty() => return Err("is empty"),
-        Kind::Nsap => rest.len(),
-        Kind::Location => location(rest)?,
-        Kind::Prefixes => prefixes(rest)?,
-        Kind::Gateway => gateway(rest)?,
-        Kind::Relay => relay(rest)?,
-        Kind::HostIdentity => host_identity(rest)?,
-        Kind::Names => names(rest)?,
-        Kind::SvcParams => svc_param::check(rest).map(|()| rest.len())?,
+        FieldKind::U8 | FieldKind::Algorithm | FieldKind::DigestType | FieldKind::Scheme => fixed(rest, 1)?,
+        FieldKind::U16 | FieldKind::Rtype | FieldKind::CertificateType => fixed(rest, 2)?,
+        FieldKind::U32 | FieldKind::Period | FieldKind::Time | FieldKind::Ipv4 => fixed(rest, 4)?,
+        FieldKind::Eui48 => fixed(rest, 6)?,
+        FieldKind::U64 | FieldKind::Locator | FieldKind::Eui64 => fixed(rest, 8)?,
+        FieldKind::Ipv6 => fixed(rest, 16)?,
+        FieldKind::CompressibleName | FieldKind::Name => name(rest)?,
+        FieldKind::String => string(rest)?.len() + 1,
+        FieldKind::Digits => digits(rest)?,
+        FieldKind::Coordinate => coordinate(rest)?,
+        FieldKind::OptionalString if rest.is_empty() => 0,
+        FieldKind::OptionalString => string(rest)?.len() + 1,
+        FieldKind::Strings => strings(rest)?,
+        FieldKind::Tag => tag(rest)?,
+        FieldKind::RestAsString | FieldKind::OptionalBase64 | FieldKind::DashBase64 => rest.len(),
+        FieldKind::Hex | FieldKind::Base64 if rest.is_empty() => return Err("is empty"),
+        FieldKind::Hex | FieldKind::Base64 => rest.len(),
+        FieldKind::DsDigest => digest(rest, ds_digest_bytes(rdata[at - 1]))?,
+        FieldKind::Fingerprint => digest(rest, fingerprint_bytes(rdata[at - 1]))?,
+        FieldKind::ZoneDigest => zone_digest(rest, rdata[at - 1])?,
+        FieldKind::Salt => string(rest)?.len() + 1,
+        FieldKind::HashedName if rest.first() == Some(&0) => return Err("is empty"),
+        FieldKind::HashedName => string(rest)?.len() + 1,
+        FieldKind::Bitmap => bitmap::check(rest).map(|()| rest.len())?,
+        FieldKind::Services => services(rest)?,
+        FieldKind::Nsap if rest.is_empty() => return Err("is empty"),
+        FieldKind::Nsap => rest.len(),
+        FieldKind::Location => location(rest)?,
+        FieldKind::Prefixes => prefixes(rest)?,
+        FieldKind::Gateway => gateway(rest)?,
+        FieldKind::Relay => relay(rest)?,
+        FieldKind::HostIdentity => host_identity(rest)?,
+        FieldKind::Names => names(rest)?,
+        FieldKind::SvcParams => svc_param::check(rest).map(|()| rest.len())?,
     };
     Ok(at + length_bytes)
 }

@@ -1,31 +1,31 @@
 //! What must hold, and what should, for records to be a zone (RFC 1034 §4.2, RFC 1912 §2, RFC 2181).
 
 use super::names::NameId;
-use super::{Place, RrSet, ZoneBuilder};
+use super::{RrSet, Visibility, ZoneBuilder};
 use crate::rdata;
 use crate::rtype::Rtype;
-use crate::zonefile::{Error, Position, Severity};
+use crate::zonefile::{Diagnostic, Position, Severity};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 impl ZoneBuilder {
-    pub(super) fn check(&self, sets: &[RrSet], cuts: &[Place], end: Position, issues: &mut Vec<Error>) {
-        self.check_apex(sets, end, issues);
+    pub(super) fn check(&self, sets: &[RrSet], cuts: &[Visibility], end: Position, diagnostics: &mut Vec<Diagnostic>) {
+        self.check_apex(sets, end, diagnostics);
         for name in self.names.ids() {
-            self.check_aliases(name, sets, issues);
-            self.check_place(name, sets, cuts, issues);
+            self.check_aliases(name, sets, diagnostics);
+            self.check_place(name, sets, cuts, diagnostics);
             for set in self.sets_of(name, sets) {
-                self.check_set(name, set, sets, cuts, issues);
+                self.check_set(name, set, sets, cuts, diagnostics);
             }
         }
     }
 
     /// RFC 1035 §5.2: one SOA, at the apex; RFC 1034 §4.2.1: NS there.
-    fn check_apex(&self, sets: &[RrSet], end: Position, issues: &mut Vec<Error>) {
+    fn check_apex(&self, sets: &[RrSet], end: Position, diagnostics: &mut Vec<Diagnostic>) {
         let apex = self.names.name(self.apex);
         match self.set_of(self.apex, Rtype::SOA, sets) {
-            None => issues.push(error(
+            None => diagnostics.push(error(
                 end,
                 format!("the zone {apex} has no SOA record"),
                 format!(
@@ -35,7 +35,7 @@ impl ZoneBuilder {
             )),
             Some(set) => {
                 for second in &self.records_of(set)[1..] {
-                    issues.push(error(
+                    diagnostics.push(error(
                         second.position,
                         format!("the zone {apex} has a second SOA record"),
                         "remove one of the two".into(),
@@ -44,7 +44,7 @@ impl ZoneBuilder {
             }
         }
         if self.set_of(self.apex, Rtype::NS, sets).is_none() {
-            issues.push(error(
+            diagnostics.push(error(
                 end,
                 format!("the zone {apex} has no NS record at its apex"),
                 format!("name its servers, for example: {apex} 3600 IN NS ns1.{apex}"),
@@ -53,11 +53,11 @@ impl ZoneBuilder {
     }
 
     /// RFC 2181 §10.1: beside a CNAME stands no other data; RFC 6672 §2.4: one DNAME.
-    fn check_aliases(&self, name: NameId, sets: &[RrSet], issues: &mut Vec<Error>) {
+    fn check_aliases(&self, name: NameId, sets: &[RrSet], diagnostics: &mut Vec<Diagnostic>) {
         let own = self.sets_of(name, sets);
         for set in own.iter().filter(|set| matches!(set.rtype, Rtype::CNAME | Rtype::DNAME)) {
             if let Some(second) = self.records_of(set).get(1) {
-                issues.push(error(
+                diagnostics.push(error(
                     second.position,
                     format!("{} has a second {} record", self.names.name(name), set.rtype),
                     "keep one: a name can be an alias of one other name".into(),
@@ -68,7 +68,7 @@ impl ZoneBuilder {
         let may_stand_beside =
             |rtype| matches!(rtype, Rtype::CNAME | Rtype::RRSIG | Rtype::NSEC | Rtype::KEY | Rtype::SIG);
         if let Some(other) = own.iter().find(|set| !may_stand_beside(set.rtype)) {
-            issues.push(error(
+            diagnostics.push(error(
                 self.records_of(alias)[0].position,
                 format!("{} has a CNAME record beside its {} record", self.names.name(name), other.rtype),
                 "remove one of the two: an alias has no data of its own".into(),
@@ -77,26 +77,26 @@ impl ZoneBuilder {
     }
 
     /// Data that no question can reach.
-    fn check_place(&self, name: NameId, sets: &[RrSet], cuts: &[Place], issues: &mut Vec<Error>) {
+    fn check_place(&self, name: NameId, sets: &[RrSet], cuts: &[Visibility], diagnostics: &mut Vec<Diagnostic>) {
         let owner = self.names.name(name);
         let (why, remedy) = match cuts[name.index()] {
-            Place::Delegated(cut) => (
+            Visibility::Delegated(cut) => (
                 format!("the delegation of {}", self.names.name(cut)),
                 "move it into the zone that is delegated to, or remove the NS records".into(),
             ),
-            Place::BelowDname(dname) => (
+            Visibility::BelowDname(dname) => (
                 format!("the DNAME of {}", self.names.name(dname)),
                 String::from("remove it: the DNAME answers for all names below"),
             ),
-            Place::Plain | Place::Unknown => return,
+            Visibility::Plain | Visibility::Unknown => return,
         };
         for set in self.sets_of(name, sets) {
-            let is_of_the_cut = cuts[name.index()] == Place::Delegated(name)
+            let is_of_the_cut = cuts[name.index()] == Visibility::Delegated(name)
                 && matches!(set.rtype, Rtype::NS | Rtype::DS | Rtype::NSEC | Rtype::RRSIG);
-            let is_glue = matches!(cuts[name.index()], Place::Delegated(_))
+            let is_glue = matches!(cuts[name.index()], Visibility::Delegated(_))
                 && matches!(set.rtype, Rtype::A | Rtype::AAAA | Rtype::RRSIG | Rtype::NSEC);
             if !is_of_the_cut && !is_glue {
-                issues.push(warning(
+                diagnostics.push(warning(
                     self.records_of(set)[0].position,
                     format!("the {} record of {owner} is hidden by {why}", set.rtype),
                     remedy.clone(),
@@ -105,25 +105,32 @@ impl ZoneBuilder {
         }
     }
 
-    fn check_set(&self, name: NameId, set: &RrSet, sets: &[RrSet], cuts: &[Place], issues: &mut Vec<Error>) {
+    fn check_set(
+        &self,
+        name: NameId,
+        set: &RrSet,
+        sets: &[RrSet],
+        cuts: &[Visibility],
+        diagnostics: &mut Vec<Diagnostic>,
+    ) {
         let owner = self.names.name(name);
         let records = self.records_of(set);
         if records.len() > self.limits.records_per_rrset_max {
-            issues.push(error(
+            diagnostics.push(error(
                 records[self.limits.records_per_rrset_max].position,
                 format!("{owner} has {} {} records", records.len(), set.rtype),
                 format!("keep at most {}, or raise records_per_rrset_max", self.limits.records_per_rrset_max),
             ));
         }
         if set.rtype == Rtype::SOA && name != self.apex {
-            issues.push(error(
+            diagnostics.push(error(
                 records[0].position,
                 format!("{owner} has an SOA record, but the zone begins at {}", self.names.name(self.apex)),
                 "remove it, or make it a zone of its own".into(),
             ));
         }
         if set.rtype == Rtype::NS && owner.is_wildcard() {
-            issues.push(warning(
+            diagnostics.push(warning(
                 records[0].position,
                 format!("the NS record of the wildcard {owner} delegates nothing (RFC 4592 section 4.2)"),
                 "delegate each name by itself".into(),
@@ -135,7 +142,7 @@ impl ZoneBuilder {
         for record in records {
             let Some(target) = rdata::target(set.rtype, self.rdata(record)) else { continue };
             let Some(problem) = self.trouble_with_host(name, set.rtype, target, sets, cuts) else { continue };
-            issues.push(warning(
+            diagnostics.push(warning(
                 record.position,
                 format!("the {} record of {owner} names {target}, {problem}", set.rtype),
                 "name a host that has an A or AAAA record".into(),
@@ -150,7 +157,7 @@ impl ZoneBuilder {
         rtype: Rtype,
         target: crate::name::Name<'_>,
         sets: &[RrSet],
-        cuts: &[Place],
+        cuts: &[Visibility],
     ) -> Option<&'static str> {
         if target.is_root() || !target.is_at_or_below(self.names.name(self.apex)) {
             return None;
@@ -164,21 +171,21 @@ impl ZoneBuilder {
         }
         match cuts[host.index()] {
             // Only the servers of the cut itself need their addresses here.
-            Place::Delegated(cut) if !(rtype == Rtype::NS && cut == owner) => None,
-            Place::Delegated(_) => Some("whose address (glue) the zone does not have"),
-            Place::BelowDname(_) => None,
+            Visibility::Delegated(cut) if !(rtype == Rtype::NS && cut == owner) => None,
+            Visibility::Delegated(_) => Some("whose address (glue) the zone does not have"),
+            Visibility::BelowDname(_) => None,
             _ if has(Rtype::CNAME) => Some("which is an alias"),
             _ => Some("which has no address"),
         }
     }
 
     /// Whether somebody answers for `target` though it is not in the zone: a wildcard, a DNAME, or a zone below a cut.
-    fn is_answered_otherwise(&self, target: crate::name::Name<'_>, sets: &[RrSet], cuts: &[Place]) -> bool {
+    fn is_answered_otherwise(&self, target: crate::name::Name<'_>, sets: &[RrSet], cuts: &[Visibility]) -> bool {
         let mut ancestor = target.parent();
         while let Some(name) = ancestor {
             if let Some(encloser) = self.names.find(name) {
                 return self.names.wildcard_child(encloser).is_some()
-                    || cuts[encloser.index()] != Place::Plain
+                    || cuts[encloser.index()] != Visibility::Plain
                     || self.set_of(encloser, Rtype::DNAME, sets).is_some();
             }
             ancestor = name.parent();
@@ -187,10 +194,10 @@ impl ZoneBuilder {
     }
 }
 
-fn error(position: Position, problem: String, remedy: String) -> Error {
-    Error { severity: Severity::Error, position, problem, remedy }
+fn error(position: Position, problem: String, remedy: String) -> Diagnostic {
+    Diagnostic { severity: Severity::Error, position, problem, remedy }
 }
 
-fn warning(position: Position, problem: String, remedy: String) -> Error {
-    Error { severity: Severity::Warning, position, problem, remedy }
+fn warning(position: Position, problem: String, remedy: String) -> Diagnostic {
+    Diagnostic { severity: Severity::Warning, position, problem, remedy }
 }

@@ -1,8 +1,8 @@
 //! The names of a zone that is being built: each once, with its parent and the run of its RRsets.
 
-use super::Places;
+use super::Slots;
 use crate::name::Name;
-use crate::name_hash::{HashSeed, LabelledName, NameHash, is_stored_name};
+use crate::name_hash::{HashSeed, IndexedName, NameHash, eq_stored};
 use crate::zone;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -27,8 +27,8 @@ pub(super) struct Names {
     bytes: Vec<u8>,
     entries: Vec<Entry>,
     /// Open addressing, grown by doubling: the tag of the hash and the name's index.
-    places: Vec<u64>,
-    place_bits: u32,
+    slots: Vec<u64>,
+    slot_bits: u32,
     /// Most records have the owner of the one before.
     last: NameId,
 }
@@ -52,12 +52,12 @@ impl Names {
             apex_depth: apex.labels().count(),
             bytes: Vec::new(),
             entries: Vec::new(),
-            places: vec![zone::EMPTY; 1 << 6],
-            place_bits: 6,
+            slots: vec![zone::EMPTY; 1 << 6],
+            slot_bits: 6,
             last: NameId(0),
         };
-        let labelled = LabelledName::of(apex);
-        let apex = names.push(labelled.as_bytes(), labelled.hash(seed), NONE);
+        let indexed = IndexedName::of(apex);
+        let apex = names.push(indexed.as_bytes(), indexed.hash(seed), NONE);
         (names, apex)
     }
 
@@ -86,10 +86,10 @@ impl Names {
     /// The id of `name`, which is the apex or below it. Its ancestors get theirs as well: an empty non-terminal is a
     /// name that is there (RFC 4592 §2.2.2).
     pub(super) fn intern(&mut self, name: Name<'_>) -> NameId {
-        if is_stored_name(self.name_bytes(self.last), name.as_bytes()) {
+        if eq_stored(self.name_bytes(self.last), name.as_bytes()) {
             return self.last;
         }
-        let name = LabelledName::of(name);
+        let name = IndexedName::of(name);
         let hash = name.hash(self.seed);
         let id = match self.at(name.as_bytes(), hash) {
             Some(id) => id,
@@ -101,7 +101,7 @@ impl Names {
 
     /// The id of `name`, if it is one of these.
     pub(super) fn find(&self, name: Name<'_>) -> Option<NameId> {
-        let name = LabelledName::of(name);
+        let name = IndexedName::of(name);
         self.at(name.as_bytes(), name.hash(self.seed))
     }
 
@@ -134,17 +134,17 @@ impl Names {
     }
 
     /// The table that [`zone::Zone`] is searched by: from the hash of each name to its node.
-    pub(super) fn table(&self, node_offsets: &[u32]) -> Places {
-        let place_bits = place_bits_for(self.entries.len());
-        let mut places = vec![zone::EMPTY; 1 << place_bits];
+    pub(super) fn table(&self, node_offsets: &[u32]) -> Slots {
+        let slot_bits = slot_bits_for(self.entries.len());
+        let mut slots = vec![zone::EMPTY; 1 << slot_bits];
         for (entry, &node) in self.entries.iter().zip(node_offsets) {
-            put(&mut places, place_bits, entry.hash, node);
+            put(&mut slots, slot_bits, entry.hash, node);
         }
-        (places.into_boxed_slice(), place_bits)
+        (slots.into_boxed_slice(), slot_bits)
     }
 
     /// Pushes a name that is not there, and before it those of its ancestors that are not.
-    fn push_with_ancestors(&mut self, name: &LabelledName<'_>, hash: NameHash) -> NameId {
+    fn push_with_ancestors(&mut self, name: &IndexedName<'_>, hash: NameHash) -> NameId {
         let last = name.label_count() - 1;
         if last == self.apex_depth {
             return self.push(name.as_bytes(), hash, NameId(0).0);
@@ -176,47 +176,47 @@ impl Names {
         self.bytes[at as usize..].make_ascii_lowercase();
         let length = name.len() as u8;
         self.entries.push(Entry { hash, at, parent, sets_start: 0, set_count: 0, length });
-        let place_bits = place_bits_for(self.entries.len());
-        if place_bits > self.place_bits {
-            self.place_bits = place_bits;
-            self.places = vec![zone::EMPTY; 1 << place_bits];
+        let slot_bits = slot_bits_for(self.entries.len());
+        if slot_bits > self.slot_bits {
+            self.slot_bits = slot_bits;
+            self.slots = vec![zone::EMPTY; 1 << slot_bits];
             for (index, entry) in self.entries.iter().enumerate() {
-                put(&mut self.places, place_bits, entry.hash, index as u32);
+                put(&mut self.slots, slot_bits, entry.hash, index as u32);
             }
         } else {
-            put(&mut self.places, self.place_bits, hash, index);
+            put(&mut self.slots, self.slot_bits, hash, index);
         }
         NameId(index)
     }
 
     fn at(&self, name: &[u8], hash: NameHash) -> Option<NameId> {
-        let mask = self.places.len() - 1;
-        let mut place = hash.place(self.place_bits);
-        // Ends at an empty place: a quarter of them are empty or more.
+        let mask = self.slots.len() - 1;
+        let mut slot = hash.slot(self.slot_bits);
+        // Ends at an empty slot: a quarter of them are empty or more.
         loop {
-            let entry = self.places[place];
+            let entry = self.slots[slot];
             if entry == zone::EMPTY {
                 return None;
             }
             let id = NameId(entry as u32);
-            if (entry >> 32) as u32 == hash.tag() && is_stored_name(self.name_bytes(id), name) {
+            if (entry >> 32) as u32 == hash.tag() && eq_stored(self.name_bytes(id), name) {
                 return Some(id);
             }
-            place = (place + 1) & mask;
+            slot = (slot + 1) & mask;
         }
     }
 }
 
-/// Places for `count` names, a quarter of them left empty, so that a search for a name that is not there ends soon.
-fn place_bits_for(count: usize) -> u32 {
+/// Slots for `count` names, a quarter of them left empty, so that a search for a name that is not there ends soon.
+fn slot_bits_for(count: usize) -> u32 {
     (count + count / 3 + 1).next_power_of_two().trailing_zeros().max(6)
 }
 
-fn put(places: &mut [u64], place_bits: u32, hash: NameHash, value: u32) {
-    let mask = places.len() - 1;
-    let mut place = hash.place(place_bits);
-    while places[place] != zone::EMPTY {
-        place = (place + 1) & mask;
+fn put(slots: &mut [u64], slot_bits: u32, hash: NameHash, value: u32) {
+    let mask = slots.len() - 1;
+    let mut slot = hash.slot(slot_bits);
+    while slots[slot] != zone::EMPTY {
+        slot = (slot + 1) & mask;
     }
-    places[place] = u64::from(hash.tag()) << 32 | u64::from(value);
+    slots[slot] = u64::from(hash.tag()) << 32 | u64::from(value);
 }

@@ -5,7 +5,7 @@ use super::generate::Generate;
 use super::name_text::{self, Written};
 use super::number;
 use super::scanner::{Form, Leading, Scanner, Shown, Token};
-use super::{Error, Limits, Position};
+use super::{Diagnostic, ParserLimits, Position};
 use crate::name::{Name, NameBuf};
 use crate::rtype::Rtype;
 use alloc::boxed::Box;
@@ -18,7 +18,7 @@ const TTL_S_MAX: u32 = (1 << 31) - 1;
 
 /// What one entry was.
 #[derive(Debug)]
-pub(super) enum Entry {
+pub(super) enum EntryKind {
     /// A directive that is done, or a record that is left out.
     Nothing,
     /// A record, its owner and RDATA in the context.
@@ -55,7 +55,7 @@ pub(super) struct Context {
     /// The last TTL that a record gave (RFC 1035 §5.1).
     last_ttl_s: Option<u32>,
     /// About the record just read.
-    warning: Option<Error>,
+    warning: Option<Diagnostic>,
     rdata: Vec<u8>,
     /// Octets on their way into `rdata`.
     scratch: Vec<u8>,
@@ -97,7 +97,7 @@ impl Context {
     }
 
     /// What is to be said about the record just read.
-    pub(super) fn take_warning(&mut self) -> Option<Error> {
+    pub(super) fn take_warning(&mut self) -> Option<Diagnostic> {
         self.warning.take()
     }
 
@@ -110,7 +110,7 @@ impl Context {
     }
 
     /// Takes the name that `token` spells as owner; a name outside the zone is a warning.
-    fn set_owner(&mut self, scanner: &Scanner, token: Token) -> Result<(), Error> {
+    fn set_owner(&mut self, scanner: &Scanner, token: Token) -> Result<(), Diagnostic> {
         let mut bytes = match core::mem::replace(&mut self.owner, Owner::Faulty) {
             Owner::Inside(bytes) => bytes,
             Owner::Unknown | Owner::Outside | Owner::Faulty => Vec::new(),
@@ -126,7 +126,7 @@ impl Context {
         }
         let problem = format!("{owner} is outside the zone {}: its records are left out", self.apex);
         self.owner = Owner::Outside;
-        Err(Error::warning(
+        Err(Diagnostic::warning(
             scanner.position_of(token),
             problem,
             "take them away, or mend the name or the $ORIGIN before it",
@@ -134,7 +134,7 @@ impl Context {
     }
 
     /// The TTL of a record of `rtype`: as BIND finds it, in this order.
-    fn ttl_s(&mut self, explicit_ttl_s: Option<u32>, rtype: Rtype, position: Position) -> Result<u32, Error> {
+    fn ttl_s(&mut self, explicit_ttl_s: Option<u32>, rtype: Rtype, position: Position) -> Result<u32, Diagnostic> {
         if let Some(ttl_s) = explicit_ttl_s {
             self.last_ttl_s = Some(ttl_s);
             return Ok(ttl_s);
@@ -148,7 +148,7 @@ impl Context {
                 self.default_ttl_s = Some(ttl_s);
                 Ok(ttl_s)
             }
-            _ => Err(Error::new(
+            _ => Err(Diagnostic::new(
                 position,
                 "this record has no TTL, and none was given before",
                 "put $TTL 3600 at the start of the file",
@@ -162,11 +162,11 @@ pub(super) fn read(
     scanner: &mut Scanner,
     leading: Leading,
     context: &mut Context,
-    limits: &Limits,
-) -> Result<Entry, Error> {
+    limits: &ParserLimits,
+) -> Result<EntryKind, Diagnostic> {
     if leading == Leading::Token {
         let Some(token) = scanner.token()? else {
-            return Ok(Entry::Nothing);
+            return Ok(EntryKind::Nothing);
         };
         let is_directive = token.form == Form::Word && scanner.text_of(token).starts_with(b"$");
         if is_directive && !scanner.is_generated() {
@@ -178,11 +178,11 @@ pub(super) fn read(
         Owner::Inside(_) | Owner::Faulty => record(scanner, context),
         Owner::Outside => {
             scanner.skip_entry();
-            Ok(Entry::Nothing)
+            Ok(EntryKind::Nothing)
         }
         Owner::Unknown => match scanner.token()? {
-            None => Ok(Entry::Nothing),
-            Some(token) => Err(Error::new(
+            None => Ok(EntryKind::Nothing),
+            Some(token) => Err(Diagnostic::new(
                 scanner.position_of(token),
                 "this record has no owner, and there is none before it",
                 "start the line with the owner; @ is the origin",
@@ -192,21 +192,21 @@ pub(super) fn read(
 }
 
 /// Reads TTL, class, type and RDATA.
-fn record(scanner: &mut Scanner, context: &mut Context) -> Result<Entry, Error> {
+fn record(scanner: &mut Scanner, context: &mut Context) -> Result<EntryKind, Diagnostic> {
     // An entry that failed behind its TTL has left a warning that is of no use now.
     context.warning = None;
     let Head { explicit_ttl_s, position, rtype } = head(scanner, context)?;
     if !rtype.is_data() {
         let problem = format!("{rtype} stands for no data: it cannot be in a zone");
-        return Err(Error::new(position, problem, "take the record away"));
+        return Err(Diagnostic::new(position, problem, "take the record away"));
     }
     context.rdata.clear();
     let origin = context.origin.as_name();
     RdataText::new(scanner, origin, rtype, &mut context.rdata, &mut context.scratch).read()?;
     let ttl_s = context.ttl_s(explicit_ttl_s, rtype, position)?;
     match context.owner {
-        Owner::Inside(_) => Ok(Entry::Record { position, rtype, ttl_s }),
-        Owner::Unknown | Owner::Outside | Owner::Faulty => Ok(Entry::Nothing),
+        Owner::Inside(_) => Ok(EntryKind::Record { position, rtype, ttl_s }),
+        Owner::Unknown | Owner::Outside | Owner::Faulty => Ok(EntryKind::Nothing),
     }
 }
 
@@ -218,13 +218,13 @@ struct Head {
 }
 
 /// Reads TTL and class, in any order, and the type (RFC 1035 §5.1).
-fn head(scanner: &mut Scanner, context: &mut Context) -> Result<Head, Error> {
+fn head(scanner: &mut Scanner, context: &mut Context) -> Result<Head, Diagnostic> {
     let mut explicit_ttl_s = None;
     let mut class_given = false;
     loop {
         let Some(token) = scanner.token()? else {
             let remedy = "write owner, TTL, class, type and data in one line, or in parentheses";
-            return Err(Error::new(scanner.position(), "the record ends before its type", remedy));
+            return Err(Diagnostic::new(scanner.position(), "the record ends before its type", remedy));
         };
         let text = scanner.text_of(token);
         if explicit_ttl_s.is_none() && text.first().is_some_and(u8::is_ascii_digit) {
@@ -235,11 +235,11 @@ fn head(scanner: &mut Scanner, context: &mut Context) -> Result<Head, Error> {
             class_given = true;
             if !text.eq_ignore_ascii_case(b"IN") && !text.eq_ignore_ascii_case(b"CLASS1") {
                 let problem = format!("the class {} is not IN", Shown(text));
-                return Err(Error::new(scanner.position_of(token), problem, "write IN, or no class at all"));
+                return Err(Diagnostic::new(scanner.position_of(token), problem, "write IN, or no class at all"));
             }
         } else {
             let remedy = "write a type such as A or MX, or TYPE65280 for one that has no name";
-            return Err(Error::not_a(scanner, token, "record type", remedy));
+            return Err(Diagnostic::not_a(scanner, token, "record type", remedy));
         }
     }
 }
@@ -256,27 +256,32 @@ fn is_class(text: &[u8]) -> bool {
 }
 
 /// A TTL; one over the limit counts as 0 (RFC 2181 §8), with a warning.
-fn ttl(scanner: &Scanner, token: Token, context: &mut Context) -> Result<u32, Error> {
+fn ttl(scanner: &Scanner, token: Token, context: &mut Context) -> Result<u32, Diagnostic> {
     let text = scanner.text_of(token);
     let Some(ttl_s) = number::parse_period_s(text) else {
-        return Err(Error::not_a(scanner, token, "TTL", field_text::PERIOD_REMEDY));
+        return Err(Diagnostic::not_a(scanner, token, "TTL", field_text::PERIOD_REMEDY));
     };
     if ttl_s <= TTL_S_MAX {
         return Ok(ttl_s);
     }
     let problem = format!("the TTL {} is over {TTL_S_MAX} seconds and counts as 0", Shown(text));
     context.warning =
-        Some(Error::warning(scanner.position_of(token), problem, "write a TTL of days, not of centuries"));
+        Some(Diagnostic::warning(scanner.position_of(token), problem, "write a TTL of days, not of centuries"));
     Ok(0)
 }
 
-fn directive(token: Token, scanner: &mut Scanner, context: &mut Context, limits: &Limits) -> Result<Entry, Error> {
+fn directive(
+    token: Token,
+    scanner: &mut Scanner,
+    context: &mut Context,
+    limits: &ParserLimits,
+) -> Result<EntryKind, Diagnostic> {
     let is = |name: &str| scanner.text_of(token).eq_ignore_ascii_case(name.as_bytes());
     let entry = if is("$ORIGIN") {
         let origin = required(scanner, "$ORIGIN", "a name")?;
         let origin = name(scanner, origin, context)?;
         context.set_origin(origin);
-        Entry::Nothing
+        EntryKind::Nothing
     } else if is("$TTL") {
         let period = required(scanner, "$TTL", "a time such as 3600 or 1h")?;
         context.default_ttl_s = Some(ttl(scanner, period, context)?);
@@ -284,7 +289,7 @@ fn directive(token: Token, scanner: &mut Scanner, context: &mut Context, limits:
             scanner.skip_entry();
             return Err(warning);
         }
-        Entry::Nothing
+        EntryKind::Nothing
     } else if is("$INCLUDE") {
         let file = required(scanner, "$INCLUDE", "a file name")?;
         let path = String::from_utf8_lossy(&field_text::unescaped(scanner, file)?).into_owned();
@@ -292,30 +297,30 @@ fn directive(token: Token, scanner: &mut Scanner, context: &mut Context, limits:
             Some(origin) => name(scanner, origin, context)?,
             None => context.origin,
         };
-        Entry::Include { position: scanner.position_of(file), path, origin: Box::new(origin) }
+        EntryKind::Include { position: scanner.position_of(file), path, origin: Box::new(origin) }
     } else if is("$GENERATE") {
         return Generate::parse(scanner.position_of(token), scanner, limits)
-            .map(|generate| Entry::Generate(Box::new(generate)));
+            .map(|generate| EntryKind::Generate(Box::new(generate)));
     } else if is("$DATE") {
         // BIND writes it into its dumps; it says when the TTLs were right, which is nothing to a zone.
         scanner.skip_entry();
-        Entry::Nothing
+        EntryKind::Nothing
     } else {
         let remedy = "there are $ORIGIN, $TTL, $INCLUDE and $GENERATE; an owner that starts with $ is written \\$";
-        return Err(Error::not_a(scanner, token, "directive", remedy));
+        return Err(Diagnostic::not_a(scanner, token, "directive", remedy));
     };
     field_text::expect_end(scanner)?;
     Ok(entry)
 }
 
-fn required(scanner: &mut Scanner, directive: &str, what: &str) -> Result<Token, Error> {
+fn required(scanner: &mut Scanner, directive: &str, what: &str) -> Result<Token, Diagnostic> {
     scanner.token()?.ok_or_else(|| {
-        Error::new(scanner.position(), format!("{directive} has nothing behind it"), format!("write {what}"))
+        Diagnostic::new(scanner.position(), format!("{directive} has nothing behind it"), format!("write {what}"))
     })
 }
 
 /// The name that `token` spells in a directive.
-fn name(scanner: &Scanner, token: Token, context: &mut Context) -> Result<NameBuf, Error> {
+fn name(scanner: &Scanner, token: Token, context: &mut Context) -> Result<NameBuf, Diagnostic> {
     context.scratch.clear();
     name_text::put_name(scanner.text_of(token), token.form, context.origin.as_name(), &mut context.scratch)
         .map_err(|error| error.about("origin", scanner, token))?;

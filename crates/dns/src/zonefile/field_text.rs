@@ -3,7 +3,7 @@
 use super::name_text;
 use super::number;
 use super::scanner::{self, Scanner, Shown, Token};
-use super::{Error, Position};
+use super::{Diagnostic, Position};
 use crate::name::Name;
 use crate::rdata::encoding::{Base, Decoder, DigitsError};
 use crate::rdata::mnemonic::{self, Mnemonics};
@@ -47,7 +47,7 @@ impl<'r> RdataText<'r> {
     }
 
     /// The next token of this field; it must be there.
-    pub(super) fn token(&mut self) -> Result<Token, Error> {
+    pub(super) fn token(&mut self) -> Result<Token, Diagnostic> {
         match self.optional_token()? {
             Some(token) => Ok(token),
             None => {
@@ -58,13 +58,13 @@ impl<'r> RdataText<'r> {
                     [] => GENERIC_REMEDY.into(),
                     names => format!("the fields are: {}", names.join(", ")),
                 };
-                Err(Error::new(self.scanner.position(), problem, remedy))
+                Err(Diagnostic::new(self.scanner.position(), problem, remedy))
             }
         }
     }
 
     /// The next token of this field, if the entry goes on.
-    pub(super) fn optional_token(&mut self) -> Result<Option<Token>, Error> {
+    pub(super) fn optional_token(&mut self) -> Result<Option<Token>, Diagnostic> {
         let token = self.scanner.token()?;
         self.field_start = self.field_start.or(token);
         Ok(token)
@@ -72,9 +72,9 @@ impl<'r> RdataText<'r> {
 
     /// An error about `token`: it is no `what`.
     #[cold]
-    pub(super) fn not_a(&self, token: Token, what: &str, remedy: &str) -> Error {
+    pub(super) fn not_a(&self, token: Token, what: &str, remedy: &str) -> Diagnostic {
         let shown = Shown(self.scanner.text_of(token));
-        Error::new(
+        Diagnostic::new(
             self.scanner.position_of(token),
             format!("the {} of {}, {shown}, is no {what}", self.field, self.rtype),
             remedy,
@@ -88,18 +88,18 @@ impl<'r> RdataText<'r> {
 
     /// An error about the whole field.
     #[cold]
-    pub(super) fn misshapen(&self, problem: &str) -> Error {
+    pub(super) fn malformed(&self, problem: &str) -> Diagnostic {
         let position = self.field_position();
         let remedy = format!("see the RFC of {} for what the field may be", self.rtype);
-        Error::new(position, format!("the {} of {} {problem}", self.field, self.rtype), remedy)
+        Diagnostic::new(position, format!("the {} of {} {problem}", self.field, self.rtype), remedy)
     }
 
     #[cold]
-    pub(super) fn too_long(&self) -> Error {
+    pub(super) fn too_long(&self) -> Diagnostic {
         let position = self.field_position();
         let problem =
             format!("the {} of {} makes the record longer than {RDATA_BYTES_MAX} octets", self.field, self.rtype);
-        Error::new(position, problem, "shorten it, or cut it into several records")
+        Diagnostic::new(position, problem, "shorten it, or cut it into several records")
     }
 
     /// The lowest `width_bytes` octets of `value`.
@@ -107,7 +107,7 @@ impl<'r> RdataText<'r> {
         self.out.extend_from_slice(&value.to_be_bytes()[8 - width_bytes..]);
     }
 
-    pub(super) fn put_number(&mut self, width_bytes: usize) -> Result<(), Error> {
+    pub(super) fn put_number(&mut self, width_bytes: usize) -> Result<(), Diagnostic> {
         let max = u64::MAX >> (64 - 8 * width_bytes);
         let token = self.token()?;
         let Some(value) = number::parse_decimal(self.scanner.text_of(token), max) else {
@@ -123,14 +123,14 @@ impl<'r> RdataText<'r> {
         what: &str,
         remedy: &str,
         parse: impl Fn(&[u8]) -> Option<u64>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), Diagnostic> {
         let token = self.token()?;
         let value = parse(self.scanner.text_of(token)).ok_or_else(|| self.not_a(token, what, remedy))?;
         self.put_integer(value, width_bytes);
         Ok(())
     }
 
-    pub(super) fn put_mnemonic(&mut self, width_bytes: usize, mnemonics: Mnemonics) -> Result<(), Error> {
+    pub(super) fn put_mnemonic(&mut self, width_bytes: usize, mnemonics: Mnemonics) -> Result<(), Diagnostic> {
         let max = u64::MAX >> (64 - 8 * width_bytes);
         let (example, number) = mnemonics[0];
         let remedy = format!("write a number from 0 to {max}, or a name such as {example} for {number}");
@@ -139,7 +139,7 @@ impl<'r> RdataText<'r> {
         })
     }
 
-    pub(super) fn put_ipv4(&mut self) -> Result<(), Error> {
+    pub(super) fn put_ipv4(&mut self) -> Result<(), Diagnostic> {
         let token = self.token()?;
         match parse_ipv4(self.scanner.text_of(token)) {
             Some(octets) => self.out.extend_from_slice(&octets),
@@ -148,7 +148,7 @@ impl<'r> RdataText<'r> {
         Ok(())
     }
 
-    pub(super) fn put_ipv6(&mut self) -> Result<(), Error> {
+    pub(super) fn put_ipv6(&mut self) -> Result<(), Diagnostic> {
         let token = self.token()?;
         match parse_address::<Ipv6Addr>(self.scanner.text_of(token)) {
             Some(address) => self.out.extend_from_slice(&address.octets()),
@@ -158,7 +158,7 @@ impl<'r> RdataText<'r> {
     }
 
     /// `count` groups of up to `digits` hexadecimal digits.
-    pub(super) fn put_groups(&mut self, count: usize, digits: usize, border: u8, what: &str) -> Result<(), Error> {
+    pub(super) fn put_groups(&mut self, count: usize, digits: usize, border: u8, what: &str) -> Result<(), Diagnostic> {
         let token = self.token()?;
         let mut groups_left = count;
         for group in self.scanner.text_of(token).split(|&octet| octet == border) {
@@ -177,37 +177,37 @@ impl<'r> RdataText<'r> {
         Ok(())
     }
 
-    pub(super) fn put_name(&mut self) -> Result<(), Error> {
+    pub(super) fn put_name(&mut self) -> Result<(), Diagnostic> {
         let token = self.token()?;
         self.put_name_of(token)
     }
 
-    pub(super) fn put_name_of(&mut self, token: Token) -> Result<(), Error> {
+    pub(super) fn put_name_of(&mut self, token: Token) -> Result<(), Diagnostic> {
         name_text::put_name(self.scanner.text_of(token), token.form, self.origin, self.out)
             .map(|_| ())
             .map_err(|error| error.about(self.field, self.scanner, token))
     }
 
-    pub(super) fn put_names(&mut self) -> Result<(), Error> {
+    pub(super) fn put_names(&mut self) -> Result<(), Diagnostic> {
         while let Some(token) = self.optional_token()? {
             self.put_name_of(token)?;
         }
         Ok(())
     }
 
-    pub(super) fn put_string(&mut self) -> Result<(), Error> {
+    pub(super) fn put_string(&mut self) -> Result<(), Diagnostic> {
         let token = self.token()?;
         self.put_string_of(token)
     }
 
-    pub(super) fn put_optional_string(&mut self) -> Result<(), Error> {
+    pub(super) fn put_optional_string(&mut self) -> Result<(), Diagnostic> {
         match self.optional_token()? {
             Some(token) => self.put_string_of(token),
             None => Ok(()),
         }
     }
 
-    pub(super) fn put_string_of(&mut self, token: Token) -> Result<(), Error> {
+    pub(super) fn put_string_of(&mut self, token: Token) -> Result<(), Diagnostic> {
         let length_at = self.out.len();
         self.out.push(0);
         put_unescaped(self.scanner, token, self.out)?;
@@ -219,7 +219,7 @@ impl<'r> RdataText<'r> {
 
     /// Strings up to the end; one over 255 octets is cut into several, which readers of TXT join again
     /// (RFC 7208 §3.3, RFC 6376 §3.6.2.2).
-    pub(super) fn put_strings(&mut self) -> Result<(), Error> {
+    pub(super) fn put_strings(&mut self) -> Result<(), Diagnostic> {
         let mut token = self.token()?;
         loop {
             let start = self.out.len();
@@ -243,13 +243,13 @@ impl<'r> RdataText<'r> {
         }
     }
 
-    pub(super) fn put_rest_as_string(&mut self) -> Result<(), Error> {
+    pub(super) fn put_rest_as_string(&mut self) -> Result<(), Diagnostic> {
         let token = self.token()?;
         put_unescaped(self.scanner, token, self.out)
     }
 
     /// Digits up to the end of the entry, blanks anywhere between them.
-    pub(super) fn put_digits(&mut self, base: Base, required: bool) -> Result<(), Error> {
+    pub(super) fn put_digits(&mut self, base: Base, required: bool) -> Result<(), Diagnostic> {
         let mut decoder = Decoder::new(base);
         let mut last = match self.optional_token()? {
             Some(token) => token,
@@ -266,16 +266,16 @@ impl<'r> RdataText<'r> {
         self.finish(decoder, last, base)
     }
 
-    pub(super) fn decode(&mut self, decoder: &mut Decoder, token: Token, base: Base) -> Result<(), Error> {
+    pub(super) fn decode(&mut self, decoder: &mut Decoder, token: Token, base: Base) -> Result<(), Diagnostic> {
         decoder.take(self.scanner.text_of(token), self.out).map_err(|error| self.bad_digits(token, base, error))
     }
 
-    pub(super) fn finish(&self, decoder: Decoder, last: Token, base: Base) -> Result<(), Error> {
+    pub(super) fn finish(&self, decoder: Decoder, last: Token, base: Base) -> Result<(), Diagnostic> {
         decoder.finish().map_err(|error| self.bad_digits(last, base, error))
     }
 
     #[cold]
-    pub(super) fn bad_digits(&self, token: Token, base: Base, error: DigitsError) -> Error {
+    pub(super) fn bad_digits(&self, token: Token, base: Base, error: DigitsError) -> Diagnostic {
         let name = match base {
             Base::Base16 => "hexadecimal",
             Base::Base32 => "base 32",
@@ -293,7 +293,7 @@ impl<'r> RdataText<'r> {
         }
     }
 
-    pub(super) fn put_dash_or_base64(&mut self) -> Result<(), Error> {
+    pub(super) fn put_dash_or_base64(&mut self) -> Result<(), Diagnostic> {
         let token = self.token()?;
         if self.scanner.text_of(token) == b"-" {
             return Ok(());
@@ -310,7 +310,7 @@ impl<'r> RdataText<'r> {
     }
 
     /// One token of digits behind an octet of their length.
-    pub(super) fn put_counted_digits(&mut self, base: Base) -> Result<(), Error> {
+    pub(super) fn put_counted_digits(&mut self, base: Base) -> Result<(), Diagnostic> {
         let token = self.token()?;
         let length_at = self.out.len();
         self.out.push(0);
@@ -324,7 +324,7 @@ impl<'r> RdataText<'r> {
     }
 
     /// RFC 5155 §3.3: `-` is no salt.
-    pub(super) fn put_salt(&mut self) -> Result<(), Error> {
+    pub(super) fn put_salt(&mut self) -> Result<(), Diagnostic> {
         if self.scanner.take_dash()? {
             self.out.push(0);
             return Ok(());
@@ -332,11 +332,11 @@ impl<'r> RdataText<'r> {
         self.put_counted_digits(Base::Base16)
     }
 
-    pub(super) fn put_hashed_name(&mut self) -> Result<(), Error> {
+    pub(super) fn put_hashed_name(&mut self) -> Result<(), Diagnostic> {
         self.put_counted_digits(Base::Base32)
     }
 
-    pub(super) fn put_bitmap(&mut self) -> Result<(), Error> {
+    pub(super) fn put_bitmap(&mut self) -> Result<(), Diagnostic> {
         let start = self.out.len();
         while let Some(token) = self.optional_token()? {
             let Some(rtype) = Rtype::from_text(self.scanner.text_of(token)) else {
@@ -349,25 +349,25 @@ impl<'r> RdataText<'r> {
 }
 
 /// Fails when something is left of the entry.
-pub(super) fn expect_end(scanner: &mut Scanner) -> Result<(), Error> {
+pub(super) fn expect_end(scanner: &mut Scanner) -> Result<(), Diagnostic> {
     match scanner.token()? {
         None => Ok(()),
         Some(token) => {
             let problem = format!("{} is more than belongs here", Shown(scanner.text_of(token)));
-            Err(Error::new(scanner.position_of(token), problem, "take it away, or start a new line before it"))
+            Err(Diagnostic::new(scanner.position_of(token), problem, "take it away, or start a new line before it"))
         }
     }
 }
 
 /// What a token says, its escapes resolved.
-pub(super) fn unescaped(scanner: &Scanner, token: Token) -> Result<Vec<u8>, Error> {
+pub(super) fn unescaped(scanner: &Scanner, token: Token) -> Result<Vec<u8>, Diagnostic> {
     let mut out = Vec::new();
     put_unescaped(scanner, token, &mut out)?;
     Ok(out)
 }
 
 /// Appends what a token says, its escapes resolved.
-pub(super) fn put_unescaped(scanner: &Scanner, token: Token, out: &mut Vec<u8>) -> Result<(), Error> {
+pub(super) fn put_unescaped(scanner: &Scanner, token: Token, out: &mut Vec<u8>) -> Result<(), Diagnostic> {
     let mut rest = scanner.text_of(token);
     while let Some(plain) = rest.iter().position(|&octet| octet == b'\\') {
         out.extend_from_slice(&rest[..plain]);
@@ -378,7 +378,7 @@ pub(super) fn put_unescaped(scanner: &Scanner, token: Token, out: &mut Vec<u8>) 
             }
             Some(Err(scanner::BadEscape)) | None => {
                 let remedy = "write three decimal digits, \\000 to \\255, or \\\\ for a backslash";
-                return Err(Error::not_a(scanner, token, "string: it has an escape that is no octet", remedy));
+                return Err(Diagnostic::not_a(scanner, token, "string: it has an escape that is no octet", remedy));
             }
         };
     }

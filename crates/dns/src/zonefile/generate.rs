@@ -2,7 +2,7 @@
 
 use super::number;
 use super::scanner::{Form, Scanner, Shown, Token};
-use super::{Error, Limits, Position};
+use super::{Diagnostic, ParserLimits, Position};
 use alloc::format;
 use alloc::vec::Vec;
 
@@ -27,15 +27,19 @@ pub(super) struct Generate {
 
 impl Generate {
     /// Reads what stands behind `$GENERATE`.
-    pub(super) fn parse(position: Position, scanner: &mut Scanner, limits: &Limits) -> Result<Generate, Error> {
+    pub(super) fn parse(
+        position: Position,
+        scanner: &mut Scanner,
+        limits: &ParserLimits,
+    ) -> Result<Generate, Diagnostic> {
         let range = part(scanner, "range")?;
         let (start, stop, step) = parse_range(scanner.text_of(range)).ok_or_else(|| {
-            Error::not_a(scanner, range, "range", "write start-stop or start-stop/step, as in 1-254 or 0-62/2")
+            Diagnostic::not_a(scanner, range, "range", "write start-stop or start-stop/step, as in 1-254 or 0-62/2")
         })?;
         if (stop - start) / step >= limits.generate_count_max {
             let problem =
                 format!("{} is more than {} records", Shown(scanner.text_of(range)), limits.generate_count_max);
-            return Err(Error::new(scanner.position_of(range), problem, "cut the range, or use a wildcard"));
+            return Err(Diagnostic::new(scanner.position_of(range), problem, "cut the range, or use a wildcard"));
         }
         let owner = part(scanner, "owner")?;
         let owner = scanner.source_of(owner).to_vec();
@@ -66,7 +70,7 @@ impl Generate {
     }
 
     /// The line for the next value; `None` behind the last.
-    pub(super) fn next_line(&mut self) -> Option<Result<Scanner, Error>> {
+    pub(super) fn next_line(&mut self) -> Option<Result<Scanner, Diagnostic>> {
         let value = self.next?;
         self.next = value.checked_add(self.step).filter(|&next| next <= self.stop);
         let mut line = core::mem::take(&mut self.line);
@@ -81,7 +85,7 @@ impl Generate {
             Err(problem) => {
                 let remedy =
                     "write $, ${offset}, ${offset,width} or ${offset,width,base} with a base of d, o, x, X, n or N";
-                Err(Error::new(self.position, problem, remedy))
+                Err(Diagnostic::new(self.position, problem, remedy))
             }
         })
     }
@@ -93,10 +97,10 @@ impl Generate {
 }
 
 /// The next part of the directive; each is required.
-fn part(scanner: &mut Scanner, what: &str) -> Result<Token, Error> {
+fn part(scanner: &mut Scanner, what: &str) -> Result<Token, Diagnostic> {
     scanner.token()?.ok_or_else(|| {
         let remedy = "write $GENERATE start-stop owner type RDATA";
-        Error::new(scanner.position(), format!("$GENERATE ends before its {what}"), remedy)
+        Diagnostic::new(scanner.position(), format!("$GENERATE ends before its {what}"), remedy)
     })
 }
 

@@ -1,6 +1,6 @@
 //! Turns the text of a LOC record (RFC 1876 §3) into its wire form.
 
-use super::Error;
+use super::Diagnostic;
 use super::field_text::RdataText;
 use super::number;
 use super::scanner::Token;
@@ -15,7 +15,7 @@ const PRECISIONS_CM: [u64; 3] = [100, 1_000_000, 1_000];
 const PRECISION_CM_MAX: u64 = 9_000_000_000;
 
 /// Reads a place, up to the end of the entry.
-pub(super) fn put_location(rdata: &mut RdataText<'_>) -> Result<(), Error> {
+pub(super) fn put_location(rdata: &mut RdataText<'_>) -> Result<(), Diagnostic> {
     let latitude = take_angle(rdata, 90, *b"NS")?;
     let longitude = take_angle(rdata, 180, *b"EW")?;
     let altitude = rdata.token()?;
@@ -42,7 +42,7 @@ pub(super) fn put_location(rdata: &mut RdataText<'_>) -> Result<(), Error> {
 
 /// Degrees, minutes and seconds up to the letter of a hemisphere, in thousandths of a second from 2^31 on; the second
 /// letter is the negative side.
-fn take_angle(rdata: &mut RdataText<'_>, degrees_max: u64, hemispheres: [u8; 2]) -> Result<u32, Error> {
+fn take_angle(rdata: &mut RdataText<'_>, degrees_max: u64, hemispheres: [u8; 2]) -> Result<u32, Diagnostic> {
     let mut angle_ms = 0;
     // Degrees, minutes and seconds, how many thousandths of a second each is, and its bound.
     let parts = [(3_600_000, degrees_max + 1), (60_000, 60), (1_000, 60)];
@@ -76,7 +76,13 @@ fn hemisphere(rdata: &RdataText<'_>, token: Token, [positive, negative]: [u8; 2]
     }
 }
 
-fn signed(rdata: &RdataText<'_>, token: Token, angle_ms: u64, degrees_max: u64, negative: bool) -> Result<u32, Error> {
+fn signed(
+    rdata: &RdataText<'_>,
+    token: Token,
+    angle_ms: u64,
+    degrees_max: u64,
+    negative: bool,
+) -> Result<u32, Diagnostic> {
     if angle_ms > degrees_max * 3_600_000 {
         return Err(rdata.not_a(token, "end of an angle on the globe", REMEDY));
     }

@@ -1,6 +1,6 @@
 //! Turns the text of a name into its wire form (RFC 1035 §5.1): dots, escapes, `@`, and the origin behind relative names.
 
-use super::Error;
+use super::Diagnostic;
 use super::scanner::{self, Form, Scanner, Shown, Token};
 use crate::name::{LABEL_BYTES_MAX, NAME_BYTES_MAX, Name};
 use alloc::format;
@@ -22,9 +22,9 @@ pub(super) enum NameTextError {
 impl NameTextError {
     /// The error about `token`, the name of `what`.
     #[cold]
-    pub(super) fn about(self, what: &str, scanner: &Scanner, token: Token) -> Error {
+    pub(super) fn about(self, what: &str, scanner: &Scanner, token: Token) -> Diagnostic {
         let problem = format!("the {what} {} {}", Shown(scanner.text_of(token)), self.problem());
-        Error::new(scanner.position_of(token), problem, self.remedy())
+        Diagnostic::new(scanner.position_of(token), problem, self.remedy())
     }
 
     /// The end of a sentence that starts with the name.

@@ -1,6 +1,6 @@
 //! Turns the text of RDATA into its wire form, field by field as the table of [`crate::rdata`] lists them.
 
-use super::Error;
+use super::Diagnostic;
 use super::field_text::{self, GENERIC_REMEDY, PERIOD_REMEDY, RdataText};
 use super::location_text;
 use super::number;
@@ -8,7 +8,7 @@ use super::scanner::Token;
 use super::svc_params_text;
 use crate::rdata::encoding::{Base, Decoder};
 use crate::rdata::mnemonic;
-use crate::rdata::{self, Kind, RDATA_BYTES_MAX};
+use crate::rdata::{self, FieldKind, RDATA_BYTES_MAX};
 use crate::rtype::Rtype;
 use alloc::format;
 use alloc::vec::Vec;
@@ -16,7 +16,7 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 
 impl RdataText<'_> {
     /// Reads all RDATA up to the end of the entry.
-    pub(super) fn read(mut self) -> Result<(), Error> {
+    pub(super) fn read(mut self) -> Result<(), Diagnostic> {
         if let Some(marker) = self.scanner.generic_marker()? {
             self.put_generic(marker)?;
             return field_text::expect_end(self.scanner);
@@ -27,7 +27,7 @@ impl RdataText<'_> {
                 Some(token) => self.scanner.position_of(token),
                 None => self.scanner.position(),
             };
-            return Err(Error::new(position, problem, GENERIC_REMEDY));
+            return Err(Diagnostic::new(position, problem, GENERIC_REMEDY));
         };
         for field in fields {
             self.field = field.name;
@@ -35,7 +35,7 @@ impl RdataText<'_> {
             let start = self.out.len();
             self.put(field.kind)?;
             if needs_check(field.kind) {
-                rdata::field_end(field.kind, self.out, start).map_err(|problem| self.misshapen(problem))?;
+                rdata::field_end(field.kind, self.out, start).map_err(|problem| self.malformed(problem))?;
             }
             if self.out.len() > RDATA_BYTES_MAX {
                 return Err(self.too_long());
@@ -45,59 +45,61 @@ impl RdataText<'_> {
     }
 
     /// Reads one field.
-    fn put(&mut self, kind: Kind) -> Result<(), Error> {
+    fn put(&mut self, kind: FieldKind) -> Result<(), Diagnostic> {
         match kind {
-            Kind::U8 => self.put_number(1),
-            Kind::U16 => self.put_number(2),
-            Kind::U32 => self.put_number(4),
-            Kind::U64 => self.put_number(8),
-            Kind::Period => {
+            FieldKind::U8 => self.put_number(1),
+            FieldKind::U16 => self.put_number(2),
+            FieldKind::U32 => self.put_number(4),
+            FieldKind::U64 => self.put_number(8),
+            FieldKind::Period => {
                 self.put_parsed(4, "time", PERIOD_REMEDY, |text| number::parse_period_s(text).map(u64::from))
             }
-            Kind::Time => {
+            FieldKind::Time => {
                 let remedy = "write YYYYMMDDHHmmSS, or seconds since 1970";
                 self.put_parsed(4, "date", remedy, |text| number::parse_time(text).map(u64::from))
             }
-            Kind::Rtype => self.put_parsed(2, "record type", "write a type such as A, or TYPE65280", |text| {
+            FieldKind::Rtype => self.put_parsed(2, "record type", "write a type such as A, or TYPE65280", |text| {
                 Rtype::from_text(text).map(|rtype| u64::from(rtype.0))
             }),
-            Kind::Algorithm => self.put_mnemonic(1, mnemonic::ALGORITHMS),
-            Kind::DigestType => self.put_mnemonic(1, mnemonic::DIGEST_TYPES),
-            Kind::CertificateType => self.put_mnemonic(2, mnemonic::CERTIFICATE_TYPES),
-            Kind::Scheme => self.put_mnemonic(1, mnemonic::DSYNC_SCHEMES),
-            Kind::Ipv4 => self.put_ipv4(),
-            Kind::Ipv6 => self.put_ipv6(),
-            Kind::Locator => self.put_groups(4, 4, b':', "64 bits in four groups, as in 2001:db8:1140:1000"),
-            Kind::Eui48 => self.put_groups(6, 2, b'-', "six pairs of hexadecimal digits, as in 00-00-5e-00-53-2a"),
-            Kind::Eui64 => {
+            FieldKind::Algorithm => self.put_mnemonic(1, mnemonic::ALGORITHMS),
+            FieldKind::DigestType => self.put_mnemonic(1, mnemonic::DIGEST_TYPES),
+            FieldKind::CertificateType => self.put_mnemonic(2, mnemonic::CERTIFICATE_TYPES),
+            FieldKind::Scheme => self.put_mnemonic(1, mnemonic::DSYNC_SCHEMES),
+            FieldKind::Ipv4 => self.put_ipv4(),
+            FieldKind::Ipv6 => self.put_ipv6(),
+            FieldKind::Locator => self.put_groups(4, 4, b':', "64 bits in four groups, as in 2001:db8:1140:1000"),
+            FieldKind::Eui48 => self.put_groups(6, 2, b'-', "six pairs of hexadecimal digits, as in 00-00-5e-00-53-2a"),
+            FieldKind::Eui64 => {
                 self.put_groups(8, 2, b'-', "eight pairs of hexadecimal digits, as in 00-00-5e-ef-10-00-00-2a")
             }
-            Kind::CompressibleName | Kind::Name => self.put_name(),
-            Kind::String | Kind::Digits | Kind::Coordinate | Kind::Tag => self.put_string(),
-            Kind::OptionalString => self.put_optional_string(),
-            Kind::Strings => self.put_strings(),
-            Kind::RestAsString => self.put_rest_as_string(),
-            Kind::Hex | Kind::DsDigest | Kind::Fingerprint | Kind::ZoneDigest => self.put_digits(Base::Base16, true),
-            Kind::Base64 => self.put_digits(Base::Base64, true),
-            Kind::OptionalBase64 => self.put_digits(Base::Base64, false),
-            Kind::DashBase64 => self.put_dash_or_base64(),
-            Kind::Salt => self.put_salt(),
-            Kind::HashedName => self.put_hashed_name(),
-            Kind::Bitmap => self.put_bitmap(),
-            Kind::Services => self.put_services(),
-            Kind::Nsap => self.put_nsap(),
-            Kind::Location => location_text::put_location(self),
-            Kind::Prefixes => self.put_prefixes(),
-            Kind::Gateway => self.put_gateway(),
-            Kind::Relay => self.put_relay(),
-            Kind::HostIdentity => self.put_host_identity(),
-            Kind::Names => self.put_names(),
-            Kind::SvcParams => svc_params_text::put_params(self),
+            FieldKind::CompressibleName | FieldKind::Name => self.put_name(),
+            FieldKind::String | FieldKind::Digits | FieldKind::Coordinate | FieldKind::Tag => self.put_string(),
+            FieldKind::OptionalString => self.put_optional_string(),
+            FieldKind::Strings => self.put_strings(),
+            FieldKind::RestAsString => self.put_rest_as_string(),
+            FieldKind::Hex | FieldKind::DsDigest | FieldKind::Fingerprint | FieldKind::ZoneDigest => {
+                self.put_digits(Base::Base16, true)
+            }
+            FieldKind::Base64 => self.put_digits(Base::Base64, true),
+            FieldKind::OptionalBase64 => self.put_digits(Base::Base64, false),
+            FieldKind::DashBase64 => self.put_dash_or_base64(),
+            FieldKind::Salt => self.put_salt(),
+            FieldKind::HashedName => self.put_hashed_name(),
+            FieldKind::Bitmap => self.put_bitmap(),
+            FieldKind::Services => self.put_services(),
+            FieldKind::Nsap => self.put_nsap(),
+            FieldKind::Location => location_text::put_location(self),
+            FieldKind::Prefixes => self.put_prefixes(),
+            FieldKind::Gateway => self.put_gateway(),
+            FieldKind::Relay => self.put_relay(),
+            FieldKind::HostIdentity => self.put_host_identity(),
+            FieldKind::Names => self.put_names(),
+            FieldKind::SvcParams => svc_params_text::put_params(self),
         }
     }
 
     /// RFC 3597 §5: `\# length digits`; for a type that the table knows, the octets must have its shape.
-    fn put_generic(&mut self, marker: Token) -> Result<(), Error> {
+    fn put_generic(&mut self, marker: Token) -> Result<(), Diagnostic> {
         self.field = "length";
         let token = self.token()?;
         let Some(length_bytes) = number::parse_decimal(self.scanner.text_of(token), RDATA_BYTES_MAX as u64) else {
@@ -107,11 +109,15 @@ impl RdataText<'_> {
         self.put_digits(Base::Base16, length_bytes > 0)?;
         if self.out.len() as u64 != length_bytes {
             let problem = format!("the length is {length_bytes}, but {} octets follow", self.out.len());
-            return Err(Error::new(self.scanner.position_of(token), problem, "count the octets: two digits are one"));
+            return Err(Diagnostic::new(
+                self.scanner.position_of(token),
+                problem,
+                "count the octets: two digits are one",
+            ));
         }
-        rdata::check(self.rtype, self.out).map_err(|misshapen| {
-            let problem = format!("these octets are no {}: its {} {}", self.rtype, misshapen.field, misshapen.problem);
-            Error::new(
+        rdata::check(self.rtype, self.out).map_err(|malformed| {
+            let problem = format!("these octets are no {}: its {} {}", self.rtype, malformed.field, malformed.problem);
+            Diagnostic::new(
                 self.scanner.position_of(marker),
                 problem,
                 format!("write the data in the fields of {}", self.rtype),
@@ -119,7 +125,7 @@ impl RdataText<'_> {
         })
     }
 
-    fn put_services(&mut self) -> Result<(), Error> {
+    fn put_services(&mut self) -> Result<(), Diagnostic> {
         self.put_mnemonic(1, mnemonic::PROTOCOLS)?;
         let start = self.out.len();
         while let Some(token) = self.optional_token()? {
@@ -138,7 +144,7 @@ impl RdataText<'_> {
     }
 
     /// RFC 1706 §5: dots anywhere mean nothing.
-    fn put_nsap(&mut self) -> Result<(), Error> {
+    fn put_nsap(&mut self) -> Result<(), Diagnostic> {
         let token = self.token()?;
         let text = self.scanner.text_of(token);
         let Some(digits) = text.strip_prefix(b"0x").or(text.strip_prefix(b"0X")) else {
@@ -152,7 +158,7 @@ impl RdataText<'_> {
     }
 
     /// RFC 3123 §5: `[!]family:address/prefix`, up to the end.
-    fn put_prefixes(&mut self) -> Result<(), Error> {
+    fn put_prefixes(&mut self) -> Result<(), Diagnostic> {
         while let Some(token) = self.optional_token()? {
             let Some((head, address)) = parse_prefix(self.scanner.text_of(token)) else {
                 return Err(self.not_a(
@@ -169,14 +175,14 @@ impl RdataText<'_> {
         Ok(())
     }
 
-    fn put_gateway(&mut self) -> Result<(), Error> {
+    fn put_gateway(&mut self) -> Result<(), Diagnostic> {
         let kind_at = self.out.len();
         self.put_number(1)?;
         self.put_mnemonic(1, &[("RSA", 2), ("DSA", 1)])?;
         self.put_host(self.out[kind_at])
     }
 
-    fn put_relay(&mut self) -> Result<(), Error> {
+    fn put_relay(&mut self) -> Result<(), Diagnostic> {
         let discovery = self.token()?;
         let bit = match self.scanner.text_of(discovery) {
             b"0" => 0x00,
@@ -192,7 +198,7 @@ impl RdataText<'_> {
     }
 
     /// What a gateway or a relay is: `.`, an address, or a name (RFC 4025 §3.1, RFC 8777 §4.3).
-    fn put_host(&mut self, host_type: u8) -> Result<(), Error> {
+    fn put_host(&mut self, host_type: u8) -> Result<(), Diagnostic> {
         match host_type {
             0 => {
                 let token = self.token()?;
@@ -204,12 +210,12 @@ impl RdataText<'_> {
             1 => self.put_ipv4(),
             2 => self.put_ipv6(),
             3 => self.put_name(),
-            _ => Err(self.misshapen("has a type other than 0 to 3")),
+            _ => Err(self.malformed("has a type other than 0 to 3")),
         }
     }
 
     /// RFC 8005 §6: algorithm, tag in base 16, key in base 64.
-    fn put_host_identity(&mut self) -> Result<(), Error> {
+    fn put_host_identity(&mut self) -> Result<(), Diagnostic> {
         let start = self.out.len();
         // The lengths are filled in when they are known.
         self.out.extend_from_slice(&[0; 4]);
@@ -226,7 +232,7 @@ impl RdataText<'_> {
     }
 
     /// One token of digits; returns how many octets it was.
-    fn put_one_token(&mut self, base: Base, bytes_max: usize) -> Result<usize, Error> {
+    fn put_one_token(&mut self, base: Base, bytes_max: usize) -> Result<usize, Diagnostic> {
         let token = self.token()?;
         let start = self.out.len();
         let mut decoder = Decoder::new(base);
@@ -241,23 +247,23 @@ impl RdataText<'_> {
 }
 
 /// Whether text of this kind can be read and still have no shape on the wire.
-fn needs_check(kind: Kind) -> bool {
+fn needs_check(kind: FieldKind) -> bool {
     matches!(
         kind,
-        Kind::Digits
-            | Kind::Coordinate
-            | Kind::Tag
-            | Kind::Hex
-            | Kind::Base64
-            | Kind::DsDigest
-            | Kind::Fingerprint
-            | Kind::ZoneDigest
-            | Kind::HashedName
-            | Kind::Nsap
-            | Kind::Location
-            | Kind::Relay
-            | Kind::HostIdentity
-            | Kind::SvcParams
+        FieldKind::Digits
+            | FieldKind::Coordinate
+            | FieldKind::Tag
+            | FieldKind::Hex
+            | FieldKind::Base64
+            | FieldKind::DsDigest
+            | FieldKind::Fingerprint
+            | FieldKind::ZoneDigest
+            | FieldKind::HashedName
+            | FieldKind::Nsap
+            | FieldKind::Location
+            | FieldKind::Relay
+            | FieldKind::HostIdentity
+            | FieldKind::SvcParams
     )
 }
 

@@ -1,6 +1,6 @@
 //! Turns zone-file text into tokens: words, quoted strings, and the ends of entries (RFC 1035 §5.1).
 
-use super::{Error, Position};
+use super::{Diagnostic, Position};
 use alloc::format;
 use alloc::vec::Vec;
 use core::fmt;
@@ -156,7 +156,7 @@ impl Scanner {
 
     /// The next token of this entry; `None`, again and again, at its end.
     #[inline]
-    pub(super) fn token(&mut self) -> Result<Option<Token>, Error> {
+    pub(super) fn token(&mut self) -> Result<Option<Token>, Diagnostic> {
         match self.pass_to_token()? {
             Some(Form::Word) => self.word().map(Some),
             Some(Form::Quoted) => self.quoted().map(Some),
@@ -166,7 +166,7 @@ impl Scanner {
 
     /// Goes to the next token of this entry; says how it is written.
     #[inline]
-    fn pass_to_token(&mut self) -> Result<Option<Form>, Error> {
+    fn pass_to_token(&mut self) -> Result<Option<Form>, Diagnostic> {
         loop {
             self.skip_blanks();
             let Some(&octet) = self.text.get(self.at) else {
@@ -192,7 +192,7 @@ impl Scanner {
                 Class::Close => {
                     let position = self.position();
                     self.at += 1;
-                    return Err(Error::new(
+                    return Err(Diagnostic::new(
                         position,
                         "this parenthesis closes none",
                         "take it away, or open one before",
@@ -204,17 +204,17 @@ impl Scanner {
     }
 
     /// Takes the marker `\\#` of RFC 3597 §5 if it stands here, unquoted and alone.
-    pub(super) fn generic_marker(&mut self) -> Result<Option<Token>, Error> {
+    pub(super) fn generic_marker(&mut self) -> Result<Option<Token>, Diagnostic> {
         self.token_if(b"\\#")
     }
 
     /// Takes a `-` that stands alone; says whether it did.
-    pub(super) fn take_dash(&mut self) -> Result<bool, Error> {
+    pub(super) fn take_dash(&mut self) -> Result<bool, Diagnostic> {
         Ok(self.token_if(b"-")?.is_some())
     }
 
     /// Takes the next token if it is the word `wanted`.
-    fn token_if(&mut self, wanted: &[u8]) -> Result<Option<Token>, Error> {
+    fn token_if(&mut self, wanted: &[u8]) -> Result<Option<Token>, Diagnostic> {
         self.pass_to_token()?;
         if !self.text[self.at..].starts_with(wanted) {
             return Ok(None);
@@ -266,7 +266,7 @@ impl Scanner {
     }
 
     #[inline]
-    fn word(&mut self) -> Result<Token, Error> {
+    fn word(&mut self) -> Result<Token, Diagnostic> {
         let start = self.at;
         let mut at = start;
         while let Some(&octet) = self.text.get(at) {
@@ -287,7 +287,7 @@ impl Scanner {
         Ok(Token { start, end: at, form: Form::Word })
     }
 
-    fn quoted(&mut self) -> Result<Token, Error> {
+    fn quoted(&mut self) -> Result<Token, Diagnostic> {
         let start = self.at + 1;
         let mut at = start;
         loop {
@@ -298,7 +298,7 @@ impl Scanner {
                     // A string across lines is more often a forgotten quote, which would swallow the records behind it.
                     let position = self.position();
                     self.at = at;
-                    return Err(Error::new(
+                    return Err(Diagnostic::new(
                         position,
                         "the string that starts here has no end on this line",
                         "add the closing quote",
@@ -312,9 +312,9 @@ impl Scanner {
     }
 
     #[cold]
-    fn never_closed(&mut self) -> Error {
+    fn never_closed(&mut self) -> Diagnostic {
         self.open_count = 0;
-        Error::new(
+        Diagnostic::new(
             self.opened,
             "the parenthesis opened here is never closed",
             "close it behind the last field of the record",
@@ -322,9 +322,9 @@ impl Scanner {
     }
 
     #[cold]
-    fn escapes_nothing(&self, at: usize) -> Error {
+    fn escapes_nothing(&self, at: usize) -> Diagnostic {
         let remedy = "write \\\\ for a backslash; join lines with parentheses";
-        Error::new(self.position_at(at), "a backslash stands at the end of the line", remedy)
+        Diagnostic::new(self.position_at(at), "a backslash stands at the end of the line", remedy)
     }
 }
 
@@ -382,10 +382,10 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
-impl Error {
+impl Diagnostic {
     /// An error that says: `token` is no `what`.
     #[cold]
-    pub(super) fn not_a(scanner: &Scanner, token: Token, what: &str, remedy: &str) -> Error {
-        Error::new(scanner.position_of(token), format!("{} is no {what}", Shown(scanner.text_of(token))), remedy)
+    pub(super) fn not_a(scanner: &Scanner, token: Token, what: &str, remedy: &str) -> Diagnostic {
+        Diagnostic::new(scanner.position_of(token), format!("{} is no {what}", Shown(scanner.text_of(token))), remedy)
     }
 }

@@ -1,6 +1,6 @@
 //! Turns the text of SvcParams (RFC 9460 §2.1 and appendix A) into their wire form, keys ascending.
 
-use super::Error;
+use super::Diagnostic;
 use super::field_text::{self, RdataText};
 use super::number;
 use super::scanner::{self, Token};
@@ -16,7 +16,7 @@ use core::str::FromStr;
 const REMEDY: &str = "write key, key=value or key=\"value\", as in alpn=h2,h3 port=8443";
 
 /// Reads parameters up to the end of the entry; that they keep the rules together is checked on the wire form.
-pub(super) fn put_params(rdata: &mut RdataText<'_>) -> Result<(), Error> {
+pub(super) fn put_params(rdata: &mut RdataText<'_>) -> Result<(), Diagnostic> {
     let params_start = rdata.out.len();
     while let Some(token) = rdata.optional_token()? {
         let param_start = rdata.out.len();
@@ -52,7 +52,7 @@ fn move_into_order(key: Key, params_start: usize, param_start: usize, out: &mut 
 }
 
 /// Appends the parameter that `token` starts.
-fn put_param(rdata: &mut RdataText<'_>, token: Token) -> Result<Key, Error> {
+fn put_param(rdata: &mut RdataText<'_>, token: Token) -> Result<Key, Diagnostic> {
     let text = rdata.scanner.text_of(token);
     let equals = text.iter().position(|&octet| octet == b'=');
     let key = Key::from_text(&text[..equals.unwrap_or(text.len())]);

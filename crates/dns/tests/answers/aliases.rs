@@ -3,7 +3,7 @@
 use super::check;
 use super::support::exchange::ask;
 use super::support::question::Question;
-use super::support::zone_text::zone_set;
+use super::support::zone_text::zone_map;
 use sanderling_dns::Rtype;
 use std::fmt::Write;
 
@@ -120,7 +120,7 @@ fn chain(count: usize, length: usize) -> String {
 /// What a chain of `chain_count` brings when `limit` aliases are followed, names of `pad_bytes` more than the shortest.
 fn check_chain(chain_count: usize, pad_bytes: usize, limit: usize) {
     let text = chain(chain_count, pad_bytes);
-    let zones = zone_set(&text).with_alias_count_max(limit);
+    let zones = zone_map(&text).with_cname_chain_max(limit);
     let name = text.lines().nth(4).and_then(|line| line.split(' ').next()).expect("the chain begins in the fifth line");
     let reply = ask(&zones, &Question::parse(&format!("{name} A +tcp +edns")));
     let told: Vec<Rtype> = reply.sections[0].iter().map(|record| record.rtype).collect();
@@ -156,7 +156,7 @@ fn a_chain_that_passes_what_pointers_reach() {
 #[test]
 fn a_long_chain_to_nowhere_has_its_soa() {
     let text = chain(63, 4 * 61).replace(" A 192.0.2.1", " CNAME missing.z.");
-    let zones = zone_set(&text).with_alias_count_max(64);
+    let zones = zone_map(&text).with_cname_chain_max(64);
     let name = text.lines().nth(4).and_then(|line| line.split(' ').next()).expect("the chain begins in the fifth line");
     let reply = ask(&zones, &Question::parse(&format!("{name} A +tcp")));
     assert_eq!((reply.rcode, reply.sections[0].len(), reply.sections[1].len()), (3, 64, 1));

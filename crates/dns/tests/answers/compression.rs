@@ -3,7 +3,7 @@
 use super::check;
 use super::support::exchange::{ask, ask_octets};
 use super::support::question::Question;
-use super::support::zone_text::zone_set;
+use super::support::zone_text::zone_map;
 use std::fmt::Write;
 
 fn zone(records: &str) -> String {
@@ -147,7 +147,7 @@ fn a_message_longer_than_pointers_reach() {
     for (owner, name) in
         [("cut.z.", "cut.z."), ("cut.z.", "a.b.c.d.e.f.cut.z."), ("cut.z.", &*("y.".repeat(120) + "cut.z."))]
     {
-        let zones = zone_set(&zone(&many_servers(owner, count)));
+        let zones = zone_map(&zone(&many_servers(owner, count)));
         let question = Question::parse(&format!("{name} A +tcp"));
         let octets = ask_octets(&zones, &question);
         assert!(octets.len() > 1 << 14, "{} octets", octets.len());
@@ -168,7 +168,7 @@ fn a_long_answer_below_a_wildcard() {
         writeln!(records, "*.w.z. MX {index} host{index}.p{}.mail.w.z.", index % 60)
             .expect("a string takes what is written");
     }
-    let zones = zone_set(&zone(&records));
+    let zones = zone_map(&zone(&records));
     for name in ["q.w.z.".to_owned(), "x.".repeat(120) + "w.z."] {
         let reply = ask(&zones, &Question::parse(&format!("{name} MX +tcp")));
         let expected = |index: usize| format!("{name} 60 MX {index} host{index}.p{}.mail.w.z.", index % 60);
@@ -188,7 +188,7 @@ fn names_at_the_end_of_what_pointers_reach_are_moved_with_their_answer() {
     for index in 985..1000 {
         writeln!(records, "*.z. MX {index} {0}\n{0} A 192.0.2.1", host(index)).expect("a string takes what is written");
     }
-    let zones = zone_set(&zone(&records));
+    let zones = zone_map(&zone(&records));
     for name in ["q.z.".to_owned(), "x.".repeat(60) + "z.", "x.".repeat(126) + "z."] {
         let reply = ask(&zones, &Question::parse(&format!("{name} MX +tcp")));
         for (index, record) in reply.sections[0].iter().enumerate() {
@@ -207,7 +207,7 @@ fn names_are_compressed_in_the_types_of_rfc_1035_alone_rfc_3597_section_4() {
     let name = format!("{}.z.", "m".repeat(63));
     let records = |rtype: &str| format!("{name} {rtype} {name}\n{name} {rtype} sub.{name}");
     let length = |text: &str, rtype: &str| {
-        ask_octets(&zone_set(&zone(text)), &Question::parse(&format!("{name} {rtype}"))).len()
+        ask_octets(&zone_map(&zone(text)), &Question::parse(&format!("{name} {rtype}"))).len()
     };
     let question_bytes = 12 + 67 + 4;
     for (rtype, prefix) in [("PTR", 0), ("MX 1", 2), ("MB", 0), ("MG", 0), ("MR", 0)] {

@@ -3,7 +3,7 @@
 use super::check;
 use super::support::exchange::ask;
 use super::support::question::Question;
-use super::support::zone_text::zone_set;
+use super::support::zone_text::zone_map;
 
 /// A zone with `record`, in which all of RFC 6672 §2.2's owners can stand.
 fn zone(apex: &str, records: &str) -> String {
@@ -14,7 +14,7 @@ fn zone(apex: &str, records: &str) -> String {
 #[track_caller]
 fn check_substitution(name: &str, owner: &str, target: &str, result: Option<&str>) {
     let apex = owner.rsplit('.').nth(1).expect("a label before the root").to_owned() + ".";
-    let zones = zone_set(&zone(&apex, &format!("{owner} DNAME {target}")));
+    let zones = zone_map(&zone(&apex, &format!("{owner} DNAME {target}")));
     let reply = ask(&zones, &Question::parse(&format!("{name} A +tcp")));
     let made = reply.sections[0].get(..2).map(|records| [records[0].to_string(), records[1].to_string()]);
     let expected = result.map(|result| [format!("{owner} 60 DNAME {target}"), format!("{name} 60 CNAME {result}")]);
@@ -75,11 +75,11 @@ fn a_dname_to_itself_is_told_once() {
 #[test]
 fn a_name_that_grows_without_end_ends_in_yxdomain_or_at_the_limit() {
     let long = "y".repeat(60);
-    let zones = zone_set(&zone("example.", &format!("d.example. DNAME {long}.d.example.")));
+    let zones = zone_map(&zone("example.", &format!("d.example. DNAME {long}.d.example.")));
     let reply = ask(&zones, &Question::parse("x.d.example. A +tcp"));
     // Three times 61 octets fit, the fourth does not.
     assert_eq!((reply.rcode, reply.sections[0].len()), (6, 1 + 3), "{reply}");
-    let zones = zone_set(&zone("example.", "d.example. DNAME a.d.example."));
+    let zones = zone_map(&zone("example.", "d.example. DNAME a.d.example."));
     let reply = ask(&zones, &Question::parse("x.d.example. A +tcp"));
     assert_eq!((reply.rcode, reply.sections[0].len()), (0, 1 + 16), "{reply}");
 }
@@ -89,7 +89,7 @@ fn a_name_that_gets_too_long_is_yxdomain_2_2() {
     let (label, shorter) = ("y".repeat(63), "z".repeat(58));
     let zone = zone("example.", &format!("d.example. DNAME {label}.{label}.{label}.example."));
     let fits = format!("{}.d.example. A", &shorter[..52]);
-    let reply = ask(&zone_set(&zone), &Question::parse(&format!("{fits} +tcp")));
+    let reply = ask(&zone_map(&zone), &Question::parse(&format!("{fits} +tcp")));
     assert_eq!((reply.rcode, reply.sections[0].len(), reply.sections[0][1].rdata.len()), (3, 2, 254));
     check(
         &zone,

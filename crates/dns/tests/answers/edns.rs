@@ -4,7 +4,7 @@ use super::check;
 use super::support::exchange::send;
 use super::support::question::Question;
 use super::support::reply::Reply;
-use super::support::zone_text::zone_set;
+use super::support::zone_text::zone_map;
 use sanderling_dns::Transport;
 
 const ZONE: &str = "
@@ -85,7 +85,7 @@ fn check_additional(counts: [u16; 4], additional: &[u8], expected: &str) {
         place.copy_from_slice(&count.to_be_bytes());
     }
     query.extend(additional);
-    let octets = send(&zone_set(ZONE), &query, UDP).expect("a query is answered");
+    let octets = send(&zone_map(ZONE), &query, UDP).expect("a query is answered");
     let reply = Reply::parse(&octets).expect("a reply is a message").to_string();
     assert_eq!(reply.lines().next(), Some(expected), "{additional:02x?}");
 }
@@ -148,14 +148,14 @@ fn an_incremental_transfer_brings_its_soa_and_is_refused_rfc_1995_section_3() {
     let soa = [&[0xc0, 12, 0, 6, 0, 1, 0, 0, 0, 0, 0, 22][..], &[0, 0], &[0; 20]].concat();
     query.extend(soa);
     for transport in [UDP, Transport::Tcp] {
-        let octets = send(&zone_set(ZONE), &query, transport).expect("a query is answered");
+        let octets = send(&zone_map(ZONE), &query, transport).expect("a query is answered");
         assert_eq!(Reply::parse(&octets).expect("a reply is a message").to_string(), "REFUSED\n");
     }
 }
 
 #[test]
 fn opcodes_other_than_query_get_a_header_that_says_notimp() {
-    let zones = zone_set(ZONE);
+    let zones = zone_map(ZONE);
     for opcode in 1..16u8 {
         let mut query = Question::parse("ns.example. A +rd").message();
         query[2] |= opcode << 3;
@@ -169,7 +169,7 @@ fn opcodes_other_than_query_get_a_header_that_says_notimp() {
 fn a_response_gets_no_response() {
     let mut query = Question::parse("ns.example. A").message();
     query[2] |= 0x80;
-    assert_eq!(send(&zone_set(ZONE), &query, UDP), None);
-    assert_eq!(send(&zone_set(ZONE), &query[..11], UDP), None);
-    assert_eq!(send(&zone_set(ZONE), &[], UDP), None);
+    assert_eq!(send(&zone_map(ZONE), &query, UDP), None);
+    assert_eq!(send(&zone_map(ZONE), &query[..11], UDP), None);
+    assert_eq!(send(&zone_map(ZONE), &[], UDP), None);
 }

@@ -11,7 +11,7 @@ mod referrals;
 mod rfc1034;
 mod truncation;
 mod wildcards;
-mod zone_sets;
+mod zone_maps;
 mod zones;
 
 #[path = "../support/mod.rs"]
@@ -19,13 +19,13 @@ mod support;
 
 use support::exchange::ask;
 use support::question::Question;
-use support::zone_text::zone_set;
+use support::zone_text::zone_map;
 
 /// Asks `question` of the zones in `zones`, each of which begins with its `$ORIGIN`; `expected` is the reply: rcode and
 /// flags, then a line for each record.
 #[track_caller]
 fn check(zones: &str, question: &str, expected: &str) {
-    let reply = ask(&zone_set(zones), &Question::parse(question)).to_string();
+    let reply = ask(&zone_map(zones), &Question::parse(question)).to_string();
     let expected: Vec<&str> = expected.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let found: Vec<&str> = reply.lines().collect();
     assert_eq!(found, expected, "\n{question}\n{reply}");

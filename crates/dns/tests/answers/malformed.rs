@@ -3,16 +3,16 @@
 use super::support::exchange::send;
 use super::support::question::Question;
 use super::support::reply::Reply;
-use super::support::zone_text::zone_set;
+use super::support::zone_text::zone_map;
 use proptest::prelude::*;
-use sanderling_dns::{Transport, ZoneSet};
+use sanderling_dns::{Transport, ZoneMap};
 
 const FEATURES: &str = include_str!("features.zone");
 const UDP: Transport = Transport::Udp { reply_bytes_max: 1232 };
 
 /// Sends `query` both ways, and holds what comes back to what holds for any octets.
 #[track_caller]
-fn check(zones: &ZoneSet, query: &[u8]) {
+fn check(zones: &ZoneMap, query: &[u8]) {
     for transport in [UDP, Transport::Tcp] {
         let Some(octets) = send(zones, query, transport) else {
             assert!(query.len() < 12 || query[2] & 0x80 != 0, "silence to a query: {query:02x?}");
@@ -65,7 +65,7 @@ fn queries() -> Vec<Vec<u8>> {
 
 #[test]
 fn every_octet_of_a_query_takes_every_value() {
-    let zones = zone_set(FEATURES);
+    let zones = zone_map(FEATURES);
     for query in queries() {
         for at in 0..query.len() {
             let mut changed = query.clone();
@@ -79,7 +79,7 @@ fn every_octet_of_a_query_takes_every_value() {
 
 #[test]
 fn a_query_ends_at_every_octet() {
-    let zones = zone_set(FEATURES);
+    let zones = zone_map(FEATURES);
     for query in queries() {
         for end in 0..=query.len() {
             check(&zones, &query[..end]);
@@ -91,7 +91,7 @@ fn a_query_ends_at_every_octet() {
 
 #[test]
 fn pointers_of_every_target_at_every_octet() {
-    let zones = zone_set(FEATURES);
+    let zones = zone_map(FEATURES);
     for query in queries() {
         for at in 12..query.len() - 1 {
             let mut changed = query.clone();
@@ -106,7 +106,7 @@ fn pointers_of_every_target_at_every_octet() {
 
 #[test]
 fn every_opcode_and_class_with_types_of_all_kinds() {
-    let zones = zone_set(FEATURES);
+    let zones = zone_map(FEATURES);
     let mut query = Question::parse("www.example. A +edns").message();
     let rtype_at = 12 + b"\x03www\x07example\0".len();
     for opcode in 0..16u8 {
@@ -123,7 +123,7 @@ fn every_opcode_and_class_with_types_of_all_kinds() {
 
 #[test]
 fn counts_of_every_size() {
-    let zones = zone_set(FEATURES);
+    let zones = zone_map(FEATURES);
     let mut query = Question::parse("www.example. A +edns").message();
     for at in (4..12).step_by(2) {
         for count in (0..40).chain([255, 256, 65_535u16]) {
@@ -137,7 +137,7 @@ fn counts_of_every_size() {
 
 #[test]
 fn names_too_long_and_labels_of_every_length() {
-    let zones = zone_set(FEATURES);
+    let zones = zone_map(FEATURES);
     for length in 0..=255u8 {
         for count in [1, 2, 3, 4, 5, 6, 127, 128, 129, 255] {
             let label = [&[length][..], &vec![b'x'; usize::from(length)]].concat();
@@ -170,13 +170,13 @@ proptest! {
 
     #[test]
     fn any_octets(query in prop::collection::vec(any::<u8>(), 0..600)) {
-        check(&zone_set(ROOT), &query);
+        check(&zone_map(ROOT), &query);
     }
 
     #[test]
     fn any_octets_behind_a_header(tail in prop::collection::vec(octet(), 0..100)) {
         let header = [0x1d, 0x1d, 1, 0, 0, 1, 0, 0, 0, 0, 0, 2];
-        check(&zone_set(ROOT), &[&header[..], &tail].concat());
+        check(&zone_map(ROOT), &[&header[..], &tail].concat());
     }
 
     #[test]
@@ -189,6 +189,6 @@ proptest! {
             let at = place.index(query.len());
             query[at] = octet;
         }
-        check(&zone_set(ROOT), &query);
+        check(&zone_map(ROOT), &query);
     }
 }

@@ -5,10 +5,10 @@ use super::support::question::Question;
 use super::support::random_zone::{question_name, question_type, zone_texts};
 use super::support::reference::{Expected, Reference};
 use super::support::reply::Reply;
-use super::support::zone_text::zone_set;
+use super::support::zone_text::zone_map;
 use domain::base::Message;
 use proptest::prelude::*;
-use sanderling_dns::{Transport, ZoneSet};
+use sanderling_dns::{Transport, ZoneMap};
 
 /// Questions to each zone.
 const QUESTION_COUNT: usize = 60;
@@ -36,7 +36,7 @@ fn check_with_domain(octets: &[u8], reply: &Reply) {
 }
 
 /// A reply cut to 512 octets is whole, or has lost addresses only, or says that it is cut.
-fn check_cut(zones: &ZoneSet, question: &Question, whole: &Expected, whole_bytes: usize) {
+fn check_cut(zones: &ZoneMap, question: &Question, whole: &Expected, whole_bytes: usize) {
     let cut = ask(zones, question);
     if cut.is_truncated() {
         assert!(whole_bytes > 512, "all of it has room");
@@ -52,7 +52,7 @@ proptest! {
 
     #[test]
     fn the_answer_is_that_of_the_reference(text in zone_texts(), questions in questions()) {
-        let zones = zone_set(&text);
+        let zones = zone_map(&text);
         let reference = Reference::new(&text);
         for question in questions {
             let over_tcp = Question { transport: Transport::Tcp, ..question.clone() };

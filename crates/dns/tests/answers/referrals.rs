@@ -3,7 +3,7 @@
 use super::check;
 use super::support::exchange::ask;
 use super::support::question::Question;
-use super::support::zone_text::zone_set;
+use super::support::zone_text::zone_map;
 use std::fmt::Write;
 
 /// The zone `test.` with `records`.
@@ -117,14 +117,14 @@ fn servers(count: usize) -> String {
 #[test]
 fn all_in_domain_glue_is_told_however_many_servers_there_are() {
     for count in [1, 12, 13, 14, 30, 200] {
-        let reply = ask(&zone_set(&servers(count)), &Question::parse("www.foo.test. A +tcp"));
+        let reply = ask(&zone_map(&servers(count)), &Question::parse("www.foo.test. A +tcp"));
         assert_eq!((reply.sections[1].len(), reply.sections[2].len()), (count, count));
     }
 }
 
 #[test]
 fn a_referral_without_room_for_its_glue_is_cut_rfc_9471_section_3_1() {
-    let zones = zone_set(&servers(30));
+    let zones = zone_map(&servers(30));
     let whole = super::support::exchange::ask_octets(&zones, &Question::parse("www.foo.test. A +tcp +edns")).len();
     assert!(whole > 1232);
     for bytes in (512..=whole + 3).step_by(7).chain([whole - 1, whole]) {

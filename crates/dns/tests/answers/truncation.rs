@@ -1,10 +1,10 @@
-//! Replies at every length: never longer than allowed, never misshapen, cut where something needed has no room.
+//! Replies at every length: never longer than allowed, never malformed, cut where something needed has no room.
 
 use super::support::exchange::ask_octets;
 use super::support::question::Question;
 use super::support::reply::Reply;
-use super::support::zone_text::zone_set;
-use sanderling_dns::ZoneSet;
+use super::support::zone_text::zone_map;
+use sanderling_dns::ZoneMap;
 use std::fmt::Write;
 
 /// The longest reply that is asked for: longer than any of these.
@@ -39,7 +39,7 @@ fn needs_addresses(reply: &Reply) -> bool {
 
 #[test]
 fn replies_of_every_length_from_512_on() {
-    let zones = zone_set(&zone());
+    let zones = zone_map(&zone());
     for name_and_type in [
         "many.z. A",
         "x.wild.z. TXT",
@@ -61,7 +61,7 @@ fn replies_of_every_length_from_512_on() {
 
 /// Asks with every length that a client may name. Where the reply is cut it must be, to the octet; where it is not, all
 /// that is needed is there.
-fn check_lengths(zones: &ZoneSet, name_and_type: &str) {
+fn check_lengths(zones: &ZoneMap, name_and_type: &str) {
     let whole_octets = ask_octets(zones, &Question::parse(&format!("{name_and_type} +tcp +edns")));
     let whole = Reply::parse(&whole_octets).expect("has been read before");
     assert!(!whole.is_truncated());
@@ -95,7 +95,7 @@ fn a_reply_is_cut_at_the_octet() {
     for index in 0..40 {
         writeln!(text, "a.z. A 192.0.2.{index}").expect("a string takes what is written");
     }
-    let zones = zone_set(&text);
+    let zones = zone_map(&text);
     let whole = 12 + 9 + 40 * 16;
     for (question, is_cut) in [
         ("a.z. A", true),
@@ -114,7 +114,7 @@ fn a_reply_is_cut_at_the_octet() {
         for index in 0..count {
             writeln!(text, "{name}. A 192.0.2.{index}").expect("a string takes what is written");
         }
-        ask_octets(&zone_set(&text), &Question::parse(&format!("{name}. A")))
+        ask_octets(&zone_map(&text), &Question::parse(&format!("{name}. A")))
     };
     // 12 + (11 + 2 + 1 + 4) + 30 * 16 = 510; a label two longer makes 512, three longer 513.
     assert_eq!(fitting(30, "aaaaaaaaa.z").len(), 12 + 13 + 4 + 480);

@@ -3,7 +3,8 @@
 use super::check;
 use super::support::exchange::ask;
 use super::support::question::Question;
-use super::support::zone_text::{built, name_octets, zone_set};
+use super::support::zone_text::{built, name_octets, zone_map};
+use sanderling_dns::ZoneEntry;
 use sanderling_dns::zonefile::Severity;
 use std::fmt::Write;
 
@@ -13,12 +14,12 @@ const HEAD: &str = "$TTL 60\nexample. SOA ns.a. h.a. 7 2 3 4 5\nexample. NS ns.a
 #[track_caller]
 fn check_issues(records: &str, expected: &[&str]) {
     let built = built(&name_octets("example."), records);
-    let line = |issue: &sanderling_dns::zonefile::Error| {
+    let line = |issue: &sanderling_dns::zonefile::Diagnostic| {
         let severity = if issue.severity == Severity::Error { "error" } else { "warning" };
         assert!(!issue.remedy.is_empty());
         format!("{}: {severity}: {}", issue.position.line, issue.problem)
     };
-    let issues: Vec<String> = built.issues.iter().map(line).collect();
+    let issues: Vec<String> = built.diagnostics.iter().map(line).collect();
     assert_eq!(issues, expected);
     let is_refused = issues.iter().any(|issue| issue.contains(": error: "));
     assert_eq!(built.zone.is_none(), is_refused, "a zone is made unless there is an error");
@@ -114,7 +115,7 @@ fn the_longest_rrset_fits_any_question_that_finds_it() {
     };
     let name = format!("{0}.{0}.{0}.{1}.example.", "a".repeat(63), "b".repeat(53));
     assert_eq!(name_octets(&name).len(), 255);
-    let reply = ask(&zone_set(&fits(left)), &Question::parse(&format!("{name} TXT +tcp +edns")));
+    let reply = ask(&zone_map(&fits(left)), &Question::parse(&format!("{name} TXT +tcp +edns")));
     assert!(!reply.is_truncated());
     assert_eq!(reply.sections[0].len(), 306);
     let one_more = built(&name_octets("example."), fits(left + 1).split_once('\n').expect("a first line").1);
@@ -131,7 +132,7 @@ fn addresses_that_no_message_holds_are_left_out() {
                 .expect("a string takes what is written");
         }
     }
-    let zones = zone_set(&records);
+    let zones = zone_map(&records);
     let reply = ask(&zones, &Question::parse("example. MX +tcp"));
     assert_eq!((reply.sections[0].len(), reply.sections[2].len()), (3, 0));
     let reply = ask(&zones, &Question::parse("host1.example. AAAA +tcp"));
@@ -140,8 +141,8 @@ fn addresses_that_no_message_holds_are_left_out() {
 
 #[test]
 fn a_zone_counts_itself() {
-    let zones = zone_set(&format!("$ORIGIN example.\n{HEAD}a.b.c.example. A 192.0.2.1\na.b.c.example. A 192.0.2.1\n"));
-    let zone = &zones.zones()[0];
+    let zones = zone_map(&format!("$ORIGIN example.\n{HEAD}a.b.c.example. A 192.0.2.1\na.b.c.example. A 192.0.2.1\n"));
+    let [ZoneEntry::Served(zone)] = zones.entries() else { panic!("one zone is served") };
     assert_eq!((zone.record_count(), zone.name_count(), zone.serial()), (3, 4, 7));
     assert_eq!(zone.apex().to_string(), "example.");
 }

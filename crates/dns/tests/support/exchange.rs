@@ -2,10 +2,14 @@
 
 use super::question::{ID, Question};
 use super::reply::Reply;
-use sanderling_dns::{Transport, ZoneSet, answer};
+use sanderling_dns::{Answered, RequestInfo, Transport, ZoneMap, answer};
+use std::net::{Ipv4Addr, SocketAddr};
+
+/// The client of every query.
+const CLIENT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 1024);
 
 /// The octets of the reply, which has been held to [`hold_to_the_laws`].
-pub(crate) fn ask_octets(zones: &ZoneSet, question: &Question) -> Vec<u8> {
+pub(crate) fn ask_octets(zones: &ZoneMap, question: &Question) -> Vec<u8> {
     let query = question.message();
     let octets = send(zones, &query, question.transport).expect("a question has a reply");
     assert!(octets.len() <= question.reply_bytes_max(), "{} octets for {question:?}", octets.len());
@@ -15,21 +19,22 @@ pub(crate) fn ask_octets(zones: &ZoneSet, question: &Question) -> Vec<u8> {
 }
 
 /// The reply to `question`.
-pub(crate) fn ask(zones: &ZoneSet, question: &Question) -> Reply {
+pub(crate) fn ask(zones: &ZoneMap, question: &Question) -> Reply {
     Reply::parse(&ask_octets(zones, question)).expect("has been read before")
 }
 
 /// The octets that are sent for any octets; `None` for silence. There is no more room than a reply may take.
-pub(crate) fn send(zones: &ZoneSet, query: &[u8], transport: Transport) -> Option<Vec<u8>> {
+pub(crate) fn send(zones: &ZoneMap, query: &[u8], transport: Transport) -> Option<Vec<u8>> {
     let room_bytes = match transport {
         Transport::Udp { reply_bytes_max } => usize::from(reply_bytes_max),
         Transport::Tcp => 65_535,
     };
     // No octet of an earlier reply may be taken for one of this.
     let mut out = vec![0xa5; room_bytes];
-    match answer(zones, query, transport, &mut out) {
-        sanderling_dns::Reply::Silence => None,
-        sanderling_dns::Reply::Send { length_bytes, .. } => {
+    let info = RequestInfo { client: CLIENT, transport, now_unix_s: 0 };
+    match answer(zones, &info, query, &mut out) {
+        Answered::Drop => None,
+        Answered::Reply(length_bytes) => {
             out.truncate(length_bytes);
             Some(out)
         }

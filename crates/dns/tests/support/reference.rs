@@ -6,7 +6,7 @@ use super::zone_text::records_of_zones;
 use sanderling_dns::{Name, Rtype};
 
 /// Aliases that one answer follows, as the core does unless told otherwise.
-const ALIAS_COUNT_MAX: usize = 16;
+const CNAME_CHAIN_MAX: usize = 16;
 /// Hosts of an answer whose addresses are told, as the core does; a referral tells all.
 const ADDITIONAL_NAMES_MAX: usize = 13;
 const NOERROR: u16 = 0;
@@ -162,7 +162,7 @@ struct Answering<'r> {
 impl Answering<'_> {
     fn answer(&mut self, mut name: Labels) -> u16 {
         let mut names_passed: Vec<Labels> = vec![];
-        for alias_count in 0..=ALIAS_COUNT_MAX {
+        for alias_count in 0..=CNAME_CHAIN_MAX {
             let is_first = alias_count == 0;
             if names_passed.contains(&name) {
                 return NOERROR;
@@ -172,7 +172,7 @@ impl Answering<'_> {
                 End::Cut(cut) => return self.refer(&cut),
                 End::Nowhere => return self.deny(NXDOMAIN),
                 End::Dname(owner) => {
-                    if alias_count == ALIAS_COUNT_MAX {
+                    if alias_count == CNAME_CHAIN_MAX {
                         return NOERROR;
                     }
                     match self.substitute(&owner, &name) {
@@ -202,7 +202,7 @@ impl Answering<'_> {
             }
             let alias = self.zone.rrset(&owner, Rtype::CNAME);
             let Some(cname) = alias.first() else { return self.deny(NOERROR) };
-            if alias_count == ALIAS_COUNT_MAX {
+            if alias_count == CNAME_CHAIN_MAX {
                 return NOERROR;
             }
             let target = labels(&cname.rdata);

@@ -1,6 +1,6 @@
 //! Reads the octets of a reply, strictly, and prints it as a few lines of text.
 
-use sanderling_dns::rdata::{self, Text};
+use sanderling_dns::rdata::{self, PresentationFormat};
 use sanderling_dns::{Name, Rtype};
 use std::fmt;
 
@@ -90,7 +90,7 @@ impl Reply {
             return Err(format!("a {rtype} record of class {class}"));
         }
         let rdata = cursor.rdata(rtype, end)?;
-        rdata::check(rtype, &rdata).map_err(|misshapen| format!("{rtype}: {misshapen:?}"))?;
+        rdata::check(rtype, &rdata).map_err(|malformed| format!("{rtype}: {malformed:?}"))?;
         self.sections[section].push(ReplyRecord { owner, rtype, ttl_s, rdata });
         Ok(())
     }
@@ -115,6 +115,7 @@ impl Reply {
         match self.rcode {
             0 => "NOERROR".into(),
             1 => "FORMERR".into(),
+            2 => "SERVFAIL".into(),
             3 => "NXDOMAIN".into(),
             4 => "NOTIMP".into(),
             5 => "REFUSED".into(),
@@ -156,7 +157,7 @@ impl fmt::Display for Reply {
 impl fmt::Display for ReplyRecord {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let owner = Name::parse(&self.owner).expect("read as a name");
-        write!(out, "{owner} {} {} {}", self.ttl_s, self.rtype, Text::new(self.rtype, &self.rdata))
+        write!(out, "{owner} {} {} {}", self.ttl_s, self.rtype, PresentationFormat::new(self.rtype, &self.rdata))
     }
 }
 

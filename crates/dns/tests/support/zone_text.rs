@@ -1,7 +1,7 @@
 //! Turns the text of zone files into zones.
 
-use sanderling_dns::zonefile::{Event, Limits, Parser, Position};
-use sanderling_dns::{Built, HashSeed, Name, Rtype, Zone, ZoneBuilder, ZoneLimits, ZoneSet};
+use sanderling_dns::zonefile::{Entry, Parser, ParserLimits, Position};
+use sanderling_dns::{BuildOutcome, HashSeed, Name, Rtype, ZoneBuilder, ZoneEntry, ZoneLimits, ZoneMap};
 use std::sync::Arc;
 
 /// The seed of every zone in these tests: what they find, they find again.
@@ -19,9 +19,9 @@ pub(crate) struct TextRecord {
 }
 
 /// The zones in `text`, each of which begins with a line `$ORIGIN apex.`.
-pub(crate) fn zone_set(text: &str) -> ZoneSet {
-    let zones = texts_of_zones(text).into_iter().map(|(apex, text)| Arc::new(zone(&apex, text))).collect();
-    ZoneSet::new(SEED, zones).expect("each zone of a test has a name of its own")
+pub(crate) fn zone_map(text: &str) -> ZoneMap {
+    let zones = texts_of_zones(text).into_iter().map(|(apex, text)| served(&apex, text));
+    ZoneMap::new(SEED, zones)
 }
 
 /// The records of each zone in `text`, with its apex.
@@ -42,7 +42,7 @@ pub(crate) fn records_of_zones(text: &str) -> Vec<(Vec<u8>, Vec<TextRecord>)> {
 }
 
 /// What the builder makes of a zone.
-pub(crate) fn built(apex: &[u8], text: &str) -> Built {
+pub(crate) fn built(apex: &[u8], text: &str) -> BuildOutcome {
     let mut builder = ZoneBuilder::new(Name::parse(apex).expect("an apex"), SEED, ZoneLimits::default());
     let end = read(apex, text, |record| builder.add(record));
     builder.finish(end)
@@ -76,11 +76,12 @@ pub(crate) fn name_octets(text: &str) -> Vec<u8> {
     octets
 }
 
-fn zone(apex: &[u8], text: &str) -> Zone {
+/// The zone in `text`, as an entry of a map.
+pub(crate) fn served(apex: &[u8], text: &str) -> ZoneEntry {
     let built = built(apex, text);
-    let zone = built.zone.unwrap_or_else(|| panic!("{:#?}\n{text}", built.issues));
+    let zone = built.zone.unwrap_or_else(|| panic!("{:#?}\n{text}", built.diagnostics));
     zone.check();
-    zone
+    ZoneEntry::Served(Arc::new(zone))
 }
 
 /// The text of each zone in `text`, with its apex.
@@ -100,11 +101,11 @@ pub(crate) fn texts_of_zones(text: &str) -> Vec<(Vec<u8>, &str)> {
 fn read(apex: &[u8], text: &str, mut take: impl FnMut(&sanderling_dns::zonefile::Record<'_>)) -> Position {
     let apex = Name::parse(apex).expect("an apex");
     let unindented: Vec<&str> = text.lines().map(unindent).collect();
-    let mut parser = Parser::new("test.zone".into(), unindented.join("\n").into_bytes(), apex, Limits::default());
+    let mut parser = Parser::new("test.zone".into(), unindented.join("\n").into_bytes(), apex, ParserLimits::default());
     while let Some(event) = parser.next() {
         match event {
-            Ok(Event::Record(record)) => take(&record),
-            Ok(Event::Include { path, .. }) => panic!("the test has no file {path}"),
+            Ok(Entry::Record(record)) => take(&record),
+            Ok(Entry::Include { path, .. }) => panic!("the test has no file {path}"),
             Err(error) => panic!("{error:?}\n{text}"),
         }
     }

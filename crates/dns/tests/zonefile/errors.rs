@@ -1,7 +1,7 @@
 //! What is wrong with a zone file, where it stands, and what is said about it.
 
 use super::{apex, check, error_line, lines};
-use sanderling_dns::zonefile::{Event, Limits, Parser};
+use sanderling_dns::zonefile::{Entry, Parser, ParserLimits};
 
 /// `text` stands on line 2, behind `$TTL`; its one error is `expected`.
 #[track_caller]
@@ -430,7 +430,7 @@ fn all_errors_of_a_file_are_told_up_to_a_bound() {
         found[100],
         "102:5: error: there are more than 100 errors; the rest was not read; mend the errors before this one first"
     );
-    let limits = Limits { errors_max: 0, ..Limits::default() };
+    let limits = ParserLimits { errors_max: 0, ..ParserLimits::default() };
     let mut parser = Parser::new("a".into(), b"a\nb\n".to_vec(), apex(), limits);
     let Some(Err(error)) = parser.next() else { panic!("an error was expected") };
     assert_eq!(
@@ -444,8 +444,8 @@ fn all_errors_of_a_file_are_told_up_to_a_bound() {
 fn records_are_at_most_65535_octets_long() {
     let strings = format!("a 5 TXT {}", "x".repeat(255).as_str().to_owned() + " ");
     let fits = format!("a 5 TXT {} {}\n", (strings[8..].to_owned()).repeat(255), "x".repeat(254));
-    let mut parser = Parser::new("a".into(), fits.clone().into_bytes(), apex(), Limits::default());
-    assert!(matches!(parser.next(), Some(Ok(Event::Record(record))) if record.rdata.len() == 65_535));
+    let mut parser = Parser::new("a".into(), fits.clone().into_bytes(), apex(), ParserLimits::default());
+    assert!(matches!(parser.next(), Some(Ok(Entry::Record(record))) if record.rdata.len() == 65_535));
     let found = lines(fits.replace('\n', "x\n").as_bytes());
     assert_eq!(found.len(), 1);
     assert!(

@@ -1,18 +1,18 @@
 //! `$INCLUDE`: origins, owners and TTLs across files, and the bounds.
 
 use super::{apex, error_line, record_line};
-use sanderling_dns::zonefile::{Event, Limits, Parser, Position};
+use sanderling_dns::zonefile::{Entry, Parser, ParserLimits, Position};
 
 /// Reads `files[0]`, and others of `files` as they are included; a line for each event, errors with their file's name.
-fn lines(files: &[(&str, &str)], limits: Limits) -> Vec<String> {
+fn lines(files: &[(&str, &str)], limits: ParserLimits) -> Vec<String> {
     let text_of = |name: &str| files.iter().find(|(known, _)| *known == name).map(|(_, text)| text.as_bytes().to_vec());
     let (first, text) = files[0];
     let mut parser = Parser::new(first.into(), text.into(), apex(), limits);
     let mut lines = vec![];
     while let Some(event) = parser.next() {
         match event {
-            Ok(Event::Record(record)) => lines.push(record_line(&record)),
-            Ok(Event::Include { path, position }) => match text_of(&path) {
+            Ok(Entry::Record(record)) => lines.push(record_line(&record)),
+            Ok(Entry::Include { path, position }) => match text_of(&path) {
                 Some(text) => parser.include(path, text),
                 None => lines.push(format!("{}:{}: no file {path}", position.line, position.column)),
             },
@@ -27,7 +27,7 @@ fn lines(files: &[(&str, &str)], limits: Limits) -> Vec<String> {
 
 #[track_caller]
 fn check(files: &[(&str, &str)], expected: &[&str]) {
-    assert_eq!(lines(files, Limits::default()), expected, "{files:?}");
+    assert_eq!(lines(files, ParserLimits::default()), expected, "{files:?}");
 }
 
 #[test]
@@ -84,25 +84,25 @@ fn errors_name_the_file_they_stand_in() {
 
 #[test]
 fn depth_and_count_of_files_are_bounded() {
-    let limits = Limits { include_depth_max: 2, ..Limits::default() };
+    let limits = ParserLimits { include_depth_max: 2, ..ParserLimits::default() };
     let expected = "a:1:10: error: files include each other more than 2 deep; look for a file that includes itself";
     assert_eq!(lines(&[("a", "$INCLUDE a")], limits), [expected]);
-    let limits = Limits { include_count_max: 3, ..Limits::default() };
+    let limits = ParserLimits { include_count_max: 3, ..ParserLimits::default() };
     let expected = "a:4:10: error: more than 3 files are included; look for files that include each other";
     let text = "$INCLUDE b\n$INCLUDE b\n$INCLUDE b\n$INCLUDE b\n";
     assert_eq!(lines(&[("a", text), ("b", "")], limits), [expected]);
     // 2^8 files by eight levels of two: bounded by the depth, and done.
-    assert!(!lines(&[("a", "$INCLUDE a\n$INCLUDE a")], Limits::default()).is_empty());
+    assert!(!lines(&[("a", "$INCLUDE a\n$INCLUDE a")], ParserLimits::default()).is_empty());
 }
 
 #[test]
 fn positions_of_records_are_those_of_their_types() {
-    let mut parser = Parser::new("a".into(), b"x 5\n (IN (\n NS) .)".to_vec(), apex(), Limits::default());
+    let mut parser = Parser::new("a".into(), b"x 5\n (IN (\n NS) .)".to_vec(), apex(), ParserLimits::default());
     // The type of this one is missing in its line: it is looked for on the first only.
     assert!(matches!(parser.next(), Some(Err(_))));
-    let mut parser = Parser::new("a".into(), b"x 5 (IN (\n NS) .)".to_vec(), apex(), Limits::default());
+    let mut parser = Parser::new("a".into(), b"x 5 (IN (\n NS) .)".to_vec(), apex(), ParserLimits::default());
     match parser.next() {
-        Some(Ok(Event::Record(record))) => assert_eq!(record.position, Position { file_index: 0, line: 2, column: 2 }),
+        Some(Ok(Entry::Record(record))) => assert_eq!(record.position, Position { file_index: 0, line: 2, column: 2 }),
         other => panic!("a record was expected, not {other:?}"),
     }
 }

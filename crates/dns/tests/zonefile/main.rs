@@ -9,8 +9,8 @@ mod random_rdata;
 mod types;
 
 use sanderling_dns::Name;
-use sanderling_dns::rdata::Text;
-use sanderling_dns::zonefile::{Error, Event, Limits, Parser, Record, Severity};
+use sanderling_dns::rdata::PresentationFormat;
+use sanderling_dns::zonefile::{Diagnostic, Entry, Parser, ParserLimits, Record, Severity};
 
 /// `example.`, the apex of every zone in these tests.
 const APEX: &[u8] = b"\x07example\0";
@@ -21,18 +21,18 @@ fn apex() -> Name<'static> {
 
 /// A parser of `text`.
 fn parser(text: &[u8]) -> Parser {
-    Parser::new("example.zone".into(), text.to_vec(), apex(), Limits::default())
+    Parser::new("example.zone".into(), text.to_vec(), apex(), ParserLimits::default())
 }
 
 /// A line of the kind `www.example. 300 A 192.0.2.1`.
 fn record_line(record: &Record<'_>) -> String {
-    let text = Text::new(record.rtype, record.rdata);
+    let text = PresentationFormat::new(record.rtype, record.rdata);
     format!("{} {} {} {text}", record.owner, record.ttl_s, record.rtype).trim_end().into()
 }
 
 /// A line of the kind `3:7: error: …; …`.
-fn error_line(error: &Error) -> String {
-    let Error { position, severity, problem, remedy } = error;
+fn error_line(error: &Diagnostic) -> String {
+    let Diagnostic { position, severity, problem, remedy } = error;
     let severity = match severity {
         Severity::Error => "error",
         Severity::Warning => "warning",
@@ -46,8 +46,8 @@ fn lines(text: &[u8]) -> Vec<String> {
     let mut lines = vec![];
     while let Some(event) = parser.next() {
         lines.push(match event {
-            Ok(Event::Record(record)) => record_line(&record),
-            Ok(Event::Include { path, .. }) => panic!("this test has no file {path:?}"),
+            Ok(Entry::Record(record)) => record_line(&record),
+            Ok(Entry::Include { path, .. }) => panic!("this test has no file {path:?}"),
             Err(error) => error_line(&error),
         });
     }

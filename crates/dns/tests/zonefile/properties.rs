@@ -3,8 +3,8 @@
 use super::random_rdata::random_rdata;
 use super::{apex, parser};
 use proptest::prelude::*;
-use sanderling_dns::rdata::{self, Text};
-use sanderling_dns::zonefile::{Event, Severity};
+use sanderling_dns::rdata::{self, PresentationFormat};
+use sanderling_dns::zonefile::{Entry, Severity};
 use sanderling_dns::{Name, Rtype};
 
 const TYPES_ZONE: &[u8] = include_bytes!("../zones/types.zone");
@@ -18,12 +18,12 @@ fn read_to_the_end(text: &[u8]) {
     let mut include_count = 0;
     while let Some(event) = parser.next() {
         match event {
-            Ok(Event::Record(record)) => {
+            Ok(Entry::Record(record)) => {
                 assert!(record.owner.is_at_or_below(apex()));
                 assert!(record.ttl_s < 1 << 31 && record.rtype.is_data());
                 assert_eq!(rdata::check(record.rtype, record.rdata), Ok(()), "{}", record.rtype);
             }
-            Ok(Event::Include { .. }) => {
+            Ok(Entry::Include { .. }) => {
                 include_count += 1;
                 if include_count < 4 {
                     parser.include("again".into(), text.to_vec());
@@ -47,10 +47,10 @@ fn data_types() -> Vec<Rtype> {
 
 /// What is printed for `rdata` is read as the same octets.
 fn check_there_and_back(rtype: Rtype, rdata: &[u8]) {
-    let text = format!("a 5 {rtype} {}\n", Text::new(rtype, rdata));
+    let text = format!("a 5 {rtype} {}\n", PresentationFormat::new(rtype, rdata));
     let mut parser = parser(text.as_bytes());
     match parser.next() {
-        Some(Ok(Event::Record(record))) => assert_eq!((record.rtype, record.rdata), (rtype, rdata), "{text}"),
+        Some(Ok(Entry::Record(record))) => assert_eq!((record.rtype, record.rdata), (rtype, rdata), "{text}"),
         other => panic!("{text}: {other:?}"),
     }
 }
@@ -117,7 +117,7 @@ proptest! {
             let at = at.index(rdata.len());
             rdata[at] = octet;
             // Neither of these may panic, whatever the octets are.
-            let text = Text::new(rtype, &rdata).to_string();
+            let text = PresentationFormat::new(rtype, &rdata).to_string();
             let offsets: Vec<usize> = rdata::compressible_names(rtype, &rdata).collect();
             prop_assert!(offsets.iter().all(|&offset| Name::parse(&rdata[offset..]).is_ok()));
             rdata::target(rtype, &rdata);
@@ -146,7 +146,7 @@ proptest! {
         let text = format!("{owner} 5 A 192.0.2.1\n");
         let mut parser = parser(text.as_bytes());
         match parser.next() {
-            Some(Ok(Event::Record(record))) => prop_assert_eq!(record.owner, owner),
+            Some(Ok(Entry::Record(record))) => prop_assert_eq!(record.owner, owner),
             other => panic!("{text}: {other:?}"),
         }
     }

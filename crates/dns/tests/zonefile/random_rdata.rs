@@ -1,7 +1,7 @@
 //! Turns a seed into right RDATA of any type, as the table of fields describes it.
 
 use sanderling_dns::Rtype;
-use sanderling_dns::rdata::{self, Kind};
+use sanderling_dns::rdata::{self, FieldKind};
 
 /// Right RDATA for `rtype`.
 pub(super) fn random_rdata(rtype: Rtype, seed: u64) -> Vec<u8> {
@@ -137,62 +137,62 @@ impl Random {
     }
 
     /// A right field of `kind`, behind what `out` has already.
-    fn field(&mut self, kind: Kind, out: &mut Vec<u8>) {
+    fn field(&mut self, kind: FieldKind, out: &mut Vec<u8>) {
         let digest_bytes = |known: &[usize], out: &[u8]| match out.last() {
             Some(&number) if (1..=known.len()).contains(&usize::from(number)) => known[usize::from(number) - 1],
             _ => 20,
         };
         match kind {
-            Kind::U8 | Kind::DigestType => out.push(self.below(8) as u8),
-            Kind::Algorithm | Kind::Scheme => out.push(self.octet()),
-            Kind::U16 | Kind::Rtype | Kind::CertificateType => self.octets(2, out),
-            Kind::U32 | Kind::Period | Kind::Time | Kind::Ipv4 => self.octets(4, out),
-            Kind::U64 | Kind::Locator | Kind::Eui64 => self.octets(8, out),
-            Kind::Eui48 => self.octets(6, out),
-            Kind::Ipv6 => self.octets(16, out),
-            Kind::CompressibleName | Kind::Name => self.name(out),
-            Kind::String | Kind::Salt => self.string(255, out),
-            Kind::Digits => out.extend(b"\x0a0123456789"),
-            Kind::Coordinate => out.extend(b"\x06-12.34"),
-            Kind::Tag => out.extend(b"\x05issue"),
-            Kind::OptionalString if self.below(2) == 0 => {}
-            Kind::OptionalString => self.string(255, out),
-            Kind::Strings => (0..=self.below(4)).for_each(|_| self.string(255, out)),
-            Kind::RestAsString | Kind::OptionalBase64 | Kind::DashBase64 if self.below(4) == 0 => {}
-            Kind::RestAsString | Kind::OptionalBase64 | Kind::DashBase64 => self.some_octets(1, 70, out),
-            Kind::Hex | Kind::Base64 | Kind::Nsap => self.some_octets(1, 70, out),
-            Kind::DsDigest => self.octets(digest_bytes(&[20, 32, 32, 48], out), out),
-            Kind::Fingerprint => self.octets(digest_bytes(&[20, 32], out), out),
-            Kind::ZoneDigest => self.octets(digest_bytes(&[48, 64], out), out),
-            Kind::HashedName => {
+            FieldKind::U8 | FieldKind::DigestType => out.push(self.below(8) as u8),
+            FieldKind::Algorithm | FieldKind::Scheme => out.push(self.octet()),
+            FieldKind::U16 | FieldKind::Rtype | FieldKind::CertificateType => self.octets(2, out),
+            FieldKind::U32 | FieldKind::Period | FieldKind::Time | FieldKind::Ipv4 => self.octets(4, out),
+            FieldKind::U64 | FieldKind::Locator | FieldKind::Eui64 => self.octets(8, out),
+            FieldKind::Eui48 => self.octets(6, out),
+            FieldKind::Ipv6 => self.octets(16, out),
+            FieldKind::CompressibleName | FieldKind::Name => self.name(out),
+            FieldKind::String | FieldKind::Salt => self.string(255, out),
+            FieldKind::Digits => out.extend(b"\x0a0123456789"),
+            FieldKind::Coordinate => out.extend(b"\x06-12.34"),
+            FieldKind::Tag => out.extend(b"\x05issue"),
+            FieldKind::OptionalString if self.below(2) == 0 => {}
+            FieldKind::OptionalString => self.string(255, out),
+            FieldKind::Strings => (0..=self.below(4)).for_each(|_| self.string(255, out)),
+            FieldKind::RestAsString | FieldKind::OptionalBase64 | FieldKind::DashBase64 if self.below(4) == 0 => {}
+            FieldKind::RestAsString | FieldKind::OptionalBase64 | FieldKind::DashBase64 => self.some_octets(1, 70, out),
+            FieldKind::Hex | FieldKind::Base64 | FieldKind::Nsap => self.some_octets(1, 70, out),
+            FieldKind::DsDigest => self.octets(digest_bytes(&[20, 32, 32, 48], out), out),
+            FieldKind::Fingerprint => self.octets(digest_bytes(&[20, 32], out), out),
+            FieldKind::ZoneDigest => self.octets(digest_bytes(&[48, 64], out), out),
+            FieldKind::HashedName => {
                 let length = 1 + self.below(255);
                 out.push(length as u8);
                 self.octets(length, out);
             }
-            Kind::Bitmap => self.bitmap(out),
-            Kind::Services => {
+            FieldKind::Bitmap => self.bitmap(out),
+            FieldKind::Services => {
                 self.some_octets(1, 40, out);
                 out.push(1);
             }
-            Kind::Location => self.location(out),
-            Kind::Prefixes => self.prefixes(out),
-            Kind::Gateway => {
+            FieldKind::Location => self.location(out),
+            FieldKind::Prefixes => self.prefixes(out),
+            FieldKind::Gateway => {
                 let host_type = self.below(4);
                 out.extend([host_type as u8, self.octet()]);
                 self.host(host_type, out);
             }
-            Kind::Relay => {
+            FieldKind::Relay => {
                 let host_type = self.below(4);
                 out.push((host_type + (self.below(2) << 7)) as u8);
                 self.host(host_type, out);
             }
-            Kind::HostIdentity => {
+            FieldKind::HostIdentity => {
                 let (tag, key) = (1 + self.below(255), 1 + self.below(300));
                 out.extend([tag as u8, self.octet(), (key >> 8) as u8, key as u8]);
                 self.octets(tag + key, out);
             }
-            Kind::Names => (0..self.below(4)).for_each(|_| self.name(out)),
-            Kind::SvcParams => self.params(out),
+            FieldKind::Names => (0..self.below(4)).for_each(|_| self.name(out)),
+            FieldKind::SvcParams => self.params(out),
         }
     }
 }

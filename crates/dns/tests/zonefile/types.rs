@@ -1,8 +1,8 @@
 //! Every type's RDATA: from text to the octets of its RFC, and back to text.
 
 use super::{check, lines, parser, record_line};
-use sanderling_dns::rdata::{self, Text};
-use sanderling_dns::zonefile::Event;
+use sanderling_dns::rdata::{self, PresentationFormat};
+use sanderling_dns::zonefile::Entry;
 use sanderling_dns::{Name, Rtype};
 
 /// Every type in fields, as its RFC spells it.
@@ -14,8 +14,8 @@ fn check_octets(text: &str, expected: &str) {
     let text = format!("a 300 {text}\n");
     let mut parser = parser(text.as_bytes());
     match parser.next() {
-        Some(Ok(Event::Record(record))) => {
-            let octets = Text::new(Rtype(65_280), record.rdata).to_string();
+        Some(Ok(Entry::Record(record))) => {
+            let octets = PresentationFormat::new(Rtype(65_280), record.rdata).to_string();
             assert_eq!(octets, expected, "{text}");
         }
         other => panic!("{text}: {other:?}"),
@@ -34,7 +34,7 @@ fn every_type_of_the_table_stands_in_the_test_zone() {
     let mut parser = parser(TYPES_ZONE);
     while let Some(event) = parser.next() {
         match event {
-            Ok(Event::Record(record)) => {
+            Ok(Entry::Record(record)) => {
                 rdata::check(record.rtype, record.rdata).expect("what was read has the shape of its type");
                 seen.insert(record.rtype);
             }
@@ -159,9 +159,9 @@ fn spellings() {
 fn octets_without_the_shape_of_their_type() {
     #[track_caller]
     fn check_shape(rtype: Rtype, octets: &[u8], field: &str, problem: &str) {
-        let misshapen = rdata::check(rtype, octets).expect_err("the octets are wrong");
-        assert_eq!((misshapen.field, misshapen.problem), (field, problem), "{rtype}");
-        assert!(Text::new(rtype, octets).to_string().starts_with("\\# "), "{rtype}");
+        let malformed = rdata::check(rtype, octets).expect_err("the octets are wrong");
+        assert_eq!((malformed.field, malformed.problem), (field, problem), "{rtype}");
+        assert!(PresentationFormat::new(rtype, octets).to_string().starts_with("\\# "), "{rtype}");
     }
     check_shape(Rtype::A, &[1, 2, 3], "address", "ends too early");
     check_shape(Rtype::A, &[1, 2, 3, 4, 5], "RDATA", "goes on behind its last field");
@@ -208,7 +208,7 @@ fn octets_without_the_shape_of_their_type() {
 #[test]
 fn names_that_may_be_compressed_are_those_of_rfc_1035() {
     let mut parser = parser(TYPES_ZONE);
-    while let Some(Ok(Event::Record(record))) = parser.next() {
+    while let Some(Ok(Entry::Record(record))) = parser.next() {
         let offsets: Vec<usize> = rdata::compressible_names(record.rtype, record.rdata).collect();
         let expected: &[usize] = match record.rtype {
             Rtype::SOA => &[0, 12],
@@ -226,7 +226,7 @@ fn targets_are_hosts_whose_addresses_are_wanted() {
     let check = |text: &str, expected: Option<&str>| {
         let text = format!("a 300 {text}\n");
         let mut parser = parser(text.as_bytes());
-        let Some(Ok(Event::Record(record))) = parser.next() else { panic!("{text} is no record") };
+        let Some(Ok(Entry::Record(record))) = parser.next() else { panic!("{text} is no record") };
         let target = rdata::target(record.rtype, record.rdata).map(|name: Name<'_>| name.to_string());
         assert_eq!(target.as_deref(), expected, "{text}");
     };

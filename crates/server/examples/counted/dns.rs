@@ -1,10 +1,12 @@
 //! A query's bytes into its reply's, without any server.
 
 use std::hint::black_box;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
-use sanderling_dns::zonefile::{Event, Limits, Parser, Position};
-use sanderling_dns::{HashSeed, Name, Reply, Rtype, Transport, Zone, ZoneBuilder, ZoneLimits, ZoneSet, answer};
+use sanderling_dns::zonefile::{Entry, Parser, ParserLimits, Position};
+use sanderling_dns::{Answered, HashSeed, Name, RequestInfo, Rtype, Transport};
+use sanderling_dns::{Zone, ZoneBuilder, ZoneEntry, ZoneLimits, ZoneMap, answer};
 
 /// A name that is asked for, as the wire has it.
 type WireName = &'static [u8];
@@ -48,32 +50,33 @@ pub(crate) fn repeat(name: WireName, count: usize) {
 
 /// Answers a query for the addresses of `name`, out of two zones: with one alone, it need not be searched for.
 pub(crate) fn repeat_out_of_two(name: WireName, count: usize) {
-    let zones = [APEX, OTHER_APEX].map(|apex| Arc::new(zone(apex))).to_vec();
-    repeat_out_of(&ZoneSet::new(SEED, zones).expect("they have different names"), name, count);
+    let zones = [APEX, OTHER_APEX].map(|apex| ZoneEntry::Served(Arc::new(zone(apex))));
+    repeat_out_of(&ZoneMap::new(SEED, zones), name, count);
 }
 
-fn repeat_out_of(zones: &ZoneSet, name: WireName, count: usize) {
+fn repeat_out_of(zones: &ZoneMap, name: WireName, count: usize) {
     let query = query(name);
     let mut out = [0; REPLY_BYTES_MAX as usize];
+    let transport = Transport::Udp { reply_bytes_max: REPLY_BYTES_MAX };
+    let info = RequestInfo { client: SocketAddr::from(([192, 0, 2, 99], 1024)), transport, now_unix_s: 0 };
     for _ in 0..count {
-        let transport = Transport::Udp { reply_bytes_max: REPLY_BYTES_MAX };
-        let reply = answer(zones, black_box(&query), transport, black_box(&mut out));
-        assert!(matches!(black_box(reply), Reply::Send { .. }));
+        let reply = answer(zones, black_box(&info), black_box(&query), black_box(&mut out));
+        assert!(matches!(black_box(reply), Answered::Reply(_)));
     }
 }
 
 /// The one zone that all kinds ask about.
-pub(crate) fn zones() -> ZoneSet {
-    ZoneSet::new(SEED, vec![Arc::new(zone(APEX))]).expect("one zone is not there twice")
+pub(crate) fn zones() -> ZoneMap {
+    ZoneMap::new(SEED, [ZoneEntry::Served(Arc::new(zone(APEX)))])
 }
 
 fn zone(apex: WireName) -> Zone {
     let apex = Name::parse(apex).expect("the apex is a name");
     let mut builder = ZoneBuilder::new(apex, SEED, ZoneLimits::default());
-    let mut parser = Parser::new("counted.zone".into(), ZONE.as_bytes().to_vec(), apex, Limits::default());
+    let mut parser = Parser::new("counted.zone".into(), ZONE.as_bytes().to_vec(), apex, ParserLimits::default());
     while let Some(event) = parser.next() {
         match event {
-            Ok(Event::Record(record)) => builder.add(&record),
+            Ok(Entry::Record(record)) => builder.add(&record),
             other => panic!("{other:?}"),
         }
     }

@@ -6,7 +6,7 @@
 use super::*;
 use crate::content::{BuiltinFile, DefaultSite, Root, Site};
 use crate::tally::Counter;
-use sanderling_dns::{HashSeed, ZoneSet};
+use sanderling_dns::{HashSeed, ZoneMap};
 use sanderling_os::directory::Directory;
 use sanderling_os::tcp::Listener;
 use sanderling_os::udp::Socket;
@@ -41,7 +41,7 @@ fn siblings() -> Siblings {
 }
 
 fn content(root: Root) -> Content {
-    let zones = ZoneSet::new(HashSeed(1), Vec::new()).expect("no zones");
+    let zones = ZoneMap::new(HashSeed(1), []);
     Content::new(vec![Site { id: 0, hosts: Vec::new(), root }], DefaultSite::EveryHost(0), zones)
 }
 

@@ -1,6 +1,11 @@
 //! Several zones at once: the root, one label, parent and child together, and names that belong to none.
 
 use super::check;
+use super::support::exchange::ask;
+use super::support::question::Question;
+use super::support::zone_text::{SEED, name_octets, served, zone_map};
+use sanderling_dns::{Name, NameBuf, ZoneEntry, ZoneMap};
+use std::sync::Arc;
 
 fn zone(apex: &str, records: &str) -> String {
     format!("$ORIGIN {apex}\n$TTL 60\n{apex} SOA ns.a. h.a. 1 2 3 4 5\n{apex} NS ns.a.\n{records}\n")
@@ -91,4 +96,71 @@ fn zones_side_by_side_are_told_apart() {
     }
     check(&zones, "www.z300.example. A", "REFUSED");
     check(&zones, "example. A", "REFUSED");
+}
+
+fn unavailable(apex: &str) -> ZoneEntry {
+    ZoneEntry::Unavailable { apex: Box::new(name(apex)) }
+}
+
+fn name(text: &str) -> NameBuf {
+    Name::parse(&name_octets(text)).expect("a name").to_owned()
+}
+
+#[track_caller]
+fn check_map(zones: &ZoneMap, question: &str, expected: &str) {
+    assert_eq!(ask(zones, &Question::parse(question)).to_string().trim_end(), expected, "{question}");
+}
+
+#[test]
+fn unavailable_zone_is_answered_with_servfail_at_and_below_its_apex() {
+    let zones = zone_map(&nested()).with_entry(unavailable("A.z."));
+    for question in ["a.z. SOA", "www.a.z. A", "x.y.a.z. MX"] {
+        check_map(&zones, question, "SERVFAIL");
+        check_map(&zones, &format!("{question} +edns +rd"), "SERVFAIL rd edns=1232");
+    }
+    check_map(&zones, "x.z. A", "NOERROR aa\nanswer: x.z. 60 A 192.0.2.1");
+    check_map(&zones, "www.b.a.z. A", "NOERROR aa\nanswer: www.b.a.z. 60 A 192.0.2.4");
+    check_map(&zones, "other. A", "REFUSED");
+    // The parent zone answers for the DS of an unavailable one; its own parent being unavailable, b.a.z. has none.
+    check_map(&zones, "a.z. DS", &format!("NOERROR aa\nanswer: a.z. 60 DS 1 13 2 {}", "11".repeat(32)));
+    check_map(&zones, "b.a.z. DS", "SERVFAIL");
+}
+
+#[test]
+fn map_of_one_unavailable_zone_answers_servfail_and_refuses_other_names() {
+    let zones = ZoneMap::new(SEED, [unavailable("a.z.")]);
+    check_map(&zones, "www.a.z. A", "SERVFAIL");
+    check_map(&zones, "z. A", "REFUSED");
+    check_map(&ZoneMap::new(SEED, []), "z. A", "REFUSED");
+}
+
+#[test]
+fn changed_map_shares_the_zones_that_stay() {
+    let apexes: Vec<String> = (0..100).map(|index| format!("z{index}.")).collect();
+    let text: String = apexes.iter().map(|apex| zone(apex, "")).collect();
+    let old = zone_map(&text).with_cname_chain_max(3);
+    let changed = zone("z7.", "www.z7. A 192.0.2.1");
+    let new = old.with_entry(served(&name_octets("z7."), &changed)).without(name("Z8.").as_name());
+    assert_eq!((old.entries().len(), new.entries().len()), (100, 99));
+    for apex in &apexes {
+        let apex = name(apex);
+        match (old.get(apex.as_name()), new.get(apex.as_name())) {
+            (Some(ZoneEntry::Served(old)), Some(ZoneEntry::Served(new))) => {
+                assert_eq!(Arc::ptr_eq(old, new), apex.to_string() != "z7.", "{apex}");
+            }
+            (Some(_), None) => assert_eq!(apex.to_string(), "z8."),
+            other => panic!("{apex}: {other:?}"),
+        }
+    }
+    check_map(&new, "www.z7. A", "NOERROR aa\nanswer: www.z7. 60 A 192.0.2.1");
+    check_map(&new, "z8. SOA", "REFUSED");
+    check_map(&old, "z8. SOA", "NOERROR aa\nanswer: z8. 60 SOA ns.a. h.a. 1 2 3 4 5");
+}
+
+#[test]
+fn later_entry_replaces_an_earlier_one_with_the_same_apex() {
+    let apex = name_octets("z.");
+    let zones = ZoneMap::new(SEED, [unavailable("z."), served(&apex, &zone("z.", ""))]);
+    assert_eq!(zones.entries().len(), 1);
+    check_map(&zones, "z. NS", "NOERROR aa\nanswer: z. 60 NS ns.a.");
 }

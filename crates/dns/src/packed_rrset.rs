@@ -8,7 +8,7 @@
 //!
 //! ```text
 //! owner at 12: 3www7example0   type class   c00c 0001 0001 ttl 0004 a.b.c.d   …
-//!              └───────────┘                └── Ready::bytes, virtual offset 12 + owner + 4
+//!              └───────────┘                └── PackedRrset::bytes, virtual offset 12 + owner + 4
 //! ```
 
 use crate::name::{Name, NameBuf};
@@ -40,7 +40,7 @@ const CLASS_IN: u16 = 1;
 
 /// A ready-made answer, borrowed from a zone.
 #[derive(Clone, Copy, Debug)]
-pub struct Ready<'z> {
+pub struct PackedRrset<'z> {
     /// Records of the RRset itself.
     pub answer_count: u16,
     /// Records of the additional section.
@@ -53,22 +53,23 @@ pub struct Ready<'z> {
 
 /// Where the owner of a ready-made answer stands in a reply.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct OwnerPlace {
+pub(crate) struct OwnerLocation {
     /// Octet of the reply at which the owner, or the last labels of the question's name that are the owner, starts.
     pub offset: usize,
     /// Octets of the owner's name, as stored.
     pub length_bytes: usize,
 }
 
-impl<'z> Ready<'z> {
+impl<'z> PackedRrset<'z> {
     /// The answer stored at the start of `stored`.
     #[inline]
-    pub(crate) fn read(stored: &'z [u8]) -> Ready<'z> {
-        let (header, rest) = stored.split_first_chunk::<STORED_HEADER_BYTES>().expect("stored by `ReadyMaker::finish`");
+    pub(crate) fn read(stored: &'z [u8]) -> PackedRrset<'z> {
+        let (header, rest) =
+            stored.split_first_chunk::<STORED_HEADER_BYTES>().expect("stored by `RrsetPacker::finish`");
         let number = |at: usize| u16::from_le_bytes([header[at], header[at + 1]]);
         let (answer_length, additional_length) = (usize::from(number(4)), usize::from(number(6)));
         let (pointers, rest) = rest.split_at(2 * usize::from(number(8)));
-        Ready {
+        PackedRrset {
             answer_count: number(0),
             additional_count: number(2),
             answer_length,
@@ -97,7 +98,7 @@ impl<'z> Ready<'z> {
     /// Moves the pointers of a copy at `at` in `reply`, so that they are right where owner and copy really stand: behind
     /// where they were made for, if not there.
     #[inline]
-    pub(crate) fn move_pointers(&self, reply: &mut [u8], at: usize, length_bytes: usize, owner: OwnerPlace) {
+    pub(crate) fn move_pointers(&self, reply: &mut [u8], at: usize, length_bytes: usize, owner: OwnerLocation) {
         let owner_shift = owner.offset - HEADER_BYTES;
         let shift = at - (HEADER_BYTES + owner.length_bytes + QUESTION_TAIL_BYTES);
         if owner_shift != 0 || shift != 0 {
@@ -119,35 +120,35 @@ impl<'z> Ready<'z> {
     }
 
     /// The records, each with its names in full.
-    pub(crate) fn records(&self, owner: Name<'z>) -> ReadyRecords<'z> {
-        ReadyRecords { owner, bytes: self.bytes, at: 0 }
+    pub(crate) fn records(&self, owner: Name<'z>) -> PackedRecords<'z> {
+        PackedRecords { owner, bytes: self.bytes, at: 0 }
     }
 }
 
 /// A record taken out of a ready-made answer.
 #[derive(Debug)]
-pub(crate) struct ReadyRecord<'z> {
+pub(crate) struct PackedRecord<'z> {
     pub(crate) owner: NameBuf,
     pub(crate) rtype: Rtype,
     /// Type, class and TTL as they stand in the message.
     pub(crate) fixed: &'z [u8],
-    /// RDATA as stored: names in it may be compressed; [`ReadyRecords::expand`] writes them in full.
+    /// RDATA as stored: names in it may be compressed; [`PackedRecords::expand`] writes them in full.
     pub(crate) rdata_start: usize,
     pub(crate) rdata_end: usize,
 }
 
 /// Walks over the records of a ready-made answer.
 #[derive(Clone, Debug)]
-pub(crate) struct ReadyRecords<'z> {
+pub(crate) struct PackedRecords<'z> {
     owner: Name<'z>,
     bytes: &'z [u8],
     at: usize,
 }
 
-impl<'z> Iterator for ReadyRecords<'z> {
-    type Item = ReadyRecord<'z>;
+impl<'z> Iterator for PackedRecords<'z> {
+    type Item = PackedRecord<'z>;
 
-    fn next(&mut self) -> Option<ReadyRecord<'z>> {
+    fn next(&mut self) -> Option<PackedRecord<'z>> {
         if self.at == self.bytes.len() {
             return None;
         }
@@ -158,13 +159,13 @@ impl<'z> Iterator for ReadyRecords<'z> {
         let rdata_end = rdata_start + usize::from(length);
         self.at = rdata_end;
         let rtype = Rtype(u16::from_be_bytes([fixed[0], fixed[1]]));
-        Some(ReadyRecord { owner, rtype, fixed, rdata_start, rdata_end })
+        Some(PackedRecord { owner, rtype, fixed, rdata_start, rdata_end })
     }
 }
 
-impl ReadyRecords<'_> {
+impl PackedRecords<'_> {
     /// Writes the RDATA of `record` with its names in full to the start of `out`; its octets, or `None` for no room.
-    pub(crate) fn expand(&self, record: &ReadyRecord<'_>, out: &mut [u8]) -> Option<usize> {
+    pub(crate) fn expand(&self, record: &PackedRecord<'_>, out: &mut [u8]) -> Option<usize> {
         let (prefix, name_count) = compressed_names(record.rtype);
         let mut from = record.rdata_start;
         let mut to = 0;
@@ -186,7 +187,7 @@ impl ReadyRecords<'_> {
         Some(to)
     }
 
-    /// The name at `at`, and where the octets behind it start. Pointers were made by [`ReadyMaker`]: they lead
+    /// The name at `at`, and where the octets behind it start. Pointers were made by [`RrsetPacker`]: they lead
     /// backwards, into the owner or into these octets.
     fn name_at(&self, at: usize) -> (NameBuf, usize) {
         let made_for = HEADER_BYTES + self.owner.length_bytes() + QUESTION_TAIL_BYTES;
@@ -239,7 +240,7 @@ pub(crate) enum Kind {
 
 /// Makes one answer after another in the same room.
 #[derive(Debug)]
-pub(crate) struct ReadyMaker {
+pub(crate) struct RrsetPacker {
     bytes: Vec<u8>,
     pointers: Vec<u16>,
     known: Vec<Known>,
@@ -261,9 +262,9 @@ struct Known {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooLong;
 
-impl ReadyMaker {
-    pub(crate) fn new() -> ReadyMaker {
-        ReadyMaker {
+impl RrsetPacker {
+    pub(crate) fn new() -> RrsetPacker {
+        RrsetPacker {
             bytes: Vec::new(),
             pointers: Vec::new(),
             known: Vec::new(),
@@ -375,7 +376,7 @@ impl ReadyMaker {
                 self.bytes.push(0);
                 return;
             }
-            if let Some(known) = self.known.iter().find(|known| known.name.as_name().same_as(rest)) {
+            if let Some(known) = self.known.iter().find(|known| known.name.as_name().eq_ignore_case(rest)) {
                 self.pointers.push(self.bytes.len() as u16);
                 self.bytes.extend_from_slice(&(POINTER | known.target).to_be_bytes());
                 return;

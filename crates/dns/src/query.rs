@@ -5,32 +5,32 @@
 //! for all of them at the same time.
 
 use crate::message::{CLASS_IN, Header, Query, Rcode};
-use crate::name_hash::LabelledName;
-use crate::ready::HEADER_BYTES;
+use crate::name_hash::IndexedName;
+use crate::packed_rrset::HEADER_BYTES;
 use crate::rtype::Rtype;
-use crate::zone::PlaceEntry;
-use crate::zones::{FoundZone, ZoneSet};
+use crate::zone::SlotEntry;
+use crate::zone_map::{FoundZone, ZoneMap};
 
 const OPCODE_QUERY: u8 = 0;
 
 /// A query that has been read.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'z, 'q> {
+pub struct ParsedQuery<'z, 'q> {
     /// The whole message.
     pub(crate) message: &'q [u8],
-    /// What it asks, as far as `course` says that it was understood.
+    /// What it asks, as far as `disposition` says that it was understood.
     pub(crate) question: Query<'q>,
-    pub(crate) course: Course<'z>,
-    pub(crate) alias_count_max: usize,
+    pub(crate) disposition: Disposition<'z>,
+    pub(crate) cname_chain_max: usize,
     /// What the first place for the name says; nothing before it has been touched.
-    entry: PlaceEntry,
+    entry: SlotEntry,
 }
 
 /// What is known of a reply without the records.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Course<'z> {
+pub(crate) enum Disposition<'z> {
     /// No reply: it is no query.
-    Silence,
+    Drop,
     /// A reply that is a header alone: the question was not understood, or not looked at.
     HeaderOnly(Rcode),
     /// A reply that repeats the question, and says no more.
@@ -39,48 +39,48 @@ pub(crate) enum Course<'z> {
     InZone(FoundZone<'z>),
 }
 
-impl<'z, 'q> Asked<'z, 'q> {
+impl<'z, 'q> ParsedQuery<'z, 'q> {
     /// What deserves no reply.
-    pub const NOTHING: Asked<'z, 'q> = Asked::without_question(&[], Course::Silence);
+    pub const EMPTY: ParsedQuery<'z, 'q> = ParsedQuery::without_question(&[], Disposition::Drop);
 
-    const fn without_question(message: &'q [u8], course: Course<'z>) -> Asked<'z, 'q> {
-        Asked { message, question: Query::ROOT, course, alias_count_max: 0, entry: PlaceEntry::NONE }
+    const fn without_question(message: &'q [u8], disposition: Disposition<'z>) -> ParsedQuery<'z, 'q> {
+        ParsedQuery { message, question: Query::ROOT, disposition, cname_chain_max: 0, entry: SlotEntry::NONE }
     }
 
     /// Reads `message`, and finds the zone among `zones`.
     #[inline]
-    pub fn read(zones: &'z ZoneSet, message: &'q [u8]) -> Asked<'z, 'q> {
+    pub fn parse(zones: &'z ZoneMap, message: &'q [u8]) -> ParsedQuery<'z, 'q> {
         let Some(header) = Header::read(message).filter(|header| !header.is_response()) else {
-            return Asked::without_question(message, Course::Silence);
+            return ParsedQuery::without_question(message, Disposition::Drop);
         };
         if header.opcode() != OPCODE_QUERY {
-            return Asked::without_question(message, Course::HeaderOnly(Rcode::NotImp));
+            return ParsedQuery::without_question(message, Disposition::HeaderOnly(Rcode::NotImp));
         }
-        let mut name = LabelledName::root();
+        let mut name = IndexedName::root();
         let parsed = name.parse(&message[HEADER_BYTES..]).ok();
         let Some(question) = parsed.and_then(|()| Query::parse(header, name.name(), message).ok()) else {
-            return Asked::without_question(message, Course::HeaderOnly(Rcode::FormErr));
+            return ParsedQuery::without_question(message, Disposition::HeaderOnly(Rcode::FormErr));
         };
-        let course = match refusal(&question) {
-            Some(rcode) => Course::QuestionOnly(rcode),
-            None => zones.find(&name, question.rtype).map_or(Course::QuestionOnly(Rcode::Refused), Course::InZone),
+        let disposition = match refusal(&question) {
+            Some(rcode) => Disposition::QuestionOnly(rcode),
+            None => zones.find(&name, question.rtype).map_or_else(Disposition::QuestionOnly, Disposition::InZone),
         };
-        Asked { message, question, course, alias_count_max: zones.alias_count_max(), entry: PlaceEntry::NONE }
+        ParsedQuery { message, question, disposition, cname_chain_max: zones.cname_chain_max(), entry: SlotEntry::NONE }
     }
 
     /// Loads the place in the zone's table where the name is searched for.
     #[inline]
-    pub fn touch_place(&mut self) {
-        if let Course::InZone(found) = &self.course {
-            self.entry = found.zone.touch_place(found.hashes.name);
+    pub fn prefetch_slot(&mut self) {
+        if let Disposition::InZone(found) = &self.disposition {
+            self.entry = found.zone.prefetch_slot(found.hashes.name);
         }
     }
 
     /// Loads the records that the place leads to; those of the name above if it leads to none, or has not been touched.
     #[inline]
-    pub fn touch_records(&self) {
-        if let Course::InZone(found) = &self.course {
-            found.zone.touch_node(self.entry, found.hashes);
+    pub fn prefetch_records(&self) {
+        if let Disposition::InZone(found) = &self.disposition {
+            found.zone.prefetch_node(self.entry, found.hashes);
         }
     }
 }

@@ -1,0 +1,239 @@
+//! The zones that a server answers for, by the names of their apexes.
+
+use crate::message::Rcode;
+use crate::name::{LABEL_COUNT_MAX, Name, NameBuf};
+use crate::name_hash::{HashSeed, IndexedName, NameHash, NameHashes, eq_stored};
+use crate::rtype::Rtype;
+use crate::zone::{Lookup, Zone};
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Aliases that one answer follows unless [`ZoneMap::with_cname_chain_max`] sets another bound.
+pub const CNAME_CHAIN_MAX_DEFAULT: usize = 16;
+/// The largest bound that [`ZoneMap::with_cname_chain_max`] takes.
+pub const CNAME_CHAIN_MAX: usize = 64;
+
+/// An immutable map from apexes to zones.
+///
+/// A changed map is a new one that shares the zones that stay: [`ZoneMap::with_entry`].
+#[derive(Clone, Debug)]
+pub struct ZoneMap {
+    seed: HashSeed,
+    entries: Vec<ZoneEntry>,
+    /// Open addressing: the tag of the apex's hash in the upper half, the index of the entry + 1 in the lower; 0 is an
+    /// empty slot.
+    slots: Vec<u64>,
+    slot_bits: u32,
+    /// How many apexes have that many labels.
+    depths: [u32; LABEL_COUNT_MAX + 1],
+    cname_chain_max: usize,
+}
+
+/// What a server has for a zone of its configuration.
+#[derive(Clone, Debug)]
+pub enum ZoneEntry {
+    /// The zone.
+    Served(Arc<Zone>),
+    /// No good version of the zone: queries for names at and below its apex are answered with SERVFAIL.
+    Unavailable {
+        /// The name of the zone.
+        apex: Box<NameBuf>,
+    },
+}
+
+impl ZoneEntry {
+    /// The name of the zone.
+    pub fn apex(&self) -> Name<'_> {
+        match self {
+            ZoneEntry::Served(zone) => zone.apex(),
+            ZoneEntry::Unavailable { apex } => apex.as_name(),
+        }
+    }
+
+    fn apex_hash(&self, seed: HashSeed) -> NameHash {
+        match self {
+            ZoneEntry::Served(zone) => {
+                assert!(zone.seed == seed, "a zone and its map have the same hash seed");
+                zone.apex_hash
+            }
+            ZoneEntry::Unavailable { apex } => IndexedName::of(apex.as_name()).hash(seed),
+        }
+    }
+}
+
+/// The zone that answers for a name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FoundZone<'s> {
+    pub(crate) zone: &'s Zone,
+    /// The hashes of the name.
+    pub(crate) hashes: NameHashes,
+}
+
+impl ZoneMap {
+    /// The map of `entries`. An entry replaces an earlier one with the same apex.
+    ///
+    /// # Panics
+    /// When a zone was built with another seed.
+    pub fn new(seed: HashSeed, entries: impl IntoIterator<Item = ZoneEntry>) -> ZoneMap {
+        let given: Vec<ZoneEntry> = entries.into_iter().collect();
+        let slot_bits = (given.len() * 2).next_power_of_two().trailing_zeros().max(1);
+        let mut map = ZoneMap {
+            seed,
+            entries: Vec::with_capacity(given.len()),
+            slots: vec![0; 1 << slot_bits],
+            slot_bits,
+            depths: [0; LABEL_COUNT_MAX + 1],
+            cname_chain_max: CNAME_CHAIN_MAX_DEFAULT,
+        };
+        given.into_iter().for_each(|entry| map.insert(entry));
+        map
+    }
+
+    fn insert(&mut self, entry: ZoneEntry) {
+        let hash = entry.apex_hash(self.seed);
+        if let Some(index) = self.index_of(entry.apex().as_bytes(), hash) {
+            self.entries[index] = entry;
+            return;
+        }
+        self.depths[entry.apex().labels().count()] += 1;
+        self.entries.push(entry);
+        let mask = self.slots.len() - 1;
+        let mut slot = hash.slot(self.slot_bits);
+        while self.slots[slot] != 0 {
+            slot = (slot + 1) & mask;
+        }
+        self.slots[slot] = u64::from(hash.tag()) << 32 | self.entries.len() as u64;
+    }
+
+    /// This map with `entry` added, or in the place of the entry with the same apex. The other zones are shared.
+    #[must_use]
+    pub fn with_entry(&self, entry: ZoneEntry) -> ZoneMap {
+        self.with_entries(self.entries.iter().cloned().chain([entry]))
+    }
+
+    /// [`ZoneMap::with_entry`] for a zone that is served.
+    #[must_use]
+    pub fn with_zone(&self, zone: Arc<Zone>) -> ZoneMap {
+        self.with_entry(ZoneEntry::Served(zone))
+    }
+
+    /// This map without the entry for `apex`. The other zones are shared.
+    #[must_use]
+    pub fn without(&self, apex: Name<'_>) -> ZoneMap {
+        self.with_entries(self.entries.iter().filter(|entry| !entry.apex().eq_ignore_case(apex)).cloned())
+    }
+
+    fn with_entries(&self, entries: impl Iterator<Item = ZoneEntry>) -> ZoneMap {
+        ZoneMap { cname_chain_max: self.cname_chain_max, ..ZoneMap::new(self.seed, entries) }
+    }
+
+    /// The same map, whose answers follow at most `cname_chain_max` aliases, up to [`CNAME_CHAIN_MAX`].
+    #[must_use]
+    pub fn with_cname_chain_max(self, cname_chain_max: usize) -> ZoneMap {
+        ZoneMap { cname_chain_max: cname_chain_max.min(CNAME_CHAIN_MAX), ..self }
+    }
+
+    /// Aliases that one answer follows.
+    pub(crate) fn cname_chain_max(&self) -> usize {
+        self.cname_chain_max
+    }
+
+    /// The seed of all zones in the map.
+    pub fn seed(&self) -> HashSeed {
+        self.seed
+    }
+
+    /// The entries, in the order in which their apexes were first given.
+    pub fn entries(&self) -> &[ZoneEntry] {
+        &self.entries
+    }
+
+    /// The entry with this apex.
+    pub fn get(&self, apex: Name<'_>) -> Option<&ZoneEntry> {
+        let name = IndexedName::of(apex);
+        self.index_of(name.as_bytes(), name.hash(self.seed)).map(|index| &self.entries[index])
+    }
+
+    /// The zone that answers for `rtype` at `name`: the one with the longest apex that `name` is at or below, or, for the
+    /// DS of an apex, the parent zone.
+    ///
+    /// # Errors
+    /// REFUSED for a name in none of the zones, SERVFAIL for a name in a zone that is unavailable.
+    #[inline]
+    pub(crate) fn find(&self, name: &IndexedName<'_>, rtype: Rtype) -> Result<FoundZone<'_>, Rcode> {
+        match &self.entries[..] {
+            [ZoneEntry::Served(zone)] => find_in_only(zone, name).ok_or(Rcode::Refused),
+            _ => self.find_among_many(name, rtype),
+        }
+    }
+
+    /// Searches for all suffixes of `name`, in one pass from the root.
+    fn find_among_many(&self, name: &IndexedName<'_>, rtype: Rtype) -> Result<FoundZone<'_>, Rcode> {
+        let root = self.seed.of_root();
+        let mut hashes = NameHashes { name: root, parent: root };
+        let (mut entry, mut parent) = (None, None);
+        if self.depths[0] != 0 {
+            entry = self.entry_at(Name::ROOT.as_bytes(), root);
+        }
+        for (suffix, &zone_count) in name.suffixes_beyond(0).zip(&self.depths[1..]) {
+            hashes = hashes.below(suffix, name.as_bytes());
+            if zone_count != 0
+                && let Some(found) = self.entry_at(suffix, hashes.name)
+            {
+                (entry, parent) = (Some(found), entry);
+            }
+        }
+        let mut entry = entry.ok_or(Rcode::Refused)?;
+        // RFC 4035 §3.1.4.1: the DS RRset at an apex belongs to the parent zone, if it is here. If the zone above only has
+        // a referral for the name, the parent zone is elsewhere.
+        if rtype == Rtype::DS && entry.apex().length_bytes() == name.as_bytes().len() {
+            let is_parent = |above: &&ZoneEntry| match above {
+                ZoneEntry::Served(zone) => !matches!(zone.lookup(name.name(), hashes, rtype), Lookup::Referral(_)),
+                ZoneEntry::Unavailable { .. } => true,
+            };
+            entry = parent.filter(is_parent).unwrap_or(entry);
+        }
+        match entry {
+            ZoneEntry::Served(zone) => Ok(FoundZone { zone, hashes }),
+            ZoneEntry::Unavailable { .. } => Err(Rcode::ServFail),
+        }
+    }
+
+    #[inline]
+    fn entry_at(&self, apex: &[u8], hash: NameHash) -> Option<&ZoneEntry> {
+        self.index_of(apex, hash).map(|index| &self.entries[index])
+    }
+
+    #[inline]
+    fn index_of(&self, apex: &[u8], hash: NameHash) -> Option<usize> {
+        let mask = self.slots.len() - 1;
+        let mut slot = hash.slot(self.slot_bits);
+        // Ends at an empty slot: at most half of them are in use.
+        loop {
+            let value = self.slots[slot];
+            if value == 0 {
+                return None;
+            }
+            let index = value as u32 as usize - 1;
+            if (value >> 32) as u32 == hash.tag() && eq_stored(self.entries[index].apex().as_bytes(), apex) {
+                return Some(index);
+            }
+            slot = (slot + 1) & mask;
+        }
+    }
+}
+
+/// [`ZoneMap::find`] for a map of one zone: nothing above the apex needs to be hashed.
+#[inline]
+fn find_in_only<'s>(zone: &'s Zone, name: &IndexedName<'_>) -> Option<FoundZone<'s>> {
+    if name.label_count() < zone.apex_depth || !eq_stored(zone.apex().as_bytes(), name.suffix(zone.apex_depth)) {
+        return None;
+    }
+    let mut hashes = NameHashes { name: zone.apex_hash, parent: zone.apex_hash };
+    for suffix in name.suffixes_beyond(zone.apex_depth) {
+        hashes = hashes.below(suffix, name.as_bytes());
+    }
+    Some(FoundZone { zone, hashes })
+}
