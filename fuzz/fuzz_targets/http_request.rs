@@ -1,11 +1,11 @@
-//! A connection's bytes through everything that answers them: parse, decide, write, discard.
+//! Parses requests, responds to them and skips their bodies.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use sanderling_http::{
-    ContentCoding, Body, BodySkipper, FileMetadata, LookupError, HttpDate, RequestLimits, Parsed, Representation, SitePath, FileTime, Negotiation,
-    negotiate_coding, parse_request, respond,
+    Body, BodySkipper, ContentCoding, FileMetadata, FileTime, HttpDate, LookupError, Negotiation, Parsed,
+    Representation, RequestLimits, SitePath, negotiate_coding, parse_request, respond,
 };
 
 const LENGTH_BYTES: u64 = 36;
@@ -13,34 +13,45 @@ const LENGTH_BYTES: u64 = 36;
 fuzz_target!(|bytes: &[u8]| {
     let limits = RequestLimits::default();
     let time = FileTime { unix_s: 784_025_377, nanos: 0 };
-    let facts = FileMetadata { length_bytes: LENGTH_BYTES, modified: time, changed: time, device: 1, inode: 2 };
-    let file = Representation::new(&facts, "text/plain", Negotiation::AcceptEncoding(ContentCoding::Gzip), b"", 784_111_777);
+    let metadata = FileMetadata { length_bytes: LENGTH_BYTES, modified: time, changed: time, device: 1, inode: 2 };
+    let file = Representation::new(
+        &metadata,
+        "text/plain",
+        Negotiation::AcceptEncoding(ContentCoding::Gzip),
+        b"",
+        784_111_777,
+    );
     let mut rest = bytes;
-    // Each round takes a byte at least.
-    while let Ok(Parsed::Complete { request, head_bytes }) = parse_request(rest, &limits) {
+    // Each iteration consumes at least one byte.
+    while let Ok(Parsed::Complete { request, head_bytes }) = parse_request(rest, 0, &limits) {
         assert!(head_bytes > 0 && head_bytes <= rest.len());
         for end in [head_bytes / 2, head_bytes - 1] {
-            assert!(matches!(parse_request(&rest[..end], &limits), Ok(Parsed::Partial)), "a prefix is incomplete");
+            assert!(matches!(parse_request(&rest[..end], 0, &limits), Ok(Parsed::Partial)), "a prefix is incomplete");
+            let again = parse_request(rest, end, &limits);
+            assert!(matches!(again, Ok(Parsed::Complete { head_bytes: other, .. }) if other == head_bytes));
         }
         let coding = negotiate_coding(&request.fields, [ContentCoding::Zstd, ContentCoding::Gzip]);
-        assert!(coding != ContentCoding::Brotli, "only what is there is chosen");
+        assert!(coding != ContentCoding::Brotli, "only an available coding is selected");
         let site_path = request.path().map(SitePath::parse);
-        for found in [Ok(&file), Err(LookupError::NotFound)] {
-            check_response(&request, found);
+        for file_result in [Ok(&file), Err(LookupError::NotFound)] {
+            check_response(&request, file_result);
         }
         if let Some(Ok(site_path)) = &site_path {
             check_response(&request, Err(LookupError::Directory(site_path)));
         }
         rest = &rest[head_bytes..];
         match BodySkipper::new(request.framing, &limits).advance(rest) {
-            Ok(discarded) if discarded.is_done => rest = &rest[discarded.consumed_bytes..],
+            Ok(skipped) if skipped.is_done => rest = &rest[skipped.consumed_bytes..],
             _ => return,
         }
     }
 });
 
-fn check_response<'r>(request: &sanderling_http::Request<'r>, found: Result<&'r Representation, LookupError<'r>>) {
-    let response = respond(request, found);
+fn check_response<'r>(
+    request: &sanderling_http::Request<'r>,
+    file_result: Result<&'r Representation, LookupError<'r>>,
+) {
+    let response = respond(request, file_result);
     let mut head = Vec::new();
     response.write_head(&HttpDate::from_unix_s(784_111_777), &mut head);
     let text = core::str::from_utf8(&head).expect("a head is ASCII");

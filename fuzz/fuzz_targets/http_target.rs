@@ -1,4 +1,4 @@
-//! A path to the path of a file: whatever comes out stays below the root, and comes out again when it is encoded.
+//! Decodes paths: each result stays below the document root, and is decoded again from its encoding.
 
 #![no_main]
 
@@ -20,6 +20,6 @@ fuzz_target!(|bytes: &[u8]| {
     }
     let encode = |byte: &u8| if *byte == b'/' { "/".to_owned() } else { format!("%{byte:02x}") };
     let encoded = format!("/{}", path.iter().map(encode).collect::<String>());
-    let again = SitePath::parse(encoded.as_bytes()).expect("a site path can be asked for");
+    let again = SitePath::parse(encoded.as_bytes()).expect("an encoded path is valid");
     assert_eq!(again.as_bytes(), path);
 });

@@ -1,5 +1,5 @@
-//! Prints what one request costs in this crate: parse, site path, decision and head, in nanoseconds; and the choice of a
-//! coding, where there is one.
+//! Measures the time of one request in this crate: parsing, decoding the path, deciding and writing the head; and of the
+//! negotiation of a coding.
 //!
 //! `cargo run --release -p sanderling-http --example request_cost`
 
@@ -15,7 +15,7 @@ const PLAIN: &str = "GET /index.html HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n\r\n";
 
 const CURL: &str = "GET /index.html HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nUser-Agent: curl/8.14.1\r\nAccept: */*\r\n\r\n";
 
-/// Fifteen fields, as a browser sends them.
+/// The fields of a browser.
 const BROWSER: &str = "GET /assets/app-4f3a9c1d.js HTTP/1.1\r\n\
     Host: www.example.com\r\n\
     Connection: keep-alive\r\n\
@@ -33,13 +33,13 @@ const BROWSER: &str = "GET /assets/app-4f3a9c1d.js HTTP/1.1\r\n\
     Accept-Encoding: gzip, deflate, br, zstd\r\n\
     Accept-Language: en-GB,en;q=0.9\r\n\r\n";
 
-/// Rounds of which the quickest is told, each far shorter than a time slice: on a shared machine the others tell of the
-/// neighbours.
+/// The result is the fastest of these rounds. Each is far shorter than a time slice, so that other processes do not slow
+/// down all of them.
 const ROUND_COUNT: usize = 4_000;
 const REQUESTS_PER_ROUND: u32 = 250;
 
 fn main() {
-    let facts = FileMetadata {
+    let metadata = FileMetadata {
         length_bytes: 512,
         modified: FileTime { unix_s: 1_700_000_000, nanos: 1 },
         changed: FileTime { unix_s: 1_700_000_000, nanos: 2 },
@@ -47,7 +47,8 @@ fn main() {
         inode: 2,
     };
     let extra_fields = b"Cache-Control: no-cache\r\n";
-    let file = Representation::new(&facts, media_type(b"index.html"), Negotiation::None, extra_fields, 1_700_000_100);
+    let file =
+        Representation::new(&metadata, media_type(b"index.html"), Negotiation::None, extra_fields, 1_700_000_100);
     let not_modified = BROWSER.replace(
         "Accept-Language",
         &format!("If-None-Match: {}\r\nAccept-Language", String::from_utf8_lossy(file.etag())),
@@ -62,28 +63,28 @@ fn main() {
         ("browser", BROWSER),
         ("browser, not modified", &not_modified),
     ] {
-        let parse_ns = cost_ns(|| parse_only(black_box(text.as_bytes())));
+        let parse_ns = time_ns(|| parse_only(black_box(text.as_bytes())));
         let mut out = Vec::with_capacity(4096);
         let date = HttpDate::from_unix_s(1_700_000_200);
-        let whole_ns = cost_ns(|| {
+        let whole_ns = time_ns(|| {
             out.clear();
             serve(black_box(text.as_bytes()), &file, &date, &mut out);
             black_box(out.len())
         });
-        let httparse_ns = cost_ns(|| httparse_only(black_box(text.as_bytes())));
+        let httparse_ns = time_ns(|| httparse_only(black_box(text.as_bytes())));
         println!("{name:24} {:6} {parse_ns:9.0} {whole_ns:9.0} {httparse_ns:9.0}", text.len());
     }
-    println!("choice among three codings, browser: {:.0} ns", choice_ns(BROWSER));
+    println!("negotiation among three codings, browser: {:.0} ns", negotiation_ns(BROWSER));
 }
 
-fn choice_ns(text: &str) -> f64 {
-    let Ok(Parsed::Complete { request, .. }) = parse_request(text.as_bytes(), &RequestLimits::default()) else {
-        panic!("no request");
+fn negotiation_ns(text: &str) -> f64 {
+    let Ok(Parsed::Complete { request, .. }) = parse_request(text.as_bytes(), 0, &RequestLimits::default()) else {
+        panic!("invalid request");
     };
-    cost_ns(|| negotiate_coding(black_box(&request.fields), black_box(ContentCoding::COMPRESSIONS)) as usize)
+    time_ns(|| negotiate_coding(black_box(&request.fields), black_box(ContentCoding::COMPRESSIONS)) as usize)
 }
 
-fn cost_ns(mut step: impl FnMut() -> usize) -> f64 {
+fn time_ns(mut step: impl FnMut() -> usize) -> f64 {
     let round_ns = || {
         let start = Instant::now();
         for _ in 0..REQUESTS_PER_ROUND {
@@ -95,7 +96,7 @@ fn cost_ns(mut step: impl FnMut() -> usize) -> f64 {
 }
 
 fn parse_only(bytes: &[u8]) -> usize {
-    match parse_request(bytes, &RequestLimits::default()) {
+    match parse_request(bytes, 0, &RequestLimits::default()) {
         Ok(Parsed::Complete { request, head_bytes }) => {
             black_box(&request);
             head_bytes
@@ -105,8 +106,8 @@ fn parse_only(bytes: &[u8]) -> usize {
 }
 
 fn serve(bytes: &[u8], file: &Representation, date: &HttpDate, out: &mut Vec<u8>) {
-    let Ok(Parsed::Complete { request, .. }) = parse_request(bytes, &RequestLimits::default()) else {
-        panic!("no request")
+    let Ok(Parsed::Complete { request, .. }) = parse_request(bytes, 0, &RequestLimits::default()) else {
+        panic!("invalid request")
     };
     let path = request.path().expect("a GET has a path");
     black_box(SitePath::parse(path).expect("a site path").as_bytes());
@@ -115,7 +116,7 @@ fn serve(bytes: &[u8], file: &Representation, date: &HttpDate, out: &mut Vec<u8>
     black_box(response.body());
 }
 
-/// What the well-known parser takes for its part of the work, to compare with.
+/// Parsing by httparse, for comparison.
 fn httparse_only(bytes: &[u8]) -> usize {
     let mut fields = [const { std::mem::MaybeUninit::uninit() }; 100];
     let mut request = httparse::Request::new(&mut []);

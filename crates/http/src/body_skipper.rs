@@ -1,38 +1,38 @@
-//! The content of a request, read only to find where the next request starts (RFC 9112 §6, §7.1).
+//! Skips a request body, to find where the next request starts (RFC 9112 §6, §7.1).
 
 use crate::grammar::is_token_byte;
 use crate::request::{Framing, RequestLimits};
 use crate::request_error::RequestError;
 
-/// Digits of the longest chunk size: all that 64 bits can hold.
+/// Digits of the longest chunk size, which has 64 bits.
 const SIZE_DIGITS_MAX: u8 = 16;
-/// Bytes of all chunk extensions and trailer fields of one content together. RFC 9112 §7.1.1 asks for such a bound:
-/// they are framing, and so no limit of the content itself would stop them.
-const ANNEX_BYTES_MAX: u16 = 4096;
+/// Bytes of all chunk extensions and trailer fields of one body. RFC 9112 §7.1.1 requires such a bound, since the limit
+/// of the body does not count them.
+const EXTRA_BYTES_MAX: u16 = 4096;
 
-/// What one step of [`BodySkipper::advance`] did.
+/// The result of [`BodySkipper::advance`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Skipped {
-    /// How many of the bytes belong to the content; all of them, unless it is at its end.
+    /// How many of the bytes belong to the body: all, unless it has ended.
     pub consumed_bytes: usize,
-    /// Whether the content is at its end, and the next request may follow.
+    /// Whether the body has ended: the next request follows.
     pub is_done: bool,
 }
 
-/// Content on its way out: takes bytes as they come and keeps none.
+/// Consumes a request body as it arrives and stores none of it.
 #[derive(Clone, Debug)]
 pub struct BodySkipper {
     state: State,
-    /// Bytes of content that may still come.
-    left_bytes_max: u64,
-    /// Bytes of extensions and trailer fields that may still come.
-    left_annex_bytes: u16,
+    /// Bytes of content that may still follow.
+    left_content_bytes_max: u64,
+    /// Bytes of extensions and trailer fields that may still follow.
+    left_extra_bytes_max: u16,
 }
 
-/// Where in the content the next byte stands.
+/// Where in the body the next byte is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// In content of which this many bytes are left, more than none.
+    /// In content that has a Content-Length; this many bytes are left, at least one.
     Length(u64),
     /// In the size of a chunk.
     Size {
@@ -42,16 +42,17 @@ enum State {
     /// In the extensions of a chunk.
     Extension {
         size_bytes: u64,
+        part: ExtensionPart,
     },
-    /// At the LF behind a size and its extensions.
+    /// At the LF after a size and its extensions.
     SizeLineFeed {
         size_bytes: u64,
     },
-    /// In a chunk of which this many bytes are left, more than none.
+    /// In a chunk; this many bytes are left, at least one.
     Chunk(u64),
-    /// At the CR behind a chunk.
+    /// At the CR after a chunk.
     ChunkReturn,
-    /// At the LF behind a chunk.
+    /// At the LF after a chunk.
     ChunkLineFeed,
     /// At the start of a line of the trailer section.
     TrailerStart,
@@ -59,42 +60,63 @@ enum State {
     TrailerName,
     /// In the value of a trailer field.
     TrailerValue,
-    /// At the LF behind a trailer field.
+    /// At the LF after a trailer field.
     TrailerLineFeed,
     /// At the last LF.
     LastLineFeed,
     Done,
 }
 
+/// The last part seen of `*( BWS ";" BWS name [ BWS "=" BWS value ] )` (RFC 9112 §7.1.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ExtensionPart {
+    Semicolon,
+    Name,
+    /// White space after a name.
+    NameSpace,
+    Equals,
+    /// A value that is a token.
+    Token,
+    /// A value that is a quoted string, before its closing quote.
+    Quoted,
+    /// A backslash in a quoted string.
+    Backslash,
+    ClosingQuote,
+    /// White space after a size or a value.
+    ValueSpace,
+}
+
 impl BodySkipper {
-    /// For the content that a request announces.
+    /// For a body with this framing.
     pub fn new(framing: Framing, limits: &RequestLimits) -> BodySkipper {
         let state = match framing {
             Framing::None | Framing::Length(0) => State::Done,
             Framing::Length(length_bytes) => State::Length(length_bytes),
             Framing::Chunked => State::Size { value: 0, digit_count: 0 },
         };
-        BodySkipper { state, left_bytes_max: limits.body_bytes_max, left_annex_bytes: ANNEX_BYTES_MAX }
+        BodySkipper { state, left_content_bytes_max: limits.body_bytes_max, left_extra_bytes_max: EXTRA_BYTES_MAX }
     }
 
-    /// Whether nothing of the content is still to come.
+    /// Whether the body has ended.
     pub fn is_done(&self) -> bool {
         self.state == State::Done
     }
 
-    /// Takes the next bytes of the connection, up to the end of the content.
+    /// Consumes the next bytes of the connection, up to the end of the body.
     ///
-    /// After an error the state is of no more use: the end of the content is unknown, and the connection must close.
+    /// After an error the end of the body is unknown: the connection must close.
     pub fn advance(&mut self, bytes: &[u8]) -> Result<Skipped, RequestError> {
         let mut at = 0;
         while at < bytes.len() && self.state != State::Done {
             at += match self.state {
-                State::Length(left_bytes) => self.pass(left_bytes, bytes.len() - at, State::Done, State::Length)?,
+                State::Length(left_bytes) => {
+                    self.skip_content(left_bytes, bytes.len() - at, State::Done, State::Length)?
+                }
                 State::Chunk(left_bytes) => {
-                    self.pass(left_bytes, bytes.len() - at, State::ChunkReturn, State::Chunk)?
+                    self.skip_content(left_bytes, bytes.len() - at, State::ChunkReturn, State::Chunk)?
                 }
                 state => {
-                    self.take_framing(state, bytes[at])?;
+                    self.take_framing_byte(state, bytes[at])?;
                     1
                 }
             };
@@ -102,49 +124,59 @@ impl BodySkipper {
         Ok(Skipped { consumed_bytes: at, is_done: self.is_done() })
     }
 
-    /// Passes over as much as is there of a run of `left_bytes`; how much that was.
-    fn pass(
+    /// Skips as many of `left_bytes` of content as are available, and returns how many. The next state is `at_end`, or
+    /// `within` with the bytes that are still left.
+    fn skip_content(
         &mut self,
         left_bytes: u64,
         available_bytes: usize,
-        behind: State,
+        at_end: State,
         within: fn(u64) -> State,
     ) -> Result<usize, RequestError> {
-        // Refused before it is read: the size alone says that it is too much.
-        if left_bytes > self.left_bytes_max {
+        // Refused as soon as the size is known, before the content is read.
+        if left_bytes > self.left_content_bytes_max {
             return Err(RequestError::BodyTooLarge);
         }
-        let passed_bytes = left_bytes.min(available_bytes as u64);
-        self.left_bytes_max -= passed_bytes;
-        self.state = if passed_bytes == left_bytes { behind } else { within(left_bytes - passed_bytes) };
-        Ok(passed_bytes as usize)
+        let skipped_bytes = left_bytes.min(available_bytes as u64);
+        self.left_content_bytes_max -= skipped_bytes;
+        self.state = if skipped_bytes == left_bytes { at_end } else { within(left_bytes - skipped_bytes) };
+        Ok(skipped_bytes as usize)
     }
 
-    fn take_framing(&mut self, state: State, byte: u8) -> Result<(), RequestError> {
-        self.state = after(state, byte).ok_or(RequestError::InvalidChunk)?;
+    fn take_framing_byte(&mut self, state: State, byte: u8) -> Result<(), RequestError> {
+        self.state = next_state(state, byte).ok_or(RequestError::InvalidChunk)?;
         if matches!(self.state, State::Extension { .. } | State::TrailerName | State::TrailerValue) {
-            self.left_annex_bytes = self.left_annex_bytes.checked_sub(1).ok_or(RequestError::InvalidChunk)?;
+            self.left_extra_bytes_max = self.left_extra_bytes_max.checked_sub(1).ok_or(RequestError::InvalidChunk)?;
         }
         match self.state {
-            // As above: the size alone says that it is too much.
-            State::Chunk(left_bytes) if left_bytes > self.left_bytes_max => Err(RequestError::BodyTooLarge),
+            State::Chunk(left_bytes) if left_bytes > self.left_content_bytes_max => Err(RequestError::BodyTooLarge),
             _ => Ok(()),
         }
     }
 }
 
-/// The state behind one byte of chunked framing (RFC 9112 §7.1); `None` when the byte may not stand there.
-fn after(state: State, byte: u8) -> Option<State> {
+/// The state after one byte of chunked framing (RFC 9112 §7.1); `None` if the byte is invalid in this state.
+fn next_state(state: State, byte: u8) -> Option<State> {
     Some(match (state, byte) {
-        // Sixteen digits of four bits fit: nothing is shifted out.
+        // Sixteen digits of four bits each: the shift loses none.
         (State::Size { value, digit_count }, _) if byte.is_ascii_hexdigit() && digit_count < SIZE_DIGITS_MAX => {
             State::Size { value: value << 4 | u64::from(hex_value(byte)), digit_count: digit_count + 1 }
         }
         (State::Size { digit_count: 0, .. }, _) => return None,
         (State::Size { value: size_bytes, .. }, b'\r') => State::SizeLineFeed { size_bytes },
-        (State::Size { value: size_bytes, .. }, b';') => State::Extension { size_bytes },
-        (State::Extension { size_bytes }, b'\r') => State::SizeLineFeed { size_bytes },
-        (State::Extension { size_bytes }, _) if is_text_byte(byte) => State::Extension { size_bytes },
+        (State::Size { value: size_bytes, .. }, _) => {
+            State::Extension { size_bytes, part: next_extension_part(ExtensionPart::ValueSpace, byte)? }
+        }
+        (
+            State::Extension {
+                size_bytes,
+                part: ExtensionPart::Name | ExtensionPart::Token | ExtensionPart::ClosingQuote,
+            },
+            b'\r',
+        ) => State::SizeLineFeed { size_bytes },
+        (State::Extension { size_bytes, part }, _) => {
+            State::Extension { size_bytes, part: next_extension_part(part, byte)? }
+        }
         (State::SizeLineFeed { size_bytes: 0 }, b'\n') => State::TrailerStart,
         (State::SizeLineFeed { size_bytes }, b'\n') => State::Chunk(size_bytes),
         (State::ChunkReturn, b'\r') => State::ChunkLineFeed,
@@ -156,6 +188,25 @@ fn after(state: State, byte: u8) -> Option<State> {
         (State::TrailerValue, _) if is_text_byte(byte) => State::TrailerValue,
         (State::TrailerLineFeed, b'\n') => State::TrailerStart,
         (State::LastLineFeed, b'\n') => State::Done,
+        _ => return None,
+    })
+}
+
+/// The part after one more byte of chunk extensions; `None` if the byte is invalid there.
+fn next_extension_part(part: ExtensionPart, byte: u8) -> Option<ExtensionPart> {
+    use ExtensionPart::*;
+    Some(match (part, byte) {
+        (Quoted, b'"') => ClosingQuote,
+        (Quoted, b'\\') => Backslash,
+        (Quoted | Backslash, _) if is_text_byte(byte) => Quoted,
+        (Semicolon | NameSpace | Equals | ValueSpace, b' ' | b'\t') => part,
+        (Name, b' ' | b'\t') => NameSpace,
+        (Token | ClosingQuote, b' ' | b'\t') => ValueSpace,
+        (Name | NameSpace | Token | ClosingQuote | ValueSpace, b';') => Semicolon,
+        (Name | NameSpace, b'=') => Equals,
+        (Equals, b'"') => Quoted,
+        (Semicolon | Name, _) if is_token_byte(byte) => Name,
+        (Equals | Token, _) if is_token_byte(byte) => Token,
         _ => return None,
     })
 }

@@ -1,15 +1,15 @@
-//! The Accept-Encoding field of a request into the coding of its answer (RFC 9110 §12.5.3).
+//! Selects the content coding of a response by Accept-Encoding (RFC 9110 §12.5.3).
 
 use memchr::memchr;
 
 use crate::fields::{FieldName, Fields};
-use crate::grammar::{members, trim};
+use crate::grammar::{list_members, trim};
 
-/// A content coding that a file may be kept in (RFC 9110 §8.4.1), in the order of our preference: of two that a client
-/// likes equally, it gets the greater one.
+/// A content coding (RFC 9110 §8.4.1), in the order of preference: of two with the same weight the greater one is
+/// chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ContentCoding {
-    /// None: the file as it is.
+    /// No coding.
     Identity,
     /// RFC 9110 §8.4.1.3.
     Gzip,
@@ -20,14 +20,13 @@ pub enum ContentCoding {
 }
 
 impl ContentCoding {
-    /// How many there are.
     const COUNT: usize = 4;
 
-    /// Those that change the content, the preferred one first.
+    /// All but identity, the preferred one first.
     pub const COMPRESSIONS: [ContentCoding; ContentCoding::COUNT - 1] =
         [ContentCoding::Brotli, ContentCoding::Zstd, ContentCoding::Gzip];
 
-    /// Its name in Accept-Encoding and Content-Encoding.
+    /// The name in Accept-Encoding and Content-Encoding.
     pub fn name(self) -> &'static str {
         match self {
             ContentCoding::Identity => "identity",
@@ -37,7 +36,7 @@ impl ContentCoding {
         }
     }
 
-    /// What stands behind the name of a file, its dot included, when the content is kept in this coding.
+    /// The extension, with its dot, that the name of a file in this coding has after that of the plain file.
     pub fn file_extension(self) -> &'static str {
         match self {
             ContentCoding::Identity => "",
@@ -47,14 +46,14 @@ impl ContentCoding {
         }
     }
 
-    /// The path of the file that the one at `path` holds in a coding, by its ending; `None` when it has no such ending.
+    /// The path of the plain file of the coded file at `path`; `None` if `path` has no extension of a coding.
     pub fn strip_file_extension(path: &[u8]) -> Option<&[u8]> {
         ContentCoding::COMPRESSIONS.iter().find_map(|coding| path.strip_suffix(coding.file_extension().as_bytes()))
     }
 
-    /// The coding of this name, in whatever case (RFC 9110 §8.4.1).
-    fn of(name: &[u8]) -> Option<ContentCoding> {
-        // RFC 9110 §8.4.1.3: the older name of gzip means the same.
+    /// The coding with this name, in any case (RFC 9110 §8.4.1).
+    fn from_name(name: &[u8]) -> Option<ContentCoding> {
+        // RFC 9110 §8.4.1.3: the older name of gzip.
         if name.eq_ignore_ascii_case(b"x-gzip") {
             return Some(ContentCoding::Gzip);
         }
@@ -63,12 +62,12 @@ impl ContentCoding {
     }
 }
 
-/// The coding that a request likes best of `codings` and of [`ContentCoding::Identity`], which is always there.
+/// The coding with the highest weight of `codings` and [`ContentCoding::Identity`], which is always available.
 ///
-/// Whoever wants none of them gets the file as it is: RFC 9110 §12.5.3 asks for that, but where `identity` is refused as
-/// well; even then a client can do more with it than with a page of status 406.
+/// If none is acceptable it is identity, as RFC 9110 §12.5.3 recommends; even if the client refuses identity too, since
+/// that is of more use to it than a 406.
 pub fn negotiate_coding(fields: &Fields<'_>, codings: impl IntoIterator<Item = ContentCoding>) -> ContentCoding {
-    // §12.5.3 would let us send any coding to a client that says nothing. Those are simple, and may know none.
+    // §12.5.3 permits any coding without the field, but such clients are simple and may support none.
     if !fields.contains(FieldName::AcceptEncoding) {
         return ContentCoding::Identity;
     }
@@ -78,7 +77,7 @@ pub fn negotiate_coding(fields: &Fields<'_>, codings: impl IntoIterator<Item = C
     acceptable.fold(ContentCoding::Identity, |best, coding| if rank(coding) > rank(best) { coding } else { best })
 }
 
-/// How much a client likes a coding, in thousandths (RFC 9110 §12.4.2); zero: it refuses it.
+/// A weight in thousandths (RFC 9110 §12.4.2); 0 means not acceptable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Weight(u16);
 
@@ -86,7 +85,7 @@ impl Weight {
     const ZERO: Weight = Weight(0);
     const ONE: Weight = Weight(1000);
 
-    /// `"0" [ "." 0*3DIGIT ]` or `"1" [ "." 0*3("0") ]`.
+    /// Parses `"0" [ "." 0*3DIGIT ]` or `"1" [ "." 0*3("0") ]`.
     fn parse(text: &[u8]) -> Option<Weight> {
         let (whole, digits): (u8, &[u8]) = match *text {
             [whole] => (whole, &[]),
@@ -105,39 +104,39 @@ impl Weight {
     }
 }
 
-/// The weights of all codings, as a client told them.
+/// The weights of all codings in an Accept-Encoding field.
 #[derive(Debug, Default)]
 struct Weights {
-    /// Of those that it named.
+    /// Of the listed codings.
     named: [Option<Weight>; ContentCoding::COUNT],
-    /// Of those that it did not, by `*`.
+    /// Of the others, by `*`.
     others: Option<Weight>,
 }
 
 impl Weights {
-    /// The weights in the lists of all lines of a field. Members that do not follow the grammar are passed over.
+    /// Parses all lines of the field. Invalid members are ignored.
     fn parse<'b>(lists: impl Iterator<Item = &'b [u8]>) -> Weights {
         let mut weights = Weights::default();
-        for (name, weight) in lists.flat_map(members).filter_map(parse_member) {
-            let slot = match ContentCoding::of(name) {
+        for (name, weight) in lists.flat_map(list_members).filter_map(parse_member) {
+            let entry = match ContentCoding::from_name(name) {
                 Some(coding) => &mut weights.named[coding as usize],
                 None if name == b"*" => &mut weights.others,
                 None => continue,
             };
-            // Who names a coding twice, and refuses it once, is not sent it.
-            *slot = Some(slot.map_or(weight, |before| before.min(weight)));
+            // A coding that is listed twice and refused once is refused.
+            *entry = Some(entry.map_or(weight, |before| before.min(weight)));
         }
         weights
     }
 
-    /// A coding that is not listed is refused (RFC 9110 §12.5.3, rule 3). The file as it is may be sent all the same
-    /// (rule 2), to a client that likes nothing else: zero is right for it too.
+    /// A coding that is not listed is not acceptable (RFC 9110 §12.5.3, rule 3). Identity is (rule 2), but only as the
+    /// last resort, so 0 is right for it too.
     fn of(&self, coding: ContentCoding) -> Weight {
         self.named[coding as usize].or(self.others).unwrap_or(Weight::ZERO)
     }
 }
 
-/// `codings [ OWS ";" OWS "q=" qvalue ]`; `None` for anything else.
+/// Parses `codings [ OWS ";" OWS "q=" qvalue ]`.
 fn parse_member(member: &[u8]) -> Option<(&[u8], Weight)> {
     let Some(semicolon) = memchr(b';', member) else { return Some((member, Weight::ONE)) };
     match trim(&member[semicolon + 1..]) {
@@ -151,20 +150,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codings_stand_in_the_order_of_preference_and_are_found_by_their_names() {
+    fn coding_is_found_by_its_name() {
         assert!(ContentCoding::COMPRESSIONS.is_sorted_by(|left, right| left > right));
         assert!(ContentCoding::COMPRESSIONS.iter().all(|&coding| coding > ContentCoding::Identity));
         for coding in ContentCoding::COMPRESSIONS {
-            assert_eq!(ContentCoding::of(coding.name().to_uppercase().as_bytes()), Some(coding));
+            assert_eq!(ContentCoding::from_name(coding.name().to_uppercase().as_bytes()), Some(coding));
         }
-        assert_eq!(ContentCoding::of(b"X-GZip"), Some(ContentCoding::Gzip));
+        assert_eq!(ContentCoding::from_name(b"X-GZip"), Some(ContentCoding::Gzip));
         for name in ["", "b", "brotli", "deflate", "*", "gzip "] {
-            assert_eq!(ContentCoding::of(name.as_bytes()), None, "{name}");
+            assert_eq!(ContentCoding::from_name(name.as_bytes()), None, "{name}");
         }
     }
 
     #[test]
-    fn a_coded_file_stands_beside_the_one_that_it_holds() {
+    fn file_extension_of_coding_is_stripped() {
         for (path, plain) in [
             ("a/app.js.br", Some("a/app.js")),
             ("a/app.js.zst", Some("a/app.js")),
@@ -180,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_are_those_of_the_grammar_and_no_others() {
+    fn weight_is_parsed_by_the_grammar() {
         for (text, thousandths) in [
             ("0", Some(0)),
             ("0.", Some(0)),

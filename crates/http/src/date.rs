@@ -1,30 +1,30 @@
-//! Seconds since 1970 to the date of a field and back (RFC 9110 §5.6.7).
+//! Formats and parses the dates of HTTP fields (RFC 9110 §5.6.7).
 
 use core::fmt;
 
-/// Bytes of an IMF-fixdate: `Sun, 06 Nov 1994 08:49:37 GMT`.
+/// Length of an IMF-fixdate: `Sun, 06 Nov 1994 08:49:37 GMT`.
 pub(crate) const DATE_BYTES: usize = 29;
 
 const SECONDS_PER_DAY: u64 = 86_400;
-/// 31 December 9999, 23:59:59: the last second that an IMF-fixdate can tell.
+/// 31 December 9999, 23:59:59: the last second that an IMF-fixdate can express.
 const UNIX_S_MAX: u64 = 253_402_300_799;
 
 const WEEKDAYS: [&[u8]; 7] = [b"Monday", b"Tuesday", b"Wednesday", b"Thursday", b"Friday", b"Saturday", b"Sunday"];
 const MONTHS: [&[u8; 3]; 12] =
     [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"];
 
-/// A date, ready to be written.
+/// A date as IMF-fixdate.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct HttpDate([u8; DATE_BYTES]);
 
 impl HttpDate {
-    /// The date of a number of seconds since 1970-01-01 00:00:00 UTC; years beyond 9999 become the end of 9999.
+    /// Formats seconds since 1970-01-01 00:00:00 UTC; dates after the year 9999 become its last second.
     pub fn from_unix_s(unix_s: u64) -> HttpDate {
         let unix_s = unix_s.min(UNIX_S_MAX);
         let (day, second) = (unix_s / SECONDS_PER_DAY, unix_s % SECONDS_PER_DAY);
         let (year, month, day_of_month) = civil_of_day(day);
         let mut date = *b"Thu, 00 Jan 0000 00:00:00 GMT";
-        // 1970-01-01 was a Thursday, which is the fourth of a week that starts on Monday.
+        // 1970-01-01 was a Thursday.
         date[..3].copy_from_slice(&WEEKDAYS[(day + 3) as usize % 7][..3]);
         put_two_digits(&mut date[5..7], day_of_month);
         date[8..11].copy_from_slice(MONTHS[month as usize - 1]);
@@ -36,13 +36,13 @@ impl HttpDate {
         HttpDate(date)
     }
 
-    /// The 29 bytes.
+    /// The text.
     pub fn as_bytes(&self) -> &[u8; DATE_BYTES] {
         &self.0
     }
 
-    /// The seconds since 1970 of a date in any of the three formats that a recipient must take; `None` for anything
-    /// else, and for dates before 1970. The name of the weekday must be one, but not the right one.
+    /// Parses the three formats that a recipient must accept, to seconds since 1970. `None` for anything else and for
+    /// dates before 1970. The weekday must be valid, but need not match the date.
     pub fn parse_unix_s(text: &[u8]) -> Option<u64> {
         let comma = text.iter().position(|&byte| byte == b',');
         match comma {
@@ -68,14 +68,14 @@ impl fmt::Debug for HttpDate {
 /// `Sun, 06 Nov 1994 08:49:37 GMT`
 fn parse_imf_fixdate(text: &[u8]) -> Option<u64> {
     let text: &[u8; DATE_BYTES] = text.try_into().ok()?;
-    let has_marks = is_weekday(&text[..3], 3)
+    let has_separators = is_weekday(&text[..3], 3)
         && &text[3..5] == b", "
         && text[7] == b' '
         && text[11] == b' '
         && text[16] == b' '
         && &text[25..] == b" GMT";
     let year = number(&text[12..16])?;
-    has_marks.then_some(())?;
+    has_separators.then_some(())?;
     unix_s(year, month(&text[8..11])?, number(&text[5..7])?, second_of_day(&text[17..25])?)
 }
 
@@ -83,15 +83,15 @@ fn parse_imf_fixdate(text: &[u8]) -> Option<u64> {
 fn parse_rfc_850_date(text: &[u8], comma: usize) -> Option<u64> {
     let (weekday, rest) = text.split_at(comma);
     let rest: &[u8; 24] = rest.try_into().ok()?;
-    let has_marks = is_weekday(weekday, weekday.len())
+    let has_separators = is_weekday(weekday, weekday.len())
         && &rest[..2] == b", "
         && rest[4] == b'-'
         && rest[8] == b'-'
         && rest[11] == b' '
         && &rest[20..] == b" GMT";
-    has_marks.then_some(())?;
-    // RFC 9110 §5.6.7 takes a year that looks more than 50 years ahead for one of the past. Without a clock the border
-    // is fixed at what a file's date can be: 1970 to 2069.
+    has_separators.then_some(())?;
+    // RFC 9110 §5.6.7: a year more than 50 years in the future is in the past. This crate has no clock, so the window
+    // is fixed at 1970 to 2069.
     let year = match number(&rest[9..11])? {
         year @ 70.. => 1900 + year,
         year => 2000 + year,
@@ -102,9 +102,9 @@ fn parse_rfc_850_date(text: &[u8], comma: usize) -> Option<u64> {
 /// `Sun Nov  6 08:49:37 1994`
 fn parse_asctime_date(text: &[u8]) -> Option<u64> {
     let text: &[u8; 24] = text.try_into().ok()?;
-    let has_marks =
+    let has_separators =
         is_weekday(&text[..3], 3) && text[3] == b' ' && text[7] == b' ' && text[10] == b' ' && text[19] == b' ';
-    has_marks.then_some(())?;
+    has_separators.then_some(())?;
     let day = if text[8] == b' ' { number(&text[9..10])? } else { number(&text[8..10])? };
     unix_s(number(&text[20..24])?, month(&text[4..7])?, day, second_of_day(&text[11..19])?)
 }
@@ -125,7 +125,7 @@ fn second_of_day(text: &[u8]) -> Option<u64> {
     is_valid.then_some(hour * 3600 + minute * 60 + second)
 }
 
-/// A few decimal digits.
+/// Parses decimal digits, few enough not to overflow.
 fn number(digits: &[u8]) -> Option<u64> {
     digits.iter().try_fold(0, |value, digit| digit.is_ascii_digit().then(|| value * 10 + u64::from(digit - b'0')))
 }
@@ -141,18 +141,18 @@ fn unix_s(year: u64, month: u64, day_of_month: u64, second: u64) -> Option<u64> 
     is_valid.then(|| day_of_civil(year, month, day_of_month) * SECONDS_PER_DAY + second)
 }
 
-// The two functions below count days from 1 March of the year 0, so that the leap day is the last of its year, in eras
-// of 400 years, after which the Gregorian calendar repeats.
+// The two functions below count days from 1 March of the year 0, so that a leap day is the last day of its year, in
+// eras of 400 years, the period of the Gregorian calendar.
 const DAYS_PER_ERA: u64 = 146_097;
 /// Days from 0000-03-01 to 1970-01-01.
 const DAYS_TO_1970: u64 = 719_468;
 
 /// Days since 1970-01-01.
 fn day_of_civil(year: u64, month: u64, day_of_month: u64) -> u64 {
-    // January and February belong to the year before.
+    // January and February count to the previous year.
     let year = if month <= 2 { year - 1 } else { year };
     let (era, year_of_era) = (year / 400, year % 400);
-    // The lengths of the months from March on, 31 30 31 30 31 twice and again, sum up to this line.
+    // This line yields the cumulated lengths of the months from March on: 31 30 31 30 31, 31 30 31 30 31, 31.
     let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day_of_month - 1;
     era * DAYS_PER_ERA + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - DAYS_TO_1970
 }
@@ -161,7 +161,7 @@ fn day_of_civil(year: u64, month: u64, day_of_month: u64) -> u64 {
 fn civil_of_day(day: u64) -> (u64, u64, u64) {
     let day = day + DAYS_TO_1970;
     let (era, day_of_era) = (day / DAYS_PER_ERA, day % DAYS_PER_ERA);
-    // Without the leap days of 4, 100 and 400 years each year has 365 days.
+    // Without leap days each year has 365 days.
     let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let month_from_march = (5 * day_of_year + 2) / 153;
@@ -181,7 +181,7 @@ mod tests {
     use alloc::format;
 
     #[test]
-    fn the_three_formats_of_rfc_9110() {
+    fn all_three_formats_are_parsed() {
         for text in ["Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994"] {
             assert_eq!(HttpDate::parse_unix_s(text.as_bytes()), Some(784_111_777), "{text}");
         }
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn dates_are_written_as_imf_fixdate() {
+    fn date_is_formatted_as_imf_fixdate() {
         for (unix_s, text) in [
             (0, "Thu, 01 Jan 1970 00:00:00 GMT"),
             (784_111_777, "Sun, 06 Nov 1994 08:49:37 GMT"),
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn every_day_up_to_the_year_2400_follows_the_day_before() {
+    fn every_day_until_2400_follows_the_previous_day() {
         let mut expected = (1970, 1, 1);
         for day in 0..157_420 {
             assert_eq!(civil_of_day(day), expected);
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn two_digits_of_a_year_are_1970_to_2069() {
+    fn two_digit_year_is_1970_to_2069() {
         let year = |digits: &str| HttpDate::parse_unix_s(format!("Monday, 01-Jan-{digits} 00:00:00 GMT").as_bytes());
         assert_eq!(year("70"), Some(0));
         assert_eq!(year("99"), Some(915_148_800));
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leap_second_is_the_second_after_it() {
+    fn leap_second_equals_the_next_second() {
         assert_eq!(
             HttpDate::parse_unix_s(b"Sat, 31 Dec 2016 23:59:60 GMT"),
             HttpDate::parse_unix_s(b"Sun, 01 Jan 2017 00:00:00 GMT"),
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_date_is_none() {
+    fn invalid_date_is_none() {
         for text in [
             "",
             "Sun, 06 Nov 1994 08:49:37",

@@ -1,8 +1,8 @@
-//! Entity tags in a list, and how two of them compare (RFC 9110 §8.8.3).
+//! Parses and compares entity tags (RFC 9110 §8.8.3).
 
 use crate::grammar::trim;
 
-/// An entity tag as it was sent.
+/// An entity tag as received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EntityTag<'b> {
     is_weak: bool,
@@ -11,46 +11,45 @@ pub(crate) struct EntityTag<'b> {
 }
 
 impl<'b> EntityTag<'b> {
-    /// The tag that is all of `text`.
+    /// Parses `text` as one tag.
     pub(crate) fn parse(text: &'b [u8]) -> Option<EntityTag<'b>> {
         let mut tags = EntityTags(text);
         tags.next().filter(|_| tags.0.is_empty())
     }
 
-    /// RFC 9110 §8.8.3.2: both strong, and the same. `own` is strong, with its quotes.
-    pub(crate) fn is_strong_match(self, own: &[u8]) -> bool {
-        !self.is_weak && self.opaque == own
+    /// RFC 9110 §8.8.3.2: both are strong and equal. `etag` is strong, with its quotes.
+    pub(crate) fn is_strong_match(self, etag: &[u8]) -> bool {
+        !self.is_weak && self.opaque == etag
     }
 
-    /// RFC 9110 §8.8.3.2: the same, whether they are weak or not.
-    pub(crate) fn is_weak_match(self, own: &[u8]) -> bool {
-        self.opaque == own
+    /// RFC 9110 §8.8.3.2: both are equal, weak or not.
+    pub(crate) fn is_weak_match(self, etag: &[u8]) -> bool {
+        self.opaque == etag
     }
 }
 
-/// The tags of a list, up to its end or to the first member that is none.
+/// Iterates over the tags of a list, up to the first invalid member.
 pub(crate) struct EntityTags<'b>(pub(crate) &'b [u8]);
 
 impl<'b> Iterator for EntityTags<'b> {
     type Item = EntityTag<'b>;
 
     fn next(&mut self) -> Option<EntityTag<'b>> {
-        // RFC 9110 §5.6.1.2: empty members are passed over.
+        // RFC 9110 §5.6.1.2: empty members are ignored.
         let mut rest = trim(self.0);
-        while let Some(behind) = rest.strip_prefix(b",") {
-            rest = trim(behind);
+        while let Some(after) = rest.strip_prefix(b",") {
+            rest = trim(after);
         }
         self.0 = &[];
         let (is_weak, tag) = rest.strip_prefix(b"W/").map_or((false, rest), |tag| (true, tag));
-        // A comma between the quotes belongs to the tag.
+        // A tag may contain a comma.
         let inner = tag.strip_prefix(b"\"")?;
         let length = inner.iter().position(|&byte| byte <= b'"' && byte != b'!' || byte == 0x7f)?;
-        // What ends a tag without being its quote makes it none.
         if inner[length] != b'"' {
             return None;
         }
-        let (opaque, behind) = tag.split_at(length + 2);
-        self.0 = behind;
-        matches!(trim(behind), [] | [b',', ..]).then_some(EntityTag { is_weak, opaque })
+        let (opaque, after) = tag.split_at(length + 2);
+        self.0 = after;
+        matches!(trim(after), [] | [b',', ..]).then_some(EntityTag { is_weak, opaque })
     }
 }

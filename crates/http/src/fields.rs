@@ -1,10 +1,10 @@
-//! The field lines of a head, checked, with those that an answer depends on picked out on the way.
+//! Validates the field lines of a head and indexes the fields that a response depends on.
 
 use crate::grammar::trim;
 use crate::request_error::RequestError;
 use crate::scan::{find_control, token_bytes};
 
-/// A field that an answer depends on; the others are checked and passed over.
+/// A field that a response depends on; all others are only validated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FieldName {
     /// RFC 9110 §12.5.3.
@@ -34,13 +34,12 @@ pub enum FieldName {
 }
 
 impl FieldName {
-    /// How many there are.
     const COUNT: usize = 12;
 
-    /// The field of this name, in whatever case (RFC 9110 §5.1), if it is one of ours.
+    /// The field with this name, in any case (RFC 9110 §5.1).
     #[inline]
-    fn of(name: &[u8]) -> Option<FieldName> {
-        // The length leaves one or two names, and their first letters tell whether it is worth comparing at all.
+    fn from_bytes(name: &[u8]) -> Option<FieldName> {
+        // The length leaves one or two names; the first letter rules out most others without a comparison.
         match (name.len(), name.first()? | 0x20) {
             (4, b'h') => FieldName::Host.if_named(name, b"host"),
             (5, b'r') => FieldName::Range.if_named(name, b"range"),
@@ -58,11 +57,11 @@ impl FieldName {
         }
     }
 
-    /// This one if `name` is `known`. A length known to the compiler and no branch on each byte: a few words are compared.
+    /// This field if `name` is `known`. The length is a constant and no byte branches, so a few words are compared.
     #[inline]
     fn if_named<const N: usize>(self, name: &[u8], known: &[u8; N]) -> Option<FieldName> {
         let name: &[u8; N] = name.try_into().ok()?;
-        // In a token this folds letters and leaves the hyphen alone.
+        // In a token this folds the case of letters and keeps the hyphen.
         let difference = name.iter().zip(known).fold(0, |difference, (byte, known)| difference | (byte | 0x20) ^ known);
         (difference == 0).then_some(self)
     }
@@ -72,21 +71,20 @@ impl FieldName {
     }
 }
 
-/// The checked fields of a request.
+/// The validated fields of a request.
 #[derive(Clone, Debug)]
 pub struct Fields<'b> {
-    /// All field lines, each with its CRLF, without the empty line at their end.
+    /// All field lines, each with its CRLF, without the empty line after them.
     lines: &'b [u8],
-    /// Where the value of the first line of each known field stands in `lines`, with the white space around it; empty
-    /// where there is none.
+    /// The value of the first line of each known field, with the white space around it; empty if there is none.
     first: [Span; FieldName::COUNT],
-    /// The known fields that are there, by [`FieldName::bit`].
+    /// The known fields that are present, by [`FieldName::bit`].
     present: u16,
     /// The known fields that have more than one line.
     repeated: u16,
 }
 
-/// A value by its place: half as large as a slice, in a structure that is made for each request and moved.
+/// A range of `Fields::lines`: half the size of a slice, since each request moves all of them.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     start: u32,
@@ -94,16 +92,16 @@ struct Span {
 }
 
 impl<'b> Fields<'b> {
-    /// Bytes of all field lines together, so that a [`Span`] can tell each place in them.
+    /// Bytes of all field lines together, limited by [`Span`].
     pub(crate) const BYTES_MAX: usize = u32::MAX as usize;
 
     /// No fields.
-    pub(crate) const NONE: Fields<'static> =
+    pub(crate) const EMPTY: Fields<'static> =
         Fields { lines: &[], first: [Span { start: 0, end: 0 }; FieldName::COUNT], present: 0, repeated: 0 };
 
-    /// Takes in the fields at the start of `bytes`, which are [`Fields::BYTES_MAX`] at most; how many bytes they and the
-    /// empty line behind them take, or `None` when that line has not come yet.
-    pub(crate) fn read(&mut self, bytes: &'b [u8], count_max: usize) -> Result<Option<usize>, RequestError> {
+    /// Parses the fields at the start of `bytes`, at most [`Fields::BYTES_MAX`] long. Returns the length of the fields
+    /// and of the empty line after them; `None` if they are incomplete.
+    pub(crate) fn parse(&mut self, bytes: &'b [u8], count_max: usize) -> Result<Option<usize>, RequestError> {
         let mut start = 0;
         for _ in 0..=count_max {
             let rest = &bytes[start..];
@@ -111,17 +109,17 @@ impl<'b> Fields<'b> {
                 self.lines = &bytes[..start];
                 return Ok(Some(start + 2));
             }
-            let Some(line) = Line::parse(rest)? else { return Ok(None) };
+            let Some(line) = FieldLine::parse(rest)? else { return Ok(None) };
             let end = start + line.text.len();
-            if let Some(name) = FieldName::of(line.name()) {
-                self.note(name, Span { start: (start + line.value_start()) as u32, end: end as u32 });
+            if let Some(name) = FieldName::from_bytes(line.name()) {
+                self.record(name, Span { start: (start + line.value_start()) as u32, end: end as u32 });
             }
             start = end + b"\r\n".len();
         }
         Err(RequestError::TooManyFields)
     }
 
-    fn note(&mut self, name: FieldName, value: Span) {
+    fn record(&mut self, name: FieldName, value: Span) {
         if self.present & name.bit() == 0 {
             self.present |= name.bit();
             self.first[name as usize] = value;
@@ -130,23 +128,23 @@ impl<'b> Fields<'b> {
         }
     }
 
-    /// Whether there is such a field.
+    /// Whether the field is present.
     pub fn contains(&self, name: FieldName) -> bool {
         self.present & name.bit() != 0
     }
 
-    /// Whether there is one of these fields.
+    /// Whether one of these fields is present.
     pub(crate) fn contains_any(&self, names: &[FieldName]) -> bool {
         let bits = names.iter().fold(0, |bits, name| bits | name.bit());
         self.present & bits != 0
     }
 
-    /// Whether such a field has more than one line.
+    /// Whether the field has more than one line.
     pub fn is_repeated(&self, name: FieldName) -> bool {
         self.repeated & name.bit() != 0
     }
 
-    /// The value of a field that has exactly one line.
+    /// The value of a field that has exactly one line, else `None`.
     #[inline]
     pub fn single(&self, name: FieldName) -> Option<&'b [u8]> {
         let bits = (self.present & name.bit(), self.repeated & name.bit());
@@ -154,73 +152,72 @@ impl<'b> Fields<'b> {
         (bits == (name.bit(), 0)).then(|| trim(&self.lines[start as usize..end as usize]))
     }
 
-    /// The values of all lines of a field, in their order: together they are one list (RFC 9110 §5.3).
-    pub fn values(&self, name: FieldName) -> Values<'b> {
+    /// The values of all lines of a field, in order: together they are one list (RFC 9110 §5.3).
+    pub fn values(&self, name: FieldName) -> FieldValues<'b> {
         if self.is_repeated(name) {
-            Values { name, first: None, lines: self.lines }
+            FieldValues { name, first: None, lines: self.lines }
         } else {
-            Values { name, first: self.single(name), lines: &[] }
+            FieldValues { name, first: self.single(name), lines: &[] }
         }
     }
 }
 
 /// The values of all lines of one field.
 #[derive(Clone, Debug)]
-pub struct Values<'b> {
+pub struct FieldValues<'b> {
     name: FieldName,
-    /// The value, when there is one line only.
+    /// The value, if the field has one line.
     first: Option<&'b [u8]>,
-    /// The lines still to be searched, when there are several.
+    /// The lines left to search, if the field has several.
     lines: &'b [u8],
 }
 
-impl<'b> Iterator for Values<'b> {
+impl<'b> Iterator for FieldValues<'b> {
     type Item = &'b [u8];
 
     fn next(&mut self) -> Option<&'b [u8]> {
         if let Some(value) = self.first.take() {
             return Some(value);
         }
-        let mut lines = Lines(self.lines);
-        let found = lines.find(|line| FieldName::of(line.name()) == Some(self.name));
+        let mut lines = FieldLines(self.lines);
+        let found = lines.find(|line| FieldName::from_bytes(line.name()) == Some(self.name));
         self.lines = lines.0;
         found.map(|line| line.value())
     }
 }
 
-/// Lines that are known to be well-formed.
-struct Lines<'b>(&'b [u8]);
+/// Iterates over lines that are already validated.
+struct FieldLines<'b>(&'b [u8]);
 
-impl<'b> Iterator for Lines<'b> {
-    type Item = Line<'b>;
+impl<'b> Iterator for FieldLines<'b> {
+    type Item = FieldLine<'b>;
 
-    fn next(&mut self) -> Option<Line<'b>> {
-        let line = Line::parse(self.0).ok()??;
+    fn next(&mut self) -> Option<FieldLine<'b>> {
+        let line = FieldLine::parse(self.0).ok()??;
         self.0 = &self.0[line.text.len() + b"\r\n".len()..];
         Some(line)
     }
 }
 
 /// `name ":" OWS value OWS CRLF` (RFC 9112 §5).
-struct Line<'b> {
-    /// All of it but the CRLF.
+struct FieldLine<'b> {
+    /// The line without its CRLF.
     text: &'b [u8],
     name_bytes: usize,
 }
 
-impl<'b> Line<'b> {
-    /// The line at the start of `bytes`; `None` when it is not all there.
+impl<'b> FieldLine<'b> {
+    /// Parses the line at the start of `bytes`; `None` if it is incomplete.
     #[inline]
-    fn parse(bytes: &'b [u8]) -> Result<Option<Line<'b>>, RequestError> {
+    fn parse(bytes: &'b [u8]) -> Result<Option<FieldLine<'b>>, RequestError> {
         let Some(name_bytes) = token_bytes(bytes) else { return Ok(None) };
-        // Whatever else ends the name is refused: a space before the colon (§5.1), the space at the start of a folded
-        // line (§5.2), the end of a line without a colon.
+        // This also refuses a space before the colon (§5.1), a folded line (§5.2) and a line without a colon.
         if name_bytes == 0 || bytes[name_bytes] != b':' {
             return if bytes == b"\r" { Ok(None) } else { Err(RequestError::InvalidField) };
         }
         let value_start = name_bytes + 1;
         let Some(value_bytes) = value_bytes(&bytes[value_start..])? else { return Ok(None) };
-        Ok(Some(Line { text: &bytes[..value_start + value_bytes], name_bytes }))
+        Ok(Some(FieldLine { text: &bytes[..value_start + value_bytes], name_bytes }))
     }
 
     #[inline]
@@ -228,7 +225,7 @@ impl<'b> Line<'b> {
         &self.text[..self.name_bytes]
     }
 
-    /// Where in the line the value starts, the white space before it included.
+    /// Where the value starts, with the white space before it.
     #[inline]
     fn value_start(&self) -> usize {
         self.name_bytes + 1
@@ -239,10 +236,10 @@ impl<'b> Line<'b> {
     }
 }
 
-/// How many bytes stand before the CRLF; `None` when it is not there yet.
+/// Length of the value before the CRLF; `None` if that is still missing.
 ///
-/// RFC 9112 §2.2 lets a recipient take a lone LF as a line end, and RFC 9110 §5.5 have it replace a control byte by a
-/// space; those who did were smuggled past. Both are refused.
+/// RFC 9112 §2.2 permits a lone LF as line end, and RFC 9110 §5.5 to replace a control byte by a space. Both have
+/// allowed request smuggling, so both are refused.
 #[inline]
 fn value_bytes(bytes: &[u8]) -> Result<Option<usize>, RequestError> {
     let mut start = 0;

@@ -1,24 +1,24 @@
-//! Bytes by what they may be part of, in the grammars of HTTP and of its addresses.
+//! The character classes and common rules of the HTTP and URI grammars.
 
 use memchr::memchr;
 
 /// A byte of a token (RFC 9110 §5.6.2).
 pub(crate) const TOKEN: u8 = 1;
-/// A byte that stands for itself in a path.
+/// A byte allowed unescaped in a path.
 pub(crate) const PATH: u8 = 1 << 1;
-/// A byte that stands for itself in a query.
+/// A byte allowed unescaped in a query.
 pub(crate) const QUERY: u8 = 1 << 2;
-/// A byte that stands for itself in the name of a host (RFC 3986 §3.2.2).
+/// A byte allowed unescaped in a host name (RFC 3986 §3.2.2).
 pub(crate) const HOST: u8 = 1 << 3;
 
-/// All that one byte may be part of.
+/// The classes of a byte, as a bit set.
 #[inline]
 pub(crate) fn class(byte: u8) -> u8 {
     CLASSES[usize::from(byte)]
 }
 
-/// Paths and queries are those of RFC 3986 §3.3 and §3.4, with the few more bytes that the URL standard has browsers
-/// send as they are, so that a link to `a[1].png` works. None of them means anything to us or in a field.
+/// Paths and queries are those of RFC 3986 §3.3 and §3.4, plus the bytes that browsers leave unescaped by the URL
+/// standard, so that a link to `a[1].png` works. None of these has a meaning in a path, a query or a field.
 static CLASSES: [u8; 256] = {
     let rows: [(&[u8], u8); 7] = [
         (b"!$&'*+", TOKEN | PATH | QUERY | HOST),
@@ -58,11 +58,11 @@ pub(crate) fn is_token_byte(byte: u8) -> bool {
     class(byte) & TOKEN != 0
 }
 
-/// How many bytes at the start of `text` stand for themselves in `part`.
+/// How many bytes at the start of `text` are allowed unescaped in `part`, one of the classes.
 #[inline]
-pub(crate) fn plain_bytes(text: &[u8], part: u8) -> usize {
+pub(crate) fn unescaped_bytes(text: &[u8], part: u8) -> usize {
     let mut start = 0;
-    // Eight at a time, with one branch for all of them.
+    // Eight at a time, with one branch for all.
     while let Some(bytes) = text[start..].first_chunk::<8>() {
         if bytes.iter().fold(part, |common, &byte| common & class(byte)) == 0 {
             break;
@@ -72,13 +72,12 @@ pub(crate) fn plain_bytes(text: &[u8], part: u8) -> usize {
     text[start..].iter().position(|&byte| class(byte) & part == 0).map_or(text.len(), |at| start + at)
 }
 
-/// Whether each byte of `text` stands for itself in `part`, or belongs to an escape of a `%` and two hexadecimal
-/// digits (RFC 3986 §2.1).
-pub(crate) fn is_part(text: &[u8], part: u8) -> bool {
+/// Whether each byte of `text` is allowed unescaped in `part`, or belongs to a percent-encoding (RFC 3986 §2.1).
+pub(crate) fn is_valid_part(text: &[u8], part: u8) -> bool {
     let mut rest = text;
     while let Some(at) = memchr(b'%', rest) {
-        let is_escape = rest.get(at + 1..at + 3).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit));
-        if !is_escape || rest[..at].iter().any(|&byte| class(byte) & part == 0) {
+        let is_encoded = rest.get(at + 1..at + 3).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit));
+        if !is_encoded || rest[..at].iter().any(|&byte| class(byte) & part == 0) {
             return false;
         }
         rest = &rest[at + 3..];
@@ -86,7 +85,7 @@ pub(crate) fn is_part(text: &[u8], part: u8) -> bool {
     rest.iter().all(|&byte| class(byte) & part != 0)
 }
 
-/// A number of decimal digits and nothing else; `None` beyond 64 bits.
+/// Parses decimal digits; `None` for anything else and for a number of more than 64 bits.
 pub(crate) fn parse_decimal(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;
@@ -101,7 +100,7 @@ pub(crate) fn parse_decimal(digits: &[u8]) -> Option<u64> {
 #[inline]
 pub(crate) fn trim(text: &[u8]) -> &[u8] {
     let is_space = |byte: &u8| matches!(byte, b' ' | b'\t');
-    // Nearly all values have one space before them and none behind.
+    // Nearly all values have one space before them and none after them.
     let text = text.strip_prefix(b" ").unwrap_or(text);
     match text {
         [first, .., last] if !is_space(first) && !is_space(last) => text,
@@ -114,6 +113,6 @@ pub(crate) fn trim(text: &[u8]) -> &[u8] {
 }
 
 /// The members of a list without the empty ones (RFC 9110 §5.6.1.2); not for lists whose members may hold a comma.
-pub(crate) fn members(list: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn list_members(list: &[u8]) -> impl Iterator<Item = &[u8]> {
     list.split(|&byte| byte == b',').map(trim).filter(|member| !member.is_empty())
 }

@@ -1,14 +1,14 @@
-//! A request's bytes and the facts of a file in, a response out: HTTP/1.1 without sockets, files or a clock.
+//! HTTP/1.1 without I/O: parses requests, decides and writes responses.
 //!
-//! The way of one request: [`parse_request`] turns bytes into a [`Request`]; [`SitePath::parse`] says which file it is
-//! about; the caller finds that file and lends its [`Representation`], made once when the file was opened, or that one of
-//! several that [`negotiate_coding`] says; [`respond`] decides; [`Response::write_head`] writes the head, and
-//! [`Response::body`] says what follows it. The content of a request, which no file needs, is thrown away by
-//! [`BodySkipper`].
+//! For each request the caller
+//! 1. parses the received bytes with [`parse_request`];
+//! 2. skips the request body with [`BodySkipper`], if there is one;
+//! 3. maps [`Request::path`] to a file path with [`SitePath::parse`] and looks the file up;
+//! 4. takes the file's [`Representation`], made when the file was opened, in the coding from [`negotiate_coding`];
+//! 5. calls [`respond`] and sends what [`Response::write_head`] writes, then [`Response::body`].
 //!
-//! What it does not do: HTTP/2 and later, several ranges in one answer (they are answered with the whole file),
-//! compression (a file in a coding is another file), trailers, and everything that needs to know what a path means on a
-//! disk.
+//! This crate never opens a file, reads a socket or asks for the time. It does not support HTTP/2, multiple ranges in
+//! one response (the whole file is sent instead) or trailers, and it compresses nothing: a coded file is another file.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -17,7 +17,7 @@ extern crate alloc;
 
 mod respond;
 mod response;
-mod conditions;
+mod preconditions;
 mod representation;
 mod range;
 mod entity_tag;
@@ -38,7 +38,7 @@ mod grammar;
 pub use body_skipper::{BodySkipper, Skipped};
 pub use content_coding::{ContentCoding, negotiate_coding};
 pub use date::HttpDate;
-pub use fields::{FieldName, Fields, Values};
+pub use fields::{FieldName, FieldValues, Fields};
 pub use host::Host;
 pub use media_type::{is_compressible, media_type};
 pub use representation::{FileMetadata, FileTime, Negotiation, Representation};

@@ -1,49 +1,49 @@
-//! The one part of a file that a Range field asks for (RFC 9110 §14).
+//! Parses the Range field (RFC 9110 §14).
 
-use crate::grammar::members;
+use crate::grammar::list_members;
 
-/// Bytes of a file from the first to before the last, never empty, never beyond the file's end.
+/// A range of bytes of a file; never empty, never beyond the end of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Part {
+pub(crate) struct ByteRange {
     pub(crate) start_bytes: u64,
     pub(crate) length_bytes: u64,
 }
 
-/// What a Range field asks for.
+/// The meaning of a Range field for a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wanted {
-    /// The whole file: the field has another unit, is malformed, or asks for several parts.
-    Whole,
-    /// One part.
-    Part(Part),
-    /// A part of which the file has no byte.
+pub(crate) enum RangeRequest {
+    /// The field has another unit, is invalid, or has several ranges: the whole file is sent.
+    Ignored,
+    /// One range.
+    Satisfiable(ByteRange),
+    /// One range of which the file has no byte.
     Unsatisfiable,
 }
 
-/// What the value of a Range field asks for of a file of `length_bytes`.
+/// Parses the value of a Range field for a file of `length_bytes`.
 ///
-/// RFC 9110 §14.2 leaves a server free to ignore the field, and so all of it that is malformed is. Several parts are
-/// ignored too: nobody who reads a static file needs them, and they are how one request asks for a file many times.
-pub(crate) fn parse_range(value: &[u8], length_bytes: u64) -> Wanted {
+/// RFC 9110 §14.2 permits to ignore the field, which is done if it is invalid or has several ranges: by these one
+/// request could ask for a file many times.
+pub(crate) fn parse_range(value: &[u8], length_bytes: u64) -> RangeRequest {
     const UNIT: &[u8] = b"bytes=";
-    let Some((unit, set)) = value.split_at_checked(UNIT.len()) else { return Wanted::Whole };
-    // §14.1: the names of units are compared without case.
+    let Some((unit, set)) = value.split_at_checked(UNIT.len()) else { return RangeRequest::Ignored };
+    // §14.1: range units are case-insensitive.
     if !unit.eq_ignore_ascii_case(UNIT) || length_bytes == 0 {
-        return Wanted::Whole;
+        return RangeRequest::Ignored;
     }
-    let mut members = members(set);
-    match (members.next().map(|spec| parse_spec(spec, length_bytes)), members.next()) {
-        (Some(Some(wanted)), None) => wanted,
-        _ => Wanted::Whole,
+    let mut specs = list_members(set);
+    match (specs.next().map(|spec| parse_spec(spec, length_bytes)), specs.next()) {
+        (Some(Some(range)), None) => range,
+        _ => RangeRequest::Ignored,
     }
 }
 
-/// `first-last`, `first-` or `-suffix`; `None` when it is malformed.
-fn parse_spec(spec: &[u8], length_bytes: u64) -> Option<Wanted> {
+/// Parses `first-last`, `first-` or `-suffix`; `None` if it is invalid.
+fn parse_spec(spec: &[u8], length_bytes: u64) -> Option<RangeRequest> {
     let dash = spec.iter().position(|&byte| byte == b'-')?;
     let (first, last) = (&spec[..dash], &spec[dash + 1..]);
     let (start_bytes, end_bytes) = if first.is_empty() {
-        // §14.1.2: a suffix longer than the file is the whole file; one of no bytes cannot be satisfied.
+        // §14.1.2: a suffix longer than the file is the whole file; a suffix of 0 bytes is unsatisfiable.
         (length_bytes.saturating_sub(parse_position(last)?), length_bytes)
     } else {
         let first = parse_position(first)?;
@@ -54,12 +54,12 @@ fn parse_spec(spec: &[u8], length_bytes: u64) -> Option<Wanted> {
         (first, last.saturating_add(1).min(length_bytes))
     };
     if start_bytes >= end_bytes {
-        return Some(Wanted::Unsatisfiable);
+        return Some(RangeRequest::Unsatisfiable);
     }
-    Some(Wanted::Part(Part { start_bytes, length_bytes: end_bytes - start_bytes }))
+    Some(RangeRequest::Satisfiable(ByteRange { start_bytes, length_bytes: end_bytes - start_bytes }))
 }
 
-/// A number of any length; those beyond 2^64 are beyond the end of any file, like the greatest.
+/// Parses decimal digits; more than 64 bits saturate, which is beyond the end of any file too.
 fn parse_position(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;

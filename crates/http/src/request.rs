@@ -1,27 +1,27 @@
-//! The bytes of a connection to a request (RFC 9112), strictly: what two readers could read in two ways is refused.
+//! Parses request heads (RFC 9112), strictly: a head that two recipients could interpret differently is refused.
 
 use crate::fields::{FieldName, Fields};
-use crate::grammar::{members, parse_decimal};
+use crate::grammar::{list_members, parse_decimal, trim};
 use crate::host::Host;
 use crate::request_error::RequestError;
-use crate::scan::{find_space, token_bytes};
+use crate::scan::{find_space, has_head_end, token_bytes};
 use crate::target::Target;
 
-/// Bytes of the longest method: the longest registered ones have 17.
+/// The longest registered method has 17 bytes.
 const METHOD_BYTES_MAX: usize = 32;
-/// Empty lines that may stand before a request line. RFC 9112 §2.2 asks for one at least.
+/// Empty lines allowed before a request line. RFC 9112 §2.2 requires at least one.
 const EMPTY_LINES_MAX: usize = 2;
 
-/// How much of a request is read before it is refused.
+/// The bounds of a request; one that exceeds them is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestLimits {
-    /// The head: request line, fields, and the empty lines around them.
+    /// Request line, fields, and the empty lines before and after them.
     pub head_bytes_max: usize,
-    /// The field lines of the head.
+    /// Field lines.
     pub field_count_max: usize,
-    /// The target, as it stands in the request line.
+    /// The target in the request line.
     pub target_bytes_max: usize,
-    /// The content, which is read and thrown away.
+    /// The body, which is read and discarded.
     pub body_bytes_max: u64,
 }
 
@@ -36,42 +36,42 @@ impl Default for RequestLimits {
     }
 }
 
-/// What stands at the start of a connection's bytes.
+/// The result of [`parse_request`].
 #[derive(Clone, Debug)]
-#[expect(clippy::large_enum_variant, reason = "it is built in place and taken apart at once")]
+#[expect(clippy::large_enum_variant, reason = "it is built in place and destructured at once")]
 pub enum Parsed<'b> {
-    /// The start of a head: read more, then parse again from the same byte.
+    /// The head is incomplete: receive more and parse again.
     Partial,
-    /// A whole head.
+    /// The head is complete.
     Complete {
-        /// What it asks for.
+        /// The request.
         request: Request<'b>,
-        /// Where it ends: the request's content follows, or the next request.
+        /// Length of the head; the body or the next request follows.
         head_bytes: usize,
     },
 }
 
-/// A request, borrowed from the bytes it was read from.
+/// The head of a request, borrowed from the received bytes.
 #[derive(Clone, Debug)]
 pub struct Request<'b> {
-    /// What is to be done.
+    /// The method.
     pub method: Method,
-    /// What it is to be done with.
+    /// The target.
     pub target: Target<'b>,
-    /// The version of the sender.
+    /// The version.
     pub version: Version,
-    /// Whose site is asked for: the authority of the target, or else the Host field. Only an HTTP/1.0 request lacks it.
+    /// The authority of the target, else the Host field. Only an HTTP/1.0 request may lack both.
     pub host: Option<Host<'b>>,
-    /// Whether the sender, and the way its content is framed, let the connection go on.
+    /// Whether the connection may persist after the response.
     pub persistence: Persistence,
-    /// What follows the head.
+    /// How the body is framed.
     pub framing: Framing,
-    /// All fields, for conditions, ranges and logs.
+    /// The header fields.
     pub fields: Fields<'b>,
 }
 
 impl<'b> Request<'b> {
-    /// The path to look up, when the answer depends on a file at all: for GET and HEAD.
+    /// The path to look up; `None` if the response does not depend on a file, which it does for GET and HEAD only.
     pub fn path(&self) -> Option<&'b [u8]> {
         match (self.method, self.target) {
             (Method::Get | Method::Head, Target::Path { path, .. }) => Some(path),
@@ -83,21 +83,21 @@ impl<'b> Request<'b> {
 /// The method of a request (RFC 9110 §9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Method {
-    /// The file.
+    /// GET
     Get,
-    /// The head of the answer to GET.
+    /// HEAD
     Head,
-    /// What may be done.
+    /// OPTIONS
     Options,
-    /// A method that is registered, but not for files: POST, PUT, DELETE, CONNECT, TRACE, PATCH.
+    /// POST, PUT, DELETE, CONNECT, TRACE or PATCH, which no file supports.
     NotAllowed,
-    /// Any other.
+    /// Any other method.
     Unknown,
 }
 
 impl Method {
     #[inline]
-    fn of(name: &[u8]) -> Method {
+    fn from_name(name: &[u8]) -> Method {
         match name {
             b"GET" => Method::Get,
             b"HEAD" => Method::Head,
@@ -113,44 +113,55 @@ impl Method {
 pub enum Version {
     /// HTTP/1.0.
     Http10,
-    /// HTTP/1.1, and any later 1.x, which is to be read as the highest we know (RFC 9110 §6.2).
+    /// HTTP/1.1, or a later 1.x, which is processed as the highest known version (RFC 9110 §6.2).
     Http11,
 }
 
-/// Whether a connection goes on behind an answer.
+/// Whether the connection persists after a response (RFC 9112 §9.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Persistence {
-    /// It does, and an HTTP/1.1 peer takes that for granted.
+    /// It persists, as HTTP/1.1 clients expect by default.
     Persist,
-    /// It does, and the answer has to say so to a peer of HTTP/1.0, by `keep-alive`.
+    /// It persists, and the response tells an HTTP/1.0 client so by `keep-alive`.
     KeepAlive,
-    /// It closes, and the answer says so.
+    /// It closes, and the response says so.
     Close,
 }
 
 impl Persistence {
-    /// Whether it closes.
+    /// Whether the connection closes.
     pub fn is_close(self) -> bool {
         self == Persistence::Close
     }
 }
 
-/// How the content of a request is framed (RFC 9112 §6).
+/// How the end of a request body is determined (RFC 9112 §6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Framing {
-    /// There is none.
+    /// There is no body.
     None,
-    /// This many bytes, one at least.
+    /// By Content-Length: this many bytes, at least one.
     Length(u64),
-    /// Chunks.
+    /// By the chunked transfer coding.
     Chunked,
 }
 
-/// The request at the start of `bytes`.
+/// Parses the request at the start of `bytes`.
 ///
-/// A prefix of a valid request is [`Parsed::Partial`], and a prefix that is refused would be refused as a whole too.
-pub fn parse_request<'b>(bytes: &'b [u8], limits: &RequestLimits) -> Result<Parsed<'b>, RequestError> {
+/// `scanned_bytes` is the number of these bytes for which an earlier call returned [`Parsed::Partial`], else 0. A
+/// request that arrives in many fragments then costs linear work: those bytes are not parsed again before the head ends
+/// or reaches its limit, which also delays the refusal of an invalid head until then.
+///
+/// A prefix of a valid request is [`Parsed::Partial`]; if a prefix is refused, the whole is refused too.
+pub fn parse_request<'b>(
+    bytes: &'b [u8],
+    scanned_bytes: usize,
+    limits: &RequestLimits,
+) -> Result<Parsed<'b>, RequestError> {
     let head_bytes_max = limits.head_bytes_max.min(Fields::BYTES_MAX);
+    if scanned_bytes != 0 && bytes.len() < head_bytes_max && !has_head_end(bytes, scanned_bytes) {
+        return Ok(Parsed::Partial);
+    }
     match parse_head(&bytes[..bytes.len().min(head_bytes_max)], limits) {
         Ok(Parsed::Partial) if bytes.len() >= head_bytes_max => Err(RequestError::HeadTooLong),
         parsed => parsed,
@@ -169,8 +180,8 @@ fn parse_head<'b>(head: &'b [u8], limits: &RequestLimits) -> Result<Parsed<'b>, 
     }
     let Some(line) = RequestLine::parse(&head[line_start..], limits)? else { return Ok(Parsed::Partial) };
     let fields_start = line_start + line.length_bytes;
-    let mut fields = Fields::NONE;
-    let Some(fields_bytes) = fields.read(&head[fields_start..], limits.field_count_max)? else {
+    let mut fields = Fields::EMPTY;
+    let Some(fields_bytes) = fields.parse(&head[fields_start..], limits.field_count_max)? else {
         return Ok(Parsed::Partial);
     };
     let host = line.host(&fields)?;
@@ -185,7 +196,7 @@ fn parse_head<'b>(head: &'b [u8], limits: &RequestLimits) -> Result<Parsed<'b>, 
 
 /// `method SP request-target SP HTTP-version CRLF` (RFC 9112 §3).
 struct RequestLine<'b> {
-    /// With the line end.
+    /// Length of the line, CRLF included.
     length_bytes: usize,
     method: Method,
     target: Target<'b>,
@@ -195,7 +206,7 @@ struct RequestLine<'b> {
 }
 
 impl<'b> RequestLine<'b> {
-    /// The line at the start of `bytes`; `None` when it is not all there.
+    /// Parses the line at the start of `bytes`; `None` if it is incomplete.
     #[inline]
     fn parse(bytes: &'b [u8], limits: &RequestLimits) -> Result<Option<RequestLine<'b>>, RequestError> {
         let Some(method_bytes) = method_bytes(bytes)? else { return Ok(None) };
@@ -211,10 +222,10 @@ impl<'b> RequestLine<'b> {
         let Some(version) = parse_version(rest)? else { return Ok(None) };
         let (target, authority) = parse_target(method, target).ok_or(RequestError::InvalidTarget)?;
         let length_bytes = method.len() + 1 + target_bytes + 1 + VERSION_BYTES;
-        Ok(Some(RequestLine { length_bytes, method: Method::of(method), target, authority, version }))
+        Ok(Some(RequestLine { length_bytes, method: Method::from_name(method), target, authority, version }))
     }
 
-    /// RFC 9112 §3.2: exactly one Host, and a valid one, in HTTP/1.1.
+    /// RFC 9112 §3.2: HTTP/1.1 requires exactly one valid Host.
     fn host(&self, fields: &Fields<'b>) -> Result<Option<Host<'b>>, RequestError> {
         if !fields.contains(FieldName::Host) {
             return if self.version == Version::Http10 {
@@ -227,8 +238,8 @@ impl<'b> RequestLine<'b> {
         let host = Host::parse(value).ok_or(RequestError::InvalidHost)?;
         match self.authority {
             None => Ok(Some(host)),
-            // RFC 9112 §3.2.2 has the target win. A sender makes both the same, so a difference is somebody's attempt
-            // to have us and another reader see two sites.
+            // By RFC 9112 §3.2.2 the target takes precedence. Senders make both equal, so a difference is an attempt to
+            // make two recipients see two sites.
             Some(authority) if authority.is_equivalent_to(&host) => Ok(Some(authority)),
             Some(_) => Err(RequestError::HostMismatch),
         }
@@ -238,14 +249,14 @@ impl<'b> RequestLine<'b> {
     #[inline]
     fn persistence(&self, framing: Framing, fields: &Fields<'b>) -> Result<Persistence, RequestError> {
         let awaits_continue = awaits_continue(fields)?;
-        // RFC 9110 §10.1.1: HTTP/1.0 cannot await it. A peer that does may keep its content back when it sees our
-        // answer, or send it: where the next request starts is then unknown.
-        let is_content_doubtful = awaits_continue && self.version > Version::Http10 && framing != Framing::None;
-        if is_content_doubtful || self.target == Target::Authority {
+        // RFC 9110 §10.1.1: not in HTTP/1.0. After a final response the client may send the body or omit it: the start
+        // of the next request is unknown.
+        let may_omit_body = awaits_continue && self.version > Version::Http10 && framing != Framing::None;
+        if may_omit_body || self.target == Target::Authority {
             return Ok(Persistence::Close);
         }
         let has_option = |option: &[u8]| {
-            fields.values(FieldName::Connection).any(|value| members(value).any(|own| own.eq_ignore_ascii_case(option)))
+            fields.values(FieldName::Connection).flat_map(list_members).any(|own| own.eq_ignore_ascii_case(option))
         };
         Ok(match self.version {
             Version::Http11 if !fields.contains(FieldName::Connection) => Persistence::Persist,
@@ -257,10 +268,10 @@ impl<'b> RequestLine<'b> {
     }
 }
 
-/// How many bytes the method at the start of `bytes` has, behind which a space stands; `None` when it is not all there.
+/// Length of the method at the start of `bytes`, which a space follows; `None` if it is incomplete.
 #[inline]
 fn method_bytes(bytes: &[u8]) -> Result<Option<usize>, RequestError> {
-    // Nearly all requests have it, and for files no other would do.
+    // Fast path: nearly all requests.
     if bytes.starts_with(b"GET ") {
         return Ok(Some(b"GET".len()));
     }
@@ -271,7 +282,7 @@ fn method_bytes(bytes: &[u8]) -> Result<Option<usize>, RequestError> {
     if is_valid { Ok(Some(method_bytes)) } else { Err(RequestError::InvalidRequestLine) }
 }
 
-/// The four forms of RFC 9112 §3.2, two of them for one method each.
+/// Parses the four forms of RFC 9112 §3.2; authority-form is for CONNECT only, asterisk-form for OPTIONS only.
 #[inline]
 fn parse_target<'b>(method: &[u8], target: &'b [u8]) -> Option<(Target<'b>, Option<Host<'b>>)> {
     match (method, target) {
@@ -284,15 +295,15 @@ fn parse_target<'b>(method: &[u8], target: &'b [u8]) -> Option<(Target<'b>, Opti
     }
 }
 
-/// Bytes of a version and the line end behind it.
+/// Length of a version and its CRLF.
 const VERSION_BYTES: usize = b"HTTP/1.1\r\n".len();
 
-/// `HTTP/` digit `.` digit CRLF (RFC 9112 §2.3); `None` when it is not all there.
+/// Parses `HTTP/` digit `.` digit CRLF (RFC 9112 §2.3); `None` if it is incomplete.
 fn parse_version(bytes: &[u8]) -> Result<Option<Version>, RequestError> {
     let Some(bytes) = bytes.get(..VERSION_BYTES) else {
         return if bytes.contains(&b'\n') { Err(RequestError::InvalidRequestLine) } else { Ok(None) };
     };
-    // Nearly every request has it: one comparison of all bytes, where a pattern compares them one by one.
+    // Fast path: one comparison of all bytes, where a pattern compares them one by one.
     if bytes == b"HTTP/1.1\r\n" {
         return Ok(Some(Version::Http11));
     }
@@ -306,20 +317,16 @@ fn parse_version(bytes: &[u8]) -> Result<Option<Version>, RequestError> {
     }
 }
 
-/// RFC 9112 §6.3, with everything refused that it lets a recipient mend.
+/// RFC 9112 §6.3, without the repairs that it permits.
 fn framing(version: Version, fields: &Fields<'_>, limits: &RequestLimits) -> Result<Framing, RequestError> {
     let has_length = fields.contains(FieldName::ContentLength);
     if fields.contains(FieldName::TransferEncoding) {
-        // §6.1: both at once, or a coding from a sender that cannot know it, is how requests are smuggled.
+        // §6.1: request smuggling uses both fields at once, or a coding in HTTP/1.0, which has none.
         if has_length || version == Version::Http10 {
             return Err(RequestError::AmbiguousFraming);
         }
         let coding = fields.single(FieldName::TransferEncoding).ok_or(RequestError::AmbiguousFraming)?;
-        return if coding.eq_ignore_ascii_case(b"chunked") {
-            Ok(Framing::Chunked)
-        } else {
-            Err(RequestError::UnsupportedTransferCoding)
-        };
+        return transfer_coding_framing(coding);
     }
     if !has_length {
         return Ok(Framing::None);
@@ -332,12 +339,26 @@ fn framing(version: Version, fields: &Fields<'_>, limits: &RequestLimits) -> Res
     }
 }
 
-/// RFC 9110 §10.1.1; anything else that is expected is refused.
+/// RFC 9112 §6.3: chunked must be the last coding, and only once (§7); §6.1: any coding before it is unsupported.
+fn transfer_coding_framing(value: &[u8]) -> Result<Framing, RequestError> {
+    let is_chunked = |coding: &[u8]| coding.eq_ignore_ascii_case(b"chunked");
+    if is_chunked(value) {
+        return Ok(Framing::Chunked);
+    }
+    let mut codings = value.rsplit(|&byte| byte == b',').map(trim);
+    let is_last_chunked = codings.next().is_some_and(is_chunked);
+    if !is_last_chunked || codings.any(|coding| coding.is_empty() || is_chunked(coding)) {
+        return Err(RequestError::AmbiguousFraming);
+    }
+    Err(RequestError::UnsupportedTransferCoding)
+}
+
+/// RFC 9110 §10.1.1; any other expectation is refused.
 fn awaits_continue(fields: &Fields<'_>) -> Result<bool, RequestError> {
     if !fields.contains(FieldName::Expect) {
         return Ok(false);
     }
-    let mut expectations = fields.values(FieldName::Expect).flat_map(members);
+    let mut expectations = fields.values(FieldName::Expect).flat_map(list_members);
     if expectations.all(|expectation| expectation.eq_ignore_ascii_case(b"100-continue")) {
         Ok(true)
     } else {

@@ -1,53 +1,54 @@
-//! Why a request cannot be served, and the status that says so.
+//! Errors of a request that break the protocol or exceed a limit.
 
 use core::fmt;
 
 use crate::status::Status;
 
-/// A request that breaks the protocol or one of our limits. Where it ends is then unknown, or not worth reading to:
-/// after the answer the connection closes.
+/// Why a request is refused. The end of the request is unknown or not worth reading to, so the connection closes after
+/// the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RequestError {
     /// The request line is not `method SP target SP version CRLF` (RFC 9112 §3).
     InvalidRequestLine,
-    /// The method is longer than any that exists.
+    /// The method is longer than any registered one.
     MethodTooLong,
-    /// The target is none of the four forms of RFC 9112 §3.2, or not the one that its method needs.
+    /// The target has none of the four forms of RFC 9112 §3.2, or not the form that its method requires.
     InvalidTarget,
     /// The target is longer than [`RequestLimits::target_bytes_max`](crate::RequestLimits::target_bytes_max).
     TargetTooLong,
-    /// A major version other than 1.
+    /// The major version is not 1.
     UnsupportedVersion,
-    /// A line that does not end with CRLF, or that has a control byte in it (RFC 9112 §2.2, RFC 9110 §5.5).
+    /// A line does not end with CRLF, or has a control byte in it (RFC 9112 §2.2, RFC 9110 §5.5).
     InvalidLine,
-    /// A field line that is not `name: value`, or that is folded (RFC 9112 §5).
+    /// A field line is not `name: value`, or is folded (RFC 9112 §5).
     InvalidField,
     /// More fields than [`RequestLimits::field_count_max`](crate::RequestLimits::field_count_max).
     TooManyFields,
-    /// A head longer than [`RequestLimits::head_bytes_max`](crate::RequestLimits::head_bytes_max).
+    /// The head is longer than [`RequestLimits::head_bytes_max`](crate::RequestLimits::head_bytes_max).
     HeadTooLong,
-    /// HTTP/1.1 without Host, or Host more than once (RFC 9112 §3.2).
+    /// Host is missing in HTTP/1.1, or repeated (RFC 9112 §3.2).
     MissingOrRepeatedHost,
-    /// A Host or an authority that is not `host[:port]` (RFC 3986 §3.2.2).
+    /// A Host or an authority is not `host[:port]` (RFC 3986 §3.2.2).
     InvalidHost,
-    /// The target names another authority than Host does.
+    /// The target and Host name different authorities.
     HostMismatch,
-    /// A Content-Length that is not one plain decimal number (RFC 9112 §6.3).
+    /// Content-Length is not one plain decimal number (RFC 9112 §6.3).
     InvalidContentLength,
-    /// Content-Length beside Transfer-Encoding, or Transfer-Encoding in HTTP/1.0 (RFC 9112 §6.1).
+    /// The end of the body is ambiguous: Transfer-Encoding with Content-Length, repeated, in HTTP/1.0, or without
+    /// chunked as its last coding (RFC 9112 §6.1, §6.3).
     AmbiguousFraming,
-    /// A transfer coding other than chunked (RFC 9112 §6.1).
+    /// Transfer-Encoding has a coding before chunked (RFC 9112 §6.1).
     UnsupportedTransferCoding,
-    /// An expectation other than 100-continue (RFC 9110 §10.1.1).
+    /// Expect is not 100-continue (RFC 9110 §10.1.1).
     UnsupportedExpectation,
-    /// Content longer than [`RequestLimits::body_bytes_max`](crate::RequestLimits::body_bytes_max).
+    /// The body is longer than [`RequestLimits::body_bytes_max`](crate::RequestLimits::body_bytes_max).
     BodyTooLarge,
-    /// A chunk whose size, extension, line end or trailer is wrong or beyond its bound (RFC 9112 §7.1).
+    /// A chunk has an invalid size, extension, line end or trailer, or one that exceeds its bound (RFC 9112 §7.1).
     InvalidChunk,
 }
 
 impl RequestError {
-    /// The status of the answer.
+    /// The status of the response.
     pub fn status(self) -> Status {
         match self {
             RequestError::MethodTooLong | RequestError::UnsupportedTransferCoding => Status::NotImplemented,
@@ -70,30 +71,29 @@ impl RequestError {
     }
 }
 
-/// For a log: what is wrong with the request.
 impl fmt::Display for RequestError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
-            RequestError::InvalidRequestLine => "the request line is malformed",
-            RequestError::MethodTooLong => "the method is too long",
-            RequestError::InvalidTarget => "the target is malformed",
-            RequestError::TargetTooLong => "the target is too long",
-            RequestError::UnsupportedVersion => "the major version is not 1",
-            RequestError::InvalidLine => "a line has a control byte or does not end with CRLF",
-            RequestError::InvalidField => "a field line is malformed",
-            RequestError::TooManyFields => "there are too many fields",
-            RequestError::HeadTooLong => "the head is too long",
-            RequestError::MissingOrRepeatedHost => "Host is missing or repeated",
-            RequestError::InvalidHost => "the host is malformed",
+            RequestError::InvalidRequestLine => "invalid request line",
+            RequestError::MethodTooLong => "method too long",
+            RequestError::InvalidTarget => "invalid request target",
+            RequestError::TargetTooLong => "request target too long",
+            RequestError::UnsupportedVersion => "unsupported HTTP version",
+            RequestError::InvalidLine => "control byte in a line, or line end other than CRLF",
+            RequestError::InvalidField => "invalid field line",
+            RequestError::TooManyFields => "too many fields",
+            RequestError::HeadTooLong => "request head too long",
+            RequestError::MissingOrRepeatedHost => "Host missing or repeated",
+            RequestError::InvalidHost => "invalid host",
             RequestError::HostMismatch => "the target and Host name different hosts",
-            RequestError::InvalidContentLength => "Content-Length is malformed or repeated",
+            RequestError::InvalidContentLength => "invalid or repeated Content-Length",
             RequestError::AmbiguousFraming => {
-                "Transfer-Encoding stands beside Content-Length, is repeated, or is in HTTP/1.0"
+                "Transfer-Encoding with Content-Length, repeated, in HTTP/1.0, or without chunked as its last coding"
             }
-            RequestError::UnsupportedTransferCoding => "the transfer coding is not chunked",
-            RequestError::UnsupportedExpectation => "the expectation is not 100-continue",
-            RequestError::BodyTooLarge => "the content is too large",
-            RequestError::InvalidChunk => "a chunk is malformed",
+            RequestError::UnsupportedTransferCoding => "transfer coding other than chunked",
+            RequestError::UnsupportedExpectation => "expectation other than 100-continue",
+            RequestError::BodyTooLarge => "request body too large",
+            RequestError::InvalidChunk => "invalid chunk",
         })
     }
 }

@@ -1,8 +1,8 @@
-//! A request and what was found for it into the response: conditions, ranges, methods, redirects.
+//! Decides the response: by method, look-up, preconditions and range.
 
-use crate::conditions::{Verdict, judge, may_send_part};
 use crate::fields::FieldName;
-use crate::range::{Wanted, parse_range};
+use crate::preconditions::{Evaluation, allows_range, evaluate};
+use crate::range::{RangeRequest, parse_range};
 use crate::representation::Representation;
 use crate::request::{Method, Persistence, Request};
 use crate::response::{Head, Response};
@@ -13,13 +13,13 @@ use crate::target::Target;
 /// Why the look-up of the target resource gave no file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LookupError<'r> {
-    /// The path is that of a directory and lacks the slash at its end: the client is redirected.
+    /// The path is that of a directory, without a slash at its end: the client is redirected.
     Directory(&'r SitePath<'r>),
-    /// There is no such file, or it is hidden; also a file whose path was sent with a slash at its end.
+    /// The file does not exist or is hidden, or its path has a slash at its end.
     NotFound,
     /// The file may not be read.
     Forbidden,
-    /// No file can have this path.
+    /// The path is invalid.
     BadRequest,
     /// No site of this server has the host.
     MisdirectedRequest,
@@ -35,7 +35,7 @@ impl From<SitePathError> for LookupError<'_> {
     fn from(error: SitePathError) -> Self {
         match error {
             SitePathError::Malformed => LookupError::BadRequest,
-            SitePathError::Hidden | SitePathError::Empty | SitePathError::TooLong => LookupError::NotFound,
+            SitePathError::Hidden | SitePathError::EmptySegment | SitePathError::TooLong => LookupError::NotFound,
         }
     }
 }
@@ -70,18 +70,18 @@ fn head_of_error<'r>(request: &Request<'r>, error: LookupError<'r>) -> Head<'r> 
 }
 
 fn head_of_file<'r>(request: &Request<'r>, file: &'r Representation) -> Head<'r> {
-    match judge(&request.fields, file) {
-        Verdict::Failed => return Head::Page(Status::PreconditionFailed),
-        Verdict::NotModified => return Head::NotModified(file),
-        Verdict::Proceed => {}
+    match evaluate(&request.fields, file) {
+        Evaluation::Failed => return Head::Page(Status::PreconditionFailed),
+        Evaluation::NotModified => return Head::NotModified(file),
+        Evaluation::Proceed => {}
     }
-    // RFC 9110 §14.2: a range counts for GET only, and after the conditions.
-    let counts = request.method == Method::Get && may_send_part(&request.fields, file);
-    let range = request.fields.single(FieldName::Range).filter(|_| counts);
-    match range.map_or(Wanted::Whole, |value| parse_range(value, file.length_bytes())) {
-        Wanted::Whole => Head::Whole(file),
-        Wanted::Part(part) => Head::Part(file, part),
-        Wanted::Unsatisfiable => Head::Unsatisfiable(file),
+    // RFC 9110 §14.2: a range applies to GET only, and after the preconditions.
+    let is_range_allowed = request.method == Method::Get && allows_range(&request.fields, file);
+    let range = request.fields.single(FieldName::Range).filter(|_| is_range_allowed);
+    match range.map_or(RangeRequest::Ignored, |value| parse_range(value, file.length_bytes())) {
+        RangeRequest::Ignored => Head::Full(file),
+        RangeRequest::Satisfiable(range) => Head::Partial(file, range),
+        RangeRequest::Unsatisfiable => Head::RangeNotSatisfiable(file),
     }
 }
 

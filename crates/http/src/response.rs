@@ -1,171 +1,168 @@
-//! A decided response into the bytes of its head, and what follows them.
+//! Writes the head of a response, and describes its body.
 
 use alloc::vec::Vec;
 
 use crate::date::HttpDate;
 use crate::grammar::{PATH, class};
-use crate::range::Part;
+use crate::range::ByteRange;
 use crate::representation::{Representation, put_fmt};
 use crate::request::Persistence;
 use crate::site_path::SitePath;
 use crate::status::{ALLOW, Status};
 
-/// The answer to one request.
+/// The response to one request.
 #[derive(Clone, Copy, Debug)]
 pub struct Response<'r> {
     pub(crate) head: Head<'r>,
     pub(crate) persistence: Persistence,
-    /// Whether the content is kept back, as HEAD asks (RFC 9110 §9.3.2).
+    /// Whether the body is omitted, as for HEAD (RFC 9110 §9.3.2).
     pub(crate) is_head_only: bool,
 }
 
-/// The kinds of head that there are.
+/// The status of a response with the data that its head needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Head<'r> {
     /// 200
-    Whole(&'r Representation),
+    Full(&'r Representation),
     /// 206
-    Part(&'r Representation, Part),
+    Partial(&'r Representation, ByteRange),
     /// 304
     NotModified(&'r Representation),
     /// 416
-    Unsatisfiable(&'r Representation),
-    /// 301 to the same path with a slash behind it.
+    RangeNotSatisfiable(&'r Representation),
+    /// 301 to the same path with a slash at its end.
     Redirect { path: &'r SitePath<'r>, query: Option<&'r [u8]> },
     /// 204
     Options,
-    /// Any status that is told by its page.
+    /// A status whose body is its page.
     Page(Status),
 }
 
-/// What follows the head.
+/// The body of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
-    /// Nothing.
+    /// No body.
     Empty,
-    /// A page of ours.
+    /// The HTML page of a status.
     Page(&'static [u8]),
-    /// These bytes of the file, at least one.
+    /// These bytes of the file that [`respond`](crate::respond) was given; at least one.
     File {
-        /// Where in the file they start.
+        /// Offset of the first byte.
         start_bytes: u64,
-        /// How many they are.
+        /// Number of bytes.
         length_bytes: u64,
     },
 }
 
 impl Response<'_> {
-    /// A page about `status`, behind which the connection closes: for bytes that are no request (with
-    /// [`RequestError::status`](crate::RequestError::status)) and for what goes wrong outside of any, such as
-    /// [`Status::RequestTimeout`].
+    /// The page of `status`, after which the connection closes. For [`RequestError`](crate::RequestError)s, and for
+    /// errors without a request such as [`Status::RequestTimeout`].
     pub fn error(status: Status) -> Response<'static> {
         Response { head: Head::Page(status), persistence: Persistence::Close, is_head_only: false }
     }
 
-    /// The same response, with the connection closing behind it: when the server drains, or had enough of the peer.
+    /// The same response, after which the connection closes.
     #[must_use]
     pub fn with_connection_close(self) -> Self {
         Response { persistence: Persistence::Close, ..self }
     }
 
-    /// Its status.
+    /// The status.
     pub fn status(&self) -> Status {
         match self.head {
-            Head::Whole(_) => Status::Ok,
-            Head::Part(..) => Status::PartialContent,
+            Head::Full(_) => Status::Ok,
+            Head::Partial(..) => Status::PartialContent,
             Head::NotModified(_) => Status::NotModified,
-            Head::Unsatisfiable(_) => Status::RangeNotSatisfiable,
+            Head::RangeNotSatisfiable(_) => Status::RangeNotSatisfiable,
             Head::Redirect { .. } => Status::MovedPermanently,
             Head::Options => Status::NoContent,
             Head::Page(status) => status,
         }
     }
 
-    /// Whether the connection goes on behind it.
+    /// Whether the connection persists after the response.
     pub fn persistence(&self) -> Persistence {
         self.persistence
     }
 
-    /// What is to be sent behind the head.
+    /// What to send after the head.
     pub fn body(&self) -> Body {
         if self.is_head_only {
             return Body::Empty;
         }
         match self.head {
-            Head::Whole(file) if file.length_bytes() == 0 => Body::Empty,
-            Head::Whole(file) => Body::File { start_bytes: 0, length_bytes: file.length_bytes() },
-            Head::Part(_, Part { start_bytes, length_bytes }) => Body::File { start_bytes, length_bytes },
+            Head::Full(file) if file.length_bytes() == 0 => Body::Empty,
+            Head::Full(file) => Body::File { start_bytes: 0, length_bytes: file.length_bytes() },
+            Head::Partial(_, ByteRange { start_bytes, length_bytes }) => Body::File { start_bytes, length_bytes },
             Head::NotModified(_) | Head::Options => Body::Empty,
-            Head::Unsatisfiable(_) | Head::Redirect { .. } | Head::Page(_) => Body::Page(self.status().page()),
+            Head::RangeNotSatisfiable(_) | Head::Redirect { .. } | Head::Page(_) => Body::Page(self.status().page()),
         }
     }
 
-    /// Appends the head, its last empty line included. Allocates only when `out` has no room left.
+    /// Appends the head, including its last empty line, to `out`. Allocates only if `out` has too little capacity.
     pub fn write_head(&self, date: &HttpDate, out: &mut Vec<u8>) {
         match self.head {
-            // The usual answers are copies of what was made before, when the file was opened or the program built, with
-            // the date put in its place.
-            Head::Whole(file) => put_dated(Status::Ok, file.head(), date, out),
+            // Fast path: a copy of a head made when the file was opened or at compile time, with the current date.
+            Head::Full(file) => put_dated(Status::Ok, file.head(), date, out),
             Head::Page(status) => put_dated(status, status.page_head(), date, out),
             Head::NotModified(file) => {
                 put_dated(Status::NotModified, Status::NotModified.start(), date, out);
-                out.extend_from_slice(file.validator());
+                out.extend_from_slice(file.not_modified_fields());
             }
-            Head::Part(file, part) => {
+            Head::Partial(file, range) => {
                 put_dated(Status::PartialContent, Status::PartialContent.start(), date, out);
-                let (first, behind) = (part.start_bytes, part.start_bytes + part.length_bytes);
-                put_number(b"Content-Length: ", part.length_bytes, out);
-                put_number(b"\r\nContent-Range: bytes ", first, out);
-                put_number(b"-", behind - 1, out);
+                let (start, end) = (range.start_bytes, range.start_bytes + range.length_bytes);
+                put_number(b"Content-Length: ", range.length_bytes, out);
+                put_number(b"\r\nContent-Range: bytes ", start, out);
+                put_number(b"-", end - 1, out);
                 put_number(b"/", file.length_bytes(), out);
                 out.extend_from_slice(b"\r\n");
-                out.extend_from_slice(file.description());
-                out.extend_from_slice(END);
+                out.extend_from_slice(file.content_fields());
+                out.extend_from_slice(CRLF);
             }
-            Head::Unsatisfiable(file) => {
+            Head::RangeNotSatisfiable(file) => {
                 put_page_fields(Status::RangeNotSatisfiable, date, out);
-                // RFC 9110 §14.4: so that the client learns how long the file is.
+                // RFC 9110 §14.4: the client learns the length of the file.
                 put_number(b"Content-Range: bytes */", file.length_bytes(), out);
                 out.extend_from_slice(b"\r\n\r\n");
             }
             Head::Redirect { path, query } => {
                 put_page_fields(Status::MovedPermanently, date, out);
                 put_location(path, query, out);
-                out.extend_from_slice(END);
+                out.extend_from_slice(CRLF);
             }
             Head::Options => {
                 put_dated(Status::NoContent, Status::NoContent.start(), date, out);
                 out.extend_from_slice(ALLOW);
-                out.extend_from_slice(END);
+                out.extend_from_slice(CRLF);
             }
         }
-        self.tell_persistence(out);
+        self.put_connection_field(out);
     }
 
-    /// Puts a field behind the others where the peer cannot know whether the connection goes on.
+    /// Appends Connection where its default does not hold (RFC 9112 §9.3).
     #[inline]
-    fn tell_persistence(&self, out: &mut Vec<u8>) {
+    fn put_connection_field(&self, out: &mut Vec<u8>) {
         let field: &[u8] = match self.persistence {
             Persistence::Persist => return,
             Persistence::KeepAlive => b"Connection: keep-alive\r\n",
             Persistence::Close => b"Connection: close\r\n",
         };
-        out.truncate(out.len() - END.len());
+        out.truncate(out.len() - CRLF.len());
         out.extend_from_slice(field);
-        out.extend_from_slice(END);
+        out.extend_from_slice(CRLF);
     }
 }
 
-/// The empty line behind the fields.
-const END: &[u8] = b"\r\n";
+const CRLF: &[u8] = b"\r\n";
 
-/// The head of the page about `status`, for more fields to follow.
+/// Appends the head of the page of `status`, without its last empty line.
 fn put_page_fields(status: Status, date: &HttpDate, out: &mut Vec<u8>) {
     put_dated(status, status.page_head(), date, out);
-    out.truncate(out.len() - END.len());
+    out.truncate(out.len() - CRLF.len());
 }
 
-/// A ready-made head of `status`, or the start of one, with `date` in the place of the one that it has.
+/// Appends a prepared head of `status`, or the start of one, and overwrites its date.
 #[inline]
 fn put_dated(status: Status, head: &[u8], date: &HttpDate, out: &mut Vec<u8>) {
     let start = out.len() + status.date_start();
@@ -174,9 +171,8 @@ fn put_dated(status: Status, head: &[u8], date: &HttpDate, out: &mut Vec<u8>) {
     out[start..start + date.len()].copy_from_slice(date);
 }
 
-/// `before` and a number behind it; several times as fast as the formatting of `core`, which a ranged answer needs four
-/// times.
-fn put_number(before: &[u8], number: u64, out: &mut Vec<u8>) {
+/// Appends `prefix` and a number. Faster than `core::fmt`, which a 206 would use four times.
+fn put_number(prefix: &[u8], number: u64, out: &mut Vec<u8>) {
     const DIGIT_COUNT_MAX: usize = 20;
     let mut digits = [0; DIGIT_COUNT_MAX];
     let mut start = DIGIT_COUNT_MAX;
@@ -189,14 +185,14 @@ fn put_number(before: &[u8], number: u64, out: &mut Vec<u8>) {
             break;
         }
     }
-    out.extend_from_slice(before);
+    out.extend_from_slice(prefix);
     out.extend_from_slice(&digits[start..]);
 }
 
-/// A path only, so that the answer is right behind any name, port and scheme.
+/// Appends Location with a path only, which is valid with any host, port and scheme, also behind a proxy.
 ///
-/// It is built from the path that was found, encoded anew: it never starts with two slashes, as no segment is empty,
-/// and holds nothing that could end the line or name another host. The query was checked when the target was parsed.
+/// The path is encoded from the decoded [`SitePath`]: it never starts with two slashes, which would name a host, as no
+/// segment is empty, and cannot end the line. The query was validated when the target was parsed.
 fn put_location(path: &SitePath<'_>, query: Option<&[u8]>, out: &mut Vec<u8>) {
     out.extend_from_slice(b"Location: ");
     for segment in path.as_bytes().split(|&byte| byte == b'/').filter(|segment| !segment.is_empty()) {

@@ -1,33 +1,47 @@
-//! Where the first byte of a kind stands, found eight bytes at a time.
+//! Finds the first byte of a class, eight bytes at a time.
+
+use memchr::memchr;
 
 use crate::grammar::is_token_byte;
 
-/// Where the first control byte stands.
+/// Index of the first control byte.
 #[inline]
 pub(crate) fn find_control(text: &[u8]) -> Option<usize> {
     find(text, Word::controls, |byte| byte.is_ascii_control())
 }
 
-/// Where the first space or control byte below it stands.
+/// Index of the first byte that is a space or less.
 #[inline]
 pub(crate) fn find_space(text: &[u8]) -> Option<usize> {
     find(text, |word| word.below(b' ' + 1), |byte| byte <= b' ')
 }
 
-/// How many bytes of a token stand at the start of `text`; `None` when it may go on behind it.
+/// Length of the token at the start of `text`; `None` if it reaches the end of `text`.
 #[inline]
 pub(crate) fn token_bytes(text: &[u8]) -> Option<usize> {
-    // Most tokens are letters and hyphens: where those end the token ends too, nearly always.
+    // Most tokens are letters and hyphens: where these end the token nearly always ends.
     let in_word = |word: Word| Word::HIGH_BITS & !(word.letters() | word.equal(b'-'));
     let usual_bytes = find(text, in_word, |byte| !(byte.is_ascii_alphabetic() || byte == b'-'))?;
     let rest = &text[usual_bytes..];
     rest.iter().position(|&byte| !is_token_byte(byte)).map(|index| usual_bytes + index)
 }
 
-/// Where the first byte of `text` stands of which `is_sought` is true; `in_word` gives the same answer for eight bytes
-/// at once.
+/// Whether an empty line ends after the first `scanned_bytes`, of which at most two are read again. Lines may end with
+/// CRLF or LF, so that a head with invalid line ends has an end too.
+pub(crate) fn has_head_end(bytes: &[u8], scanned_bytes: usize) -> bool {
+    let mut at = scanned_bytes.saturating_sub(b"\n\r".len());
+    while let Some(index) = memchr(b'\n', &bytes[at..]) {
+        at += index + 1;
+        if matches!(&bytes[at..], [b'\n', ..] | [b'\r', b'\n', ..]) {
+            return true;
+        }
+    }
+    false
+}
+
+/// Index of the first byte of `text` that `matches`; `in_word` is the same test for eight bytes at once.
 #[inline]
-fn find(text: &[u8], in_word: impl Fn(Word) -> u64, is_sought: impl Fn(u8) -> bool) -> Option<usize> {
+fn find(text: &[u8], in_word: impl Fn(Word) -> u64, matches: impl Fn(u8) -> bool) -> Option<usize> {
     let mut start = 0;
     while let Some(bytes) = text[start..].first_chunk::<{ Word::BYTES }>() {
         let found = in_word(Word(u64::from_le_bytes(*bytes)));
@@ -36,12 +50,12 @@ fn find(text: &[u8], in_word: impl Fn(Word) -> u64, is_sought: impl Fn(u8) -> bo
         }
         start += Word::BYTES;
     }
-    text[start..].iter().position(|&byte| is_sought(byte)).map(|index| start + index)
+    text[start..].iter().position(|&byte| matches(byte)).map(|index| start + index)
 }
 
-/// Eight bytes that are looked at in one step, the first of them lowest.
+/// Eight bytes, the first one lowest.
 ///
-/// The answers have the high bit of each byte set for which they are yes, and no other bit.
+/// Each test returns the high bits of the bytes that pass it, and no other bits.
 #[derive(Clone, Copy)]
 struct Word(u64);
 
@@ -53,18 +67,18 @@ impl Word {
     /// Bytes below `bound`, which is at most 0x80.
     #[inline]
     fn below(self, bound: u8) -> u64 {
-        // The low seven bits of a byte and what lacks to 0x80 are below 0x100 together: no byte carries to the next.
+        // The low seven bits of a byte plus `0x80 - bound` are less than 0x100: no byte carries into the next.
         let reach = (self.0 & !Word::HIGH_BITS).wrapping_add(u64::from(0x80 - bound) * Word::ONES);
         !(reach | self.0) & Word::HIGH_BITS
     }
 
-    /// Bytes that are `byte`.
+    /// Bytes equal to `byte`.
     #[inline]
     fn equal(self, byte: u8) -> u64 {
         Word(self.0 ^ (u64::from(byte) * Word::ONES)).below(1)
     }
 
-    /// Letters, in whatever case.
+    /// Letters of either case.
     #[inline]
     fn letters(self) -> u64 {
         let folded = Word(self.0 | (0x20 * Word::ONES));
@@ -84,24 +98,44 @@ mod tests {
     use super::*;
     use alloc::vec::Vec;
 
-    /// Every byte, at every place of a word and behind it, before and behind every byte that a carry could come from.
+    /// Each byte at each position of a word and after it, beside each byte that a carry could come from.
     #[test]
-    fn eight_at_a_time_is_the_same_as_one_at_a_time() {
+    fn word_scan_equals_byte_scan() {
         for byte in 0..=u8::MAX {
             for neighbour in [0, b'\t', b' ', b'-', b'A', b'z', 0x7f, 0x80, 0xff] {
                 for at in 0..20 {
                     let mut text: Vec<u8> = [b'a'; 20].into();
                     text[at] = byte;
                     for other in [at.checked_sub(1), Some(at + 1)].into_iter().flatten() {
-                        if let Some(place) = text.get_mut(other) {
-                            *place = neighbour;
+                        if let Some(beside) = text.get_mut(other) {
+                            *beside = neighbour;
                         }
                     }
-                    let position = |is_sought: fn(u8) -> bool| text.iter().position(|&byte| is_sought(byte));
+                    let position = |matches: fn(u8) -> bool| text.iter().position(|&byte| matches(byte));
                     assert_eq!(find_control(&text), position(|byte| byte.is_ascii_control()), "{text:?}");
                     assert_eq!(find_space(&text), position(|byte| byte <= b' '), "{text:?}");
                     assert_eq!(token_bytes(&text), position(|byte| !is_token_byte(byte)), "{text:?}");
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn head_end_is_found_whatever_the_fragments() {
+        for (text, end) in [
+            ("\r\n\r\n", Some(4)),
+            ("a\r\nb\r\n\r\nc", Some(8)),
+            ("a\n\nb", Some(3)),
+            ("a\r\n\nb", Some(4)),
+            ("a\n\r\nb", Some(4)),
+            ("a\r\r\n\rb", None),
+            ("\r\n", None),
+            ("", None),
+        ] {
+            for scanned_bytes in 0..end.unwrap_or(text.len() + 1) {
+                let bytes = text.as_bytes();
+                assert_eq!(has_head_end(bytes, scanned_bytes), end.is_some(), "{text:?} from {scanned_bytes}");
+                assert!(!has_head_end(&bytes[..end.map_or(bytes.len(), |end| end - 1)], scanned_bytes), "{text:?}");
             }
         }
     }

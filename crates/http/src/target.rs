@@ -1,31 +1,30 @@
-//! The target of a request line, taken apart (RFC 9112 §3.2).
+//! The target of a request line (RFC 9112 §3.2).
 
 use memchr::memchr;
 
-use crate::grammar::{PATH, QUERY, is_part, plain_bytes};
+use crate::grammar::{PATH, QUERY, is_valid_part, unescaped_bytes};
 use crate::host::Host;
 
-/// What a request is about, as it was sent: nothing is decoded yet.
+/// A request target as received, without any decoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target<'b> {
-    /// A path and a query. The path starts with a slash, the query is without its question mark.
+    /// origin-form, or the path and query of absolute-form.
     Path {
-        /// From the first slash on; escapes are well-formed.
+        /// Starts with a slash; its percent-encodings are valid.
         path: &'b [u8],
-        /// What follows the question mark, when there is one.
+        /// The part after the question mark, if there is one.
         query: Option<&'b [u8]>,
     },
-    /// `*`: the server itself, for OPTIONS.
+    /// asterisk-form: the server itself, for OPTIONS.
     Asterisk,
-    /// The `host:port` of CONNECT.
+    /// authority-form: the `host:port` of CONNECT.
     Authority,
 }
 
 impl<'b> Target<'b> {
-    /// origin-form or absolute-form, whose authority comes second.
+    /// Parses origin-form, or absolute-form with its authority.
     ///
-    /// RFC 9110 §7.4 has requests for `https` refused that did not come over a secured connection, so `http` is the
-    /// only scheme.
+    /// `http` is the only scheme: RFC 9110 §7.4 requires that `https` is refused on an unsecured connection.
     pub(crate) fn parse(target: &'b [u8]) -> Option<(Target<'b>, Option<Host<'b>>)> {
         const SCHEME: &[u8] = b"http://";
         if target.first() == Some(&b'/') {
@@ -41,17 +40,17 @@ impl<'b> Target<'b> {
     }
 
     fn parse_path(target: &'b [u8]) -> Option<Target<'b>> {
-        let plain_bytes = plain_bytes(target, PATH);
-        if plain_bytes == target.len() && plain_bytes != 0 {
-            // The usual target: neither an escape nor a query.
+        let unescaped = unescaped_bytes(target, PATH);
+        if unescaped == target.len() && unescaped != 0 {
+            // Fast path: neither a percent-encoding nor a query.
             return Some(Target::Path { path: target, query: None });
         }
-        let (path, query) = match memchr(b'?', &target[plain_bytes..]) {
+        let (path, query) = match memchr(b'?', &target[unescaped..]) {
             None => (target, None),
-            Some(at) => (&target[..plain_bytes + at], Some(&target[plain_bytes + at + 1..])),
+            Some(at) => (&target[..unescaped + at], Some(&target[unescaped + at + 1..])),
         };
-        let is_valid = is_part(&path[plain_bytes..], PATH) && query.is_none_or(|query| is_part(query, QUERY));
-        // RFC 9110 §4.2.3: an empty path is the same as "/".
+        let is_valid = is_valid_part(&path[unescaped..], PATH) && query.is_none_or(|query| is_valid_part(query, QUERY));
+        // RFC 9110 §4.2.3: an empty path is equivalent to "/".
         let path = if path.is_empty() { b"/" } else { path };
         is_valid.then_some(Target::Path { path, query })
     }

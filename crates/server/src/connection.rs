@@ -38,6 +38,8 @@ pub(crate) struct Connection<'s> {
     phase: Phase,
     /// The start of a request, as far as it came.
     kept: Vec<u8>,
+    /// How many bytes at the start of the next input are known to be an incomplete head.
+    scanned_bytes: usize,
     /// A request whose content is still to come before it is answered.
     pending: Option<Box<Pending>>,
     outbox: Outbox<'s>,
@@ -103,6 +105,7 @@ impl<'s> Connection<'s> {
             socket: Socket::FRESH,
             phase: Phase::Idle,
             kept: Vec::new(),
+            scanned_bytes: 0,
             pending: None,
             outbox: Outbox::default(),
             request_count: 0,
@@ -258,8 +261,12 @@ impl<'s> Connection<'s> {
 
     fn step_head(&mut self, input: &mut Input<'_>, context: &mut Context<'_, 's>) -> Step<'s> {
         let (start, bytes) = (input.consumed(), input.rest());
-        let step = match parse_request(bytes, &context.options.http.request) {
-            Ok(Parsed::Partial) => Step::Partial,
+        let scanned_bytes = std::mem::take(&mut self.scanned_bytes);
+        let step = match parse_request(bytes, scanned_bytes, &context.options.http.request) {
+            Ok(Parsed::Partial) => {
+                self.scanned_bytes = bytes.len();
+                Step::Partial
+            }
             Ok(Parsed::Complete { request, head_bytes }) => {
                 input.skip(head_bytes);
                 match request.framing {
@@ -320,7 +327,7 @@ impl<'s> Connection<'s> {
             self.pending = Some(pending);
             return Step::Partial;
         }
-        let step = match parse_request(&pending.head, &context.options.http.request) {
+        let step = match parse_request(&pending.head, 0, &context.options.http.request) {
             Ok(Parsed::Complete { request, .. }) => self.answer(&request, input, context),
             Ok(Parsed::Partial) => self.refuse(RequestError::InvalidRequestLine, context),
             Err(error) => self.refuse(error, context),

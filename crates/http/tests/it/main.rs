@@ -1,9 +1,9 @@
-//! Whole requests in, whole answers out, against a site that is a table.
+//! Tests of whole requests and responses, against a site with a fixed set of files.
 
-mod answers;
-mod codings;
-mod conditions;
+mod content_codings;
 mod hostile;
+mod preconditions;
 mod properties;
+mod responses;
 
 mod site;

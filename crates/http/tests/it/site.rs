@@ -1,27 +1,27 @@
-//! A site of six files and a folder, served from a table the way a server would serve it.
+//! A site with a fixed set of files and directories, and the checks of its responses.
 
 use sanderling_http::{
     Body, ContentCoding, FileMetadata, FileTime, HttpDate, LookupError, Negotiation, Parsed, Persistence,
     Representation, Request, RequestLimits, Response, SitePath, media_type, negotiate_coding, parse_request, respond,
 };
 
-/// The time of all answers: Sun, 06 Nov 1994 08:49:37 GMT.
+/// The date of all responses: Sun, 06 Nov 1994 08:49:37 GMT.
 pub(crate) const NOW_UNIX_S: u64 = 784_111_777;
-/// When all files were changed: a day before.
+/// The modification time of all files, a day earlier.
 pub(crate) const MODIFIED: &str = "Sat, 05 Nov 1994 08:49:37 GMT";
 pub(crate) const MODIFIED_UNIX_S: i64 = 784_025_377;
 
-pub(crate) fn facts(length_bytes: u64) -> FileMetadata {
+pub(crate) fn metadata(length_bytes: u64) -> FileMetadata {
     let time = FileTime { unix_s: MODIFIED_UNIX_S, nanos: 123_456_789 };
     FileMetadata { length_bytes, modified: time, changed: time, device: 2049, inode: 77 }
 }
 
-/// The codings that `app.js` is there in, besides the file as it is.
+/// The codings in which `app.js` is available, besides identity.
 const CODINGS_OF_APP: [ContentCoding; 2] = [ContentCoding::Brotli, ContentCoding::Gzip];
-/// The length of `app.js` as it is.
+/// The length of `app.js` without a coding.
 pub(crate) const APP_BYTES: u64 = 1_000;
 
-/// The file that answers `request`, when there is one at this path.
+/// The representation of the file at `path` that `request` negotiates.
 fn representation(path: &[u8], request: &Request<'_>) -> Option<Representation> {
     let length_bytes = match path {
         b"index.html" | b"a b.txt" | b".well-known/security.txt" => 36,
@@ -30,13 +30,13 @@ fn representation(path: &[u8], request: &Request<'_>) -> Option<Representation> 
         b"app.js" => return Some(app(negotiate_coding(&request.fields, CODINGS_OF_APP))),
         _ => return None,
     };
-    Some(representation_of(&facts(length_bytes), path, Negotiation::None))
+    Some(new_representation(&metadata(length_bytes), path, Negotiation::None))
 }
 
-/// `app.js` in a coding, each of them with a length, a time and a number of its own.
+/// `app.js` in a coding; each has its own length, modification time and inode.
 fn app(coding: ContentCoding) -> Representation {
-    let plain = facts(APP_BYTES);
-    let facts = match coding {
+    let plain = metadata(APP_BYTES);
+    let metadata = match coding {
         ContentCoding::Identity => plain,
         _ => FileMetadata {
             length_bytes: plain.length_bytes - 100 * coding as u64,
@@ -45,16 +45,16 @@ fn app(coding: ContentCoding) -> Representation {
             ..plain
         },
     };
-    representation_of(&facts, b"app.js", Negotiation::AcceptEncoding(coding))
+    new_representation(&metadata, b"app.js", Negotiation::AcceptEncoding(coding))
 }
 
-fn representation_of(facts: &FileMetadata, path: &[u8], variant: Negotiation) -> Representation {
-    Representation::new(facts, media_type(path), variant, b"Cache-Control: no-cache\r\n", NOW_UNIX_S)
+fn new_representation(metadata: &FileMetadata, path: &[u8], variant: Negotiation) -> Representation {
+    Representation::new(metadata, media_type(path), variant, b"Cache-Control: no-cache\r\n", NOW_UNIX_S)
 }
 
-/// The entity tag of a file of the site that has 36 bytes, with its quotes.
+/// The entity tag, with its quotes, of a file of 36 bytes.
 pub(crate) fn etag(path: &str) -> String {
-    etag_of(&representation_of(&facts(36), path.as_bytes(), Negotiation::None))
+    etag_of(&new_representation(&metadata(36), path.as_bytes(), Negotiation::None))
 }
 
 /// The entity tag of `app.js` in a coding.
@@ -66,24 +66,24 @@ fn etag_of(file: &Representation) -> String {
     String::from_utf8(file.etag().to_vec()).expect("an entity tag is ASCII")
 }
 
-/// What a connection does with the first request of its bytes.
+/// The response to a request, as the client sees it.
 #[derive(Debug)]
-pub(crate) struct Answer {
-    /// The head without its last empty line, in lines.
+pub(crate) struct TestResponse {
+    /// The lines of the head, without the empty one.
     pub(crate) lines: Vec<String>,
-    /// What follows the head: `none`, `page` with its length, or `file` with its first byte and its length.
-    pub(crate) content: String,
+    /// `none`, `page LENGTH` or `file START+LENGTH`.
+    pub(crate) body: String,
     pub(crate) is_close: bool,
-    /// Where the next request starts; nothing when the request was refused as such.
+    /// Length of the request head; `None` if the request was refused.
     pub(crate) head_bytes: Option<usize>,
 }
 
-impl Answer {
+impl TestResponse {
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
         let lines = self.lines[1..].iter();
         let mut values = lines.filter_map(|line| line.split_once(": ").filter(|(other, _)| *other == name));
         let value = values.next().map(|(_, value)| value);
-        assert!(values.next().is_none(), "{name} stands twice in {:#?}", self.lines);
+        assert!(values.next().is_none(), "{name} is repeated in {:#?}", self.lines);
         value
     }
 
@@ -92,15 +92,15 @@ impl Answer {
     }
 }
 
-/// The answer to the first request of `bytes`; nothing while it is incomplete.
-pub(crate) fn answer(bytes: &[u8]) -> Option<Answer> {
-    match parse_request(bytes, &RequestLimits::default()) {
+/// The response to the first request in `bytes`; `None` if it is incomplete.
+pub(crate) fn response_to(bytes: &[u8]) -> Option<TestResponse> {
+    match parse_request(bytes, 0, &RequestLimits::default()) {
         Ok(Parsed::Partial) => None,
-        Err(error) => Some(written(&Response::error(error.status()), None)),
+        Err(error) => Some(write(&Response::error(error.status()), None)),
         Ok(Parsed::Complete { request, head_bytes }) => {
             let path = request.path().map(SitePath::parse);
             let file = path.as_ref().and_then(|path| representation(path.as_ref().ok()?.as_bytes(), &request));
-            let found = match (&path, &file) {
+            let file_result = match (&path, &file) {
                 (None, _) => Err(LookupError::NotLookedUp),
                 (Some(Err(error)), _) => Err(LookupError::from(*error)),
                 (Some(Ok(_)), Some(file)) => Ok(file),
@@ -109,33 +109,33 @@ pub(crate) fn answer(bytes: &[u8]) -> Option<Answer> {
                 }
                 (Some(Ok(_)), None) => Err(LookupError::NotFound),
             };
-            Some(written(&respond(&request, found), Some(head_bytes)))
+            Some(write(&respond(&request, file_result), Some(head_bytes)))
         }
     }
 }
 
-fn written(response: &Response<'_>, head_bytes: Option<usize>) -> Answer {
+fn write(response: &Response<'_>, head_bytes: Option<usize>) -> TestResponse {
     let mut head = Vec::new();
     response.write_head(&HttpDate::from_unix_s(NOW_UNIX_S), &mut head);
-    let head = String::from_utf8(head).expect("our heads are ASCII");
+    let head = String::from_utf8(head).expect("a head is ASCII");
     let lines = head.strip_suffix("\r\n\r\n").expect("an empty line at the end").split("\r\n");
-    let content = match response.body() {
+    let body = match response.body() {
         Body::Empty => "none".to_owned(),
         Body::Page(page) => format!("page {}", page.len()),
         Body::File { start_bytes, length_bytes } => format!("file {start_bytes}+{length_bytes}"),
     };
-    Answer {
+    TestResponse {
         lines: lines.map(str::to_owned).collect(),
-        content,
+        body,
         is_close: response.persistence() == Persistence::Close,
         head_bytes,
     }
 }
 
-/// Checks the answer to a request whose lines end with `\n` for `\r\n`.
+/// Checks the response to a request, with `\n` replaced by CRLF.
 ///
-/// Each expectation is a line of the head; or `!Name`, a field that must not be there; or `> content` as
-/// [`Answer::content`] has it.
+/// Each expectation is a line of the head, `!Name` for a field that must be absent, or `> body` as in
+/// [`TestResponse::body`].
 #[track_caller]
 pub(crate) fn check(request: &str, expected: &[&str]) {
     check_bytes(request.replace('\n', "\r\n").as_bytes(), expected);
@@ -144,24 +144,24 @@ pub(crate) fn check(request: &str, expected: &[&str]) {
 #[track_caller]
 pub(crate) fn check_bytes(request: &[u8], expected: &[&str]) {
     let text = request.escape_ascii();
-    let Some(answer) = answer(request) else { panic!("no answer to {text}") };
+    let Some(response) = response_to(request) else { panic!("no response to {text}") };
     for &line in expected {
         let is_met = match line.split_at(1) {
-            ("!", name) => answer.field(name).is_none(),
-            (">", content) => answer.content == content.trim(),
-            _ if line.starts_with("HTTP/") => answer.lines[0] == line,
-            _ => answer.lines[1..].iter().any(|other| other == line),
+            ("!", name) => response.field(name).is_none(),
+            (">", body) => response.body == body.trim(),
+            _ if line.starts_with("HTTP/") => response.lines[0] == line,
+            _ => response.lines[1..].iter().any(|other| other == line),
         };
-        assert!(is_met, "expected {line:?} in answer to {text}: {answer:#?}");
+        assert!(is_met, "expected {line:?} in response to {text}: {response:#?}");
     }
 }
 
-/// Checks that a request gets `status`, and that the connection closes and says so.
+/// Checks that the response has `status` and `Connection: close`.
 #[track_caller]
 pub(crate) fn check_refused(request: &[u8], status: u16) {
     let text = request.escape_ascii();
-    let Some(answer) = answer(request) else { panic!("no answer to {text}") };
-    assert_eq!(answer.status(), status, "{text}: {answer:#?}");
-    assert!(answer.is_close, "{text}: {answer:#?}");
-    assert_eq!(answer.field("Connection"), Some("close"), "{text}");
+    let Some(response) = response_to(request) else { panic!("no response to {text}") };
+    assert_eq!(response.status(), status, "{text}: {response:#?}");
+    assert!(response.is_close, "{text}: {response:#?}");
+    assert_eq!(response.field("Connection"), Some("close"), "{text}");
 }

@@ -60,7 +60,7 @@ fn repeat(request: &str, file: Option<&Representation>, expected: Status, count:
 
 /// Appends the response to `out` as a worker does.
 fn answer(bytes: &[u8], file: Option<&Representation>, memory: &[u8], date: &HttpDate, out: &mut Vec<u8>) -> Status {
-    let Ok(Parsed::Complete { request, .. }) = parse_request(bytes, &RequestLimits::default()) else {
+    let Ok(Parsed::Complete { request, .. }) = parse_request(bytes, 0, &RequestLimits::default()) else {
         panic!("it is no request");
     };
     let path = SitePath::parse(request.path().expect("a GET has a path")).expect("the path is one of a file");

@@ -1,8 +1,8 @@
-//! Conditions and ranges: the cases that peers get wrong, then every combination against the words of RFC 9110.
+//! Tests of preconditions and ranges: cases that other servers get wrong, then all combinations.
 
-use crate::site::{MODIFIED, answer, check, etag};
+use crate::site::{MODIFIED, check, etag, response_to};
 
-/// Checks the answer to a GET of a file of 36 bytes with these field lines; `TAG` stands for its entity tag.
+/// Checks the response to a GET of a file of 36 bytes with these field lines; `TAG` is a placeholder for its entity tag.
 #[track_caller]
 fn check_get(fields: &str, expected: &[&str]) {
     let fields = fields.replace("TAG", &etag("index.html"));
@@ -23,7 +23,7 @@ const FAILED: &[&str] = &["HTTP/1.1 412 Precondition Failed", "!ETag", "!Connect
 const UNSATISFIABLE: &[&str] = &["HTTP/1.1 416 Range Not Satisfiable", "Content-Range: bytes */36"];
 
 #[test]
-fn if_none_match_is_a_list_compared_weakly() {
+fn if_none_match_compares_weakly() {
     check_get("If-None-Match: TAG", NOT_MODIFIED);
     check_get("If-None-Match: W/TAG", NOT_MODIFIED);
     check_get("If-None-Match: *", NOT_MODIFIED);
@@ -41,13 +41,13 @@ fn if_none_match_is_a_list_compared_weakly() {
 }
 
 #[test]
-fn if_none_match_beats_if_modified_since() {
+fn if_none_match_takes_precedence_over_if_modified_since() {
     check_get(&format!("If-Modified-Since: {MODIFIED}\nIf-None-Match: \"x\""), OK);
     check_get("If-Modified-Since: Thu, 01 Jan 1970 00:00:00 GMT\nIf-None-Match: TAG", NOT_MODIFIED);
 }
 
 #[test]
-fn if_modified_since_takes_any_later_date_in_any_format() {
+fn if_modified_since_accepts_all_date_formats() {
     check_get(&format!("If-Modified-Since: {MODIFIED}"), NOT_MODIFIED);
     check_get("If-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT", NOT_MODIFIED);
     check_get("If-Modified-Since: Sunday, 06-Nov-94 08:49:37 GMT", NOT_MODIFIED);
@@ -60,7 +60,7 @@ fn if_modified_since_takes_any_later_date_in_any_format() {
 }
 
 #[test]
-fn if_match_is_compared_strongly_and_beats_if_unmodified_since() {
+fn if_match_compares_strongly_and_takes_precedence_over_if_unmodified_since() {
     check_get("If-Match: TAG", OK);
     check_get("If-Match: *", OK);
     check_get("If-Match: \"x\"\nIf-Match: \"y\", TAG", OK);
@@ -74,7 +74,7 @@ fn if_match_is_compared_strongly_and_beats_if_unmodified_since() {
 }
 
 #[test]
-fn one_range_is_sent_alone() {
+fn single_range_is_206() {
     for (range, first, last) in [
         ("bytes=0-0", 0, 0),
         ("bytes=1-", 1, 35),
@@ -105,14 +105,14 @@ fn one_range_is_sent_alone() {
 }
 
 #[test]
-fn ranges_beyond_the_file_are_unsatisfiable() {
+fn range_beyond_end_of_file_is_416() {
     for range in ["36-", "36-40", "-0", "-000", "99999999999999999999999999-", "18446744073709551615-"] {
         check_get(&format!("Range: bytes={range}"), UNSATISFIABLE);
     }
 }
 
 #[test]
-fn ranges_that_are_malformed_or_of_another_unit_are_ignored() {
+fn invalid_range_is_ignored() {
     for range in [
         "foo=0-1",
         "bytes=",
@@ -135,21 +135,20 @@ fn ranges_that_are_malformed_or_of_another_unit_are_ignored() {
     check_get("Range: bytes=0-1\nRange: bytes=0-1", OK);
 }
 
-/// H6: a request cannot ask for a file many times.
 #[test]
-fn several_ranges_are_answered_with_the_whole_file_once() {
+fn multiple_ranges_are_ignored() {
     check_get("Range: bytes=0-1,4-5", OK);
     check_get(&format!("Range: bytes={}", ["0-"; 1300].join(",")), OK);
 }
 
 #[test]
-fn ranges_count_for_get_only() {
+fn range_applies_to_get_only() {
     check("HEAD /index.html HTTP/1.1\nHost: a\nRange: bytes=0-1\n\n", &["HTTP/1.1 200 OK", "Content-Length: 36"]);
     check("GET /missing HTTP/1.1\nHost: a\nRange: bytes=0-1\n\n", &["HTTP/1.1 404 Not Found", "!Content-Range"]);
 }
 
 #[test]
-fn an_empty_file_has_no_ranges() {
+fn range_of_empty_file_is_ignored() {
     for range in ["0-", "-5", "-0", "5-"] {
         check(
             &format!("GET /empty.txt HTTP/1.1\nHost: a\nRange: bytes={range}\n\n"),
@@ -159,7 +158,7 @@ fn an_empty_file_has_no_ranges() {
 }
 
 #[test]
-fn ranges_at_the_end_of_64_bits_do_not_overflow() {
+fn range_near_u64_max_does_not_overflow() {
     check(
         "GET /huge.bin HTTP/1.1\nHost: a\nRange: bytes=18446744073709551614-18446744073709551615\n\n",
         &["Content-Range: bytes 18446744073709551614-18446744073709551614/18446744073709551615", "Content-Length: 1"],
@@ -170,9 +169,8 @@ fn ranges_at_the_end_of_64_bits_do_not_overflow() {
     );
 }
 
-/// H23: parts of two versions of a file are never put together.
 #[test]
-fn if_range_takes_nothing_but_the_same_strong_tag() {
+fn if_range_matches_only_same_strong_tag() {
     let part = &["HTTP/1.1 206 Partial Content", "> file 0+2"];
     check_get("Range: bytes=0-1\nIf-Range: TAG", part);
     check_get("Range: bytes=0-1\nIf-Range: W/TAG", OK);
@@ -187,23 +185,22 @@ fn if_range_takes_nothing_but_the_same_strong_tag() {
 }
 
 #[test]
-fn conditions_come_before_ranges() {
+fn preconditions_take_precedence_over_range() {
     check_get("Range: bytes=99-\nIf-None-Match: TAG", NOT_MODIFIED);
     check_get("Range: bytes=0-1\nIf-Match: \"x\"", FAILED);
 }
 
 #[test]
-fn conditions_count_only_where_there_is_a_file() {
+fn preconditions_apply_only_to_files() {
     check("GET /missing HTTP/1.1\nHost: a\nIf-Match: *\n\n", &["HTTP/1.1 404 Not Found"]);
     check("GET /docs HTTP/1.1\nHost: a\nIf-None-Match: *\n\n", &["HTTP/1.1 301 Moved Permanently"]);
     check("OPTIONS / HTTP/1.1\nHost: a\nIf-None-Match: *\n\n", &["HTTP/1.1 204 No Content"]);
 }
 
-/// Every combination of conditions, ranges and methods against the steps of RFC 9110 §13.2.2, told once more in the
-/// plainest words.
+/// The expected status comes from a literal transcription of the steps.
 #[test]
-fn all_combinations_follow_the_steps_of_the_rfc() {
-    /// A field line, and whether its condition holds (its range can be satisfied); nothing: it counts as absent.
+fn all_combinations_follow_rfc_9110_section_13_2_2() {
+    /// A field line, and whether its condition is true or its range satisfiable; `None` if it is ignored.
     type Choice = (&'static str, Option<bool>);
     let if_match: [Choice; 4] = [
         ("", None),
@@ -260,8 +257,8 @@ fn all_combinations_follow_the_steps_of_the_rfc() {
                 (.., Some(false)) => 416,
             };
             let request = format!("{method} /index.html HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
-            let answer = answer(request.as_bytes()).expect("an answer");
-            assert_eq!(answer.status(), expected, "{request}");
+            let response = response_to(request.as_bytes()).expect("a response");
+            assert_eq!(response.status(), expected, "{request}");
         }
     }
 }

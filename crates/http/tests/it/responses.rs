@@ -1,19 +1,19 @@
-//! What each kind of request is answered with.
+//! Tests of the response to each kind of request.
 
 use sanderling_http::{
     FileMetadata, FileTime, HttpDate, LookupError, Negotiation, Parsed, Representation, RequestLimits, SitePath,
     parse_request, respond,
 };
 
-use crate::site::{answer, check, etag};
+use crate::site::{check, etag, response_to};
 
 #[test]
-fn a_file_comes_whole_with_all_its_fields_in_their_order() {
+fn file_response_has_all_fields_in_order() {
     let request = b"GET /index.html HTTP/1.1\r\nHost: example.com\r\n\r\n";
-    let answer = answer(request).expect("an answer");
+    let response = response_to(request).expect("a response");
     let etag = format!("ETag: {}", etag("index.html"));
     assert_eq!(
-        answer.lines,
+        response.lines,
         [
             "HTTP/1.1 200 OK",
             "Server: sanderling",
@@ -27,43 +27,43 @@ fn a_file_comes_whole_with_all_its_fields_in_their_order() {
             "Cache-Control: no-cache",
         ]
     );
-    assert_eq!(answer.content, "file 0+36");
-    assert_eq!(answer.head_bytes, Some(request.len()));
-    assert!(!answer.is_close);
+    assert_eq!(response.body, "file 0+36");
+    assert_eq!(response.head_bytes, Some(request.len()));
+    assert!(!response.is_close);
 }
 
 #[test]
-fn head_gets_the_head_of_get_and_no_content() {
+fn head_response_equals_get_without_body() {
     for path in ["/index.html", "/empty.txt", "/huge.bin", "/docs", "/missing", "/.hidden"] {
         let both = ["GET", "HEAD"].map(|method| {
-            answer(format!("{method} {path} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes()).expect("an answer")
+            response_to(format!("{method} {path} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes()).expect("a response")
         });
         assert_eq!(both[0].lines, both[1].lines, "{path}");
-        assert_eq!(both[1].content, "none", "{path}");
+        assert_eq!(both[1].body, "none", "{path}");
     }
 }
 
 #[test]
-fn an_empty_file_has_a_length_of_zero() {
+fn empty_file_has_content_length_zero() {
     check("GET /empty.txt HTTP/1.1\nHost: a\n\n", &["HTTP/1.1 200 OK", "Content-Length: 0", "> none"]);
 }
 
 #[test]
-fn a_path_is_decoded_once() {
+fn path_is_decoded_once() {
     check("GET /a%20b.txt HTTP/1.1\nHost: a\n\n", &["HTTP/1.1 200 OK", "> file 0+36"]);
     check("GET /%69ndex.html?a=%2f&b[]=|{} HTTP/1.1\nHost: a\n\n", &["HTTP/1.1 200 OK"]);
     check("GET /a%2520b.txt HTTP/1.1\nHost: a\n\n", &["HTTP/1.1 404 Not Found"]);
 }
 
 #[test]
-fn an_absolute_target_is_read_like_its_path() {
+fn absolute_form_equals_origin_form() {
     check("GET http://Example.com/index.html HTTP/1.1\nHost: example.com:80\n\n", &["HTTP/1.1 200 OK"]);
     check("OPTIONS http://example.com HTTP/1.1\nHost: example.com\n\n", &["HTTP/1.1 204 No Content"]);
     check("GET HTTP://example.com?q HTTP/1.1\nHost: example.com\n\n", &["HTTP/1.1 404 Not Found"]);
 }
 
 #[test]
-fn missing_files_get_a_page_and_the_connection_goes_on() {
+fn missing_file_is_404_and_connection_persists() {
     check(
         "GET /missing HTTP/1.1\nHost: a\n\n",
         &["HTTP/1.1 404 Not Found", "Content-Type: text/html; charset=utf-8", "!Connection", "!ETag"],
@@ -71,7 +71,7 @@ fn missing_files_get_a_page_and_the_connection_goes_on() {
 }
 
 #[test]
-fn hidden_files_are_missing_but_well_known_ones_are_not() {
+fn hidden_file_is_404_except_well_known() {
     for path in ["/.git/config", "/.env", "/docs/.htaccess", "/docs/.well-known/a", "/.well-known/.a", "/..."] {
         check(&format!("GET {path} HTTP/1.1\nHost: a\n\n"), &["HTTP/1.1 404 Not Found"]);
     }
@@ -79,7 +79,7 @@ fn hidden_files_are_missing_but_well_known_ones_are_not() {
 }
 
 #[test]
-fn a_folder_is_redirected_to_its_slash_by_a_path() {
+fn directory_without_slash_is_redirected() {
     check(
         "GET /docs HTTP/1.1\nHost: example.com\n\n",
         &["HTTP/1.1 301 Moved Permanently", "Location: /docs/", "!ETag"],
@@ -89,12 +89,12 @@ fn a_folder_is_redirected_to_its_slash_by_a_path() {
     check("GET /gr%c3%b6%C3%9fe HTTP/1.1\nHost: a\n\n", &["Location: /gr%C3%B6%C3%9Fe/"]);
 }
 
-/// H13: `//` would be the address of another host.
+/// In Location, `//` would start the name of another host.
 #[test]
-fn even_the_root_is_redirected_to_one_slash() {
+fn redirect_never_starts_with_two_slashes() {
     let request = b"GET /?q HTTP/1.1\r\nHost: a\r\n\r\n";
-    let Ok(Parsed::Complete { request, .. }) = parse_request(request, &RequestLimits::default()) else {
-        panic!("no request")
+    let Ok(Parsed::Complete { request, .. }) = parse_request(request, 0, &RequestLimits::default()) else {
+        panic!("invalid request")
     };
     let root = SitePath::parse(b"/").expect("the root");
     let mut head = Vec::new();
@@ -103,7 +103,7 @@ fn even_the_root_is_redirected_to_one_slash() {
 }
 
 #[test]
-fn methods_that_do_not_suit_a_file_are_told_which_do() {
+fn unsupported_method_is_405_or_501() {
     for method in ["POST", "PUT", "DELETE", "TRACE", "PATCH"] {
         check(
             &format!("{method} /index.html HTTP/1.1\nHost: a\n\n"),
@@ -120,7 +120,7 @@ fn methods_that_do_not_suit_a_file_are_told_which_do() {
 }
 
 #[test]
-fn options_tells_the_methods_and_sends_nothing() {
+fn options_lists_allowed_methods() {
     for target in ["*", "/", "/missing"] {
         check(
             &format!("OPTIONS {target} HTTP/1.1\nHost: a\n\n"),
@@ -152,18 +152,18 @@ fn persistence_follows_version_and_connection() {
 }
 
 #[test]
-fn http_1_0_needs_no_host() {
+fn http_1_0_requires_no_host() {
     check("GET /index.html HTTP/1.0\n\n", &["HTTP/1.1 200 OK", "Connection: close"]);
     check("GET http://a/index.html HTTP/1.0\n\n", &["HTTP/1.1 200 OK"]);
 }
 
 #[test]
-fn two_empty_lines_before_a_request_are_passed_over() {
+fn two_empty_lines_before_request_are_ignored() {
     check("\n\nGET /index.html HTTP/1.1\nHost: a\n\n", &["HTTP/1.1 200 OK"]);
 }
 
 #[test]
-fn a_peer_that_awaits_100_continue_with_content_is_answered_and_left() {
+fn expect_100_continue_with_body_closes_connection() {
     let request = |version, length| {
         format!("GET /index.html HTTP/{version}\nHost: a\nExpect: 100-continue\nContent-Length: {length}\n\n")
     };
@@ -174,12 +174,12 @@ fn a_peer_that_awaits_100_continue_with_content_is_answered_and_left() {
 }
 
 #[test]
-fn pipelined_requests_are_cut_where_each_ends() {
+fn pipelined_requests_are_parsed_one_by_one() {
     let one = "GET /index.html HTTP/1.1\r\nHost: a\r\n\r\n";
     let all = one.repeat(16);
     let mut rest = all.as_bytes();
     for _ in 0..16 {
-        let head_bytes = answer(rest).expect("an answer").head_bytes.expect("a request");
+        let head_bytes = response_to(rest).expect("a response").head_bytes.expect("a request");
         assert_eq!(head_bytes, one.len());
         rest = &rest[head_bytes..];
     }
@@ -187,11 +187,11 @@ fn pipelined_requests_are_cut_where_each_ends() {
 }
 
 #[test]
-fn a_modification_time_nobody_can_believe_is_not_told() {
+fn implausible_modification_time_is_omitted() {
     let now_unix_s = 1_000_000;
     let modified = |unix_s| {
-        let facts = FileMetadata { modified: FileTime { unix_s, nanos: 0 }, ..crate::site::facts(1) };
-        Representation::new(&facts, "text/plain", Negotiation::None, b"", now_unix_s).modified_unix_s()
+        let metadata = FileMetadata { modified: FileTime { unix_s, nanos: 0 }, ..crate::site::metadata(1) };
+        Representation::new(&metadata, "text/plain", Negotiation::None, b"", now_unix_s).modified_unix_s()
     };
     assert_eq!(modified(999_999), Some(999_999));
     assert_eq!(modified(1_000_001), Some(1_000_000), "not after now");
@@ -200,10 +200,9 @@ fn a_modification_time_nobody_can_believe_is_not_told() {
     }
 }
 
-/// H23: whatever changes of a file changes its tag.
 #[test]
-fn each_fact_is_in_the_entity_tag() {
-    let base = crate::site::facts(36);
+fn entity_tag_depends_on_all_metadata() {
+    let base = crate::site::metadata(36);
     let later = FileTime { unix_s: base.modified.unix_s, nanos: base.modified.nanos + 1 };
     let swapped = FileMetadata { device: base.inode, inode: base.device, ..base };
     let all = [
@@ -217,7 +216,7 @@ fn each_fact_is_in_the_entity_tag() {
         swapped,
     ];
     let mut tags: Vec<_> =
-        all.map(|facts| Representation::new(&facts, "a/b", Negotiation::None, b"", 0).etag().to_vec()).into();
+        all.map(|metadata| Representation::new(&metadata, "a/b", Negotiation::None, b"", 0).etag().to_vec()).into();
     tags.sort();
     tags.dedup();
     assert_eq!(tags.len(), all.len());

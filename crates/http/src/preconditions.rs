@@ -1,0 +1,69 @@
+//! Evaluates the preconditions of a request for a file (RFC 9110 §13.2.2).
+
+use crate::date::HttpDate;
+use crate::entity_tag::{EntityTag, EntityTags};
+use crate::fields::{FieldName, Fields};
+use crate::representation::Representation;
+
+/// The result of the preconditions of a GET or HEAD.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Evaluation {
+    /// Respond as without preconditions.
+    Proceed,
+    /// Respond with 304: the client's copy is valid.
+    NotModified,
+    /// Respond with 412.
+    Failed,
+}
+
+const PRECONDITIONS: &[FieldName] =
+    &[FieldName::IfMatch, FieldName::IfNoneMatch, FieldName::IfModifiedSince, FieldName::IfUnmodifiedSince];
+
+/// Evaluates all preconditions except If-Range.
+pub(crate) fn evaluate(fields: &Fields<'_>, file: &Representation) -> Evaluation {
+    if !fields.contains_any(PRECONDITIONS) {
+        return Evaluation::Proceed;
+    }
+    // Steps 1 and 2: If-Match takes precedence over If-Unmodified-Since.
+    let may_proceed = if fields.contains(FieldName::IfMatch) {
+        has_match(fields, FieldName::IfMatch, file.etag(), |tag, etag| tag.is_strong_match(etag))
+    } else {
+        dates(fields, FieldName::IfUnmodifiedSince, file).is_none_or(|(modified, date)| modified <= date)
+    };
+    if !may_proceed {
+        return Evaluation::Failed;
+    }
+    // Steps 3 and 4: If-None-Match takes precedence over If-Modified-Since.
+    let is_not_modified = if fields.contains(FieldName::IfNoneMatch) {
+        has_match(fields, FieldName::IfNoneMatch, file.etag(), |tag, etag| tag.is_weak_match(etag))
+    } else {
+        dates(fields, FieldName::IfModifiedSince, file).is_some_and(|(modified, date)| modified <= date)
+    };
+    if is_not_modified { Evaluation::NotModified } else { Evaluation::Proceed }
+}
+
+/// Whether If-Range allows a partial response (RFC 9110 §13.1.5, and step 5 of §13.2.2).
+///
+/// A date never matches: it is no strong validator, since a file can change twice in a second. §13.1.5 requires clients
+/// to send the entity tag, which every response has.
+pub(crate) fn allows_range(fields: &Fields<'_>, file: &Representation) -> bool {
+    if !fields.contains(FieldName::IfRange) {
+        return true;
+    }
+    let tag = fields.single(FieldName::IfRange).and_then(EntityTag::parse);
+    tag.is_some_and(|tag| tag.is_strong_match(file.etag()))
+}
+
+/// Whether the field is `*`, which matches any file that exists, or a list with a tag that matches `etag`.
+fn has_match(fields: &Fields<'_>, name: FieldName, etag: &[u8], is_match: fn(EntityTag<'_>, &[u8]) -> bool) -> bool {
+    // Fast path: nearly all lists are the one tag of an earlier response, which is strong and matches in both ways.
+    fields.single(name) == Some(etag)
+        || fields.values(name).any(|value| value == b"*" || EntityTags(value).any(|tag| is_match(tag, etag)))
+}
+
+/// The modification time of the file and the date of a field. `None` if one is missing or invalid, or if the field is
+/// repeated: §13.1.3 and §13.1.4 require that the condition is then ignored.
+fn dates(fields: &Fields<'_>, name: FieldName, file: &Representation) -> Option<(u64, u64)> {
+    let date_unix_s = HttpDate::parse_unix_s(fields.single(name)?)?;
+    Some((file.modified_unix_s()?, date_unix_s))
+}
