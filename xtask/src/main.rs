@@ -5,7 +5,7 @@ mod ci;
 mod bench;
 mod guard;
 mod compare;
-mod endure;
+mod forward;
 mod setup;
 mod tidy;
 mod callgrind;
@@ -40,10 +40,7 @@ fn main() -> ExitCode {
             Ok(options) => compare::run(&options),
             Err(problem) => return usage(&problem),
         },
-        "endure" => match endure::Options::parse(rest) {
-            Ok(options) => endure::run(&options),
-            Err(problem) => return usage(&problem),
-        },
+        "soak" | "load" => forward::run(&arguments),
         "bench" => match bench::Options::parse(rest) {
             Ok(options) => bench::run(&options),
             Err(problem) => return usage(&problem),
@@ -87,9 +84,9 @@ fn help() -> String {
   cargo xtask compare [--quick] [--only http|dns|growth|load]... [--rounds N]
                                what a request costs here and elsewhere; installs the peers (Debian packages) and
                                writes docs/performance, or with --quick in two minutes a summary
-  cargo xtask endure [--short] [--only SCENARIO]... [--program FILE]
-                               reloads, upgrades and crashes under load: what is lost; writes
-                               docs/performance/losses.md when all run in full
+  cargo xtask soak [--short] [--only SCENARIO]... [--program FILE]
+                               reloads, upgrades and crashes under load, and the requests that are lost
+  cargo xtask load [OPTION]... a steady load on any web and DNS server, and what happens to every request
   cargo xtask guard [--update] the instructions of a request against those of the snapshot, which it keeps or writes
   cargo xtask bench [--quick] [FILTER]
                                the ways of each descriptor job: time by divan, instructions by callgrind, calls

@@ -22,7 +22,8 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("crates/table", &[]),
     ("crates/os", &[]),
     ("xtask", &[]),
-    ("bench/losscount", &[]),
+    ("bench/loadgen", &[]),
+    ("bench/soak", &["loadgen"]),
 ];
 
 /// Packages of the registry that nobody may use, and why.

@@ -1,0 +1,113 @@
+//! Single requests: whether a server answers, and what.
+
+use crate::http::{Head, parse_head};
+use domain::base::iana::Rtype;
+use domain::base::{Message, MessageBuilder, Name};
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+/// How long an answer over TCP is waited for.
+const TIMEOUT: Duration = Duration::from_secs(15);
+/// Ports that are tried until one is free for both TCP and UDP.
+const PORT_TRIES_MAX: usize = 16;
+
+/// A response over HTTP.
+#[derive(Clone, Debug, Default)]
+pub struct Response {
+    /// The status code.
+    pub status: u16,
+    /// The `ETag` field.
+    pub entity_tag: Option<String>,
+    /// The content.
+    pub content: Vec<u8>,
+}
+
+/// Sends a GET with additional `fields`, each with its line end, and receives the response. The connection is returned
+/// as well.
+///
+/// # Errors
+/// The failed call, or a malformed response.
+pub fn get(server: SocketAddr, host: &str, path: &str, fields: &str) -> io::Result<(Response, TcpStream)> {
+    let mut stream = connect(server)?;
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{fields}\r\n").as_bytes())?;
+    let (mut received, mut buffer) = (Vec::new(), [0; 16 * 1024]);
+    loop {
+        if let Some(head) = parse_head(&received).map_err(io::Error::other)? {
+            let Head { head_bytes, status, length_bytes, entity_tag, .. } = head;
+            let length_bytes = if status == 304 { 0 } else { length_bytes };
+            if received.len() >= head_bytes + length_bytes {
+                let content = received[head_bytes..head_bytes + length_bytes].to_vec();
+                return Ok((Response { status, entity_tag, content }, stream));
+            }
+        }
+        match stream.read(&mut buffer)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            length => received.extend_from_slice(&buffer[..length]),
+        }
+    }
+}
+
+/// Asks a question over TCP.
+///
+/// # Errors
+/// The failed call, an invalid name, or a malformed reply.
+pub fn query_tcp(server: SocketAddr, name: &str, rtype: Rtype) -> io::Result<Message<Vec<u8>>> {
+    let mut stream = connect(server)?;
+    let query = query(name, rtype)?;
+    let length = u16::try_from(query.len()).map_err(io::Error::other)?;
+    stream.write_all(&[length.to_be_bytes().as_slice(), &query].concat())?;
+    let mut length = [0; 2];
+    stream.read_exact(&mut length)?;
+    let mut reply = vec![0; usize::from(u16::from_be_bytes(length))];
+    stream.read_exact(&mut reply)?;
+    Message::from_octets(reply).map_err(io::Error::other)
+}
+
+/// Asks a question over UDP and waits for the reply.
+///
+/// # Errors
+/// The failed call, an invalid name, or a malformed reply.
+pub fn query_udp(server: SocketAddr, name: &str, rtype: Rtype, timeout: Duration) -> io::Result<Message<Vec<u8>>> {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+    socket.connect(server)?;
+    socket.set_read_timeout(Some(timeout))?;
+    socket.send(&query(name, rtype)?)?;
+    let mut reply = vec![0; 1500];
+    let length = socket.recv(&mut reply)?;
+    reply.truncate(length);
+    Message::from_octets(reply).map_err(io::Error::other)
+}
+
+fn query(name: &str, rtype: Rtype) -> io::Result<Vec<u8>> {
+    let name: Name<Vec<u8>> = name.parse().map_err(io::Error::other)?;
+    let mut builder = MessageBuilder::new_vec().question();
+    builder.push((name, rtype)).map_err(io::Error::other)?;
+    Ok(builder.finish())
+}
+
+fn connect(server: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&server, TIMEOUT)?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    Ok(stream)
+}
+
+/// An address whose port is free for TCP and UDP. Each call returns another address of 127.0.0.0/8, all of which is
+/// loopback (RFC 1122 §3.2.1.3), so that no other program takes the port before the server does.
+///
+/// # Errors
+/// No such port was found.
+pub fn free_address() -> io::Result<SocketAddr> {
+    static COUNT: AtomicU8 = AtomicU8::new(1);
+    let [.., high, low] = std::process::id().to_be_bytes();
+    let ip = Ipv4Addr::new(127, high | 1 << 7, low, COUNT.fetch_add(1, Ordering::Relaxed));
+    for _ in 0..PORT_TRIES_MAX {
+        let listener = TcpListener::bind((ip, 0))?;
+        let address = listener.local_addr()?;
+        if UdpSocket::bind(address).is_ok() {
+            return Ok(address);
+        }
+    }
+    Err(io::Error::other(format!("no port is free for both TCP and UDP in {PORT_TRIES_MAX} tries")))
+}

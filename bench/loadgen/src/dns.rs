@@ -1,0 +1,360 @@
+//! The DNS protocol of the load: questions, their queries, and the check of a reply.
+
+use crate::outcome::Cause;
+use crate::streams::{Protocol, Verdict};
+use domain::base::iana::{Opcode, Rcode, Rtype};
+use domain::base::name::FromStrError;
+use domain::base::wire::ParseError;
+use domain::base::{Message, MessageBuilder, Name};
+use domain::rdata::AllRecordData;
+use fastrand::Rng;
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The UDP payload size in queries, which avoids fragmentation nearly everywhere (RFC 9715 §3.1 R3).
+const UDP_PAYLOAD_BYTES: u16 = 1232;
+/// Bytes of the header of a message (RFC 1035 §4.1.1).
+const HEADER_BYTES: usize = 12;
+/// Bytes of the length before a message over TCP (RFC 1035 §4.2.2).
+const LENGTH_BYTES: usize = 2;
+
+/// A name and a type to ask for, and the expected reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Question {
+    name: Name<Vec<u8>>,
+    rtype: Rtype,
+    rcode: Rcode,
+    /// The query with the ID 0.
+    query: Vec<u8>,
+    /// Bytes of the question in the query, after the header.
+    question_bytes: usize,
+    /// The digest of the expected records; `None` accepts any.
+    digest: Option<u64>,
+}
+
+/// Parses lines such as `www.example.com A` and `missing.example.com AAAA NXDOMAIN`. Names are absolute, with or
+/// without the last dot. Empty lines and lines that begin with `#` or `;` are ignored.
+///
+/// # Errors
+/// The number of the malformed line, and what is wrong with it.
+pub fn parse_questions(text: &str) -> Result<Vec<Question>, String> {
+    let lines = text.lines().map(str::trim).enumerate();
+    let questions = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with(['#', ';']));
+    questions.map(|(index, line)| parse_line(line).map_err(|why| format!("line {}: {why}", index + 1))).collect()
+}
+
+fn parse_line(line: &str) -> Result<Question, String> {
+    let fields: Vec<&str> = line.split_whitespace().collect();
+    let (name, rtype, rcode) = match fields[..] {
+        [name, rtype] => (name, rtype, "NOERROR"),
+        [name, rtype, rcode] => (name, rtype, rcode),
+        _ => return Err("expected a name, a type and an optional response code: `www.example.com A`".to_owned()),
+    };
+    let name = name.parse().map_err(|error: FromStrError| format!("{name}: {error}"))?;
+    let rtype = rtype.parse().map_err(|_| format!("unknown type `{rtype}`; write a mnemonic or TYPE and a number"))?;
+    let unknown = |()| format!("unknown response code `{rcode}`; write a mnemonic such as NXDOMAIN");
+    let rcode = rcode.to_ascii_uppercase().parse().map_err(unknown)?;
+    let mut builder = MessageBuilder::new_vec().question();
+    builder.push((&name, rtype)).expect("a vector holds any query");
+    let question_bytes = builder.as_slice().len() - HEADER_BYTES;
+    let mut builder = builder.additional();
+    let with_size = builder.opt(|opt| {
+        opt.set_udp_payload_size(UDP_PAYLOAD_BYTES);
+        Ok(())
+    });
+    with_size.expect("a vector holds any query");
+    Ok(Question { name, rtype, rcode, query: builder.finish(), question_bytes, digest: None })
+}
+
+impl Question {
+    /// Appends a query with this ID to `out`.
+    pub(crate) fn put_query(&self, id: u16, out: &mut Vec<u8>) {
+        out.extend_from_slice(&id.to_be_bytes());
+        out.extend_from_slice(&self.query[2..]);
+    }
+}
+
+impl fmt::Display for Question {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.name, self.rtype)
+    }
+}
+
+/// The transport of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Transport {
+    /// Replies may be truncated.
+    Udp,
+    /// Replies must be complete (RFC 7766 §8).
+    Tcp,
+}
+
+/// A correct reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reply {
+    /// Of the records of the answer and authority sections, independent of their order, compression and case.
+    /// Additional records are not included, as a server may omit them.
+    pub(crate) digest: u64,
+    /// TC: the digest does not cover all records.
+    pub(crate) is_truncated: bool,
+}
+
+/// The ID of a message; `None` if it is shorter than a header.
+pub(crate) fn id_of(message: &[u8]) -> Option<u16> {
+    let header = message.first_chunk::<HEADER_BYTES>()?;
+    Some(u16::from_be_bytes([header[0], header[1]]))
+}
+
+/// Checks a message as the reply to `question` with `id`.
+///
+/// # Errors
+/// The cause of the loss, with the details.
+pub(crate) fn check_reply(
+    bytes: &[u8],
+    id: u16,
+    question: &Question,
+    transport: Transport,
+) -> Result<Reply, (Cause, String)> {
+    let bad = |detail: String| (Cause::BadResponse, detail);
+    let Ok(message) = Message::from_octets(bytes) else {
+        return Err(bad(format!("{} bytes are less than a header", bytes.len())));
+    };
+    let header = message.header();
+    if header.id() != id || !header.qr() || header.opcode() != Opcode::QUERY {
+        return Err(bad(format!("ID {:#06x} or flags are not those of the reply to ID {id:#06x}", header.id())));
+    }
+    // Servers copy the bytes of the question, including the case of its letters.
+    let expected = &question.query[HEADER_BYTES..HEADER_BYTES + question.question_bytes];
+    if message.header_counts().qdcount() != 1 || !bytes[HEADER_BYTES..].starts_with(expected) {
+        return Err(bad(format!("the question is not {question}")));
+    }
+    if header.rcode() != question.rcode {
+        return Err((Cause::WrongStatus, format!("{} for {question}", header.rcode())));
+    }
+    let is_truncated = header.tc();
+    if is_truncated && transport == Transport::Tcp {
+        return Err(bad("truncated over TCP".to_owned()));
+    }
+    let digest = digest_of(message).map_err(|error| bad(format!("records of the reply to {question}: {error}")))?;
+    if !is_truncated && question.digest.is_some_and(|expected| expected != digest) {
+        return Err((Cause::WrongContent, format!("records differ from those before the load for {question}")));
+    }
+    Ok(Reply { digest, is_truncated })
+}
+
+/// Parses the records of all sections, which must end with the message.
+fn digest_of(message: Message<&[u8]>) -> Result<u64, ParseError> {
+    let mut digest = 0_u64;
+    let mut section_index = 0;
+    let mut section = message.answer()?;
+    loop {
+        for record in section.by_ref() {
+            let mut hasher = DefaultHasher::new();
+            section_index.hash(&mut hasher);
+            record?.to_any_record::<AllRecordData<_, _>>()?.hash(&mut hasher);
+            if section_index < 2 {
+                // A sum is independent of the order: servers may rotate RRsets (RFC 1034 §3.6).
+                digest = digest.wrapping_add(hasher.finish());
+            }
+        }
+        let end = section.pos();
+        match section.next_section()? {
+            Some(next) => section = next,
+            None if end == message.as_slice().len() => return Ok(digest),
+            None => return Err(ParseError::form_error("bytes after the last record")),
+        }
+        section_index += 1;
+    }
+}
+
+/// Questions in random order, over TCP.
+#[derive(Debug)]
+pub(crate) struct DnsProtocol {
+    questions: Arc<[Question]>,
+    random: Rng,
+}
+
+impl DnsProtocol {
+    pub(crate) fn new(questions: Arc<[Question]>, random: Rng) -> DnsProtocol {
+        DnsProtocol { questions, random }
+    }
+
+    fn ask(&mut self, question_index: usize, out: &mut Vec<u8>) -> DnsResponse {
+        let (question, id) = (&self.questions[question_index], self.random.u16(..));
+        let length_bytes = u16::try_from(question.query.len()).expect("a query is far shorter than 64 KiB");
+        out.extend_from_slice(&length_bytes.to_be_bytes());
+        question.put_query(id, out);
+        DnsResponse { question_index, id, received: Vec::new() }
+    }
+}
+
+/// A reply that is being received, with the length before it.
+#[derive(Debug)]
+pub(crate) struct DnsResponse {
+    question_index: usize,
+    id: u16,
+    received: Vec<u8>,
+}
+
+impl DnsResponse {
+    /// The message when it is complete.
+    fn message(&self) -> Option<&[u8]> {
+        let (length, message) = self.received.split_first_chunk::<LENGTH_BYTES>()?;
+        message.get(..usize::from(u16::from_be_bytes(*length)))
+    }
+}
+
+impl Protocol for DnsProtocol {
+    type Response = DnsResponse;
+    // RFC 7766 §6.2.1: the client closes when it has no more queries.
+    const SERVER_CLOSES: bool = false;
+
+    fn request(&mut self, out: &mut Vec<u8>) -> DnsResponse {
+        let question_index = self.random.usize(..self.questions.len());
+        self.ask(question_index, out)
+    }
+
+    fn receive(&mut self, response: &mut DnsResponse, bytes: &[u8]) -> Verdict {
+        response.received.extend_from_slice(bytes);
+        let Some(message) = response.message() else { return Verdict::Incomplete };
+        if LENGTH_BYTES + message.len() < response.received.len() {
+            return Verdict::Lost(Cause::WrongContent, "bytes after the end of the message".to_owned());
+        }
+        match check_reply(message, response.id, &self.questions[response.question_index], Transport::Tcp) {
+            Ok(_) => Verdict::Correct { closes: false },
+            Err((cause, detail)) => Verdict::Lost(cause, detail),
+        }
+    }
+}
+
+/// Asks each question once over TCP; the records of the replies become the expected ones.
+///
+/// # Errors
+/// The server does not answer, or not as expected.
+pub(crate) fn learn_records(
+    server: SocketAddr,
+    questions: &mut [Question],
+    deadline: Duration,
+    random: Rng,
+) -> Result<(), String> {
+    let failed = |error: io::Error| format!("{server}: {error}");
+    let mut stream = TcpStream::connect_timeout(&server, deadline).map_err(failed)?;
+    stream.set_read_timeout(Some(deadline)).map_err(failed)?;
+    let mut protocol = DnsProtocol::new(Arc::from(&*questions), random);
+    for (index, question) in questions.iter_mut().enumerate() {
+        let mut query = Vec::new();
+        let mut response = protocol.ask(index, &mut query);
+        stream.write_all(&query).map_err(failed)?;
+        let mut length = [0; LENGTH_BYTES];
+        stream.read_exact(&mut length).map_err(failed)?;
+        response.received.resize(usize::from(u16::from_be_bytes(length)), 0);
+        stream.read_exact(&mut response.received).map_err(failed)?;
+        let reply = check_reply(&response.received, response.id, question, Transport::Tcp);
+        question.digest = Some(reply.map_err(|(_, detail)| detail)?.digest);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: u16 = 0x1234;
+    /// `ex. NS a.ex.`, with compressed owner and data.
+    const NS_A: &[u8] = b"\xc0\x0c\0\x02\0\x01\0\0\0\x3c\0\x04\x01a\xc0\x0c";
+    const NS_B: &[u8] = b"\xc0\x0c\0\x02\0\x01\0\0\0\x3c\0\x04\x01b\xc0\x0c";
+    const NS_B_UNCOMPRESSED: &[u8] = b"\x02EX\0\0\x02\0\x01\0\0\0\x3c\0\x06\x01B\x02ex\0";
+
+    fn question() -> Question {
+        parse_questions("ex NS").expect("the line is valid").remove(0)
+    }
+
+    fn message(flags: [u8; 2], records: &[&[u8]]) -> Vec<u8> {
+        let header = [0x12, 0x34, flags[0], flags[1], 0, 1, 0, records.len() as u8, 0, 0, 0, 0];
+        [&header, b"\x02ex\0\0\x02\0\x01".as_slice(), &records.concat()].concat()
+    }
+
+    #[track_caller]
+    fn digest(records: &[&[u8]]) -> u64 {
+        check_reply(&message([0x84, 0], records), ID, &question(), Transport::Udp).expect("the reply is correct").digest
+    }
+
+    #[track_caller]
+    fn check_lost(message: &[u8], expected: Cause) {
+        let reply = check_reply(message, ID, &question(), Transport::Tcp);
+        assert!(matches!(reply, Err((cause, _)) if cause == expected), "{reply:?}");
+    }
+
+    #[test]
+    fn questions_are_parsed() {
+        let questions = parse_questions("www.example.com A\n\n# no\nx.example. TYPE65534 nxdomain").expect("valid");
+        let shown: Vec<String> = questions.iter().map(|it| format!("{it} {}", it.rcode)).collect();
+        assert_eq!(shown, ["www.example.com A NOERROR", "x.example TYPE65534 NXDOMAIN"]);
+    }
+
+    #[test]
+    fn malformed_questions_are_reported_by_line() {
+        let long = format!("{} A", "x".repeat(64));
+        for line in ["b.example", "a..example A", "a.example NONE", "a.example TYPE65536", "a.example A MAYBE", &long] {
+            let error = parse_questions(&format!("a.example A\n{line}")).expect_err(line);
+            assert!(error.starts_with("line 2: "), "{error}");
+        }
+    }
+
+    #[test]
+    fn query_has_one_question_and_edns() {
+        let mut out = Vec::new();
+        parse_questions("a.b AAAA").expect("the line is valid")[0].put_query(0x1234, &mut out);
+        let expected = b"\x12\x34\0\0\0\x01\0\0\0\0\0\x01\x01a\x01b\0\0\x1c\0\x01\0\0\x29\x04\xd0\0\0\0\0\0\0";
+        assert_eq!(out, expected);
+    }
+
+    #[test]
+    fn digest_ignores_order_compression_and_case() {
+        assert_eq!(digest(&[NS_A, NS_B]), digest(&[NS_B, NS_A]));
+        assert_eq!(digest(&[NS_A, NS_B]), digest(&[NS_A, NS_B_UNCOMPRESSED]));
+    }
+
+    #[test]
+    fn digest_covers_missing_and_repeated_records() {
+        let whole = digest(&[NS_A, NS_B]);
+        for other in [&[NS_A][..], &[NS_A, NS_A], &[NS_A, NS_B, NS_B], &[]] {
+            assert_ne!(digest(other), whole);
+        }
+    }
+
+    #[test]
+    fn other_records_are_wrong_content() {
+        let question = Question { digest: Some(digest(&[NS_A])), ..question() };
+        let reply = |records| check_reply(&message([0x84, 0], records), ID, &question, Transport::Udp);
+        assert!(reply(&[NS_A]).is_ok());
+        assert!(matches!(reply(&[NS_B]), Err((Cause::WrongContent, _))));
+    }
+
+    #[test]
+    fn truncated_reply_is_correct_over_udp_only() {
+        let truncated = message([0x86, 0], &[]);
+        assert!(check_reply(&truncated, ID, &question(), Transport::Udp).is_ok_and(|reply| reply.is_truncated));
+        check_lost(&truncated, Cause::BadResponse);
+    }
+
+    #[test]
+    fn malformed_and_unrelated_messages_are_bad_responses() {
+        let correct = message([0x84, 0], &[NS_A]);
+        check_lost(&[], Cause::BadResponse);
+        check_lost(&correct[..correct.len() - 1], Cause::BadResponse);
+        check_lost(&[correct.as_slice(), &[0]].concat(), Cause::BadResponse);
+        check_lost(&[&[0xff], &correct[1..]].concat(), Cause::BadResponse);
+        check_lost(&message([0x04, 0], &[NS_A]), Cause::BadResponse);
+        check_lost(&message([0x84, 5], &[]), Cause::WrongStatus);
+        let other_case: Vec<u8> = correct.iter().map(|&byte| if byte == b'e' { b'E' } else { byte }).collect();
+        check_lost(&other_case, Cause::BadResponse);
+        for pointer in [b"\xff\xff", b"\x80\x0c"] {
+            check_lost(&message([0x84, 0], &[pointer, b"\0\x01\0\x01\0\0\0\0\0\0"]), Cause::BadResponse);
+        }
+    }
+}

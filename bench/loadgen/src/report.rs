@@ -1,0 +1,260 @@
+//! What happened to the requests of a load: counts, latencies and the first losses.
+
+use crate::outcome::{Cause, Kind, Note};
+use crate::runner::Request;
+use hdrhistogram::Histogram;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+/// Losses of one kind that are kept in detail; all are counted.
+const LOSSES_KEPT_MAX: usize = 16;
+/// Losses of one kind that a report prints.
+const LOSSES_PRINTED_MAX: usize = 4;
+/// Decimal digits to which latencies are exact.
+const LATENCY_DIGITS: u8 = 3;
+
+/// The outcome of a load.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The seed that produces the same questions and IDs again.
+    pub seed: u64,
+    /// From the first due request to the end of the last.
+    pub length: Duration,
+    /// The counts of each kind whose rate was not zero.
+    pub kinds: Vec<(Kind, Counts)>,
+}
+
+impl Report {
+    /// The counts of one kind; `None` when its rate was zero.
+    pub fn counts(&self, kind: Kind) -> Option<&Counts> {
+        self.kinds.iter().find(|(found, _)| *found == kind).map(|(_, counts)| counts)
+    }
+
+    /// Requests sent, of all kinds.
+    pub fn sent_count(&self) -> u64 {
+        self.kinds.iter().map(|(_, counts)| counts.sent_count).sum()
+    }
+
+    /// Requests lost, of all kinds and for all causes.
+    pub fn lost_count(&self) -> u64 {
+        self.kinds.iter().map(|(_, counts)| counts.lost_count()).sum()
+    }
+
+    /// Persistent connections that the server closed without a loss, of all kinds.
+    pub fn closed_by_server_count(&self) -> u64 {
+        self.kinds.iter().map(|(_, counts)| counts.closed_by_server_count()).sum()
+    }
+
+    /// The longest delay of sending, of all kinds: how long this machine was busy with something else.
+    pub fn late_max(&self) -> Duration {
+        self.kinds.iter().map(|(_, counts)| counts.late_max).max().unwrap_or_default()
+    }
+}
+
+/// The outcome of the requests of one kind: `sent_count` is the sum of `ok_count` and [`Counts::lost_count`].
+#[derive(Clone, Debug)]
+pub struct Counts {
+    /// Requests that were due, including those that could not be sent.
+    pub sent_count: u64,
+    /// Requests with a correct response.
+    pub ok_count: u64,
+    /// The longest time without the end of a correct response: the length of an outage.
+    pub silence_max: Duration,
+    /// The longest delay of sending. If it is long, latencies describe this machine more than the server.
+    pub late_max: Duration,
+    /// The first losses, by the time of their ends.
+    pub first_losses: Vec<Loss>,
+    /// Losses of each cause, indexed by `Cause as usize`.
+    pub lost: [u64; Cause::ALL.len()],
+    latencies_ns: Histogram<u64>,
+    notes: [u64; Note::ALL.len()],
+}
+
+/// One lost request.
+#[derive(Clone, Debug)]
+pub struct Loss {
+    /// Why.
+    pub cause: Cause,
+    /// When the request was due, from the start of the load.
+    pub due_after: Duration,
+    /// When the loss was detected, from the start of the load.
+    pub lost_after: Duration,
+    /// What was observed, and on which connection.
+    pub detail: String,
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Loss { cause, due_after, lost_after, detail } = self;
+        let (due_ms, lost_ms) = (due_after.as_millis(), lost_after.as_millis());
+        write!(f, "request due at {due_ms} ms, {cause} at {lost_ms} ms: {detail}")
+    }
+}
+
+impl Default for Counts {
+    fn default() -> Counts {
+        Counts {
+            sent_count: 0,
+            ok_count: 0,
+            silence_max: Duration::ZERO,
+            late_max: Duration::ZERO,
+            first_losses: Vec::new(),
+            latencies_ns: Histogram::new(LATENCY_DIGITS).expect("the precision is within the range of 0 to 5"),
+            lost: [0; Cause::ALL.len()],
+            notes: [0; Note::ALL.len()],
+        }
+    }
+}
+
+impl Counts {
+    /// Requests lost for this cause.
+    pub fn lost(&self, cause: Cause) -> u64 {
+        self.lost[cause as usize]
+    }
+
+    /// Requests lost for any cause.
+    pub fn lost_count(&self) -> u64 {
+        self.lost.iter().sum()
+    }
+
+    /// How often an event was noted.
+    pub fn noted(&self, note: Note) -> u64 {
+        self.notes[note as usize]
+    }
+
+    /// Persistent connections that the server closed without a loss.
+    pub fn closed_by_server_count(&self) -> u64 {
+        [Note::ConnectionClose, Note::IdleClose, Note::IdleReset].iter().map(|note| self.noted(*note)).sum()
+    }
+
+    /// The latency of correct responses at a quantile: 0.5 is the median, 1.0 the maximum.
+    pub fn latency(&self, quantile: f64) -> Duration {
+        Duration::from_nanos(self.latencies_ns.value_at_quantile(quantile))
+    }
+
+    /// Each cause of losses with its count: `2 timeout, 1 refused`; empty without losses.
+    pub fn causes(&self) -> String {
+        list(Cause::ALL, &self.lost)
+    }
+}
+
+fn list<N: fmt::Display>(names: &[N], counts: &[u64]) -> String {
+    let parts = names.iter().zip(counts).filter(|(_, count)| **count > 0);
+    parts.map(|(name, count)| format!("{count} {name}")).collect::<Vec<_>>().join(", ")
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ms = |duration: Duration| format!("{:.1}", duration.as_secs_f64() * 1e3);
+        let head = ["sent", "ok", "lost", "p50 ms", "p99 ms", "max ms", "silence ms", "late ms"];
+        let row = |cells: [String; 8]| cells.map(|cell| format!("{cell:>11}")).concat();
+        writeln!(f, "{:<13}{}", "kind", row(head.map(str::to_owned)))?;
+        for (kind, counts) in &self.kinds {
+            let numbers = [counts.sent_count, counts.ok_count, counts.lost_count()].map(|count| count.to_string());
+            let latencies = [0.5, 0.99, 1.0].map(|quantile| ms(counts.latency(quantile)));
+            let [sent, ok, lost] = numbers;
+            let [p50, p99, max] = latencies;
+            let cells = [sent, ok, lost, p50, p99, max, ms(counts.silence_max), ms(counts.late_max)];
+            writeln!(f, "{kind:<13}{}", row(cells))?;
+        }
+        for (kind, counts) in &self.kinds {
+            for (title, list) in [("lost", counts.causes()), ("noted", list(Note::ALL, &counts.notes))] {
+                if !list.is_empty() {
+                    writeln!(f, "{kind:<13} {title}: {list}")?;
+                }
+            }
+            for loss in counts.first_losses.iter().take(LOSSES_PRINTED_MAX) {
+                writeln!(f, "{kind:<13} {loss}")?;
+            }
+        }
+        let (lost, sent, length_s) = (self.lost_count(), self.sent_count(), self.length.as_secs_f64());
+        write!(f, "{lost} lost of {sent} in {length_s:.1} s; seed {}", self.seed)
+    }
+}
+
+/// The counts of a load that is still running.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Requests that were due so far.
+    pub sent_count: u64,
+    /// Correct responses so far.
+    pub ok_count: u64,
+    /// Losses so far.
+    pub lost_count: u64,
+}
+
+impl Progress {
+    /// The sum of `self` and the counts so far of one kind.
+    pub(crate) fn plus(self, counts: &Mutex<Counts>) -> Progress {
+        let counts = counts.lock().expect("no thread panics with the lock");
+        Progress {
+            sent_count: self.sent_count + counts.sent_count,
+            ok_count: self.ok_count + counts.ok_count,
+            lost_count: self.lost_count + counts.lost_count(),
+        }
+    }
+}
+
+/// Counts the requests of one kind.
+pub(crate) struct Recorder {
+    counts: Arc<Mutex<Counts>>,
+    start: Instant,
+    last_ok: Instant,
+}
+
+impl Recorder {
+    pub(crate) fn new(start: Instant, counts: Arc<Mutex<Counts>>) -> Recorder {
+        Recorder { counts, start, last_ok: start }
+    }
+
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().expect("no thread panics with the lock")
+    }
+
+    /// A request is about to be sent.
+    pub(crate) fn count_sent(&self, request: Request, now: Instant) {
+        let mut counts = self.counts();
+        counts.sent_count += 1;
+        counts.late_max = counts.late_max.max(now.saturating_duration_since(request.due));
+    }
+
+    /// A correct response is complete.
+    pub(crate) fn count_ok(&mut self, request: Request, now: Instant) {
+        let latency_ns = now.saturating_duration_since(request.due).as_nanos();
+        let mut counts = self.counts();
+        counts.ok_count += 1;
+        counts.latencies_ns.saturating_record(u64::try_from(latency_ns).unwrap_or(u64::MAX));
+        drop(counts);
+        self.end_silence(now);
+    }
+
+    /// A request is lost. `detail` is called only when the loss is kept in detail.
+    pub(crate) fn count_lost(&self, request: Request, cause: Cause, now: Instant, detail: impl FnOnce() -> String) {
+        let mut counts = self.counts();
+        counts.lost[cause as usize] += 1;
+        if counts.first_losses.len() < LOSSES_KEPT_MAX {
+            let after = |time: Instant| time.saturating_duration_since(self.start);
+            let (due_after, lost_after) = (after(request.due), after(now));
+            counts.first_losses.push(Loss { cause, due_after, lost_after, detail: detail() });
+        }
+    }
+
+    pub(crate) fn note(&self, note: Note) {
+        self.counts().notes[note as usize] += 1;
+    }
+
+    /// The last request has ended. After `sending_end` no request was due, so only outstanding responses count as
+    /// silence.
+    pub(crate) fn finish(&mut self, sending_end: Instant) {
+        self.end_silence(sending_end.max(self.last_ok));
+    }
+
+    fn end_silence(&mut self, now: Instant) {
+        let silence = now.saturating_duration_since(self.last_ok);
+        let mut counts = self.counts();
+        counts.silence_max = counts.silence_max.max(silence);
+        drop(counts);
+        self.last_ok = now;
+    }
+}

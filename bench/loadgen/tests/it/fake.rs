@@ -1,0 +1,244 @@
+//! Servers on the loopback that follow a script, their responses, and a short load on them.
+
+use loadgen::{Cause, Counts, DnsTarget, HttpTarget, Kind, Load, Rates, parse_questions};
+use rustix::net::{AddressFamily, SocketType};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+/// The content of the only file.
+pub(crate) const CONTENT: &[u8] = b"a sanderling runs along the edge of the water\n";
+/// The questions: one name that exists and one that does not.
+pub(crate) const QUESTIONS: &str = "www.example.com A\nmissing.example.com AAAA NXDOMAIN\n";
+/// Bytes of the OPT record in queries.
+const OPT_BYTES: usize = 11;
+
+/// A response with this content that keeps the connection open.
+pub(crate) fn http(content: &[u8]) -> Vec<u8> {
+    http_with("", content)
+}
+
+/// The same with more fields, each with its line end.
+pub(crate) fn http_with(fields: &str, content: &[u8]) -> Vec<u8> {
+    let head = format!("HTTP/1.1 200 OK\r\nServer: fake\r\n{fields}Content-Length: {}\r\n\r\n", content.len());
+    [head.as_bytes(), content].concat()
+}
+
+/// The correct reply to one of [`QUESTIONS`].
+pub(crate) fn dns(query: &[u8]) -> Vec<u8> {
+    let question = &query[12..query.len() - OPT_BYTES];
+    let is_missing = question.starts_with(b"\x07missing");
+    let (code, answer_count) = if is_missing { (3, 0) } else { (0, 1) };
+    let header = [query[0], query[1], 0x84, code, 0, 1, 0, answer_count, 0, 0, 0, 0];
+    let address: &[u8] = b"\xc0\x0c\0\x01\0\x01\0\0\x01\x2c\0\x04\xc0\0\x02\x01";
+    [header.as_slice(), question, if is_missing { &[] } else { address }].concat()
+}
+
+/// The correct reply with one byte changed by `xor`.
+pub(crate) fn dns_changed(query: &[u8], index: usize, xor: u8) -> Vec<u8> {
+    let mut reply = dns(query);
+    reply[index] ^= xor;
+    reply
+}
+
+/// The message with its length before it (RFC 1035 §4.2.2).
+pub(crate) fn framed(message: &[u8]) -> Vec<u8> {
+    let length_bytes = u16::try_from(message.len()).expect("the messages of these tests are short");
+    [&length_bytes.to_be_bytes(), message].concat()
+}
+
+/// What a TCP server does after a request.
+pub(crate) enum Action {
+    /// Sends bytes and waits for the next request.
+    Send(Vec<u8>),
+    SendAndClose(Vec<u8>),
+    SendAndReset(Vec<u8>),
+    /// Sends nothing, and waits until the client closes.
+    Wait,
+    /// Sends bytes after this many connections have been closed or reset.
+    SendAfterEnds(u64, Vec<u8>),
+}
+
+/// How a TCP server finds the end of a request.
+#[derive(Clone, Copy)]
+pub(crate) enum Framing {
+    /// By the empty line.
+    Http,
+    /// By the length before the message.
+    Dns,
+}
+
+type Script = dyn Fn(u64, &[u8]) -> Action + Send + Sync;
+
+struct TcpServer {
+    script: Box<Script>,
+    framing: Framing,
+    request_count: AtomicU64,
+    end_count: Mutex<u64>,
+    ended: Condvar,
+}
+
+/// Starts a TCP server that runs until the test process ends. The script receives the number of the request, from 0, and
+/// the request.
+pub(crate) fn tcp_server(
+    framing: Framing,
+    script: impl Fn(u64, &[u8]) -> Action + Send + Sync + 'static,
+) -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("the loopback has a free port");
+    let address = listener.local_addr().expect("the listener is bound");
+    let (script, request_count, end_count) = (Box::new(script), AtomicU64::new(0), Mutex::new(0));
+    let server = Arc::new(TcpServer { script, framing, request_count, end_count, ended: Condvar::new() });
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (stream, server) = (stream.expect("file descriptors suffice"), Arc::clone(&server));
+            std::thread::spawn(move || server.serve(stream));
+        }
+    });
+    address
+}
+
+impl TcpServer {
+    fn serve(&self, mut stream: TcpStream) {
+        while let Some(request) = self.framing.read(&mut stream) {
+            let number = self.request_count.fetch_add(1, Ordering::SeqCst);
+            let mut send = |bytes: &[u8]| stream.write_all(bytes).expect("the client receives");
+            match (self.script)(number, &request) {
+                Action::Send(bytes) => send(&bytes),
+                Action::SendAfterEnds(count, bytes) => {
+                    let ends = self.end_count.lock().expect("no thread panics with the lock");
+                    drop(self.ended.wait_while(ends, |ends| *ends < count).expect("no thread panics with the lock"));
+                    send(&bytes);
+                }
+                Action::SendAndClose(bytes) => {
+                    send(&bytes);
+                    return self.end(stream);
+                }
+                Action::SendAndReset(bytes) => {
+                    send(&bytes);
+                    // Lingering for no time resets the connection (socket(7), SO_LINGER).
+                    rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).expect("the stream is open");
+                    return self.end(stream);
+                }
+                Action::Wait => return drop(stream.read(&mut [0])),
+            }
+        }
+    }
+
+    fn end(&self, stream: TcpStream) {
+        drop(stream);
+        *self.end_count.lock().expect("no thread panics with the lock") += 1;
+        self.ended.notify_all();
+    }
+}
+
+impl Framing {
+    /// Reads one request; `None` after the client has closed.
+    fn read(self, stream: &mut TcpStream) -> Option<Vec<u8>> {
+        let mut request = Vec::new();
+        match self {
+            Framing::Http => {
+                while !request.ends_with(b"\r\n\r\n") {
+                    let mut byte = [0];
+                    stream.read_exact(&mut byte).ok()?;
+                    request.push(byte[0]);
+                }
+            }
+            Framing::Dns => {
+                let mut length = [0; 2];
+                stream.read_exact(&mut length).ok()?;
+                request.resize(usize::from(u16::from_be_bytes(length)), 0);
+                stream.read_exact(&mut request).ok()?;
+            }
+        }
+        Some(request)
+    }
+}
+
+/// Datagrams, each with its destination.
+pub(crate) type Sends = Vec<(SocketAddr, Vec<u8>)>;
+
+/// Starts a UDP server that runs until the test process ends. The script receives the number of the query, from 0, its
+/// sender, and the query.
+pub(crate) fn udp_server(mut script: impl FnMut(u64, SocketAddr, &[u8]) -> Sends + Send + 'static) -> SocketAddr {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("the loopback has a free port");
+    let address = socket.local_addr().expect("the socket is bound");
+    std::thread::spawn(move || {
+        let mut buffer = [0; 1500];
+        for number in 0.. {
+            let (length_bytes, client) = socket.recv_from(&mut buffer).expect("an unconnected socket has no errors");
+            for (destination, datagram) in script(number, client, &buffer[..length_bytes]) {
+                socket.send_to(&datagram, destination).expect("the loopback delivers it");
+            }
+        }
+    });
+    address
+}
+
+/// A TCP port without a listener, reserved while the descriptor is open.
+pub(crate) fn refusing_tcp_port() -> (OwnedFd, SocketAddr) {
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).expect("file descriptors suffice");
+    rustix::net::bind(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).expect("the loopback has a free port");
+    let address = rustix::net::getsockname(&socket).expect("the socket is bound");
+    (socket, SocketAddr::try_from(address).expect("the address is one of IPv4"))
+}
+
+/// A UDP port that is unreachable while the socket is open: it receives only from one peer, which never sends.
+pub(crate) fn refusing_udp_port() -> (UdpSocket, SocketAddr) {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("the loopback has a free port");
+    let address = socket.local_addr().expect("the socket is bound");
+    socket.connect(address).expect("a socket can be its own peer");
+    (socket, address)
+}
+
+/// Requests of one load.
+pub(crate) const COUNT: u64 = 60;
+/// One request in this many is answered incorrectly.
+pub(crate) const BAD_EVERY: u64 = 6;
+pub(crate) const BAD_COUNT: u64 = COUNT / BAD_EVERY;
+/// Long enough for a busy machine.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(1);
+const PER_S: u32 = 200;
+const SEED: u64 = 7;
+
+/// [`COUNT`] requests of one kind.
+pub(crate) fn load(kind: Kind, server: SocketAddr) -> Load {
+    println!("seed {SEED}");
+    let mut load = Load::new(Duration::from_millis(300), SEED);
+    let Rates { http_new, http_kept, dns_udp, dns_tcp_new, dns_tcp_kept } = &mut load.rates;
+    let rate = match kind {
+        Kind::HttpNew => http_new,
+        Kind::HttpKept => http_kept,
+        Kind::DnsUdp => dns_udp,
+        Kind::DnsTcpNew => dns_tcp_new,
+        Kind::DnsTcpKept => dns_tcp_kept,
+    };
+    *rate = PER_S;
+    if matches!(kind, Kind::HttpNew | Kind::HttpKept) {
+        load.http = Some(HttpTarget::new(server, "/page", CONTENT.to_vec()));
+    } else {
+        let questions = parse_questions(QUESTIONS).expect("the questions are valid");
+        load.dns = Some(DnsTarget { checks_records: false, ..DnsTarget::new(server, questions) });
+    }
+    load
+}
+
+/// Runs a load of one kind.
+#[track_caller]
+pub(crate) fn run(load: &Load, kind: Kind) -> Counts {
+    let report = load.start().expect("the load is valid").finish().expect("resources suffice");
+    println!("{report}");
+    let counts = report.counts(kind).expect("the rate is not zero").clone();
+    assert_eq!(counts.sent_count, counts.ok_count + counts.lost_count(), "every request has one end");
+    counts
+}
+
+/// All requests were sent, and this many are lost, all for this cause.
+#[track_caller]
+pub(crate) fn check_lost(counts: &Counts, cause: Cause, lost_count: u64) {
+    assert_eq!(counts.sent_count, COUNT, "requests are sent whatever the server does");
+    assert_eq!((counts.lost(cause), counts.lost_count()), (lost_count, lost_count), "{}", counts.causes());
+    assert!(counts.first_losses.iter().all(|loss| loss.cause == cause));
+}

@@ -1,0 +1,17 @@
+//! Reloads, upgrades and crashes of a server under load: which requests are lost, and whether that is allowed.
+//!
+//! The tests of the program run some scenarios with few events ([`Extent::Test`]), `cargo xtask soak` runs all of them
+//! with many. Every server listens on a loopback address of its own.
+#![forbid(unsafe_code)]
+
+mod scenarios;
+mod crashes;
+mod nginx;
+mod service;
+mod site;
+mod outcome;
+mod extent;
+
+pub use extent::Extent;
+pub use outcome::Outcome;
+pub use scenarios::{SCENARIOS, Scenario};

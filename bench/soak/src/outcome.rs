@@ -1,0 +1,163 @@
+//! The result of a scenario: the counts of its loads, what else was measured, and what failed.
+
+use loadgen::{Cause, Counts, Kind, Report};
+use std::fmt;
+use std::time::Duration;
+
+/// Losses of a request that a process had already accepted when it ended.
+const INTERRUPTED: [Cause; 4] = [Cause::ResetBefore, Cause::ResetDuring, Cause::ClosedBefore, Cause::ClosedDuring];
+/// A delay of sending that the reader must know.
+const LATE_REPORTED: Duration = Duration::from_millis(200);
+
+/// The result of a scenario.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// What was done and measured, one line each.
+    pub facts: Vec<String>,
+    /// What failed, one line each.
+    pub failures: Vec<String>,
+    /// The report of each load with a title, which is empty if there is only one.
+    pub loads: Vec<(String, Report)>,
+    /// Requests that killed processes had accepted.
+    pub interrupted_count: u64,
+    /// Whether the losses are those of another server, which are not judged.
+    pub is_comparison: bool,
+}
+
+impl Outcome {
+    pub(crate) fn fact(&mut self, fact: impl Into<String>) {
+        self.facts.push(fact.into());
+    }
+
+    /// Adds a failure unless `condition` is true.
+    pub(crate) fn require(&mut self, condition: bool, failure: impl FnOnce() -> String) {
+        if !condition {
+            self.failures.push(failure());
+        }
+    }
+
+    /// Adds a load in which every loss is a failure.
+    pub(crate) fn add_strict(&mut self, report: Report) {
+        for (kind, counts) in &report.kinds {
+            self.require_lost(*kind, counts, 0);
+        }
+        self.add(String::new(), report);
+    }
+
+    /// Adds a load during which processes were killed: losing what they had accepted is no failure. For UDP these are
+    /// timeouts.
+    pub(crate) fn add_with_kills(&mut self, report: Report) {
+        for (kind, counts) in &report.kinds {
+            let causes: &[Cause] = if *kind == Kind::DnsUdp { &[Cause::Timeout] } else { &INTERRUPTED };
+            let interrupted_count = causes.iter().map(|cause| counts.lost(*cause)).sum();
+            self.interrupted_count += interrupted_count;
+            self.require_lost(*kind, counts, interrupted_count);
+        }
+        self.add(String::new(), report);
+    }
+
+    /// Adds a load on another server.
+    pub(crate) fn add_comparison(&mut self, title: &str, report: Report) {
+        self.is_comparison = true;
+        self.add(title.to_owned(), report);
+    }
+
+    fn require_lost(&mut self, kind: Kind, counts: &Counts, lost_count: u64) {
+        self.require(counts.sent_count > 0, || format!("{kind}: no request was sent"));
+        self.require(counts.lost_count() == lost_count, || {
+            format!("{kind}: {} lost of {} ({})", counts.lost_count(), counts.sent_count, counts.causes())
+        });
+    }
+
+    fn add(&mut self, title: String, report: Report) {
+        let late_max = report.late_max();
+        if late_max > LATE_REPORTED {
+            self.fact(format!("The machine was busy: the load was delayed by up to {} ms", late_max.as_millis()));
+        }
+        self.loads.push((title, report));
+    }
+
+    /// Whether nothing failed.
+    pub fn is_success(&self) -> bool {
+        self.failures.is_empty()
+    }
+
+    /// Requests sent, and requests without a correct response, of all loads.
+    pub fn sent_and_lost(&self) -> (u64, u64) {
+        let counts = self.loads.iter().map(|(_, report)| (report.sent_count(), report.lost_count()));
+        counts.fold((0, 0), |(sum_sent, sum_lost), (sent, lost)| (sum_sent + sent, sum_lost + lost))
+    }
+
+    /// The verdict in one line.
+    pub fn verdict(&self) -> String {
+        let (sent_count, lost_count) = self.sent_and_lost();
+        let verdict = match (self.is_success(), self.is_comparison) {
+            (false, _) => "FAILED",
+            (true, true) => "for comparison",
+            (true, false) => "passed",
+        };
+        let counts = format!("{verdict}: {} lost of {sent_count}", lost_count - self.interrupted_count);
+        let interrupted = match self.interrupted_count {
+            0 => String::new(),
+            count => format!(", and {count} that killed processes had accepted"),
+        };
+        let failures: String = self.failures.iter().map(|failure| format!("; {failure}")).collect();
+        format!("{counts}{interrupted}{failures}")
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (title, report) in &self.loads {
+            writeln!(f, "{title}\n{report}")?;
+        }
+        self.facts.iter().try_for_each(|fact| writeln!(f, "- {fact}"))?;
+        f.write_str(&self.verdict())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(kind: Kind, losses: &[(Cause, u64)]) -> Report {
+        let mut counts = Counts::default();
+        counts.sent_count = 100;
+        losses.iter().for_each(|(cause, count)| counts.lost[*cause as usize] = *count);
+        Report { seed: 1, length: Duration::ZERO, kinds: vec![(kind, counts)] }
+    }
+
+    #[track_caller]
+    fn check(add: fn(&mut Outcome, Report), kind: Kind, losses: &[(Cause, u64)], expected: &str) {
+        let mut outcome = Outcome::default();
+        add(&mut outcome, report(kind, losses));
+        assert_eq!(outcome.verdict(), expected);
+    }
+
+    #[test]
+    fn each_loss_fails_a_strict_scenario() {
+        check(Outcome::add_strict, Kind::HttpNew, &[], "passed: 0 lost of 100");
+        let expected = "FAILED: 1 lost of 100; http-new: 1 lost of 100 (1 refused)";
+        check(Outcome::add_strict, Kind::HttpNew, &[(Cause::Refused, 1)], expected);
+    }
+
+    #[test]
+    fn requests_accepted_by_killed_processes_may_be_lost() {
+        let check = |kind, losses: &[_], expected| check(Outcome::add_with_kills, kind, losses, expected);
+        let passed = "passed: 0 lost of 100, and 2 that killed processes had accepted";
+        check(Kind::HttpNew, &[(Cause::ClosedDuring, 2)], passed);
+        check(Kind::DnsUdp, &[(Cause::Timeout, 2)], passed);
+        let failed = "FAILED: 1 lost of 100; http-new: 1 lost of 100 (1 timeout)";
+        check(Kind::HttpNew, &[(Cause::Timeout, 1)], failed);
+        let failed = "FAILED: 1 lost of 100; dns-udp: 1 lost of 100 (1 refused)";
+        check(Kind::DnsUdp, &[(Cause::Refused, 1)], failed);
+    }
+
+    #[test]
+    fn load_without_requests_fails() {
+        let mut outcome = Outcome::default();
+        let kinds = vec![(Kind::HttpNew, Counts::default())];
+        outcome.add_strict(Report { seed: 1, length: Duration::ZERO, kinds });
+        assert!(!outcome.is_success());
+    }
+}

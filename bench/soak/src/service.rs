@@ -1,0 +1,316 @@
+//! A supervisor with its server processes, in a temporary folder.
+
+use crate::extent::{Extent, becomes_true};
+use crate::outcome::Outcome;
+use crate::site::{CONFIG, Config, PAGE_PATH, Site};
+use anyhow::{Context, bail, ensure};
+use domain::base::iana::Rtype;
+use loadgen::{Load, Running, client};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// How long starting, stopping or a command may take on a busy machine.
+pub(crate) const LIMIT: Duration = Duration::from_secs(30);
+const CONTROL: &str = "control";
+const OUTPUT: &str = "output";
+/// The program file, which an upgrade replaces.
+const PROGRAM: &str = "sanderling";
+/// Paths within the output of `sanderling status --json`.
+const SUPERVISOR_PID: &str = "/supervisor/pid";
+const PROCESSES: &str = "/supervisor/processes";
+const WORKER_COUNT: &str = "/process/worker_count";
+const THREADS: &str = "/process/threads";
+
+/// A running service. It is stopped when it is dropped.
+pub(crate) struct Service {
+    pub(crate) site: Site,
+    pub(crate) extent: Extent,
+    /// The program as it was built; commands are given by it.
+    built: PathBuf,
+    supervisor: Child,
+    /// Packets that the kernel had dropped before.
+    drops: [u64; 2],
+    // After `supervisor`: the processes end before their folder is removed.
+    _folder: TempDir,
+}
+
+/// The result of a command.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) is_success: bool,
+    pub(crate) output: String,
+    pub(crate) errors: String,
+    pub(crate) took: Duration,
+}
+
+/// What an upgrade finds in place of the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NewProgram {
+    /// A copy of the same program.
+    Good,
+    /// A program that exits with an error.
+    Exits,
+    /// A program that becomes another one and exits.
+    Execs,
+    /// A program that never becomes ready.
+    Hangs,
+}
+
+impl Service {
+    /// Starts a service and waits until it answers.
+    pub(crate) fn start(program: &Path, extent: Extent, config: &Config) -> anyhow::Result<Service> {
+        let folder = TempDir::with_prefix("soak-")?;
+        let site = Site::write(folder.path(), client::free_address()?, client::free_address()?, config)?;
+        replace_program(folder.path(), program, NewProgram::Good)?;
+        let supervisor = spawn(folder.path())?;
+        let drops = kernel_drops(site.dns.port());
+        let built = program.to_owned();
+        let mut service = Service { site, extent, built, supervisor, drops, _folder: folder };
+        service.wait_until_ready()?;
+        Ok(service)
+    }
+
+    /// Starts the supervisor again by the same command, after the previous one was killed.
+    pub(crate) fn restart_supervisor(&mut self) -> anyhow::Result<()> {
+        self.supervisor.wait()?;
+        self.supervisor = spawn(&self.site.folder)?;
+        Ok(())
+    }
+
+    fn wait_until_ready(&mut self) -> anyhow::Result<()> {
+        let (http, dns) = (self.site.http, self.site.dns);
+        let is_ready = becomes_true(LIMIT, || {
+            client::get(http, "example.com", PAGE_PATH, "").is_ok_and(|(response, _)| response.status == 200)
+                && client::query_tcp(dns, "example.com", Rtype::SOA).is_ok()
+                || !matches!(self.supervisor.try_wait(), Ok(None))
+        });
+        let has_ended = !matches!(self.supervisor.try_wait(), Ok(None));
+        ensure!(is_ready && !has_ended, "the service did not start: {}", self.last_output());
+        Ok(())
+    }
+
+    /// Starts the load of this extent on the service.
+    pub(crate) fn load(&self) -> anyhow::Result<Running> {
+        self.start_load(&self.site.target(self.extent.load())?)
+    }
+
+    pub(crate) fn start_load(&self, load: &Load) -> anyhow::Result<Running> {
+        load.start().with_context(|| self.last_output())
+    }
+
+    pub(crate) fn supervisor_pid(&self) -> u32 {
+        self.supervisor.id()
+    }
+
+    pub(crate) fn set_config(&self, config: &Config) -> anyhow::Result<()> {
+        Ok(self.site.set_config(config)?)
+    }
+
+    /// Runs `sanderling WORDS --control …` to its end.
+    pub(crate) fn command(&self, words: &[&str]) -> anyhow::Result<Ended> {
+        let mut command = Command::new(&self.built);
+        command.args(words).args(["--control", CONTROL]).current_dir(&self.site.folder).env("NO_COLOR", "1");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let start = Instant::now();
+        let mut child = command.spawn()?;
+        // A few lines of output fit into the pipe.
+        if !becomes_true(LIMIT, || !matches!(child.try_wait(), Ok(None))) {
+            child.kill()?;
+            bail!("`sanderling {}` did not end within {LIMIT:?}: {}", words.join(" "), self.last_output());
+        }
+        let took = start.elapsed();
+        let output = child.wait_with_output()?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+        let (is_success, errors) = (output.status.success(), text(&output.stderr));
+        Ok(Ended { is_success, output: text(&output.stdout), errors, took })
+    }
+
+    /// A reload that must succeed.
+    pub(crate) fn reload(&self) -> anyhow::Result<Ended> {
+        let ended = self.command(&["reload"])?;
+        ensure!(ended.is_success, "a valid configuration was refused: {}", ended.errors);
+        Ok(ended)
+    }
+
+    fn status(&self) -> anyhow::Result<Value> {
+        let ended = self.command(&["status", "--json"])?;
+        ensure!(ended.is_success, "`sanderling status --json` failed: {}", ended.errors);
+        Ok(serde_json::from_str(&ended.output)?)
+    }
+
+    /// Whether the supervisor that was started last controls the service.
+    pub(crate) fn is_supervised(&self) -> bool {
+        self.status().is_ok_and(|status| status.pointer(SUPERVISOR_PID) == Some(&self.supervisor_pid().into()))
+    }
+
+    /// The number of workers in service.
+    pub(crate) fn worker_count(&self) -> anyhow::Result<u64> {
+        let status = self.status()?;
+        status.pointer(WORKER_COUNT).and_then(Value::as_u64).with_context(|| format!("no {WORKER_COUNT} in {status}"))
+    }
+
+    /// The number of connections that each worker has accepted.
+    pub(crate) fn accepted_counts(&self) -> anyhow::Result<Vec<u64>> {
+        let status = self.status()?;
+        let threads = status.pointer(THREADS).and_then(Value::as_array).cloned().unwrap_or_default();
+        let workers =
+            threads.iter().filter(|thread| thread["name"].as_str().is_some_and(|name| name.starts_with("worker")));
+        let counts = workers.map(|worker| worker["accepted"].as_u64()).collect::<Option<_>>();
+        counts.with_context(|| format!("no accepted connections in {status}"))
+    }
+
+    /// The server processes that accept or finish connections.
+    pub(crate) fn server_pids(&self) -> anyhow::Result<Vec<u32>> {
+        let status = self.status()?;
+        let processes = status.pointer(PROCESSES).and_then(Value::as_array).cloned().unwrap_or_default();
+        Ok(processes.iter().filter_map(|process| u32::try_from(process["pid"].as_u64()?).ok()).collect())
+    }
+
+    /// The process ID of the only server process, after others have ended.
+    pub(crate) fn only_server_pid(&self) -> anyhow::Result<u32> {
+        let mut pids = Vec::new();
+        becomes_true(LIMIT, || {
+            pids = self.server_pids().unwrap_or_default();
+            pids.len() == 1
+        });
+        match pids[..] {
+            [pid] => Ok(pid),
+            _ => bail!("expected one server process, found {pids:?}: {}", self.last_output()),
+        }
+    }
+
+    /// The process ID of the server process that was started last.
+    pub(crate) fn newest_server_pid(&self) -> anyhow::Result<u32> {
+        self.server_pids()?.last().copied().with_context(|| format!("no server process: {}", self.last_output()))
+    }
+
+    pub(crate) fn replace_program(&self, new: NewProgram) -> anyhow::Result<()> {
+        replace_program(&self.site.folder, &self.built, new)
+    }
+
+    /// Whether all processes of the service have ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        becomes_true(LIMIT, || !processes_in(&self.site.folder).into_iter().any(is_running))
+    }
+
+    /// Adds the packets that the kernel has dropped during the scenario.
+    pub(crate) fn report_drops(&self, outcome: &mut Outcome) {
+        let after = kernel_drops(self.site.dns.port());
+        let [datagrams, connections] = [0, 1].map(|index| after[index].saturating_sub(self.drops[index]));
+        outcome.fact(format!(
+            "Dropped by the kernel: {datagrams} datagrams at full receive buffers of the server, {connections} \
+             connections at full accept queues of this machine (retransmitted after a second)"
+        ));
+    }
+
+    /// The last lines that the service has written.
+    pub(crate) fn last_output(&self) -> String {
+        let output = fs::read_to_string(self.site.folder.join(OUTPUT)).unwrap_or_default();
+        output.lines().skip(output.lines().count().saturating_sub(5)).collect::<Vec<_>>().join(" | ")
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        if matches!(self.supervisor.try_wait(), Ok(None)) {
+            // The process may have ended meanwhile.
+            let _ = send_signal(self.supervisor_pid(), Signal::TERM);
+            becomes_true(LIMIT, || !matches!(self.supervisor.try_wait(), Ok(None)));
+        }
+        // Process IDs are reused, so the rest is found by its folder.
+        for pid in processes_in(&self.site.folder) {
+            let _ = send_signal(pid, Signal::KILL);
+        }
+        let _ = self.supervisor.wait();
+    }
+}
+
+/// Starts the supervisor; its output is appended to a file.
+fn spawn(folder: &Path) -> anyhow::Result<Child> {
+    let output = fs::File::options().create(true).append(true).open(folder.join(OUTPUT))?;
+    let mut command = Command::new(folder.join(PROGRAM));
+    command.args(["serve", "--config", CONFIG, "--control", CONTROL]).current_dir(folder).env("NO_COLOR", "1");
+    for name in ["SANDERLING_CONFIG", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "NOTIFY_SOCKET"] {
+        command.env_remove(name);
+    }
+    command.stdin(Stdio::null()).stderr(output.try_clone()?).stdout(output);
+    Ok(command.spawn()?)
+}
+
+/// Replaces the program by a rename, as installing it does.
+fn replace_program(folder: &Path, built: &Path, new: NewProgram) -> anyhow::Result<()> {
+    let path = folder.join("new-program");
+    let script = match new {
+        NewProgram::Good => None,
+        NewProgram::Exits => Some("#!/bin/sh\nexit 1\n"),
+        NewProgram::Execs => Some("#!/bin/sh\nexec false\n"),
+        NewProgram::Hangs => Some("#!/bin/sh\nexec sleep 600\n"),
+    };
+    let written = match script {
+        // Other programs write the file: if this process had it open for writing, a child of another thread could
+        // inherit the descriptor, and executing the file would fail (ETXTBSY).
+        None => Command::new("cp").arg(built).arg(&path).status()?,
+        Some(script) => {
+            Command::new("sh").args(["-c", "printf %s \"$1\" > \"$2\"", "sh", script]).arg(&path).status()?
+        }
+    };
+    ensure!(written.success(), "{} cannot be written", path.display());
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+    Ok(fs::rename(&path, folder.join(PROGRAM))?)
+}
+
+/// Sends a signal to a process.
+pub(crate) fn send_signal(pid: u32, signal: Signal) -> anyhow::Result<()> {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).context("process IDs are above zero")?;
+    kill_process(pid, signal).with_context(|| format!("{signal:?} for process {pid:?}"))
+}
+
+/// Whether a process exists and is no zombie (proc_pid_stat(5)).
+pub(crate) fn is_running(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The name in parentheses may contain any character.
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+}
+
+/// Open file descriptors of a process.
+pub(crate) fn fd_count(pid: u32) -> usize {
+    fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)
+}
+
+/// The processes whose working directory is this folder.
+pub(crate) fn processes_in(folder: &Path) -> Vec<u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter(|pid| fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd == folder)).collect()
+}
+
+/// Datagrams dropped at full receive buffers of a port, and connections dropped at full accept queues of this machine
+/// (proc(5)).
+fn kernel_drops(port: u16) -> [u64; 2] {
+    let read = |path: &str| {
+        let mut text = String::new();
+        // A kernel without the file reports no drops.
+        let _ = fs::File::open(path).and_then(|mut file| file.read_to_string(&mut text));
+        text
+    };
+    let address_end = format!(":{port:04X}");
+    let of_socket = |line: &str| {
+        let columns: Vec<&str> = line.split_whitespace().collect();
+        columns.get(1).filter(|address| address.ends_with(&address_end))?;
+        columns.last()?.parse::<u64>().ok()
+    };
+    let datagram_count = read("/proc/net/udp").lines().filter_map(of_socket).sum();
+    // A line of names is followed by a line of numbers.
+    let netstat = read("/proc/net/netstat");
+    let mut lines = netstat.lines().filter(|line| line.starts_with("TcpExt:")).map(str::split_whitespace);
+    let (names, numbers) = (lines.next().into_iter().flatten(), lines.next().into_iter().flatten());
+    let listen_drops = names.zip(numbers).find(|(name, _)| *name == "ListenDrops");
+    [datagram_count, listen_drops.and_then(|(_, number)| number.parse().ok()).unwrap_or(0)]
+}

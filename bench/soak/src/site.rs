@@ -1,0 +1,126 @@
+//! The files that a service reads: two sites, a zone and the configuration.
+
+use loadgen::{DnsTarget, HttpTarget, IdleClose, Load, parse_questions};
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+/// The configuration file, within the folder.
+pub(crate) const CONFIG: &str = "sanderling.toml";
+/// The request target: a page that differs between the sites.
+pub(crate) const PAGE_PATH: &str = "/page.html";
+/// The page of each site.
+const PAGES: [&str; 2] = ["first/page.html", "second/page.html"];
+/// Bytes of a page, which is sent together with its head.
+const PAGE_BYTES: usize = 3_000;
+/// Questions whose answers stay the same when the zone changes.
+const QUESTIONS: &str = "example.com A\nexample.com MX\nwww.example.com A\nmail.example.com AAAA\n\
+                         missing.example.com A NXDOMAIN\n";
+
+/// The folder with the files, and the addresses of the service.
+pub(crate) struct Site {
+    pub(crate) folder: PathBuf,
+    pub(crate) http: SocketAddr,
+    pub(crate) dns: SocketAddr,
+}
+
+impl Site {
+    /// Writes the files into an existing folder.
+    pub(crate) fn write(folder: &Path, http: SocketAddr, dns: SocketAddr, config: &Config) -> io::Result<Site> {
+        let site = Site { folder: folder.to_owned(), http, dns };
+        for (page, letter) in PAGES.iter().zip(["a", "b"]) {
+            site.replace(page, &letter.repeat(PAGE_BYTES))?;
+        }
+        site.set_version(0)?;
+        site.set_config(config)?;
+        Ok(site)
+    }
+
+    /// Writes a version of the zone, which has a TXT record with [`version_text`]. The serial stays the same, as it is
+    /// part of negative answers, which must not change during a load.
+    pub(crate) fn set_version(&self, version: usize) -> io::Result<()> {
+        let text = version_text(version);
+        let zone = format!(
+            "$ORIGIN example.com.\n$TTL 300\n@ IN SOA ns hostmaster 1 7200 1800 1209600 60\n@ IN NS ns\n\
+             @ IN A 192.0.2.1\n@ IN MX 10 mail\nns IN A 192.0.2.2\nwww IN A 192.0.2.1\nmail IN AAAA 2001:db8::4\n\
+             version IN TXT {text}\n"
+        );
+        self.replace("example.com.zone", &zone)
+    }
+
+    pub(crate) fn set_config(&self, config: &Config) -> io::Result<()> {
+        self.replace(CONFIG, &config.text(self.http, self.dns))
+    }
+
+    /// The page of one of the sites.
+    pub(crate) fn page(&self, site_index: usize) -> io::Result<Vec<u8>> {
+        fs::read(self.folder.join(PAGES[site_index]))
+    }
+
+    /// Replaces a file by a rename, so that it is never read half-written.
+    pub(crate) fn replace(&self, name: &str, text: &str) -> io::Result<()> {
+        let path = self.folder.join(name);
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        let new = path.with_extension("new");
+        fs::write(&new, text)?;
+        fs::rename(&new, &path)
+    }
+
+    /// Directs a load to the service. Pages of either site are correct.
+    pub(crate) fn target(&self, mut load: Load) -> anyhow::Result<Load> {
+        load.http = Some(HttpTarget {
+            host: "example.com".to_owned(),
+            contents: vec![self.page(0)?, self.page(1)?],
+            idle_close: IdleClose::AtNextRequest,
+            ..HttpTarget::new(self.http, PAGE_PATH, Vec::new())
+        });
+        load.dns = Some(DnsTarget::new(self.dns, parse_questions(QUESTIONS).expect("the questions are valid")));
+        Ok(load)
+    }
+}
+
+/// The text of the record `version.example.com`. No text is a prefix of another.
+pub(crate) fn version_text(version: usize) -> String {
+    format!("version-{version}-")
+}
+
+/// The alias of `example.com`.
+pub(crate) fn alias(version: usize) -> String {
+    format!("alias-{version}.example.com")
+}
+
+/// The variable parts of the configuration.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub(crate) worker_count: usize,
+    /// `None` is the default of the server.
+    pub(crate) listener_count: Option<usize>,
+    /// The site of the first domain; the second has the other.
+    pub(crate) site_index: usize,
+    pub(crate) alias_version: usize,
+    /// How long a new server process may take to become ready.
+    pub(crate) start_timeout_ms: u64,
+}
+
+impl Config {
+    pub(crate) fn new(worker_count: usize) -> Config {
+        Config { worker_count, listener_count: None, site_index: 0, alias_version: 0, start_timeout_ms: 5_000 }
+    }
+
+    pub(crate) fn text(&self, http: SocketAddr, dns: SocketAddr) -> String {
+        let Config { worker_count, listener_count, site_index, alias_version, start_timeout_ms } = self;
+        let listeners = listener_count.map_or(String::new(), |count| format!("listeners = {count}\n"));
+        let sites = [["first", "second"], ["second", "first"]][*site_index];
+        format!(
+            "workers = {worker_count}\n{listeners}\n[http]\nlisten = [\"{http}\"]\n\n[dns]\nlisten = [\"{dns}\"]\n\n\
+             [domain.\"example.com\"]\nsite = \"{}\"\nzone = \"example.com.zone\"\naliases = [\"{}\"]\n\n\
+             [domain.\"example.org\"]\nsite = \"{}\"\n\n[limits]\nstart_timeout_ms = {start_timeout_ms}\n",
+            sites[0],
+            alias(*alias_version),
+            sites[1]
+        )
+    }
+}
