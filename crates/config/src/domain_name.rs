@@ -1,57 +1,59 @@
-//! The name of a domain as an operator writes it, checked and in one spelling.
+//! A domain name as the operator writes it, checked and in lower case.
 
-use crate::diagnostic::Fault;
+use crate::diagnostic::Problem;
 use std::fmt;
 
-/// Octets of the longest name without its last dot (RFC 1035 §2.3.4 counts 255 with the lengths of the labels).
+/// Bytes of the longest name without its last dot (RFC 1035 §2.3.4 counts 255 with the lengths of the labels).
 const TEXT_BYTES_MAX: usize = 253;
-/// Octets of the longest label (RFC 1035 §2.3.4).
+/// Bytes of the longest label (RFC 1035 §2.3.4).
 const LABEL_BYTES_MAX: usize = 63;
 
-/// A domain name: lower case, at least one label, no dot at the end, no escapes. Names that are equal as names are
-/// equal by `==`.
+/// A domain name: lower case, at least one label, no dot at the end, no escapes. Equal names are equal by `==`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DomainName(String);
 
 impl DomainName {
-    /// Reads a name as written, with or without its last dot.
+    /// Parses a name with or without its last dot.
     ///
-    /// Labels are of letters, digits, hyphens and underscores, and of slashes, which the zones of RFC 2317 §4 have.
+    /// Labels consist of letters, digits, hyphens and underscores, and of slashes for the zones of RFC 2317 §4.
     ///
     /// # Errors
-    ///
-    /// What keeps `text` from being a name.
-    pub fn parse(text: &str) -> Result<DomainName, Fault> {
+    /// Why `text` is not a name.
+    pub fn parse(text: &str) -> Result<DomainName, Problem> {
         let name = text.strip_suffix('.').unwrap_or(text);
-        let fault = |what: &str, remedy: &str| Err(Fault::new(format!("`{text}` is no domain name: {what}"), remedy));
+        let problem = |reason: &str, remedy: &str| {
+            Err(Problem::new(format!("invalid domain name `{}`: {reason}", text.escape_debug()), remedy))
+        };
         if name.is_empty() {
-            return fault("it is empty", "write one such as example.com");
+            return problem("it is empty", "write a name such as example.com");
         }
         if text.parse::<std::net::IpAddr>().is_ok() {
-            return fault(
-                "it is an address",
-                "requests for an address go to the site that `default` in [http] names, or else to the first site",
+            return problem(
+                "it is an IP address",
+                "the site that `default` in [http] names, else the first site, answers requests for addresses",
             );
         }
         if name.starts_with("*.") {
-            return fault("it has a wildcard", "write each name out; in a zone file wildcards are fine");
+            return problem("wildcards are not supported here", "list each name; zone files may have wildcards");
         }
         if !name.is_ascii() {
-            return fault("it has letters beyond ASCII", "write its ASCII form, which starts with xn--");
+            return problem("it has characters beyond ASCII", "write its ASCII form, which starts with xn--");
         }
-        let is_allowed = |octet: u8| octet.is_ascii_alphanumeric() || matches!(octet, b'-' | b'_' | b'/');
-        if let Some(other) = name.bytes().find(|&octet| octet != b'.' && !is_allowed(octet)) {
-            let other = char::from(other).escape_default();
-            return fault(&format!("it has the character `{other}`"), "write a bare name such as example.com");
+        let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'/');
+        if let Some(other) = name.bytes().find(|&byte| byte != b'.' && !is_allowed(byte)) {
+            let other = char::from(other);
+            let shown = if other.is_control() { other.escape_default().to_string() } else { other.to_string() };
+            return problem(&format!("the character `{shown}` is not allowed"), "write a name such as example.com");
         }
         if name.split('.').any(str::is_empty) {
-            return fault("a part between two dots is empty", "remove the dot that is too many");
+            return problem("it has an empty label", "remove the extra dot");
         }
         if let Some(label) = name.split('.').find(|label| label.len() > LABEL_BYTES_MAX) {
-            return fault(&format!("a part of it has {} letters", label.len()), "63 is the most");
+            let reason = format!("it has a label of {} characters", label.len());
+            return problem(&reason, "a label has at most 63 characters");
         }
         if name.len() > TEXT_BYTES_MAX {
-            return fault(&format!("it has {} letters", name.len()), "253 is the most");
+            return problem(&format!("it has {} characters", name.len()), "a name has at most 253 characters");
         }
         Ok(DomainName(name.to_ascii_lowercase()))
     }
@@ -61,12 +63,12 @@ impl DomainName {
         &self.0
     }
 
-    /// The labels from the leaf; none is empty or longer than 63 octets.
+    /// The labels from left to right; none is empty or longer than 63 bytes.
     pub fn labels(&self) -> impl Iterator<Item = &str> {
         self.0.split('.')
     }
 
-    /// Whether a browser can ask for it: a slash belongs to the names of zones only.
+    /// Whether a URL can have this host: names with a slash are for zones only.
     pub(super) fn can_be_host(&self) -> bool {
         !self.0.contains('/')
     }

@@ -1,90 +1,89 @@
-//! Turns the arguments of `serve` and `check`, already read one by one, into a configuration.
+//! The configuration that the arguments of `serve` and `check` give.
 
-use super::address::{Protocol, TakenAddresses};
-use super::domain_name::DomainName;
-use super::limits::Limits;
-use super::paths::{check_site_folder, check_zone_file};
-use super::settings::{
+use crate::config::{
     Config, DNS_LISTEN_DEFAULT, DefaultSite, HTTP_LISTEN_DEFAULT, ListenerCount, Site, Zone, processor_count,
 };
-use crate::diagnostic::{Diagnostic, Fault, Place};
+use crate::diagnostic::{Diagnostic, Location, Problem};
+use crate::domain_name::DomainName;
+use crate::limits::Limits;
+use crate::listen_address::ListenAddresses;
+use crate::paths::{check_site_folder, check_zone_file};
+use crate::service::Service;
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// What was typed, each argument well-formed on its own.
+/// The arguments, each well-formed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
-    /// The folder to serve for every Host.
+    /// The document root for every Host.
     pub folder: Option<PathBuf>,
-    /// Where HTTP is answered; 127.0.0.1:8080 if empty and there is a folder.
+    /// Addresses of HTTP; 127.0.0.1:8080 if empty and there is a folder.
     pub http_listen: Vec<SocketAddr>,
-    /// The zones to answer for.
+    /// The zones.
     pub zones: Vec<Zone>,
-    /// Where DNS is answered; 127.0.0.1:5353 if empty and there are zones.
+    /// Addresses of DNS; 127.0.0.1:5353 if empty and there are zones.
     pub dns_listen: Vec<SocketAddr>,
-    /// Threads that serve; as many as there are processors if `None`.
+    /// Threads that serve; one per processor if `None`.
     pub worker_count: Option<usize>,
 }
 
-/// Reads `NAME=FILE`, as `--zone` takes it.
+/// Parses the argument of `--zone`, `NAME=FILE`.
 ///
 /// # Errors
-///
 /// Which half is missing or wrong.
-pub fn parse_zone_argument(text: &str) -> Result<Zone, Fault> {
-    let example = "write the zone's name, = and its zone file, as in example.com=example.com.zone";
+pub fn parse_zone_argument(text: &str) -> Result<Zone, Problem> {
+    let expected = "expected NAME=FILE, for example example.com=example.com.zone";
     let Some((name, file)) = text.split_once('=') else {
-        return Err(Fault::new(format!("`{text}` has no `=`"), example));
+        return Err(Problem::new(format!("`{text}` has no `=`"), expected));
     };
     if name.is_empty() {
-        return Err(Fault::new("the zone's name is missing", example));
+        return Err(Problem::new("the name of the zone is missing", expected));
     }
     if file.is_empty() {
-        return Err(Fault::new("the zone file is missing", example));
+        return Err(Problem::new("the zone file is missing", expected));
     }
     Ok(Zone { apex: DomainName::parse(name)?, file: PathBuf::from(file) })
 }
 
 impl Config {
-    /// The configuration that `flags` ask for.
+    /// The configuration for `flags`.
     ///
     /// # Errors
-    ///
-    /// Every fault of the arguments together: what does not exist, and what is there twice.
+    /// All problems: paths that do not exist, duplicates.
     pub fn from_flags(flags: &Flags) -> Result<Config, Vec<Diagnostic>> {
         let mut diagnostics = Vec::new();
-        let mut refuse = |argument: String, result: Result<(), Fault>| {
-            if let Err(fault) = result {
-                diagnostics.push(Diagnostic::error(Place::Argument(argument), fault));
+        let mut check = |argument: String, result: Result<(), Problem>| {
+            if let Err(problem) = result {
+                diagnostics.push(Diagnostic::error(Location::Argument(argument), problem));
             }
         };
         if let Some(folder) = &flags.folder {
-            refuse(folder.display().to_string(), check_site_folder(folder));
+            check(folder.display().to_string(), check_site_folder(folder));
         }
         let mut apexes = HashSet::new();
         for Zone { apex, file } in &flags.zones {
             let argument = || format!("--zone {apex}={}", file.display());
             if !apexes.insert(apex) {
-                let fault = Fault::new(format!("the zone {apex} is there twice"), "remove one of the two");
-                refuse(argument(), Err(fault));
+                let problem = Problem::new(format!("the zone {apex} is listed twice"), "remove one of the two");
+                check(argument(), Err(problem));
             }
-            refuse(argument(), check_zone_file(file));
+            check(argument(), check_zone_file(file));
         }
-        let mut taken = TakenAddresses::default();
+        let mut addresses = ListenAddresses::default();
         for &address in &flags.http_listen {
-            refuse(format!("--http {address}"), taken.take(address, Protocol::Http));
+            check(format!("--http {address}"), addresses.add(address, Service::Http));
         }
         for &address in &flags.dns_listen {
-            refuse(format!("--dns {address}"), taken.take(address, Protocol::Dns));
+            check(format!("--dns {address}"), addresses.add(address, Service::Dns));
         }
         if diagnostics.is_empty() { Ok(flags.to_config()) } else { Err(diagnostics) }
     }
 }
 
 impl Flags {
-    /// The arguments of `serve` that say the same.
+    /// The arguments of `serve` with this content.
     pub(super) fn to_arguments(&self) -> Vec<OsString> {
         let mut arguments = Vec::new();
         let mut add = |name: &str, value: OsString| arguments.extend([OsString::from(name), value]);
@@ -103,7 +102,7 @@ impl Flags {
             add("--workers", count.to_string().into());
         }
         if let Some(folder) = &self.folder {
-            // Last, behind what ends the options: it may begin with a dash.
+            // After the end of the options: it may begin with a dash.
             arguments.extend([OsString::from("--"), folder.clone().into()]);
         }
         arguments
@@ -118,8 +117,8 @@ impl Flags {
             account: None,
             sandbox: true,
             control: None,
-            http_listen: or_default(&self.http_listen, HTTP_LISTEN_DEFAULT, site.is_some()),
-            dns_listen: or_default(&self.dns_listen, DNS_LISTEN_DEFAULT, !self.zones.is_empty()),
+            http_listen: listen_or_default(&self.http_listen, HTTP_LISTEN_DEFAULT, site.is_some()),
+            dns_listen: listen_or_default(&self.dns_listen, DNS_LISTEN_DEFAULT, !self.zones.is_empty()),
             sites: site.into_iter().collect(),
             default_site,
             zones: self.zones.clone(),
@@ -128,8 +127,8 @@ impl Flags {
     }
 }
 
-/// `listen`, or the default if it is empty, or nothing if there is nothing to answer with.
-fn or_default(listen: &[SocketAddr], default: SocketAddr, has_content: bool) -> Vec<SocketAddr> {
+/// `listen`, or the default if it is empty, or nothing if there is nothing to serve.
+fn listen_or_default(listen: &[SocketAddr], default: SocketAddr, has_content: bool) -> Vec<SocketAddr> {
     match (has_content, listen.is_empty()) {
         (false, _) => Vec::new(),
         (true, true) => vec![default],
@@ -146,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_answers_every_host() {
+    fn folder_answers_every_host() {
         let folder = tempfile::tempdir().unwrap();
         let flags = Flags { folder: Some(folder.path().into()), ..Flags::default() };
         let config = Config::from_flags(&flags).unwrap();
@@ -157,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn zones_alone_open_no_http_listener() {
+    fn zones_without_a_folder_have_no_http_listener() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let flags = Flags { zones: vec![zone("a.example", file.path().into())], ..Flags::default() };
         let config = Config::from_flags(&flags).unwrap();
@@ -166,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn every_fault_is_told_with_its_argument() {
+    fn all_problems_are_reported_with_their_arguments() {
         let address: SocketAddr = "127.0.0.1:80".parse().unwrap();
         let flags = Flags {
             folder: Some("/none/public".into()),
@@ -182,11 +181,11 @@ mod tests {
             [
                 "/none/public: the site `/none/public` does not exist; create it or correct the path",
                 "--zone a.example=/none/a: the zone file `/none/a` does not exist; create it or correct the path",
-                "--zone a.example=/dev/null: the zone a.example is there twice; remove one of the two",
-                "--zone a.example=/dev/null: the zone file `/dev/null` is not a regular file; copy the zone into one",
+                "--zone a.example=/dev/null: the zone a.example is listed twice; remove one of the two",
+                "--zone a.example=/dev/null: the zone file `/dev/null` is not a regular file; copy it to one",
                 "--http 127.0.0.1:80: 127.0.0.1:80 is listed twice for HTTP; remove one of the two",
                 "--dns 127.0.0.1:80: 127.0.0.1:80 is listed for both HTTP and DNS; \
-                 DNS listens on TCP too; give one of them another port",
+                 DNS listens on TCP as well; choose another port for one of them",
             ]
         );
     }

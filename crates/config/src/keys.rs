@@ -1,7 +1,8 @@
-//! Which keys each section of the file has, and which of them an unknown one was meant to be.
+//! The keys of each section of the configuration file, and suggestions for unknown ones.
 
-use super::limits::LIMITS;
-use crate::diagnostic::Fault;
+use crate::diagnostic::Problem;
+use crate::domain_name::DomainName;
+use crate::limits::LIMITS;
 
 /// A section of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,20 +19,23 @@ pub(super) enum Section {
 impl Section {
     const ALL: [Section; 5] = [Section::Top, Section::Http, Section::Dns, Section::Domain, Section::Limits];
 
-    fn keys(self) -> Vec<&'static str> {
+    pub(super) fn keys(self) -> Vec<&'static str> {
         match self {
             Section::Top => {
                 vec!["workers", "listeners", "user", "group", "sandbox", "control", "http", "dns", "domain", "limits"]
             }
             Section::Http => vec!["listen", "default"],
             Section::Dns => vec!["listen"],
-            Section::Domain => vec!["zone", "site", "aliases"],
+            Section::Domain => vec!["site", "aliases", "zone"],
             Section::Limits => LIMITS.iter().map(|limit| limit.key).collect(),
         }
     }
 
-    /// Where the section is, for people.
-    fn place(self) -> &'static str {
+    pub(super) fn has(self, key: &str) -> bool {
+        self.keys().contains(&key)
+    }
+
+    fn heading(self) -> &'static str {
         match self {
             Section::Top => "at the top of the file, before the first [section]",
             Section::Http => "in [http]",
@@ -41,47 +45,58 @@ impl Section {
         }
     }
 
-    pub(super) fn knows(self, key: &str) -> bool {
-        self.keys().contains(&key)
+    /// The problem of `key`, which this section does not have.
+    pub(super) fn unknown_key(self, key: &str) -> Problem {
+        let message = match self {
+            Section::Top => format!("unknown key `{key}`"),
+            _ => format!("unknown key `{key}` {}", self.heading()),
+        };
+        Problem::new(message, self.suggestion(key))
     }
 
-    /// What to tell about `key`, which this section does not know.
-    pub(super) fn unknown(self, key: &str) -> Fault {
-        let problem = match self {
-            Section::Top => format!("unknown key `{key}`"),
-            _ => format!("unknown key `{key}` {}", self.place()),
-        };
-        let elsewhere = || Section::ALL.into_iter().find(|section| section.knows(key));
-        let remedy = if self == Section::Top && key.contains('.') {
-            format!("a domain is written [domain.\"{key}\"]")
-        } else if let Some(section) = elsewhere() {
-            format!("`{key}` stands {}", section.place())
-        } else if let Some(near) = nearest(key, &self.keys()) {
-            format!("did you mean `{near}`?")
+    /// The problem of `key`, which the section of a domain does not have.
+    pub(super) fn unknown_domain_key(domain: &DomainName, key: &str) -> Problem {
+        let message = format!("unknown key `{key}` in [domain.\"{domain}\"]");
+        Problem::new(message, Section::Domain.suggestion(key))
+    }
+
+    fn suggestion(self, key: &str) -> String {
+        let other_section = || Section::ALL.into_iter().find(|section| section.has(key));
+        if self == Section::Top && key.contains('.') {
+            format!("write [domain.\"{key}\"] for a domain")
+        } else if let Some(section) = other_section() {
+            format!("`{key}` belongs {}", section.heading())
+        } else if let Some(similar) = most_similar(key, &self.keys()) {
+            format!("did you mean `{similar}`?")
         } else {
             self.list()
-        };
-        Fault::new(problem, remedy)
+        }
     }
 
     fn list(self) -> String {
+        let quoted = |keys: &[&str]| keys.iter().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", ");
+        let keys = self.keys();
         match self {
-            Section::Top => "there are `workers`, `listeners`, `user`, `group`, `sandbox`, `control`, [http], [dns], [domain.\"NAME\"] and [limits]"
-                .to_owned(),
+            Section::Top => {
+                let plain: Vec<&str> =
+                    keys.into_iter().filter(|key| !matches!(*key, "http" | "dns" | "domain" | "limits")).collect();
+                format!("the keys are {}, [http], [dns], [domain.\"NAME\"] and [limits]", quoted(&plain))
+            }
             Section::Limits => "`sanderling help check` lists the limits".to_owned(),
-            _ => format!("there are `{}`", self.keys().join("`, `")),
+            _ if keys.len() == 1 => format!("the only key is {}", quoted(&keys)),
+            _ => format!("the keys are {}", quoted(&keys)),
         }
     }
 }
 
-/// The one of `known` that `key` was most likely meant to be, if any is near: a third of its letters may be wrong.
-fn nearest<'k>(key: &str, known: &[&'k str]) -> Option<&'k str> {
-    /// Letters of the longest key that is compared, as comparing takes time in proportion to their square.
+/// The entry of `known` that is most similar to `key`, if at most a third of its letters differ.
+fn most_similar<'k>(key: &str, known: &[&'k str]) -> Option<&'k str> {
+    /// Bytes of the longest key that is compared; the time grows with their square.
     const KEY_BYTES_MAX: usize = 64;
     if key.len() > KEY_BYTES_MAX {
         return None;
     }
     let distance = |known: &&str| strsim::damerau_levenshtein(&key.to_ascii_lowercase(), known);
-    let near = known.iter().copied().min_by_key(distance)?;
-    (distance(&near) <= near.len().max(3) / 3).then_some(near)
+    let similar = known.iter().copied().min_by_key(distance)?;
+    (distance(&similar) <= similar.len().max(3) / 3).then_some(similar)
 }

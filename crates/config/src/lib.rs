@@ -1,26 +1,27 @@
 //! The configuration: reads a TOML file or the arguments of `serve`, checks them, and reports everything that is wrong.
 //!
-//! It opens no socket and starts nothing. Every other crate of the program gets its settings from here.
+//! This crate opens no socket and starts nothing. The other crates of the program take their settings from a [`Config`]
+//! and report problems of the operator's input as [`diagnostic::Diagnostic`]s.
 #![forbid(unsafe_code)]
 
-mod origin;
-mod file;
-mod tree;
+mod config_source;
+mod config_file;
+mod config_reader;
 mod keys;
 mod flags;
-mod settings;
+mod config;
 mod paths;
-mod address;
+mod listen_address;
 mod domain_name;
 mod limits;
 mod service;
-pub mod terminal;
+pub mod log;
 pub mod diagnostic;
 
-pub use address::parse_listen_address;
+pub use config::{Account, Config, DefaultSite, ListenerCount, Site, Zone};
+pub use config_source::{CONFIG_VARIABLE, ConfigSource, SearchPaths};
 pub use domain_name::DomainName;
 pub use flags::{Flags, parse_zone_argument};
 pub use limits::{Limits, help_text as limits_help};
-pub use origin::{CONFIG_VARIABLE, Origin, SearchPlaces};
-pub use service::{Role, Service};
-pub use settings::{Account, Config, DefaultSite, ListenerCount, Site, Zone};
+pub use listen_address::parse_listen_address;
+pub use service::{ListenerRole, Service};

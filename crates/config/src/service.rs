@@ -1,16 +1,18 @@
-//! The services that this program answers, and whose a socket is.
+//! The two services of the program, and which of its listeners belong to a service manager.
 
-/// What is answered on an address.
+use std::fmt;
+
+/// A service that the program offers on an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Service {
-    /// HTTP, over TCP.
+    /// HTTP over TCP.
     Http,
-    /// DNS, over UDP and TCP.
+    /// DNS over UDP and TCP.
     Dns,
 }
 
 impl Service {
-    /// Its name for people, for scripts, and for sockets that are handed over.
+    /// The name on standard output, in `status` and on a socket that is handed over: `http`, `dns`.
     pub fn name(self) -> &'static str {
         match self {
             Service::Http => "http",
@@ -18,24 +20,34 @@ impl Service {
         }
     }
 
-    /// The service of that name.
-    pub fn named(name: &str) -> Option<Service> {
+    /// The service with this name.
+    pub fn from_name(name: &str) -> Option<Service> {
         [Service::Http, Service::Dns].into_iter().find(|service| service.name() == name)
     }
 }
 
-/// What a socket is for, and whose it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Role {
-    /// What is answered on it.
-    pub service: Service,
-    /// It is a service manager's, which listens on it when this program does not.
-    pub is_given: bool,
+/// `HTTP`, `DNS`.
+impl fmt::Display for Service {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Service::Http => "HTTP",
+            Service::Dns => "DNS",
+        })
+    }
 }
 
-impl Role {
-    /// A socket of this program's own.
-    pub fn own(service: Service) -> Role {
-        Role { service, is_given: false }
+/// The service of a listener, and whether a service manager owns it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListenerRole {
+    /// The service.
+    pub service: Service,
+    /// A service manager created the socket and keeps listening on it when this program stops.
+    pub is_external: bool,
+}
+
+impl ListenerRole {
+    /// A listener that this program created.
+    pub fn own(service: Service) -> ListenerRole {
+        ListenerRole { service, is_external: false }
     }
 }

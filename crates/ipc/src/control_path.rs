@@ -3,7 +3,7 @@
 //! A server and a command that asks it find the same path by themselves wherever both can see the same: the
 //! configuration file, the user, the folder for sockets.
 
-use sanderling_config::{Origin, SearchPlaces};
+use sanderling_config::{ConfigSource, SearchPaths};
 use std::env;
 use std::path::{Path, PathBuf};
 use toml::de::DeTable;
@@ -50,19 +50,19 @@ impl Surroundings {
     }
 }
 
-/// Where a server listens that runs by `origin`; `None` if it is not to be asked anything.
+/// Where a server listens that runs by `source`; `None` if it is not to be asked anything.
 ///
 /// `argument` is that of `--control`, `key` the value of the key `control` of its configuration file.
 pub fn of_server(
     argument: Option<&Path>,
     key: Option<&Path>,
-    origin: &Origin,
+    source: &ConfigSource,
     surroundings: &Surroundings,
 ) -> Option<PathBuf> {
-    let usual = || match origin {
-        Origin::File(_) => surroundings.usual_path(),
+    let usual = || match source {
+        ConfigSource::File(_) => surroundings.usual_path(),
         // Whoever serves a folder for a while wants no trace of it, and perhaps a second one beside it.
-        Origin::Flags(_) => None,
+        ConfigSource::Flags(_) => None,
     };
     argument.or(key).map(Path::to_owned).or_else(usual)
 }
@@ -76,7 +76,7 @@ pub fn of_server(
 pub fn of_client(
     argument: Option<PathBuf>,
     file: Option<PathBuf>,
-    places: &SearchPlaces,
+    places: &SearchPaths,
     surroundings: &Surroundings,
 ) -> Result<PathBuf, String> {
     if let Some(path) = argument {
@@ -84,14 +84,14 @@ pub fn of_client(
     }
     let key = match file {
         Some(file) => {
-            let text = Origin::File(file.clone()).read().map_err(|faults| {
-                let faults: Vec<String> = faults.iter().map(|found| found.fault.to_string()).collect();
+            let text = ConfigSource::File(file.clone()).read().map_err(|faults| {
+                let faults: Vec<String> = faults.iter().map(|found| found.problem.to_string()).collect();
                 format!("{}: {}", file.display(), faults.join("\n"))
             })?;
             key_of(&file, &text)
         }
         // A file that was merely found may be out of reach: the server may have been started without it.
-        None => places.find().and_then(|file| key_of(&file, &Origin::File(file.clone()).read().ok()?)),
+        None => places.find().and_then(|file| key_of(&file, &ConfigSource::File(file.clone()).read().ok()?)),
     };
     key.or_else(|| surroundings.usual_path()).ok_or_else(|| {
         "it is not known where the server's control socket is: there is no configuration file with the key `control`, \
@@ -118,8 +118,8 @@ mod tests {
         Surroundings { runtime_folder: folder(runtime_folder), is_root, user_folder: folder(user_folder) }
     }
 
-    fn nowhere() -> SearchPlaces {
-        SearchPlaces::new(None, Vec::new())
+    fn nowhere() -> SearchPaths {
+        SearchPaths::new(None, Vec::new())
     }
 
     #[test]
@@ -133,8 +133,8 @@ mod tests {
         ] {
             let surroundings = surroundings(runtime_folder, is_root, user_folder);
             let expected = expected.map(PathBuf::from);
-            let origin = Origin::File("x.toml".into());
-            assert_eq!(of_server(None, None, &origin, &surroundings), expected);
+            let source = ConfigSource::File("x.toml".into());
+            assert_eq!(of_server(None, None, &source, &surroundings), expected);
             let found = of_client(None, None, &nowhere(), &surroundings);
             assert_eq!(found.ok(), expected, "server and command agree");
         }
@@ -145,16 +145,16 @@ mod tests {
     #[test]
     fn a_server_prefers_the_argument_to_the_key_to_the_usual_path() {
         let root = surroundings("", true, "");
-        let (file, flags) = (Origin::File("x.toml".into()), Origin::Flags(Flags::default()));
+        let (file, flags) = (ConfigSource::File("x.toml".into()), ConfigSource::Flags(Flags::default()));
         let path = |text: &'static str| Some(Path::new(text));
-        for (argument, key, origin, expected) in [
+        for (argument, key, source, expected) in [
             (path("a"), path("k"), &file, path("a")),
             (None, path("k"), &file, path("k")),
             (None, None, &file, path("/run/sanderling/control.sock")),
             (path("a"), None, &flags, path("a")),
             (None, None, &flags, None),
         ] {
-            assert_eq!(of_server(argument, key, origin, &root).as_deref(), expected);
+            assert_eq!(of_server(argument, key, source, &root).as_deref(), expected);
         }
     }
 
@@ -168,7 +168,7 @@ mod tests {
         let expected = expected.map(|name| folder.path().join(name));
         let named = of_client(None, Some(file.clone()), &nowhere(), &Surroundings::default());
         assert_eq!(named.ok(), expected, "named");
-        let places = SearchPlaces::new(None, vec![folder.path().join("none.toml"), file]);
+        let places = SearchPaths::new(None, vec![folder.path().join("none.toml"), file]);
         assert_eq!(of_client(None, None, &places, &Surroundings::default()).ok(), expected, "found");
     }
 
@@ -189,7 +189,7 @@ mod tests {
         let error = of_client(None, Some("/nonexistent/x.toml".into()), &nowhere(), &surroundings("", true, ""));
         let error = error.expect_err("not there");
         assert!(error.starts_with("/nonexistent/x.toml: "), "{error}");
-        let places = SearchPlaces::new(Some("/nonexistent/x.toml".into()), Vec::new());
+        let places = SearchPaths::new(Some("/nonexistent/x.toml".into()), Vec::new());
         let found = of_client(None, None, &places, &surroundings("", true, ""));
         assert_eq!(found, Ok("/run/sanderling/control.sock".into()));
         let argument =

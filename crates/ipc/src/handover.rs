@@ -4,8 +4,8 @@
 //! A label is one line of text. What has an unknown one, of another version of the program, is done without.
 
 use crate::control_message::Answer;
-use sanderling_config::terminal::warn;
-use sanderling_config::{Role, Service};
+use sanderling_config::log::warn;
+use sanderling_config::{ListenerRole, Service};
 use sanderling_os::seqpacket::{DESCRIPTORS_PER_MESSAGE_MAX, MESSAGE_BYTES_MAX, Received, SeqpacketSocket};
 use sanderling_os::{listen_fds, memfd};
 use std::ffi::OsStr;
@@ -27,7 +27,7 @@ pub enum Label {
     /// The control socket at this path.
     Control(PathBuf),
     /// A bound socket; those of one address in the order of their siblings, addresses in that of the configuration.
-    Listener(Role),
+    Listener(ListenerRole),
     /// A server process: its pidfd.
     Process(ProcessLabel),
     /// The channel to the process before.
@@ -77,8 +77,8 @@ impl Label {
         match self {
             Label::Configuration => b"configuration".to_vec(),
             Label::Control(path) => [b"control ", path.as_os_str().as_bytes()].concat(),
-            Label::Listener(Role { service, is_given }) => {
-                let whose = if *is_given { "given-" } else { "" };
+            Label::Listener(ListenerRole { service, is_external }) => {
+                let whose = if *is_external { "given-" } else { "" };
                 format!("{whose}listener {}", service.name()).into_bytes()
             }
             Label::Process(process) => {
@@ -99,8 +99,8 @@ impl Label {
         let label = match words.next()? {
             "configuration" => Label::Configuration,
             kind @ ("listener" | "given-listener") => {
-                let service = Service::named(words.next()?)?;
-                Label::Listener(Role { service, is_given: kind == "given-listener" })
+                let service = Service::from_name(words.next()?)?;
+                Label::Listener(ListenerRole { service, is_external: kind == "given-listener" })
             }
             "process" => Label::Process(ProcessLabel {
                 generation: words.next()?.parse().ok()?,
@@ -255,9 +255,9 @@ mod tests {
         vec![
             Label::Configuration,
             Label::Control("/run/a b/control.sock".into()),
-            Label::Listener(Role::own(Service::Http)),
-            Label::Listener(Role::own(Service::Dns)),
-            Label::Listener(Role { service: Service::Http, is_given: true }),
+            Label::Listener(ListenerRole::own(Service::Http)),
+            Label::Listener(ListenerRole::own(Service::Dns)),
+            Label::Listener(ListenerRole { service: Service::Http, is_external: true }),
             Label::Process(process),
             Label::Channel,
             Label::Client(Awaits::ThisUpgrade),

@@ -5,7 +5,7 @@
 //! listened on: whoever waits in it would be lost.
 #![forbid(unsafe_code)]
 
-use sanderling_config::{Config, Role, Service};
+use sanderling_config::{Config, ListenerRole, Service};
 use sanderling_os::socket::{self, SocketType};
 use sanderling_os::tcp::Listener;
 use sanderling_os::udp::Socket;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub struct Address {
     /// What they are for.
-    pub role: Role,
+    pub role: ListenerRole,
     /// As the configuration has it: with port 0 where the kernel chooses.
     asked: SocketAddr,
     /// With its real port.
@@ -70,7 +70,7 @@ impl Listeners {
 
     /// Lets nobody come any more to the addresses that `kept` lacks, but for those that are somebody else's.
     pub fn shut_down_beyond(&self, kept: &Listeners) -> io::Result<()> {
-        let gone = self.0.iter().filter(|address| !kept.has(address) && !address.role.is_given);
+        let gone = self.0.iter().filter(|address| !kept.has(address) && !address.role.is_external);
         gone.flat_map(|address| &address.streams).try_for_each(|stream| stream.shutdown())
     }
 
@@ -79,7 +79,7 @@ impl Listeners {
     ///
     /// # Errors
     /// A descriptor that is no bound socket of the Internet.
-    pub fn adopt(sockets: Vec<(Role, OwnedFd)>) -> io::Result<Listeners> {
+    pub fn adopt(sockets: Vec<(ListenerRole, OwnedFd)>) -> io::Result<Listeners> {
         let mut addresses: Vec<Address> = Vec::new();
         for (role, descriptor) in sockets {
             socket::set_nonblocking(&descriptor)?;
@@ -117,7 +117,7 @@ impl Listeners {
     }
 
     /// Every socket with its role, as [`Listeners::adopt`] takes them.
-    pub fn descriptors(&self) -> impl Iterator<Item = (Role, BorrowedFd<'_>)> {
+    pub fn descriptors(&self) -> impl Iterator<Item = (ListenerRole, BorrowedFd<'_>)> {
         self.0.iter().flat_map(|address| address.sockets().map(|socket| (address.role, socket)))
     }
 
@@ -173,7 +173,7 @@ impl Address {
                 (socket.local_address()?, stream, vec![Arc::new(socket)])
             }
         };
-        Ok(Address { role: Role::own(service), asked, bound, streams: vec![Arc::new(stream)], datagrams })
+        Ok(Address { role: ListenerRole::own(service), asked, bound, streams: vec![Arc::new(stream)], datagrams })
     }
 
     /// Gives it so many siblings, if it has fewer and can have them. A socket that somebody else has bound, a kernel
@@ -291,14 +291,15 @@ mod tests {
     fn sockets_that_were_handed_over_are_told_apart_by_what_they_carry() {
         let config = config(&[ANY], &[ANY], ListenerCount::Exactly(2));
         let made = Listeners::bind(&config, &Listeners::default()).expect("bound");
-        let copy = |(role, descriptor): (Role, BorrowedFd<'_>)| (role, descriptor.try_clone_to_owned().unwrap());
+        let copy =
+            |(role, descriptor): (ListenerRole, BorrowedFd<'_>)| (role, descriptor.try_clone_to_owned().unwrap());
         let adopted = Listeners::adopt(made.descriptors().map(copy).collect()).expect("sockets");
         assert_eq!(adopted.announcement(), made.announcement());
         assert_eq!(adopted.0[1].datagrams.len(), 2);
         let adopted = adopted.made_for(&config);
         assert_eq!(adopted.0[1].asked, ANY.parse().unwrap());
         let wrong = std::net::UdpSocket::bind(ANY).expect("bound");
-        let error = Listeners::adopt(vec![(Role::own(Service::Http), wrong.into())]).expect_err("no stream");
+        let error = Listeners::adopt(vec![(ListenerRole::own(Service::Http), wrong.into())]).expect_err("no stream");
         assert!(error.to_string().contains("ListenStream="), "{error}");
     }
 
@@ -306,7 +307,7 @@ mod tests {
     fn a_socket_that_another_bound_alone_is_shared() {
         let alone = std::net::TcpListener::bind(ANY).expect("bound");
         let address = alone.local_addr().expect("bound").to_string();
-        let given = Listeners::adopt(vec![(Role::own(Service::Http), alone.into())]).expect("a socket");
+        let given = Listeners::adopt(vec![(ListenerRole::own(Service::Http), alone.into())]).expect("a socket");
         let config = config(&[&address], &[], ListenerCount::Exactly(4));
         let listeners = Listeners::bind(&config, &given).expect("kept");
         assert_eq!(listeners.addresses()[0].sibling_count(), 1);

@@ -7,7 +7,7 @@ use clap::builder::PossibleValuesParser;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use sanderling_config::{
-    CONFIG_VARIABLE, Flags, Origin, SearchPlaces, Zone, limits_help, parse_listen_address, parse_zone_argument,
+    CONFIG_VARIABLE, ConfigSource, Flags, SearchPaths, Zone, limits_help, parse_listen_address, parse_zone_argument,
 };
 use sanderling_ipc::control_path::Surroundings;
 use sanderling_probe as probe;
@@ -38,22 +38,22 @@ pub(crate) enum Command {
         /// Where DNS is answered.
         dns: SocketAddr,
     },
-    /// Serve what the origin says, until told to stop.
+    /// Serve what the source says, until told to stop.
     Serve {
         /// What to serve.
-        origin: Origin,
+        source: ConfigSource,
         /// Where to be asked, if the command line says.
         control: Option<PathBuf>,
     },
     /// Serve what a supervisor hands over.
     ServerProcess {
         /// What to serve.
-        origin: Origin,
+        source: ConfigSource,
         /// Where to be asked when the supervisor is gone.
         control: Option<PathBuf>,
     },
-    /// Look for errors in what the origin says, and serve nothing.
-    Check(Origin),
+    /// Look for errors in what the source says, and serve nothing.
+    Check(ConfigSource),
     /// Measure what the ways of the server's jobs cost on this machine.
     Probe(probe::Options),
     /// Ask the server that runs.
@@ -72,7 +72,7 @@ impl Invocation {
     /// reader who went away is no fault.
     pub(crate) fn parse(
         arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
-        places: &SearchPlaces,
+        places: &SearchPaths,
         surroundings: &Surroundings,
     ) -> Result<Invocation, clap::Error> {
         let line = Line::try_parse_from(arguments)?;
@@ -83,12 +83,12 @@ impl Invocation {
         let command = match line.command {
             Subcommands::Demo(demo) => Command::Demo { http: demo.http, dns: demo.dns },
             Subcommands::Serve(mut serve) => {
-                Command::Serve { control: serve.control.take(), origin: serve.origin(places)? }
+                Command::Serve { control: serve.control.take(), source: serve.source(places)? }
             }
             Subcommands::ServerProcess(mut serve) => {
-                Command::ServerProcess { control: serve.control.take(), origin: serve.origin(places)? }
+                Command::ServerProcess { control: serve.control.take(), source: serve.source(places)? }
             }
-            Subcommands::Check(check) => Command::Check(check.origin(places)?),
+            Subcommands::Check(check) => Command::Check(check.source(places)?),
             Subcommands::Probe(probe) => Command::Probe(probe.into()),
             Subcommands::Status(status) => ask("status", status.question(places, surroundings))?,
             Subcommands::Reload(reload) => ask("reload", reload.question(places, surroundings))?,
@@ -249,9 +249,9 @@ struct ServeLine {
 }
 
 impl ServeLine {
-    fn origin(self, places: &SearchPlaces) -> Result<Origin, clap::Error> {
+    fn source(self, places: &SearchPaths) -> Result<ConfigSource, clap::Error> {
         if let Some(file) = self.config {
-            return Ok(Origin::File(file));
+            return Ok(ConfigSource::File(file));
         }
         let without_use = if self.folder.is_none() && !self.http.is_empty() {
             Some("`--http` says where, but there is no FOLDER to serve: sanderling serve FOLDER --http ADDR:PORT")
@@ -268,7 +268,7 @@ impl ServeLine {
         if self.folder.is_none() && self.zones.is_empty() {
             return find_file("serve", places);
         }
-        Ok(Origin::Flags(Flags {
+        Ok(ConfigSource::Flags(Flags {
             folder: self.folder,
             http_listen: self.http,
             zones: self.zones,
@@ -304,11 +304,11 @@ struct CheckLine {
 }
 
 impl CheckLine {
-    fn origin(self, places: &SearchPlaces) -> Result<Origin, clap::Error> {
+    fn source(self, places: &SearchPaths) -> Result<ConfigSource, clap::Error> {
         match self.config {
-            Some(file) => Ok(Origin::File(file)),
+            Some(file) => Ok(ConfigSource::File(file)),
             None if self.zones.is_empty() => find_file("check", places),
-            None => Ok(Origin::Flags(Flags { zones: self.zones, ..Flags::default() })),
+            None => Ok(ConfigSource::Flags(Flags { zones: self.zones, ..Flags::default() })),
         }
     }
 }
@@ -382,11 +382,11 @@ Exit status: 0 if there are no errors, 1 if there are some, 2 for a wrong comman
 }
 
 /// The first configuration file in `places`, for `command` to serve or to check.
-fn find_file(command: &str, places: &SearchPlaces) -> Result<Origin, clap::Error> {
+fn find_file(command: &str, places: &SearchPaths) -> Result<ConfigSource, clap::Error> {
     if let Some(file) = places.find() {
-        return Ok(Origin::File(file));
+        return Ok(ConfigSource::File(file));
     }
-    let usual: Vec<String> = places.usual().iter().map(|path| format!("  {}", path.display())).collect();
+    let usual: Vec<String> = places.defaults().iter().map(|path| format!("  {}", path.display())).collect();
     let folder = if command == "serve" { "  sanderling serve FOLDER                  a web site\n" } else { "" };
     let message = format!(
         "there is nothing to {command}: no configuration file was found

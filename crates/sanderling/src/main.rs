@@ -4,7 +4,7 @@
 mod cli;
 
 use cli::{Command, Invocation};
-use sanderling_config::SearchPlaces;
+use sanderling_config::SearchPaths;
 use sanderling_ipc::control_path::{self, Surroundings};
 use sanderling_ipc::{Exit, control_client};
 use sanderling_probe as probe;
@@ -13,7 +13,7 @@ use sanderling_supervisor as supervisor;
 use std::io::Write;
 
 fn main() -> Exit {
-    let (places, surroundings) = (SearchPlaces::of_process(), Surroundings::of_process());
+    let (places, surroundings) = (SearchPaths::from_env(), Surroundings::of_process());
     let invocation = match Invocation::parse(std::env::args_os(), &places, &surroundings) {
         Ok(invocation) => invocation,
         // Prints, and ends with 0 for help and 2 for a wrong command line.
@@ -27,11 +27,11 @@ fn main() -> Exit {
     }
     match invocation.command {
         Command::Demo { http, dns } => server_process::serve_demo(http, dns),
-        Command::Serve { origin, control } => supervisor::serve(&origin, &invocation.forced, |key| {
-            control_path::of_server(control.as_deref(), key, &origin, &surroundings)
+        Command::Serve { source, control } => supervisor::serve(&source, &invocation.forced, |key| {
+            control_path::of_server(control.as_deref(), key, &source, &surroundings)
         }),
-        Command::ServerProcess { origin, control } => server_process::serve(&origin, control),
-        Command::Check(origin) => server_process::check(&origin),
+        Command::ServerProcess { source, control } => server_process::serve(&source, control),
+        Command::Check(source) => server_process::check(&source),
         Command::Probe(options) => match probe::run(&options) {
             Ok(()) => Exit::Success,
             Err(error) => {

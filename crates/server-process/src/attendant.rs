@@ -4,10 +4,10 @@
 use super::confinement::Confinement;
 use super::standing;
 use crate::loading::{Loaded, Loader};
-use sanderling_config::diagnostic::{Diagnostic, Fault, Place};
-use sanderling_config::terminal::{tell, warn};
-use sanderling_config::{Config, Origin};
-use sanderling_config::{Role, Service};
+use sanderling_config::diagnostic::{Diagnostic, Location, Problem};
+use sanderling_config::log::{report, warn};
+use sanderling_config::{Config, ConfigSource};
+use sanderling_config::{ListenerRole, Service};
 use sanderling_ipc::channel::{Channel, Heard, Order, Word};
 use sanderling_ipc::control::{Control, Key};
 use sanderling_ipc::control_message::{Request, pieces};
@@ -37,7 +37,7 @@ const LINES_TOLD_MAX: usize = 100;
 
 /// What it takes to attend.
 pub(super) struct Outfit {
-    pub(super) origin: Origin,
+    pub(super) source: ConfigSource,
     pub(super) running: Config,
     /// The text that `running` came from.
     pub(super) configuration: OwnedFd,
@@ -53,7 +53,7 @@ pub(super) struct Outfit {
 /// See the module.
 pub(super) struct Attendant<'s> {
     server: &'s Server,
-    origin: Origin,
+    source: ConfigSource,
     running: Config,
     /// The text that `running` came from, for a supervisor to come.
     configuration: OwnedFd,
@@ -86,7 +86,7 @@ impl<'s> Attendant<'s> {
         Ok(Attendant {
             server,
             siblings,
-            origin: outfit.origin,
+            source: outfit.source,
             running: outfit.running,
             configuration: outfit.configuration,
             loader: Some(outfit.loader),
@@ -276,17 +276,18 @@ impl<'s> Attendant<'s> {
             self.say(Word::Unable("the one that runs still loads the one before".to_owned()));
             return Ok(());
         };
-        let (origin, sender, wakeup) = (self.origin.clone(), self.loaded.0.clone(), Arc::clone(&self.wakeup));
+        let (source, sender, wakeup) = (self.source.clone(), self.loaded.0.clone(), Arc::clone(&self.wakeup));
         let load = move || {
             let load = || {
-                let config = origin.parse(&text)?;
+                let config = source.parse(&text)?;
                 let loaded = loader.load(&config)?;
                 Ok((config, loaded))
             };
             // A mistake of ours in a zone's reader costs the reload, and no more.
             let result = catch_unwind(AssertUnwindSafe(load)).unwrap_or_else(|_| {
-                let fault = Fault::new("loading it has panicked", "report this, with the configuration and its zones");
-                Err(vec![Diagnostic::error(Place::Argument("reload".to_owned()), fault)])
+                let fault =
+                    Problem::new("loading it has panicked", "report this, with the configuration and its zones");
+                Err(vec![Diagnostic::error(Location::Argument("reload".to_owned()), fault)])
             });
             // Fails only when the process is about to end.
             let _ = sender.send(Attempt { loader, configuration, result });
@@ -307,14 +308,14 @@ impl<'s> Attendant<'s> {
                 self.say(Word::Unable(format!("the one that runs cannot read it all ({first})")));
             }
             Err(diagnostics) => {
-                tell(&diagnostics);
+                report(&diagnostics);
                 self.say_diagnostics(&diagnostics);
                 self.say(Word::Refused);
             }
-            Ok((config, loaded)) => match config.obstacle_for(&self.running) {
+            Ok((config, loaded)) => match config.needs_new_process(&self.running) {
                 Some(obstacle) => self.say(Word::Unable(obstacle.to_owned())),
                 None => {
-                    tell(&loaded.warnings);
+                    report(&loaded.warnings);
                     self.say_diagnostics(&loaded.warnings);
                     self.server.replace_content(loaded.content);
                     self.running = config;
@@ -390,7 +391,7 @@ impl<'s> Attendant<'s> {
             (Label::Configuration, self.configuration.as_fd()),
             (Label::Control(control.path().to_owned()), control.door()),
         ];
-        let [http, dns] = [Service::Http, Service::Dns].map(|service| Label::Listener(Role::own(service)));
+        let [http, dns] = [Service::Http, Service::Dns].map(|service| Label::Listener(ListenerRole::own(service)));
         for siblings in self.siblings {
             given.extend(siblings.http.iter().map(|socket| (http.clone(), socket.as_fd())));
             given.extend(siblings.dns_streams.iter().map(|socket| (dns.clone(), socket.as_fd())));

@@ -1,26 +1,26 @@
 //! Looks for everything that would keep `serve` from starting, and tells it; nothing is bound.
 
-use crate::confinement::identity_of;
+use crate::confinement::lookup_user;
 use crate::loading::Loader;
-use sanderling_config::terminal::{say, tell};
-use sanderling_config::{Config, DomainName, Origin};
+use sanderling_config::log::{print, report};
+use sanderling_config::{Config, ConfigSource, DomainName};
 use sanderling_ipc::Exit;
 use sanderling_server::Content;
 
-/// Checks what `origin` says, with its sites and zones.
-pub fn check(origin: &Origin) -> Exit {
-    let checked = origin.load().and_then(|config| {
-        identity_of(&config).map_err(|diagnostic| vec![diagnostic])?;
+/// Checks what `source` says, with its sites and zones.
+pub fn check(source: &ConfigSource) -> Exit {
+    let checked = source.load().and_then(|config| {
+        lookup_user(&config)?;
         Ok((Loader::default().load(&config)?, config))
     });
     match checked {
         Err(diagnostics) => {
-            tell(&diagnostics);
+            report(&diagnostics);
             Exit::Failure
         }
         Ok((loaded, config)) => {
-            tell(&loaded.warnings);
-            say(&summary(&config, &loaded.content));
+            report(&loaded.warnings);
+            print(&summary(&config, &loaded.content));
             Exit::Success
         }
     }

@@ -1,24 +1,42 @@
 //! What a server process gives up before it serves: its user, its capabilities, and every file and call that serving does
 //! not need.
 
-use sanderling_config::diagnostic::{Diagnostic, Fault, Place};
-use sanderling_config::{Account, Config};
+use sanderling_config::Config;
+use sanderling_config::diagnostic::{Diagnostic, Location, Problem, reason};
 use sanderling_os::sandbox::{self, Landlock, Layer, Sandbox};
 use sanderling_os::user::User;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
 
-/// The account that is to serve, if it is another one.
+/// The user that the server process switches to, if the configuration has one.
 ///
 /// # Errors
-/// There is none of that name.
-pub(crate) fn identity_of(config: &Config) -> Result<Option<User>, Diagnostic> {
-    let Some(Account { user, group }) = &config.account else { return Ok(None) };
-    User::lookup(user, group.as_deref()).map(Some).map_err(|error| {
-        let fault = Fault::new(error.to_string(), "correct `user` and `group` in the configuration, or remove them");
-        Diagnostic::error(Place::Argument("user".to_owned()), fault)
-    })
+/// The user or the group does not exist, or the user is root.
+pub(crate) fn lookup_user(config: &Config) -> Result<Option<User>, Vec<Diagnostic>> {
+    let Some(account) = &config.account else { return Ok(None) };
+    let group = account.group.as_deref();
+    let error = match User::lookup(&account.user, group) {
+        Ok(user) => return Ok(Some(user)),
+        Err(error) => error,
+    };
+    // Numbers need not exist, so each name is looked up beside one: a wrong user does not hide a wrong group.
+    let errors = match group {
+        None => vec![(&account.user_location, error)],
+        Some(group) => {
+            let user_error = User::lookup(&account.user, Some("0")).err();
+            let group_error = User::lookup("1", Some(group)).err();
+            [(&account.user_location, user_error), (&account.group_location, group_error)]
+                .into_iter()
+                .filter_map(|(location, error)| error.map(|error| (location, error)))
+                .collect()
+        }
+    };
+    let remedy = "correct `user` and `group`, or remove them";
+    let diagnostic = |(location, error): (&Location, io::Error)| {
+        Diagnostic::error(location.clone(), Problem::new(reason(&error), remedy))
+    };
+    Err(errors.into_iter().map(diagnostic).collect())
 }
 
 /// What was left to this process.

@@ -17,9 +17,9 @@ use crate::loading::{Loader, bound_by_descriptors, hash_seed, options_of};
 use attendant::{Attendant, Outfit};
 use confinement::Confinement;
 use sanderling_config::diagnostic::Diagnostic;
-use sanderling_config::terminal::{say, tell, warn};
-use sanderling_config::{Config, DefaultSite, Limits, ListenerCount, Origin};
-use sanderling_config::{Role, Service};
+use sanderling_config::log::{print, report, warn};
+use sanderling_config::{Config, ConfigSource, DefaultSite, Limits, ListenerCount};
+use sanderling_config::{ListenerRole, Service};
 use sanderling_dns::{ZoneEntry, ZoneMap};
 use sanderling_ipc::Exit;
 use sanderling_ipc::channel::{Channel, Word};
@@ -37,15 +37,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Serves what a supervisor hands over.
-pub fn serve(origin: &Origin, control_path: Option<PathBuf>) -> Exit {
+pub fn serve(source: &ConfigSource, control_path: Option<PathBuf>) -> Exit {
     let given = match Given::take(control_path) {
         Ok(given) => given,
         Err(error) => return fail(&error),
     };
-    match given.prepare(origin) {
-        Ok(prepared) => prepared.serve(origin.clone()),
+    match given.prepare(source) {
+        Ok(prepared) => prepared.serve(source.clone()),
         Err(Unprepared::Refused(diagnostics)) => {
-            tell(&diagnostics);
+            report(&diagnostics);
             Exit::BadConfiguration
         }
         Err(Unprepared::Failed(error)) => fail(&error),
@@ -91,8 +91,8 @@ impl Given {
                 CHANNEL => channel = Some(Channel::adopt(descriptor)?),
                 CONFIGURATION => configuration = Some(descriptor),
                 CONTROL => control = Some(descriptor),
-                name => match Service::named(name) {
-                    Some(service) => sockets.push((Role::own(service), descriptor)),
+                name => match Service::from_name(name) {
+                    Some(service) => sockets.push((ListenerRole::own(service), descriptor)),
                     None => return Err(io::Error::other(format!("a descriptor named `{name}` was handed over"))),
                 },
             }
@@ -111,19 +111,19 @@ impl Given {
     }
 
     /// Loads what is to be served, and gives up what serving does not need.
-    fn prepare(self, origin: &Origin) -> Result<Prepared, Unprepared> {
+    fn prepare(self, source: &ConfigSource) -> Result<Prepared, Unprepared> {
         // Signals are for the supervisor, who shares the terminal with this process; without one they are for us.
         let signals = Signals::register(&[SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2])?;
         // The supervisor has held them back until somebody would catch them.
         signals::unblock_all()?;
         let text = memfd::read(&self.configuration, CONFIGURATION_BYTES_MAX)?;
         let mut loader = Loader::default();
-        let loaded = origin.parse(&text).and_then(|config| Ok((loader.load(&config)?, config)));
+        let loaded = source.parse(&text).and_then(|config| Ok((loader.load(&config)?, config)));
         let (loaded, config) = loaded.map_err(|diagnostics| self.refuse(diagnostics))?;
-        tell(&loaded.warnings);
+        report(&loaded.warnings);
         sanderling_os::features::select_all();
         let own = sanderling_os::process::own_pidfd()?;
-        let identity = confinement::identity_of(&config).map_err(|diagnostic| self.refuse(vec![diagnostic]))?;
+        let identity = confinement::lookup_user(&config).map_err(|diagnostics| self.refuse(diagnostics))?;
         let confinement = Confinement::of(&config, identity).map_err(|error| self.fail(error))?;
         if confinement.keeps_to_folders() {
             loader.end_reading_others();
@@ -149,7 +149,7 @@ impl Given {
 }
 
 impl Prepared {
-    fn serve(self, origin: Origin) -> Exit {
+    fn serve(self, source: ConfigSource) -> Exit {
         let Prepared { given, running, loader, content, confinement, own, signals } = self;
         let Given { channel, configuration, control, siblings } = given;
         let limits = &running.limits;
@@ -161,7 +161,7 @@ impl Prepared {
         }
         let worker_count = running.worker_count;
         let server = Server::new(content, options, Duration::from_millis(limits.drain_timeout_ms));
-        let outfit = Outfit { origin, running, configuration, loader, channel, control, confinement, own };
+        let outfit = Outfit { source, running, configuration, loader, channel, control, confinement, own };
         let result = server.run(&siblings, worker_count, |server| {
             Attendant::new(server, &siblings, outfit).and_then(|attendant| attendant.run(&signals))
         });
@@ -201,7 +201,7 @@ pub fn serve_demo(http: SocketAddr, dns: SocketAddr) -> Exit {
         let drain_timeout = Duration::from_millis(config.limits.drain_timeout_ms);
         let server = Server::new(content, options_of(&config.limits), drain_timeout);
         server.run(&siblings, 1, |server| {
-            say(&format!("{announcement}\n{}", demo::greeting(bound[0], bound[1])));
+            print(&format!("{announcement}\n{}", demo::greeting(bound[0], bound[1])));
             let ended = wait_for_end(server, &signals);
             server.drain(Drain::ForGood);
             // Who comes now is refused, rather than left waiting for nobody.

@@ -1,7 +1,7 @@
 //! Turns a configuration into what a server serves: opens the folders of its sites, loads its zones.
 
 use crate::zones;
-use sanderling_config::diagnostic::{Diagnostic, Fault, Place};
+use sanderling_config::diagnostic::{Diagnostic, Location, Problem};
 use sanderling_config::{Config, DefaultSite, Limits};
 use sanderling_dns::{HashSeed, ZoneEntry, ZoneMap};
 use sanderling_os::directory::Directory;
@@ -50,8 +50,8 @@ impl Loader {
                     root: Root::Folder(folder),
                 }),
                 Err(error) => {
-                    let fault = Fault::new(error.to_string(), "check the folder's path and its permissions");
-                    errors.push(Diagnostic::error(Place::File(site.folder.clone()), fault));
+                    let fault = Problem::new(error.to_string(), "check the folder's path and its permissions");
+                    errors.push(Diagnostic::error(Location::File(site.folder.clone()), fault));
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! Turns zone files, with those that they include, into the zones that are served, or into what is wrong with them.
 
-use sanderling_config::diagnostic::{Diagnostic, Fault, Place, Severity};
+use sanderling_config::diagnostic::{Diagnostic, Location, Problem, Severity};
 use sanderling_config::{DomainName, Limits, Zone as ZoneConfig};
 use sanderling_dns::zonefile::{self, Entry, Parser, Position};
 use sanderling_dns::{HashSeed, NameBuf, Zone, ZoneBuilder, ZoneLimits};
@@ -19,7 +19,7 @@ pub(crate) fn load(
 ) -> Result<Zone, Vec<Diagnostic>> {
     let mut budget_bytes = limits.zone_file_bytes_max;
     let text = read(&config.file, &mut budget_bytes, limits)
-        .map_err(|fault| vec![Diagnostic::error(Place::File(config.file.clone()), fault)])?;
+        .map_err(|fault| vec![Diagnostic::error(Location::File(config.file.clone()), fault)])?;
     build(&config.apex, &config.file, text, budget_bytes, limits, seed, warnings)
 }
 
@@ -68,7 +68,7 @@ fn build(
         // A zone of which some records could not be read would only be reported for lacking them.
         let built = builder.finish(end);
         for issue in &built.diagnostics {
-            reading.tell(issue);
+            reading.report(issue);
         }
         if let Some(zone) = built.zone {
             warnings.append(&mut reading.issues);
@@ -101,7 +101,7 @@ impl Reading<'_> {
                     builder.add(&record);
                 }
                 Some(Ok(Entry::Include { position, path })) => self.include(position, &path),
-                Some(Err(error)) => self.tell(&error),
+                Some(Err(error)) => self.report(&error),
             }
         }
     }
@@ -116,20 +116,20 @@ impl Reading<'_> {
                 self.files.push(path);
             }
             Err(fault) => {
-                let problem = format!("cannot include {}: {}", path.display(), fault.problem);
+                let problem = format!("cannot include {}: {}", path.display(), fault.message);
                 let place = self.place(position);
-                self.issues.push(Diagnostic::error(place, Fault::new(problem, fault.remedy)));
+                self.issues.push(Diagnostic::error(place, Problem::new(problem, fault.remedy)));
             }
         }
     }
 
-    fn place(&self, position: Position) -> Place {
+    fn place(&self, position: Position) -> Location {
         let file = self.files[position.file_index as usize].clone();
-        Place::Position { file, line: position.line, column: position.column }
+        Location::Position { file, line: position.line, column: position.column }
     }
 
-    fn tell(&mut self, issue: &zonefile::Diagnostic) {
-        let fault = Fault::new(issue.problem.clone(), issue.remedy.clone());
+    fn report(&mut self, issue: &zonefile::Diagnostic) {
+        let fault = Problem::new(issue.problem.clone(), issue.remedy.clone());
         let place = self.place(issue.position);
         self.issues.push(match issue.severity {
             zonefile::Severity::Error => Diagnostic::error(place, fault),
@@ -143,22 +143,22 @@ impl Reading<'_> {
 }
 
 /// The text of a zone file, within what is left of the bound of all files of the zone.
-fn read(path: &Path, budget_bytes: &mut u64, limits: &Limits) -> Result<Vec<u8>, Fault> {
+fn read(path: &Path, budget_bytes: &mut u64, limits: &Limits) -> Result<Vec<u8>, Problem> {
     let unreadable = |error: &io::Error| {
-        Fault::new(format!("the zone file cannot be read: {error}"), "check its path and its permissions")
+        Problem::new(format!("the zone file cannot be read: {error}"), "check its path and its permissions")
     };
     // Not blocking: a FIFO in the place of a zone file would hold a reload for ever.
     let file = sanderling_os::file::open_nonblocking(path).map_err(|error| unreadable(&error))?;
     let facts = file.metadata().map_err(|error| unreadable(&error))?;
     if !facts.is_file() {
-        return Err(Fault::new("this is no regular file", "name the zone's master file (RFC 1035 section 5)"));
+        return Err(Problem::new("this is no regular file", "name the zone's master file (RFC 1035 section 5)"));
     }
     let mut text = Vec::with_capacity(facts.len().min(*budget_bytes) as usize + 1);
     file.take(*budget_bytes + 1).read_to_end(&mut text).map_err(|error| unreadable(&error))?;
     *budget_bytes = budget_bytes.checked_sub(text.len() as u64).ok_or_else(|| {
         let limit = limits.zone_file_bytes_max;
         let problem = format!("the zone has more than {limit} octets of text");
-        Fault::new(problem, "raise zone_file_bytes_max in [limits], if it is meant to be so large")
+        Problem::new(problem, "raise zone_file_bytes_max in [limits], if it is meant to be so large")
     })?;
     Ok(text)
 }

@@ -6,9 +6,9 @@ use super::restarts::Restarts;
 use super::work::Wish;
 use super::{Asker, Running, Supervisor, program};
 use sanderling_config::diagnostic::Diagnostic;
-use sanderling_config::terminal::{tell, warn};
-use sanderling_config::{Config, Origin};
-use sanderling_config::{Role, Service};
+use sanderling_config::log::{report, warn};
+use sanderling_config::{Config, ConfigSource};
+use sanderling_config::{ListenerRole, Service};
 use sanderling_ipc::CONFIGURATION_BYTES_MAX;
 use sanderling_ipc::Exit;
 use sanderling_ipc::channel::Channel;
@@ -30,13 +30,17 @@ use std::time::{Duration, Instant, SystemTime};
 /// How long a server process whose supervisor has died may take to hand over what it has.
 const TAKE_OVER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Supervises server processes that serve what `origin` says, until it is told to end. `control_path` tells where it is
+/// Supervises server processes that serve what `source` says, until it is told to end. `control_path` tells where it is
 /// to be asked for things, from what the configuration says about that.
-pub fn serve(origin: &Origin, forced: &[String], control_path: impl FnOnce(Option<&Path>) -> Option<PathBuf>) -> Exit {
-    match boot(origin, forced, control_path) {
+pub fn serve(
+    source: &ConfigSource,
+    forced: &[String],
+    control_path: impl FnOnce(Option<&Path>) -> Option<PathBuf>,
+) -> Exit {
+    match boot(source, forced, control_path) {
         Ok(supervisor) => supervisor.run().unwrap_or_else(|error| fail(&error)),
         Err(Unbooted::Refused(diagnostics)) => {
-            tell(&diagnostics);
+            report(&diagnostics);
             Exit::BadConfiguration
         }
         Err(Unbooted::Failed(error)) => fail(&error),
@@ -61,7 +65,7 @@ impl From<io::Error> for Unbooted {
 }
 
 fn boot(
-    origin: &Origin,
+    source: &ConfigSource,
     forced: &[String],
     control_path: impl FnOnce(Option<&Path>) -> Option<PathBuf>,
 ) -> Result<Supervisor, Unbooted> {
@@ -71,17 +75,17 @@ fn boot(
         warn(&error.to_string());
     }
     if let Some(taken) = handover::inherited()? {
-        return Ok(go_on(origin, forced, signals, taken)?);
+        return Ok(go_on(source, forced, signals, taken)?);
     }
     let given = listen_fds::take()?;
-    let text = origin.read().map_err(Unbooted::Refused)?;
-    let config = origin.parse(&text).map_err(Unbooted::Refused)?;
+    let text = source.read().map_err(Unbooted::Refused)?;
+    let config = source.parse(&text).map_err(Unbooted::Refused)?;
     let text = memfd::create("configuration", &text)?;
     let mut inheritance = Inheritance { listeners: adopt_given(given, &config)?, ..Inheritance::default() };
     if let Some(path) = control_path(config.control.as_deref()) {
         match Control::open(&path) {
             Ok(Opened::Ours(control)) => inheritance.control = Some(control),
-            Ok(Opened::Taken(endpoint)) => inheritance = take_over(endpoint, &path, origin)?,
+            Ok(Opened::Taken(endpoint)) => inheritance = take_over(endpoint, &path, source)?,
             Err(error) => warn(&format!(
                 "there is no control socket at {}: {error}; only signals reach this server",
                 path.display()
@@ -91,7 +95,7 @@ fn boot(
     let listeners = Listeners::bind(&config, &inheritance.listeners)?;
     let next = Running { config, text };
     let running = next.try_clone()?;
-    let mut supervisor = Supervisor::new(origin, forced, signals, running)?;
+    let mut supervisor = Supervisor::new(source, forced, signals, running)?;
     supervisor.control = inheritance.control;
     supervisor.last_generation = inheritance.processes.len() as u64;
     supervisor.processes = inheritance.processes;
@@ -115,7 +119,7 @@ fn adopt_given(given: Vec<(String, OwnedFd)>, config: &Config) -> io::Result<Lis
         let listened = [(Service::Http, &config.http_listen), (Service::Dns, &config.dns_listen)];
         let by_address = listened.iter().find(|(_, addresses)| addresses.contains(&bound)).map(|(service, _)| *service);
         match by_address {
-            Some(service) => sockets.push((Role { service, is_given: true }, descriptor)),
+            Some(service) => sockets.push((ListenerRole { service, is_external: true }, descriptor)),
             None => {
                 let problem = format!(
                     "the socket `{name}` at {bound} was handed over, and no `listen` of the configuration has this \
@@ -132,7 +136,7 @@ fn adopt_given(given: Vec<(String, OwnedFd)>, config: &Config) -> io::Result<Lis
 ///
 /// # Errors
 /// It is a supervisor itself, or does not answer.
-fn take_over(endpoint: SeqpacketSocket, path: &Path, origin: &Origin) -> io::Result<Inheritance> {
+fn take_over(endpoint: SeqpacketSocket, path: &Path, source: &ConfigSource) -> io::Result<Inheritance> {
     let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
     endpoint.send(&Request::TakeOver.encode(), &[]).map_err(named)?;
     let deadline = Instant::now() + TAKE_OVER_TIMEOUT;
@@ -169,14 +173,14 @@ fn take_over(endpoint: SeqpacketSocket, path: &Path, origin: &Origin) -> io::Res
     inheritance.listeners = Listeners::adopt(sockets)?;
     // What it ran by tells which socket was made for which address; without it each has the address that it is bound to.
     let ran_by = ran_by.and_then(|text| memfd::read(&text, CONFIGURATION_BYTES_MAX).ok());
-    if let Some(Ok(config)) = ran_by.map(|text| origin.parse(&text)) {
+    if let Some(Ok(config)) = ran_by.map(|text| source.parse(&text)) {
         inheritance.listeners = inheritance.listeners.made_for(&config);
     }
     Ok(inheritance)
 }
 
 /// Goes on where the program has left off whose place this one has taken.
-fn go_on(origin: &Origin, forced: &[String], signals: Signals, taken: Taken) -> io::Result<Supervisor> {
+fn go_on(source: &ConfigSource, forced: &[String], signals: Signals, taken: Taken) -> io::Result<Supervisor> {
     let (mut configuration, mut control, mut sockets) = (None, None, Vec::new());
     let (mut processes, mut announced, mut clients) = (Vec::new(), None, Vec::new());
     for (label, descriptor) in taken {
@@ -193,13 +197,13 @@ fn go_on(origin: &Origin, forced: &[String], signals: Signals, taken: Taken) -> 
         }
     }
     let text = configuration.ok_or_else(|| io::Error::other("no configuration was handed over"))?;
-    let config = origin.parse(&memfd::read(&text, CONFIGURATION_BYTES_MAX)?).map_err(|diagnostics| {
-        tell(&diagnostics);
+    let config = source.parse(&memfd::read(&text, CONFIGURATION_BYTES_MAX)?).map_err(|diagnostics| {
+        report(&diagnostics);
         io::Error::other("the configuration that was handed over has errors")
     })?;
     let listeners = Listeners::adopt(sockets)?.made_for(&config);
     listeners.defer_silent();
-    let mut supervisor = Supervisor::new(origin, forced, signals, Running { config, text })?;
+    let mut supervisor = Supervisor::new(source, forced, signals, Running { config, text })?;
     supervisor.announced = listeners.clone();
     supervisor.listeners = listeners;
     supervisor.control = control;
@@ -222,9 +226,9 @@ fn go_on(origin: &Origin, forced: &[String], signals: Signals, taken: Taken) -> 
 }
 
 impl Supervisor {
-    fn new(origin: &Origin, forced: &[String], signals: Signals, running: Running) -> io::Result<Supervisor> {
+    fn new(source: &ConfigSource, forced: &[String], signals: Signals, running: Running) -> io::Result<Supervisor> {
         Ok(Supervisor {
-            origin: origin.clone(),
+            source: source.clone(),
             forced: forced.to_vec(),
             program: program::path_as_started(),
             signals,

@@ -16,8 +16,8 @@ pub use boot::serve;
 
 use process::{Process, Stage};
 use restarts::Restarts;
-use sanderling_config::terminal::warn;
-use sanderling_config::{Config, Origin};
+use sanderling_config::log::warn;
+use sanderling_config::{Config, ConfigSource};
 use sanderling_ipc::BEAT_INTERVAL;
 use sanderling_ipc::Exit;
 use sanderling_ipc::channel::{Order, Word};
@@ -44,7 +44,7 @@ const DRAIN_MARGIN: Duration = Duration::from_secs(5);
 
 /// See the module.
 struct Supervisor {
-    origin: Origin,
+    source: ConfigSource,
     forced: Vec<String>,
     /// What an upgrade turns to.
     program: PathBuf,

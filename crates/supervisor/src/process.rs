@@ -1,6 +1,6 @@
 //! A server process, as its supervisor sees it.
 
-use sanderling_config::terminal::warn;
+use sanderling_config::log::warn;
 use sanderling_ipc::channel::{Channel, Heard, Order, Word};
 use sanderling_ipc::handover::{Label, ProcessLabel};
 use sanderling_os::process::{ExitStatus, ProcessHandle};

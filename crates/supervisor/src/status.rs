@@ -2,7 +2,7 @@
 
 use super::process::{Process, Stage};
 use super::{Asker, Curious, Supervisor};
-use sanderling_config::Origin;
+use sanderling_config::ConfigSource;
 use sanderling_ipc::channel::Order;
 use sanderling_ipc::control::Key;
 use sanderling_ipc::control_message::Request;
@@ -37,11 +37,11 @@ impl Supervisor {
     fn to_text(&self) -> String {
         let version = env!("CARGO_PKG_VERSION");
         let mut out = format!("sanderling {version}, supervisor {}, for {}\n", std::process::id(), words(self.since));
-        let origin = match &self.origin {
-            Origin::File(path) => path.display().to_string(),
-            Origin::Flags(_) => "the command line".to_owned(),
+        let source = match &self.source {
+            ConfigSource::File(path) => path.display().to_string(),
+            ConfigSource::Flags(_) => "the command line".to_owned(),
         };
-        out += &format!("configuration {origin}, taken up {} ago\n", words(self.taken_up_at));
+        out += &format!("configuration {source}, taken up {} ago\n", words(self.taken_up_at));
         for address in self.listeners.addresses() {
             let count = address.sibling_count();
             let siblings = if count == 1 { "1 socket".to_owned() } else { format!("{count} siblings") };
@@ -76,15 +76,15 @@ impl Supervisor {
                 ("ready_at_unix_s", whole(unix_s(process.ready_at))),
             ])
         });
-        let origin = match &self.origin {
-            Origin::File(path) => Some(path.display().to_string()),
-            Origin::Flags(_) => None,
+        let source = match &self.source {
+            ConfigSource::File(path) => Some(path.display().to_string()),
+            ConfigSource::Flags(_) => None,
         };
         let supervisor = object(&[
             ("version", text(env!("CARGO_PKG_VERSION"))),
             ("pid", whole(u64::from(std::process::id()))),
             ("since_unix_s", whole(unix_s(self.since))),
-            ("configuration", optional(origin.as_deref().map(text))),
+            ("configuration", optional(source.as_deref().map(text))),
             ("taken_up_unix_s", whole(unix_s(self.taken_up_at))),
             ("deaths", whole(self.restarts.count)),
             ("listeners", array(addresses)),

@@ -3,8 +3,8 @@
 use super::process::{Process, Stage};
 use super::program::{self, RUNNING};
 use super::{Asker, Curious, Running, Supervisor};
-use sanderling_config::diagnostic::{Diagnostic, Fault, Place};
-use sanderling_config::terminal::{say, tell, warn};
+use sanderling_config::diagnostic::{Diagnostic, Location, Problem};
+use sanderling_config::log::{print, report, warn};
 use sanderling_ipc::Exit;
 use sanderling_ipc::channel::{Channel, Order};
 use sanderling_ipc::handover::{self, Awaits, Given, Label};
@@ -138,18 +138,18 @@ impl Supervisor {
 
     fn begin_reload(&mut self, asker: Asker) {
         self.notify(&[State::Reloading]);
-        let read = self.origin.read().and_then(|text| {
-            let config = self.origin.parse(&text)?;
+        let read = self.source.read().and_then(|text| {
+            let config = self.source.parse(&text)?;
             let text = memfd::create("configuration", &text).map_err(|error| {
-                let fault = Fault::new(error.to_string(), "see that the machine has memory and descriptors left");
-                vec![Diagnostic::error(Place::Argument("reload".to_owned()), fault)]
+                let fault = Problem::new(error.to_string(), "see that the machine has memory and descriptors left");
+                vec![Diagnostic::error(Location::Argument("reload".to_owned()), fault)]
             })?;
             Ok(Running { config, text })
         });
         let next = match read {
             Ok(next) => next,
             Err(diagnostics) => {
-                tell(&diagnostics);
+                report(&diagnostics);
                 for diagnostic in &diagnostics {
                     self.pass_on(asker, &format!("{diagnostic}\n"));
                 }
@@ -161,7 +161,7 @@ impl Supervisor {
             warn(KEPT);
             self.pass_on(asker, &format!("sanderling: {KEPT}\n"));
         }
-        match next.config.obstacle_for(&self.running.config) {
+        match next.config.needs_new_process(&self.running.config) {
             Some(obstacle) => self.begin_replacement(asker, next, obstacle),
             None => {
                 let text = next.text.try_clone();
@@ -238,7 +238,7 @@ impl Supervisor {
 
     fn arguments(&self, command: &str) -> Vec<OsString> {
         let control = self.control.iter().flat_map(|control| [OsString::from("--control"), control.path().into()]);
-        let rest = control.chain(self.origin.to_arguments()).collect();
+        let rest = control.chain(self.source.to_arguments()).collect();
         program::arguments(command, &self.forced, rest)
     }
 
@@ -297,7 +297,7 @@ impl Supervisor {
             }
         }
         self.restart_at = None;
-        say(&starting.listeners.announcement_beyond(&self.announced));
+        print(&starting.listeners.announcement_beyond(&self.announced));
         self.announced = starting.listeners.clone();
         // Nobody accepts any more where nobody is to listen: whoever comes there is refused rather than left waiting.
         if let Err(error) = self.listeners.shut_down_beyond(&starting.listeners) {

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use clap::builder::RangedU64ValueParser;
-use sanderling_config::SearchPlaces;
+use sanderling_config::SearchPaths;
 use sanderling_ipc::control_message::Request;
 use sanderling_ipc::control_path::{Surroundings, of_client};
 use std::path::PathBuf;
@@ -48,7 +48,7 @@ impl ServerLine {
         self,
         request: Request,
         timeout_s: u64,
-        places: &SearchPlaces,
+        places: &SearchPaths,
         surroundings: &Surroundings,
     ) -> Result<Question, String> {
         let socket = of_client(self.control, self.config, places, surroundings)?;
@@ -82,7 +82,7 @@ pub(super) struct StatusLine {
 }
 
 impl StatusLine {
-    pub(super) fn question(self, places: &SearchPlaces, surroundings: &Surroundings) -> Result<Question, String> {
+    pub(super) fn question(self, places: &SearchPaths, surroundings: &Surroundings) -> Result<Question, String> {
         let request = if self.json { Request::StatusJson } else { Request::Status };
         self.server.question(request, self.timeout, places, surroundings)
     }
@@ -110,7 +110,7 @@ pub(super) struct ReloadLine {
 }
 
 impl ReloadLine {
-    pub(super) fn question(self, places: &SearchPlaces, surroundings: &Surroundings) -> Result<Question, String> {
+    pub(super) fn question(self, places: &SearchPaths, surroundings: &Surroundings) -> Result<Question, String> {
         self.server.question(Request::Reload, self.timeout, places, surroundings)
     }
 }
@@ -136,7 +136,7 @@ pub(super) struct StopLine {
 }
 
 impl StopLine {
-    pub(super) fn question(self, places: &SearchPlaces, surroundings: &Surroundings) -> Result<Question, String> {
+    pub(super) fn question(self, places: &SearchPaths, surroundings: &Surroundings) -> Result<Question, String> {
         self.server.question(Request::Stop, self.timeout, places, surroundings)
     }
 }
@@ -161,7 +161,7 @@ pub(super) struct UpgradeLine {
 }
 
 impl UpgradeLine {
-    pub(super) fn question(self, places: &SearchPlaces, surroundings: &Surroundings) -> Result<Question, String> {
+    pub(super) fn question(self, places: &SearchPaths, surroundings: &Surroundings) -> Result<Question, String> {
         self.server.question(Request::Upgrade, self.timeout, places, surroundings)
     }
 }

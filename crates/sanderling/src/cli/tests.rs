@@ -6,10 +6,10 @@ use sanderling_ipc::control_message::Request;
 
 /// What the words of `line` become where no configuration file is found.
 fn parse(line: &str) -> Result<Invocation, clap::Error> {
-    parse_in(line, &SearchPlaces::new(None, vec!["./none.toml".into(), "/none/none.toml".into()]))
+    parse_in(line, &SearchPaths::new(None, vec!["./none.toml".into(), "/none/none.toml".into()]))
 }
 
-fn parse_in(line: &str, places: &SearchPlaces) -> Result<Invocation, clap::Error> {
+fn parse_in(line: &str, places: &SearchPaths) -> Result<Invocation, clap::Error> {
     Invocation::parse(line.split_whitespace(), places, &Surroundings::default())
 }
 
@@ -21,7 +21,7 @@ fn command(line: &str) -> Command {
 #[track_caller]
 fn flags(line: &str) -> Flags {
     match command(line) {
-        Command::Serve { origin: Origin::Flags(flags), .. } | Command::Check(Origin::Flags(flags)) => flags,
+        Command::Serve { source: ConfigSource::Flags(flags), .. } | Command::Check(ConfigSource::Flags(flags)) => flags,
         other => panic!("{line} became {other:?}"),
     }
 }
@@ -78,9 +78,9 @@ fn serve_takes_zones_without_a_folder() {
 
 #[test]
 fn a_named_file_need_not_exist_to_be_asked_for() {
-    let origin = || Origin::File("x.toml".into());
-    assert_eq!(command("sanderling serve --config x.toml"), Command::Serve { origin: origin(), control: None });
-    assert_eq!(command("sanderling check --config x.toml"), Command::Check(origin()));
+    let source = || ConfigSource::File("x.toml".into());
+    assert_eq!(command("sanderling serve --config x.toml"), Command::Serve { source: source(), control: None });
+    assert_eq!(command("sanderling check --config x.toml"), Command::Check(source()));
 }
 
 #[test]
@@ -92,8 +92,8 @@ fn without_arguments_the_environment_comes_before_the_usual_files() {
         path
     };
     let usual = vec![folder.path().join("none.toml"), file("second.toml"), file("third.toml")];
-    let found = |named| match parse_in("sanderling serve", &SearchPlaces::new(named, usual.clone())) {
-        Ok(Invocation { command: Command::Serve { origin: Origin::File(path), .. }, .. }) => path,
+    let found = |named| match parse_in("sanderling serve", &SearchPaths::new(named, usual.clone())) {
+        Ok(Invocation { command: Command::Serve { source: ConfigSource::File(path), .. }, .. }) => path,
         other => panic!("{other:?}"),
     };
     assert_eq!(found(None), usual[1]);
@@ -102,9 +102,9 @@ fn without_arguments_the_environment_comes_before_the_usual_files() {
 
 #[test]
 fn arguments_come_before_every_file() {
-    let places = SearchPlaces::new(Some("/named.toml".into()), vec![]);
+    let places = SearchPaths::new(Some("/named.toml".into()), vec![]);
     let invocation = parse_in("sanderling serve public", &places).unwrap();
-    assert!(matches!(invocation.command, Command::Serve { origin: Origin::Flags(_), .. }), "{invocation:?}");
+    assert!(matches!(invocation.command, Command::Serve { source: ConfigSource::Flags(_), .. }), "{invocation:?}");
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn the_socket_is_found_by_the_configuration_file() {
     std::fs::write(&file, "control = \"my.sock\"\n").unwrap();
     let named = question(&format!("sanderling status --config {}", file.display()));
     assert_eq!(named.1, socket.to_str().unwrap());
-    let places = SearchPlaces::new(None, vec![file]);
+    let places = SearchPaths::new(None, vec![file]);
     let found = parse_in("sanderling status", &places).unwrap().command;
     assert!(matches!(&found, Command::Ask(question) if question.socket == socket), "{found:?}");
 }
@@ -215,17 +215,17 @@ fn an_argument_without_its_object_is_refused() {
 
 #[test]
 fn wrong_values_say_what_would_do() {
-    check_refused("sanderling serve x --http :80", "write 127.0.0.1:80 for this machine alone");
-    check_refused("sanderling serve x --http 8080", "`8080` is no address and port; write 127.0.0.1:8080 for");
-    check_refused("sanderling serve x --http ::1:80", "IPv6 addresses stand in brackets, as in [::1]:8080");
-    check_refused("sanderling demo --dns localhost:53", "write the address itself: 127.0.0.1:53 or [::1]:53");
+    check_refused("sanderling serve x --http :80", "write 127.0.0.1:80 for this machine only");
     check_refused(
-        "sanderling serve --zone a.example",
-        "`a.example` has no `=`; write the zone's name, = and its zone file",
+        "sanderling serve x --http 8080",
+        "invalid address `8080`, expected ADDR:PORT; write 127.0.0.1:8080 for",
     );
-    check_refused("sanderling serve --zone =a.zone", "the zone's name is missing");
+    check_refused("sanderling serve x --http ::1:80", "write an IPv6 address in brackets, for example [::1]:8080");
+    check_refused("sanderling demo --dns localhost:53", "write the address: 127.0.0.1:53 or [::1]:53");
+    check_refused("sanderling serve --zone a.example", "`a.example` has no `=`; expected NAME=FILE");
+    check_refused("sanderling serve --zone =a.zone", "the name of the zone is missing");
     check_refused("sanderling serve --zone a.example=", "the zone file is missing");
-    check_refused("sanderling serve --zone a..b=c", "a part between two dots is empty");
+    check_refused("sanderling serve --zone a..b=c", "it has an empty label");
     check_refused("sanderling serve x --workers 0", "0 is not in 1..=1024");
     check_refused("sanderling serve x --workers 1025", "1025 is not in 1..=1024");
     check_refused("sanderling sreve", "a similar subcommand exists: 'serve'");

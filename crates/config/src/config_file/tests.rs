@@ -1,4 +1,4 @@
-//! Configuration files and what is made of them, as text.
+//! Configuration files as text, and the configuration or the messages that they give.
 
 use super::*;
 
@@ -10,11 +10,11 @@ fn folder() -> tempfile::TempDir {
     folder
 }
 
-/// What `octets` become in such a folder, whose path is cut from messages.
-fn read(octets: &[u8]) -> Result<Config, Vec<String>> {
+/// The configuration of a file with this `content` in such a folder, whose path is removed from messages.
+fn read(content: &[u8]) -> Result<Config, Vec<String>> {
     let folder = folder();
     let prefix = format!("{}/", folder.path().display());
-    parse(&folder.path().join("sanderling.toml"), octets)
+    parse(&folder.path().join("sanderling.toml"), content)
         .map(|mut config| {
             let cut = |path: &mut PathBuf| *path = path.strip_prefix(&prefix).unwrap().to_owned();
             config.sites.iter_mut().for_each(|site| cut(&mut site.folder));
@@ -29,10 +29,10 @@ fn read(octets: &[u8]) -> Result<Config, Vec<String>> {
 
 #[track_caller]
 fn config(text: &str) -> Config {
-    read(text.as_bytes()).unwrap_or_else(|messages| panic!("refused: {messages:#?}\n{text}"))
+    read(text.as_bytes()).unwrap_or_else(|messages| panic!("{messages:#?}\n{text}"))
 }
 
-/// `text` is refused with exactly these messages, each `line:column: problem; remedy`.
+/// `text` gives exactly these messages, each `line:column: message; remedy`.
 #[track_caller]
 fn check(text: &str, expected: &[&str]) {
     match read(text.as_bytes()) {
@@ -41,9 +41,9 @@ fn check(text: &str, expected: &[&str]) {
     }
 }
 
-/// `keys` stand in the section of a domain that is otherwise complete.
+/// `before` a complete domain gives these messages.
 #[track_caller]
-fn check_before_site(before: &str, expected: &[&str]) {
+fn check_before_domain(before: &str, expected: &[&str]) {
     check(&format!("{before}\n[domain.\"example.com\"]\nsite = \"public\"\nzone = \"a.zone\"\n"), expected);
 }
 
@@ -52,7 +52,7 @@ fn names(hosts: &[DomainName]) -> Vec<&str> {
 }
 
 #[test]
-fn a_whole_file_becomes_a_configuration() {
+fn all_sections_are_read() {
     let config = config(
         r#"
         workers = 3
@@ -91,7 +91,7 @@ fn a_whole_file_becomes_a_configuration() {
 }
 
 #[test]
-fn what_is_left_out_has_a_default() {
+fn missing_keys_have_defaults() {
     let config = config("[domain.\"b.example\"]\nsite = \"public\"\n[domain.\"a.example\"]\nsite = \"public\"\n");
     assert_eq!(config.http_listen, ["127.0.0.1:8080".parse().unwrap()]);
     assert_eq!(config.dns_listen, [], "without a zone nothing listens for DNS");
@@ -102,7 +102,7 @@ fn what_is_left_out_has_a_default() {
 }
 
 #[test]
-fn zones_alone_need_no_site() {
+fn zones_without_sites_have_no_http_listener() {
     let config = config("[domain.\"0/25.2.0.192.in-addr.arpa\"]\nzone = \"a.zone\"\n");
     assert_eq!(config.http_listen, []);
     assert_eq!(config.dns_listen, ["127.0.0.1:5353".parse().unwrap()]);
@@ -110,16 +110,16 @@ fn zones_alone_need_no_site() {
 }
 
 #[test]
-fn port_0_may_be_asked_for_twice() {
+fn port_0_may_be_listed_twice() {
     let config =
         config("[http]\nlisten = [\"127.0.0.1:0\", \"127.0.0.1:0\"]\n[domain.\"a.example\"]\nsite = \"public\"");
     assert_eq!(config.http_listen.len(), 2);
 }
 
 #[test]
-fn a_file_without_a_domain_is_refused() {
+fn file_without_domains_is_an_error() {
     let message = "1:1: there is nothing to serve; \
-                   add [domain.\"example.com\"] and below it site = \"FOLDER\" or zone = \"FILE\"";
+                   add [domain.\"example.com\"] with site = \"FOLDER\" or zone = \"FILE\"";
     check("", &[message]);
     check("# nothing yet\n", &[message]);
     check("[domain]\n", &[message]);
@@ -127,65 +127,80 @@ fn a_file_without_a_domain_is_refused() {
 }
 
 #[test]
-fn listeners_need_something_to_answer_with() {
+fn listener_without_content_is_an_error() {
     check(
         "[http]\nlisten = [\"127.0.0.1:80\"]\n[domain.\"a.example\"]\nzone = \"a.zone\"\n",
-        &["2:1: [http] listens, but no domain has a `site`; add one or remove [http]"],
+        &["2:1: [http] has `listen`, but no domain has a `site`; add a site or remove [http]"],
     );
     check(
         "[dns]\nlisten = [\"127.0.0.1:53\"]\n[domain.\"a.example\"]\nsite = \"public\"\n",
-        &["2:1: [dns] listens, but no domain has a `zone`; add one or remove [dns]"],
+        &["2:1: [dns] has `listen`, but no domain has a `zone`; add a zone or remove [dns]"],
     );
 }
 
 #[test]
-fn an_unknown_key_names_the_nearest_one() {
-    check_before_site("wokers = 2", &["1:1: unknown key `wokers`; did you mean `workers`?"]);
-    check_before_site("[htpp]", &["1:2: unknown key `htpp`; did you mean `http`?"]);
-    check_before_site(
+fn unknown_key_suggests_a_similar_one() {
+    check_before_domain("wokers = 2", &["1:1: unknown key `wokers`; did you mean `workers`?"]);
+    check_before_domain("[htpp]", &["1:2: unknown key `htpp`; did you mean `http`?"]);
+    check_before_domain(
         "[http]\n  Listen = [\"127.0.0.1:80\"]",
         &["2:3: unknown key `Listen` in [http]; did you mean `listen`?"],
     );
-    check_before_site(
+    check_before_domain(
         "[limits]\nhttp_idle_timeout_s = 60",
         &["2:1: unknown key `http_idle_timeout_s` in [limits]; did you mean `http_idle_timeout_ms`?"],
     );
     check(
         "[domain.\"a.example\"]\nfolder = \"public\"",
-        &["2:1: unknown key `folder` in [domain.\"NAME\"]; there are `zone`, `site`, `aliases`"],
+        &["2:1: unknown key `folder` in [domain.\"a.example\"]; the keys are `site`, `aliases`, `zone`"],
     );
 }
 
 #[test]
-fn an_unknown_key_like_no_other_lists_those_that_are_there() {
-    check_before_site(
+fn unknown_key_lists_the_keys_if_none_is_similar() {
+    check_before_domain(
         "colour = 1",
         &[
-            "1:1: unknown key `colour`; there are `workers`, `listeners`, `user`, `group`, `sandbox`, `control`, [http], [dns], [domain.\"NAME\"] and [limits]",
+            "1:1: unknown key `colour`; the keys are `workers`, `listeners`, `user`, `group`, `sandbox`, `control`, [http], [dns], [domain.\"NAME\"] and [limits]",
         ],
     );
-    check_before_site("[dns]\nudp = true", &["2:1: unknown key `udp` in [dns]; there are `listen`"]);
-    check_before_site(
+    check_before_domain("[dns]\nudp = true", &["2:1: unknown key `udp` in [dns]; the only key is `listen`"]);
+    check_before_domain(
         "[limits]\nx = 1",
         &["2:1: unknown key `x` in [limits]; `sanderling help check` lists the limits"],
     );
 }
 
 #[test]
-fn a_key_of_another_section_is_sent_there() {
-    check_before_site("zone = \"a\"", &["1:1: unknown key `zone`; `zone` stands in [domain.\"NAME\"]"]);
-    check_before_site(
+fn key_of_another_section_names_that_section() {
+    check_before_domain("zone = \"a\"", &["1:1: unknown key `zone`; `zone` belongs in [domain.\"NAME\"]"]);
+    check_before_domain(
         "[dns]\nworkers = 2",
-        &["2:1: unknown key `workers` in [dns]; `workers` stands at the top of the file, before the first [section]"],
+        &["2:1: unknown key `workers` in [dns]; `workers` belongs at the top of the file, before the first [section]"],
     );
-    check_before_site(
+    check_before_domain(
         "[\"a.example\"]\nsite = \"x\"",
-        &["1:2: unknown key `a.example`; a domain is written [domain.\"a.example\"]"],
+        &["1:2: unknown key `a.example`; write [domain.\"a.example\"] for a domain"],
     );
 }
 
 #[test]
-fn a_domain_without_quotes_is_told_apart_from_tables() {
+fn table_in_a_domain_is_an_unknown_key() {
+    check(
+        "[domain.\"a.example\"]\nroot = \"a\"\nheaders = { \"Cache-Control\" = \"max-age=60\" }",
+        &[
+            "2:1: unknown key `root` in [domain.\"a.example\"]; the keys are `site`, `aliases`, `zone`",
+            "3:1: unknown key `headers` in [domain.\"a.example\"]; the keys are `site`, `aliases`, `zone`",
+        ],
+    );
+    check(
+        "[domain.localhost]\nsite = \"public\"\n[domain.localhost.headers]\na = 1",
+        &["3:19: unknown key `headers` in [domain.\"localhost\"]; the keys are `site`, `aliases`, `zone`"],
+    );
+}
+
+#[test]
+fn domain_name_without_quotes_is_an_error() {
     check(
         "[domain.www.example.com]\nsite = \"public\"\n",
         &["1:9: the name www.example.com is not in quotes; write [domain.\"www.example.com\"]"],
@@ -193,58 +208,55 @@ fn a_domain_without_quotes_is_told_apart_from_tables() {
 }
 
 #[test]
-fn a_wrong_type_says_what_was_found_and_what_to_write() {
-    check_before_site(
+fn wrong_type_names_the_value_and_an_example() {
+    check_before_domain(
         "workers = \"2\"",
-        &["1:11: `workers` must be a whole number, but here is the string \"2\"; write workers = 4"],
+        &["1:11: `workers` must be a whole number, not the string \"2\"; write workers = 4"],
     );
-    check_before_site(
-        "http = true",
-        &["1:8: `http` must be a table, but here is true; write [http] on a line of its own"],
-    );
-    check_before_site(
+    check_before_domain("http = true", &["1:8: `http` must be a table, not true; write [http] on a line of its own"]);
+    check_before_domain(
         "[http]\nlisten = \"127.0.0.1:80\"",
-        &["2:10: `listen` must be a list of strings, but here is the string \"127.0.0.1:80\"; \
+        &["2:10: `listen` must be a list of strings, not the string \"127.0.0.1:80\"; \
            write listen = [\"127.0.0.1:8080\"]"],
     );
-    check_before_site(
+    check_before_domain(
         "[dns]\nlisten = [53, \"127.0.0.1:53\", 5.3]",
         &[
-            "2:11: `listen` must be a list of strings, but here is the number 53; write listen = [\"127.0.0.1:5353\"]",
-            "2:31: `listen` must be a list of strings, but here is the number 5.3; write listen = [\"127.0.0.1:5353\"]",
+            "2:11: `listen` must be a list of strings, not the number 53; write listen = [\"127.0.0.1:5353\"]",
+            "2:31: `listen` must be a list of strings, not the number 5.3; write listen = [\"127.0.0.1:5353\"]",
         ],
     );
-    check_before_site(
+    check_before_domain(
         "[limits]\ndrain_timeout_ms = 1979-05-27",
-        &["2:20: `drain_timeout_ms` must be a whole number, but here is a date; write drain_timeout_ms = 30000"],
+        &["2:20: `drain_timeout_ms` must be a whole number, not a date; write drain_timeout_ms = 30000"],
     );
     check(
         "[domain.\"a.example\"]\nsite = [\"public\"]",
-        &["2:8: `site` must be a string, but here is a list; write site = \"public\""],
+        &["2:8: `site` must be a string, not a list; write site = \"public\""],
     );
     check(
         "domain = { \"a.example\" = 3 }",
-        &["1:26: `a.example` must be a table, but here is the number 3; \
+        &["1:26: `a.example` must be a table, not the number 3; \
            write [domain.\"example.com\"] on a line of its own"],
     );
 }
 
 #[test]
-fn numbers_have_a_range() {
+fn number_out_of_range_is_an_error() {
     for (value, shown) in [("0", "0"), ("1025", "1025"), ("-1", "-1"), ("0x1000", "0x1000")] {
-        let expected = format!("1:11: `workers` is out of range: {shown}; it goes from 1 to 1024");
-        check_before_site(&format!("workers = {value}"), &[&expected]);
+        let expected = format!("1:11: `workers` is out of range: {shown}; write 1 to 1024");
+        check_before_domain(&format!("workers = {value}"), &[&expected]);
     }
-    check_before_site(
+    check_before_domain(
         "[limits]\ndns_udp_answer_bytes_max = 99999999999999999999",
-        &["2:28: `dns_udp_answer_bytes_max` is out of range: 99999999999999999999; it goes from 512 to 4096"],
+        &["2:28: `dns_udp_answer_bytes_max` is out of range: 99999999999999999999; write 512 to 4096"],
     );
 }
 
 #[test]
-fn every_limit_takes_its_least_and_its_most_and_no_more() {
+fn limits_accept_min_and_max_and_nothing_beyond() {
     for limit in LIMITS {
-        // The target's limit must stay below the head's, so that either is tried beside the other's far end.
+        // The limit of the target must be less than that of the head.
         let other = match limit.key {
             "http_target_bytes_max" => "http_head_bytes_max = 1048576\n",
             "http_head_bytes_max" => "http_target_bytes_max = 256\n",
@@ -266,104 +278,121 @@ fn every_limit_takes_its_least_and_its_most_and_no_more() {
 }
 
 #[test]
-fn a_target_must_fit_into_its_head() {
-    check_before_site(
+fn target_limit_must_be_less_than_head_limit() {
+    check_before_domain(
         "[limits]\nhttp_target_bytes_max = 16384",
-        &["1:2: `http_target_bytes_max` is not below `http_head_bytes_max`; \
-           the target is a part of the head; raise the head's or lower the target's"],
+        &["1:2: `http_target_bytes_max` must be less than `http_head_bytes_max`, which includes it; \
+           raise `http_head_bytes_max` or lower `http_target_bytes_max`"],
     );
 }
 
 #[test]
-fn addresses_are_checked_and_taken_once() {
-    check_before_site(
+fn invalid_and_conflicting_addresses_are_errors() {
+    check_before_domain(
         "[http]\nlisten = [\":80\", \"localhost:80\", \"::1:80\", \"127.0.0.1\", \"127.0.0.1:65536\", \"web\"]",
         &[
-            "2:11: `:80` is no address and port; \
-             write 127.0.0.1:80 for this machine alone, 0.0.0.0:80 and [::]:80 for every address",
-            "2:18: `localhost:80` is no address and port; write the address itself: 127.0.0.1:80 or [::1]:80",
-            "2:34: `::1:80` is no address and port; IPv6 addresses stand in brackets, as in [::1]:8080",
-            "2:44: `127.0.0.1` is no address and port; add a port, as in 127.0.0.1:8080",
-            "2:57: `127.0.0.1:65536` is no address and port; a port is a number from 0 to 65535",
-            "2:76: `web` is no address and port; write one such as 127.0.0.1:8080 or [::1]:8080",
+            "2:11: invalid address `:80`, expected ADDR:PORT; \
+             write 127.0.0.1:80 for this machine only, 0.0.0.0:80 and [::]:80 for all addresses",
+            "2:18: invalid address `localhost:80`, expected ADDR:PORT; write the address: 127.0.0.1:80 or [::1]:80",
+            "2:34: invalid address `::1:80`, expected ADDR:PORT; write an IPv6 address in brackets, for example [::1]:8080",
+            "2:44: invalid address `127.0.0.1`, expected ADDR:PORT; add a port, for example 127.0.0.1:8080",
+            "2:57: invalid address `127.0.0.1:65536`, expected ADDR:PORT; write a port from 0 to 65535",
+            "2:76: invalid address `web`, expected ADDR:PORT; for example 127.0.0.1:8080 or [::1]:8080",
         ],
     );
-    check_before_site(
+    check_before_domain(
         "[http]\nlisten = [\n  \"127.0.0.1:80\",\n  \"127.0.0.1:80\",\n]",
         &["4:3: 127.0.0.1:80 is listed twice for HTTP; remove one of the two"],
     );
-    check_before_site(
+    check_before_domain(
         "[http]\nlisten = [\"127.0.0.1:80\"]\n[dns]\nlisten = [\"127.0.0.1:80\"]",
-        &["4:11: 127.0.0.1:80 is listed for both HTTP and DNS; DNS listens on TCP too; give one of them another port"],
+        &[
+            "4:11: 127.0.0.1:80 is listed for both HTTP and DNS; DNS listens on TCP as well; choose another port for one of them",
+        ],
     );
-    check_before_site(
+    check_before_domain(
+        "[http]\nlisten = [\"0.0.0.0:80\", \"127.0.0.1:80\", \"[::]:80\"]",
+        &["2:25: 0.0.0.0:80 already includes 127.0.0.1:80; remove 127.0.0.1:80"],
+    );
+    check_before_domain(
+        "[http]\nlisten = [\"[::1]:80\", \"[::]:80\"]",
+        &["2:23: [::]:80 already includes [::1]:80; remove [::1]:80"],
+    );
+    check_before_domain(
+        "[http]\nlisten = [\"0.0.0.0:80\"]\n[dns]\nlisten = [\"127.0.0.1:80\"]",
+        &["4:11: 127.0.0.1:80 overlaps 0.0.0.0:80, which is listed for HTTP; \
+           DNS listens on TCP as well; choose another port for one of them"],
+    );
+    check_before_domain(
         "[http]\nlisten = []",
         &["2:10: `listen` is empty; write listen = [\"127.0.0.1:8080\"] or remove the line"],
     );
 }
 
 #[test]
-fn names_are_checked() {
+fn invalid_domain_names_are_errors() {
     let long_label = "a".repeat(64);
     let long_name = ["a"; 128].join(".");
     for (name, problem) in [
-        ("bad name", "it has the character ` `; write a bare name such as example.com"),
-        ("http://a.example/", "it has the character `:`; write a bare name such as example.com"),
-        ("a..example", "a part between two dots is empty; remove the dot that is too many"),
-        (".example", "a part between two dots is empty; remove the dot that is too many"),
-        (".", "it is empty; write one such as example.com"),
-        ("", "it is empty; write one such as example.com"),
-        ("*.example.com", "it has a wildcard; write each name out; in a zone file wildcards are fine"),
-        ("bücher.example", "it has letters beyond ASCII; write its ASCII form, which starts with xn--"),
-        (&long_label, "a part of it has 64 letters; 63 is the most"),
-        (&long_name, "it has 255 letters; 253 is the most"),
+        ("bad name", "the character ` ` is not allowed; write a name such as example.com"),
+        ("http://a.example/", "the character `:` is not allowed; write a name such as example.com"),
+        ("a$b.example", "the character `$` is not allowed; write a name such as example.com"),
+        ("a..example", "it has an empty label; remove the extra dot"),
+        (".example", "it has an empty label; remove the extra dot"),
+        (".", "it is empty; write a name such as example.com"),
+        ("", "it is empty; write a name such as example.com"),
+        ("*.example.com", "wildcards are not supported here; list each name; zone files may have wildcards"),
+        ("bücher.example", "it has characters beyond ASCII; write its ASCII form, which starts with xn--"),
+        (&long_label, "it has a label of 64 characters; a label has at most 63 characters"),
+        (&long_name, "it has 255 characters; a name has at most 253 characters"),
         (
             "192.0.2.1",
-            "it is an address; requests for an address go to the site that `default` in [http] names, \
-             or else to the first site",
+            "it is an IP address; the site that `default` in [http] names, else the first site, answers requests for \
+             addresses",
         ),
     ] {
-        let expected = format!("1:9: `{name}` is no domain name: {problem}");
+        let shown = name.escape_debug();
+        let expected = format!("1:9: invalid domain name `{shown}`: {problem}");
         check(&format!("[domain.\"{name}\"]\nsite = \"public\"\n"), &[&expected]);
-        let expected = format!("3:12: `{name}` is no domain name: {problem}");
+        let expected = format!("3:12: invalid domain name `{shown}`: {problem}");
         check(&format!("[domain.\"a.example\"]\nsite = \"public\"\naliases = [\"{name}\"]\n"), &[&expected]);
     }
 }
 
 #[test]
-fn no_host_has_two_sites() {
+fn duplicate_host_is_an_error() {
     let second = "[domain.\"b.example\"]\nsite = \"public\"\n";
     check(
         &format!("[domain.\"a.example\"]\nsite = \"public\"\naliases = [\"B.example.\"]\n{second}"),
-        &["4:9: b.example is a host of a.example already; remove one of the two"],
+        &["4:9: b.example is already a host of a.example; remove one of the two"],
     );
     check(
         "[domain.\"a.example\"]\nsite = \"public\"\naliases = [\"www.a.example\", \"A.example\", \"www.a.example\"]",
         &[
-            "3:29: a.example is there twice; remove one of the two",
-            "3:42: www.a.example is there twice; remove one of the two",
+            "3:29: a.example is listed twice; remove one of the two",
+            "3:42: www.a.example is listed twice; remove one of the two",
         ],
     );
     check(
         "[domain.\"a.example\"]\nsite = \"public\"\n[domain.\"A.example.\"]\nsite = \"public\"",
-        &["3:9: a.example is there twice; remove one of the two"],
+        &["3:9: a.example is listed twice; remove one of the two"],
     );
     check(
         "[domain.\"0/25.example\"]\nsite = \"public\"",
-        &["1:9: 0/25.example can't have a site: no URL can name it; give it a zone only"],
+        &["1:9: 0/25.example cannot have a site: a URL cannot contain it; give it only a zone"],
     );
 }
 
 #[test]
-fn no_zone_is_there_twice() {
+fn duplicate_zone_is_an_error() {
     check(
         "[domain.\"a.example\"]\nzone = \"a.zone\"\n[domain.\"A.example\"]\nzone = \"a.zone\"",
-        &["3:9: the zone a.example is there twice; remove one of the two"],
+        &["3:9: the zone a.example is defined twice; remove one of the two"],
     );
 }
 
 #[test]
-fn a_domain_has_a_site_or_a_zone() {
+fn domain_without_site_and_zone_is_an_error() {
     check(
         "[domain.\"a.example\"]\n",
         &["1:9: a.example has neither a site nor a zone; add site = \"FOLDER\" or zone = \"FILE\""],
@@ -375,7 +404,7 @@ fn a_domain_has_a_site_or_a_zone() {
 }
 
 #[test]
-fn paths_start_at_the_file_and_must_lead_somewhere() {
+fn missing_and_wrong_paths_are_errors() {
     check(
         "[domain.\"a.example\"]\nsite = \"publik\"\nzone = \"b.zone\"",
         &[
@@ -386,7 +415,7 @@ fn paths_start_at_the_file_and_must_lead_somewhere() {
     check(
         "[domain.\"a.example\"]\nsite = \"a.zone\"\nzone = \"public\"",
         &[
-            "2:8: the site `a.zone` is not a folder; name the folder that holds the file",
+            "2:8: the site `a.zone` is not a folder; name the folder of the file",
             "3:8: the zone file `public` is a folder; name the zone file in it",
         ],
     );
@@ -394,16 +423,16 @@ fn paths_start_at_the_file_and_must_lead_somewhere() {
         "[domain.\"a.example\"]\nsite = \"\"\nzone = \"/dev/null\"",
         &[
             "2:8: `site` is empty; write site = \"public\"",
-            "3:8: the zone file `/dev/null` is not a regular file; copy the zone into one",
+            "3:8: the zone file `/dev/null` is not a regular file; copy it to one",
         ],
     );
 }
 
 #[test]
-fn the_default_is_a_host_of_a_site() {
-    check_before_site(
+fn default_must_be_a_host_of_a_site() {
+    check_before_domain(
         "[http]\ndefault = \"b.example\"",
-        &["2:11: no site has the host b.example; name a domain that has a `site`"],
+        &["2:11: no site has the host b.example; name a domain with a `site`"],
     );
     check(
         "[http]\ndefault = \"a.example\"\n[domain.\"a.example\"]\nsite = \"publik\"",
@@ -412,36 +441,43 @@ fn the_default_is_a_host_of_a_site() {
 }
 
 #[test]
-fn every_fault_is_told_in_the_order_of_the_file() {
+fn all_problems_are_reported_in_the_order_of_the_file() {
     check(
         "workers = 0\n[limits]\nx = 1\n[http]\nlisten = [\"x\"]\n[domain.\"b b\"]\n[domain.\"a a\"]\n",
         &[
-            "1:11: `workers` is out of range: 0; it goes from 1 to 1024",
+            "1:11: `workers` is out of range: 0; write 1 to 1024",
             "3:1: unknown key `x` in [limits]; `sanderling help check` lists the limits",
-            "5:11: `x` is no address and port; write one such as 127.0.0.1:8080 or [::1]:8080",
-            "6:9: `b b` is no domain name: it has the character ` `; write a bare name such as example.com",
-            "7:9: `a a` is no domain name: it has the character ` `; write a bare name such as example.com",
+            "5:11: invalid address `x`, expected ADDR:PORT; for example 127.0.0.1:8080 or [::1]:8080",
+            "6:9: invalid domain name `b b`: the character ` ` is not allowed; write a name such as example.com",
+            "7:9: invalid domain name `a a`: the character ` ` is not allowed; write a name such as example.com",
         ],
     );
 }
 
 #[test]
-fn broken_toml_is_told_where_it_breaks() {
-    check_before_site("[http", &["1:6: unclosed table; expected `]`"]);
-    check_before_site("workers = 2\nworkers = 3", &["2:1: duplicate key; remove one of the two"]);
-    check_before_site(
-        "[http]\ndefault = example",
-        &["2:11: string values must be quoted; write it in quotes, as in \"example.com\""],
+fn syntax_errors_have_their_position() {
+    check_before_domain("[http", &["1:6: unclosed table; expected `]`"]);
+    check_before_domain(
+        "[dns]\nlisten = [\"127.0.0.1:53\"]\n[http]\nlisten = [\"127.0.0.1:80\"]\n\"listen\" = []",
+        &["5:1: duplicate key `listen`; remove one of the two"],
     );
-    check_before_site("workers = two", &["1:11: invalid boolean; write true or false, or put a string in quotes"]);
+    check_before_domain(
+        "workers = 2\nworkers = 3",
+        &["2:1: duplicate key `workers`; it is already set at 1:1; remove one of the two"],
+    );
+    check_before_domain(
+        "[http]\ndefault = example",
+        &["2:11: string values must be quoted; write quotes around it, for example \"example.com\""],
+    );
+    check_before_domain("workers = two", &["1:11: invalid boolean; write true or false, or quotes around a string"]);
     check(
         "[domain.\"a.example\"]\nsite = \"public\"\n[domain.\"a.example\"]\nzone = \"a.zone\"",
-        &["3:9: duplicate key; remove one of the two"],
+        &["3:9: duplicate key `a.example`; it is already set at 1:9; remove one of the two"],
     );
 }
 
 #[test]
-fn an_unclosed_list_is_not_told_again_for_every_line_behind_it() {
+fn unclosed_list_is_reported_once() {
     let text = format!("[http]\nlisten = [\"127.0.0.1:80\"\n{}", "[domain.\"a.example\"]\n".repeat(50));
     let messages = read(text.as_bytes()).unwrap_err();
     assert!((1..=3).contains(&messages.len()), "{messages:#?}");
@@ -449,61 +485,61 @@ fn an_unclosed_list_is_not_told_again_for_every_line_behind_it() {
 }
 
 #[test]
-fn columns_count_octets() {
+fn columns_are_bytes() {
     check("# ä\nä = 1", &["2:1: invalid unquoted key; expected letters, numbers, `-`, `_`"]);
-    check_before_site(
+    check_before_domain(
         "\"ü\" = { a = 1 }",
         &[
-            "1:1: unknown key `ü`; there are `workers`, `listeners`, `user`, `group`, `sandbox`, `control`, [http], [dns], [domain.\"NAME\"] and [limits]",
+            "1:1: unknown key `ü`; the keys are `workers`, `listeners`, `user`, `group`, `sandbox`, `control`, [http], [dns], [domain.\"NAME\"] and [limits]",
         ],
     );
 }
 
 #[test]
-fn windows_line_ends_are_fine() {
-    check_before_site("[dns]\r\n\r\nx = 1\r\n", &["3:1: unknown key `x` in [dns]; there are `listen`"]);
+fn windows_line_ends_are_accepted() {
+    check_before_domain("[dns]\r\n\r\nx = 1\r\n", &["3:1: unknown key `x` in [dns]; the only key is `listen`"]);
 }
 
 #[test]
-fn a_key_can_not_paint_over_the_report() {
-    check_before_site(
+fn control_characters_of_a_key_are_escaped() {
+    check_before_domain(
         "\"\\u001b[2J\\nworkers\" = 1",
         &["1:1: unknown key `\\u{1b}[2J\\nworkers`; \
-           there are `workers`, `listeners`, `user`, `group`, `sandbox`, `control`, [http], [dns], [domain.\"NAME\"] and [limits]"],
+           the keys are `workers`, `listeners`, `user`, `group`, `sandbox`, `control`, [http], [dns], [domain.\"NAME\"] and [limits]"],
     );
 }
 
 #[test]
-fn octets_that_are_not_utf_8_have_a_place() {
-    assert_eq!(read(b"[http]\n# \xff").unwrap_err(), ["2:3: this is not UTF-8; save the file as UTF-8"]);
+fn invalid_utf_8_has_its_position() {
+    assert_eq!(read(b"[http]\n# \xff").unwrap_err(), ["2:3: invalid UTF-8; save the file as UTF-8"]);
 }
 
 #[test]
-fn a_file_that_can_not_be_read_says_why() {
+fn unreadable_file_has_a_reason() {
     let folder = folder();
     let path = folder.path().join("none.toml");
     let diagnostics = super::read(&path).unwrap_err();
     assert_eq!(
         diagnostics[0].to_string(),
         format!(
-            "{}: the configuration file can't be read: No such file or directory (os error 2); \
-             create it or name another with --config",
+            "{}: cannot read the configuration file: No such file or directory; \
+             create it, or name another file with --config",
             path.display()
         )
     );
-    assert_eq!(super::read(folder.path()).unwrap_err().len(), 1, "a folder is no file");
+    assert_eq!(super::read(folder.path()).unwrap_err().len(), 1, "a folder is not a file");
 }
 
 #[test]
-fn a_file_beyond_the_limit_is_refused() {
+fn file_above_the_size_limit_is_refused() {
     let folder = folder();
     let path = folder.path().join("large.toml");
     std::fs::File::create(&path).unwrap().set_len(FILE_BYTES_MAX + 1).unwrap();
     let message = super::read(&path).unwrap_err()[0].to_string();
-    assert!(message.contains("has more than 16777216 bytes"), "{message}");
+    assert!(message.contains("is larger than 16777216 bytes"), "{message}");
 }
 
-/// A file with every kind of line.
+/// A file with all kinds of lines.
 const WHOLE: &str = r#"workers = 2 # two
 [http]
 listen = ["127.0.0.1:80", "[::1]:80"]
@@ -520,24 +556,24 @@ zone = "a.zone"
 aliases = ["www.a.example"]
 "#;
 
-/// Whatever `octets` are, reading them ends, and each message is one line whose place is in the text.
-fn check_any(octets: &[u8]) {
+/// Reading any `content` ends, and each message is one line with a position in the text.
+fn check_any(content: &[u8]) {
     let path = Path::new("/none/sanderling.toml");
-    let Err(diagnostics) = parse(path, octets) else { return };
-    let lines: Vec<&[u8]> = octets.split(|&octet| octet == b'\n').collect();
+    let Err(diagnostics) = parse(path, content) else { return };
+    let lines: Vec<&[u8]> = content.split(|&byte| byte == b'\n').collect();
     assert!(!diagnostics.is_empty());
     for diagnostic in diagnostics {
         let shown = diagnostic.to_string();
         assert!(!shown.contains(char::is_control), "{shown:?}");
-        let Place::Position { line, column, .. } = diagnostic.place else { panic!("{shown} has no place") };
-        let source_line = lines.get(line as usize - 1).unwrap_or_else(|| panic!("{shown} is behind the end"));
+        let Location::Position { line, column, .. } = diagnostic.location else { panic!("{shown} has no position") };
+        let source_line = lines.get(line as usize - 1).unwrap_or_else(|| panic!("{shown} is after the end"));
         assert!((1..=source_line.len() + 1).contains(&(column as usize)), "{shown} is outside of its line");
-        diagnostic.render(Some(source_line), crate::diagnostic::Colour::Off);
+        diagnostic.to_snippet(Some(source_line), crate::diagnostic::Colour::Off);
     }
 }
 
 #[test]
-fn every_beginning_of_a_file_is_read_or_refused_with_a_place() {
+fn every_prefix_of_a_file_is_read_or_refused() {
     config(WHOLE);
     for end in 0..WHOLE.len() {
         check_any(&WHOLE.as_bytes()[..end]);
@@ -545,12 +581,12 @@ fn every_beginning_of_a_file_is_read_or_refused_with_a_place() {
 }
 
 #[test]
-fn any_octet_may_be_wrong() {
+fn every_changed_byte_is_read_or_refused() {
     for index in 0..WHOLE.len() {
         for other in *b"\0\n\"'[]{}=.,#-\\a0\xff\xc3" {
-            let mut octets = WHOLE.as_bytes().to_vec();
-            octets[index] = other;
-            check_any(&octets);
+            let mut content = WHOLE.as_bytes().to_vec();
+            content[index] = other;
+            check_any(&content);
         }
     }
 }

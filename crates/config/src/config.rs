@@ -1,0 +1,142 @@
+//! The checked configuration, independent of its source: a file and the arguments of `serve` both become a [`Config`].
+
+use crate::diagnostic::Location;
+use crate::domain_name::DomainName;
+use crate::limits::Limits;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::thread::available_parallelism;
+
+/// The default address of HTTP.
+pub(super) const HTTP_LISTEN_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
+/// The default address of DNS.
+pub(super) const DNS_LISTEN_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 5353);
+/// Workers that one server process may have.
+pub(super) const WORKER_COUNT_MAX: u64 = 1024;
+
+/// A checked configuration: names are well-formed, addresses and hosts are unique, the files existed.
+///
+/// `sites` and `zones` are not both empty; `http_listen` is empty if and only if `sites` is, and `dns_listen` if and only
+/// if `zones` is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Threads that serve, 1 to 1024.
+    pub worker_count: usize,
+    /// Sockets of each address.
+    pub listeners: ListenerCount,
+    /// The account of the server process; `None` keeps the user that started the program.
+    pub account: Option<Account>,
+    /// Whether the server process restricts its own access to files and system calls.
+    pub sandbox: bool,
+    /// The path of the control socket, if the file has one.
+    pub control: Option<PathBuf>,
+    /// Addresses of HTTP; with port 0 the kernel chooses.
+    pub http_listen: Vec<SocketAddr>,
+    /// Addresses of DNS, over UDP and TCP; with port 0 the kernel chooses.
+    pub dns_listen: Vec<SocketAddr>,
+    /// The web sites, in the order of the file.
+    pub sites: Vec<Site>,
+    /// The site for a Host that no site has.
+    pub default_site: DefaultSite,
+    /// The zones, in the order of the file.
+    pub zones: Vec<Zone>,
+    /// The limits.
+    pub limits: Limits,
+}
+
+impl Config {
+    /// Why a server process that runs with `running` cannot apply this configuration and a new process is needed;
+    /// `None` if it can.
+    pub fn needs_new_process(&self, running: &Config) -> Option<&'static str> {
+        let changes = [
+            (self.http_listen != running.http_listen, "`listen` in [http] has changed"),
+            (self.dns_listen != running.dns_listen, "`listen` in [dns] has changed"),
+            (self.worker_count != running.worker_count, "`workers` has changed"),
+            (self.listeners != running.listeners, "`listeners` has changed"),
+            (self.account != running.account, "`user` or `group` has changed"),
+            (self.sandbox != running.sandbox, "`sandbox` has changed"),
+            (self.limits != running.limits, "a limit has changed"),
+        ];
+        changes.into_iter().find_map(|(has_changed, reason)| has_changed.then_some(reason))
+    }
+
+    /// The number of sockets of each address.
+    pub fn listener_count(&self) -> usize {
+        match self.listeners {
+            // A worker without a socket of its own shares another worker's.
+            ListenerCount::Auto => processor_count().max(self.worker_count),
+            ListenerCount::Exactly(count) => count,
+        }
+    }
+}
+
+/// The number of reuseport sockets (`SO_REUSEPORT`) of each address, among which the kernel distributes clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListenerCount {
+    /// The number of processors or of workers, whichever is larger.
+    Auto,
+    /// This number, 1 to 1024.
+    Exactly(usize),
+}
+
+/// A user of the system, and a group if it is not the user's own.
+#[derive(Clone, Debug)]
+pub struct Account {
+    /// Name or number of the user.
+    pub user: String,
+    /// Name or number of the group.
+    pub group: Option<String>,
+    /// The location of `user` in the configuration.
+    pub user_location: Location,
+    /// The location of `group`; that of `user` if there is no group.
+    pub group_location: Location,
+}
+
+/// Two accounts are equal if their names are, wherever the file has them.
+impl PartialEq for Account {
+    fn eq(&self, other: &Account) -> bool {
+        (&self.user, &self.group) == (&other.user, &other.group)
+    }
+}
+
+impl Eq for Account {}
+
+/// A folder that is served for some hosts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// The hosts of the site, its own domain before the aliases. No host belongs to two sites. Empty for
+    /// `serve FOLDER`, where [`DefaultSite::EveryHost`] selects the site.
+    pub hosts: Vec<DomainName>,
+    /// The document root, relative to the working folder or absolute.
+    pub folder: PathBuf,
+}
+
+/// A zone that is served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Zone {
+    /// The name of the zone. No two zones have the same.
+    pub apex: DomainName,
+    /// The zone file, relative to the working folder or absolute.
+    pub file: PathBuf,
+}
+
+/// The site for a Host that no site has, as an index into [`Config::sites`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DefaultSite {
+    /// There is no site.
+    None,
+    /// The site answers if the Host is an IP address or `localhost`, so that no other name is answered by accident.
+    Addresses(usize),
+    /// The site answers every Host.
+    EveryHost(usize),
+}
+
+/// The number of processors that this process may use; 1 if it is unknown.
+pub(super) fn processor_count() -> usize {
+    // Asked once: in the sandbox the answer would be another one.
+    static COUNT: OnceLock<usize> = OnceLock::new();
+    let max = usize::try_from(WORKER_COUNT_MAX).unwrap_or(usize::MAX);
+    *COUNT.get_or_init(|| available_parallelism().map_or(1, NonZeroUsize::get).min(max))
+}

@@ -1,0 +1,475 @@
+//! Reads a configuration file into a [`Config`], or reports all problems in it.
+
+use crate::config::{
+    Account, Config, DNS_LISTEN_DEFAULT, DefaultSite, HTTP_LISTEN_DEFAULT, ListenerCount, Site, WORKER_COUNT_MAX, Zone,
+    processor_count,
+};
+use crate::config_reader::{ConfigReader, Entry, entries};
+use crate::diagnostic::{Diagnostic, Location, Problem, reason};
+use crate::domain_name::DomainName;
+use crate::keys::Section;
+use crate::limits::{LIMITS, Limits};
+use crate::listen_address::{ListenAddresses, parse_listen_address};
+use crate::paths::{check_site_folder, check_zone_file};
+use crate::service::Service;
+use std::collections::{HashMap, HashSet};
+use std::io::{self, Read};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use toml::de::{DeTable, DeValue};
+
+/// Bytes of the largest configuration file: tens of thousands of domains.
+const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+/// Reads the file at `path`.
+///
+/// # Errors
+/// Why it cannot be read.
+pub(super) fn read(path: &Path) -> Result<Vec<u8>, Vec<Diagnostic>> {
+    read_bounded(path).map_err(|problem| vec![Diagnostic::error(Location::File(path.into()), problem)])
+}
+
+fn read_bounded(path: &Path) -> Result<Vec<u8>, Problem> {
+    let unreadable = |error: &io::Error| {
+        let remedy = match error.kind() {
+            io::ErrorKind::NotFound => "create it, or name another file with --config",
+            io::ErrorKind::PermissionDenied => "allow this user to read it",
+            _ => "name another file with --config",
+        };
+        Problem::new(format!("cannot read the configuration file: {}", reason(error)), remedy)
+    };
+    let mut content = Vec::new();
+    // Without blocking: a FIFO at the path of the file would block a reload for ever.
+    let file = sanderling_os::file::open_nonblocking(path).map_err(|error| unreadable(&error))?;
+    if !file.metadata().map_err(|error| unreadable(&error))?.is_file() {
+        return Err(Problem::new("the configuration file is not a regular file", "name another file with --config"));
+    }
+    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut content).map_err(|error| unreadable(&error))?;
+    if content.len() as u64 > FILE_BYTES_MAX {
+        let message = format!("the configuration file is larger than {FILE_BYTES_MAX} bytes");
+        return Err(Problem::new(message, "name another file with --config"));
+    }
+    Ok(content)
+}
+
+/// Checks the content of the file at `path`; relative paths in it are relative to its folder.
+///
+/// # Errors
+/// All problems, in the order of the file.
+pub(super) fn parse(path: &Path, content: &[u8]) -> Result<Config, Vec<Diagnostic>> {
+    let mut reader = ConfigReader::new(path, content);
+    let text = match str::from_utf8(content) {
+        Ok(text) => text,
+        Err(error) => {
+            reader.error(error.valid_up_to(), Problem::new("invalid UTF-8", "save the file as UTF-8"));
+            return Err(reader.into_diagnostics());
+        }
+    };
+    let Some(root) = reader.parse(text) else { return Err(reader.into_diagnostics()) };
+    let mut builder = ConfigBuilder::new(&mut reader, path.parent().unwrap_or(Path::new("")));
+    builder.read_top(&root);
+    let config = builder.into_config();
+    match reader.into_diagnostics() {
+        none if none.is_empty() => Ok(config),
+        diagnostics => Err(diagnostics),
+    }
+}
+
+/// Builds the configuration from the sections of the file.
+struct ConfigBuilder<'e, 'a> {
+    reader: &'e mut ConfigReader<'a>,
+    folder: &'e Path,
+    worker_count: Option<usize>,
+    listeners: ListenerCount,
+    /// `user` with its offset.
+    user: Option<(usize, String)>,
+    /// `group` with its offset.
+    group: Option<(usize, String)>,
+    sandbox: bool,
+    control: Option<PathBuf>,
+    http_listen: Listen,
+    dns_listen: Listen,
+    listen_addresses: ListenAddresses,
+    /// `default` in `[http]` with its offset.
+    default_host: Option<(usize, DomainName)>,
+    sites: Vec<Site>,
+    /// The hosts of all sites, each with the index of its site.
+    hosts: HashMap<DomainName, usize>,
+    zones: Vec<Zone>,
+    apexes: HashSet<DomainName>,
+    limits: Limits,
+}
+
+/// `listen` of a section.
+#[derive(Default)]
+struct Listen {
+    /// The offset of the key, if the section has it.
+    offset: Option<usize>,
+    addresses: Vec<SocketAddr>,
+}
+
+impl ConfigBuilder<'_, '_> {
+    fn new<'e, 'a>(reader: &'e mut ConfigReader<'a>, folder: &'e Path) -> ConfigBuilder<'e, 'a> {
+        ConfigBuilder {
+            reader,
+            folder,
+            worker_count: None,
+            listeners: ListenerCount::Auto,
+            user: None,
+            group: None,
+            sandbox: true,
+            control: None,
+            http_listen: Listen::default(),
+            dns_listen: Listen::default(),
+            listen_addresses: ListenAddresses::default(),
+            default_host: None,
+            sites: Vec::new(),
+            hosts: HashMap::new(),
+            zones: Vec::new(),
+            apexes: HashSet::new(),
+            limits: Limits::default(),
+        }
+    }
+
+    fn error(&mut self, offset: usize, message: impl Into<String>, remedy: impl Into<String>) {
+        self.reader.error(offset, Problem::new(message, remedy));
+    }
+
+    fn read_top(&mut self, root: &DeTable<'_>) {
+        for entry in entries(root) {
+            match entry.key {
+                "workers" => self.read_workers(entry),
+                "listeners" => self.read_listeners(entry),
+                "user" => self.user = self.read_account_name(entry),
+                "group" => self.group = self.read_account_name(entry),
+                "sandbox" => self.sandbox = self.reader.boolean(entry).unwrap_or(true),
+                "control" => self.control = self.read_path(entry, "control = \"control.sock\"", |_| Ok(())),
+                "http" => self.read_http(entry),
+                "dns" => self.read_dns(entry),
+                "domain" => self.read_domains(entry),
+                "limits" => self.read_limits(entry),
+                key => self.reader.error(entry.offset, Section::Top.unknown_key(key)),
+            }
+        }
+    }
+
+    fn read_workers(&mut self, entry: Entry<'_, '_>) {
+        if let Some(count) = self.reader.number(entry, 1, WORKER_COUNT_MAX, 4) {
+            self.worker_count = usize::try_from(count).ok();
+        }
+    }
+
+    fn read_listeners(&mut self, entry: Entry<'_, '_>) {
+        match entry.value.get_ref() {
+            DeValue::String(text) if text == "auto" => self.listeners = ListenerCount::Auto,
+            DeValue::String(_) => self.error(
+                entry.value.span().start,
+                "`listeners` must be \"auto\" or a number",
+                "write listeners = \"auto\"",
+            ),
+            _ => {
+                if let Some(count) = self.reader.number(entry, 1, WORKER_COUNT_MAX, 4) {
+                    self.listeners = usize::try_from(count).map_or(ListenerCount::Auto, ListenerCount::Exactly);
+                }
+            }
+        }
+    }
+
+    /// The name of a user or group, with its offset. Whether it exists is checked on the machine that serves.
+    fn read_account_name(&mut self, entry: Entry<'_, '_>) -> Option<(usize, String)> {
+        let example = format!("{} = \"sanderling\"", entry.key);
+        let (offset, text) = self.reader.string(entry, &example)?;
+        if text.is_empty() || text.contains('\0') {
+            self.error(offset, format!("`{}` is not a name", entry.key), format!("write {example}"));
+            return None;
+        }
+        Some((offset, text.to_owned()))
+    }
+
+    fn read_http(&mut self, section: Entry<'_, '_>) {
+        let Some(table) = self.reader.table(section, "[http] on a line of its own") else { return };
+        for entry in entries(table) {
+            match entry.key {
+                "listen" => self.http_listen = self.read_listen(entry, Service::Http),
+                "default" => self.read_default(entry),
+                key => self.reader.error(entry.offset, Section::Http.unknown_key(key)),
+            }
+        }
+    }
+
+    fn read_default(&mut self, entry: Entry<'_, '_>) {
+        let Some((offset, text)) = self.reader.string(entry, "default = \"example.com\"") else { return };
+        match DomainName::parse(text) {
+            Ok(host) => self.default_host = Some((offset, host)),
+            Err(problem) => self.reader.error(offset, problem),
+        }
+    }
+
+    fn read_dns(&mut self, section: Entry<'_, '_>) {
+        let Some(table) = self.reader.table(section, "[dns] on a line of its own") else { return };
+        for entry in entries(table) {
+            match entry.key {
+                "listen" => self.dns_listen = self.read_listen(entry, Service::Dns),
+                key => self.reader.error(entry.offset, Section::Dns.unknown_key(key)),
+            }
+        }
+    }
+
+    fn read_listen(&mut self, entry: Entry<'_, '_>, service: Service) -> Listen {
+        let example = match service {
+            Service::Http => "listen = [\"127.0.0.1:8080\"]",
+            Service::Dns => "listen = [\"127.0.0.1:5353\"]",
+        };
+        let mut addresses = Vec::new();
+        for (offset, text) in self.reader.strings(entry, example) {
+            let added = parse_listen_address(text)
+                .and_then(|address| self.listen_addresses.add(address, service).map(|()| addresses.push(address)));
+            if let Err(problem) = added {
+                self.reader.error(offset, problem);
+            }
+        }
+        if matches!(entry.value.get_ref(), DeValue::Array(items) if items.is_empty()) {
+            self.error(entry.value.span().start, "`listen` is empty", format!("write {example} or remove the line"));
+        }
+        Listen { offset: Some(entry.offset), addresses }
+    }
+
+    fn read_domains(&mut self, section: Entry<'_, '_>) {
+        let example = "[domain.\"example.com\"] on a line of its own";
+        let Some(table) = self.reader.table(section, example) else { return };
+        for entry in entries(table) {
+            self.read_domain(entry, example);
+        }
+    }
+
+    fn read_domain(&mut self, entry: Entry<'_, '_>, example: &str) {
+        let Some(table) = self.reader.table(entry, example) else { return };
+        if let Some(name) = unquoted_name(entry.key, table) {
+            self.error(entry.offset, format!("the name {name} is not in quotes"), format!("write [domain.\"{name}\"]"));
+            return;
+        }
+        match DomainName::parse(entry.key) {
+            Ok(name) => self.read_domain_keys(&name, entry.offset, table),
+            Err(problem) => self.reader.error(entry.offset, problem),
+        }
+    }
+
+    fn read_domain_keys(&mut self, name: &DomainName, offset: usize, table: &DeTable<'_>) {
+        let (mut site, mut zone, mut aliases) = (None, None, None);
+        let mut has_unknown = false;
+        for entry in entries(table) {
+            match entry.key {
+                "site" => site = Some(entry),
+                "zone" => zone = Some(entry),
+                "aliases" => aliases = Some(entry),
+                key => {
+                    has_unknown = true;
+                    self.reader.error(entry.offset, Section::unknown_domain_key(name, key));
+                }
+            }
+        }
+        if let Some(entry) = zone {
+            self.read_zone(name, offset, entry);
+        }
+        match (site, aliases) {
+            (Some(entry), aliases) => self.read_site(name, offset, entry, aliases),
+            (None, Some(aliases)) => {
+                self.error(aliases.offset, format!("{name} has aliases, but no site"), "add site = \"FOLDER\"");
+            }
+            // An unknown key is probably the missing one, misspelt.
+            (None, None) if zone.is_none() && !has_unknown => self.error(
+                offset,
+                format!("{name} has neither a site nor a zone"),
+                "add site = \"FOLDER\" or zone = \"FILE\"",
+            ),
+            (None, None) => {}
+        }
+    }
+
+    fn read_zone(&mut self, name: &DomainName, offset: usize, entry: Entry<'_, '_>) {
+        if !self.apexes.insert(name.clone()) {
+            self.error(offset, format!("the zone {name} is defined twice"), "remove one of the two");
+        }
+        if let Some(file) = self.read_path(entry, &format!("zone = \"{name}.zone\""), check_zone_file) {
+            self.zones.push(Zone { apex: name.clone(), file });
+        }
+    }
+
+    fn read_site(&mut self, name: &DomainName, offset: usize, entry: Entry<'_, '_>, aliases: Option<Entry<'_, '_>>) {
+        let folder = self.read_path(entry, "site = \"public\"", check_site_folder).unwrap_or_default();
+        let mut hosts = Vec::new();
+        self.add_host(name.clone(), offset, &mut hosts);
+        if let Some(aliases) = aliases {
+            for (offset, text) in self.reader.strings(aliases, &format!("aliases = [\"www.{name}\"]")) {
+                match DomainName::parse(text) {
+                    Ok(alias) => self.add_host(alias, offset, &mut hosts),
+                    Err(problem) => self.reader.error(offset, problem),
+                }
+            }
+        }
+        self.sites.push(Site { hosts, folder });
+    }
+
+    /// Adds `host` to the site that is about to be pushed, unless another site has it or it cannot be a host.
+    fn add_host(&mut self, host: DomainName, offset: usize, hosts: &mut Vec<DomainName>) {
+        if !host.can_be_host() {
+            self.error(offset, format!("{host} cannot have a site: a URL cannot contain it"), "give it only a zone");
+            return;
+        }
+        let site_index = self.sites.len();
+        match self.hosts.insert(host.clone(), site_index) {
+            None => hosts.push(host),
+            Some(earlier) => {
+                let owner = self.sites.get(earlier).and_then(|site| site.hosts.first());
+                let message = match owner {
+                    Some(owner) if *owner != host => format!("{host} is already a host of {owner}"),
+                    Some(_) | None => format!("{host} is listed twice"),
+                };
+                self.error(offset, message, "remove one of the two");
+            }
+        }
+    }
+
+    /// The path of `entry`, relative to the folder of the file, checked by `check`. It is returned even if the check
+    /// failed, so that references to its domain are not reported as well.
+    fn read_path(
+        &mut self,
+        entry: Entry<'_, '_>,
+        example: &str,
+        check: fn(&Path) -> Result<(), Problem>,
+    ) -> Option<PathBuf> {
+        let (offset, text) = self.reader.string(entry, example)?;
+        let path = self.folder.join(text);
+        let checked = match text {
+            "" => Err(Problem::new(format!("`{}` is empty", entry.key), format!("write {example}"))),
+            _ => check(&path),
+        };
+        if let Err(problem) = checked {
+            self.reader.error(offset, problem);
+        }
+        Some(path)
+    }
+
+    fn read_limits(&mut self, section: Entry<'_, '_>) {
+        let Some(table) = self.reader.table(section, "[limits] on a line of its own") else { return };
+        for entry in entries(table) {
+            let Some(limit) = LIMITS.iter().find(|limit| limit.key == entry.key) else {
+                self.reader.error(entry.offset, Section::Limits.unknown_key(entry.key));
+                continue;
+            };
+            if let Some(value) = self.reader.number(entry, limit.min, limit.max, limit.default) {
+                limit.set(&mut self.limits, value);
+            }
+        }
+        if self.limits.http_target_bytes_max >= self.limits.http_head_bytes_max {
+            self.error(
+                section.offset,
+                "`http_target_bytes_max` must be less than `http_head_bytes_max`, which includes it",
+                "raise `http_head_bytes_max` or lower `http_target_bytes_max`",
+            );
+        }
+    }
+
+    fn into_config(mut self) -> Config {
+        let default_site = self.default_site();
+        let account = self.account();
+        self.check_completeness();
+        let http_listen = listen_or_default(self.http_listen, HTTP_LISTEN_DEFAULT, !self.sites.is_empty());
+        let dns_listen = listen_or_default(self.dns_listen, DNS_LISTEN_DEFAULT, !self.zones.is_empty());
+        Config {
+            worker_count: self.worker_count.unwrap_or_else(processor_count),
+            listeners: self.listeners,
+            account,
+            sandbox: self.sandbox,
+            control: self.control,
+            http_listen,
+            dns_listen,
+            sites: self.sites,
+            default_site,
+            zones: self.zones,
+            limits: self.limits,
+        }
+    }
+
+    fn account(&mut self) -> Option<Account> {
+        match (self.user.take(), self.group.take()) {
+            (Some((offset, user)), group) => Some(Account {
+                user,
+                user_location: self.reader.location(offset),
+                group_location: self.reader.location(group.as_ref().map_or(offset, |(offset, _)| *offset)),
+                group: group.map(|(_, name)| name),
+            }),
+            (None, Some((offset, _))) => {
+                self.error(offset, "`group` is set, but `user` is not", "add user = \"NAME\" or remove `group`");
+                None
+            }
+            (None, None) => None,
+        }
+    }
+
+    fn default_site(&mut self) -> DefaultSite {
+        let Some((offset, host)) = self.default_host.take() else {
+            return if self.sites.is_empty() { DefaultSite::None } else { DefaultSite::Addresses(0) };
+        };
+        match self.hosts.get(&host) {
+            Some(&site_index) => DefaultSite::Addresses(site_index),
+            None => {
+                self.error(offset, format!("no site has the host {host}"), "name a domain with a `site`");
+                DefaultSite::None
+            }
+        }
+    }
+
+    /// Reports listeners without content, and a file without domains; not if the file has other problems, which are then
+    /// the probable cause.
+    fn check_completeness(&mut self) {
+        if !self.reader.is_clean() {
+            return;
+        }
+        if self.sites.is_empty() && self.zones.is_empty() {
+            let remedy = "add [domain.\"example.com\"] with site = \"FOLDER\" or zone = \"FILE\"";
+            self.error(0, "there is nothing to serve", remedy);
+            return;
+        }
+        if let (Some(offset), true) = (self.http_listen.offset, self.sites.is_empty()) {
+            self.error(offset, "[http] has `listen`, but no domain has a `site`", "add a site or remove [http]");
+        }
+        if let (Some(offset), true) = (self.dns_listen.offset, self.zones.is_empty()) {
+            self.error(offset, "[dns] has `listen`, but no domain has a `zone`", "add a zone or remove [dns]");
+        }
+    }
+}
+
+fn listen_or_default(listen: Listen, default: SocketAddr, has_content: bool) -> Vec<SocketAddr> {
+    match (has_content, listen.offset) {
+        (false, _) => Vec::new(),
+        (true, None) => vec![default],
+        (true, Some(_)) => listen.addresses,
+    }
+}
+
+/// The name that `[domain.example.com]` was meant to be: TOML reads it as nested tables. `None` if the table at `key` is
+/// the section of a domain.
+fn unquoted_name(key: &str, table: &DeTable<'_>) -> Option<String> {
+    /// Labels that are followed; TOML limits the depth as well.
+    const LABEL_COUNT_MAX: usize = 16;
+    // A key with a dot is a name in quotes, and one with keys of a domain is a domain: a table in it is an unknown key.
+    if key.contains('.') || Section::Domain.keys().iter().any(|known| table.contains_key(*known)) {
+        return None;
+    }
+    let mut name = key.to_owned();
+    let mut table = table;
+    for _ in 1..LABEL_COUNT_MAX {
+        let inner = entries(table).into_iter().find_map(|entry| match entry.value.get_ref() {
+            DeValue::Table(inner) if !Section::Domain.has(entry.key) => Some((entry.key, inner)),
+            _ => None,
+        });
+        let Some((label, inner)) = inner else { break };
+        name = format!("{name}.{label}");
+        table = inner;
+    }
+    (name.len() > key.len()).then_some(name)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,222 @@
+//! The TOML of the configuration file as values with their positions; collects the problems found in them.
+
+use crate::diagnostic::{Diagnostic, Location, Problem};
+use std::collections::HashSet;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// A value with its position.
+pub(super) type Node<'t> = Spanned<DeValue<'t>>;
+
+/// The entries of a table in the order of the file.
+pub(super) fn entries<'n, 't>(table: &'n DeTable<'t>) -> Vec<Entry<'n, 't>> {
+    let mut entries: Vec<_> = table
+        .iter()
+        .map(|(key, value)| Entry { offset: key.span().start, key: key.get_ref().as_ref(), value })
+        .collect();
+    entries.sort_by_key(|entry| entry.offset);
+    entries
+}
+
+/// A key of a table with its value.
+#[derive(Clone, Copy)]
+pub(super) struct Entry<'n, 't> {
+    /// The position of the key, in bytes from the start of the file.
+    pub(super) offset: usize,
+    pub(super) key: &'n str,
+    pub(super) value: &'n Node<'t>,
+}
+
+/// Reads values out of the text of a file, and collects its problems.
+pub(super) struct ConfigReader<'a> {
+    file: &'a Path,
+    line_starts: Vec<usize>,
+    diagnostics: Vec<Diagnostic>,
+}
+
+impl<'a> ConfigReader<'a> {
+    /// A reader without problems yet; `file` is the path in the diagnostics.
+    pub(super) fn new(file: &'a Path, text: &[u8]) -> ConfigReader<'a> {
+        let ends = text.iter().enumerate().filter(|&(_, &byte)| byte == b'\n').map(|(index, _)| index + 1);
+        ConfigReader { file, line_starts: std::iter::once(0).chain(ends).collect(), diagnostics: Vec::new() }
+    }
+
+    /// Whether there are no problems so far.
+    pub(super) fn is_clean(&self) -> bool {
+        self.diagnostics.is_empty()
+    }
+
+    /// The location of `offset`, in bytes from the start of the text.
+    pub(super) fn location(&self, offset: usize) -> Location {
+        let (line, column) = self.line_and_column(offset);
+        Location::Position { file: PathBuf::from(self.file), line, column }
+    }
+
+    fn line_and_column(&self, offset: usize) -> (u32, u32) {
+        // The first line starts at 0, so at least one start is not after the offset.
+        let line_index = self.line_starts.partition_point(|&start| start <= offset) - 1;
+        let from_1 = |index: usize| u32::try_from(index + 1).unwrap_or(u32::MAX);
+        (from_1(line_index), from_1(offset - self.line_starts[line_index]))
+    }
+
+    /// Adds an error at `offset`.
+    pub(super) fn error(&mut self, offset: usize, problem: Problem) {
+        self.diagnostics.push(Diagnostic::error(self.location(offset), problem));
+    }
+
+    /// All problems, in the order of the file.
+    pub(super) fn into_diagnostics(mut self) -> Vec<Diagnostic> {
+        self.diagnostics.sort_by(|a, b| a.location.cmp(&b.location));
+        self.diagnostics
+    }
+
+    /// The table in `text`; `None` if the syntax is wrong: what follows an unclosed bracket is not what was meant.
+    pub(super) fn parse<'t>(&mut self, text: &'t str) -> Option<DeTable<'t>> {
+        let (root, errors) = DeTable::parse_recoverable(text);
+        // An unclosed bracket gives the same message for each further line: only the first is reported.
+        let mut seen = HashSet::new();
+        for error in &errors {
+            let span = error.span().unwrap_or(text.len()..text.len());
+            let offset = span.start.min(text.len());
+            if error.message() == "duplicate key" {
+                self.duplicate_key(text, span);
+            } else if seen.insert(error.message()) {
+                self.error(offset, syntax_problem(error.message()));
+            }
+        }
+        errors.is_empty().then(|| root.into_inner())
+    }
+
+    /// Adds the error that the table has the key at `span` already.
+    fn duplicate_key(&mut self, text: &str, span: Range<usize>) {
+        let key = text.get(span.clone()).unwrap_or_default();
+        let remedy = match earlier_line_with(text, &span) {
+            Some(first) => {
+                let (line, column) = self.line_and_column(first);
+                format!("it is already set at {line}:{column}; remove one of the two")
+            }
+            None => "remove one of the two".to_owned(),
+        };
+        self.error(span.start, Problem::new(format!("duplicate key `{}`", key.trim_matches(['"', '\''])), remedy));
+    }
+
+    /// The table of `entry`.
+    pub(super) fn table<'n, 't>(&mut self, entry: Entry<'n, 't>, example: &str) -> Option<&'n DeTable<'t>> {
+        match entry.value.get_ref() {
+            DeValue::Table(table) => Some(table),
+            _ => {
+                self.wrong_type(entry, entry.value, "a table", example);
+                None
+            }
+        }
+    }
+
+    /// The string of `entry`, and its offset.
+    pub(super) fn string<'n>(&mut self, entry: Entry<'n, '_>, example: &str) -> Option<(usize, &'n str)> {
+        match entry.value.get_ref() {
+            DeValue::String(text) => Some((entry.value.span().start, text)),
+            _ => {
+                self.wrong_type(entry, entry.value, "a string", example);
+                None
+            }
+        }
+    }
+
+    /// The strings in the list of `entry`, each with its offset; other values are left out.
+    pub(super) fn strings<'n>(&mut self, entry: Entry<'n, '_>, example: &str) -> Vec<(usize, &'n str)> {
+        let DeValue::Array(items) = entry.value.get_ref() else {
+            self.wrong_type(entry, entry.value, "a list of strings", example);
+            return Vec::new();
+        };
+        let mut strings = Vec::with_capacity(items.len());
+        for item in items.iter() {
+            match item.get_ref() {
+                DeValue::String(text) => strings.push((item.span().start, text.as_ref())),
+                _ => self.wrong_type(entry, item, "a list of strings", example),
+            }
+        }
+        strings
+    }
+
+    /// The number of `entry`, from `min` to `max`.
+    pub(super) fn number(&mut self, entry: Entry<'_, '_>, min: u64, max: u64, example: u64) -> Option<u64> {
+        let DeValue::Integer(integer) = entry.value.get_ref() else {
+            self.wrong_type(entry, entry.value, "a whole number", &format!("{} = {example}", entry.key));
+            return None;
+        };
+        match u64::from_str_radix(integer.as_str(), integer.radix()) {
+            Ok(value) if (min..=max).contains(&value) => Some(value),
+            // Any other integer of TOML is negative or larger than 64 bits.
+            _ => {
+                let message = format!("`{}` is out of range: {integer}", entry.key);
+                self.error(entry.value.span().start, Problem::new(message, format!("write {min} to {max}")));
+                None
+            }
+        }
+    }
+
+    /// The boolean of `entry`.
+    pub(super) fn boolean(&mut self, entry: Entry<'_, '_>) -> Option<bool> {
+        match entry.value.get_ref() {
+            DeValue::Boolean(value) => Some(*value),
+            _ => {
+                self.wrong_type(entry, entry.value, "true or false", &format!("{} = true", entry.key));
+                None
+            }
+        }
+    }
+
+    /// Adds the error that `found`, the value of `entry` or a part of it, has the wrong type.
+    fn wrong_type(&mut self, entry: Entry<'_, '_>, found: &Node<'_>, expected: &str, example: &str) {
+        let message = format!("`{}` must be {expected}, not {}", entry.key, describe(found.get_ref()));
+        self.error(found.span().start, Problem::new(message, format!("write {example}")));
+    }
+}
+
+/// The offset of the key on the nearest earlier line that begins like the line of the key at `span`.
+fn earlier_line_with(text: &str, span: &Range<usize>) -> Option<usize> {
+    let line_start = text[..span.start].rfind('\n').map_or(0, |end| end + 1);
+    let prefix = &text[line_start..span.end];
+    let is_same_key = |line: &str| {
+        let rest = line.strip_prefix(prefix);
+        rest.is_some_and(|rest| rest.starts_with(|next: char| next.is_whitespace() || matches!(next, '=' | '.' | ']')))
+    };
+    let mut end = line_start;
+    for line in text[..line_start].split_inclusive('\n').rev() {
+        end -= line.len();
+        if is_same_key(line) {
+            return Some(end + span.start - line_start);
+        }
+    }
+    None
+}
+
+/// The message of the TOML parser, `problem, expected this, that`, with a remedy.
+fn syntax_problem(message: &str) -> Problem {
+    let (message, expected) = message.split_once(", expected ").unwrap_or((message, ""));
+    let remedy = match (message, expected) {
+        ("string values must be quoted", _) => "write quotes around it, for example \"example.com\"".to_owned(),
+        ("invalid boolean", _) => "write true or false, or quotes around a string".to_owned(),
+        (_, "") => "correct the TOML syntax here".to_owned(),
+        (_, expected) => format!("expected {expected}"),
+    };
+    Problem::new(message, remedy)
+}
+
+/// The value as a message names it: `the string "60s"`.
+fn describe(value: &DeValue<'_>) -> String {
+    /// Characters of a string that a message repeats.
+    const SHOWN_CHARS_MAX: usize = 40;
+    match value {
+        DeValue::String(text) if text.chars().count() <= SHOWN_CHARS_MAX => format!("the string {text:?}"),
+        DeValue::String(_) => "a string".to_owned(),
+        DeValue::Integer(number) => format!("the number {number}"),
+        DeValue::Float(number) => format!("the number {number}"),
+        DeValue::Boolean(value) => value.to_string(),
+        DeValue::Datetime(_) => "a date".to_owned(),
+        DeValue::Array(_) => "a list".to_owned(),
+        DeValue::Table(_) => "a table".to_owned(),
+    }
+}
