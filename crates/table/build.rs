@@ -1,4 +1,4 @@
-//! Tells the compiler that `cfg(loom)` is a name we know, so that it can warn of the ones we do not.
+//! Declares `cfg(loom)`, so that the compiler warns of unknown names only.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -3,7 +3,7 @@
 use crate::candidate::{Candidate, File};
 use crate::key::{Key, Look, own};
 use arc_swap::ArcSwap;
-use sanderling_table::{LocalCache, Table, Taking};
+use sanderling_table::{LocalCache, Table};
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, RwLock};
@@ -244,8 +244,8 @@ impl Candidate for SwappedCached {
     }
 }
 
-fn table_of(paths: &[Key], alive: &'static AtomicU64, taking: Taking) -> Table<Key, File> {
-    let table = Table::with_taking(2 * paths.len() + 16, taking);
+fn table_of(paths: &[Key], alive: &'static AtomicU64) -> Table<Key, File> {
+    let table = Table::new(2 * paths.len() + 16);
     for (path, file) in files(paths, alive, |file| file) {
         assert!(table.insert(path, file).is_ok());
     }
@@ -260,35 +260,14 @@ fn counted_turn(table: &Table<Key, File>, paths: &[&Look]) -> u64 {
     paths.iter().fold(0, |sum, &path| sum.wrapping_add(table.get(path).expect("every path is there").read()))
 }
 
-pub struct ByExchange(Table<Key, File>);
+pub struct Counted(Table<Key, File>);
 
-impl Candidate for ByExchange {
-    const NAME: &'static str = "table, counted by exchange";
+impl Candidate for Counted {
+    const NAME: &'static str = "table, counted";
     type Worker<'c> = &'c Self;
 
     fn new(paths: &[Key], alive: &'static AtomicU64) -> Self {
-        ByExchange(table_of(paths, alive, Taking::Exchange))
-    }
-    fn worker(&self) -> &Self {
-        self
-    }
-    #[inline(never)]
-    fn turn(worker: &mut &Self, paths: &[&Look]) -> u64 {
-        counted_turn(&worker.0, paths)
-    }
-    fn replace(&self, path: &Look, file: File) {
-        replace_in(&self.0, path, file);
-    }
-}
-
-pub struct ByAddition(Table<Key, File>);
-
-impl Candidate for ByAddition {
-    const NAME: &'static str = "table, counted by addition";
-    type Worker<'c> = &'c Self;
-
-    fn new(paths: &[Key], alive: &'static AtomicU64) -> Self {
-        ByAddition(table_of(paths, alive, Taking::Add))
+        Counted(table_of(paths, alive))
     }
     fn worker(&self) -> &Self {
         self
@@ -309,7 +288,7 @@ impl Candidate for Leased {
     type Worker<'c> = LocalCache<'c, Key, File>;
 
     fn new(paths: &[Key], alive: &'static AtomicU64) -> Self {
-        Leased(table_of(paths, alive, Taking::default()))
+        Leased(table_of(paths, alive))
     }
     fn worker(&self) -> LocalCache<'_, Key, File> {
         LocalCache::new(&self.0, self.0.len())

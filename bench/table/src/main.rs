@@ -50,8 +50,7 @@ fn stands(paths: &[Key]) -> Vec<Box<dyn Stand>> {
         slice::stand::<Slab>(paths, &ALIVE),
         slice::stand::<Swapped>(paths, &ALIVE),
         slice::stand::<SwappedCached>(paths, &ALIVE),
-        slice::stand::<ByExchange>(paths, &ALIVE),
-        slice::stand::<ByAddition>(paths, &ALIVE),
+        slice::stand::<Counted>(paths, &ALIVE),
         slice::stand::<Leased>(paths, &ALIVE),
     ]
 }

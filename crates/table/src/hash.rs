@@ -1,23 +1,23 @@
-//! Turns a key into 64 bits that nobody outside can foresee.
+//! A keyed hash, so that clients cannot predict collisions.
 
 use core::hash::{BuildHasher, Hasher};
 
-/// The secret of one table. Whoever chooses keys (a peer who asks for paths) must not know which of them collide.
+/// The random key of one table's hash: clients choose keys (the paths of requests) and must not know which collide.
 ///
-/// Each step multiplies two words to 128 bits and folds the halves together, as wyhash and foldhash do: one
-/// multiplication for 16 bytes. It keeps strangers from building collisions blindly; it is no keyed signature.
+/// Each step multiplies two words to 128 bits and combines the halves, as wyhash and foldhash do: one multiplication per
+/// 16 bytes. It is no cryptographic hash.
 pub(crate) struct Secret([u64; 3]);
 
 impl Secret {
-    /// From the randomness that the standard library's maps use.
+    /// From the random keys of the standard library's maps.
     #[cfg(not(loom))]
     pub(crate) fn random() -> Secret {
         let random = std::collections::hash_map::RandomState::new();
-        // Odd, so that no word of it is zero.
+        // Odd, so that no word is zero.
         Secret([1u64, 2, 3].map(|word| random.hash_one(word) | 1))
     }
 
-    /// Loom runs one program many times and must find it unchanged.
+    /// Loom requires that each run is the same.
     #[cfg(loom)]
     pub(crate) fn random() -> Secret {
         Secret([0x9e37_79b9_7f4a_7c15, 0xc2b2_ae3d_27d4_eb4f, 0x1656_67b1_9e37_79f9])
@@ -39,8 +39,8 @@ pub(crate) struct KeyHasher {
 }
 
 impl KeyHasher {
-    /// Both factors hold a secret, so that no choice of words makes one of them zero. Turned by the number of bytes that
-    /// the words come from, it tells apart those that overlap in words that are alike.
+    /// Both factors contain a secret, so that no choice of words makes one of them zero. The rotation by the number of
+    /// bytes distinguishes inputs whose overlapping words are equal.
     #[inline]
     fn mix(&mut self, low: u64, high: u64, length_bytes: u32) {
         self.state = fold(self.state ^ low, self.secret[0].rotate_left(length_bytes) ^ high);
@@ -51,9 +51,9 @@ impl Hasher for KeyHasher {
     #[inline]
     fn write(&mut self, bytes: &[u8]) {
         let mut rest = bytes;
-        while let Some((words, behind)) = rest.split_first_chunk::<16>() {
+        while let Some((words, after)) = rest.split_first_chunk::<16>() {
             self.mix(word_at(words, 0), word_at(words, 8), 16);
-            rest = behind;
+            rest = after;
         }
         // The last 1 to 15 bytes as two words, which overlap where there are fewer than 16.
         let length = rest.len();
@@ -100,12 +100,12 @@ fn fold(left: u64, right: u64) -> u64 {
 
 #[inline]
 fn word_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes were cut out"))
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("the slice has eight bytes"))
 }
 
 #[inline]
 fn half_word_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from(u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes were cut out")))
+    u64::from(u32::from_le_bytes(bytes[at..at + 4].try_into().expect("the slice has four bytes")))
 }
 
 #[cfg(all(test, not(loom)))]
@@ -114,9 +114,9 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn each_bit_of_a_path_and_its_length_count() {
+    fn each_bit_and_the_length_change_the_hash() {
         let secret = Secret::random();
-        // Two words and a rest; an interpreter would take minutes for more.
+        // Two words and a rest under Miri, which would take minutes for more.
         for length in 0..if cfg!(miri) { 20 } else { 70 } {
             let path = vec![b'a'; length];
             let mut hashes = HashSet::from([secret.hash_one(path.as_slice())]);
@@ -124,7 +124,7 @@ mod tests {
                 for bit in 0..8 {
                     let mut other = path.clone();
                     other[at] ^= 1 << bit;
-                    assert!(hashes.insert(secret.hash_one(other.as_slice())), "length {length}, octet {at}, bit {bit}");
+                    assert!(hashes.insert(secret.hash_one(other.as_slice())), "length {length}, byte {at}, bit {bit}");
                 }
             }
         }
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn numbered_keys_spread_over_the_low_and_the_high_bits() {
+    fn low_and_high_bits_are_uniformly_distributed() {
         let secret = Secret::random();
         let count = if cfg!(miri) { 1 << 8 } else { 1 << 12 };
         for shift in [0, 32] {
@@ -141,7 +141,7 @@ mod tests {
             for number in 0..count as u64 {
                 load[(secret.hash_one(number) >> shift) as usize % count] += 1;
             }
-            // Thrown at random, as many balls as bins leave 36.8 % of the bins empty and put at most a dozen in one.
+            // With as many random balls as bins, 36.8 % of the bins are empty and none has more than a dozen.
             let empty = load.iter().filter(|&&balls| balls == 0).count();
             assert!((count * 30 / 100..count * 44 / 100).contains(&empty), "{empty} of {count} empty, shift {shift}");
             assert!(load.iter().all(|&balls| balls < 14), "shift {shift}");
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn two_tables_have_two_secrets() {
+    fn secrets_differ() {
         assert_ne!(Secret::random().hash_one(1u64), Secret::random().hash_one(1u64));
     }
 }

@@ -1,24 +1,24 @@
-//! Turns a hash into the numbers of the slots that may hold its key.
+//! The hash index: from a hash to the numbers of the slots that may have its key.
 
 use crate::slot::SlotNumber;
 use crate::sync::{AtomicU64, unless_planted};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// Places of the first index of a table.
-pub(crate) const PLACE_COUNT_MIN: usize = if cfg!(loom) { 4 } else { 64 };
+/// Buckets of the first index of a table.
+pub(crate) const BUCKET_COUNT_MIN: usize = if cfg!(loom) { 4 } else { 64 };
 
-/// What stands at a place of the index: nothing yet, nothing any more, or 32 bits of a hash and a slot.
+/// The content of a bucket: empty, a tombstone, or a slot number with 32 bits of a hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place(u64);
+pub(crate) struct Bucket(u64);
 
-impl Place {
-    /// Never used: a walk ends here.
-    pub(crate) const EMPTY: Place = Place(0);
-    /// Its entry was retired: a walk goes on.
-    pub(crate) const TOMBSTONE: Place = Place(1 << 32);
+impl Bucket {
+    /// Never used: a probe ends here.
+    pub(crate) const EMPTY: Bucket = Bucket(0);
+    /// Its entry was invalidated: a probe continues.
+    pub(crate) const TOMBSTONE: Bucket = Bucket(1 << 32);
 
-    pub(crate) fn new(hash: u64, number: SlotNumber) -> Place {
-        Place(tag(hash) | u64::from(number.0 + 1))
+    pub(crate) fn new(hash: u64, number: SlotNumber) -> Bucket {
+        Bucket(tag(hash) | u64::from(number.0 + 1))
     }
 
     /// The slot, if there is one.
@@ -36,89 +36,90 @@ impl Place {
 
 const TAG: u64 = !0 << 32;
 
-/// The low half of a hash says where to start, so the high half is what is left to compare.
+/// The high half of a hash; the low half selects the first bucket.
 #[inline]
 fn tag(hash: u64) -> u64 {
     hash & TAG
 }
 
-/// Open addressing, one step at a time. At least half of the places are EMPTY, so that walks are short.
+/// Open addressing with linear probing. At least half of the buckets are EMPTY, so that probes are short.
 ///
-/// Its memory stays an index until the table is dropped. One that has been replaced may be filled anew later: whoever
-/// still walks it reads true places, only perhaps not those he came for, and [`crate::Table`] tells him so.
+/// It is freed with the table only. A replaced index may be filled again later: a thread that still probes it may miss
+/// entries, which [`crate::Table`] detects.
 pub(crate) struct Index {
-    places: Box<[AtomicU64]>,
+    buckets: Box<[AtomicU64]>,
 }
 
-/// Which place of an index.
+/// The position of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct At(usize);
 
 impl Index {
-    /// All places empty; `place_count` is a power of two.
-    pub(crate) fn new(place_count: usize) -> Index {
-        assert!(place_count.is_power_of_two(), "a walk wraps by a mask");
-        Index { places: (0..place_count).map(|_| AtomicU64::new(Place::EMPTY.0)).collect() }
+    /// With empty buckets; `bucket_count` is a power of two.
+    pub(crate) fn new(bucket_count: usize) -> Index {
+        assert!(bucket_count.is_power_of_two(), "a probe wraps by a mask");
+        Index { buckets: (0..bucket_count).map(|_| AtomicU64::new(Bucket::EMPTY.0)).collect() }
     }
 
-    pub(crate) fn place_count(&self) -> usize {
-        self.places.len()
+    pub(crate) fn bucket_count(&self) -> usize {
+        self.buckets.len()
     }
 
-    /// The places where a key of this hash may stand, up to the first empty one and that included.
+    /// The buckets that may have a key with this hash, up to and including the first empty one.
     ///
-    /// No more than all of them: an index that is filled anew under a walk could else lead it around for ever.
+    /// Each bucket at most once: an index that is filled during the probe could otherwise lead it around forever.
     #[inline]
-    pub(crate) fn walk(&self, hash: u64) -> impl Iterator<Item = (At, Place)> {
-        let mask = self.places.len() - 1;
+    pub(crate) fn probe(&self, hash: u64) -> impl Iterator<Item = (At, Bucket)> {
+        let mask = self.buckets.len() - 1;
         let start = hash as usize & mask;
         let mut is_over = false;
-        (0..self.places.len()).map_while(move |step| {
+        (0..self.buckets.len()).map_while(move |step| {
             if is_over {
                 return None;
             }
             let at = At((start + step) & mask);
-            let place = self.read(at);
-            is_over = place == Place::EMPTY;
-            Some((at, place))
+            let bucket = self.load(at);
+            is_over = bucket == Bucket::EMPTY;
+            Some((at, bucket))
         })
     }
 
-    /// Acquire pairs with the Release in `write`.
+    /// Acquire pairs with the Release in `store`.
     #[inline]
-    pub(crate) fn read(&self, At(at): At) -> Place {
-        Place(self.places[at].load(Acquire))
+    pub(crate) fn load(&self, At(at): At) -> Bucket {
+        Bucket(self.buckets[at].load(Acquire))
     }
 
-    /// What stands there now. Relaxed suffices after a reference was taken, since that was an Acquire: an entry whose
-    /// count was seen alive in a later life of its slot left this place before.
+    /// The current content of a bucket. Relaxed suffices after taking a reference, which was an Acquire: if that found a
+    /// later entry of the slot, the earlier one had left this bucket before.
     #[inline]
-    pub(crate) fn read_again(&self, At(at): At) -> Place {
-        Place(self.places[at].load(Relaxed))
+    pub(crate) fn reload(&self, At(at): At) -> Bucket {
+        Bucket(self.buckets[at].load(Relaxed))
     }
 
     /// Only with the writers' lock.
-    pub(crate) fn write(&self, At(at): At, place: Place) {
-        // Release pairs with the Acquire in `read`.
-        self.places[at].store(place.0, unless_planted("relaxed_place", Release));
+    pub(crate) fn store(&self, At(at): At, bucket: Bucket) {
+        // Release pairs with the Acquire in `load`.
+        self.buckets[at].store(bucket.0, unless_planted("relaxed_bucket", Release));
     }
 
-    /// Puts a slot at the first empty place of its walk. Only with the writers' lock.
-    pub(crate) fn append(&self, hash: u64, number: SlotNumber) {
-        let (at, _) = self.walk(hash).find(|&(_, place)| place == Place::EMPTY).expect("half of the places are empty");
-        self.write(at, Place::new(hash, number));
+    /// Stores a slot in the first empty bucket of its probe. Only with the writers' lock.
+    pub(crate) fn insert(&self, hash: u64, number: SlotNumber) {
+        let (at, _) =
+            self.probe(hash).find(|&(_, bucket)| bucket == Bucket::EMPTY).expect("half of the buckets are empty");
+        self.store(at, Bucket::new(hash, number));
     }
 
-    /// Makes each place empty. Only with the writers' lock.
+    /// Makes each bucket empty. Only with the writers' lock.
     pub(crate) fn clear(&self) {
-        for at in 0..self.places.len() {
-            self.write(At(at), Place::EMPTY);
+        for at in 0..self.buckets.len() {
+            self.store(At(at), Bucket::EMPTY);
         }
     }
 
-    /// All places, in no order that means anything.
-    pub(crate) fn places(&self) -> impl Iterator<Item = (At, Place)> {
-        (0..self.places.len()).map(|at| (At(at), self.read(At(at))))
+    /// All buckets.
+    pub(crate) fn buckets(&self) -> impl Iterator<Item = (At, Bucket)> {
+        (0..self.buckets.len()).map(|at| (At(at), self.load(At(at))))
     }
 }
 
@@ -127,35 +128,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_walk_passes_tombstones_and_stops_behind_the_first_empty_place() {
+    fn probe_skips_tombstones_and_stops_after_first_empty_bucket() {
         let index = Index::new(8);
         let hash = 0xabcd_0000_0000_0006;
         for number in 0..3 {
-            index.append(hash, SlotNumber(number));
+            index.insert(hash, SlotNumber(number));
         }
-        let (second, _) = index.walk(hash).nth(1).unwrap();
-        index.write(second, Place::TOMBSTONE);
-        let met: Vec<Place> = index.walk(hash).map(|(_, place)| place).collect();
-        let first = Place::new(hash, SlotNumber(0));
-        assert_eq!(met, [first, Place::TOMBSTONE, Place::new(hash, SlotNumber(2)), Place::EMPTY]);
+        let (second, _) = index.probe(hash).nth(1).unwrap();
+        index.store(second, Bucket::TOMBSTONE);
+        let probed: Vec<Bucket> = index.probe(hash).map(|(_, bucket)| bucket).collect();
+        let first = Bucket::new(hash, SlotNumber(0));
+        assert_eq!(probed, [first, Bucket::TOMBSTONE, Bucket::new(hash, SlotNumber(2)), Bucket::EMPTY]);
         assert_eq!(first.number_for(hash), Some(SlotNumber(0)));
         assert_eq!(first.number_for(!hash), None);
     }
 
     #[test]
-    fn neither_empty_nor_tombstone_is_a_slot_for_any_hash() {
+    fn empty_bucket_and_tombstone_match_no_hash() {
         for hash in [0, 1 << 32, !0] {
-            assert_eq!(Place::EMPTY.number_for(hash), None);
-            assert_eq!(Place::TOMBSTONE.number_for(hash), None);
+            assert_eq!(Bucket::EMPTY.number_for(hash), None);
+            assert_eq!(Bucket::TOMBSTONE.number_for(hash), None);
         }
     }
 
     #[test]
-    fn a_walk_through_a_full_index_ends() {
+    fn probe_of_full_index_ends() {
         let index = Index::new(4);
-        for (at, _) in index.places() {
-            index.write(at, Place::TOMBSTONE);
+        for (at, _) in index.buckets() {
+            index.store(at, Bucket::TOMBSTONE);
         }
-        assert_eq!(index.walk(3).count(), 4);
+        assert_eq!(index.probe(3).count(), 4);
     }
 }

@@ -1,4 +1,4 @@
-//! Turns references that a worker took once into look-ups that touch nothing shared but a generation.
+//! A worker's private cache of references, whose look-ups write no shared memory.
 
 use crate::reference::CachedRef;
 use crate::slot::{Slot, SlotNumber};
@@ -9,43 +9,41 @@ use core::borrow::Borrow;
 use core::hash::Hash;
 use core::mem;
 
-/// The entries that one worker has leased from a table: its private map from key to slot.
+/// A cache of references to entries of a table, for one thread.
 ///
-/// A hit is one private look-up and one load of the slot's generation; no instruction of it writes shared memory, so it
-/// costs the same with any number of workers. Each lease is a real reference. What is retired meanwhile is given back
-/// by the first look-up that meets it, or by the next [`sweep`](LocalCache::sweep).
+/// A hit is one private look-up and one load of the entry's generation; it writes no shared memory, so it costs the same
+/// with any number of threads. Cached references are counted: they keep invalidated entries alive until a look-up of the
+/// key or the next [`sweep`](LocalCache::sweep) releases them.
 ///
-/// **Its duty**: call `sweep` once a turn and before sleeping. A worker that sleeps keeps what it has leased, so whoever
-/// needs retired values dropped now (no descriptors left) must wake the workers.
+/// Call `sweep` in each iteration of the event loop and before sleeping. If the values of invalidated entries must be
+/// dropped soon, wake the threads that sleep.
 pub struct LocalCache<'t, K, V> {
     table: &'t Table<K, V>,
-    /// Open addressing, one step at a time, at most half full; a power of two.
-    places: Box<[Place]>,
+    /// Open addressing with linear probing, at most half full; a power of two.
+    buckets: Box<[CachedSlot]>,
     count: usize,
     capacity_max: usize,
-    /// Where the next lease to give back is looked for when there are too many.
-    hand: usize,
+    /// Where the search for the next reference to evict starts.
+    evict_at: usize,
     /// The table's version at the last sweep.
     version: u64,
 }
 
-/// What stands at a place: nothing, or a lease, which is a slot with a reference of its own to the entry there. Beside the
-/// slot's number there is room for some bits of the hash.
+/// An empty bucket, or the number of a slot to whose entry the cache has a reference, with some bits of its hash.
 ///
-/// Four octets, so that sixteen places share a cache line: where many workers have many leases, the time goes for lines
-/// that are not in the cache, and the entry's own are needed anyway. The generation is not kept, since the reference
-/// holds the slot: it can go from lent to retired, and no further.
+/// Four bytes, so that sixteen share a cache line: with many entries, cache misses dominate the cost of a look-up. The
+/// generation is not stored, since the reference keeps the slot: it can only change from valid to invalidated.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Place(u32);
+struct CachedSlot(u32);
 
-/// The bits of a place that are `SlotNumber + 1`.
+/// The bits that are `SlotNumber + 1`.
 const NUMBER: u32 = (CAPACITY_MAX as u32 + 1).next_power_of_two() - 1;
 
-impl Place {
-    const EMPTY: Place = Place(0);
+impl CachedSlot {
+    const EMPTY: CachedSlot = CachedSlot(0);
 
-    fn new(hash: u64, number: SlotNumber) -> Place {
-        Place(tag(hash) | (number.0 + 1))
+    fn new(hash: u64, number: SlotNumber) -> CachedSlot {
+        CachedSlot(tag(hash) | (number.0 + 1))
     }
 
     /// The slot, if there is one.
@@ -61,53 +59,49 @@ impl Place {
     }
 }
 
-/// The low half of a hash says where to start, so bits of the high half are left to compare.
+/// Bits of the high half of a hash; the low half selects the first bucket.
 #[inline]
 fn tag(hash: u64) -> u32 {
     (hash >> 32) as u32 & !NUMBER
 }
 
-/// How a look among the leases ended.
-enum Found<'t, K, V> {
-    /// With the lease of the key, at this place.
-    Lease(usize, &'t Slot<K, V>),
-    /// At the empty place where it belongs.
-    Gap(usize),
+/// The result of a private look-up.
+enum Probe<'t, K, V> {
+    /// The entry, valid or not, and its bucket.
+    Hit(usize, &'t Slot<K, V>),
+    /// The empty bucket for the key.
+    Vacant(usize),
 }
 
 impl<'t, K, V> LocalCache<'t, K, V> {
-    /// No leases yet, at most `capacity_max` (at least 1) later: then one gives way to the next.
+    /// An empty cache of at most `capacity_max` references, at least 1; beyond that it evicts.
     ///
-    /// It allocates here once, 8 to 16 bytes for each lease.
+    /// Allocates 8 to 16 bytes per reference, once.
     pub fn new(table: &'t Table<K, V>, capacity_max: usize) -> LocalCache<'t, K, V> {
         let capacity_max = capacity_max.max(1);
-        let place_count = (2 * capacity_max).next_power_of_two();
+        let bucket_count = (2 * capacity_max).next_power_of_two();
         LocalCache {
             table,
-            places: vec![Place::EMPTY; place_count].into(),
+            buckets: vec![CachedSlot::EMPTY; bucket_count].into(),
             count: 0,
             capacity_max,
-            hand: 0,
+            evict_at: 0,
             version: table.version(),
         }
     }
 
-    /// The table from which these are leased.
-    pub fn table(&self) -> &'t Table<K, V> {
-        self.table
-    }
-
-    /// How many there are.
+    /// The number of cached references.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether there are none.
+    /// Whether no reference is cached.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Gives every stale lease back, and says how many. Costs one load if nothing was retired since the last time.
+    /// Releases the references to invalidated entries, and returns how many. Costs one load if no entry of the table was
+    /// invalidated since the last sweep.
     #[inline]
     pub fn sweep(&mut self) -> usize {
         let version = self.table.version();
@@ -121,71 +115,68 @@ impl<'t, K, V> LocalCache<'t, K, V> {
     #[cold]
     fn sweep_all(&mut self) -> usize {
         let before = self.count;
-        for at in 0..self.places.len() {
-            // What is given back makes another lease move up, mostly to this place: look at it again.
-            while let Some(number) = self.places[at].number()
-                && !self.table.slot(number).generation().is_lent()
+        for at in 0..self.buckets.len() {
+            // `release` may move another reference to this bucket: check it again.
+            while let Some(number) = self.buckets[at].number()
+                && !self.table.slot(number).generation().is_valid()
             {
-                self.give_back(at, number);
+                self.release(at, number);
             }
         }
         before - self.count
     }
 
-    /// Gives every lease back: for a worker that has nothing to do for long.
+    /// Releases all references.
     pub fn clear(&mut self) {
-        for at in 0..self.places.len() {
-            while let Some(number) = self.places[at].number() {
-                self.give_back(at, number);
+        for at in 0..self.buckets.len() {
+            while let Some(number) = self.buckets[at].number() {
+                self.release(at, number);
             }
         }
     }
 
-    /// Gives back the next lease in the order of hashes, which is no order that anybody outside can foresee.
-    fn give_back_any(&mut self) {
-        let mask = self.places.len() - 1;
-        // There is a lease, so this ends.
+    /// Releases the next reference in the order of hashes, which clients cannot predict.
+    fn evict(&mut self) {
+        let mask = self.buckets.len() - 1;
+        // The cache is full, so this ends.
         loop {
-            if let Some(number) = self.places[self.hand].number() {
-                return self.give_back(self.hand, number);
+            if let Some(number) = self.buckets[self.evict_at].number() {
+                return self.release(self.evict_at, number);
             }
-            self.hand = (self.hand + 1) & mask;
+            self.evict_at = (self.evict_at + 1) & mask;
         }
     }
 
-    /// Takes the lease of this slot out of its place, and closes the gap: a lease behind it moves up if its walk, which
-    /// begins at its hash, passes the gap and would end there.
-    fn give_back(&mut self, at: usize, number: SlotNumber) {
-        let mask = self.places.len() - 1;
+    /// Releases the reference in this bucket, and moves later ones back so that each probe still reaches its entry.
+    fn release(&mut self, at: usize, number: SlotNumber) {
+        let mask = self.buckets.len() - 1;
         let slot = self.table.slot(number);
-        // SAFETY: the place owned this reference, and ends here.
-        let given_back = unsafe { self.table.adopt(slot) };
-        self.places[at] = Place::EMPTY;
+        // SAFETY: the bucket owned this reference, and is emptied here.
+        let released = unsafe { self.table.ref_from_counted(slot) };
+        self.buckets[at] = CachedSlot::EMPTY;
         self.count -= 1;
-        let mut gap = at;
+        let mut vacant = at;
         let mut next = (at + 1) & mask;
-        while let Some(number) = self.places[next].number() {
-            // SAFETY: the place owns a reference to the entry.
+        while let Some(number) = self.buckets[next].number() {
+            // SAFETY: the bucket owns a reference to the entry.
             let hash = unsafe { self.table.slot(number).entry() }.hash;
             let steps_from_start = next.wrapping_sub(hash as usize) & mask;
-            let steps_from_gap = next.wrapping_sub(gap) & mask;
-            if steps_from_gap <= steps_from_start {
-                self.places[gap] = mem::replace(&mut self.places[next], Place::EMPTY);
-                gap = next;
+            let steps_from_vacant = next.wrapping_sub(vacant) & mask;
+            if steps_from_vacant <= steps_from_start {
+                self.buckets[vacant] = mem::replace(&mut self.buckets[next], CachedSlot::EMPTY);
+                vacant = next;
             }
             next = (next + 1) & mask;
         }
-        // Last, when all is in order again: it may drop the value.
-        drop(given_back);
+        // Last, while the cache is consistent: it may drop the value.
+        drop(released);
     }
 }
 
 impl<'t, K: Hash + Eq, V> LocalCache<'t, K, V> {
-    /// The entry of this key, leased: at once if it was leased already and is not retired, else by
-    /// [`Table::get`]. `None` if the table lends no such entry.
+    /// The valid entry with this key, from the cache or by [`Table::get`]; `None` if the table has none.
     ///
-    /// The borrow ends with the turn. What is needed longer (a slow response) clones the [`Ref`](crate::Ref): one atomic
-    /// addition.
+    /// Clone the [`Ref`](crate::Ref) to keep the entry longer than the borrow: one atomic addition.
     #[inline]
     pub fn get<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<CachedRef<'_, 't, K, V>>
     where
@@ -193,62 +184,62 @@ impl<'t, K: Hash + Eq, V> LocalCache<'t, K, V> {
     {
         let hash = self.table.hash(key);
         let slot = match self.find(hash, key) {
-            // Acquire, in `generation`, pairs with the Release of the retirement: who finds the lease stale finds the
-            // index without its entry.
-            Found::Lease(_, slot) if slot.generation().is_lent() || planted("no_lease_check") => slot,
-            Found::Lease(at, stale) => {
-                self.give_back(at, stale.number());
-                self.take(hash, key)?
+            // Acquire, in `generation`, pairs with the Release in `Slot::invalidate`: a thread that sees the entry
+            // invalidated sees the index without it.
+            Probe::Hit(_, slot) if slot.generation().is_valid() || planted("no_cache_check") => slot,
+            Probe::Hit(at, invalidated) => {
+                self.release(at, invalidated.number());
+                self.fill(hash, key)?
             }
-            Found::Gap(_) => self.take(hash, key)?,
+            Probe::Vacant(_) => self.fill(hash, key)?,
         };
-        // SAFETY: a place owns a reference to the entry, and keeps it as long as this borrow keeps others away.
-        Some(unsafe { self.table.lend(slot) })
+        // SAFETY: a bucket owns a reference to the entry, and keeps it while `self` is borrowed.
+        Some(unsafe { self.table.cached_ref(slot) })
     }
 
     #[inline]
-    fn find<Q: Eq + ?Sized>(&self, hash: u64, key: &Q) -> Found<'t, K, V>
+    fn find<Q: Eq + ?Sized>(&self, hash: u64, key: &Q) -> Probe<'t, K, V>
     where
         K: Borrow<Q>,
     {
-        let mask = self.places.len() - 1;
+        let mask = self.buckets.len() - 1;
         let mut at = hash as usize & mask;
-        // Half of the places are empty, so this ends.
+        // Half of the buckets are empty, so this ends.
         loop {
-            let place = self.places[at];
-            if place == Place::EMPTY {
-                return Found::Gap(at);
+            let bucket = self.buckets[at];
+            if bucket == CachedSlot::EMPTY {
+                return Probe::Vacant(at);
             }
-            if let Some(number) = place.number_for(hash) {
+            if let Some(number) = bucket.number_for(hash) {
                 let slot = self.table.slot(number);
-                // SAFETY: the place owns a reference to the entry.
+                // SAFETY: the bucket owns a reference to the entry.
                 if unsafe { slot.entry() }.key.borrow() == key {
-                    return Found::Lease(at, slot);
+                    return Probe::Hit(at, slot);
                 }
             }
             at = (at + 1) & mask;
         }
     }
 
-    /// LocalCache an entry that is not leased.
+    /// Caches a reference to an entry that is not cached.
     #[cold]
-    fn take<Q: Eq + ?Sized>(&mut self, hash: u64, key: &Q) -> Option<&'t Slot<K, V>>
+    fn fill<Q: Eq + ?Sized>(&mut self, hash: u64, key: &Q) -> Option<&'t Slot<K, V>>
     where
         K: Borrow<Q>,
     {
-        let held = self.table.get_hashed(hash, key)?;
+        let entry = self.table.get_hashed(hash, key)?;
         if self.count == self.capacity_max {
-            self.give_back_any();
+            self.evict();
         }
-        let (Found::Gap(at) | Found::Lease(at, _)) = self.find(hash, key);
-        let slot = held.into_slot();
-        self.places[at] = Place::new(hash, slot.number());
+        let (Probe::Vacant(at) | Probe::Hit(at, _)) = self.find(hash, key);
+        let slot = entry.into_slot();
+        self.buckets[at] = CachedSlot::new(hash, slot.number());
         self.count += 1;
         Some(slot)
     }
 }
 
-/// Gives back what is still leased.
+/// Releases all references.
 impl<K, V> Drop for LocalCache<'_, K, V> {
     fn drop(&mut self) {
         self.clear();
@@ -259,11 +250,11 @@ impl<K, V> Drop for LocalCache<'_, K, V> {
 mod tests {
     use super::*;
 
-    /// A key whose hash is that of every other.
+    /// A key with the same hash as every other.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-    struct Clash(u32);
+    struct Collision(u32);
 
-    impl Hash for Clash {
+    impl Hash for Collision {
         fn hash<H: core::hash::Hasher>(&self, _: &mut H) {}
     }
 
@@ -276,121 +267,121 @@ mod tests {
     }
 
     #[test]
-    fn a_second_look_finds_the_lease_and_takes_no_other() {
+    fn repeated_look_up_hits_one_cached_reference() {
         let table = table_of([7u32]);
-        let mut leases = LocalCache::new(&table, 4);
-        assert!(leases.is_empty());
+        let mut cache = LocalCache::new(&table, 4);
+        assert!(cache.is_empty());
         for _ in 0..3 {
-            assert_eq!(leases.get(&7).map(|held| **held), Some(7));
-            assert_eq!(leases.len(), 1);
+            assert_eq!(cache.get(&7).map(|entry| **entry), Some(7));
+            assert_eq!(cache.len(), 1);
         }
-        assert!(leases.get(&8).is_none());
-        assert_eq!(leases.len(), 1);
+        assert!(cache.get(&8).is_none());
+        assert_eq!(cache.len(), 1);
     }
 
     #[test]
-    fn a_retired_entry_is_not_leased_again_and_a_sweep_gives_it_back() {
+    fn sweep_releases_invalidated_entry() {
         let table = table_of([1u32, 2]);
-        let mut leases = LocalCache::new(&table, 4);
-        leases.get(&1);
-        leases.get(&2);
-        assert_eq!(leases.sweep(), 0);
+        let mut cache = LocalCache::new(&table, 4);
+        cache.get(&1);
+        cache.get(&2);
+        assert_eq!(cache.sweep(), 0);
         assert!(table.invalidate(&1).is_some());
-        assert_eq!(table.stats().invalidated_count, 1, "the lease still holds it");
-        assert_eq!(leases.sweep(), 1);
+        assert_eq!(table.stats().invalidated_count, 1, "the cache has a reference");
+        assert_eq!(cache.sweep(), 1);
         assert_eq!(table.stats().invalidated_count, 0);
-        assert!(leases.get(&1).is_none());
-        assert_eq!(leases.get(&2).map(|held| **held), Some(2));
+        assert!(cache.get(&1).is_none());
+        assert_eq!(cache.get(&2).map(|entry| **entry), Some(2));
     }
 
     #[test]
-    fn a_look_up_that_meets_a_stale_lease_gives_it_back_without_a_sweep() {
+    fn look_up_releases_invalidated_entry_without_sweep() {
         let table = table_of([1u32]);
-        let mut leases = LocalCache::new(&table, 4);
-        leases.get(&1);
+        let mut cache = LocalCache::new(&table, 4);
+        cache.get(&1);
         assert!(table.replace(1, 10).is_ok());
-        assert_eq!(leases.get(&1).map(|held| **held), Some(10));
+        assert_eq!(cache.get(&1).map(|entry| **entry), Some(10));
         assert_eq!(table.stats().invalidated_count, 0);
-        assert_eq!(leases.sweep(), 0);
+        assert_eq!(cache.sweep(), 0);
     }
 
     #[test]
-    fn a_clone_outlives_the_lease_and_the_retirement() {
+    fn clone_outlives_cached_reference_and_invalidation() {
         let table = table_of([1u32]);
-        let mut leases = LocalCache::new(&table, 4);
-        let held = leases.get(&1).unwrap().clone();
+        let mut cache = LocalCache::new(&table, 4);
+        let entry = cache.get(&1).unwrap().clone();
         table.invalidate(&1);
-        leases.sweep();
-        assert!(leases.is_empty());
-        assert_eq!((*held, held.is_invalidated()), (1, true));
-        drop(held);
+        cache.sweep();
+        assert!(cache.is_empty());
+        assert_eq!((*entry, entry.is_invalidated()), (1, true));
+        drop(entry);
         assert_eq!(table.stats().invalidated_count, 0);
     }
 
     #[test]
-    fn leases_that_end_give_everything_back() {
+    fn dropped_cache_releases_all_references() {
         let table = table_of(0..8u32);
-        let mut leases = LocalCache::new(&table, 8);
+        let mut cache = LocalCache::new(&table, 8);
         for key in 0..8 {
-            assert!(leases.get(&key).is_some());
+            assert!(cache.get(&key).is_some());
             table.invalidate(&key);
         }
         assert_eq!(table.stats().invalidated_count, 8);
-        drop(leases);
+        drop(cache);
         assert_eq!(table.stats().invalidated_count, 0);
     }
 
     #[test]
-    fn too_many_leases_give_way_one_by_one() {
+    fn full_cache_evicts_one_reference_per_look_up() {
         let table = table_of(0..40u32);
-        let mut leases = LocalCache::new(&table, 5);
+        let mut cache = LocalCache::new(&table, 5);
         for round in 0..3 {
             for key in 0..40 {
-                assert_eq!(leases.get(&key).map(|held| **held), Some(key), "round {round}");
-                assert!(leases.len() <= 5);
+                assert_eq!(cache.get(&key).map(|entry| **entry), Some(key), "round {round}");
+                assert!(cache.len() <= 5);
             }
         }
         for key in 0..40 {
             table.invalidate(&key);
         }
-        assert_eq!(table.stats().invalidated_count, 5, "no reference is kept but those of the leases");
-        leases.clear();
+        assert_eq!(table.stats().invalidated_count, 5, "evicted references are released");
+        cache.clear();
         assert_eq!(table.stats().invalidated_count, 0);
         table.check();
     }
 
     #[test]
-    fn keys_of_one_hash_stay_apart_while_gaps_close() {
-        let table = table_of((0..8).map(Clash));
-        let mut leases = LocalCache::new(&table, 8);
-        for given_back in 0..8 {
+    fn colliding_keys_are_found_after_each_release() {
+        let table = table_of((0..8).map(Collision));
+        let mut cache = LocalCache::new(&table, 8);
+        for released in 0..8 {
             for key in 0..8 {
-                assert_eq!(leases.get(&Clash(key)).map(|held| **held), Some(Clash(key)));
+                assert_eq!(cache.get(&Collision(key)).map(|entry| **entry), Some(Collision(key)));
             }
-            let Found::Lease(at, slot) = leases.find(table.hash(&Clash(given_back)), &Clash(given_back)) else {
-                unreachable!("it was leased")
+            let Probe::Hit(at, slot) = cache.find(table.hash(&Collision(released)), &Collision(released)) else {
+                unreachable!("it is cached")
             };
-            leases.give_back(at, slot.number());
-            for key in (0..8).filter(|&key| key != given_back) {
-                let found = leases.find(table.hash(&Clash(key)), &Clash(key));
-                assert!(matches!(found, Found::Lease(..)), "{key} behind {given_back}");
+            cache.release(at, slot.number());
+            for key in (0..8).filter(|&key| key != released) {
+                let found = cache.find(table.hash(&Collision(key)), &Collision(key));
+                assert!(matches!(found, Probe::Hit(..)), "{key} after the release of {released}");
             }
         }
     }
 
     #[test]
-    fn every_lease_stays_within_reach_of_its_hash() {
+    fn every_cached_reference_is_reached_by_its_probe() {
         let table = table_of(0..60u64);
-        let mut leases = LocalCache::new(&table, 32);
+        let mut cache = LocalCache::new(&table, 32);
         for step in 0..if cfg!(miri) { 100 } else { 2_000u64 } {
-            leases.get(&(step * step % 61));
-            let numbers: Vec<SlotNumber> = leases.places.iter().filter_map(|place| place.number()).collect();
-            assert_eq!(numbers.len(), leases.count);
+            cache.get(&(step * step % 61));
+            let numbers: Vec<SlotNumber> = cache.buckets.iter().filter_map(|bucket| bucket.number()).collect();
+            assert_eq!(numbers.len(), cache.count);
             for number in numbers {
-                // SAFETY: the lease is a reference to the entry.
+                // SAFETY: the cache has a reference to the entry.
                 let entry = unsafe { table.slot(number).entry() };
-                let found = leases.find(entry.hash, &entry.key);
-                assert!(matches!(found, Found::Lease(_, slot) if slot.number() == number), "step {step}");
+                let found = cache.find(entry.hash, &entry.key);
+                assert!(matches!(found, Probe::Hit(_, slot) if slot.number() == number), "step {step}");
             }
         }
     }

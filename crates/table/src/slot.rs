@@ -1,57 +1,58 @@
-//! Turns a place in memory into one entry after another, each known by its generation.
+//! A slot holds one entry after another; a generation distinguishes valid from invalidated ones.
 
-use crate::count::{Count, Taking};
-use crate::sync::{AtomicU32, AtomicU64, Line, UnsafeCell};
+use crate::ref_count::RefCount;
+use crate::sync::{AtomicU32, AtomicU64, CacheLine, UnsafeCell};
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// Which slot, counted from the first of the first segment.
+/// The number of a slot, counted through all segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SlotNumber(pub(crate) u32);
 
-/// How often the slot began or ended a lending. Even: the entry is lent. Odd: it is retired, or the slot is empty.
+/// How often an entry was published or invalidated in a slot. Even: the entry is valid. Odd: it is invalidated, or the
+/// slot is free.
 ///
-/// While an entry is held, its slot can go from lent to retired and no further; so a holder asks no more than which.
+/// While there is a reference the slot can only change from valid to invalidated, so a holder needs no comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Generation(u64);
 
 impl Generation {
-    pub(crate) fn is_lent(self) -> bool {
+    pub(crate) fn is_valid(self) -> bool {
         self.0.is_multiple_of(2)
     }
 }
 
-/// What stands in a slot. It is immutable while anyone holds it.
+/// The entry in a slot; immutable while there is a reference.
 pub(crate) struct Entry<K, V> {
-    /// Of the key, kept so that the index can be rebuilt without asking the key.
+    /// The hash of the key, stored so that a rebuild of the index need not compute it.
     pub(crate) hash: u64,
     pub(crate) key: K,
     pub(crate) value: V,
 }
 
-/// Type-stable: its memory stays a slot from its making until the table is dropped.
+/// Type-stable: its memory stays a slot until the table is dropped.
 ///
-/// The count has a cache line of its own, since every counted look-up writes it, while a lease reads only the
-/// generation and the entry.
+/// The count has its own cache line, since every counted look-up writes it, while a cached one reads only the generation
+/// and the entry.
 #[repr(C)]
 pub(crate) struct Slot<K, V> {
-    count: Line<Count>,
+    count: CacheLine<RefCount>,
     generation: AtomicU64,
     number: SlotNumber,
-    /// The slot below this one in the free list, by `SlotNumber + 1`; 0 at its end.
+    /// The next slot of the free list as `SlotNumber + 1`; 0 at its end.
     pub(crate) next_free: AtomicU32,
-    /// Written while the slot is nobody's but its writer's, or its last holder's; else only read, by holders.
+    /// Written only by the writer that allocated the slot and by the last holder; otherwise only read, by holders.
     entry: UnsafeCell<MaybeUninit<Entry<K, V>>>,
 }
 
-// SAFETY: threads share the entry by `&` (K, V: Sync), and the last holder drops what another thread made (K, V: Send).
-// That nobody writes the cell while another reads it is the contract of `fill`, `entry` and `end`.
+// SAFETY: threads share the entry by `&` (K, V: Sync), and the last holder may drop an entry of another thread (K, V:
+// Send). The contracts of `publish`, `entry` and `drop_entry` exclude a write during a read.
 unsafe impl<K: Send + Sync, V: Send + Sync> Sync for Slot<K, V> {}
 
 impl<K, V> Slot<K, V> {
-    pub(crate) fn empty(number: SlotNumber) -> Slot<K, V> {
+    pub(crate) fn new(number: SlotNumber) -> Slot<K, V> {
         Slot {
-            count: Line(Count::dead()),
+            count: CacheLine(RefCount::dead()),
             generation: AtomicU64::new(1),
             number,
             next_free: AtomicU32::new(0),
@@ -63,14 +64,14 @@ impl<K, V> Slot<K, V> {
         self.number
     }
 
-    /// Begins a lending with two references: the table's own and the caller's.
+    /// Stores a valid entry with two references: the table's and the caller's.
     ///
     /// # Safety
-    /// The free list gave this slot to the caller, who has not used it yet.
-    pub(crate) unsafe fn fill(&self, entry: Entry<K, V>) {
-        // SAFETY: the slot is dead, so no look-up takes it, and the caller is the only one whom the free list gave it.
+    /// The caller has just allocated this slot.
+    pub(crate) unsafe fn publish(&self, entry: Entry<K, V>) {
+        // SAFETY: the count is dead, so no look-up gets a reference, and the slot is allocated to the caller alone.
         self.entry.with_mut(|cell| unsafe { (*cell).write(entry) });
-        // Relaxed: whoever reads it for this entry has taken a reference, and sees it by `Count::start` below.
+        // Relaxed: a thread reads it for this entry only with a reference, after `RefCount::start` below.
         self.generation.fetch_add(1, Relaxed);
         self.count.0.start(2);
     }
@@ -78,40 +79,42 @@ impl<K, V> Slot<K, V> {
     /// The entry.
     ///
     /// # Safety
-    /// The caller holds a reference, or knows that one is held, for as long as it uses what it gets.
+    /// There is a reference for as long as the caller uses the result.
     #[inline]
     pub(crate) unsafe fn entry(&self) -> &Entry<K, V> {
-        // SAFETY: `fill` wrote the entry before the first reference, and the caller's keeps `end` away.
+        // SAFETY: `publish` wrote the entry before the first reference, and a reference excludes `drop_entry`.
         self.entry.with(|cell| unsafe { (*cell).assume_init_ref() })
     }
 
-    /// Ends the lending: from now on every lease of this entry is stale. The holders keep it.
+    /// Invalidates the entry for every local cache. Existing references keep it.
     pub(crate) fn invalidate(&self) {
-        // Release pairs with the Acquire in `generation`: who sees the entry retired sees the index without it.
+        // Release pairs with the Acquire in `generation`: a thread that sees the entry invalidated sees the index without
+        // it.
         self.generation.fetch_add(1, Release);
     }
 
-    /// Acquire pairs with the Release in `retire`.
+    /// Acquire pairs with the Release in `invalidate`.
     #[inline]
     pub(crate) fn generation(&self) -> Generation {
         Generation(self.generation.load(Acquire))
     }
 
+    /// [`RefCount::try_increment`]
     #[inline]
-    pub(crate) fn take(&self, taking: Taking) -> bool {
-        self.count.0.take(taking)
+    pub(crate) fn try_reference(&self) -> bool {
+        self.count.0.try_increment()
     }
 
-    /// See [`Count::take_another`]: only for one who already holds the entry.
+    /// [`RefCount::increment`]: only for a caller that has a reference.
     #[inline]
-    pub(crate) fn take_another(&self) {
-        self.count.0.take_another();
+    pub(crate) fn reference(&self) {
+        self.count.0.increment();
     }
 
-    /// Whether this put was the last; then the caller must call `end` and give the slot to the free list.
+    /// Removes a reference. `true` if it was the last one: the caller must call `drop_entry` and free the slot.
     #[inline]
-    pub(crate) fn put(&self) -> bool {
-        self.count.0.put()
+    pub(crate) fn release(&self) -> bool {
+        self.count.0.decrement()
     }
 
     pub(crate) fn is_dead(&self) -> bool {
@@ -121,9 +124,9 @@ impl<K, V> Slot<K, V> {
     /// Drops the entry.
     ///
     /// # Safety
-    /// `put` told the caller that its reference was the last, and the slot is not yet in the free list.
-    pub(crate) unsafe fn end(&self) {
-        // SAFETY: the count is dead, so nobody holds the entry or will, and `put` answers `true` once in a life.
+    /// `release` returned `true` to the caller, and the slot is not yet in the free list.
+    pub(crate) unsafe fn drop_entry(&self) {
+        // SAFETY: the count is dead, so there is no reference, and `release` returns `true` once per entry.
         self.entry.with_mut(|cell| unsafe { (*cell).assume_init_drop() });
     }
 }
@@ -131,8 +134,8 @@ impl<K, V> Slot<K, V> {
 impl<K, V> Drop for Slot<K, V> {
     fn drop(&mut self) {
         if !self.is_dead() {
-            // SAFETY: a live count means that an entry stands here. `&mut` proves that nobody borrows it, also when
-            // somebody forgot to give his reference back.
+            // SAFETY: a count that is alive means that there is an entry. `&mut` excludes borrows, also if a reference
+            // was leaked.
             self.entry.with_mut(|cell| unsafe { (*cell).assume_init_drop() });
         }
     }

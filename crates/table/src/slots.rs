@@ -1,36 +1,36 @@
-//! Turns a slot number into a slot, and gives the empty ones out again.
+//! Allocates slots and frees them.
 
 use crate::slot::{Slot, SlotNumber};
-use crate::sync::{AtomicPtr, AtomicU32, Line, planted, unless_planted};
+use crate::sync::{AtomicPtr, AtomicU32, CacheLine, planted, unless_planted};
 use core::array;
 use core::marker::PhantomData;
 use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// Slots of one segment: allocated together, on demand.
+/// Slots of one segment, which is allocated as a whole on demand.
 const SEGMENT_SLOT_COUNT: usize = if cfg!(loom) { 2 } else { 1024 };
 /// Segments of a table.
 const SEGMENT_COUNT_MAX: usize = if cfg!(loom) { 2 } else { 256 };
-/// Entries of the largest table.
+/// The largest capacity of a table.
 pub const CAPACITY_MAX: usize = SEGMENT_SLOT_COUNT * SEGMENT_COUNT_MAX;
 
 type Segment<K, V> = [Slot<K, V>; SEGMENT_SLOT_COUNT];
 
-/// All slots of a table. A segment, once made, is neither moved nor freed until the table is dropped: whoever follows
-/// an old number still finds a slot.
+/// All slots of a table. A segment is neither moved nor freed before the table is dropped, so that an outdated slot number
+/// still leads to a slot.
 pub(crate) struct Slots<K, V> {
     segments: [AtomicPtr<Segment<K, V>>; SEGMENT_COUNT_MAX],
-    /// What last holders gave back: the topmost slot by `SlotNumber + 1`, 0 for none. The others hang below it.
-    returned: Line<AtomicU32>,
-    /// Makes the table Send and Sync only if its entries may be, which `AtomicPtr` does not ask.
+    /// The head of the list of slots that last holders freed, as `SlotNumber + 1`; 0 if it is empty.
+    freed: CacheLine<AtomicU32>,
+    /// Makes the table Send and Sync only if its entries are, which `AtomicPtr` would not require.
     owned: PhantomData<Box<Segment<K, V>>>,
 }
 
-/// The writers' part of the free list, which stands behind their lock.
-pub(crate) struct FreeSlots {
-    /// Topmost of the slots taken over from `Slots::returned`, by `SlotNumber + 1`; 0 for none.
-    top: u32,
-    /// Slots that have been handed out at least once.
+/// The writers' part of the free list, protected by their lock.
+pub(crate) struct FreeList {
+    /// The head of the list taken from `Slots::freed`, as `SlotNumber + 1`; 0 if it is empty.
+    head: u32,
+    /// Slots that have been allocated at least once.
     made_count: u32,
     capacity_max: u32,
 }
@@ -39,7 +39,7 @@ impl<K, V> Slots<K, V> {
     pub(crate) fn new() -> Slots<K, V> {
         Slots {
             segments: array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
-            returned: Line(AtomicU32::new(0)),
+            freed: CacheLine(AtomicU32::new(0)),
             owned: PhantomData,
         }
     }
@@ -49,22 +49,22 @@ impl<K, V> Slots<K, V> {
         let at = number.0 as usize;
         // Acquire pairs with the Release in `make_segment_of`.
         let segment = self.segments[at / SEGMENT_SLOT_COUNT].load(Acquire);
-        debug_assert!(!segment.is_null(), "a number is known only after its segment was made");
-        // SAFETY: numbers come from `reserve`, which makes the segment first, and no segment is freed before `drop`,
-        // which the borrow of `self` keeps away.
+        debug_assert!(!segment.is_null(), "the segment of a slot number exists");
+        // SAFETY: numbers come from `allocate`, which makes the segment first, and no segment is freed before `drop`,
+        // which the borrow of `self` excludes.
         unsafe { &(*segment)[at % SEGMENT_SLOT_COUNT] }
     }
 
-    /// A slot that is nobody's: one that was given back, else a new one; `None` when all are in use.
-    pub(crate) fn reserve(&self, free: &mut FreeSlots) -> Option<&Slot<K, V>> {
-        if free.top == 0 {
-            // Acquire pairs with the Release in `give_back`: the last holder has dropped the entry before it is
-            // written anew. Writers take the whole list, so no two ever race for its top.
-            free.top = self.returned.0.swap(0, Acquire);
+    /// A freed slot, else a new one; `None` if all are in use.
+    pub(crate) fn allocate(&self, free: &mut FreeList) -> Option<&Slot<K, V>> {
+        if free.head == 0 {
+            // Acquire pairs with the Release in `free`: the last holder has dropped the entry. The writer takes the whole
+            // list, so there is no ABA problem.
+            free.head = self.freed.0.swap(0, Acquire);
         }
-        if free.top != 0 {
-            let slot = self.slot(SlotNumber(free.top - 1));
-            free.top = slot.next_free.load(Relaxed);
+        if free.head != 0 {
+            let slot = self.slot(SlotNumber(free.head - 1));
+            free.head = slot.next_free.load(Relaxed);
             return Some(slot);
         }
         (free.made_count < free.capacity_max).then(|| {
@@ -81,7 +81,7 @@ impl<K, V> Slots<K, V> {
             return;
         }
         let slots: Vec<Slot<K, V>> =
-            (number.0..).take(SEGMENT_SLOT_COUNT).map(|number| Slot::empty(SlotNumber(number))).collect();
+            (number.0..).take(SEGMENT_SLOT_COUNT).map(|number| Slot::new(SlotNumber(number))).collect();
         let Ok(segment) = <Box<Segment<K, V>>>::try_from(slots) else {
             unreachable!("a segment has as many slots as were collected")
         };
@@ -89,59 +89,58 @@ impl<K, V> Slots<K, V> {
         self.segments[at / SEGMENT_SLOT_COUNT].store(Box::into_raw(segment), Release);
     }
 
-    /// Gives one reference back; the last holder drops the entry and hands the slot on. Nobody else may hand it out:
-    /// while the count says zero, the entry is still being dropped.
+    /// Removes a reference; the last holder drops the entry and frees the slot. Until then the slot cannot be allocated.
     ///
     /// # Safety
-    /// The caller owns a reference to the entry in this slot of this table, and uses it no more.
+    /// The caller owns a reference to the entry in this slot of this table and does not use it any more.
     #[inline]
-    pub(crate) unsafe fn put(&self, slot: &Slot<K, V>) {
-        if slot.put() {
+    pub(crate) unsafe fn release(&self, slot: &Slot<K, V>) {
+        if slot.release() {
             // SAFETY: that was the last reference.
-            unsafe { self.end(slot) };
+            unsafe { self.drop_entry(slot) };
         }
     }
 
     /// # Safety
-    /// `slot.put()` told the caller that its reference was the last.
+    /// `slot.release()` returned `true` to the caller.
     #[cold]
-    unsafe fn end(&self, slot: &Slot<K, V>) {
-        if planted("free_at_zero") {
-            self.give_back(slot);
-            // SAFETY: none. This is the fault, which only the proof's build can plant.
-            return unsafe { slot.end() };
+    unsafe fn drop_entry(&self, slot: &Slot<K, V>) {
+        if planted("free_before_drop") {
+            self.free(slot);
+            // SAFETY: none. This is the fault, which only loom's build can plant.
+            return unsafe { slot.drop_entry() };
         }
-        // Also when dropping the entry panics, its slot is not lost.
-        let _after = GiveBack { slots: self, slot };
-        // SAFETY: `put` said that this was the last reference, and the slot is given back only when `_after` drops.
-        unsafe { slot.end() };
+        // Frees the slot even if dropping the entry panics.
+        let _guard = FreeOnDrop { slots: self, slot };
+        // SAFETY: `release` returned `true`, and the slot is freed when `_guard` is dropped.
+        unsafe { slot.drop_entry() };
     }
 
-    fn give_back(&self, slot: &Slot<K, V>) {
+    fn free(&self, slot: &Slot<K, V>) {
         let number = slot.number().0 + 1;
-        let mut top = self.returned.0.load(Relaxed);
+        let mut head = self.freed.0.load(Relaxed);
         loop {
-            slot.next_free.store(top, Relaxed);
-            // Release pairs with the Acquire in `reserve`.
-            let success = unless_planted("relaxed_give_back", Release);
-            match self.returned.0.compare_exchange_weak(top, number, success, Relaxed) {
+            slot.next_free.store(head, Relaxed);
+            // Release pairs with the Acquire in `allocate`.
+            let success = unless_planted("relaxed_free", Release);
+            match self.freed.0.compare_exchange_weak(head, number, success, Relaxed) {
                 Ok(_) => return,
-                // Another holder gave a slot back meanwhile, or a writer took them all.
-                Err(now) => top = now,
+                // Another holder freed a slot, or a writer took the list.
+                Err(now) => head = now,
             }
         }
     }
 
-    /// The slots made so far, and of them the free ones. Only with the writers' lock, else the list may be taken apart.
-    pub(crate) fn free_numbers(&self, free: &FreeSlots) -> Vec<SlotNumber> {
+    /// The free slots of those made so far. Only with the writers' lock, else the list may change.
+    pub(crate) fn free_numbers(&self, free: &FreeList) -> Vec<SlotNumber> {
         let mut numbers = Vec::new();
-        // Acquire pairs with the Release in `give_back`.
-        for top in [free.top, self.returned.0.load(Acquire)] {
-            let mut next = top;
+        // Acquire pairs with the Release in `free`.
+        for head in [free.head, self.freed.0.load(Acquire)] {
+            let mut next = head;
             while next != 0 {
                 let number = SlotNumber(next - 1);
                 numbers.push(number);
-                assert!(numbers.len() <= free.made_count as usize, "the free list holds a slot twice");
+                assert!(numbers.len() <= free.made_count as usize, "a slot is in the free list twice");
                 next = self.slot(number).next_free.load(Relaxed);
             }
         }
@@ -149,14 +148,14 @@ impl<K, V> Slots<K, V> {
     }
 }
 
-struct GiveBack<'s, K, V> {
+struct FreeOnDrop<'s, K, V> {
     slots: &'s Slots<K, V>,
     slot: &'s Slot<K, V>,
 }
 
-impl<K, V> Drop for GiveBack<'_, K, V> {
+impl<K, V> Drop for FreeOnDrop<'_, K, V> {
     fn drop(&mut self) {
-        self.slots.give_back(self.slot);
+        self.slots.free(self.slot);
     }
 }
 
@@ -165,17 +164,17 @@ impl<K, V> Drop for Slots<K, V> {
         for segment in &self.segments {
             let segment = segment.load(Relaxed);
             if !segment.is_null() {
-                // SAFETY: `make_segment_of` got it from a Box and stored it once; `&mut self` proves that nobody
-                // follows it any more. Each slot drops the entry that still stands in it.
+                // SAFETY: `make_segment_of` stored it once, from a Box, and `&mut self` excludes any use. Each slot drops
+                // the entry that is still in it.
                 drop(unsafe { Box::from_raw(segment) });
             }
         }
     }
 }
 
-impl FreeSlots {
-    pub(crate) fn new(capacity_max: u32) -> FreeSlots {
-        FreeSlots { top: 0, made_count: 0, capacity_max }
+impl FreeList {
+    pub(crate) fn new(capacity_max: u32) -> FreeList {
+        FreeList { head: 0, made_count: 0, capacity_max }
     }
 
     pub(crate) fn made_count(&self) -> u32 {

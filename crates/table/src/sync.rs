@@ -1,4 +1,4 @@
-//! Names the atomics, the lock and the cell that the table stands on: the standard library's, or loom's when it is proved.
+//! The atomics, lock and cell of the table: of the standard library, or of loom in its model checking.
 
 use core::sync::atomic::Ordering;
 
@@ -15,7 +15,7 @@ pub(crate) use std::{
     sync::{Mutex, MutexGuard},
 };
 
-/// The standard cell with the two methods of loom's, which must know when an access begins and ends.
+/// The standard cell with the two methods of loom's, by which loom sees the start and end of an access.
 #[cfg(not(loom))]
 pub(crate) struct UnsafeCell<T>(core::cell::UnsafeCell<T>);
 
@@ -36,12 +36,12 @@ impl<T> UnsafeCell<T> {
     }
 }
 
-/// A value on cache lines of its own: 64 bytes, since neighbours 128 bytes apart measured no quieter.
+/// A value on its own cache lines. 64 bytes: a distance of 128 was not measurably faster.
 #[repr(align(64))]
-pub(crate) struct Line<T>(pub(crate) T);
+pub(crate) struct CacheLine<T>(pub(crate) T);
 
-/// Whether this fault is planted. Never in a program: only loom's build has them, one in a run, named by the variable
-/// `TABLE_PLANTED`, so that `tests/loom.rs` can see each of them caught.
+/// Whether this fault is planted: one per run, selected by the variable `TABLE_PLANTED`, in loom's build only. The test
+/// `each_planted_fault_is_caught` uses it.
 #[cfg(not(loom))]
 #[inline(always)]
 pub(crate) const fn planted(_fault: &str) -> bool {
@@ -54,7 +54,7 @@ pub(crate) fn planted(fault: &str) -> bool {
     PLANTED.get_or_init(|| std::env::var("TABLE_PLANTED").ok()).as_deref() == Some(fault)
 }
 
-/// The sound ordering, or Relaxed where that fault is planted.
+/// The sound ordering, or Relaxed if that fault is planted.
 #[inline(always)]
 pub(crate) fn unless_planted(fault: &str, sound: Ordering) -> Ordering {
     if planted(fault) { Ordering::Relaxed } else { sound }

@@ -1,12 +1,11 @@
-//! Turns a key into a reference to the one entry that every thread shares.
+//! The table that all threads share: look-ups without a lock, writers with one.
 
-use crate::count::Taking;
 use crate::hash::Secret;
-use crate::index::{At, Index, PLACE_COUNT_MIN, Place};
+use crate::index::{At, BUCKET_COUNT_MIN, Bucket, Index};
 use crate::reference::{CachedRef, Ref};
 use crate::slot::{Entry, Slot, SlotNumber};
-use crate::slots::{CAPACITY_MAX, FreeSlots, Slots};
-use crate::sync::{AtomicPtr, AtomicU64, Line, Mutex, MutexGuard, planted, unless_planted};
+use crate::slots::{CAPACITY_MAX, FreeList, Slots};
+use crate::sync::{AtomicPtr, AtomicU64, CacheLine, Mutex, MutexGuard, planted, unless_planted};
 use core::borrow::Borrow;
 use core::fmt;
 use core::hash::{BuildHasher, Hash};
@@ -15,121 +14,109 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::collections::HashSet;
 use std::sync::{Arc, PoisonError};
 
-/// Lends values to threads: look-ups take no lock, never wait for a writer, and never meet a value that was dropped.
+/// A map from keys to values that threads share by reference. Look-ups take no lock and never wait for a writer.
 ///
-/// The crate's page has the drawing and the proof. All methods but [`get`](Table::get) take the writers' lock: none
-/// of them may be called by a closure that was given to another, nor by a key's `==`.
+/// All methods but [`get`](Table::get) take the writers' lock: a closure passed to one of them, or the `==` of a key, must
+/// not call another.
 ///
-/// Threads share it if they may share its keys and values:
+/// Threads may share it if they may share its keys and values:
 ///
 /// ```compile_fail
 /// fn share<T: Sync>(_: T) {}
 /// share(sanderling_table::Table::<u32, std::rc::Rc<u32>>::new(1));
 /// ```
 pub struct Table<K, V> {
-    read: Line<Read>,
+    read: CacheLine<Read>,
     slots: Slots<K, V>,
-    writer: Line<Mutex<Writer>>,
+    writer: CacheLine<Mutex<Writer>>,
 }
 
-/// What look-ups read and only rare writes change.
+/// Read by look-ups, and written only by writers.
 struct Read {
-    /// The index that is in use; `Writer::indexes` owns it.
+    /// The current index; `Writer::indexes` owns it.
     index: AtomicPtr<Index>,
-    /// How many rebuilds of the index have begun: a look-up that found nothing asks whether the index was rebuilt
-    /// under its feet.
+    /// How many rebuilds of the index have begun: a look-up that finds nothing checks whether there was one meanwhile.
     rebuild_count: AtomicU64,
-    /// How many entries have been retired: tells a worker whether there may be stale leases.
+    /// How many entries were invalidated: a worker checks whether its local cache may have invalidated ones.
     version: AtomicU64,
     secret: Secret,
-    taking: Taking,
     capacity_max: usize,
 }
 
-/// What only the one with the lock may touch.
+/// Protected by the writers' lock.
 struct Writer {
-    free: FreeSlots,
-    /// Entries that the index leads to.
+    free: FreeList,
+    /// Entries in the index.
     entry_count: usize,
-    /// Places of the index in use that are not empty: entries and tombstones. At most half of all.
+    /// Buckets of the current index that are not empty: entries and tombstones. At most half of all.
     used_count: usize,
-    /// Every index that ever was: none is freed before the table, since a look-up may still walk it. At most two of a
-    /// size, which take turns, so that all of them together are at most four times the largest.
+    /// Every index so far: none is freed before the table, since a look-up may still probe it. At most two of each size,
+    /// which alternate, so that all together are at most four times the largest.
     indexes: Vec<Arc<Index>>,
 }
 
 /// Why [`Table::insert`] did not insert.
 #[derive(Debug)]
 pub enum InsertError<'t, K, V> {
-    /// The key is lent already. The existing is the entry to use; the loser's value comes back.
+    /// The table already has the key.
     Occupied {
-        /// What stands in the table under this key.
+        /// The entry in the table.
         existing: Ref<'t, K, V>,
-        /// What was to be inserted.
+        /// The value that was not inserted.
         value: V,
     },
     /// See [`Full`].
     Full(Full<K, V>),
 }
 
-/// All slots are taken, by entries that are lent or by retired ones that somebody still holds.
-///
-/// The remedy is to retire some entries and, if their holders take long to let go, to serve this one without the table.
+/// All slots are in use, by valid entries or by invalidated ones that still have references. The caller should invalidate
+/// some entries; if their references last, it should do without the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Full<K, V> {
-    /// The key that was to be inserted.
+    /// The key that was not inserted.
     pub key: K,
-    /// The value that was to be inserted.
+    /// The value that was not inserted.
     pub value: V,
 }
 
-/// Where the slots of a table are, at one moment.
+/// The use of a table's slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableStats {
-    /// Entries that a look-up finds.
+    /// Valid entries.
     pub entry_count: usize,
-    /// Entries that no look-up finds any more but somebody still holds: their values are not dropped yet.
+    /// Invalidated entries that still have references, so that their values are not yet dropped.
     pub invalidated_count: usize,
-    /// Slots that wait for an entry, of those that were made.
+    /// Free slots.
     pub free_count: usize,
 }
 
-/// How a look-up in one index ended.
-enum Outcome<'t, K, V> {
+/// The result of a look-up in one index.
+enum LookUp<'t, K, V> {
     Hit(Ref<'t, K, V>),
     Miss,
-    /// The entry was retired between finding and holding it.
-    Moved,
+    /// The entry was invalidated before the reference was taken: look up again.
+    Retry,
 }
 
 impl<K, V> Table<K, V> {
-    /// An empty table for at most `capacity_max` values, those included that are retired but still held.
+    /// An empty table for at most `capacity_max` values, including invalidated ones that still have references.
     ///
     /// # Panics
     /// If `capacity_max` is not in 1 to [`CAPACITY_MAX`].
     pub fn new(capacity_max: usize) -> Table<K, V> {
-        Table::with_taking(capacity_max, Taking::default())
-    }
-
-    /// As [`new`](Table::new), with a chosen way for look-ups to take their references.
-    ///
-    /// # Panics
-    /// If `capacity_max` is not in 1 to [`CAPACITY_MAX`].
-    pub fn with_taking(capacity_max: usize, taking: Taking) -> Table<K, V> {
-        assert!((1..=CAPACITY_MAX).contains(&capacity_max), "a table has room for 1 to {CAPACITY_MAX} values");
-        let index = Arc::new(Index::new(PLACE_COUNT_MIN));
+        assert!((1..=CAPACITY_MAX).contains(&capacity_max), "the capacity of a table is 1 to {CAPACITY_MAX}");
+        let index = Arc::new(Index::new(BUCKET_COUNT_MIN));
         Table {
-            read: Line(Read {
+            read: CacheLine(Read {
                 index: AtomicPtr::new(Arc::as_ptr(&index).cast_mut()),
                 rebuild_count: AtomicU64::new(0),
                 version: AtomicU64::new(0),
                 secret: Secret::random(),
-                taking,
                 capacity_max,
             }),
             slots: Slots::new(),
-            writer: Line(Mutex::new(Writer {
-                free: FreeSlots::new(capacity_max as u32),
+            writer: CacheLine(Mutex::new(Writer {
+                free: FreeList::new(capacity_max as u32),
                 entry_count: 0,
                 used_count: 0,
                 indexes: vec![index],
@@ -137,22 +124,22 @@ impl<K, V> Table<K, V> {
         }
     }
 
-    /// How many values there may be.
+    /// The capacity.
     pub fn capacity_max(&self) -> usize {
         self.read.0.capacity_max
     }
 
-    /// How many entries are lent.
+    /// The number of valid entries.
     pub fn len(&self) -> usize {
         self.lock().entry_count
     }
 
-    /// Whether no entry is lent.
+    /// Whether there is no valid entry.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Where the slots are. Holders may let go while it counts: then an entry counts as retired for a moment longer.
+    /// The use of the slots. An entry whose last reference is dropped meanwhile may still count as invalidated.
     pub fn stats(&self) -> TableStats {
         let writer = self.lock();
         let made_count = writer.free.made_count() as usize;
@@ -164,91 +151,86 @@ impl<K, V> Table<K, V> {
         }
     }
 
-    /// Shows each lent entry to `visit`, with the writers' lock held: look-ups go on, writers wait.
+    /// Calls `visit` for each valid entry, with the writers' lock held.
     pub fn for_each(&self, mut visit: impl FnMut(&K, &V)) {
         let writer = self.lock();
-        for (_, slot) in self.lent(&writer) {
-            // SAFETY: the table's own reference holds a lent entry, and only a writer with the lock puts it.
+        for (_, slot) in self.entries(&writer) {
+            // SAFETY: the table has a reference to each valid entry, which only a writer with the lock releases.
             let entry = unsafe { slot.entry() };
             visit(&entry.key, &entry.value);
         }
     }
 
-    /// Retires at most `count_max` of the entries that `choose` picks, and says how many. `choose` runs with the
-    /// writers' lock held; the values are dropped after it, by their last holders.
+    /// Invalidates at most `count_max` of the entries for which `choose` returns `true`, and returns how many. `choose` is
+    /// called with the writers' lock held; values are dropped after its release, by the last holders.
     pub fn invalidate_where(&self, count_max: usize, mut choose: impl FnMut(&K, &V) -> bool) -> usize {
-        // Made before the lock is taken, so dropped after it is given back: dropping a value may take long.
-        let mut retired = Vec::new();
+        // Declared before the lock is taken, so dropped after its release: dropping a value may take long.
+        let mut invalidated = Vec::new();
         let mut writer = self.lock();
-        for (at, slot) in self.lent(&writer) {
-            if retired.len() == count_max {
+        for (at, slot) in self.entries(&writer) {
+            if invalidated.len() == count_max {
                 break;
             }
-            // SAFETY: the table's own reference holds a lent entry, and only a writer with the lock puts it.
+            // SAFETY: the table has a reference to each valid entry, which only a writer with the lock releases.
             let entry = unsafe { slot.entry() };
             if choose(&entry.key, &entry.value) {
-                writer.entry_count -= 1;
-                retired.push(self.end_lending(&mut writer, at, slot, Place::TOMBSTONE));
+                invalidated.push(self.remove(&mut writer, at, slot));
             }
         }
         drop(writer);
-        retired.len()
+        invalidated.len()
     }
 
-    /// Retires exactly the entry that the caller holds, unless that happened already. Use it where the caller found
-    /// his entry wanting: another thread may have replaced it meanwhile by a good one of the same key.
-    pub fn invalidate_ref(&self, held: &Ref<'_, K, V>) -> bool {
+    /// Invalidates exactly this entry, and returns whether it was valid. For an entry that proved wrong: by its key, a
+    /// correct one that replaced it meanwhile could be invalidated.
+    pub fn invalidate_ref(&self, entry: &Ref<'_, K, V>) -> bool {
         let mut writer = self.lock();
-        // SAFETY: `held` is a reference to the entry.
-        let hash = unsafe { held.slot().entry() }.hash;
-        let found = self
-            .index()
-            .walk(hash)
-            .find(|&(_, place)| place.number().is_some_and(|number| ptr::eq(self.slots.slot(number), held.slot())));
-        let retired = found.map(|(at, _)| {
-            writer.entry_count -= 1;
-            self.end_lending(&mut writer, at, held.slot(), Place::TOMBSTONE)
-        });
-        // The caller still holds the entry, so the table's reference, which is put here, is never the last.
-        retired.is_some()
+        // SAFETY: `entry` is a reference to the entry.
+        let hash = unsafe { entry.slot().entry() }.hash;
+        let is_same = |number| ptr::eq(self.slots.slot(number), entry.slot());
+        let found = self.index().probe(hash).find(|&(_, bucket)| bucket.number().is_some_and(is_same));
+        let invalidated = found.map(|(at, _)| self.remove(&mut writer, at, entry.slot()));
+        // The table's reference, which is dropped here with the lock held, is not the last: the caller has one.
+        invalidated.is_some()
     }
 
-    /// Asserts everything that is true of a table while nobody has its lock; look-ups, puts and leases may go on.
+    /// Asserts the invariants of the table. Look-ups and local caches may go on meanwhile.
     ///
     /// # Panics
-    /// If anything is not as it must be: that is a bug in this crate, or memory was overwritten.
+    /// If an invariant is violated, which is a bug in this crate or a memory error.
     pub fn check(&self) {
         let writer = self.lock();
         let index = self.index();
-        let mut taken: HashSet<u32> = HashSet::new();
-        for (at, slot) in self.lent(&writer) {
-            assert!(taken.insert(slot.number().0), "slot {} stands in the index twice", slot.number().0);
-            assert!(!slot.is_dead(), "slot {} is lent and dead", slot.number().0);
-            assert!(slot.generation().is_lent(), "slot {} stands in the index and is retired", slot.number().0);
-            // SAFETY: the table's own reference holds a lent entry, and only a writer with the lock puts it.
+        let mut seen: HashSet<u32> = HashSet::new();
+        for (at, slot) in self.entries(&writer) {
+            assert!(seen.insert(slot.number().0), "slot {} is in the index twice", slot.number().0);
+            assert!(!slot.is_dead(), "slot {} is in the index and dead", slot.number().0);
+            assert!(slot.generation().is_valid(), "slot {} is in the index and invalidated", slot.number().0);
+            // SAFETY: the table has a reference to each valid entry, which only a writer with the lock releases.
             let hash = unsafe { slot.entry() }.hash;
-            let found = index.walk(hash).any(|(met, place)| met == at && place.number_for(hash) == Some(slot.number()));
-            assert!(found, "a walk for the entry in slot {} ends before its place", slot.number().0);
+            let is_found =
+                index.probe(hash).any(|(met, bucket)| met == at && bucket.number_for(hash) == Some(slot.number()));
+            assert!(is_found, "the probe for slot {} does not reach it", slot.number().0);
         }
-        assert_eq!(taken.len(), writer.entry_count, "entries in the index, entries counted");
-        let used_count = index.places().filter(|&(_, place)| place != Place::EMPTY).count();
-        assert_eq!(used_count, writer.used_count, "places in use, places counted");
-        assert!(2 * used_count <= index.place_count(), "{used_count} of {} places are in use", index.place_count());
+        assert_eq!(seen.len(), writer.entry_count, "entries in the index, entries counted");
+        let used_count = index.buckets().filter(|&(_, bucket)| bucket != Bucket::EMPTY).count();
+        assert_eq!(used_count, writer.used_count, "buckets in use, buckets counted");
+        assert!(2 * used_count <= index.bucket_count(), "{used_count} of {} buckets are in use", index.bucket_count());
         for number in self.slots.free_numbers(&writer.free) {
-            assert!(taken.insert(number.0), "slot {} is free and lent, or free twice", number.0);
+            assert!(seen.insert(number.0), "slot {} is free and in the index, or free twice", number.0);
             assert!(self.slots.slot(number).is_dead(), "slot {} is free and alive", number.0);
-            assert!(!self.slots.slot(number).generation().is_lent(), "slot {} is free and lent", number.0);
+            assert!(!self.slots.slot(number).generation().is_valid(), "slot {} is free and valid", number.0);
         }
-        assert!(taken.len() <= writer.free.made_count() as usize, "more slots in use than made");
-        assert!(writer.free.made_count() as usize <= self.capacity_max(), "more slots made than allowed");
-        for place_count in writer.indexes.iter().map(|index| index.place_count()) {
-            let same = writer.indexes.iter().filter(|index| index.place_count() == place_count).count();
-            assert!(same <= 2, "{same} indexes of {place_count} places");
+        assert!(seen.len() <= writer.free.made_count() as usize, "more slots are in use than made");
+        assert!(writer.free.made_count() as usize <= self.capacity_max(), "more slots are made than allowed");
+        for bucket_count in writer.indexes.iter().map(|index| index.bucket_count()) {
+            let same = writer.indexes.iter().filter(|index| index.bucket_count() == bucket_count).count();
+            assert!(same <= 2, "{same} indexes have {bucket_count} buckets");
         }
     }
 
-    /// How many entries were retired so far. Acquire pairs with the Release in `end_lending`: the generations of all
-    /// these have moved on.
+    /// How many entries were invalidated. Acquire pairs with the Release in `replace_bucket`: the generations of all these
+    /// have changed.
     #[inline]
     pub(crate) fn version(&self) -> u64 {
         self.read.0.version.load(Acquire)
@@ -259,29 +241,29 @@ impl<K, V> Table<K, V> {
         self.slots.slot(number)
     }
 
-    /// Takes over a reference that was counted before.
+    /// [`Ref::from_counted`]
     ///
     /// # Safety
-    /// As for [`Ref::adopt`].
-    pub(crate) unsafe fn adopt<'t>(&'t self, slot: &'t Slot<K, V>) -> Ref<'t, K, V> {
+    /// As for that.
+    pub(crate) unsafe fn ref_from_counted<'t>(&'t self, slot: &'t Slot<K, V>) -> Ref<'t, K, V> {
         // SAFETY: the caller's promise.
-        unsafe { Ref::adopt(&self.slots, slot) }
+        unsafe { Ref::from_counted(&self.slots, slot) }
     }
 
-    /// Lends a reference that was counted before.
+    /// [`CachedRef::new`]
     ///
     /// # Safety
-    /// As for [`CachedRef::new`].
+    /// As for that.
     #[inline]
-    pub(crate) unsafe fn lend<'l, 't>(&'t self, slot: &'t Slot<K, V>) -> CachedRef<'l, 't, K, V> {
+    pub(crate) unsafe fn cached_ref<'c, 't>(&'t self, slot: &'t Slot<K, V>) -> CachedRef<'c, 't, K, V> {
         // SAFETY: the caller's promise.
         unsafe { CachedRef::new(&self.slots, slot) }
     }
 }
 
 impl<K: Hash + Eq, V> Table<K, V> {
-    /// The entry of this key with a reference of its own, or `None` if none is lent. Takes no lock: one atomic
-    /// instruction takes the reference, and one puts it when it is dropped.
+    /// A reference to the valid entry with this key. Takes no lock: one atomic instruction counts the reference, and
+    /// another one when it is dropped.
     #[inline]
     pub fn get<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Ref<'_, K, V>>
     where
@@ -290,45 +272,46 @@ impl<K: Hash + Eq, V> Table<K, V> {
         self.get_hashed(self.hash(key), key)
     }
 
-    /// Publishes an entry, unless its key is lent already: then the value comes back with the existing.
+    /// Inserts an entry, unless the table has its key.
     pub fn insert(&self, key: K, value: V) -> Result<Ref<'_, K, V>, InsertError<'_, K, V>> {
         let hash = self.hash(&key);
         let mut writer = self.lock();
         if let Some((_, slot)) = self.find(&writer, hash, &key) {
-            // The table's own reference keeps the entry alive while this thread has the lock.
-            slot.take_another();
+            // The table's reference keeps the entry alive while this thread has the lock.
+            slot.reference();
             // SAFETY: the line above counted the reference.
-            let existing = unsafe { Ref::adopt(&self.slots, slot) };
+            let existing = unsafe { Ref::from_counted(&self.slots, slot) };
             return Err(InsertError::Occupied { existing, value });
         }
-        let held = self.fill(&mut writer, Entry { hash, key, value }).map_err(InsertError::Full)?;
-        self.append(&mut writer, hash, &held);
-        Ok(held)
+        let new = self.publish(&mut writer, Entry { hash, key, value }).map_err(InsertError::Full)?;
+        self.add_to_index(&mut writer, hash, &new);
+        Ok(new)
     }
 
-    /// Publishes an entry and, in the same step, retires the one that its key had: there is no moment at which a
-    /// look-up finds neither. Both values exist for a while, so a table without a free slot is [`Full`] for it too.
+    /// Inserts an entry and, in the same step, invalidates the one with its key: every look-up finds one of both. Since
+    /// both values exist for a while, this needs a free slot too.
     pub fn replace(&self, key: K, value: V) -> Result<Ref<'_, K, V>, Full<K, V>> {
         let hash = self.hash(&key);
         let mut writer = self.lock();
         let found = self.find(&writer, hash, &key);
-        let held = self.fill(&mut writer, Entry { hash, key, value })?;
+        let new = self.publish(&mut writer, Entry { hash, key, value })?;
         let old = match found {
-            Some((at, slot)) => Some(self.end_lending(&mut writer, at, slot, Place::new(hash, held.slot().number()))),
+            Some((at, slot)) => {
+                Some(self.replace_bucket(&mut writer, at, slot, Bucket::new(hash, new.slot().number())))
+            }
             None => {
-                self.append(&mut writer, hash, &held);
+                self.add_to_index(&mut writer, hash, &new);
                 None
             }
         };
         // The lock first: dropping the old value may take long.
         drop(writer);
         drop(old);
-        Ok(held)
+        Ok(new)
     }
 
-    /// Stops lending the entry of this key: no look-up that begins after this returns finds it, every lease of it is
-    /// stale, and its last holder drops the value. It waits for no reader. Returns the entry, if it was there: this
-    /// caller, of all who retire it, is the one who did.
+    /// Invalidates the entry with this key, and returns it if there was one. Look-ups that begin after the return do not
+    /// find it; the last holder drops the value.
     pub fn invalidate<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Ref<'_, K, V>>
     where
         K: Borrow<Q>,
@@ -336,8 +319,7 @@ impl<K: Hash + Eq, V> Table<K, V> {
         let hash = self.hash(key);
         let mut writer = self.lock();
         let (at, slot) = self.find(&writer, hash, key)?;
-        writer.entry_count -= 1;
-        Some(self.end_lending(&mut writer, at, slot, Place::TOMBSTONE))
+        Some(self.remove(&mut writer, at, slot))
     }
 
     #[inline]
@@ -351,72 +333,71 @@ impl<K: Hash + Eq, V> Table<K, V> {
         K: Borrow<Q>,
     {
         loop {
-            // Acquire pairs with the Release in `rebuild`: the index read next is at least as new as this count.
+            // Acquire pairs with the Release in `rebuild`: the index loaded next is at least as new as this count.
             let rebuild_count = self.read.0.rebuild_count.load(Acquire);
             let index = self.index();
             match self.look_up(index, hash, key) {
-                Outcome::Hit(held) => return Some(held),
-                Outcome::Miss if self.is_unchanged(index, rebuild_count) => return None,
-                // A writer rebuilt the index meanwhile, and this walk may have missed what stood elsewhere by then; or
-                // it retired the entry that was found, and the key may have another one by now.
-                Outcome::Miss | Outcome::Moved => {}
+                LookUp::Hit(entry) => return Some(entry),
+                LookUp::Miss if self.is_unchanged(index, rebuild_count) => return None,
+                // A writer rebuilt the index meanwhile, so that the probe may have missed the entry; or it invalidated the
+                // entry that was found, and the key may have another one now.
+                LookUp::Miss | LookUp::Retry => {}
             }
         }
     }
 
-    /// Whether a walk through `index` that found nothing is to be believed.
+    /// Whether a probe of `index` that found nothing is conclusive.
     #[inline]
     fn is_unchanged(&self, index: &Index, rebuild_count: u64) -> bool {
-        // Still in use: else entries may have been added or replaced elsewhere. Whoever met a slot in its next life
-        // (Acquire) sees the index that the writer used for that.
-        let is_in_use = ptr::eq(self.index(), index) || planted("no_index_check");
-        // Not filled anew: whoever read a place that a rebuild wrote (Acquire) sees the count that was raised before.
-        let is_as_it_was = self.read.0.rebuild_count.load(Relaxed) == rebuild_count || planted("no_rebuild_check");
-        is_in_use && is_as_it_was
+        // Still current, else entries may have been inserted elsewhere. A look-up that met a later entry of a slot
+        // (Acquire) sees the index that the writer used for it.
+        let is_current = ptr::eq(self.index(), index) || planted("no_index_check");
+        // Not filled again: a look-up that read a bucket from a rebuild (Acquire) sees the count raised before it.
+        let is_same_build = self.read.0.rebuild_count.load(Relaxed) == rebuild_count || planted("no_rebuild_check");
+        is_current && is_same_build
     }
 
     #[inline]
-    fn look_up<Q: Eq + ?Sized>(&self, index: &Index, hash: u64, key: &Q) -> Outcome<'_, K, V>
+    fn look_up<Q: Eq + ?Sized>(&self, index: &Index, hash: u64, key: &Q) -> LookUp<'_, K, V>
     where
         K: Borrow<Q>,
     {
-        for (at, place) in index.walk(hash) {
-            let Some(number) = place.number_for(hash) else { continue };
+        for (at, bucket) in index.probe(hash) {
+            let Some(number) = bucket.number_for(hash) else { continue };
             let slot = self.slots.slot(number);
-            let Some(held) = Ref::take(&self.slots, slot, self.read.0.taking) else { return Outcome::Moved };
-            // The reference keeps an entry, but perhaps not the one that this place meant a moment ago. The place says
-            // so if it was retired in this index; the generation says so if the index itself was replaced before.
-            let is_same = index.read_again(at) == place && !held.is_invalidated();
+            let Some(entry) = Ref::try_new(&self.slots, slot) else { return LookUp::Retry };
+            // The reference may be to a later entry of the slot. The bucket shows it if the entry was invalidated in this
+            // index; the generation, if the index was replaced before that.
+            let is_same = index.reload(at) == bucket && !entry.is_invalidated();
             if !is_same && !planted("no_recheck") {
-                return Outcome::Moved;
+                return LookUp::Retry;
             }
-            if held.key().borrow() == key {
-                return Outcome::Hit(held);
+            if entry.key().borrow() == key {
+                return LookUp::Hit(entry);
             }
-            // Another key with the same 32 bits: its reference is put here, and the walk goes on.
+            // Another key with the same 32 bits of hash: its reference is dropped here, and the probe continues.
         }
-        Outcome::Miss
+        LookUp::Miss
     }
 
-    /// The entry of this key. Asking for the writers' part proves that the caller has the lock.
+    /// The valid entry with this key. The argument of type [`Writer`] proves that the caller has the lock.
     fn find<'t, Q: Eq + ?Sized>(&'t self, _: &Writer, hash: u64, key: &Q) -> Option<(At, &'t Slot<K, V>)>
     where
         K: Borrow<Q>,
     {
-        self.index().walk(hash).find_map(|(at, place)| {
-            let slot = self.slots.slot(place.number_for(hash)?);
-            // SAFETY: the index leads to lent entries, which the table's own reference holds, and only a writer with
-            // the lock puts that.
+        self.index().probe(hash).find_map(|(at, bucket)| {
+            let slot = self.slots.slot(bucket.number_for(hash)?);
+            // SAFETY: the table has a reference to each entry in the index, which only a writer with the lock releases.
             let entry = unsafe { slot.entry() };
             (entry.key.borrow() == key).then_some((at, slot))
         })
     }
 }
 
-/// What writers do with the lock.
+/// For writers with the lock.
 impl<K, V> Table<K, V> {
-    /// The writers' part. A panic under the lock comes from a key's `==` or a caller's closure, which run only while
-    /// everything behind the lock is consistent, so the poison is no news.
+    /// Takes the writers' lock. Poison is ignored: a panic comes from the `==` of a key or the closure of a caller, which
+    /// run only while all data is consistent.
     fn lock(&self) -> MutexGuard<'_, Writer> {
         self.writer.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -425,80 +406,86 @@ impl<K, V> Table<K, V> {
     fn index(&self) -> &Index {
         // Acquire pairs with the Release in `rebuild`.
         let index = self.read.0.index.load(Acquire);
-        // SAFETY: it points into an Arc that stands in `Writer::indexes` until the table is dropped.
+        // SAFETY: `Writer::indexes` owns it, by an Arc, until the table is dropped.
         unsafe { &*index }
     }
 
-    /// The lent entries and their places. Asking for the writers' part proves that the caller has the lock.
-    fn lent<'t>(&'t self, _: &Writer) -> impl Iterator<Item = (At, &'t Slot<K, V>)> + use<'t, K, V> {
-        self.index().places().filter_map(|(at, place)| Some((at, self.slots.slot(place.number()?))))
+    /// The valid entries. The argument of type [`Writer`] proves that the caller has the lock.
+    fn entries<'t>(&'t self, _: &Writer) -> impl Iterator<Item = (At, &'t Slot<K, V>)> + use<'t, K, V> {
+        self.index().buckets().filter_map(|(at, bucket)| Some((at, self.slots.slot(bucket.number()?))))
     }
 
-    /// Puts an entry into a free slot: held by the table and by the caller, known to nobody yet.
-    fn fill(&self, writer: &mut Writer, entry: Entry<K, V>) -> Result<Ref<'_, K, V>, Full<K, V>> {
-        let Some(slot) = self.slots.reserve(&mut writer.free) else {
+    /// Stores an entry in a free slot, not yet in the index.
+    fn publish(&self, writer: &mut Writer, entry: Entry<K, V>) -> Result<Ref<'_, K, V>, Full<K, V>> {
+        let Some(slot) = self.slots.allocate(&mut writer.free) else {
             return Err(Full { key: entry.key, value: entry.value });
         };
-        // SAFETY: `reserve` took the slot out of the free list for this call. `fill` counts two references: one is the
-        // table's as long as the entry is lent, the other becomes the caller's.
-        let held = unsafe {
-            slot.fill(entry);
-            Ref::adopt(&self.slots, slot)
+        // SAFETY: `allocate` has just returned the slot. `publish` counts two references: the table's, and the one that
+        // is returned.
+        let new = unsafe {
+            slot.publish(entry);
+            Ref::from_counted(&self.slots, slot)
         };
-        Ok(held)
+        Ok(new)
     }
 
-    /// Makes an entry known under a key that is not lent.
-    fn append(&self, writer: &mut Writer, hash: u64, held: &Ref<'_, K, V>) {
-        if 2 * (writer.used_count + 1) > self.index().place_count() {
+    /// Adds an entry whose key the index does not have.
+    fn add_to_index(&self, writer: &mut Writer, hash: u64, new: &Ref<'_, K, V>) {
+        if 2 * (writer.used_count + 1) > self.index().bucket_count() {
             self.rebuild(writer);
         }
-        self.index().append(hash, held.slot().number());
+        self.index().insert(hash, new.slot().number());
         writer.used_count += 1;
         writer.entry_count += 1;
     }
 
-    /// Fills another index with the lent entries, without the tombstones, and puts it in the place of this one.
+    /// Fills another index with the valid entries, without tombstones, and makes it the current one.
     fn rebuild(&self, writer: &mut Writer) {
         let old = self.index();
-        // Entries fill at most a quarter of it, so that as many can be added before the next rebuild.
-        let crowded = 4 * writer.entry_count > old.place_count();
-        let place_count = if crowded { 2 * old.place_count() } else { old.place_count() };
-        // Release pairs with the Acquire in `get_hashed`; it stands before the first place is written, since a
-        // look-up may still be walking the index that is about to be filled anew.
+        // Entries fill at most a quarter of the new index, so that as many can be added before the next rebuild.
+        let is_crowded = 4 * writer.entry_count > old.bucket_count();
+        let bucket_count = if is_crowded { 2 * old.bucket_count() } else { old.bucket_count() };
+        // Release pairs with the Acquire in `get_hashed`. Before the first bucket is stored, since a look-up may still probe
+        // the index that is filled again.
         self.read.0.rebuild_count.fetch_add(1, Release);
-        let spare = writer.indexes.iter().find(|index| index.place_count() == place_count && !ptr::eq(&***index, old));
+        let spare =
+            writer.indexes.iter().find(|index| index.bucket_count() == bucket_count && !ptr::eq(&***index, old));
         let index = match spare {
             Some(spare) => {
                 spare.clear();
                 Arc::clone(spare)
             }
             None => {
-                let index = Arc::new(Index::new(place_count));
+                let index = Arc::new(Index::new(bucket_count));
                 writer.indexes.push(Arc::clone(&index));
                 index
             }
         };
-        for (_, slot) in self.lent(writer) {
-            // SAFETY: the table's own reference holds a lent entry, and only a writer with the lock puts it.
+        for (_, slot) in self.entries(writer) {
+            // SAFETY: the table has a reference to each valid entry, which only a writer with the lock releases.
             let hash = unsafe { slot.entry() }.hash;
-            index.append(hash, slot.number());
+            index.insert(hash, slot.number());
         }
         writer.used_count = writer.entry_count;
         // Release pairs with the Acquire in `index`.
         self.read.0.index.store(Arc::as_ptr(&index).cast_mut(), unless_planted("relaxed_index", Release));
     }
 
-    /// Ends the lending of the entry at this place, where `instead` stands from now on, and gives the caller the table's
-    /// own reference. The order matters: who sees the entry stale must not find it again.
-    fn end_lending<'t>(&'t self, _: &mut Writer, at: At, slot: &'t Slot<K, V>, instead: Place) -> Ref<'t, K, V> {
-        self.index().write(at, instead);
+    /// Removes the entry in this bucket from the index and invalidates it. Returns the table's reference.
+    fn remove<'t>(&'t self, writer: &mut Writer, at: At, slot: &'t Slot<K, V>) -> Ref<'t, K, V> {
+        writer.entry_count -= 1;
+        self.replace_bucket(writer, at, slot, Bucket::TOMBSTONE)
+    }
+
+    /// Stores `bucket` in place of the entry's, and then invalidates the entry: a thread that sees it invalidated must not
+    /// find it again. Returns the table's reference.
+    fn replace_bucket<'t>(&'t self, _: &mut Writer, at: At, slot: &'t Slot<K, V>, bucket: Bucket) -> Ref<'t, K, V> {
+        self.index().store(at, bucket);
         slot.invalidate();
         // Release pairs with the Acquire in `version`.
         self.read.0.version.fetch_add(1, unless_planted("relaxed_version", Release));
-        // SAFETY: the entry was lent until now, and what held it for the table goes to the caller: nothing leads
-        // another writer here a second time.
-        unsafe { Ref::adopt(&self.slots, slot) }
+        // SAFETY: the table's reference goes to the caller: the index leads no other writer to the slot.
+        unsafe { Ref::from_counted(&self.slots, slot) }
     }
 }
 

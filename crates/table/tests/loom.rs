@@ -1,18 +1,18 @@
-//! Runs each race that the table can meet through every interleaving and every stale read that memory allows.
+//! Model checking: each race in every interleaving, with every stale read that the memory model allows.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p sanderling-table --release --test loom`
 #![cfg(loom)]
 
 use loom::sync::Arc;
 use loom::thread;
-use sanderling_table::{Full, InsertError, LocalCache, Ref, Table, Taking};
-// Not loom's: the ledger only counts, and must not order what it watches.
+use sanderling_table::{Full, InsertError, LocalCache, Ref, Table};
+// Not loom's: the ledger must not order what it observes.
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
-/// The numbers of values in one run; each is made at most once.
+/// Values in one run, each created at most once.
 const VALUE_COUNT: usize = 8;
 
-/// How often each value was dropped.
+/// The number of drops of each value.
 #[derive(Default)]
 struct Ledger([AtomicU32; VALUE_COUNT]);
 
@@ -33,7 +33,7 @@ impl Drop for Value {
     }
 }
 
-/// A table whose values are numbered: the tens say which key they belong to.
+/// A table with numbered values.
 struct Race {
     table: Table<u32, Value>,
     ledger: std::sync::Arc<Ledger>,
@@ -52,49 +52,46 @@ impl Race {
         self.table.replace(key, self.value(number)).is_ok()
     }
 
-    /// The number of the value under `key`, read while it is held.
+    /// The number of the value with this key, read while there is a reference.
     fn look_up(&self, key: u32) -> Option<u32> {
-        let held = self.table.get(&key)?;
-        assert_eq!(*held.key(), key, "the wrong entry was lent");
-        assert_eq!(self.ledger.dropped(held.number), 0, "a dropped value was lent");
-        Some(held.number)
+        let entry = self.table.get(&key)?;
+        assert_eq!(*entry.key(), key, "wrong entry");
+        assert_eq!(self.ledger.dropped(entry.number), 0, "dropped value");
+        Some(entry.number)
     }
 
     fn dropped(&self, number: u32) -> bool {
         self.ledger.dropped(number) == 1
     }
 
-    /// What must be true when every thread has ended and gave everything back.
+    /// Checks the table after all threads have ended and dropped their references.
     fn check_at_rest(&self) {
         self.table.check();
-        assert_eq!(self.table.stats().invalidated_count, 0, "a retired value was not dropped");
+        assert_eq!(self.table.stats().invalidated_count, 0, "an invalidated value was not dropped");
     }
 }
 
-/// Both ways of taking a reference, each through all interleavings of `race`.
+/// Runs `race` in all interleavings.
 fn check(capacity_max: usize, race: impl Fn(Arc<Race>) + Sync + Send + Copy + 'static) {
     check_within(None, capacity_max, race);
 }
 
-/// As [`check`], but only the interleavings in which threads are interrupted at most so often.
+/// Runs `race` in all interleavings with at most this many preemptions.
 fn check_within(
-    interruptions_max: Option<usize>,
+    preemptions_max: Option<usize>,
     capacity_max: usize,
     race: impl Fn(Arc<Race>) + Sync + Send + Copy + 'static,
 ) {
-    for taking in [Taking::Exchange, Taking::Add] {
-        let mut model = loom::model::Builder::new();
-        model.preemption_bound = model.preemption_bound.or(interruptions_max);
-        model.check(move || {
-            let ledger = std::sync::Arc::<Ledger>::default();
-            let table = Table::with_taking(capacity_max, taking);
-            let shared = Arc::new(Race { table, ledger: ledger.clone() });
-            race(shared.clone());
-            shared.check_at_rest();
-            drop(shared);
-            assert!(ledger.0.iter().all(|dropped| dropped.load(SeqCst) <= 1), "a value was dropped twice");
-        });
-    }
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = model.preemption_bound.or(preemptions_max);
+    model.check(move || {
+        let ledger = std::sync::Arc::<Ledger>::default();
+        let shared = Arc::new(Race { table: Table::new(capacity_max), ledger: ledger.clone() });
+        race(shared.clone());
+        shared.check_at_rest();
+        drop(shared);
+        assert!(ledger.0.iter().all(|dropped| dropped.load(SeqCst) <= 1), "a value was dropped twice");
+    });
 }
 
 fn spawn<R: 'static>(race: &Arc<Race>, run: impl FnOnce(&Race) -> R + 'static) -> thread::JoinHandle<R> {
@@ -102,41 +99,41 @@ fn spawn<R: 'static>(race: &Arc<Race>, run: impl FnOnce(&Race) -> R + 'static) -
     thread::spawn(move || run(&race))
 }
 
-/// Lets a thread put a reference that another one took. The table outlives it in [`check`].
-fn spawn_put(race: &Arc<Race>, held: Ref<'_, u32, Value>) -> thread::JoinHandle<()> {
-    // SAFETY: only the lifetime changes; the Arc that the thread keeps and drops last keeps the table alive.
-    let held: Ref<'static, u32, Value> = unsafe { std::mem::transmute(held) };
-    spawn(race, move |_| drop(held))
+/// Drops a reference in another thread. The table outlives it in [`check`].
+fn spawn_release(race: &Arc<Race>, entry: Ref<'_, u32, Value>) -> thread::JoinHandle<()> {
+    // SAFETY: only the lifetime changes; the thread's Arc, which it drops last, keeps the table alive.
+    let entry: Ref<'static, u32, Value> = unsafe { std::mem::transmute(entry) };
+    spawn(race, move |_| drop(entry))
 }
 
 #[test]
-fn look_up_against_retire() {
+fn look_up_and_invalidation() {
     check(1, |race| {
         assert!(race.insert(1, 1));
         let reader = spawn(&race, |race| race.look_up(1));
         assert!(race.table.invalidate(&1).is_some());
-        assert_eq!(race.look_up(1), None, "retired and found again");
+        assert_eq!(race.look_up(1), None, "an invalidated entry was found");
         assert!(matches!(reader.join().unwrap(), Some(1) | None));
         assert!(race.dropped(1));
     });
 }
 
 #[test]
-fn look_up_against_retire_and_reuse_of_the_slot_for_another_key() {
+fn look_up_and_invalidation_and_slot_reuse_by_another_key() {
     check(1, |race| {
         assert!(race.insert(1, 1));
         let reader = spawn(&race, |race| race.look_up(1));
         race.table.invalidate(&1);
-        // Full while the reader is the last holder of the only slot.
+        // Full while the reader has a reference to the entry in the only slot.
         let reused = race.insert(2, 2);
         assert!(matches!(reader.join().unwrap(), Some(1) | None));
-        assert!(reused || race.insert(2, 3), "the slot is free once the reader has ended");
+        assert!(reused || race.insert(2, 3), "the slot is free after the reader has ended");
         assert!(race.look_up(2).is_some());
     });
 }
 
 #[test]
-fn look_up_against_retire_and_reuse_of_the_slot_for_the_same_key() {
+fn look_up_and_invalidation_and_slot_reuse_by_the_same_key() {
     check(1, |race| {
         assert!(race.insert(1, 1));
         let reader = spawn(&race, |race| race.look_up(1));
@@ -147,25 +144,25 @@ fn look_up_against_retire_and_reuse_of_the_slot_for_the_same_key() {
 }
 
 #[test]
-fn a_replaced_key_is_never_missing_also_when_its_old_slot_is_reused() {
+fn replaced_key_is_always_found_despite_slot_reuse() {
     check(2, |race| {
         assert!(race.insert(1, 1));
         let reader = spawn(&race, |race| race.look_up(1));
         assert!(race.replace(1, 2));
         race.insert(2, 3);
-        assert!(matches!(reader.join().unwrap(), Some(1 | 2)), "a key that is always lent was missed");
+        assert!(matches!(reader.join().unwrap(), Some(1 | 2)), "a key that is always in the table was missed");
         assert_eq!(race.look_up(1), Some(2));
     });
 }
 
 #[test]
-fn a_place_that_comes_to_mean_the_same_slot_again() {
-    // Two replacements make too many interleavings for all of them.
+fn bucket_that_returns_to_the_same_slot() {
+    // Two replacements have too many interleavings to run all.
     check_within(Some(3), 2, |race| {
         assert!(race.insert(1, 1));
         let reader = spawn(&race, |race| race.look_up(1));
-        // To the other slot and, unless the reader holds the first, back: then neither the place nor the key tells
-        // the reader that it holds another entry than the one it looked up. It must see that one whole.
+        // To the other slot and, unless the reader has a reference to the first, back: then the reader gets another entry
+        // than it looked up, with the same bucket and key. It must see all of that entry.
         assert!(race.replace(1, 2));
         race.replace(1, 3);
         assert!(matches!(reader.join().unwrap(), Some(1..=3)));
@@ -173,7 +170,7 @@ fn a_place_that_comes_to_mean_the_same_slot_again() {
 }
 
 #[test]
-fn first_insert_against_look_up() {
+fn look_up_and_first_insert() {
     check(1, |race| {
         let reader = spawn(&race, |race| race.look_up(1));
         assert!(race.insert(1, 1));
@@ -182,11 +179,11 @@ fn first_insert_against_look_up() {
 }
 
 #[test]
-fn growth_of_the_index_against_look_up() {
+fn look_up_and_index_growth() {
     check(4, |race| {
         assert!(race.insert(1, 1) && race.insert(2, 2));
         let reader = spawn(&race, |race| (race.look_up(1), race.look_up(3)));
-        assert!(race.insert(3, 3), "the third entry does not fit into half of four places");
+        assert!(race.insert(3, 3), "the third entry exceeds half of four buckets");
         let (old, new) = reader.join().unwrap();
         assert_eq!(old, Some(1), "an entry was missed while the index grew");
         assert!(matches!(new, Some(3) | None));
@@ -194,29 +191,29 @@ fn growth_of_the_index_against_look_up() {
 }
 
 #[test]
-fn a_look_up_in_an_index_that_is_filled_anew_misses_nothing() {
+fn look_up_in_refilled_index_misses_nothing() {
     check(4, |race| {
         assert!(race.insert(1, 1) && race.insert(2, 2));
         let reader = spawn(&race, |race| race.look_up(1));
-        // Each insert finds half of the places used, by the first entry and a tombstone, and so rebuilds the index: the
-        // second time into the one from which the reader may have started.
+        // Each insert finds half of the buckets used, by the first entry and a tombstone, and rebuilds the index: the
+        // second time into the one that the reader may probe.
         for key in 2..4 {
             assert!(race.table.invalidate(&key).is_some());
             assert!(race.insert(key + 1, key + 1));
         }
-        assert_eq!(reader.join().unwrap(), Some(1), "an entry was missed while the index was filled anew");
+        assert_eq!(reader.join().unwrap(), Some(1), "an entry was missed while the index was refilled");
     });
 }
 
 #[test]
-fn a_key_that_is_replaced_after_the_index_grew_is_not_missed_in_the_old_one() {
+fn replaced_key_is_not_missed_in_old_index() {
     check(4, |race| {
         assert!(race.insert(1, 1) && race.insert(2, 2));
         let reader = spawn(&race, |race| race.look_up(1));
-        // The old index still leads to the first slot, which holds another key by the end.
+        // The old index still leads to the first slot, which has another key at the end.
         assert!(race.insert(3, 3) && race.replace(1, 4));
         race.insert(4, 5);
-        assert!(matches!(reader.join().unwrap(), Some(1 | 4)), "a key that is always lent was missed");
+        assert!(matches!(reader.join().unwrap(), Some(1 | 4)), "a key that is always in the table was missed");
     });
 }
 
@@ -224,9 +221,9 @@ fn a_key_that_is_replaced_after_the_index_grew_is_not_missed_in_the_old_one() {
 fn two_inserts_of_one_key() {
     check(2, |race| {
         let insert = |race: &Race, number| match race.table.insert(1, race.value(number)) {
-            Ok(held) => held.number,
+            Ok(entry) => entry.number,
             Err(InsertError::Occupied { existing, value }) => {
-                assert_eq!(value.number, number, "the loser gets another's value back");
+                assert_eq!(value.number, number, "the wrong value came back");
                 existing.number
             }
             Err(InsertError::Full(Full { .. })) => unreachable!("there are two slots"),
@@ -234,31 +231,31 @@ fn two_inserts_of_one_key() {
         let other = spawn(&race, move |race| insert(race, 1));
         let here = insert(&race, 2);
         let there = other.join().unwrap();
-        assert_eq!(here, there, "two winners");
+        assert_eq!(here, there, "both were inserted");
         assert_eq!(race.look_up(1), Some(here));
-        assert!(race.dropped(3 - here), "the loser's value is dropped by the loser");
+        assert!(race.dropped(3 - here), "the value that was not inserted is not dropped");
     });
 }
 
 #[test]
-fn two_evictors_of_one_key() {
+fn two_invalidations_of_one_key() {
     check(1, |race| {
         assert!(race.insert(1, 1));
         let other = spawn(&race, |race| race.table.invalidate(&1).is_some());
         let here = race.table.invalidate(&1).is_some();
-        assert!(here ^ other.join().unwrap(), "one of the two retires it");
+        assert!(here ^ other.join().unwrap(), "exactly one invalidates it");
         assert!(race.dropped(1));
     });
 }
 
 #[test]
-fn two_holders_who_retire_what_they_hold() {
+fn two_invalidations_of_one_reference() {
     check(2, |race| {
         assert!(race.insert(1, 1));
-        let retire = |race: &Race| race.table.get(&1).is_some_and(|held| race.table.invalidate_ref(&held));
-        let other = spawn(&race, move |race| retire(race));
-        let here = retire(&race);
-        assert!(here ^ other.join().unwrap(), "one of the two retires it");
+        let invalidate = |race: &Race| race.table.get(&1).is_some_and(|entry| race.table.invalidate_ref(&entry));
+        let other = spawn(&race, move |race| invalidate(race));
+        let here = invalidate(&race);
+        assert!(here ^ other.join().unwrap(), "exactly one invalidates it");
         assert!(race.dropped(1));
     });
 }
@@ -276,75 +273,75 @@ fn two_replacements_of_one_key() {
 }
 
 #[test]
-fn retire_against_lease_and_sweep() {
+fn invalidation_and_cached_look_up_and_sweep() {
     check(1, |race| {
         assert!(race.insert(1, 1));
-        let mut leases = LocalCache::new(&race.table, 1);
-        leases.get(&1);
-        let evictor = spawn(&race, |race| race.table.invalidate(&1).is_some());
-        leases.sweep();
-        let leased = leases.get(&1).map(|held| held.number);
-        assert!(matches!(leased, Some(1) | None));
-        assert!(evictor.join().unwrap());
-        leases.sweep();
-        assert!(leases.is_empty() && race.dropped(1), "one sweep after the retirement the value is dropped");
+        let mut cache = LocalCache::new(&race.table, 1);
+        cache.get(&1);
+        let invalidator = spawn(&race, |race| race.table.invalidate(&1).is_some());
+        cache.sweep();
+        let cached = cache.get(&1).map(|entry| entry.number);
+        assert!(matches!(cached, Some(1) | None));
+        assert!(invalidator.join().unwrap());
+        cache.sweep();
+        assert!(cache.is_empty() && race.dropped(1), "the value is dropped one sweep after its invalidation");
     });
 }
 
 #[test]
-fn a_new_lease_against_retire_is_found_by_the_next_sweep() {
+fn invalidation_during_first_cached_look_up_is_swept() {
     check(1, |race| {
         assert!(race.insert(1, 1));
-        let mut leases = LocalCache::new(&race.table, 1);
-        let evictor = spawn(&race, |race| race.table.invalidate(&1).is_some());
-        leases.get(&1);
-        assert!(evictor.join().unwrap());
-        leases.sweep();
-        assert!(leases.is_empty() && race.dropped(1), "the lease was taken as fresh and never becomes stale");
+        let mut cache = LocalCache::new(&race.table, 1);
+        let invalidator = spawn(&race, |race| race.table.invalidate(&1).is_some());
+        cache.get(&1);
+        assert!(invalidator.join().unwrap());
+        cache.sweep();
+        assert!(cache.is_empty() && race.dropped(1), "an invalidated entry stays cached");
     });
 }
 
 #[test]
-fn a_new_lease_by_an_index_that_was_replaced_is_found_by_the_next_sweep() {
+fn invalidation_during_first_cached_look_up_in_old_index_is_swept() {
     check(4, |race| {
         assert!(race.insert(1, 1) && race.insert(2, 2));
-        // Somebody holds the entry throughout, so that it can be taken although it is retired.
-        let held = race.table.get(&1);
-        let mut leases = LocalCache::new(&race.table, 1);
-        let evictor = spawn(&race, |race| race.insert(3, 3) && race.table.invalidate(&1).is_some());
-        leases.get(&1);
-        assert!(evictor.join().unwrap());
-        leases.sweep();
-        assert!(leases.is_empty(), "the lease was taken as fresh and never becomes stale");
-        drop(held);
+        // This reference keeps the entry alive, so that the look-up gets it although it is invalidated.
+        let entry = race.table.get(&1);
+        let mut cache = LocalCache::new(&race.table, 1);
+        let invalidator = spawn(&race, |race| race.insert(3, 3) && race.table.invalidate(&1).is_some());
+        cache.get(&1);
+        assert!(invalidator.join().unwrap());
+        cache.sweep();
+        assert!(cache.is_empty(), "an invalidated entry stays cached");
+        drop(entry);
         assert!(race.dropped(1));
     });
 }
 
 #[test]
-fn replace_against_lease() {
+fn replacement_and_cached_look_up() {
     check(2, |race| {
         assert!(race.insert(1, 1));
-        let mut leases = LocalCache::new(&race.table, 1);
-        leases.get(&1);
+        let mut cache = LocalCache::new(&race.table, 1);
+        cache.get(&1);
         let writer = spawn(&race, |race| race.replace(1, 2));
-        let leased = leases.get(&1).map(|held| held.number);
-        assert!(matches!(leased, Some(1 | 2)), "a key that is always lent was missed");
+        let cached = cache.get(&1).map(|entry| entry.number);
+        assert!(matches!(cached, Some(1 | 2)), "a key that is always in the table was missed");
         assert!(writer.join().unwrap());
-        assert_eq!(leases.get(&1).map(|held| held.number), Some(2));
+        assert_eq!(cache.get(&1).map(|entry| entry.number), Some(2));
         assert!(race.dropped(1));
     });
 }
 
 #[test]
-fn last_put_by_a_reader_against_an_insert_that_reuses_the_slot() {
+fn last_release_by_reader_and_insert_into_its_slot() {
     check(1, |race| {
         assert!(race.insert(1, 1));
-        let held = race.table.get(&1).unwrap();
+        let entry = race.table.get(&1).unwrap();
         race.table.invalidate(&1);
-        let reader = spawn_put(&race, held);
+        let reader = spawn_release(&race, entry);
         if race.insert(2, 2) {
-            assert!(race.dropped(1), "the slot was handed out before its value was dropped");
+            assert!(race.dropped(1), "the slot was reused before its value was dropped");
             assert_eq!(race.look_up(2), Some(2));
         }
         reader.join().unwrap();
@@ -353,13 +350,13 @@ fn last_put_by_a_reader_against_an_insert_that_reuses_the_slot() {
 }
 
 #[test]
-fn two_last_holders_put_at_once() {
+fn two_last_releases_at_once() {
     check(1, |race| {
         assert!(race.insert(1, 1));
         let first = race.table.get(&1).unwrap();
         let second = first.clone();
         race.table.invalidate(&1);
-        let reader = spawn_put(&race, first);
+        let reader = spawn_release(&race, first);
         assert_eq!(second.number, 1);
         drop(second);
         reader.join().unwrap();
@@ -368,7 +365,7 @@ fn two_last_holders_put_at_once() {
 }
 
 #[test]
-fn two_slots_given_back_at_once_are_both_found_again() {
+fn two_slots_freed_at_once_are_both_reused() {
     check(2, |race| {
         assert!(race.insert(1, 1) && race.insert(2, 2));
         let other = spawn(&race, |race| drop(race.table.invalidate(&1)));
@@ -379,8 +376,8 @@ fn two_slots_given_back_at_once_are_both_found_again() {
 }
 
 #[test]
-fn a_look_up_between_the_last_put_and_the_end() {
-    // Three threads make too many interleavings for all of them.
+fn look_up_between_last_decrement_and_death() {
+    // Three threads have too many interleavings to run all.
     check_within(Some(3), 1, |race| {
         assert!(race.insert(1, 1));
         let first = spawn(&race, |race| race.look_up(1));
@@ -392,42 +389,40 @@ fn a_look_up_between_the_last_put_and_the_end() {
     });
 }
 
-/// Faults that `planted` knows in the crate, each a step that looks superfluous until two threads meet in it; and the race
-/// that shows it.
-const FAULTS: [(&str, &str); 15] = [
-    // The entry is used without asking whether it is still the one that was looked up.
-    ("no_recheck", "a_replaced_key_is_never_missing_also_when_its_old_slot_is_reused"),
-    // A lease is used without asking whether its entry is still lent.
-    ("no_lease_check", "replace_against_lease"),
-    // An addition is believed although the entry was dead.
-    ("plain_add", "look_up_against_retire_and_reuse_of_the_slot_for_another_key"),
-    // The slot is handed out while its last entry is still being dropped.
-    ("free_at_zero", "last_put_by_a_reader_against_an_insert_that_reuses_the_slot"),
-    // Having found nothing is believed although the index was filled anew meanwhile.
-    ("no_rebuild_check", "a_look_up_in_an_index_that_is_filled_anew_misses_nothing"),
-    // Or although another index took its place.
-    ("no_index_check", "a_key_that_is_replaced_after_the_index_grew_is_not_missed_in_the_old_one"),
-    ("relaxed_publish", "a_place_that_comes_to_mean_the_same_slot_again"),
-    ("relaxed_exchange", "look_up_against_retire_and_reuse_of_the_slot_for_another_key"),
-    ("relaxed_add", "a_place_that_comes_to_mean_the_same_slot_again"),
-    ("relaxed_put", "two_last_holders_put_at_once"),
-    ("relaxed_end", "look_up_against_retire"),
-    ("relaxed_give_back", "last_put_by_a_reader_against_an_insert_that_reuses_the_slot"),
-    ("relaxed_index", "growth_of_the_index_against_look_up"),
-    ("relaxed_place", "a_look_up_in_an_index_that_is_filled_anew_misses_nothing"),
-    ("relaxed_version", "retire_against_lease_and_sweep"),
+/// The faults that the crate can plant, and the race that fails with each.
+const FAULTS: [(&str, &str); 14] = [
+    // The second check of the entry is missing.
+    ("no_recheck", "replaced_key_is_always_found_despite_slot_reuse"),
+    // A cached reference is used without checking its generation.
+    ("no_cache_check", "replacement_and_cached_look_up"),
+    // An increment succeeds although the entry is dead.
+    ("unchecked_increment", "look_up_and_invalidation_and_slot_reuse_by_another_key"),
+    // The slot is freed before its entry is dropped.
+    ("free_before_drop", "last_release_by_reader_and_insert_into_its_slot"),
+    // A miss is believed although the index was refilled meanwhile.
+    ("no_rebuild_check", "look_up_in_refilled_index_misses_nothing"),
+    // A miss is believed although the index was replaced meanwhile.
+    ("no_index_check", "replaced_key_is_not_missed_in_old_index"),
+    ("relaxed_start", "bucket_that_returns_to_the_same_slot"),
+    ("relaxed_increment", "bucket_that_returns_to_the_same_slot"),
+    ("relaxed_decrement", "two_last_releases_at_once"),
+    ("relaxed_death", "look_up_and_invalidation"),
+    ("relaxed_free", "last_release_by_reader_and_insert_into_its_slot"),
+    ("relaxed_index", "look_up_and_index_growth"),
+    ("relaxed_bucket", "look_up_in_refilled_index_misses_nothing"),
+    ("relaxed_version", "invalidation_and_cached_look_up_and_sweep"),
 ];
 
 #[test]
 fn each_planted_fault_is_caught() {
-    let this = std::env::current_exe().expect("a test knows its own program");
+    let this = std::env::current_exe().expect("the path of the test");
     for (fault, race) in FAULTS {
         let mut command = std::process::Command::new(&this);
         command.args(["--exact", race]).env("TABLE_PLANTED", fault).env("RUST_BACKTRACE", "0");
-        let out = command.output().expect("a test runs itself");
+        let out = command.output().expect("the test runs itself");
         let out = String::from_utf8_lossy(&out.stdout);
         let reason = out.lines().skip_while(|line| !line.contains("panicked at")).nth(1).unwrap_or_default();
         println!("{fault}: {reason}");
-        assert!(out.contains(&format!("{race} ... FAILED")), "{race} does not see {fault}");
+        assert!(out.contains(&format!("{race} ... FAILED")), "{race} passes with {fault}");
     }
 }

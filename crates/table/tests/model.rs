@@ -1,26 +1,26 @@
-//! Any sequence of steps, done on a table and on a plain map, must look the same.
+//! Property test: any sequence of operations has the same results on a table and on a map.
 #![cfg(not(loom))]
 
 use proptest::prelude::*;
-use sanderling_table::{Full, InsertError, LocalCache, Ref, Table, Taking};
+use sanderling_table::{Full, InsertError, LocalCache, Ref, Table};
 use std::collections::HashMap;
 
 const CAPACITY_MAX: usize = 6;
 const KEY_COUNT: u8 = 10;
-const LEASES_MAX: usize = 3;
+const CACHE_CAPACITY_MAX: usize = 3;
 
 #[derive(Clone, Debug)]
 enum Step {
     Insert(u8),
     Replace(u8),
-    Retire(u8),
-    RetireOdd(usize),
-    /// Look up, and keep the reference.
-    Hold(u8),
-    /// Put the reference that was kept longest.
-    Put,
-    RetireHeld,
-    Lease(u8),
+    Invalidate(u8),
+    InvalidateOdd(usize),
+    /// Look up and keep the reference.
+    Get(u8),
+    /// Drop the oldest reference.
+    Drop,
+    InvalidateRef,
+    GetCached(u8),
     Sweep,
 }
 
@@ -29,76 +29,78 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         4 => key().prop_map(Step::Insert),
         2 => key().prop_map(Step::Replace),
-        2 => key().prop_map(Step::Retire),
-        1 => (0..4usize).prop_map(Step::RetireOdd),
-        2 => key().prop_map(Step::Hold),
-        2 => Just(Step::Put),
-        1 => Just(Step::RetireHeld),
-        4 => key().prop_map(Step::Lease),
+        2 => key().prop_map(Step::Invalidate),
+        1 => (0..4usize).prop_map(Step::InvalidateOdd),
+        2 => key().prop_map(Step::Get),
+        2 => Just(Step::Drop),
+        1 => Just(Step::InvalidateRef),
+        4 => key().prop_map(Step::GetCached),
         1 => Just(Step::Sweep),
     ];
     proptest::collection::vec(step, 0..200)
 }
 
-/// The table, what it should hold, and those who hold of it.
+/// The table, its expected content, and the references to its entries.
 struct Pair<'t> {
     table: &'t Table<u8, u32>,
     model: HashMap<u8, u32>,
-    held: Vec<Ref<'t, u8, u32>>,
-    leases: LocalCache<'t, u8, u32>,
+    references: Vec<Ref<'t, u8, u32>>,
+    cache: LocalCache<'t, u8, u32>,
     /// The next value; each is used once.
     next: u32,
 }
 
 impl Pair<'_> {
-    fn take(&mut self, step: &Step) {
+    fn perform(&mut self, step: &Step) {
         self.next += 1;
         match *step {
             Step::Insert(key) => self.insert(key),
             Step::Replace(key) => match self.table.replace(key, self.next) {
-                Ok(held) => {
-                    assert_eq!(*held, self.next);
+                Ok(entry) => {
+                    assert_eq!(*entry, self.next);
                     self.model.insert(key, self.next);
                 }
                 Err(full) => self.check_full(&full),
             },
-            Step::Retire(key) => assert_eq!(self.table.invalidate(&key).map(|held| *held), self.model.remove(&key)),
-            Step::RetireOdd(count_max) => {
-                let mut gone = Vec::new();
+            Step::Invalidate(key) => {
+                assert_eq!(self.table.invalidate(&key).map(|entry| *entry), self.model.remove(&key));
+            }
+            Step::InvalidateOdd(count_max) => {
+                let mut invalidated = Vec::new();
                 let count = self.table.invalidate_where(count_max, |key, value| {
                     let chosen = value % 2 == 1;
                     if chosen {
-                        gone.push(*key);
+                        invalidated.push(*key);
                     }
                     chosen
                 });
-                assert_eq!(count, gone.len());
-                gone.iter().for_each(|key| assert!(self.model.remove(key).is_some()));
+                assert_eq!(count, invalidated.len());
+                invalidated.iter().for_each(|key| assert!(self.model.remove(key).is_some()));
                 assert!(count == count_max || self.model.values().all(|value| value % 2 == 0));
             }
-            Step::Hold(key) => {
-                let held = self.table.get(&key);
-                assert_eq!(held.as_deref(), self.model.get(&key));
-                self.held.extend(held);
+            Step::Get(key) => {
+                let entry = self.table.get(&key);
+                assert_eq!(entry.as_deref(), self.model.get(&key));
+                self.references.extend(entry);
             }
-            Step::Put => drop((!self.held.is_empty()).then(|| self.held.remove(0))),
-            Step::RetireHeld => {
-                if let Some(held) = self.held.last() {
-                    let is_lent = self.model.get(held.key()) == Some(&**held);
-                    assert_eq!(held.is_invalidated(), !is_lent);
-                    assert_eq!(self.table.invalidate_ref(held), is_lent);
-                    if is_lent {
-                        self.model.remove(held.key());
+            Step::Drop => drop((!self.references.is_empty()).then(|| self.references.remove(0))),
+            Step::InvalidateRef => {
+                if let Some(entry) = self.references.last() {
+                    let is_valid = self.model.get(entry.key()) == Some(&**entry);
+                    assert_eq!(entry.is_invalidated(), !is_valid);
+                    assert_eq!(self.table.invalidate_ref(entry), is_valid);
+                    if is_valid {
+                        self.model.remove(entry.key());
                     }
                 }
             }
-            Step::Lease(key) => {
-                assert_eq!(self.leases.get(&key).map(|held| **held), self.model.get(&key).copied());
-                assert!(self.leases.len() <= LEASES_MAX);
+            Step::GetCached(key) => {
+                assert_eq!(self.cache.get(&key).map(|entry| **entry), self.model.get(&key).copied());
+                assert!(self.cache.len() <= CACHE_CAPACITY_MAX);
             }
             Step::Sweep => {
-                self.leases.sweep();
-                assert!(self.leases.len() <= self.model.len(), "a stale lease was kept");
+                self.cache.sweep();
+                assert!(self.cache.len() <= self.model.len(), "an invalidated entry stays cached");
             }
         }
     }
@@ -107,8 +109,8 @@ impl Pair<'_> {
 impl Pair<'_> {
     fn insert(&mut self, key: u8) {
         match self.table.insert(key, self.next) {
-            Ok(held) => {
-                assert_eq!(*held, self.next);
+            Ok(entry) => {
+                assert_eq!(*entry, self.next);
                 assert_eq!(self.model.insert(key, self.next), None);
             }
             Err(InsertError::Occupied { existing, value }) => {
@@ -131,7 +133,7 @@ impl Pair<'_> {
         assert_eq!(seen, self.model);
         let stats = self.table.stats();
         assert_eq!(stats.entry_count, self.model.len());
-        assert!(stats.invalidated_count <= self.held.len() + self.leases.len());
+        assert!(stats.invalidated_count <= self.references.len() + self.cache.len());
     }
 }
 
@@ -139,16 +141,16 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_table_looks_like_a_map(steps in steps(), add in any::<bool>()) {
-        let table = Table::with_taking(CAPACITY_MAX, if add { Taking::Add } else { Taking::Exchange });
-        let leases = LocalCache::new(&table, LEASES_MAX);
-        let mut pair = Pair { table: &table, model: HashMap::new(), held: Vec::new(), leases, next: 0 };
+    fn table_behaves_like_a_map(steps in steps()) {
+        let table = Table::new(CAPACITY_MAX);
+        let cache = LocalCache::new(&table, CACHE_CAPACITY_MAX);
+        let mut pair = Pair { table: &table, model: HashMap::new(), references: Vec::new(), cache, next: 0 };
         for step in &steps {
-            pair.take(step);
+            pair.perform(step);
             pair.check();
         }
-        pair.held.clear();
-        pair.leases.clear();
+        pair.references.clear();
+        pair.cache.clear();
         prop_assert_eq!(table.stats().invalidated_count, 0);
     }
 }

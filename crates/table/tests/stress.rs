@@ -1,23 +1,25 @@
-//! Many threads do everything at once, and each value says by itself whether it was lent rightly.
+//! Stress test: many threads perform all operations at once, and each value detects a wrong access.
 //!
-//! `TABLE_STRESS_STEPS` is the number of steps of each thread, `TABLE_STRESS_SEED` repeats a run's choices.
+//! `TABLE_STRESS_STEPS` is the number of steps of each thread, `TABLE_STRESS_SEED` the seed of their choices. Also run it by
+//! `cargo +nightly miri test -p sanderling-table --lib --test table --test stress` and with ThreadSanitizer
+//! (`RUSTFLAGS=-Zsanitizer=thread`, `-Zbuild-std`).
 #![cfg(not(loom))]
 
-use sanderling_table::{LocalCache, Table, Taking};
+use sanderling_table::{LocalCache, Table};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::thread;
 
 const THREAD_COUNT: u64 = 6;
 const KEY_COUNT: u64 = 40;
-/// Fewer than keys, so that threads meet full tables, and slots change keys all the time.
+/// Less than KEY_COUNT, so that the table is often full and slots change keys.
 const CAPACITY_MAX: usize = 24;
 const STEPS_DEFAULT: u64 = if cfg!(miri) { 150 } else { 60_000 };
-const STEPS_PER_TURN: u64 = 32;
+const STEPS_PER_SWEEP: u64 = 32;
 
-/// Of a living value; a dropped one has another.
+/// The canary of a value that is not dropped.
 const CANARY: u64 = 0x005a_4d4e_4445_524c;
 
-/// What was made and what was dropped, by all threads.
+/// Counts the values of all threads.
 #[derive(Default)]
 struct Ledger {
     alive_count: AtomicI64,
@@ -27,7 +29,7 @@ struct Ledger {
 struct Value<'l> {
     canary: u64,
     key: u64,
-    /// Written once, by the maker, in plain memory: who reads another number has seen a value half made.
+    /// Written once, not atomically: another number proves that a partial value was read.
     echo: [u64; 4],
     ledger: &'l Ledger,
 }
@@ -40,8 +42,8 @@ impl<'l> Value<'l> {
     }
 
     fn check(&self, key: u64) {
-        assert_eq!(self.canary, CANARY, "a value was lent after it was dropped");
-        assert_eq!((self.key, self.echo), (key, [key; 4]), "the wrong value, or half of one, was lent");
+        assert_eq!(self.canary, CANARY, "a dropped value was read");
+        assert_eq!((self.key, self.echo), (key, [key; 4]), "a wrong or partial value was read");
     }
 }
 
@@ -69,18 +71,18 @@ fn from_environment(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().expect("a whole number"))
 }
 
-/// One worker: leases for what it needs now, references for what it needs longer, and now and then a change.
+/// One worker: mostly cached look-ups, some references that it keeps longer, and some changes.
 fn work<'l>(table: &Table<u64, Value<'l>>, ledger: &'l Ledger, mut random: Random, steps: u64) {
-    let mut leases = LocalCache::new(table, 8);
-    let mut held = Vec::new();
+    let mut cache = LocalCache::new(table, 8);
+    let mut kept = Vec::new();
     for step in 0..steps {
         let key = random.below(KEY_COUNT);
         match random.below(64) {
             0..40 => {
-                if let Some(lease) = leases.get(&key) {
-                    lease.check(key);
+                if let Some(entry) = cache.get(&key) {
+                    entry.check(key);
                     if random.below(16) == 0 {
-                        held.push(lease.clone());
+                        kept.push(entry.clone());
                     }
                 }
             }
@@ -101,22 +103,23 @@ fn work<'l>(table: &Table<u64, Value<'l>>, ledger: &'l Ledger, mut random: Rando
                 });
             }
         }
-        if held.len() > 4 {
-            let oldest = held.remove(0);
+        if kept.len() > 4 {
+            let oldest = kept.remove(0);
             oldest.check(oldest.key);
         }
-        if step % STEPS_PER_TURN == 0 {
-            leases.sweep();
+        if step % STEPS_PER_SWEEP == 0 {
+            cache.sweep();
         }
     }
 }
 
-fn check(taking: Taking) {
+#[test]
+fn all_operations_at_once() {
     let seed = from_environment("TABLE_STRESS_SEED", u64::from(std::process::id()) << 20 | 1);
     let steps = from_environment("TABLE_STRESS_STEPS", STEPS_DEFAULT);
-    println!("{taking:?}: TABLE_STRESS_SEED={seed} TABLE_STRESS_STEPS={steps}");
+    println!("TABLE_STRESS_SEED={seed} TABLE_STRESS_STEPS={steps}");
     let ledger = Ledger::default();
-    let table = Table::with_taking(CAPACITY_MAX, taking);
+    let table = Table::new(CAPACITY_MAX);
     thread::scope(|scope| {
         for worker in 1..=THREAD_COUNT {
             let (table, ledger) = (&table, &ledger);
@@ -131,19 +134,9 @@ fn check(taking: Taking) {
     });
     table.check();
     let stats = table.stats();
-    assert_eq!(stats.invalidated_count, 0, "all threads ended, but somebody still holds");
+    assert_eq!(stats.invalidated_count, 0, "a reference was not released");
     let alive_count = ledger.alive_count.load(Relaxed);
     assert_eq!(alive_count, stats.entry_count as i64, "of {} values made", ledger.made_count.load(Relaxed));
     drop(table);
     assert_eq!(ledger.alive_count.load(Relaxed), 0, "a value was not dropped, or one was dropped twice");
-}
-
-#[test]
-fn references_by_exchange_stand_everything_at_once() {
-    check(Taking::Exchange);
-}
-
-#[test]
-fn references_by_addition_stand_everything_at_once() {
-    check(Taking::Add);
 }

@@ -1,16 +1,16 @@
-//! What a table promises, asked through its public face by one thread, or by threads that take turns.
+//! Tests of the public interface, mostly in one thread.
 #![cfg(not(loom))]
 
-use sanderling_table::{CAPACITY_MAX, Full, InsertError, LocalCache, Ref, Table, TableStats, Taking};
+use sanderling_table::{CAPACITY_MAX, Full, InsertError, LocalCache, Ref, Table, TableStats};
 use std::cell::Cell;
 use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-/// Fewer under an interpreter.
+/// Fewer under Miri.
 const MANY: u32 = if cfg!(miri) { 200 } else { 10_000 };
 
-/// Counts its drops.
+/// Counts its drops in the given counter.
 struct Counted<'c>(&'c AtomicUsize);
 
 impl Drop for Counted<'_> {
@@ -19,26 +19,24 @@ impl Drop for Counted<'_> {
     }
 }
 
-fn number_of(held: Option<Ref<'_, u32, u32>>) -> Option<u32> {
-    held.map(|held| *held)
+fn number_of(entry: Option<Ref<'_, u32, u32>>) -> Option<u32> {
+    entry.map(|entry| *entry)
 }
 
 #[test]
-fn what_is_inserted_is_found_until_it_is_invalidated() {
-    for taking in [Taking::Exchange, Taking::Add] {
-        let table = Table::with_taking(4, taking);
-        assert_eq!(number_of(table.get(&1)), None);
-        assert_eq!(table.insert(1, 10).map(|held| *held).ok(), Some(10));
-        assert_eq!(number_of(table.get(&1)), Some(10));
-        assert_eq!(number_of(table.invalidate(&1)), Some(10));
-        assert_eq!(number_of(table.get(&1)), None);
-        assert!(table.invalidate(&1).is_none(), "only one caller retires it");
-        table.check();
-    }
+fn inserted_entry_is_found_until_invalidated() {
+    let table = Table::new(4);
+    assert_eq!(number_of(table.get(&1)), None);
+    assert_eq!(table.insert(1, 10).map(|entry| *entry).ok(), Some(10));
+    assert_eq!(number_of(table.get(&1)), Some(10));
+    assert_eq!(number_of(table.invalidate(&1)), Some(10));
+    assert_eq!(number_of(table.get(&1)), None);
+    assert!(table.invalidate(&1).is_none(), "it was invalidated before");
+    table.check();
 }
 
 #[test]
-fn a_path_is_looked_up_by_its_octets() {
+fn boxed_key_is_looked_up_by_its_bytes() {
     let table: Table<Box<[u8]>, u32> = Table::new(4);
     assert!(table.insert(b"/index.html".as_slice().into(), 1).is_ok());
     assert_eq!(table.get(b"/index.html".as_slice()).as_deref(), Some(&1));
@@ -46,15 +44,17 @@ fn a_path_is_looked_up_by_its_octets() {
 }
 
 #[test]
-fn the_loser_of_two_inserts_gets_its_value_back_and_the_winner_to_use() {
+fn insert_of_existing_key_returns_both_values() {
     let table = Table::new(4);
     assert!(table.insert("key", 1).is_ok());
-    let Err(InsertError::Occupied { existing, value }) = table.insert("key", 2) else { panic!("the key is lent") };
+    let Err(InsertError::Occupied { existing, value }) = table.insert("key", 2) else {
+        panic!("the table has the key")
+    };
     assert_eq!((*existing, value, *existing.key()), (1, 2, "key"));
 }
 
 #[test]
-fn a_held_entry_outlives_its_retirement_and_its_last_holder_drops_it() {
+fn last_reference_drops_invalidated_value() {
     let drops = AtomicUsize::new(0);
     let table = Table::new(4);
     let first = table.insert(1, Counted(&drops)).ok().unwrap();
@@ -70,45 +70,45 @@ fn a_held_entry_outlives_its_retirement_and_its_last_holder_drops_it() {
 }
 
 #[test]
-fn replacing_keeps_the_old_value_for_its_holders_only() {
+fn replaced_value_lives_as_long_as_its_references() {
     let table = Table::new(4);
     let old = table.insert(1, 10).unwrap();
-    assert_eq!(table.replace(1, 11).map(|held| *held), Ok(11));
+    assert_eq!(table.replace(1, 11).map(|entry| *entry), Ok(11));
     assert_eq!((*old, old.is_invalidated()), (10, true));
     assert_eq!(number_of(table.get(&1)), Some(11));
     assert_eq!(table.stats(), TableStats { entry_count: 1, invalidated_count: 1, free_count: 0 });
-    assert_eq!(table.replace(2, 20).map(|held| *held).ok(), Some(20), "a key that is not lent is inserted");
+    assert_eq!(table.replace(2, 20).map(|entry| *entry).ok(), Some(20), "a new key is inserted");
     drop(old);
     assert_eq!(table.stats(), TableStats { entry_count: 2, invalidated_count: 0, free_count: 1 });
     table.check();
 }
 
 #[test]
-fn a_full_table_gives_key_and_value_back_and_has_room_again_after_a_retirement() {
+fn full_table_returns_key_and_value() {
     let table = Table::new(2);
     assert!(table.insert(1, 10).is_ok() && table.insert(2, 20).is_ok());
-    let refused = Full { key: 3, value: 30 };
-    assert!(matches!(table.insert(3, 30), Err(InsertError::Full(full)) if full == refused));
+    let expected = Full { key: 3, value: 30 };
+    assert!(matches!(table.insert(3, 30), Err(InsertError::Full(full)) if full == expected));
     assert_eq!(
-        table.replace(1, 11).map(|held| *held),
+        table.replace(1, 11).map(|entry| *entry),
         Err(Full { key: 1, value: 11 }),
         "both values exist for a while"
     );
     assert_eq!(number_of(table.get(&1)), Some(10));
-    let held = table.invalidate(&1);
-    assert!(table.insert(3, 30).is_err(), "a retired value that is held still counts");
-    drop(held);
+    let entry = table.invalidate(&1);
+    assert!(table.insert(3, 30).is_err(), "an invalidated value with a reference counts");
+    drop(entry);
     assert!(table.insert(3, 30).is_ok());
     table.check();
 }
 
 #[test]
-fn only_the_entry_that_is_held_is_invalidated_by_its_holder() {
+fn invalidate_ref_affects_only_that_entry() {
     let table = Table::new(4);
     let old = table.insert(1, 10).unwrap();
     assert!(table.replace(1, 11).is_ok());
-    assert!(!table.invalidate_ref(&old), "it was retired already");
-    assert_eq!(number_of(table.get(&1)), Some(11), "its successor is not concerned");
+    assert!(!table.invalidate_ref(&old), "it was invalidated before");
+    assert_eq!(number_of(table.get(&1)), Some(11), "its successor is valid");
     let new = table.get(&1).unwrap();
     assert!(table.invalidate_ref(&new));
     assert!(!table.invalidate_ref(&new));
@@ -121,7 +121,7 @@ fn only_the_entry_that_is_held_is_invalidated_by_its_holder() {
 }
 
 #[test]
-fn the_index_grows_and_every_entry_is_found_in_it() {
+fn every_entry_is_found_after_index_growth() {
     let table = Table::new(MANY as usize);
     for key in 0..MANY {
         assert!(table.insert(key, key).is_ok());
@@ -133,7 +133,7 @@ fn the_index_grows_and_every_entry_is_found_in_it() {
 }
 
 #[test]
-fn endless_change_leaves_no_more_than_two_indexes_of_a_size() {
+fn continuous_change_keeps_two_indexes_of_each_size() {
     let table = Table::new(50);
     for key in 0..MANY {
         assert!(table.insert(key, key).is_ok());
@@ -147,35 +147,33 @@ fn endless_change_leaves_no_more_than_two_indexes_of_a_size() {
     assert_eq!(table.stats(), TableStats { entry_count: 49, invalidated_count: 0, free_count: 1 });
 }
 
-/// A key whose hash is that of every other.
+/// A key with the same hash as every other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Clash(u32);
+struct Collision(u32);
 
-impl Hash for Clash {
+impl Hash for Collision {
     fn hash<H: Hasher>(&self, _: &mut H) {}
 }
 
 #[test]
-fn keys_of_one_hash_are_told_apart() {
+fn colliding_keys_are_distinguished() {
     let key_count = if cfg!(miri) { 16 } else { 100 };
-    for taking in [Taking::Exchange, Taking::Add] {
-        let table = Table::with_taking(key_count as usize, taking);
-        for key in 0..key_count {
-            assert!(table.insert(Clash(key), key).is_ok());
-        }
-        for key in (0..key_count).step_by(2) {
-            assert!(table.invalidate(&Clash(key)).is_some());
-        }
-        for key in 0..key_count {
-            assert_eq!(table.get(&Clash(key)).map(|held| *held), (key % 2 == 1).then_some(key));
-        }
-        table.check();
-        assert_eq!(table.stats().invalidated_count, 0, "a reference taken to compare a key was not put");
+    let table = Table::new(key_count as usize);
+    for key in 0..key_count {
+        assert!(table.insert(Collision(key), key).is_ok());
     }
+    for key in (0..key_count).step_by(2) {
+        assert!(table.invalidate(&Collision(key)).is_some());
+    }
+    for key in 0..key_count {
+        assert_eq!(table.get(&Collision(key)).map(|entry| *entry), (key % 2 == 1).then_some(key));
+    }
+    table.check();
+    assert_eq!(table.stats().invalidated_count, 0, "a reference taken to compare a key was not released");
 }
 
 #[test]
-fn invalidate_where_stops_at_its_bound_and_for_each_sees_the_rest() {
+fn invalidate_where_stops_at_its_limit() {
     let table = Table::new(100);
     for key in 0..100 {
         assert!(table.insert(key, key * 10).is_ok());
@@ -194,7 +192,7 @@ fn invalidate_where_stops_at_its_bound_and_for_each_sees_the_rest() {
 }
 
 #[test]
-fn a_table_drops_what_it_holds_also_what_somebody_forgot_to_give_back() {
+fn dropped_table_drops_values_with_leaked_references() {
     let drops = AtomicUsize::new(0);
     let table = Table::new(4);
     for key in 0..3 {
@@ -209,11 +207,11 @@ fn a_table_drops_what_it_holds_also_what_somebody_forgot_to_give_back() {
 }
 
 #[test]
-fn a_value_that_panics_when_dropped_costs_no_slot() {
+fn panic_in_drop_of_value_loses_no_slot() {
     struct Panics;
     impl Drop for Panics {
         fn drop(&mut self) {
-            panic!("as planned");
+            panic!("expected panic");
         }
     }
     let table = Table::new(1);
@@ -226,7 +224,7 @@ fn a_value_that_panics_when_dropped_costs_no_slot() {
 }
 
 #[test]
-fn a_panic_under_the_writers_lock_leaves_a_whole_table() {
+fn panic_in_closure_leaves_table_consistent() {
     let drops = AtomicUsize::new(0);
     let table = Table::new(4);
     for key in 0..4 {
@@ -235,16 +233,16 @@ fn a_panic_under_the_writers_lock_leaves_a_whole_table() {
     let asked = Cell::new(0);
     let choose = |_: &i32, _: &Counted<'_>| {
         asked.set(asked.get() + 1);
-        assert!(asked.get() < 3, "as planned");
+        assert!(asked.get() < 3, "expected panic");
         true
     };
     assert!(catch_unwind(AssertUnwindSafe(|| table.invalidate_where(4, choose))).is_err());
     table.check();
-    assert_eq!((table.len(), drops.load(SeqCst)), (2, 2), "what was chosen before is retired and dropped");
+    assert_eq!((table.len(), drops.load(SeqCst)), (2, 2), "the entries chosen before are invalidated and dropped");
 }
 
 #[test]
-fn a_table_has_room_for_at_least_one_and_not_for_too_many() {
+fn capacity_out_of_range_panics() {
     for capacity_max in [0, CAPACITY_MAX + 1] {
         assert!(catch_unwind(|| Table::<u32, u32>::new(capacity_max)).is_err(), "{capacity_max}");
     }
@@ -252,32 +250,32 @@ fn a_table_has_room_for_at_least_one_and_not_for_too_many() {
 }
 
 #[test]
-fn entries_and_leases_are_for_more_than_one_thread() {
+fn references_and_local_caches_are_send() {
     let table = Table::new(4);
-    let held = table.insert(1, String::from("one")).ok().unwrap();
-    let leases = LocalCache::new(&table, 4);
+    let entry = table.insert(1, String::from("one")).ok().unwrap();
+    let cache = LocalCache::new(&table, 4);
     std::thread::scope(|scope| {
-        scope.spawn(move || assert_eq!(*held, "one"));
+        scope.spawn(move || assert_eq!(*entry, "one"));
         scope.spawn(move || {
-            let mut leases = leases;
-            assert!(leases.get(&1).is_some());
+            let mut cache = cache;
+            assert!(cache.get(&1).is_some());
         });
     });
 }
 
 #[test]
-fn deferred_close_ends_one_sweep_after_the_retirement() {
+fn value_is_dropped_after_every_cache_has_swept() {
     let drops = AtomicUsize::new(0);
     let table = Table::new(4);
     assert!(table.insert(1, Counted(&drops)).is_ok());
-    let mut workers: Vec<LocalCache<'_, i32, Counted<'_>>> = (0..3).map(|_| LocalCache::new(&table, 4)).collect();
-    for worker in &mut workers {
-        assert!(worker.get(&1).is_some());
+    let mut caches: Vec<LocalCache<'_, i32, Counted<'_>>> = (0..3).map(|_| LocalCache::new(&table, 4)).collect();
+    for cache in &mut caches {
+        assert!(cache.get(&1).is_some());
     }
     drop(table.invalidate(&1));
-    for (swept, worker) in workers.iter_mut().enumerate() {
-        assert_eq!(drops.load(SeqCst), 0, "{swept} of three workers have swept");
-        assert_eq!(worker.sweep(), 1);
+    for (swept, cache) in caches.iter_mut().enumerate() {
+        assert_eq!(drops.load(SeqCst), 0, "{swept} of three caches have swept");
+        assert_eq!(cache.sweep(), 1);
     }
     assert_eq!(drops.load(SeqCst), 1);
 }
