@@ -1,24 +1,24 @@
-//! SyscallCounts the system calls of each thread, so that the cost of a request can be read off and kept in a test.
+//! Counts the system calls of each thread, so that a test can assert the cost of a request.
 //!
-//! A thread writes its own counts with plain loads and stores, never a locked instruction; others may read them at any
-//! time and see each number a little late.
+//! A thread updates its own counts with plain loads and stores, without locked instructions. Other threads may read
+//! them at any time and see each number slightly late.
 
 use std::cell::Cell;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
-macro_rules! calls {
+macro_rules! syscalls {
     ($($variant:ident = $name:literal),* $(,)?) => {
-        /// A kind of system call.
+        /// A system call. One that has several purposes here has a variant for each.
         #[allow(missing_docs, reason = "each is the call of that name")]
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Syscall { $($variant),* }
 
         impl Syscall {
-            /// All kinds.
+            /// All of them, in the order of reports.
             pub const ALL: &'static [Syscall] = &[$(Syscall::$variant),*];
 
-            /// The kernel's name of the call.
+            /// The name of the call in the manual pages.
             pub fn name(self) -> &'static str {
                 match self { $(Syscall::$variant => $name),* }
             }
@@ -26,14 +26,14 @@ macro_rules! calls {
     };
 }
 
-calls! {
+syscalls! {
     Accept4 = "accept4", Accept = "accept", Bind = "bind", Clone = "clone", Close = "close",
     CloseRange = "close_range", Connect = "connect", EpollCreate1 = "epoll_create1", EpollCtl = "epoll_ctl",
     EpollWait = "epoll_wait", Eventfd2 = "eventfd2", EventfdRead = "read", EventfdWrite = "write", Execve = "execve",
     Fchmod = "fchmod", Fcntl = "fcntl", Fioclex = "ioctl", Fionbio = "ioctl", Fstat = "fstat", Fstatfs = "fstatfs",
     Geteuid = "geteuid", Getsockname = "getsockname", Getsockopt = "getsockopt",
     InotifyAddWatch = "inotify_add_watch", InotifyInit1 = "inotify_init1", InotifyRead = "read",
-    InotifyRmWatch = "inotify_rm_watch", Listen = "listen", MemfdCreate = "memfd_create", Openat = "openat",
+    InotifyRmWatch = "inotify_rm_watch", Kill = "kill", Listen = "listen", MemfdCreate = "memfd_create", Openat = "openat",
     Openat2 = "openat2", PidfdOpen = "pidfd_open", PidfdSendSignal = "pidfd_send_signal", Ppoll = "ppoll",
     Pread64 = "pread64", Preadv2 = "preadv2", Readlinkat = "readlinkat", Recvfrom = "recvfrom",
     Recvmmsg = "recvmmsg", Recvmsg = "recvmsg", RtSigprocmask = "rt_sigprocmask", Sendto = "sendto",
@@ -42,47 +42,51 @@ calls! {
     Write = "write",
 }
 
-const CALL_COUNT: usize = Syscall::ALL.len();
+const SYSCALL_COUNT: usize = Syscall::ALL.len();
 
-/// The counts of one thread.
+/// The live counts of one thread.
 #[derive(Debug)]
 struct Counters {
     thread: String,
-    calls: [AtomicU64; CALL_COUNT],
+    calls: [AtomicU64; SYSCALL_COUNT],
 }
 
-/// SyscallCounts of a thread that has ended stay: what it did was done. Threads are few and live as long as the process.
+/// Counts outlive their thread. Threads are few and live as long as the process.
 static ALL: Mutex<Vec<&'static Counters>> = Mutex::new(Vec::new());
 
 thread_local! {
-    static MINE: Cell<Option<&'static Counters>> = const { Cell::new(None) };
+    static CURRENT: Cell<Option<&'static Counters>> = const { Cell::new(None) };
 }
 
-/// SyscallCounts one call of this thread.
+/// Counts one call of the current thread.
 #[inline]
 pub fn count(call: Syscall) {
-    let mine = MINE.get().unwrap_or_else(enter_thread);
-    let counter = &mine.calls[call as usize];
-    // Only this thread writes: a load and a store lose nothing, and cost no locked instruction.
+    let counter = &current().calls[call as usize];
+    // No other thread writes, so a load and a store lose no update.
     counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
 
-#[cold]
-fn enter_thread() -> &'static Counters {
-    let thread = std::thread::current().name().unwrap_or("unnamed").to_owned();
-    let mine: &'static Counters =
-        Box::leak(Box::new(Counters { thread, calls: [const { AtomicU64::new(0) }; CALL_COUNT] }));
-    MINE.set(Some(mine));
-    ALL.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(mine);
-    mine
+#[inline]
+fn current() -> &'static Counters {
+    CURRENT.get().unwrap_or_else(register_thread)
 }
 
-/// The counts of one thread at a moment, or the difference of two moments.
+#[cold]
+fn register_thread() -> &'static Counters {
+    let thread = std::thread::current().name().unwrap_or("unnamed").to_owned();
+    let calls = [const { AtomicU64::new(0) }; SYSCALL_COUNT];
+    let counters: &'static Counters = Box::leak(Box::new(Counters { thread, calls }));
+    CURRENT.set(Some(counters));
+    ALL.lock().unwrap_or_else(PoisonError::into_inner).push(counters);
+    counters
+}
+
+/// The counts of one thread at one time, or the difference between two times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SyscallCounts {
     /// The thread's name.
     pub thread: String,
-    calls: [u64; CALL_COUNT],
+    calls: [u64; SYSCALL_COUNT],
 }
 
 impl SyscallCounts {
@@ -91,12 +95,12 @@ impl SyscallCounts {
         self.calls[call as usize]
     }
 
-    /// All calls together.
+    /// The number of all calls.
     pub fn total(&self) -> u64 {
         self.calls.iter().sum()
     }
 
-    /// What was counted since `earlier`.
+    /// The calls made since `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &SyscallCounts) -> SyscallCounts {
         let mut difference = self.clone();
@@ -106,7 +110,7 @@ impl SyscallCounts {
         difference
     }
 
-    /// The kinds that were counted at all, with their numbers.
+    /// The calls that were made, with their numbers.
     pub fn nonzero(&self) -> impl Iterator<Item = (Syscall, u64)> + '_ {
         Syscall::ALL.iter().map(|&call| (call, self.get(call))).filter(|&(_, count)| count != 0)
     }
@@ -117,14 +121,14 @@ impl SyscallCounts {
     }
 }
 
-/// The counts of this thread.
+/// The counts of the current thread.
 pub fn thread_counts() -> SyscallCounts {
-    SyscallCounts::read(MINE.get().unwrap_or_else(enter_thread))
+    SyscallCounts::read(current())
 }
 
-/// The counts of each thread that ever made a call through this crate, in the order of their first.
+/// The counts of every thread that made a call through this crate, in the order of their first calls.
 pub fn all_thread_counts() -> Vec<SyscallCounts> {
-    let all = ALL.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
     all.iter().map(|counters| SyscallCounts::read(counters)).collect()
 }
 
@@ -133,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_counts_its_own_calls() {
+    fn thread_counts_only_its_own_calls() {
         let before = thread_counts();
         count(Syscall::Accept4);
         count(Syscall::Accept4);
@@ -145,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn others_see_a_threads_counts_by_its_name() {
+    fn counts_of_an_ended_thread_are_found_by_its_name() {
         let worker = std::thread::Builder::new().name("counted".into()).spawn(|| count(Syscall::Ppoll));
         worker.expect("a thread").join().expect("no panic");
         let all = all_thread_counts();

@@ -1,28 +1,28 @@
-//! A failed call for people: the name of the call that was really made, the object it was made on, the kernel's reason.
+//! Errors of system calls: adds the call and its object for the operator, and classifies errors for the caller.
 
 use std::io;
 
-/// `error` with the call and its object before it: `bind("127.0.0.1:80") failed: Permission denied (os error 13)`.
+/// Puts the call and its object before `error`: `bind("127.0.0.1:80") failed: Permission denied (os error 13)`.
 ///
-/// For the edge where an operator reads it; the hot path keeps the bare error.
+/// For errors that an operator reads; the hot path keeps the bare error.
 pub fn with_context(call: &str, object: impl std::fmt::Display, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{call}(\"{object}\") failed: {error}"))
 }
 
-/// What the kernel's reason means to whoever asked for a descriptor.
+/// The class of an error of a call that opens or accepts something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorClass {
-    /// Nothing is there, or nothing that may be reached: a link that leads out of its root is as good as none.
+    /// The object does not exist, or is out of reach: a link that leads out of its root counts as absent.
     NotFound,
-    /// It is there, and not for us.
+    /// The object exists, and this process may not use it.
     PermissionDenied,
-    /// No descriptors or no memory are left.
+    /// No file descriptor or no memory is left.
     Exhausted,
     /// Anything else.
     Other,
 }
 
-/// What `error` means.
+/// The class of `error`.
 pub fn classify(error: &io::Error) -> ErrorClass {
     match error.raw_os_error() {
         Some(

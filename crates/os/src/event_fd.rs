@@ -1,32 +1,32 @@
-//! Wakes a thread that waits outside a poller: an eventfd that can be waited for beside its sockets.
+//! Wakes a thread that waits outside a poller (eventfd(2)).
 
 use crate::counters::{Syscall, count};
 use rustix::event::{EventfdFlags, eventfd};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// A call from one thread to another.
+/// A descriptor that is readable after a signal and until it is drained.
 #[derive(Debug)]
 pub struct EventFd(OwnedFd);
 
 impl EventFd {
-    /// A wake-up that nobody has given yet.
+    /// An event descriptor that is not readable.
     pub fn new() -> io::Result<EventFd> {
         count(Syscall::Eventfd2);
         Ok(EventFd(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
     }
 
-    /// Makes the descriptor readable, until it is taken.
+    /// Makes the descriptor readable.
     pub fn signal(&self) -> io::Result<()> {
         count(Syscall::EventfdWrite);
         match rustix::io::write(&self.0, &1_u64.to_ne_bytes()) {
-            // Full: it is readable already.
+            // The counter is full, so the descriptor is readable already.
             Ok(_) | Err(rustix::io::Errno::AGAIN) => Ok(()),
             Err(errno) => Err(errno.into()),
         }
     }
 
-    /// Takes what was given; whether anything was.
+    /// Makes the descriptor unreadable; returns whether it was readable.
     pub fn drain(&self) -> bool {
         count(Syscall::EventfdRead);
         rustix::io::read(&self.0, &mut [0; 8]).is_ok()

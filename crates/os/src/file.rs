@@ -1,4 +1,4 @@
-//! An open regular file: its facts by one call, its content into memory or into a socket.
+//! An open file: its metadata, and its content copied to memory or to a socket.
 
 use crate::counters::{Syscall, count};
 use crate::fallback::{Feature, Variant};
@@ -9,34 +9,34 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 
-/// How the facts of an open file are asked for. `newfstatat` and `statx` with an empty path cost 10 to 20 % more than
-/// `fstat`, since the kernel copies and examines the path.
+/// How the metadata of an open file is read. `fstat` is cheaper than `newfstatat` and `statx` with an empty path, which the
+/// kernel copies and examines.
 pub static STAT: Feature = Feature::new(
     "stat",
-    &[
-        Variant { name: "fstat", is_supported: || true },
-        Variant { name: "statx", is_supported: statx_without_path_is_there },
-    ],
+    &[Variant { name: "fstat", is_supported: || true }, Variant { name: "statx", is_supported: statx_is_supported }],
 );
 
 const BY_FSTAT: usize = 0;
 
-/// How the content of an open file gets into a socket. `sendfile` passes the kernel's own pages on; where it is missing
-/// or a file system does not know it, the content is read and sent.
+/// How file content is sent to a socket. Where `sendfile` is missing or a file system does not support it, the content is
+/// copied through user space.
 pub static SENDFILE: Feature = Feature::new(
     "sendfile",
-    &[Variant { name: "sendfile", is_supported: sendfile_is_there }, Variant { name: "copy", is_supported: || true }],
+    &[
+        Variant { name: "sendfile", is_supported: sendfile_is_supported },
+        Variant { name: "copy", is_supported: || true },
+    ],
 );
 
 const BY_SENDFILE: usize = 0;
-/// Octets that are read and sent at once without `sendfile`.
+/// Bytes read and sent at once without `sendfile`.
 const COPIED_BYTES: usize = 32 * 1024;
 
-/// Not blocking: a FIFO without a writer would hold the caller for ever, and a terminal might become ours.
+/// Opening must not block on a FIFO without a writer, nor acquire a controlling terminal.
 pub(crate) const OPEN_FLAGS: OFlags =
     OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
-/// A moment of a file, in the clock of its file system: seconds since 1970 and nanoseconds.
+/// A time in a file's metadata, by the clock of its file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Timestamp {
     /// Seconds since 1970-01-01 00:00 UTC.
@@ -45,38 +45,37 @@ pub struct Timestamp {
     pub nanoseconds: u32,
 }
 
-/// What a file is.
+/// The type of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileType {
     /// A regular file.
     Regular,
-    /// A folder.
+    /// A directory.
     Directory,
     /// A FIFO, a socket, a device.
     Other,
 }
 
-/// What is known of a file without reading it. Equal facts mean that the content has not changed, as far as the file
-/// system tells.
+/// The metadata of a file. Equal metadata means unchanged content, as far as the file system shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metadata {
-    /// What it is.
+    /// The type.
     pub file_type: FileType,
-    /// Octets.
+    /// The length of its content.
     pub length_bytes: u64,
     /// The last change of its content (`st_mtime`).
     pub modified: Timestamp,
-    /// The last change of its content or of its inode (`st_ctime`), which no program can set back.
+    /// The last change of its content or inode (`st_ctime`), which programs cannot set.
     pub changed: Timestamp,
-    /// The inode.
+    /// The inode number.
     pub inode: u64,
-    /// The device of the inode, in the kernel's packed form.
+    /// The device of its file system, in the kernel's packed form.
     pub device: u64,
-    /// Names that the inode has; 0: deleted, and alive only because somebody holds it open.
+    /// Names of the inode; 0 if it is deleted and exists only while it is open.
     pub link_count: u64,
 }
 
-/// An open file or folder.
+/// An open file or directory.
 #[derive(Debug)]
 pub struct File(OwnedFd);
 
@@ -85,12 +84,12 @@ impl File {
         File(descriptor)
     }
 
-    /// Its facts, from the descriptor itself: they belong to the content that a read will see.
+    /// The metadata of the open file, whatever its path leads to now.
     pub fn metadata(&self) -> io::Result<Metadata> {
         metadata(&self.0)
     }
 
-    /// Reads at `offset` until `into` is full or the file ends; the octets read.
+    /// Reads at `offset` until `into` is full or the file ends, and returns the number of bytes.
     pub fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut filled = 0;
         while filled < into.len() {
@@ -105,18 +104,17 @@ impl File {
         Ok(filled)
     }
 
-    /// As [`File::read_at`], from what the kernel has in memory alone: `Ok(None)` when it would have to ask a disk, or
-    /// when it cannot tell.
+    /// As [`File::read_at`], from the page cache alone: `Ok(None)` if that needs a disk, or if the kernel cannot tell.
     pub fn read_at_cached(&self, into: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
         let mut filled = 0;
         while filled < into.len() {
             count(Syscall::Preadv2);
-            let room = &mut [io::IoSliceMut::new(&mut into[filled..])];
-            match rustix::io::preadv2(&self.0, room, offset + filled as u64, ReadWriteFlags::NOWAIT) {
+            let buffer = &mut [io::IoSliceMut::new(&mut into[filled..])];
+            match rustix::io::preadv2(&self.0, buffer, offset + filled as u64, ReadWriteFlags::NOWAIT) {
                 Ok(0) => break,
                 Ok(read) => filled += read,
                 Err(Errno::INTR) => {}
-                // EOPNOTSUPP: a file system that knows no such reading.
+                // EOPNOTSUPP: a file system without support for RWF_NOWAIT.
                 Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(None),
                 Err(errno) => return Err(errno.into()),
             }
@@ -124,31 +122,31 @@ impl File {
         Ok(Some(filled))
     }
 
-    /// Where the file really is, every link on the way to it resolved; as far as this process can tell.
+    /// The path of the file without links, as far as this process can see it.
     pub fn real_path(&self) -> io::Result<std::path::PathBuf> {
         real_path(&self.0)
     }
 
-    /// Sends up to `length_bytes` from `offset` on, which moves on by the octets sent; `Ok(0)` when the file ends
-    /// before, `WouldBlock` when the stream takes no more for now.
+    /// Sends up to `length_bytes` from `offset` on and advances `offset` by the bytes sent. `Ok(0)` means that the file ends
+    /// at `offset`, `WouldBlock` that the socket's send buffer is full.
     pub fn send_to(&self, stream: &Stream, offset: &mut u64, length_bytes: usize) -> io::Result<usize> {
         while SENDFILE.selected() == BY_SENDFILE {
             count(Syscall::Sendfile);
             match rustix::fs::sendfile(stream, &self.0, Some(offset), length_bytes) {
                 Err(Errno::INTR) => {}
-                // sendfile(2): this file system cannot be sent from.
+                // EINVAL: a file system without support (sendfile(2)).
                 Err(Errno::INVAL | Errno::NOSYS) => break,
                 result => return Ok(result?),
             }
         }
-        let mut room = [0; COPIED_BYTES];
+        let mut buffer = [0; COPIED_BYTES];
         let wanted_bytes = length_bytes.min(COPIED_BYTES);
-        let read = self.read_at(&mut room[..wanted_bytes], *offset)?;
+        let read = self.read_at(&mut buffer[..wanted_bytes], *offset)?;
         if read == 0 {
             return Ok(0);
         }
         let more = if read < length_bytes { More::Yes } else { More::No };
-        let sent = stream.send(&room[..read], more)?;
+        let sent = stream.send(&buffer[..read], more)?;
         *offset += sent as u64;
         Ok(sent)
     }
@@ -166,7 +164,7 @@ impl Drop for File {
     }
 }
 
-/// Opens the file at `path` for a whole reading, without waiting for a writer if it is a FIFO.
+/// Opens the file at `path` for reading, without blocking if it is a FIFO.
 pub fn open_nonblocking(path: &std::path::Path) -> io::Result<std::fs::File> {
     count(Syscall::Openat);
     let file = rustix::fs::open(path, OPEN_FLAGS, Mode::empty())?;
@@ -187,14 +185,14 @@ const REMOTE_FILE_SYSTEMS: [u32; 10] = [
     0x0116_1970,
 ];
 
-/// Whether an open file or folder lies on a file system of the network, or of a program.
+/// Whether an open file or directory is on a network or user-space file system.
 pub(crate) fn is_remote(descriptor: &OwnedFd) -> io::Result<bool> {
     count(Syscall::Fstatfs);
     let kind = rustix::fs::fstatfs(descriptor)?.f_type as u32;
     Ok(REMOTE_FILE_SYSTEMS.contains(&kind))
 }
 
-/// Where an open file or folder really is.
+/// The path of an open file or directory without links.
 pub(crate) fn real_path(descriptor: &OwnedFd) -> io::Result<std::path::PathBuf> {
     count(Syscall::Readlinkat);
     let link = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
@@ -202,7 +200,7 @@ pub(crate) fn real_path(descriptor: &OwnedFd) -> io::Result<std::path::PathBuf> 
     Ok(std::ffi::OsString::from_vec(path.into_bytes()).into())
 }
 
-/// The facts of an open file or folder, by the way in use.
+/// The metadata of an open file or directory, by the selected variant.
 pub(crate) fn metadata(descriptor: &OwnedFd) -> io::Result<Metadata> {
     if STAT.selected() == BY_FSTAT { metadata_by_fstat(descriptor) } else { metadata_by_statx(descriptor) }
 }
@@ -211,7 +209,7 @@ fn metadata_by_fstat(descriptor: &OwnedFd) -> io::Result<Metadata> {
     count(Syscall::Fstat);
     let stat = rustix::fs::fstat(descriptor)?;
     Ok(Metadata {
-        file_type: FileType::of(rustix::fs::FileType::from_raw_mode(stat.st_mode)),
+        file_type: FileType::from_raw(rustix::fs::FileType::from_raw_mode(stat.st_mode)),
         length_bytes: stat.st_size as u64,
         modified: Timestamp { seconds: stat.st_mtime, nanoseconds: stat.st_mtime_nsec as u32 },
         changed: Timestamp { seconds: stat.st_ctime, nanoseconds: stat.st_ctime_nsec as u32 },
@@ -221,7 +219,7 @@ fn metadata_by_fstat(descriptor: &OwnedFd) -> io::Result<Metadata> {
     })
 }
 
-/// The fields of [`Metadata`], and no other: a file system over the network may be spared a question.
+/// The fields of [`Metadata`] alone, which may save a network file system a request.
 const STATX_FIELDS: StatxFlags = StatxFlags::TYPE
     .union(StatxFlags::SIZE)
     .union(StatxFlags::MTIME)
@@ -232,31 +230,31 @@ const STATX_FIELDS: StatxFlags = StatxFlags::TYPE
 fn metadata_by_statx(descriptor: &OwnedFd) -> io::Result<Metadata> {
     count(Syscall::Statx);
     let stat = rustix::fs::statx(descriptor, "", AtFlags::EMPTY_PATH, STATX_FIELDS)?;
-    let moment = |moment: rustix::fs::StatxTimestamp| Timestamp { seconds: moment.tv_sec, nanoseconds: moment.tv_nsec };
+    let timestamp = |time: rustix::fs::StatxTimestamp| Timestamp { seconds: time.tv_sec, nanoseconds: time.tv_nsec };
     Ok(Metadata {
-        file_type: FileType::of(rustix::fs::FileType::from_raw_mode(u32::from(stat.stx_mode))),
+        file_type: FileType::from_raw(rustix::fs::FileType::from_raw_mode(u32::from(stat.stx_mode))),
         length_bytes: stat.stx_size,
-        modified: moment(stat.stx_mtime),
-        changed: moment(stat.stx_ctime),
+        modified: timestamp(stat.stx_mtime),
+        changed: timestamp(stat.stx_ctime),
         inode: stat.stx_ino,
         device: rustix::fs::makedev(stat.stx_dev_major, stat.stx_dev_minor),
         link_count: u64::from(stat.stx_nlink),
     })
 }
 
-/// Asks to send nothing from nothing: ENOSYS tells that the call is missing.
-fn sendfile_is_there() -> bool {
+/// Sends nothing from a directory: only ENOSYS means that the call is missing.
+fn sendfile_is_supported() -> bool {
     let root = rustix::fs::open("/", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
     root.is_ok_and(|root| rustix::fs::sendfile(&root, &root, None, 0) != Err(Errno::NOSYS))
 }
 
-fn statx_without_path_is_there() -> bool {
+fn statx_is_supported() -> bool {
     let root = rustix::fs::open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
     root.is_ok_and(|root| metadata_by_statx(&root).is_ok())
 }
 
 impl FileType {
-    fn of(raw: rustix::fs::FileType) -> FileType {
+    fn from_raw(raw: rustix::fs::FileType) -> FileType {
         match raw {
             rustix::fs::FileType::RegularFile => FileType::Regular,
             rustix::fs::FileType::Directory => FileType::Directory,
@@ -271,19 +269,19 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn both_ways_tell_the_same_facts() {
+    fn every_variant_reads_the_same_metadata() {
         let mut file = tempfile();
         file.write_all(b"sanderling").expect("written");
         let descriptor = OwnedFd::from(file);
-        let facts = metadata_by_fstat(&descriptor).expect("fstat");
-        assert_eq!(facts, metadata_by_statx(&descriptor).expect("statx"));
-        assert_eq!(facts.length_bytes, 10);
-        assert_eq!(facts.file_type, FileType::Regular);
-        assert_eq!(facts.link_count, 0, "a file without a name");
+        let metadata = metadata_by_fstat(&descriptor).expect("fstat");
+        assert_eq!(metadata, metadata_by_statx(&descriptor).expect("statx"));
+        assert_eq!(metadata.length_bytes, 10);
+        assert_eq!(metadata.file_type, FileType::Regular);
+        assert_eq!(metadata.link_count, 0, "an unnamed file");
     }
 
     #[test]
-    fn reading_ends_with_the_file() {
+    fn read_ends_at_the_end_of_the_file() {
         let mut file = tempfile();
         file.write_all(b"0123456789").expect("written");
         let file = File::new(OwnedFd::from(file));
@@ -296,6 +294,6 @@ mod tests {
     fn tempfile() -> std::fs::File {
         let options = OFlags::TMPFILE | OFlags::RDWR;
         let file = rustix::fs::open(std::env::temp_dir(), options, Mode::RUSR | Mode::WUSR);
-        std::fs::File::from(file.expect("a file without a name"))
+        std::fs::File::from(file.expect("an unnamed file"))
     }
 }

@@ -1,7 +1,7 @@
-//! Watches folders: tells which name in which folder has come, gone or changed (inotify(7)).
+//! Watches directories for names that are created, removed or changed (inotify(7)).
 //!
-//! It does not tell of a file that is written through another of its names, or through a memory mapping, or on another
-//! machine that shares the file system; nor in which order things happened beyond its own queue.
+//! Not reported: a file written through another of its names, through a memory mapping, or on another machine that
+//! shares the file system.
 
 use crate::counters::{Syscall, count};
 use crate::directory::Directory;
@@ -11,39 +11,38 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// Names one watched folder, as the kernel does.
+/// The kernel's identifier of a watched directory.
 pub type WatchId = i32;
 
-/// Octets of events that are read at once: some hundred of them.
+/// Bytes of events read per call: several hundred events.
 const EVENT_BYTES: usize = 16 * 1024;
 
-/// Reads after which the caller has its turn again, however much is seen meanwhile.
+/// Calls of one [`Inotify::read_events`], which returns then even if more events arrive.
 const READS_MAX: usize = 16;
 
-/// The folders that are watched.
+/// An inotify instance.
 #[derive(Debug)]
 pub struct Inotify(OwnedFd);
 
-/// What was seen.
+/// A change in a watched directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'e> {
-    /// A name in a folder was made, removed, renamed, or what it names was changed.
+    /// A name in the directory was created, removed or renamed, or its file changed.
     Changed {
-        /// The folder.
+        /// The directory.
         id: WatchId,
         /// The name.
         name: &'e [u8],
-        /// It names, or named, a folder.
+        /// It is or was the name of a directory.
         is_directory: bool,
     },
-    /// The folder itself is gone, or is no longer where it was; it is watched no more.
+    /// The directory was removed, moved or unmounted and is no longer watched.
     WatchRemoved(WatchId),
-    /// More happened than the kernel could remember: anything may have changed.
+    /// The kernel's queue overflowed: anything may have changed.
     Overflow,
 }
 
-/// What makes a file another file, or another version of itself. Writing is told by each write, so that nobody serves
-/// what was there before it for long.
+/// Every change of a file or of its name. `MODIFY` reports each write, so that old content is not served for long.
 const CHANGES: WatchFlags = WatchFlags::MODIFY
     .union(WatchFlags::ATTRIB)
     .union(WatchFlags::CREATE)
@@ -54,32 +53,32 @@ const CHANGES: WatchFlags = WatchFlags::MODIFY
     .union(WatchFlags::MOVE_SELF);
 
 impl Inotify {
-    /// A watcher of nothing yet.
+    /// An instance without watches.
     pub fn new() -> io::Result<Inotify> {
         count(Syscall::InotifyInit1);
         Ok(Inotify(inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?))
     }
 
-    /// Watches `folder`. Two ways to one folder give one id. `Exhausted` as a cause means that the system lets nobody
-    /// watch more (`fs.inotify.max_user_watches`).
-    pub fn add_watch(&self, folder: &Directory) -> io::Result<WatchId> {
+    /// Watches `directory`; one directory has one id, whatever its path. The error `ENOSPC` means that the limit
+    /// `fs.inotify.max_user_watches` is reached.
+    pub fn add_watch(&self, directory: &Directory) -> io::Result<WatchId> {
         count(Syscall::InotifyAddWatch);
-        // The descriptor's own link leads to the very folder that was opened, whatever its path leads to by now.
-        let path = format!("/proc/self/fd/{}", folder.as_fd().as_raw_fd());
+        // This link leads to the directory that was opened, wherever it has been moved since.
+        let path = format!("/proc/self/fd/{}", directory.as_fd().as_raw_fd());
         Ok(inotify::add_watch(&self.0, path, CHANGES | WatchFlags::ONLYDIR)?)
     }
 
-    /// Watches the folder no more.
+    /// Removes a watch.
     pub fn remove_watch(&self, id: WatchId) {
         count(Syscall::InotifyRmWatch);
-        // Fails only when the folder is gone, and its watch with it.
+        // Fails only if the directory was removed, and its watch with it.
         let _ = inotify::remove_watch(&self.0, id);
     }
 
-    /// Shows `tell` what was seen since the last time, or the first of it: the descriptor stays readable for the rest.
-    pub fn read_events(&self, mut tell: impl FnMut(Event<'_>)) -> io::Result<()> {
-        let mut room = [MaybeUninit::uninit(); EVENT_BYTES];
-        let mut events = inotify::Reader::new(&self.0, &mut room);
+    /// Calls `handle` for each event since the last call, up to a limit: the descriptor stays readable for the rest.
+    pub fn read_events(&self, mut handle: impl FnMut(Event<'_>)) -> io::Result<()> {
+        let mut buffer = [MaybeUninit::uninit(); EVENT_BYTES];
+        let mut events = inotify::Reader::new(&self.0, &mut buffer);
         let mut read_count = 0;
         loop {
             if events.is_buffer_empty() {
@@ -95,16 +94,16 @@ impl Inotify {
                 Err(Errno::INTR) => continue,
                 Err(errno) => return Err(errno.into()),
             };
-            let what = event.events();
-            if what.contains(ReadFlags::QUEUE_OVERFLOW) {
-                tell(Event::Overflow);
-            } else if what
+            let flags = event.events();
+            if flags.contains(ReadFlags::QUEUE_OVERFLOW) {
+                handle(Event::Overflow);
+            } else if flags
                 .intersects(ReadFlags::DELETE_SELF | ReadFlags::MOVE_SELF | ReadFlags::UNMOUNT | ReadFlags::IGNORED)
             {
-                tell(Event::WatchRemoved(event.wd()));
+                handle(Event::WatchRemoved(event.wd()));
             } else if let Some(name) = event.file_name() {
-                let is_directory = what.contains(ReadFlags::ISDIR);
-                tell(Event::Changed { id: event.wd(), name: name.to_bytes(), is_directory });
+                let is_directory = flags.contains(ReadFlags::ISDIR);
+                handle(Event::Changed { id: event.wd(), name: name.to_bytes(), is_directory });
             }
         }
     }
@@ -123,17 +122,17 @@ mod tests {
     use std::fs;
     use std::time::Duration;
 
-    /// What is seen until `wanted` is.
-    fn see(watcher: &Inotify, wanted: &str) -> Vec<String> {
+    /// Reads events until `wanted` is among them.
+    fn events_until(inotify: &Inotify, wanted: &str) -> Vec<String> {
         let mut seen = Vec::new();
         while !seen.iter().any(|line| line == wanted) {
-            PollSet::new([watcher.as_fd()]).wait(Some(Duration::from_secs(5))).expect("waited");
+            PollSet::new([inotify.as_fd()]).wait(Some(Duration::from_secs(5))).expect("no error");
             let before = seen.len();
-            watcher
+            inotify
                 .read_events(|event| {
                     seen.push(match event {
                         Event::Changed { name, .. } => format!("changed {}", String::from_utf8_lossy(name)),
-                        Event::WatchRemoved(_) => "gone".into(),
+                        Event::WatchRemoved(_) => "watch removed".into(),
                         Event::Overflow => "overflow".into(),
                     });
                 })
@@ -144,25 +143,25 @@ mod tests {
     }
 
     #[test]
-    fn every_way_to_change_a_file_is_seen() {
+    fn every_kind_of_change_is_reported() {
         let path = std::env::temp_dir().join(format!("sanderling-watch-{}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
-        fs::create_dir(&path).expect("made");
-        let watcher = Inotify::new().expect("made");
-        let folder = Directory::open(&path).expect("opened");
-        let id = watcher.add_watch(&folder).expect("watched");
-        assert_eq!(watcher.add_watch(&folder).expect("watched"), id);
-        // A folder that somebody holds open is not gone, whatever its path says.
-        drop(folder);
+        fs::create_dir(&path).expect("created");
+        let inotify = Inotify::new().expect("created");
+        let directory = Directory::open(&path).expect("opened");
+        let id = inotify.add_watch(&directory).expect("watched");
+        assert_eq!(inotify.add_watch(&directory).expect("watched"), id);
+        // An open directory is not reported as removed.
+        drop(directory);
         fs::write(path.join("written"), "1").expect("written");
-        see(&watcher, "changed written");
+        events_until(&inotify, "changed written");
         fs::write(path.join("new"), "2").expect("written");
         fs::rename(path.join("new"), path.join("renamed")).expect("renamed");
-        let seen = see(&watcher, "changed renamed");
+        let seen = events_until(&inotify, "changed renamed");
         assert!(seen.contains(&"changed new".to_owned()), "{seen:?}");
         fs::remove_file(path.join("written")).expect("removed");
-        see(&watcher, "changed written");
+        events_until(&inotify, "changed written");
         fs::remove_dir_all(&path).expect("removed");
-        see(&watcher, "gone");
+        events_until(&inotify, "watch removed");
     }
 }

@@ -1,4 +1,4 @@
-//! A file without a name, for text that is handed to another process: written once, then sealed against any change.
+//! Unnamed files that pass text to another process: written once, then sealed against change (memfd_create(2)).
 
 use crate::counters::{Syscall, count};
 use crate::error::with_context;
@@ -7,17 +7,17 @@ use rustix::io::{Errno, pread, write};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// What can no longer be done to a file that was created here, the lifting of these seals included.
+/// Nothing of a file created here can be changed; the seals cannot be removed either.
 const SEALS: SealFlags = SealFlags::SEAL.union(SealFlags::SHRINK).union(SealFlags::GROW).union(SealFlags::WRITE);
 
-/// A file that holds `content`. `name` shows in `/proc/PID/fd` and serves no other purpose; close-on-exec from birth.
+/// Creates a sealed file with `content`, close-on-exec. `name` shows in `/proc/PID/fd` and has no other purpose.
 pub fn create(name: &str, content: &[u8]) -> io::Result<OwnedFd> {
     let file = create_empty(name).map_err(|errno| with_context("memfd_create", name, &errno.into()))?;
     let mut rest = content;
     while !rest.is_empty() {
         count(Syscall::Write);
         match write(&file, rest) {
-            // The kernel takes at least one octet of a write that it accepts, so the rest gets shorter.
+            // A successful write takes at least one byte, so the loop ends.
             Ok(written) => rest = &rest[written..],
             Err(Errno::INTR) => {}
             Err(errno) => return Err(with_context("write", name, &errno.into())),
@@ -28,7 +28,7 @@ pub fn create(name: &str, content: &[u8]) -> io::Result<OwnedFd> {
     Ok(file)
 }
 
-/// Where the kernel knows it (Linux 6.3), the file can also never be made executable, as `vm.memfd_noexec` may demand.
+/// With `NOEXEC_SEAL` (Linux 6.3), which `vm.memfd_noexec` may require, and without it on older kernels.
 fn create_empty(name: &str) -> Result<OwnedFd, Errno> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     count(Syscall::MemfdCreate);
@@ -37,17 +37,17 @@ fn create_empty(name: &str) -> Result<OwnedFd, Errno> {
             count(Syscall::MemfdCreate);
             memfd_create(name, flags)
         }
-        done => done,
+        result => result,
     }
 }
 
-/// All that stands in a file, from its start, wherever others have read to. More than `bytes_max` octets are refused
-/// (`FileTooLarge`), before any memory is taken for them.
+/// Reads a whole file from its start, whatever its file offset. A file of more than `bytes_max` is refused
+/// (`FileTooLarge`) before memory is allocated for it.
 pub fn read(descriptor: impl AsFd, bytes_max: u64) -> io::Result<Vec<u8>> {
     count(Syscall::Fstat);
     let length_bytes = u64::try_from(fstat(&descriptor)?.st_size).unwrap_or(0);
     if length_bytes > bytes_max {
-        let reason = format!("a file of {length_bytes} octets: at most {bytes_max} are read");
+        let reason = format!("file of {length_bytes} bytes is too large, the limit is {bytes_max}");
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, reason));
     }
     let length_bytes = usize::try_from(length_bytes).map_err(|_| io::ErrorKind::FileTooLarge)?;
@@ -56,7 +56,7 @@ pub fn read(descriptor: impl AsFd, bytes_max: u64) -> io::Result<Vec<u8>> {
     while filled_bytes < length_bytes {
         count(Syscall::Pread64);
         match pread(&descriptor, &mut content[filled_bytes..], filled_bytes as u64) {
-            // Whoever handed it over has cut it meanwhile, which a sealed file does not allow.
+            // Truncated meanwhile by the sender: possible only if the file is not sealed.
             Ok(0) => break,
             Ok(read) => filled_bytes += read,
             Err(Errno::INTR) => {}
@@ -73,7 +73,7 @@ mod tests {
     use rustix::fs::{ftruncate, seek};
 
     #[test]
-    fn what_was_written_is_read_whatever_the_offset() {
+    fn content_is_read_whatever_the_file_offset() {
         for content in [&b""[..], b"one line\n", &[7; 70_000]] {
             let file = create("test", content).expect("created");
             seek(&file, rustix::fs::SeekFrom::End(0)).expect("sought");
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_changes_it_afterwards() {
+    fn sealed_file_cannot_be_changed() {
         let file = create("test", b"text").expect("created");
         assert_eq!(write(&file, b"more").expect_err("sealed"), Errno::PERM);
         assert_eq!(ftruncate(&file, 0).expect_err("sealed"), Errno::PERM);
@@ -92,23 +92,22 @@ mod tests {
     }
 
     #[test]
-    fn a_file_above_the_bound_is_refused() {
+    fn file_above_the_limit_is_refused() {
         let file = create("test", b"12345").expect("created");
         let error = read(&file, 4).expect_err("too long");
         assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
-        assert_eq!(error.to_string(), "a file of 5 octets: at most 4 are read");
+        assert_eq!(error.to_string(), "file of 5 bytes is too large, the limit is 4");
     }
 
     #[test]
-    fn a_pipe_has_no_start_to_read_from() {
-        let (reader, writer) = std::io::pipe().expect("made");
+    fn reading_a_pipe_returns_nothing_and_does_not_block() {
+        let (reader, writer) = std::io::pipe().expect("pipe");
         write(&writer, b"text").expect("written");
-        // A pipe has no length: nothing of it is read, and nothing waits.
         assert_eq!(read(&reader, 100).expect("read"), b"");
     }
 
     #[test]
-    fn it_is_closed_on_exec() {
+    fn memfd_is_close_on_exec() {
         let file = create("test", b"").expect("created");
         let flags = rustix::io::fcntl_getfd(&file).expect("open");
         assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));

@@ -1,7 +1,7 @@
-//! Opens a path beneath a folder where the kernel cannot be told to stay beneath it: folder by folder, link by link.
+//! Opens a path beneath a root where the kernel has no `RESOLVE_BENEATH`: component by component, link by link.
 //!
-//! The descriptors of the folders walked through are kept, so that `..` goes back to the very folder the walk came from
-//! and never to wherever that folder may have been moved meanwhile. No step follows a link by itself (`O_NOFOLLOW`).
+//! Keeps the descriptors of the directories on the way, so that `..` returns to the directory that the walk came from,
+//! even if it has been moved meanwhile. No call follows a link (`O_NOFOLLOW`).
 
 use crate::counters::{Syscall, count};
 use crate::file::OPEN_FLAGS;
@@ -10,20 +10,20 @@ use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Links followed for one path, as many as the kernel follows (path_resolution(7)).
+/// Links followed per path, as many as the kernel follows (path_resolution(7)).
 const LINKS_MAX: usize = 40;
-/// Folders walked through at once: each costs a descriptor for the time of the walk.
+/// Directories open at once during a walk: each takes a descriptor.
 const DEPTH_MAX: usize = 128;
 
 /// Opens `path` relative to `root`, never above it.
 pub(crate) fn open_beneath(root: BorrowedFd<'_>, path: &[u8]) -> io::Result<OwnedFd> {
-    Walk { root, folders: Vec::new(), link_count: 0 }.open(path).map_err(io::Error::from)
+    Walk { root, directories: Vec::new(), link_count: 0 }.open(path).map_err(io::Error::from)
 }
 
 struct Walk<'r> {
     root: BorrowedFd<'r>,
-    /// The folders from below the root to where the walk stands.
-    folders: Vec<OwnedFd>,
+    /// The directories from below the root down to the current one.
+    directories: Vec<OwnedFd>,
     link_count: usize,
 }
 
@@ -32,36 +32,35 @@ impl Walk<'_> {
         if path.is_empty() {
             return Err(Errno::NOENT);
         }
-        let mut pending = segments_reversed(path)?;
-        while let Some(segment) = pending.pop() {
-            match segment.as_slice() {
+        let mut pending = components_reversed(path)?;
+        while let Some(component) = pending.pop() {
+            match component.as_slice() {
                 b"." => {}
-                b".." => drop(self.folders.pop().ok_or(Errno::XDEV)?),
+                b".." => drop(self.directories.pop().ok_or(Errno::XDEV)?),
                 name => {
-                    let wants_folder = !pending.is_empty();
                     if let Some(target) = self.link_target(name)? {
-                        pending.extend(segments_reversed(&target)?);
-                    } else if wants_folder {
-                        self.enter(name)?;
+                        pending.extend(components_reversed(&target)?);
+                    } else if pending.is_empty() {
+                        return self.open_component(name, OPEN_FLAGS);
                     } else {
-                        return self.open_last(name, OPEN_FLAGS);
+                        self.enter(name)?;
                     }
                 }
             }
         }
-        // The path ended in a dot segment or a slash: the folder where the walk stands.
+        // The path ends in `.`, `..` or a slash: it is that of the current directory.
         count(Syscall::Openat);
-        rustix::fs::openat(self.here(), ".", OPEN_FLAGS | OFlags::DIRECTORY, Mode::empty())
+        rustix::fs::openat(self.current(), ".", OPEN_FLAGS | OFlags::DIRECTORY, Mode::empty())
     }
 
-    fn here(&self) -> BorrowedFd<'_> {
-        self.folders.last().map_or(self.root, AsFd::as_fd)
+    fn current(&self) -> BorrowedFd<'_> {
+        self.directories.last().map_or(self.root, AsFd::as_fd)
     }
 
-    /// Where `name` points if it is a link. Not being one is the common case, and an error of the call.
+    /// The target of `name` if it is a link; usually it is not, and the call fails with EINVAL.
     fn link_target(&mut self, name: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
         count(Syscall::Readlinkat);
-        match rustix::fs::readlinkat(self.here(), name, Vec::new()) {
+        match rustix::fs::readlinkat(self.current(), name, Vec::new()) {
             Err(Errno::INVAL) => Ok(None),
             Err(errno) => Err(errno),
             Ok(_) if self.link_count == LINKS_MAX => Err(Errno::LOOP),
@@ -73,30 +72,30 @@ impl Walk<'_> {
     }
 
     fn enter(&mut self, name: &[u8]) -> Result<(), Errno> {
-        if self.folders.len() == DEPTH_MAX {
+        if self.directories.len() == DEPTH_MAX {
             return Err(Errno::NAMETOOLONG);
         }
-        let folder = self.open_last(name, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC)?;
-        self.folders.push(folder);
+        let directory = self.open_component(name, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC)?;
+        self.directories.push(directory);
         Ok(())
     }
 
-    fn open_last(&self, name: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+    fn open_component(&self, name: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
         count(Syscall::Openat);
-        rustix::fs::openat(self.here(), name, flags | OFlags::NOFOLLOW, Mode::empty())
+        rustix::fs::openat(self.current(), name, flags | OFlags::NOFOLLOW, Mode::empty())
     }
 }
 
-/// The segments of `path`, the last first. A slash at the end asks for a folder: it becomes a last segment `.`.
-fn segments_reversed(path: &[u8]) -> Result<Vec<Vec<u8>>, Errno> {
+/// The components of `path`, the last one first. A trailing slash, which requires a directory, becomes a last `.`.
+fn components_reversed(path: &[u8]) -> Result<Vec<Vec<u8>>, Errno> {
     if path.starts_with(b"/") {
         return Err(Errno::XDEV);
     }
-    let mut segments: Vec<Vec<u8>> =
-        path.split(|&octet| octet == b'/').filter(|segment| !segment.is_empty()).map(<[u8]>::to_vec).collect();
+    let components = path.split(|&byte| byte == b'/').filter(|component| !component.is_empty());
+    let mut components: Vec<Vec<u8>> = components.map(<[u8]>::to_vec).collect();
     if path.ends_with(b"/") {
-        segments.push(b".".to_vec());
+        components.push(b".".to_vec());
     }
-    segments.reverse();
-    Ok(segments)
+    components.reverse();
+    Ok(components)
 }

@@ -1,4 +1,4 @@
-//! Descriptors that are waited for together outside a poller.
+//! Waits for several file descriptors outside a poller (poll(2)).
 
 use crate::counters::{Syscall, count};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -7,30 +7,31 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-/// Descriptors to wait for outside a poller, until one of them can be read.
+/// Descriptors to wait for, until one of them is readable.
 #[derive(Debug)]
 pub struct PollSet<'d>(Vec<PollFd<'d>>);
 
 impl<'d> PollSet<'d> {
-    /// Waits for these.
+    /// A set of these descriptors.
     pub fn new(descriptors: impl IntoIterator<Item = BorrowedFd<'d>>) -> PollSet<'d> {
         PollSet(descriptors.into_iter().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect())
     }
 
-    /// Until one can be read, or for `timeout`; `None` waits for ever. A signal ends it early.
+    /// Waits until one is readable, at most `timeout`; `None` is no limit. A signal ends the wait early.
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         poll_until(&mut self.0, timeout)
     }
 
-    /// Whether the last wait was ended by the last of the descriptors, perhaps among others.
+    /// Whether the last descriptor was readable after the last wait.
     pub fn is_last_ready(&self) -> bool {
         self.0.last().is_some_and(|last| !last.revents().is_empty())
     }
 }
 
-/// Waits for one of `targets`, or for `timeout`; a signal ends it early.
+/// Waits for one of `targets`, at most `timeout`; a signal ends the wait early.
 pub(crate) fn poll_until(targets: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Result<()> {
     count(Syscall::Ppoll);
+    // A timeout that the kernel cannot represent is no limit.
     let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
     match poll(targets, timeout.as_ref()) {
         Ok(_) | Err(Errno::INTR) => Ok(()),

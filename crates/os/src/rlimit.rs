@@ -1,12 +1,12 @@
-//! How many descriptors this process may have.
+//! The limit on open file descriptors (getrlimit(2)).
 
 use crate::error::with_context;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
 
-/// Raises the limit of open descriptors as far as this process may; what it is then.
+/// Raises the soft limit on open file descriptors to the hard limit and returns it.
 ///
-/// The soft limit is kept low for old programs that call `select`, which none of ours does (systemd.exec(5)).
+/// The soft limit is low by default for programs that call `select` (systemd.exec(5)); this one does not.
 pub fn raise_nofile_limit() -> io::Result<u64> {
     let limits = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limits.maximum, ..limits };

@@ -1,5 +1,5 @@
-//! Tells the service manager how this process stands, by the protocol of systemd (sd_notify(3)): one datagram of
-//! assignments to the socket that the environment names.
+//! Notifies the service manager of this process's state, by the protocol of systemd (sd_notify(3)): one datagram of
+//! assignments to the socket named in the environment.
 
 use crate::counters::{Syscall, count};
 use crate::error::with_context;
@@ -9,36 +9,36 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
-/// Names the manager's socket: a path, or a name in the abstract name space behind an `@`.
+/// The environment variable with the manager's socket: a path, or `@` and a name in the abstract namespace.
 pub const SOCKET_VARIABLE: &str = "NOTIFY_SOCKET";
-/// Tells after how many microseconds without a word the manager ends the service.
+/// The environment variable with the watchdog timeout in microseconds.
 pub const WATCHDOG_VARIABLE: &str = "WATCHDOG_USEC";
-/// Tells which process is to give the word.
+/// The environment variable with the process that the watchdog is for.
 pub const WATCHDOG_PID_VARIABLE: &str = "WATCHDOG_PID";
 
-/// How long a manager that does not read is waited for: it must not hold up whoever tells.
-const TELLING_TIMEOUT: Duration = Duration::from_secs(1);
-/// Octets of a status line. systemd reads 4,096 of a datagram, and shows a line.
+/// A manager that does not read must not block this process for longer.
+const SEND_TIMEOUT: Duration = Duration::from_secs(1);
+/// Bytes of a status line; systemd reads 4,096 bytes of a datagram.
 const STATUS_BYTES_MAX: usize = 1024;
 
-/// How the service stands.
+/// The state of the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State<'t> {
-    /// It serves, for the first time or again after a reload.
+    /// Start or reload has finished.
     Ready,
-    /// It takes up another configuration; `Ready` tells the end of that, whether it was taken up or not.
+    /// A reload has begun; `Ready` ends it, whether it succeeded or failed.
     Reloading,
-    /// It is about to end.
+    /// Shutdown has begun.
     Stopping,
-    /// A line for people; what follows a line's end is told in the same line.
+    /// A line for the operator; control characters become spaces.
     Status(&'t str),
-    /// This process is the one that stands for the service.
+    /// The main process of the service.
     MainPid(u32),
-    /// It is alive.
+    /// The service is alive.
     Watchdog,
 }
 
-/// The way to the service manager, if there is one.
+/// The connection to the service manager, if there is one.
 #[derive(Debug, Default)]
 pub struct Notifier {
     manager: Option<Manager>,
@@ -53,11 +53,11 @@ struct Manager {
 }
 
 impl Notifier {
-    /// The manager that the environment names. A child that told something would be taken for this process: so
-    /// [`crate::process::spawn`] tells none of it.
+    /// Connects to the manager named in the environment. [`crate::process::spawn`] removes it from the environment of
+    /// children, whose notifications would be taken for those of this process.
     ///
     /// # Errors
-    /// The environment names something that no datagram can be sent to.
+    /// The variable is not the address of a Unix socket.
     pub fn from_environment() -> io::Result<Notifier> {
         let socket = std::env::var_os(SOCKET_VARIABLE).filter(|name| !name.is_empty());
         let socket = socket.map(|name| name.to_string_lossy().into_owned());
@@ -65,15 +65,15 @@ impl Notifier {
         Ok(Notifier { manager: socket.map(Manager::at).transpose()?, watchdog })
     }
 
-    /// Whether anybody listens.
+    /// Whether there is a manager.
     pub fn has_manager(&self) -> bool {
         self.manager.is_some()
     }
 
-    /// Tells `states`, all at once; nothing without a manager.
+    /// Sends `states` in one datagram; does nothing without a manager.
     ///
     /// # Errors
-    /// The manager is gone, or has not read for a second. That is no reason to stop serving.
+    /// The manager has ended, or has not read for a second. The service can continue.
     pub fn notify(&self, states: &[State<'_>]) -> io::Result<()> {
         let Some(manager) = &self.manager else { return Ok(()) };
         let text = assignments(states, monotonic_us());
@@ -85,8 +85,7 @@ impl Notifier {
             .map_err(|error| with_context("sendto", &manager.name, &error))
     }
 
-    /// How often [`State::Watchdog`] is to be told, if it is: twice in the time after which the manager acts
-    /// (sd_watchdog_enabled(3)).
+    /// The interval at which to send [`State::Watchdog`], if at all: half the timeout (sd_watchdog_enabled(3)).
     pub fn watchdog_interval(&self) -> Option<Duration> {
         self.watchdog.map(|limit| limit / 2)
     }
@@ -97,44 +96,46 @@ impl Manager {
         let address = match name.as_bytes() {
             [b'@', abstract_name @ ..] => SocketAddr::from_abstract_name(abstract_name),
             [b'/', ..] => SocketAddr::from_pathname(&name),
-            _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "neither a path nor an abstract name behind @")),
+            _ => {
+                Err(io::Error::new(io::ErrorKind::InvalidInput, "expected an absolute path, or @ and an abstract name"))
+            }
         };
         let address = address.map_err(|error| {
-            io::Error::new(error.kind(), format!("{SOCKET_VARIABLE}=\"{name}\" cannot be used: {error}"))
+            io::Error::new(error.kind(), format!("{SOCKET_VARIABLE}=\"{name}\" is invalid: {error}"))
         })?;
         count(Syscall::Socket);
         let socket = UnixDatagram::unbound().map_err(|error| with_context("socket", &name, &error))?;
         count(Syscall::Setsockopt);
-        socket.set_write_timeout(Some(TELLING_TIMEOUT))?;
+        socket.set_write_timeout(Some(SEND_TIMEOUT))?;
         Ok(Manager { name, address, socket })
     }
 }
 
-/// The time limit that `variable` tells, if it is this process's.
+/// The timeout in the environment, if it is for this process.
 fn watchdog(variable: impl Fn(&str) -> Option<String>) -> Option<Duration> {
-    let is_ours = variable(WATCHDOG_PID_VARIABLE).is_none_or(|pid| pid == std::process::id().to_string());
-    let limit_us = variable(WATCHDOG_VARIABLE).filter(|_| is_ours)?.parse().ok()?;
+    let is_for_us = variable(WATCHDOG_PID_VARIABLE).is_none_or(|pid| pid == std::process::id().to_string());
+    let limit_us = variable(WATCHDOG_VARIABLE).filter(|_| is_for_us)?.parse().ok()?;
     (limit_us > 0).then_some(Duration::from_micros(limit_us))
 }
 
-/// `states` as the manager reads them, a line each; `now_us` is the monotonic clock.
+/// `states` as lines of the protocol; `now_us` is the monotonic clock.
 fn assignments(states: &[State<'_>], now_us: u64) -> String {
     let mut text = String::new();
     for state in states {
         let written = match state {
             State::Ready => writeln!(text, "READY=1"),
-            // systemd must know which reload this is the beginning of: the time proves that it is after its signal.
+            // The time tells systemd that this reload follows its signal, and is not an earlier one.
             State::Reloading => writeln!(text, "RELOADING=1\nMONOTONIC_USEC={now_us}"),
             State::Stopping => writeln!(text, "STOPPING=1"),
             State::Status(line) => {
                 let end = line.floor_char_boundary(STATUS_BYTES_MAX);
-                // Another line would be another assignment.
+                // A line break would begin another assignment.
                 writeln!(text, "STATUS={}", line[..end].replace(char::is_control, " "))
             }
             State::MainPid(pid) => writeln!(text, "MAINPID={pid}"),
             State::Watchdog => writeln!(text, "WATCHDOG=1"),
         };
-        written.expect("a string takes everything");
+        written.expect("writing to a string cannot fail");
     }
     text
 }
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn the_watchdog_is_for_the_process_that_it_names() {
+    fn watchdog_applies_only_to_the_process_it_names() {
         let check = |limit: Option<&str>, pid: Option<String>, expected: Option<Duration>| {
             let variable = |name: &str| match name {
                 WATCHDOG_VARIABLE => limit.map(str::to_owned),
@@ -181,48 +182,47 @@ mod tests {
         check(None, Some(ours.to_string()), None);
     }
 
-    /// What a manager with a socket at `name` is told by a notifier that finds it under the same name.
+    /// Sends a notification to `name` and checks that `listener` receives it.
     #[track_caller]
-    fn check_told(name: &str, listener: &UnixDatagram) {
+    fn check_received(name: &str, listener: &UnixDatagram) {
         let limit = Some(Duration::from_secs(30));
         let notifier = Notifier { manager: Some(Manager::at(name.to_owned()).expect("a socket")), watchdog: limit };
         assert_eq!(notifier.watchdog_interval(), Some(Duration::from_secs(15)));
-        notifier.notify(&[State::Ready, State::Status("2 sites")]).expect("told");
+        notifier.notify(&[State::Ready, State::Status("2 sites")]).expect("sent");
         let mut room = [0; 256];
         let length = listener.recv(&mut room).expect("received");
         assert_eq!(&room[..length], b"READY=1\nSTATUS=2 sites\n");
     }
 
     #[test]
-    fn a_manager_at_a_path_is_told() {
-        let path = std::env::temp_dir().join(format!("sanderling-notify-{}", std::process::id()));
-        let _ = std::fs::remove_file(&path);
+    fn manager_at_a_path_receives_notifications() {
+        let directory = tempfile::tempdir().expect("created");
+        let path = directory.path().join("socket");
         let listener = UnixDatagram::bind(&path).expect("bound");
-        let name = path.to_str().expect("a temporary folder has a plain name");
-        check_told(name, &listener);
+        let name = path.to_str().expect("a path in UTF-8");
+        check_received(name, &listener);
         drop(listener);
         let gone = Notifier { manager: Some(Manager::at(name.to_owned()).expect("a socket")), watchdog: None };
-        let error = gone.notify(&[State::Ready]).expect_err("nobody listens").to_string();
+        let error = gone.notify(&[State::Ready]).expect_err("no listener").to_string();
         assert!(error.starts_with(&format!("sendto(\"{name}\") failed: Connection refused")), "{error}");
-        std::fs::remove_file(path).expect("removed");
     }
 
     #[test]
-    fn a_manager_with_an_abstract_name_is_told() {
+    fn manager_with_an_abstract_name_receives_notifications() {
         let name = format!("sanderling-notify-{}", std::process::id());
         let address = SocketAddr::from_abstract_name(&name).expect("short enough");
         let listener = UnixDatagram::bind_addr(&address).expect("bound");
-        check_told(&format!("@{name}"), &listener);
+        check_received(&format!("@{name}"), &listener);
     }
 
     #[test]
-    fn without_a_manager_nothing_is_told() {
-        let alone = Notifier::default();
-        assert!(!alone.has_manager());
-        alone.notify(&[State::Ready]).expect("told nobody");
-        assert_eq!(alone.watchdog_interval(), None);
-        let error = Manager::at("vsock:2:1".to_owned()).expect_err("no Unix socket");
-        let expected = "NOTIFY_SOCKET=\"vsock:2:1\" cannot be used: neither a path nor an abstract name behind @";
+    fn notifier_without_a_manager_sends_nothing() {
+        let notifier = Notifier::default();
+        assert!(!notifier.has_manager());
+        notifier.notify(&[State::Ready]).expect("no error");
+        assert_eq!(notifier.watchdog_interval(), None);
+        let error = Manager::at("vsock:2:1".to_owned()).expect_err("not a Unix socket");
+        let expected = "NOTIFY_SOCKET=\"vsock:2:1\" is invalid: expected an absolute path, or @ and an abstract name";
         assert_eq!(error.to_string(), expected);
     }
 }

@@ -1,7 +1,7 @@
-//! Unix sockets that carry bounded messages and descriptors between processes of this machine (`SOCK_SEQPACKET`).
+//! Unix sockets that carry messages and file descriptors between local processes (`SOCK_SEQPACKET`, unix(7)).
 //!
-//! A message arrives whole or not at all, and its descriptors arrive with it. Nothing here waits: who wants to wait
-//! waits for the descriptor. What comes in may be hostile: it is bounded, and what does not fit is refused as a whole.
+//! A message arrives whole or not at all, together with its descriptors. No call blocks; a caller waits for the descriptor.
+//! The peer is not trusted: a message above the limits is refused as a whole, and its descriptors are closed.
 
 use crate::cloexec;
 use crate::counters::{Syscall, count};
@@ -17,64 +17,64 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-/// Octets of one message.
+/// Bytes of one message.
 pub const MESSAGE_BYTES_MAX: usize = 4096;
 
-/// Descriptors of one message; the kernel's own bound is 253 (`SCM_MAX_FD`).
+/// Descriptors of one message; the kernel's limit is 253 (`SCM_MAX_FD`).
 pub const DESCRIPTORS_PER_MESSAGE_MAX: usize = 250;
 
-/// Connections that wait at a door until they are accepted.
+/// Connections that may wait in a listener to be accepted.
 const BACKLOG: i32 = 16;
 
-/// Tries of one call that a signal, or the reset of a peer that left messages behind, has ended early.
+/// Tries of a call that fails because of a signal, or of a peer that closed without reading all messages.
 const TRIES_MAX: usize = 4;
 
 const CREATION_FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
 
 const ANCILLARY_BYTES: usize = rustix::cmsg_space!(ScmRights(DESCRIPTORS_PER_MESSAGE_MAX));
 
-/// One end of a connection. Its descriptor is close-on-exec from birth, and no call on it waits.
+/// One end of a connection: non-blocking, and close-on-exec from creation.
 #[derive(Debug)]
 pub struct SeqpacketSocket(OwnedFd);
 
-/// What a call for a message brought.
+/// The result of receiving.
 #[derive(Debug)]
 pub enum Received {
-    /// A message, which stands at the start of the buffer, and the descriptors that came with it, close-on-exec.
+    /// A message at the start of the buffer, with its descriptors, which are close-on-exec.
     Message {
-        /// Its octets: 1 to [`MESSAGE_BYTES_MAX`].
+        /// Its length, 1 to [`MESSAGE_BYTES_MAX`].
         length_bytes: usize,
         /// At most [`DESCRIPTORS_PER_MESSAGE_MAX`].
         descriptors: Vec<OwnedFd>,
     },
-    /// Nothing is there now.
+    /// No message has arrived.
     WouldBlock,
-    /// The peer is gone, and all it has sent was received.
+    /// The peer has closed its end, and all its messages were received.
     Closed,
 }
 
-/// Who connected, or made the pair: as the kernel saw it at that moment.
+/// The credentials of the peer when it connected or created the pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerCredentials {
-    /// The number of the process; 0 when it cannot be seen from here (another PID namespace).
+    /// Its process ID; 0 if it is in a PID namespace that is not visible here.
     pub pid: i32,
-    /// Its effective user.
+    /// Its effective user ID.
     pub uid: u32,
-    /// Its effective group.
+    /// Its effective group ID.
     pub gid: u32,
 }
 
 impl SeqpacketSocket {
-    /// Two ends that are connected to each other.
+    /// Creates two sockets that are connected to each other.
     pub fn pair() -> io::Result<(SeqpacketSocket, SeqpacketSocket)> {
         count(Syscall::Socketpair);
         let (one, other) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, CREATION_FLAGS, None)
-            .map_err(|errno| with_context("socketpair", "a pair of packet sockets", &errno.into()))?;
+            .map_err(|errno| with_context("socketpair", "SOCK_SEQPACKET", &errno.into()))?;
         Ok((SeqpacketSocket(one), SeqpacketSocket(other)))
     }
 
-    /// Connects to the door at `path`. `ConnectionRefused` tells that nobody listens there any more, `WouldBlock` that
-    /// too many others wait there.
+    /// Connects to the listener at `path`. `ConnectionRefused` means that no process listens there any more, `WouldBlock`
+    /// that its backlog is full.
     pub fn connect(path: &Path) -> io::Result<SeqpacketSocket> {
         let address = address_of(path, "connect")?;
         let socket = new_socket(path)?;
@@ -83,38 +83,35 @@ impl SeqpacketSocket {
         Ok(SeqpacketSocket(socket))
     }
 
-    /// Takes over an end that was inherited or received; refuses whatever is no packet socket of this machine.
+    /// Takes over a socket that was inherited or received; an error if it is not a Unix `SOCK_SEQPACKET` socket.
     pub fn from_fd(descriptor: OwnedFd) -> io::Result<SeqpacketSocket> {
-        let descriptor = adopt_packet_socket(descriptor)?;
-        Ok(SeqpacketSocket(descriptor))
+        seqpacket_socket(descriptor).map(SeqpacketSocket)
     }
 
-    /// Sends a message of 1 to [`MESSAGE_BYTES_MAX`] octets, and with it copies of at most
-    /// [`DESCRIPTORS_PER_MESSAGE_MAX`] descriptors; other sizes are refused (`InvalidInput`).
+    /// Sends a message of 1 to [`MESSAGE_BYTES_MAX`] bytes with copies of at most [`DESCRIPTORS_PER_MESSAGE_MAX`]
+    /// descriptors; other sizes are refused (`InvalidInput`).
     ///
-    /// `Ok(false)`: the peer's buffer is full, and nothing was sent. A peer that is gone is an error (`BrokenPipe`,
-    /// `ConnectionReset`), never a signal.
+    /// `Ok(false)` means that the peer's buffer is full and nothing was sent. A peer that has closed its end is an error
+    /// (`BrokenPipe`, `ConnectionReset`), never a signal.
     pub fn send(&self, message: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<bool> {
-        // An empty one could not be told from the end of the connection.
+        // An empty message would look like the end of the connection.
         if message.is_empty() || message.len() > MESSAGE_BYTES_MAX {
-            return Err(refused(format!(
-                "a message of {} octets: 1 to {MESSAGE_BYTES_MAX} can be sent",
-                message.len()
-            )));
+            let length = message.len();
+            return Err(invalid_input(format!("message of {length} bytes, expected 1 to {MESSAGE_BYTES_MAX}")));
         }
         if descriptors.len() > DESCRIPTORS_PER_MESSAGE_MAX {
             let found = descriptors.len();
-            return Err(refused(format!(
-                "{found} descriptors in one message: {DESCRIPTORS_PER_MESSAGE_MAX} can be sent"
+            return Err(invalid_input(format!(
+                "message with {found} descriptors, expected at most {DESCRIPTORS_PER_MESSAGE_MAX}"
             )));
         }
         let mut space = [MaybeUninit::uninit(); ANCILLARY_BYTES];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
         if !descriptors.is_empty() {
             let has_room = ancillary.push(SendAncillaryMessage::ScmRights(descriptors));
-            assert!(has_room, "the space is made for the most descriptors that are let through above");
+            assert!(has_room, "the space is for the maximum checked above");
         }
-        // A descriptor's O_NONBLOCK is shared with whoever else has the socket: that no call waits is said here again.
+        // Another process that has the socket may clear O_NONBLOCK, which is shared; DONTWAIT does not depend on it.
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         for _ in 0..TRIES_MAX {
             count(Syscall::Sendmsg);
@@ -128,24 +125,24 @@ impl SeqpacketSocket {
         Err(Errno::INTR.into())
     }
 
-    /// Receives the next message. One that is longer than the buffer, or whose descriptors do not all fit into this
-    /// process, is refused (`InvalidData`), and its descriptors are closed.
+    /// Receives the next message. One that is too long, or whose descriptors exceed this process's limit, is refused
+    /// (`InvalidData`), and its descriptors are closed.
     pub fn receive(&self, buffer: &mut [u8; MESSAGE_BYTES_MAX]) -> io::Result<Received> {
         let mut last = Errno::INTR;
         for _ in 0..TRIES_MAX {
             match self.receive_once(buffer) {
-                // A peer that went away before it had read all leaves a reset, which the kernel tells once, and tells
-                // before the messages that wait here.
+                // A peer that closes before it has read all causes a reset, which the kernel reports once, before the
+                // messages that wait here.
                 Err(errno @ (Errno::INTR | Errno::CONNRESET)) => last = errno,
                 Err(Errno::AGAIN) => return Ok(Received::WouldBlock),
                 Err(errno) => return Err(errno.into()),
-                Ok(arrived) => return arrived.checked(),
+                Ok(raw) => return raw.validate(),
             }
         }
         Err(last.into())
     }
 
-    fn receive_once(&self, buffer: &mut [u8]) -> Result<Arrived, Errno> {
+    fn receive_once(&self, buffer: &mut [u8]) -> Result<RawMessage, Errno> {
         let mut space = [MaybeUninit::uninit(); ANCILLARY_BYTES];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         count(Syscall::Recvmsg);
@@ -157,17 +154,17 @@ impl SeqpacketSocket {
                 descriptors.extend(more);
             }
         }
-        Ok(Arrived { length_bytes: head.bytes, flags: head.flags, descriptors })
+        Ok(RawMessage { length_bytes: head.bytes, flags: head.flags, descriptors })
     }
 
-    /// Who is at the other end (`SO_PEERCRED`).
+    /// The peer's credentials (`SO_PEERCRED`).
     pub fn peer_credentials(&self) -> io::Result<PeerCredentials> {
         let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
         let mut length = size_of::<libc::ucred>() as libc::socklen_t;
         count(Syscall::Getsockopt);
-        // Not by rustix, whose process number may not be 0: the kernel does say 0 for one that cannot be seen from here.
-        // SAFETY: the kernel writes at most `length` octets into `credentials`, which is that long and all integers.
-        let done = unsafe {
+        // Not through rustix, whose `Pid` cannot be 0.
+        // SAFETY: the kernel writes at most `length` bytes into `credentials`, which has that size and consists of integers.
+        let status = unsafe {
             libc::getsockopt(
                 self.0.as_raw_fd(),
                 libc::SOL_SOCKET,
@@ -176,29 +173,29 @@ impl SeqpacketSocket {
                 &raw mut length,
             )
         };
-        if done != 0 {
+        if status != 0 {
             return Err(io::Error::last_os_error());
         }
         Ok(PeerCredentials { pid: credentials.pid, uid: credentials.uid, gid: credentials.gid })
     }
 }
 
-/// What one call of the kernel brought, not yet looked at.
-struct Arrived {
+/// A message as received, before validation.
+struct RawMessage {
     length_bytes: usize,
     flags: ReturnFlags,
     descriptors: Vec<OwnedFd>,
 }
 
-impl Arrived {
-    fn checked(self) -> io::Result<Received> {
+impl RawMessage {
+    fn validate(self) -> io::Result<Received> {
         if self.flags.contains(ReturnFlags::TRUNC) {
-            return Err(untrusted(format!("a message of more than {MESSAGE_BYTES_MAX} octets")));
+            return Err(invalid_data(format!("message of more than {MESSAGE_BYTES_MAX} bytes")));
         }
         if self.flags.contains(ReturnFlags::CTRUNC) || self.descriptors.len() > DESCRIPTORS_PER_MESSAGE_MAX {
-            return Err(untrusted(format!(
-                "a message with more descriptors than {DESCRIPTORS_PER_MESSAGE_MAX}, or than this process may open: \
-                 raise LimitNOFILE= or `ulimit -n`"
+            return Err(invalid_data(format!(
+                "message with more than {DESCRIPTORS_PER_MESSAGE_MAX} descriptors, or more than this process may open; \
+                 in that case raise LimitNOFILE= or `ulimit -n`"
             )));
         }
         if self.length_bytes == 0 {
@@ -220,17 +217,17 @@ impl From<SeqpacketSocket> for OwnedFd {
     }
 }
 
-/// A listening socket at a path. The path stays when the door is dropped: another process may have the socket too.
+/// A listening socket at a path. Dropping it leaves the path, since another process may have the socket too.
 #[derive(Debug)]
 pub struct SeqpacketListener(OwnedFd);
 
 impl SeqpacketListener {
-    /// Listens at `path`, where nothing may be yet (`AddrInUse`). Who may write to the path may connect: `mode` tells
-    /// who, and is in force from birth; the process's umask may take away from it, as from a file's.
+    /// Listens at `path`, which must not exist (`AddrInUse`). A process needs write permission on the path to connect:
+    /// `mode` applies from creation, less the umask.
     pub fn bind(path: &Path, mode: u32) -> io::Result<SeqpacketListener> {
         let address = address_of(path, "bind")?;
         let socket = new_socket(path)?;
-        // The path gets the mode that the socket has when it is bound: so there is no moment with a wider one.
+        // `bind` gives the path the mode of the socket, so that it never has a wider one.
         count(Syscall::Fchmod);
         rustix::fs::fchmod(&socket, rustix::fs::Mode::from_raw_mode(mode))
             .map_err(|errno| with_context("fchmod", path.display(), &errno.into()))?;
@@ -241,17 +238,17 @@ impl SeqpacketListener {
         Ok(SeqpacketListener(socket))
     }
 
-    /// Takes over a door that was inherited; refuses whatever is no listening packet socket of this machine.
+    /// Takes over a listener that was inherited; an error if it is not a listening Unix `SOCK_SEQPACKET` socket.
     pub fn from_fd(descriptor: OwnedFd) -> io::Result<SeqpacketListener> {
-        let descriptor = adopt_packet_socket(descriptor)?;
+        let descriptor = seqpacket_socket(descriptor)?;
         count(Syscall::Getsockopt);
         if !sockopt::socket_acceptconn(&descriptor)? {
-            return Err(untrusted(format!("descriptor {} does not listen", descriptor.as_raw_fd())));
+            return Err(invalid_data(format!("descriptor {} is not a listening socket", descriptor.as_raw_fd())));
         }
         Ok(SeqpacketListener(descriptor))
     }
 
-    /// The next connection that waits; `Ok(None)` when none does. An error is one of this machine (`EMFILE`, `ENOMEM`).
+    /// Accepts the next connection; `Ok(None)` if none waits. Errors are local ones (`EMFILE`, `ENOMEM`).
     pub fn accept(&self) -> io::Result<Option<SeqpacketSocket>> {
         for _ in 0..TRIES_MAX {
             count(Syscall::Accept4);
@@ -278,19 +275,19 @@ fn new_socket(path: &Path) -> io::Result<OwnedFd> {
         .map_err(|errno| with_context("socket", path.display(), &errno.into()))
 }
 
-/// The kernel has 108 octets for a path, its NUL included.
+/// The address of `path`, for which the kernel has 108 bytes including a NUL.
 fn address_of(path: &Path, call: &str) -> io::Result<SocketAddrUnix> {
     SocketAddrUnix::new(path).map_err(|errno| match errno {
         Errno::NAMETOOLONG => {
-            let error = io::Error::new(io::ErrorKind::InvalidFilename, "a socket's path has at most 107 octets");
+            let error = io::Error::new(io::ErrorKind::InvalidFilename, "the path of a socket has at most 107 bytes");
             with_context(call, path.display(), &error)
         }
         _ => with_context(call, path.display(), &errno.into()),
     })
 }
 
-/// Checks what `descriptor` is, and makes it as if it had been made here.
-fn adopt_packet_socket(descriptor: OwnedFd) -> io::Result<OwnedFd> {
+/// Checks the type of `descriptor` and sets the flags of a socket created here.
+fn seqpacket_socket(descriptor: OwnedFd) -> io::Result<OwnedFd> {
     let object = format!("descriptor {}", descriptor.as_raw_fd());
     count(Syscall::Getsockopt);
     let kind = sockopt::socket_type(&descriptor)
@@ -299,7 +296,7 @@ fn adopt_packet_socket(descriptor: OwnedFd) -> io::Result<OwnedFd> {
     let family = sockopt::socket_domain(&descriptor)
         .map_err(|errno| with_context("getsockopt(SO_DOMAIN)", &object, &errno.into()))?;
     if kind != SocketType::SEQPACKET || family != AddressFamily::UNIX {
-        return Err(untrusted(format!("{object} is no Unix packet socket (SOCK_SEQPACKET)")));
+        return Err(invalid_data(format!("{object} is not a Unix SOCK_SEQPACKET socket")));
     }
     cloexec::set(&descriptor, &object)?;
     count(Syscall::Fionbio);
@@ -308,11 +305,11 @@ fn adopt_packet_socket(descriptor: OwnedFd) -> io::Result<OwnedFd> {
     Ok(descriptor)
 }
 
-fn refused(reason: String) -> io::Error {
+fn invalid_input(reason: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, reason)
 }
 
-fn untrusted(reason: String) -> io::Error {
+fn invalid_data(reason: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, reason)
 }
 

@@ -1,7 +1,8 @@
-//! Turns signals into something that can be waited for: a handler sets a flag and writes a byte, and no more.
+//! Signals as events of a file descriptor: the handler sets a flag and writes one byte, and does nothing else.
 
 use crate::counters::{Syscall, count};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use crate::poll_set::PollSet;
+use nix::sys::signal::SigSet;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -14,90 +15,73 @@ pub use signal_hook::consts::{SIGABRT, SIGCHLD, SIGHUP, SIGINT, SIGKILL, SIGQUIT
 /// The number of a signal.
 pub type Signal = i32;
 
-/// Some signals, caught from now on.
+/// Signals with a handler.
 #[derive(Debug)]
 pub struct Signals {
-    arrived: Vec<(Signal, Arc<AtomicBool>)>,
-    bytes: OwnedFd,
+    pending: Vec<(Signal, Arc<AtomicBool>)>,
+    pipe: OwnedFd,
 }
 
-/// Keeps every signal that can be kept from this thread, and from the program that takes this process's place, until
-/// [`unblock_all`]. A signal that comes meanwhile is delivered then.
+/// Blocks all signals for this thread, its future children and the program of a later exec, until [`unblock_all`]. A
+/// signal that arrives meanwhile stays pending.
 pub fn block_all() -> io::Result<()> {
-    change_mask(true)
+    set_mask(&SigSet::all())
 }
 
-/// Lets signals in again, also those that a program before this one has held back.
+/// Unblocks all signals, including those blocked before an exec.
 pub fn unblock_all() -> io::Result<()> {
-    change_mask(false)
+    set_mask(&SigSet::empty())
 }
 
-/// Sends `signal` to this very process. While signals are held back it waits, also through an exec (execve(2)).
+fn set_mask(signals: &SigSet) -> io::Result<()> {
+    count(Syscall::RtSigprocmask);
+    Ok(signals.thread_set_mask()?)
+}
+
+/// Sends `signal` to this process. While signals are blocked it stays pending, also through an exec (execve(2)).
 pub fn send_to_self(signal: Signal) -> io::Result<()> {
-    count(Syscall::PidfdSendSignal);
+    count(Syscall::Kill);
     let signal = rustix::process::Signal::from_named_raw(signal).ok_or(io::ErrorKind::InvalidInput)?;
     Ok(rustix::process::kill_process(rustix::process::getpid(), signal)?)
 }
 
-fn change_mask(is_full: bool) -> io::Result<()> {
-    let mut set = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
-    count(Syscall::RtSigprocmask);
-    // SAFETY: the set is initialised by the first call, and no old one is asked for.
-    let status = unsafe {
-        if is_full {
-            libc::sigfillset(set.as_mut_ptr());
-        } else {
-            libc::sigemptyset(set.as_mut_ptr());
-        }
-        libc::pthread_sigmask(libc::SIG_SETMASK, set.as_ptr(), std::ptr::null_mut())
-    };
-    if status == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(status)) }
-}
-
 impl Signals {
-    /// Catches `signals` for the rest of the process's life.
+    /// Installs handlers for `signals`, for the life of the process.
     pub fn register(signals: &[Signal]) -> io::Result<Signals> {
-        let (bytes, writer) = UnixStream::pair()?;
-        bytes.set_nonblocking(true)?;
-        let mut arrived = Vec::new();
+        let (pipe, writer) = UnixStream::pair()?;
+        pipe.set_nonblocking(true)?;
+        let mut pending = Vec::new();
         for &signal in signals {
             let flag = Arc::new(AtomicBool::new(false));
-            // The flag first: who is woken by the byte finds it set.
+            // The flag first: a thread woken by the byte must find it set.
             signal_hook::flag::register(signal, Arc::clone(&flag))?;
             signal_hook::low_level::pipe::register(signal, writer.try_clone()?)?;
-            arrived.push((signal, flag));
+            pending.push((signal, flag));
         }
-        Ok(Signals { arrived, bytes: bytes.into() })
+        Ok(Signals { pending, pipe: pipe.into() })
     }
 
-    /// Waits for a signal, at most `timeout`; `None` waits for ever.
+    /// Waits for a signal, at most `timeout`; `None` is no limit.
     pub fn wait(&self, timeout: Option<Duration>) -> io::Result<Option<Signal>> {
         if let Some(signal) = self.take() {
             return Ok(Some(signal));
         }
-        count(Syscall::Ppoll);
-        let timeout = timeout.map(|timeout| Timespec::try_from(timeout).unwrap_or(LONG));
-        match poll(&mut [PollFd::new(&self.bytes, PollFlags::IN)], timeout.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(self.take()),
-            Err(errno) => Err(errno.into()),
-        }
+        PollSet::new([self.as_fd()]).wait(timeout)?;
+        Ok(self.take())
     }
 
-    /// A signal that has arrived and was not taken yet. One that arrived twice meanwhile is told once.
+    /// A signal that has arrived and was not taken yet. One that arrived twice meanwhile is returned once.
     pub fn take(&self) -> Option<Signal> {
         let mut bytes = [0; 64];
-        while matches!(rustix::io::read(&self.bytes, &mut bytes), Ok(64)) {}
-        let arrived = self.arrived.iter().find(|(_, flag)| flag.swap(false, Ordering::Relaxed));
+        while matches!(rustix::io::read(&self.pipe, &mut bytes), Ok(64)) {}
+        let arrived = self.pending.iter().find(|(_, flag)| flag.swap(false, Ordering::Relaxed));
         arrived.map(|&(signal, _)| signal)
     }
 }
 
-/// Longer than a process lives.
-const LONG: Timespec = Timespec { tv_sec: 1 << 40, tv_nsec: 0 };
-
 impl AsFd for Signals {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.bytes.as_fd()
+        self.pipe.as_fd()
     }
 }
 
@@ -106,8 +90,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_caught_signal_is_told_once() {
-        let signals = Signals::register(&[SIGUSR1, SIGUSR2]).expect("caught");
+    fn signal_that_arrives_twice_is_returned_once() {
+        let signals = Signals::register(&[SIGUSR1, SIGUSR2]).expect("registered");
         assert_eq!(signals.wait(Some(Duration::ZERO)).expect("no error"), None);
         signal_hook::low_level::raise(SIGUSR2).expect("raised");
         signal_hook::low_level::raise(SIGUSR2).expect("raised");
@@ -116,14 +100,13 @@ mod tests {
     }
 
     #[test]
-    fn a_signal_that_is_held_back_comes_later() {
-        let signals = Signals::register(&[SIGCHLD]).expect("caught");
-        block_all().expect("held back");
-        // To this thread alone: the others of the test hold nothing back.
-        // SAFETY: the thread is this one.
-        unsafe { libc::pthread_kill(libc::pthread_self(), SIGCHLD) };
+    fn blocked_signal_is_delivered_after_unblocking() {
+        let signals = Signals::register(&[SIGCHLD]).expect("registered");
+        block_all().expect("blocked");
+        // Sends to this thread (raise(3)), the only one of the test that blocks it.
+        signal_hook::low_level::raise(SIGCHLD).expect("raised");
         assert_eq!(signals.wait(Some(Duration::ZERO)).expect("no error"), None);
-        unblock_all().expect("let in");
+        unblock_all().expect("unblocked");
         assert_eq!(signals.wait(Some(Duration::from_secs(5))).expect("no error"), Some(SIGCHLD));
     }
 }

@@ -1,24 +1,24 @@
-//! What is asked of a socket that somebody else made, and what is set on one that listens already.
+//! Options and addresses of sockets, whether created here or inherited.
 
 use crate::counters::{Syscall, count};
 use crate::error::with_context;
-use rustix::net::sockopt;
+use rustix::net::{getsockname, sockopt};
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 
-/// What a socket carries.
+/// The type of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SocketType {
-    /// Streams: TCP.
+    /// `SOCK_STREAM`: TCP.
     Stream,
-    /// Datagrams: UDP.
+    /// `SOCK_DGRAM`: UDP.
     Datagram,
-    /// Messages between processes of this machine, or anything else.
+    /// Any other.
     Other,
 }
 
-/// What `socket` carries; an error when it is no socket.
+/// The type of `socket`; an error if it is not a socket.
 pub fn socket_type(socket: impl AsFd) -> io::Result<SocketType> {
     count(Syscall::Getsockopt);
     Ok(match sockopt::socket_type(socket)? {
@@ -28,31 +28,71 @@ pub fn socket_type(socket: impl AsFd) -> io::Result<SocketType> {
     })
 }
 
-/// Where `socket` is bound; an error for what is not of the Internet.
+/// The address that `socket` is bound to; an error if it is not an Internet socket.
 pub fn local_address(socket: impl AsFd) -> io::Result<SocketAddr> {
-    crate::tcp::local_address(socket)
+    count(Syscall::Getsockname);
+    SocketAddr::try_from(getsockname(socket)?).map_err(io::Error::from)
 }
 
-/// No call on `socket` waits from now on. For all processes that have it.
+/// An IPv4 address in place of an IPv4-mapped IPv6 address (RFC 4291, section 2.5.5.2), which a socket of both families
+/// reports for an IPv4 peer.
+pub fn canonical(address: SocketAddr) -> SocketAddr {
+    match address {
+        SocketAddr::V6(v6) => v6.ip().to_ipv4_mapped().map_or(address, |ip| SocketAddr::new(ip.into(), v6.port())),
+        SocketAddr::V4(_) => address,
+    }
+}
+
+/// Makes `socket` non-blocking, for every process that has it.
 pub fn set_nonblocking(socket: impl AsFd) -> io::Result<()> {
     count(Syscall::Fionbio);
     Ok(rustix::io::ioctl_fionbio(socket, true)?)
 }
 
-/// Lets `count_max` connections wait in a listener until they are accepted; the kernel lowers it to
-/// `net.core.somaxconn`. It may be told again while the listener listens.
+/// Sets the number of connections that may wait to be accepted. The kernel lowers it to `net.core.somaxconn`. Works on a
+/// socket that listens already.
 pub fn set_backlog(listener: impl AsFd, count_max: u16) -> io::Result<()> {
     count(Syscall::Listen);
     rustix::net::listen(listener, i32::from(count_max))
         .map_err(|errno| with_context("listen", count_max, &errno.into()))
 }
 
-/// Gives datagrams that wait so much room; the kernel doubles it for its own book-keeping, and lowers it to
+/// Sets the size of the receive buffer. The kernel doubles it for its own overhead and lowers it to
 /// `net.core.rmem_max` (socket(7)).
 pub fn set_receive_buffer(socket: impl AsFd, bytes: usize) -> io::Result<()> {
     count(Syscall::Setsockopt);
     sockopt::set_socket_recv_buffer_size(socket, bytes)
         .map_err(|errno| with_context("setsockopt(SO_RCVBUF)", bytes, &errno.into()))
+}
+
+/// When a socket sets `SO_REUSEPORT`, which lets other sockets of this user bind to the same address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReusePort {
+    /// The first socket of an address, after it has the address: before, it would share the address with a foreign
+    /// socket, and the kernel might choose a port in use for port 0.
+    AfterBind,
+    /// A further socket, before it is bound.
+    BeforeBind,
+}
+
+pub(crate) fn set_reuseport(socket: impl AsFd, address: SocketAddr) -> io::Result<()> {
+    count(Syscall::Setsockopt);
+    sockopt::set_socket_reuseport(socket, true)
+        .map_err(|errno| with_context("setsockopt(SO_REUSEPORT)", address, &errno.into()))
+}
+
+/// Sets an integer option that `rustix` does not have.
+pub(crate) fn set_option(
+    socket: impl AsFd,
+    level: libc::c_int,
+    option: libc::c_int,
+    value: libc::c_int,
+) -> io::Result<()> {
+    count(Syscall::Setsockopt);
+    let (descriptor, length) = (socket.as_fd().as_raw_fd(), size_of_val(&value) as libc::socklen_t);
+    // SAFETY: the kernel reads `length` bytes of `value`, which outlives the call.
+    let status = unsafe { libc::setsockopt(descriptor, level, option, (&raw const value).cast(), length) };
+    if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 #[cfg(test)]
@@ -62,31 +102,42 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     #[test]
-    fn sockets_tell_what_they_carry() {
+    fn socket_type_and_local_address_are_reported() {
         let any = "127.0.0.1:0";
         assert_eq!(socket_type(TcpListener::bind(any).expect("bound")).expect("a socket"), SocketType::Stream);
         let datagrams = UdpSocket::bind(any).expect("bound");
         assert_eq!(socket_type(&datagrams).expect("a socket"), SocketType::Datagram);
         assert_eq!(local_address(&datagrams).expect("bound"), datagrams.local_addr().expect("bound"));
         assert!(socket_type(std::io::stdin()).is_err() || local_address(std::io::stdin()).is_err());
-        assert!(local_address(UnixStream::pair().expect("made").0).is_err(), "of no address of the Internet");
+        assert!(local_address(UnixStream::pair().expect("pair").0).is_err(), "not an Internet socket");
     }
 
     #[test]
-    fn a_listener_takes_another_backlog_while_it_listens() {
+    fn only_an_ipv4_mapped_address_is_changed_to_canonical_form() {
+        for (address, expected) in [
+            ("[::ffff:192.0.2.1]:53", "192.0.2.1:53"),
+            ("[fe80::1%2]:53", "[fe80::1%2]:53"),
+            ("192.0.2.1:53", "192.0.2.1:53"),
+        ] {
+            assert_eq!(canonical(address.parse().expect("an address")), expected.parse().expect("an address"));
+        }
+    }
+
+    #[test]
+    fn backlog_changes_while_the_socket_listens() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
         set_nonblocking(&listener).expect("set");
         set_backlog(&listener, 1).expect("set");
         set_backlog(&listener, 4096).expect("set");
-        assert_eq!(listener.accept().expect_err("nobody").kind(), io::ErrorKind::WouldBlock);
+        assert_eq!(listener.accept().expect_err("no client").kind(), io::ErrorKind::WouldBlock);
         let address = listener.local_addr().expect("bound");
         std::net::TcpStream::connect(address).expect("still listens");
     }
 
     #[test]
-    fn the_room_for_datagrams_is_what_was_asked_for() {
+    fn receive_buffer_has_the_requested_size() {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("bound");
         set_receive_buffer(&socket, 65_536).expect("set");
-        assert_eq!(sockopt::socket_recv_buffer_size(&socket).expect("asked"), 2 * 65_536);
+        assert_eq!(sockopt::socket_recv_buffer_size(&socket).expect("read"), 2 * 65_536);
     }
 }

@@ -1,130 +1,136 @@
-//! TCP: a socket that listens, one of several siblings of its address, and the streams it accepts.
+//! TCP listeners and the streams they accept, all non-blocking.
 
 use crate::counters::{Syscall, count};
 use crate::error::with_context;
 use crate::fallback::{Feature, Variant};
+use crate::socket::{self, ReusePort, set_option, set_reuseport};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, SocketAddrAny, SocketFlags, SocketType,
-    acceptfrom_with, bind, getsockname, ipproto, listen, socket_with, sockopt,
+    acceptfrom_with, bind, ipproto, listen, socket_with, sockopt,
 };
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// How a connection is accepted: with its flags at once (Linux 2.6.28), or with a call for each of them behind it.
+/// How a connection is accepted: with its flags (Linux 2.6.28), or with a further call for each flag.
 pub static ACCEPT: Feature = Feature::new(
     "accept",
-    &[Variant { name: "accept4", is_supported: accept4_is_there }, Variant { name: "accept", is_supported: || true }],
+    &[
+        Variant { name: "accept4", is_supported: accept4_is_supported },
+        Variant { name: "accept", is_supported: || true },
+    ],
 );
 
-/// Whom a listener hands over: who has sent something (`TCP_DEFER_ACCEPT`, Linux 2.4), or anybody who is connected.
+/// Whether a listener may return only connections with data to read (`TCP_DEFER_ACCEPT`, Linux 2.4).
 pub static DEFER_ACCEPT: Feature = Feature::new(
     "defer-accept",
-    &[Variant { name: "on", is_supported: defer_accept_is_there }, Variant { name: "off", is_supported: || true }],
+    &[Variant { name: "on", is_supported: defer_accept_is_supported }, Variant { name: "off", is_supported: || true }],
 );
 
 const BY_ACCEPT4: usize = 0;
-const BY_DEFER_ACCEPT: usize = 0;
+const DEFER_ACCEPT_ON: usize = 0;
 
-/// How long who has connected and is silent is kept by the kernel, in seconds: until then it takes him for one whose part
-/// of the handshake was lost, and then asks him again.
-const DEFERRED_S: libc::c_int = 1;
+/// How long the kernel keeps a silent connection to itself: until then it takes the client's part of the handshake for
+/// lost, and then asks for it again.
+const DEFER_ACCEPT_S: libc::c_int = 1;
 
-/// Connections that wait in a listener until they are accepted; the kernel lowers it to `net.core.somaxconn`.
+/// Connections that may wait in a listener to be accepted; the kernel lowers it to `net.core.somaxconn`.
 pub const BACKLOG: i32 = 4096;
+
+/// Connections in a row that failed before they were accepted, after which the caller gets the error.
+const FAILED_ACCEPTS_MAX: usize = 64;
 
 const CREATION_FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
 
-/// A socket that listens.
+/// A listening socket.
 #[derive(Debug)]
 pub struct Listener(OwnedFd);
 
 impl Listener {
-    /// Listens on `address`, which nobody else has. Siblings may join it afterwards ([`Listener::bind_reuseport`]).
+    /// Listens on `address`, which no other socket may have. [`Listener::bind_reuseport`] adds further sockets to it.
     ///
-    /// Streams inherit `TCP_NODELAY` from here, which spares a call for each connection.
+    /// Streams inherit `TCP_NODELAY` from here, which saves a call per connection.
     pub fn bind(address: SocketAddr) -> io::Result<Listener> {
-        Listener::bind_as(address, ReusePort::First)
+        Listener::bind_as(address, ReusePort::AfterBind)
     }
 
-    /// Listens on `address` beside those of this user who do already (`SO_REUSEPORT`): the kernel spreads the
-    /// connections over them.
+    /// Listens on `address` beside the sockets of this user that do so already (`SO_REUSEPORT`): the kernel distributes
+    /// the connections over them.
     pub fn bind_reuseport(address: SocketAddr) -> io::Result<Listener> {
-        Listener::bind_as(address, ReusePort::Additional)
+        Listener::bind_as(address, ReusePort::BeforeBind)
     }
 
-    fn bind_as(address: SocketAddr, rank: ReusePort) -> io::Result<Listener> {
+    fn bind_as(address: SocketAddr, reuseport: ReusePort) -> io::Result<Listener> {
         count(Syscall::Socket);
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let socket = socket_with(family, SocketType::STREAM, CREATION_FLAGS, Some(ipproto::TCP))
             .map_err(|errno| with_context("socket", address, &errno.into()))?;
-        let option = |name: &str, done: Result<(), Errno>| {
+        let option = |name: &str, result: Result<(), Errno>| {
             count(Syscall::Setsockopt);
-            done.map_err(|errno| with_context(name, address, &errno.into()))
+            result.map_err(|errno| with_context(name, address, &errno.into()))
         };
         if address.port() != 0 {
-            // For a port that old connections still linger on. With it the kernel might choose, for port 0, one that
-            // another socket is bound to and does not listen on yet.
+            // Connections in TIME-WAIT must not block the port. Not for port 0, for which the kernel might then choose a
+            // port that another socket is bound to without listening yet.
             option("setsockopt(SO_REUSEADDR)", sockopt::set_socket_reuseaddr(&socket, true))?;
         }
         option("setsockopt(TCP_NODELAY)", sockopt::set_tcp_nodelay(&socket, true))?;
         if address.is_ipv6() {
-            // [::] and 0.0.0.0 are two addresses: each is listened on by itself, whatever the system's default.
+            // [::] and 0.0.0.0 are separate addresses, whatever the system's default.
             option("setsockopt(IPV6_V6ONLY)", sockopt::set_ipv6_v6only(&socket, true))?;
         }
-        if rank == ReusePort::Additional {
+        if reuseport == ReusePort::BeforeBind {
             set_reuseport(&socket, address)?;
         }
         count(Syscall::Bind);
         bind(&socket, &address).map_err(|errno| with_context("bind", address, &errno.into()))?;
         count(Syscall::Listen);
         listen(&socket, BACKLOG).map_err(|errno| with_context("listen", address, &errno.into()))?;
-        if rank == ReusePort::First {
-            // Not before it listens: two that are bound and do not listen yet may have the same port, and only the first
-            // to listen must keep it.
+        if reuseport == ReusePort::AfterBind {
+            // After `listen`, since two sockets that do not listen yet may be bound to the same port.
             set_reuseport(&socket, address)?;
         }
         Ok(Listener(socket))
     }
 
-    /// Listens no longer: whoever comes is refused, and who waits is reset. For every process that has the socket.
+    /// Stops listening, for every process that has the socket: new connections are refused, waiting ones reset.
     pub fn shutdown(&self) -> io::Result<()> {
         count(Syscall::Shutdown);
         Ok(rustix::net::shutdown(&self.0, Shutdown::Both)?)
     }
 
-    /// The address it listens on, its port chosen by the kernel where 0 was asked for.
+    /// The address it listens on; its port is the one chosen by the kernel if port 0 was asked for.
     pub fn local_address(&self) -> io::Result<SocketAddr> {
-        local_address(&self.0)
+        socket::local_address(&self.0)
     }
 
-    /// Leaves who has connected and is silent to the kernel, for about a second (`TCP_DEFER_ACCEPT`, tcp(7)): for a
-    /// protocol whose client speaks first. Whoever is handed over has mostly asked already, and need not be waited for.
-    /// Where that is not the way, or the kernel cannot, everybody is handed over at once.
+    /// Returns connections from [`Listener::accept`] only when they have data to read, or after about a second
+    /// (`TCP_DEFER_ACCEPT`, tcp(7)): for a protocol whose client sends first, so that the first read finds the request.
+    /// Where the feature is off or missing, connections are returned at once.
     ///
-    /// It holds for every process that has the socket. Who is still with the kernel when the socket is shut down, or
-    /// closed by the last of them, hears of it only when he speaks, by a reset.
+    /// It applies to every process that has the socket. A connection that is still with the kernel when the socket is
+    /// shut down, or closed by the last process, is reset when the client sends.
     pub fn set_defer_accept(&self) {
-        // A failure leaves it as it was: who is handed over at once is served as well.
+        // A failure does no harm: connections are then returned at once.
         let _ =
-            set_defer_accept_option(&self.0, if DEFER_ACCEPT.selected() == BY_DEFER_ACCEPT { DEFERRED_S } else { 0 });
+            set_defer_accept_s(&self.0, if DEFER_ACCEPT.selected() == DEFER_ACCEPT_ON { DEFER_ACCEPT_S } else { 0 });
     }
 
-    /// The next connection that waits; `Ok(None)` when none does.
+    /// Accepts the next connection; `Ok(None)` if none waits. The peer's address is as [`socket::canonical`] has it.
     ///
-    /// A connection that was given up before it could be accepted is passed over. What remains are errors of this
-    /// machine: too many descriptors (`EMFILE`, `ENFILE`), no memory (`ENOBUFS`, `ENOMEM`).
+    /// A connection that failed before it was accepted is skipped. What remains are local errors: no descriptor is left
+    /// (`EMFILE`, `ENFILE`), no memory (`ENOBUFS`, `ENOMEM`).
     pub fn accept(&self) -> io::Result<Option<(Stream, SocketAddr)>> {
         let mut last = Errno::CONNABORTED;
-        for _ in 0..GIVEN_UP_MAX {
+        for _ in 0..FAILED_ACCEPTS_MAX {
             match self.accept_one() {
                 Ok((stream, peer)) => {
                     let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
-                    return Ok(Some((Stream(stream), peer.unwrap_or(UNKNOWN_PEER))));
+                    return Ok(Some((Stream(stream), peer.map_or(UNKNOWN_PEER, socket::canonical))));
                 }
                 Err(Errno::AGAIN) => return Ok(None),
-                // accept(2): errors of the network that are pending on the new connection are reported here.
+                // accept(2): network errors pending on the new connection are reported here.
                 Err(
                     errno @ (Errno::INTR
                     | Errno::CONNABORTED
@@ -141,12 +147,7 @@ impl Listener {
         }
         Err(last.into())
     }
-}
 
-/// Connections in a row that were given up before they could be accepted, after which the caller looks at others first.
-const GIVEN_UP_MAX: usize = 64;
-
-impl Listener {
     fn accept_one(&self) -> Result<(OwnedFd, Option<SocketAddrAny>), Errno> {
         if ACCEPT.selected() == BY_ACCEPT4 {
             count(Syscall::Accept4);
@@ -161,35 +162,23 @@ impl Listener {
     }
 }
 
-/// Asks a descriptor that is no socket: ENOSYS tells that the call is missing.
-fn accept4_is_there() -> bool {
-    let no_socket = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC);
-    no_socket.is_ok_and(|no_socket| !matches!(acceptfrom_with(&no_socket, CREATION_FLAGS), Err(Errno::NOSYS)))
+/// Calls `accept4` on a descriptor that is not a socket: only ENOSYS means that the call is missing.
+fn accept4_is_supported() -> bool {
+    let event = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC);
+    event.is_ok_and(|event| !matches!(acceptfrom_with(&event, CREATION_FLAGS), Err(Errno::NOSYS)))
 }
 
-/// Asks a socket that is nowhere yet, and stays so.
-fn defer_accept_is_there() -> bool {
+/// Sets the option on a socket that is not bound.
+fn defer_accept_is_supported() -> bool {
     let socket = socket_with(AddressFamily::INET, SocketType::STREAM, CREATION_FLAGS, Some(ipproto::TCP));
-    socket.is_ok_and(|socket| set_defer_accept_option(&socket, DEFERRED_S).is_ok())
+    socket.is_ok_and(|socket| set_defer_accept_s(&socket, DEFER_ACCEPT_S).is_ok())
 }
 
-fn set_defer_accept_option(socket: &OwnedFd, seconds: libc::c_int) -> io::Result<()> {
-    count(Syscall::Setsockopt);
-    let length = size_of_val(&seconds) as libc::socklen_t;
-    // SAFETY: the kernel reads `length` octets of `seconds`, which outlives the call.
-    let status = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_DEFER_ACCEPT,
-            (&raw const seconds).cast(),
-            length,
-        )
-    };
-    if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+fn set_defer_accept_s(socket: &OwnedFd, seconds: libc::c_int) -> io::Result<()> {
+    set_option(socket, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, seconds)
 }
 
-/// Stands for the peer of a connection whose address the kernel did not tell.
+/// The address of a peer that the kernel did not report.
 const UNKNOWN_PEER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
 
 impl AsFd for Listener {
@@ -199,18 +188,18 @@ impl AsFd for Listener {
 }
 
 impl From<OwnedFd> for Listener {
-    /// Takes over a socket that listens already: one that was inherited.
+    /// Takes over a listening socket that was inherited.
     fn from(descriptor: OwnedFd) -> Listener {
         Listener(descriptor)
     }
 }
 
-/// Whether more more what is sent now.
+/// Whether more data follows at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum More {
-    /// Nothing: send what is there.
+    /// No: the kernel sends the data now.
     No,
-    /// More comes at once (`MSG_MORE`): the kernel may wait and fill its segment.
+    /// Yes (`MSG_MORE`): the kernel may wait for it, to fill a segment.
     Yes,
 }
 
@@ -223,60 +212,58 @@ impl More {
     }
 }
 
-/// One end of a connection, never blocking.
+/// An accepted connection.
 #[derive(Debug)]
 pub struct Stream(OwnedFd);
 
 impl Stream {
-    /// Receives what is there, up to the length of `into`; 0 when the peer has ended its side.
+    /// Receives up to the length of `into`; 0 if the peer has shut down its side.
     ///
-    /// Less than the whole of `into` proves the socket empty for now, so that no further call needs to ask (epoll(7)).
+    /// Fewer bytes than asked for prove the socket empty, so that no further call is needed (epoll(7)).
     #[inline]
     pub fn receive(&self, into: &mut [u8]) -> io::Result<usize> {
-        loop {
-            count(Syscall::Recvfrom);
-            match rustix::net::recv(&self.0, &mut *into, RecvFlags::empty()) {
-                Ok((received, _)) => return Ok(received),
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno.into()),
-            }
-        }
+        retry(Syscall::Recvfrom, || {
+            rustix::net::recv(&self.0, &mut *into, RecvFlags::empty()).map(|(received, _)| received)
+        })
     }
 
     /// Sends the start of `bytes`, as much as the kernel takes.
     #[inline]
     pub fn send(&self, bytes: &[u8], more: More) -> io::Result<usize> {
-        loop {
-            count(Syscall::Sendto);
-            match rustix::net::send(&self.0, bytes, more.flags()) {
-                Err(Errno::INTR) => {}
-                result => return Ok(result?),
-            }
-        }
+        retry(Syscall::Sendto, || rustix::net::send(&self.0, bytes, more.flags()))
     }
 
-    /// Sends the start of `head` and of `content` behind it, as much as the kernel takes, from where they stand.
-    pub fn send_vectored(&self, head: &[u8], content: &[u8], more: More) -> io::Result<usize> {
-        let parts = [IoSlice::new(head), IoSlice::new(content)];
-        loop {
-            count(Syscall::Sendmsg);
-            match rustix::net::sendmsg(&self.0, &parts, &mut SendAncillaryBuffer::default(), more.flags()) {
-                Err(Errno::INTR) => {}
-                result => return Ok(result?),
-            }
-        }
+    /// Sends `first` and then `second`, as much as the kernel takes, without copying them together.
+    pub fn send_vectored(&self, first: &[u8], second: &[u8], more: More) -> io::Result<usize> {
+        let parts = [IoSlice::new(first), IoSlice::new(second)];
+        retry(Syscall::Sendmsg, || {
+            rustix::net::sendmsg(&self.0, &parts, &mut SendAncillaryBuffer::default(), more.flags())
+        })
     }
 
-    /// Ends our side, so that the peer reads to the end of what was sent.
+    /// Shuts down our side, so that the peer reads an end of file after the data sent.
     pub fn shutdown_write(&self) -> io::Result<()> {
         count(Syscall::Shutdown);
         Ok(rustix::net::shutdown(&self.0, Shutdown::Write)?)
     }
 
-    /// Makes the close that more a reset: the peer must not take what it has for the whole.
+    /// Makes the close that follows a reset (`SO_LINGER` of 0), so that the peer does not take an incomplete response
+    /// for a complete one.
     pub fn reset_on_close(&self) -> io::Result<()> {
         count(Syscall::Setsockopt);
         Ok(sockopt::set_socket_linger(&self.0, Some(std::time::Duration::ZERO))?)
+    }
+}
+
+/// Makes `call`, again whenever a signal interrupts it.
+#[inline]
+fn retry<T>(name: Syscall, mut call: impl FnMut() -> Result<T, Errno>) -> io::Result<T> {
+    loop {
+        count(name);
+        match call() {
+            Err(Errno::INTR) => {}
+            result => return Ok(result?),
+        }
     }
 }
 
@@ -292,83 +279,64 @@ impl Drop for Stream {
     }
 }
 
-pub(crate) fn local_address(socket: impl AsFd) -> io::Result<SocketAddr> {
-    count(Syscall::Getsockname);
-    let address = getsockname(socket)?;
-    SocketAddr::try_from(address).map_err(io::Error::from)
-}
-
-/// Which of the sockets of one address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ReusePort {
-    /// The first, which must not find anybody there.
-    First,
-    /// One more.
-    Additional,
-}
-
-/// Lets others of this user bind to the same address (`SO_REUSEPORT`). The first of them does so only when it has the
-/// address: with it from the start it would silently share it with whoever is there, and the kernel might choose such a
-/// port for port 0.
-pub(crate) fn set_reuseport(socket: &OwnedFd, address: SocketAddr) -> io::Result<()> {
-    count(Syscall::Setsockopt);
-    let done = sockopt::set_socket_reuseport(socket, true);
-    done.map_err(|errno| with_context("setsockopt(SO_REUSEPORT)", address, &errno.into()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::poll_set::PollSet;
     use std::io::Write as _;
     use std::net::TcpStream;
+    use std::time::Duration;
+
+    fn listener() -> (Listener, SocketAddr) {
+        let listener = Listener::bind("127.0.0.1:0".parse().expect("an address")).expect("bound");
+        let address = listener.local_address().expect("bound");
+        (listener, address)
+    }
 
     #[test]
-    fn siblings_share_the_connections_and_nobody_else_gets_any() {
-        let any = "127.0.0.1:0".parse().expect("an address");
-        let first = Listener::bind(any).expect("bound");
-        let address = first.local_address().expect("bound");
+    fn reuseport_listeners_share_the_connections_and_exclude_other_sockets() {
+        let (first, address) = listener();
         let second = Listener::bind_reuseport(address).expect("bound beside the first");
-        let stranger = Listener::bind(address).expect_err("taken");
-        assert_eq!(stranger.kind(), io::ErrorKind::AddrInUse, "{stranger}");
+        let refused = Listener::bind(address).expect_err("address in use");
+        assert_eq!(refused.kind(), io::ErrorKind::AddrInUse, "{refused}");
         let clients: Vec<TcpStream> = (0..64).map(|_| TcpStream::connect(address).expect("connected")).collect();
-        let accept_all = |listener: &Listener| {
-            let mut count = 0;
-            while listener.accept().expect("accepted").is_some() {
-                count += 1;
-            }
-            count
-        };
+        let accept_all = |listener: &Listener| std::iter::from_fn(|| listener.accept().expect("no error")).count();
         let (to_first, to_second) = (accept_all(&first), accept_all(&second));
         assert_eq!(to_first + to_second, clients.len());
-        // One in 2^63 that a fair share leaves one of them without any.
+        // With a fair distribution one of them gets none in 1 of 2^63 runs.
         assert!(to_first > 0 && to_second > 0, "{to_first} and {to_second}");
     }
 
     #[test]
-    fn who_is_silent_is_handed_over_later_and_who_speaks_at_once() {
-        let listener = Listener::bind("127.0.0.1:0".parse().expect("an address")).expect("bound");
-        let address = listener.local_address().expect("bound");
-        listener.set_defer_accept();
-        let mut clients = [(); 2].map(|()| TcpStream::connect(address).expect("connected"));
-        let has_one = || listener.accept().expect("asked").is_some();
-        if DEFER_ACCEPT.selected() != BY_DEFER_ACCEPT {
-            assert!(clients.iter().all(|_| has_one()));
-            return;
-        }
-        assert!(!has_one());
-        clients[0].write_all(b"a").expect("sent");
-        assert!(has_one() && !has_one());
-        let mut waiting = crate::poll_set::PollSet::new([listener.as_fd()]);
-        waiting.wait(Some(std::time::Duration::from_secs(20))).expect("waited");
-        assert!(has_one());
+    fn accepted_connection_has_the_address_of_its_peer() {
+        let (listener, address) = listener();
+        let client = TcpStream::connect(address).expect("connected");
+        let (_, peer) = listener.accept().expect("no error").expect("a connection");
+        assert_eq!(peer, client.local_addr().expect("bound"));
     }
 
     #[test]
-    fn a_listener_that_is_shut_down_refuses() {
-        let listener = Listener::bind("127.0.0.1:0".parse().expect("an address")).expect("bound");
-        let address = listener.local_address().expect("bound");
+    fn deferred_accept_returns_a_silent_connection_later_and_one_with_data_at_once() {
+        let (listener, address) = listener();
+        listener.set_defer_accept();
+        let mut clients = [(); 2].map(|()| TcpStream::connect(address).expect("connected"));
+        let accepts = || listener.accept().expect("no error").is_some();
+        if DEFER_ACCEPT.selected() != DEFER_ACCEPT_ON {
+            assert!(clients.iter().all(|_| accepts()));
+            return;
+        }
+        assert!(!accepts());
+        clients[0].write_all(b"a").expect("sent");
+        assert!(accepts() && !accepts());
+        PollSet::new([listener.as_fd()]).wait(Some(Duration::from_secs(20))).expect("no error");
+        assert!(accepts());
+    }
+
+    #[test]
+    fn listener_that_is_shut_down_refuses_connections() {
+        let (listener, address) = listener();
         listener.shutdown().expect("shut down");
-        let refused = TcpStream::connect(address).expect_err("nobody listens");
+        let refused = TcpStream::connect(address).expect_err("refused");
         assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
     }
 }

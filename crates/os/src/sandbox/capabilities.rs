@@ -1,4 +1,4 @@
-//! Gives up every capability of this process (capabilities(7)).
+//! Drops all capabilities of this process (capabilities(7)).
 
 use crate::error::with_context;
 use rustix::io::Errno;
@@ -8,23 +8,23 @@ use rustix::thread::{
 };
 use std::io;
 
-/// What became of the set that bounds what an exec can give.
+/// The state of the bounding set, which limits the capabilities that an exec can grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BoundingSet {
     /// It is empty.
     Empty,
-    /// It stays as it was: to change it needs CAP_SETPCAP. Since no exec gives anything any more, it bounds nothing.
+    /// It is unchanged, since changing it needs CAP_SETPCAP. It has no effect, since no exec can grant capabilities.
     Unchanged,
 }
 
-/// Empties the bounding set, if this process may.
+/// Empties the bounding set if this process has the privilege.
 pub(super) fn empty_bounding_set() -> io::Result<BoundingSet> {
     for number in 0..u64::BITS {
         let capability = CapabilitySet::from_bits_retain(1 << number);
         match capability_is_in_bounding_set(capability) {
             Ok(false) => continue,
             Ok(true) => {}
-            // The kernel has no more of them.
+            // No capability has this number or a higher one.
             Err(Errno::INVAL) => break,
             Err(errno) => return Err(with_context("prctl", "PR_CAPBSET_READ", &errno.into())),
         }
@@ -37,14 +37,14 @@ pub(super) fn empty_bounding_set() -> io::Result<BoundingSet> {
     Ok(BoundingSet::Empty)
 }
 
-/// Gives up the others: ambient, inheritable, permitted, effective.
-pub(super) fn give_up() -> io::Result<()> {
+/// Clears the other sets: ambient, inheritable, permitted, effective.
+pub(super) fn drop_all() -> io::Result<()> {
     match clear_ambient_capability_set() {
-        // Before Linux 4.3 there was none.
+        // Linux before 4.3 has no ambient set.
         Ok(()) | Err(Errno::INVAL) => {}
         Err(errno) => return Err(with_context("prctl", "PR_CAP_AMBIENT_CLEAR_ALL", &errno.into())),
     }
-    let nothing = CapabilitySet::empty();
-    let nothing = CapabilitySets { effective: nothing, permitted: nothing, inheritable: nothing };
-    set_capabilities(None, nothing).map_err(|errno| with_context("capset", "nothing", &errno.into()))
+    let none = CapabilitySet::empty();
+    let none = CapabilitySets { effective: none, permitted: none, inheritable: none };
+    set_capabilities(None, none).map_err(|errno| with_context("capset", "none", &errno.into()))
 }

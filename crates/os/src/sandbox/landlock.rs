@@ -1,8 +1,8 @@
-//! Keeps this process from every file but those it may read, as far as the kernel's Landlock goes (landlock(7)).
+//! Restricts this process to reading the given files and directories (landlock(7)).
 //!
-//! What may be read is all that is left. Writing, making, removing, renaming, executing, devices' ioctls; binding and
-//! connecting TCP sockets; signals and abstract Unix sockets of processes outside: all of that is denied, each from the
-//! version of Landlock on that knows it. What is open already stays usable.
+//! Denied, as far as the kernel's version of Landlock supports it: writing, creating, removing, renaming and executing
+//! files, ioctls of devices, binding and connecting TCP sockets, and signals and abstract Unix sockets of processes outside.
+//! Open descriptors stay usable.
 
 use crate::error::with_context;
 use ::landlock::{
@@ -14,48 +14,48 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// The newest version that was looked at. Of what it knows, the kernel's own version decides what is denied.
-const NEWEST: ABI = ABI::V9;
+/// The newest version used; on an older kernel the rights that it does not know are not denied.
+const NEWEST_ABI: ABI = ABI::V9;
 
-/// How far files are out of reach.
+/// The state of Landlock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Landlock {
-    /// In force, in this version (the "ABI").
+    /// Enforced, in this version (ABI).
     Enforced {
-        /// From 1 on. Versions below 3 let files be truncated that can be written otherwise; below 4 know no network,
-        /// below 6 no signals.
+        /// From 1 on. Version 3 adds truncation, 4 the network, 6 signals.
         version: u32,
     },
-    /// The kernel was built with it and started without it (`lsm=` on its command line).
+    /// The kernel was started without it (`lsm=` on its command line).
     NotEnabled,
-    /// The kernel was built without it, or a filter above this process keeps it from asking.
+    /// The kernel was built without it, or a filter of a parent process hides it.
     NotSupported,
-    /// It was not wanted.
+    /// Disabled in the configuration.
     Disabled,
 }
 
-/// In words, for the operator.
 impl fmt::Display for Landlock {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Landlock::Enforced { version } => write!(out, "in force, version {version}"),
-            Landlock::NotEnabled => out.write_str("not there: the kernel was started without it (lsm=landlock,…)"),
-            Landlock::NotSupported => out.write_str("not there: the kernel has none (Linux 5.13), or hides it"),
-            Landlock::Disabled => out.write_str("off, as configured"),
+            Landlock::Enforced { version } => write!(out, "enforced, version {version}"),
+            Landlock::NotEnabled => out.write_str("unavailable: the kernel was started without it (lsm=landlock,…)"),
+            Landlock::NotSupported => {
+                out.write_str("unavailable: the kernel does not have it (Linux 5.13), or a filter hides it")
+            }
+            Landlock::Disabled => out.write_str("disabled"),
         }
     }
 }
 
-/// Denies everything but to read `readable`: files, and folders with all beneath them.
+/// Allows nothing but reading `readable`: files, and directories with all that is beneath them.
 pub(super) fn restrict_to<'d>(readable: impl Iterator<Item = BorrowedFd<'d>>) -> io::Result<Landlock> {
-    let rules = rules_for(NEWEST).map_err(|error| not_made(&error))?;
+    let rules = rules_for(NEWEST_ABI).map_err(|error| landlock_error(&error))?;
     let rules = allow_reading(rules, readable)?;
-    let result = rules.restrict_self().map_err(|error| not_made(&error))?;
+    let result = rules.restrict_self().map_err(|error| landlock_error(&error))?;
     match result.landlock {
         LandlockStatus::NotEnabled => Ok(Landlock::NotEnabled),
         LandlockStatus::NotImplemented => Ok(Landlock::NotSupported),
         LandlockStatus::Available { .. } if result.ruleset == RulesetStatus::NotEnforced => {
-            Err(io::Error::other("Landlock is there, but did not take up any of the rules"))
+            Err(io::Error::other("Landlock enforces none of the rules"))
         }
         LandlockStatus::Available { effective_abi, .. } => Ok(Landlock::Enforced { version: effective_abi as u32 }),
     }
@@ -74,17 +74,17 @@ fn allow_reading<'d>(
     readable: impl Iterator<Item = BorrowedFd<'d>>,
 ) -> io::Result<RulesetCreated> {
     for descriptor in readable {
-        // A rule for a file must not name a right that only folders know.
+        // A rule for a file must not have a right that only directories have.
         let stat = fstat(descriptor).map_err(|errno| with_context("fstat", descriptor.as_raw_fd(), &errno.into()))?;
         let rights: BitFlags<AccessFs> = match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => AccessFs::ReadFile | AccessFs::ReadDir,
             _ => AccessFs::ReadFile.into(),
         };
-        rules = rules.add_rule(PathBeneath::new(descriptor, rights)).map_err(|error| not_made(&error))?;
+        rules = rules.add_rule(PathBeneath::new(descriptor, rights)).map_err(|error| landlock_error(&error))?;
     }
     Ok(rules)
 }
 
-fn not_made(error: &RulesetError) -> io::Error {
-    io::Error::other(format!("Landlock cannot be put in force: {error}"))
+fn landlock_error(error: &RulesetError) -> io::Error {
+    io::Error::other(format!("Landlock failed: {error}"))
 }

@@ -1,4 +1,4 @@
-//! Turns `/proc/self/status` into what is in force for this process (proc_pid_status(5)).
+//! Reads the credentials and restrictions of this process from `/proc/self/status` (proc_pid_status(5)).
 
 use crate::error::with_context;
 use std::fs::File;
@@ -6,31 +6,31 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 const PATH: &str = "/proc/self/status";
-/// Octets of the file: some 1,400, and ten for each group.
+/// Bytes of the file: about 1,400, and ten per group.
 const STATUS_BYTES_MAX: usize = 1024 * 1024;
 
-/// What the kernel says of this process.
+/// The credentials and restrictions of this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessStatus {
-    /// The real, effective, saved and file-system user.
+    /// The real, effective, saved and file-system user ID.
     pub user_ids: [u32; 4],
-    /// The same of the group.
+    /// The real, effective, saved and file-system group ID.
     pub group_ids: [u32; 4],
-    /// The further groups.
+    /// The supplementary group IDs.
     pub supplementary_group_ids: Vec<u32>,
-    /// The sets of capabilities.
+    /// The capability sets.
     pub capabilities: Capabilities,
-    /// Whether no exec can give it more than it has.
+    /// Whether an exec cannot grant privileges (`no_new_privs`).
     pub no_new_privileges: bool,
-    /// Filters of system calls in force.
+    /// The number of system call filters.
     pub seccomp_filter_count: u32,
-    /// Its threads.
+    /// The number of threads.
     pub thread_count: u32,
 }
 
-/// The sets of capabilities, a bit for each (capabilities(7)).
+/// The capability sets, one bit per capability (capabilities(7)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(missing_docs, reason = "each is the kernel's set of that name")]
+#[allow(missing_docs, reason = "each is the set of that name")]
 pub struct Capabilities {
     pub inheritable: u64,
     pub permitted: u64,
@@ -39,12 +39,12 @@ pub struct Capabilities {
     pub ambient: u64,
 }
 
-/// Opens the file, which can then be read again and again, whatever the process may no longer open.
+/// Opens the file, which stays readable when the process may no longer open it.
 pub(super) fn open_status() -> io::Result<File> {
     File::open(PATH).map_err(|error| with_context("open", PATH, &error))
 }
 
-/// What it says now.
+/// Reads the file from its start.
 pub(super) fn read(status: &File) -> io::Result<ProcessStatus> {
     let mut text = vec![0; 4096];
     let mut length = 0;
@@ -55,7 +55,7 @@ pub(super) fn read(status: &File) -> io::Result<ProcessStatus> {
         }
         if length == text.len() {
             if length >= STATUS_BYTES_MAX {
-                return Err(io::Error::other(format!("{PATH} does not end")));
+                return Err(io::Error::other(format!("{PATH} has more than {STATUS_BYTES_MAX} bytes")));
             }
             text.resize(length * 2, 0);
         }
@@ -76,7 +76,7 @@ fn parse(text: &str) -> io::Result<ProcessStatus> {
             ambient: mask(field(text, "CapAmb")?)?,
         },
         no_new_privileges: field(text, "NoNewPrivs")? == "1",
-        // Told since Linux 5.9; before, only whether there is one (2: SECCOMP_MODE_FILTER).
+        // Linux before 5.9 only has the mode (2: SECCOMP_MODE_FILTER).
         seccomp_filter_count: match field(text, "Seccomp_filters") {
             Ok(count) => decimal(count)?,
             Err(_) => u32::from(field(text, "Seccomp").is_ok_and(|mode| mode == "2")),
@@ -88,24 +88,24 @@ fn parse(text: &str) -> io::Result<ProcessStatus> {
 fn field<'t>(text: &'t str, name: &str) -> io::Result<&'t str> {
     let mut fields = text.lines().filter_map(|line| line.split_once(':'));
     let found = fields.find(|(key, _)| *key == name);
-    found.map(|(_, value)| value.trim()).ok_or_else(|| io::Error::other(format!("{PATH} tells no {name}")))
+    found.map(|(_, value)| value.trim()).ok_or_else(|| io::Error::other(format!("{PATH} has no field {name}")))
 }
 
 fn four(value: &str) -> io::Result<[u32; 4]> {
     let numbers = value.split_whitespace().map(decimal).collect::<io::Result<Vec<u32>>>()?;
-    numbers.try_into().map_err(|_| not_understood(value))
+    numbers.try_into().map_err(|_| invalid_value(value))
 }
 
 fn decimal(value: &str) -> io::Result<u32> {
-    value.parse().map_err(|_| not_understood(value))
+    value.parse().map_err(|_| invalid_value(value))
 }
 
 fn mask(value: &str) -> io::Result<u64> {
-    u64::from_str_radix(value, 16).map_err(|_| not_understood(value))
+    u64::from_str_radix(value, 16).map_err(|_| invalid_value(value))
 }
 
-fn not_understood(value: &str) -> io::Error {
-    io::Error::other(format!("{PATH} tells \"{value}\", which is not understood"))
+fn invalid_value(value: &str) -> io::Error {
+    io::Error::other(format!("{PATH} has the invalid value \"{value}\""))
 }
 
 #[cfg(test)]
@@ -117,7 +117,7 @@ mod tests {
         CapAmb:\t0000000000000000\nNoNewPrivs:\t1\nSeccomp:\t2\nSeccomp_filters:\t3\n";
 
     #[test]
-    fn each_field_is_found() {
+    fn all_fields_are_parsed() {
         let capabilities =
             Capabilities { inheritable: 1, permitted: 2, effective: 4, bounding: 0x1ff_ffff_ffff, ambient: 0 };
         let expected = ProcessStatus {
@@ -129,27 +129,27 @@ mod tests {
             seccomp_filter_count: 3,
             thread_count: 11,
         };
-        assert_eq!(parse(TEXT).expect("understood"), expected);
+        assert_eq!(parse(TEXT).expect("valid"), expected);
         let before_5_9 = TEXT.replace("Seccomp_filters:\t3\n", "");
-        assert_eq!(parse(&before_5_9).expect("understood").seccomp_filter_count, 1);
+        assert_eq!(parse(&before_5_9).expect("valid").seccomp_filter_count, 1);
     }
 
     #[test]
-    fn what_is_missing_or_strange_is_an_error() {
+    fn missing_field_and_invalid_value_are_errors() {
         let check = |from: &str, to: &str, expected: &str| {
             let error = parse(&TEXT.replace(from, to)).expect_err(to);
             assert_eq!(error.to_string(), expected);
         };
-        check("Threads", "Strands", "/proc/self/status tells no Threads");
-        check("1\t2\t3\t4", "1\t2\t3", "/proc/self/status tells \"1\t2\t3\", which is not understood");
-        check("\t11\n", "\tmany\n", "/proc/self/status tells \"many\", which is not understood");
+        check("Threads", "Strands", "/proc/self/status has no field Threads");
+        check("1\t2\t3\t4", "1\t2\t3", "/proc/self/status has the invalid value \"1\t2\t3\"");
+        check("\t11\n", "\tmany\n", "/proc/self/status has the invalid value \"many\"");
     }
 
     #[test]
-    fn this_process_can_be_asked_again_and_again() {
-        let status = open_status().expect("Linux has it");
-        let facts = read(&status).expect("read");
-        assert_eq!(facts.user_ids[1], rustix::process::geteuid().as_raw());
-        assert_eq!(read(&status).expect("read again").user_ids, facts.user_ids);
+    fn open_file_can_be_read_repeatedly() {
+        let status = open_status().expect("opened");
+        let first = read(&status).expect("read");
+        assert_eq!(first.user_ids[1], rustix::process::geteuid().as_raw());
+        assert_eq!(read(&status).expect("read again").user_ids, first.user_ids);
     }
 }

@@ -1,55 +1,50 @@
-//! Keeps this process from every system call that no server makes (seccomp(2)).
+//! Restricts this process to the system calls of a server (seccomp(2)).
 //!
-//! Three filters, of which the strictest answer counts. A call that only an intruder makes ends the process. A call that
-//! was not foreseen fails with EPERM: a library that tries one gets an error that it can deal with, where the end of the
-//! process would be the end of the service. And `clone3`, whose flags lie in memory where no filter sees them, is
-//! answered as if the kernel had none (ENOSYS), so that the C library makes its threads by `clone`.
+//! Three filters, of which the strictest result applies. A call that only an attacker makes kills the process. Any other
+//! call that is not on the list fails with EPERM, an error that a library can handle. `clone3` fails with ENOSYS, since its
+//! flags are in memory, where a filter cannot see them; the C library then creates threads by `clone`.
 //!
-//! What it costs: the kernel knows beforehand which calls a filter allows whatever their arguments (Linux 5.11), and
-//! runs no filter for these. All calls of a request are among them.
+//! The kernel runs no filter for calls that are allowed with any arguments (Linux 5.11), as are all calls of a request.
 
-mod calls;
+mod syscalls;
 
 use ::seccompiler::{BpfProgram, SeccompAction, SeccompFilter, SeccompRule, apply_filter};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 
-/// Whether calls are filtered.
+/// The state of the filters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seccomp {
-    /// They are.
+    /// Enforced.
     Enforced,
-    /// The kernel cannot, or a filter above this process keeps it from asking.
+    /// The kernel does not have it, or a filter of a parent process hides it.
     NotSupported,
-    /// It was not wanted.
+    /// Disabled in the configuration.
     Disabled,
 }
 
-/// In words, for the operator.
 impl fmt::Display for Seccomp {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
-            Seccomp::Enforced => "in force",
-            Seccomp::NotSupported => {
-                "not there: the kernel has no filters that end a process (Linux 4.14), or hides them"
-            }
-            Seccomp::Disabled => "off, as configured",
+            Seccomp::Enforced => "enforced",
+            Seccomp::NotSupported => "unavailable: the kernel does not have it (Linux 4.14), or a filter hides it",
+            Seccomp::Disabled => "disabled",
         })
     }
 }
 
-/// Puts the filters in force for this thread, and for those that it makes.
+/// Installs the filters for this thread and the threads it creates.
 pub(super) fn install() -> io::Result<Seccomp> {
-    if !is_there() {
+    if !is_supported() {
         return Ok(Seccomp::NotSupported);
     }
     let mut programs = Vec::new();
     for (rules, otherwise, then) in [
-        (calls::ending(), SeccompAction::Allow, SeccompAction::KillProcess),
-        (calls::hidden(), SeccompAction::Allow, SeccompAction::Errno(libc::ENOSYS as u32)),
-        // The last: it does not allow the call that puts a filter in force.
-        (calls::allowed(), SeccompAction::Errno(libc::EPERM as u32), SeccompAction::Allow),
+        (syscalls::killing(), SeccompAction::Allow, SeccompAction::KillProcess),
+        (syscalls::hidden(), SeccompAction::Allow, SeccompAction::Errno(libc::ENOSYS as u32)),
+        // The last, since it does not allow the call that installs a filter.
+        (syscalls::allowed(), SeccompAction::Errno(libc::EPERM as u32), SeccompAction::Allow),
     ] {
         programs.push(compile(rules, otherwise, then)?);
     }
@@ -59,7 +54,7 @@ pub(super) fn install() -> io::Result<Seccomp> {
     Ok(Seccomp::Enforced)
 }
 
-/// Calls by their numbers, each with the conditions under which the filter takes it; with none it always does.
+/// System calls by number, each with the conditions under which the filter matches; without any it always does.
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
 fn compile(rules: Rules, otherwise: SeccompAction, then: SeccompAction) -> io::Result<BpfProgram> {
@@ -67,12 +62,12 @@ fn compile(rules: Rules, otherwise: SeccompAction, then: SeccompAction) -> io::R
     let program = architecture
         .and_then(|architecture| SeccompFilter::new(rules, otherwise, then, architecture))
         .and_then(BpfProgram::try_from);
-    program.map_err(|error| io::Error::other(format!("a filter of system calls cannot be made: {error}")))
+    program.map_err(|error| io::Error::other(format!("cannot compile a seccomp filter: {error}")))
 }
 
-/// Asks whether a filter may end a process; whoever can do that can do the rest.
-fn is_there() -> bool {
+/// Whether the kernel has `SECCOMP_RET_KILL_PROCESS`; one that does has all else that is used.
+fn is_supported() -> bool {
     let action = libc::SECCOMP_RET_KILL_PROCESS;
-    // SAFETY: the call only reads the action that it is pointed to.
+    // SAFETY: the kernel only reads the action.
     unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_GET_ACTION_AVAIL, 0, &raw const action) == 0 }
 }

@@ -1,34 +1,21 @@
-//! Packet sockets between threads of the test, and between it and itself run again.
+//! Sockets within this process, and within the test program started again.
 
 use super::*;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
+use tempfile::TempDir;
 
-/// A new folder, which goes with the test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("sanderling-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("created");
-        Folder(path)
-    }
-
-    fn socket(&self) -> PathBuf {
-        self.0.join("socket")
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        drop(std::fs::remove_dir_all(&self.0));
-    }
+/// A temporary directory and the path of a socket in it.
+fn socket_path() -> (TempDir, PathBuf) {
+    let directory = tempfile::tempdir().expect("created");
+    let path = directory.path().join("socket");
+    (directory, path)
 }
 
 #[track_caller]
 fn pair() -> (SeqpacketSocket, SeqpacketSocket) {
-    SeqpacketSocket::pair().expect("made")
+    SeqpacketSocket::pair().expect("created")
 }
 
 #[track_caller]
@@ -36,23 +23,23 @@ fn received(endpoint: &SeqpacketSocket) -> (Vec<u8>, Vec<OwnedFd>) {
     let mut buffer = [0; MESSAGE_BYTES_MAX];
     match endpoint.receive(&mut buffer).expect("received") {
         Received::Message { length_bytes, descriptors } => (buffer[..length_bytes].to_vec(), descriptors),
-        other => panic!("no message: {other:?}"),
+        other => panic!("not a message: {other:?}"),
     }
 }
 
 #[track_caller]
-fn check_nothing(endpoint: &SeqpacketSocket) {
-    let found = endpoint.receive(&mut [0; MESSAGE_BYTES_MAX]).expect("asked");
+fn check_empty(endpoint: &SeqpacketSocket) {
+    let found = endpoint.receive(&mut [0; MESSAGE_BYTES_MAX]).expect("no error");
     assert!(matches!(found, Received::WouldBlock), "{found:?}");
 }
 
 #[track_caller]
-fn check_ended(endpoint: &SeqpacketSocket) {
-    let found = endpoint.receive(&mut [0; MESSAGE_BYTES_MAX]).expect("asked");
+fn check_closed(endpoint: &SeqpacketSocket) {
+    let found = endpoint.receive(&mut [0; MESSAGE_BYTES_MAX]).expect("no error");
     assert!(matches!(found, Received::Closed), "{found:?}");
 }
 
-/// Any descriptor that can be told from others: by its inode.
+/// A descriptor that its inode identifies.
 fn file() -> OwnedFd {
     rustix::fs::memfd_create("file", rustix::fs::MemfdFlags::CLOEXEC).expect("created")
 }
@@ -68,9 +55,9 @@ fn flags_of(descriptor: impl AsFd) -> (bool, bool) {
 }
 
 #[test]
-fn messages_keep_their_borders_and_their_order() {
+fn messages_keep_their_boundaries_and_order() {
     let (one, other) = pair();
-    check_nothing(&other);
+    check_empty(&other);
     for message in [&b"a"[..], b"second", &[3; MESSAGE_BYTES_MAX]] {
         assert!(one.send(message, &[]).expect("sent"));
     }
@@ -78,17 +65,17 @@ fn messages_keep_their_borders_and_their_order() {
     assert_eq!(received(&other).0, b"a");
     assert_eq!(received(&other).0, b"second");
     assert_eq!(received(&other).0, [3; MESSAGE_BYTES_MAX]);
-    check_nothing(&other);
+    check_empty(&other);
     assert_eq!(received(&one).0, b"the other way");
 }
 
 #[test]
-fn descriptors_cross_and_are_closed_on_exec() {
+fn received_descriptors_are_close_on_exec() {
     let (one, other) = pair();
     let files: Vec<OwnedFd> = (0..DESCRIPTORS_PER_MESSAGE_MAX).map(|_| file()).collect();
     for count in [1, 2, DESCRIPTORS_PER_MESSAGE_MAX] {
-        let lent: Vec<BorrowedFd<'_>> = files[..count].iter().map(AsFd::as_fd).collect();
-        assert!(one.send(b"with files", &lent).expect("sent"));
+        let passed: Vec<BorrowedFd<'_>> = files[..count].iter().map(AsFd::as_fd).collect();
+        assert!(one.send(b"with files", &passed).expect("sent"));
         let (message, descriptors) = received(&other);
         assert_eq!(message, b"with files");
         let sent: Vec<u64> = files[..count].iter().map(inode).collect();
@@ -98,82 +85,82 @@ fn descriptors_cross_and_are_closed_on_exec() {
 }
 
 #[test]
-fn what_is_out_of_bounds_is_not_sent() {
+fn message_out_of_range_is_not_sent() {
     let (one, other) = pair();
     let file = file();
     let too_many = vec![file.as_fd(); DESCRIPTORS_PER_MESSAGE_MAX + 1];
     for (message, descriptors, reason) in [
-        (&b""[..], &[][..], "a message of 0 octets: 1 to 4096 can be sent"),
-        (&[0; MESSAGE_BYTES_MAX + 1], &[], "a message of 4097 octets: 1 to 4096 can be sent"),
-        (b"x", &too_many, "251 descriptors in one message: 250 can be sent"),
+        (&b""[..], &[][..], "message of 0 bytes, expected 1 to 4096"),
+        (&[0; MESSAGE_BYTES_MAX + 1], &[], "message of 4097 bytes, expected 1 to 4096"),
+        (b"x", &too_many, "message with 251 descriptors, expected at most 250"),
     ] {
         let error = one.send(message, descriptors).expect_err("refused");
         assert_eq!((error.kind(), error.to_string().as_str()), (io::ErrorKind::InvalidInput, reason));
     }
-    check_nothing(&other);
+    check_empty(&other);
 }
 
 #[test]
-fn a_message_that_is_too_long_is_refused_and_its_descriptors_closed() {
+fn too_long_message_is_refused_and_its_descriptors_are_closed() {
     let (one, other) = pair();
     let (reader, writer) = std::io::pipe().expect("made");
     let writer = OwnedFd::from(writer);
-    let lent = [writer.as_fd()];
+    let passed = [writer.as_fd()];
     let mut space = [MaybeUninit::uninit(); ANCILLARY_BYTES];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    assert!(ancillary.push(SendAncillaryMessage::ScmRights(&lent)));
+    assert!(ancillary.push(SendAncillaryMessage::ScmRights(&passed)));
     let message = [0; MESSAGE_BYTES_MAX + 1];
     sendmsg(&one, &[IoSlice::new(&message)], &mut ancillary, SendFlags::empty()).expect("sent");
     drop(writer);
     let error = other.receive(&mut [0; MESSAGE_BYTES_MAX]).expect_err("too long");
     assert_eq!(error.kind(), io::ErrorKind::InvalidData);
-    assert_eq!(error.to_string(), "a message of more than 4096 octets");
-    // The pipe has no writer left: nobody holds the copy that was sent.
+    assert_eq!(error.to_string(), "message of more than 4096 bytes");
+    // The end of file proves that the copy of the writer was closed.
     assert_eq!(rustix::io::read(&reader, &mut [0; 1]).expect("read"), 0);
-    one.send(b"the next one is not touched", &[]).expect("sent");
-    assert_eq!(received(&other).0, b"the next one is not touched");
+    one.send(b"the next message", &[]).expect("sent");
+    assert_eq!(received(&other).0, b"the next message");
 }
 
 #[test]
-fn more_descriptors_than_the_bound_are_refused() {
+fn message_with_too_many_descriptors_is_refused() {
     let (one, other) = pair();
     let file = file();
-    let lent = vec![file.as_fd(); DESCRIPTORS_PER_MESSAGE_MAX + 3];
+    let passed = vec![file.as_fd(); DESCRIPTORS_PER_MESSAGE_MAX + 3];
     let mut space = vec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_PER_MESSAGE_MAX + 3))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    assert!(ancillary.push(SendAncillaryMessage::ScmRights(&lent)));
+    assert!(ancillary.push(SendAncillaryMessage::ScmRights(&passed)));
     sendmsg(&one, &[IoSlice::new(b"x")], &mut ancillary, SendFlags::empty()).expect("sent");
     let error = other.receive(&mut [0; MESSAGE_BYTES_MAX]).expect_err("too many");
     assert_eq!(error.kind(), io::ErrorKind::InvalidData);
-    assert!(error.to_string().starts_with("a message with more descriptors than 250"), "{error}");
+    assert!(error.to_string().starts_with("message with more than 250 descriptors"), "{error}");
 }
 
 #[test]
-fn a_full_peer_is_told_and_takes_more_after_it_has_read() {
+fn send_to_a_full_peer_succeeds_after_it_has_read() {
     let (one, other) = pair();
     let mut sent_count = 0;
     while one.send(&[0; MESSAGE_BYTES_MAX], &[]).expect("no error") {
         sent_count += 1;
-        assert!(sent_count < 100_000, "the kernel's buffers have an end");
+        assert!(sent_count < 100_000, "the kernel's buffers are bounded");
     }
     for _ in 0..sent_count {
         assert_eq!(received(&other).0.len(), MESSAGE_BYTES_MAX);
     }
-    check_nothing(&other);
+    check_empty(&other);
     assert!(one.send(b"again", &[]).expect("no error"));
 }
 
 #[test]
-fn a_peer_that_is_gone_is_an_error_of_sending_and_the_end_of_receiving() {
+fn closed_peer_is_an_error_when_sending_and_end_of_file_when_receiving() {
     let (one, other) = pair();
     drop(other);
-    assert_eq!(one.send(b"x", &[]).expect_err("gone").raw_os_error(), Some(libc::EPIPE));
-    check_ended(&one);
-    check_ended(&one);
+    assert_eq!(one.send(b"x", &[]).expect_err("closed").raw_os_error(), Some(libc::EPIPE));
+    check_closed(&one);
+    check_closed(&one);
 }
 
 #[test]
-fn what_a_peer_sent_before_it_went_arrives_even_if_it_left_messages_unread() {
+fn messages_of_a_closed_peer_arrive_even_if_it_left_messages_unread() {
     let (one, other) = pair();
     assert!(one.send(b"never read", &[]).expect("sent"));
     assert!(other.send(b"first", &[]).expect("sent"));
@@ -181,11 +168,11 @@ fn what_a_peer_sent_before_it_went_arrives_even_if_it_left_messages_unread() {
     drop(other);
     assert_eq!(received(&one).0, b"first");
     assert_eq!(received(&one).0, b"second");
-    check_ended(&one);
+    check_closed(&one);
 }
 
 #[test]
-fn the_peer_is_known() {
+fn peer_credentials_are_those_of_the_process() {
     let (one, _other) = pair();
     let peer = one.peer_credentials().expect("known");
     assert_eq!(peer.pid.cast_unsigned(), std::process::id());
@@ -194,13 +181,13 @@ fn the_peer_is_known() {
 }
 
 #[test]
-fn only_a_packet_socket_is_adopted() {
+fn from_fd_accepts_only_a_seqpacket_socket() {
     let (one, other) = pair();
     let number = one.as_fd().as_raw_fd();
     let descriptor = OwnedFd::from(one);
     rustix::io::ioctl_fionbio(&descriptor, false).expect("set");
     rustix::io::fcntl_setfd(&descriptor, rustix::io::FdFlags::empty()).expect("set");
-    let one = SeqpacketSocket::from_fd(descriptor).expect("adopted");
+    let one = SeqpacketSocket::from_fd(descriptor).expect("accepted");
     assert_eq!(one.as_fd().as_raw_fd(), number);
     assert_eq!(flags_of(&one), (true, true));
     assert!(other.send(b"x", &[]).expect("sent"));
@@ -208,104 +195,106 @@ fn only_a_packet_socket_is_adopted() {
 
     let (stream, _) = std::os::unix::net::UnixStream::pair().expect("made");
     let error = SeqpacketSocket::from_fd(stream.into()).expect_err("a stream");
-    assert!(error.to_string().ends_with("is no Unix packet socket (SOCK_SEQPACKET)"), "{error}");
+    assert!(error.to_string().ends_with("is not a Unix SOCK_SEQPACKET socket"), "{error}");
     let error = SeqpacketSocket::from_fd(file()).expect_err("no socket");
     assert!(error.to_string().starts_with("getsockopt(SO_TYPE)"), "{error}");
     let (one, _other) = pair();
     let error = SeqpacketListener::from_fd(one.into()).expect_err("connected");
-    assert!(error.to_string().ends_with("does not listen"), "{error}");
+    assert!(error.to_string().ends_with("is not a listening socket"), "{error}");
 }
 
 #[test]
-fn a_door_lets_in_who_comes() {
-    let folder = Folder::new("door");
-    let path = folder.socket();
-    let door = SeqpacketListener::bind(&path, 0o600).expect("bound");
-    assert!(door.accept().expect("asked").is_none());
+fn listener_accepts_connections() {
+    let (_directory, path) = socket_path();
+    let listener = SeqpacketListener::bind(&path, 0o600).expect("bound");
+    assert!(listener.accept().expect("no error").is_none());
     let client = SeqpacketSocket::connect(&path).expect("connected");
     assert!(client.send(b"before it is accepted", &[]).expect("sent"));
-    let accepted = door.accept().expect("asked").expect("one waits");
-    assert!(door.accept().expect("asked").is_none());
+    let accepted = listener.accept().expect("no error").expect("a connection");
+    assert!(listener.accept().expect("no error").is_none());
     assert_eq!(received(&accepted).0, b"before it is accepted");
     for endpoint in [&client, &accepted] {
         assert_eq!(flags_of(endpoint), (true, true));
         assert_eq!(endpoint.peer_credentials().expect("known").pid.cast_unsigned(), std::process::id());
     }
-    let door = SeqpacketListener::from_fd(door.0).expect("adopted");
+    let listener = SeqpacketListener::from_fd(listener.0).expect("accepted");
     let _client = SeqpacketSocket::connect(&path).expect("connected");
-    assert!(door.accept().expect("asked").is_some());
+    assert!(listener.accept().expect("no error").is_some());
 }
 
 #[test]
-fn a_failed_call_is_named_with_its_path() {
-    let folder = Folder::new("door-errors");
-    let path = folder.socket();
+fn error_has_the_call_and_the_path() {
+    let (directory, path) = socket_path();
     let shown = path.display().to_string();
     #[track_caller]
     fn check(error: &io::Error, kind: io::ErrorKind, start: &str) {
         assert_eq!(error.kind(), kind, "{error}");
         assert!(error.to_string().starts_with(start), "{error}");
     }
-    let error = SeqpacketSocket::connect(&path).expect_err("nothing is there");
+    let error = SeqpacketSocket::connect(&path).expect_err("no path");
     check(&error, io::ErrorKind::NotFound, &format!("connect(\"{shown}\") failed: "));
     drop(SeqpacketListener::bind(&path, 0o600).expect("bound"));
-    let error = SeqpacketSocket::connect(&path).expect_err("nobody listens any more");
+    let error = SeqpacketSocket::connect(&path).expect_err("no process listens");
     check(&error, io::ErrorKind::ConnectionRefused, &format!("connect(\"{shown}\") failed: "));
-    let error = SeqpacketListener::bind(&path, 0o600).expect_err("something is there");
+    let error = SeqpacketListener::bind(&path, 0o600).expect_err("the path exists");
     check(&error, io::ErrorKind::AddrInUse, &format!("bind(\"{shown}\") failed: "));
-    let long = folder.0.join("x".repeat(108));
+    let long = directory.path().join("x".repeat(108));
     let error = SeqpacketListener::bind(&long, 0o600).expect_err("too long");
-    check(&error, io::ErrorKind::InvalidFilename, &format!("bind(\"{}\") failed: a socket's path", long.display()));
+    check(
+        &error,
+        io::ErrorKind::InvalidFilename,
+        &format!("bind(\"{}\") failed: the path of a socket", long.display()),
+    );
 }
 
 #[test]
-fn a_full_door_is_told_and_nobody_waits_before_it() {
-    let folder = Folder::new("door-full");
-    let _door = SeqpacketListener::bind(&folder.socket(), 0o600).expect("bound");
+fn connect_to_a_full_backlog_fails_without_blocking() {
+    let (_directory, path) = socket_path();
+    let _listener = SeqpacketListener::bind(&path, 0o600).expect("bound");
     let mut clients = Vec::new();
     let error = loop {
-        match SeqpacketSocket::connect(&folder.socket()) {
+        match SeqpacketSocket::connect(&path) {
             Ok(client) => clients.push(client),
             Err(error) => break error,
         }
-        assert!(clients.len() <= BACKLOG as usize + 1, "the backlog is a bound");
+        assert!(clients.len() <= BACKLOG as usize + 1, "the backlog is bounded");
     };
     assert_eq!(error.kind(), io::ErrorKind::WouldBlock, "{error}");
 }
 
 #[test]
-fn a_client_that_has_gone_before_it_was_accepted_leaves_its_message() {
-    let folder = Folder::new("door-gone");
-    let door = SeqpacketListener::bind(&folder.socket(), 0o600).expect("bound");
-    let client = SeqpacketSocket::connect(&folder.socket()).expect("connected");
+fn message_of_a_client_closed_before_accept_arrives() {
+    let (_directory, path) = socket_path();
+    let listener = SeqpacketListener::bind(&path, 0o600).expect("bound");
+    let client = SeqpacketSocket::connect(&path).expect("connected");
     assert!(client.send(b"in a hurry", &[]).expect("sent"));
     drop(client);
-    let accepted = door.accept().expect("asked").expect("one waits");
+    let accepted = listener.accept().expect("no error").expect("a connection");
     assert_eq!(received(&accepted).0, b"in a hurry");
-    check_ended(&accepted);
+    check_closed(&accepted);
 }
 
-/// The umask belongs to the whole process: this test runs itself again in processes that have one of their own.
+/// The umask belongs to the process, so this test runs itself again in processes with other umasks.
 #[test]
-fn the_mode_is_never_wider_than_asked_for() {
-    const FOLDER: &str = "SANDERLING_TEST_FOLDER";
-    const TEST: &str = "seqpacket::tests::the_mode_is_never_wider_than_asked_for";
+fn mode_of_the_path_is_the_one_asked_for_less_the_umask() {
+    const DIRECTORY: &str = "SANDERLING_TEST_DIRECTORY";
+    const TEST: &str = "seqpacket::tests::mode_of_the_path_is_the_one_asked_for_less_the_umask";
     let modes = [0o600, 0o660, 0o666];
-    if let Some(folder) = std::env::var_os(FOLDER) {
+    if let Some(directory) = std::env::var_os(DIRECTORY) {
         for mode in modes {
-            SeqpacketListener::bind(&PathBuf::from(&folder).join(format!("{mode:o}")), mode).expect("bound");
+            SeqpacketListener::bind(&PathBuf::from(&directory).join(format!("{mode:o}")), mode).expect("bound");
         }
         return;
     }
     for (umask, expected) in [("0", modes), ("027", [0o600, 0o640, 0o640]), ("077", [0o600; 3])] {
-        let folder = Folder::new(&format!("door-umask-{umask}"));
+        let directory = tempfile::tempdir().expect("created");
         let script = format!("umask {umask}; exec \"$0\" --exact {TEST}");
         let mut command = Command::new("/bin/sh");
-        command.arg("-c").arg(script).arg(std::env::current_exe().expect("known")).env(FOLDER, &folder.0);
+        command.arg("-c").arg(script).arg(std::env::current_exe().expect("known")).env(DIRECTORY, directory.path());
         let output = command.output().expect("run");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
         let found = modes.map(|mode| {
-            let path = folder.0.join(format!("{mode:o}"));
+            let path = directory.path().join(format!("{mode:o}"));
             std::fs::metadata(path).expect("bound").permissions().mode() & 0o7777
         });
         assert_eq!(found, expected, "umask {umask}");

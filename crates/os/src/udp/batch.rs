@@ -1,24 +1,26 @@
-//! Datagrams received together, with room for their replies: what one call fills and another one sends.
+//! Datagrams received together, and the buffers of their replies: filled by one call, sent by another.
 
-use super::local_address::answer_from_where_it_was_asked;
+use super::local_address::set_reply_source;
+use crate::socket::canonical;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 /// Datagrams of one batch.
 pub const BATCH_COUNT_MAX: usize = 32;
-/// Octets of the longest datagram that is received whole; of a longer one the rest is cut off, and that is told.
+/// Bytes of the longest datagram that is received whole; a longer one is truncated and marked so.
 pub const QUERY_BYTES_MAX: usize = 2048;
-/// Octets of the longest reply.
+/// Bytes of the longest reply.
 pub const REPLY_BYTES_MAX: usize = 4096;
-/// Room for one control message that tells or sets a local address, of either family.
+/// Space for one control message with a local address, of either family.
 const CONTROL_BYTES: usize = 64;
 
-/// Distance between the octets of two datagrams: no multiple of 4096, so that they do not all fall into the same few
-/// places of the processor's first cache.
+/// Distance between two datagrams. Not a multiple of 4096, so that they do not all map to the same sets of the
+/// processor's first-level cache.
 const QUERY_STRIDE_BYTES: usize = QUERY_BYTES_MAX + 64;
-/// Replies stand one behind the other, each at the start of a cache line. Most are short, so that a batch of them lies on
-/// two or three pages, not on one page for each.
+/// Replies are stored one after another, each at the start of a cache line. Most are short, so that a batch of them takes
+/// two or three pages instead of one page each.
 const REPLY_ALIGNMENT: usize = 64;
 
-/// Datagrams received together, with room for their replies.
+/// Datagrams received together, with buffers for their replies.
 pub struct Batch {
     // The headers point into the boxes below, which are neither moved nor grown while the batch lives.
     pub(super) queries: Box<[libc::mmsghdr]>,
@@ -31,21 +33,22 @@ pub struct Batch {
     reply_bytes: Box<[u8]>,
     pub(super) received_count: usize,
     pub(super) reply_count: usize,
-    /// Where the next reply starts: replies so far are shorter than their room, so that there is room for one more.
+    /// Where the next reply starts. [`REPLY_BYTES_MAX`] bytes are left from there, since each earlier reply took at most
+    /// that many.
     reply_start: usize,
-    /// The datagram that each reply answers.
+    /// The index of the datagram that each reply answers.
     answered: [u8; BATCH_COUNT_MAX],
 }
 
-/// Room for a control message, aligned as its header must be.
+/// Space for a control message, aligned as its header must be.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
 struct Control([u8; CONTROL_BYTES]);
 
 impl Batch {
-    /// A batch with all its room; made once for each thread that serves datagrams.
+    /// An empty batch with all its buffers; a thread that serves datagrams needs one.
     pub fn new() -> Batch {
-        // SAFETY: all-zero octets are a value of each of these C structures: null pointers and zero lengths.
+        // SAFETY: all-zero bytes are a value of each of these C structures: null pointers and zero lengths.
         let empty_header: libc::mmsghdr = unsafe { std::mem::zeroed() };
         // SAFETY: as above.
         let empty_peer: libc::sockaddr_in6 = unsafe { std::mem::zeroed() };
@@ -59,7 +62,7 @@ impl Batch {
             controls: vec![Control([0; CONTROL_BYTES]); BATCH_COUNT_MAX].into(),
             query_bytes: vec![0; QUERY_STRIDE_BYTES * BATCH_COUNT_MAX].into(),
             reply_bytes: vec![0; REPLY_BYTES_MAX * BATCH_COUNT_MAX].into(),
-            // All are unprepared: as if all had been used.
+            // So that the first `prepare` prepares all headers.
             received_count: BATCH_COUNT_MAX,
             reply_count: 0,
             reply_start: 0,
@@ -81,12 +84,11 @@ impl Batch {
         batch
     }
 
-    /// Makes the headers that the last call wrote to ready for the next.
+    /// Restores the headers that the last receive changed.
     pub(super) fn prepare(&mut self) {
         for header in &mut self.queries[..self.received_count] {
             header.msg_hdr.msg_namelen = size_of::<libc::sockaddr_in6>() as libc::socklen_t;
-            // Room for a control message whatever the socket: the batch serves others as well, and a socket that was not
-            // asked to tell addresses writes none.
+            // For every socket, since a batch may serve several; one that did not ask for control messages gets none.
             header.msg_hdr.msg_controllen = CONTROL_BYTES;
             header.msg_hdr.msg_flags = 0;
         }
@@ -94,7 +96,7 @@ impl Batch {
         self.reply_start = 0;
     }
 
-    /// The datagrams, and where their replies go: all can be looked at before the first one is answered.
+    /// The datagrams and the reply buffers: all datagrams can be read before the first one is answered.
     #[inline]
     pub fn queries_and_replies(&mut self) -> (Queries<'_>, Replies<'_>) {
         let queries = Queries { headers: &self.queries, peers: &self.peers, bytes: &self.query_bytes };
@@ -108,20 +110,25 @@ impl Batch {
         (queries, replies)
     }
 
-    /// The datagram at `index`, and room for the next reply.
+    /// The datagram at `index`, and the buffer of the next reply.
     #[inline]
     pub fn query_and_reply(&mut self, index: usize) -> (Datagram<'_>, &mut [u8]) {
         let (queries, replies) = self.queries_and_replies();
-        (queries.get(index), replies.into_room())
+        (queries.get(index), replies.into_buffer())
     }
 
-    /// Answers the datagram at `index` with the first `length_bytes` octets of the room that [`Batch::query_and_reply`] gave.
+    /// Answers the datagram at `index` with the first `length_bytes` bytes of the buffer from [`Batch::query_and_reply`].
     #[inline]
     pub fn set_reply(&mut self, index: usize, length_bytes: usize) {
         self.queries_and_replies().1.push(index, length_bytes);
     }
 
-    /// Writes the headers of the replies: to the peer that asked, from the address that it asked.
+    /// The sender of the datagram at `index`; see [`Queries::peer_address`].
+    pub fn peer_address(&self, index: usize) -> SocketAddr {
+        socket_address(&self.peers[index])
+    }
+
+    /// Writes the headers of the replies: to the sender of the query, from the address that the query was sent to.
     pub(super) fn address_replies(&mut self, with_control: bool) {
         let answered = &self.answered[..self.reply_count];
         for (reply, &answered) in self.replies.iter_mut().zip(answered) {
@@ -132,7 +139,7 @@ impl Batch {
             header.msg_namelen = query.msg_namelen;
             header.msg_control = std::ptr::null_mut();
             header.msg_controllen = 0;
-            if with_control && answer_from_where_it_was_asked(query) {
+            if with_control && set_reply_source(query) {
                 header.msg_control = query.msg_control;
                 header.msg_controllen = query.msg_controllen;
             }
@@ -161,7 +168,7 @@ pub struct Queries<'b> {
 }
 
 impl<'b> Queries<'b> {
-    /// The datagram at `index`, below the count that was received.
+    /// The datagram at `index`, which must be below the number received.
     #[inline]
     pub fn get(&self, index: usize) -> Datagram<'b> {
         let header = &self.headers[index];
@@ -173,6 +180,12 @@ impl<'b> Queries<'b> {
             peer_port: u16::from_be(self.peers[index].sin6_port),
         }
     }
+
+    /// The sender of the datagram at `index`, as [`canonical`] has it. Decoded when asked for, and not before.
+    #[inline]
+    pub fn peer_address(&self, index: usize) -> SocketAddr {
+        socket_address(&self.peers[index])
+    }
 }
 
 impl std::fmt::Debug for Queries<'_> {
@@ -181,18 +194,18 @@ impl std::fmt::Debug for Queries<'_> {
     }
 }
 
-/// A datagram that was received.
+/// A received datagram.
 #[derive(Clone, Copy, Debug)]
 pub struct Datagram<'b> {
-    /// Its octets, at most [`QUERY_BYTES_MAX`].
+    /// Its content, at most [`QUERY_BYTES_MAX`] bytes.
     pub bytes: &'b [u8],
     /// It was longer; the rest is lost.
     pub is_truncated: bool,
-    /// The port that it came from; 0 cannot be answered.
+    /// The port of its sender; 0 cannot be replied to.
     pub peer_port: u16,
 }
 
-/// The replies of a batch, as they are written one behind the other.
+/// The replies of a batch, stored one after another.
 pub struct Replies<'b> {
     vectors: &'b mut [libc::iovec],
     bytes: &'b mut [u8],
@@ -202,17 +215,17 @@ pub struct Replies<'b> {
 }
 
 impl<'b> Replies<'b> {
-    /// Room for the next reply.
+    /// The buffer of the next reply.
     #[inline]
     pub fn buffer(&mut self) -> &mut [u8] {
         &mut self.bytes[*self.start..*self.start + REPLY_BYTES_MAX]
     }
 
-    fn into_room(self) -> &'b mut [u8] {
+    fn into_buffer(self) -> &'b mut [u8] {
         &mut self.bytes[*self.start..*self.start + REPLY_BYTES_MAX]
     }
 
-    /// Answers the datagram at `index` with the first `length_bytes` octets of the room.
+    /// Answers the datagram at `index` with the first `length_bytes` bytes of the buffer.
     #[inline]
     pub fn push(&mut self, index: usize, length_bytes: usize) {
         let reply = &mut self.bytes[*self.start..*self.start + length_bytes];
@@ -225,6 +238,17 @@ impl<'b> Replies<'b> {
 
 impl std::fmt::Debug for Replies<'_> {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(out, "Replies({}, {} octets)", self.count, self.start)
+        write!(out, "Replies({}, {} bytes)", self.count, self.start)
     }
+}
+
+/// Decodes the address that the kernel wrote: a `sockaddr_in6`, or a `sockaddr_in`, whose port is in the same place and
+/// whose IP address is in place of the flow information.
+fn socket_address(raw: &libc::sockaddr_in6) -> SocketAddr {
+    let port = u16::from_be(raw.sin6_port);
+    if libc::c_int::from(raw.sin6_family) == libc::AF_INET {
+        return SocketAddr::new(Ipv4Addr::from(raw.sin6_flowinfo.to_ne_bytes()).into(), port);
+    }
+    let ip = Ipv6Addr::from(raw.sin6_addr.s6_addr);
+    canonical(SocketAddrV6::new(ip, port, raw.sin6_flowinfo, raw.sin6_scope_id).into())
 }

@@ -1,12 +1,13 @@
-//! A UDP socket: receives batches of datagrams and sends their replies, by the way that was chosen.
+//! UDP sockets: receive batches of datagrams and send their replies, by the selected variant.
 
 use super::batch::{BATCH_COUNT_MAX, Batch};
-use super::local_address::ask_for_local_addresses;
-use super::{BATCH, SINGLE, UDP_RECEIVE};
+use super::local_address::request_local_addresses;
+use super::{BY_POLL_RECVMSG, BY_RECVMMSG, UDP_RECEIVE};
 use crate::counters::{Syscall, count};
 use crate::error::with_context;
 use crate::poll_set::poll_until;
-use crate::tcp::{Listener, ReusePort, set_reuseport};
+use crate::socket::{ReusePort, local_address, set_reuseport};
+use crate::tcp::Listener;
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, ipproto, socket_with, sockopt};
@@ -15,29 +16,29 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-/// How often a port is chosen anew that is free for UDP and turns out to be taken for TCP.
+/// Tries to find a port that is free for both UDP and TCP.
 const PORT_TRIES_MAX: usize = 16;
 
-/// A UDP socket, never blocking.
+/// A non-blocking UDP socket.
 #[derive(Debug)]
 pub struct Socket {
     descriptor: OwnedFd,
-    /// Bound to no address of its own: each datagram tells which it was sent to, and the reply leaves from there.
+    /// Bound to a wildcard address: a reply leaves from the address that its query was sent to.
     is_wildcard: bool,
 }
 
 impl Socket {
-    /// A socket bound to `address`, which nobody else has. Siblings may join it afterwards ([`Socket::bind_reuseport`]).
+    /// Binds to `address`, which no other socket may have. [`Socket::bind_reuseport`] adds further sockets to it.
     pub fn bind(address: SocketAddr) -> io::Result<Socket> {
-        Socket::bind_as(address, ReusePort::First)
+        Socket::bind_as(address, ReusePort::AfterBind)
     }
 
-    /// A socket bound to `address` beside those of this user that are already (`SO_REUSEPORT`).
+    /// Binds to `address` beside the sockets of this user that are bound already (`SO_REUSEPORT`).
     pub fn bind_reuseport(address: SocketAddr) -> io::Result<Socket> {
-        Socket::bind_as(address, ReusePort::Additional)
+        Socket::bind_as(address, ReusePort::BeforeBind)
     }
 
-    /// A socket bound to `address`, and a TCP listener at the same port, also where the kernel chooses the port.
+    /// A UDP socket and a TCP listener with the same address and port, also if the kernel chooses the port.
     pub fn bind_with_listener(address: SocketAddr) -> io::Result<(Socket, Listener)> {
         let mut tries_left = if address.port() == 0 { PORT_TRIES_MAX } else { 1 };
         loop {
@@ -51,7 +52,7 @@ impl Socket {
         }
     }
 
-    fn bind_as(address: SocketAddr, rank: ReusePort) -> io::Result<Socket> {
+    fn bind_as(address: SocketAddr, reuseport: ReusePort) -> io::Result<Socket> {
         count(Syscall::Socket);
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -62,36 +63,37 @@ impl Socket {
             sockopt::set_ipv6_v6only(&socket, true)
                 .map_err(|errno| with_context("setsockopt(IPV6_V6ONLY)", address, &errno.into()))?;
         }
-        if rank == ReusePort::Additional {
+        if reuseport == ReusePort::BeforeBind {
             set_reuseport(&socket, address)?;
         }
         count(Syscall::Bind);
         bind(&socket, &address).map_err(|errno| with_context("bind", address, &errno.into()))?;
-        if rank == ReusePort::First {
+        if reuseport == ReusePort::AfterBind {
             set_reuseport(&socket, address)?;
         }
         Socket::from_fd(socket)
     }
 
-    /// Takes over a socket that is bound already: one that was inherited.
+    /// Takes over a bound socket that was inherited.
     pub fn from_fd(descriptor: OwnedFd) -> io::Result<Socket> {
-        let address = crate::tcp::local_address(&descriptor)?;
+        let address = local_address(&descriptor)?;
         let is_wildcard = address.ip().is_unspecified();
         if is_wildcard {
-            ask_for_local_addresses(&descriptor, address)?;
+            request_local_addresses(&descriptor, address)?;
         }
         Ok(Socket { descriptor, is_wildcard })
     }
 
-    /// The address it is bound to, its port chosen by the kernel where 0 was asked for.
+    /// The address it is bound to; its port is the one chosen by the kernel if port 0 was asked for.
     pub fn local_address(&self) -> io::Result<SocketAddr> {
-        crate::tcp::local_address(&self.descriptor)
+        local_address(&self.descriptor)
     }
 
-    /// Receives the datagrams that wait, as many as `batch` has room for; 0 when none does.
+    /// Receives the datagrams that wait, as many as fit into `batch`, and returns their number.
     pub fn receive(&self, batch: &mut Batch) -> io::Result<usize> {
         batch.prepare();
-        let received = if UDP_RECEIVE.selected() == BATCH { self.receive_many(batch) } else { self.receive_one(batch) };
+        let received =
+            if UDP_RECEIVE.selected() == BY_RECVMMSG { self.receive_many(batch) } else { self.receive_one(batch) };
         batch.received_count = match received {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
             result => result?,
@@ -99,10 +101,10 @@ impl Socket {
         Ok(batch.received_count)
     }
 
-    /// Whether it is worth asking again at once, after a call that brought `received_count` datagrams; else wait.
+    /// Whether to receive again at once after a call that returned `received_count` datagrams; otherwise wait first.
     pub fn may_have_more(received_count: usize) -> bool {
         match UDP_RECEIVE.selected() {
-            SINGLE => false,
+            BY_POLL_RECVMSG => false,
             _ => received_count != 0,
         }
     }
@@ -110,8 +112,8 @@ impl Socket {
     fn receive_many(&self, batch: &mut Batch) -> io::Result<usize> {
         loop {
             count(Syscall::Recvmmsg);
-            // SAFETY: each header of the batch points to a name, a vector and control room that live in the same
-            // batch, set up by `prepare` just now, and the count is that of the headers.
+            // SAFETY: each header points to an address, a vector and a control buffer of the same batch, restored by
+            // `prepare` just now; the count is that of the headers.
             let received = unsafe {
                 libc::recvmmsg(
                     self.descriptor.as_raw_fd(),
@@ -123,7 +125,7 @@ impl Socket {
             };
             match usize::try_from(received) {
                 Ok(received) => return Ok(received),
-                Err(_) => give_up_unless_interrupted()?,
+                Err(_) => fail_unless_interrupted()?,
             }
         }
     }
@@ -140,14 +142,14 @@ impl Socket {
                     header.msg_len = length;
                     return Ok(1);
                 }
-                Err(_) => give_up_unless_interrupted()?,
+                Err(_) => fail_unless_interrupted()?,
             }
         }
     }
 
-    /// Sends the replies that were set, each to the peer of its query, from the address that the query was sent to.
+    /// Sends the replies of `batch`, each to the sender of its query, from the address that the query was sent to.
     ///
-    /// A reply that cannot be sent is given up and counted; those behind it still go.
+    /// A reply that cannot be sent is dropped and counted; the ones after it are still sent.
     pub fn send(&self, batch: &mut Batch) -> SendReport {
         batch.address_replies(self.is_wildcard);
         let mut sent = SendReport::default();
@@ -169,13 +171,14 @@ impl Socket {
         sent
     }
 
-    /// Sends replies from `first` on; the error is that of the first alone. A full buffer is waited for once a batch.
+    /// Sends replies from `first` on and returns their number; an error is that of the first reply. Waits for space in
+    /// the send buffer at most once per batch.
     fn send_some(&self, batch: &mut Batch, first: usize, has_waited: &mut bool) -> io::Result<usize> {
         loop {
             let replies = &mut batch.replies[first..batch.reply_count];
-            let sent = if UDP_RECEIVE.selected() == BATCH {
+            let sent = if UDP_RECEIVE.selected() == BY_RECVMMSG {
                 count(Syscall::Sendmmsg);
-                // SAFETY: each header points to a name, a vector and control octets of the same batch, set up by
+                // SAFETY: each header points to an address, a vector and control bytes of the same batch, set by
                 // `address_replies`; the count is that of the slice.
                 unsafe {
                     libc::sendmmsg(
@@ -197,7 +200,6 @@ impl Socket {
             }
             match Errno::from_io_error(&io::Error::last_os_error()) {
                 Some(Errno::INTR) => {}
-                // The send buffer is full: wait for it once, shortly, rather than lose what is ready.
                 Some(Errno::AGAIN) if !*has_waited => {
                     *has_waited = true;
                     poll_until(&mut [PollFd::new(&self.descriptor, PollFlags::OUT)], Some(SEND_WAIT))?;
@@ -214,21 +216,21 @@ impl AsFd for Socket {
     }
 }
 
-/// How long a full send buffer is waited for: a few times what a card of 1 Gbit/s needs to send it.
+/// How long to wait for space in the send buffer: a few times what a card of 1 Gbit/s needs to send it.
 const SEND_WAIT: Duration = Duration::from_millis(5);
 
-/// What became of the replies of a batch.
+/// The result of sending the replies of a batch.
 #[derive(Debug, Default)]
 pub struct SendReport {
-    /// Replies that the kernel took.
+    /// Replies that the kernel accepted.
     pub sent_count: usize,
-    /// Replies that it refused.
+    /// Replies that could not be sent.
     pub failed_count: usize,
-    /// Why, of the last that was refused.
+    /// The error of the last one of those.
     pub last_error: Option<io::Error>,
 }
 
-fn give_up_unless_interrupted() -> io::Result<()> {
+fn fail_unless_interrupted() -> io::Result<()> {
     match io::Error::last_os_error() {
         error if error.kind() == io::ErrorKind::Interrupted => Ok(()),
         error => Err(error),

@@ -1,4 +1,4 @@
-//! What a confined process can still do, told from inside it, a line each.
+//! A sandboxed process that prints what it can still do, one line each.
 
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::net::{AddressFamily, SocketType};
@@ -16,190 +16,190 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// For a test that passes it never runs out.
-const DEADLINE: Duration = Duration::from_secs(30);
+/// Never reached by a test that passes.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What the process has from the time before it was confined.
-struct Kept {
+/// What the process has opened before it entered the sandbox.
+struct Opened {
     listener: Listener,
     client: TcpStream,
     socket: Socket,
-    asker: UdpSocket,
+    resolver: UdpSocket,
     root: Directory,
-    watcher: Inotify,
+    inotify: Inotify,
 }
 
-/// Confines this process to reading `folder` as `user`, then does what `deed` says.
-pub(crate) fn run(folder: &Path, user: Option<&str>, deed: &str) {
+/// Enters a sandbox with the files in `directory`, as `user`, then does `task`.
+pub(crate) fn run(directory: &Path, user: Option<&str>, task: &str) {
     sanderling_os::features::select_all();
     let any = "127.0.0.1:0".parse().expect("an address");
     let listener = Listener::bind(any).expect("bound");
     let socket = Socket::bind(any).expect("bound");
-    let asker = UdpSocket::bind(any).expect("bound");
-    asker.connect(socket.local_address().expect("bound")).expect("connected");
+    let resolver = UdpSocket::bind(any).expect("bound");
+    resolver.connect(socket.local_address().expect("bound")).expect("connected");
     let client = TcpStream::connect(listener.local_address().expect("bound")).expect("connected");
-    let kept = Kept {
+    let opened = Opened {
         listener,
         client,
         socket,
-        asker,
-        root: Directory::open(&folder.join("root")).expect("opened"),
-        watcher: Inotify::new().expect("made"),
+        resolver,
+        root: Directory::open(&directory.join("root")).expect("opened"),
+        inotify: Inotify::new().expect("created"),
     };
     let mut user = user.map(|user| User::lookup(user, None).expect("found"));
-    if deed == "report-unprivileged" {
-        // As if somebody had started this process as that user: it may change no user and no set any more.
+    if task == "report-unprivileged" {
+        // As if that user had started this process: it cannot change its user or capabilities.
         user.take().inspect(|user| user.switch().expect("root may"));
     }
-    let confinement = SandboxConfig {
+    let config = SandboxConfig {
         user,
-        readable_paths: vec![folder.join("zones")],
-        readable_fds: vec![kept.root.as_fd()],
-        landlock: if deed == "without-landlock" { Layer::Disabled } else { Layer::Enabled },
-        seccomp: if deed == "without-seccomp" { Layer::Disabled } else { Layer::Enabled },
+        readable_paths: vec![directory.join("zones")],
+        readable_fds: vec![opened.root.as_fd()],
+        landlock: if task == "without-landlock" { Layer::Disabled } else { Layer::Enabled },
+        seccomp: if task == "without-seccomp" { Layer::Disabled } else { Layer::Enabled },
     };
-    let confined = enter(&confinement).unwrap_or_else(|error| panic!("not confined: {error}"));
-    match deed {
-        "report" | "report-unprivileged" => report(&confined, folder, kept),
-        "without-landlock" | "without-seccomp" => report_one_layer(&confined, folder, &kept),
-        other => commit(other),
+    let sandbox = enter(&config).unwrap_or_else(|error| panic!("{error}"));
+    match task {
+        "report" | "report-unprivileged" => report(&sandbox, directory, opened),
+        "without-landlock" | "without-seccomp" => report_one_layer(&sandbox, directory, &opened),
+        other => attack(other),
     }
 }
 
-/// A line for each thing that is tried, then a pause until standard input ends: others may look at this process.
-fn report(confined: &Sandbox, folder: &Path, kept: Kept) {
-    println!("{confined}");
-    println!("landlock is there: {}", matches!(confined.landlock, Landlock::Enforced { .. }));
-    println!("bounding set: {:?}", confined.bounding);
-    let facts = confined.process_status().expect("told");
-    println!("filters: {}, threads: {}", facts.seccomp_filter_count, facts.thread_count);
-    report_reading(folder, &kept);
-    report_denied(folder);
+/// Prints a line per attempt, then waits for the end of standard input, so that the test can inspect this process.
+fn report(sandbox: &Sandbox, directory: &Path, opened: Opened) {
+    println!("{sandbox}");
+    println!("Landlock enforced: {}", matches!(sandbox.landlock, Landlock::Enforced { .. }));
+    println!("bounding set: {:?}", sandbox.bounding_set);
+    let status = sandbox.process_status().expect("read");
+    println!("filters: {}, threads: {}", status.seccomp_filter_count, status.thread_count);
+    report_reading(directory, &opened);
+    report_denied(directory);
     report_threads();
-    report_serving(kept);
+    report_serving(opened);
     println!("end");
     let mut input = Vec::new();
     io::stdin().read_to_end(&mut input).expect("read to its end");
 }
 
-/// A few lines in which the two layers differ.
-fn report_one_layer(confined: &Sandbox, folder: &Path, kept: &Kept) {
-    println!("{confined}");
-    tell("/etc/passwd", std::fs::read("/etc/passwd").map(drop));
-    tell("making a file", std::fs::write(folder.join("root/new"), "new"));
-    tell("connecting", TcpStream::connect(kept.listener.local_address().expect("bound")).map(drop));
-    tell("binding", std::net::TcpListener::bind("127.0.0.1:0").map(drop));
+/// Prints a few lines in which the two layers differ.
+fn report_one_layer(sandbox: &Sandbox, directory: &Path, opened: &Opened) {
+    println!("{sandbox}");
+    print("/etc/passwd", std::fs::read("/etc/passwd").map(drop));
+    print("creating a file", std::fs::write(directory.join("root/new"), "new"));
+    print("connecting", TcpStream::connect(opened.listener.local_address().expect("bound")).map(drop));
+    print("binding", std::net::TcpListener::bind("127.0.0.1:0").map(drop));
     // SAFETY: takes no pointer; signal 0 only asks.
-    tell("signalling the parent", answer(unsafe { libc::kill(libc::getppid(), 0) }));
-    tell("a page beneath the kept root", kept.root.open_beneath(b"page").map(drop));
+    print("signalling the parent", answer(unsafe { libc::kill(libc::getppid(), 0) }));
+    print("a page beneath the open root", opened.root.open_beneath(b"page").map(drop));
     println!("end");
 }
 
-fn report_reading(folder: &Path, kept: &Kept) {
-    let content = kept.root.open_beneath(b"page").and_then(|file| {
-        let mut room = [0; 16];
-        let length = file.read_at(&mut room, 0)?;
-        Ok(String::from_utf8_lossy(&room[..length]).into_owned())
+fn report_reading(directory: &Path, opened: &Opened) {
+    let content = opened.root.open_beneath(b"page").and_then(|file| {
+        let mut buffer = [0; 16];
+        let length = file.read_at(&mut buffer, 0)?;
+        Ok(String::from_utf8_lossy(&buffer[..length]).into_owned())
     });
-    tell("a page beneath the kept root", content);
-    tell("a zone by its path", std::fs::read_to_string(folder.join("zones/zone")));
-    tell("the list of a readable folder", std::fs::read_dir(folder.join("zones")).map(Iterator::count));
-    tell("a watch of the root", kept.watcher.add_watch(&kept.root).map(|_| "set"));
-    tell("where the root is", real_name(kept));
-    tell("/etc/passwd", std::fs::read("/etc/passwd").map(drop));
-    tell("a file beside the readable ones", std::fs::read(folder.join("secret")).map(drop));
-    tell("a link out of the root", kept.root.open_beneath(b"out").map(drop));
-    tell("/proc/self/environ", std::fs::read("/proc/self/environ").map(drop));
+    print("a page beneath the open root", content);
+    print("a zone by its path", std::fs::read_to_string(directory.join("zones/zone")));
+    print("the list of a readable directory", std::fs::read_dir(directory.join("zones")).map(Iterator::count));
+    print("a watch of the root", opened.inotify.add_watch(&opened.root).map(|_| "set"));
+    print("the path of the root", real_name(opened));
+    print("/etc/passwd", std::fs::read("/etc/passwd").map(drop));
+    print("a file that is not readable", std::fs::read(directory.join("secret")).map(drop));
+    print("a link out of the root", opened.root.open_beneath(b"out").map(drop));
+    print("/proc/self/environ", std::fs::read("/proc/self/environ").map(drop));
 }
 
-fn real_name(kept: &Kept) -> io::Result<PathBuf> {
-    let link = format!("/proc/self/fd/{}", kept.root.as_fd().as_raw_fd());
+fn real_name(opened: &Opened) -> io::Result<PathBuf> {
+    let link = format!("/proc/self/fd/{}", opened.root.as_fd().as_raw_fd());
     let path = std::fs::read_link(link)?;
     Ok(path.file_name().map(PathBuf::from).unwrap_or_default())
 }
 
-fn report_denied(folder: &Path) {
-    tell("writing over a page", std::fs::write(folder.join("root/page"), "changed"));
-    tell("making a file", std::fs::write(folder.join("root/new"), "new"));
-    tell("removing a page", std::fs::remove_file(folder.join("root/page")));
-    tell("renaming a page", std::fs::rename(folder.join("root/page"), folder.join("root/other")));
+fn report_denied(directory: &Path) {
+    print("overwriting a page", std::fs::write(directory.join("root/page"), "changed"));
+    print("creating a file", std::fs::write(directory.join("root/new"), "new"));
+    print("removing a page", std::fs::remove_file(directory.join("root/page")));
+    print("renaming a page", std::fs::rename(directory.join("root/page"), directory.join("root/other")));
     let writing = rustix::fs::openat2(
         CWD,
-        folder.join("root/page"),
+        directory.join("root/page"),
         OFlags::WRONLY,
         Mode::empty(),
         rustix::fs::ResolveFlags::empty(),
     );
-    tell("opening for writing by openat2", writing.map(drop).map_err(io::Error::from));
-    tell("a TCP socket", rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).map(drop));
-    tell("a Unix socket", rustix::net::socket(AddressFamily::UNIX, SocketType::DGRAM, None).map(drop));
+    print("opening for writing by openat2", writing.map(drop).map_err(io::Error::from));
+    print("a TCP socket", rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).map(drop));
+    print("a Unix socket", rustix::net::socket(AddressFamily::UNIX, SocketType::DGRAM, None).map(drop));
     // SAFETY: takes no pointer.
-    tell("becoming root", answer(unsafe { libc::setuid(0) }));
+    print("switching to root", answer(unsafe { libc::setuid(0) }));
     // SAFETY: takes no pointer; the parent is another process, and signal 0 only asks.
-    tell("signalling the parent", answer(unsafe { libc::kill(libc::getppid(), 0) }));
-    // SAFETY: a child would end at once.
-    tell("making a process", answer(unsafe { libc::fork() }));
-    tell("executable memory by mmap", map(libc::PROT_READ | libc::PROT_EXEC).map(drop));
+    print("signalling the parent", answer(unsafe { libc::kill(libc::getppid(), 0) }));
+    // SAFETY: takes no pointer.
+    print("creating a process", answer(unsafe { libc::fork() }));
+    print("executable memory by mmap", map(libc::PROT_READ | libc::PROT_EXEC).map(drop));
     let page = map(libc::PROT_READ).expect("memory");
     // SAFETY: the page was just mapped, and nothing else uses it.
     let executable = unsafe { libc::mprotect(page, 4096, libc::PROT_READ | libc::PROT_EXEC) };
-    tell("executable memory by mprotect", answer(executable));
+    print("executable memory by mprotect", answer(executable));
     // SAFETY: no pointer is taken for this request.
-    tell("pushing a key into a terminal", answer(unsafe { libc::ioctl(1, libc::TIOCSTI) }));
+    print("typing into a terminal", answer(unsafe { libc::ioctl(1, libc::TIOCSTI) }));
     let filter = [0_u8; 16];
-    // SAFETY: the option is as long as is told.
+    // SAFETY: the option has the given length.
     let attached = unsafe { libc::setsockopt(1, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, filter.as_ptr().cast(), 16) };
-    tell("a program for the kernel", answer(attached));
+    print("loading a program into the kernel", answer(attached));
 }
 
 fn report_threads() {
     let sum = std::thread::Builder::new().name("added".into()).spawn(|| 40 + 2).map(|thread| thread.join());
-    tell("another thread", sum.map(|sum| sum.expect("no panic")));
+    print("another thread", sum.map(|sum| sum.expect("no panic")));
     std::panic::set_hook(Box::new(|_| {}));
     let caught = std::panic::catch_unwind(|| panic!("on purpose"));
-    tell("a panic", io::Result::Ok(if caught.is_err() { "caught" } else { "not caught" }));
+    print("a panic", io::Result::Ok(if caught.is_err() { "caught" } else { "not caught" }));
     std::thread::sleep(Duration::from_millis(1));
     let sources = sanderling_os::poll::Poller::new().and_then(|poller| poller.waker(7).map(|waker| waker.wake()));
-    tell("a poller with a waker", sources.map(|woken| woken.map_err(|error: io::Error| error.kind())));
+    print("a poller with a waker", sources.map(|woken| woken.map_err(|error: io::Error| error.kind())));
 }
 
-/// A connection and a datagram, each by the variants in use.
-fn report_serving(kept: Kept) {
-    let Kept { listener, mut client, socket, asker, root, .. } = kept;
+/// A connection and a datagram, each by the selected variants.
+fn report_serving(opened: Opened) {
+    let Opened { listener, mut client, socket, resolver, root, .. } = opened;
     wait(&listener);
-    let (stream, _) = listener.accept().expect("accepted").expect("a connection waits");
+    let (stream, _) = listener.accept().expect("accepted").expect("a connection");
     client.write_all(b"question").expect("sent");
     wait(&stream);
-    let mut room = [0; 16];
-    tell("received from a connection", stream.receive(&mut room).map(|length| length == 8));
+    let mut buffer = [0; 16];
+    print("received from a connection", stream.receive(&mut buffer).map(|length| length == 8));
     let file = root.open_beneath(b"page").expect("opened");
     let length = file.metadata().expect("facts").length_bytes as usize;
-    tell("a file sent to a connection", file.send_to(&stream, &mut 0, length));
-    let mut got = vec![0; length];
-    client.read_exact(&mut got).expect("received");
-    tell("an option of a connection", stream.reset_on_close());
+    print("a file sent to a connection", file.send_to(&stream, &mut 0, length));
+    let mut received = vec![0; length];
+    client.read_exact(&mut received).expect("received");
+    print("an option of a connection", stream.reset_on_close());
 
-    asker.send(b"question").expect("sent");
+    resolver.send(b"question").expect("sent");
     wait(&socket);
     let mut batch = Batch::new();
-    tell("datagrams received", socket.receive(&mut batch));
+    print("datagrams received", socket.receive(&mut batch));
     let (_, reply) = batch.query_and_reply(0);
     reply[..6].copy_from_slice(b"answer");
     batch.set_reply(0, 6);
-    tell("datagrams sent", io::Result::Ok(socket.send(&mut batch).sent_count));
-    tell("the answer", asker.recv(&mut room).map(|length| length == 6));
+    print("datagrams sent", io::Result::Ok(socket.send(&mut batch).sent_count));
+    print("the answer", resolver.recv(&mut buffer).map(|length| length == 6));
 }
 
 fn wait(source: &impl AsFd) {
-    PollSet::new([source.as_fd()]).wait(Some(DEADLINE)).expect("waited");
+    PollSet::new([source.as_fd()]).wait(Some(TIMEOUT)).expect("no error");
 }
 
-/// Does what ends the process.
-fn commit(deed: &str) {
+/// Makes a call that kills the process.
+fn attack(task: &str) {
     let nothing = std::ptr::null_mut::<libc::c_void>();
-    // SAFETY: none of these is let through; an error would be told for the null pointers.
+    // SAFETY: the sandbox allows none of these, and the kernel would refuse the null pointers.
     let done = unsafe {
-        match deed {
+        match task {
             "execve" => libc::execve(c"/bin/true".as_ptr(), [std::ptr::null()].as_ptr(), [std::ptr::null()].as_ptr()),
             "ptrace" => libc::ptrace(libc::PTRACE_TRACEME, 0, nothing, nothing) as libc::c_int,
             "unshare" => libc::unshare(libc::CLONE_NEWUSER),
@@ -207,14 +207,14 @@ fn commit(deed: &str) {
             "bpf" => libc::syscall(libc::SYS_bpf, 0, nothing, 0) as libc::c_int,
             "mount" => libc::mount(std::ptr::null(), c"/".as_ptr(), std::ptr::null(), 0, nothing),
             "abort" => std::process::abort(),
-            other => panic!("no deed \"{other}\""),
+            other => panic!("unknown task \"{other}\""),
         }
     };
-    println!("{deed} went through: {:?}", answer(done));
+    println!("{task} was allowed: {:?}", answer(done));
 }
 
 fn map(protection: libc::c_int) -> io::Result<*mut libc::c_void> {
-    // SAFETY: new memory, which nobody else has.
+    // SAFETY: maps new memory.
     let page =
         unsafe { libc::mmap(std::ptr::null_mut(), 4096, protection, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0) };
     if page == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(page) }
@@ -224,8 +224,8 @@ fn answer(returned: libc::c_int) -> io::Result<libc::c_int> {
     if returned < 0 { Err(io::Error::last_os_error()) } else { Ok(returned) }
 }
 
-/// `subject: what came of it`, an error by the name of its number.
-fn tell<T: Debug, E: Into<io::Error>>(subject: &str, outcome: Result<T, E>) {
+/// Prints `subject: outcome`, an error by its name.
+fn print<T: Debug, E: Into<io::Error>>(subject: &str, outcome: Result<T, E>) {
     match outcome.map_err(Into::into) {
         Ok(value) => println!("{subject}: {value:?}"),
         Err(error) => match error.raw_os_error() {

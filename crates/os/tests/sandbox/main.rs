@@ -1,7 +1,7 @@
-//! A process that confines itself, told from inside and looked at from outside.
+//! A sandboxed process, seen from inside and from outside.
 //!
-//! Each test starts this program again as that process: the harness of the standard library runs tests in threads, and a
-//! process is confined while it has one. So this file is its own harness, which ends like the usual one.
+//! Each test starts this program again as that process. It has its own test harness, since that of the standard library
+//! runs tests in threads, and a process must have one thread to enter the sandbox.
 
 mod inside;
 
@@ -11,26 +11,28 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// Tells the child which folder it may read, as whom, and what it is to do; parted by colons.
-const CHILD_VARIABLE: &str = "SANDERLING_CONFINED";
+/// The environment variable of the child: its directory, user and task, separated by colons.
+const CHILD_VARIABLE: &str = "SANDERLING_SANDBOXED";
 
-type Test = (&'static str, fn());
+macro_rules! tests {
+    ($($name:ident),* $(,)?) => { const TESTS: &[(&str, fn())] = &[$((stringify!($name), $name)),*]; };
+}
 
-const TESTS: &[Test] = &[
-    ("a_server_reads_what_it_was_given_and_nothing_else", a_server_reads_what_it_was_given_and_nothing_else),
-    ("the_kernel_says_the_same_from_outside", the_kernel_says_the_same_from_outside),
-    ("every_way_of_every_job_works_inside", every_way_of_every_job_works_inside),
-    ("what_only_an_intruder_does_ends_the_process", what_only_an_intruder_does_ends_the_process),
-    ("each_layer_holds_by_itself", each_layer_holds_by_itself),
-    ("a_user_without_privileges_is_confined_as_well", a_user_without_privileges_is_confined_as_well),
-];
+tests! {
+    sandboxed_process_reads_the_given_files_and_nothing_else,
+    process_status_shows_the_sandbox_from_outside,
+    every_variant_of_every_feature_works_inside,
+    call_of_an_attacker_kills_the_process,
+    each_layer_works_alone,
+    unprivileged_user_can_enter_the_sandbox,
+}
 
 fn main() {
     if let Ok(order) = std::env::var(CHILD_VARIABLE) {
         let mut words = order.split(':');
         let mut word = || words.next().expect("three words");
-        let (folder, user, deed) = (word(), word(), word());
-        return inside::run(Path::new(folder), (user != SAME_USER).then_some(user), deed);
+        let (directory, user, task) = (word(), word(), word());
+        return inside::run(Path::new(directory), (user != SAME_USER).then_some(user), task);
     }
     let wanted: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str()));
@@ -46,77 +48,76 @@ fn main() {
     std::process::exit(if failed == 0 { 0 } else { 101 });
 }
 
-/// Stands for the user that the test runs as.
+/// Keeps the user that the test runs as.
 const SAME_USER: &str = "";
 
-/// Whom the child is to become: nobody, where that can be.
+/// The user that the child switches to: nobody, if this is root.
 fn user() -> &'static str {
     if rustix::process::geteuid().is_root() {
         return "nobody";
     }
-    eprintln!("NOT TESTED: the change of the user, which only root can make");
+    eprintln!("NOT TESTED: the switch of the user, which needs root");
     SAME_USER
 }
 
-fn a_server_reads_what_it_was_given_and_nothing_else() {
-    let tree = Tree::new("reads");
-    let child = Confined::start(&tree, user(), "report", "");
+fn sandboxed_process_reads_the_given_files_and_nothing_else() {
+    let tree = Tree::new();
+    let child = Sandboxed::start(&tree, user(), "report", "");
     check_report(&child.lines);
     child.end();
-    assert_eq!(std::fs::read(tree.0.join("root/page")).expect("there"), PAGE.as_bytes(), "nothing was changed");
+    assert_eq!(std::fs::read(tree.path().join("root/page")).expect("there"), PAGE.as_bytes(), "nothing has changed");
 }
 
-/// The whole report but for its first line, which names versions.
+/// Checks the report except for its first line, which has versions.
 fn check_report(lines: &[String]) {
     let expected = REPORT.replace("BOUNDING", if rustix::process::geteuid().is_root() { "Empty" } else { "Unchanged" });
-    // Without Landlock the permissions of the files are all that is left, and the folder is its owner's to write.
-    let has_landlock = lines.iter().any(|line| line == "landlock is there: true");
-    let told: Vec<&str> = lines[1..].iter().map(String::as_str).collect();
+    let has_landlock = lines.iter().any(|line| line == "Landlock enforced: true");
+    let found: Vec<&str> = lines[1..].iter().map(String::as_str).collect();
     if has_landlock {
-        assert_eq!(told, expected.lines().collect::<Vec<_>>());
+        assert_eq!(found, expected.lines().collect::<Vec<_>>());
         return;
     }
-    eprintln!("NOT TESTED: what Landlock keeps out of reach, since this kernel has none: {}", lines[0]);
+    eprintln!("NOT TESTED: access denied by Landlock, which this kernel does not have: {}", lines[0]);
     let by_landlock = |line: &&str| {
-        ["EACCES", "landlock is there", "/etc/passwd", "a file beside", "/proc/self/environ", "opening for writing"]
+        ["EACCES", "Landlock enforced", "/etc/passwd", "a file that is", "/proc/self/environ", "opening for writing"]
             .iter()
             .any(|mark| line.contains(mark))
     };
-    let told: Vec<&str> = told.into_iter().filter(|line| !by_landlock(line)).collect();
+    let found: Vec<&str> = found.into_iter().filter(|line| !by_landlock(line)).collect();
     let subjects_left: Vec<&str> = expected.lines().filter(|line| !by_landlock(line)).collect();
     for line in subjects_left {
-        assert!(told.contains(&line), "{line:?} is not in {told:#?}");
+        assert!(found.contains(&line), "{line:?} is not in {found:#?}");
     }
 }
 
 const PAGE: &str = "a page";
 
-const REPORT: &str = r#"landlock is there: true
+const REPORT: &str = r#"Landlock enforced: true
 bounding set: BOUNDING
 filters: 3, threads: 1
-a page beneath the kept root: "a page"
+a page beneath the open root: "a page"
 a zone by its path: "a zone"
-the list of a readable folder: 1
+the list of a readable directory: 1
 a watch of the root: "set"
-where the root is: "root"
+the path of the root: "root"
 /etc/passwd: EACCES
-a file beside the readable ones: EACCES
+a file that is not readable: EACCES
 a link out of the root: EXDEV
 /proc/self/environ: EACCES
-writing over a page: EACCES
-making a file: EACCES
+overwriting a page: EACCES
+creating a file: EACCES
 removing a page: EPERM
 renaming a page: EPERM
 opening for writing by openat2: EACCES
 a TCP socket: EPERM
 a Unix socket: EPERM
-becoming root: EPERM
+switching to root: EPERM
 signalling the parent: EPERM
-making a process: EPERM
+creating a process: EPERM
 executable memory by mmap: EPERM
 executable memory by mprotect: EPERM
-pushing a key into a terminal: EPERM
-a program for the kernel: EPERM
+typing into a terminal: EPERM
+loading a program into the kernel: EPERM
 another thread: 42
 a panic: "caught"
 a poller with a waker: Ok(())
@@ -127,11 +128,11 @@ datagrams received: 1
 datagrams sent: 1
 the answer: true"#;
 
-fn the_kernel_says_the_same_from_outside() {
-    let tree = Tree::new("outside");
-    let child = Confined::start(&tree, user(), "report", "");
+fn process_status_shows_the_sandbox_from_outside() {
+    let tree = Tree::new();
+    let child = Sandboxed::start(&tree, user(), "report", "");
     let process = PathBuf::from(format!("/proc/{}", child.process.id()));
-    let status = std::fs::read_to_string(process.join("status")).expect("it waits for its end");
+    let status = std::fs::read_to_string(process.join("status")).expect("it runs until it is stopped");
     let check = |field: &str, expected: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
         assert_eq!(line.map(str::trim), Some(expected), "{field} in\n{status}");
@@ -148,49 +149,50 @@ fn the_kernel_says_the_same_from_outside() {
         check("Uid", &[nobody.uid; 4].map(|id| id.to_string()).join("\t"));
         check("Gid", &[nobody.gid; 4].map(|id| id.to_string()).join("\t"));
         check("Groups", &nobody.gids.iter().map(u32::to_string).collect::<Vec<_>>().join(" "));
-        // Of a process whose memory is not to be dumped, the kernel gives this to root (proc(5)).
-        assert_eq!(process.join("maps").metadata().expect("there").uid(), nobody.uid, "no core would be dumped");
+        // Those of a process that is not dumpable belong to root (proc(5)).
+        assert_eq!(process.join("maps").metadata().expect("there").uid(), nobody.uid, "the process is not dumpable");
     }
     child.end();
 }
 
-fn every_way_of_every_job_works_inside() {
-    let tree = Tree::new("variants");
-    let most_ways = sanderling_os::features::FEATURES.iter().map(|feature| feature.variants().len()).max().unwrap_or(0);
-    for index in 1..most_ways {
+fn every_variant_of_every_feature_works_inside() {
+    let tree = Tree::new();
+    let variant_count_max =
+        sanderling_os::features::FEATURES.iter().map(|feature| feature.variants().len()).max().unwrap_or(0);
+    for index in 1..variant_count_max {
         let variant = |feature: &&sanderling_os::fallback::Feature| {
             format!("{}={}", feature.name(), feature.variants()[index.min(feature.variants().len() - 1)].name)
         };
         let forced = sanderling_os::features::FEATURES.iter().map(variant).collect::<Vec<_>>().join(",");
         println!("with {forced}");
-        let child = Confined::start(&tree, user(), "report", &forced);
+        let child = Sandboxed::start(&tree, user(), "report", &forced);
         check_report(&child.lines);
         child.end();
     }
 }
 
-fn what_only_an_intruder_does_ends_the_process() {
-    let tree = Tree::new("ends");
-    let check = |deed: &str, signal: i32| {
-        let mut command = command(&tree, user(), deed, "");
+fn call_of_an_attacker_kills_the_process() {
+    let tree = Tree::new();
+    let check = |task: &str, signal: i32| {
+        let mut command = command(&tree, user(), task, "");
         let output = command.stdin(Stdio::null()).output().expect("started");
         let errors = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.signal(), Some(signal), "{deed}: {}\n{errors}", output.status);
-        assert_eq!(String::from_utf8_lossy(&output.stdout), "", "{deed}");
+        assert_eq!(output.status.signal(), Some(signal), "{task}: {}\n{errors}", output.status);
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "", "{task}");
     };
-    for deed in ["execve", "ptrace", "unshare", "io_uring", "bpf", "mount"] {
-        check(deed, libc::SIGSYS);
+    for task in ["execve", "ptrace", "unshare", "io_uring", "bpf", "mount"] {
+        check(task, libc::SIGSYS);
     }
-    // A hung server is ended so: it must work.
+    // The supervisor ends a hung server by SIGABRT.
     check("abort", libc::SIGABRT);
 }
 
-fn each_layer_holds_by_itself() {
-    let tree = Tree::new("layers");
-    // So that only the layers keep anybody from making a file.
-    std::fs::set_permissions(tree.0.join("root"), PermissionsExt::from_mode(0o777)).expect("set");
-    let check = |deed: &str, expected: [&str; 7]| {
-        let child = Confined::start(&tree, user(), deed, "");
+fn each_layer_works_alone() {
+    let tree = Tree::new();
+    // File permissions must not deny it, so that the layers do.
+    std::fs::set_permissions(tree.path().join("root"), PermissionsExt::from_mode(0o777)).expect("set");
+    let check = |task: &str, expected: [&str; 7]| {
+        let child = Sandboxed::start(&tree, user(), task, "");
         assert_eq!(child.lines, expected);
         child.end();
     };
@@ -198,101 +200,99 @@ fn each_layer_holds_by_itself() {
     check(
         "without-landlock",
         [
-            &format!("{none}; Landlock off, as configured; seccomp in force"),
+            &format!("{none}; Landlock disabled; seccomp enforced"),
             "/etc/passwd: ()",
-            // Seccomp does not tell opening for writing from opening for reading.
-            "making a file: ()",
+            // Seccomp does not distinguish opening for writing from opening for reading.
+            "creating a file: ()",
             "connecting: EPERM",
             "binding: EPERM",
             "signalling the parent: EPERM",
-            "a page beneath the kept root: ()",
+            "a page beneath the open root: ()",
         ],
     );
-    let landlock = Confined::start(&tree, user(), "without-seccomp", "");
-    let (first, others) = landlock.lines.split_first().expect("told");
+    let landlock = Sandboxed::start(&tree, user(), "without-seccomp", "");
+    let (first, others) = landlock.lines.split_first().expect("printed");
     let version = first.split("version ").nth(1).and_then(|rest| rest.split(';').next()?.parse::<u32>().ok());
     if version.is_none_or(|version| version < 6) {
-        eprintln!("NOT TESTED: all that Landlock can do, since this kernel has less of it: {first}");
+        eprintln!("NOT TESTED: all rights of Landlock, since this kernel has an older version: {first}");
         return landlock.end();
     }
-    assert!(first.ends_with("seccomp off, as configured"), "{first}");
+    assert!(first.ends_with("seccomp disabled"), "{first}");
     let expected = [
         "/etc/passwd: EACCES",
-        "making a file: EACCES",
+        "creating a file: EACCES",
         "connecting: EACCES",
         "binding: EACCES",
         "signalling the parent: EPERM",
-        "a page beneath the kept root: ()",
+        "a page beneath the open root: ()",
     ];
     assert_eq!(others, expected);
     landlock.end();
 }
 
-fn a_user_without_privileges_is_confined_as_well() {
-    let tree = Tree::new("unprivileged");
-    let child = Confined::start(&tree, user(), "report-unprivileged", "");
+fn unprivileged_user_can_enter_the_sandbox() {
+    let tree = Tree::new();
+    let child = Sandboxed::start(&tree, user(), "report-unprivileged", "");
     let expected = REPORT.replace("BOUNDING", "Unchanged");
-    let told: Vec<&str> = child.lines[1..].iter().map(String::as_str).collect();
-    if told.first() == Some(&"landlock is there: true") {
-        assert_eq!(told, expected.lines().collect::<Vec<_>>());
+    let found: Vec<&str> = child.lines[1..].iter().map(String::as_str).collect();
+    if found.first() == Some(&"landlock is there: true") {
+        assert_eq!(found, expected.lines().collect::<Vec<_>>());
     }
     child.end();
 }
 
-/// A folder with what may be read and what may not.
-struct Tree(PathBuf);
+/// A directory with readable and other files.
+struct Tree(tempfile::TempDir);
 
 impl Tree {
-    fn new(name: &str) -> Tree {
-        let path = std::env::temp_dir().join(format!("sanderling-confined-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        for folder in ["root", "zones"] {
-            std::fs::create_dir_all(path.join(folder)).expect("made");
+    fn new() -> Tree {
+        let tree = tempfile::tempdir().expect("created");
+        let path = tree.path();
+        for directory in ["root", "zones"] {
+            std::fs::create_dir_all(path.join(directory)).expect("created");
         }
         for (file, content) in [("root/page", PAGE), ("zones/zone", "a zone"), ("secret", "a secret")] {
             std::fs::write(path.join(file), content).expect("written");
         }
-        // Others are to read it, whatever the mask of whoever runs the test.
+        // Another user must be able to read it, whatever the umask.
         for (name, mode) in
             [(".", 0o755), ("root", 0o755), ("zones", 0o755), ("root/page", 0o644), ("zones/zone", 0o644)]
         {
             std::fs::set_permissions(path.join(name), PermissionsExt::from_mode(mode)).expect("set");
         }
         std::os::unix::fs::symlink("../secret", path.join("root/out")).expect("linked");
-        Tree(path)
+        Tree(tree)
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
     }
 }
 
-impl Drop for Tree {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-fn command(tree: &Tree, user: &str, deed: &str, forced: &str) -> Command {
+fn command(tree: &Tree, user: &str, task: &str, forced: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
-    command.env(CHILD_VARIABLE, format!("{}:{user}:{deed}", tree.0.display()));
+    command.env(CHILD_VARIABLE, format!("{}:{user}:{task}", tree.path().display()));
     if !forced.is_empty() {
         command.env(sanderling_os::fallback::FORCE_VARIABLE, forced);
     }
     command
 }
 
-/// A confined process that has told its report, and lives on until it is let go.
-struct Confined {
+/// A sandboxed process that has printed its report and runs until [`Sandboxed::end`].
+struct Sandboxed {
     process: Child,
     lines: Vec<String>,
 }
 
-impl Confined {
-    fn start(tree: &Tree, user: &str, deed: &str, forced: &str) -> Confined {
-        let mut command = command(tree, user, deed, forced);
+impl Sandboxed {
+    fn start(tree: &Tree, user: &str, task: &str, forced: &str) -> Sandboxed {
+        let mut command = command(tree, user, task, forced);
         let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("started");
-        let output = BufReader::new(process.stdout.take().expect("asked for"));
+        let output = BufReader::new(process.stdout.take().expect("piped"));
         let lines: Vec<String> = output.lines().map_while(Result::ok).take_while(|line| line != "end").collect();
-        assert!(!lines.is_empty(), "the process told nothing: {:?}", process.wait());
+        assert!(!lines.is_empty(), "the process printed nothing: {:?}", process.wait());
         println!("{}", lines[0]);
-        Confined { process, lines }
+        Sandboxed { process, lines }
     }
 
     fn end(mut self) {

@@ -1,54 +1,54 @@
-//! The system calls of a server process, each group with its reason.
+//! The system calls of a server process, in groups.
 //!
-//! Found by tracing the whole-program tests with every way of every job, and by what the standard library and glibc
-//! call where a kernel lacks what they prefer. What opens for writing is not told from what opens for reading, since
-//! `openat2` has its flags in memory: that is up to Landlock, and to the permissions of the files.
+//! Found by tracing the whole-program tests with every variant of every feature, and from the fallbacks of the standard
+//! library and glibc on older kernels. Opening for writing is not distinguished from opening for reading, since `openat2`
+//! has its flags in memory: Landlock and file permissions deny it.
 
 use super::Rules;
 use ::seccompiler::{SeccompCmpArgLen::Dword, SeccompCmpOp, SeccompCondition, SeccompRule};
 
 type Number = libc::c_long;
 
-/// What a server process makes all the time, with any arguments.
-const ALWAYS: &[&[Number]] = &[
-    // Connections: come, speak, end. No socket is made, bound or connected: all listeners were inherited.
+/// Allowed with any arguments.
+const ALLOWED: &[&[Number]] = &[
+    // Connections. No socket is created, bound or connected: all listeners are inherited.
     &[libc::SYS_accept4, libc::SYS_accept, libc::SYS_shutdown, libc::SYS_close],
     &[libc::SYS_recvfrom, libc::SYS_recvmsg, libc::SYS_recvmmsg],
     &[libc::SYS_sendto, libc::SYS_sendmsg, libc::SYS_sendmmsg, libc::SYS_sendfile],
     &[libc::SYS_getsockname, libc::SYS_getpeername, libc::SYS_getsockopt],
-    // Files: opened beneath a root, looked at, read.
+    // Files: open beneath a root, metadata, read.
     &[libc::SYS_openat2, libc::SYS_openat, libc::SYS_readlinkat, libc::SYS_getdents64, libc::SYS_lseek],
     &[libc::SYS_fstat, libc::SYS_newfstatat, libc::SYS_statx, libc::SYS_fstatfs],
     &[libc::SYS_read, libc::SYS_readv, libc::SYS_pread64, libc::SYS_preadv, libc::SYS_preadv2],
-    // Being told of changes. The watcher itself is made by the first thread that serves.
+    // Watches. The inotify instance is created by the first thread that serves.
     &[libc::SYS_inotify_init1, libc::SYS_inotify_add_watch, libc::SYS_inotify_rm_watch],
-    // Standard error and the way to the supervisor, and wake-ups of other threads.
+    // Standard error, the connection to the supervisor, wake-ups of other threads.
     &[libc::SYS_write, libc::SYS_writev, libc::SYS_eventfd2],
     // PollSet. Each worker makes its own poller.
     &[libc::SYS_epoll_create1, libc::SYS_epoll_ctl, libc::SYS_epoll_pwait, libc::SYS_epoll_pwait2, libc::SYS_ppoll],
     &[libc::SYS_nanosleep, libc::SYS_clock_nanosleep, libc::SYS_restart_syscall],
-    // The clock, where the kernel does not tell it without a call (vdso(7)); chance; the number of processors.
+    // The clock, where vdso(7) does not have it; random numbers; the number of processors.
     &[libc::SYS_clock_gettime, libc::SYS_clock_getres, libc::SYS_gettimeofday],
     &[libc::SYS_getrandom, libc::SYS_getcpu, libc::SYS_sched_getaffinity],
-    // Memory that cannot be executed (see `allowed` for what can make it so).
+    // Memory. `allowed` has those calls that could make it executable.
     &[libc::SYS_munmap, libc::SYS_mremap, libc::SYS_madvise, libc::SYS_brk],
-    // Threads: they begin, wait for each other, end.
+    // Threads: start, wait, exit.
     &[libc::SYS_futex, libc::SYS_sched_yield, libc::SYS_set_robust_list, libc::SYS_rseq, libc::SYS_gettid],
     &[libc::SYS_exit, libc::SYS_exit_group, libc::SYS_getpid],
-    // Handlers of signals: that of SIGTERM, and the stack on which a stack overflow is told.
+    // Signal handlers: of SIGTERM, and of a stack overflow with its own stack.
     &[libc::SYS_rt_sigaction, libc::SYS_rt_sigprocmask, libc::SYS_rt_sigreturn, libc::SYS_sigaltstack],
 ];
 
-/// What older kernels, or only this architecture, have beside those.
+/// Allowed as well; other architectures do not have these.
 #[cfg(target_arch = "x86_64")]
-const ALWAYS_HERE: &[Number] =
+const ALLOWED_ON_THIS_ARCHITECTURE: &[Number] =
     &[libc::SYS_epoll_wait, libc::SYS_poll, libc::SYS_open, libc::SYS_readlink, libc::SYS_time];
 #[cfg(not(target_arch = "x86_64"))]
-const ALWAYS_HERE: &[Number] = &[];
+const ALLOWED_ON_THIS_ARCHITECTURE: &[Number] = &[];
 
-/// What no server makes and an intruder would: run a program, look into a process, change what the machine mounts, loads,
-/// keeps, or runs in its kernel.
-const ENDING: &[&[Number]] = &[
+/// Kill the process. No server makes them and an attacker would: to run a program, read another process, mount, load or
+/// run code in the kernel.
+const KILLING: &[&[Number]] = &[
     &[libc::SYS_execve, libc::SYS_execveat],
     &[libc::SYS_ptrace, libc::SYS_process_vm_readv, libc::SYS_process_vm_writev, libc::SYS_pidfd_getfd, libc::SYS_kcmp],
     &[libc::SYS_mount, libc::SYS_umount2, libc::SYS_pivot_root, libc::SYS_chroot, libc::SYS_open_by_handle_at],
@@ -62,16 +62,15 @@ const ENDING: &[&[Number]] = &[
     &[libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register],
 ];
 
-/// The ioctls of the crate, and the one by which the standard library finds out whether somebody reads standard error
-/// (isatty(3)).
+/// The ioctls of this crate, and that of isatty(3), which the standard library calls on standard error.
 const IOCTLS: &[libc::Ioctl] = &[libc::FIOCLEX, libc::FIONCLEX, libc::FIONBIO, libc::TCGETS];
 
-/// Flags of descriptors; and copies of them, which the standard library makes.
+/// Flags and copies of descriptors.
 const FCNTLS: &[libc::c_int] =
     &[libc::F_GETFD, libc::F_SETFD, libc::F_GETFL, libc::F_SETFL, libc::F_DUPFD_CLOEXEC, libc::F_GET_SEALS];
 
-/// Options of sockets, by their level and their name: what the crate sets on connections and on inherited sockets. An
-/// option may also load a program into the kernel (`SO_ATTACH_FILTER`).
+/// Socket options by level and name: those that this crate sets. Others may load a program into the kernel
+/// (`SO_ATTACH_FILTER`).
 const SOCKET_OPTIONS: &[(libc::c_int, libc::c_int)] = &[
     (libc::SOL_SOCKET, libc::SO_LINGER),
     (libc::SOL_SOCKET, libc::SO_RCVBUF),
@@ -80,10 +79,10 @@ const SOCKET_OPTIONS: &[(libc::c_int, libc::c_int)] = &[
     (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
 ];
 
-/// Names of threads, and of memory where glibc gives it any (`PR_SET_VMA`, linux/prctl.h).
+/// Names of threads, and of memory by glibc (`PR_SET_VMA`, linux/prctl.h).
 const PRCTLS: &[libc::c_int] = &[libc::PR_SET_NAME, 0x5356_4d41];
 
-const NEW_NAME_SPACES: libc::c_int = libc::CLONE_NEWNS
+const NEW_NAMESPACES: libc::c_int = libc::CLONE_NEWNS
     | libc::CLONE_NEWCGROUP
     | libc::CLONE_NEWUTS
     | libc::CLONE_NEWIPC
@@ -91,22 +90,22 @@ const NEW_NAME_SPACES: libc::c_int = libc::CLONE_NEWNS
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWNET;
 
-/// What is allowed; everything else fails.
+/// The calls that are allowed; all others fail.
 pub(super) fn allowed() -> Rules {
-    let mut rules = always(ALWAYS);
-    rules.extend(ALWAYS_HERE.iter().map(|&number| (number, Vec::new())));
-    // It is answered by the filter of hidden calls, whose word then is the strictest.
+    let mut rules = any_arguments(ALLOWED);
+    rules.extend(ALLOWED_ON_THIS_ARCHITECTURE.iter().map(|&number| (number, Vec::new())));
+    // The filter of hidden calls, which is stricter, decides it.
     rules.insert(libc::SYS_clone3, Vec::new());
     let this_process = u64::from(std::process::id());
     for (number, cases) in [
-        // Threads of this process only: no process and no name space is made.
-        (libc::SYS_clone, vec![vec![has_bits(0, libc::CLONE_THREAD | libc::CLONE_VM), lacks_bits(0, NEW_NAME_SPACES)]]),
-        // Memory that is executed is made before this, when the program is loaded, and never again.
+        // Threads only: no process and no namespace.
+        (libc::SYS_clone, vec![vec![has_bits(0, libc::CLONE_THREAD | libc::CLONE_VM), lacks_bits(0, NEW_NAMESPACES)]]),
+        // Memory becomes executable only while the program is loaded, which is before this.
         (libc::SYS_mmap, vec![vec![lacks_bits(2, libc::PROT_EXEC)]]),
         (libc::SYS_mprotect, vec![vec![lacks_bits(2, libc::PROT_EXEC)]]),
-        // abort(3) signals its own thread; nobody else is signalled.
+        // abort(3) signals its own thread.
         (libc::SYS_tgkill, vec![vec![is(0, this_process)]]),
-        // Its own limits, where 0 stands for itself: glibc reads that of the stack for each thread.
+        // Its own limits (0 is this process): glibc reads that of the stack for each thread.
         (libc::SYS_prlimit64, vec![vec![is(0, 0)], vec![is(0, this_process)]]),
         (libc::SYS_ioctl, each_of(1, IOCTLS.iter().copied())),
         (libc::SYS_fcntl, each_of(1, FCNTLS.iter().map(|&command| command as u64))),
@@ -123,17 +122,17 @@ pub(super) fn allowed() -> Rules {
     rules
 }
 
-/// What ends the process.
-pub(super) fn ending() -> Rules {
-    always(ENDING)
+/// The calls that kill the process.
+pub(super) fn killing() -> Rules {
+    any_arguments(KILLING)
 }
 
-/// What this kernel is said not to have.
+/// The calls that fail as if the kernel did not have them.
 pub(super) fn hidden() -> Rules {
     Rules::from([(libc::SYS_clone3, Vec::new())])
 }
 
-fn always(groups: &[&[Number]]) -> Rules {
+fn any_arguments(groups: &[&[Number]]) -> Rules {
     groups.iter().flat_map(|group| group.iter()).map(|&number| (number, Vec::new())).collect()
 }
 
@@ -153,9 +152,9 @@ fn lacks_bits(argument: u8, bits: libc::c_int) -> SeccompCondition {
     condition(argument, SeccompCmpOp::MaskedEq(bits as u64), 0)
 }
 
-/// All of these arguments are compared in their lower half: the kernel takes no more of them.
+/// Compares the lower 32 bits of an argument: the kernel uses no more of any of these.
 fn condition(argument: u8, operator: SeccompCmpOp, value: u64) -> SeccompCondition {
-    SeccompCondition::new(argument, Dword, operator, value).expect("no call has an argument above the sixth")
+    SeccompCondition::new(argument, Dword, operator, value).expect("no argument is above the sixth")
 }
 
 #[cfg(test)]
@@ -163,16 +162,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_call_is_both_allowed_and_the_end() {
-        let (allowed, ending) = (allowed(), ending());
-        let both: Vec<_> = ending.keys().filter(|number| allowed.contains_key(number)).collect();
+    fn no_call_both_is_allowed_and_kills() {
+        let (allowed, killing) = (allowed(), killing());
+        let both: Vec<_> = killing.keys().filter(|number| allowed.contains_key(number)).collect();
         assert!(both.is_empty(), "{both:?}");
     }
 
     #[test]
     fn no_group_repeats_a_call() {
-        let named = ALWAYS.iter().chain(ENDING).map(|group| group.len()).sum::<usize>() + ALWAYS_HERE.len();
-        let distinct = always(ALWAYS).len() + always(ENDING).len() + ALWAYS_HERE.len();
-        assert_eq!(named, distinct);
+        let listed =
+            ALLOWED.iter().chain(KILLING).map(|group| group.len()).sum::<usize>() + ALLOWED_ON_THIS_ARCHITECTURE.len();
+        let distinct = any_arguments(ALLOWED).len() + any_arguments(KILLING).len() + ALLOWED_ON_THIS_ARCHITECTURE.len();
+        assert_eq!(listed, distinct);
     }
 }
