@@ -18,7 +18,7 @@ use sanderling_os::memfd;
 use sanderling_os::poll_set::PollSet;
 use sanderling_os::seqpacket::SeqpacketSocket;
 use sanderling_os::signals::{SIGINT, SIGQUIT, SIGTERM, Signals};
-use sanderling_server::{Drain, Server, Siblings};
+use sanderling_server::{DrainMode, Server, SocketSet};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -66,7 +66,7 @@ pub(super) struct Attendant<'s> {
     /// What is still to be said to it.
     words: VecDeque<Word>,
     control: Option<Control>,
-    siblings: &'s [Siblings],
+    siblings: &'s [SocketSet],
     confinement: Confinement,
     own: OwnedFd,
     is_told_to_end: bool,
@@ -82,7 +82,7 @@ struct Attempt {
 }
 
 impl<'s> Attendant<'s> {
-    pub(super) fn new(server: &'s Server, siblings: &'s [Siblings], outfit: Outfit) -> io::Result<Attendant<'s>> {
+    pub(super) fn new(server: &'s Server, siblings: &'s [SocketSet], outfit: Outfit) -> io::Result<Attendant<'s>> {
         Ok(Attendant {
             server,
             siblings,
@@ -109,7 +109,7 @@ impl<'s> Attendant<'s> {
         if self.channel.is_none() {
             // Whoever has started this process is gone, and another one may serve: two must not.
             warn("the supervisor is gone before this process was ready: it ends");
-            self.server.drain(Drain::ForAnother);
+            self.server.drain(DrainMode::Replaced);
             return Ok(());
         }
         let attended = self.attend(signals);
@@ -196,7 +196,7 @@ impl<'s> Attendant<'s> {
             }
             Order::GiveWay => {
                 self.is_told_to_end = true;
-                self.server.drain(Drain::ForAnother);
+                self.server.drain(DrainMode::Replaced);
             }
             Order::Stop => self.stop(),
         }
@@ -204,7 +204,7 @@ impl<'s> Attendant<'s> {
 
     fn stop(&mut self) {
         self.is_told_to_end = true;
-        self.server.drain(Drain::ForGood);
+        self.server.drain(DrainMode::Stopping);
         // Who comes now is to be refused, rather than left waiting for nobody. The supervisor knows whose sockets they are.
         if self.channel.is_some() {
             return self.say(Word::Shut);
@@ -259,7 +259,7 @@ impl<'s> Attendant<'s> {
             return;
         }
         self.next_beat = now + BEAT_INTERVAL;
-        match self.server.hung_thread() {
+        match self.server.stuck_thread() {
             // Words that wait tell as much.
             None if self.words.is_empty() => self.say(Word::Beat),
             None => {}
@@ -317,7 +317,7 @@ impl<'s> Attendant<'s> {
                 None => {
                     report(&loaded.warnings);
                     self.say_diagnostics(&loaded.warnings);
-                    self.server.replace_content(loaded.content);
+                    self.server.update_snapshot(|current| *current = loaded.snapshot);
                     self.running = config;
                     self.configuration = configuration;
                     self.say(Word::TakenUp);
@@ -328,7 +328,7 @@ impl<'s> Attendant<'s> {
 
     fn standing(&self) -> standing::Report<'_> {
         standing::Report {
-            standing: self.server.standing(),
+            standing: self.server.status(),
             confinement: &self.confinement,
             since: self.since,
             worker_count: self.running.worker_count,

@@ -28,7 +28,7 @@ use sanderling_ipc::{CHANNEL, CONFIGURATION, CONFIGURATION_BYTES_MAX, CONTROL};
 use sanderling_listeners::Listeners;
 use sanderling_os::signals::{self, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, Signals};
 use sanderling_os::{listen_fds, memfd};
-use sanderling_server::{Content, Drain, Root, Server, Siblings, Site};
+use sanderling_server::{DrainMode, Root, Server, Site, Sites, Snapshot, SocketSet};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -57,7 +57,7 @@ struct Given {
     channel: Channel,
     configuration: OwnedFd,
     control: Option<Control>,
-    siblings: Vec<Siblings>,
+    siblings: Vec<SocketSet>,
 }
 
 /// Why nothing can be served.
@@ -77,7 +77,7 @@ struct Prepared {
     given: Given,
     running: Config,
     loader: Loader,
-    content: Content,
+    snapshot: Snapshot,
     confinement: Confinement,
     own: OwnedFd,
     signals: Signals,
@@ -128,7 +128,7 @@ impl Given {
         if confinement.keeps_to_folders() {
             loader.end_reading_others();
         }
-        Ok(Prepared { given: self, running: config, loader, content: loaded.content, confinement, own, signals })
+        Ok(Prepared { given: self, running: config, loader, snapshot: loaded.snapshot, confinement, own, signals })
     }
 
     /// Tells the supervisor what is wrong with the configuration, for whoever has asked it for a reload.
@@ -150,7 +150,7 @@ impl Given {
 
 impl Prepared {
     fn serve(self, source: ConfigSource) -> Exit {
-        let Prepared { given, running, loader, content, confinement, own, signals } = self;
+        let Prepared { given, running, loader, snapshot, confinement, own, signals } = self;
         let Given { channel, configuration, control, siblings } = given;
         let limits = &running.limits;
         let mut options = options_of(limits);
@@ -160,7 +160,7 @@ impl Prepared {
             Err(error) => warn(&error.to_string()),
         }
         let worker_count = running.worker_count;
-        let server = Server::new(content, options, Duration::from_millis(limits.drain_timeout_ms));
+        let server = Server::new(snapshot, options, Duration::from_millis(limits.drain_timeout_ms));
         let outfit = Outfit { source, running, configuration, loader, channel, control, confinement, own };
         let result = server.run(&siblings, worker_count, |server| {
             Attendant::new(server, &siblings, outfit).and_then(|attendant| attendant.run(&signals))
@@ -192,20 +192,20 @@ pub fn serve_demo(http: SocketAddr, dns: SocketAddr) -> Exit {
     let zone = zones::parse(&apex, "demo.zone", demo::ZONE, &config.limits, seed).expect("the demo's zone is tested");
     let zones = ZoneMap::new(seed, [ZoneEntry::Served(Arc::new(zone))]);
     let site = Site { id: 0, hosts: vec![demo::APEX.to_owned()], root: Root::Builtin(demo::SITE) };
-    let content = Content::new(vec![site], sanderling_server::DefaultSite::EveryHost(0), zones);
+    let snapshot = Snapshot::new(Sites::new(vec![site], sanderling_server::DefaultSite::EveryHost(0)), zones);
     let served = Signals::register(&[SIGTERM, SIGINT, SIGQUIT]).and_then(|signals| {
         let listeners = Listeners::bind(&config, &Listeners::default())?;
         let announcement = listeners.announcement();
         let bound: Vec<SocketAddr> = listeners.addresses().iter().map(|address| address.bound).collect();
         let siblings = sockets::sets_of(listeners);
         let drain_timeout = Duration::from_millis(config.limits.drain_timeout_ms);
-        let server = Server::new(content, options_of(&config.limits), drain_timeout);
+        let server = Server::new(snapshot, options_of(&config.limits), drain_timeout);
         server.run(&siblings, 1, |server| {
             print(&format!("{announcement}\n{}", demo::greeting(bound[0], bound[1])));
             let ended = wait_for_end(server, &signals);
-            server.drain(Drain::ForGood);
+            server.drain(DrainMode::Stopping);
             // Who comes now is refused, rather than left waiting for nobody.
-            ended.and(siblings.iter().try_for_each(Siblings::shut_down))
+            ended.and(siblings.iter().try_for_each(SocketSet::shut_down))
         })?
     });
     match served {

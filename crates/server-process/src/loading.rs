@@ -5,7 +5,7 @@ use sanderling_config::diagnostic::{Diagnostic, Location, Problem};
 use sanderling_config::{Config, DefaultSite, Limits};
 use sanderling_dns::{HashSeed, ZoneEntry, ZoneMap};
 use sanderling_os::directory::Directory;
-use sanderling_server::{Content, DnsOptions, HttpOptions, OpenFilesOptions, Options, Root, Site};
+use sanderling_server::{DnsOptions, HttpOptions, OpenFilesOptions, Options, Root, Site, Sites, Snapshot};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ type RootIdentity = (PathBuf, u64, u64);
 #[derive(Debug)]
 pub(crate) struct Loaded {
     /// To be served.
-    pub(crate) content: Content,
+    pub(crate) snapshot: Snapshot,
     /// What is odd, but no error.
     pub(crate) warnings: Vec<Diagnostic>,
 }
@@ -73,7 +73,7 @@ impl Loader {
             DefaultSite::Addresses(index) => sanderling_server::DefaultSite::Addresses(index),
             DefaultSite::EveryHost(index) => sanderling_server::DefaultSite::EveryHost(index),
         };
-        Ok(Loaded { content: Content::new(sites, default_site, zones), warnings })
+        Ok(Loaded { snapshot: Snapshot::new(Sites::new(sites, default_site), zones), warnings })
     }
 
     /// From now on this process can read no folders but those that were loaded.
@@ -136,8 +136,8 @@ pub(crate) fn options_of(limits: &Limits) -> Options {
             descriptors_max: limits.open_file_descriptors_max,
             content_bytes_max: limits.open_file_content_bytes_max,
             small_file_bytes_max: limits.small_file_bytes_max,
-            missing_max: limits.missing_files_max,
-            folders_watched_max: limits.watched_folders_max,
+            negative_entries_max: limits.missing_files_max,
+            watched_dirs_max: limits.watched_folders_max,
             fresh_for: ms(limits.open_file_fresh_ms),
             watched_fresh_for: ms(limits.watched_file_fresh_ms),
             idle_timeout: ms(limits.open_file_idle_timeout_ms),

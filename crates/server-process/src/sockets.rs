@@ -2,13 +2,13 @@
 
 use sanderling_config::Service;
 use sanderling_listeners::Listeners;
-use sanderling_server::Siblings;
+use sanderling_server::SocketSet;
 use std::sync::Arc;
 
 /// One set of sockets for each sibling of the address that has most.
-pub(crate) fn sets_of(listeners: Listeners) -> Vec<Siblings> {
+pub(crate) fn sets_of(listeners: Listeners) -> Vec<SocketSet> {
     const ALONE: &str = "a process that serves holds its sockets once";
-    let mut sets: Vec<Siblings> = Vec::new();
+    let mut sets: Vec<SocketSet> = Vec::new();
     for address in listeners.into_addresses() {
         for (index, stream) in address.streams.into_iter().enumerate() {
             let stream = Arc::into_inner(stream).expect(ALONE);
@@ -25,9 +25,9 @@ pub(crate) fn sets_of(listeners: Listeners) -> Vec<Siblings> {
     sets
 }
 
-fn set_at(sets: &mut Vec<Siblings>, index: usize) -> &mut Siblings {
+fn set_at(sets: &mut Vec<SocketSet>, index: usize) -> &mut SocketSet {
     if sets.len() <= index {
-        sets.resize_with(index + 1, Siblings::default);
+        sets.resize_with(index + 1, SocketSet::default);
     }
     &mut sets[index]
 }

@@ -1,29 +1,39 @@
-//! The time of a turn: read once, and the same for all that happens in it.
+//! The time of an iteration: read once, and the same for everything that is done in it.
 
 use sanderling_http::HttpDate;
 use std::time::{Duration, Instant, SystemTime};
 
-/// Milliseconds since the server started: what deadlines are told in.
+/// Milliseconds since the server started, the unit of deadlines.
 pub(crate) type Milliseconds = u64;
 
 /// A worker's view of time.
 ///
-/// The clock that deadlines are told in is read for each turn, and precisely: the coarse one of the kernel would be
-/// cheaper by some nanoseconds, but lags by up to 10 ms, so that who waits for a deadline would mostly wake before it and
-/// wait again. The wall clock is read when the other one says that its second is over.
+/// The monotonic clock is read once per iteration. The kernel's coarse clock would be cheaper by some nanoseconds, but it
+/// lags by up to 10 ms, so that a thread that waits for a deadline would mostly wake before it and wait again. The wall
+/// clock is read when the monotonic one says that its second is over.
 #[derive(Debug)]
 pub(crate) struct Clock {
-    start: Instant,
+    source: Source,
     now_ms: Milliseconds,
     wall: Wall,
 }
 
-/// A second of the wall clock, which may be set back and forth: only dates follow it, within a second.
+/// Where the time comes from.
+#[derive(Debug)]
+enum Source {
+    /// The system's clocks; deadlines count from this moment.
+    System(Instant),
+    /// A test, which sets it.
+    #[cfg(any(test, feature = "simulation"))]
+    Manual,
+}
+
+/// A second of the wall clock, which the system may set back and forth: only dates follow it, within a second.
 #[derive(Debug)]
 struct Wall {
     unix_s: u64,
     date: HttpDate,
-    /// When it is over, if nobody sets the clock meanwhile.
+    /// When the second is over, unless the clock is set meanwhile.
     until_ms: Milliseconds,
 }
 
@@ -31,28 +41,47 @@ impl Clock {
     /// A clock that counts from `start`, which all workers share.
     pub(crate) fn new(start: Instant) -> Clock {
         let now_ms = ms(start.elapsed());
-        Clock { start, now_ms, wall: Wall::read(now_ms) }
+        Clock { source: Source::System(start), now_ms, wall: Wall::read(now_ms) }
     }
 
-    /// Reads the time, for the turn that begins.
+    /// A clock that advances only by [`Clock::advance`], from 0 ms and from the Unix time `unix_s`.
+    #[cfg(any(test, feature = "simulation"))]
+    pub(crate) fn manual(unix_s: u64) -> Clock {
+        Clock { source: Source::Manual, now_ms: 0, wall: Wall::at(0, Duration::from_secs(unix_s)) }
+    }
+
+    /// Advances a manual clock.
+    #[cfg(any(test, feature = "simulation"))]
+    pub(crate) fn advance(&mut self, by: Duration) {
+        let since_1970 = Duration::from_secs(self.wall.unix_s) + Duration::from_millis(self.now_ms % 1_000) + by;
+        self.now_ms += ms(by);
+        self.wall = Wall::at(self.now_ms, since_1970);
+    }
+
+    /// Reads the time of the iteration that begins.
     pub(crate) fn tick(&mut self) {
-        self.now_ms = ms(self.start.elapsed());
+        let start = match self.source {
+            Source::System(start) => start,
+            #[cfg(any(test, feature = "simulation"))]
+            Source::Manual => return,
+        };
+        self.now_ms = ms(start.elapsed());
         if self.now_ms >= self.wall.until_ms {
             self.wall = Wall::read(self.now_ms);
         }
     }
 
-    /// The time of this turn.
+    /// The time of this iteration.
     pub(crate) fn now_ms(&self) -> Milliseconds {
         self.now_ms
     }
 
-    /// The time of this turn in seconds since 1970.
+    /// The time of this iteration in seconds since 1970.
     pub(crate) fn unix_s(&self) -> u64 {
         self.wall.unix_s
     }
 
-    /// The time of this turn as a Date field has it.
+    /// The time of this iteration as a Date field has it.
     pub(crate) fn date(&self) -> &HttpDate {
         &self.wall.date
     }
@@ -61,7 +90,7 @@ impl Clock {
 impl Wall {
     #[cold]
     fn read(now_ms: Milliseconds) -> Wall {
-        // A clock before 1970 is a broken one: any date is as good.
+        // A clock before 1970 is wrong anyway: any date will do.
         Wall::at(now_ms, SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
     }
 
@@ -72,7 +101,7 @@ impl Wall {
     }
 }
 
-/// A duration in milliseconds; those of configuration fit by far.
+/// A duration in milliseconds. All configured durations fit.
 pub(crate) fn ms(duration: Duration) -> Milliseconds {
     duration.as_millis() as Milliseconds
 }
@@ -82,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_second_of_the_wall_clock_is_over_when_its_milliseconds_are() {
+    fn a_second_of_the_wall_clock_ends_after_its_milliseconds() {
         let check = |now_ms: Milliseconds, since_1970_ms: u64, expected: (u64, Milliseconds)| {
             let wall = Wall::at(now_ms, Duration::from_millis(since_1970_ms));
             assert_eq!((wall.unix_s, wall.until_ms), expected, "{since_1970_ms} ms at {now_ms} ms");
@@ -96,15 +125,23 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_reads_its_wall_clock_again_when_the_second_is_over() {
+    fn the_wall_clock_is_read_again_when_its_second_is_over() {
         let mut clock = Clock::new(Instant::now());
-        let long_ago = Wall::at(0, Duration::ZERO);
-        clock.wall = Wall { until_ms: Milliseconds::MAX, ..long_ago };
+        clock.wall = Wall { until_ms: Milliseconds::MAX, ..Wall::at(0, Duration::ZERO) };
         clock.tick();
         assert_eq!(clock.unix_s(), 0, "the second goes on");
         clock.wall.until_ms = clock.now_ms();
         clock.tick();
         assert_ne!(clock.unix_s(), 0);
         assert_eq!(*clock.date(), HttpDate::from_unix_s(clock.unix_s()));
+    }
+
+    #[test]
+    fn a_manual_clock_keeps_both_times_together() {
+        let mut clock = Clock::manual(1_700_000_000);
+        clock.advance(Duration::from_millis(2_600));
+        clock.advance(Duration::from_millis(600));
+        clock.tick();
+        assert_eq!((clock.now_ms(), clock.unix_s()), (3_200, 1_700_000_003));
     }
 }

@@ -1,47 +1,60 @@
-//! Moves the bytes: listeners, workers and connections between the kernel and the two protocol crates.
+//! Moves bytes between the kernel and the two protocol crates: listeners, workers, connections, datagrams, and the
+//! open-file cache.
 //!
 //! ```text
-//! Server::run ─┬─ Worker      one poller: HTTP connections, DNS streams      each turn: wait, dispatch, unfinished, deadlines
-//!              └─ Datagrams   no poller: receive a batch, answer, send it    each turn: drain, then wait
+//! Server::run ─┬─ Worker      an event loop: HTTP and DNS over TCP     per iteration: wait, dispatch, ready list, timers
+//!              ├─ Datagrams   no poller: DNS over UDP                  per iteration: receive, answer, send; then wait
+//!              ├─ job         what may wait for the file system
+//!              └─ watcher     inotify
 //! ```
 //!
-//! It knows no command line, no configuration file and no supervisor: it is given sockets that are bound already, and
-//! an immutable [`Content`] that can be replaced at any time.
+//! It knows no command line, no configuration file and no supervisor: it is given bound sockets and a [`Snapshot`] of what
+//! to serve, whose parts can be replaced at any time.
 #![forbid(unsafe_code)]
 
 // The order is that of imports: a module uses those below it.
 mod server;
-mod siblings;
-mod standing;
+mod socket_set;
+mod status;
+#[cfg(any(test, feature = "simulation"))]
+pub mod simulation;
 mod worker;
-mod gate;
+mod listener_state;
 mod datagrams;
+mod connections;
 mod shared;
 mod connection;
+mod http1;
 mod dns_stream;
-mod peer;
-mod outbox;
-mod files;
-mod open_files;
-mod watches;
-mod fills;
-mod sought;
+mod context;
+mod send_queue;
+mod transport;
+#[cfg(any(test, feature = "simulation"))]
+mod memory_stream;
+mod local_files;
+mod file_cache;
+mod watched_dirs;
+mod jobs;
+mod file_lookup;
 mod open_file;
-mod content;
-mod deadlines;
+mod snapshot;
+mod sites;
+mod timers;
+mod idle_list;
 mod slab;
 mod permits;
-mod stage;
-mod tally;
-mod beat;
+mod lifecycle;
+mod metrics;
+mod heartbeat;
 mod clock;
 mod options;
 
-pub use content::{BuiltinFile, Content, DefaultSite, Root, Site};
-pub use open_files::Census;
+pub use file_cache::CacheStats;
+pub use lifecycle::{DrainMode, State};
+pub use metrics::{Counter, Metrics};
 pub use options::{DnsOptions, HttpOptions, OpenFilesOptions, Options};
 pub use server::Server;
-pub use siblings::Siblings;
-pub use stage::{Drain, Stage};
-pub use standing::{Standing, ThreadStanding};
-pub use tally::{Counter, Tallies};
+pub use sites::{BuiltinFile, DefaultSite, Root, Site, Sites};
+pub use snapshot::Snapshot;
+pub use socket_set::SocketSet;
+pub use status::{Status, ThreadStatus};

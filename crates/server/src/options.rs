@@ -1,22 +1,22 @@
-//! The bounds that a server works within: each has a name, and a default that suits most.
+//! The limits and timeouts of a server, with their defaults.
 
 use std::time::Duration;
 
-const LAST_GRACE_MAX: Duration = Duration::from_millis(200);
+const STOP_GRACE_MAX: Duration = Duration::from_millis(200);
 
-/// All bounds of a server.
+/// All options of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Those of HTTP.
+    /// HTTP.
     pub http: HttpOptions,
-    /// Those of DNS.
+    /// DNS.
     pub dns: DnsOptions,
-    /// Those of the open-file cache.
+    /// The open-file cache.
     pub open_files: OpenFilesOptions,
-    /// How long a connection that nothing is owed to lives on when the server drains for another one: whoever has not heard
-    /// of it may be about to ask.
+    /// How long an idle connection stays open while the server drains because another process replaces it: its client may
+    /// be about to send a request.
     pub drain_grace: Duration,
-    /// How long one turn of a thread may take before the thread is said to hang.
+    /// How long one iteration of a thread may take before the thread is reported as stuck.
     pub hang_limit: Duration,
 }
 
@@ -33,40 +33,40 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The grace of an idle connection where nobody serves on, and how long others are let in beside it: enough for a
-    /// request that is on its way, and no reason to wait for.
-    pub(crate) fn last_grace(&self) -> Duration {
-        self.drain_grace.min(LAST_GRACE_MAX)
+    /// How long an idle connection stays open, and new ones are accepted, when the server stops: enough for a request that
+    /// is on its way.
+    pub(crate) fn stop_grace(&self) -> Duration {
+        self.drain_grace.min(STOP_GRACE_MAX)
     }
 }
 
-/// Bounds of HTTP connections.
+/// Options of HTTP connections.
 #[derive(Clone, Copy, Debug)]
 pub struct HttpOptions {
-    /// How much of a request is read.
+    /// Limits of a request.
     pub request: sanderling_http::RequestLimits,
-    /// Connections open at once, in the whole process.
+    /// Open connections, in the whole process.
     pub connections_max: usize,
     /// Requests answered on one connection.
     pub requests_per_connection_max: u64,
-    /// From the first octet of a request, or from when the connection was accepted, to the end of the head.
+    /// From the first byte of a request, or from the accept, to the end of the head.
     pub header_deadline: Duration,
     /// Between two requests.
     pub idle_timeout: Duration,
-    /// Without any octet of a response being taken.
+    /// While the client receives nothing of a response.
     pub send_timeout: Duration,
 }
 
-/// Bounds of DNS.
+/// Options of DNS.
 #[derive(Clone, Copy, Debug)]
 pub struct DnsOptions {
-    /// Octets of a reply over UDP.
+    /// Bytes of a reply over UDP.
     pub udp_reply_bytes_max: u16,
-    /// Streams open at once, in the whole process.
+    /// Open TCP connections, in the whole process.
     pub tcp_connections_max: usize,
-    /// Between two queries of a stream, and for one query to come whole.
+    /// Between two queries of a TCP connection, and until a query has arrived whole.
     pub tcp_idle_timeout: Duration,
-    /// Queries of one stream that are answered before their replies are sent.
+    /// Queries of one TCP connection that are answered before their replies are sent.
     pub tcp_queries_in_flight_max: usize,
 }
 
@@ -94,33 +94,32 @@ impl Default for DnsOptions {
     }
 }
 
-/// Bounds of the open-file cache.
+/// Options of the open-file cache.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenFilesOptions {
-    /// Files in the cache, in the whole process; at most as many as a table holds.
+    /// Files; at most as many as a table holds.
     pub files_max: usize,
-    /// Descriptors of those that are not in memory: one for each, and one more for each coding that it is there in as
-    /// well.
+    /// Descriptors of the files that are not in memory: one for each file, and one for each of its precompressed files.
     pub descriptors_max: usize,
-    /// Octets of content in memory, in the whole process.
+    /// Bytes of content in memory.
     pub content_bytes_max: u64,
-    /// Octets of the largest file that is kept in memory, to be sent together with its head.
+    /// Bytes of the largest file that is kept in memory, to be sent together with its head.
     pub small_file_bytes_max: u64,
-    /// Paths that lead nowhere, kept apart.
-    pub missing_max: usize,
-    /// Folders that are watched.
-    pub folders_watched_max: usize,
-    /// How long an entry is used before the file system is asked again, when nobody tells of changes.
+    /// Negative entries: paths without a file.
+    pub negative_entries_max: usize,
+    /// Directories that are watched (inotify).
+    pub watched_dirs_max: usize,
+    /// How long an entry is used before it is revalidated, if its directory is not watched.
     pub fresh_for: Duration,
-    /// The same when somebody does: only what he cannot see is missed for so long.
+    /// The same if its directory is watched: only changes that the kernel does not report are missed for so long.
     pub watched_fresh_for: Duration,
-    /// How long an entry is kept that nobody uses.
+    /// How long an unused entry is kept.
     pub idle_timeout: Duration,
-    /// How long a file must have been left alone before its pages are passed on without a copy: what is passed on is the
-    /// file itself, and who writes it then writes into what is being sent.
+    /// How long ago the last change of a file must be for its pages to be sent without a copy: a process that writes to the
+    /// file then changes what is being sent.
     pub settled_after: Duration,
-    /// Threads that wait for the file system when a worker must not.
-    pub opener_count: usize,
+    /// Threads for jobs that wait for the file system.
+    pub job_thread_count: usize,
 }
 
 impl Default for OpenFilesOptions {
@@ -130,13 +129,13 @@ impl Default for OpenFilesOptions {
             descriptors_max: 4_096,
             content_bytes_max: 64 * 1024 * 1024,
             small_file_bytes_max: 32 * 1024,
-            missing_max: 1_024,
-            folders_watched_max: 8_192,
+            negative_entries_max: 1_024,
+            watched_dirs_max: 8_192,
             fresh_for: Duration::from_secs(1),
             watched_fresh_for: Duration::from_secs(5),
             idle_timeout: Duration::from_secs(60),
             settled_after: Duration::from_secs(10),
-            opener_count: 2,
+            job_thread_count: 2,
         }
     }
 }

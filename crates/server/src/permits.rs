@@ -1,26 +1,30 @@
-//! A bounded number of permits, shared by all workers: who has none left does not accept.
+//! A bounded number of permits, shared by all workers: a connection without a permit is not served.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How many there may be, and how many are left.
+/// The permits that are left.
 #[derive(Debug)]
 pub(crate) struct Permits(AtomicUsize);
 
-/// The right to one connection; it goes back when it is dropped.
+/// The right to one connection. Dropping it returns it.
 #[derive(Debug)]
 pub(crate) struct Permit<'s>(&'s Permits);
 
 impl Permits {
-    /// `count_max` permits.
     pub(crate) fn new(count_max: usize) -> Permits {
         Permits(AtomicUsize::new(count_max))
     }
 
-    /// One of them, if one is left.
+    /// A permit, if one is left.
     pub(crate) fn take(&self) -> Option<Permit<'_>> {
-        // Relaxed: the number guards nothing but itself.
+        // Relaxed: the number guards no other memory.
         let taken = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
         taken.ok().map(|_| Permit(self))
+    }
+
+    /// Whether none is left.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == 0
     }
 }
 
@@ -35,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_are_no_more_than_there_may_be() {
+    fn no_more_permits_are_given_than_there_are() {
         let permits = Permits::new(2);
         let first = permits.take();
         let second = permits.take();

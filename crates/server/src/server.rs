@@ -1,18 +1,19 @@
-//! All threads of a server, and what they share: sockets in, bytes out, until it is told to stop.
+//! The threads of a server, and what its owner can ask of it.
 
-use crate::beat::Lookout;
-use crate::content::Content;
-use crate::datagrams::{self, Datagrams};
-use crate::fills::Inbox;
-use crate::gate::{Gate, Protocol};
-use crate::open_files::Census;
+use crate::connection::Protocol;
+use crate::datagrams::{DatagramParams, Datagrams};
+use crate::file_cache::CacheStats;
+use crate::heartbeat::Watchdog;
+use crate::jobs::{Inbox, Job};
+use crate::lifecycle::{DrainMode, State};
+use crate::listener_state::ListenerState;
+use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::shared::Shared;
-use crate::siblings::{Siblings, charges_of};
-use crate::stage::{Drain, Stage};
-use crate::standing::Standing;
-use crate::tally::Tallies;
-use crate::worker::{self, WAKEUP, Worker};
+use crate::snapshot::Snapshot;
+use crate::socket_set::{SocketSet, assign};
+use crate::status::Status;
+use crate::worker::{WAKEUP, Worker, WorkerParams};
 use sanderling_os::event_fd::EventFd;
 use sanderling_os::poll::Poller;
 use std::io;
@@ -20,185 +21,189 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
-/// How long [`Server::drain`] waits for its threads to take nothing new any more: much longer than a
-/// turn and a last call.
-const STOP_WAIT_MAX: Duration = Duration::from_secs(1);
+/// How long [`Server::drain`] waits for the threads to accept no more: much longer than an iteration and the final window.
+const DRAIN_WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// A server: what its threads share, and how to wake them.
+/// A server.
 #[derive(Debug)]
 pub struct Server {
     shared: Shared,
-    threads: Mutex<Vec<Call>>,
-    lookout: Mutex<Lookout>,
+    wakers: Mutex<Vec<ThreadWaker>>,
+    watchdog: Mutex<Watchdog>,
 }
 
 /// How to wake a thread.
 #[derive(Debug)]
-enum Call {
+enum ThreadWaker {
     Worker(Arc<Inbox>),
     Datagrams(Arc<EventFd>),
 }
 
 impl Server {
-    /// A server of `content`. When it is told to drain, what still runs after `drain_timeout` is cut off.
-    pub fn new(content: Content, options: Options, drain_timeout: Duration) -> Server {
-        let shared = Shared::new(content, options, drain_timeout);
-        Server { shared, threads: Mutex::default(), lookout: Mutex::default() }
+    /// A server of `snapshot`. When it drains, connections that are left after `drain_timeout` are cut off.
+    pub fn new(snapshot: Snapshot, options: Options, drain_timeout: Duration) -> Server {
+        let shared = Shared::new(snapshot, options, drain_timeout);
+        Server { shared, wakers: Mutex::default(), watchdog: Mutex::default() }
     }
 
-    /// Serves on all of `siblings` with `worker_count` workers while `supervise` runs on this thread; drains for good
-    /// when that returns and has not drained, and returns what it returned when all threads have ended. Only once.
+    /// Serves all `socket_sets` with `worker_count` workers while `supervise` runs on this thread. When `supervise` returns,
+    /// the server stops, unless it drains already; when all threads have ended, the result of `supervise` is returned.
+    /// Called once.
     ///
-    /// Workers and sets of siblings may be any number of each: a worker serves several sets where there are fewer
-    /// workers, and workers share a set where there are more. Best is a set for each worker.
+    /// Any number of workers can serve any number of sets: a worker serves several sets where there are fewer workers, and
+    /// workers share a set where there are more. One set for each worker is best.
     ///
     /// # Errors
-    /// Of the calls that set the threads up, and of waiting, which no server can go on without. An error of a peer, a
-    /// file or a datagram is never one of these.
+    /// Those of the calls that set up the threads, and of waiting, without which no thread can go on. An error of a client,
+    /// a file or a datagram is never returned.
     pub fn run<R>(
         &self,
-        siblings: &[Siblings],
+        socket_sets: &[SocketSet],
         worker_count: usize,
         supervise: impl FnOnce(&Server) -> R,
     ) -> io::Result<R> {
         if worker_count == 0 {
-            let text = "a server without workers answers nobody: let it have one at least";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a server needs at least one worker"));
         }
         sanderling_os::features::select_all();
-        let posts = (0..worker_count).map(|index| self.post(index, worker_count, siblings));
-        let (workers, datagrams): (Vec<_>, Vec<_>) = posts.collect::<io::Result<Vec<_>>>()?.into_iter().unzip();
+        let params = (0..worker_count).map(|index| self.thread_params(index, worker_count, socket_sets));
+        let (workers, datagrams): (Vec<_>, Vec<_>) = params.collect::<io::Result<Vec<_>>>()?.into_iter().unzip();
         let watcher_wakeup = EventFd::new()?;
-        self.shared.open_files.set_inboxes(workers.iter().map(|post| Arc::clone(&post.inbox)).collect());
+        self.shared.jobs.set_inboxes(workers.iter().map(|params| Arc::clone(&params.inbox)).collect());
         thread::scope(|scope| {
             // However this closure is left, the threads that it has started end.
-            let ending = Ending { server: self, watcher_wakeup: &watcher_wakeup };
+            let stop = StopOnDrop { server: self, watcher_wakeup: &watcher_wakeup };
             let helpers = self.spawn_helpers(scope, &watcher_wakeup)?;
             let mut threads = Vec::new();
-            for (index, post) in workers.into_iter().enumerate() {
-                let name = post.tally.thread.clone();
-                let work = move || Worker::new(&self.shared, index, post).and_then(Worker::run);
+            for (index, params) in workers.into_iter().enumerate() {
+                let name = params.metrics.thread.clone();
+                let work = move || Worker::new(&self.shared, index, params).and_then(Worker::run);
                 threads.push(self.spawn(scope, name, work)?);
             }
-            for post in datagrams.into_iter().flatten() {
-                let name = post.tally.thread.clone();
-                threads.push(self.spawn(scope, name, || Datagrams::new(&self.shared, post).run())?);
+            for params in datagrams.into_iter().flatten() {
+                let name = params.metrics.thread.clone();
+                threads.push(self.spawn(scope, name, || Datagrams::new(&self.shared, params).run())?);
             }
             let result = supervise(self);
-            self.leave_serving(Drain::ForGood);
+            self.begin_drain(DrainMode::Stopping);
             let ended = join_all(threads);
-            drop(ending);
+            drop(stop);
             ended.and(join_all(helpers))?;
             Ok(result)
         })
     }
 
-    /// Replaces what is served. Each thread takes it up at its next turn; connections stay open.
-    pub fn replace_content(&self, content: Content) {
-        self.shared.replace_content(content);
+    /// Replaces parts of the snapshot. Each thread uses the new one from its next iteration on; connections stay open.
+    pub fn update_snapshot(&self, change: impl FnOnce(&mut Snapshot)) {
+        self.shared.update_snapshot(change);
         self.wake_all();
     }
 
-    /// Takes nothing new, behind a short last call if nobody serves on, and lets what is there finish: requests and queries that are under way are answered, their
-    /// connections are told to end and are closed behind the answer, and those that wait for nothing are closed after
-    /// the grace of the options, which is short then.
+    /// Drains: no new connections are accepted, after a short final window if no process replaces this server. Requests in
+    /// progress are answered, and their connections close after the response; idle connections close after the grace of the
+    /// options.
     ///
-    /// Returns when no thread takes anything new, which is the time for the owner of the sockets to shut them down if
-    /// nobody serves on; a thread that hangs is waited for no longer than a second.
-    pub fn drain(&self, drain: Drain) {
-        self.shared.course.advance_to(Stage::Draining(drain));
+    /// Returns when no thread accepts any more, which is when the owner of the sockets can shut them down if no process
+    /// serves them. A stuck thread is waited for no longer than a second.
+    pub fn drain(&self, mode: DrainMode) {
+        self.shared.lifecycle.advance_to(State::Draining(mode));
         self.wake_all();
-        self.shared.course.wait_until_nobody_takes(STOP_WAIT_MAX);
+        self.shared.lifecycle.wait_until_none_accepts(DRAIN_WAIT_MAX);
     }
 
-    /// Whether the server has been told to drain, or one of its threads has ended.
+    /// Whether the server drains: it was told to, or one of its threads has ended.
     pub fn is_draining(&self) -> bool {
-        self.shared.course.stage() != Stage::Serving
+        self.shared.lifecycle.state() != State::Serving
     }
 
-    /// The name of a thread that has been in one turn for longer than the options allow, if there is one: a worker, or
-    /// one that serves datagrams. Only looks that follow each other, a second or so apart, find it.
-    pub fn hung_thread(&self) -> Option<String> {
-        self.hung_thread_at(Instant::now())
+    /// The name of a thread that has been in one iteration for longer than the options allow. Only calls that follow each
+    /// other, about a second apart, find it.
+    pub fn stuck_thread(&self) -> Option<String> {
+        self.stuck_thread_at(Instant::now())
     }
 
-    fn hung_thread_at(&self, now: Instant) -> Option<String> {
-        let tallies = self.shared.tallies.all();
-        let mut lookout = self.lookout.lock().unwrap_or_else(PoisonError::into_inner);
-        let beats = tallies.iter().map(|tally| &tally.beat);
-        let hung = lookout.look(now, beats, self.shared.options.hang_limit)?;
-        Some(tallies[hung].thread.clone())
+    fn stuck_thread_at(&self, now: Instant) -> Option<String> {
+        let threads = self.shared.metrics.threads();
+        let mut watchdog = self.watchdog.lock().unwrap_or_else(PoisonError::into_inner);
+        let heartbeats = threads.iter().map(|thread| &thread.heartbeat);
+        let stuck = watchdog.check(now, heartbeats, self.shared.options.hang_limit)?;
+        Some(threads[stuck].thread.clone())
     }
 
-    /// How the server stands.
-    pub fn standing(&self) -> Standing {
-        Standing::of(&self.shared)
+    /// The state of the server.
+    pub fn status(&self) -> Status {
+        Status::of(&self.shared)
     }
 
-    /// What it has done and met.
-    pub fn tallies(&self) -> &Tallies {
-        &self.shared.tallies
+    /// The counters of the server.
+    pub fn metrics(&self) -> &Metrics {
+        &self.shared.metrics
     }
 
     /// What the open-file cache holds.
-    pub fn open_files_census(&self) -> Census {
-        self.shared.open_files.census()
+    pub fn cache_stats(&self) -> CacheStats {
+        self.shared.files.stats()
     }
 
-    /// What the worker `index` of `worker_count` runs on, and the thread beside it if there are datagrams to serve.
-    fn post<'l>(
+    /// What the worker `index` of `worker_count` is created with, and the thread for datagrams beside it, if there are
+    /// sockets for it.
+    fn thread_params<'l>(
         &'l self,
         index: usize,
         worker_count: usize,
-        siblings: &'l [Siblings],
-    ) -> io::Result<(worker::Post<'l>, Option<datagrams::Post<'l>>)> {
-        let charges = charges_of(index, worker_count, siblings.len());
-        let served: Vec<usize> = charges.iter().map(|charge| charge.sibling_index).collect();
-        let (mut gates, mut sockets) = (Vec::new(), Vec::new());
-        for charge in charges {
-            let set = &siblings[charge.sibling_index];
-            let gate = |protocol, listener| Gate::new(protocol, listener, charge.is_shared);
-            gates.extend(set.http.iter().map(|listener| gate(Protocol::Http, listener)));
-            gates.extend(set.dns_streams.iter().map(|listener| gate(Protocol::Dns, listener)));
+        socket_sets: &'l [SocketSet],
+    ) -> io::Result<(WorkerParams<'l>, Option<DatagramParams<'l>>)> {
+        let assignments = assign(index, worker_count, socket_sets.len());
+        let set_indices: Vec<usize> = assignments.iter().map(|assignment| assignment.set_index).collect();
+        let (mut listeners, mut sockets) = (Vec::new(), Vec::new());
+        for assignment in assignments {
+            let set = &socket_sets[assignment.set_index];
+            let state = |protocol, listener| ListenerState::new(protocol, listener, assignment.is_shared);
+            listeners.extend(set.http.iter().map(|listener| state(Protocol::Http, listener)));
+            listeners.extend(set.dns_streams.iter().map(|listener| state(Protocol::Dns, listener)));
             sockets.extend(&set.dns_datagrams);
         }
+        let register = |kind: &str| self.shared.metrics.register(format!("{kind} {index}"), set_indices.clone());
         let poller = Poller::new()?;
         let inbox = Arc::new(Inbox::new(poller.waker(WAKEUP)?));
-        self.note(Call::Worker(Arc::clone(&inbox)));
-        let enter = |kind: &str| self.shared.tallies.enter(format!("{kind} {index}"), served.clone());
-        let worker = worker::Post { poller, gates, inbox, tally: enter("worker"), taker: self.shared.course.enter() };
+        self.add_waker(ThreadWaker::Worker(Arc::clone(&inbox)));
+        let (metrics, accept_guard) = (register("worker"), self.shared.lifecycle.begin_accepting());
+        let worker = WorkerParams { poller, listeners, inbox, metrics, accept_guard };
         if sockets.is_empty() {
             return Ok((worker, None));
         }
         let wakeup = Arc::new(EventFd::new()?);
-        self.note(Call::Datagrams(Arc::clone(&wakeup)));
-        let (tally, taker) = (enter("datagrams"), self.shared.course.enter());
-        Ok((worker, Some(datagrams::Post { sockets, wakeup, tally, taker })))
+        self.add_waker(ThreadWaker::Datagrams(Arc::clone(&wakeup)));
+        let (metrics, accept_guard) = (register("datagrams"), self.shared.lifecycle.begin_accepting());
+        Ok((worker, Some(DatagramParams { sockets, wakeup, metrics, accept_guard })))
     }
 
-    fn note(&self, call: Call) {
-        self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(call);
+    fn add_waker(&self, waker: ThreadWaker) {
+        self.wakers.lock().unwrap_or_else(PoisonError::into_inner).push(waker);
     }
 
-    /// Starts those who work for all workers: the one who watches files, and those who wait for the file system.
+    /// Starts the threads that serve no socket: the watcher of files, and those for jobs.
     fn spawn_helpers<'scope>(
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
         watcher_wakeup: &'scope EventFd,
     ) -> io::Result<Vec<Thread<'scope>>> {
         let shared = &self.shared;
-        let watch = || shared.open_files.run_watcher(watcher_wakeup, || shared.course.stage() != Stage::Ended);
+        let watch = || shared.files.run_watcher(watcher_wakeup, || shared.lifecycle.state() != State::Ended);
         let mut helpers = vec![self.spawn(scope, "watcher".into(), watch)?];
-        for index in 0..shared.options.open_files.opener_count {
-            let open = || {
-                shared.open_files.run_opener();
+        for index in 0..shared.options.open_files.job_thread_count {
+            let work = || {
+                while let Some((Job::OpenFile(lookup), attempt)) = shared.jobs.next() {
+                    shared.files.run_job(lookup, attempt);
+                }
                 Ok(())
             };
-            helpers.push(self.spawn(scope, format!("opener {index}"), open)?);
+            helpers.push(self.spawn(scope, format!("job {index}"), work)?);
         }
         Ok(helpers)
     }
 
+    /// Starts a thread. If it panics or ends with an error, the server stops: half of it would answer half of the clients.
     fn spawn<'scope>(
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
@@ -206,66 +211,60 @@ impl Server {
         work: impl FnOnce() -> io::Result<()> + Send + 'scope,
     ) -> io::Result<Thread<'scope>> {
         let work = || {
-            // Half a server would answer half of its clients: a thread that panics ends the others too.
-            let ending = DrainOnPanic(self);
-            let result = self.drain_if_failed(work());
-            std::mem::forget(ending);
+            let guard = DrainOnPanic(self);
+            let result = work();
+            if result.is_err() {
+                self.begin_drain(DrainMode::Stopping);
+            }
+            std::mem::forget(guard);
             result
         };
         thread::Builder::new().name(name).spawn_scoped(scope, work)
     }
 
-    /// A thread that ends with an error ends the others too: half a server would answer half of its clients.
-    fn drain_if_failed(&self, result: io::Result<()>) -> io::Result<()> {
-        if result.is_err() {
-            self.leave_serving(Drain::ForGood);
-        }
-        result
-    }
-
-    /// Drains, unless that has begun, and waits for nobody.
-    fn leave_serving(&self, drain: Drain) {
-        self.shared.course.leave_serving(drain);
+    /// Begins to drain, unless the server drains already, and does not wait.
+    fn begin_drain(&self, mode: DrainMode) {
+        self.shared.lifecycle.begin_drain(mode);
         self.wake_all();
     }
 
     fn wake_all(&self) {
-        for call in &*self.threads.lock().unwrap_or_else(PoisonError::into_inner) {
-            match call {
-                Call::Worker(inbox) => inbox.wake(),
-                Call::Datagrams(wakeup) => {
-                    // Fails only if the descriptor is gone, which the server owns until its end.
-                    let given = wakeup.signal();
-                    debug_assert!(given.is_ok());
-                }
+        for waker in &*self.wakers.lock().unwrap_or_else(PoisonError::into_inner) {
+            match waker {
+                ThreadWaker::Worker(inbox) => inbox.wake(),
+                ThreadWaker::Datagrams(wakeup) => signal(wakeup),
             }
         }
     }
 }
 
-/// Ends the threads of a server when it goes.
-struct Ending<'s> {
+fn signal(wakeup: &EventFd) {
+    // It fails only if the descriptor is closed, which `wakeup` owns.
+    let signaled = wakeup.signal();
+    debug_assert!(signaled.is_ok());
+}
+
+/// Ends the threads of a server when it is dropped.
+struct StopOnDrop<'s> {
     server: &'s Server,
     watcher_wakeup: &'s EventFd,
 }
 
-impl Drop for Ending<'_> {
+impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
-        self.server.leave_serving(Drain::ForGood);
-        self.server.shared.course.advance_to(Stage::Ended);
-        self.server.shared.open_files.finish();
-        // Fails only if the descriptor is gone, which whoever runs the server owns.
-        let given = self.watcher_wakeup.signal();
-        debug_assert!(given.is_ok());
+        self.server.begin_drain(DrainMode::Stopping);
+        self.server.shared.lifecycle.advance_to(State::Ended);
+        self.server.shared.jobs.close();
+        signal(self.watcher_wakeup);
     }
 }
 
-/// Drains the server when a thread is left by a panic.
+/// Drains the server when its thread panics.
 struct DrainOnPanic<'s>(&'s Server);
 
 impl Drop for DrainOnPanic<'_> {
     fn drop(&mut self) {
-        self.0.leave_serving(Drain::ForGood);
+        self.0.begin_drain(DrainMode::Stopping);
     }
 }
 

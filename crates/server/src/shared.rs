@@ -1,97 +1,122 @@
-//! What all threads of a server share: its content, its bounds, its cache, its permits, and how far it is.
+//! What all threads of a server share.
 
 use crate::clock::Clock;
-use crate::content::Content;
-use crate::open_files::OpenFiles;
+use crate::connection::Protocol;
+use crate::file_cache::FileCache;
+use crate::jobs::JobQueue;
+use crate::lifecycle::Lifecycle;
+use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::permits::Permits;
-use crate::stage::Course;
-use crate::tally::Tallies;
+use crate::snapshot::Snapshot;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// See the module.
+/// The shared state of a server.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) options: Options,
     pub(crate) drain_timeout: Duration,
-    pub(crate) open_files: OpenFiles,
-    pub(crate) http_permits: Permits,
-    pub(crate) dns_permits: Permits,
-    pub(crate) tallies: Tallies,
-    content: Mutex<Arc<Content>>,
-    /// Raised by each replacement, so that a turn that finds it unchanged takes no lock.
-    content_version: AtomicU64,
-    pub(crate) course: Course,
-    /// A worker holds a DNS stream for which there is no permit.
-    is_room_wanted: AtomicBool,
+    pub(crate) files: FileCache,
+    pub(crate) jobs: Arc<JobQueue>,
+    pub(crate) metrics: Metrics,
+    pub(crate) lifecycle: Lifecycle,
+    http_permits: Permits,
+    dns_permits: Permits,
+    /// A worker asks the others to close an idle connection of the protocol, since it has none itself.
+    http_eviction_wanted: AtomicBool,
+    dns_eviction_wanted: AtomicBool,
+    snapshot: Mutex<Snapshot>,
+    /// Raised by each replacement, so that an iteration that finds it unchanged takes no lock.
+    snapshot_version: AtomicU64,
     start: Instant,
 }
 
 impl Shared {
-    pub(crate) fn new(content: Content, options: Options, drain_timeout: Duration) -> Shared {
+    pub(crate) fn new(snapshot: Snapshot, options: Options, drain_timeout: Duration) -> Shared {
         let start = Instant::now();
+        let jobs = Arc::new(JobQueue::default());
         Shared {
-            open_files: OpenFiles::new(options.open_files, start),
+            files: FileCache::new(options.open_files, Arc::clone(&jobs), start),
+            jobs,
+            metrics: Metrics::default(),
+            lifecycle: Lifecycle::default(),
             http_permits: Permits::new(options.http.connections_max),
             dns_permits: Permits::new(options.dns.tcp_connections_max),
-            tallies: Tallies::default(),
-            content: Mutex::new(Arc::new(content)),
-            content_version: AtomicU64::new(0),
-            course: Course::default(),
-            is_room_wanted: AtomicBool::new(false),
+            http_eviction_wanted: AtomicBool::new(false),
+            dns_eviction_wanted: AtomicBool::new(false),
+            snapshot: Mutex::new(snapshot),
+            snapshot_version: AtomicU64::new(0),
             options,
             drain_timeout,
             start,
         }
     }
 
-    /// What is served now, and its number.
-    pub(crate) fn content(&self) -> (Arc<Content>, u64) {
-        let content = self.content.lock().unwrap_or_else(PoisonError::into_inner);
-        (Arc::clone(&content), self.content_version())
-    }
-
-    /// The number of what is served now.
-    #[inline]
-    pub(crate) fn content_version(&self) -> u64 {
-        // Acquire pairs with the Release of `replace_content`.
-        self.content_version.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn replace_content(&self, content: Content) {
-        *self.content.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(content);
-        // Release pairs with the Acquire of `content_version`: who sees the new number finds the new content.
-        self.content_version.fetch_add(1, Ordering::Release);
-    }
-
-    /// Asks whichever worker has an idle DNS stream to close one.
-    pub(crate) fn ask_for_room(&self) {
-        self.is_room_wanted.store(true, Ordering::Relaxed);
-        self.open_files.wake_workers();
+    /// The current snapshot and its version.
+    pub(crate) fn snapshot(&self) -> (Snapshot, u64) {
+        let snapshot = self.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
+        (snapshot.clone(), self.snapshot_version())
     }
 
     #[inline]
-    pub(crate) fn is_room_wanted(&self) -> bool {
-        self.is_room_wanted.load(Ordering::Relaxed)
+    pub(crate) fn snapshot_version(&self) -> u64 {
+        // Acquire pairs with the Release of `update_snapshot`.
+        self.snapshot_version.load(Ordering::Acquire)
     }
 
-    /// One was closed. Should two workers have done so for one that asked, one permit more is free.
-    pub(crate) fn note_room(&self) {
-        self.is_room_wanted.store(false, Ordering::Relaxed);
+    /// Replaces parts of the snapshot.
+    pub(crate) fn update_snapshot(&self, change: impl FnOnce(&mut Snapshot)) {
+        let mut snapshot = self.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut snapshot);
+        // Release pairs with the Acquire of `snapshot_version`: a thread that sees the new number finds the new snapshot.
+        self.snapshot_version.fetch_add(1, Ordering::Release);
     }
 
-    /// A clock that tells the time since the server's start.
+    /// The permits for connections of `protocol`.
+    pub(crate) fn permits(&self, protocol: Protocol) -> &Permits {
+        match protocol {
+            Protocol::Http => &self.http_permits,
+            Protocol::Dns => &self.dns_permits,
+        }
+    }
+
+    /// Asks the workers to close an idle connection of `protocol`.
+    pub(crate) fn request_eviction(&self, protocol: Protocol) {
+        self.eviction_wanted(protocol).store(true, Ordering::Relaxed);
+        self.jobs.wake_workers();
+    }
+
+    #[inline]
+    pub(crate) fn is_eviction_wanted(&self, protocol: Protocol) -> bool {
+        self.eviction_wanted(protocol).load(Ordering::Relaxed)
+    }
+
+    /// Ends such a request. If two workers have closed a connection for it, one permit more is free.
+    pub(crate) fn end_eviction_request(&self, protocol: Protocol) {
+        self.eviction_wanted(protocol).store(false, Ordering::Relaxed);
+        self.jobs.wake_workers();
+    }
+
+    fn eviction_wanted(&self, protocol: Protocol) -> &AtomicBool {
+        match protocol {
+            Protocol::Http => &self.http_eviction_wanted,
+            Protocol::Dns => &self.dns_eviction_wanted,
+        }
+    }
+
+    /// A clock that counts from the server's start.
     pub(crate) fn clock(&self) -> Clock {
         Clock::new(self.start)
     }
-    /// Makes every thread stop in its next turn until what is given back is dropped: new content is said to be there, and
-    /// cannot be had.
+
+    /// Makes every thread stop at its next iteration until the returned value is dropped: a new snapshot is announced and
+    /// locked.
     #[cfg(test)]
     pub(crate) fn stop_all_threads(&self) -> impl Drop + '_ {
-        let held = self.content.lock().expect("no panic");
-        self.content_version.fetch_add(1, Ordering::Release);
+        let held = self.snapshot.lock().expect("no panic");
+        self.snapshot_version.fetch_add(1, Ordering::Release);
         held
     }
 }

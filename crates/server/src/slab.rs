@@ -1,6 +1,6 @@
-//! Places for the peers of a worker, each with a key that no later occupant of its place has.
+//! Storage for a worker's connections, each under a key that no later value in the same slot shares.
 
-/// Names an occupant: its place, and how many were there before.
+/// Names a value: its slot, and the slot's generation when the value was inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     index: u32,
@@ -8,12 +8,12 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// Bits of a key in its packed form.
+    /// Bits of a packed key.
     pub(crate) const BITS: u32 = 56;
     const GENERATION_BITS: u32 = 24;
 
-    /// The key in its lowest 56 bits: 32 of place, 24 of generation, which is enough to tell an event of this turn from
-    /// one for an occupant that left in it.
+    /// The key in the lowest 56 bits: 32 bits of slot, 24 bits of generation. That many generations suffice to tell an
+    /// event of this iteration from one for a connection that was closed in it.
     pub(crate) fn packed(self) -> u64 {
         u64::from(self.generation) << 32 | u64::from(self.index)
     }
@@ -22,80 +22,71 @@ impl Key {
     pub(crate) fn unpacked(bits: u64) -> Key {
         Key { index: bits as u32, generation: (bits >> 32) as u32 & GENERATION_MASK }
     }
+
+    /// The slot, counted from zero.
+    pub(crate) fn index(self) -> usize {
+        self.index as usize
+    }
 }
 
 const GENERATION_MASK: u32 = (1 << Key::GENERATION_BITS) - 1;
 
-/// Places with and without occupants.
+/// Slots, full and free.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
-    places: Vec<Place<T>>,
+    slots: Vec<Slot<T>>,
     free: Vec<u32>,
 }
 
 #[derive(Debug)]
-struct Place<T> {
+struct Slot<T> {
     generation: u32,
-    occupant: Option<T>,
+    value: Option<T>,
 }
 
 impl<T> Slab<T> {
     pub(crate) fn new() -> Slab<T> {
-        Slab { places: Vec::new(), free: Vec::new() }
+        Slab { slots: Vec::new(), free: Vec::new() }
     }
 
-    /// The key that the next occupant will have.
-    pub(crate) fn next_key(&self) -> Key {
-        match self.free.last() {
-            Some(&index) => Key { index, generation: self.places[index as usize].generation },
-            None => Key { index: self.places.len() as u32, generation: 0 },
-        }
-    }
-
-    /// Lets `occupant` in, as [`Slab::next_key`] said.
-    pub(crate) fn insert(&mut self, occupant: T) -> Key {
-        let key = self.next_key();
+    pub(crate) fn insert(&mut self, value: T) -> Key {
         match self.free.pop() {
-            Some(index) => self.places[index as usize].occupant = Some(occupant),
-            None => self.places.push(Place { generation: 0, occupant: Some(occupant) }),
+            Some(index) => {
+                let slot = &mut self.slots[index as usize];
+                slot.value = Some(value);
+                Key { index, generation: slot.generation }
+            }
+            None => {
+                self.slots.push(Slot { generation: 0, value: Some(value) });
+                Key { index: self.slots.len() as u32 - 1, generation: 0 }
+            }
         }
-        key
     }
 
-    /// The occupant that has this very key.
-    pub(crate) fn at(&mut self, key: Key) -> Option<&mut T> {
-        let place = self.places.get_mut(key.index as usize)?;
-        place.occupant.as_mut().filter(|_| place.generation == key.generation)
+    pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
+        let slot = self.slots.get_mut(key.index())?;
+        slot.value.as_mut().filter(|_| slot.generation == key.generation)
     }
 
-    /// Takes the occupant that has this very key out.
     pub(crate) fn remove(&mut self, key: Key) -> Option<T> {
-        let place = self.places.get_mut(key.index as usize)?;
-        if place.generation != key.generation {
+        let slot = self.slots.get_mut(key.index())?;
+        if slot.generation != key.generation {
             return None;
         }
-        let occupant = place.occupant.take()?;
-        place.generation = (place.generation + 1) & GENERATION_MASK;
+        let value = slot.value.take()?;
+        slot.generation = (slot.generation + 1) & GENERATION_MASK;
         self.free.push(key.index);
-        Some(occupant)
+        Some(value)
     }
 
-    /// All occupants, with their keys.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
-        self.places.iter().enumerate().filter_map(|(index, place)| {
-            let key = Key { index: index as u32, generation: place.generation };
-            place.occupant.as_ref().map(|occupant| (key, occupant))
-        })
+    /// The keys of all values.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = Key> {
+        let full = self.slots.iter().enumerate().filter(|(_, slot)| slot.value.is_some());
+        full.map(|(index, slot)| Key { index: index as u32, generation: slot.generation })
     }
 
-    /// How many there are.
-    pub(crate) fn len(&self) -> usize {
-        self.places.len() - self.free.len()
-    }
-
-    /// Whether there are none.
     pub(crate) fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.slots.len() == self.free.len()
     }
 }
 
@@ -104,17 +95,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_outlives_nobody() {
+    fn a_key_does_not_find_a_later_value_in_its_slot() {
         let mut slab = Slab::new();
         let first = slab.insert('a');
-        assert_eq!(slab.at(first), Some(&mut 'a'));
+        assert_eq!(slab.get_mut(first), Some(&mut 'a'));
         assert_eq!(slab.remove(first), Some('a'));
         assert_eq!(slab.remove(first), None);
-        let promised = slab.next_key();
+        assert!(slab.is_empty());
         let second = slab.insert('b');
-        assert_eq!(promised, second);
-        assert_eq!(slab.at(first), None, "same place, other occupant");
+        assert_eq!(first.index(), second.index());
+        assert_eq!(slab.get_mut(first), None);
         assert_eq!(Key::unpacked(second.packed()), second);
-        assert_eq!(slab.iter().collect::<Vec<_>>(), [(second, &'b')]);
+        assert_eq!(slab.keys().collect::<Vec<_>>(), [second]);
     }
 }

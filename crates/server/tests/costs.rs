@@ -7,7 +7,7 @@ use sanderling_dns::{HashSeed, ZoneMap};
 use sanderling_os::counters::{self, SyscallCounts};
 use sanderling_os::tcp::Listener;
 use sanderling_os::udp::Socket;
-use sanderling_server::{Content, DefaultSite, Options, Root, Server, Siblings, Site};
+use sanderling_server::{DefaultSite, Options, Root, Server, Site, Sites, Snapshot, SocketSet};
 use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -57,23 +57,23 @@ impl Drop for Tree {
 fn with_server(name: &str, fresh_for: Duration, act: impl FnOnce(&Path, SocketAddr, SocketAddr)) {
     let tree = Tree::new(name);
     let any = "127.0.0.1:0".parse().expect("an address");
-    let siblings = Siblings {
+    let sockets = SocketSet {
         http: vec![Listener::bind(any).expect("bound")],
         dns_streams: Vec::new(),
         dns_datagrams: vec![Socket::bind(any).expect("bound")],
     };
-    let http = siblings.http[0].local_address().expect("bound");
-    let dns = siblings.dns_datagrams[0].local_address().expect("bound");
+    let http = sockets.http[0].local_address().expect("bound");
+    let dns = sockets.dns_datagrams[0].local_address().expect("bound");
     let root = sanderling_os::directory::Directory::open(&tree.0).expect("opened");
     let site = Site { id: 0, hosts: Vec::new(), root: Root::Folder(root) };
     let zones = ZoneMap::new(HashSeed(1), []);
-    let content = Content::new(vec![site], DefaultSite::EveryHost(0), zones);
+    let snapshot = Snapshot::new(Sites::new(vec![site], DefaultSite::EveryHost(0)), zones);
     let mut options = Options::default();
     // The files of the test are new, and are to be served as those that nobody has touched for long.
     options.open_files.settled_after = Duration::ZERO;
     options.open_files.watched_fresh_for = fresh_for;
-    let server = Server::new(content, options, Duration::ZERO);
-    server.run(&[siblings], 1, |_| act(&tree.0, http, dns)).expect("served");
+    let server = Server::new(snapshot, options, Duration::ZERO);
+    server.run(&[sockets], 1, |_| act(&tree.0, http, dns)).expect("served");
 }
 
 /// A client that asks one thing at a time and knows when the worker waits again.
@@ -138,7 +138,7 @@ fn counts_of(thread: &str, since: Option<&SyscallCounts>) -> SyscallCounts {
             last = Some(counts);
         }
         assert!(start.elapsed() < DEADLINE, "{thread} does not wait again");
-        // Longer than the worker needs from its answer to its wait, on any machine that is not standing still.
+        // Longer than the worker needs from its answer to its wait, on any machine that is not status still.
         std::thread::park_timeout(Duration::from_millis(20));
     }
 }
@@ -175,7 +175,7 @@ fn the_cost_of_a_request_is_that_of_the_snapshot() {
         client.ask(&get("/32k"), 1);
         client.ask(&get("/100k"), 1);
         client.ask(&get("/none"), 1);
-        lines.push(cost(worker, "512 octets, known", || drop(client.ask(&get("/512"), 1))));
+        lines.push(cost(worker, "512 bytes, known", || drop(client.ask(&get("/512"), 1))));
         lines.push(cost(worker, "16 KiB, known", || drop(client.ask(&get("/16k"), 1))));
         lines.push(cost(worker, "32 KiB, known", || drop(client.ask(&get("/32k"), 1))));
         lines.push(cost(worker, "100 KiB, known", || drop(client.ask(&get("/100k"), 1))));
@@ -185,14 +185,14 @@ fn the_cost_of_a_request_is_that_of_the_snapshot() {
         lines.push(cost(worker, "16 pipelined, known", || drop(client.ask(&get("/512").repeat(16), 16))));
         let coded = get("/coded.js").replace("\r\n\r\n", "\r\nAccept-Encoding: gzip, br\r\n\r\n");
         client.ask(&coded, 1);
-        lines.push(cost(worker, "512 octets that are 100 in a coding, known", || drop(client.ask(&coded, 1))));
+        lines.push(cost(worker, "512 bytes that are 100 in a coding, known", || drop(client.ask(&coded, 1))));
         for name in ["new.png", "new"] {
             std::fs::write(tree.join(name), [b'y'; 512]).expect("written");
         }
         wait_until_settled(&tree.join("new"));
-        lines.push(cost(worker, "512 octets of a packed type, new", || drop(client.ask(&get("/new.png"), 1))));
+        lines.push(cost(worker, "512 bytes of a packed type, new", || drop(client.ask(&get("/new.png"), 1))));
         // Names that nobody has asked the file system for yet, those of the codings, are left to an opener.
-        lines.push(cost(worker, "512 octets, new", || drop(client.ask(&get("/new"), 1))));
+        lines.push(cost(worker, "512 bytes, new", || drop(client.ask(&get("/new"), 1))));
         let asker = UdpSocket::bind("127.0.0.1:0").expect("bound");
         asker.set_read_timeout(Some(DEADLINE)).expect("set");
         let query = b"\0\x01\0\0\0\x01\0\0\0\0\0\0\x07example\0\0\x01\0\x01";
@@ -207,9 +207,9 @@ fn the_cost_of_a_request_is_that_of_the_snapshot() {
         let mut client = Client::connect(http);
         std::fs::copy(tree.join("512"), tree.join("512.png")).expect("copied");
         for (what, path) in [
-            ("512 octets of a packed type, asked about again", "/512.png"),
-            ("512 octets, asked about again", "/512"),
-            ("512 octets that are 100 in a coding, asked about again", "/coded.js"),
+            ("512 bytes of a packed type, asked about again", "/512.png"),
+            ("512 bytes, asked about again", "/512"),
+            ("512 bytes that are 100 in a coding, asked about again", "/coded.js"),
             ("100 KiB, asked about again", "/100k"),
         ] {
             client.ask(&get(path), 1);
@@ -297,7 +297,7 @@ fn the_counters_are_those_of_strace() {
         compared += by_strace;
     }
     assert!(compared > 10, "strace saw next to nothing");
-    for name in ["worker", "opener", "watcher", "datagrams"] {
+    for name in ["worker", "job", "watcher", "datagrams"] {
         let calls = calls_of(name);
         assert!(!calls.is_empty(), "{name} was not seen");
         assert!(!calls.iter().any(|call| call.starts_with("newfstatat(")), "{name} asks for facts by an empty path");

@@ -7,7 +7,7 @@ use sanderling_dns::zonefile::{Entry, Parser, ParserLimits};
 use sanderling_dns::{HashSeed, Name, ZoneBuilder, ZoneEntry, ZoneLimits, ZoneMap};
 use sanderling_os::counters::{self, Syscall};
 use sanderling_os::udp::Socket;
-use sanderling_server::{Content, DefaultSite, Options, Server, Siblings};
+use sanderling_server::{DefaultSite, Options, Server, Sites, Snapshot, SocketSet};
 use std::collections::HashMap;
 use std::net::UdpSocket;
 use std::process::Command;
@@ -58,10 +58,10 @@ fn serve_datagrams_for_another_process() {
     let Some(query_count) = std::env::var(ASKED).ok().and_then(|count| count.parse::<usize>().ok()) else { return };
     let socket = Socket::bind("127.0.0.1:0".parse().expect("an address")).expect("bound");
     let address = socket.local_address().expect("bound");
-    let siblings = Siblings { dns_datagrams: vec![socket], ..Siblings::default() };
-    let content = Content::new(Vec::new(), DefaultSite::None, zones());
-    let server = Server::new(content, Options::default(), Duration::ZERO);
-    let run = server.run(&[siblings], 1, |_| {
+    let sockets = SocketSet { dns_datagrams: vec![socket], ..SocketSet::default() };
+    let snapshot = Snapshot::new(Sites::new(Vec::new(), DefaultSite::None), zones());
+    let server = Server::new(snapshot, Options::default(), Duration::ZERO);
+    let run = server.run(&[sockets], 1, |_| {
         let client = UdpSocket::bind("127.0.0.1:0").expect("bound");
         client.connect(address).expect("connected");
         client.set_read_timeout(Some(Duration::from_secs(5))).expect("set");
@@ -81,10 +81,10 @@ fn serve_datagrams_for_another_process() {
                 let index = asked.remove(&id).expect("asked, and answered once");
                 assert_eq!(reply[length - 4..length], [198, 51, (index / 256) as u8, (index % 256) as u8]);
                 // The sum does not depend on the order in which answers come.
-                let octets = reply[2..length]
+                let bytes = reply[2..length]
                     .iter()
-                    .fold(index as u64, |mark, &octet| (mark ^ u64::from(octet)).wrapping_mul(0x0100_0000_01b3));
-                mark = mark.wrapping_add(octets);
+                    .fold(index as u64, |mark, &byte| (mark ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+                mark = mark.wrapping_add(bytes);
             }
         }
         let threads = counters::all_thread_counts();

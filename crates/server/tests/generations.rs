@@ -5,7 +5,7 @@
 use sanderling_dns::{HashSeed, ZoneMap};
 use sanderling_os::tcp::Listener;
 use sanderling_os::udp::Socket;
-use sanderling_server::{BuiltinFile, Content, DefaultSite, Drain, Options, Root, Server, Siblings, Site};
+use sanderling_server::{BuiltinFile, DefaultSite, DrainMode, Options, Root, Server, Site, Sites, Snapshot, SocketSet};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -33,7 +33,7 @@ struct Seen {
 type Ask = fn(&Sockets, &Seen, &AtomicBool) -> io::Result<()>;
 
 struct Sockets {
-    siblings: Vec<Siblings>,
+    sockets: Vec<SocketSet>,
     http: SocketAddr,
     dns: SocketAddr,
 }
@@ -43,13 +43,13 @@ fn bind() -> Sockets {
     let listener = Listener::bind(any).expect("bound");
     let (socket, streams) = Socket::bind_with_listener(any).expect("bound");
     let (http, dns) = (listener.local_address().expect("bound"), socket.local_address().expect("bound"));
-    let first = Siblings { http: vec![listener], dns_streams: vec![streams], dns_datagrams: vec![socket] };
-    let second = Siblings {
+    let first = SocketSet { http: vec![listener], dns_streams: vec![streams], dns_datagrams: vec![socket] };
+    let second = SocketSet {
         http: vec![Listener::bind_reuseport(http).expect("bound")],
         dns_streams: vec![Listener::bind_reuseport(dns).expect("bound")],
         dns_datagrams: vec![Socket::bind_reuseport(dns).expect("bound")],
     };
-    Sockets { siblings: vec![first, second], http, dns }
+    Sockets { sockets: vec![first, second], http, dns }
 }
 
 fn connect(address: SocketAddr) -> io::Result<TcpStream> {
@@ -62,10 +62,10 @@ fn connect(address: SocketAddr) -> io::Result<TcpStream> {
 /// Reads one response; whether the connection goes on.
 fn response(stream: &mut TcpStream) -> io::Result<bool> {
     let mut received = Vec::new();
-    let mut octet = [0];
+    let mut byte = [0];
     while !received.ends_with(b"\r\n\r\ncontent") {
-        stream.read_exact(&mut octet)?;
-        received.push(octet[0]);
+        stream.read_exact(&mut byte)?;
+        received.push(byte[0]);
     }
     Ok(!received.windows(17).any(|window| window == b"Connection: close"))
 }
@@ -149,14 +149,14 @@ const KINDS: [(&str, Ask); 5] = [
 fn serve(sockets: &Sockets, worker_count: usize, ready: &mpsc::Sender<()>, stop: &mpsc::Receiver<()>) {
     let site = Site { id: 0, hosts: Vec::new(), root: Root::Builtin(FILES) };
     let zones = ZoneMap::new(HashSeed(1), []);
-    let content = Content::new(vec![site], DefaultSite::EveryHost(0), zones);
+    let snapshot = Snapshot::new(Sites::new(vec![site], DefaultSite::EveryHost(0)), zones);
     let options = Options { drain_grace: Duration::from_millis(500), ..Options::default() };
-    let server = Server::new(content, options, DEADLINE);
-    let served = server.run(&sockets.siblings, worker_count, |server| {
+    let server = Server::new(snapshot, options, DEADLINE);
+    let served = server.run(&sockets.sockets, worker_count, |server| {
         ready.send(()).expect("waited for");
         // An error is the end of the sender: the signal to stop.
         let _ = stop.recv();
-        server.drain(Drain::ForAnother);
+        server.drain(DrainMode::Replaced);
     });
     served.expect("served");
 }
@@ -189,7 +189,7 @@ fn nothing_is_lost_when_a_server_takes_over_from_another() {
         let clients: Vec<_> = KINDS.into_iter().zip(&seen).map(spawn).collect();
         for change in 0..change_count {
             wait_for_answers(&seen);
-            // Fewer workers than siblings, as many, and more.
+            // Fewer workers than sockets, as many, and more.
             let next = start([1, 3, 4, 2][change % 4]);
             drop(std::mem::replace(&mut running, next));
         }

@@ -6,7 +6,7 @@
 
 use sanderling_dns::{HashSeed, ZoneMap};
 use sanderling_os::tcp::Listener;
-use sanderling_server::{Content, Counter, DefaultSite, Options, Root, Server, Siblings, Site};
+use sanderling_server::{Counter, DefaultSite, Options, Root, Server, Site, Sites, Snapshot, SocketSet};
 use std::collections::HashMap;
 use std::fs;
 use std::io::{Read, Write};
@@ -26,7 +26,7 @@ const DEADLINE: Duration = Duration::from_secs(20);
 const LOOKED_AGAIN_MAX: Duration = Duration::from_millis(1_100);
 /// The kernel chooses the worker of a connection: so many reach each of four, but for one time in 10^24.
 const CONNECTION_COUNT_MAX: usize = 200;
-/// Octets that hold a version's number: a file is nothing but these, again and again.
+/// Bytes that hold a version's number: a file is nothing but these, again and again.
 const WORD_BYTES: usize = 8;
 
 fn setting(name: &str, default: u64) -> u64 {
@@ -167,7 +167,7 @@ impl Client<'_> {
         };
         if is_mixed {
             let second = body.chunks(WORD_BYTES).position(|word| word != version.to_le_bytes()).unwrap_or(0);
-            complain(format!("{} octets, version {version} up to word {second}, then another", body.len()));
+            complain(format!("{} bytes, version {version} up to word {second}, then another", body.len()));
         }
         let tag = response.head.lines().find_map(|line| line.strip_prefix("ETag: ")).expect("a tag").to_owned();
         let known = *self.seen.tags.lock().expect("no panic").entry(tag).or_insert((version, body.len()));
@@ -225,19 +225,19 @@ fn with_server(name: &str, options: Options, act: impl FnOnce(&Path, SocketAddr,
     let _ = fs::remove_dir_all(&tree.0);
     fs::create_dir_all(&tree.0).expect("made");
     let mut address: SocketAddr = "127.0.0.1:0".parse().expect("an address");
-    let mut siblings = Vec::new();
+    let mut sockets = Vec::new();
     for index in 0..WORKER_COUNT {
         let bind = if index == 0 { Listener::bind } else { Listener::bind_reuseport };
         let listener = bind(address).expect("bound");
         address = listener.local_address().expect("bound");
-        siblings.push(Siblings { http: vec![listener], ..Siblings::default() });
+        sockets.push(SocketSet { http: vec![listener], ..SocketSet::default() });
     }
     let root = sanderling_os::directory::Directory::open(&tree.0).expect("opened");
     let site = Site { id: 0, hosts: Vec::new(), root: Root::Folder(root) };
     let zones = ZoneMap::new(HashSeed(1), []);
-    let content = Content::new(vec![site], DefaultSite::EveryHost(0), zones);
-    let server = Server::new(content, options, Duration::ZERO);
-    server.run(&siblings, WORKER_COUNT, |server| act(&tree.0, address, server)).expect("served");
+    let snapshot = Snapshot::new(Sites::new(vec![site], DefaultSite::EveryHost(0)), zones);
+    let server = Server::new(snapshot, options, Duration::ZERO);
+    server.run(&sockets, WORKER_COUNT, |server| act(&tree.0, address, server)).expect("served");
 }
 
 #[test]
@@ -291,7 +291,7 @@ fn no_response_is_a_mixture() {
         let torn = seen.torn.lock().expect("no panic");
         assert!(torn.is_empty(), "{} torn responses, among them {:?}", torn.len(), &torn[..torn.len().min(5)]);
         assert!(seen.whole_count.load(Ordering::Relaxed) > wanted_count / 2, "most responses are whole");
-        assert!(server.open_files_census().descriptor_count <= FILE_COUNT as u64);
+        assert!(server.cache_stats().descriptor_count <= FILE_COUNT as u64);
     });
 }
 
@@ -338,8 +338,7 @@ fn every_worker_sees_new_content_and_nobody_keeps_what_was_deleted() {
         }
         fs::remove_file(&path).expect("removed");
         within(DEADLINE, "a deleted file is gone", || streams.iter_mut().all(|stream| read_version(stream).is_none()));
-        let took =
-            within(DEADLINE, "no descriptor of a deleted file", || server.open_files_census().descriptor_count == 0);
+        let took = within(DEADLINE, "no descriptor of a deleted file", || server.cache_stats().descriptor_count == 0);
         println!("its descriptors were closed after {took:?}");
         fs::write(&path, content(9, 10)).expect("written");
         let took = within(DEADLINE, "a new file after a 404", || {
@@ -353,8 +352,8 @@ fn every_worker_sees_new_content_and_nobody_keeps_what_was_deleted() {
 fn connect_to_all_workers(address: SocketAddr, server: &Server, version: u64) -> Vec<TcpStream> {
     let mut streams = Vec::new();
     let is_everybody_connected = || {
-        let threads = server.standing().threads;
-        threads.iter().filter(|thread| thread.of(Counter::HttpConnections) > 0).count() == WORKER_COUNT
+        let threads = server.status().threads;
+        threads.iter().filter(|thread| thread.count(Counter::HttpConnections) > 0).count() == WORKER_COUNT
     };
     while !is_everybody_connected() {
         assert!(streams.len() < CONNECTION_COUNT_MAX, "{CONNECTION_COUNT_MAX} connections do not reach every worker");
@@ -368,7 +367,7 @@ fn connect_to_all_workers(address: SocketAddr, server: &Server, version: u64) ->
 #[test]
 fn without_watches_every_worker_looks_again_within_a_second_of_use() {
     let mut options = options();
-    options.open_files.folders_watched_max = 0;
+    options.open_files.watched_dirs_max = 0;
     with_server("unwatched", options, |tree, address, server| {
         let (path, aside) = (tree.join("0"), tree.join("aside"));
         // What has no name any more is also found without being asked for: each version has a second one.
@@ -382,7 +381,7 @@ fn without_watches_every_worker_looks_again_within_a_second_of_use() {
         let mut see_everywhere = |version, descriptor_count| {
             let took = within(LOOKED_AGAIN_MAX, "every worker looks again, and keeps nothing else open", || {
                 streams.iter_mut().all(|stream| read_version(stream) == version)
-                    && server.open_files_census().descriptor_count == descriptor_count
+                    && server.cache_stats().descriptor_count == descriptor_count
             });
             assert!(took <= LOOKED_AGAIN_MAX, "{version:?} after {took:?}");
             println!("{version:?} on {} connections to {WORKER_COUNT} workers after {took:?}", streams.len());
@@ -391,14 +390,14 @@ fn without_watches_every_worker_looks_again_within_a_second_of_use() {
         see_everywhere(Some(2), 1);
         fs::remove_file(&path).expect("removed");
         see_everywhere(None, 0);
-        assert_eq!(server.open_files_census().folder_watched_count, 0);
+        assert_eq!(server.cache_stats().watched_dir_count, 0);
     });
 }
 
 #[test]
 fn what_leads_nowhere_drives_out_no_file() {
     let mut options = Options::default();
-    options.open_files.missing_max = 64;
+    options.open_files.negative_entries_max = 64;
     // Whoever is told to leave asks once in vain, and all answers are counted.
     options.http.requests_per_connection_max = u64::MAX;
     with_server("missing", options, |tree, address, server| {
@@ -408,13 +407,13 @@ fn what_leads_nowhere_drives_out_no_file() {
         }
         let mut client = Client { address, seen: &seen, stream: None };
         (0..FILE_COUNT).for_each(|index| client.ask(index));
-        let before = server.open_files_census();
+        let before = server.cache_stats();
         assert_eq!(before.file_count, FILE_COUNT);
-        let missing_count = setting("SANDERLING_MISSING", 2_000) as usize;
-        (0..missing_count).for_each(|index| client.ask(1_000_000 + index));
-        let after = server.open_files_census();
+        let negative_count = setting("SANDERLING_MISSING", 2_000) as usize;
+        (0..negative_count).for_each(|index| client.ask(1_000_000 + index));
+        let after = server.cache_stats();
         assert_eq!((after.file_count, after.evicted_count), (before.file_count, 0));
-        assert!(after.missing_count <= 64, "{after:?}");
-        assert_eq!(seen.other_count.load(Ordering::Relaxed) as usize, missing_count);
+        assert!(after.negative_count <= 64, "{after:?}");
+        assert_eq!(seen.other_count.load(Ordering::Relaxed) as usize, negative_count);
     });
 }

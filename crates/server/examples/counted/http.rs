@@ -7,7 +7,7 @@ use sanderling_http::{
     Status, media_type, parse_request, respond,
 };
 
-/// The octets of the file, and the name of the kinds.
+/// The bytes of the file, and the name of the kinds.
 pub(crate) const FILE_BYTES: usize = 512;
 /// What curl sends.
 pub(crate) const REQUEST: &str =

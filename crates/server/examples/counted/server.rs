@@ -9,7 +9,7 @@ use std::time::Duration;
 use sanderling_os::directory::Directory;
 use sanderling_os::tcp::Listener;
 use sanderling_os::udp::Socket;
-use sanderling_server::{Content, DefaultSite, Options, Root, Server, Siblings, Site};
+use sanderling_server::{DefaultSite, Options, Root, Server, Site, Sites, Snapshot, SocketSet};
 
 use crate::{dns, http};
 
@@ -41,7 +41,7 @@ pub(crate) fn repeat_dns(count: usize) {
 fn serve(act: impl FnOnce(SocketAddr, SocketAddr)) {
     let folder = Folder::new();
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let siblings = Siblings {
+    let siblings = SocketSet {
         http: vec![Listener::bind(any).expect("a port is free")],
         dns_streams: Vec::new(),
         dns_datagrams: vec![Socket::bind(any).expect("a port is free")],
@@ -50,8 +50,8 @@ fn serve(act: impl FnOnce(SocketAddr, SocketAddr)) {
     let dns = siblings.dns_datagrams[0].local_address().expect("it is bound");
     let root = Directory::open(&folder.0).expect("the folder was made just now");
     let site = Site { id: 0, hosts: vec!["www.example".into()], root: Root::Folder(root) };
-    let content = Content::new(vec![site], DefaultSite::None, dns::zones());
-    let server = Server::new(content, options(), Duration::ZERO);
+    let snapshot = Snapshot::new(Sites::new(vec![site], DefaultSite::None), dns::zones());
+    let server = Server::new(snapshot, options(), Duration::ZERO);
     server.run(&[siblings], 1, |_| act(http, dns)).expect("the server serves");
 }
 

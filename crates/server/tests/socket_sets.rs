@@ -1,10 +1,12 @@
-//! Workers and siblings in any numbers: every connection and every datagram is answered, whichever sibling the kernel
+//! Workers and sockets in any numbers: every connection and every datagram is answered, whichever sibling the kernel
 //! gives it to. The shares of the workers are printed.
 
 use sanderling_dns::{HashSeed, ZoneMap};
 use sanderling_os::tcp::Listener;
 use sanderling_os::udp::Socket;
-use sanderling_server::{BuiltinFile, Content, Counter, DefaultSite, Drain, Options, Root, Server, Siblings, Site};
+use sanderling_server::{
+    BuiltinFile, Counter, DefaultSite, DrainMode, Options, Root, Server, Site, Sites, Snapshot, SocketSet,
+};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::Mutex;
@@ -20,11 +22,11 @@ const QUERY: &[u8] = b"\0\x07\0\0\0\x01\0\0\0\0\0\0\x07example\0\0\x01\0\x01";
 /// The tests print shares by the names of threads, which must not be those of two servers.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// Siblings of one address of each kind, and the addresses.
-fn bind(sibling_count: usize) -> (Vec<Siblings>, SocketAddr, SocketAddr) {
+/// SocketSet of one address of each kind, and the addresses.
+fn bind(sibling_count: usize) -> (Vec<SocketSet>, SocketAddr, SocketAddr) {
     let any = "127.0.0.1:0".parse().expect("an address");
     let (socket, streams) = Socket::bind_with_listener(any).expect("bound");
-    let mut sets = vec![Siblings {
+    let mut sets = vec![SocketSet {
         http: vec![Listener::bind(any).expect("bound")],
         dns_streams: vec![streams],
         dns_datagrams: vec![socket],
@@ -32,7 +34,7 @@ fn bind(sibling_count: usize) -> (Vec<Siblings>, SocketAddr, SocketAddr) {
     let http = sets[0].http[0].local_address().expect("bound");
     let dns = sets[0].dns_datagrams[0].local_address().expect("bound");
     for _ in 1..sibling_count {
-        sets.push(Siblings {
+        sets.push(SocketSet {
             http: vec![Listener::bind_reuseport(http).expect("bound")],
             dns_streams: vec![Listener::bind_reuseport(dns).expect("bound")],
             dns_datagrams: vec![Socket::bind_reuseport(dns).expect("bound")],
@@ -70,15 +72,15 @@ fn ask_dns_datagram(address: SocketAddr) {
     assert!(socket.recv(&mut [0; 512]).expect("answered") >= QUERY.len());
 }
 
-/// Has everybody answered by `worker_count` workers on `sibling_count` siblings.
+/// Has everybody answered by `worker_count` workers on `sibling_count` sockets.
 fn check(worker_count: usize, sibling_count: usize) {
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let (siblings, http, dns) = bind(sibling_count);
+    let (sockets, http, dns) = bind(sibling_count);
     let site = Site { id: 0, hosts: Vec::new(), root: Root::Builtin(FILES) };
     let zones = ZoneMap::new(HashSeed(1), []);
-    let content = Content::new(vec![site], DefaultSite::EveryHost(0), zones);
-    let server = Server::new(content, Options::default(), DEADLINE);
-    let served = server.run(&siblings, worker_count, |server| {
+    let snapshot = Snapshot::new(Sites::new(vec![site], DefaultSite::EveryHost(0)), zones);
+    let server = Server::new(snapshot, Options::default(), DEADLINE);
+    let served = server.run(&sockets, worker_count, |server| {
         std::thread::scope(|scope| {
             for _ in 0..CLIENT_COUNT {
                 scope.spawn(|| {
@@ -90,21 +92,21 @@ fn check(worker_count: usize, sibling_count: usize) {
                 });
             }
         });
-        server.drain(Drain::ForGood);
-        server.standing()
+        server.drain(DrainMode::Stopping);
+        server.status()
     });
-    let standing = served.expect("served");
+    let status = served.expect("served");
     for counter in [Counter::HttpConnections, Counter::DnsStreams, Counter::DnsUdpQueries] {
-        assert_eq!(standing.sum(counter), CONNECTION_COUNT as u64, "{}", counter.name());
+        assert_eq!(status.sum(counter), CONNECTION_COUNT as u64, "{}", counter.name());
     }
-    println!("{worker_count} workers on {sibling_count} siblings:");
-    for thread in &standing.threads {
-        let (name, siblings) = (&thread.name, &thread.siblings);
-        let (http, streams) = (thread.of(Counter::HttpConnections), thread.of(Counter::DnsStreams));
-        let datagrams = thread.of(Counter::DnsUdpQueries);
-        println!("  {name} on {siblings:?}: {http} HTTP, {streams} streams, {datagrams} datagrams");
+    println!("{worker_count} workers on {sibling_count} sockets:");
+    for thread in &status.threads {
+        let (name, sockets) = (&thread.name, &thread.socket_sets);
+        let (http, streams) = (thread.count(Counter::HttpConnections), thread.count(Counter::DnsStreams));
+        let datagrams = thread.count(Counter::DnsUdpQueries);
+        println!("  {name} on {sockets:?}: {http} HTTP, {streams} streams, {datagrams} datagrams");
     }
-    let mut served: Vec<usize> = standing.threads.iter().flat_map(|thread| thread.siblings.clone()).collect();
+    let mut served: Vec<usize> = status.threads.iter().flat_map(|thread| thread.socket_sets.clone()).collect();
     served.sort_unstable();
     served.dedup();
     assert_eq!(served, (0..sibling_count).collect::<Vec<_>>(), "each sibling is somebody's");

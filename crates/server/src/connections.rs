@@ -1,0 +1,307 @@
+//! The connections of one worker: which of them have work left, when each expires, and which may be closed for a new one.
+//!
+//! It is driven by the worker, which owns the poller and the listeners, and in tests by a simulation without either.
+
+use crate::clock::{Clock, Milliseconds};
+use crate::connection::{Connection, Next, Protocol};
+use crate::context::{Buffers, Context};
+use crate::idle_list::IdleList;
+use crate::jobs::{Completion, Waiter};
+use crate::local_files::LocalFiles;
+use crate::metrics::{Counter, ThreadMetrics};
+use crate::permits::Permit;
+use crate::shared::Shared;
+use crate::slab::{Key, Slab};
+use crate::snapshot::Snapshot;
+use crate::timers::Timers;
+use crate::transport::Transport;
+use sanderling_os::poll::Readiness;
+use std::io;
+use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The connections of one worker.
+pub(crate) struct Connections<'s> {
+    shared: &'s Shared,
+    worker_index: usize,
+    slab: Slab<Connection<'s>>,
+    /// Connections whose budget was used up before their work was done, each once.
+    ready: Vec<Key>,
+    timers: Timers,
+    idle_http: IdleList,
+    idle_dns: IdleList,
+    clock: Clock,
+    buffers: Buffers,
+    files: LocalFiles<'s>,
+    snapshot: Snapshot,
+    snapshot_version: u64,
+    metrics: Arc<ThreadMetrics>,
+    sequence: u64,
+    /// How long idle connections stay open, once the server drains.
+    drain_grace: Option<Duration>,
+    /// A connection has closed since [`Connections::take_closed`].
+    has_closed: bool,
+}
+
+impl<'s> Connections<'s> {
+    pub(crate) fn new(
+        shared: &'s Shared,
+        worker_index: usize,
+        metrics: Arc<ThreadMetrics>,
+        clock: Clock,
+    ) -> Connections<'s> {
+        let (snapshot, snapshot_version) = shared.snapshot();
+        Connections {
+            shared,
+            worker_index,
+            slab: Slab::new(),
+            ready: Vec::new(),
+            timers: Timers::default(),
+            idle_http: IdleList::new(),
+            idle_dns: IdleList::new(),
+            clock,
+            buffers: Buffers::new(&shared.options),
+            files: LocalFiles::new(&shared.files),
+            snapshot,
+            snapshot_version,
+            metrics,
+            sequence: 0,
+            drain_grace: None,
+            has_closed: false,
+        }
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    #[cfg(any(test, feature = "simulation"))]
+    pub(crate) fn clock_mut(&mut self) -> &mut Clock {
+        &mut self.clock
+    }
+
+    /// Begins an iteration: reads the clock, and takes the newest snapshot.
+    pub(crate) fn begin_iteration(&mut self) {
+        self.clock.tick();
+        if self.shared.snapshot_version() != self.snapshot_version {
+            (self.snapshot, self.snapshot_version) = self.shared.snapshot();
+        }
+    }
+
+    /// Ends an iteration: gives up references to files that were invalidated, before the worker may sleep.
+    pub(crate) fn end_iteration(&mut self) {
+        self.files.sweep();
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.slab.is_empty()
+    }
+
+    pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut Connection<'s>> {
+        self.slab.get_mut(key)
+    }
+
+    /// When the next connection expires, at the earliest.
+    pub(crate) fn next_deadline_ms(&self) -> Option<Milliseconds> {
+        self.timers.next_ms()
+    }
+
+    /// Whether a connection has work left, so that the worker must not wait.
+    pub(crate) fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// A permit for one more connection; at the limit, the longest idle connection is closed for it.
+    pub(crate) fn permit(&mut self, protocol: Protocol) -> Option<Permit<'s>> {
+        let permits = self.shared.permits(protocol);
+        permits.take().or_else(|| {
+            self.evict(protocol);
+            permits.take()
+        })
+    }
+
+    /// Adds a connection and serves it at once, since its first request has mostly arrived with it. `None`: it was served
+    /// whole and is closed already.
+    pub(crate) fn insert(
+        &mut self,
+        protocol: Protocol,
+        transport: Transport,
+        client: SocketAddr,
+        permit: Permit<'s>,
+    ) -> Option<Key> {
+        self.metrics.add(
+            match protocol {
+                Protocol::Http => Counter::HttpConnections,
+                Protocol::Dns => Counter::DnsStreams,
+            },
+            1,
+        );
+        let now_ms = self.clock.now_ms();
+        let connection = Connection::new(protocol, transport, client, permit, &self.shared.options, now_ms);
+        let key = self.slab.insert(connection);
+        self.advance(key, None);
+        self.slab.get_mut(key).is_some().then_some(key)
+    }
+
+    /// Serves a connection that may have become ready.
+    pub(crate) fn advance(&mut self, key: Key, readiness: Option<Readiness>) {
+        let Some(connection) = self.slab.get_mut(key) else { return };
+        if let Some(readiness) = readiness {
+            connection.note(readiness);
+            if connection.is_listed {
+                // It is served with the ready list, once per iteration.
+                return;
+            }
+        }
+        self.with_connection(key, Connection::advance);
+    }
+
+    /// The connections that have work left, for [`Connections::advance_ready`].
+    pub(crate) fn take_ready(&mut self) -> Vec<Key> {
+        std::mem::take(&mut self.ready)
+    }
+
+    /// Serves a connection out of the ready list.
+    pub(crate) fn advance_ready(&mut self, key: Key) {
+        if let Some(connection) = self.slab.get_mut(key) {
+            connection.is_listed = false;
+        }
+        self.advance(key, None);
+    }
+
+    /// Serves a connection whose job has ended.
+    pub(crate) fn complete(&mut self, completion: Completion) {
+        self.with_connection(completion.connection, |connection, context| {
+            connection.complete(completion.result);
+            connection.advance(context)
+        });
+    }
+
+    /// Serves or closes the connections whose deadline has passed.
+    pub(crate) fn expire(&mut self) {
+        let now_ms = self.clock.now_ms();
+        while let Some((due_ms, key)) = self.timers.pop_due(now_ms) {
+            let Some(connection) = self.slab.get_mut(key) else { continue };
+            let timer = &mut connection.timer;
+            if timer.queued_ms != due_ms {
+                // A later entry of the queue that an earlier one has replaced.
+                continue;
+            }
+            timer.queued_ms = Milliseconds::MAX;
+            if timer.deadline_ms > now_ms {
+                self.timers.queue(key, timer);
+                continue;
+            }
+            timer.deadline_ms = Milliseconds::MAX;
+            self.with_connection(key, Connection::expire);
+        }
+    }
+
+    /// Begins to drain: connections learn that they are to close, and idle ones stay open for `grace`.
+    pub(crate) fn drain(&mut self, grace: Duration) {
+        self.drain_grace = Some(grace);
+        let keys: Vec<Key> = self.slab.keys().collect();
+        // Those in the ready list are served anyway.
+        for key in keys {
+            if self.slab.get_mut(key).is_some_and(|connection| !connection.is_listed) {
+                self.advance(key, None);
+            }
+        }
+    }
+
+    /// Closes the connection of `protocol` that was not used for longest; whether there was one.
+    pub(crate) fn evict(&mut self, protocol: Protocol) -> bool {
+        let (list, counter) = match protocol {
+            Protocol::Http => (&self.idle_http, Counter::HttpEvicted),
+            Protocol::Dns => (&self.idle_dns, Counter::DnsStreamsEvicted),
+        };
+        let Some(key) = list.oldest() else { return false };
+        self.metrics.add(counter, 1);
+        self.close(key);
+        true
+    }
+
+    /// Closes a connection.
+    pub(crate) fn close(&mut self, key: Key) {
+        let Some(connection) = self.slab.remove(key) else { return };
+        self.has_closed = true;
+        match connection.protocol() {
+            Protocol::Http => {
+                self.idle_http.remove(key);
+                self.metrics.add(Counter::HttpClosed, 1);
+            }
+            Protocol::Dns => {
+                self.idle_dns.remove(key);
+                self.metrics.add(Counter::DnsStreamsClosed, 1);
+            }
+        }
+    }
+
+    /// Whether a connection has closed since the last call.
+    pub(crate) fn take_closed(&mut self) -> bool {
+        std::mem::take(&mut self.has_closed)
+    }
+
+    /// Counts the responses that are cut off if all connections close now.
+    pub(crate) fn count_cut_off(&mut self) {
+        let keys: Vec<Key> = self.slab.keys().collect();
+        let cut_off = keys.into_iter().filter(|key| self.slab.get_mut(*key).is_some_and(|it| it.has_unsent()));
+        let count = cut_off.count() as u64;
+        self.metrics.add(Counter::CutOff, count);
+    }
+
+    /// Gives up the cached references to files: their descriptors are the ones that can be spared.
+    pub(crate) fn release_files(&mut self) {
+        self.files.clear();
+    }
+
+    /// Lets `act` work on a connection, and does what the connection then asks for.
+    fn with_connection(
+        &mut self,
+        key: Key,
+        act: impl FnOnce(&mut Connection<'s>, &mut Context<'_, 's>) -> io::Result<Next>,
+    ) {
+        let Some(connection) = self.slab.get_mut(key) else { return };
+        self.sequence += 1;
+        let mut context = Context {
+            snapshot: &self.snapshot,
+            files: &mut self.files,
+            options: &self.shared.options,
+            clock: &self.clock,
+            buffers: &mut self.buffers,
+            metrics: &self.metrics,
+            waiter: Waiter { worker_index: self.worker_index, connection: key },
+            sequence: self.sequence,
+            drain_grace: self.drain_grace,
+        };
+        let next = match catch_unwind(AssertUnwindSafe(|| act(connection, &mut context))) {
+            // An error of the transport means that the client is gone.
+            Ok(next) => next.unwrap_or(Next::Close),
+            Err(_) => {
+                self.metrics.add(Counter::Panics, 1);
+                // The panic may have left the buffers in any state.
+                self.buffers = Buffers::new(&self.shared.options);
+                Next::Close
+            }
+        };
+        match next {
+            Next::Close => return self.close(key),
+            Next::Again if !connection.is_listed => {
+                connection.is_listed = true;
+                self.ready.push(key);
+            }
+            Next::Again | Next::Wait => {}
+        }
+        let list = match connection.protocol() {
+            Protocol::Http => &mut self.idle_http,
+            Protocol::Dns => &mut self.idle_dns,
+        };
+        match connection.idle_since() {
+            Some(last_used) => list.touch(key, last_used),
+            None => list.remove(key),
+        }
+        self.timers.queue(key, &mut connection.timer);
+    }
+}

@@ -1,0 +1,111 @@
+//! What a worker lends to the connection that it works on.
+
+use crate::clock::{Clock, Milliseconds, ms};
+use crate::jobs::Waiter;
+use crate::local_files::LocalFiles;
+use crate::metrics::ThreadMetrics;
+use crate::options::Options;
+use crate::snapshot::Snapshot;
+use sanderling_dns::answer::TCP_REPLY_BYTES_MAX;
+use std::time::Duration;
+
+/// Buffers that all connections of a worker use one after another, so that an idle connection holds none.
+#[derive(Debug)]
+pub(crate) struct Buffers {
+    /// What is received.
+    pub(crate) input: Box<[u8]>,
+    /// What is to be sent.
+    pub(crate) output: Vec<u8>,
+    /// A DNS reply in the making, or a piece of a file.
+    pub(crate) scratch: Box<[u8]>,
+}
+
+/// Bytes of output after which it is sent before more is written.
+pub(crate) const OUTPUT_BYTES_USUAL: usize = 64 * 1024;
+/// Bytes that are received at once, at least.
+const RECEIVE_BYTES_MIN: usize = 16 * 1024;
+/// The longest DNS message, with its length before it.
+const DNS_MESSAGE_BYTES_MAX: usize = 2 + TCP_REPLY_BYTES_MAX;
+
+impl Buffers {
+    pub(crate) fn new(options: &Options) -> Buffers {
+        let message_bytes_max = options.http.request.head_bytes_max.max(DNS_MESSAGE_BYTES_MAX);
+        Buffers {
+            input: vec![0; message_bytes_max + RECEIVE_BYTES_MIN].into_boxed_slice(),
+            output: Vec::with_capacity(OUTPUT_BYTES_USUAL),
+            scratch: vec![0; TCP_REPLY_BYTES_MAX].into_boxed_slice(),
+        }
+    }
+}
+
+/// What a connection works with in one iteration of the event loop.
+pub(crate) struct Context<'w, 's> {
+    pub(crate) snapshot: &'w Snapshot,
+    pub(crate) files: &'w mut LocalFiles<'s>,
+    pub(crate) options: &'w Options,
+    pub(crate) clock: &'w Clock,
+    pub(crate) buffers: &'w mut Buffers,
+    pub(crate) metrics: &'w ThreadMetrics,
+    /// Where the completion of a job for this connection goes.
+    pub(crate) waiter: Waiter,
+    /// Counts the times that a connection of the worker was served.
+    pub(crate) sequence: u64,
+    /// How long idle connections stay open while the server drains; `None` while it does not.
+    pub(crate) drain_grace: Option<Duration>,
+}
+
+impl Context<'_, '_> {
+    pub(crate) fn is_draining(&self) -> bool {
+        self.drain_grace.is_some()
+    }
+
+    /// When an idle connection is closed because the server drains.
+    pub(crate) fn drain_deadline_ms(&self) -> Milliseconds {
+        self.drain_grace.map_or(Milliseconds::MAX, |grace| self.clock.now_ms() + ms(grace))
+    }
+}
+
+/// Received bytes, and how far they have been processed.
+#[derive(Debug)]
+pub(crate) struct Input<'i> {
+    bytes: &'i [u8],
+    consumed: usize,
+}
+
+impl<'i> Input<'i> {
+    pub(crate) fn new(bytes: &'i [u8]) -> Input<'i> {
+        Input { bytes, consumed: 0 }
+    }
+
+    /// What has not been processed.
+    #[inline]
+    pub(crate) fn rest(&self) -> &'i [u8] {
+        &self.bytes[self.consumed..]
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.consumed == self.bytes.len()
+    }
+
+    /// Bytes that have been processed.
+    pub(crate) fn consumed(&self) -> usize {
+        self.consumed
+    }
+
+    #[inline]
+    pub(crate) fn consume(&mut self, count: usize) {
+        self.consumed += count;
+    }
+
+    /// Discards the rest.
+    pub(crate) fn consume_all(&mut self) {
+        self.consumed = self.bytes.len();
+    }
+
+    /// Goes back to where `consumed` bytes had been processed.
+    pub(crate) fn rewind(&mut self, consumed: usize) {
+        debug_assert!(consumed <= self.consumed);
+        self.consumed = consumed;
+    }
+}

@@ -1,0 +1,304 @@
+//! The look-up of a requested path on disk: the file, and the precompressed files beside it.
+
+use crate::open_file::{
+    Attempt, Blocking, Budget, FileError, FileKey, FileVariant, FileVersion, Gauges, OpenError, OpenFile, RetryAfter,
+    Storage, UnreadFile, file_error,
+};
+use crate::sites::{BuiltinFile, Root, Site};
+use sanderling_http::{
+    ContentCoding, FileMetadata, FileTime, Negotiation, Representation, SitePath, is_compressible, media_type,
+};
+use sanderling_os::directory::Directory;
+use sanderling_os::file::Metadata;
+use std::borrow::Cow;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The file that answers for a directory.
+const INDEX: &[u8] = b"index.html";
+/// Attempts after which a precompressed file that is being written is left out.
+const SETTLING_ATTEMPTS_MAX: u8 = 3;
+
+/// A path that is looked up.
+#[derive(Clone, Debug)]
+pub(crate) struct FileLookup {
+    pub(crate) site: Arc<Site>,
+    pub(crate) key: FileKey,
+    /// The path of the file, relative to the document root.
+    pub(crate) path: Vec<u8>,
+    /// The requested path ends in a slash: the file is a directory's index.
+    is_index: bool,
+}
+
+/// The result of a look-up.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "it moves from the stack into the table at once")]
+pub(crate) enum Revalidation {
+    /// The file is the version that was known, in the same codings; nothing was read.
+    Unchanged,
+    /// The file is another version, or was not known.
+    Changed(OpenFile),
+}
+
+impl FileLookup {
+    pub(crate) fn new(site: &Arc<Site>, path: &SitePath<'_>, key: &FileKey) -> FileLookup {
+        let mut file_path = path.as_bytes().to_vec();
+        if path.ends_with_slash() {
+            if !file_path.is_empty() {
+                file_path.push(b'/');
+            }
+            file_path.extend_from_slice(INDEX);
+        }
+        FileLookup { site: Arc::clone(site), key: key.clone(), path: file_path, is_index: path.ends_with_slash() }
+    }
+
+    /// The directory of the file, relative to the document root, which itself is the empty path.
+    pub(crate) fn directory(&self) -> &[u8] {
+        let end = self.path.iter().rposition(|&byte| byte == b'/').unwrap_or(0);
+        &self.path[..end]
+    }
+
+    fn file_name(&self) -> &[u8] {
+        self.path.rsplit(|&byte| byte == b'/').next().expect("a split gives at least one part")
+    }
+
+    pub(crate) fn is_on_disk(&self) -> bool {
+        matches!(self.site.root, Root::Folder(_))
+    }
+
+    /// Looks the file up. `known` is the version that the cache has.
+    pub(crate) fn run(
+        &self,
+        known: Option<&OpenFile>,
+        attempt: Attempt,
+        blocking: Blocking,
+        gauges: &Arc<Gauges>,
+    ) -> Result<Revalidation, OpenError> {
+        let found = match &self.site.root {
+            Root::Builtin(files) => find_builtin(files, &self.path, attempt, gauges).map(Revalidation::Changed),
+            Root::Folder(root) => self.find_beneath(root, known, attempt, blocking, gauges),
+            Root::Unavailable => Err(FileError::Unavailable.into()),
+        };
+        match found {
+            // A directory with the name index.html is not a page.
+            Err(OpenError::File(FileError::IsDirectory)) if self.is_index => Err(FileError::NotFound.into()),
+            found => found,
+        }
+    }
+
+    fn find_beneath(
+        &self,
+        root: &Directory,
+        known: Option<&OpenFile>,
+        attempt: Attempt,
+        blocking: Blocking,
+        gauges: &Arc<Gauges>,
+    ) -> Result<Revalidation, OpenError> {
+        let identity = open_beneath(root, Cow::Borrowed(&self.path), blocking)?;
+        let media_type = media_type(self.file_name());
+        let mut precompressed = match self.may_be_precompressed(media_type) {
+            true => self.open_precompressed(root, attempt, blocking)?,
+            false => PrecompressedFiles::default(),
+        };
+        let mut budget = attempt.budget;
+        // A file may always have one descriptor; a precompressed one without a descriptor left is left out.
+        let storage = budget.allocate(identity.file.metadata.length_bytes).unwrap_or(Storage::Descriptor);
+        precompressed.allocate(&identity.file.metadata, &mut budget);
+        let known = known.filter(|known| known.has_metadata(&identity.file.metadata, precompressed.metadata()));
+        // Watches on the directories of the path report a link that is made there, and the entry is invalidated then.
+        let is_watched = known.is_some_and(OpenFile::is_watched);
+        let has_links = !is_watched && (identity.is_by_link(root) || precompressed.has_links(root));
+        let mut has_hidden_changes = precompressed.has_hidden_changes || has_links;
+        if known.is_some_and(|known| known.has_hidden_changes() == has_hidden_changes) {
+            return Ok(Revalidation::Unchanged);
+        }
+        let identity = identity.file.read(storage, blocking)?;
+        let coded = precompressed.read(attempt, blocking, &mut has_hidden_changes)?;
+        let negotiation =
+            if coded.is_empty() { Negotiation::None } else { Negotiation::AcceptEncoding(ContentCoding::Identity) };
+        let identity = FileVariant::new(identity, media_type, negotiation, attempt, gauges);
+        let variant = |(coding, version)| {
+            let negotiation = Negotiation::AcceptEncoding(coding);
+            (coding, FileVariant::new(version, media_type, negotiation, attempt, gauges))
+        };
+        let coded = coded.into_iter().map(variant).collect();
+        Ok(Revalidation::Changed(OpenFile::new(identity, coded, has_hidden_changes, attempt)))
+    }
+
+    /// Whether precompressed files are looked for. A precompressed file that is requested by its own name is a file like
+    /// any other.
+    fn may_be_precompressed(&self, media_type: &str) -> bool {
+        is_compressible(media_type) && ContentCoding::strip_file_extension(&self.path).is_none()
+    }
+
+    fn open_precompressed(
+        &self,
+        root: &Directory,
+        attempt: Attempt,
+        blocking: Blocking,
+    ) -> Result<PrecompressedFiles, OpenError> {
+        let mut precompressed = PrecompressedFiles::default();
+        let mut settling = None;
+        for coding in ContentCoding::COMPRESSIONS {
+            let path = [&self.path, coding.file_extension().as_bytes()].concat();
+            let opened = open_beneath(root, Cow::Owned(path), blocking);
+            match unless_unavailable(opened, attempt, &mut precompressed.has_hidden_changes) {
+                Ok(Some(opened)) => precompressed.files.push(PrecompressedFile { coding, opened, storage: None }),
+                Ok(None) => {}
+                Err(OpenError::Retry(RetryAfter::Settling(left))) => settling = settling.max(Some(left)),
+                Err(error) => return Err(error),
+            }
+        }
+        settling.map_or(Ok(precompressed), |left| Err(OpenError::Retry(RetryAfter::Settling(left))))
+    }
+}
+
+/// An open file beneath a document root.
+#[derive(Debug)]
+struct OpenedFile<'p> {
+    file: UnreadFile,
+    /// Relative to the root.
+    path: Cow<'p, [u8]>,
+}
+
+impl OpenedFile<'_> {
+    /// Whether a symbolic link is part of its path.
+    fn is_by_link(&self, root: &Directory) -> bool {
+        !self.file.file.real_path().is_ok_and(|real| is_beneath(&real, root, &self.path))
+    }
+}
+
+/// The precompressed files of one file: `app.js.br` and the like.
+#[derive(Debug, Default)]
+struct PrecompressedFiles {
+    files: Vec<PrecompressedFile>,
+    /// Some of them may change without a report.
+    has_hidden_changes: bool,
+}
+
+#[derive(Debug)]
+struct PrecompressedFile {
+    coding: ContentCoding,
+    opened: OpenedFile<'static>,
+    /// Where it is kept; `None` if it is not used.
+    storage: Option<Storage>,
+}
+
+impl PrecompressedFiles {
+    /// Chooses those that can be sent in place of the file with this metadata, as far as the budget allows.
+    fn allocate(&mut self, identity: &Metadata, budget: &mut Budget) {
+        for PrecompressedFile { opened, storage, .. } in &mut self.files {
+            let metadata = &opened.file.metadata;
+            *storage = is_usable(metadata, identity).then(|| budget.allocate(metadata.length_bytes)).flatten();
+        }
+    }
+
+    /// The metadata of those that are used.
+    fn metadata(&self) -> impl Iterator<Item = (ContentCoding, &Metadata)> {
+        self.files.iter().filter(|file| file.storage.is_some()).map(|file| (file.coding, &file.opened.file.metadata))
+    }
+
+    /// Whether a symbolic link leads to any of them, used or not.
+    fn has_links(&self, root: &Directory) -> bool {
+        self.files.iter().any(|file| file.opened.is_by_link(root))
+    }
+
+    /// Reads those that are used; `has_hidden_changes` becomes true if one of them was being changed.
+    fn read(
+        self,
+        attempt: Attempt,
+        blocking: Blocking,
+        has_hidden_changes: &mut bool,
+    ) -> Result<Vec<(ContentCoding, FileVersion)>, OpenError> {
+        let mut versions = Vec::new();
+        for PrecompressedFile { coding, opened, storage } in self.files {
+            let Some(storage) = storage else { continue };
+            let version = unless_unavailable(opened.file.read(storage, blocking), attempt, has_hidden_changes)?;
+            versions.extend(version.map(|version| (coding, version)));
+        }
+        Ok(versions)
+    }
+}
+
+/// Leaves out a precompressed file that cannot be had: the client gets another coding.
+fn unless_unavailable<T>(
+    result: Result<T, OpenError>,
+    attempt: Attempt,
+    has_hidden_changes: &mut bool,
+) -> Result<Option<T>, OpenError> {
+    match result {
+        Ok(file) => return Ok(Some(file)),
+        Err(OpenError::File(FileError::NotFound | FileError::IsDirectory | FileError::Forbidden)) => {}
+        // No report follows when it can be had: that of its change has come already.
+        Err(OpenError::File(FileError::Busy | FileError::Unavailable | FileError::Failed)) => {
+            *has_hidden_changes = true
+        }
+        Err(OpenError::Retry(RetryAfter::Settling(_))) if attempt.number >= SETTLING_ATTEMPTS_MAX => {
+            *has_hidden_changes = true;
+        }
+        Err(error) => return Err(error),
+    }
+    Ok(None)
+}
+
+/// Opens the file at `path` and calls `fstat`.
+fn open_beneath<'p>(root: &Directory, path: Cow<'p, [u8]>, blocking: Blocking) -> Result<OpenedFile<'p>, OpenError> {
+    let opened = match root.open_beneath_cached(&path) {
+        Ok(None) if blocking == Blocking::No => return Err(OpenError::Retry(RetryAfter::Disk)),
+        Ok(None) => root.open_beneath(&path),
+        Ok(Some(file)) => Ok(file),
+        Err(error) => Err(error),
+    };
+    let file = UnreadFile::new(opened.map_err(|error| file_error(&error))?)?;
+    Ok(OpenedFile { file, path })
+}
+
+/// Whether `real` is the path beneath `root` that `path` has without symbolic links.
+fn is_beneath(real: &Path, root: &Directory, path: &[u8]) -> bool {
+    real.strip_prefix(root.real_path()).is_ok_and(|rest| rest.as_os_str().as_bytes() == path)
+}
+
+/// Whether a precompressed file can be sent in place of the file without a coding: it is not older, and it is shorter.
+fn is_usable(precompressed: &Metadata, identity: &Metadata) -> bool {
+    // Compressors give their file the time of the original, and some of them only its whole seconds.
+    let has_whole_seconds = precompressed.modified.nanoseconds == 0;
+    let is_older = if has_whole_seconds {
+        precompressed.modified.seconds < identity.modified.seconds
+    } else {
+        precompressed.modified < identity.modified
+    };
+    !is_older && precompressed.length_bytes != 0 && precompressed.length_bytes < identity.length_bytes
+}
+
+fn find_builtin(
+    files: &'static [BuiltinFile],
+    path: &[u8],
+    attempt: Attempt,
+    gauges: &Arc<Gauges>,
+) -> Result<OpenFile, OpenError> {
+    let Some(file) = files.iter().find(|file| file.path.as_bytes() == path) else {
+        let is_below =
+            |file: &BuiltinFile| file.path.as_bytes().strip_prefix(path).is_some_and(|rest| rest.starts_with(b"/"));
+        let is_directory = files.iter().any(is_below);
+        return Err(if is_directory { FileError::IsDirectory } else { FileError::NotFound }.into());
+    };
+    // The entity tag comes from a hash of the content, since there is no file with a time: FNV-1a, 64 bits.
+    let hash = file
+        .bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    let metadata = FileMetadata {
+        length_bytes: file.bytes.len() as u64,
+        modified: FileTime::default(),
+        changed: FileTime::default(),
+        device: 0,
+        inode: hash,
+    };
+    let representation = Representation::new(&metadata, media_type(path), Negotiation::None, b"", attempt.unix_s);
+    let identity = FileVariant::builtin(file.bytes, representation, gauges);
+    Ok(OpenFile::new(identity, Vec::new(), false, attempt))
+}
+
+#[cfg(test)]
+mod tests;

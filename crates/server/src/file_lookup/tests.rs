@@ -1,0 +1,206 @@
+use super::*;
+use sanderling_os::counters::{Syscall, thread_counts};
+use sanderling_os::directory::OPEN;
+use sanderling_os::file::{FileType, STAT, Timestamp};
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+
+fn metadata(length_bytes: u64, seconds: i64, nanoseconds: u32) -> Metadata {
+    let moment = Timestamp { seconds, nanoseconds };
+    Metadata {
+        file_type: FileType::Regular,
+        length_bytes,
+        modified: moment,
+        changed: moment,
+        inode: 1,
+        device: 1,
+        link_count: 1,
+    }
+}
+
+#[test]
+fn a_precompressed_file_is_used_if_it_is_shorter_and_not_older() {
+    let check = |precompressed: Metadata, identity: Metadata, expected: bool| {
+        assert_eq!(is_usable(&precompressed, &identity), expected, "{precompressed:?}, {identity:?}");
+    };
+    check(metadata(50, 10, 5), metadata(100, 10, 5), true);
+    check(metadata(50, 10, 6), metadata(100, 10, 5), true);
+    check(metadata(50, 11, 0), metadata(100, 10, 5), true);
+    check(metadata(50, 10, 4), metadata(100, 10, 5), false);
+    check(metadata(50, 9, 999_999_999), metadata(100, 10, 0), false);
+    // Its time is that of the other file, in whole seconds.
+    check(metadata(50, 10, 0), metadata(100, 10, 999_999_999), true);
+    check(metadata(50, 9, 0), metadata(100, 10, 0), false);
+    check(metadata(99, 10, 5), metadata(100, 10, 5), true);
+    check(metadata(100, 10, 5), metadata(100, 10, 5), false);
+    check(metadata(101, 10, 5), metadata(100, 10, 5), false);
+    check(metadata(0, 10, 5), metadata(100, 10, 5), false);
+    check(metadata(0, 10, 5), metadata(0, 10, 5), false);
+    check(metadata(20, 10, 5), metadata(0, 10, 5), false);
+}
+
+const BUDGET: Budget = Budget { small_file_bytes_max: 8 * 1024, content_bytes: 1 << 20, descriptors: 100 };
+
+/// A directory with files, one of which is looked up.
+struct Fixture {
+    folder: PathBuf,
+    lookup: FileLookup,
+    gauges: Arc<Gauges>,
+}
+
+impl Fixture {
+    /// Files, each with its length.
+    fn new(name: &str, files: &[(&str, usize)], path: &str) -> Fixture {
+        let folder = std::env::temp_dir().join(format!("sanderling-lookup-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir(&folder).expect("made");
+        let root = Root::Folder(Directory::open(&folder).expect("opened"));
+        let site = Arc::new(Site { id: 0, hosts: Vec::new(), root });
+        let lookup = FileLookup::new(&site, &SitePath::parse(path.as_bytes()).expect("a path"), &FileKey::default());
+        let fixture = Fixture { folder, lookup, gauges: Arc::default() };
+        files.iter().for_each(|(name, length)| fixture.write(name, *length));
+        fixture
+    }
+
+    fn write(&self, name: &str, length: usize) {
+        let path = self.folder.join(name);
+        std::fs::create_dir_all(path.parent().expect("a folder of ours")).expect("made");
+        std::fs::write(path, vec![b'x'; length]).expect("written");
+    }
+
+    /// The file, which differs from `known`.
+    #[track_caller]
+    fn find(&self, known: Option<&OpenFile>, budget: Budget) -> OpenFile {
+        match self.run(known, budget) {
+            Revalidation::Changed(file) => file,
+            Revalidation::Unchanged => panic!("unchanged: {known:?}"),
+        }
+    }
+
+    #[track_caller]
+    fn run(&self, known: Option<&OpenFile>, budget: Budget) -> Revalidation {
+        let attempt = Attempt { now_ms: 0, unix_s: 0, budget, number: 0 };
+        loop {
+            match self.lookup.run(known, attempt, Blocking::Yes, &self.gauges) {
+                Ok(found) => return found,
+                Err(OpenError::Retry(after)) => std::thread::park_timeout(after.delay()),
+                Err(OpenError::File(error)) => panic!("{error:?}"),
+            }
+        }
+    }
+
+    #[track_caller]
+    fn check_unchanged(&self, known: &OpenFile) {
+        let found = self.run(Some(known), BUDGET);
+        assert!(matches!(found, Revalidation::Unchanged), "{found:?}, not {known:?}");
+    }
+
+    #[track_caller]
+    fn check_used(&self, descriptors: u64, content_bytes: u64) {
+        let used = [&self.gauges.descriptors, &self.gauges.content_bytes].map(|gauge| gauge.load(Ordering::Relaxed));
+        assert_eq!(used, [descriptors, content_bytes]);
+    }
+}
+
+impl Drop for Fixture {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+#[test]
+fn memory_and_descriptors_of_all_codings_are_counted_until_the_entry_is_dropped() {
+    let files = [("a.txt", 60_000), ("a.txt.br", 20_000), ("a.txt.gz", 1_000), ("a.txt.zst", 60_001)];
+    let fixture = Fixture::new("used", &files, "/a.txt");
+    let file = fixture.find(None, BUDGET);
+    fixture.check_used(2, 1_000);
+    assert!(!file.is_deleted());
+    std::fs::remove_file(fixture.folder.join("a.txt.br")).expect("removed");
+    assert!(file.is_deleted());
+    drop(file);
+    fixture.check_used(0, 0);
+    let fixture = Fixture::new("own-name", &files, "/a.txt.br");
+    let _file = fixture.find(None, BUDGET);
+    fixture.check_used(1, 0);
+}
+
+#[test]
+fn an_entry_is_unchanged_as_long_as_the_files_of_all_its_codings_are() {
+    let fixture = Fixture::new("same", &[("a.txt", 60_000), ("a.txt.gz", 1_000), ("a.txt.br", 60_001)], "/a.txt");
+    let path = |name: &str| fixture.folder.join(name);
+    let mut file = fixture.find(None, BUDGET);
+    fixture.check_unchanged(&file);
+    fixture.write("a.txt.br", 60_002);
+    fixture.check_unchanged(&file);
+    fixture.write("a.txt.gz", 1_000);
+    file = fixture.find(Some(&file), BUDGET);
+    std::fs::copy(path("a.txt"), path("copy")).expect("copied");
+    std::fs::rename(path("copy"), path("a.txt")).expect("renamed");
+    // The precompressed file is older now.
+    file = fixture.find(Some(&file), BUDGET);
+    fixture.check_used(1, 0);
+    fixture.write("a.txt.gz", 1_000);
+    file = fixture.find(Some(&file), BUDGET);
+    fixture.check_used(1, 1_000);
+    std::fs::remove_file(path("a.txt.gz")).expect("removed");
+    file = fixture.find(Some(&file), BUDGET);
+    // A link leads to the same file, and a watch on the directory does not report its changes.
+    std::fs::create_dir(path("elsewhere")).expect("made");
+    std::fs::rename(path("a.txt"), path("elsewhere/a.txt")).expect("renamed");
+    std::os::unix::fs::symlink("elsewhere/a.txt", path("a.txt")).expect("linked");
+    file = fixture.find(Some(&file), BUDGET);
+    assert!(!file.can_be_watched());
+    fixture.check_unchanged(&file);
+}
+
+#[test]
+fn the_same_file_behind_a_link_is_changed_unless_the_entry_is_watched() {
+    let fixture = Fixture::new("linked", &[("folder/a.txt", 1_000)], "/folder/a.txt");
+    let file = fixture.find(None, BUDGET);
+    assert!(file.can_be_watched());
+    let path = |name: &str| fixture.folder.join(name);
+    std::fs::rename(path("folder"), path("elsewhere")).expect("renamed");
+    std::os::unix::fs::symlink("elsewhere", path("folder")).expect("linked");
+    let behind_link = fixture.find(Some(&file), BUDGET);
+    assert!(!behind_link.can_be_watched());
+    fixture.check_unchanged(&behind_link);
+    file.set_watched(true);
+    fixture.check_unchanged(&file);
+}
+
+#[test]
+fn an_unchanged_file_is_not_read_again() {
+    let fixture = Fixture::new("read", &[("a.txt", 1_000), ("a.txt.gz", 100)], "/a.txt");
+    let file = fixture.find(None, BUDGET);
+    let check = |expected: &[(Syscall, u64)]| {
+        let before = thread_counts();
+        fixture.check_unchanged(&file);
+        assert_eq!(thread_counts().since(&before).nonzero().collect::<Vec<_>>(), expected);
+    };
+    if OPEN.selected_name() != "openat2-cached" || STAT.selected_name() != "fstat" {
+        return;
+    }
+    check(&[(Syscall::Close, 2), (Syscall::Fstat, 2), (Syscall::Openat2, 4), (Syscall::Readlinkat, 2)]);
+    file.set_watched(true);
+    check(&[(Syscall::Close, 2), (Syscall::Fstat, 2), (Syscall::Openat2, 4)]);
+}
+
+#[test]
+fn no_entry_uses_more_than_the_budget() {
+    let files = [("a.txt", 1_000), ("a.txt.br", 300), ("a.txt.gz", 200), ("a.txt.zst", 100)];
+    let fixture = Fixture::new("room", &files, "/a.txt");
+    let check = |content_bytes: u64, descriptors: u64, expected: (u64, u64)| {
+        let budget = Budget { content_bytes, descriptors, ..BUDGET };
+        let file = fixture.find(None, budget);
+        fixture.check_used(expected.0, expected.1);
+        assert!(matches!(fixture.run(Some(&file), budget), Revalidation::Unchanged));
+    };
+    check(1_600, 100, (0, 1_600));
+    check(1_599, 100, (1, 1_400));
+    check(1_200, 100, (2, 1_100));
+    check(999, 100, (1, 600));
+    check(0, 100, (4, 0));
+    check(0, 3, (3, 0));
+    check(0, 1, (1, 0));
+    check(100, 1, (1, 100));
+}

@@ -1,0 +1,169 @@
+//! Whether a thread makes progress: it raises a number with each iteration of its loop, and another thread watches it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// The most that one check adds to the time that a thread is thought to have been stuck. Between two checks that are
+/// further apart the whole process may have been stopped.
+const CHECK_GAP_MAX: Duration = Duration::from_millis(1_500);
+
+/// The iterations of one thread. The number never goes back; it is odd while the thread works and even while it waits.
+#[derive(Debug, Default)]
+pub(crate) struct Heartbeat(AtomicU64);
+
+impl Heartbeat {
+    /// The thread begins an iteration.
+    #[inline]
+    pub(crate) fn begin_iteration(&self) {
+        self.raise(|number| (number + 1) | 1);
+    }
+
+    /// The thread is about to wait, or ends.
+    #[inline]
+    pub(crate) fn begin_waiting(&self) {
+        self.raise(|number| (number + 1) & !1);
+    }
+
+    /// How many iterations have begun.
+    pub(crate) fn iteration_count(&self) -> u64 {
+        self.number().div_ceil(2)
+    }
+
+    /// Whether the thread is in an iteration.
+    #[cfg(test)]
+    pub(crate) fn is_working(&self) -> bool {
+        is_working(self.number())
+    }
+
+    fn number(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn raise(&self, raised: impl FnOnce(u64) -> u64) {
+        // Only its own thread writes the number, so a load and a store lose nothing. One number holds both the
+        // iteration and whether the thread works, so that no order between two numbers has to be kept.
+        self.0.store(raised(self.number()), Ordering::Relaxed);
+    }
+}
+
+/// Checks heartbeats from time to time.
+#[derive(Debug, Default)]
+pub(crate) struct Watchdog {
+    seen: Vec<Seen>,
+    last_check: Option<Instant>,
+}
+
+/// The number of a thread at the last check, and how long the thread has had it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    number: u64,
+    stuck_for: Duration,
+}
+
+impl Watchdog {
+    /// The index of the first of `heartbeats` that has been in the same iteration for `limit`. Each check has the same
+    /// threads as the one before, and possibly more after them.
+    pub(crate) fn check<'h>(
+        &mut self,
+        now: Instant,
+        heartbeats: impl Iterator<Item = &'h Heartbeat>,
+        limit: Duration,
+    ) -> Option<usize> {
+        let gap = self.last_check.map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
+        self.last_check = Some(now);
+        let mut stuck = None;
+        for (index, heartbeat) in heartbeats.enumerate() {
+            if index == self.seen.len() {
+                self.seen.push(Seen::default());
+            }
+            let seen = &mut self.seen[index];
+            let number = heartbeat.number();
+            if is_working(number) && seen.number == number {
+                seen.stuck_for += gap.min(CHECK_GAP_MAX);
+            } else {
+                *seen = Seen { number, stuck_for: Duration::ZERO };
+            }
+            if is_working(number) && seen.stuck_for >= limit {
+                stuck = stuck.or(Some(index));
+            }
+        }
+        stuck
+    }
+}
+
+fn is_working(number: u64) -> bool {
+    number % 2 == 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(5);
+    const SECOND: Duration = Duration::from_secs(1);
+    const NOTHING: fn(&Heartbeat) = |_| {};
+    const ITERATION: fn(&Heartbeat) = Heartbeat::begin_iteration;
+
+    /// After how many checks a thread that takes `steps`, one before each check, is reported as stuck.
+    fn check(steps: &[fn(&Heartbeat)], gap: Duration) -> Option<usize> {
+        let (heartbeat, mut watchdog, start) = (Heartbeat::default(), Watchdog::default(), Instant::now());
+        steps.iter().enumerate().position(|(index, step)| {
+            step(&heartbeat);
+            watchdog.check(start + gap * index as u32, [&heartbeat].into_iter(), LIMIT).is_some()
+        })
+    }
+
+    #[test]
+    fn a_thread_that_stays_in_one_iteration_is_stuck() {
+        assert_eq!(check(&[ITERATION, NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, NOTHING], SECOND), Some(5));
+    }
+
+    #[test]
+    fn a_thread_that_waits_is_not_stuck() {
+        assert_eq!(check(&[NOTHING; 20], SECOND), None);
+        let mut steps = [NOTHING; 20];
+        steps[0] = |heartbeat| {
+            heartbeat.begin_iteration();
+            heartbeat.begin_waiting();
+        };
+        assert_eq!(check(&steps, SECOND), None);
+    }
+
+    #[test]
+    fn a_thread_that_never_waits_is_not_stuck() {
+        assert_eq!(check(&[ITERATION; 20], SECOND), None);
+    }
+
+    #[test]
+    fn a_stopped_process_is_not_stuck() {
+        let hour = Duration::from_secs(3600);
+        assert_eq!(check(&[ITERATION, NOTHING, NOTHING, ITERATION, NOTHING], hour), None);
+    }
+
+    #[test]
+    fn each_iteration_is_counted_once() {
+        let heartbeat = Heartbeat::default();
+        heartbeat.begin_waiting();
+        assert_eq!(heartbeat.iteration_count(), 0);
+        heartbeat.begin_iteration();
+        heartbeat.begin_iteration();
+        heartbeat.begin_waiting();
+        heartbeat.begin_waiting();
+        assert_eq!(heartbeat.iteration_count(), 2);
+        heartbeat.begin_iteration();
+        assert_eq!(heartbeat.iteration_count(), 3);
+    }
+
+    #[test]
+    fn the_stuck_thread_is_named_among_others() {
+        let (heartbeats, mut watchdog, start) =
+            ([(); 3].map(|()| Heartbeat::default()), Watchdog::default(), Instant::now());
+        heartbeats[1].begin_iteration();
+        let checks = (0..10).map(|second| {
+            heartbeats[2].begin_iteration();
+            watchdog.check(start + SECOND * second, heartbeats.iter(), LIMIT)
+        });
+        assert_eq!(checks.last(), Some(Some(1)));
+    }
+}

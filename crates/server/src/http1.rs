@@ -1,0 +1,282 @@
+//! HTTP/1.1 on a connection: received bytes become requests, and responses are written in their order.
+
+use crate::clock::Clock;
+use crate::connection::{CloseMode, Peer, Step};
+use crate::context::{Context, Input};
+use crate::file_cache::Lookup;
+use crate::jobs::JobResult;
+use crate::metrics::Counter;
+use crate::open_file::{FileError, FileKey, OpenFile};
+use crate::options::Options;
+use crate::send_queue::FileChunk;
+use sanderling_http::{
+    Body, BodySkipper, ContentCoding, FieldName, Framing, LookupError, Parsed, Representation, Request, RequestError,
+    Response, SitePath, Status, parse_request, respond,
+};
+use sanderling_table::Ref;
+
+/// Requests of one connection that are answered in one iteration.
+pub(crate) const REQUESTS_PER_ITERATION_MAX: usize = 128;
+/// File content in memory up to this size is copied after its head, which is cheaper than a second part of the send; more
+/// is sent from where it is.
+const COPIED_BYTES_MAX: u64 = 16 * 1024;
+/// Jobs that one request waits for: the file may be evicted again before the connection comes back to it, where many files are
+/// requested and few may be open.
+const JOBS_PER_REQUEST_MAX: u8 = 16;
+
+/// The HTTP side of a connection.
+#[derive(Debug, Default)]
+pub(crate) struct Http1 {
+    /// Bytes at the start of the next input that are known to be part of an incomplete head.
+    scanned_bytes: usize,
+    /// A request whose content has not arrived whole.
+    pending: Option<Box<Pending>>,
+    /// Jobs that the current request has waited for.
+    job_count: u8,
+    /// The error of the job that the current request has waited for.
+    job_error: Option<FileError>,
+}
+
+/// The head of a request, and how much of its content was discarded.
+#[derive(Debug)]
+struct Pending {
+    head: Vec<u8>,
+    discard: BodySkipper,
+}
+
+impl Http1 {
+    pub(crate) fn has_partial_request(&self) -> bool {
+        self.pending.is_some()
+    }
+
+    /// Takes the result of the job that the current request waits for.
+    pub(crate) fn complete(&mut self, result: JobResult) {
+        let JobResult::FileOpened(opened) = result;
+        self.job_error = opened.err();
+    }
+
+    /// Writes the response to a client that did not send its request in time (RFC 9110 §15.5.9).
+    pub(crate) fn write_timeout_response(&mut self, is_receiving: bool, context: &mut Context<'_, '_>) -> bool {
+        context.metrics.add(Counter::HttpTimeouts, 1);
+        if is_receiving {
+            write_page(&Response::error(Status::RequestTimeout), context);
+        }
+        is_receiving
+    }
+
+    /// Takes one request, or part of it, off the input and writes its response.
+    pub(crate) fn step<'s>(&mut self, input: &mut Input<'_>, peer: &Peer, context: &mut Context<'_, 's>) -> Step<'s> {
+        match self.pending.take() {
+            Some(pending) => self.step_content(pending, input, peer, context),
+            None => self.step_head(input, peer, context),
+        }
+    }
+
+    fn step_head<'s>(&mut self, input: &mut Input<'_>, peer: &Peer, context: &mut Context<'_, 's>) -> Step<'s> {
+        let (start, bytes) = (input.consumed(), input.rest());
+        let scanned_bytes = std::mem::take(&mut self.scanned_bytes);
+        let step = match parse_request(bytes, scanned_bytes, &context.options.http.request) {
+            Ok(Parsed::Partial) => {
+                self.scanned_bytes = bytes.len();
+                Step::Partial
+            }
+            Ok(Parsed::Complete { request, head_bytes }) => {
+                input.consume(head_bytes);
+                match request.framing {
+                    Framing::None => self.answer(&request, input, peer, context),
+                    _ => self.step_framed(&request, &bytes[..head_bytes], input, peer, context),
+                }
+            }
+            Err(error) => self.refuse(error, context),
+        };
+        if matches!(step, Step::WaitForJob) {
+            input.rewind(start);
+        }
+        step
+    }
+
+    /// A request with content, which is discarded before the request is answered.
+    fn step_framed<'s>(
+        &mut self,
+        request: &Request<'_>,
+        head: &[u8],
+        input: &mut Input<'_>,
+        peer: &Peer,
+        context: &mut Context<'_, 's>,
+    ) -> Step<'s> {
+        let mut discard = BodySkipper::new(request.framing, &context.options.http.request);
+        let discarded = match discard.advance(input.rest()) {
+            Err(error) => return self.refuse(error, context),
+            Ok(discarded) => discarded,
+        };
+        input.consume(discarded.consumed_bytes);
+        if discarded.is_done {
+            return self.answer(request, input, peer, context);
+        }
+        if request.fields.contains(FieldName::Expect) {
+            // RFC 9110 §10.1.1: a client that waits for 100 (Continue) gets the final response instead, since the content
+            // is not needed. Whether the content arrives all the same is unknown, so the connection closes.
+            return match self.answer(request, input, peer, context) {
+                Step::Answered(file) | Step::Last(_, file) => Step::Last(CloseMode::Linger, file),
+                step => step,
+            };
+        }
+        self.pending = Some(Box::new(Pending { head: head.to_vec(), discard }));
+        Step::Partial
+    }
+
+    /// Goes on discarding content, and answers its request at the end.
+    fn step_content<'s>(
+        &mut self,
+        mut pending: Box<Pending>,
+        input: &mut Input<'_>,
+        peer: &Peer,
+        context: &mut Context<'_, 's>,
+    ) -> Step<'s> {
+        let discarded = match pending.discard.advance(input.rest()) {
+            Err(error) => return self.refuse(error, context),
+            Ok(discarded) => discarded,
+        };
+        input.consume(discarded.consumed_bytes);
+        if !discarded.is_done {
+            self.pending = Some(pending);
+            return Step::Partial;
+        }
+        let step = match parse_request(&pending.head, 0, &context.options.http.request) {
+            Ok(Parsed::Complete { request, .. }) => self.answer(&request, input, peer, context),
+            Ok(Parsed::Partial) => self.refuse(RequestError::InvalidRequestLine, context),
+            Err(error) => self.refuse(error, context),
+        };
+        if matches!(step, Step::WaitForJob) {
+            self.pending = Some(pending);
+        }
+        step
+    }
+
+    /// Writes the response to a whole request, which ends where `input` goes on.
+    fn answer<'s>(
+        &mut self,
+        request: &Request<'_>,
+        input: &Input<'_>,
+        peer: &Peer,
+        context: &mut Context<'_, 's>,
+    ) -> Step<'s> {
+        let is_last = is_last(input, peer, context);
+        let site = context.files.site_for(&context.snapshot.sites, request.host);
+        let path = request.path().map(SitePath::parse);
+        let lookup;
+        let hit = match (site, &path) {
+            (_, None) => Err(LookupError::NotLookedUp),
+            (_, Some(Err(error))) => Err(LookupError::from(*error)),
+            (None, _) => Err(LookupError::MisdirectedRequest),
+            (Some(site), Some(Ok(path))) => {
+                lookup = match self.job_error.take() {
+                    Some(error) => Lookup::Failed(error),
+                    None => context.files.open(site, path, context.waiter, context.clock),
+                };
+                match &lookup {
+                    Lookup::Cached(file) => Ok(FileHit::new(file, request)),
+                    Lookup::Opened(file) => Ok(FileHit::new(file, request)),
+                    Lookup::Failed(error) => Err(lookup_error(*error, path)),
+                    Lookup::Pending if self.job_count == JOBS_PER_REQUEST_MAX => Err(LookupError::ServiceUnavailable),
+                    Lookup::Pending => {
+                        self.job_count += 1;
+                        return Step::WaitForJob;
+                    }
+                }
+            }
+        };
+        self.job_count = 0;
+        self.job_error = None;
+        context.metrics.add(Counter::HttpRequests, 1);
+        let mut response = respond(request, hit.as_ref().map(FileHit::representation).map_err(|error| *error));
+        if is_last {
+            response = response.with_connection_close();
+        }
+        let output = &mut context.buffers.output;
+        response.write_head(context.clock.date(), output);
+        let file = match (response.body(), &hit) {
+            (Body::File { start_bytes, length_bytes }, Ok(hit)) => {
+                let is_settled = hit.is_settled(context.options, context.clock);
+                hit.put(start_bytes, length_bytes, is_settled, output)
+            }
+            (Body::Page(page), _) => {
+                output.extend_from_slice(page);
+                None
+            }
+            // Only a hit has the body of a file.
+            (Body::Empty | Body::File { .. }, _) => None,
+        };
+        match response.persistence().is_close() {
+            // The client did not ask for the close and may have sent more meanwhile.
+            true if is_last => Step::Last(CloseMode::Linger, file),
+            true => Step::Last(CloseMode::AtOnce, file),
+            false => Step::Answered(file),
+        }
+    }
+
+    /// Writes the response to a malformed request. The connection closes after it, since the start of the next request is
+    /// unknown.
+    fn refuse<'s>(&mut self, error: RequestError, context: &mut Context<'_, 's>) -> Step<'s> {
+        context.metrics.add(Counter::HttpRefused, 1);
+        write_page(&Response::error(error.status()), context);
+        Step::Last(CloseMode::Linger, None)
+    }
+}
+
+/// Whether no further request is answered. While the server drains, all requests that are known to have been sent still
+/// are: a client may not repeat what it sent after the response that says `Connection: close` (RFC 9112 §9.6).
+fn is_last(input: &Input<'_>, peer: &Peer, context: &Context<'_, '_>) -> bool {
+    peer.answered_count + 1 >= context.options.http.requests_per_connection_max
+        || (context.is_draining() && input.is_empty() && !peer.may_have_sent_more)
+}
+
+/// A file that answers a request, in the coding that the client prefers.
+struct FileHit<'l, 's> {
+    file: &'l Ref<'s, FileKey, OpenFile>,
+    coding: ContentCoding,
+}
+
+impl<'l, 's> FileHit<'l, 's> {
+    fn new(file: &'l Ref<'s, FileKey, OpenFile>, request: &Request<'_>) -> FileHit<'l, 's> {
+        FileHit { file, coding: file.coding_for(&request.fields) }
+    }
+
+    fn representation(&self) -> &'l Representation {
+        &self.file.variant(self.coding).representation
+    }
+
+    fn is_settled(&self, options: &Options, clock: &Clock) -> bool {
+        self.file.variant(self.coding).is_settled(clock.unix_s(), options.open_files.settled_after)
+    }
+
+    /// Appends a small part of a file in memory to the output; returns any other part, to be sent after it.
+    fn put(&self, start: u64, length_bytes: u64, is_settled: bool, output: &mut Vec<u8>) -> Option<FileChunk<'s>> {
+        match self.file.variant(self.coding).content.in_memory() {
+            Some(whole) if length_bytes <= COPIED_BYTES_MAX => {
+                output.extend_from_slice(&whole[start as usize..(start + length_bytes) as usize]);
+                None
+            }
+            _ => Some(FileChunk::new(self.file, self.coding, start, length_bytes, is_settled)),
+        }
+    }
+}
+
+fn lookup_error<'r>(error: FileError, path: &'r SitePath<'r>) -> LookupError<'r> {
+    match error {
+        FileError::IsDirectory => LookupError::Directory(path),
+        FileError::NotFound => LookupError::NotFound,
+        FileError::Forbidden => LookupError::Forbidden,
+        FileError::Busy | FileError::Unavailable => LookupError::ServiceUnavailable,
+        FileError::Failed => LookupError::InternalServerError,
+    }
+}
+
+/// Writes a response without a file.
+fn write_page(response: &Response<'_>, context: &mut Context<'_, '_>) {
+    let output = &mut context.buffers.output;
+    response.write_head(context.clock.date(), output);
+    if let Body::Page(page) = response.body() {
+        output.extend_from_slice(page);
+    }
+}

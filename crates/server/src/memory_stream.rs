@@ -1,0 +1,112 @@
+//! A byte stream in memory, whose other end is a test: it decides what arrives, and how much may be sent.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// One connection's two ends. A clone is the same stream.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct MemoryStream(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    arrived: VecDeque<u8>,
+    has_client_closed: bool,
+    sent: Vec<u8>,
+    window_bytes: usize,
+    has_shut_down: bool,
+    is_reset: bool,
+    is_broken: bool,
+}
+
+/// How the server has ended its side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Not yet.
+    Open,
+    /// In an orderly way: the client reads all that was sent.
+    ShutDown,
+    /// By a reset.
+    Reset,
+}
+
+impl MemoryStream {
+    /// The server's side: what the client has sent.
+    pub(crate) fn receive(&self, into: &mut [u8]) -> io::Result<usize> {
+        let mut state = self.lock();
+        if state.is_broken {
+            return Err(io::ErrorKind::ConnectionReset.into());
+        }
+        if state.arrived.is_empty() && !state.has_client_closed {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let count = into.len().min(state.arrived.len());
+        for (byte, arrived) in into.iter_mut().zip(state.arrived.drain(..count)) {
+            *byte = arrived;
+        }
+        Ok(count)
+    }
+
+    /// The server's side: takes as much of `bytes` as the window allows.
+    pub(crate) fn send(&self, bytes: &[u8]) -> io::Result<usize> {
+        let mut state = self.lock();
+        if state.is_broken || state.has_shut_down {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        if state.window_bytes == 0 && !bytes.is_empty() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let count = bytes.len().min(state.window_bytes);
+        state.window_bytes -= count;
+        state.sent.extend_from_slice(&bytes[..count]);
+        Ok(count)
+    }
+
+    pub(crate) fn shutdown_write(&self) {
+        self.lock().has_shut_down = true;
+    }
+
+    pub(crate) fn reset_on_close(&self) {
+        self.lock().is_reset = true;
+    }
+
+    /// The client sends `bytes`.
+    pub(crate) fn arrive(&self, bytes: &[u8]) {
+        self.lock().arrived.extend(bytes);
+    }
+
+    /// The client closes its sending side.
+    pub(crate) fn close_client_side(&self) {
+        self.lock().has_client_closed = true;
+    }
+
+    /// The connection breaks: every further call fails.
+    pub(crate) fn break_off(&self) {
+        self.lock().is_broken = true;
+    }
+
+    /// Lets the server send `bytes` more.
+    pub(crate) fn open_window(&self, bytes: usize) {
+        let mut state = self.lock();
+        state.window_bytes = state.window_bytes.saturating_add(bytes);
+    }
+
+    /// Takes what the server has sent.
+    pub(crate) fn take_sent(&self) -> Vec<u8> {
+        std::mem::take(&mut self.lock().sent)
+    }
+
+    /// How the server has ended its side.
+    pub(crate) fn ending(&self) -> Ending {
+        let state = self.lock();
+        match (state.is_reset, state.has_shut_down) {
+            (true, _) => Ending::Reset,
+            (false, true) => Ending::ShutDown,
+            (false, false) => Ending::Open,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,100 @@
+//! What a server has done, counted by each thread for itself and added up on request.
+
+use crate::heartbeat::Heartbeat;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+macro_rules! counters {
+    ($($variant:ident = $name:literal: $meaning:literal;)*) => {
+        /// Something that is counted.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Counter { $(#[doc = $meaning] $variant),* }
+
+        impl Counter {
+            /// All of them.
+            pub const ALL: &'static [Counter] = &[$(Counter::$variant),*];
+
+            /// The name in `status --json`.
+            pub fn name(self) -> &'static str {
+                match self { $(Counter::$variant => $name),* }
+            }
+        }
+    };
+}
+
+counters! {
+    HttpConnections = "http_connections": "HTTP connections accepted.";
+    HttpClosed = "http_closed": "HTTP connections closed.";
+    HttpEvicted = "http_evicted": "Idle HTTP connections closed to make room for new ones.";
+    HttpRequests = "http_requests": "HTTP requests answered.";
+    HttpRefused = "http_refused": "Malformed HTTP requests, answered with an error and closed.";
+    HttpTimeouts = "http_timeouts": "HTTP connections closed by a timeout.";
+    HttpAborted = "http_aborted": "HTTP responses cut off because their file changed.";
+    DnsStreams = "dns_streams": "DNS connections over TCP accepted.";
+    DnsStreamsClosed = "dns_streams_closed": "DNS connections over TCP closed.";
+    DnsStreamsEvicted = "dns_streams_evicted": "DNS connections over TCP closed to make room for new ones.";
+    DnsUdpQueries = "dns_udp_queries": "Datagrams received.";
+    DnsTcpQueries = "dns_tcp_queries": "Queries received over TCP.";
+    DnsDropped = "dns_dropped": "Messages left without a reply, since they are not queries.";
+    UdpReceiveErrors = "udp_receive_errors": "Failed calls to receive datagrams.";
+    UdpRepliesLost = "udp_replies_lost": "UDP replies that the kernel refused.";
+    AcceptErrors = "accept_errors": "Connections not accepted for lack of descriptors or memory.";
+    CutOff = "cut_off": "Responses cut off when the drain timeout passed.";
+    Panics = "panics": "Connections and queries ended by a bug in the server.";
+}
+
+pub(crate) const COUNTER_COUNT: usize = Counter::ALL.len();
+
+/// The counters of one thread.
+#[derive(Debug)]
+pub(crate) struct ThreadMetrics {
+    /// The thread's name.
+    pub(crate) thread: String,
+    /// The indices of the socket sets that it serves.
+    pub(crate) socket_sets: Vec<usize>,
+    pub(crate) heartbeat: Heartbeat,
+    counts: [AtomicU64; COUNTER_COUNT],
+}
+
+impl ThreadMetrics {
+    pub(crate) fn new(thread: String, socket_sets: Vec<usize>) -> ThreadMetrics {
+        let counts = [const { AtomicU64::new(0) }; COUNTER_COUNT];
+        ThreadMetrics { thread, socket_sets, heartbeat: Heartbeat::default(), counts }
+    }
+
+    /// Adds to a counter. Only the thread that the counters belong to calls it.
+    #[inline]
+    pub(crate) fn add(&self, counter: Counter, count: u64) {
+        let number = &self.counts[counter as usize];
+        // One writer: a load and a store lose nothing and need no locked instruction.
+        number.store(number.load(Ordering::Relaxed) + count, Ordering::Relaxed);
+    }
+
+    /// All counts, in the order of [`Counter::ALL`].
+    pub(crate) fn counts(&self) -> [u64; COUNTER_COUNT] {
+        std::array::from_fn(|index| self.counts[index].load(Ordering::Relaxed))
+    }
+}
+
+/// The counters of all threads.
+#[derive(Debug, Default)]
+pub struct Metrics(Mutex<Vec<Arc<ThreadMetrics>>>);
+
+impl Metrics {
+    /// Counters for one more thread.
+    pub(crate) fn register(&self, thread: String, socket_sets: Vec<usize>) -> Arc<ThreadMetrics> {
+        let metrics = Arc::new(ThreadMetrics::new(thread, socket_sets));
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&metrics));
+        metrics
+    }
+
+    /// The sum of a counter over all threads.
+    pub fn sum(&self, counter: Counter) -> u64 {
+        self.threads().iter().map(|thread| thread.counts[counter as usize].load(Ordering::Relaxed)).sum()
+    }
+
+    /// The counters of each thread, in the order of registration.
+    pub(crate) fn threads(&self) -> Vec<Arc<ThreadMetrics>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}

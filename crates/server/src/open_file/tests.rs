@@ -1,0 +1,87 @@
+use super::*;
+use sanderling_os::directory::Directory;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// The content of the file at first.
+const CONTENT: &[u8] = b"one version";
+
+/// A directory with a file called `file`.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("sanderling-open-file-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir(&path).expect("made");
+        fs::write(path.join("file"), CONTENT).expect("written");
+        Folder(path)
+    }
+
+    fn open(&self) -> UnreadFile {
+        let folder = Directory::open(&self.0).expect("opened");
+        loop {
+            match UnreadFile::new(folder.open_beneath(b"file").expect("opened")) {
+                Ok(seen) => return seen,
+                Err(OpenError::Retry(after)) => std::thread::park_timeout(after.delay()),
+                Err(OpenError::File(error)) => panic!("{error:?}"),
+            }
+        }
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn a_version_is_unchanged_as_long_as_the_file_cannot_have_been_written() {
+    let check = |name: &str, act: &dyn Fn(&Path), expected: bool| {
+        let folder = Folder::new(name);
+        let version = folder.open().read(Storage::Descriptor, Blocking::Yes).expect("a file");
+        let budget = Budget { small_file_bytes_max: 0, content_bytes: 0, descriptors: 1 };
+        let attempt = Attempt { now_ms: 0, unix_s: 0, budget, number: 0 };
+        let variant = FileVariant::new(version, "text/plain", Negotiation::None, attempt, &Arc::default());
+        assert!(variant.is_unchanged(), "{name}: at first");
+        act(&folder.0.join("file"));
+        assert_eq!(variant.is_unchanged(), expected, "{name}");
+    };
+    let link = |path: &Path| fs::hard_link(path, path.with_extension("link")).expect("linked");
+    let unlink = |path: &Path| fs::remove_file(path.with_extension("link")).expect("unlinked");
+    let write = |path: &Path| fs::write(path, [b'x'; CONTENT.len()]).expect("written");
+    check("read", &|path| drop(fs::read(path).expect("read")), true);
+    check("unlinked", &|path| fs::remove_file(path).expect("removed"), true);
+    check("linked", &link, true);
+    check("written", &write, false);
+    check("appended", &|path| fs::write(path, [CONTENT, CONTENT].concat()).expect("written"), false);
+    // A write whose time was set back leaves a newer time of the inode, and so do these.
+    let write_and_set_back = |path: &Path| {
+        let modified = fs::metadata(path).and_then(|metadata| metadata.modified()).expect("a time");
+        write(path);
+        fs::File::options().write(true).open(path).and_then(|file| file.set_modified(modified)).expect("set");
+    };
+    check("set-back", &write_and_set_back, false);
+    check("renamed", &|path| fs::rename(path, path.with_extension("moved")).expect("renamed"), false);
+    check("mode", &|path| fs::set_permissions(path, PermissionsExt::from_mode(0o600)).expect("set"), false);
+    let link_and_unlink = |path: &Path| {
+        link(path);
+        unlink(path);
+    };
+    check("link-and-unlink", &link_and_unlink, false);
+}
+
+#[test]
+fn a_file_written_between_fstat_and_read_is_left_to_settle() {
+    let folder = Folder::new("between");
+    let version = folder.open().read(Storage::Memory, Blocking::Yes).expect("a file");
+    assert!(matches!(version.content, FileContent::Memory(content) if *content == *CONTENT));
+    for content in [[b'x'; CONTENT.len()].as_slice(), b"shorter", b""] {
+        let seen = folder.open();
+        fs::write(folder.0.join("file"), content).expect("written");
+        let read = seen.read(Storage::Memory, Blocking::Yes);
+        assert!(matches!(read, Err(OpenError::Retry(RetryAfter::Settling(_)))), "{read:?}");
+    }
+}

@@ -1,0 +1,181 @@
+//! Connections in memory, without sockets and threads, under a clock that the caller advances: for tests and fuzzing.
+
+use crate::connection::Protocol;
+use crate::connections::Connections;
+use crate::jobs::{Inbox, Job};
+use crate::memory_stream::MemoryStream;
+use crate::metrics::Counter;
+use crate::options::Options;
+use crate::shared::Shared;
+use crate::slab::Key;
+use crate::snapshot::Snapshot;
+use crate::transport::Transport;
+use crate::worker::WAKEUP;
+use sanderling_os::poll::{Poller, Readiness};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use crate::memory_stream::Ending;
+
+/// The Unix time at which every simulation begins.
+pub const START_UNIX_S: u64 = 1_700_000_000;
+
+/// The protocol of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientKind {
+    /// HTTP/1.1.
+    Http,
+    /// DNS over TCP.
+    Dns,
+}
+
+/// The connections of one worker.
+pub struct Simulation<'s> {
+    shared: &'s Shared,
+    connections: Connections<'s>,
+    inbox: Arc<Inbox>,
+    clients: Vec<Client>,
+}
+
+struct Client {
+    /// `None` if the connection was closed while it was accepted.
+    key: Option<Key>,
+    stream: MemoryStream,
+    /// What the next iteration reports.
+    readiness: Readiness,
+}
+
+const NOT_READY: Readiness = Readiness { readable: false, writable: false, read_closed: false };
+
+/// Runs `act` with a simulation of a server with one worker.
+pub fn simulate<R>(snapshot: Snapshot, options: Options, act: impl FnOnce(&mut Simulation<'_>) -> R) -> R {
+    let shared = Shared::new(snapshot, options, Duration::MAX);
+    let poller = Poller::new().expect("epoll is available");
+    let inbox = Arc::new(Inbox::new(poller.waker(WAKEUP).expect("eventfd is available")));
+    shared.jobs.set_inboxes(vec![Arc::clone(&inbox)]);
+    let metrics = shared.metrics.register("worker 0".into(), Vec::new());
+    let clock = crate::clock::Clock::manual(START_UNIX_S);
+    let connections = Connections::new(&shared, 0, metrics, clock);
+    act(&mut Simulation { shared: &shared, connections, inbox, clients: Vec::new() })
+}
+
+impl Simulation<'_> {
+    /// A client connects, has sent `bytes`, and takes `window_bytes` of the answers; its number. `None`: the server is at
+    /// its limit and has no idle connection to close.
+    pub fn connect(&mut self, kind: ClientKind, bytes: &[u8], window_bytes: usize) -> Option<usize> {
+        let protocol = match kind {
+            ClientKind::Http => Protocol::Http,
+            ClientKind::Dns => Protocol::Dns,
+        };
+        let permit = self.connections.permit(protocol)?;
+        let stream = MemoryStream::default();
+        stream.arrive(bytes);
+        stream.open_window(window_bytes);
+        let address = SocketAddr::from(([192, 0, 2, 1], 1024 + (self.clients.len() % 60_000) as u16));
+        let key = self.connections.insert(protocol, Transport::memory(stream.clone()), address, permit);
+        self.clients.push(Client { key, stream, readiness: NOT_READY });
+        Some(self.clients.len() - 1)
+    }
+
+    /// The client sends `bytes`.
+    pub fn send(&mut self, client: usize, bytes: &[u8]) {
+        let client = &mut self.clients[client];
+        client.stream.arrive(bytes);
+        client.readiness.readable = true;
+    }
+
+    /// The client closes its sending side.
+    pub fn close(&mut self, client: usize) {
+        let client = &mut self.clients[client];
+        client.stream.close_client_side();
+        client.readiness.readable = true;
+        client.readiness.read_closed = true;
+    }
+
+    /// The connection breaks.
+    pub fn break_off(&mut self, client: usize) {
+        let client = &mut self.clients[client];
+        client.stream.break_off();
+        client.readiness = Readiness { readable: true, writable: true, read_closed: true };
+    }
+
+    /// The client takes `bytes` more.
+    pub fn open_window(&mut self, client: usize, bytes: usize) {
+        let client = &mut self.clients[client];
+        client.stream.open_window(bytes);
+        client.readiness.writable = true;
+    }
+
+    /// Takes what the client has received.
+    pub fn take_received(&mut self, client: usize) -> Vec<u8> {
+        self.clients[client].stream.take_sent()
+    }
+
+    /// How the server has ended its side of the connection.
+    pub fn ending(&mut self, client: usize) -> Ending {
+        self.clients[client].stream.ending()
+    }
+
+    /// Whether the server has the connection still.
+    pub fn is_open(&mut self, client: usize) -> bool {
+        self.clients[client].key.is_some_and(|key| self.connections.get_mut(key).is_some())
+    }
+
+    /// One iteration of the event loop.
+    pub fn run_once(&mut self) {
+        self.connections.begin_iteration();
+        let ready = self.connections.take_ready();
+        for client in &mut self.clients {
+            let readiness = std::mem::replace(&mut client.readiness, NOT_READY);
+            if let (Some(key), true) = (client.key, readiness != NOT_READY) {
+                self.connections.advance(key, Some(readiness));
+            }
+        }
+        for completion in self.inbox.take() {
+            self.connections.complete(completion);
+        }
+        ready.into_iter().for_each(|key| self.connections.advance_ready(key));
+        self.connections.expire();
+        self.connections.end_iteration();
+    }
+
+    /// Iterates until no connection has work left, and does their jobs; at most `iterations_max` times.
+    pub fn run(&mut self, iterations_max: usize) {
+        for _ in 0..iterations_max {
+            self.run_once();
+            let mut has_jobs = false;
+            while let Some((Job::OpenFile(lookup), attempt)) = self.shared.jobs.try_next() {
+                self.shared.files.run_job(lookup, attempt);
+                has_jobs = true;
+            }
+            if !has_jobs && !self.connections.has_ready() {
+                return;
+            }
+        }
+    }
+
+    /// Time passes; then one iteration.
+    pub fn advance(&mut self, by: Duration) {
+        self.connections.clock_mut().advance(by);
+        self.run_once();
+    }
+
+    /// The server drains, and closes idle connections after `grace`.
+    pub fn drain(&mut self, grace: Duration) {
+        self.connections.drain(grace);
+    }
+
+    /// Replaces parts of the snapshot, from the next iteration on.
+    pub fn update_snapshot(&mut self, change: impl FnOnce(&mut Snapshot)) {
+        self.shared.update_snapshot(change);
+    }
+
+    /// The value of a counter.
+    pub fn count(&self, counter: Counter) -> u64 {
+        self.shared.metrics.sum(counter)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,485 @@
+//! Connections as a client sees them: pipelining, partial writes, timeouts, graceful shutdown and eviction.
+
+use super::*;
+use crate::options::{DnsOptions, HttpOptions};
+use crate::sites::{BuiltinFile, DefaultSite, Root, Site, Sites};
+use sanderling_dns::{HashSeed, ZoneMap};
+use sanderling_os::directory::Directory;
+
+const FILE: &str = "a file in the program itself";
+const GET: &str = "GET /file HTTP/1.1\r\nHost: example\r\n\r\n";
+/// Asks for an address of `example`, in no zone of this server.
+const QUERY: &[u8] = b"\0\x19\0\x07\0\0\0\x01\0\0\0\0\0\0\x07example\0\0\x01\0\x01";
+const QUERY_COUNT: usize = 3;
+const UNLIMITED: usize = usize::MAX;
+const ITERATIONS_MAX: usize = 1_000;
+const CLOSE: &str = "\r\nConnection: close\r\n";
+const OK: &str = "HTTP/1.1 200 OK\r\n";
+const GRACE: Duration = Duration::from_secs(2);
+const ALMOST: Duration = Duration::from_millis(1);
+
+/// Short timeouts, all different.
+fn options() -> Options {
+    Options {
+        http: HttpOptions {
+            connections_max: 3,
+            header_deadline: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(60),
+            send_timeout: Duration::from_secs(30),
+            ..HttpOptions::default()
+        },
+        dns: DnsOptions { tcp_connections_max: 3, tcp_idle_timeout: Duration::from_secs(5), ..DnsOptions::default() },
+        ..Options::default()
+    }
+}
+
+fn snapshot(root: Root) -> Snapshot {
+    let sites = Sites::new(vec![Site { id: 0, hosts: Vec::new(), root }], DefaultSite::EveryHost(0));
+    Snapshot::new(sites, ZoneMap::new(HashSeed(1), []))
+}
+
+fn simulate_with(options: Options, act: impl FnOnce(&mut Simulation<'_>)) {
+    const FILES: &[BuiltinFile] = &[BuiltinFile { path: "file", bytes: FILE.as_bytes() }];
+    simulate(snapshot(Root::Builtin(FILES)), options, act);
+}
+
+fn simulate_default(act: impl FnOnce(&mut Simulation<'_>)) {
+    simulate_with(options(), act);
+}
+
+impl Simulation<'_> {
+    fn http(&mut self, bytes: impl AsRef<[u8]>) -> usize {
+        self.connect(ClientKind::Http, bytes.as_ref(), UNLIMITED).expect("accepted")
+    }
+
+    fn dns(&mut self, bytes: impl AsRef<[u8]>) -> usize {
+        self.connect(ClientKind::Dns, bytes.as_ref(), UNLIMITED).expect("accepted")
+    }
+
+    /// Sends `bytes`, and runs until they are processed.
+    fn ask(&mut self, client: usize, bytes: impl AsRef<[u8]>) -> String {
+        self.send(client, bytes.as_ref());
+        self.received(client)
+    }
+
+    /// Runs until nothing is left to do; what the client has received since.
+    fn received(&mut self, client: usize) -> String {
+        self.run(ITERATIONS_MAX);
+        String::from_utf8_lossy(&self.take_received(client)).into_owned()
+    }
+
+    /// The client sees an orderly end, and closes its side.
+    #[track_caller]
+    fn check_ends(&mut self, client: usize) {
+        assert_eq!(self.ending(client), Ending::ShutDown);
+        self.close(client);
+        self.run(ITERATIONS_MAX);
+        assert!(!self.is_open(client));
+    }
+}
+
+fn count(text: &str, part: &str) -> usize {
+    text.matches(part).count()
+}
+
+#[test]
+fn a_request_in_pieces_of_any_size_is_answered_once() {
+    for size in 1..=GET.len() {
+        simulate_default(|simulation| {
+            let client = simulation.http("");
+            let pieces: Vec<&[u8]> = GET.as_bytes().chunks(size).collect();
+            let (last, others) = pieces.split_last().expect("pieces");
+            for piece in others {
+                assert_eq!(simulation.ask(client, piece), "", "pieces of {size}");
+            }
+            let answer = simulation.ask(client, last);
+            assert!(answer.starts_with(OK) && answer.ends_with(FILE), "{answer}");
+            assert!(simulation.is_open(client));
+        });
+    }
+}
+
+#[test]
+fn pipelined_requests_are_answered_in_order_over_several_iterations() {
+    const COUNT: usize = 300;
+    simulate_default(|simulation| {
+        let client = simulation.http("");
+        simulation.send(client, GET.repeat(COUNT).as_bytes());
+        simulation.run_once();
+        let first = String::from_utf8_lossy(&simulation.take_received(client)).into_owned();
+        assert_eq!(count(&first, OK), crate::http1::REQUESTS_PER_ITERATION_MAX);
+        let rest = simulation.received(client);
+        assert_eq!(count(&first, OK) + count(&rest, OK), COUNT);
+        assert_eq!(simulation.count(Counter::HttpRequests), COUNT as u64);
+    });
+}
+
+#[test]
+fn a_response_leaves_in_pieces_as_the_window_opens() {
+    for window in [1, 7, 100, 1_000] {
+        simulate_default(|simulation| {
+            let requests = GET.repeat(20);
+            let client = simulation.connect(ClientKind::Http, requests.as_bytes(), window).expect("accepted");
+            let mut answers = simulation.received(client);
+            while count(&answers, FILE) < 20 {
+                simulation.open_window(client, window);
+                let more = simulation.received(client);
+                assert!(!more.is_empty() && more.len() <= window, "{} bytes", more.len());
+                answers += &more;
+            }
+            assert_eq!(count(&answers, OK), 20);
+            simulation.open_window(client, UNLIMITED);
+            assert!(simulation.ask(client, GET).ends_with(FILE));
+        });
+    }
+}
+
+#[test]
+fn a_file_on_disk_is_opened_by_a_job_and_sent_in_pieces() {
+    const BYTES: usize = 3_000_000;
+    let folder = tempfile::tempdir().expect("made");
+    std::fs::write(folder.path().join("large"), vec![b'l'; BYTES]).expect("written");
+    let root = Root::Folder(Directory::open(folder.path()).expect("opened"));
+    simulate(snapshot(root), options(), |simulation| {
+        let get = GET.replace("file", "large");
+        let client = simulation.connect(ClientKind::Http, get.as_bytes(), 1_000_000).expect("accepted");
+        let mut received = 0;
+        // The file is left to settle first.
+        while received == 0 {
+            received += simulation.received(client).len();
+        }
+        while received < BYTES {
+            simulation.open_window(client, 700_001);
+            received += simulation.received(client).len();
+        }
+        assert!(simulation.is_open(client));
+        assert_eq!(simulation.count(Counter::HttpRequests), 1);
+    });
+}
+
+#[test]
+fn a_connection_times_out_in_each_state() {
+    let check = |what: &str, sent: &str, window: usize, timeout_ms: u64, expected_start: &str| {
+        simulate_default(|simulation| {
+            let client = simulation.connect(ClientKind::Http, sent.as_bytes(), window).expect("accepted");
+            simulation.run(ITERATIONS_MAX);
+            simulation.take_received(client);
+            simulation.advance(Duration::from_millis(timeout_ms) - ALMOST);
+            assert!(simulation.is_open(client) && simulation.ending(client) == Ending::Open, "{what}: too early");
+            simulation.advance(ALMOST);
+            let end = simulation.received(client);
+            assert!(end.starts_with(expected_start) && (end.is_empty() == expected_start.is_empty()), "{what}: {end}");
+            if !expected_start.is_empty() {
+                assert!(end.contains(CLOSE));
+                simulation.check_ends(client);
+            }
+            assert!(!simulation.is_open(client), "{what}");
+            assert_eq!(simulation.count(Counter::HttpTimeouts), 1, "{what}");
+        });
+    };
+    check("before the first byte", "", UNLIMITED, 10_000, "");
+    check("in the first head", &GET[..20], UNLIMITED, 10_000, "HTTP/1.1 408 ");
+    check("between requests", GET, UNLIMITED, 60_000, "");
+    check("in a later head", &format!("{GET}{}", &GET[..20]), UNLIMITED, 10_000, "HTTP/1.1 408 ");
+    let post = "POST /file HTTP/1.1\r\nHost: example\r\nContent-Length: 9\r\n\r\n1234";
+    check("in the content", post, UNLIMITED, 10_000, "HTTP/1.1 408 ");
+    check("while nothing is received", GET, 10, 30_000, "");
+}
+
+#[test]
+fn each_request_of_a_pipeline_in_pieces_has_a_deadline_of_its_own() {
+    simulate_default(|simulation| {
+        let (start, rest) = GET.split_at(20);
+        let client = simulation.http(format!("{GET}{start}"));
+        for _ in 0..10 {
+            simulation.advance(Duration::from_secs(6));
+            let answer = simulation.ask(client, format!("{rest}{start}"));
+            assert!(answer.contains(OK) && !answer.contains(CLOSE), "{answer}");
+        }
+        simulation.advance(Duration::from_secs(10));
+        assert!(simulation.received(client).starts_with("HTTP/1.1 408 "));
+    });
+}
+
+#[test]
+fn received_bytes_of_a_response_move_the_send_deadline() {
+    simulate_default(|simulation| {
+        let client = simulation.connect(ClientKind::Http, GET.as_bytes(), 10).expect("accepted");
+        for _ in 0..5 {
+            simulation.advance(Duration::from_secs(29));
+            simulation.open_window(client, 10);
+            assert!(!simulation.received(client).is_empty());
+        }
+        simulation.advance(Duration::from_secs(30));
+        assert!(!simulation.is_open(client));
+    });
+}
+
+#[test]
+fn a_client_that_sends_on_after_the_last_response_reads_it_to_the_end() {
+    simulate_default(|simulation| {
+        let client = simulation.http(GET.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n"));
+        assert!(simulation.received(client).ends_with(FILE));
+        assert_ne!(simulation.ending(client), Ending::Reset);
+        let malformed = simulation.http("nonsense\r\n\r\n");
+        assert!(simulation.received(malformed).starts_with("HTTP/1.1 400 "));
+        assert_eq!(simulation.ask(malformed, vec![b'x'; 100 * 1024]), "");
+        assert_eq!(simulation.ending(malformed), Ending::ShutDown);
+        assert!(simulation.is_open(malformed));
+        // No client makes the server discard without end.
+        simulation.ask(malformed, vec![b'x'; 256 * 1024]);
+        assert!(!simulation.is_open(malformed));
+        let silent = simulation.http("nonsense\r\n\r\n");
+        simulation.advance(Duration::from_secs(2));
+        assert!(!simulation.is_open(silent));
+    });
+}
+
+#[test]
+fn a_client_that_closes_its_side_gets_the_answers_to_what_it_sent() {
+    simulate_default(|simulation| {
+        let client = simulation.http("");
+        simulation.send(client, GET.repeat(3).as_bytes());
+        simulation.close(client);
+        assert_eq!(count(&simulation.received(client), OK), 3);
+        assert!(!simulation.is_open(client));
+    });
+}
+
+#[test]
+fn a_broken_connection_is_closed_at_once() {
+    simulate_default(|simulation| {
+        let clients =
+            [simulation.http(""), simulation.http(&GET[..9]), simulation.dns(QUERY), simulation.dns(&QUERY[..9])];
+        for client in clients {
+            simulation.break_off(client);
+            simulation.run(ITERATIONS_MAX);
+            assert!(!simulation.is_open(client));
+        }
+    });
+}
+
+#[test]
+fn requests_sent_before_a_drain_are_answered_and_the_last_says_close() {
+    for requests in [1, 3, 300] {
+        simulate_default(|simulation| {
+            let client = simulation.http(GET);
+            assert!(!simulation.received(client).contains(CLOSE));
+            simulation.send(client, GET.repeat(requests).as_bytes());
+            simulation.drain(GRACE);
+            let answers = simulation.received(client);
+            assert_eq!((count(&answers, OK), count(&answers, CLOSE)), (requests, 1));
+            assert!(answers[answers.rfind(OK).expect("answers")..].contains(CLOSE));
+            simulation.check_ends(client);
+        });
+    }
+}
+
+#[test]
+fn a_partial_request_is_answered_after_the_drain_has_begun() {
+    let (start, rest) = GET.split_at(20);
+    simulate_default(|simulation| {
+        let client = simulation.http(start);
+        simulation.drain(GRACE);
+        let answer = simulation.ask(client, rest);
+        assert!(answer.contains(CLOSE) && answer.ends_with(FILE), "{answer}");
+        simulation.check_ends(client);
+    });
+    simulate_default(|simulation| {
+        let client = simulation.http(format!("{GET}{start}"));
+        simulation.drain(GRACE);
+        assert!(!simulation.received(client).contains(CLOSE), "another request has begun");
+        assert!(simulation.ask(client, rest).contains(CLOSE));
+        simulation.check_ends(client);
+    });
+    simulate_default(|simulation| {
+        let head = GET.replace("\r\n\r\n", "\r\nContent-Length: 10\r\n\r\n");
+        let client = simulation.http(format!("{head}01234"));
+        simulation.drain(GRACE);
+        assert!(simulation.ask(client, "56789").contains(CLOSE));
+    });
+}
+
+#[test]
+fn an_idle_connection_may_send_one_request_within_the_grace_of_a_drain() {
+    simulate_default(|simulation| {
+        let (used, fresh, silent) = (simulation.http(GET), simulation.http(""), simulation.http(GET));
+        let (dns, silent_dns) = (simulation.dns(QUERY), simulation.dns(QUERY));
+        simulation.run(ITERATIONS_MAX);
+        simulation.drain(GRACE);
+        simulation.advance(GRACE - ALMOST);
+        for client in [used, fresh] {
+            simulation.take_received(client);
+            assert!(simulation.ask(client, GET).contains(CLOSE));
+            simulation.check_ends(client);
+        }
+        simulation.take_received(dns);
+        assert_ne!(simulation.ask(dns, QUERY), "");
+        simulation.check_ends(dns);
+        assert!(simulation.is_open(silent) && simulation.is_open(silent_dns));
+        simulation.advance(ALMOST);
+        assert!(!simulation.is_open(silent) && !simulation.is_open(silent_dns));
+        assert_eq!(simulation.count(Counter::HttpTimeouts), 0);
+    });
+}
+
+#[test]
+fn a_request_in_the_last_moment_of_the_grace_is_answered() {
+    simulate_default(|simulation| {
+        let (http, dns) = (simulation.http(GET), simulation.dns(QUERY));
+        simulation.run(ITERATIONS_MAX);
+        simulation.drain(GRACE);
+        // They arrive without a report.
+        simulation.clients[http].stream.arrive(GET.as_bytes());
+        simulation.clients[dns].stream.arrive(QUERY);
+        simulation.take_received(http);
+        simulation.take_received(dns);
+        simulation.advance(GRACE);
+        assert!(simulation.received(http).contains(CLOSE));
+        assert_ne!(simulation.received(dns), "");
+    });
+}
+
+#[test]
+fn a_blocked_response_is_sent_whole_after_the_drain_has_begun() {
+    simulate_default(|simulation| {
+        let client = simulation.connect(ClientKind::Http, GET.as_bytes(), 10).expect("accepted");
+        simulation.drain(GRACE);
+        simulation.advance(GRACE * 2);
+        assert!(simulation.is_open(client));
+        simulation.open_window(client, UNLIMITED);
+        assert!(simulation.received(client).ends_with(FILE));
+        simulation.advance(GRACE);
+        assert!(!simulation.is_open(client));
+    });
+}
+
+#[test]
+fn a_connection_closes_after_its_last_request() {
+    let mut options = options();
+    options.http.requests_per_connection_max = 3;
+    simulate_with(options, |simulation| {
+        let client = simulation.http(GET.repeat(5));
+        let answers = simulation.received(client);
+        assert_eq!((count(&answers, OK), count(&answers, CLOSE)), (3, 1));
+        simulation.check_ends(client);
+    });
+}
+
+#[test]
+fn at_the_limit_the_least_recently_used_idle_connection_is_closed() {
+    simulate_default(|simulation| {
+        let clients = [(); 3].map(|()| simulation.http(GET));
+        simulation.ask(clients[0], GET);
+        simulation.send(clients[2], &GET.as_bytes()[..5]);
+        simulation.run(ITERATIONS_MAX);
+        let fourth = simulation.http(GET);
+        assert!(simulation.received(fourth).ends_with(FILE));
+        assert_eq!(clients.map(|client| simulation.is_open(client)), [true, false, true]);
+        assert_eq!(simulation.count(Counter::HttpEvicted), 1);
+        // None of the others is idle: one is sending, and the two others have begun a request.
+        simulation.send(clients[0], &GET.as_bytes()[..5]);
+        simulation.send(fourth, &GET.as_bytes()[..5]);
+        simulation.run(ITERATIONS_MAX);
+        assert_eq!(simulation.connect(ClientKind::Http, GET.as_bytes(), UNLIMITED), None);
+        assert!(simulation.ask(clients[2], &GET[5..]).ends_with(FILE));
+        simulation.http(GET);
+        assert!(!simulation.is_open(clients[2]));
+    });
+}
+
+#[test]
+fn a_connection_that_is_sending_is_not_idle() {
+    let mut options = options();
+    options.http.connections_max = 1;
+    simulate_with(options, |simulation| {
+        let client = simulation.connect(ClientKind::Http, GET.as_bytes(), 10).expect("accepted");
+        simulation.run(ITERATIONS_MAX);
+        assert_eq!(simulation.connect(ClientKind::Http, b"", UNLIMITED), None);
+        simulation.open_window(client, UNLIMITED);
+        simulation.run(ITERATIONS_MAX);
+        simulation.http(GET);
+        assert!(!simulation.is_open(client));
+    });
+}
+
+#[test]
+fn at_the_limit_the_dns_connection_without_an_answer_for_longest_is_closed() {
+    simulate_default(|simulation| {
+        let clients = [(); 3].map(|()| simulation.dns(QUERY));
+        simulation.ask(clients[0], QUERY);
+        // Part of a query is no use of the connection (RFC 7766 section 6.2.3).
+        simulation.ask(clients[1], &QUERY[..9]);
+        let fourth = simulation.dns(QUERY);
+        assert_ne!(simulation.received(fourth), "");
+        assert_eq!(clients.map(|client| simulation.is_open(client)), [true, false, true]);
+        simulation.dns("");
+        assert_eq!(clients.map(|client| simulation.is_open(client)), [true, false, false]);
+        assert_eq!(simulation.count(Counter::DnsStreamsEvicted), 2);
+    });
+}
+
+#[test]
+fn dns_queries_are_answered_in_pieces_and_in_batches() {
+    simulate_default(|simulation| {
+        let queries = QUERY.repeat(QUERY_COUNT);
+        let whole = simulation.dns(&queries);
+        let expected = simulation.received(whole);
+        let pieces = simulation.dns("");
+        let mut received = String::new();
+        for byte in &queries {
+            received += &simulation.ask(pieces, [*byte]);
+        }
+        assert_eq!(received, expected);
+        assert_eq!(simulation.count(Counter::DnsTcpQueries), 2 * QUERY_COUNT as u64);
+    });
+}
+
+#[test]
+fn a_dns_connection_times_out_after_the_last_query_and_not_after_part_of_one() {
+    const TIMEOUT: Duration = Duration::from_secs(5);
+    simulate_default(|simulation| {
+        let client = simulation.dns(QUERY);
+        simulation.advance(TIMEOUT - ALMOST);
+        simulation.ask(client, &QUERY[..5]);
+        simulation.advance(ALMOST);
+        assert!(!simulation.is_open(client), "part of a query gives no more time");
+        let client = simulation.dns("");
+        simulation.advance(TIMEOUT - ALMOST);
+        simulation.ask(client, QUERY);
+        simulation.advance(TIMEOUT - ALMOST);
+        assert!(simulation.is_open(client));
+        simulation.advance(ALMOST);
+        assert!(!simulation.is_open(client));
+    });
+}
+
+#[test]
+fn a_dns_message_without_bytes_closes_the_connection_after_the_answers_before_it() {
+    simulate_default(|simulation| {
+        let client = simulation.dns([QUERY, b"\0\0", QUERY].concat());
+        simulation.run(ITERATIONS_MAX);
+        assert!(!simulation.is_open(client));
+        assert_eq!(simulation.count(Counter::DnsTcpQueries), 1);
+        assert!(!simulation.take_received(client).is_empty());
+    });
+}
+
+#[test]
+fn a_new_snapshot_is_used_from_the_next_request_on() {
+    const OTHER: &[BuiltinFile] = &[BuiltinFile { path: "file", bytes: b"another file" }];
+    simulate_default(|simulation| {
+        let client = simulation.http(GET);
+        assert!(simulation.received(client).ends_with(FILE));
+        simulation.update_snapshot(|snapshot| {
+            let site = Site { id: 1, hosts: Vec::new(), root: Root::Builtin(OTHER) };
+            snapshot.sites = Arc::new(Sites::new(vec![site], DefaultSite::EveryHost(0)));
+        });
+        assert!(simulation.ask(client, GET).ends_with("another file"));
+        simulation.update_snapshot(|snapshot| {
+            let site = Site { id: 2, hosts: Vec::new(), root: Root::Unavailable };
+            snapshot.sites = Arc::new(Sites::new(vec![site], DefaultSite::EveryHost(0)));
+        });
+        assert!(simulation.ask(client, GET).starts_with("HTTP/1.1 503 "));
+    });
+}

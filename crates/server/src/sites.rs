@@ -1,0 +1,202 @@
+//! The web sites of a server, and which of them a request's host selects.
+
+use sanderling_http::Host;
+use std::collections::HashMap;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// All sites.
+#[derive(Debug)]
+pub struct Sites {
+    /// Differs from that of every other value of the process, so that a worker can cache a look-up.
+    id: u64,
+    sites: Vec<Arc<Site>>,
+    by_host: HashMap<Vec<u8>, usize>,
+    default_site: DefaultSite,
+}
+
+/// The files that are served for some hosts.
+#[derive(Debug)]
+pub struct Site {
+    /// Distinguishes the site's files in the open-file cache. A site that a reload does not change keeps its id.
+    pub id: u32,
+    /// The hosts that select the site, in lower case and without a final dot.
+    pub hosts: Vec<String>,
+    /// The document root.
+    pub root: Root,
+}
+
+/// Where a site's files are.
+#[derive(Debug)]
+pub enum Root {
+    /// Beneath a folder.
+    Folder(sanderling_os::directory::Directory),
+    /// In the program itself.
+    Builtin(&'static [BuiltinFile]),
+    /// The folder could not be opened: requests are answered 503.
+    Unavailable,
+}
+
+/// A file in the program itself.
+#[derive(Clone, Copy, Debug)]
+pub struct BuiltinFile {
+    /// The path below the document root, without a leading slash.
+    pub path: &'static str,
+    /// The content.
+    pub bytes: &'static [u8],
+}
+
+/// The site that answers requests for hosts of no site, by its index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DefaultSite {
+    /// None.
+    None,
+    /// This site, for IP addresses and `localhost` only, so that no foreign name is answered for by accident.
+    Addresses(usize),
+    /// This site, for every host.
+    EveryHost(usize),
+}
+
+/// Bytes of the longest host name (RFC 1035 §2.3.4, in text).
+const HOST_BYTES_MAX: usize = 253;
+
+/// The id of the next [`Sites`].
+static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+
+impl Sites {
+    /// The sites of a server. No host selects two of them.
+    pub fn new(sites: Vec<Site>, default_site: DefaultSite) -> Sites {
+        let hosts = |(index, site): (usize, &Site)| {
+            site.hosts.iter().map(move |host| (host.as_bytes().to_vec(), index)).collect::<Vec<_>>()
+        };
+        let by_host = sites.iter().enumerate().flat_map(hosts).collect();
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        Sites { id, sites: sites.into_iter().map(Arc::new).collect(), by_host, default_site }
+    }
+
+    /// The sites, in the order given.
+    pub fn all(&self) -> &[Arc<Site>] {
+        &self.sites
+    }
+
+    /// The index of the site for `host`, which only an HTTP/1.0 request lacks.
+    fn find(&self, host: Option<&[u8]>) -> Option<usize> {
+        if let DefaultSite::EveryHost(index) = self.default_site {
+            return Some(index);
+        }
+        let named = host.and_then(|host| self.find_named(host));
+        named.or(match self.default_site {
+            DefaultSite::Addresses(index) if host.is_none_or(is_address) => Some(index),
+            _ => None,
+        })
+    }
+
+    fn find_named(&self, name: &[u8]) -> Option<usize> {
+        let name = name.strip_suffix(b".").unwrap_or(name);
+        let mut folded = [0; HOST_BYTES_MAX];
+        let folded = folded.get_mut(..name.len())?;
+        folded.copy_from_slice(name);
+        folded.make_ascii_lowercase();
+        self.by_host.get(&*folded).copied()
+    }
+}
+
+/// The last site that a worker looked up: most requests are for the same host as the one before.
+#[derive(Debug, Default)]
+pub(crate) struct SiteCache {
+    /// The [`Sites`] of the look-up; `None` before the first.
+    sites_id: Option<u64>,
+    host: Vec<u8>,
+    index: Option<usize>,
+}
+
+impl SiteCache {
+    /// The site of `sites` for `host`, which only an HTTP/1.0 request lacks.
+    #[inline]
+    pub(crate) fn find<'c>(&mut self, sites: &'c Sites, host: Option<Host<'_>>) -> Option<&'c Arc<Site>> {
+        // No host is empty, so an empty name can mean none.
+        let name = host.map_or(&[][..], |host| host.name);
+        if self.sites_id != Some(sites.id) || self.host != name {
+            self.refresh(sites, name);
+        }
+        sites.sites.get(self.index?)
+    }
+
+    #[cold]
+    fn refresh(&mut self, sites: &Sites, name: &[u8]) {
+        self.sites_id = Some(sites.id);
+        self.index = sites.find(Some(name).filter(|name| !name.is_empty()));
+        self.host.clear();
+        self.host.extend_from_slice(name);
+    }
+}
+
+/// Whether a host is an IP address or `localhost`.
+fn is_address(host: &[u8]) -> bool {
+    host.starts_with(b"[")
+        || host.eq_ignore_ascii_case(b"localhost")
+        || std::str::from_utf8(host).is_ok_and(|host| host.parse::<Ipv4Addr>().is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sites(default_site: DefaultSite) -> Sites {
+        let site = |id, hosts: &[&str]| Site {
+            id,
+            hosts: hosts.iter().map(|&host| host.to_owned()).collect(),
+            root: Root::Builtin(&[]),
+        };
+        Sites::new(vec![site(7, &["example.com", "www.example.com"]), site(8, &["example.org"])], default_site)
+    }
+
+    #[track_caller]
+    fn check(sites: &Sites, host: &str, expected: Option<u32>) {
+        let host = Host::parse(host.as_bytes()).expect("a host");
+        let mut cache = SiteCache::default();
+        for time in ["first", "again"] {
+            assert_eq!(cache.find(sites, Some(host)).map(|site| site.id), expected, "{time}");
+        }
+    }
+
+    #[test]
+    fn a_host_selects_its_site() {
+        let sites = sites(DefaultSite::Addresses(1));
+        check(&sites, "example.com", Some(7));
+        check(&sites, "WWW.Example.COM:8080", Some(7));
+        check(&sites, "example.com.", Some(7));
+        check(&sites, "example.org", Some(8));
+        check(&sites, "evil.example", None);
+        check(&sites, &"a".repeat(300), None);
+        check(&sites, "127.0.0.1:80", Some(8));
+        check(&sites, "[::1]", Some(8));
+        check(&sites, "localhost:8080", Some(8));
+        check(&sites, "127.0.0.1.example", None);
+        assert_eq!(SiteCache::default().find(&sites, None).map(|site| site.id), Some(8));
+    }
+
+    #[test]
+    fn the_cached_site_is_that_of_the_same_host_and_sites() {
+        let (first, second) = (sites(DefaultSite::Addresses(1)), sites(DefaultSite::EveryHost(0)));
+        let mut cache = SiteCache::default();
+        let mut check = |sites: &Sites, host: Option<&str>, expected: Option<u32>| {
+            let host = host.map(|host| Host::parse(host.as_bytes()).expect("a host"));
+            assert_eq!(cache.find(sites, host).map(|site| site.id), expected, "{host:?}");
+        };
+        check(&first, Some("example.com"), Some(7));
+        check(&first, Some("example.org"), Some(8));
+        check(&first, None, Some(8));
+        check(&first, Some("evil.example"), None);
+        check(&first, Some("evil.example"), None);
+        check(&second, Some("evil.example"), Some(7));
+        check(&first, Some("evil.example"), None);
+    }
+
+    #[test]
+    fn the_default_site_answers_every_host_or_none() {
+        check(&sites(DefaultSite::EveryHost(0)), "evil.example", Some(7));
+        check(&sites(DefaultSite::None), "127.0.0.1", None);
+    }
+}

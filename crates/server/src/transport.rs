@@ -1,0 +1,242 @@
+//! The byte stream below a connection, with what is known of its readiness.
+//!
+//! Readiness is edge-triggered: the poller reports it once, so a transport remembers it until a call proves it wrong.
+
+use sanderling_os::file::File;
+use sanderling_os::poll::Readiness;
+use sanderling_os::tcp::{More, Stream};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+/// A byte stream in both directions.
+#[derive(Debug)]
+pub(crate) struct Transport {
+    stream: ByteStream,
+    receiving: Receiving,
+    /// The socket may have room for more.
+    is_writable: bool,
+}
+
+#[derive(Debug)]
+enum ByteStream {
+    /// TCP without encryption.
+    Plain(Stream),
+    /// A stream in memory, whose other end is a test.
+    #[cfg(any(test, feature = "simulation"))]
+    Memory(crate::memory_stream::MemoryStream),
+}
+
+/// What is known of the receiving side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Receiving {
+    /// All that has arrived was received.
+    Drained,
+    /// There may be something to receive.
+    Readable,
+    /// The client has closed its side, and only an empty receive proves that all was received.
+    ReadableToEnd,
+    /// The client has closed its side, and all was received.
+    Ended,
+}
+
+impl Transport {
+    /// A connection just accepted: the first call finds out whether anything has arrived.
+    pub(crate) fn plain(stream: Stream) -> Transport {
+        Transport::new(ByteStream::Plain(stream))
+    }
+
+    /// A connection in memory.
+    #[cfg(any(test, feature = "simulation"))]
+    pub(crate) fn memory(stream: crate::memory_stream::MemoryStream) -> Transport {
+        Transport::new(ByteStream::Memory(stream))
+    }
+
+    fn new(stream: ByteStream) -> Transport {
+        Transport { stream, receiving: Receiving::Readable, is_writable: true }
+    }
+
+    /// The descriptor to register with a poller; streams in memory have none.
+    pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        match &self.stream {
+            ByteStream::Plain(stream) => Some(stream.as_fd()),
+            #[cfg(any(test, feature = "simulation"))]
+            ByteStream::Memory(_) => None,
+        }
+    }
+
+    /// Takes note of what the poller reports.
+    pub(crate) fn note(&mut self, readiness: Readiness) {
+        if self.receiving != Receiving::Ended {
+            if readiness.read_closed {
+                self.receiving = Receiving::ReadableToEnd;
+            } else if readiness.readable && self.receiving == Receiving::Drained {
+                self.receiving = Receiving::Readable;
+            }
+        }
+        self.is_writable |= readiness.writable;
+    }
+
+    /// Lets the next receive ask the kernel, whatever was reported.
+    pub(crate) fn assume_readable(&mut self) {
+        if self.receiving == Receiving::Drained {
+            self.receiving = Receiving::Readable;
+        }
+    }
+
+    /// Whether there may be something to receive.
+    #[inline]
+    pub(crate) fn is_readable(&self) -> bool {
+        matches!(self.receiving, Receiving::Readable | Receiving::ReadableToEnd)
+    }
+
+    /// Whether the client has closed its side and all was received.
+    #[inline]
+    pub(crate) fn has_ended(&self) -> bool {
+        self.receiving == Receiving::Ended
+    }
+
+    /// Whether there may be room to send.
+    #[inline]
+    pub(crate) fn is_writable(&self) -> bool {
+        self.is_writable
+    }
+
+    /// Receives what has arrived, up to the length of `into`. Returns 0 if nothing has, or at the end
+    /// ([`Transport::has_ended`]).
+    #[inline]
+    pub(crate) fn receive(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let received = match &self.stream {
+            ByteStream::Plain(stream) => stream.receive(into),
+            #[cfg(any(test, feature = "simulation"))]
+            ByteStream::Memory(stream) => stream.receive(into),
+        };
+        match received {
+            Ok(0) => {
+                self.receiving = Receiving::Ended;
+                Ok(0)
+            }
+            Ok(count) => {
+                // A receive that leaves room proves the socket empty (epoll(7)): no call is spent to learn it.
+                if self.receiving != Receiving::ReadableToEnd && count < into.len() {
+                    self.receiving = Receiving::Drained;
+                }
+                Ok(count)
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.receiving = Receiving::Drained;
+                Ok(0)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Sends as much of `bytes` as there is room for.
+    #[inline]
+    pub(crate) fn send(&mut self, bytes: &[u8], follows: More) -> io::Result<usize> {
+        let mut sent = 0;
+        while sent < bytes.len() {
+            let result = match &self.stream {
+                ByteStream::Plain(stream) => stream.send(&bytes[sent..], follows),
+                #[cfg(any(test, feature = "simulation"))]
+                ByteStream::Memory(stream) => stream.send(&bytes[sent..]),
+            };
+            match self.note_sent(result)? {
+                Some(count) => sent += count,
+                None => break,
+            }
+        }
+        Ok(sent)
+    }
+
+    /// Sends as much of `head` and then of `body` as there is room for, by one call where possible; how much of both.
+    #[inline]
+    pub(crate) fn send_both(&mut self, head: &[u8], body: &[u8], follows: More) -> io::Result<usize> {
+        let mut sent = 0;
+        while sent < head.len() + body.len() {
+            let (of_head, of_body) = split(sent, head.len());
+            let (head, body) = (&head[of_head..], &body[of_body..]);
+            let result = match &self.stream {
+                ByteStream::Plain(stream) => stream.send_vectored(head, body, follows),
+                #[cfg(any(test, feature = "simulation"))]
+                ByteStream::Memory(stream) => stream.send(if head.is_empty() { body } else { head }),
+            };
+            match self.note_sent(result)? {
+                Some(count) => sent += count,
+                None => break,
+            }
+        }
+        Ok(sent)
+    }
+
+    /// Sends up to `length` bytes of `file` from `offset` on, without a copy where the stream allows it. `None`: there is
+    /// no room. 0: the file ends before `offset`.
+    pub(crate) fn send_file(&mut self, file: &File, offset: u64, length: usize) -> io::Result<Option<usize>> {
+        let result = match &self.stream {
+            ByteStream::Plain(stream) => {
+                let mut end = offset;
+                file.send_to(stream, &mut end, length)
+            }
+            #[cfg(any(test, feature = "simulation"))]
+            ByteStream::Memory(stream) => {
+                let mut piece = vec![0; length.min(64 * 1024)];
+                let count = file.read_at(&mut piece, offset)?;
+                stream.send(&piece[..count])
+            }
+        };
+        self.note_sent(result)
+    }
+
+    /// Closes the sending side.
+    pub(crate) fn shutdown_write(&self) -> io::Result<()> {
+        match &self.stream {
+            ByteStream::Plain(stream) => stream.shutdown_write(),
+            #[cfg(any(test, feature = "simulation"))]
+            ByteStream::Memory(stream) => {
+                stream.shutdown_write();
+                Ok(())
+            }
+        }
+    }
+
+    /// Makes the close that follows a reset, so that the client notices that the response is incomplete.
+    pub(crate) fn reset_on_close(&self) -> io::Result<()> {
+        match &self.stream {
+            ByteStream::Plain(stream) => stream.reset_on_close(),
+            #[cfg(any(test, feature = "simulation"))]
+            ByteStream::Memory(stream) => {
+                stream.reset_on_close();
+                Ok(())
+            }
+        }
+    }
+
+    /// `None` for no room.
+    #[inline]
+    fn note_sent(&mut self, result: io::Result<usize>) -> io::Result<Option<usize>> {
+        match result {
+            Ok(count) => Ok(Some(count)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.is_writable = false;
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// How much of a head, and of the body after it, are `sent_bytes` of both.
+pub(crate) fn split(sent_bytes: usize, head_bytes: usize) -> (usize, usize) {
+    (sent_bytes.min(head_bytes), sent_bytes.saturating_sub(head_bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sent_bytes_are_first_of_the_head_and_then_of_the_body() {
+        for (sent, expected) in [(0, (0, 0)), (1, (1, 0)), (9, (9, 0)), (10, (10, 0)), (11, (10, 1)), (17, (10, 7))] {
+            assert_eq!(split(sent, 10), expected, "{sent}");
+        }
+    }
+}

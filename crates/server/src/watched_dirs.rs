@@ -1,0 +1,306 @@
+//! The directories that are watched (inotify) for changes of the files in the cache: events become keys to invalidate.
+
+use crate::open_file::FileKey;
+use crate::sites::{Root, Site};
+use sanderling_http::ContentCoding;
+use sanderling_os::error::{ErrorClass, classify};
+use sanderling_os::inotify::{Event, Inotify, WatchId};
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Watched directories.
+#[derive(Debug)]
+pub(crate) struct WatchedDirs {
+    /// `None` where the kernel lacks inotify or refuses it: then every file is revalidated in time.
+    inotify: Option<Inotify>,
+    count_max: usize,
+    dirs: Mutex<Dirs>,
+    /// Raised by each event before anything is invalidated, so that a thread that opened a file meanwhile learns that its
+    /// result may be out of date.
+    event_count: AtomicU64,
+    /// The system's own limit of watches is reached.
+    is_exhausted: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Dirs {
+    by_path: HashMap<DirKey, WatchId>,
+    by_id: HashMap<WatchId, Vec<DirKey>>,
+}
+
+/// A directory beneath the document root of a site.
+type DirKey = (u32, Vec<u8>);
+
+/// What an event makes out of date.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Outdated {
+    /// The entries of this path, and that of the directory that the path is the index of.
+    Path {
+        /// The site that the path belongs to.
+        site_id: u32,
+        /// Relative to the document root.
+        path: Vec<u8>,
+        /// The path leads, or led, to a directory: the entries below it are out of date as well.
+        is_directory: bool,
+    },
+    /// All entries: events were lost.
+    Everything,
+}
+
+impl WatchedDirs {
+    pub(crate) fn new(count_max: usize) -> WatchedDirs {
+        WatchedDirs {
+            inotify: Inotify::new().ok(),
+            count_max,
+            dirs: Mutex::default(),
+            event_count: AtomicU64::new(0),
+            is_exhausted: AtomicBool::new(false),
+        }
+    }
+
+    /// The descriptor that becomes readable with the next event.
+    pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.inotify.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Events so far.
+    pub(crate) fn event_count(&self) -> u64 {
+        self.event_count.load(Ordering::SeqCst)
+    }
+
+    /// Directories that are watched.
+    pub(crate) fn count(&self) -> usize {
+        self.lock().by_id.len()
+    }
+
+    /// Whether the directory and all directories above it, up to the document root, are watched.
+    pub(crate) fn is_watched(&self, site: &Site, directory: &[u8]) -> bool {
+        let dirs = self.lock();
+        ancestors(directory).all(|path| dirs.by_path.contains_key(&(site.id, path.to_vec())))
+    }
+
+    /// Watches the directory and all directories above it; whether that succeeded. May wait for the file system.
+    pub(crate) fn watch(&self, site: &Site, directory: &[u8]) -> bool {
+        let (Some(inotify), Root::Folder(root)) = (&self.inotify, &site.root) else { return false };
+        ancestors(directory).all(|path| {
+            let key = (site.id, path.to_vec());
+            if self.lock().by_path.contains_key(&key) {
+                return true;
+            }
+            let Ok(opened) = root.open_directory_beneath(path) else { return false };
+            if opened.is_remote().unwrap_or(true) {
+                return false;
+            }
+            // Locked over both steps: an event of the directory finds it known.
+            let mut dirs = self.lock();
+            if self.is_exhausted.load(Ordering::Relaxed) || dirs.by_id.len() >= self.count_max {
+                return false;
+            }
+            match inotify.add_watch(&opened) {
+                Ok(id) => {
+                    dirs.insert(key, id);
+                    true
+                }
+                Err(error) => {
+                    let is_limit =
+                        classify(&error) == ErrorClass::Exhausted || error.kind() == io::ErrorKind::StorageFull;
+                    self.is_exhausted.fetch_or(is_limit, Ordering::Relaxed);
+                    false
+                }
+            }
+        })
+    }
+
+    /// Reads the events since the last call and reports to `invalidate` what they make out of date.
+    pub(crate) fn read_events(&self, mut invalidate: impl FnMut(Outdated)) {
+        let Some(inotify) = &self.inotify else { return };
+        let read = inotify.read_events(|event| {
+            // Counted before anything is invalidated. Both invalidating and publishing an entry take the lock of the
+            // table's writers: a thread that has published an entry and then reads the old number has published it before
+            // it is looked for here.
+            self.event_count.fetch_add(1, Ordering::SeqCst);
+            match event {
+                Event::Overflow => {
+                    // A lost event may have been that of a directory: no watch has a path that is still certain.
+                    self.unwatch(inotify, |_| true);
+                    invalidate(Outdated::Everything);
+                }
+                Event::Changed { id, name, is_directory: is_folder } => {
+                    let keys = self.lock().by_id.get(&id).cloned().unwrap_or_default();
+                    for (site_id, mut path) in keys {
+                        if !path.is_empty() {
+                            path.push(b'/');
+                        }
+                        path.extend_from_slice(name);
+                        if is_folder {
+                            self.unwatch_below(inotify, site_id, &path);
+                        }
+                        invalidate(Outdated::Path { site_id, path, is_directory: is_folder });
+                    }
+                }
+                Event::WatchRemoved(id) => {
+                    let keys = self.lock().by_id.get(&id).cloned().unwrap_or_default();
+                    for (site_id, path) in keys {
+                        self.unwatch_below(inotify, site_id, &path);
+                        invalidate(Outdated::Path { site_id, path, is_directory: true });
+                    }
+                }
+            }
+        });
+        if read.is_err() {
+            invalidate(Outdated::Everything);
+        }
+    }
+
+    /// Stops watching the directories without one of `keys` in them or below them.
+    pub(crate) fn keep_only<'k>(&self, keys: impl Iterator<Item = &'k FileKey>) {
+        let Some(inotify) = &self.inotify else { return };
+        let mut used = HashSet::new();
+        for FileKey { path, site_id } in keys {
+            let end = path.iter().rposition(|&byte| byte == b'/').unwrap_or(0);
+            used.extend(ancestors(&path[..end]).map(|directory| (*site_id, directory)));
+        }
+        self.unwatch(inotify, |(site_id, path)| !used.contains(&(*site_id, path.as_slice())));
+        self.is_exhausted.store(false, Ordering::Relaxed);
+    }
+
+    /// Stops watching what may be another directory now: `path` and everything below it.
+    fn unwatch_below(&self, inotify: &Inotify, site_id: u32, path: &[u8]) {
+        let is_below = |directory: &[u8]| {
+            path.is_empty()
+                || directory.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+        };
+        self.unwatch(inotify, |(id, directory)| *id == site_id && is_below(directory));
+    }
+
+    fn unwatch(&self, inotify: &Inotify, choose: impl Fn(&DirKey) -> bool) {
+        let mut dirs = self.lock();
+        let chosen: Vec<DirKey> = dirs.by_path.keys().filter(|key| choose(key)).cloned().collect();
+        for key in chosen {
+            if let Some(id) = dirs.remove(&key) {
+                inotify.remove_watch(id);
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Dirs> {
+        self.dirs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Dirs {
+    fn insert(&mut self, key: DirKey, id: WatchId) {
+        let keys = self.by_id.entry(id).or_default();
+        if !keys.contains(&key) {
+            keys.push(key.clone());
+        }
+        self.by_path.insert(key, id);
+    }
+
+    /// Removes a directory; returns its watch if no other path leads to the same directory.
+    fn remove(&mut self, key: &DirKey) -> Option<WatchId> {
+        let id = self.by_path.remove(key)?;
+        let keys = self.by_id.get_mut(&id)?;
+        keys.retain(|other| other != key);
+        let is_last = keys.is_empty();
+        if is_last {
+            self.by_id.remove(&id);
+        }
+        is_last.then_some(id)
+    }
+}
+
+/// Of `a/b/c`: the document root, `a`, `a/b` and `a/b/c`.
+fn ancestors(directory: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let slashes = directory.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(index, _)| index);
+    let whole = (!directory.is_empty()).then_some(directory.len());
+    [0].into_iter().chain(slashes).chain(whole).map(move |end| &directory[..end])
+}
+
+impl Outdated {
+    /// The keys of a changed file: with and without a final slash, and that of the directory that the file is the index of.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = FileKey> {
+        self.path().into_iter().flat_map(|(site_id, path)| keys_of(site_id, path))
+    }
+
+    /// The keys of the file that the changed one, by its name, is a precompressed form of.
+    pub(crate) fn identity_keys(&self) -> impl Iterator<Item = FileKey> {
+        let identity =
+            self.path().and_then(|(site_id, path)| Some((site_id, ContentCoding::strip_file_extension(path)?)));
+        identity.into_iter().flat_map(|(site_id, path)| keys_of(site_id, path))
+    }
+
+    fn path(&self) -> Option<(u32, &[u8])> {
+        match self {
+            Outdated::Path { site_id, path, .. } => Some((*site_id, path)),
+            Outdated::Everything => None,
+        }
+    }
+
+    /// Whether more than [`Outdated::keys`] is out of date, so that every entry must be looked at.
+    pub(crate) fn is_recursive(&self) -> bool {
+        !matches!(self, Outdated::Path { is_directory: false, .. })
+    }
+
+    /// Whether the entry of `key` is below what is out of date.
+    pub(crate) fn contains(&self, key: &FileKey) -> bool {
+        let Outdated::Path { site_id, path, .. } = self else { return true };
+        let is_below = || key.path.strip_prefix(path.as_slice()).is_some_and(|rest| rest.starts_with(b"/"));
+        key.site_id == *site_id && (path.is_empty() || is_below())
+    }
+}
+
+fn keys_of(site_id: u32, path: &[u8]) -> impl Iterator<Item = FileKey> {
+    let key = move |path: Vec<u8>| FileKey { path, site_id };
+    let directory = path.strip_suffix(b"index.html").filter(|path| path.is_empty() || path.ends_with(b"/"));
+    [key(path.to_vec()), key([path, b"/"].concat())].into_iter().chain(directory.map(move |path| key(path.to_vec())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(site_id: u32, path: &str) -> FileKey {
+        FileKey { path: path.as_bytes().to_vec(), site_id }
+    }
+
+    #[test]
+    fn a_directory_is_watched_with_all_directories_above_it() {
+        let list = |directory: &'static [u8]| ancestors(directory).collect::<Vec<_>>();
+        assert_eq!(list(b""), [b"".as_slice()]);
+        assert_eq!(list(b"a"), [b"".as_slice(), b"a"]);
+        assert_eq!(list(b"a/bc/d"), [b"".as_slice(), b"a", b"a/bc", b"a/bc/d"]);
+    }
+
+    #[test]
+    fn an_event_outdates_the_path_everything_below_it_and_its_directory_if_it_is_the_index() {
+        let changed = |path: &str| Outdated::Path { site_id: 7, path: path.as_bytes().to_vec(), is_directory: true };
+        let keys = |path: &str| changed(path).keys().collect::<Vec<_>>();
+        assert_eq!(keys("a/b"), [key(7, "a/b"), key(7, "a/b/")]);
+        assert_eq!(keys("a/index.html"), [key(7, "a/index.html"), key(7, "a/index.html/"), key(7, "a/")]);
+        assert_eq!(keys("index.html").last(), Some(&key(7, "")));
+        assert_eq!(keys("a/noindex.html").len(), 2);
+        assert!(changed("a").contains(&key(7, "a/b")));
+        assert!(changed("a").contains(&key(7, "a/")));
+        assert!(!changed("a").contains(&key(8, "a/b")));
+        assert!(!changed("a").contains(&key(7, "ab/c")));
+        assert!(changed("").contains(&key(7, "a")));
+        assert!(Outdated::Everything.contains(&key(7, "a")));
+    }
+
+    #[test]
+    fn an_event_of_a_precompressed_file_outdates_the_file_without_a_coding() {
+        let changed = |path: &str| Outdated::Path { site_id: 7, path: path.as_bytes().to_vec(), is_directory: false };
+        for extension in ["br", "zst", "gz"] {
+            for identity in ["a/app.js", "index.html"] {
+                let outdated = changed(&format!("{identity}.{extension}"));
+                assert!(outdated.identity_keys().eq(changed(identity).keys()), "{extension}");
+            }
+        }
+        assert_eq!(changed("a/app.js").identity_keys().count(), 0);
+        assert_eq!(Outdated::Everything.identity_keys().count(), 0);
+    }
+}
