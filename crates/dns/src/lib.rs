@@ -1,8 +1,10 @@
-//! Turns a zone and a query into a reply: no I/O, no clock, no socket, no allocation once a zone is made.
+//! Answers DNS queries from zones, and reads zone files.
+//!
+//! The crate does no I/O and reads no clock. After a zone is built, answering allocates nothing.
 //!
 //! ```text
-//! text → zonefile::Parser → Record → ZoneBuilder → Zone → ZoneMap        when zones are loaded
-//! query + ZoneMap → ParsedQuery → answer → reply                for each query
+//! text → zonefile::Parser → Record → ZoneBuilder → Zone → ZoneMap    when zones are loaded
+//! query + ZoneMap → ParsedQuery → answer → reply                     for each query
 //! ```
 #![no_std]
 #![forbid(unsafe_code)]
@@ -15,7 +17,9 @@ pub mod zone_map;
 mod message;
 pub mod zone_builder;
 pub mod zone;
+mod layout;
 mod packed_rrset;
+mod hash_slots;
 mod name_hash;
 pub mod zonefile;
 pub mod rdata;

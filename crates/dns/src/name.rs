@@ -1,29 +1,28 @@
-//! A domain name in wire form (RFC 1035 §3.1): labels from the leaf to the root, never compressed.
+//! A domain name in uncompressed wire form (RFC 1035 §3.1): labels from the leaf to the root.
 
-use core::cmp::Ordering;
 use core::fmt;
 
-/// Octets of the longest name, root label included (RFC 1035 §2.3.4).
+/// Bytes of the longest name, root label included (RFC 1035 §2.3.4).
 pub const NAME_BYTES_MAX: usize = 255;
-/// Octets of the longest label (RFC 1035 §2.3.4).
+/// Bytes of the longest label (RFC 1035 §2.3.4).
 pub const LABEL_BYTES_MAX: usize = 63;
-/// Labels of the longest name, the root not counted: 127 labels of one octet each.
+/// The most labels of a name, without the root: 127 labels of one byte each.
 pub const LABEL_COUNT_MAX: usize = 127;
 
-/// Why bytes are no name.
+/// Why bytes are not a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameError {
     /// The bytes end before the root label.
     UnexpectedEnd,
-    /// A label of more than 63 octets, or of a reserved kind, or a pointer (RFC 1035 §4.1.4).
+    /// A label has more than 63 bytes or a reserved type, or is a compression pointer (RFC 1035 §4.1.4).
     InvalidLabel,
-    /// More than 255 octets in all.
+    /// The name has more than 255 bytes.
     TooLong,
 }
 
-/// A borrowed name in wire form: checked once when it is made, so that walking it cannot fail.
+/// A borrowed name. Its form is checked when it is created.
 ///
-/// Two names are equal by `==` only when their octets are; [`Name::eq_ignore_case`] compares as DNS does, without case.
+/// `==` compares bytes; [`Name::eq_ignore_case`] compares as DNS does.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Name<'a>(&'a [u8]);
 
@@ -31,16 +30,15 @@ impl<'a> Name<'a> {
     /// The root: one empty label.
     pub const ROOT: Name<'static> = Name(&[0]);
 
-    /// The name at the start of `bytes`, which may go on behind it.
+    /// The name at the start of `bytes`. Bytes after it are ignored.
     pub fn parse(bytes: &'a [u8]) -> Result<Name<'a>, NameError> {
         Name::parse_with(bytes, |_| {})
     }
 
-    /// The name at the start of `bytes`; `label_at` is told where each label starts, the root's last.
+    /// [`Name::parse`], which calls `label_at` with the offset of each label, the root's last.
     #[inline]
     pub(crate) fn parse_with(bytes: &'a [u8], mut label_at: impl FnMut(usize)) -> Result<Name<'a>, NameError> {
         let mut at = 0;
-        // At most as many turns as a name has octets.
         while at < NAME_BYTES_MAX {
             label_at(at);
             match bytes.get(at) {
@@ -53,20 +51,20 @@ impl<'a> Name<'a> {
         Err(NameError::TooLong)
     }
 
-    /// The name that `bytes` are, which were one when they were stored: nothing is walked through again.
+    /// The name whose bytes were stored before: they are not checked again.
     #[inline]
     pub(crate) fn of_stored(bytes: &'a [u8]) -> Name<'a> {
         debug_assert!(Name::parse(bytes).is_ok_and(|name| name.0.len() == bytes.len()));
         Name(bytes)
     }
 
-    /// The octets, root label included.
+    /// The bytes, including the root label.
     #[inline]
     pub fn as_bytes(self) -> &'a [u8] {
         self.0
     }
 
-    /// Octets, root label included: 1 to 255.
+    /// The number of bytes, including the root label: 1 to 255.
     #[inline]
     pub fn length_bytes(self) -> usize {
         self.0.len()
@@ -77,7 +75,7 @@ impl<'a> Name<'a> {
         self.0.len() == 1
     }
 
-    /// The labels from the leaf, the root not among them.
+    /// The labels from the leaf, without the root.
     pub fn labels(self) -> Labels<'a> {
         Labels(self.0)
     }
@@ -93,13 +91,13 @@ impl<'a> Name<'a> {
         self.0.starts_with(b"\x01*")
     }
 
-    /// Whether both are the same name; case does not count (RFC 4343).
+    /// Whether both names are equal, ignoring case (RFC 4343).
     pub fn eq_ignore_case(self, other: Name<'_>) -> bool {
-        // Label lengths are below 64 and so no letters: the octets can be folded as they are.
+        // Label lengths are below 64 and so not letters.
         self.0.eq_ignore_ascii_case(other.0)
     }
 
-    /// Whether this is `ancestor` itself or stands below it.
+    /// Whether this is `ancestor` or a name below it.
     pub fn is_at_or_below(self, ancestor: Name<'_>) -> bool {
         let mut name = self;
         while name.0.len() > ancestor.0.len() {
@@ -109,26 +107,6 @@ impl<'a> Name<'a> {
             }
         }
         name.eq_ignore_case(ancestor)
-    }
-
-    /// The canonical order of DNSSEC (RFC 4034 §6.1): by labels from the root, letters folded.
-    pub fn canonical_cmp(self, other: Name<'_>) -> Ordering {
-        let mut left = LabelStarts::of(self);
-        let mut right = LabelStarts::of(other);
-        loop {
-            match (left.next_from_root(), right.next_from_root()) {
-                (None, None) => return Ordering::Equal,
-                (None, Some(_)) => return Ordering::Less,
-                (Some(_), None) => return Ordering::Greater,
-                (Some(a), Some(b)) => {
-                    let a = a.iter().map(u8::to_ascii_lowercase);
-                    match a.cmp(b.iter().map(u8::to_ascii_lowercase)) {
-                        Ordering::Equal => {}
-                        unequal => return unequal,
-                    }
-                }
-            }
-        }
     }
 
     /// An owned copy.
@@ -147,18 +125,18 @@ impl<'a> Name<'a> {
     }
 }
 
-/// Zone-file form (RFC 1035 §5.1), with the dot of the root at the end.
+/// Presentation format (RFC 1035 §5.1), with the final dot.
 impl fmt::Display for Name<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_root() {
             return out.write_str(".");
         }
         for label in self.labels() {
-            for &octet in label {
-                match octet {
-                    b'.' | b'"' | b'(' | b')' | b';' | b'@' | b'$' | b'\\' => write!(out, "\\{}", char::from(octet))?,
-                    0x21..=0x7e => write!(out, "{}", char::from(octet))?,
-                    _ => write!(out, "\\{octet:03}")?,
+            for &byte in label {
+                match byte {
+                    b'.' | b'"' | b'(' | b')' | b';' | b'@' | b'$' | b'\\' => write!(out, "\\{}", char::from(byte))?,
+                    0x21..=0x7e => write!(out, "{}", char::from(byte))?,
+                    _ => write!(out, "\\{byte:03}")?,
                 }
             }
             out.write_str(".")?;
@@ -173,7 +151,7 @@ impl fmt::Debug for Name<'_> {
     }
 }
 
-/// The labels of a name from the leaf to the last before the root.
+/// Iterates over the labels of a name, from the leaf, without the root.
 #[derive(Clone, Debug)]
 pub struct Labels<'a>(&'a [u8]);
 
@@ -191,34 +169,7 @@ impl<'a> Iterator for Labels<'a> {
     }
 }
 
-/// Where the labels of a name start, so that they can be walked from the root.
-struct LabelStarts<'a> {
-    name: &'a [u8],
-    starts: [u8; LABEL_COUNT_MAX],
-    left_count: usize,
-}
-
-impl<'a> LabelStarts<'a> {
-    fn of(name: Name<'a>) -> LabelStarts<'a> {
-        let mut starts = [0; LABEL_COUNT_MAX];
-        let mut left_count = 0;
-        let mut at = 0;
-        while name.0[at] != 0 {
-            starts[left_count] = at as u8;
-            left_count += 1;
-            at += 1 + usize::from(name.0[at]);
-        }
-        LabelStarts { name: name.0, starts, left_count }
-    }
-
-    fn next_from_root(&mut self) -> Option<&'a [u8]> {
-        self.left_count = self.left_count.checked_sub(1)?;
-        let start = usize::from(self.starts[self.left_count]);
-        Some(&self.name[start + 1..start + 1 + usize::from(self.name[start])])
-    }
-}
-
-/// A name that owns its octets, in place: no allocation.
+/// An owned name. It needs no allocation.
 #[derive(Clone, Copy)]
 pub struct NameBuf {
     length: u8,
@@ -236,12 +187,12 @@ impl NameBuf {
         Name(&self.bytes[..usize::from(self.length)])
     }
 
-    /// `label` put before `parent`: `label.parent`.
+    /// The name `label.parent`.
     pub fn child(label: &[u8], parent: Name<'_>) -> Result<NameBuf, NameError> {
         NameBuf::joined(&[label], parent)
     }
 
-    /// `labels` from the leaf, put before `suffix`.
+    /// The name of `labels`, from the leaf, followed by `suffix`.
     pub fn joined(labels: &[&[u8]], suffix: Name<'_>) -> Result<NameBuf, NameError> {
         let mut name = NameBuf::root();
         let mut at = 0;
@@ -299,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_become_a_name_or_say_why_not() {
+    fn parse_returns_the_name_at_the_start_or_an_error() {
         assert_eq!(name(b"\x03www\x07example\0rest").length_bytes(), 13);
         assert_eq!(Name::parse(b"\x03ww"), Err(NameError::UnexpectedEnd));
         assert_eq!(Name::parse(b"\x03www"), Err(NameError::UnexpectedEnd));
@@ -309,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn names_end_at_255_octets() {
+    fn name_of_255_bytes_is_the_longest() {
         let mut bytes = vec![];
         for _ in 0..127 {
             bytes.extend_from_slice(b"\x01a");
@@ -324,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn case_does_not_count() {
+    fn comparison_ignores_case() {
         let upper = name(b"\x03WWW\x07eXample\0");
         assert!(upper.eq_ignore_case(name(b"\x03www\x07example\0")));
         assert_eq!(format!("{}", upper.to_lowercase()), "www.example.");
@@ -334,25 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn canonical_order_of_rfc_4034() {
-        let ordered: [&[u8]; 8] = [
-            b"\x07example\0",
-            b"\x01a\x07example\0",
-            b"\x08yljkjljk\x01a\x07example\0",
-            b"\x01Z\x01a\x07example\0",
-            b"\x04zABC\x01a\x07EXAMPLE\0",
-            b"\x01z\x07example\0",
-            b"\x01\x01\x01z\x07example\0",
-            b"\x01\xc8\x01z\x07example\0",
-        ];
-        for pair in ordered.windows(2) {
-            assert_eq!(name(pair[0]).canonical_cmp(name(pair[1])), Ordering::Less, "{pair:?}");
-            assert_eq!(name(pair[1]).canonical_cmp(name(pair[0])), Ordering::Greater, "{pair:?}");
-        }
-    }
-
-    #[test]
-    fn display_escapes_what_a_zone_file_would_misread() {
+    fn display_escapes_special_characters_of_zone_files() {
         assert_eq!(format!("{}", name(b"\x04a.\x07@\0")), "a\\.\\007\\@.");
         assert_eq!(format!("{}", Name::ROOT), ".");
     }

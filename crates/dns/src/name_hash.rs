@@ -1,12 +1,11 @@
-//! A name with the places of its labels, and a hash of each of its suffixes: what a store of names is searched by.
+//! Hashes of names, and names with the offsets of their labels.
 //!
-//! The hash grows from the root towards the leaf, so that one pass over a name gives the hashes of all its ancestors.
-//! Case does not count (RFC 4343): letters are folded eight octets at a time on their way into the hash, and when a name
-//! is compared with a stored one, so that no copy in lower case is made of a question's name.
+//! A hash is extended label by label from the root, so that one pass over a name yields the hashes of all its ancestors.
+//! Hashes and comparisons ignore case (RFC 4343): they fold letters eight bytes at a time, without a copy in lower case.
 
 use crate::name::{LABEL_COUNT_MAX, Name, NameError};
 
-/// Makes the hashes of one process differ from those of the next, so that nobody can prepare names that collide.
+/// A random number that makes hashes unpredictable, so that no client can prepare names that collide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HashSeed(pub u64);
 
@@ -14,28 +13,28 @@ pub struct HashSeed(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NameHash(u64);
 
-/// The hash of a name and that of the name above it, which is where most names that are not there end.
+/// The hashes of a name and of its parent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NameHashes {
     pub(crate) name: NameHash,
-    /// Of no use if the name is the root or an apex, whose own it may be.
+    /// Unspecified for the root and for an apex.
     pub(crate) parent: NameHash,
 }
 
 impl NameHashes {
-    /// Those of `suffix`, of which these are the name above.
+    /// The hashes of `suffix`, whose parent these belong to.
     #[inline]
     pub(crate) fn below(self, suffix: &[u8], name: &[u8]) -> NameHashes {
         NameHashes { name: self.name.with_label(suffix, name), parent: self.name }
     }
 }
 
-// An odd number with its bits well mixed, from the digits of e.
+// An odd number with well mixed bits, from the digits of e.
 const MULTIPLIER: u64 = 0xb7e1_5162_8aed_2a6b;
-/// Octets that are folded, hashed and compared at a time.
-const EIGHT: usize = size_of::<u64>();
-/// Masks of so many octets, from the lowest.
-const LOWEST_OCTETS: [u64; EIGHT + 1] =
+/// Bytes that are hashed and compared at a time.
+const WORD_BYTES: usize = size_of::<u64>();
+/// Masks of the lowest bytes of a word, by their number.
+const LOW_BYTES: [u64; WORD_BYTES + 1] =
     [0, 0xff, 0xffff, 0xff_ffff, 0xffff_ffff, 0xff_ffff_ffff, 0xffff_ffff_ffff, 0xff_ffff_ffff_ffff, u64::MAX];
 
 impl HashSeed {
@@ -47,108 +46,106 @@ impl HashSeed {
 }
 
 impl NameHash {
-    /// The hash of `suffix`, which `name` ends with, where this is the hash of the suffix one label shorter.
-    // Most labels take one round: a call would cost as much again.
+    /// The hash of `suffix`, a suffix of `name`, from this hash of the parent of `suffix`.
+    // Inlined: most labels take one round, as much as a call.
     #[inline(always)]
     pub(crate) fn with_label(self, suffix: &[u8], name: &[u8]) -> NameHash {
         let mut rest = suffix;
-        // The octet of the length goes in with the label: so where labels end counts.
+        // The length byte is hashed with its label, so that the boundaries of labels make a difference.
         let mut left_bytes = 1 + usize::from(rest[0]);
         let mut state = self.0;
-        while left_bytes > EIGHT {
-            let (&octets, behind) = rest.split_first_chunk().expect("a label ends before its name does");
-            state = folded_product(state ^ folded(u64::from_le_bytes(octets)), MULTIPLIER);
-            (rest, left_bytes) = (behind, left_bytes - EIGHT);
+        while left_bytes > WORD_BYTES {
+            let (&word, tail) = rest.split_first_chunk().expect("a label ends before its name does");
+            state = folded_product(state ^ to_lowercase(u64::from_le_bytes(word)), MULTIPLIER);
+            (rest, left_bytes) = (tail, left_bytes - WORD_BYTES);
         }
-        let last = first_eight(rest, name) & LOWEST_OCTETS[left_bytes];
-        NameHash(folded_product(state ^ folded(last), MULTIPLIER))
+        let last = first_word(rest, name) & LOW_BYTES[left_bytes];
+        NameHash(folded_product(state ^ to_lowercase(last), MULTIPLIER))
     }
 
-    /// Where to look first in a table of 2^`bit_count` places.
+    /// The first slot to search in a table of 2^`bit_count` slots.
     #[inline]
     pub(crate) fn slot(self, bit_count: u32) -> usize {
         (self.0 >> (64 - bit_count)) as usize
     }
 
-    /// What tells two names in neighbouring places apart without looking at them; none of its bits is one of
-    /// [`NameHash::slot`] in tables of up to 2^32 places.
+    /// Bits that a slot stores to distinguish names. In tables of up to 2^32 slots they are independent of
+    /// [`NameHash::slot`].
     #[inline]
     pub(crate) fn tag(self) -> u32 {
         self.0 as u32
     }
 }
 
-/// Both halves of the 128-bit product, folded: every bit of the operands reaches every bit of the result.
+/// The halves of the 128-bit product combined: every bit of the operands affects every bit of the result.
 #[inline]
 fn folded_product(left: u64, right: u64) -> u64 {
     let product = u128::from(left).wrapping_mul(u128::from(right));
     (product as u64) ^ ((product >> 64) as u64)
 }
 
-/// Eight octets, their letters in lower case.
+/// Eight bytes with their ASCII letters in lower case.
 #[inline]
-fn folded(octets: u64) -> u64 {
+fn to_lowercase(word: u64) -> u64 {
     const EACH: u64 = 0x0101_0101_0101_0101;
     const TOP_BITS: u64 = 0x80 * EACH;
-    // Without its top bit an octet is at most 127, so that these sums carry nothing into the next octet. The top bit of
-    // one says that the octet is at least "A", that of the other that it is beyond "Z".
-    let low = octets & !TOP_BITS;
+    // A byte without its top bit is at most 127, so the sums carry nothing into the next byte. The top bit of `from_a` is
+    // set for a byte of at least "A", that of `beyond_z` for a byte above "Z".
+    let low = word & !TOP_BITS;
     let from_a = low.wrapping_add((0x80 - u64::from(b'A')) * EACH);
     let beyond_z = low.wrapping_add((0x7f - u64::from(b'Z')) * EACH);
-    let upper = from_a & !beyond_z & !octets & TOP_BITS;
-    // 0x20 tells a small letter from its capital.
-    octets | upper >> 2
+    let upper = from_a & !beyond_z & !word & TOP_BITS;
+    // 0x20 is the difference between a small letter and its capital.
+    word | upper >> 2
 }
 
-/// The first eight octets of `rest`, which `name` ends with and which is not empty, as one number, the first octet lowest;
-/// zero where there are fewer.
+/// The first eight bytes of `rest`, a non-empty suffix of `name`, in little endian. Missing bytes are 0.
 #[inline]
-fn first_eight(rest: &[u8], name: &[u8]) -> u64 {
+fn first_word(rest: &[u8], name: &[u8]) -> u64 {
     match (rest.first_chunk(), name.last_chunk()) {
-        (Some(&octets), _) => u64::from_le_bytes(octets),
-        // What stands before `rest` is shifted out.
-        (None, Some(&octets)) => u64::from_le_bytes(octets) >> (u8::BITS as usize * (EIGHT - rest.len())),
-        (None, None) => rest.iter().rev().fold(0, |number, &octet| number << u8::BITS | u64::from(octet)),
+        (Some(&word), _) => u64::from_le_bytes(word),
+        // Bytes before `rest` are shifted out.
+        (None, Some(&word)) => u64::from_le_bytes(word) >> (u8::BITS as usize * (WORD_BYTES - rest.len())),
+        (None, None) => rest.iter().rev().fold(0, |number, &byte| number << u8::BITS | u64::from(byte)),
     }
 }
 
-/// Whether `name` is `stored`, which is in lower case; case does not count.
+/// Whether `name` equals `stored`, which is in lower case, ignoring the case of `name`.
 ///
-/// Label lengths are below 64 and so no letters: the octets can be folded as they are. Most names are asked for in lower
-/// case, so that nothing needs to be folded at all.
+/// Label lengths are below 64 and so not letters. Most queries are in lower case and need no folding.
 #[inline]
 pub(crate) fn eq_stored(stored: &[u8], name: &[u8]) -> bool {
     if stored.len() != name.len() {
         return false;
     }
-    let is_same = |stored: u64, name: u64| stored == name || stored == folded(name);
+    let is_same = |stored: u64, name: u64| stored == name || stored == to_lowercase(name);
     let is_same_end = match (stored.last_chunk(), name.last_chunk()) {
         (Some(&stored), Some(&name)) => is_same(u64::from_le_bytes(stored), u64::from_le_bytes(name)),
         _ => return stored.eq_ignore_ascii_case(name),
     };
-    // The last eight octets may overlap those before them.
-    let mut eights = stored.as_chunks().0.iter().zip(name.as_chunks().0);
-    is_same_end && eights.all(|(&stored, &name)| is_same(u64::from_le_bytes(stored), u64::from_le_bytes(name)))
+    // The last word may overlap the words before it.
+    let mut words = stored.as_chunks().0.iter().zip(name.as_chunks().0);
+    is_same_end && words.all(|(&stored, &name)| is_same(u64::from_le_bytes(stored), u64::from_le_bytes(name)))
 }
 
-/// A name with the places of its labels.
+/// A name with the offsets of its labels.
 #[derive(Clone)]
 pub(crate) struct IndexedName<'n> {
     name: Name<'n>,
-    /// Where each label starts, from the leaf; behind the last, where the root stands.
+    /// The offset of each label, from the leaf, and of the root label.
     starts: [u8; LABEL_COUNT_MAX + 1],
     label_count: usize,
 }
 
 impl<'n> IndexedName<'n> {
-    /// The root.
     #[inline]
     pub(crate) fn root() -> IndexedName<'n> {
         IndexedName { name: Name::ROOT, starts: [0; LABEL_COUNT_MAX + 1], label_count: 0 }
     }
 
-    /// Becomes the name at the start of `bytes`, which may go on behind it: in place, because a name with the places of
-    /// its labels is dear to hand about. When it fails, it is no name any more.
+    /// Becomes the name at the start of `bytes`. Bytes after it are ignored. After an error the value is unspecified.
+    ///
+    /// In place, because the offsets are expensive to copy.
     #[inline]
     pub(crate) fn parse(&mut self, bytes: &'n [u8]) -> Result<(), NameError> {
         let mut start_count = 0;
@@ -156,52 +153,49 @@ impl<'n> IndexedName<'n> {
             self.starts[start_count] = start as u8;
             start_count += 1;
         })?;
-        // The root is no label.
         self.label_count = start_count - 1;
         Ok(())
     }
 
-    /// `name`, its labels found.
     #[inline]
     pub(crate) fn of(name: Name<'n>) -> IndexedName<'n> {
         let mut indexed = IndexedName::root();
-        indexed.parse(name.as_bytes()).expect("a name has the shape of one");
+        indexed.parse(name.as_bytes()).expect("the bytes of a name are one");
         indexed
     }
 
-    /// The name itself.
     #[inline]
     pub(crate) fn name(&self) -> Name<'n> {
         self.name
     }
 
-    /// Labels, the root not counted.
+    /// The number of labels, without the root.
     #[inline]
     pub(crate) fn label_count(&self) -> usize {
         self.label_count
     }
 
-    /// The octets, root label included.
+    /// The bytes, including the root label.
     #[inline]
     pub(crate) fn as_bytes(&self) -> &'n [u8] {
         self.name.as_bytes()
     }
 
-    /// The ancestor that has `depth` labels, or the name itself: octets, root label included.
+    /// The bytes of the suffix with `depth` labels, including the root label.
     #[inline]
     pub(crate) fn suffix(&self, depth: usize) -> &'n [u8] {
         &self.as_bytes()[usize::from(self.starts[self.label_count - depth])..]
     }
 
-    /// The suffixes with more than `depth` labels, from the shortest of them to the name itself.
+    /// The suffixes with more than `depth` labels, shortest first.
     #[inline(always)]
     pub(crate) fn suffixes_beyond(&self, depth: usize) -> impl Iterator<Item = &'n [u8]> {
         let bytes = self.as_bytes();
         self.starts[..self.label_count - depth].iter().rev().map(|&start| &bytes[usize::from(start)..])
     }
 
-    /// The hash of the suffix of `to_depth` labels, from the hash of that of `from_depth` labels.
-    pub(crate) fn grown_hash(&self, hash: NameHash, from_depth: usize, to_depth: usize) -> NameHash {
+    /// The hash of the suffix with `to_depth` labels, from the hash of the suffix with `from_depth` labels.
+    pub(crate) fn extend_hash(&self, hash: NameHash, from_depth: usize, to_depth: usize) -> NameHash {
         let mut hash = hash;
         for depth in from_depth..to_depth {
             hash = hash.with_label(self.suffix(depth + 1), self.as_bytes());
@@ -212,14 +206,14 @@ impl<'n> IndexedName<'n> {
     /// The hash of the whole name.
     #[inline]
     pub(crate) fn hash(&self, seed: HashSeed) -> NameHash {
-        self.grown_hash(seed.of_root(), 0, self.label_count)
+        self.extend_hash(seed.of_root(), 0, self.label_count)
     }
 
-    /// The hash of the whole name and that of its parent.
+    /// The hashes of the whole name and of its parent.
     pub(crate) fn hashes(&self, seed: HashSeed) -> NameHashes {
         let parent_depth = self.label_count.saturating_sub(1);
-        let parent = self.grown_hash(seed.of_root(), 0, parent_depth);
-        NameHashes { name: self.grown_hash(parent, parent_depth, self.label_count), parent }
+        let parent = self.extend_hash(seed.of_root(), 0, parent_depth);
+        NameHashes { name: self.extend_hash(parent, parent_depth, self.label_count), parent }
     }
 }
 
@@ -241,18 +235,18 @@ mod tests {
     }
 
     #[test]
-    fn every_octet_folds_as_an_ascii_character_does() {
-        for octet in 0..=255_u8 {
-            let octets = [octet, b'A', b'Z', 0xff, octet, b'@', b'[', octet];
+    fn to_lowercase_changes_only_ascii_capitals() {
+        for byte in 0..=255_u8 {
+            let word = [byte, b'A', b'Z', 0xff, byte, b'@', b'[', byte];
             assert_eq!(
-                folded(u64::from_le_bytes(octets)).to_le_bytes(),
-                octets.map(|octet| octet.to_ascii_lowercase())
+                to_lowercase(u64::from_le_bytes(word)).to_le_bytes(),
+                word.map(|byte| byte.to_ascii_lowercase())
             );
         }
     }
 
     #[test]
-    fn names_of_every_length_are_compared_to_their_last_octet() {
+    fn eq_stored_compares_every_byte() {
         for length in 0..=40 {
             let stored: Vec<u8> = (b'a'..).take(25).cycle().take(length).collect();
             let name = stored.to_ascii_uppercase();
@@ -260,14 +254,14 @@ mod tests {
             for at in 0..length {
                 let mut other = name.clone();
                 other[at] = b'z';
-                assert!(!eq_stored(&stored, &other), "{length} octets differ at {at}");
+                assert!(!eq_stored(&stored, &other), "{length} bytes differ at {at}");
                 assert!(!eq_stored(&stored, &name[..at]), "{at} of {length}");
             }
         }
     }
 
     #[test]
-    fn labels_and_suffixes_are_found() {
+    fn suffix_returns_the_last_labels() {
         let name = indexed(b"\x03WwW\x07eXample\x04TEST\0");
         assert_eq!(name.label_count(), 3);
         assert_eq!(name.suffix(0), b"\0");
@@ -276,29 +270,29 @@ mod tests {
     }
 
     #[test]
-    fn a_name_hashes_as_the_same_name_within_a_longer_one() {
+    fn hash_of_a_suffix_equals_the_hash_of_the_name() {
         let long = indexed(b"\x0dthirteen-long\x07example\x04test\0");
-        let of_two_labels = long.grown_hash(SEED.of_root(), 0, 2);
+        let of_two_labels = long.extend_hash(SEED.of_root(), 0, 2);
         assert_eq!(of_two_labels, indexed(b"\x07EXAMPLE\x04test\0").hash(SEED));
         assert_eq!(of_two_labels, indexed(long.suffix(2)).hash(SEED));
-        assert_eq!(long.grown_hash(of_two_labels, 2, 3), long.hash(SEED));
+        assert_eq!(long.extend_hash(of_two_labels, 2, 3), long.hash(SEED));
     }
 
     #[test]
-    fn eight_octets_are_one_number_wherever_they_stand() {
+    fn first_word_reads_bytes_at_every_offset() {
         for length in 1..=20 {
-            let octets: Vec<u8> = (1..=length).collect();
-            for rest in (0..octets.len()).map(|at| &octets[at..]) {
-                let mut eight = [0; EIGHT];
-                let count = rest.len().min(EIGHT);
-                eight[..count].copy_from_slice(&rest[..count]);
-                assert_eq!(first_eight(rest, &octets).to_le_bytes(), eight, "{rest:?} of {length}");
+            let bytes: Vec<u8> = (1..=length).collect();
+            for rest in (0..bytes.len()).map(|at| &bytes[at..]) {
+                let mut word = [0; WORD_BYTES];
+                let count = rest.len().min(WORD_BYTES);
+                word[..count].copy_from_slice(&rest[..count]);
+                assert_eq!(first_word(rest, &bytes).to_le_bytes(), word, "{rest:?} of {length}");
             }
         }
     }
 
     #[test]
-    fn every_octet_of_a_label_counts() {
+    fn hash_depends_on_every_byte_of_a_label() {
         for length in 1..=63_usize {
             let mut name = [&[length as u8][..], &[b'x'; 64]].concat();
             name[length + 1] = 0;
@@ -306,13 +300,13 @@ mod tests {
             for at in 1..=length {
                 let mut other = name.clone();
                 other[at] = b'y';
-                assert_ne!(indexed(&other).hash(SEED), hash, "{length} octets differ at {at}");
+                assert_ne!(indexed(&other).hash(SEED), hash, "{length} bytes differ at {at}");
             }
         }
     }
 
     #[test]
-    fn where_labels_end_counts() {
+    fn hash_depends_on_label_boundaries() {
         let names: [&[u8]; 7] =
             [b"\x01a\x01b\0", b"\x02ab\0", b"\x01a\0", b"\x01b\0", b"\0", b"\x03a\x01b\0", b"\x01a\x01a\0"];
         for (index, left) in names.iter().enumerate() {
@@ -324,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_name_fits() {
+    fn longest_name_is_indexed() {
         let mut bytes = [1; 255];
         bytes[254] = 0;
         let name = indexed(&bytes);

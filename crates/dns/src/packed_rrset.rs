@@ -1,67 +1,69 @@
-//! A ready-made answer: the records of one RRset, with the addresses that go with them, as the octets of a reply.
+//! A packed RRset: the records of one RRset and of its additional section as the bytes of a reply, made when a zone is
+//! loaded.
 //!
-//! It is made at load for the place that it has in the simplest reply: the owner is the question's name, at octet 12,
-//! and the records follow the question. Names in it are compressed against the owner and against each other. In that
-//! place it is copied as it is. Below a wildcard or a cut the question's name is longer than the owner; then the
-//! pointers, whose places are listed, are moved. Behind a CNAME, where the owner is no part of the question's name, the
-//! records are written anew with their names in full.
+//! The bytes are those of the shortest reply that holds them: the owner is QNAME, at offset 12, and the records follow
+//! the question. Names are compressed against the owner and against each other. There, the bytes are copied unchanged.
+//! Below a wildcard or a delegation point QNAME is longer than the owner: the compression pointers, whose offsets are
+//! stored, are shifted. After an alias, where the owner is not a suffix of QNAME, the records are written with
+//! uncompressed names.
 //!
 //! ```text
 //! owner at 12: 3www7example0   type class   c00c 0001 0001 ttl 0004 a.b.c.d   …
 //!              └───────────┘                └── PackedRrset::bytes, virtual offset 12 + owner + 4
 //! ```
 
-use crate::name::{Name, NameBuf};
+use crate::name::{NAME_BYTES_MAX, Name, NameBuf};
 use crate::rtype::Rtype;
 use alloc::vec::Vec;
 
-/// Octets of a message's header: where the question's name stands (RFC 1035 §4.1.1).
+/// Bytes of a message's header, and so the offset of QNAME (RFC 1035 §4.1.1).
 pub(crate) const HEADER_BYTES: usize = 12;
-/// Octets of a question behind its name: type and class.
+/// Bytes of a question after QNAME: QTYPE and QCLASS.
 pub(crate) const QUESTION_TAIL_BYTES: usize = 4;
-/// Octets of the smallest OPT record, which is the one that replies carry (RFC 6891 §6.1.2).
+/// Bytes of an OPT record without options, as replies carry it (RFC 6891 §6.1.2).
 pub(crate) const OPT_BYTES: usize = 11;
-/// Octets of the longest reply around its records: header, question, and OPT.
-const AROUND_BYTES_MAX: usize = HEADER_BYTES + crate::name::NAME_BYTES_MAX + QUESTION_TAIL_BYTES + OPT_BYTES;
-/// Octets that the records of a reply may have: a message has 65,535 (RFC 1035 §4.2.2).
-const RECORDS_BYTES_MAX: usize = 65_535 - AROUND_BYTES_MAX;
-/// A compression pointer to the question's name.
-const POINTER_TO_QUESTION: u16 = POINTER | HEADER_BYTES as u16;
+/// Bytes of the longest reply besides its records: header, question and OPT.
+const OVERHEAD_BYTES_MAX: usize = HEADER_BYTES + NAME_BYTES_MAX + QUESTION_TAIL_BYTES + OPT_BYTES;
+/// Bytes that the records of a reply may have: a message has at most 65,535 (RFC 1035 §4.2.2).
+const RECORDS_BYTES_MAX: usize = 65_535 - OVERHEAD_BYTES_MAX;
+/// A compression pointer to QNAME.
+const POINTER_TO_QNAME: u16 = POINTER | HEADER_BYTES as u16;
 const POINTER: u16 = 0xc000;
-/// Furthest octet that a ready-made answer points to, below the 2^14 that a pointer reaches: room to be moved by.
+/// The highest target of a stored pointer. It is below the 2^14 that a pointer reaches, so that it can be shifted.
 const TARGET_MAX: usize = 0x2800;
-/// Places of names that the compression of one answer remembers.
+/// Suffixes that one packed RRset compresses names against.
 const KNOWN_SUFFIXES_MAX: usize = 64;
-/// Octets of a stored answer before its list of pointers.
+/// Bytes of a stored RRset before its list of pointers.
 const STORED_HEADER_BYTES: usize = 10;
-/// Octets of a record between its owner and its RDATA: type, class, TTL, length.
-const RECORD_FIXED_BYTES: usize = 10;
-const CLASS_IN: u16 = 1;
+/// Bytes of a record between its owner and its RDATA: type, class, TTL, length.
+pub(crate) const RECORD_FIXED_BYTES: usize = 10;
+pub(crate) const CLASS_IN: u16 = 1;
 
-/// A ready-made answer, borrowed from a zone.
+/// A packed RRset, borrowed from a zone.
 #[derive(Clone, Copy, Debug)]
-pub struct PackedRrset<'z> {
+pub(crate) struct PackedRrset<'z> {
     /// Records of the RRset itself.
-    pub answer_count: u16,
+    pub(crate) answer_count: u16,
     /// Records of the additional section.
-    pub additional_count: u16,
-    /// Octets of the RRset's records; those of the additional section follow.
+    pub(crate) additional_count: u16,
+    /// Bytes of the RRset's records. Those of the additional section follow.
     answer_length: usize,
+    /// Offsets of the compression pointers in `bytes`, each 16 bits.
     pointers: &'z [u8],
     bytes: &'z [u8],
 }
 
-/// Where the owner of a ready-made answer stands in a reply.
+/// The owner of a packed RRset in a reply.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OwnerLocation {
-    /// Octet of the reply at which the owner, or the last labels of the question's name that are the owner, starts.
-    pub offset: usize,
-    /// Octets of the owner's name, as stored.
-    pub length_bytes: usize,
+    /// The offset of the owner in the reply. It is QNAME or a suffix of it.
+    pub(crate) offset: usize,
+    /// Bytes of the owner's name in the zone.
+    pub(crate) length_bytes: usize,
 }
 
 impl<'z> PackedRrset<'z> {
-    /// The answer stored at the start of `stored`.
+    /// The RRset at the start of `stored`.
     #[inline]
     pub(crate) fn read(stored: &'z [u8]) -> PackedRrset<'z> {
         let (header, rest) =
@@ -78,66 +80,73 @@ impl<'z> PackedRrset<'z> {
         }
     }
 
-    /// The type of the RRset, which stands behind the owner's pointer.
+    /// The type of the RRset: the field after the owner's pointer.
     pub(crate) fn rtype(&self) -> Rtype {
         Rtype(u16::from_be_bytes([self.bytes[2], self.bytes[3]]))
     }
 
-    /// Octets of the RRset's own records.
+    /// The RRset's own records.
     #[inline]
-    pub fn answer_bytes(&self) -> &'z [u8] {
+    pub(crate) fn answer_bytes(&self) -> &'z [u8] {
         &self.bytes[..self.answer_length]
     }
 
-    /// Octets of all records, those of the additional section included.
+    /// All records, those of the additional section included.
     #[inline]
-    pub fn all_bytes(&self) -> &'z [u8] {
+    pub(crate) fn all_bytes(&self) -> &'z [u8] {
         self.bytes
     }
 
-    /// Moves the pointers of a copy at `at` in `reply`, so that they are right where owner and copy really stand: behind
-    /// where they were made for, if not there.
+    /// Shifts the pointers in a copy of the bytes at `at` in `reply` by the distance of owner and copy from the offsets
+    /// that they were packed for.
     #[inline]
-    pub(crate) fn move_pointers(&self, reply: &mut [u8], at: usize, length_bytes: usize, owner: OwnerLocation) {
+    pub(crate) fn shift_pointers(&self, reply: &mut [u8], at: usize, length_bytes: usize, owner: OwnerLocation) {
         let owner_shift = owner.offset - HEADER_BYTES;
         let shift = at - (HEADER_BYTES + owner.length_bytes + QUESTION_TAIL_BYTES);
         if owner_shift != 0 || shift != 0 {
             let owner_end = POINTER | (HEADER_BYTES + owner.length_bytes) as u16;
-            self.shift_pointers(&mut reply[at..at + length_bytes], owner_end, owner_shift as u16, shift as u16);
+            self.add_to_pointers(&mut reply[at..at + length_bytes], owner_end, owner_shift as u16, shift as u16);
         }
     }
 
     /// Adds `owner_shift` to the pointers in `copy` that are less than `owner_end`, and `shift` to the others.
-    fn shift_pointers(&self, copy: &mut [u8], owner_end: u16, owner_shift: u16, shift: u16) {
-        for &place in self.pointers.as_chunks().0 {
-            let place = usize::from(u16::from_le_bytes(place));
-            // The addresses that the last of them stand in may have been left out.
-            let Some(octets) = copy.get_mut(place..).and_then(<[u8]>::first_chunk_mut) else { break };
-            let pointer = u16::from_be_bytes(*octets);
-            let moved = pointer + if pointer < owner_end { owner_shift } else { shift };
-            *octets = moved.to_be_bytes();
+    fn add_to_pointers(&self, copy: &mut [u8], owner_end: u16, owner_shift: u16, shift: u16) {
+        for &at in self.pointers.as_chunks().0 {
+            let at = usize::from(u16::from_le_bytes(at));
+            // Ascending: the rest is in the additional section, which was omitted.
+            let Some(bytes) = copy.get_mut(at..).and_then(<[u8]>::first_chunk_mut) else { break };
+            let pointer = u16::from_be_bytes(*bytes);
+            let shifted = pointer + if pointer < owner_end { owner_shift } else { shift };
+            *bytes = shifted.to_be_bytes();
         }
     }
 
-    /// The records, each with its names in full.
+    /// The records, with the owners decompressed.
     pub(crate) fn records(&self, owner: Name<'z>) -> PackedRecords<'z> {
         PackedRecords { owner, bytes: self.bytes, at: 0 }
     }
 }
 
-/// A record taken out of a ready-made answer.
+/// A record of a packed RRset.
 #[derive(Debug)]
 pub(crate) struct PackedRecord<'z> {
     pub(crate) owner: NameBuf,
     pub(crate) rtype: Rtype,
-    /// Type, class and TTL as they stand in the message.
+    /// Type, class and TTL in wire form.
     pub(crate) fixed: &'z [u8],
-    /// RDATA as stored: names in it may be compressed; [`PackedRecords::expand`] writes them in full.
+    /// The RDATA in the packed bytes. Names in it may be compressed: [`PackedRecords::expand`] decompresses them.
     pub(crate) rdata_start: usize,
     pub(crate) rdata_end: usize,
 }
 
-/// Walks over the records of a ready-made answer.
+impl<'z> PackedRecord<'z> {
+    /// The TTL in wire form.
+    pub(crate) fn ttl(&self) -> &'z [u8] {
+        &self.fixed[4..8]
+    }
+}
+
+/// Iterates over the records of a packed RRset.
 #[derive(Clone, Debug)]
 pub(crate) struct PackedRecords<'z> {
     owner: Name<'z>,
@@ -164,7 +173,8 @@ impl<'z> Iterator for PackedRecords<'z> {
 }
 
 impl PackedRecords<'_> {
-    /// Writes the RDATA of `record` with its names in full to the start of `out`; its octets, or `None` for no room.
+    /// Writes the RDATA of `record` with uncompressed names to the start of `out`. Returns its length, or `None` when
+    /// `out` is too short.
     pub(crate) fn expand(&self, record: &PackedRecord<'_>, out: &mut [u8]) -> Option<usize> {
         let (prefix, name_count) = compressed_names(record.rtype);
         let mut from = record.rdata_start;
@@ -187,30 +197,30 @@ impl PackedRecords<'_> {
         Some(to)
     }
 
-    /// The name at `at`, and where the octets behind it start. Pointers were made by [`RrsetPacker`]: they lead
-    /// backwards, into the owner or into these octets.
+    /// The name at `at`, and the offset after it. [`RrsetPacker`] made the pointers: they point backwards, into the owner
+    /// or into these bytes.
     fn name_at(&self, at: usize) -> (NameBuf, usize) {
-        let made_for = HEADER_BYTES + self.owner.length_bytes() + QUESTION_TAIL_BYTES;
-        let mut wire = [0; crate::name::NAME_BYTES_MAX];
+        let virtual_start = HEADER_BYTES + self.owner.length_bytes() + QUESTION_TAIL_BYTES;
+        let mut wire = [0; NAME_BYTES_MAX];
         let mut length = 0;
         let mut after = None;
         let mut source = self.bytes;
         let mut at = at;
         loop {
-            let octet = usize::from(source[at]);
-            if octet & 0xc0 == 0xc0 {
+            let label_length = usize::from(source[at]);
+            if label_length & 0xc0 == 0xc0 {
                 after.get_or_insert(at + 2);
                 let target = usize::from(u16::from_be_bytes([source[at], source[at + 1]]) & !POINTER);
-                (source, at) = match target.checked_sub(made_for) {
-                    Some(within) => (self.bytes, within),
+                (source, at) = match target.checked_sub(virtual_start) {
+                    Some(offset) => (self.bytes, offset),
                     None => (self.owner.as_bytes(), target - HEADER_BYTES),
                 };
                 continue;
             }
-            wire[length..=length + octet].copy_from_slice(&source[at..=at + octet]);
-            length += 1 + octet;
-            at += 1 + octet;
-            if octet == 0 {
+            wire[length..=length + label_length].copy_from_slice(&source[at..=at + label_length]);
+            length += 1 + label_length;
+            at += 1 + label_length;
+            if label_length == 0 {
                 let name = Name::parse(&wire[..length]).expect("was a name before it was compressed");
                 return (name.to_owned(), after.unwrap_or(at));
             }
@@ -218,8 +228,8 @@ impl PackedRecords<'_> {
     }
 }
 
-/// The octets before the compressed names in the RDATA of a type, and how many names: the types of RFC 1035, whose
-/// names alone may be compressed (RFC 3597 §4).
+/// The number of bytes before the compressible names in the RDATA of `rtype`, and the number of these names. Only types
+/// of RFC 1035 have any (RFC 3597 §4).
 fn compressed_names(rtype: Rtype) -> (usize, usize) {
     match rtype {
         Rtype::NS | Rtype::CNAME | Rtype::PTR | Rtype::MB | Rtype::MG | Rtype::MR | Rtype::MD | Rtype::MF => (0, 1),
@@ -229,46 +239,46 @@ fn compressed_names(rtype: Rtype) -> (usize, usize) {
     }
 }
 
-/// For which replies an answer is made.
+/// The relation of a packed RRset's owner to QNAME.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// The owner is what was asked for; below a wildcard, the question's name takes the owner's place.
-    Answer,
-    /// A cut's NS or the apex's SOA: the owner is an ancestor of what was asked for, and stays itself.
-    Authority,
+pub(crate) enum OwnerRole {
+    /// The owner is QNAME. QNAME takes the place of a wildcard owner.
+    Qname,
+    /// The owner is QNAME or an ancestor of it, and appears in the reply: the NS of a delegation, the SOA of the apex.
+    Ancestor,
 }
 
-/// Makes one answer after another in the same room.
+/// Packs one RRset after another. Its buffers are reused.
 #[derive(Debug)]
 pub(crate) struct RrsetPacker {
     bytes: Vec<u8>,
     pointers: Vec<u16>,
-    known: Vec<Known>,
-    kind: Kind,
+    known_suffixes: Vec<KnownSuffix>,
+    role: OwnerRole,
     owner: NameBuf,
     answer_count: u16,
     additional_count: u16,
     answer_length: Option<usize>,
 }
 
-/// A name, or the last labels of one, that can be pointed to.
+/// A name, or a suffix of one, at an offset that a pointer reaches.
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct KnownSuffix {
     target: u16,
     name: NameBuf,
 }
 
-/// The answer does not fit into a message of 65,535 octets.
+/// The RRset does not fit into a message of 65,535 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TooLong;
+pub(crate) struct RrsetTooLong;
 
 impl RrsetPacker {
     pub(crate) fn new() -> RrsetPacker {
         RrsetPacker {
             bytes: Vec::new(),
             pointers: Vec::new(),
-            known: Vec::new(),
-            kind: Kind::Answer,
+            known_suffixes: Vec::new(),
+            role: OwnerRole::Qname,
             owner: NameBuf::root(),
             answer_count: 0,
             additional_count: 0,
@@ -276,37 +286,37 @@ impl RrsetPacker {
         }
     }
 
-    /// Starts an answer whose records belong to `owner`.
-    pub(crate) fn start(&mut self, owner: Name<'_>, kind: Kind) {
+    /// Starts the RRset of `owner`.
+    pub(crate) fn start(&mut self, owner: Name<'_>, role: OwnerRole) {
         self.bytes.clear();
         self.pointers.clear();
-        self.known.clear();
-        self.kind = kind;
+        self.known_suffixes.clear();
+        self.role = role;
         self.owner = owner.to_owned();
         self.answer_count = 0;
         self.additional_count = 0;
         self.answer_length = None;
     }
 
-    /// Appends a record of the owner.
+    /// Appends a record of the RRset.
     pub(crate) fn put_answer(&mut self, rtype: Rtype, ttl_s: u32, rdata: &[u8]) {
         if self.bytes.len() > usize::from(u16::MAX) {
-            // Too long already, which `finish` will tell.
+            // Too long already: `finish` refuses it.
             return;
         }
-        if self.kind == Kind::Authority {
+        if self.role == OwnerRole::Ancestor {
             self.pointers.push(self.bytes.len() as u16);
         }
-        self.bytes.extend_from_slice(&POINTER_TO_QUESTION.to_be_bytes());
+        self.bytes.extend_from_slice(&POINTER_TO_QNAME.to_be_bytes());
         self.put_after_owner(rtype, ttl_s, rdata);
         self.answer_count = self.answer_count.saturating_add(1);
     }
 
-    /// Appends a record of the additional section; no more answers after it.
+    /// Appends a record of the additional section. No record of the RRset may follow.
     pub(crate) fn put_additional(&mut self, owner: Name<'_>, rtype: Rtype, ttl_s: u32, rdata: &[u8]) {
         self.answer_length.get_or_insert(self.bytes.len());
         if self.bytes.len() > RECORDS_BYTES_MAX {
-            // Too long already: `finish` refuses it, or leaves the addresses out.
+            // Too long already: `finish` omits the additional section or refuses the RRset.
             return;
         }
         self.put_name(owner);
@@ -314,17 +324,17 @@ impl RrsetPacker {
         self.additional_count = self.additional_count.saturating_add(1);
     }
 
-    /// Ends the answer and appends it to `store`. Addresses that no message has room for are left out, unless they are
-    /// glue, without which a referral is worth nothing.
-    pub(crate) fn finish(&mut self, store: &mut Vec<u8>) -> Result<(), TooLong> {
+    /// Appends the packed RRset to `store`. An additional section that fits into no message is omitted, except from a
+    /// referral, which needs its glue.
+    pub(crate) fn finish(&mut self, store: &mut Vec<u8>) -> Result<(), RrsetTooLong> {
         let answer_length = self.answer_length.unwrap_or(self.bytes.len());
-        if self.bytes.len() > RECORDS_BYTES_MAX && self.kind == Kind::Answer {
+        if self.bytes.len() > RECORDS_BYTES_MAX && self.role == OwnerRole::Qname {
             self.bytes.truncate(answer_length);
-            self.pointers.retain(|&pointer| usize::from(pointer) < answer_length);
+            self.pointers.retain(|&at| usize::from(at) < answer_length);
             self.additional_count = 0;
         }
         if self.bytes.len() > RECORDS_BYTES_MAX {
-            return Err(TooLong);
+            return Err(RrsetTooLong);
         }
         let additional_length = self.bytes.len() - answer_length;
         for number in [answer_length, additional_length, self.pointers.len()] {
@@ -355,7 +365,7 @@ impl RrsetPacker {
             rest = &rdata[prefix..];
         }
         for _ in 0..name_count {
-            let name = Name::parse(rest).expect("the zone file's RDATA has the shape of its type");
+            let name = Name::parse(rest).expect("RDATA of a zone is well-formed");
             rest = &rest[name.length_bytes()..];
             self.put_name(name);
         }
@@ -364,50 +374,49 @@ impl RrsetPacker {
         self.bytes[length_at..length_at + 2].copy_from_slice(&length.to_be_bytes());
     }
 
-    /// Appends `name`, its last labels as a pointer where they stand in the message already.
+    /// Appends `name`, compressed against the known suffixes.
     fn put_name(&mut self, name: Name<'_>) {
-        if self.known.is_empty() {
-            self.know_owner();
+        if self.known_suffixes.is_empty() {
+            self.add_owner_suffixes();
         }
-        let made_for = HEADER_BYTES + self.owner.as_name().length_bytes() + QUESTION_TAIL_BYTES;
+        let virtual_start = HEADER_BYTES + self.owner.as_name().length_bytes() + QUESTION_TAIL_BYTES;
         let mut rest = name;
         loop {
             if rest.is_root() {
                 self.bytes.push(0);
                 return;
             }
-            if let Some(known) = self.known.iter().find(|known| known.name.as_name().eq_ignore_case(rest)) {
+            if let Some(known) = self.known_suffixes.iter().find(|known| known.name.as_name().eq_ignore_case(rest)) {
                 self.pointers.push(self.bytes.len() as u16);
                 self.bytes.extend_from_slice(&(POINTER | known.target).to_be_bytes());
                 return;
             }
-            self.know(made_for + self.bytes.len(), rest);
-            let (label, parent) = rest.as_bytes().split_at(1 + usize::from(rest.as_bytes()[0]));
-            self.bytes.extend_from_slice(label);
-            rest = Name::parse(parent).expect("the rest of a name");
+            self.add_suffix(virtual_start + self.bytes.len(), rest);
+            let parent = rest.parent().expect("the name is not the root");
+            self.bytes.extend_from_slice(&rest.as_bytes()[..rest.length_bytes() - parent.length_bytes()]);
+            rest = parent;
         }
     }
 
-    /// The owner's own labels can be pointed to. Not the whole of it in an answer: below a wildcard another name will
-    /// stand there.
-    fn know_owner(&mut self) {
+    /// Adds the suffixes of the owner. A wildcard owner itself is not one of them: QNAME takes its place.
+    fn add_owner_suffixes(&mut self) {
         let owner = self.owner;
         let mut name = Some(owner.as_name());
         let mut target = HEADER_BYTES;
-        if self.kind == Kind::Answer && owner.as_name().is_wildcard() {
+        if self.role == OwnerRole::Qname && owner.as_name().is_wildcard() {
             target += 2;
             name = owner.as_name().parent();
         }
         while let Some(suffix) = name.filter(|name| !name.is_root()) {
-            self.know(target, suffix);
+            self.add_suffix(target, suffix);
             target += 1 + usize::from(suffix.as_bytes()[0]);
             name = suffix.parent();
         }
     }
 
-    fn know(&mut self, target: usize, name: Name<'_>) {
-        if target <= TARGET_MAX && self.known.len() < KNOWN_SUFFIXES_MAX {
-            self.known.push(Known { target: target as u16, name: name.to_owned() });
+    fn add_suffix(&mut self, target: usize, name: Name<'_>) {
+        if target <= TARGET_MAX && self.known_suffixes.len() < KNOWN_SUFFIXES_MAX {
+            self.known_suffixes.push(KnownSuffix { target: target as u16, name: name.to_owned() });
         }
     }
 }

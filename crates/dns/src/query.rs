@@ -1,56 +1,55 @@
-//! Turns a query into what it asks of which zone, before the zone's records are looked at.
+//! Parses a query and finds its zone, before the records of the zone are read.
 //!
-//! Whoever has many queries at once reads all of them, then touches the places of all, then the records of all, and
-//! then answers. What one answer would have waited for, one octet after another from main memory, is then under way
-//! for all of them at the same time.
+//! A caller with a batch of queries parses all of them, then prefetches the hash slots of all, then the records of all,
+//! and then answers: the cache misses of one query overlap with those of the others.
 
-use crate::message::{CLASS_IN, Header, Query, Rcode};
+use crate::hash_slots::Slot;
+use crate::message::{Header, Question, Rcode};
 use crate::name_hash::IndexedName;
-use crate::packed_rrset::HEADER_BYTES;
+use crate::packed_rrset::{CLASS_IN, HEADER_BYTES};
 use crate::rtype::Rtype;
-use crate::zone::SlotEntry;
 use crate::zone_map::{FoundZone, ZoneMap};
 
 const OPCODE_QUERY: u8 = 0;
 
-/// A query that has been read.
+/// A parsed query.
 #[derive(Clone, Copy, Debug)]
 pub struct ParsedQuery<'z, 'q> {
     /// The whole message.
     pub(crate) message: &'q [u8],
-    /// What it asks, as far as `disposition` says that it was understood.
-    pub(crate) question: Query<'q>,
+    /// The question, as far as `disposition` says that it was parsed.
+    pub(crate) question: Question<'q>,
     pub(crate) disposition: Disposition<'z>,
     pub(crate) cname_chain_max: usize,
-    /// What the first place for the name says; nothing before it has been touched.
-    entry: SlotEntry,
+    /// The first slot for QNAME, once it is prefetched.
+    slot: Slot,
 }
 
-/// What is known of a reply without the records.
+/// How the query is answered.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Disposition<'z> {
-    /// No reply: it is no query.
+    /// No reply: the message is not a query.
     Drop,
-    /// A reply that is a header alone: the question was not understood, or not looked at.
+    /// A reply of a header alone: the question was not parsed.
     HeaderOnly(Rcode),
-    /// A reply that repeats the question, and says no more.
+    /// A reply of header and question.
     QuestionOnly(Rcode),
-    /// The reply is in a zone.
+    /// A reply from a zone.
     InZone(FoundZone<'z>),
 }
 
 impl<'z, 'q> ParsedQuery<'z, 'q> {
-    /// What deserves no reply.
+    /// Takes the place of a message that is dropped.
     pub const EMPTY: ParsedQuery<'z, 'q> = ParsedQuery::without_question(&[], Disposition::Drop);
 
     const fn without_question(message: &'q [u8], disposition: Disposition<'z>) -> ParsedQuery<'z, 'q> {
-        ParsedQuery { message, question: Query::ROOT, disposition, cname_chain_max: 0, entry: SlotEntry::NONE }
+        ParsedQuery { message, question: Question::EMPTY, disposition, cname_chain_max: 0, slot: Slot::EMPTY }
     }
 
-    /// Reads `message`, and finds the zone among `zones`.
+    /// Parses `message` and finds its zone in `zones`.
     #[inline]
     pub fn parse(zones: &'z ZoneMap, message: &'q [u8]) -> ParsedQuery<'z, 'q> {
-        let Some(header) = Header::read(message).filter(|header| !header.is_response()) else {
+        let Some(header) = Header::parse(message).filter(|header| !header.is_response()) else {
             return ParsedQuery::without_question(message, Disposition::Drop);
         };
         if header.opcode() != OPCODE_QUERY {
@@ -58,47 +57,47 @@ impl<'z, 'q> ParsedQuery<'z, 'q> {
         }
         let mut name = IndexedName::root();
         let parsed = name.parse(&message[HEADER_BYTES..]).ok();
-        let Some(question) = parsed.and_then(|()| Query::parse(header, name.name(), message).ok()) else {
+        let Some(question) = parsed.and_then(|()| Question::parse(header, name.name(), message).ok()) else {
             return ParsedQuery::without_question(message, Disposition::HeaderOnly(Rcode::FormErr));
         };
         let disposition = match refusal(&question) {
             Some(rcode) => Disposition::QuestionOnly(rcode),
-            None => zones.find(&name, question.rtype).map_or_else(Disposition::QuestionOnly, Disposition::InZone),
+            None => zones.find(&name, question.qtype).map_or_else(Disposition::QuestionOnly, Disposition::InZone),
         };
-        ParsedQuery { message, question, disposition, cname_chain_max: zones.cname_chain_max(), entry: SlotEntry::NONE }
+        ParsedQuery { message, question, disposition, cname_chain_max: zones.cname_chain_max(), slot: Slot::EMPTY }
     }
 
-    /// Loads the place in the zone's table where the name is searched for.
+    /// Loads the slot of the zone's hash table at which the search for QNAME starts.
     #[inline]
     pub fn prefetch_slot(&mut self) {
         if let Disposition::InZone(found) = &self.disposition {
-            self.entry = found.zone.prefetch_slot(found.hashes.name);
+            self.slot = found.zone.first_slot(found.hashes.name);
         }
     }
 
-    /// Loads the records that the place leads to; those of the name above if it leads to none, or has not been touched.
+    /// Loads the records that the prefetched slot refers to or, if it is not the slot of QNAME, those of the parent name.
     #[inline]
     pub fn prefetch_records(&self) {
         if let Disposition::InZone(found) = &self.disposition {
-            found.zone.prefetch_node(self.entry, found.hashes);
+            found.zone.prefetch_node(self.slot, found.hashes);
         }
     }
 }
 
-/// Why a question is not looked into, whatever its name is.
+/// The RCODE for a question that no zone is searched for.
 #[inline]
-fn refusal(question: &Query<'_>) -> Option<Rcode> {
+fn refusal(question: &Question<'_>) -> Option<Rcode> {
     if question.edns.is_some_and(|edns| edns.version != 0) {
         return Some(Rcode::BadVers);
     }
     if question.has_tsig {
-        // RFC 8945 §5.2.1: we hold no keys, so none is known.
+        // RFC 8945 §5.2.1: the key is unknown, because the server has none.
         return Some(Rcode::NotAuth);
     }
-    if question.class != CLASS_IN {
+    if question.qclass != CLASS_IN {
         return Some(Rcode::Refused);
     }
-    match question.rtype {
+    match question.qtype {
         Rtype::OPT => Some(Rcode::FormErr),
         Rtype::AXFR | Rtype::IXFR => Some(Rcode::Refused),
         Rtype::TKEY | Rtype::TSIG | Rtype::MAILA | Rtype::MAILB => Some(Rcode::NotImp),

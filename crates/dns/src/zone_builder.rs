@@ -1,31 +1,32 @@
-//! Turns the records of a zone into the snapshot that is served, or says what is wrong with them as a zone.
+//! Builds a zone from its records and reports what is wrong with them as a zone.
 
 mod checks;
 mod names;
 
+use crate::layout::{self, Link, NodeIndex, NodeWriter};
 use crate::name::Name;
 use crate::name_hash::{HashSeed, IndexedName};
-use crate::packed_rrset::{Kind, RrsetPacker};
+use crate::packed_rrset::{OwnerRole, RrsetPacker};
 use crate::rdata;
 use crate::rtype::Rtype;
-use crate::zone::{self, Zone};
+use crate::zone::Zone;
 use crate::zonefile::{Diagnostic, Position, Record, Severity};
-use alloc::boxed::Box;
 use alloc::format;
 use alloc::vec;
 use alloc::vec::Vec;
-use names::{NameId, Names};
+use names::{NameId, NameTable};
 
-/// Hosts per answer whose addresses are told: as many as the root has name servers. A referral tells all of its glue.
-const ADDITIONAL_NAMES_MAX: usize = 13;
+/// Targets of one RRset whose addresses are in the additional section: the root has as many name servers. A referral has
+/// no such bound.
+const ADDITIONAL_TARGETS_MAX: usize = 13;
 
-/// Octets that the names, or the data, of one zone may have: what 32 bits reach, less the longest record.
-const OCTETS_MAX: usize = u32::MAX as usize - (1 << 17);
+/// Bytes of all names, or of all RDATA, of one zone: the reach of 32 bits less the longest record.
+const ZONE_BYTES_MAX: usize = u32::MAX as usize - (1 << 17);
 
-/// Bounds of a zone.
+/// Limits of a zone.
 #[derive(Clone, Copy, Debug)]
 pub struct ZoneLimits {
-    /// Records of one name and type.
+    /// Records of one RRset.
     pub records_per_rrset_max: usize,
 }
 
@@ -39,18 +40,22 @@ impl Default for ZoneLimits {
 #[derive(Debug)]
 pub struct ZoneBuilder {
     apex: NameId,
-    names: Names,
-    records: Vec<Staged>,
+    names: NameTable,
+    records: Vec<StagedRecord>,
     rdata: Vec<u8>,
     limits: ZoneLimits,
     seed: HashSeed,
-    /// The first record for which there is no room.
+    /// The position of the first record beyond [`ZONE_BYTES_MAX`].
     overflow: Option<Position>,
+    /// Filled by `group_records`: the RRsets, by owner.
+    rrsets: Vec<RrsetRange>,
+    /// Filled by `find_visibility`: the visibility of each name.
+    visibility: Vec<Visibility>,
 }
 
-/// A record as it waits to be built into the zone.
+/// A record that was added.
 #[derive(Clone, Copy, Debug)]
-struct Staged {
+struct StagedRecord {
     name: NameId,
     rtype: Rtype,
     rdata_length: u16,
@@ -59,40 +64,62 @@ struct Staged {
     position: Position,
 }
 
-/// The records of one name and type: a run of the sorted records.
+/// An RRset: a range of the sorted records.
 #[derive(Clone, Copy, Debug)]
-struct RrSet {
+struct RrsetRange {
     rtype: Rtype,
     start: u32,
     end: u32,
 }
 
-/// What came of the records.
+/// Whether answers come from a name's own records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Visibility {
+    Unknown,
+    /// The zone is authoritative for the name.
+    Authoritative,
+    /// The name is at or below this delegation point.
+    Delegated(NameId),
+    /// The name is below the DNAME of this name.
+    BelowDname(NameId),
+}
+
+/// The result of [`ZoneBuilder::finish`].
 #[derive(Debug)]
 pub struct BuildOutcome {
-    /// The zone, unless an diagnostic is an error.
+    /// The zone, unless one of the diagnostics is an error.
     pub zone: Option<Zone>,
-    /// What is wrong and what is odd, in the order of the file.
+    /// Errors and warnings, in the order of the zone file.
     pub diagnostics: Vec<Diagnostic>,
 }
 
 impl ZoneBuilder {
-    /// A zone that begins at `apex`, without records yet.
+    /// A builder for the zone at `apex`, without records.
     pub fn new(apex: Name<'_>, seed: HashSeed, limits: ZoneLimits) -> ZoneBuilder {
-        let (names, apex) = Names::new(apex, seed);
-        ZoneBuilder { apex, names, records: Vec::new(), rdata: Vec::new(), limits, seed, overflow: None }
+        let (names, apex) = NameTable::new(apex, seed);
+        ZoneBuilder {
+            apex,
+            names,
+            records: Vec::new(),
+            rdata: Vec::new(),
+            limits,
+            seed,
+            overflow: None,
+            rrsets: Vec::new(),
+            visibility: Vec::new(),
+        }
     }
 
-    /// Adds a record whose owner is the apex or below it, as the zone file's parser guarantees.
+    /// Adds a record. Its owner is at or below the apex, as the zone file parser guarantees.
     pub fn add(&mut self, record: &Record<'_>) {
-        if self.rdata.len() > OCTETS_MAX || self.names.octet_count() > OCTETS_MAX {
+        if self.rdata.len() > ZONE_BYTES_MAX || self.names.byte_count() > ZONE_BYTES_MAX {
             self.overflow.get_or_insert(record.position);
             return;
         }
         let name = self.names.intern(record.owner);
         let rdata_at = u32::try_from(self.rdata.len()).expect("bounded above");
         self.rdata.extend_from_slice(record.rdata);
-        self.records.push(Staged {
+        self.records.push(StagedRecord {
             name,
             rtype: record.rtype,
             rdata_length: record.rdata.len() as u16,
@@ -102,332 +129,269 @@ impl ZoneBuilder {
         });
     }
 
-    /// The zone of all records added, whose file ends at `end`: where something is missing, it is missing there.
+    /// Builds the zone of all records. Diagnostics about missing records have the position `end`.
     pub fn finish(mut self, end: Position) -> BuildOutcome {
-        // Stable, and quick on what is in order already, as most zone files are.
+        // Stable, and fast for sorted records, which most zone files have.
         self.records.sort_by_key(|record| (record.name, record.rtype));
         let mut diagnostics = Vec::new();
         if let Some(position) = self.overflow {
-            diagnostics.push(Diagnostic {
-                severity: Severity::Error,
-                position,
-                problem: "the zone has more than 4 GB of names or of data up to here".into(),
-                remedy: "split it into several zones".into(),
-            });
+            let problem = "the zone has more than 4 GB of names or of data up to this record";
+            diagnostics.push(Diagnostic::error(position, problem, "split it into several zones"));
         }
-        self.drop_duplicates(&mut diagnostics);
-        let sets = self.group(&mut diagnostics);
-        let cuts = self.find_cuts(&sets);
-        self.check(&sets, &cuts, end, &mut diagnostics);
+        self.remove_duplicates(&mut diagnostics);
+        self.group_records(&mut diagnostics);
+        self.find_visibility();
+        self.check(end, &mut diagnostics);
         let mut zone = None;
         if !has_error(&diagnostics) {
-            zone = self.build(&sets, &cuts, &mut diagnostics);
+            zone = self.build(&mut diagnostics);
         }
-        // Building may find that an answer is too long.
+        // `build` reports RRsets that are too long.
         let zone = zone.filter(|_| !has_error(&diagnostics));
         diagnostics.sort_by_key(|diagnostic| diagnostic.position);
         BuildOutcome { zone, diagnostics }
     }
 
-    fn rdata(&self, record: &Staged) -> &[u8] {
+    fn rdata(&self, record: &StagedRecord) -> &[u8] {
         let start = record.rdata_at as usize;
         &self.rdata[start..start + usize::from(record.rdata_length)]
     }
 
-    /// RFC 2181 §5: an RRset has no two records of the same data.
-    fn drop_duplicates(&mut self, diagnostics: &mut Vec<Diagnostic>) {
+    /// RFC 2181 §5: the records of an RRset have different data.
+    fn remove_duplicates(&mut self, diagnostics: &mut Vec<Diagnostic>) {
         let mut kept = 0;
         let mut start = 0;
         let mut order: Vec<u32> = Vec::new();
         while start < self.records.len() {
             let first = self.records[start];
-            let run = &self.records[start..];
-            let count = run.iter().take_while(|other| (other.name, other.rtype) == (first.name, first.rtype)).count();
+            let rest = &self.records[start..];
+            let count = rest.iter().take_while(|other| (other.name, other.rtype) == (first.name, first.rtype)).count();
             let end = start + count;
+            order.clear();
+            order.extend(start as u32..end as u32);
             if count > 1 {
-                order.clear();
-                order.extend(start as u32..end as u32);
                 let data = |index: u32| self.rdata(&self.records[index as usize]);
                 order.sort_by(|&left, &right| data(left).cmp(data(right)));
                 order.dedup_by(|later, earlier| {
                     let is_same = data(*later) == data(*earlier);
                     if is_same {
                         let position = self.records[*later as usize].position;
-                        diagnostics.push(duplicate(position, first.rtype, self.names.name(first.name)));
+                        let problem = format!("duplicate {} record of {}", first.rtype, self.names.name(first.name));
+                        let remedy = "remove one of them; the record is served once";
+                        diagnostics.push(Diagnostic::warning(position, problem, remedy));
                     }
                     is_same
                 });
                 order.sort_unstable();
             }
-            if count == 1 {
-                self.records[kept] = first;
+            for &index in &order {
+                self.records[kept] = self.records[index as usize];
                 kept += 1;
-            } else {
-                for &index in &order {
-                    self.records[kept] = self.records[index as usize];
-                    kept += 1;
-                }
             }
             start = end;
         }
         self.records.truncate(kept);
     }
 
-    /// The RRsets, and for each name the run of them that is its own. One TTL for each (RFC 2181 §5.2).
-    fn group(&mut self, diagnostics: &mut Vec<Diagnostic>) -> Vec<RrSet> {
-        let mut sets: Vec<RrSet> = Vec::with_capacity(self.records.len());
+    /// Finds the RRsets and gives the records of each one TTL (RFC 2181 §5.2).
+    fn group_records(&mut self, diagnostics: &mut Vec<Diagnostic>) {
         let mut owner = None;
         for index in 0..self.records.len() {
             let record = self.records[index];
-            let is_same_set = owner == Some(record.name) && sets.last().is_some_and(|set| set.rtype == record.rtype);
-            if !is_same_set {
+            let same_rrset = self.rrsets.last().filter(|set| owner == Some(record.name) && set.rtype == record.rtype);
+            if same_rrset.is_none() {
                 if owner != Some(record.name) {
                     owner = Some(record.name);
-                    self.names.start_sets(record.name, sets.len());
+                    self.names.start_rrsets(record.name, self.rrsets.len());
                 }
-                sets.push(RrSet { rtype: record.rtype, start: index as u32, end: index as u32 });
-                self.names.count_set(record.name);
+                self.rrsets.push(RrsetRange { rtype: record.rtype, start: index as u32, end: index as u32 });
+                self.names.add_rrset(record.name);
             }
-            let set = sets.last_mut().expect("pushed above, if not before");
-            let first = self.records[set.start as usize];
-            if first.ttl_s != record.ttl_s {
-                diagnostics.push(Diagnostic {
-                    severity: Severity::Warning,
-                    position: record.position,
-                    problem: format!(
-                        "the TTL {} differs from the {} of the other {} records of {}",
+            let rrset = self.rrsets.last_mut().expect("pushed above");
+            rrset.end += 1;
+            let first = self.records[rrset.start as usize];
+            // RFC 4034 §3: an RRSIG has the TTL of the RRset that it covers.
+            if first.ttl_s != record.ttl_s && record.rtype != Rtype::RRSIG {
+                diagnostics.push(Diagnostic::warning(
+                    record.position,
+                    format!(
+                        "the TTL {} differs from the TTL {} of the first {} record of {} (RFC 2181 section 5.2)",
                         record.ttl_s,
                         first.ttl_s,
                         record.rtype,
                         self.names.name(record.name)
                     ),
-                    remedy: "give all records of one name and type the same TTL; the first is used".into(),
-                });
+                    "give all records of one name and type the same TTL; the first one is used",
+                ));
                 self.records[index].ttl_s = first.ttl_s;
             }
-            set.end += 1;
         }
-        sets
     }
 
-    fn sets_of<'s>(&self, name: NameId, sets: &'s [RrSet]) -> &'s [RrSet] {
-        &sets[self.names.sets(name)]
+    fn rrsets_of(&self, name: NameId) -> &[RrsetRange] {
+        &self.rrsets[self.names.rrsets(name)]
     }
 
-    fn set_of<'s>(&self, name: NameId, rtype: Rtype, sets: &'s [RrSet]) -> Option<&'s RrSet> {
-        self.sets_of(name, sets).iter().find(|set| set.rtype == rtype)
+    fn rrset_of(&self, name: NameId, rtype: Rtype) -> Option<&RrsetRange> {
+        self.rrsets_of(name).iter().find(|rrset| rrset.rtype == rtype)
     }
 
-    fn records_of(&self, set: &RrSet) -> &[Staged] {
-        &self.records[set.start as usize..set.end as usize]
+    fn has_rrset(&self, name: NameId, rtype: Rtype) -> bool {
+        self.rrset_of(name, rtype).is_some()
     }
 
-    /// For each name, what hides it from plain answers: the highest cut or DNAME at or above it.
-    fn find_cuts(&self, sets: &[RrSet]) -> Vec<Visibility> {
-        let mut places = vec![Visibility::Unknown; self.names.count()];
-        places[self.apex.index()] = Visibility::Plain;
+    fn records_of(&self, rrset: &RrsetRange) -> &[StagedRecord] {
+        &self.records[rrset.start as usize..rrset.end as usize]
+    }
+
+    fn visibility(&self, name: NameId) -> Visibility {
+        self.visibility[name.index()]
+    }
+
+    /// Finds for each name the highest delegation point or DNAME at or above it.
+    fn find_visibility(&mut self) {
+        self.visibility = vec![Visibility::Unknown; self.names.count()];
+        self.visibility[self.apex.index()] = Visibility::Authoritative;
         let mut pending = Vec::new();
         for id in self.names.ids() {
             let mut ancestor = id;
-            while places[ancestor.index()] == Visibility::Unknown {
+            while self.visibility(ancestor) == Visibility::Unknown {
                 pending.push(ancestor);
-                ancestor = self.names.parent(ancestor).expect("only the apex has none, and its place is known");
+                ancestor = self.names.parent(ancestor).expect("only the apex has no parent, and it is known");
             }
             while let Some(name) = pending.pop() {
                 let parent = self.names.parent(name).expect("as above");
-                places[name.index()] = match places[parent.index()] {
-                    Visibility::Delegated(cut) => Visibility::Delegated(cut),
-                    Visibility::BelowDname(dname) => Visibility::BelowDname(dname),
-                    _ if self.set_of(parent, Rtype::DNAME, sets).is_some() => Visibility::BelowDname(parent),
-                    _ if self.set_of(name, Rtype::NS, sets).is_some() && !self.names.name(name).is_wildcard() => {
+                self.visibility[name.index()] = match self.visibility(parent) {
+                    Visibility::Delegated(point) => Visibility::Delegated(point),
+                    Visibility::BelowDname(owner) => Visibility::BelowDname(owner),
+                    _ if self.has_rrset(parent, Rtype::DNAME) => Visibility::BelowDname(parent),
+                    _ if self.has_rrset(name, Rtype::NS) && !self.names.name(name).is_wildcard() => {
                         Visibility::Delegated(name)
                     }
-                    _ => Visibility::Plain,
+                    _ => Visibility::Authoritative,
                 };
             }
         }
-        places
     }
 
-    fn build(&self, sets: &[RrSet], cuts: &[Visibility], diagnostics: &mut Vec<Diagnostic>) -> Option<Zone> {
+    fn build(&self, diagnostics: &mut Vec<Diagnostic>) -> Option<Zone> {
         let mut arena: Vec<u8> = Vec::with_capacity(self.rdata.len() + self.names.count() * 64);
-        let mut offsets = vec![0u32; self.names.count()];
-        let mut maker = RrsetPacker::new();
+        let mut nodes = Vec::with_capacity(self.names.count());
+        let mut packer = RrsetPacker::new();
         let mut depth_max = 0;
         for id in self.names.ids() {
-            arena.resize(arena.len().next_multiple_of(zone::NODE_ALIGNMENT), 0);
-            offsets[id.index()] = u32::try_from(arena.len() / zone::NODE_ALIGNMENT).ok()?;
             depth_max = depth_max.max(self.names.name(id).labels().count());
-            self.put_node(id, sets, cuts, &mut maker, &mut arena, diagnostics);
+            nodes.push(self.put_node(id, &mut packer, &mut arena, diagnostics)?);
         }
-        self.link_nodes(&offsets, sets, cuts, &mut arena);
+        self.link_nodes(&nodes, &mut arena);
         let negative_soa = arena.len();
-        let soa = self.put_negative_soa(sets, &mut maker, &mut arena)?;
-        let (slots, slot_bits) = self.names.table(&offsets);
+        let soa = self.put_negative_soa(&mut packer, &mut arena)?;
         let serial_at = soa.len() - 20;
         let apex = self.names.name(self.apex);
-        let zone = Zone {
+        Some(Zone {
             apex: apex.to_owned(),
             apex_depth: apex.labels().count(),
             apex_hash: IndexedName::of(apex).hash(self.seed),
             depth_max,
-            serial: u32::from_be_bytes(soa[serial_at..serial_at + 4].try_into().expect("four octets")),
+            serial: u32::from_be_bytes(soa[serial_at..serial_at + 4].try_into().expect("four bytes")),
             record_count: self.records.len(),
             name_count: self.names.count(),
             seed: self.seed,
-            slot_bits,
-            slots,
+            slots: self.names.node_slots(&nodes),
             arena: arena.into_boxed_slice(),
-            apex_node: offsets[self.apex.index()],
+            apex_node: nodes[self.apex.index()],
             negative_soa,
-        };
-        Some(zone)
+        })
     }
 
-    /// Appends the node of `id`; its link is written when all nodes have their places.
+    /// Appends the node of `id`, without its link. `None` when the arena is full.
     fn put_node(
         &self,
         id: NameId,
-        sets: &[RrSet],
-        cuts: &[Visibility],
-        maker: &mut RrsetPacker,
+        packer: &mut RrsetPacker,
         arena: &mut Vec<u8>,
         diagnostics: &mut Vec<Diagnostic>,
-    ) {
-        let start = arena.len();
+    ) -> Option<NodeIndex> {
         let name = self.names.name(id);
-        let own = self.sets_of(id, sets);
-        arena.extend_from_slice(&[0, name.length_bytes() as u8]);
-        arena.extend_from_slice(&(own.len() as u16).to_le_bytes());
-        arena.extend_from_slice(&[0; 4]);
-        arena.extend_from_slice(name.as_bytes());
-        let entries_at = arena.len();
-        arena.resize(entries_at + own.len() * zone::TYPE_ENTRY_BYTES, 0);
-        for (index, set) in own.iter().enumerate() {
-            let entry = entries_at + index * zone::TYPE_ENTRY_BYTES;
-            let offset = (arena.len() - start) as u32;
-            arena[entry..entry + 2].copy_from_slice(&set.rtype.0.to_le_bytes());
-            arena[entry + 2..entry + 6].copy_from_slice(&offset.to_le_bytes());
-            let is_referral = cuts[id.index()] == Visibility::Delegated(id) && set.rtype == Rtype::NS;
-            maker.start(name, if is_referral { Kind::Authority } else { Kind::Answer });
-            for record in self.records_of(set) {
-                maker.put_answer(set.rtype, record.ttl_s, self.rdata(record));
+        let rrsets = self.rrsets_of(id);
+        let (index, mut node) = NodeWriter::start(arena, name, rrsets.len())?;
+        for rrset in rrsets {
+            node.start_rrset(arena, rrset.rtype);
+            let is_referral = self.visibility(id) == Visibility::Delegated(id) && rrset.rtype == Rtype::NS;
+            packer.start(name, if is_referral { OwnerRole::Ancestor } else { OwnerRole::Qname });
+            for record in self.records_of(rrset) {
+                packer.put_answer(rrset.rtype, record.ttl_s, self.rdata(record));
             }
-            self.put_additional(set, is_referral, sets, cuts, maker);
-            if maker.finish(arena).is_err() {
-                let record = self.records_of(set)[0];
-                diagnostics.push(too_long(record.position, set.rtype, name));
-                return;
+            self.put_additional(rrset, is_referral, packer);
+            if packer.finish(arena).is_err() {
+                let problem =
+                    format!("the {} records of {name} do not fit into a message of 65,535 bytes", rrset.rtype);
+                let remedy = "remove some of them, or distribute them over several names";
+                diagnostics.push(Diagnostic::error(self.records_of(rrset)[0].position, problem, remedy));
             }
         }
+        Some(index)
     }
 
-    /// The addresses of the hosts that the records of `set` name: with a referral all that the zone has, glue among
-    /// them (RFC 9471); else those that the zone itself answers for.
-    fn put_additional(
-        &self,
-        set: &RrSet,
-        is_referral: bool,
-        sets: &[RrSet],
-        cuts: &[Visibility],
-        maker: &mut RrsetPacker,
-    ) {
+    /// Packs the addresses of the targets of `rrset`: for a referral all addresses in the zone, including glue
+    /// (RFC 9471 §3.1), otherwise those that the zone is authoritative for.
+    fn put_additional(&self, rrset: &RrsetRange, is_referral: bool, packer: &mut RrsetPacker) {
         let mut hosts: Vec<NameId> = Vec::new();
-        for record in self.records_of(set) {
-            let Some(target) = rdata::target(set.rtype, self.rdata(record)) else { continue };
+        for record in self.records_of(rrset) {
+            let Some(target) = rdata::target(rrset.rtype, self.rdata(record)) else { continue };
             let Some(host) = self.names.find(target) else { continue };
-            // RFC 9471 §3.1: of glue, all.
-            if hosts.len() == ADDITIONAL_NAMES_MAX && !is_referral {
+            if hosts.len() == ADDITIONAL_TARGETS_MAX && !is_referral {
                 break;
             }
-            let may_tell = match cuts[host.index()] {
-                Visibility::Plain => true,
+            let is_visible = match self.visibility(host) {
+                Visibility::Authoritative => true,
                 Visibility::Delegated(_) => is_referral,
                 _ => false,
             };
-            if !may_tell || hosts.contains(&host) {
+            if !is_visible || hosts.contains(&host) {
                 continue;
             }
             hosts.push(host);
             for rtype in [Rtype::A, Rtype::AAAA] {
-                let Some(addresses) = self.set_of(host, rtype, sets) else { continue };
+                let Some(addresses) = self.rrset_of(host, rtype) else { continue };
                 for address in self.records_of(addresses) {
-                    maker.put_additional(target, rtype, address.ttl_s, self.rdata(address));
+                    packer.put_additional(target, rtype, address.ttl_s, self.rdata(address));
                 }
             }
         }
     }
 
-    fn link_nodes(&self, offsets: &[u32], sets: &[RrSet], cuts: &[Visibility], arena: &mut [u8]) {
+    fn link_nodes(&self, nodes: &[NodeIndex], arena: &mut [u8]) {
         for id in self.names.ids() {
-            let at = offsets[id.index()] as usize * zone::NODE_ALIGNMENT;
-            let mut link = |flag: u8, to: NameId| {
-                arena[at] |= flag;
-                arena[at + 4..at + 8].copy_from_slice(&offsets[to.index()].to_le_bytes());
-            };
-            match cuts[id.index()] {
-                Visibility::Delegated(cut) => link(zone::FLAG_DELEGATED, cut),
-                Visibility::BelowDname(dname) => link(zone::FLAG_BELOW_DNAME, dname),
-                Visibility::Plain | Visibility::Unknown => {
-                    if self.set_of(id, Rtype::DNAME, sets).is_some() {
-                        arena[at] |= zone::FLAG_DNAME;
-                    }
-                    // The parent leads to its wildcard.
+            let mut link =
+                |from: NameId, link, to: NameId| layout::set_link(arena, nodes[from.index()], link, nodes[to.index()]);
+            match self.visibility(id) {
+                Visibility::Delegated(point) => link(id, Link::DelegationPoint, point),
+                Visibility::BelowDname(owner) => link(id, Link::DnameAbove, owner),
+                Visibility::Authoritative | Visibility::Unknown => {
                     if let Some(parent) = self.names.parent(id).filter(|_| self.names.name(id).is_wildcard()) {
-                        let at = offsets[parent.index()] as usize * zone::NODE_ALIGNMENT;
-                        arena[at] |= zone::FLAG_HAS_WILDCARD;
-                        arena[at + 4..at + 8].copy_from_slice(&offsets[id.index()].to_le_bytes());
+                        link(parent, Link::WildcardChild, id);
+                    }
+                    if self.has_rrset(id, Rtype::DNAME) {
+                        layout::set_has_dname(arena, nodes[id.index()]);
                     }
                 }
             }
         }
     }
 
-    /// Stores the SOA for negative answers: its TTL is the lower of its own and of its last field (RFC 2308 §5).
-    fn put_negative_soa(&self, sets: &[RrSet], maker: &mut RrsetPacker, arena: &mut Vec<u8>) -> Option<&[u8]> {
-        let record = self.records_of(self.set_of(self.apex, Rtype::SOA, sets)?)[0];
+    /// Packs the SOA for negative answers, whose TTL is the lower of the SOA's TTL and MINIMUM (RFC 2308 §5).
+    fn put_negative_soa(&self, packer: &mut RrsetPacker, arena: &mut Vec<u8>) -> Option<&[u8]> {
+        let record = self.records_of(self.rrset_of(self.apex, Rtype::SOA)?)[0];
         let soa = self.rdata(&record);
-        let minimum = u32::from_be_bytes(soa[soa.len() - 4..].try_into().ok()?);
-        maker.start(self.names.name(self.apex), Kind::Authority);
-        maker.put_answer(Rtype::SOA, record.ttl_s.min(minimum), soa);
-        maker.finish(arena).ok()?;
+        let minimum_s = u32::from_be_bytes(soa[soa.len() - 4..].try_into().ok()?);
+        packer.start(self.names.name(self.apex), OwnerRole::Ancestor);
+        packer.put_answer(Rtype::SOA, record.ttl_s.min(minimum_s), soa);
+        packer.finish(arena).ok()?;
         Some(soa)
     }
-}
-
-/// Where a name stands, seen from the apex.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Visibility {
-    Unknown,
-    /// The zone answers for it.
-    Plain,
-    /// At or below this cut.
-    Delegated(NameId),
-    /// Below the DNAME of this name.
-    BelowDname(NameId),
 }
 
 fn has_error(diagnostics: &[Diagnostic]) -> bool {
     diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error)
 }
-
-fn duplicate(position: Position, rtype: Rtype, name: Name<'_>) -> Diagnostic {
-    Diagnostic {
-        severity: Severity::Warning,
-        position,
-        problem: format!("this {rtype} record of {name} stands in the zone already"),
-        remedy: "remove one of the two; it is served once".into(),
-    }
-}
-
-fn too_long(position: Position, rtype: Rtype, name: Name<'_>) -> Diagnostic {
-    Diagnostic {
-        severity: Severity::Error,
-        position,
-        problem: format!("the {rtype} records of {name} do not fit into one answer of 65,535 octets"),
-        remedy: "remove some of them, or spread them over several names".into(),
-    }
-}
-
-/// A table of places as [`Zone`] searches it.
-type Slots = (Box<[u64]>, u32);

@@ -1,5 +1,6 @@
 //! The zones that a server answers for, by the names of their apexes.
 
+use crate::hash_slots::HashSlots;
 use crate::message::Rcode;
 use crate::name::{LABEL_COUNT_MAX, Name, NameBuf};
 use crate::name_hash::{HashSeed, IndexedName, NameHash, NameHashes, eq_stored};
@@ -7,7 +8,6 @@ use crate::rtype::Rtype;
 use crate::zone::{Lookup, Zone};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use alloc::vec;
 use alloc::vec::Vec;
 
 /// Aliases that one answer follows unless [`ZoneMap::with_cname_chain_max`] sets another bound.
@@ -22,11 +22,9 @@ pub const CNAME_CHAIN_MAX: usize = 64;
 pub struct ZoneMap {
     seed: HashSeed,
     entries: Vec<ZoneEntry>,
-    /// Open addressing: the tag of the apex's hash in the upper half, the index of the entry + 1 in the lower; 0 is an
-    /// empty slot.
-    slots: Vec<u64>,
-    slot_bits: u32,
-    /// How many apexes have that many labels.
+    /// The index of each apex's entry.
+    slots: HashSlots,
+    /// The number of apexes with each number of labels.
     depths: [u32; LABEL_COUNT_MAX + 1],
     cname_chain_max: usize,
 }
@@ -78,12 +76,10 @@ impl ZoneMap {
     /// When a zone was built with another seed.
     pub fn new(seed: HashSeed, entries: impl IntoIterator<Item = ZoneEntry>) -> ZoneMap {
         let given: Vec<ZoneEntry> = entries.into_iter().collect();
-        let slot_bits = (given.len() * 2).next_power_of_two().trailing_zeros().max(1);
         let mut map = ZoneMap {
             seed,
             entries: Vec::with_capacity(given.len()),
-            slots: vec![0; 1 << slot_bits],
-            slot_bits,
+            slots: HashSlots::for_count(given.len()),
             depths: [0; LABEL_COUNT_MAX + 1],
             cname_chain_max: CNAME_CHAIN_MAX_DEFAULT,
         };
@@ -98,13 +94,8 @@ impl ZoneMap {
             return;
         }
         self.depths[entry.apex().labels().count()] += 1;
+        self.slots.insert(hash, self.entries.len() as u32);
         self.entries.push(entry);
-        let mask = self.slots.len() - 1;
-        let mut slot = hash.slot(self.slot_bits);
-        while self.slots[slot] != 0 {
-            slot = (slot + 1) & mask;
-        }
-        self.slots[slot] = u64::from(hash.tag()) << 32 | self.entries.len() as u64;
     }
 
     /// This map with `entry` added, or in the place of the entry with the same apex. The other zones are shared.
@@ -138,11 +129,6 @@ impl ZoneMap {
     /// Aliases that one answer follows.
     pub(crate) fn cname_chain_max(&self) -> usize {
         self.cname_chain_max
-    }
-
-    /// The seed of all zones in the map.
-    pub fn seed(&self) -> HashSeed {
-        self.seed
     }
 
     /// The entries, in the order in which their apexes were first given.
@@ -201,27 +187,15 @@ impl ZoneMap {
         }
     }
 
-    #[inline]
     fn entry_at(&self, apex: &[u8], hash: NameHash) -> Option<&ZoneEntry> {
         self.index_of(apex, hash).map(|index| &self.entries[index])
     }
 
-    #[inline]
+    // Not inlined: the loop over the suffixes would lose registers to this search.
+    #[inline(never)]
     fn index_of(&self, apex: &[u8], hash: NameHash) -> Option<usize> {
-        let mask = self.slots.len() - 1;
-        let mut slot = hash.slot(self.slot_bits);
-        // Ends at an empty slot: at most half of them are in use.
-        loop {
-            let value = self.slots[slot];
-            if value == 0 {
-                return None;
-            }
-            let index = value as u32 as usize - 1;
-            if (value >> 32) as u32 == hash.tag() && eq_stored(self.entries[index].apex().as_bytes(), apex) {
-                return Some(index);
-            }
-            slot = (slot + 1) & mask;
-        }
+        let is_apex = |index| eq_stored(self.entries[index as usize].apex().as_bytes(), apex);
+        self.slots.find(hash, is_apex).map(|index| index as usize)
     }
 }
 

@@ -64,13 +64,13 @@ pub struct Diagnostic {
 
 impl Diagnostic {
     #[cold]
-    fn new(position: Position, problem: impl Into<String>, remedy: impl Into<String>) -> Diagnostic {
+    pub(crate) fn error(position: Position, problem: impl Into<String>, remedy: impl Into<String>) -> Diagnostic {
         Diagnostic { position, severity: Severity::Error, problem: problem.into(), remedy: remedy.into() }
     }
 
     #[cold]
-    fn warning(position: Position, problem: impl Into<String>, remedy: impl Into<String>) -> Diagnostic {
-        Diagnostic { severity: Severity::Warning, ..Diagnostic::new(position, problem, remedy) }
+    pub(crate) fn warning(position: Position, problem: impl Into<String>, remedy: impl Into<String>) -> Diagnostic {
+        Diagnostic { severity: Severity::Warning, ..Diagnostic::error(position, problem, remedy) }
     }
 }
 
@@ -269,11 +269,11 @@ impl Parser {
         let ParserLimits { include_depth_max, include_count_max, .. } = self.limits;
         if self.files.len() > include_depth_max as usize {
             let problem = format!("files include each other more than {include_depth_max} deep");
-            return Err(Diagnostic::new(position, problem, "look for a file that includes itself"));
+            return Err(Diagnostic::error(position, problem, "look for a file that includes itself"));
         }
         if self.file_names.len() > include_count_max as usize {
             let problem = format!("more than {include_count_max} files are included");
-            return Err(Diagnostic::new(position, problem, "look for files that include each other"));
+            return Err(Diagnostic::error(position, problem, "look for files that include each other"));
         }
         result
     }
@@ -290,7 +290,7 @@ impl Parser {
         self.files.clear();
         self.generate = None;
         let problem = format!("there are more than {} errors; the rest was not read", self.limits.errors_max);
-        Diagnostic::new(error.position, problem, "mend the errors before this one first")
+        Diagnostic::error(error.position, problem, "mend the errors before this one first")
     }
 
     fn event(&mut self, entry: EntryKind) -> Entry<'_> {

@@ -1,31 +1,35 @@
-//! What must hold, and what should, for records to be a zone (RFC 1034 §4.2, RFC 1912 §2, RFC 2181).
+//! What records must and should fulfil as a zone (RFC 1034 §4.2, RFC 1912 §2, RFC 2181).
 
 use super::names::NameId;
-use super::{RrSet, Visibility, ZoneBuilder};
+use super::{RrsetRange, Visibility, ZoneBuilder};
+use crate::name::Name;
 use crate::rdata;
 use crate::rtype::Rtype;
-use crate::zonefile::{Diagnostic, Position, Severity};
+use crate::zonefile::{Diagnostic, Position};
 use alloc::format;
-use alloc::string::String;
 use alloc::vec::Vec;
 
 impl ZoneBuilder {
-    pub(super) fn check(&self, sets: &[RrSet], cuts: &[Visibility], end: Position, diagnostics: &mut Vec<Diagnostic>) {
-        self.check_apex(sets, end, diagnostics);
+    pub(super) fn check(&self, end: Position, diagnostics: &mut Vec<Diagnostic>) {
+        self.check_apex(end, diagnostics);
+        self.check_signed(diagnostics);
         for name in self.names.ids() {
-            self.check_aliases(name, sets, diagnostics);
-            self.check_place(name, sets, cuts, diagnostics);
-            for set in self.sets_of(name, sets) {
-                self.check_set(name, set, sets, cuts, diagnostics);
+            self.check_aliases(name, diagnostics);
+            self.check_visibility(name, diagnostics);
+            for rrset in self.rrsets_of(name) {
+                self.check_rrset(name, rrset, diagnostics);
+                if matches!(rrset.rtype, Rtype::NS | Rtype::MX | Rtype::SRV) {
+                    self.check_targets(name, rrset, diagnostics);
+                }
             }
         }
     }
 
-    /// RFC 1035 §5.2: one SOA, at the apex; RFC 1034 §4.2.1: NS there.
-    fn check_apex(&self, sets: &[RrSet], end: Position, diagnostics: &mut Vec<Diagnostic>) {
+    /// RFC 1035 §5.2: one SOA, at the apex. RFC 1034 §4.2.1: NS at the apex.
+    fn check_apex(&self, end: Position, diagnostics: &mut Vec<Diagnostic>) {
         let apex = self.names.name(self.apex);
-        match self.set_of(self.apex, Rtype::SOA, sets) {
-            None => diagnostics.push(error(
+        match self.rrset_of(self.apex, Rtype::SOA) {
+            None => diagnostics.push(Diagnostic::error(
                 end,
                 format!("the zone {apex} has no SOA record"),
                 format!(
@@ -33,171 +37,159 @@ impl ZoneBuilder {
                      1 7200 900 1209600 300"
                 ),
             )),
-            Some(set) => {
-                for second in &self.records_of(set)[1..] {
-                    diagnostics.push(error(
-                        second.position,
-                        format!("the zone {apex} has a second SOA record"),
-                        "remove one of the two".into(),
-                    ));
+            Some(rrset) => {
+                for second in &self.records_of(rrset)[1..] {
+                    let problem = format!("the zone {apex} has a second SOA record");
+                    diagnostics.push(Diagnostic::error(second.position, problem, "remove one of them"));
                 }
             }
         }
-        if self.set_of(self.apex, Rtype::NS, sets).is_none() {
-            diagnostics.push(error(
+        if !self.has_rrset(self.apex, Rtype::NS) {
+            diagnostics.push(Diagnostic::error(
                 end,
                 format!("the zone {apex} has no NS record at its apex"),
-                format!("name its servers, for example: {apex} 3600 IN NS ns1.{apex}"),
+                format!("add its name servers, for example: {apex} 3600 IN NS ns1.{apex}"),
             ));
         }
     }
 
-    /// RFC 2181 §10.1: beside a CNAME stands no other data; RFC 6672 §2.4: one DNAME.
-    fn check_aliases(&self, name: NameId, sets: &[RrSet], diagnostics: &mut Vec<Diagnostic>) {
-        let own = self.sets_of(name, sets);
-        for set in own.iter().filter(|set| matches!(set.rtype, Rtype::CNAME | Rtype::DNAME)) {
-            if let Some(second) = self.records_of(set).get(1) {
-                diagnostics.push(error(
-                    second.position,
-                    format!("{} has a second {} record", self.names.name(name), set.rtype),
-                    "keep one: a name can be an alias of one other name".into(),
-                ));
+    /// RFC 4035 §3.1.1 demands signatures in answers from a signed zone. They are not served, so a validating resolver
+    /// rejects the answers.
+    fn check_signed(&self, diagnostics: &mut Vec<Diagnostic>) {
+        let dnssec = self.records.iter().filter(|record| matches!(record.rtype, Rtype::DNSKEY | Rtype::RRSIG));
+        if let Some(position) = dnssec.map(|record| record.position).min() {
+            diagnostics.push(Diagnostic::warning(
+                position,
+                format!(
+                    "the zone {} is signed, but signatures are not served yet: with a DS record in the parent zone, \
+                     resolvers that validate treat the domain as bogus",
+                    self.names.name(self.apex)
+                ),
+                "remove the DS record from the parent zone, or serve the zone with a server that supports DNSSEC",
+            ));
+        }
+    }
+
+    /// RFC 2181 §10.1: no other data beside a CNAME. RFC 6672 §2.4: one DNAME.
+    fn check_aliases(&self, name: NameId, diagnostics: &mut Vec<Diagnostic>) {
+        let rrsets = self.rrsets_of(name);
+        let owner = self.names.name(name);
+        for rrset in rrsets.iter().filter(|rrset| matches!(rrset.rtype, Rtype::CNAME | Rtype::DNAME)) {
+            if let Some(second) = self.records_of(rrset).get(1) {
+                let problem = format!("{owner} has a second {} record", rrset.rtype);
+                let remedy = format!("keep one: a name has at most one {} record", rrset.rtype);
+                diagnostics.push(Diagnostic::error(second.position, problem, remedy));
             }
         }
-        let Some(alias) = own.iter().find(|set| set.rtype == Rtype::CNAME) else { return };
-        let may_stand_beside =
-            |rtype| matches!(rtype, Rtype::CNAME | Rtype::RRSIG | Rtype::NSEC | Rtype::KEY | Rtype::SIG);
-        if let Some(other) = own.iter().find(|set| !may_stand_beside(set.rtype)) {
-            diagnostics.push(error(
+        let Some(alias) = self.rrset_of(name, Rtype::CNAME) else { return };
+        let is_allowed = |rtype| matches!(rtype, Rtype::CNAME | Rtype::RRSIG | Rtype::NSEC | Rtype::KEY | Rtype::SIG);
+        if let Some(other) = rrsets.iter().find(|rrset| !is_allowed(rrset.rtype)) {
+            diagnostics.push(Diagnostic::error(
                 self.records_of(alias)[0].position,
-                format!("{} has a CNAME record beside its {} record", self.names.name(name), other.rtype),
-                "remove one of the two: an alias has no data of its own".into(),
+                format!("{owner} has both a CNAME record and another record, of type {}", other.rtype),
+                "remove one of them: a name with a CNAME record has no other data (RFC 2181 section 10.1)",
             ));
         }
     }
 
-    /// Data that no question can reach.
-    fn check_place(&self, name: NameId, sets: &[RrSet], cuts: &[Visibility], diagnostics: &mut Vec<Diagnostic>) {
-        let owner = self.names.name(name);
-        let (why, remedy) = match cuts[name.index()] {
-            Visibility::Delegated(cut) => (
-                format!("the delegation of {}", self.names.name(cut)),
-                "move it into the zone that is delegated to, or remove the NS records".into(),
+    /// Reports records that no answer contains.
+    fn check_visibility(&self, name: NameId, diagnostics: &mut Vec<Diagnostic>) {
+        let visibility = self.visibility(name);
+        let (cause, remedy) = match visibility {
+            Visibility::Delegated(point) => (
+                format!("the delegation of {}", self.names.name(point)),
+                "move it into the delegated zone, or remove the NS records",
             ),
-            Visibility::BelowDname(dname) => (
-                format!("the DNAME of {}", self.names.name(dname)),
-                String::from("remove it: the DNAME answers for all names below"),
+            Visibility::BelowDname(owner) => (
+                format!("the DNAME record of {}", self.names.name(owner)),
+                "remove it: the DNAME record redirects all names below its owner",
             ),
-            Visibility::Plain | Visibility::Unknown => return,
+            Visibility::Authoritative | Visibility::Unknown => return,
         };
-        for set in self.sets_of(name, sets) {
-            let is_of_the_cut = cuts[name.index()] == Visibility::Delegated(name)
-                && matches!(set.rtype, Rtype::NS | Rtype::DS | Rtype::NSEC | Rtype::RRSIG);
-            let is_glue = matches!(cuts[name.index()], Visibility::Delegated(_))
-                && matches!(set.rtype, Rtype::A | Rtype::AAAA | Rtype::RRSIG | Rtype::NSEC);
-            if !is_of_the_cut && !is_glue {
-                diagnostics.push(warning(
-                    self.records_of(set)[0].position,
-                    format!("the {} record of {owner} is hidden by {why}", set.rtype),
-                    remedy.clone(),
-                ));
+        for rrset in self.rrsets_of(name) {
+            let is_delegation = visibility == Visibility::Delegated(name)
+                && matches!(rrset.rtype, Rtype::NS | Rtype::DS | Rtype::NSEC | Rtype::RRSIG);
+            let is_glue = matches!(visibility, Visibility::Delegated(_))
+                && matches!(rrset.rtype, Rtype::A | Rtype::AAAA | Rtype::RRSIG | Rtype::NSEC);
+            if !is_delegation && !is_glue {
+                let problem = format!("the {} record of {} is hidden by {cause}", rrset.rtype, self.names.name(name));
+                diagnostics.push(Diagnostic::warning(self.records_of(rrset)[0].position, problem, remedy));
             }
         }
     }
 
-    fn check_set(
-        &self,
-        name: NameId,
-        set: &RrSet,
-        sets: &[RrSet],
-        cuts: &[Visibility],
-        diagnostics: &mut Vec<Diagnostic>,
-    ) {
+    fn check_rrset(&self, name: NameId, rrset: &RrsetRange, diagnostics: &mut Vec<Diagnostic>) {
         let owner = self.names.name(name);
-        let records = self.records_of(set);
-        if records.len() > self.limits.records_per_rrset_max {
-            diagnostics.push(error(
-                records[self.limits.records_per_rrset_max].position,
-                format!("{owner} has {} {} records", records.len(), set.rtype),
-                format!("keep at most {}, or raise records_per_rrset_max", self.limits.records_per_rrset_max),
-            ));
-        }
-        if set.rtype == Rtype::SOA && name != self.apex {
-            diagnostics.push(error(
-                records[0].position,
-                format!("{owner} has an SOA record, but the zone begins at {}", self.names.name(self.apex)),
-                "remove it, or make it a zone of its own".into(),
-            ));
-        }
-        if set.rtype == Rtype::NS && owner.is_wildcard() {
-            diagnostics.push(warning(
-                records[0].position,
-                format!("the NS record of the wildcard {owner} delegates nothing (RFC 4592 section 4.2)"),
-                "delegate each name by itself".into(),
-            ));
-        }
-        if !matches!(set.rtype, Rtype::NS | Rtype::MX | Rtype::SRV) {
-            return;
-        }
-        for record in records {
-            let Some(target) = rdata::target(set.rtype, self.rdata(record)) else { continue };
-            let Some(problem) = self.trouble_with_host(name, set.rtype, target, sets, cuts) else { continue };
-            diagnostics.push(warning(
+        let records = self.records_of(rrset);
+        let max = self.limits.records_per_rrset_max;
+        if let Some(record) = records.get(max) {
+            diagnostics.push(Diagnostic::error(
                 record.position,
-                format!("the {} record of {owner} names {target}, {problem}", set.rtype),
-                "name a host that has an A or AAAA record".into(),
+                format!("{owner} has {} {} records, more than {max}", records.len(), rrset.rtype),
+                format!("keep at most {max}, or raise zone_records_per_rrset_max in [limits] of the configuration"),
+            ));
+        }
+        if rrset.rtype == Rtype::SOA && name != self.apex {
+            diagnostics.push(Diagnostic::error(
+                records[0].position,
+                format!("{owner} has an SOA record, but the apex of the zone is {}", self.names.name(self.apex)),
+                "remove it, or move the name into a zone of its own",
+            ));
+        }
+        if rrset.rtype == Rtype::NS && owner.is_wildcard() {
+            diagnostics.push(Diagnostic::warning(
+                records[0].position,
+                format!("the NS record of the wildcard {owner} does not delegate any name (RFC 4592 section 4.2)"),
+                "delegate each name separately",
             ));
         }
     }
 
-    /// Why `target` cannot be reached as a host, as far as this zone knows (RFC 2181 §10.3).
-    fn trouble_with_host(
-        &self,
-        owner: NameId,
-        rtype: Rtype,
-        target: crate::name::Name<'_>,
-        sets: &[RrSet],
-        cuts: &[Visibility],
-    ) -> Option<&'static str> {
+    /// Reports targets without an address, as far as the zone has their names (RFC 2181 §10.3).
+    fn check_targets(&self, name: NameId, rrset: &RrsetRange, diagnostics: &mut Vec<Diagnostic>) {
+        for record in self.records_of(rrset) {
+            let Some(target) = rdata::target(rrset.rtype, self.rdata(record)) else { continue };
+            let Some(problem) = self.target_problem(name, rrset.rtype, target) else { continue };
+            diagnostics.push(Diagnostic::warning(
+                record.position,
+                format!("the {} record of {} refers to {target}, which {problem}", rrset.rtype, self.names.name(name)),
+                "write the name of a host that has an A or AAAA record; an absolute name ends with a dot",
+            ));
+        }
+    }
+
+    /// The end of the sentence `target`, which …
+    fn target_problem(&self, owner: NameId, rtype: Rtype, target: Name<'_>) -> Option<&'static str> {
         if target.is_root() || !target.is_at_or_below(self.names.name(self.apex)) {
             return None;
         }
         let Some(host) = self.names.find(target) else {
-            return (!self.is_answered_otherwise(target, sets, cuts)).then_some("which the zone does not have");
+            return (!self.is_synthesized_or_delegated(target)).then_some("is not in the zone");
         };
-        let has = |rtype| self.set_of(host, rtype, sets).is_some();
-        if has(Rtype::A) || has(Rtype::AAAA) {
+        if self.has_rrset(host, Rtype::A) || self.has_rrset(host, Rtype::AAAA) {
             return None;
         }
-        match cuts[host.index()] {
-            // Only the servers of the cut itself need their addresses here.
-            Visibility::Delegated(cut) if !(rtype == Rtype::NS && cut == owner) => None,
-            Visibility::Delegated(_) => Some("whose address (glue) the zone does not have"),
+        match self.visibility(host) {
+            // Only name servers at or below their own delegation point need glue here.
+            Visibility::Delegated(point) if !(rtype == Rtype::NS && point == owner) => None,
+            Visibility::Delegated(_) => Some("has no address (glue) in the zone"),
             Visibility::BelowDname(_) => None,
-            _ if has(Rtype::CNAME) => Some("which is an alias"),
-            _ => Some("which has no address"),
+            _ if self.has_rrset(host, Rtype::CNAME) => Some("is an alias"),
+            _ => Some("has no address"),
         }
     }
 
-    /// Whether somebody answers for `target` though it is not in the zone: a wildcard, a DNAME, or a zone below a cut.
-    fn is_answered_otherwise(&self, target: crate::name::Name<'_>, sets: &[RrSet], cuts: &[Visibility]) -> bool {
+    /// Whether a wildcard, a DNAME or a delegated zone answers for `target`, which is not in the zone.
+    fn is_synthesized_or_delegated(&self, target: Name<'_>) -> bool {
         let mut ancestor = target.parent();
         while let Some(name) = ancestor {
             if let Some(encloser) = self.names.find(name) {
                 return self.names.wildcard_child(encloser).is_some()
-                    || cuts[encloser.index()] != Visibility::Plain
-                    || self.set_of(encloser, Rtype::DNAME, sets).is_some();
+                    || self.visibility(encloser) != Visibility::Authoritative
+                    || self.has_rrset(encloser, Rtype::DNAME);
             }
             ancestor = name.parent();
         }
         false
     }
-}
-
-fn error(position: Position, problem: String, remedy: String) -> Diagnostic {
-    Diagnostic { severity: Severity::Error, position, problem, remedy }
-}
-
-fn warning(position: Position, problem: String, remedy: String) -> Diagnostic {
-    Diagnostic { severity: Severity::Warning, position, problem, remedy }
 }

@@ -1,14 +1,13 @@
-//! The names of a zone that is being built: each once, with its parent and the run of its RRsets.
+//! The names of a zone under construction: each once, with its parent and the range of its RRsets.
 
-use super::Slots;
-use crate::name::Name;
+use crate::hash_slots::HashSlots;
+use crate::layout::NodeIndex;
+use crate::name::{LABEL_COUNT_MAX, Name, NameBuf};
 use crate::name_hash::{HashSeed, IndexedName, NameHash, eq_stored};
-use crate::zone;
-use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// Which of the names.
+/// The index of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct NameId(u32);
 
@@ -18,51 +17,49 @@ impl NameId {
     }
 }
 
-/// The names, in the order in which they were first met.
+/// The names, in the order in which they were added. The apex is the first.
 #[derive(Debug)]
-pub(super) struct Names {
+pub(super) struct NameTable {
     seed: HashSeed,
     apex_depth: usize,
-    /// All names one after another, in lower case.
+    /// The names one after another, in lower case.
     bytes: Vec<u8>,
-    entries: Vec<Entry>,
-    /// Open addressing, grown by doubling: the tag of the hash and the name's index.
-    slots: Vec<u64>,
-    slot_bits: u32,
-    /// Most records have the owner of the one before.
+    entries: Vec<NameEntry>,
+    /// The id of each name.
+    slots: HashSlots,
+    /// The name found last: most records have the same owner as the record before.
     last: NameId,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct NameEntry {
     hash: NameHash,
     at: u32,
     parent: u32,
-    sets_start: u32,
-    set_count: u32,
+    rrsets_start: u32,
+    rrset_count: u32,
     length: u8,
 }
 
-const NONE: u32 = u32::MAX;
+const NO_PARENT: u32 = u32::MAX;
 
-impl Names {
-    pub(super) fn new(apex: Name<'_>, seed: HashSeed) -> (Names, NameId) {
-        let mut names = Names {
+impl NameTable {
+    pub(super) fn new(apex: Name<'_>, seed: HashSeed) -> (NameTable, NameId) {
+        let mut names = NameTable {
             seed,
             apex_depth: apex.labels().count(),
             bytes: Vec::new(),
             entries: Vec::new(),
-            slots: vec![zone::EMPTY; 1 << 6],
-            slot_bits: 6,
+            slots: HashSlots::for_count(0),
             last: NameId(0),
         };
         let indexed = IndexedName::of(apex);
-        let apex = names.push(indexed.as_bytes(), indexed.hash(seed), NONE);
+        let apex = names.push(indexed.as_bytes(), indexed.hash(seed), NO_PARENT);
         (names, apex)
     }
 
-    /// Octets of all names together.
-    pub(super) fn octet_count(&self) -> usize {
+    /// Bytes of all names.
+    pub(super) fn byte_count(&self) -> usize {
         self.bytes.len()
     }
 
@@ -83,8 +80,8 @@ impl Names {
         &self.bytes[entry.at as usize..entry.at as usize + usize::from(entry.length)]
     }
 
-    /// The id of `name`, which is the apex or below it. Its ancestors get theirs as well: an empty non-terminal is a
-    /// name that is there (RFC 4592 §2.2.2).
+    /// The id of `name`, which is at or below the apex. A new name is added with its ancestors, because empty
+    /// non-terminals exist (RFC 4592 §2.2.2).
     pub(super) fn intern(&mut self, name: Name<'_>) -> NameId {
         if eq_stored(self.name_bytes(self.last), name.as_bytes()) {
             return self.last;
@@ -99,61 +96,60 @@ impl Names {
         id
     }
 
-    /// The id of `name`, if it is one of these.
+    /// The id of `name`, if it was added.
     pub(super) fn find(&self, name: Name<'_>) -> Option<NameId> {
         let name = IndexedName::of(name);
         self.at(name.as_bytes(), name.hash(self.seed))
     }
 
-    /// The name one label above; `None` for the apex.
+    /// The parent of a name; `None` for the apex.
     pub(super) fn parent(&self, id: NameId) -> Option<NameId> {
         let parent = self.entries[id.index()].parent;
-        (parent != NONE).then_some(NameId(parent))
+        (parent != NO_PARENT).then_some(NameId(parent))
     }
 
-    /// `*` below `id`, if it is there.
+    /// The child with the label `*`.
     pub(super) fn wildcard_child(&self, id: NameId) -> Option<NameId> {
-        let child = crate::name::NameBuf::child(b"*", self.name(id)).ok()?;
+        let child = NameBuf::child(b"*", self.name(id)).ok()?;
         self.find(child.as_name())
     }
 
-    /// Remembers that the RRsets of `id` start at `sets_start`.
-    pub(super) fn start_sets(&mut self, id: NameId, sets_start: usize) {
-        self.entries[id.index()].sets_start = sets_start as u32;
+    /// Sets the index of the first RRset of a name.
+    pub(super) fn start_rrsets(&mut self, id: NameId, rrsets_start: usize) {
+        self.entries[id.index()].rrsets_start = rrsets_start as u32;
     }
 
-    /// Remembers one more RRset of `id`.
-    pub(super) fn count_set(&mut self, id: NameId) {
-        self.entries[id.index()].set_count += 1;
+    /// Counts one more RRset of a name.
+    pub(super) fn add_rrset(&mut self, id: NameId) {
+        self.entries[id.index()].rrset_count += 1;
     }
 
-    /// Which of all RRsets are those of `id`.
-    pub(super) fn sets(&self, id: NameId) -> Range<usize> {
+    /// The indexes of the RRsets of a name.
+    pub(super) fn rrsets(&self, id: NameId) -> Range<usize> {
         let entry = &self.entries[id.index()];
-        entry.sets_start as usize..entry.sets_start as usize + entry.set_count as usize
+        entry.rrsets_start as usize..entry.rrsets_start as usize + entry.rrset_count as usize
     }
 
-    /// The table that [`zone::Zone`] is searched by: from the hash of each name to its node.
-    pub(super) fn table(&self, node_offsets: &[u32]) -> Slots {
-        let slot_bits = slot_bits_for(self.entries.len());
-        let mut slots = vec![zone::EMPTY; 1 << slot_bits];
-        for (entry, &node) in self.entries.iter().zip(node_offsets) {
-            put(&mut slots, slot_bits, entry.hash, node);
+    /// The hash table of a zone, in which the number of each name is the index of its node.
+    pub(super) fn node_slots(&self, nodes: &[NodeIndex]) -> HashSlots {
+        let mut slots = HashSlots::for_count(self.entries.len());
+        for (entry, node) in self.entries.iter().zip(nodes) {
+            slots.insert(entry.hash, node.0);
         }
-        (slots.into_boxed_slice(), slot_bits)
+        slots
     }
 
-    /// Pushes a name that is not there, and before it those of its ancestors that are not.
+    /// Adds a new name, after those of its ancestors that are new.
     fn push_with_ancestors(&mut self, name: &IndexedName<'_>, hash: NameHash) -> NameId {
-        let last = name.label_count() - 1;
-        if last == self.apex_depth {
+        let parent_depth = name.label_count() - 1;
+        if parent_depth == self.apex_depth {
             return self.push(name.as_bytes(), hash, NameId(0).0);
         }
-        let mut hashes = [self.seed.of_root(); crate::name::LABEL_COUNT_MAX + 1];
+        let mut hashes = [self.seed.of_root(); LABEL_COUNT_MAX + 1];
         for (depth, suffix) in name.suffixes_beyond(0).enumerate() {
             hashes[depth + 1] = hashes[depth].with_label(suffix, name.as_bytes());
         }
-        let mut depth = last;
+        let mut depth = parent_depth;
         let mut parent = NameId(0);
         while depth > self.apex_depth {
             if let Some(ancestor) = self.at(name.suffix(depth), hashes[depth]) {
@@ -162,61 +158,32 @@ impl Names {
             }
             depth -= 1;
         }
-        for (depth, &hash) in hashes.iter().enumerate().take(last + 2).skip(depth + 1) {
+        for (depth, &hash) in hashes.iter().enumerate().take(parent_depth + 2).skip(depth + 1) {
             parent = self.push(name.suffix(depth), hash, parent.0);
         }
         parent
     }
 
     fn push(&mut self, name: &[u8], hash: NameHash, parent: u32) -> NameId {
-        let index = u32::try_from(self.entries.len()).expect("the builder bounds the octets of all names");
-        let at = u32::try_from(self.bytes.len()).expect("the builder bounds the octets of all names");
+        let index = u32::try_from(self.entries.len()).expect("the builder bounds the bytes of all names");
+        let at = u32::try_from(self.bytes.len()).expect("the builder bounds the bytes of all names");
         self.bytes.extend_from_slice(name);
-        // Label lengths are below 64 and so no letters: the octets can be folded as they are.
+        // Label lengths are below 64 and so not letters.
         self.bytes[at as usize..].make_ascii_lowercase();
         let length = name.len() as u8;
-        self.entries.push(Entry { hash, at, parent, sets_start: 0, set_count: 0, length });
-        let slot_bits = slot_bits_for(self.entries.len());
-        if slot_bits > self.slot_bits {
-            self.slot_bits = slot_bits;
-            self.slots = vec![zone::EMPTY; 1 << slot_bits];
-            for (index, entry) in self.entries.iter().enumerate() {
-                put(&mut self.slots, slot_bits, entry.hash, index as u32);
-            }
+        self.entries.push(NameEntry { hash, at, parent, rrsets_start: 0, rrset_count: 0, length });
+        if self.slots.has_room_for(self.entries.len()) {
+            self.slots.insert(hash, index);
         } else {
-            put(&mut self.slots, self.slot_bits, hash, index);
+            self.slots = HashSlots::for_count(self.entries.len());
+            for (index, entry) in self.entries.iter().enumerate() {
+                self.slots.insert(entry.hash, index as u32);
+            }
         }
         NameId(index)
     }
 
     fn at(&self, name: &[u8], hash: NameHash) -> Option<NameId> {
-        let mask = self.slots.len() - 1;
-        let mut slot = hash.slot(self.slot_bits);
-        // Ends at an empty slot: a quarter of them are empty or more.
-        loop {
-            let entry = self.slots[slot];
-            if entry == zone::EMPTY {
-                return None;
-            }
-            let id = NameId(entry as u32);
-            if (entry >> 32) as u32 == hash.tag() && eq_stored(self.name_bytes(id), name) {
-                return Some(id);
-            }
-            slot = (slot + 1) & mask;
-        }
+        self.slots.find(hash, |id| eq_stored(self.name_bytes(NameId(id)), name)).map(NameId)
     }
-}
-
-/// Slots for `count` names, a quarter of them left empty, so that a search for a name that is not there ends soon.
-fn slot_bits_for(count: usize) -> u32 {
-    (count + count / 3 + 1).next_power_of_two().trailing_zeros().max(6)
-}
-
-fn put(slots: &mut [u64], slot_bits: u32, hash: NameHash, value: u32) {
-    let mask = slots.len() - 1;
-    let mut slot = hash.slot(slot_bits);
-    while slots[slot] != zone::EMPTY {
-        slot = (slot + 1) & mask;
-    }
-    slots[slot] = u64::from(hash.tag()) << 32 | u64::from(value);
 }

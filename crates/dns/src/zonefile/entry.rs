@@ -148,7 +148,7 @@ impl Context {
                 self.default_ttl_s = Some(ttl_s);
                 Ok(ttl_s)
             }
-            _ => Err(Diagnostic::new(
+            _ => Err(Diagnostic::error(
                 position,
                 "this record has no TTL, and none was given before",
                 "put $TTL 3600 at the start of the file",
@@ -182,7 +182,7 @@ pub(super) fn read(
         }
         Owner::Unknown => match scanner.token()? {
             None => Ok(EntryKind::Nothing),
-            Some(token) => Err(Diagnostic::new(
+            Some(token) => Err(Diagnostic::error(
                 scanner.position_of(token),
                 "this record has no owner, and there is none before it",
                 "start the line with the owner; @ is the origin",
@@ -198,7 +198,7 @@ fn record(scanner: &mut Scanner, context: &mut Context) -> Result<EntryKind, Dia
     let Head { explicit_ttl_s, position, rtype } = head(scanner, context)?;
     if !rtype.is_data() {
         let problem = format!("{rtype} stands for no data: it cannot be in a zone");
-        return Err(Diagnostic::new(position, problem, "take the record away"));
+        return Err(Diagnostic::error(position, problem, "take the record away"));
     }
     context.rdata.clear();
     let origin = context.origin.as_name();
@@ -224,7 +224,7 @@ fn head(scanner: &mut Scanner, context: &mut Context) -> Result<Head, Diagnostic
     loop {
         let Some(token) = scanner.token()? else {
             let remedy = "write owner, TTL, class, type and data in one line, or in parentheses";
-            return Err(Diagnostic::new(scanner.position(), "the record ends before its type", remedy));
+            return Err(Diagnostic::error(scanner.position(), "the record ends before its type", remedy));
         };
         let text = scanner.text_of(token);
         if explicit_ttl_s.is_none() && text.first().is_some_and(u8::is_ascii_digit) {
@@ -235,7 +235,7 @@ fn head(scanner: &mut Scanner, context: &mut Context) -> Result<Head, Diagnostic
             class_given = true;
             if !text.eq_ignore_ascii_case(b"IN") && !text.eq_ignore_ascii_case(b"CLASS1") {
                 let problem = format!("the class {} is not IN", Shown(text));
-                return Err(Diagnostic::new(scanner.position_of(token), problem, "write IN, or no class at all"));
+                return Err(Diagnostic::error(scanner.position_of(token), problem, "write IN, or no class at all"));
             }
         } else {
             let remedy = "write a type such as A or MX, or TYPE65280 for one that has no name";
@@ -315,7 +315,7 @@ fn directive(
 
 fn required(scanner: &mut Scanner, directive: &str, what: &str) -> Result<Token, Diagnostic> {
     scanner.token()?.ok_or_else(|| {
-        Diagnostic::new(scanner.position(), format!("{directive} has nothing behind it"), format!("write {what}"))
+        Diagnostic::error(scanner.position(), format!("{directive} has nothing behind it"), format!("write {what}"))
     })
 }
 

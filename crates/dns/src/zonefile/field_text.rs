@@ -58,7 +58,7 @@ impl<'r> RdataText<'r> {
                     [] => GENERIC_REMEDY.into(),
                     names => format!("the fields are: {}", names.join(", ")),
                 };
-                Err(Diagnostic::new(self.scanner.position(), problem, remedy))
+                Err(Diagnostic::error(self.scanner.position(), problem, remedy))
             }
         }
     }
@@ -74,7 +74,7 @@ impl<'r> RdataText<'r> {
     #[cold]
     pub(super) fn not_a(&self, token: Token, what: &str, remedy: &str) -> Diagnostic {
         let shown = Shown(self.scanner.text_of(token));
-        Diagnostic::new(
+        Diagnostic::error(
             self.scanner.position_of(token),
             format!("the {} of {}, {shown}, is no {what}", self.field, self.rtype),
             remedy,
@@ -91,7 +91,7 @@ impl<'r> RdataText<'r> {
     pub(super) fn malformed(&self, problem: &str) -> Diagnostic {
         let position = self.field_position();
         let remedy = format!("see the RFC of {} for what the field may be", self.rtype);
-        Diagnostic::new(position, format!("the {} of {} {problem}", self.field, self.rtype), remedy)
+        Diagnostic::error(position, format!("the {} of {} {problem}", self.field, self.rtype), remedy)
     }
 
     #[cold]
@@ -99,7 +99,7 @@ impl<'r> RdataText<'r> {
         let position = self.field_position();
         let problem =
             format!("the {} of {} makes the record longer than {RDATA_BYTES_MAX} octets", self.field, self.rtype);
-        Diagnostic::new(position, problem, "shorten it, or cut it into several records")
+        Diagnostic::error(position, problem, "shorten it, or cut it into several records")
     }
 
     /// The lowest `width_bytes` octets of `value`.
@@ -354,7 +354,7 @@ pub(super) fn expect_end(scanner: &mut Scanner) -> Result<(), Diagnostic> {
         None => Ok(()),
         Some(token) => {
             let problem = format!("{} is more than belongs here", Shown(scanner.text_of(token)));
-            Err(Diagnostic::new(scanner.position_of(token), problem, "take it away, or start a new line before it"))
+            Err(Diagnostic::error(scanner.position_of(token), problem, "take it away, or start a new line before it"))
         }
     }
 }

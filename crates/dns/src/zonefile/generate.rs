@@ -39,7 +39,7 @@ impl Generate {
         if (stop - start) / step >= limits.generate_count_max {
             let problem =
                 format!("{} is more than {} records", Shown(scanner.text_of(range)), limits.generate_count_max);
-            return Err(Diagnostic::new(scanner.position_of(range), problem, "cut the range, or use a wildcard"));
+            return Err(Diagnostic::error(scanner.position_of(range), problem, "cut the range, or use a wildcard"));
         }
         let owner = part(scanner, "owner")?;
         let owner = scanner.source_of(owner).to_vec();
@@ -85,7 +85,7 @@ impl Generate {
             Err(problem) => {
                 let remedy =
                     "write $, ${offset}, ${offset,width} or ${offset,width,base} with a base of d, o, x, X, n or N";
-                Err(Diagnostic::new(self.position, problem, remedy))
+                Err(Diagnostic::error(self.position, problem, remedy))
             }
         })
     }
@@ -100,7 +100,7 @@ impl Generate {
 fn part(scanner: &mut Scanner, what: &str) -> Result<Token, Diagnostic> {
     scanner.token()?.ok_or_else(|| {
         let remedy = "write $GENERATE start-stop owner type RDATA";
-        Diagnostic::new(scanner.position(), format!("$GENERATE ends before its {what}"), remedy)
+        Diagnostic::error(scanner.position(), format!("$GENERATE ends before its {what}"), remedy)
     })
 }
 

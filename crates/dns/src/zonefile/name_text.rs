@@ -24,7 +24,7 @@ impl NameTextError {
     #[cold]
     pub(super) fn about(self, what: &str, scanner: &Scanner, token: Token) -> Diagnostic {
         let problem = format!("the {what} {} {}", Shown(scanner.text_of(token)), self.problem());
-        Diagnostic::new(scanner.position_of(token), problem, self.remedy())
+        Diagnostic::error(scanner.position_of(token), problem, self.remedy())
     }
 
     /// The end of a sentence that starts with the name.

@@ -27,7 +27,7 @@ impl RdataText<'_> {
                 Some(token) => self.scanner.position_of(token),
                 None => self.scanner.position(),
             };
-            return Err(Diagnostic::new(position, problem, GENERIC_REMEDY));
+            return Err(Diagnostic::error(position, problem, GENERIC_REMEDY));
         };
         for field in fields {
             self.field = field.name;
@@ -109,7 +109,7 @@ impl RdataText<'_> {
         self.put_digits(Base::Base16, length_bytes > 0)?;
         if self.out.len() as u64 != length_bytes {
             let problem = format!("the length is {length_bytes}, but {} octets follow", self.out.len());
-            return Err(Diagnostic::new(
+            return Err(Diagnostic::error(
                 self.scanner.position_of(token),
                 problem,
                 "count the octets: two digits are one",
@@ -117,7 +117,7 @@ impl RdataText<'_> {
         }
         rdata::check(self.rtype, self.out).map_err(|malformed| {
             let problem = format!("these octets are no {}: its {} {}", self.rtype, malformed.field, malformed.problem);
-            Diagnostic::new(
+            Diagnostic::error(
                 self.scanner.position_of(marker),
                 problem,
                 format!("write the data in the fields of {}", self.rtype),

@@ -192,7 +192,7 @@ impl Scanner {
                 Class::Close => {
                     let position = self.position();
                     self.at += 1;
-                    return Err(Diagnostic::new(
+                    return Err(Diagnostic::error(
                         position,
                         "this parenthesis closes none",
                         "take it away, or open one before",
@@ -298,7 +298,7 @@ impl Scanner {
                     // A string across lines is more often a forgotten quote, which would swallow the records behind it.
                     let position = self.position();
                     self.at = at;
-                    return Err(Diagnostic::new(
+                    return Err(Diagnostic::error(
                         position,
                         "the string that starts here has no end on this line",
                         "add the closing quote",
@@ -314,7 +314,7 @@ impl Scanner {
     #[cold]
     fn never_closed(&mut self) -> Diagnostic {
         self.open_count = 0;
-        Diagnostic::new(
+        Diagnostic::error(
             self.opened,
             "the parenthesis opened here is never closed",
             "close it behind the last field of the record",
@@ -324,7 +324,7 @@ impl Scanner {
     #[cold]
     fn escapes_nothing(&self, at: usize) -> Diagnostic {
         let remedy = "write \\\\ for a backslash; join lines with parentheses";
-        Diagnostic::new(self.position_at(at), "a backslash stands at the end of the line", remedy)
+        Diagnostic::error(self.position_at(at), "a backslash stands at the end of the line", remedy)
     }
 }
 
@@ -386,6 +386,6 @@ impl Diagnostic {
     /// An error that says: `token` is no `what`.
     #[cold]
     pub(super) fn not_a(scanner: &Scanner, token: Token, what: &str, remedy: &str) -> Diagnostic {
-        Diagnostic::new(scanner.position_of(token), format!("{} is no {what}", Shown(scanner.text_of(token))), remedy)
+        Diagnostic::error(scanner.position_of(token), format!("{} is no {what}", Shown(scanner.text_of(token))), remedy)
     }
 }
