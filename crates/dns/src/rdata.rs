@@ -1,31 +1,31 @@
-//! What stands in the RDATA of each type: a table of fields, for reading text, for printing, and for compressing.
+//! The fields of the RDATA of each type, for reading, printing and checking RDATA.
 
-mod text;
+mod presentation;
 mod wire;
 pub(crate) mod svc_param;
 pub(crate) mod bitmap;
 pub(crate) mod mnemonic;
-pub(crate) mod encoding;
+pub(crate) mod base;
 
 use crate::name::Name;
 use crate::rtype::Rtype;
 
-pub use text::PresentationFormat;
-pub(crate) use wire::field_end;
+pub use presentation::PresentationFormat;
+pub(crate) use wire::{HOST_TYPE_PROBLEM, field_end};
 
-/// Octets that RDATA may have: its length is a field of 16 bits (RFC 1035 §3.2.1).
+/// Bytes of the longest RDATA: its length field has 16 bits (RFC 1035 §3.2.1).
 pub const RDATA_BYTES_MAX: usize = 65_535;
 
-/// One field of a type's RDATA.
+/// A field of RDATA.
 #[derive(Clone, Copy, Debug)]
 pub struct Field {
-    /// The name that the type's RFC gives it, for messages.
+    /// The name of the field in the RFC of the type, for messages.
     pub name: &'static str,
-    /// What its octets are, on the wire and as text.
+    /// The kind of the field.
     pub kind: FieldKind,
 }
 
-/// What a field is, on the wire and as text.
+/// The kind of a field, in wire form and as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldKind {
     /// A number of 8 bits.
@@ -36,10 +36,10 @@ pub enum FieldKind {
     U32,
     /// A number of 64 bits.
     U64,
-    /// Seconds in 32 bits; text may have units (`1h30m`).
-    Period,
-    /// Seconds since 1970 in 32 bits; text is `YYYYMMDDHHmmSS` (RFC 4034 §3.2).
-    Time,
+    /// Seconds in 32 bits. Text may have units: `1h30m`.
+    Duration,
+    /// Seconds since 1970 in 32 bits. Text is `YYYYMMDDHHmmSS` (RFC 4034 §3.2).
+    Timestamp,
     /// A record type.
     Rtype,
     /// A DNSSEC algorithm, 8 bits (RFC 4034 appendix A.1).
@@ -60,86 +60,84 @@ pub enum FieldKind {
     Eui48,
     /// 64 bits as eight pairs of hexadecimal digits with hyphens (RFC 7043 §4.2).
     Eui64,
-    /// A name that may be compressed in an answer: those of RFC 1035 alone (RFC 3597 §4).
-    CompressibleName,
-    /// A name that must not be compressed.
+    /// A name.
     Name,
-    /// A `<character-string>`: one octet of length, then the octets (RFC 1035 §3.3).
+    /// A `<character-string>`: a length byte and the bytes (RFC 1035 §3.3).
     String,
-    /// A `<character-string>` of decimal digits, four at least (RFC 1183 §3.1).
+    /// A `<character-string>` of at least four decimal digits (RFC 1183 §3.1).
     Digits,
-    /// A `<character-string>` that holds a decimal number, of degrees or metres (RFC 1712 §3).
+    /// A `<character-string>` with a decimal number of degrees or metres (RFC 1712 §3).
     Coordinate,
-    /// A `<character-string>` or the end of the RDATA.
+    /// A `<character-string>`, or nothing at the end of the RDATA.
     OptionalString,
     /// One or more `<character-string>`s up to the end.
     Strings,
-    /// The name of a CAA property: letters and digits behind an octet of length (RFC 8659 §4.1).
+    /// The name of a CAA property: a length byte, letters and digits (RFC 8659 §4.1).
     Tag,
-    /// Octets up to the end, as one string without a length.
+    /// Bytes up to the end, as one string without a length.
     RestAsString,
-    /// One octet or more up to the end, as hexadecimal digits.
+    /// At least one byte, up to the end, in hexadecimal.
     Hex,
-    /// The digest of a DS, its length given by the digest type before it.
+    /// The digest of a DS. The digest type before it gives its length.
     DsDigest,
-    /// The fingerprint of an SSHFP, its length given by the fingerprint type before it.
+    /// The fingerprint of an SSHFP. The fingerprint type before it gives its length.
     Fingerprint,
-    /// The digest of a ZONEMD, its length given by the hash algorithm before it.
+    /// The digest of a ZONEMD. The hash algorithm before it gives its length.
     ZoneDigest,
-    /// One octet or more up to the end, in base 64.
+    /// At least one byte, up to the end, in base 64.
     Base64,
-    /// Octets up to the end, in base 64; there may be none.
+    /// Bytes up to the end, in base 64. It may be empty.
     OptionalBase64,
-    /// Octets up to the end, in base 64 or `-` for none (draft-durand-doa-over-dns §3.2).
+    /// Bytes up to the end, in base 64, or `-` if empty (draft-durand-doa-over-dns §3.2).
     DashBase64,
-    /// An octet of length and the octets, as hexadecimal digits or `-` for none (RFC 5155 §3.3).
+    /// A length byte and bytes, in hexadecimal, or `-` if empty (RFC 5155 §3.3).
     Salt,
-    /// An octet of length and one octet or more, in base 32 with the extended alphabet (RFC 5155 §3.3).
+    /// A length byte and at least one byte, in base 32 with the extended hex alphabet (RFC 5155 §3.3).
     HashedName,
-    /// A set of types as windows of bits up to the end (RFC 4034 §4.1.2); it may be empty.
+    /// A set of types up to the end (RFC 4034 §4.1.2). It may be empty.
     Bitmap,
-    /// A protocol's number and a map of its ports, up to the end (RFC 1035 §3.4.2).
+    /// A protocol number and a bit map of ports, up to the end (RFC 1035 §3.4.2).
     Services,
-    /// The octets of an OSI address up to the end: `0x` and hexadecimal digits (RFC 1706 §5).
+    /// An OSI address up to the end, as `0x` and hexadecimal digits (RFC 1706 §5).
     Nsap,
-    /// A place on Earth, 16 octets (RFC 1876 §2).
+    /// A location on Earth, 16 bytes (RFC 1876 §2).
     Location,
-    /// Ranges of addresses up to the end (RFC 3123 §4); there may be none.
+    /// Address prefixes up to the end (RFC 3123 §4). There may be none.
     Prefixes,
     /// Gateway type, algorithm and gateway (RFC 4025 §2.1).
     Gateway,
-    /// A bit, the relay's type, and the relay (RFC 8777 §4.2).
+    /// Discovery bit, relay type and relay (RFC 8777 §4.2).
     Relay,
-    /// Lengths, algorithm, tag and key of a host (RFC 8005 §5).
+    /// Lengths, algorithm, tag and key (RFC 8005 §5).
     HostIdentity,
-    /// Names up to the end; there may be none.
+    /// Names up to the end. There may be none.
     Names,
-    /// SvcParams up to the end, keys ascending (RFC 9460 §2.2); there may be none.
+    /// SvcParams up to the end, in ascending order of keys (RFC 9460 §2.2). There may be none.
     SvcParams,
 }
 
-/// Writes a row of the table: each field's name and kind.
+/// The fields of a type: name and kind of each.
 macro_rules! row {
     ($($name:literal $kind:ident),* $(,)?) => {
         Some(const { &[$(Field { name: $name, kind: FieldKind::$kind }),*] })
     };
 }
 
-/// The fields of `rtype`, in order; `None` for a type whose text is the form of RFC 3597 §5 alone.
+/// The fields of `rtype`, in order; `None` for a type whose only text form is that of RFC 3597 §5.
 pub fn fields(rtype: Rtype) -> Option<&'static [Field]> {
     match rtype {
         Rtype::A => row!["address" Ipv4],
-        Rtype::NS | Rtype::MD | Rtype::MF | Rtype::MB => row!["host" CompressibleName],
-        Rtype::CNAME | Rtype::PTR => row!["target" CompressibleName],
+        Rtype::NS | Rtype::MD | Rtype::MF | Rtype::MB => row!["host" Name],
+        Rtype::CNAME | Rtype::PTR => row!["target" Name],
         Rtype::SOA => row![
-            "primary" CompressibleName, "mailbox" CompressibleName, "serial" U32,
-            "refresh" Period, "retry" Period, "expire" Period, "minimum" Period,
+            "primary" Name, "mailbox" Name, "serial" U32,
+            "refresh" Duration, "retry" Duration, "expire" Duration, "minimum" Duration,
         ],
-        Rtype::MG | Rtype::MR => row!["mailbox" CompressibleName],
+        Rtype::MG | Rtype::MR => row!["mailbox" Name],
         Rtype::WKS => row!["address" Ipv4, "services" Services],
         Rtype::HINFO => row!["CPU" String, "OS" String],
-        Rtype::MINFO => row!["responsible mailbox" CompressibleName, "error mailbox" CompressibleName],
-        Rtype::MX => row!["preference" U16, "exchange" CompressibleName],
+        Rtype::MINFO => row!["responsible mailbox" Name, "error mailbox" Name],
+        Rtype::MX => row!["preference" U16, "exchange" Name],
         Rtype::TXT | Rtype::SPF | Rtype::AVC | Rtype::RESINFO | Rtype::WALLET | Rtype::NINFO | Rtype::CLA => {
             row!["text" Strings]
         }
@@ -170,14 +168,14 @@ pub fn fields(rtype: Rtype) -> Option<&'static [Field]> {
         Rtype::SSHFP => row!["algorithm" U8, "fingerprint type" U8, "fingerprint" Fingerprint],
         Rtype::IPSECKEY => row!["precedence" U8, "gateway" Gateway, "public key" OptionalBase64],
         Rtype::RRSIG | Rtype::SIG => row![
-            "type covered" Rtype, "algorithm" Algorithm, "labels" U8, "original TTL" Period, "expiration" Time,
-            "inception" Time, "key tag" U16, "signer" Name, "signature" Base64,
+            "type covered" Rtype, "algorithm" Algorithm, "labels" U8, "original TTL" Duration, "expiration" Timestamp,
+            "inception" Timestamp, "key tag" U16, "signer" Name, "signature" Base64,
         ],
         Rtype::NSEC => row!["next name" Name, "types" Bitmap],
         Rtype::DNSKEY | Rtype::CDNSKEY | Rtype::RKEY => {
             row!["flags" U16, "protocol" U8, "algorithm" Algorithm, "public key" Base64]
         }
-        // RFC 2535 §3.1.2: flags can say that there is no key.
+        // RFC 2535 §3.1.2: the key may be absent.
         Rtype::KEY => row!["flags" U16, "protocol" U8, "algorithm" Algorithm, "public key" OptionalBase64],
         Rtype::DHCID => row!["digest" Base64],
         Rtype::NSEC3 => row![
@@ -211,16 +209,19 @@ pub fn fields(rtype: Rtype) -> Option<&'static [Field]> {
     }
 }
 
-/// Why RDATA has not the shape of its type.
+/// RDATA does not have the format of its type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MalformedRdata {
-    /// The field at fault, or `RDATA` where there is too much of it.
+    /// The field at fault, or `RDATA` if it has bytes after the last field.
     pub field: &'static str,
-    /// What is wrong, as the rest of a sentence about the field: `ends too early`.
+    /// What is wrong, for a message: `the data ends too early`.
     pub problem: &'static str,
 }
 
-/// Whether `rdata`, in wire form, has the shape of `rtype`. Types that the table does not know always pass.
+/// Checks that `rdata`, in wire form, has the format of `rtype`. RDATA of an unknown type always passes.
+///
+/// # Errors
+/// The first malformed field.
 pub fn check(rtype: Rtype, rdata: &[u8]) -> Result<(), MalformedRdata> {
     for field in FieldSlices::of(rtype, rdata) {
         field?;
@@ -228,23 +229,10 @@ pub fn check(rtype: Rtype, rdata: &[u8]) -> Result<(), MalformedRdata> {
     Ok(())
 }
 
-/// Offsets in `rdata` of the names that an answer may compress, which are those of RFC 1035 alone (RFC 3597 §4).
+/// The host whose addresses belong in the additional section of an answer with this record.
 ///
-/// `rdata` must have passed [`check`]; from one that has not, names behind the fault are left out.
-pub fn compressible_names(rtype: Rtype, rdata: &[u8]) -> impl Iterator<Item = usize> {
-    let mut at = 0;
-    FieldSlices::of(rtype, rdata).map_while(Result::ok).filter_map(move |(field, octets)| {
-        let start = at;
-        at += octets.len();
-        (field.kind == FieldKind::CompressibleName).then_some(start)
-    })
-}
-
-/// The host whose addresses belong into the additional section of an answer with this record.
-///
-/// It is `None` for the types that ask for no such thing, for the root as "no such service" (RFC 2782, RFC 7505), and
-/// for RDATA that would not pass [`check`]. The root as target of a service-mode SVCB means the owner itself
-/// (RFC 9460 §2.5.2): that too is `None`.
+/// `None` for types without such a host, for the root, which means that there is no service (RFC 2782, RFC 7505) or, in
+/// SVCB and HTTPS, the owner itself (RFC 9460 §2.5.2), and for malformed RDATA.
 pub fn target(rtype: Rtype, rdata: &[u8]) -> Option<Name<'_>> {
     let offset = match rtype {
         // RFC 1035 §3.3.11 (NS), §3.3.3 and on (MB, MD, MF).
@@ -258,7 +246,7 @@ pub fn target(rtype: Rtype, rdata: &[u8]) -> Option<Name<'_>> {
     Name::parse(rdata.get(offset..)?).ok().filter(|name| !name.is_root())
 }
 
-/// RDATA cut into its fields, each checked; after a fault there is nothing more.
+/// Iterates over the checked fields of RDATA. An error is the last item.
 pub(crate) struct FieldSlices<'a> {
     fields: core::slice::Iter<'static, Field>,
     rdata: &'a [u8],
@@ -281,13 +269,14 @@ impl<'a> Iterator for FieldSlices<'a> {
         let Some(field) = self.fields.next() else {
             let surplus = self.at < self.rdata.len();
             self.at = self.rdata.len();
-            return surplus.then_some(Err(MalformedRdata { field: "RDATA", problem: "goes on behind its last field" }));
+            return surplus
+                .then_some(Err(MalformedRdata { field: "RDATA", problem: "there are bytes after the last field" }));
         };
         match field_end(field.kind, self.rdata, self.at) {
             Ok(end) => {
-                let octets = &self.rdata[self.at..end];
+                let bytes = &self.rdata[self.at..end];
                 self.at = end;
-                Some(Ok((*field, octets)))
+                Some(Ok((*field, bytes)))
             }
             Err(problem) => {
                 self.fields = [].iter();

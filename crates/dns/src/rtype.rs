@@ -1,4 +1,4 @@
-//! A record type's number, with the name that RFCs and zone files give it (the IANA registry of DNS parameters).
+//! Record types and their mnemonics (the IANA registry of DNS parameters).
 
 use core::fmt;
 
@@ -13,12 +13,12 @@ macro_rules! rtypes {
             $(pub const $name: Rtype = Rtype($number);)*
         }
 
-        /// Each type that has a mnemonic, by number.
+        /// Each mnemonic, by number.
         const MNEMONICS: &[(u16, &str)] = &[$(($number, stringify!($name))),*];
     };
 }
 
-// Types with a hyphen in their name (NSAP-PTR) are given in the registry's spelling by `mnemonic`.
+// `mnemonic` returns NSAP-PTR with a hyphen, as in the registry.
 rtypes! {
     A = 1, NS = 2, MD = 3, MF = 4, CNAME = 5, SOA = 6, MB = 7, MG = 8, MR = 9, NULL = 10, WKS = 11, PTR = 12,
     HINFO = 13, MINFO = 14, MX = 15, TXT = 16, RP = 17, AFSDB = 18, X25 = 19, ISDN = 20, RT = 21, NSAP = 22,
@@ -33,20 +33,20 @@ rtypes! {
 }
 
 impl Rtype {
-    /// The registry's name, where it has one.
+    /// The mnemonic in the registry, if there is one.
     pub fn mnemonic(self) -> Option<&'static str> {
         let found = MNEMONICS.binary_search_by_key(&self.0, |&(number, _)| number).ok()?;
         Some(if self == Rtype::NSAP_PTR { "NSAP-PTR" } else { MNEMONICS[found].1 })
     }
 
-    /// The type that `text` names, by mnemonic or as `TYPE65280` (RFC 3597 §5); case does not count.
+    /// The type in `text`: a mnemonic or `TYPE65280` (RFC 3597 §5), ignoring case.
     pub fn from_text(text: &[u8]) -> Option<Rtype> {
         if let Some(digits) = text.split_at_checked(4).filter(|(head, _)| head.eq_ignore_ascii_case(b"TYPE")) {
             return core::str::from_utf8(digits.1).ok()?.parse().ok().map(Rtype);
         }
         let key = folded_key(text)?;
         let mut slot = slot_of(key);
-        // An empty slot ends the search: the table is never full (see `BY_MNEMONIC`).
+        // Ends at one of the empty slots.
         while BY_MNEMONIC[slot].0 != 0 {
             if BY_MNEMONIC[slot].0 == key {
                 return Some(Rtype(BY_MNEMONIC[slot].1));
@@ -56,19 +56,19 @@ impl Rtype {
         None
     }
 
-    /// Whether records of this type may stand in a zone: not the types of questions and of transport alone
-    /// (RFC 6895 §3.1).
+    /// Whether a zone can hold records of this type: not QTYPEs and Meta-TYPEs (RFC 6895 §3.1).
     pub fn is_data(self) -> bool {
         !matches!(self.0, 0 | 41 | 128..=255)
     }
 }
 
-/// Octets of the longest mnemonic that [`folded_key`] can hold.
+/// Bytes of the longest mnemonic that fits into a [`folded_key`].
 const MNEMONIC_BYTES_MAX: usize = 16;
-/// Slots of [`BY_MNEMONIC`]: more than twice the mnemonics, so that a search ends after a step or two.
+/// Slots of [`BY_MNEMONIC`]: more than twice the mnemonics, so that searches are short.
 const SLOT_COUNT: usize = 256;
 
-/// Numbers by [`folded_key`] of their mnemonics, each in the first free slot from [`slot_of`] on; key 0 is an empty slot.
+/// Numbers by the [`folded_key`] of their mnemonics, each in the first free slot from [`slot_of`] on. The key 0 is an empty
+/// slot.
 static BY_MNEMONIC: [(u128, u16); SLOT_COUNT] = {
     assert!(MNEMONICS.len() * 2 < SLOT_COUNT, "a search ends at an empty slot");
     let mut slots = [(0, 0); SLOT_COUNT];
@@ -85,8 +85,8 @@ static BY_MNEMONIC: [(u128, u16); SLOT_COUNT] = {
     slots
 };
 
-/// The octets of `text` as one number, letters in upper case and the hyphen as the underscore of our constants; `None`
-/// for what is too long to be a mnemonic, 0 for nothing.
+/// The bytes of `text` as one number, with letters in upper case and hyphens as underscores; `None` if it is too long for a
+/// mnemonic.
 const fn folded_key(text: &[u8]) -> Option<u128> {
     if text.len() > MNEMONIC_BYTES_MAX {
         return None;
@@ -94,16 +94,16 @@ const fn folded_key(text: &[u8]) -> Option<u128> {
     let mut key = 0;
     let mut at = 0;
     while at < text.len() {
-        let octet = if text[at] == b'-' { b'_' } else { text[at].to_ascii_uppercase() };
-        key = key << 8 | octet as u128;
+        let byte = if text[at] == b'-' { b'_' } else { text[at].to_ascii_uppercase() };
+        key = key << 8 | byte as u128;
         at += 1;
     }
     Some(key)
 }
 
-/// Where the search for `key` starts.
+/// The slot at which the search for `key` starts.
 const fn slot_of(key: u128) -> usize {
-    // Fibonacci hashing: the upper bits of the product depend on every octet of the key.
+    // Fibonacci hashing: the upper bits of the product depend on every byte of the key.
     let folded = (key as u64) ^ ((key >> 64) as u64).rotate_left(29);
     (folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize
 }
@@ -129,8 +129,8 @@ mod tests {
     use alloc::string::ToString;
 
     #[test]
-    fn names_and_numbers_agree() {
-        assert!(MNEMONICS.is_sorted_by_key(|&(number, _)| number), "mnemonic() searches by halves");
+    fn mnemonics_and_numbers_are_converted_both_ways() {
+        assert!(MNEMONICS.is_sorted_by_key(|&(number, _)| number), "mnemonic() does a binary search");
         for &(number, _) in MNEMONICS {
             let rtype = Rtype(number);
             assert_eq!(Rtype::from_text(rtype.to_string().as_bytes()), Some(rtype));

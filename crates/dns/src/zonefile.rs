@@ -1,12 +1,12 @@
-//! Turns the text of a zone file (RFC 1035 §5) into records, or into a list of what is wrong with it.
+//! Parses zone files (RFC 1035 §5) into records and diagnostics.
 //!
-//! The dialect is that of BIND's `named-checkzone`: what it takes is taken here, and means the same. Beyond it, any
-//! field may stand between quotes or not, TXT strings over 255 octets are cut, `$GENERATE` takes all that follows as
-//! RDATA, and a quoted `@` is a label. Refused against it are the mnemonics A6, ATMA, NXT and SINK (their octets are
-//! taken in the form of RFC 3597), flags and protocols of keys as words, the SvcParamKey 65535, an empty `ech`, and
-//! coordinates of GPOS that are no numbers.
+//! The dialect is that of BIND's `named-checkzone`: a file that BIND loads has the same meaning here, with these
+//! differences. Additionally accepted: any field in quotes, TXT strings over 255 bytes (they are split), all text after
+//! the type of `$GENERATE` as RDATA, and a quoted `@` as a label. Rejected: the text form of A6, ATMA, NXT and SINK (the
+//! form of RFC 3597 is accepted), flags and protocols of keys as words, the SvcParamKey 65535, an empty `ech`, and
+//! coordinates of GPOS that are not numbers.
 //!
-//! What concerns more than one record (a missing SOA, data beside a CNAME) is not looked at here.
+//! Checks that need more than one record (a missing SOA, data beside a CNAME) are those of [`crate::zone_builder`].
 
 mod entry;
 mod generate;
@@ -28,37 +28,37 @@ use entry::{Context, EntryKind};
 use generate::Generate;
 use scanner::Scanner;
 
-/// A place in a zone file, for people: line and column count from 1, columns in octets.
+/// A position in a zone file, for messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
-    /// Which file: index into [`Parser::file_names`]; 0 is the first, others come by `$INCLUDE`.
+    /// The index of the file in [`Parser::file_names`]. 0 is the first file, others are included by `$INCLUDE`.
     pub file_index: u32,
-    /// Line, from 1.
+    /// The line, from 1.
     pub line: u32,
-    /// Column in octets, from 1.
+    /// The column in bytes, from 1.
     pub column: u32,
 }
 
-/// Whether the zone can be used all the same.
+/// Whether the zone can be served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
-    /// The file means nothing here; the zone should be refused.
+    /// The text is invalid: the zone must not be served.
     Error,
-    /// The file means something, though hardly what was wanted: data outside the zone is left out, a TTL over the
-    /// limit becomes 0. BIND loads such a zone.
+    /// The text is valid but probably not intended: records outside of the zone are omitted, a TTL over the limit becomes
+    /// 0. BIND loads such a zone.
     Warning,
 }
 
-/// What is wrong with a zone file, where, and what would mend it.
+/// An error or a warning about a zone file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// The token that is wrong.
+    /// The position of the text at fault.
     pub position: Position,
-    /// Whether the zone can be used all the same.
+    /// Whether the zone can be served.
     pub severity: Severity,
-    /// What is wrong, in a sentence without its dot: `the TTL "3x" has an unknown unit`.
+    /// What is wrong, without a final period: `"3x" is not a TTL`.
     pub problem: String,
-    /// What would mend it: `use s, m, h, d or w`.
+    /// How to fix it: `write seconds`.
     pub remedy: String,
 }
 
@@ -74,43 +74,43 @@ impl Diagnostic {
     }
 }
 
-/// A record as it stands in the file: its owner absolute, RDATA in wire form without compression.
+/// A record of a zone file.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'p> {
-    /// Where the record's type stands; for a record of `$GENERATE`, where the directive does.
+    /// The position of the record's type or, for a record of `$GENERATE`, of the directive.
     pub position: Position,
-    /// The owner, absolute, in the case of the file; it is at or below the zone's apex.
+    /// The absolute owner, in the case of the file. It is at or below the apex.
     pub owner: Name<'p>,
     /// The type.
     pub rtype: Rtype,
-    /// Time to live, in seconds; at most 2^31 − 1 (RFC 2181 §8).
+    /// The TTL in seconds: at most 2^31 − 1 (RFC 2181 §8).
     pub ttl_s: u32,
-    /// The data, names in it uncompressed and in the case of the file; it passes [`crate::rdata::check`].
+    /// The RDATA in wire form, with uncompressed names in the case of the file. It passes [`crate::rdata::check`].
     pub rdata: &'p [u8],
 }
 
-/// What the parser met.
+/// What the parser returns for an entry (RFC 1035 §5.1).
 #[derive(Debug)]
 pub enum Entry<'p> {
     /// A record.
     Record(Record<'p>),
-    /// `$INCLUDE`: the caller reads the file and hands its text to [`Parser::include`], or reports that it can't.
+    /// `$INCLUDE`: the caller passes the text of the file to [`Parser::include`], or reports that it cannot be read.
     Include {
-        /// Where the file name stands.
+        /// The position of the file name.
         position: Position,
-        /// The name as written, relative to the file that includes it.
+        /// The file name, relative to the folder of the including file.
         path: String,
     },
 }
 
-/// How much a zone file may ask for.
+/// Limits of one zone file with the files that it includes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParserLimits {
-    /// Errors reported before the parser gives up; warnings do not count.
+    /// Errors before the parser stops. Warnings do not count.
     pub errors_max: u32,
-    /// Files open at once, the first not counted.
+    /// Depth of nested `$INCLUDE`.
     pub include_depth_max: u32,
-    /// Files included in all: a bound for files that include each other.
+    /// Included files in total, which bounds files that include each other.
     pub include_count_max: u32,
     /// Records of one `$GENERATE`.
     pub generate_count_max: u32,
@@ -122,85 +122,84 @@ impl Default for ParserLimits {
     }
 }
 
-/// Reads zone-file text, one record at a time.
+/// Parses a zone file, one entry at a time.
 ///
-/// It is an iterator that lends: each event borrows the parser's buffers until the next call, so that a record costs no
-/// allocation.
+/// Each entry borrows the parser's buffers until the next call, so that a record needs no allocation.
 #[derive(Debug)]
 pub struct Parser {
     limits: ParserLimits,
     file_names: Vec<String>,
-    /// The files that are being read, each included by the one before it.
-    files: Vec<File>,
+    /// The open files, each included by the one before it.
+    files: Vec<OpenFile>,
     context: Context,
     generate: Option<Generate>,
-    /// A record that waits behind its warning.
-    held: Option<EntryKind>,
-    /// The origin for the file that the last event asked for.
+    /// The entry whose warning was returned before it.
+    delayed: Option<EntryKind>,
+    /// The origin of the file that the last [`Entry::Include`] names.
     included_origin: Option<NameBuf>,
     error_count: u32,
 }
 
 #[derive(Debug)]
-struct File {
+struct OpenFile {
     scanner: Scanner,
-    /// Origin and owner of the file that included this one, which get valid again behind it (RFC 1035 §5.1).
+    /// Origin and owner of the including file, which are restored after this one (RFC 1035 §5.1).
     outer: Option<(NameBuf, entry::Owner)>,
 }
 
 impl Parser {
     /// A parser for a zone of class IN.
     ///
-    /// `file_name` is for messages; `text` is the whole file; `origin` is the zone's apex and the first `$ORIGIN`.
+    /// `file_name` is used in messages. `text` is the whole file. `origin` is the apex of the zone and the initial origin.
     pub fn new(file_name: String, text: Vec<u8>, origin: Name<'_>, limits: ParserLimits) -> Parser {
         Parser {
             limits,
             file_names: vec![file_name],
-            files: vec![File { scanner: Scanner::new(0, text), outer: None }],
+            files: vec![OpenFile { scanner: Scanner::new(0, text), outer: None }],
             context: Context::new(origin),
             generate: None,
-            held: None,
+            delayed: None,
             included_origin: None,
             error_count: 0,
         }
     }
 
-    /// The next record, `$INCLUDE` or error; `None` at the end of the zone.
+    /// The next record, `$INCLUDE` or diagnostic; `None` at the end of the zone.
     ///
-    /// After an error the parser goes on behind the faulty entry, so that all errors of a file are reported; after
-    /// [`ParserLimits::errors_max`] of them one more says so, and nothing follows.
-    #[allow(clippy::should_implement_trait, reason = "an Iterator cannot lend its items")]
+    /// After an error the parser continues with the next entry, so that it reports all errors. After
+    /// [`ParserLimits::errors_max`] errors it returns one more, and stops.
+    #[allow(clippy::should_implement_trait, reason = "the items of an Iterator cannot borrow from it")]
     pub fn next(&mut self) -> Option<Result<Entry<'_>, Diagnostic>> {
         match self.next_entry()? {
-            Ok(entry) => Some(Ok(self.event(entry))),
+            Ok(entry) => Some(Ok(self.entry(entry))),
             Err(error) => Some(Err(error)),
         }
     }
 
-    /// Reads `text` next, as the contents of the file that the last [`Entry::Include`] asked for; afterwards the
-    /// including file goes on with its own origin and owner (RFC 1035 §5.1).
+    /// Continues with `text`, the contents of the file that the last [`Entry::Include`] names, and then with the including
+    /// file and its origin and owner (RFC 1035 §5.1).
     ///
     /// # Panics
     ///
-    /// When the last event was no [`Entry::Include`].
+    /// When the last entry was not [`Entry::Include`].
     pub fn include(&mut self, file_name: String, text: Vec<u8>) {
-        let origin = self.included_origin.take().expect("a file is handed over only after it was asked for");
-        // `include_count_max` is 32 bits wide, and so is every index.
+        let origin = self.included_origin.take().expect("called after `Entry::Include`");
+        // Bounded by `include_count_max`, which has 32 bits.
         let file_index = self.file_names.len() as u32;
         self.file_names.push(file_name);
         let outer = self.context.enter(origin);
-        self.files.push(File { scanner: Scanner::new(file_index, text), outer: Some(outer) });
+        self.files.push(OpenFile { scanner: Scanner::new(file_index, text), outer: Some(outer) });
     }
 
-    /// Names of the files, in the order in which they were opened: those that positions speak of.
+    /// The names of the files, to which [`Position::file_index`] refers.
     pub fn file_names(&self) -> &[String] {
         &self.file_names
     }
 
-    /// The next entry that has something to tell.
+    /// The next record, `$INCLUDE` or diagnostic.
     fn next_entry(&mut self) -> Option<Result<EntryKind, Diagnostic>> {
         self.included_origin = None;
-        if let Some(entry) = self.held.take() {
+        if let Some(entry) = self.delayed.take() {
             return Some(Ok(entry));
         }
         loop {
@@ -209,11 +208,11 @@ impl Parser {
                 None => self.read_entry()?,
             };
             match result {
-                Ok(EntryKind::Nothing) => {}
+                Ok(EntryKind::Ignored) => {}
                 Ok(EntryKind::Generate(generate)) => self.generate = Some(*generate),
                 Ok(entry) => match self.context.take_warning() {
                     Some(warning) => {
-                        self.held = Some(entry);
+                        self.delayed = Some(entry);
                         return Some(Err(warning));
                     }
                     None => return Some(Ok(entry)),
@@ -223,26 +222,26 @@ impl Parser {
         }
     }
 
-    /// The next entry of the innermost file; `None` when all files are at their end.
+    /// The next entry of the innermost file; `None` at the end of all files.
     fn read_entry(&mut self) -> Option<Result<EntryKind, Diagnostic>> {
         loop {
             let file = self.files.last_mut()?;
-            let Some(leading) = file.scanner.next_entry() else {
+            let Some(start) = file.scanner.next_entry() else {
                 if let Some(outer) = file.outer.take() {
                     self.context.leave(outer);
                 }
                 self.files.pop();
                 continue;
             };
-            let result = entry::read(&mut file.scanner, leading, &mut self.context, &self.limits);
+            let result = entry::read(&mut file.scanner, start, &mut self.context, &self.limits);
             if result.is_err() {
                 file.scanner.skip_entry();
             }
-            return Some(self.within_include_limits(result));
+            return Some(self.check_include_limits(result));
         }
     }
 
-    /// The next record of the `$GENERATE` at work; `None` when there is none.
+    /// The next record of the current `$GENERATE`; `None` without one.
     fn read_generated(&mut self) -> Option<Result<EntryKind, Diagnostic>> {
         let generate = self.generate.as_mut()?;
         let Some(line) = generate.next_line() else {
@@ -250,35 +249,35 @@ impl Parser {
             return None;
         };
         let result = line.and_then(|mut scanner| {
-            let leading = scanner.next_entry().unwrap_or(scanner::Leading::Token);
-            let result = entry::read(&mut scanner, leading, &mut self.context, &self.limits);
-            generate.take_back(scanner);
+            let start = scanner.next_entry().unwrap_or(scanner::EntryStart::Token);
+            let result = entry::read(&mut scanner, start, &mut self.context, &self.limits);
+            generate.reuse_line(scanner);
             result
         });
         if result.is_err() {
-            // The other lines are no better, and would only repeat this.
+            // The other lines would only repeat the error.
             self.generate = None;
         }
         Some(result)
     }
 
-    fn within_include_limits(&self, result: Result<EntryKind, Diagnostic>) -> Result<EntryKind, Diagnostic> {
+    fn check_include_limits(&self, result: Result<EntryKind, Diagnostic>) -> Result<EntryKind, Diagnostic> {
         let Ok(EntryKind::Include { position, .. }) = result else {
             return result;
         };
         let ParserLimits { include_depth_max, include_count_max, .. } = self.limits;
         if self.files.len() > include_depth_max as usize {
-            let problem = format!("files include each other more than {include_depth_max} deep");
-            return Err(Diagnostic::error(position, problem, "look for a file that includes itself"));
+            let problem = format!("$INCLUDE is nested more than {include_depth_max} deep");
+            return Err(Diagnostic::error(position, problem, "check for a file that includes itself"));
         }
         if self.file_names.len() > include_count_max as usize {
-            let problem = format!("more than {include_count_max} files are included");
-            return Err(Diagnostic::error(position, problem, "look for files that include each other"));
+            let problem = format!("the zone includes more than {include_count_max} files");
+            return Err(Diagnostic::error(position, problem, "check for files that include each other"));
         }
         result
     }
 
-    /// `error`, or the last one that says that there are too many.
+    /// Counts `error`, and replaces the first one over the limit by the error that ends the list.
     fn counted(&mut self, error: Diagnostic) -> Diagnostic {
         if error.severity == Severity::Warning {
             return error;
@@ -289,11 +288,11 @@ impl Parser {
         }
         self.files.clear();
         self.generate = None;
-        let problem = format!("there are more than {} errors; the rest was not read", self.limits.errors_max);
-        Diagnostic::error(error.position, problem, "mend the errors before this one first")
+        let problem = format!("more than {} errors; the rest of the zone was not read", self.limits.errors_max);
+        Diagnostic::error(error.position, problem, "fix the earlier errors first")
     }
 
-    fn event(&mut self, entry: EntryKind) -> Entry<'_> {
+    fn entry(&mut self, entry: EntryKind) -> Entry<'_> {
         match entry {
             EntryKind::Record { position, rtype, ttl_s } => {
                 let (owner, rdata) = self.context.owner_and_rdata();
@@ -303,7 +302,7 @@ impl Parser {
                 self.included_origin = Some(*origin);
                 Entry::Include { position, path }
             }
-            EntryKind::Nothing | EntryKind::Generate(_) => unreachable!("next_entry keeps these to itself"),
+            EntryKind::Ignored | EntryKind::Generate(_) => unreachable!("not returned by next_entry"),
         }
     }
 }

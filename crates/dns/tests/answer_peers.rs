@@ -16,7 +16,7 @@ use std::time::Duration;
 use support::exchange::ask;
 use support::question::{ID, Question};
 use support::reply::{Reply, ReplyRecord};
-use support::zone_text::{name_octets, records_of_zones, texts_of_zones, zone_map};
+use support::zone_text::{name_bytes, records_of_zones, texts_of_zones, zone_map};
 
 const FEATURES: &str = include_str!("answers/features.zone");
 /// How long a peer may take for one reply; before it has started it gives none.
@@ -128,7 +128,7 @@ impl Peer {
 
     /// Asks until every zone is served.
     fn wait_for(&mut self, zones: &[ZoneFile]) {
-        let question = |zone: &ZoneFile| Question::new(name_octets(&zone.apex), Rtype::SOA);
+        let question = |zone: &ZoneFile| Question::new(name_bytes(&zone.apex), Rtype::SOA);
         let mut left: Vec<Question> = zones.iter().map(question).collect();
         for _ in 0..START_QUESTION_COUNT_MAX {
             left.retain(|question| self.try_ask(question).is_none_or(|reply| reply.rcode != 0));
@@ -145,10 +145,10 @@ impl Peer {
 
     fn try_ask(&self, question: &Question) -> Option<Reply> {
         self.socket.send_to(&question.message(), self.address).expect("loopback takes a datagram");
-        let mut octets = [0; 65_535];
+        let mut bytes = [0; 65_535];
         loop {
-            let length = self.socket.recv(&mut octets).ok()?;
-            let reply = Reply::parse(&octets[..length]).unwrap_or_else(|fault| panic!("{:?}: {fault}", self.program));
+            let length = self.socket.recv(&mut bytes).ok()?;
+            let reply = Reply::parse(&bytes[..length]).unwrap_or_else(|fault| panic!("{:?}: {fault}", self.program));
             // One that came too late for the question before is for nobody.
             let is_ours = |(name, rtype, _): &(Vec<u8>, Rtype, u16)| *name == question.name && *rtype == question.rtype;
             if reply.id == ID && reply.question.as_ref().is_none_or(is_ours) {
@@ -193,7 +193,7 @@ fn zones_text() -> String {
         )
         .expect("a string takes what is written");
     }
-    // An RRset, a referral and an answer with addresses that pass 512 octets, and 1,232.
+    // An RRset, a referral and an answer with addresses that pass 512 bytes, and 1,232.
     for index in 0..90 {
         writeln!(text, "many.example. A 192.0.2.{index}").expect("a string takes what is written");
         if index < 40 {
@@ -239,10 +239,10 @@ fn questions(text: &str) -> Vec<Question> {
     let mut questions = vec![];
     for name in names.iter().filter(|name| !name.is_empty() && *name != "." && !name.ends_with("..")) {
         for rtype in types {
-            questions.push(Question::new(name_octets(name), rtype));
+            questions.push(Question::new(name_bytes(name), rtype));
         }
         let with_edns =
-            Question { edns_bytes: Some(1232), recursion_desired: true, ..Question::new(name_octets(name), Rtype::A) };
+            Question { edns_bytes: Some(1232), recursion_desired: true, ..Question::new(name_bytes(name), Rtype::A) };
         questions.push(with_edns);
     }
     questions

@@ -1,48 +1,49 @@
-//! A set of types as windows of bits (RFC 4034 §4.1.2): walked, checked, and built from a list.
+//! Type bit maps (RFC 4034 §4.1.2).
 
 use crate::rtype::Rtype;
 use alloc::vec::Vec;
 
-/// Octets of bits that one window may have.
+/// Bytes of bits in one window.
 const WINDOW_BYTES_MAX: usize = 32;
 
-/// Whether `bitmap` is windows in ascending order, each of 1 to 32 octets of which the last is not zero.
+/// Checks that the windows of `bitmap` ascend, and that each has 1 to 32 bytes, of which the last is not zero. An error is
+/// the problem, for a message.
 pub(crate) fn check(mut bitmap: &[u8]) -> Result<(), &'static str> {
     let mut window_min = 0;
     while let [window, length, rest @ ..] = bitmap {
         let length = usize::from(*length);
         if u16::from(*window) < window_min {
-            return Err("has windows out of order");
+            return Err("the windows of the bit map are not in ascending order");
         }
         window_min = u16::from(*window) + 1;
         if length == 0 || length > WINDOW_BYTES_MAX || length > rest.len() {
-            return Err("has a window of the wrong length");
+            return Err("a window of the bit map has the wrong length");
         }
-        let (bits, behind) = rest.split_at(length);
+        let (bits, tail) = rest.split_at(length);
         if bits[length - 1] == 0 {
-            return Err("has a window with zeros at its end");
+            return Err("a window of the bit map ends with a zero byte");
         }
-        bitmap = behind;
+        bitmap = tail;
     }
-    if bitmap.is_empty() { Ok(()) } else { Err("ends within a window") }
+    if bitmap.is_empty() { Ok(()) } else { Err("the last window of the bit map is incomplete") }
 }
 
-/// The types in a bitmap that passed [`check`], ascending.
+/// The types in a bit map that passed [`check`], ascending.
 pub(crate) fn types(bitmap: &[u8]) -> impl Iterator<Item = Rtype> {
     let mut rest = bitmap;
     let windows = core::iter::from_fn(move || {
-        let (&[window, length], behind) = rest.split_first_chunk()?;
-        let (bits, behind) = behind.split_at_checked(usize::from(length))?;
-        rest = behind;
+        let (&[window, length], tail) = rest.split_first_chunk()?;
+        let (bits, tail) = tail.split_at_checked(usize::from(length))?;
+        rest = tail;
         Some((window, bits))
     });
     windows.flat_map(|(window, bits)| {
-        let is_set = |&bit: &u8| bits.get(usize::from(bit / 8)).is_some_and(|octet| octet & (0x80 >> (bit % 8)) != 0);
+        let is_set = |&bit: &u8| bits.get(usize::from(bit / 8)).is_some_and(|byte| byte & (0x80 >> (bit % 8)) != 0);
         (0..=u8::MAX).filter(is_set).map(move |bit| Rtype(u16::from_be_bytes([window, bit])))
     })
 }
 
-/// Adds `rtype` to the bitmap that stands in `out` from `start` on.
+/// Adds `rtype` to the bit map in `out` from `start` on.
 pub(crate) fn insert(rtype: Rtype, start: usize, out: &mut Vec<u8>) {
     let [window, bit] = rtype.0.to_be_bytes();
     let byte_index = usize::from(bit / 8);
@@ -53,7 +54,7 @@ pub(crate) fn insert(rtype: Rtype, start: usize, out: &mut Vec<u8>) {
     if at == out.len() || out[at] != window {
         out.splice(at..at, [window, 0]);
     }
-    // Types mostly ascend, so what is moved here is short; a bitmap has 8,704 octets at most.
+    // Types usually ascend, so that few bytes move. A bit map has at most 8,704 bytes.
     let length = usize::from(out[at + 1]);
     if byte_index >= length {
         let end = at + 2 + length;
@@ -69,7 +70,7 @@ mod tests {
     use alloc::vec;
 
     #[test]
-    fn the_example_of_rfc_4034_section_4_3() {
+    fn types_are_inserted_as_in_rfc_4034_section_4_3() {
         let mut out = vec![0xff];
         for rtype in [Rtype(1234), Rtype::RRSIG, Rtype::A, Rtype::MX, Rtype::NSEC, Rtype::A] {
             insert(rtype, 1, &mut out);
@@ -84,12 +85,12 @@ mod tests {
     }
 
     #[test]
-    fn bitmaps_that_rfc_4034_forbids() {
+    fn malformed_bit_maps_are_rejected() {
         assert_eq!(check(&[]), Ok(()));
-        assert_eq!(check(&[0, 1, 0x40, 0, 1, 0x40]), Err("has windows out of order"));
-        assert_eq!(check(&[0, 0]), Err("has a window of the wrong length"));
-        assert_eq!(check(&[0, 2, 0x40]), Err("has a window of the wrong length"));
-        assert_eq!(check(&[0, 2, 0x40, 0]), Err("has a window with zeros at its end"));
-        assert_eq!(check(&[0]), Err("ends within a window"));
+        assert_eq!(check(&[0, 1, 0x40, 0, 1, 0x40]), Err("the windows of the bit map are not in ascending order"));
+        assert_eq!(check(&[0, 0]), Err("a window of the bit map has the wrong length"));
+        assert_eq!(check(&[0, 2, 0x40]), Err("a window of the bit map has the wrong length"));
+        assert_eq!(check(&[0, 2, 0x40, 0]), Err("a window of the bit map ends with a zero byte"));
+        assert_eq!(check(&[0]), Err("the last window of the bit map is incomplete"));
     }
 }

@@ -1,14 +1,14 @@
-//! Names that text may use in place of a number in RDATA.
+//! Mnemonics for numbers in the text of RDATA.
 
-/// Names and their numbers; where two have the same number, any of them is understood.
+/// Names and their numbers. A number may have several names.
 pub(crate) type Mnemonics = &'static [(&'static str, u16)];
 
-/// The number that `text` names, without regard to case.
+/// The number of the name `text`, ignoring case.
 pub(crate) fn number_of(mnemonics: Mnemonics, text: &[u8]) -> Option<u16> {
     mnemonics.iter().find(|(name, _)| name.as_bytes().eq_ignore_ascii_case(text)).map(|&(_, number)| number)
 }
 
-/// DNSSEC algorithms (the IANA registry, and the older spellings of BIND).
+/// DNSSEC algorithms (the IANA registry, and older names of BIND).
 pub(crate) const ALGORITHMS: Mnemonics = &[
     ("RSAMD5", 1),
     ("DH", 2),
@@ -58,7 +58,7 @@ pub(crate) const DSYNC_SCHEMES: Mnemonics = &[("NOTIFY", 1)];
 /// Transport protocols of WKS.
 pub(crate) const PROTOCOLS: Mnemonics = &[("TCP", 6), ("UDP", 17)];
 
-/// Services of WKS that zone files of its time name (RFC 1035 §3.4.2, RFC 1010); others are written as numbers.
+/// Common services of WKS (RFC 1035 §3.4.2, RFC 1010). Others are written as numbers.
 pub(crate) const SERVICES: Mnemonics = &[
     ("ECHO", 7),
     ("DISCARD", 9),

@@ -1,42 +1,42 @@
-//! The SvcParams of SVCB and HTTPS records (RFC 9460): their keys, and the shape of each value on the wire.
+//! The SvcParams of SVCB and HTTPS records (RFC 9460): keys, and the wire form of values.
 
 use core::fmt;
 
 /// A SvcParamKey.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Key(pub(crate) u16);
+pub(crate) struct SvcParamKey(pub(crate) u16);
 
-impl Key {
-    pub(crate) const MANDATORY: Key = Key(0);
-    pub(crate) const ALPN: Key = Key(1);
-    pub(crate) const NO_DEFAULT_ALPN: Key = Key(2);
-    /// The key that RFC 9460 §14.3.2 keeps invalid for ever.
-    const INVALID: Key = Key(65_535);
+impl SvcParamKey {
+    pub(crate) const MANDATORY: SvcParamKey = SvcParamKey(0);
+    pub(crate) const ALPN: SvcParamKey = SvcParamKey(1);
+    pub(crate) const NO_DEFAULT_ALPN: SvcParamKey = SvcParamKey(2);
+    /// RFC 9460 §14.3.2 reserves this key as invalid.
+    const INVALID: SvcParamKey = SvcParamKey(65_535);
 
-    /// The key that `text` names: a registered one, or `key65280` (RFC 9460 §2.1). Keys are in lower case.
-    pub(crate) fn from_text(text: &[u8]) -> Option<Key> {
-        let known = |number: &u16| Key(*number).row().is_some_and(|(name, _)| name.as_bytes() == text);
+    /// The key in `text`: a registered one in lower case, or `key65280` (RFC 9460 §2.1).
+    pub(crate) fn from_text(text: &[u8]) -> Option<SvcParamKey> {
+        let known = |number: &u16| SvcParamKey(*number).row().is_some_and(|(name, _)| name.as_bytes() == text);
         if let Some(number) = (0..KEYS.len() as u16).find(known) {
-            return Some(Key(number));
+            return Some(SvcParamKey(number));
         }
         let digits = text.strip_prefix(b"key")?;
-        // "the decimal value with no leading zeros" (RFC 9460 §2.1).
+        // RFC 9460 §2.1: no leading zeros.
         let canonical = digits == b"0" || digits.first().is_some_and(|first| matches!(first, b'1'..=b'9'));
         let number = core::str::from_utf8(digits).ok().filter(|_| canonical)?.parse().ok()?;
-        Some(Key(number)).filter(|&key| key != Key::INVALID)
+        Some(SvcParamKey(number)).filter(|&key| key != SvcParamKey::INVALID)
     }
 
-    /// What the key's value is.
-    pub(crate) fn value(self) -> Value {
-        self.row().map_or(Value::Opaque, |&(_, value)| value)
+    /// The kind of the key's value.
+    pub(crate) fn value_kind(self) -> ValueKind {
+        self.row().map_or(ValueKind::Opaque, |&(_, kind)| kind)
     }
 
-    fn row(self) -> Option<&'static (&'static str, Value)> {
+    fn row(self) -> Option<&'static (&'static str, ValueKind)> {
         KEYS.get(usize::from(self.0))
     }
 }
 
-impl fmt::Display for Key {
+impl fmt::Display for SvcParamKey {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.row() {
             Some((name, _)) => out.write_str(name),
@@ -45,104 +45,109 @@ impl fmt::Display for Key {
     }
 }
 
-/// What a key's value is, on the wire and as text.
+/// The kind of a value, in wire form and as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Value {
+pub(crate) enum ValueKind {
     /// Keys, ascending (RFC 9460 §8).
     Keys,
-    /// Protocol identifiers, each behind an octet of length (RFC 9460 §7.1).
+    /// Protocol identifiers, each with a length byte (RFC 9460 §7.1).
     Protocols,
-    /// None.
+    /// No value.
     Empty,
     /// A number of 16 bits (RFC 9460 §7.2).
     Port,
     /// IPv4 addresses (RFC 9460 §7.3).
     Ipv4,
-    /// Octets, in base 64 (RFC 9848).
+    /// Bytes, in base 64 as text (RFC 9848).
     Base64,
     /// IPv6 addresses (RFC 9460 §7.3).
     Ipv6,
     /// A URI template with the variable `dns` (RFC 9461 §5).
     DohPath,
-    /// Octets of any kind.
+    /// Any bytes.
     Opaque,
 }
 
-/// Name and value of each registered key, by number.
-const KEYS: [(&str, Value); 9] = [
-    ("mandatory", Value::Keys),
-    ("alpn", Value::Protocols),
-    ("no-default-alpn", Value::Empty),
-    ("port", Value::Port),
-    ("ipv4hint", Value::Ipv4),
-    ("ech", Value::Base64),
-    ("ipv6hint", Value::Ipv6),
-    ("dohpath", Value::DohPath),
+/// The name and the kind of value of each registered key, by number.
+const KEYS: [(&str, ValueKind); 9] = [
+    ("mandatory", ValueKind::Keys),
+    ("alpn", ValueKind::Protocols),
+    ("no-default-alpn", ValueKind::Empty),
+    ("port", ValueKind::Port),
+    ("ipv4hint", ValueKind::Ipv4),
+    ("ech", ValueKind::Base64),
+    ("ipv6hint", ValueKind::Ipv6),
+    ("dohpath", ValueKind::DohPath),
     // RFC 9540 §4.
-    ("ohttp", Value::Empty),
+    ("ohttp", ValueKind::Empty),
 ];
 
-/// The parameters in `octets`, until their end or the first that is cut off.
-pub(crate) fn params(octets: &[u8]) -> impl Iterator<Item = (Key, &[u8])> {
-    let mut rest = octets;
+/// The parameters in `bytes`, up to the first incomplete one.
+pub(crate) fn params(bytes: &[u8]) -> impl Iterator<Item = (SvcParamKey, &[u8])> {
+    let mut rest = bytes;
     core::iter::from_fn(move || {
-        let (&[key_high, key_low, length_high, length_low], behind) = rest.split_first_chunk()?;
-        let (value, behind) = behind.split_at_checked(usize::from(u16::from_be_bytes([length_high, length_low])))?;
-        rest = behind;
-        Some((Key(u16::from_be_bytes([key_high, key_low])), value))
+        let (&[key_high, key_low, length_high, length_low], tail) = rest.split_first_chunk()?;
+        let (value, tail) = tail.split_at_checked(usize::from(u16::from_be_bytes([length_high, length_low])))?;
+        rest = tail;
+        Some((SvcParamKey(u16::from_be_bytes([key_high, key_low])), value))
     })
 }
 
-/// Whether `octets` are SvcParams: keys strictly ascending, values of the right shape, `mandatory` kept.
-pub(crate) fn check(octets: &[u8]) -> Result<(), &'static str> {
+/// Checks that `bytes` are SvcParams: keys ascend, values are well-formed, and mandatory keys are present. An error is
+/// the problem, for a message.
+pub(crate) fn check(bytes: &[u8]) -> Result<(), &'static str> {
     let mut length_bytes = 0;
     let mut previous = None;
-    for (key, value) in params(octets) {
+    for (key, value) in params(bytes) {
         length_bytes += 4 + value.len();
         if previous >= Some(key) {
-            return Err(if previous == Some(key) { "have a key twice" } else { "have keys out of order" });
+            return Err(if previous == Some(key) {
+                "a key is repeated"
+            } else {
+                "the keys are not in ascending order"
+            });
         }
-        if key == Key::INVALID {
-            return Err("have the key 65535, which RFC 9460 keeps invalid");
+        if key == SvcParamKey::INVALID {
+            return Err("the key 65535 is reserved as invalid");
         }
         previous = Some(key);
-        check_value(key.value(), value)?;
-        if key == Key::MANDATORY {
-            check_mandatory(value, octets)?;
+        check_value(key.value_kind(), value)?;
+        if key == SvcParamKey::MANDATORY {
+            check_mandatory(value, bytes)?;
         }
-        if key == Key::NO_DEFAULT_ALPN && !has(octets, Key::ALPN) {
+        if key == SvcParamKey::NO_DEFAULT_ALPN && !has(bytes, SvcParamKey::ALPN) {
             // RFC 9460 §7.1.1.
-            return Err("have no-default-alpn without alpn");
+            return Err("no-default-alpn requires alpn");
         }
     }
-    if length_bytes == octets.len() { Ok(()) } else { Err("end within a parameter") }
+    if length_bytes == bytes.len() { Ok(()) } else { Err("the last parameter is incomplete") }
 }
 
-fn has(octets: &[u8], wanted: Key) -> bool {
-    params(octets).any(|(key, _)| key == wanted)
+fn has(bytes: &[u8], wanted: SvcParamKey) -> bool {
+    params(bytes).any(|(key, _)| key == wanted)
 }
 
-fn check_value(kind: Value, value: &[u8]) -> Result<(), &'static str> {
+fn check_value(kind: ValueKind, value: &[u8]) -> Result<(), &'static str> {
     let empty = value.is_empty();
     match kind {
-        Value::Keys if empty || !value.len().is_multiple_of(2) => Err("have a mandatory list that is no list of keys"),
-        Value::Protocols if !are_protocols(value) => Err("have an alpn that is no list of protocols"),
-        Value::Empty if !empty => Err("have a value behind a key that takes none"),
-        Value::Port if value.len() != 2 => Err("have a port that is no number of 16 bits"),
-        Value::Ipv4 if empty || !value.len().is_multiple_of(4) => Err("have an ipv4hint that is no list of addresses"),
-        Value::Ipv6 if empty || !value.len().is_multiple_of(16) => Err("have an ipv6hint that is no list of addresses"),
-        Value::Base64 if empty => Err("have an empty ech"),
-        Value::DohPath if !is_doh_path(value) => Err("have a dohpath that is no template like /dns-query{?dns}"),
+        ValueKind::Keys if empty || !value.len().is_multiple_of(2) => Err("mandatory is not a list of keys"),
+        ValueKind::Protocols if !are_protocols(value) => Err("alpn is not a list of protocol identifiers"),
+        ValueKind::Empty if !empty => Err("a key without value has one"),
+        ValueKind::Port if value.len() != 2 => Err("port is not a number of 16 bits"),
+        ValueKind::Ipv4 if empty || !value.len().is_multiple_of(4) => Err("ipv4hint is not a list of addresses"),
+        ValueKind::Ipv6 if empty || !value.len().is_multiple_of(16) => Err("ipv6hint is not a list of addresses"),
+        ValueKind::Base64 if empty => Err("ech is empty"),
+        ValueKind::DohPath if !is_doh_path(value) => Err("dohpath is not a template such as /dns-query{?dns}"),
         _ => Ok(()),
     }
 }
 
-/// RFC 9460 §7.1.1: one identifier at least, each of one octet at least.
+/// RFC 9460 §7.1.1: at least one identifier, each of at least one byte.
 fn are_protocols(mut value: &[u8]) -> bool {
     let mut count = 0;
     while let [length, rest @ ..] = value {
-        let Some(behind) = rest.get(usize::from(*length)..).filter(|_| *length > 0) else { return false };
-        value = behind;
+        let Some(tail) = rest.get(usize::from(*length)..).filter(|_| *length > 0) else { return false };
+        value = tail;
         count += 1;
     }
     count > 0 && value.is_empty()
@@ -153,19 +158,19 @@ fn is_doh_path(value: &[u8]) -> bool {
     core::str::from_utf8(value).is_ok_and(|path| path.starts_with('/') && path.contains("{?dns"))
 }
 
-/// RFC 9460 §8: keys ascending, each present, `mandatory` not among them.
-fn check_mandatory(value: &[u8], octets: &[u8]) -> Result<(), &'static str> {
-    let mut previous = Key::MANDATORY;
+/// RFC 9460 §8: the keys ascend, are present, and do not include `mandatory`.
+fn check_mandatory(value: &[u8], bytes: &[u8]) -> Result<(), &'static str> {
+    let mut previous = SvcParamKey::MANDATORY;
     for pair in value.chunks_exact(2) {
-        let key = Key(u16::from_be_bytes([pair[0], pair[1]]));
-        if key == Key::MANDATORY {
-            return Err("have mandatory in the list of mandatory keys");
+        let key = SvcParamKey(u16::from_be_bytes([pair[0], pair[1]]));
+        if key == SvcParamKey::MANDATORY {
+            return Err("mandatory lists itself");
         }
         if key <= previous {
-            return Err("have a key twice, or out of order, in the list of mandatory keys");
+            return Err("mandatory repeats a key, or its keys are not in ascending order");
         }
-        if !has(octets, key) {
-            return Err("lack a key that mandatory lists");
+        if !has(bytes, key) {
+            return Err("mandatory lists a key that is not present");
         }
         previous = key;
     }

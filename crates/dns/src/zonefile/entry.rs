@@ -1,10 +1,10 @@
-//! Turns one entry of a zone file, that is a record or a directive, into what the parser has to do about it.
+//! Reads one entry of a zone file: a record or a directive (RFC 1035 §5.1).
 
-use super::field_text::{self, RdataText};
+use super::field_text::{self, RdataReader};
 use super::generate::Generate;
-use super::name_text::{self, Written};
+use super::name_text::{self, NameForm};
 use super::number;
-use super::scanner::{Form, Leading, Scanner, Shown, Token};
+use super::scanner::{EntryStart, Excerpt, Scanner, Token, TokenKind};
 use super::{Diagnostic, ParserLimits, Position};
 use crate::name::{Name, NameBuf};
 use crate::rtype::Rtype;
@@ -13,15 +13,15 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// The longest TTL, in seconds (RFC 2181 §8).
+/// The highest TTL, in seconds (RFC 2181 §8).
 const TTL_S_MAX: u32 = (1 << 31) - 1;
 
-/// What one entry was.
+/// An entry that was read.
 #[derive(Debug)]
 pub(super) enum EntryKind {
-    /// A directive that is done, or a record that is left out.
-    Nothing,
-    /// A record, its owner and RDATA in the context.
+    /// A directive without further effect, or a record that is omitted.
+    Ignored,
+    /// A record. The context has its owner and RDATA.
     Record { position: Position, rtype: Rtype, ttl_s: u32 },
     /// `$INCLUDE`.
     Include { position: Position, path: String, origin: Box<NameBuf> },
@@ -29,35 +29,35 @@ pub(super) enum EntryKind {
     Generate(Box<Generate>),
 }
 
-/// The owner of the last record, which an entry without one shares.
+/// The owner of the previous record, which an entry without an owner has too.
 #[derive(Clone, Debug)]
 pub(super) enum Owner {
-    /// There was no record in this file.
-    Unknown,
+    /// This file has no record yet.
+    None,
     /// A name at or below the apex, in wire form.
-    Inside(Vec<u8>),
-    /// A name that does not belong to the zone: its records are left out.
-    Outside,
-    /// No name: its records are read for their errors alone.
-    Faulty,
+    InZone(Vec<u8>),
+    /// A name outside of the zone: its records are omitted.
+    OutOfZone,
+    /// An invalid name: its records are only checked for errors.
+    Invalid,
 }
 
-/// What one entry leaves behind for the next.
+/// The state that entries share.
 #[derive(Debug)]
 pub(super) struct Context {
     apex: NameBuf,
     origin: NameBuf,
-    /// Whether the origin is at or below the apex, and with it every relative name.
-    origin_is_inside: bool,
+    /// Whether the origin, and so every relative name, is at or below the apex.
+    is_origin_in_zone: bool,
     owner: Owner,
-    /// `$TTL` (RFC 2308 §4), or the minimum of a SOA that had no TTL itself.
+    /// `$TTL` (RFC 2308 §4), or MINIMUM of an SOA without a TTL.
     default_ttl_s: Option<u32>,
-    /// The last TTL that a record gave (RFC 1035 §5.1).
+    /// The TTL of the last record that has one (RFC 1035 §5.1).
     last_ttl_s: Option<u32>,
-    /// About the record just read.
+    /// About the current record.
     warning: Option<Diagnostic>,
     rdata: Vec<u8>,
-    /// Octets on their way into `rdata`.
+    /// A buffer for text without escapes.
     scratch: Vec<u8>,
 }
 
@@ -66,8 +66,8 @@ impl Context {
         Context {
             apex: apex.to_owned(),
             origin: apex.to_owned(),
-            origin_is_inside: true,
-            owner: Owner::Unknown,
+            is_origin_in_zone: true,
+            owner: Owner::None,
             default_ttl_s: None,
             last_ttl_s: None,
             warning: None,
@@ -76,15 +76,15 @@ impl Context {
         }
     }
 
-    /// Starts an included file; what is returned brings back the present one.
+    /// Starts an included file. The result restores the state after it.
     pub(super) fn enter(&mut self, origin: NameBuf) -> (NameBuf, Owner) {
         let outer_origin = self.origin;
         self.set_origin(origin);
-        let outer_owner = core::mem::replace(&mut self.owner, Owner::Unknown);
+        let outer_owner = core::mem::replace(&mut self.owner, Owner::None);
         (outer_origin, outer_owner)
     }
 
-    /// Goes back to the file that was left by [`Context::enter`].
+    /// Returns to the including file.
     pub(super) fn leave(&mut self, outer: (NameBuf, Owner)) {
         let (origin, owner) = outer;
         self.set_origin(origin);
@@ -92,48 +92,48 @@ impl Context {
     }
 
     fn set_origin(&mut self, origin: NameBuf) {
-        self.origin_is_inside = origin.as_name().is_at_or_below(self.apex.as_name());
+        self.is_origin_in_zone = origin.as_name().is_at_or_below(self.apex.as_name());
         self.origin = origin;
     }
 
-    /// What is to be said about the record just read.
+    /// The warning about the current record.
     pub(super) fn take_warning(&mut self) -> Option<Diagnostic> {
         self.warning.take()
     }
 
-    /// Owner and RDATA of the record just read.
+    /// Owner and RDATA of the current record.
     pub(super) fn owner_and_rdata(&self) -> (Name<'_>, &[u8]) {
-        let Owner::Inside(owner) = &self.owner else {
-            unreachable!("a record is told of only when its owner is inside the zone")
+        let Owner::InZone(owner) = &self.owner else {
+            unreachable!("a record is returned only when its owner is in the zone")
         };
-        (Name::parse(owner).expect("an owner was made by put_name"), &self.rdata)
+        (Name::parse(owner).expect("put_name writes a name"), &self.rdata)
     }
 
-    /// Takes the name that `token` spells as owner; a name outside the zone is a warning.
+    /// Sets the owner to the name in `token`, with a warning for a name outside of the zone.
     fn set_owner(&mut self, scanner: &Scanner, token: Token) -> Result<(), Diagnostic> {
-        let mut bytes = match core::mem::replace(&mut self.owner, Owner::Faulty) {
-            Owner::Inside(bytes) => bytes,
-            Owner::Unknown | Owner::Outside | Owner::Faulty => Vec::new(),
+        let mut bytes = match core::mem::replace(&mut self.owner, Owner::Invalid) {
+            Owner::InZone(bytes) => bytes,
+            Owner::None | Owner::OutOfZone | Owner::Invalid => Vec::new(),
         };
         bytes.clear();
-        let written = name_text::put_name(scanner.text_of(token), token.form, self.origin.as_name(), &mut bytes)
+        let form = name_text::put_name(scanner.text_of(token), token.kind, self.origin.as_name(), &mut bytes)
             .map_err(|error| error.about("owner", scanner, token))?;
-        let owner = Name::parse(&bytes).expect("an owner was made by put_name");
-        let below_origin = written == Written::Relative && self.origin_is_inside;
+        let owner = Name::parse(&bytes).expect("put_name writes a name");
+        let below_origin = form == NameForm::Relative && self.is_origin_in_zone;
         if below_origin || owner.is_at_or_below(self.apex.as_name()) {
-            self.owner = Owner::Inside(bytes);
+            self.owner = Owner::InZone(bytes);
             return Ok(());
         }
-        let problem = format!("{owner} is outside the zone {}: its records are left out", self.apex);
-        self.owner = Owner::Outside;
+        let problem = format!("{owner} is not in the zone {}; its records are omitted", self.apex);
+        self.owner = Owner::OutOfZone;
         Err(Diagnostic::warning(
             scanner.position_of(token),
             problem,
-            "take them away, or mend the name or the $ORIGIN before it",
+            "remove them, or correct the name or the $ORIGIN before it",
         ))
     }
 
-    /// The TTL of a record of `rtype`: as BIND finds it, in this order.
+    /// The TTL of a record: its own, the default, the last one, or MINIMUM of an SOA. BIND uses the same order.
     fn ttl_s(&mut self, explicit_ttl_s: Option<u32>, rtype: Rtype, position: Position) -> Result<u32, Diagnostic> {
         if let Some(ttl_s) = explicit_ttl_s {
             self.last_ttl_s = Some(ttl_s);
@@ -150,42 +150,42 @@ impl Context {
             }
             _ => Err(Diagnostic::error(
                 position,
-                "this record has no TTL, and none was given before",
+                "the record has no TTL, and there is no default",
                 "put $TTL 3600 at the start of the file",
             )),
         }
     }
 }
 
-/// Reads the entry at which `scanner` stands; on an error the scanner stands somewhere within it.
+/// Reads the next entry. After an error the scanner is somewhere within it.
 pub(super) fn read(
     scanner: &mut Scanner,
-    leading: Leading,
+    start: EntryStart,
     context: &mut Context,
     limits: &ParserLimits,
 ) -> Result<EntryKind, Diagnostic> {
-    if leading == Leading::Token {
+    if start == EntryStart::Token {
         let Some(token) = scanner.token()? else {
-            return Ok(EntryKind::Nothing);
+            return Ok(EntryKind::Ignored);
         };
-        let is_directive = token.form == Form::Word && scanner.text_of(token).starts_with(b"$");
+        let is_directive = token.kind == TokenKind::Word && scanner.text_of(token).starts_with(b"$");
         if is_directive && !scanner.is_generated() {
             return directive(token, scanner, context, limits);
         }
         context.set_owner(scanner, token)?;
     }
     match context.owner {
-        Owner::Inside(_) | Owner::Faulty => record(scanner, context),
-        Owner::Outside => {
+        Owner::InZone(_) | Owner::Invalid => record(scanner, context),
+        Owner::OutOfZone => {
             scanner.skip_entry();
-            Ok(EntryKind::Nothing)
+            Ok(EntryKind::Ignored)
         }
-        Owner::Unknown => match scanner.token()? {
-            None => Ok(EntryKind::Nothing),
+        Owner::None => match scanner.token()? {
+            None => Ok(EntryKind::Ignored),
             Some(token) => Err(Diagnostic::error(
                 scanner.position_of(token),
-                "this record has no owner, and there is none before it",
-                "start the line with the owner; @ is the origin",
+                "the record has no owner, and there is no record before it",
+                "start the line with an owner; @ is the origin",
             )),
         },
     }
@@ -193,58 +193,69 @@ pub(super) fn read(
 
 /// Reads TTL, class, type and RDATA.
 fn record(scanner: &mut Scanner, context: &mut Context) -> Result<EntryKind, Diagnostic> {
-    // An entry that failed behind its TTL has left a warning that is of no use now.
+    // An entry with an error after its TTL may have left a warning.
     context.warning = None;
-    let Head { explicit_ttl_s, position, rtype } = head(scanner, context)?;
+    let RecordHead { explicit_ttl_s, position, rtype } = head(scanner, context)?;
     if !rtype.is_data() {
-        let problem = format!("{rtype} stands for no data: it cannot be in a zone");
-        return Err(Diagnostic::error(position, problem, "take the record away"));
+        let problem = format!("{rtype} is not a type that a zone can hold");
+        return Err(Diagnostic::error(position, problem, "remove the record"));
     }
     context.rdata.clear();
     let origin = context.origin.as_name();
-    RdataText::new(scanner, origin, rtype, &mut context.rdata, &mut context.scratch).read()?;
+    RdataReader::new(scanner, origin, rtype, &mut context.rdata, &mut context.scratch).read()?;
     let ttl_s = context.ttl_s(explicit_ttl_s, rtype, position)?;
     match context.owner {
-        Owner::Inside(_) => Ok(EntryKind::Record { position, rtype, ttl_s }),
-        Owner::Unknown | Owner::Outside | Owner::Faulty => Ok(EntryKind::Nothing),
+        Owner::InZone(_) => Ok(EntryKind::Record { position, rtype, ttl_s }),
+        Owner::None | Owner::OutOfZone | Owner::Invalid => Ok(EntryKind::Ignored),
     }
 }
 
-/// What stands between owner and RDATA.
-struct Head {
+/// The fields between owner and RDATA.
+struct RecordHead {
     explicit_ttl_s: Option<u32>,
     position: Position,
     rtype: Rtype,
 }
 
 /// Reads TTL and class, in any order, and the type (RFC 1035 §5.1).
-fn head(scanner: &mut Scanner, context: &mut Context) -> Result<Head, Diagnostic> {
+fn head(scanner: &mut Scanner, context: &mut Context) -> Result<RecordHead, Diagnostic> {
     let mut explicit_ttl_s = None;
     let mut class_given = false;
     loop {
         let Some(token) = scanner.token()? else {
-            let remedy = "write owner, TTL, class, type and data in one line, or in parentheses";
-            return Err(Diagnostic::error(scanner.position(), "the record ends before its type", remedy));
+            let remedy = "write owner, TTL, class, type and data on one line, or use parentheses";
+            return Err(Diagnostic::error(scanner.position(), "the record has no type", remedy));
         };
         let text = scanner.text_of(token);
         if explicit_ttl_s.is_none() && text.first().is_some_and(u8::is_ascii_digit) {
             explicit_ttl_s = Some(ttl(scanner, token, context)?);
         } else if let Some(rtype) = Rtype::from_text(text) {
-            return Ok(Head { explicit_ttl_s, position: scanner.position_of(token), rtype });
+            return Ok(RecordHead { explicit_ttl_s, position: scanner.position_of(token), rtype });
         } else if !class_given && is_class(text) {
             class_given = true;
             if !text.eq_ignore_ascii_case(b"IN") && !text.eq_ignore_ascii_case(b"CLASS1") {
-                let problem = format!("the class {} is not IN", Shown(text));
-                return Err(Diagnostic::error(scanner.position_of(token), problem, "write IN, or no class at all"));
+                let problem = format!("the class {} is not IN", Excerpt(text));
+                return Err(Diagnostic::error(scanner.position_of(token), problem, "write IN or no class"));
             }
         } else {
-            let remedy = "write a type such as A or MX, or TYPE65280 for one that has no name";
-            return Err(Diagnostic::not_a(scanner, token, "record type", remedy));
+            return Err(unknown_type(scanner, token));
         }
     }
 }
 
-/// Whether `text` names a class; RFC 3597 §5 has `CLASS1`.
+/// An error about `token`, which is where the type should be.
+#[cold]
+fn unknown_type(scanner: &Scanner, token: Token) -> Diagnostic {
+    let text = scanner.text_of(token);
+    if text.eq_ignore_ascii_case(b"ALIAS") || text.eq_ignore_ascii_case(b"ANAME") {
+        let remedy = "write A and AAAA records with the addresses of the target, or a CNAME below the apex";
+        return Diagnostic::about(scanner, token, "records are not supported", remedy);
+    }
+    let remedy = "write a type such as A or MX, or TYPE65280 for a type without a name";
+    Diagnostic::about(scanner, token, "is not a record type", remedy)
+}
+
+/// Whether `text` is a class, by mnemonic or as `CLASS1` (RFC 3597 §5).
 fn is_class(text: &[u8]) -> bool {
     let known: [&[u8]; 5] = [b"IN", b"CH", b"CHAOS", b"HS", b"HESIOD"];
     let is_numbered = || {
@@ -255,18 +266,18 @@ fn is_class(text: &[u8]) -> bool {
     known.iter().any(|class| class.eq_ignore_ascii_case(text)) || is_numbered()
 }
 
-/// A TTL; one over the limit counts as 0 (RFC 2181 §8), with a warning.
+/// A TTL. One over the limit becomes 0 (RFC 2181 §8), with a warning.
 fn ttl(scanner: &Scanner, token: Token, context: &mut Context) -> Result<u32, Diagnostic> {
     let text = scanner.text_of(token);
-    let Some(ttl_s) = number::parse_period_s(text) else {
-        return Err(Diagnostic::not_a(scanner, token, "TTL", field_text::PERIOD_REMEDY));
+    let Some(ttl_s) = number::parse_duration_s(text) else {
+        return Err(Diagnostic::about(scanner, token, "is not a TTL", field_text::DURATION_REMEDY));
     };
     if ttl_s <= TTL_S_MAX {
         return Ok(ttl_s);
     }
-    let problem = format!("the TTL {} is over {TTL_S_MAX} seconds and counts as 0", Shown(text));
-    context.warning =
-        Some(Diagnostic::warning(scanner.position_of(token), problem, "write a TTL of days, not of centuries"));
+    let problem =
+        format!("the TTL {} is over {TTL_S_MAX} seconds and is treated as 0 (RFC 2181 section 8)", Excerpt(text));
+    context.warning = Some(Diagnostic::warning(scanner.position_of(token), problem, "write a lower TTL, such as 1d"));
     Ok(0)
 }
 
@@ -281,15 +292,15 @@ fn directive(
         let origin = required(scanner, "$ORIGIN", "a name")?;
         let origin = name(scanner, origin, context)?;
         context.set_origin(origin);
-        EntryKind::Nothing
+        EntryKind::Ignored
     } else if is("$TTL") {
-        let period = required(scanner, "$TTL", "a time such as 3600 or 1h")?;
+        let period = required(scanner, "$TTL", "a TTL such as 3600 or 1h")?;
         context.default_ttl_s = Some(ttl(scanner, period, context)?);
         if let Some(warning) = context.take_warning() {
             scanner.skip_entry();
             return Err(warning);
         }
-        EntryKind::Nothing
+        EntryKind::Ignored
     } else if is("$INCLUDE") {
         let file = required(scanner, "$INCLUDE", "a file name")?;
         let path = String::from_utf8_lossy(&field_text::unescaped(scanner, file)?).into_owned();
@@ -302,12 +313,12 @@ fn directive(
         return Generate::parse(scanner.position_of(token), scanner, limits)
             .map(|generate| EntryKind::Generate(Box::new(generate)));
     } else if is("$DATE") {
-        // BIND writes it into its dumps; it says when the TTLs were right, which is nothing to a zone.
+        // BIND writes this directive into dumps of its cache. It has no meaning for a zone.
         scanner.skip_entry();
-        EntryKind::Nothing
+        EntryKind::Ignored
     } else {
-        let remedy = "there are $ORIGIN, $TTL, $INCLUDE and $GENERATE; an owner that starts with $ is written \\$";
-        return Err(Diagnostic::not_a(scanner, token, "directive", remedy));
+        let remedy = "write $ORIGIN, $TTL, $INCLUDE or $GENERATE; for an owner that starts with $, write \\$";
+        return Err(Diagnostic::about(scanner, token, "is not a directive", remedy));
     };
     field_text::expect_end(scanner)?;
     Ok(entry)
@@ -315,14 +326,14 @@ fn directive(
 
 fn required(scanner: &mut Scanner, directive: &str, what: &str) -> Result<Token, Diagnostic> {
     scanner.token()?.ok_or_else(|| {
-        Diagnostic::error(scanner.position(), format!("{directive} has nothing behind it"), format!("write {what}"))
+        Diagnostic::error(scanner.position(), format!("{directive} has no argument"), format!("write {what}"))
     })
 }
 
-/// The name that `token` spells in a directive.
+/// The name in `token`, the argument of a directive.
 fn name(scanner: &Scanner, token: Token, context: &mut Context) -> Result<NameBuf, Diagnostic> {
     context.scratch.clear();
-    name_text::put_name(scanner.text_of(token), token.form, context.origin.as_name(), &mut context.scratch)
+    name_text::put_name(scanner.text_of(token), token.kind, context.origin.as_name(), &mut context.scratch)
         .map_err(|error| error.about("origin", scanner, token))?;
-    Ok(Name::parse(&context.scratch).expect("a name was made by put_name").to_owned())
+    Ok(Name::parse(&context.scratch).expect("put_name writes a name").to_owned())
 }

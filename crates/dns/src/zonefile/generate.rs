@@ -1,51 +1,59 @@
-//! Turns `$GENERATE range owner [TTL] [class] type RDATA` into the lines that it stands for, as BIND does.
+//! Expands `$GENERATE range owner [TTL] [class] type RDATA` into lines, as BIND does.
 
 use super::number;
-use super::scanner::{Form, Scanner, Shown, Token};
+use super::scanner::{Excerpt, Scanner, Token, TokenKind};
 use super::{Diagnostic, ParserLimits, Position};
 use alloc::format;
 use alloc::vec::Vec;
 
-/// Digits that a place may be padded to; BIND has the same bound.
+/// The highest width of a placeholder, as in BIND.
 const WIDTH_MAX: u32 = 127;
 
-/// A `$GENERATE` at work.
+/// The current `$GENERATE`.
 #[derive(Debug)]
 pub(super) struct Generate {
     position: Position,
-    /// The next value, if there is one more.
+    /// The next value; `None` after the last.
     next: Option<u32>,
     stop: u32,
     step: u32,
     owner: Vec<u8>,
-    /// TTL, class and type, taken as they are.
+    /// TTL, class and type.
     head: Vec<u8>,
     rdata: Vec<u8>,
-    /// The line, a buffer used again and again.
+    /// The buffer of a line, for reuse.
     line: Vec<u8>,
 }
 
 impl Generate {
-    /// Reads what stands behind `$GENERATE`.
+    /// Reads the arguments of `$GENERATE`.
     pub(super) fn parse(
         position: Position,
         scanner: &mut Scanner,
         limits: &ParserLimits,
     ) -> Result<Generate, Diagnostic> {
-        let range = part(scanner, "range")?;
+        let range = argument(scanner, "range")?;
         let (start, stop, step) = parse_range(scanner.text_of(range)).ok_or_else(|| {
-            Diagnostic::not_a(scanner, range, "range", "write start-stop or start-stop/step, as in 1-254 or 0-62/2")
+            Diagnostic::about(
+                scanner,
+                range,
+                "is not a range",
+                "write start-stop or start-stop/step, as in 1-254 or 0-62/2",
+            )
         })?;
         if (stop - start) / step >= limits.generate_count_max {
-            let problem =
-                format!("{} is more than {} records", Shown(scanner.text_of(range)), limits.generate_count_max);
-            return Err(Diagnostic::error(scanner.position_of(range), problem, "cut the range, or use a wildcard"));
+            let problem = format!(
+                "the range {} has more than {} values",
+                Excerpt(scanner.text_of(range)),
+                limits.generate_count_max
+            );
+            return Err(Diagnostic::error(scanner.position_of(range), problem, "split the range, or use a wildcard"));
         }
-        let owner = part(scanner, "owner")?;
+        let owner = argument(scanner, "owner")?;
         let owner = scanner.source_of(owner).to_vec();
         let mut head = Vec::new();
         loop {
-            let token = part(scanner, "type")?;
+            let token = argument(scanner, "type")?;
             let text = scanner.text_of(token);
             let is_type = crate::rtype::Rtype::from_text(text).is_some();
             head.extend_from_slice(text);
@@ -54,7 +62,7 @@ impl Generate {
                 break;
             }
         }
-        let first = part(scanner, "RDATA")?;
+        let first = argument(scanner, "RDATA")?;
         let mut rdata = scanner.source_of(first).to_vec();
         let mut count = 1;
         while let Some(token) = scanner.token()? {
@@ -62,14 +70,14 @@ impl Generate {
             rdata.extend_from_slice(scanner.source_of(token));
             count += 1;
         }
-        // BIND takes one token only; where it is quoted, the quotes hold several fields together: "10 mx$".
-        if count == 1 && first.form == Form::Quoted {
+        // BIND takes one token only. Quotes keep several fields together: "10 mx$".
+        if count == 1 && first.kind == TokenKind::Quoted {
             rdata = scanner.text_of(first).to_vec();
         }
         Ok(Generate { position, next: Some(start), stop, step, owner, head, rdata, line: Vec::new() })
     }
 
-    /// The line for the next value; `None` behind the last.
+    /// The line for the next value; `None` after the last.
     pub(super) fn next_line(&mut self) -> Option<Result<Scanner, Diagnostic>> {
         let value = self.next?;
         self.next = value.checked_add(self.step).filter(|&next| next <= self.stop);
@@ -90,81 +98,81 @@ impl Generate {
         })
     }
 
-    /// Takes the buffer of a line back when it has been read.
-    pub(super) fn take_back(&mut self, scanner: Scanner) {
+    /// Returns the buffer of a line that was read.
+    pub(super) fn reuse_line(&mut self, scanner: Scanner) {
         self.line = scanner.into_text();
     }
 }
 
-/// The next part of the directive; each is required.
-fn part(scanner: &mut Scanner, what: &str) -> Result<Token, Diagnostic> {
+/// The next argument; each is required.
+fn argument(scanner: &mut Scanner, what: &str) -> Result<Token, Diagnostic> {
     scanner.token()?.ok_or_else(|| {
         let remedy = "write $GENERATE start-stop owner type RDATA";
-        Diagnostic::error(scanner.position(), format!("$GENERATE ends before its {what}"), remedy)
+        Diagnostic::error(scanner.position(), format!("$GENERATE has no {what}"), remedy)
     })
 }
 
 /// `start-stop` or `start-stop/step`.
 fn parse_range(text: &[u8]) -> Option<(u32, u32, u32)> {
     let number = |digits: &[u8]| number::parse_decimal(digits, i32::MAX as u64).map(|value| value as u32);
-    let (range, step) = match split_at_octet(text, b'/') {
+    let (range, step) = match split_at_byte(text, b'/') {
         Some((range, step)) => (range, number(step)?),
         None => (text, 1),
     };
-    let (start, stop) = split_at_octet(range, b'-')?;
+    let (start, stop) = split_at_byte(range, b'-')?;
     let (start, stop) = (number(start)?, number(stop)?);
     (start <= stop && step > 0).then_some((start, stop, step))
 }
 
-fn split_at_octet(text: &[u8], border: u8) -> Option<(&[u8], &[u8])> {
-    let at = text.iter().position(|&octet| octet == border)?;
+fn split_at_byte(text: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
+    let at = text.iter().position(|&byte| byte == separator)?;
     Some((&text[..at], &text[at + 1..]))
 }
 
-/// Appends `template` with its places filled: `$` is the value, `$$` and `\$` are a dollar sign.
+/// Appends `template` with its placeholders replaced: `$` is the value, `$$` and `\$` are a dollar sign.
 fn expand(template: &[u8], value: u32, out: &mut Vec<u8>) -> Result<(), &'static str> {
     let mut rest = template;
     loop {
         rest = match rest {
             [] => return Ok(()),
-            [b'\\', escaped, behind @ ..] => {
+            [b'\\', escaped, tail @ ..] => {
                 out.extend_from_slice(&[b'\\', *escaped]);
-                behind
+                tail
             }
-            [b'$', b'$', behind @ ..] => {
+            [b'$', b'$', tail @ ..] => {
                 out.push(b'$');
-                behind
+                tail
             }
-            [b'$', b'{', behind @ ..] => {
-                let (place, behind) = split_at_octet(behind, b'}').ok_or("a place ${ has no end")?;
-                Place::parse(place).ok_or("a place ${…} is wrong")?.fill(value, out)?;
-                behind
+            [b'$', b'{', tail @ ..] => {
+                let (placeholder, tail) = split_at_byte(tail, b'}').ok_or("a placeholder ${ has no closing brace")?;
+                Placeholder::parse(placeholder).ok_or("a placeholder ${…} is invalid")?.put(value, out)?;
+                tail
             }
-            [b'$', behind @ ..] => {
-                Place::PLAIN.fill(value, out)?;
-                behind
+            [b'$', tail @ ..] => {
+                Placeholder::PLAIN.put(value, out)?;
+                tail
             }
-            [octet, behind @ ..] => {
-                out.push(*octet);
-                behind
+            [byte, tail @ ..] => {
+                out.push(*byte);
+                tail
             }
         };
     }
 }
 
 /// `${offset,width,base}`.
-struct Place {
+struct Placeholder {
     offset: i32,
     width: u32,
     base: u8,
 }
 
-impl Place {
-    const PLAIN: Place = Place { offset: 0, width: 0, base: b'd' };
+impl Placeholder {
+    const PLAIN: Placeholder = Placeholder { offset: 0, width: 0, base: b'd' };
 
-    /// Reads what stands between the braces.
-    fn parse(text: &[u8]) -> Option<Place> {
-        let mut parts = text.splitn(3, |&octet| octet == b',');
+    /// Parses the text between the braces.
+    fn parse(text: &[u8]) -> Option<Placeholder> {
+        let mut parts = text.splitn(3, |&byte| byte == b',');
         let offset = core::str::from_utf8(parts.next()?).ok()?.parse().ok()?;
         let width = parts.next().map_or(Some(0), |width| number::parse_decimal(width, u64::from(WIDTH_MAX)))? as u32;
         let base = match parts.next() {
@@ -172,13 +180,14 @@ impl Place {
             Some(&[base @ (b'd' | b'o' | b'x' | b'X' | b'n' | b'N')]) => base,
             Some(_) => return None,
         };
-        Some(Place { offset, width, base })
+        Some(Placeholder { offset, width, base })
     }
 
-    fn fill(&self, value: u32, out: &mut Vec<u8>) -> Result<(), &'static str> {
-        // Values are below 2^31, so that the sum fits; BIND has no larger ones either.
+    /// Appends `value`.
+    fn put(&self, value: u32, out: &mut Vec<u8>) -> Result<(), &'static str> {
+        // As in BIND, values and sums are below 2^31.
         let sum = i64::from(value) + i64::from(self.offset);
-        let sum = i32::try_from(sum).map_err(|_| "a value with its offset is over 2147483647")?;
+        let sum = i32::try_from(sum).map_err(|_| "a value with its offset is above 2147483647")?;
         let width = self.width as usize;
         let digits = match self.base {
             b'd' => format!("{sum:0width$}"),
@@ -195,12 +204,12 @@ impl Place {
     }
 }
 
-/// Hexadecimal digits as labels, the lowest first, for `ip6.arpa`; `width` counts digits and dots.
+/// Appends hexadecimal digits as labels, the lowest first, for `ip6.arpa`. `width` counts digits and dots.
 fn put_nibbles(value: u32, width: u32, upper_case: bool, out: &mut Vec<u8>) {
     let mut rest = value;
     let mut room = width;
     loop {
-        let digit = char::from_digit(rest & 0xf, 16).expect("four bits are a hexadecimal digit");
+        let digit = char::from_digit(rest & 0xf, 16).expect("below 16");
         out.push(if upper_case { digit.to_ascii_uppercase() } else { digit } as u8);
         rest >>= 4;
         room = room.saturating_sub(1);

@@ -1,4 +1,4 @@
-//! Turns the text of numbers and times into values.
+//! Parses numbers, durations and timestamps.
 
 /// A decimal number up to `max`.
 pub(super) fn parse_decimal(text: &[u8], max: u64) -> Option<u64> {
@@ -6,24 +6,24 @@ pub(super) fn parse_decimal(text: &[u8], max: u64) -> Option<u64> {
         return None;
     }
     let mut value: u64 = 0;
-    for &octet in text {
-        if !octet.is_ascii_digit() {
+    for &byte in text {
+        if !byte.is_ascii_digit() {
             return None;
         }
-        value = value.checked_mul(10)?.checked_add(u64::from(octet - b'0'))?;
+        value = value.checked_mul(10)?.checked_add(u64::from(byte - b'0'))?;
     }
     (value <= max).then_some(value)
 }
 
 /// Seconds: a number, or numbers with the units w, d, h, m and s in any case (`1h30m`).
-pub(super) fn parse_period_s(text: &[u8]) -> Option<u32> {
+pub(super) fn parse_duration_s(text: &[u8]) -> Option<u32> {
     let last = text.last()?;
     if last.is_ascii_digit() {
-        // A number is seconds only when it stands alone: "1h30" is refused, as BIND does.
+        // Only a number without units is in seconds: like BIND, reject "1h30".
         return parse_decimal(text, u64::from(u32::MAX)).map(|value| value as u32);
     }
     let mut total_s: u32 = 0;
-    for part in text.split_inclusive(|octet| !octet.is_ascii_digit()) {
+    for part in text.split_inclusive(|byte| !byte.is_ascii_digit()) {
         let (unit, digits) = part.split_last()?;
         let unit_s: u32 = match unit.to_ascii_lowercase() {
             b'w' => 7 * 86_400,
@@ -41,7 +41,7 @@ pub(super) fn parse_period_s(text: &[u8]) -> Option<u32> {
 
 /// Seconds since 1970, modulo 2^32, from `YYYYMMDDHHmmSS` or from a decimal number of at most ten digits
 /// (RFC 4034 §3.2).
-pub(super) fn parse_time(text: &[u8]) -> Option<u32> {
+pub(super) fn parse_timestamp(text: &[u8]) -> Option<u32> {
     if text.len() != 14 {
         return parse_decimal(text, u64::from(u32::MAX)).map(|value| value as u32);
     }
@@ -64,12 +64,12 @@ pub(super) fn parse_time(text: &[u8]) -> Option<u32> {
     u32::try_from(seconds).ok()
 }
 
-/// Days from 1970-01-01 in the Gregorian calendar; years are counted from March, so that the leap day is their last.
+/// Days from 1970-01-01 in the Gregorian calendar. Years are counted from March, so that the leap day is their last.
 fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
     let year_from_march = year - i64::from(month <= 2);
     let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
     let leap_days = year_from_march / 4 - year_from_march / 100 + year_from_march / 400;
-    // 719,468 days lie between 0000-03-01 and 1970-01-01.
+    // There are 719,468 days between 0000-03-01 and 1970-01-01.
     year_from_march * 365 + leap_days + day_of_year - 719_468
 }
 
@@ -78,8 +78,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn periods() {
-        let check = |text: &str, expected| assert_eq!(parse_period_s(text.as_bytes()), expected, "{text}");
+    fn durations_have_units() {
+        let check = |text: &str, expected| assert_eq!(parse_duration_s(text.as_bytes()), expected, "{text}");
         check("0", Some(0));
         check("3600", Some(3600));
         check("1h30m", Some(5400));
@@ -91,8 +91,8 @@ mod tests {
     }
 
     #[test]
-    fn times() {
-        let check = |text: &str, expected| assert_eq!(parse_time(text.as_bytes()), expected, "{text}");
+    fn timestamps_are_dates_or_seconds() {
+        let check = |text: &str, expected| assert_eq!(parse_timestamp(text.as_bytes()), expected, "{text}");
         check("19700101000000", Some(0));
         check("20040229235959", Some(1_078_099_199));
         check("20231114221320", Some(1_700_000_000));

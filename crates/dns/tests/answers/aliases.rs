@@ -33,7 +33,7 @@ const ZONE: &str = "
 ";
 
 #[test]
-fn a_chain_is_told_in_its_order_and_its_spelling() {
+fn chain_of_cnames_is_written_in_order_with_the_spelling_of_the_zone() {
     check(
         ZONE,
         "TWO.example. A",
@@ -45,13 +45,13 @@ fn a_chain_is_told_in_its_order_and_its_spelling() {
 }
 
 #[test]
-fn an_alias_that_was_asked_for_is_not_followed() {
+fn cname_is_not_followed_for_qtype_cname_and_any() {
     check(ZONE, "two.example. CNAME", "NOERROR aa\nanswer: two.example. 60 CNAME ONE.example.");
     check(ZONE, "two.example. ANY", "NOERROR aa\nanswer: two.example. 60 CNAME ONE.example.");
 }
 
 #[test]
-fn loops_are_told_once() {
+fn cname_loop_is_written_once() {
     check(ZONE, "self.example. A", "NOERROR aa\nanswer: self.example. 60 CNAME self.example.");
     let both = "answer: ping.example. 60 CNAME pong.example.
                 answer: pong.example. 60 CNAME ping.example.";
@@ -60,7 +60,7 @@ fn loops_are_told_once() {
 }
 
 #[test]
-fn an_alias_of_the_apex_and_of_the_root() {
+fn cname_to_the_apex_and_to_the_root() {
     check(
         ZONE,
         "to-apex.example. NS",
@@ -72,7 +72,7 @@ fn an_alias_of_the_apex_and_of_the_root() {
 }
 
 #[test]
-fn an_alias_of_a_name_below_a_cut_ends_in_a_referral() {
+fn cname_to_a_name_below_a_delegation_point_ends_in_a_referral() {
     // AA stays: it speaks of the first owner (RFC 1035 §4.1.1).
     let referral = "authority: cut.example. 60 NS ns.cut.example.
                     additional: ns.cut.example. 60 A 192.0.2.54";
@@ -83,7 +83,7 @@ fn an_alias_of_a_name_below_a_cut_ends_in_a_referral() {
 }
 
 #[test]
-fn a_chain_that_starts_below_a_cut_is_not_ours() {
+fn cname_below_a_delegation_point_is_not_followed() {
     check(
         ZONE,
         "x.cut.example. A",
@@ -94,7 +94,7 @@ fn a_chain_that_starts_below_a_cut_is_not_ours() {
 }
 
 #[test]
-fn behind_an_alias_addresses_are_left_out() {
+fn additional_section_is_empty_after_a_cname() {
     check(
         ZONE,
         "to-mail.example. MX",
@@ -104,7 +104,7 @@ fn behind_an_alias_addresses_are_left_out() {
     );
 }
 
-/// A zone with a chain of `count` aliases, each of `length` octets.
+/// A zone with a chain of `count` aliases, each of `length` bytes.
 fn chain(count: usize, length: usize) -> String {
     let pad = "x".repeat(60);
     let padding: String = (0..4).map(|_| format!("{pad}.")).collect();
@@ -135,7 +135,7 @@ fn check_chain(chain_count: usize, pad_bytes: usize, limit: usize) {
 }
 
 #[test]
-fn a_chain_is_followed_up_to_its_limit() {
+fn cname_chain_is_followed_up_to_its_limit() {
     for limit in [1, 2, 15, 16, 17, 64] {
         for chain_count in [limit - 1, limit, limit + 1] {
             check_chain(chain_count, 0, limit);
@@ -146,15 +146,15 @@ fn a_chain_is_followed_up_to_its_limit() {
 }
 
 #[test]
-fn a_chain_that_passes_what_pointers_reach() {
-    // 64 names of about 250 octets: from octet 16,384 on, owners stand in full.
+fn cname_chain_beyond_the_reach_of_pointers() {
+    // 64 names of about 250 bytes: from byte 16,384 on, owners stand in full.
     for chain_count in [60, 61, 62, 63, 64] {
         check_chain(chain_count, 4 * 61, 64);
     }
 }
 
 #[test]
-fn a_long_chain_to_nowhere_has_its_soa() {
+fn long_cname_chain_to_nxdomain_has_the_soa() {
     let text = chain(63, 4 * 61).replace(" A 192.0.2.1", " CNAME missing.z.");
     let zones = zone_map(&text).with_cname_chain_max(64);
     let name = text.lines().nth(4).and_then(|line| line.split(' ').next()).expect("the chain begins in the fifth line");

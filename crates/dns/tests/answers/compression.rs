@@ -1,7 +1,7 @@
 //! Names at their limits, and pointers wherever records stand: the strict reader of replies is the judge.
 
 use super::check;
-use super::support::exchange::{ask, ask_octets};
+use super::support::exchange::{ask, ask_bytes};
 use super::support::question::Question;
 use super::support::zone_text::zone_map;
 use std::fmt::Write;
@@ -10,7 +10,7 @@ fn zone(records: &str) -> String {
     format!("$ORIGIN z.\n$TTL 60\nz. SOA ns.z. h.z. 1 2 3 4 5\nz. NS ns.x.\n{records}\n")
 }
 
-/// A name below `z.` of 255 octets in four labels.
+/// A name below `z.` of 255 bytes in four labels.
 fn longest_name() -> String {
     format!("{0}.{0}.{0}.{1}.z.", "a".repeat(63), "b".repeat(59))
 }
@@ -21,7 +21,7 @@ fn deepest_name() -> String {
 }
 
 #[test]
-fn names_of_255_octets_and_of_127_labels() {
+fn names_of_255_bytes_and_of_127_labels_are_answered() {
     for name in [longest_name(), deepest_name()] {
         let exact = zone(&format!("{name} A 192.0.2.1\n{name} MX 10 {name}"));
         check(&exact, &format!("{name} A"), &format!("NOERROR aa\nanswer: {name} 60 A 192.0.2.1"));
@@ -53,7 +53,7 @@ fn names_of_255_octets_and_of_127_labels() {
 }
 
 #[test]
-fn the_encloser_is_found_at_every_depth() {
+fn closest_encloser_is_found_at_every_depth() {
     let name = deepest_name();
     let labels: Vec<&str> = name.split_terminator('.').collect();
     for depth in 1..labels.len() {
@@ -68,7 +68,7 @@ fn the_encloser_is_found_at_every_depth() {
 
 /// What every kind of answer says below names of every length.
 #[test]
-fn pointers_hold_wherever_the_owner_stands() {
+fn pointers_are_shifted_for_qnames_of_every_length() {
     let text = zone(
         "*.w MX 10 mail.w
         *.w MX 20 sub.mail.w
@@ -142,15 +142,15 @@ fn many_servers(owner: &str, count: usize) -> String {
 }
 
 #[test]
-fn a_message_longer_than_pointers_reach() {
+fn message_longer_than_the_reach_of_pointers() {
     let count = 400;
     for (owner, name) in
         [("cut.z.", "cut.z."), ("cut.z.", "a.b.c.d.e.f.cut.z."), ("cut.z.", &*("y.".repeat(120) + "cut.z."))]
     {
         let zones = zone_map(&zone(&many_servers(owner, count)));
         let question = Question::parse(&format!("{name} A +tcp"));
-        let octets = ask_octets(&zones, &question);
-        assert!(octets.len() > 1 << 14, "{} octets", octets.len());
+        let bytes = ask_bytes(&zones, &question);
+        assert!(bytes.len() > 1 << 14, "{} bytes", bytes.len());
         let reply = ask(&zones, &question);
         assert_eq!((reply.sections[1].len(), reply.sections[2].len()), (count, 2 * count));
         for (index, record) in reply.sections[1].iter().enumerate() {
@@ -162,7 +162,7 @@ fn a_message_longer_than_pointers_reach() {
 }
 
 #[test]
-fn a_long_answer_below_a_wildcard() {
+fn long_answer_below_a_wildcard() {
     let mut records = String::new();
     for index in 0..600 {
         writeln!(records, "*.w.z. MX {index} host{index}.p{}.mail.w.z.", index % 60)
@@ -178,8 +178,8 @@ fn a_long_answer_below_a_wildcard() {
 }
 
 #[test]
-fn names_at_the_end_of_what_pointers_reach_are_moved_with_their_answer() {
-    // New hosts begin shortly before octet 16,384; below a long name they stand behind it, and their addresses with them.
+fn pointers_near_the_end_of_their_reach_are_shifted() {
+    // New hosts begin shortly before byte 16,384; below a long name they stand behind it, and their addresses with them.
     let mut records = String::new();
     let host = |index: usize| format!("h{index}{}.z.", "x".repeat(56));
     for index in 0..985 {
@@ -202,13 +202,12 @@ fn names_at_the_end_of_what_pointers_reach_are_moved_with_their_answer() {
 }
 
 #[test]
-fn names_are_compressed_in_the_types_of_rfc_1035_alone_rfc_3597_section_4() {
+fn names_are_compressed_only_in_types_of_rfc_1035_rfc_3597_section_4() {
     // The strict reader takes no pointer elsewhere; that they are used where they may be shows in the length.
     let name = format!("{}.z.", "m".repeat(63));
     let records = |rtype: &str| format!("{name} {rtype} {name}\n{name} {rtype} sub.{name}");
-    let length = |text: &str, rtype: &str| {
-        ask_octets(&zone_map(&zone(text)), &Question::parse(&format!("{name} {rtype}"))).len()
-    };
+    let length =
+        |text: &str, rtype: &str| ask_bytes(&zone_map(&zone(text)), &Question::parse(&format!("{name} {rtype}"))).len();
     let question_bytes = 12 + 67 + 4;
     for (rtype, prefix) in [("PTR", 0), ("MX 1", 2), ("MB", 0), ("MG", 0), ("MR", 0)] {
         let mnemonic = rtype.split(' ').next().expect("a type");

@@ -22,7 +22,7 @@ fn check_substitution(name: &str, owner: &str, target: &str, result: Option<&str
 }
 
 #[test]
-fn substitutions_of_table_1() {
+fn dname_substitutions_of_rfc_6672_table_1() {
     check_substitution("com.", "example.com.", "example.net.", None);
     check_substitution("example.com.", "example.com.", "example.net.", None);
     check_substitution("a.example.com.", "example.com.", "example.net.", Some("a.example.net."));
@@ -38,7 +38,7 @@ fn substitutions_of_table_1() {
 }
 
 #[test]
-fn the_letters_of_the_question_are_kept() {
+fn dname_keeps_the_case_of_qname() {
     check(
         &zone("example.", "d.example. DNAME T.elsewhere."),
         "WwW.D.example. A",
@@ -49,7 +49,7 @@ fn the_letters_of_the_question_are_kept() {
 }
 
 #[test]
-fn a_dname_is_told_once_however_often_it_is_used() {
+fn dname_is_written_once_if_it_is_used_twice() {
     check(
         &zone("x.", "x. DNAME ."),
         "a.x.x.x. A",
@@ -62,7 +62,7 @@ fn a_dname_is_told_once_however_often_it_is_used() {
 }
 
 #[test]
-fn a_dname_to_itself_is_told_once() {
+fn dname_to_itself_is_written_once() {
     check(
         &zone("example.", "d.example. DNAME d.example."),
         "x.d.example. A",
@@ -73,11 +73,11 @@ fn a_dname_to_itself_is_told_once() {
 }
 
 #[test]
-fn a_name_that_grows_without_end_ends_in_yxdomain_or_at_the_limit() {
+fn growing_name_ends_in_yxdomain_or_at_the_chain_limit() {
     let long = "y".repeat(60);
     let zones = zone_map(&zone("example.", &format!("d.example. DNAME {long}.d.example.")));
     let reply = ask(&zones, &Question::parse("x.d.example. A +tcp"));
-    // Three times 61 octets fit, the fourth does not.
+    // Three times 61 bytes fit, the fourth does not.
     assert_eq!((reply.rcode, reply.sections[0].len()), (6, 1 + 3), "{reply}");
     let zones = zone_map(&zone("example.", "d.example. DNAME a.d.example."));
     let reply = ask(&zones, &Question::parse("x.d.example. A +tcp"));
@@ -85,7 +85,7 @@ fn a_name_that_grows_without_end_ends_in_yxdomain_or_at_the_limit() {
 }
 
 #[test]
-fn a_name_that_gets_too_long_is_yxdomain_2_2() {
+fn dname_with_too_long_result_is_yxdomain_rfc_6672_section_2_2() {
     let (label, shorter) = ("y".repeat(63), "z".repeat(58));
     let zone = zone("example.", &format!("d.example. DNAME {label}.{label}.{label}.example."));
     let fits = format!("{}.d.example. A", &shorter[..52]);
@@ -99,7 +99,7 @@ fn a_name_that_gets_too_long_is_yxdomain_2_2() {
 }
 
 #[test]
-fn at_its_owner_a_dname_is_data_as_any_other_2_3() {
+fn dname_does_not_redirect_its_owner_rfc_6672_section_2_3() {
     let zone = zone("example.", "d.example. DNAME t.example.\nd.example. A 192.0.2.1");
     check(&zone, "d.example. A", "NOERROR aa\nanswer: d.example. 60 A 192.0.2.1");
     check(&zone, "d.example. DNAME", "NOERROR aa\nanswer: d.example. 60 DNAME t.example.");
@@ -107,7 +107,7 @@ fn at_its_owner_a_dname_is_data_as_any_other_2_3() {
 }
 
 #[test]
-fn what_lies_below_a_dname_is_hidden_2_4() {
+fn names_below_a_dname_are_hidden_rfc_6672_section_2_4() {
     let records = "d.example. DNAME t.example.
         x.d.example. A 192.0.2.1
         *.d.example. A 192.0.2.2
@@ -143,7 +143,7 @@ fn what_lies_below_a_dname_is_hidden_2_4() {
 }
 
 #[test]
-fn a_cname_below_a_dname_that_was_asked_for_is_not_followed() {
+fn synthesized_cname_is_not_followed_for_qtype_cname() {
     // The target is missing; the CNAME is there all the same.
     check(
         &zone("example.", "d.example. DNAME t.example."),
@@ -155,7 +155,7 @@ fn a_cname_below_a_dname_that_was_asked_for_is_not_followed() {
 }
 
 #[test]
-fn a_cut_at_or_above_a_dname_wins() {
+fn delegation_at_or_above_a_dname_takes_precedence() {
     let zone =
         zone("example.", "cut.example. NS ns.a.\ncut.example. DNAME t.example.\nd.cut.example. DNAME t.example.");
     for name in ["x.cut.example.", "x.d.cut.example.", "cut.example."] {
@@ -164,7 +164,7 @@ fn a_cut_at_or_above_a_dname_wins() {
 }
 
 #[test]
-fn an_alias_into_a_dname_and_a_dname_into_an_alias() {
+fn chain_of_cname_and_dname_in_either_order() {
     let zone = zone(
         "example.",
         "d.example. DNAME t.example.\nalias.example. CNAME w.d.example.\nw.t.example. CNAME www.example.\n\
@@ -183,7 +183,7 @@ fn an_alias_into_a_dname_and_a_dname_into_an_alias() {
 }
 
 #[test]
-fn a_dname_at_the_apex_moves_all_but_the_apex() {
+fn dname_at_the_apex_redirects_all_names_below() {
     let zone = zone("example.", "example. DNAME elsewhere.");
     check(&zone, "example. NS", "NOERROR aa\nanswer: example. 60 NS ns.a.");
     check(
@@ -196,7 +196,7 @@ fn a_dname_at_the_apex_moves_all_but_the_apex() {
 }
 
 #[test]
-fn loops_through_dnames_are_told_once() {
+fn loop_through_dnames_is_written_once() {
     let zone =
         zone("example.", "d.example. DNAME e.example.\ne.example. DNAME d.example.\nf.example. CNAME x.d.example.");
     let both = "answer: d.example. 60 DNAME e.example.
@@ -208,7 +208,7 @@ fn loops_through_dnames_are_told_once() {
 }
 
 #[test]
-fn a_dname_that_leads_to_itself_is_told_once() {
+fn dname_that_leads_to_its_own_owner_is_written_once() {
     check(
         &zone("example.", "d.example. DNAME t.example.\nx.t.example. CNAME d.example."),
         "x.d.example. DNAME",

@@ -20,7 +20,7 @@ const ZONE: &str = "
 const UDP: Transport = Transport::Udp { reply_bytes_max: 1232 };
 
 #[test]
-fn an_opt_is_answered_with_an_opt() {
+fn opt_is_in_the_reply_if_it_is_in_the_query() {
     check(ZONE, "ns.example. A", "NOERROR aa\nanswer: ns.example. 60 A 192.0.2.53");
     check(ZONE, "ns.example. A +edns=1400", "NOERROR aa edns=1232\nanswer: ns.example. 60 A 192.0.2.53");
     check(ZONE, "ns.example. A +edns=1400 +max=4000", "NOERROR aa edns=4000\nanswer: ns.example. 60 A 192.0.2.53");
@@ -30,24 +30,24 @@ fn an_opt_is_answered_with_an_opt() {
 }
 
 #[test]
-fn the_flag_do_is_copied_rfc_3225_section_3() {
+fn do_flag_is_copied_rfc_3225_section_3() {
     check(ZONE, "ns.example. A +edns +do", "NOERROR aa edns=1232 do\nanswer: ns.example. 60 A 192.0.2.53");
     check(ZONE, "ns.elsewhere. A +edns +do", "REFUSED edns=1232 do");
 }
 
 #[test]
-fn recursion_is_not_there_and_its_flag_is_copied() {
+fn rd_flag_is_copied_and_ra_is_not_set() {
     check(ZONE, "ns.example. A +rd", "NOERROR aa rd\nanswer: ns.example. 60 A 192.0.2.53");
 }
 
 #[test]
-fn another_version_is_badvers_rfc_6891_section_6_1_3() {
+fn unknown_edns_version_is_badvers_rfc_6891_section_6_1_3() {
     check(ZONE, "ns.example. A +edns +version=1", "BADVERS edns=1232");
     check(ZONE, "ns.example. A +edns +version=255 +do", "BADVERS edns=1232 do");
 }
 
 #[test]
-fn any_is_one_rrset_rfc_8482_section_4_1() {
+fn any_is_answered_with_one_rrset_rfc_8482_section_4_1() {
     check(
         ZONE,
         "www.example. ANY",
@@ -59,7 +59,7 @@ fn any_is_one_rrset_rfc_8482_section_4_1() {
 }
 
 #[test]
-fn questions_that_are_not_for_a_server_of_zones() {
+fn meta_types_transfers_and_other_classes_are_refused() {
     for (question, rcode) in [
         ("example. AXFR", "REFUSED"),
         ("example. IXFR", "REFUSED"),
@@ -85,8 +85,8 @@ fn check_additional(counts: [u16; 4], additional: &[u8], expected: &str) {
         place.copy_from_slice(&count.to_be_bytes());
     }
     query.extend(additional);
-    let octets = send(&zone_map(ZONE), &query, UDP).expect("a query is answered");
-    let reply = Reply::parse(&octets).expect("a reply is a message").to_string();
+    let bytes = send(&zone_map(ZONE), &query, UDP).expect("a query is answered");
+    let reply = Reply::parse(&bytes).expect("a reply is a message").to_string();
     assert_eq!(reply.lines().next(), Some(expected), "{additional:02x?}");
 }
 
@@ -95,7 +95,7 @@ const TXT: [u8; 16] = [0xc0, 12, 0, 16, 0, 1, 0, 0, 0, 1, 0, 4, 3, b'a', b'b', b
 const TSIG: [u8; 11] = [0, 0, 250, 0, 255, 0, 0, 0, 0, 0, 0];
 
 #[test]
-fn records_that_a_query_may_bring() {
+fn query_with_allowed_additional_records_is_answered() {
     let fine = "NOERROR aa edns=1232";
     check_additional([1, 0, 0, 1], &OPT, fine);
     check_additional([1, 0, 0, 2], &[&OPT[..], &TXT].concat(), fine);
@@ -109,7 +109,7 @@ fn records_that_a_query_may_bring() {
 }
 
 #[test]
-fn records_that_a_query_may_not_bring() {
+fn query_with_forbidden_records_is_formerr() {
     check_additional([1, 0, 0, 2], &[OPT, OPT].concat(), "FORMERR");
     check_additional([1, 0, 0, 1], &OPT[..10], "FORMERR");
     check_additional([1, 0, 0, 2], &OPT, "FORMERR");
@@ -130,7 +130,7 @@ fn opt(version: u8, options: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn options_fill_their_opt_rfc_6891_section_6_1_2() {
+fn incomplete_edns_option_is_formerr_rfc_6891_section_6_1_2() {
     for options in [&[0, 3, 0, 0][..], &[0, 10, 0, 8, 1, 2, 3, 4, 5, 6, 7, 8], &[255, 255, 0, 1, 9, 0, 3, 0, 0]] {
         check_additional([1, 0, 0, 1], &opt(0, options), "NOERROR aa edns=1232");
     }
@@ -142,31 +142,31 @@ fn options_fill_their_opt_rfc_6891_section_6_1_2() {
 }
 
 #[test]
-fn an_incremental_transfer_brings_its_soa_and_is_refused_rfc_1995_section_3() {
+fn ixfr_with_its_soa_is_refused_rfc_1995_section_3() {
     let mut query = Question::parse("example. IXFR").message();
     query[9] = 1;
     let soa = [&[0xc0, 12, 0, 6, 0, 1, 0, 0, 0, 0, 0, 22][..], &[0, 0], &[0; 20]].concat();
     query.extend(soa);
     for transport in [UDP, Transport::Tcp] {
-        let octets = send(&zone_map(ZONE), &query, transport).expect("a query is answered");
-        assert_eq!(Reply::parse(&octets).expect("a reply is a message").to_string(), "REFUSED\n");
+        let bytes = send(&zone_map(ZONE), &query, transport).expect("a query is answered");
+        assert_eq!(Reply::parse(&bytes).expect("a reply is a message").to_string(), "REFUSED\n");
     }
 }
 
 #[test]
-fn opcodes_other_than_query_get_a_header_that_says_notimp() {
+fn other_opcodes_are_notimp_without_a_question() {
     let zones = zone_map(ZONE);
     for opcode in 1..16u8 {
         let mut query = Question::parse("ns.example. A +rd").message();
         query[2] |= opcode << 3;
-        let octets = send(&zones, &query, UDP).expect("a query is answered");
+        let bytes = send(&zones, &query, UDP).expect("a query is answered");
         let flags = u16::from(0x80 | opcode << 3 | 1).to_be_bytes()[1];
-        assert_eq!(octets, [0x1d, 0x1d, flags, 4, 0, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(bytes, [0x1d, 0x1d, flags, 4, 0, 0, 0, 0, 0, 0, 0, 0]);
     }
 }
 
 #[test]
-fn a_response_gets_no_response() {
+fn response_and_short_message_are_dropped() {
     let mut query = Question::parse("ns.example. A").message();
     query[2] |= 0x80;
     assert_eq!(send(&zone_map(ZONE), &query, UDP), None);

@@ -1,4 +1,4 @@
-//! The answers of zones, tested by text: RFC by RFC, against a slow answerer, and under hostile octets.
+//! The answers of zones, tested by text: RFC by RFC, against a slow answerer, and under hostile bytes.
 
 mod aliases;
 mod compression;

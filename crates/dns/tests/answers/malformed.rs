@@ -10,24 +10,24 @@ use sanderling_dns::{Transport, ZoneMap};
 const FEATURES: &str = include_str!("features.zone");
 const UDP: Transport = Transport::Udp { reply_bytes_max: 1232 };
 
-/// Sends `query` both ways, and holds what comes back to what holds for any octets.
+/// Sends `query` both ways, and holds what comes back to what holds for any bytes.
 #[track_caller]
 fn check(zones: &ZoneMap, query: &[u8]) {
     for transport in [UDP, Transport::Tcp] {
-        let Some(octets) = send(zones, query, transport) else {
+        let Some(bytes) = send(zones, query, transport) else {
             assert!(query.len() < 12 || query[2] & 0x80 != 0, "silence to a query: {query:02x?}");
             continue;
         };
-        let reply = Reply::parse(&octets).unwrap_or_else(|fault| panic!("{fault}\n{query:02x?}\n{octets:02x?}"));
-        assert_eq!(octets[..2], query[..2], "the id");
-        assert_eq!(octets[2] & 0x79, query[2] & 0x79, "opcode and RD");
+        let reply = Reply::parse(&bytes).unwrap_or_else(|fault| panic!("{fault}\n{query:02x?}\n{bytes:02x?}"));
+        assert_eq!(bytes[..2], query[..2], "the id");
+        assert_eq!(bytes[2] & 0x79, query[2] & 0x79, "opcode and RD");
         assert!(reply.flags & 0x80f0 == 0x8000, "QR alone of {:04x}", reply.flags);
         if transport == UDP {
             let length_max = if reply.edns.is_some() { 1232 } else { 512 };
-            assert!(octets.len() <= length_max, "{} octets to {query:02x?}", octets.len());
+            assert!(bytes.len() <= length_max, "{} bytes to {query:02x?}", bytes.len());
         }
         if let Some((name, ..)) = &reply.question {
-            assert_eq!(octets[12..12 + name.len() + 4], query[12..12 + name.len() + 4], "the question");
+            assert_eq!(bytes[12..12 + name.len() + 4], query[12..12 + name.len() + 4], "the question");
         }
         // FORMERR and NOTIMP alone say nothing of the question.
         assert!(reply.question.is_some() || matches!(reply.rcode, 1 | 4), "{reply}");
@@ -64,7 +64,7 @@ fn queries() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn every_octet_of_a_query_takes_every_value() {
+fn every_byte_of_a_query_with_every_value() {
     let zones = zone_map(FEATURES);
     for query in queries() {
         for at in 0..query.len() {
@@ -78,7 +78,7 @@ fn every_octet_of_a_query_takes_every_value() {
 }
 
 #[test]
-fn a_query_ends_at_every_octet() {
+fn query_truncated_at_every_byte() {
     let zones = zone_map(FEATURES);
     for query in queries() {
         for end in 0..=query.len() {
@@ -90,7 +90,7 @@ fn a_query_ends_at_every_octet() {
 }
 
 #[test]
-fn pointers_of_every_target_at_every_octet() {
+fn pointers_to_every_target_at_every_byte() {
     let zones = zone_map(FEATURES);
     for query in queries() {
         for at in 12..query.len() - 1 {
@@ -105,7 +105,7 @@ fn pointers_of_every_target_at_every_octet() {
 }
 
 #[test]
-fn every_opcode_and_class_with_types_of_all_kinds() {
+fn every_opcode_and_class_with_many_types() {
     let zones = zone_map(FEATURES);
     let mut query = Question::parse("www.example. A +edns").message();
     let rtype_at = 12 + b"\x03www\x07example\0".len();
@@ -122,7 +122,7 @@ fn every_opcode_and_class_with_types_of_all_kinds() {
 }
 
 #[test]
-fn counts_of_every_size() {
+fn record_counts_of_every_size() {
     let zones = zone_map(FEATURES);
     let mut query = Question::parse("www.example. A +edns").message();
     for at in (4..12).step_by(2) {
@@ -136,7 +136,7 @@ fn counts_of_every_size() {
 }
 
 #[test]
-fn names_too_long_and_labels_of_every_length() {
+fn labels_of_every_length_and_names_that_are_too_long() {
     let zones = zone_map(FEATURES);
     for length in 0..=255u8 {
         for count in [1, 2, 3, 4, 5, 6, 127, 128, 129, 255] {
@@ -160,8 +160,8 @@ const ROOT: &str = "
     *. MX 1 a.
 ";
 
-/// An octet, often one that says something in a message.
-fn octet() -> impl Strategy<Value = u8> {
+/// An byte, often one that says something in a message.
+fn byte() -> impl Strategy<Value = u8> {
     prop_oneof![any::<u8>(), 0..4u8, Just(0xc0), Just(12), Just(41)]
 }
 
@@ -169,25 +169,25 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(5_000))]
 
     #[test]
-    fn any_octets(query in prop::collection::vec(any::<u8>(), 0..600)) {
+    fn any_bytes(query in prop::collection::vec(any::<u8>(), 0..600)) {
         check(&zone_map(ROOT), &query);
     }
 
     #[test]
-    fn any_octets_behind_a_header(tail in prop::collection::vec(octet(), 0..100)) {
+    fn any_bytes_after_a_header(tail in prop::collection::vec(byte(), 0..100)) {
         let header = [0x1d, 0x1d, 1, 0, 0, 1, 0, 0, 0, 0, 0, 2];
         check(&zone_map(ROOT), &[&header[..], &tail].concat());
     }
 
     #[test]
-    fn several_faults_at_once(
+    fn several_corrupted_bytes(
         index in any::<prop::sample::Index>(),
         faults in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
     ) {
         let mut query = index.get(&queries()).clone();
-        for (place, octet) in faults {
+        for (place, byte) in faults {
             let at = place.index(query.len());
-            query[at] = octet;
+            query[at] = byte;
         }
         check(&zone_map(ROOT), &query);
     }

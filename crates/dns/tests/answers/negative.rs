@@ -23,14 +23,14 @@ fn check_negative(question: &str, head_and_answer: &str) {
 }
 
 #[test]
-fn a_name_error_has_the_soa() {
+fn nxdomain_has_the_soa() {
     check_negative("missing.example. A", "NXDOMAIN aa");
     check_negative("missing.www.example. A", "NXDOMAIN aa");
     check_negative("a.b.c.d.e.f.g.h.i.j.example. A", "NXDOMAIN aa");
 }
 
 #[test]
-fn no_data_has_the_soa() {
+fn nodata_has_the_soa() {
     check_negative("www.example. AAAA", "NOERROR aa");
     check_negative("example. A", "NOERROR aa");
     check_negative("www.example. TYPE65280", "NOERROR aa");
@@ -38,7 +38,7 @@ fn no_data_has_the_soa() {
 }
 
 #[test]
-fn empty_names_have_no_data_at_each_depth() {
+fn empty_non_terminals_are_nodata_at_each_depth() {
     check_negative("deep.name.example. A", "NOERROR aa");
     check_negative("name.example. A", "NOERROR aa");
     check_negative("x.name.example. A", "NXDOMAIN aa");
@@ -47,7 +47,7 @@ fn empty_names_have_no_data_at_each_depth() {
 }
 
 #[test]
-fn the_ttl_is_the_lower_of_two_rfc_2308_section_5() {
+fn ttl_of_a_negative_answer_is_the_lower_of_two_rfc_2308_section_5() {
     let zone = |ttl: &str, minimum: &str| {
         format!(
             "$ORIGIN example.
@@ -66,7 +66,7 @@ fn the_ttl_is_the_lower_of_two_rfc_2308_section_5() {
 }
 
 #[test]
-fn the_rcode_is_that_of_the_last_name_rfc_6604() {
+fn rcode_is_that_of_the_last_name_of_a_chain_rfc_6604() {
     check_negative(
         "to-missing.example. A",
         "NXDOMAIN aa
@@ -91,12 +91,12 @@ fn the_rcode_is_that_of_the_last_name_rfc_6604() {
 }
 
 #[test]
-fn of_a_name_elsewhere_nothing_is_said() {
+fn cname_out_of_the_zone_has_no_authority_section() {
     check(ZONE, "out.example. A", "NOERROR aa\nanswer: out.example. 3600 CNAME www.elsewhere.");
 }
 
 #[test]
-fn an_soa_that_has_no_room_is_cut_and_the_rcode_stays() {
+fn nxdomain_without_space_for_the_soa_is_truncated() {
     let label = "x".repeat(63);
     let long = format!("{label}.{label}.{label}.{}.example.", "y".repeat(50));
     let other = long.replace('x', "z").replace("y.", "w.");

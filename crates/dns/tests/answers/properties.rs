@@ -1,6 +1,6 @@
 //! What holds for random zones and random questions: the answer is that of the slow answerer, whole or cut off.
 
-use super::support::exchange::{ask, ask_octets};
+use super::support::exchange::{ask, ask_bytes};
 use super::support::question::Question;
 use super::support::random_zone::{question_name, question_type, zone_texts};
 use super::support::reference::{Expected, Reference};
@@ -19,8 +19,8 @@ fn questions() -> impl Strategy<Value = Vec<Question>> {
 }
 
 /// The crate `domain` reads the same number of records, every name and every RDATA of it.
-fn check_with_domain(octets: &[u8], reply: &Reply) {
-    let message = Message::from_octets(octets).expect("longer than a header");
+fn check_with_domain(bytes: &[u8], reply: &Reply) {
+    let message = Message::from_octets(bytes).expect("longer than a header");
     let (_, answer, authority, additional) = message.sections().expect("four sections");
     let sections = [answer, authority, additional];
     for (section, ours) in sections.into_iter().zip(&reply.sections) {
@@ -35,7 +35,7 @@ fn check_with_domain(octets: &[u8], reply: &Reply) {
     }
 }
 
-/// A reply cut to 512 octets is whole, or has lost addresses only, or says that it is cut.
+/// A reply cut to 512 bytes is whole, or has lost addresses only, or says that it is cut.
 fn check_cut(zones: &ZoneMap, question: &Question, whole: &Expected, whole_bytes: usize) {
     let cut = ask(zones, question);
     if cut.is_truncated() {
@@ -51,18 +51,18 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
     #[test]
-    fn the_answer_is_that_of_the_reference(text in zone_texts(), questions in questions()) {
+    fn answer_equals_that_of_the_reference(text in zone_texts(), questions in questions()) {
         let zones = zone_map(&text);
         let reference = Reference::new(&text);
         for question in questions {
             let over_tcp = Question { transport: Transport::Tcp, ..question.clone() };
-            let octets = ask_octets(&zones, &over_tcp);
-            let reply = Reply::parse(&octets).expect("has been read before");
+            let bytes = ask_bytes(&zones, &over_tcp);
+            let reply = Reply::parse(&bytes).expect("has been read before");
             let found = Expected::of(&reply);
             let expected = reference.answer(&question);
             prop_assert_eq!(&found, &expected, "\n{:?}\n{}\n{}", question, reply, text);
-            check_with_domain(&octets, &reply);
-            check_cut(&zones, &question, &found, octets.len());
+            check_with_domain(&bytes, &reply);
+            check_cut(&zones, &question, &found, bytes.len());
         }
     }
 }

@@ -14,7 +14,7 @@ fn zone(records: &str) -> String {
 }
 
 #[test]
-fn in_domain_glue_is_told_rfc_9471_section_2_1() {
+fn in_domain_glue_is_included_rfc_9471_section_2_1() {
     let zone = zone(
         "foo.test. NS ns1.foo.test.
         foo.test. NS ns2.foo.test.
@@ -35,7 +35,7 @@ fn in_domain_glue_is_told_rfc_9471_section_2_1() {
 }
 
 #[test]
-fn sibling_glue_is_told_rfc_9471_section_2_2() {
+fn sibling_glue_is_included_rfc_9471_section_2_2() {
     check(
         &zone(
             "foo.test. NS ns1.bar.test.
@@ -55,7 +55,7 @@ fn sibling_glue_is_told_rfc_9471_section_2_2() {
 }
 
 #[test]
-fn glue_of_siblings_that_need_each_other_rfc_9471_section_2_3() {
+fn cyclic_sibling_glue_is_included_rfc_9471_section_2_3() {
     check(
         &zone(
             "foo.test. NS ns1.bar.test.
@@ -71,7 +71,7 @@ fn glue_of_siblings_that_need_each_other_rfc_9471_section_2_3() {
 }
 
 #[test]
-fn glue_that_is_missing_is_not_made_up() {
+fn missing_glue_is_not_synthesized_from_a_wildcard() {
     let zone =
         zone("foo.test. NS ns1.foo.test.\nfoo.test. NS ns.elsewhere.\n*.test. A 192.0.2.9\nbar.test. NS w.test.");
     check(
@@ -85,19 +85,19 @@ fn glue_that_is_missing_is_not_made_up() {
 }
 
 #[test]
-fn an_address_below_a_cut_is_told_with_a_referral_only() {
+fn glue_is_included_in_referrals_only() {
     let zone = zone("foo.test. NS ns.foo.test.\nns.foo.test. A 192.0.2.1\nmail.test. MX 10 ns.foo.test.");
     check(&zone, "mail.test. MX", "NOERROR aa\nanswer: mail.test. 60 MX 10 ns.foo.test.");
 }
 
 #[test]
-fn a_cut_below_a_cut_is_hidden() {
+fn delegation_below_a_delegation_is_hidden() {
     let zone = zone("foo.test. NS ns.elsewhere.\nbar.foo.test. NS ns.bar.foo.test.\nns.bar.foo.test. A 192.0.2.1");
     check(&zone, "x.bar.foo.test. A", "NOERROR\nauthority: foo.test. 60 NS ns.elsewhere.");
 }
 
 #[test]
-fn a_wildcard_below_a_cut_is_hidden_and_one_above_does_not_cover_it() {
+fn wildcards_do_not_apply_below_a_delegation_point() {
     let zone = zone("*.test. A 192.0.2.9\nfoo.test. NS ns.elsewhere.\n*.foo.test. A 192.0.2.1");
     check(&zone, "x.foo.test. A", "NOERROR\nauthority: foo.test. 60 NS ns.elsewhere.");
     check(&zone, "foo.test. A", "NOERROR\nauthority: foo.test. 60 NS ns.elsewhere.");
@@ -115,7 +115,7 @@ fn servers(count: usize) -> String {
 }
 
 #[test]
-fn all_in_domain_glue_is_told_however_many_servers_there_are() {
+fn all_in_domain_glue_is_included_for_any_number_of_servers() {
     for count in [1, 12, 13, 14, 30, 200] {
         let reply = ask(&zone_map(&servers(count)), &Question::parse("www.foo.test. A +tcp"));
         assert_eq!((reply.sections[1].len(), reply.sections[2].len()), (count, count));
@@ -123,19 +123,19 @@ fn all_in_domain_glue_is_told_however_many_servers_there_are() {
 }
 
 #[test]
-fn a_referral_without_room_for_its_glue_is_cut_rfc_9471_section_3_1() {
+fn referral_without_space_for_its_glue_is_truncated_rfc_9471_section_3_1() {
     let zones = zone_map(&servers(30));
-    let whole = super::support::exchange::ask_octets(&zones, &Question::parse("www.foo.test. A +tcp +edns")).len();
+    let whole = super::support::exchange::ask_bytes(&zones, &Question::parse("www.foo.test. A +tcp +edns")).len();
     assert!(whole > 1232);
     for bytes in (512..=whole + 3).step_by(7).chain([whole - 1, whole]) {
         let reply = ask(&zones, &Question::parse(&format!("www.foo.test. A +edns={bytes} +max=4096")));
-        assert_eq!(reply.is_truncated(), bytes < whole, "{bytes} octets of {whole}");
+        assert_eq!(reply.is_truncated(), bytes < whole, "{bytes} bytes of {whole}");
         assert_eq!(reply.sections[2].len(), if bytes < whole { 0 } else { 30 });
     }
 }
 
 #[test]
-fn a_ds_at_a_cut_is_the_zones_own() {
+fn ds_at_a_delegation_point_is_answered_by_the_parent() {
     let digest = "00".repeat(32);
     let zone = zone(&format!(
         "foo.test. NS ns.elsewhere.

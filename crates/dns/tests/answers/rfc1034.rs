@@ -63,7 +63,7 @@ const EDU: &str = "
 ";
 
 #[test]
-fn an_address_6_2_1() {
+fn address_query_6_2_1() {
     check(
         ROOT,
         "SRI-NIC.ARPA. A",
@@ -74,7 +74,7 @@ fn an_address_6_2_1() {
 }
 
 #[test]
-fn any_type_gets_one_of_them_6_2_2() {
+fn any_query_6_2_2() {
     // RFC 8482 §4.1 allows one RRset where RFC 1034 wanted all.
     check(
         ROOT,
@@ -86,7 +86,7 @@ fn any_type_gets_one_of_them_6_2_2() {
 }
 
 #[test]
-fn a_mail_exchange_comes_with_its_addresses_6_2_3() {
+fn mx_query_with_additional_addresses_6_2_3() {
     check(
         ROOT,
         "SRI-NIC.ARPA. MX",
@@ -98,7 +98,7 @@ fn a_mail_exchange_comes_with_its_addresses_6_2_3() {
 }
 
 #[test]
-fn a_type_that_is_not_there_6_2_4() {
+fn nodata_6_2_4() {
     // RFC 2308 §3 added the SOA.
     check(
         ROOT,
@@ -109,7 +109,7 @@ fn a_type_that_is_not_there_6_2_4() {
 }
 
 #[test]
-fn a_name_that_is_not_there_6_2_5() {
+fn nxdomain_6_2_5() {
     check(
         ROOT,
         "SIR-NIC.ARPA. A",
@@ -119,7 +119,7 @@ fn a_name_that_is_not_there_6_2_5() {
 }
 
 #[test]
-fn a_name_below_a_cut_6_2_6() {
+fn referral_6_2_6() {
     // A.ISI.EDU lies below another cut: it is glue of a sibling, and it is told (RFC 9471 §3.2).
     check(
         ROOT,
@@ -134,7 +134,7 @@ fn a_name_below_a_cut_6_2_6() {
 }
 
 #[test]
-fn an_alias_of_a_name_below_a_cut_6_2_7() {
+fn cname_to_a_delegated_name_6_2_7() {
     // Labels that compression takes from the cut are spelled as it is stored.
     check(
         ROOT,
@@ -150,7 +150,7 @@ fn an_alias_of_a_name_below_a_cut_6_2_7() {
 }
 
 #[test]
-fn an_alias_is_asked_for_itself_6_2_8() {
+fn cname_query_6_2_8() {
     check(
         ROOT,
         "USC-ISIC.ARPA. CNAME",
@@ -160,7 +160,7 @@ fn an_alias_is_asked_for_itself_6_2_8() {
 }
 
 #[test]
-fn the_zone_below_answers_when_it_is_here_too() {
+fn child_zone_answers_if_it_is_served_too() {
     let both = format!("{ROOT}{EDU}");
     check(
         &both,
@@ -181,7 +181,7 @@ fn the_zone_below_answers_when_it_is_here_too() {
 }
 
 #[test]
-fn hosts_without_an_address_here_come_without() {
+fn name_servers_without_address_in_the_zone_have_no_glue() {
     check(
         EDU,
         "CS.YALE.EDU. MX",
@@ -192,7 +192,7 @@ fn hosts_without_an_address_here_come_without() {
 }
 
 #[test]
-fn names_in_the_reverse_tree_6_3() {
+fn reverse_lookup_6_3() {
     check(
         ROOT,
         "65.0.6.26.IN-ADDR.ARPA. PTR",
@@ -209,7 +209,7 @@ fn names_in_the_reverse_tree_6_3() {
 }
 
 #[test]
-fn the_letters_of_the_question_come_back_as_they_were_asked() {
+fn case_of_qname_is_preserved() {
     check(
         ROOT,
         "sRi-NiC.aRpA. A",

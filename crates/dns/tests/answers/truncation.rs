@@ -1,6 +1,6 @@
 //! Replies at every length: never longer than allowed, never malformed, cut where something needed has no room.
 
-use super::support::exchange::ask_octets;
+use super::support::exchange::ask_bytes;
 use super::support::question::Question;
 use super::support::reply::Reply;
 use super::support::zone_text::zone_map;
@@ -38,7 +38,7 @@ fn needs_addresses(reply: &Reply) -> bool {
 }
 
 #[test]
-fn replies_of_every_length_from_512_on() {
+fn replies_of_every_length_limit_from_512_on() {
     let zones = zone_map(&zone());
     for name_and_type in [
         "many.z. A",
@@ -59,38 +59,38 @@ fn replies_of_every_length_from_512_on() {
     }
 }
 
-/// Asks with every length that a client may name. Where the reply is cut it must be, to the octet; where it is not, all
+/// Asks with every length that a client may name. Where the reply is cut it must be, to the byte; where it is not, all
 /// that is needed is there.
 fn check_lengths(zones: &ZoneMap, name_and_type: &str) {
-    let whole_octets = ask_octets(zones, &Question::parse(&format!("{name_and_type} +tcp +edns")));
-    let whole = Reply::parse(&whole_octets).expect("has been read before");
+    let whole_bytes = ask_bytes(zones, &Question::parse(&format!("{name_and_type} +tcp +edns")));
+    let whole = Reply::parse(&whole_bytes).expect("has been read before");
     assert!(!whole.is_truncated());
     let mut was_cut = false;
     for length in 512..=LENGTH_BYTES_MAX {
-        let octets = ask_octets(zones, &Question::parse(&format!("{name_and_type} +edns={length} +max={length}")));
-        let reply = Reply::parse(&octets).expect("has been read before");
+        let bytes = ask_bytes(zones, &Question::parse(&format!("{name_and_type} +edns={length} +max={length}")));
+        let reply = Reply::parse(&bytes).expect("has been read before");
         if reply.is_truncated() {
-            assert!(whole_octets.len() > length && (was_cut || length == 512), "{name_and_type} in {length}");
+            assert!(whole_bytes.len() > length && (was_cut || length == 512), "{name_and_type} in {length}");
             was_cut = true;
             continue;
         }
         if was_cut {
-            assert_eq!(octets.len(), length, "one octet less was too short for {name_and_type}");
+            assert_eq!(bytes.len(), length, "one byte less was too short for {name_and_type}");
             was_cut = false;
         }
         assert_eq!((&reply.sections[..2], reply.flags), (&whole.sections[..2], whole.flags));
-        if whole_octets.len() <= length || needs_addresses(&whole) {
+        if whole_bytes.len() <= length || needs_addresses(&whole) {
             assert_eq!(reply.sections[2], whole.sections[2], "{name_and_type} in {length}");
         } else {
             assert!(reply.sections[2].is_empty() && !whole.sections[2].is_empty(), "{name_and_type} in {length}");
         }
     }
-    assert!(!was_cut, "{LENGTH_BYTES_MAX} octets are enough for {name_and_type}");
+    assert!(!was_cut, "{LENGTH_BYTES_MAX} bytes are enough for {name_and_type}");
 }
 
 #[test]
-fn a_reply_is_cut_at_the_octet() {
-    // Header, question, n times 16 octets of address, OPT.
+fn reply_is_truncated_one_byte_below_its_length() {
+    // Header, question, n times 16 bytes of address, OPT.
     let mut text = String::from("$ORIGIN z.\n$TTL 60\nz. SOA ns.z. h.z. 1 2 3 4 5\nz. NS ns.x.\n");
     for index in 0..40 {
         writeln!(text, "a.z. A 192.0.2.{index}").expect("a string takes what is written");
@@ -105,16 +105,16 @@ fn a_reply_is_cut_at_the_octet() {
         (&*format!("a.z. A +edns=4096 +max={}", whole + 11), false),
         (&*format!("a.z. A +edns=4096 +max={}", whole + 10), true),
     ] {
-        let octets = ask_octets(&zones, &Question::parse(question));
-        assert_eq!(Reply::parse(&octets).expect("has been read before").is_truncated(), is_cut, "{question}");
+        let bytes = ask_bytes(&zones, &Question::parse(question));
+        assert_eq!(Reply::parse(&bytes).expect("has been read before").is_truncated(), is_cut, "{question}");
     }
-    // Without EDNS, 512 octets to the last one.
+    // Without EDNS, 512 bytes to the last one.
     let fitting = |count: usize, name: &str| {
         let mut text = String::from("$ORIGIN z.\n$TTL 60\nz. SOA ns.z. h.z. 1 2 3 4 5\nz. NS ns.x.\n");
         for index in 0..count {
             writeln!(text, "{name}. A 192.0.2.{index}").expect("a string takes what is written");
         }
-        ask_octets(&zone_map(&text), &Question::parse(&format!("{name}. A")))
+        ask_bytes(&zone_map(&text), &Question::parse(&format!("{name}. A")))
     };
     // 12 + (11 + 2 + 1 + 4) + 30 * 16 = 510; a label two longer makes 512, three longer 513.
     assert_eq!(fitting(30, "aaaaaaaaa.z").len(), 12 + 13 + 4 + 480);

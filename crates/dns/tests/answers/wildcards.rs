@@ -25,7 +25,7 @@ const NAME_ERROR: &str = "NXDOMAIN aa
     authority: example. 5 SOA ns.example.com. hostmaster.example. 1 2 3 4 5";
 
 #[test]
-fn answers_that_are_synthesized_2_2_1() {
+fn synthesized_answers_2_2_1() {
     check(
         EXAMPLE,
         "host3.example. MX",
@@ -43,7 +43,7 @@ fn answers_that_are_synthesized_2_2_1() {
 }
 
 #[test]
-fn answers_that_are_not_synthesized_2_2_1() {
+fn answers_without_synthesis_2_2_1() {
     // host1 is there.
     check(EXAMPLE, "host1.example. MX", NO_DATA);
     // sub.*.example is there.
@@ -62,7 +62,7 @@ fn answers_that_are_not_synthesized_2_2_1() {
 }
 
 #[test]
-fn a_wildcard_is_a_name_as_any_other() {
+fn wildcard_itself_can_be_queried() {
     check(
         EXAMPLE,
         "*.example. TXT",
@@ -80,7 +80,7 @@ fn a_wildcard_is_a_name_as_any_other() {
 
 /// RFC 4592 §3.3.1: names, and whether `*.example.` is the source of their synthesis.
 #[test]
-fn closest_enclosers_and_sources_of_synthesis_3_3_1() {
+fn closest_encloser_and_source_of_synthesis_3_3_1() {
     for (name, is_synthesized) in [
         ("host3.example.", true),
         ("_telnet._tcp.host1.example.", false),
@@ -95,14 +95,14 @@ fn closest_enclosers_and_sources_of_synthesis_3_3_1() {
 }
 
 #[test]
-fn an_empty_name_is_there_2_2_2() {
+fn empty_non_terminal_exists_2_2_2() {
     check(EXAMPLE, "host2.example. MX", NO_DATA);
     check(EXAMPLE, "_tcp.host2.example. MX", NO_DATA);
     check(EXAMPLE, "_tcp.Host1.example. ANY", NO_DATA);
 }
 
 #[test]
-fn a_label_that_only_holds_an_asterisk_is_no_wildcard_2_1_1() {
+fn label_with_other_bytes_beside_the_asterisk_is_not_a_wildcard_2_1_1() {
     let zone = "$ORIGIN example.
         $TTL 60
         example. SOA ns h 1 2 3 4 5
@@ -131,7 +131,7 @@ fn wildcard_of(record: &str) -> String {
 }
 
 #[test]
-fn a_wildcard_owns_name_servers_4_2() {
+fn wildcard_ns_is_data_4_2() {
     // They delegate nothing here; asked for, they are synthesized as any other data.
     let zone = wildcard_of("NS ns.example.");
     let no_data = "NOERROR aa\nauthority: example. 5 SOA ns.example. h.example. 1 2 3 4 5";
@@ -146,7 +146,7 @@ fn a_wildcard_owns_name_servers_4_2() {
 }
 
 #[test]
-fn a_wildcard_owns_an_alias_4_3() {
+fn wildcard_cname_is_followed_4_3() {
     let zone = wildcard_of("CNAME t.example.");
     check(
         &zone,
@@ -160,7 +160,7 @@ fn a_wildcard_owns_an_alias_4_3() {
 }
 
 #[test]
-fn a_wildcard_alias_of_a_name_that_it_covers() {
+fn wildcard_cname_to_a_name_that_it_covers_is_a_loop() {
     // Its own target is made by it as well: a loop, told once.
     check(
         &wildcard_of("CNAME x.w.example."),
@@ -172,7 +172,7 @@ fn a_wildcard_alias_of_a_name_that_it_covers() {
 }
 
 #[test]
-fn a_wildcard_owns_a_service_4_5() {
+fn wildcard_srv_4_5() {
     check(
         &wildcard_of("SRV 0 0 80 t.example."),
         "_x._tcp.w.example. SRV",
@@ -183,7 +183,7 @@ fn a_wildcard_owns_a_service_4_5() {
 }
 
 #[test]
-fn an_empty_wildcard_is_there_4_9() {
+fn empty_wildcard_exists_4_9() {
     let zone = wildcard_of("A 192.0.2.1").replace("*.w.example.", "sub.*.w.example.");
     let no_data = "NOERROR aa\nauthority: example. 5 SOA ns.example. h.example. 1 2 3 4 5";
     check(&zone, "x.w.example. A", no_data);
@@ -193,7 +193,7 @@ fn an_empty_wildcard_is_there_4_9() {
 }
 
 #[test]
-fn a_wildcard_below_the_apex_itself() {
+fn wildcard_directly_below_the_apex() {
     let zone = wildcard_of("A 192.0.2.1").replace("*.w.example.", "*.example.");
     check(&zone, "a.b.c.d.example. A", "NOERROR aa\nanswer: a.b.c.d.example. 60 A 192.0.2.1");
     // t is there: below it nothing is made.
@@ -201,7 +201,7 @@ fn a_wildcard_below_the_apex_itself() {
 }
 
 #[test]
-fn wildcards_below_wildcards() {
+fn wildcard_below_a_wildcard() {
     let zone = wildcard_of("A 192.0.2.1") + "*.*.w.example. A 192.0.2.2";
     check(&zone, "x.w.example. A", "NOERROR aa\nanswer: x.w.example. 60 A 192.0.2.1");
     check(&zone, "y.x.w.example. A", "NOERROR aa\nanswer: y.x.w.example. 60 A 192.0.2.1");

@@ -3,7 +3,7 @@
 use super::check;
 use super::support::exchange::ask;
 use super::support::question::Question;
-use super::support::zone_text::{SEED, name_octets, served, zone_map};
+use super::support::zone_text::{SEED, name_bytes, served, zone_map};
 use sanderling_dns::{Name, NameBuf, ZoneEntry, ZoneMap};
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ fn zone(apex: &str, records: &str) -> String {
 }
 
 #[test]
-fn the_root_answers_for_every_name() {
+fn root_zone_answers_for_every_name() {
     let root = zone(".", "com. NS ns.com.\nns.com. A 192.0.2.1\n*. TXT wild");
     check(&root, ". SOA", "NOERROR aa\nanswer: . 60 SOA ns.a. h.a. 1 2 3 4 5");
     check(&root, ". A", "NOERROR aa\nauthority: . 5 SOA ns.a. h.a. 1 2 3 4 5");
@@ -23,7 +23,7 @@ fn the_root_answers_for_every_name() {
 }
 
 #[test]
-fn a_zone_of_one_label() {
+fn zone_of_one_label_is_served() {
     let zone = zone("com.", "a.com. A 192.0.2.1");
     check(&zone, "com. NS", "NOERROR aa\nanswer: com. 60 NS ns.a.");
     check(&zone, "A.com. A", "NOERROR aa\nanswer: A.com. 60 A 192.0.2.1");
@@ -32,7 +32,7 @@ fn a_zone_of_one_label() {
 }
 
 #[test]
-fn a_name_of_no_zone_is_refused() {
+fn name_outside_of_all_zones_is_refused() {
     let zone = zone("b.a.example.", "");
     for name in ["example.", "a.example.", "xb.a.example.", "other."] {
         check(&zone, &format!("{name} SOA"), "REFUSED");
@@ -49,7 +49,7 @@ fn nested() -> String {
 }
 
 #[test]
-fn the_deepest_zone_answers() {
+fn zone_with_the_longest_apex_answers() {
     check(&nested(), "x.z. A", "NOERROR aa\nanswer: x.z. 60 A 192.0.2.1");
     check(&nested(), "www.a.z. A", "NOERROR aa\nanswer: www.a.z. 60 A 192.0.2.2");
     check(&nested(), "www.b.a.z. A", "NOERROR aa\nanswer: www.b.a.z. 60 A 192.0.2.4");
@@ -58,7 +58,7 @@ fn the_deepest_zone_answers() {
 }
 
 #[test]
-fn an_alias_is_followed_within_its_zone() {
+fn cname_is_followed_within_its_zone_only() {
     check(
         &nested(),
         "to-a.z. A",
@@ -70,7 +70,7 @@ fn an_alias_is_followed_within_its_zone() {
 }
 
 #[test]
-fn the_ds_of_an_apex_stands_above_it_rfc_4035_section_3_1_4_1() {
+fn ds_of_an_apex_is_answered_by_the_parent_zone_rfc_4035_section_3_1_4_1() {
     let digest = "11".repeat(32);
     check(&nested(), "a.z. DS", &format!("NOERROR aa\nanswer: a.z. 60 DS 1 13 2 {digest}"));
     check(&nested(), "b.a.z. DS", "NOERROR aa\nauthority: a.z. 5 SOA ns.a. h.a. 1 2 3 4 5");
@@ -80,14 +80,14 @@ fn the_ds_of_an_apex_stands_above_it_rfc_4035_section_3_1_4_1() {
 }
 
 #[test]
-fn the_ds_of_an_apex_whose_parent_is_elsewhere_is_no_data() {
+fn ds_of_an_apex_without_parent_zone_is_nodata() {
     // z. leads to a.z., which is not here and would be the parent.
     let zones = zone("z.", "a.z. NS ns.a.") + &zone("b.a.z.", "");
     check(&zones, "b.a.z. DS", "NOERROR aa\nauthority: b.a.z. 5 SOA ns.a. h.a. 1 2 3 4 5");
 }
 
 #[test]
-fn zones_side_by_side_are_told_apart() {
+fn sibling_zones_are_distinguished() {
     let zones: String =
         (0..300).map(|index| zone(&format!("z{index}.example."), &format!("www A 192.0.2.{}", index % 200))).collect();
     for index in [0, 1, 77, 299] {
@@ -103,7 +103,7 @@ fn unavailable(apex: &str) -> ZoneEntry {
 }
 
 fn name(text: &str) -> NameBuf {
-    Name::parse(&name_octets(text)).expect("a name").to_owned()
+    Name::parse(&name_bytes(text)).expect("a name").to_owned()
 }
 
 #[track_caller]
@@ -140,7 +140,7 @@ fn changed_map_shares_the_zones_that_stay() {
     let text: String = apexes.iter().map(|apex| zone(apex, "")).collect();
     let old = zone_map(&text).with_cname_chain_max(3);
     let changed = zone("z7.", "www.z7. A 192.0.2.1");
-    let new = old.with_entry(served(&name_octets("z7."), &changed)).without(name("Z8.").as_name());
+    let new = old.with_entry(served(&name_bytes("z7."), &changed)).without(name("Z8.").as_name());
     assert_eq!((old.entries().len(), new.entries().len()), (100, 99));
     for apex in &apexes {
         let apex = name(apex);
@@ -159,7 +159,7 @@ fn changed_map_shares_the_zones_that_stay() {
 
 #[test]
 fn later_entry_replaces_an_earlier_one_with_the_same_apex() {
-    let apex = name_octets("z.");
+    let apex = name_bytes("z.");
     let zones = ZoneMap::new(SEED, [unavailable("z."), served(&apex, &zone("z.", ""))]);
     assert_eq!(zones.entries().len(), 1);
     check_map(&zones, "z. NS", "NOERROR aa\nanswer: z. 60 NS ns.a.");

@@ -3,7 +3,7 @@
 use super::check;
 use super::support::exchange::ask;
 use super::support::question::Question;
-use super::support::zone_text::{built, name_octets, zone_map};
+use super::support::zone_text::{built, name_bytes, zone_map};
 use sanderling_dns::ZoneEntry;
 use sanderling_dns::zonefile::{Diagnostic, Severity};
 use std::fmt::Write;
@@ -13,7 +13,7 @@ const HEAD: &str = "$TTL 60\nexample. SOA ns.a. h.a. 7 2 3 4 5\nexample. NS ns.a
 /// Builds a zone of `records`; `expected` is a line for each diagnostic.
 #[track_caller]
 fn check_diagnostics(records: &str, expected: &[&str]) {
-    let built = built(&name_octets("example."), records);
+    let built = built(&name_bytes("example."), records);
     let line = |diagnostic: &Diagnostic| {
         let severity = if diagnostic.severity == Severity::Error { "error" } else { "warning" };
         assert!(!diagnostic.remedy.is_empty());
@@ -119,7 +119,7 @@ fn rrset_over_the_limit_is_an_error_that_names_the_configuration_key() {
     for index in 0..1_001 {
         writeln!(records, "x.example. AAAA 2001:db8::{index}").expect("a string takes what is written");
     }
-    let built = built(&name_octets("example."), &records);
+    let built = built(&name_bytes("example."), &records);
     let [diagnostic] = &built.diagnostics[..] else { panic!("{:?}", built.diagnostics) };
     assert_eq!(diagnostic.position.line, 1_004);
     assert_eq!(diagnostic.problem, "x.example. has 1001 AAAA records, more than 1000");
@@ -158,11 +158,11 @@ fn longest_rrset_fits_into_the_reply_to_the_longest_question() {
         )
     };
     let name = format!("{0}.{0}.{0}.{1}.example.", "a".repeat(63), "b".repeat(53));
-    assert_eq!(name_octets(&name).len(), 255);
+    assert_eq!(name_bytes(&name).len(), 255);
     let reply = ask(&zone_map(&fits(left)), &Question::parse(&format!("{name} TXT +tcp +edns")));
     assert!(!reply.is_truncated());
     assert_eq!(reply.sections[0].len(), 306);
-    let one_more = built(&name_octets("example."), fits(left + 1).split_once('\n').expect("a first line").1);
+    let one_more = built(&name_bytes("example."), fits(left + 1).split_once('\n').expect("a first line").1);
     assert!(one_more.zone.is_none());
 }
 

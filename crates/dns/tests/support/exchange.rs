@@ -8,28 +8,28 @@ use std::net::{Ipv4Addr, SocketAddr};
 /// The client of every query.
 const CLIENT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 1024);
 
-/// The octets of the reply, which has been held to [`hold_to_the_laws`].
-pub(crate) fn ask_octets(zones: &ZoneMap, question: &Question) -> Vec<u8> {
+/// The bytes of the reply, which has been held to [`hold_to_the_laws`].
+pub(crate) fn ask_bytes(zones: &ZoneMap, question: &Question) -> Vec<u8> {
     let query = question.message();
-    let octets = send(zones, &query, question.transport).expect("a question has a reply");
-    assert!(octets.len() <= question.reply_bytes_max(), "{} octets for {question:?}", octets.len());
-    let reply = Reply::parse(&octets).unwrap_or_else(|fault| panic!("{fault}\n{question:?}\n{octets:02x?}"));
+    let bytes = send(zones, &query, question.transport).expect("a question has a reply");
+    assert!(bytes.len() <= question.reply_bytes_max(), "{} bytes for {question:?}", bytes.len());
+    let reply = Reply::parse(&bytes).unwrap_or_else(|fault| panic!("{fault}\n{question:?}\n{bytes:02x?}"));
     hold_to_the_laws(question, &reply);
-    octets
+    bytes
 }
 
 /// The reply to `question`.
 pub(crate) fn ask(zones: &ZoneMap, question: &Question) -> Reply {
-    Reply::parse(&ask_octets(zones, question)).expect("has been read before")
+    Reply::parse(&ask_bytes(zones, question)).expect("has been read before")
 }
 
-/// The octets that are sent for any octets; `None` for silence. There is no more room than a reply may take.
+/// The bytes that are sent for any bytes; `None` for silence. There is no more room than a reply may take.
 pub(crate) fn send(zones: &ZoneMap, query: &[u8], transport: Transport) -> Option<Vec<u8>> {
     let room_bytes = match transport {
         Transport::Udp { reply_bytes_max } => usize::from(reply_bytes_max),
         Transport::Tcp => 65_535,
     };
-    // No octet of an earlier reply may be taken for one of this.
+    // No byte of an earlier reply may be taken for one of this.
     let mut out = vec![0xa5; room_bytes];
     let info = RequestInfo { client: CLIENT, transport, now_unix_s: 0 };
     match answer(zones, &info, query, &mut out) {
@@ -49,7 +49,7 @@ fn hold_to_the_laws(question: &Question, reply: &Reply) {
     assert_eq!(reply.flags & 0x00f0, 0);
     assert_eq!(reply.flags & 0x0100 != 0, question.recursion_desired, "RFC 1035 section 4.1.1: RD is copied");
     let (name, rtype, class) = reply.question.as_ref().expect("the question is repeated");
-    assert_eq!((name, *rtype, *class), (&question.name, question.rtype, question.class), "octet by octet");
+    assert_eq!((name, *rtype, *class), (&question.name, question.rtype, question.class), "byte by byte");
     // RFC 6891 §6.1.1 and §7: an OPT in the reply if, and only if, there was one in the query.
     assert_eq!(reply.edns.is_some(), question.edns_bytes.is_some());
     if let Some(edns) = reply.edns {

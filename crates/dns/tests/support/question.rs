@@ -1,6 +1,6 @@
-//! A question as text, `www.example. A +tcp +edns=1232`, and as the octets of a query.
+//! A question as text, `www.example. A +tcp +edns=1232`, and as the bytes of a query.
 
-use super::zone_text::name_octets;
+use super::zone_text::name_bytes;
 use sanderling_dns::{Name, Rtype, Transport};
 use std::fmt;
 
@@ -42,11 +42,11 @@ impl Question {
 
     /// The question that `text` asks: name, type, and how.
     ///
-    /// `+tcp`; `+edns` or `+edns=OCTETS`; `+version=1`; `+do`; `+rd`; `+class=3`; `+max=OCTETS` for what our own side
+    /// `+tcp`; `+edns` or `+edns=BYTES`; `+version=1`; `+do`; `+rd`; `+class=3`; `+max=BYTES` for what our own side
     /// sends at most.
     pub(crate) fn parse(text: &str) -> Question {
         let mut words = text.split_whitespace();
-        let name = name_octets(words.next().expect("a name"));
+        let name = name_bytes(words.next().expect("a name"));
         let rtype = words.next().and_then(|word| Rtype::from_text(word.as_bytes())).expect("a type");
         let mut question = Question::new(name, rtype);
         for word in words {
@@ -56,7 +56,7 @@ impl Question {
                 "+tcp" => question.transport = Transport::Tcp,
                 "+max" => question.transport = Transport::Udp { reply_bytes_max: number },
                 "+edns" => question.edns_bytes = Some(number),
-                "+version" => question.edns_version = u8::try_from(number).expect("an octet"),
+                "+version" => question.edns_version = u8::try_from(number).expect("an byte"),
                 "+do" => question.dnssec_ok = true,
                 "+rd" => question.recursion_desired = true,
                 "+class" => question.class = number,
@@ -66,7 +66,7 @@ impl Question {
         question
     }
 
-    /// The octets of the query.
+    /// The bytes of the query.
     pub(crate) fn message(&self) -> Vec<u8> {
         let flags = if self.recursion_desired { 0x0100u16 } else { 0 };
         let mut message = vec![];

@@ -65,7 +65,7 @@ pub(crate) fn zone_texts() -> impl Strategy<Value = String> {
     texts.prop_map(|(above, middle, below)| [Some(above), middle, below].into_iter().flatten().collect())
 }
 
-/// The octets of a name at or below `z.`, or once in a while elsewhere, in mixed case.
+/// The bytes of a name at or below `z.`, or once in a while elsewhere, in mixed case.
 pub(crate) fn question_name() -> impl Strategy<Value = Vec<u8>> {
     let label = prop_oneof![6 => prop::sample::select(&LABELS[..]), 1 => Just(OTHER_LABEL)];
     let apex = prop_oneof![20 => Just("z."), 1 => Just("out."), 1 => Just("")];
@@ -75,7 +75,7 @@ pub(crate) fn question_name() -> impl Strategy<Value = Vec<u8>> {
             0 => letter,
             _ => letter.to_ascii_uppercase(),
         };
-        super::zone_text::name_octets(&name.chars().enumerate().map(mixed).collect::<String>())
+        super::zone_text::name_bytes(&name.chars().enumerate().map(mixed).collect::<String>())
     })
 }
 

@@ -216,7 +216,7 @@ impl Answering<'_> {
     }
 
     fn put(&mut self, section: usize, owner: &Labels, rrset: &[&ReplyRecord]) {
-        let owner = octets(owner);
+        let owner = bytes(owner);
         let renamed = rrset.iter().map(|record| ReplyRecord { owner: owner.clone(), ..(*record).clone() });
         self.sections[section].extend(renamed);
     }
@@ -244,7 +244,7 @@ impl Answering<'_> {
         self.put(0, owner, &rrset);
         let kept = &name[..name.len() - owner.len()];
         let target = [kept.to_vec(), labels(&rrset[0].rdata)].concat();
-        let rdata = octets(&target);
+        let rdata = bytes(&target);
         if rdata.len() > 255 {
             return None;
         }
@@ -285,18 +285,18 @@ fn host(record: &ReplyRecord) -> Option<Labels> {
     Some(labels(&record.rdata[at..]))
 }
 
-/// The labels of the name at the start of `octets`.
-fn labels(octets: &[u8]) -> Labels {
-    let name = Name::parse(octets).expect("a name");
+/// The labels of the name at the start of `bytes`.
+fn labels(bytes: &[u8]) -> Labels {
+    let name = Name::parse(bytes).expect("a name");
     name.labels().map(<[u8]>::to_ascii_lowercase).collect()
 }
 
-fn octets(labels: &Labels) -> Vec<u8> {
-    let mut octets = vec![];
+fn bytes(labels: &Labels) -> Vec<u8> {
+    let mut bytes = vec![];
     for label in labels {
-        octets.push(u8::try_from(label.len()).expect("a label is short"));
-        octets.extend(label);
+        bytes.push(u8::try_from(label.len()).expect("a label is short"));
+        bytes.extend(label);
     }
-    octets.push(0);
-    octets
+    bytes.push(0);
+    bytes
 }

@@ -1,4 +1,4 @@
-//! Reads the octets of a reply, strictly, and prints it as a few lines of text.
+//! Reads the bytes of a reply, strictly, and prints it as a few lines of text.
 
 use sanderling_dns::rdata::{self, PresentationFormat};
 use sanderling_dns::{Name, Rtype};
@@ -61,7 +61,7 @@ impl Reply {
             }
         }
         if cursor.at != message.len() {
-            return Err(format!("{} octets behind the last record", message.len() - cursor.at));
+            return Err(format!("{} bytes behind the last record", message.len() - cursor.at));
         }
         Ok(reply)
     }
@@ -168,9 +168,9 @@ struct Cursor<'m> {
 
 impl Cursor<'_> {
     fn number(&mut self) -> Result<u16, String> {
-        let octets = self.message.get(self.at..self.at + 2).ok_or("the message ends early")?;
+        let bytes = self.message.get(self.at..self.at + 2).ok_or("the message ends early")?;
         self.at += 2;
-        Ok(u16::from_be_bytes([octets[0], octets[1]]))
+        Ok(u16::from_be_bytes([bytes[0], bytes[1]]))
     }
 
     /// The name at the cursor, in full. RFC 1035 §4.1.4: a pointer leads to a *prior* occurrence of the same name.
@@ -180,21 +180,21 @@ impl Cursor<'_> {
         let mut lowest = self.at;
         let mut after = None;
         loop {
-            let octet = *self.message.get(at).ok_or("a name ends early")?;
-            match octet {
+            let byte = *self.message.get(at).ok_or("a name ends early")?;
+            match byte {
                 0 => {
                     name.push(0);
                     self.at = after.unwrap_or(at + 1);
                     return if name.len() <= NAME_BYTES_MAX { Ok(name) } else { Err("a name is too long".into()) };
                 }
                 1..=63 => {
-                    let end = at + 1 + usize::from(octet);
+                    let end = at + 1 + usize::from(byte);
                     name.extend(self.message.get(at..end).ok_or("a label ends early")?);
                     at = end;
                 }
                 0xc0.. => {
                     let low = *self.message.get(at + 1).ok_or("a pointer ends early")?;
-                    let target = usize::from(octet & 0x3f) << 8 | usize::from(low);
+                    let target = usize::from(byte & 0x3f) << 8 | usize::from(low);
                     if target < HEADER_BYTES || target >= lowest {
                         return Err(format!("the pointer at {at} leads to {target}, not back"));
                     }

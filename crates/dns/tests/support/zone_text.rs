@@ -48,23 +48,23 @@ pub(crate) fn built(apex: &[u8], text: &str) -> BuildOutcome {
     builder.finish(end)
 }
 
-/// The octets of a name in zone-file form, absolute.
-pub(crate) fn name_octets(text: &str) -> Vec<u8> {
-    let mut octets = vec![];
+/// The bytes of a name in zone-file form, absolute.
+pub(crate) fn name_bytes(text: &str) -> Vec<u8> {
+    let mut bytes = vec![];
     let mut label = vec![];
     let mut rest = text.as_bytes().iter().copied();
-    while let Some(octet) = rest.next() {
-        match octet {
+    while let Some(byte) = rest.next() {
+        match byte {
             b'.' if label.is_empty() => {}
             b'.' => {
-                octets.push(u8::try_from(label.len()).expect("a label is short"));
-                octets.append(&mut label);
+                bytes.push(u8::try_from(label.len()).expect("a label is short"));
+                bytes.append(&mut label);
             }
             b'\\' => match rest.next().expect("something is escaped") {
                 digit @ b'0'..=b'9' => {
                     let digits = [digit, rest.next().expect("a digit"), rest.next().expect("a digit")];
                     let number = digits.iter().fold(0, |number, digit| number * 10 + u32::from(digit - b'0'));
-                    label.push(u8::try_from(number).expect("an octet"));
+                    label.push(u8::try_from(number).expect("an byte"));
                 }
                 other => label.push(other),
             },
@@ -72,8 +72,8 @@ pub(crate) fn name_octets(text: &str) -> Vec<u8> {
         }
     }
     assert!(label.is_empty(), "{text} ends with the dot of the root");
-    octets.push(0);
-    octets
+    bytes.push(0);
+    bytes
 }
 
 /// The zone in `text`, as an entry of a map.
@@ -91,7 +91,7 @@ pub(crate) fn texts_of_zones(text: &str) -> Vec<(Vec<u8>, &str)> {
     let one = |(&start, end): (&usize, usize)| {
         let text = &text[start..end];
         let apex = text.split_whitespace().nth(1).expect("a name behind $ORIGIN");
-        (name_octets(apex), text)
+        (name_bytes(apex), text)
     };
     assert!(!starts.is_empty(), "a zone begins with its $ORIGIN");
     starts.iter().zip(ends).map(one).collect()

@@ -1,4 +1,4 @@
-//! What a zone file means: directives, owners, TTLs, classes, strings, escapes.
+//! The meaning of zone files: directives, owners, TTLs, classes, strings, escapes.
 
 use super::{check, lines};
 
@@ -8,7 +8,7 @@ fn check_alone(text: &str, expected: &[&str]) {
 }
 
 #[test]
-fn owners() {
+fn owners_are_relative_absolute_escaped_or_repeated() {
     check("a A 192.0.2.1\n", &["a.example. 300 A 192.0.2.1"]);
     check("a.b A 192.0.2.1\n", &["a.b.example. 300 A 192.0.2.1"]);
     check("A.Example. A 192.0.2.1\n", &["A.Example. 300 A 192.0.2.1"]);
@@ -24,13 +24,13 @@ fn owners() {
     check("a\\000 A 192.0.2.1\n", &["a\\000.example. 300 A 192.0.2.1"]);
     check("a A 192.0.2.1\n  A 192.0.2.2\n", &["a.example. 300 A 192.0.2.1", "a.example. 300 A 192.0.2.2"]);
     check("a A 192.0.2.1\n\n;\n\tA 192.0.2.2", &["a.example. 300 A 192.0.2.1", "a.example. 300 A 192.0.2.2"]);
-    // Types and classes are owners where an owner stands.
+    // Types and classes are owners in the place of an owner.
     check("NS A 192.0.2.1\nIN A 192.0.2.1\n", &["NS.example. 300 A 192.0.2.1", "IN.example. 300 A 192.0.2.1"]);
     check("1h A 192.0.2.1\n", &["1h.example. 300 A 192.0.2.1"]);
 }
 
 #[test]
-fn ttl_and_class_in_any_order() {
+fn ttl_and_class_are_read_in_any_order() {
     for (head, ttl_s) in [
         ("", 300),
         ("IN", 300),
@@ -50,14 +50,14 @@ fn ttl_and_class_in_any_order() {
 }
 
 #[test]
-fn a_record_without_ttl() {
+fn record_without_ttl_gets_the_default() {
     let soa = "@ SOA ns h 1 2 3 4 5";
-    // The SOA's minimum, where nothing was given before.
+    // MINIMUM of the SOA, without any TTL before.
     check_alone(
         &format!("{soa}\na A 192.0.2.1\n"),
         &["example. 5 SOA ns.example. h.example. 1 2 3 4 5", "a.example. 5 A 192.0.2.1"],
     );
-    // The last TTL given, where there is no $TTL (RFC 1035 §5.1).
+    // The TTL of the last record that has one, without $TTL (RFC 1035 §5.1).
     check_alone(
         "@ 7 SOA ns h 1 2 3 4 5\na A 192.0.2.1\nb 9 A 192.0.2.1\nc A 192.0.2.1\n",
         &[
@@ -67,7 +67,7 @@ fn a_record_without_ttl() {
             "c.example. 9 A 192.0.2.1",
         ],
     );
-    // $TTL, whatever the last record gave (RFC 2308 §4).
+    // $TTL (RFC 2308 §4).
     check_alone(
         "$TTL 1h\na 9 A 192.0.2.1\nb A 192.0.2.1\n$TTL 1d\nc A 192.0.2.1\n",
         &["a.example. 9 A 192.0.2.1", "b.example. 3600 A 192.0.2.1", "c.example. 86400 A 192.0.2.1"],
@@ -75,7 +75,7 @@ fn a_record_without_ttl() {
 }
 
 #[test]
-fn origins() {
+fn origin_applies_to_relative_names() {
     check("$ORIGIN sub\na A 192.0.2.1\n", &["a.sub.example. 300 A 192.0.2.1"]);
     check("$origin sub.example.\n@ A 192.0.2.1\n", &["sub.example. 300 A 192.0.2.1"]);
     check("$ORIGIN sub\n$ORIGIN b ; comment\na NS @\n", &["a.b.sub.example. 300 NS b.sub.example."]);
@@ -84,7 +84,7 @@ fn origins() {
 }
 
 #[test]
-fn lines_blanks_and_comments() {
+fn blanks_comments_and_parentheses_are_ignored() {
     let expected = &["a.example. 300 MX 10 b.example."];
     check("a MX 10 b", expected);
     check("a MX 10 b\r\n", expected);
@@ -105,7 +105,7 @@ fn lines_blanks_and_comments() {
 }
 
 #[test]
-fn names_in_rdata() {
+fn names_in_rdata_are_relative_or_absolute() {
     check("a CNAME @\n", &["a.example. 300 CNAME example."]);
     check("a CNAME \\@\n", &["a.example. 300 CNAME \\@.example."]);
     check("a CNAME .\n", &["a.example. 300 CNAME ."]);
@@ -114,7 +114,7 @@ fn names_in_rdata() {
 }
 
 #[test]
-fn strings() {
+fn strings_are_quoted_or_escaped() {
     let txt = |text: &str| format!("a.example. 300 TXT {text}");
     check("a TXT b c\n", &[&txt("\"b\" \"c\"")]);
     check("a TXT \"b c\"\n", &[&txt("\"b c\"")]);
@@ -129,7 +129,7 @@ fn strings() {
 }
 
 #[test]
-fn strings_over_255_octets_are_cut() {
+fn strings_over_255_bytes_are_split() {
     for length in [255, 256, 510, 511, 700] {
         let long = "x".repeat(length);
         let pieces: Vec<String> =
@@ -140,7 +140,7 @@ fn strings_over_255_octets_are_cut() {
 }
 
 #[test]
-fn types_by_number_and_rdata_by_octets() {
+fn types_and_rdata_are_read_in_the_form_of_rfc_3597() {
     check("a TYPE1 192.0.2.1\n", &["a.example. 300 A 192.0.2.1"]);
     check("a type65280 \\# 4 0a00 0001\n", &["a.example. 300 TYPE65280 \\# 4 0A000001"]);
     check("a TYPE65280 \\# 0\n", &["a.example. 300 TYPE65280 \\# 0"]);
@@ -151,7 +151,7 @@ fn types_by_number_and_rdata_by_octets() {
 }
 
 #[test]
-fn generate() {
+fn generate_expands_placeholders() {
     check(
         "$GENERATE 1-3 a$ A 192.0.2.$\n",
         &["a1.example. 300 A 192.0.2.1", "a2.example. 300 A 192.0.2.2", "a3.example. 300 A 192.0.2.3"],

@@ -1,4 +1,4 @@
-//! The zone-file parser, tested by text: what zone files mean, what is wrong with them, and what peers say of both.
+//! Tests of the zone file parser: records, errors, and comparisons with BIND and the crate `domain`.
 
 mod dialect;
 mod errors;
@@ -24,13 +24,13 @@ fn parser(text: &[u8]) -> Parser {
     Parser::new("example.zone".into(), text.to_vec(), apex(), ParserLimits::default())
 }
 
-/// A line of the kind `www.example. 300 A 192.0.2.1`.
+/// A line such as `www.example. 300 A 192.0.2.1`.
 fn record_line(record: &Record<'_>) -> String {
     let text = PresentationFormat::new(record.rtype, record.rdata);
     format!("{} {} {} {text}", record.owner, record.ttl_s, record.rtype).trim_end().into()
 }
 
-/// A line of the kind `3:7: error: …; …`.
+/// A line such as `3:7: error: …; …`.
 fn error_line(error: &Diagnostic) -> String {
     let Diagnostic { position, severity, problem, remedy } = error;
     let severity = match severity {
@@ -40,21 +40,21 @@ fn error_line(error: &Diagnostic) -> String {
     format!("{}:{}: {severity}: {problem}; {remedy}", position.line, position.column)
 }
 
-/// What the parser makes of `text`, a line for each event.
+/// What the parser returns for `text`: a line for each entry.
 fn lines(text: &[u8]) -> Vec<String> {
     let mut parser = parser(text);
     let mut lines = vec![];
-    while let Some(event) = parser.next() {
-        lines.push(match event {
+    while let Some(entry) = parser.next() {
+        lines.push(match entry {
             Ok(Entry::Record(record)) => record_line(&record),
-            Ok(Entry::Include { path, .. }) => panic!("this test has no file {path:?}"),
+            Ok(Entry::Include { path, .. }) => panic!("unexpected $INCLUDE {path:?}"),
             Err(error) => error_line(&error),
         });
     }
     lines
 }
 
-/// Reads `text` behind `$TTL 300` on the same line count: positions are those of `text` plus one line.
+/// Reads `text` from line 2 on, after `$TTL 300`.
 #[track_caller]
 fn check(text: impl AsRef<[u8]>, expected: &[&str]) {
     let text = [b"$TTL 300\n", text.as_ref()].concat();

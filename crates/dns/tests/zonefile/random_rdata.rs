@@ -1,16 +1,16 @@
-//! Turns a seed into right RDATA of any type, as the table of fields describes it.
+//! Random well-formed RDATA of any type, from a seed and the table of fields.
 
 use sanderling_dns::Rtype;
 use sanderling_dns::rdata::{self, FieldKind};
 
-/// Right RDATA for `rtype`.
+/// Well-formed RDATA of `rtype`.
 pub(super) fn random_rdata(rtype: Rtype, seed: u64) -> Vec<u8> {
     // Any bits but zeros alone.
     let mut random = Random(seed | 1 << 40);
     let mut rdata = vec![];
     match rdata::fields(rtype) {
         Some(fields) => fields.iter().for_each(|field| random.field(field.kind, &mut rdata)),
-        None => random.octets(seed as usize % 300, &mut rdata),
+        None => random.bytes(seed as usize % 300, &mut rdata),
     }
     rdata
 }
@@ -26,31 +26,31 @@ impl Random {
         (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % bound
     }
 
-    fn octet(&mut self) -> u8 {
+    fn byte(&mut self) -> u8 {
         self.below(256) as u8
     }
 
-    fn octets(&mut self, count: usize, out: &mut Vec<u8>) {
-        out.extend((0..count).map(|_| self.octet()));
+    fn bytes(&mut self, count: usize, out: &mut Vec<u8>) {
+        out.extend((0..count).map(|_| self.byte()));
     }
 
-    /// Up to `count_max` times `unit_bytes` octets, once at least.
-    fn some_octets(&mut self, unit_bytes: usize, count_max: usize, out: &mut Vec<u8>) {
+    /// Appends one to `count_max` times `unit_bytes` bytes.
+    fn some_bytes(&mut self, unit_bytes: usize, count_max: usize, out: &mut Vec<u8>) {
         let count = 1 + self.below(count_max);
-        self.octets(unit_bytes * count, out);
+        self.bytes(unit_bytes * count, out);
     }
 
     fn string(&mut self, length_max: usize, out: &mut Vec<u8>) {
         let length = self.below(length_max + 1);
         out.push(length as u8);
-        self.octets(length, out);
+        self.bytes(length, out);
     }
 
     fn name(&mut self, out: &mut Vec<u8>) {
         for _ in 0..self.below(4) {
             let length = 1 + self.below(63);
             out.push(length as u8);
-            self.octets(length, out);
+            self.bytes(length, out);
         }
         out.push(0);
     }
@@ -60,7 +60,7 @@ impl Random {
         while window < 256 {
             let length = 1 + self.below(32);
             out.extend([window as u8, length as u8]);
-            self.octets(length - 1, out);
+            self.bytes(length - 1, out);
             out.push(1 + self.below(255) as u8);
             window += 1 + self.below(200);
         }
@@ -73,7 +73,7 @@ impl Random {
             let negation = self.below(2) << 7;
             out.extend([0, family, self.below(bits_max + 1) as u8, (negation | length) as u8]);
             if length > 0 {
-                self.octets(length - 1, out);
+                self.bytes(length - 1, out);
                 out.push(1 + self.below(255) as u8);
             }
         }
@@ -90,17 +90,17 @@ impl Random {
                 1 => (0..=self.below(3)).for_each(|_| {
                     let length = 1 + self.below(20);
                     value.push(length as u8);
-                    self.octets(length, &mut value);
+                    self.bytes(length, &mut value);
                 }),
                 2 if !values.iter().any(|(other, _)| *other == 1) => continue,
                 2 | 8 => {}
-                3 => self.octets(2, &mut value),
-                4 => self.some_octets(4, 3, &mut value),
-                5 => self.some_octets(1, 40, &mut value),
-                6 => self.some_octets(16, 3, &mut value),
+                3 => self.bytes(2, &mut value),
+                4 => self.some_bytes(4, 3, &mut value),
+                5 => self.some_bytes(1, 40, &mut value),
+                6 => self.some_bytes(16, 3, &mut value),
                 7 => value.extend("/ü\"{?dns}".bytes()),
                 _ if self.below(3) == 0 => {}
-                _ => self.some_octets(1, 30, &mut value),
+                _ => self.some_bytes(1, 30, &mut value),
             }
             values.push((key, value));
         }
@@ -118,8 +118,8 @@ impl Random {
     fn host(&mut self, host_type: usize, out: &mut Vec<u8>) {
         match host_type {
             0 => {}
-            1 => self.octets(4, out),
-            2 => self.octets(16, out),
+            1 => self.bytes(4, out),
+            2 => self.bytes(16, out),
             _ => self.name(out),
         }
     }
@@ -133,7 +133,7 @@ impl Random {
             let angle = self.below(2 * degrees * 3_600_000 + 1) as u32;
             out.extend((angle + (1 << 31) - degrees as u32 * 3_600_000).to_be_bytes());
         }
-        self.octets(4, out);
+        self.bytes(4, out);
     }
 
     /// A right field of `kind`, behind what `out` has already.
@@ -144,13 +144,13 @@ impl Random {
         };
         match kind {
             FieldKind::U8 | FieldKind::DigestType => out.push(self.below(8) as u8),
-            FieldKind::Algorithm | FieldKind::Scheme => out.push(self.octet()),
-            FieldKind::U16 | FieldKind::Rtype | FieldKind::CertificateType => self.octets(2, out),
-            FieldKind::U32 | FieldKind::Period | FieldKind::Time | FieldKind::Ipv4 => self.octets(4, out),
-            FieldKind::U64 | FieldKind::Locator | FieldKind::Eui64 => self.octets(8, out),
-            FieldKind::Eui48 => self.octets(6, out),
-            FieldKind::Ipv6 => self.octets(16, out),
-            FieldKind::CompressibleName | FieldKind::Name => self.name(out),
+            FieldKind::Algorithm | FieldKind::Scheme => out.push(self.byte()),
+            FieldKind::U16 | FieldKind::Rtype | FieldKind::CertificateType => self.bytes(2, out),
+            FieldKind::U32 | FieldKind::Duration | FieldKind::Timestamp | FieldKind::Ipv4 => self.bytes(4, out),
+            FieldKind::U64 | FieldKind::Locator | FieldKind::Eui64 => self.bytes(8, out),
+            FieldKind::Eui48 => self.bytes(6, out),
+            FieldKind::Ipv6 => self.bytes(16, out),
+            FieldKind::Name => self.name(out),
             FieldKind::String | FieldKind::Salt => self.string(255, out),
             FieldKind::Digits => out.extend(b"\x0a0123456789"),
             FieldKind::Coordinate => out.extend(b"\x06-12.34"),
@@ -159,26 +159,26 @@ impl Random {
             FieldKind::OptionalString => self.string(255, out),
             FieldKind::Strings => (0..=self.below(4)).for_each(|_| self.string(255, out)),
             FieldKind::RestAsString | FieldKind::OptionalBase64 | FieldKind::DashBase64 if self.below(4) == 0 => {}
-            FieldKind::RestAsString | FieldKind::OptionalBase64 | FieldKind::DashBase64 => self.some_octets(1, 70, out),
-            FieldKind::Hex | FieldKind::Base64 | FieldKind::Nsap => self.some_octets(1, 70, out),
-            FieldKind::DsDigest => self.octets(digest_bytes(&[20, 32, 32, 48], out), out),
-            FieldKind::Fingerprint => self.octets(digest_bytes(&[20, 32], out), out),
-            FieldKind::ZoneDigest => self.octets(digest_bytes(&[48, 64], out), out),
+            FieldKind::RestAsString | FieldKind::OptionalBase64 | FieldKind::DashBase64 => self.some_bytes(1, 70, out),
+            FieldKind::Hex | FieldKind::Base64 | FieldKind::Nsap => self.some_bytes(1, 70, out),
+            FieldKind::DsDigest => self.bytes(digest_bytes(&[20, 32, 32, 48], out), out),
+            FieldKind::Fingerprint => self.bytes(digest_bytes(&[20, 32], out), out),
+            FieldKind::ZoneDigest => self.bytes(digest_bytes(&[48, 64], out), out),
             FieldKind::HashedName => {
                 let length = 1 + self.below(255);
                 out.push(length as u8);
-                self.octets(length, out);
+                self.bytes(length, out);
             }
             FieldKind::Bitmap => self.bitmap(out),
             FieldKind::Services => {
-                self.some_octets(1, 40, out);
+                self.some_bytes(1, 40, out);
                 out.push(1);
             }
             FieldKind::Location => self.location(out),
             FieldKind::Prefixes => self.prefixes(out),
             FieldKind::Gateway => {
                 let host_type = self.below(4);
-                out.extend([host_type as u8, self.octet()]);
+                out.extend([host_type as u8, self.byte()]);
                 self.host(host_type, out);
             }
             FieldKind::Relay => {
@@ -188,8 +188,8 @@ impl Random {
             }
             FieldKind::HostIdentity => {
                 let (tag, key) = (1 + self.below(255), 1 + self.below(300));
-                out.extend([tag as u8, self.octet(), (key >> 8) as u8, key as u8]);
-                self.octets(tag + key, out);
+                out.extend([tag as u8, self.byte(), (key >> 8) as u8, key as u8]);
+                self.bytes(tag + key, out);
             }
             FieldKind::Names => (0..self.below(4)).for_each(|_| self.name(out)),
             FieldKind::SvcParams => self.params(out),
