@@ -1,4 +1,4 @@
-//! The octets of a query against zones with every feature: whatever is sent is a message, and no longer than allowed.
+//! Any bytes as a query to zones with every feature: each reply is a well-formed message within its limit.
 
 #![no_main]
 
@@ -23,14 +23,14 @@ static ZONES: LazyLock<ZoneMap> = LazyLock::new(|| {
         let mut builder = ZoneBuilder::new(apex, SEED, ZoneLimits::default());
         let text = format!("$ORIGIN {text}").into_bytes();
         let mut parser = Parser::new("features.zone".into(), text, apex, ParserLimits::default());
-        while let Some(event) = parser.next() {
-            match event {
+        while let Some(entry) = parser.next() {
+            match entry {
                 Ok(Entry::Record(record)) => builder.add(&record),
                 other => panic!("{other:?}"),
             }
         }
         let built = builder.finish(Position { file_index: 0, line: 1, column: 1 });
-        ZoneEntry::Served(Arc::new(built.zone.expect("the zone is right")))
+        ZoneEntry::Served(Arc::new(built.zone.expect("the zone has no errors")))
     });
     ZoneMap::new(SEED, zones)
 });
@@ -40,7 +40,7 @@ fuzz_target!(|query: &[u8]| {
         let mut out = vec![0xa5; length_max];
         let info = RequestInfo { client: CLIENT, transport, now_unix_s: 0 };
         let Answered::Reply(length_bytes) = answer(&ZONES, &info, query, &mut out) else {
-            assert!(query.len() < 12 || query[2] & 0x80 != 0, "silence to a query");
+            assert!(query.len() < 12 || query[2] & 0x80 != 0, "a query is dropped");
             continue;
         };
         check(query, &out[..length_bytes], transport);
@@ -52,12 +52,12 @@ fn check(query: &[u8], reply: &[u8], transport: Transport) {
     let message = Message::from_octets(reply).expect("longer than a header");
     assert!(message.header().qr());
     if transport != Transport::Tcp && message.opt().is_none() {
-        assert!(reply.len() <= 512, "{} octets without EDNS", reply.len());
+        assert!(reply.len() <= 512, "{} bytes without EDNS", reply.len());
     }
     // Reads every name and every RDATA.
     for record in message.iter() {
         let (record, _) = record.expect("a record");
         let any = record.to_any_record::<domain::rdata::AllRecordData<_, _>>();
-        any.expect("RDATA of its type's shape");
+        any.expect("well-formed RDATA");
     }
 }

@@ -1,5 +1,4 @@
-//! Reads any octets as a zone file: no panic, records in the shape of their types, and what is printed is read again as
-//! the same octets.
+//! Any bytes as a zone file: records are well-formed, and printed records are read as the same.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -7,15 +6,15 @@ use sanderling_dns::Name;
 use sanderling_dns::rdata::{self, PresentationFormat};
 use sanderling_dns::zonefile::{Entry, Parser, ParserLimits, Record};
 
-/// Small bounds, so that an input costs little.
+/// Low limits, so that an input takes little time.
 const LIMITS: ParserLimits =
     ParserLimits { errors_max: 20, include_depth_max: 2, include_count_max: 4, generate_count_max: 100 };
 const APEX: &[u8] = b"\x07example\0";
 
 fuzz_target!(|text: &[u8]| {
     let mut parser = parser(text.to_vec());
-    while let Some(event) = parser.next() {
-        match event {
+    while let Some(entry) = parser.next() {
+        match entry {
             Ok(Entry::Record(record)) => check_record(&record),
             Ok(Entry::Include { .. }) => parser.include("included".into(), text.to_vec()),
             Err(_) => {}

@@ -1,8 +1,7 @@
-//! Measures what an answer costs, and what a zone costs to load and to keep.
+//! Measures the time of an answer, and time and memory of a zone.
 //!
 //! `cargo run --release -p sanderling-dns --example answer_cost [answers | load [RUNS [KIND]]]`, where KIND is a part of
-//! a kind's name. Under `valgrind --tool=callgrind --toggle-collect='*time_answers*'` the instructions of one run of one
-//! kind are counted exactly.
+//! a kind's name. `valgrind --tool=callgrind --toggle-collect='*time_answers*'` counts the instructions of one kind.
 
 use sanderling_dns::zonefile::{Entry, Parser, ParserLimits, Position};
 use sanderling_dns::{
@@ -15,19 +14,19 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Names of the zone whose answers are timed: more than the second-level cache holds.
+/// Hosts of the answering zone: more than the second-level cache holds.
 const HOST_COUNT: usize = 100_000;
-/// Delegations to one server in it: as many.
-const CUT_COUNT: usize = 100_000;
-/// Delegations to two servers, aliases and mail domains in it, of each.
+/// Delegations to one name server.
+const DELEGATION_COUNT: usize = 100_000;
+/// Delegations to two name servers, aliases and mail domains, of each.
 const OTHER_COUNT: usize = 1_000;
-/// Records of the zone whose loading is timed.
+/// Records of the zone whose loading is measured.
 const LOAD_RECORD_COUNT: usize = 1_000_000;
 /// Queries of one kind.
 const QUERY_COUNT: usize = 1 << 16;
-/// Queries that are answered together, as a server does that received them together.
+/// Queries of a batch.
 const BATCH_COUNT: usize = 32;
-/// The best of these is the figure: what else runs on the machine can only add to it.
+/// Runs, of which the fastest counts: other load only adds to the time.
 const RUN_COUNT: usize = 15;
 const SEED: HashSeed = HashSeed(0x5eed);
 const INFO: RequestInfo = RequestInfo {
@@ -37,18 +36,18 @@ const INFO: RequestInfo = RequestInfo {
 };
 const APEX: &[u8] = b"\x07example\0";
 
-/// A kind of question: what it is, its type, and the name in `example.` that a random number makes.
+/// A kind of question: description, type, and the name below `example.` for a random number.
 type Kind = (&'static str, Rtype, fn(usize) -> String);
 
 const KINDS: [Kind; 10] = [
     ("an A record, always the same", Rtype::A, |_| "host7".into()),
     ("an A record, one of 100,000", Rtype::A, |random| format!("host{}", random % HOST_COUNT)),
-    ("no data", Rtype::TXT, |random| format!("host{}", random % HOST_COUNT)),
-    ("a name error", Rtype::A, |random| format!("no{}", random % 1_000_000)),
-    ("a name error of five labels", Rtype::A, |random| format!("a.b.c.no{}", random % 1_000_000)),
+    ("NODATA", Rtype::TXT, |random| format!("host{}", random % HOST_COUNT)),
+    ("NXDOMAIN", Rtype::A, |random| format!("no{}", random % 1_000_000)),
+    ("NXDOMAIN with five labels", Rtype::A, |random| format!("a.b.c.no{}", random % 1_000_000)),
     ("a wildcard", Rtype::A, |random| format!("x{}.wild", random % 1_000_000)),
     ("a referral to two servers", Rtype::A, |random| format!("www.zone{}", random % OTHER_COUNT)),
-    ("a referral, one of 100,000", Rtype::A, |random| format!("www.cut{}", random % CUT_COUNT)),
+    ("a referral, one of 100,000", Rtype::A, |random| format!("www.child{}", random % DELEGATION_COUNT)),
     ("an alias and its A record", Rtype::A, |random| format!("alias{}", random % OTHER_COUNT)),
     ("an MX record with an address", Rtype::MX, |random| format!("mail{}", random % OTHER_COUNT)),
 ];
@@ -67,13 +66,13 @@ fn main() {
 
 fn measure_answers(run_count: usize, wanted: &str) {
     let zone = load(answer_text());
-    println!("{} names, {} octets a record", zone.name_count(), zone.memory_bytes() / zone.record_count());
+    println!("{} names, {} bytes a record", zone.name_count(), zone.memory_bytes() / zone.record_count());
     let zones = ZoneMap::new(SEED, [ZoneEntry::Served(Arc::new(zone))]);
     for (kind, rtype, name) in KINDS.into_iter().filter(|(kind, ..)| kind.contains(wanted)) {
         let mut random = Random(0x1234_5678_9abc_def1);
         let queries: Vec<Vec<u8>> = (0..QUERY_COUNT).map(|_| query(&name(random.next()), rtype)).collect();
         let (alone, together) = (time_answers(&zones, &queries, run_count), time_batches(&zones, &queries, run_count));
-        println!("{kind:>30}: {alone:6.1} ns one by one, {together:6.1} ns by {BATCH_COUNT}");
+        println!("{kind:>30}: {alone:6.1} ns alone, {together:6.1} ns in batches of {BATCH_COUNT}");
     }
 }
 
@@ -93,7 +92,7 @@ fn time_answers(zones: &ZoneMap, queries: &[Vec<u8>], run_count: usize) -> f64 {
     best.as_secs_f64() * 1e9 / queries.len() as f64
 }
 
-/// Nanoseconds for each of `queries`, of which so many are answered together in steps (`ParsedQuery`).
+/// Nanoseconds for each of `queries`, answered in batches.
 #[inline(never)]
 fn time_batches(zones: &ZoneMap, queries: &[Vec<u8>], run_count: usize) -> f64 {
     let mut out = vec![0; 1232];
@@ -131,7 +130,7 @@ fn measure_load(run_count: usize) {
             let parsed = start.elapsed();
             let built = builder.finish(end);
             let whole = start.elapsed();
-            last = Some(built.zone.expect("the zone is right"));
+            last = Some(built.zone.expect("the zone has no errors"));
             [parsed, whole - parsed, whole]
         };
         for (best, part) in best.iter_mut().zip(parts) {
@@ -142,21 +141,21 @@ fn measure_load(run_count: usize) {
     let [parsed, built, whole] = best.map(|best| best.as_secs_f64());
     println!("{} records, {} names, {} MB of text", zone.record_count(), zone.name_count(), text.len() / 1_000_000);
     println!("read and collected {parsed:.3} s, built {built:.3} s, together {whole:.3} s");
-    println!("{:.1} octets a record", zone.memory_bytes() as f64 / zone.record_count() as f64);
+    println!("{:.1} bytes a record", zone.memory_bytes() as f64 / zone.record_count() as f64);
 }
 
 fn load(text: Vec<u8>) -> Zone {
     let (builder, end) = parse(text);
-    builder.finish(end).zone.expect("the zone is right")
+    builder.finish(end).zone.expect("the zone has no errors")
 }
 
-/// The records in `text`, and where it ends.
+/// A builder with the records of `text`, and the end of the text.
 fn parse(text: Vec<u8>) -> (ZoneBuilder, Position) {
     let apex = Name::parse(APEX).expect("an apex");
     let mut builder = ZoneBuilder::new(apex, SEED, ZoneLimits::default());
     let mut parser = Parser::new("cost.zone".into(), text, apex, ParserLimits::default());
-    while let Some(event) = parser.next() {
-        match event {
+    while let Some(entry) = parser.next() {
+        match entry {
             Ok(Entry::Record(record)) => builder.add(&record),
             other => panic!("{other:?}"),
         }
@@ -181,8 +180,8 @@ fn answer_text() -> Vec<u8> {
     for index in 0..HOST_COUNT {
         text.line(format_args!("host{index} A 192.0.{}.{}", index >> 8 & 0xff, index & 0xff));
     }
-    for index in 0..CUT_COUNT {
-        text.line(format_args!("cut{index} NS ns.cut{index}\nns.cut{index} A 192.0.2.1"));
+    for index in 0..DELEGATION_COUNT {
+        text.line(format_args!("child{index} NS ns.child{index}\nns.child{index} A 192.0.2.1"));
     }
     text.line(format_args!("*.wild A 192.0.2.1"));
     for index in 0..OTHER_COUNT {
@@ -193,7 +192,7 @@ fn answer_text() -> Vec<u8> {
     text.0.into_bytes()
 }
 
-/// A zone of common records, about 0.72 names for each: in 25 records, 18 owners.
+/// A zone of common records: 18 owners for 25 records.
 fn load_text(record_count: usize) -> Vec<u8> {
     let mut text = Text::start();
     for index in 0..record_count / 25 {
@@ -212,10 +211,10 @@ fn load_text(record_count: usize) -> Vec<u8> {
             text.line(format_args!("mail{mail}-{index} TXT \"v=spf1 ip4:10.{mail}.{high}.{low} -all\""));
         }
         text.line(format_args!("text-{index} TXT \"token={index:032x}\""));
-        for cut in 0..2 {
-            text.line(format_args!("zone{cut}-{index} NS ns.zone{cut}-{index}"));
-            text.line(format_args!("zone{cut}-{index} NS ns.elsewhere.test."));
-            text.line(format_args!("ns.zone{cut}-{index} A 10.{cut}.{high}.{low}"));
+        for child in 0..2 {
+            text.line(format_args!("zone{child}-{index} NS ns.zone{child}-{index}"));
+            text.line(format_args!("zone{child}-{index} NS ns.elsewhere.test."));
+            text.line(format_args!("ns.zone{child}-{index} A 10.{child}.{high}.{low}"));
         }
     }
     text.0.into_bytes()

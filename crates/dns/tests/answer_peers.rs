@@ -1,6 +1,6 @@
-//! NSD, Knot and BIND serve the same zones and are asked the same questions; what they say otherwise has a name here.
+//! Compares answers with those of NSD, Knot and BIND from the same zones. Every accepted difference has a name.
 //!
-//! It needs the programs `nsd`, `knotd` and `named`, and takes some seconds:
+//! Needs the programs `nsd`, `knotd` and `named`:
 //! `cargo test -p sanderling-dns --test answer_peers -- --ignored --nocapture`
 
 #[path = "support/mod.rs"]
@@ -19,13 +19,13 @@ use support::reply::{Reply, ReplyRecord};
 use support::zone_text::{name_bytes, records_of_zones, texts_of_zones, zone_map};
 
 const FEATURES: &str = include_str!("answers/features.zone");
-/// How long a peer may take for one reply; before it has started it gives none.
+/// The time to wait for one reply.
 const REPLY_TIMEOUT: Duration = Duration::from_millis(200);
-/// Times that a peer is asked until it answers for the first time.
+/// Questions to a program until it serves its zones.
 const START_QUESTION_COUNT_MAX: usize = 150;
-/// Hosts, mail domains, delegations and the like that are added to the zone of features.
+/// Hosts, mail domains, aliases and delegations that are added to the first zone.
 const PLAIN_NAME_COUNT: usize = 60;
-/// Differences of one kind that are printed in full.
+/// Differences of one kind that are printed.
 const SHOWN_COUNT_MAX: usize = 2;
 
 /// A program that serves zones.
@@ -36,7 +36,7 @@ enum Program {
     Bind,
 }
 
-/// A zone as peers get it.
+/// A zone file of a program.
 struct ZoneFile {
     apex: String,
     path: PathBuf,
@@ -91,11 +91,11 @@ impl Program {
     }
 }
 
-/// A running program; it ends when this is dropped.
+/// A running program. Dropping this terminates it.
 struct Peer {
     program: Program,
     child: Child,
-    /// Its folder, which stays for a look at the log when a test has failed.
+    /// The folder of the program. It is kept with the log when a test fails.
     home: PathBuf,
     address: SocketAddr,
     socket: UdpSocket,
@@ -126,7 +126,7 @@ impl Peer {
         peer
     }
 
-    /// Asks until every zone is served.
+    /// Asks until the program serves every zone.
     fn wait_for(&mut self, zones: &[ZoneFile]) {
         let question = |zone: &ZoneFile| Question::new(name_bytes(&zone.apex), Rtype::SOA);
         let mut left: Vec<Question> = zones.iter().map(question).collect();
@@ -149,7 +149,7 @@ impl Peer {
         loop {
             let length = self.socket.recv(&mut bytes).ok()?;
             let reply = Reply::parse(&bytes[..length]).unwrap_or_else(|fault| panic!("{:?}: {fault}", self.program));
-            // One that came too late for the question before is for nobody.
+            // Ignores a late reply to an earlier question.
             let is_ours = |(name, rtype, _): &(Vec<u8>, Rtype, u16)| *name == question.name && *rtype == question.rtype;
             if reply.id == ID && reply.question.as_ref().is_none_or(is_ours) {
                 return Some(reply);
@@ -160,7 +160,7 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // ParsedQuery to end rather than killed, it ends its own children.
+        // SIGTERM, so that the program terminates its child processes.
         let _ = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
         let _ = self.child.wait();
         if !std::thread::panicking() {
@@ -169,7 +169,7 @@ impl Drop for Peer {
     }
 }
 
-/// An address that was free for UDP and TCP a moment ago.
+/// A free address for UDP and TCP.
 fn free_address() -> SocketAddr {
     loop {
         let udp = UdpSocket::bind("127.0.0.1:0").expect("loopback has a free port");
@@ -180,7 +180,7 @@ fn free_address() -> SocketAddr {
     }
 }
 
-/// The zone of features, its first zone with many plain names added.
+/// The zones of `features.zone`, with more names in the first.
 fn zones_text() -> String {
     let (first, others) = FEATURES.split_at(FEATURES.rfind("$ORIGIN").expect("there are two zones"));
     let mut text = first.to_owned();
@@ -193,7 +193,7 @@ fn zones_text() -> String {
         )
         .expect("a string takes what is written");
     }
-    // An RRset, a referral and an answer with addresses that pass 512 bytes, and 1,232.
+    // An RRset, a referral and an answer with addresses of more than 512 and 1,232 bytes.
     for index in 0..90 {
         writeln!(text, "many.example. A 192.0.2.{index}").expect("a string takes what is written");
         if index < 40 {
@@ -206,7 +206,7 @@ fn zones_text() -> String {
     text + others
 }
 
-/// Every owner, names around it, and each of many types.
+/// Questions of many types for every owner and for names near it.
 fn questions(text: &str) -> Vec<Question> {
     let mut names = BTreeSet::new();
     for (_, records) in records_of_zones(text) {
@@ -248,36 +248,36 @@ fn questions(text: &str) -> Vec<Question> {
     questions
 }
 
-/// Why a peer may say otherwise and be no better or worse for it.
+/// An accepted difference between two correct replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Allowance {
-    /// ANY is answered with one of the RRsets (RFC 8482 §4.1), and each program has its own favourite.
+    /// Each program answers ANY with another of the RRsets (RFC 8482 §4.1).
     AnyOfSeveral,
-    /// Addresses with an answer are a courtesy (RFC 1034 §4.3.2 step 6).
+    /// Addresses with an answer are optional (RFC 1034 §4.3.2 step 6).
     AddressesWithAnswer,
-    /// So are addresses with a referral that are no glue, because the zone itself answers for them.
-    AddressesThatAreNoGlue,
-    /// BIND gives the SOA of a negative answer the TTL 0 when the SOA was asked for (its `zero-no-soa-ttl`).
+    /// Addresses with a referral that are not glue are optional.
+    AddressesOtherThanGlue,
+    /// BIND gives the SOA of a negative answer to QTYPE SOA the TTL 0 (`zero-no-soa-ttl`).
     SoaWithoutTtl,
-    /// BIND calls a chain of aliases that it does not follow to the end SERVFAIL; it tells the same records.
+    /// BIND answers a chain of aliases beyond its limit with SERVFAIL and the same records.
     LoopIsServfail,
     /// BIND does not follow a synthesized CNAME for ANY.
     AnyIsNotFollowed,
-    /// RFC 9471 §3.1: a referral without room for all in-domain glue has TC. BIND 9.18 and NSD 4.6 are older than that.
-    GlueWithoutRoom,
-    /// What stands behind an alias is written with its names in full here: it needs more room.
-    NamesInFull,
-    /// An alias leads into another zone that is served as well. RFC 1034 §4.3.2 would go on there, as NSD does; Knot does
-    /// as we do; BIND stops.
+    /// RFC 9471 §3.1: a referral without all in-domain glue has TC. BIND 9.18 and NSD 4.6 are older.
+    TruncatedGlue,
+    /// Records after an alias are not compressed here, and do not fit.
+    UncompressedNames,
+    /// The target of an alias is in another zone of the server. RFC 1034 §4.3.2 and NSD go on there; Knot and Sanderling do
+    /// not.
     AliasIntoOtherZone,
 }
 
-/// Where `reply` has to be looked at by its parts.
+/// The records of one section and type.
 fn names_of(reply: &Reply, section: usize, rtype: Rtype) -> Vec<&ReplyRecord> {
     reply.sections[section].iter().filter(|record| record.rtype == rtype).collect()
 }
 
-/// Why the two replies differ; `None` when they do without a reason.
+/// The accepted difference between two replies; `None` for any other difference.
 fn allowance(zones: &ZoneMap, question: &Question, ours: &Reply, theirs: &Reply) -> Option<Allowance> {
     let over_tcp = |question: &Question| Question { transport: Transport::Tcp, ..question.clone() };
     let is_same = |section: usize| ours.set_of(section) == theirs.set_of(section);
@@ -290,8 +290,8 @@ fn allowance(zones: &ZoneMap, question: &Question, ours: &Reply, theirs: &Reply)
             && whole.set_of(0) == theirs.set_of(0)
             && whole.sections[1].len() == theirs.sections[1].len();
         return match (is_cut_short, is_whole) {
-            (true, _) => Some(Allowance::GlueWithoutRoom),
-            (_, true) => Some(Allowance::NamesInFull),
+            (true, _) => Some(Allowance::TruncatedGlue),
+            (_, true) => Some(Allowance::UncompressedNames),
             _ => (question.rtype == Rtype::ANY).then_some(Allowance::AnyIsNotFollowed),
         };
     }
@@ -334,17 +334,17 @@ fn allowance(zones: &ZoneMap, question: &Question, ours: &Reply, theirs: &Reply)
         glue.sort();
         glue
     });
-    (our_glue == their_glue).then_some(Allowance::AddressesThatAreNoGlue)
+    (our_glue == their_glue).then_some(Allowance::AddressesOtherThanGlue)
 }
 
 fn is_the_same(ours: &Reply, theirs: &Reply) -> bool {
     let has_same_head =
         (ours.rcode, ours.flags, ours.edns.is_some()) == (theirs.rcode, theirs.flags, theirs.edns.is_some());
-    // How much of a truncated reply is sent does not matter: nobody may use it (RFC 2181 §9).
+    // The records of a truncated reply are not used (RFC 2181 §9).
     has_same_head && (ours.is_truncated() || (0..3).all(|section| ours.set_of(section) == theirs.set_of(section)))
 }
 
-/// Asks `program` and ourselves; every difference must be one of `allowances`, and each of them must occur.
+/// Compares all replies with those of `program`. Every difference is one of `allowances`, and each of them occurs.
 fn compare(program: Program, allowances: &[Allowance]) {
     let text = zones_text();
     let zones = zone_map(&text);
@@ -383,8 +383,8 @@ fn nsd_says_the_same() {
         &[
             Allowance::AnyOfSeveral,
             Allowance::AddressesWithAnswer,
-            Allowance::GlueWithoutRoom,
-            Allowance::NamesInFull,
+            Allowance::TruncatedGlue,
+            Allowance::UncompressedNames,
             Allowance::AliasIntoOtherZone,
         ],
     );
@@ -393,7 +393,7 @@ fn nsd_says_the_same() {
 #[test]
 #[ignore = "needs the program knotd"]
 fn knot_says_the_same() {
-    compare(Program::Knot, &[Allowance::AddressesWithAnswer, Allowance::NamesInFull]);
+    compare(Program::Knot, &[Allowance::AddressesWithAnswer, Allowance::UncompressedNames]);
 }
 
 #[test]
@@ -404,12 +404,12 @@ fn bind_says_the_same() {
         &[
             Allowance::AnyOfSeveral,
             Allowance::AddressesWithAnswer,
-            Allowance::AddressesThatAreNoGlue,
+            Allowance::AddressesOtherThanGlue,
             Allowance::SoaWithoutTtl,
             Allowance::LoopIsServfail,
             Allowance::AnyIsNotFollowed,
-            Allowance::GlueWithoutRoom,
-            Allowance::NamesInFull,
+            Allowance::TruncatedGlue,
+            Allowance::UncompressedNames,
             Allowance::AliasIntoOtherZone,
         ],
     );

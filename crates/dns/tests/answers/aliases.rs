@@ -1,4 +1,4 @@
-//! Chains of CNAME: how far they are followed, where they end, and what they lead to.
+//! Chains of CNAME records: their limit, their ends, and loops.
 
 use super::check;
 use super::support::exchange::ask;
@@ -73,7 +73,7 @@ fn cname_to_the_apex_and_to_the_root() {
 
 #[test]
 fn cname_to_a_name_below_a_delegation_point_ends_in_a_referral() {
-    // AA stays: it speaks of the first owner (RFC 1035 §4.1.1).
+    // AA refers to the first owner (RFC 1035 §4.1.1).
     let referral = "authority: cut.example. 60 NS ns.cut.example.
                     additional: ns.cut.example. 60 A 192.0.2.54";
     for (name, target) in [("to-cut", "host.cut"), ("to-cut-itself", "cut"), ("to-glue", "ns.cut")] {
@@ -104,7 +104,7 @@ fn additional_section_is_empty_after_a_cname() {
     );
 }
 
-/// A zone with a chain of `count` aliases, each of `length` bytes.
+/// A zone with a chain of `count` aliases whose names have `length` more bytes than the shortest.
 fn chain(count: usize, length: usize) -> String {
     let pad = "x".repeat(60);
     let padding: String = (0..4).map(|_| format!("{pad}.")).collect();
@@ -117,7 +117,7 @@ fn chain(count: usize, length: usize) -> String {
     text
 }
 
-/// What a chain of `chain_count` brings when `limit` aliases are followed, names of `pad_bytes` more than the shortest.
+/// Checks the answer for a chain of `chain_count` aliases with the limit `limit`.
 fn check_chain(chain_count: usize, pad_bytes: usize, limit: usize) {
     let text = chain(chain_count, pad_bytes);
     let zones = zone_map(&text).with_cname_chain_max(limit);
@@ -141,13 +141,13 @@ fn cname_chain_is_followed_up_to_its_limit() {
             check_chain(chain_count, 0, limit);
         }
     }
-    // No operator can ask for more than 64.
+    // The highest limit is 64.
     check_chain(64, 0, 100);
 }
 
 #[test]
 fn cname_chain_beyond_the_reach_of_pointers() {
-    // 64 names of about 250 bytes: from byte 16,384 on, owners stand in full.
+    // 64 names of about 250 bytes: from byte 16,384 on, owners are not compressed.
     for chain_count in [60, 61, 62, 63, 64] {
         check_chain(chain_count, 4 * 61, 64);
     }

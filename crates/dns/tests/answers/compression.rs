@@ -1,4 +1,4 @@
-//! Names at their limits, and pointers wherever records stand: the strict reader of replies is the judge.
+//! Names of the highest length and compression pointers in all places, checked by the strict parser of replies.
 
 use super::check;
 use super::support::exchange::{ask, ask_bytes};
@@ -66,7 +66,6 @@ fn closest_encloser_is_found_at_every_depth() {
     }
 }
 
-/// What every kind of answer says below names of every length.
 #[test]
 fn pointers_are_shifted_for_qnames_of_every_length() {
     let text = zone(
@@ -130,7 +129,7 @@ fn pointers_are_shifted_for_qnames_of_every_length() {
     }
 }
 
-/// A name server for each index, with names that share their ends in several ways.
+/// Name servers whose names share suffixes in several ways.
 fn many_servers(owner: &str, count: usize) -> String {
     let mut records = String::new();
     for index in 0..count {
@@ -179,7 +178,7 @@ fn long_answer_below_a_wildcard() {
 
 #[test]
 fn pointers_near_the_end_of_their_reach_are_shifted() {
-    // New hosts begin shortly before byte 16,384; below a long name they stand behind it, and their addresses with them.
+    // The names of new hosts start shortly before byte 16,384; below a long QNAME they start after it.
     let mut records = String::new();
     let host = |index: usize| format!("h{index}{}.z.", "x".repeat(56));
     for index in 0..985 {
@@ -195,7 +194,7 @@ fn pointers_near_the_end_of_their_reach_are_shifted() {
             let target = if index < 985 { "z.".into() } else { host(index) };
             assert_eq!(record.to_string(), format!("{name} 60 MX {index} {target}"));
         }
-        // Of 13 hosts; the first is `z.`, which has no address.
+        // 13 hosts, of which the first, `z.`, has no address.
         let hosts: Vec<String> = (985..997).map(|index| format!("{} 60 A 192.0.2.1", host(index))).collect();
         assert_eq!(reply.sections[2].iter().map(ToString::to_string).collect::<Vec<_>>(), hosts);
     }
@@ -203,7 +202,7 @@ fn pointers_near_the_end_of_their_reach_are_shifted() {
 
 #[test]
 fn names_are_compressed_only_in_types_of_rfc_1035_rfc_3597_section_4() {
-    // The strict reader takes no pointer elsewhere; that they are used where they may be shows in the length.
+    // The strict parser rejects pointers in other types. The length shows that they are used in these.
     let name = format!("{}.z.", "m".repeat(63));
     let records = |rtype: &str| format!("{name} {rtype} {name}\n{name} {rtype} sub.{name}");
     let length =

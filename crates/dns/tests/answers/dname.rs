@@ -1,16 +1,16 @@
-//! DNAME (RFC 6672): its table of substitutions, YXDOMAIN, and what stands beside and below one.
+//! DNAME (RFC 6672): substitutions, YXDOMAIN, and records beside and below a DNAME.
 
 use super::check;
 use super::support::exchange::ask;
 use super::support::question::Question;
 use super::support::zone_text::zone_map;
 
-/// A zone with `record`, in which all of RFC 6672 §2.2's owners can stand.
+/// A root zone with `record`.
 fn zone(apex: &str, records: &str) -> String {
     format!("$ORIGIN {apex}\n$TTL 60\n{apex} SOA ns.a. h.a. 1 2 3 4 5\n{apex} NS ns.a.\n{records}\n")
 }
 
-/// RFC 6672 §2.2, table 1: what the DNAME at `owner` makes of `name`; `None` for no match.
+/// Checks a row of RFC 6672 §2.2, table 1. The result is `None` for no match.
 #[track_caller]
 fn check_substitution(name: &str, owner: &str, target: &str, result: Option<&str>) {
     let apex = owner.rsplit('.').nth(1).expect("a label before the root").to_owned() + ".";
@@ -144,7 +144,7 @@ fn names_below_a_dname_are_hidden_rfc_6672_section_2_4() {
 
 #[test]
 fn synthesized_cname_is_not_followed_for_qtype_cname() {
-    // The target is missing; the CNAME is there all the same.
+    // The target does not exist, but the CNAME does.
     check(
         &zone("example.", "d.example. DNAME t.example."),
         "x.d.example. CNAME",

@@ -1,4 +1,4 @@
-//! EDNS (RFC 6891), ANY (RFC 8482), and questions that get a word instead of data.
+//! EDNS (RFC 6891), ANY (RFC 8482), and queries that are refused.
 
 use super::check;
 use super::support::exchange::send;
@@ -25,7 +25,7 @@ fn opt_is_in_the_reply_if_it_is_in_the_query() {
     check(ZONE, "ns.example. A +edns=1400", "NOERROR aa edns=1232\nanswer: ns.example. 60 A 192.0.2.53");
     check(ZONE, "ns.example. A +edns=1400 +max=4000", "NOERROR aa edns=4000\nanswer: ns.example. 60 A 192.0.2.53");
     check(ZONE, "ns.example. A +edns +tcp", "NOERROR aa edns=1232\nanswer: ns.example. 60 A 192.0.2.53");
-    // RFC 6891 §6.2.3: less than 512 is meant as 512.
+    // RFC 6891 §6.2.3: values below 512 are treated as 512.
     check(ZONE, "ns.example. A +edns=0", "NOERROR aa edns=1232\nanswer: ns.example. 60 A 192.0.2.53");
 }
 
@@ -77,7 +77,7 @@ fn meta_types_transfers_and_other_classes_are_refused() {
     }
 }
 
-/// A query for `ns.example. A` with `additional` behind it, and its counts; what the reply says.
+/// Asks for `ns.example. A` with these record counts and the bytes of `additional`.
 #[track_caller]
 fn check_additional(counts: [u16; 4], additional: &[u8], expected: &str) {
     let mut query = Question::parse("ns.example. A").message();
@@ -85,8 +85,8 @@ fn check_additional(counts: [u16; 4], additional: &[u8], expected: &str) {
         place.copy_from_slice(&count.to_be_bytes());
     }
     query.extend(additional);
-    let bytes = send(&zone_map(ZONE), &query, UDP).expect("a query is answered");
-    let reply = Reply::parse(&bytes).expect("a reply is a message").to_string();
+    let bytes = send(&zone_map(ZONE), &query, UDP).expect("a query has a reply");
+    let reply = Reply::parse(&bytes).expect("a reply is well-formed").to_string();
     assert_eq!(reply.lines().next(), Some(expected), "{additional:02x?}");
 }
 
@@ -101,9 +101,9 @@ fn query_with_allowed_additional_records_is_answered() {
     check_additional([1, 0, 0, 2], &[&OPT[..], &TXT].concat(), fine);
     check_additional([1, 0, 0, 2], &[&TXT[..], &OPT].concat(), fine);
     check_additional([1, 0, 0, 1], &TXT, "NOERROR aa");
-    // Octets that no count speaks of.
+    // Bytes after the last record.
     check_additional([1, 0, 0, 0], &OPT, "NOERROR aa");
-    // RFC 8945 §5.2.1: a key that is not known.
+    // RFC 8945 §5.2.1: an unknown key.
     check_additional([1, 0, 0, 1], &TSIG, "NOTAUTH");
     check_additional([1, 0, 0, 16], &[&OPT[..], &TXT.repeat(15)].concat(), fine);
 }
@@ -118,7 +118,7 @@ fn query_with_forbidden_records_is_formerr() {
     check_additional([1, 0, 1, 0], &TXT, "FORMERR");
     check_additional([0, 0, 0, 0], &[], "FORMERR");
     check_additional([2, 0, 0, 0], &[0, 0, 1, 0, 1], "FORMERR");
-    // The owner of an OPT is the root, spelled out.
+    // The owner of an OPT is the uncompressed root.
     check_additional([1, 0, 0, 1], &[&[1, b'a'], &OPT[..]].concat(), "FORMERR");
     check_additional([1, 0, 0, 1], &[&[0xc0, 23], &OPT[1..]].concat(), "FORMERR");
 }
@@ -136,7 +136,7 @@ fn incomplete_edns_option_is_formerr_rfc_6891_section_6_1_2() {
     }
     for options in [&[0][..], &[0, 3, 0], &[0, 3, 0, 1], &[0, 3, 0, 0, 7], &[0, 3, 255, 255]] {
         check_additional([1, 0, 0, 1], &opt(0, options), "FORMERR");
-        // Of another version nobody knows what its options look like.
+        // The format of options is that of version 0.
         check_additional([1, 0, 0, 1], &opt(1, options), "BADVERS edns=1232");
     }
 }
@@ -148,8 +148,8 @@ fn ixfr_with_its_soa_is_refused_rfc_1995_section_3() {
     let soa = [&[0xc0, 12, 0, 6, 0, 1, 0, 0, 0, 0, 0, 22][..], &[0, 0], &[0; 20]].concat();
     query.extend(soa);
     for transport in [UDP, Transport::Tcp] {
-        let bytes = send(&zone_map(ZONE), &query, transport).expect("a query is answered");
-        assert_eq!(Reply::parse(&bytes).expect("a reply is a message").to_string(), "REFUSED\n");
+        let bytes = send(&zone_map(ZONE), &query, transport).expect("a query has a reply");
+        assert_eq!(Reply::parse(&bytes).expect("a reply is well-formed").to_string(), "REFUSED\n");
     }
 }
 
@@ -159,7 +159,7 @@ fn other_opcodes_are_notimp_without_a_question() {
     for opcode in 1..16u8 {
         let mut query = Question::parse("ns.example. A +rd").message();
         query[2] |= opcode << 3;
-        let bytes = send(&zones, &query, UDP).expect("a query is answered");
+        let bytes = send(&zones, &query, UDP).expect("a query has a reply");
         let flags = u16::from(0x80 | opcode << 3 | 1).to_be_bytes()[1];
         assert_eq!(bytes, [0x1d, 0x1d, flags, 4, 0, 0, 0, 0, 0, 0, 0, 0]);
     }

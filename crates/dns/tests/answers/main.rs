@@ -1,4 +1,4 @@
-//! The answers of zones, tested by text: RFC by RFC, against a slow answerer, and under hostile bytes.
+//! Tests of answers: by RFC, against a reference implementation, and for malformed queries.
 
 mod aliases;
 mod compression;
@@ -21,8 +21,8 @@ use support::exchange::ask;
 use support::question::Question;
 use support::zone_text::zone_map;
 
-/// Asks `question` of the zones in `zones`, each of which begins with its `$ORIGIN`; `expected` is the reply: rcode and
-/// flags, then a line for each record.
+/// Checks the answer to `question` from `zones`, each of which starts with its `$ORIGIN`. `expected` has RCODE and flags,
+/// then a line for each record.
 #[track_caller]
 fn check(zones: &str, question: &str, expected: &str) {
     let reply = ask(&zone_map(zones), &Question::parse(question)).to_string();

@@ -1,4 +1,4 @@
-//! Queries of every wrong shape: each gets a well-formed reply or silence, and nothing panics.
+//! Malformed queries: each has a well-formed reply or is dropped, and none panics.
 
 use super::support::exchange::send;
 use super::support::question::Question;
@@ -10,12 +10,12 @@ use sanderling_dns::{Transport, ZoneMap};
 const FEATURES: &str = include_str!("features.zone");
 const UDP: Transport = Transport::Udp { reply_bytes_max: 1232 };
 
-/// Sends `query` both ways, and holds what comes back to what holds for any bytes.
+/// Sends `query` over both transports, and checks the properties of any reply.
 #[track_caller]
 fn check(zones: &ZoneMap, query: &[u8]) {
     for transport in [UDP, Transport::Tcp] {
         let Some(bytes) = send(zones, query, transport) else {
-            assert!(query.len() < 12 || query[2] & 0x80 != 0, "silence to a query: {query:02x?}");
+            assert!(query.len() < 12 || query[2] & 0x80 != 0, "a query is dropped: {query:02x?}");
             continue;
         };
         let reply = Reply::parse(&bytes).unwrap_or_else(|fault| panic!("{fault}\n{query:02x?}\n{bytes:02x?}"));
@@ -29,12 +29,12 @@ fn check(zones: &ZoneMap, query: &[u8]) {
         if let Some((name, ..)) = &reply.question {
             assert_eq!(bytes[12..12 + name.len() + 4], query[12..12 + name.len() + 4], "the question");
         }
-        // FORMERR and NOTIMP alone say nothing of the question.
+        // Only FORMERR and NOTIMP may lack the question.
         assert!(reply.question.is_some() || matches!(reply.rcode, 1 | 4), "{reply}");
     }
 }
 
-/// Queries that are right, of each kind.
+/// Well-formed queries of each kind.
 fn queries() -> Vec<Vec<u8>> {
     let mut queries: Vec<Vec<u8>> = [
         "www.example. A",
@@ -151,7 +151,7 @@ fn labels_of_every_length_and_names_that_are_too_long() {
     }
 }
 
-/// A zone that every name belongs to.
+/// A zone that contains every name.
 const ROOT: &str = "
     $ORIGIN .
     $TTL 1
@@ -160,7 +160,7 @@ const ROOT: &str = "
     *. MX 1 a.
 ";
 
-/// An byte, often one that says something in a message.
+/// A byte, often one with a meaning in messages.
 fn byte() -> impl Strategy<Value = u8> {
     prop_oneof![any::<u8>(), 0..4u8, Just(0xc0), Just(12), Just(41)]
 }
@@ -185,8 +185,8 @@ proptest! {
         faults in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
     ) {
         let mut query = index.get(&queries()).clone();
-        for (place, byte) in faults {
-            let at = place.index(query.len());
+        for (at, byte) in faults {
+            let at = at.index(query.len());
             query[at] = byte;
         }
         check(&zone_map(ROOT), &query);

@@ -1,4 +1,4 @@
-//! Negative answers (RFC 2308), and their RCODE behind aliases (RFC 6604).
+//! Negative answers (RFC 2308), and their RCODE after aliases (RFC 6604).
 
 use super::check;
 
@@ -11,7 +11,7 @@ const ZONE: &str = "
     www A 192.0.2.1
     a.deep.name A 192.0.2.2
     to-missing CNAME missing
-    to-no-data CNAME www
+    to-nodata CNAME www
     to-empty CNAME deep.name
     far-to-missing CNAME to-missing
     out CNAME www.elsewhere.
@@ -60,7 +60,7 @@ fn ttl_of_a_negative_answer_is_the_lower_of_two_rfc_2308_section_5() {
     for (ttl, minimum, expected) in [("60", "300", "60"), ("300", "60", "60"), ("0", "60", "0"), ("60", "0", "0")] {
         let soa = format!("SOA ns.example. h.example. 7 7200 900 1209600 {minimum}");
         check(&zone(ttl, minimum), "x.example. A", &format!("NXDOMAIN aa\nauthority: example. {expected} {soa}"));
-        // The SOA itself keeps its own.
+        // An answer with the SOA has its own TTL.
         check(&zone(ttl, minimum), "example. SOA", &format!("NOERROR aa\nanswer: example. {ttl} {soa}"));
     }
 }
@@ -79,9 +79,9 @@ fn rcode_is_that_of_the_last_name_of_a_chain_rfc_6604() {
          answer: to-missing.example. 3600 CNAME missing.example.",
     );
     check_negative(
-        "to-no-data.example. AAAA",
+        "to-nodata.example. AAAA",
         "NOERROR aa
-         answer: to-no-data.example. 3600 CNAME www.example.",
+         answer: to-nodata.example. 3600 CNAME www.example.",
     );
     check_negative(
         "to-empty.example. AAAA",

@@ -1,4 +1,4 @@
-//! What holds for random zones and random questions: the answer is that of the slow answerer, whole or cut off.
+//! Random zones and questions: answers equal those of the reference implementation, complete or truncated.
 
 use super::support::exchange::{ask, ask_bytes};
 use super::support::question::Question;
@@ -18,7 +18,7 @@ fn questions() -> impl Strategy<Value = Vec<Question>> {
     prop::collection::vec(question, QUESTION_COUNT)
 }
 
-/// The crate `domain` reads the same number of records, every name and every RDATA of it.
+/// Checks that the crate `domain` reads every record, name and RDATA.
 fn check_with_domain(bytes: &[u8], reply: &Reply) {
     let message = Message::from_octets(bytes).expect("longer than a header");
     let (_, answer, authority, additional) = message.sections().expect("four sections");
@@ -35,11 +35,11 @@ fn check_with_domain(bytes: &[u8], reply: &Reply) {
     }
 }
 
-/// A reply cut to 512 bytes is whole, or has lost addresses only, or says that it is cut.
-fn check_cut(zones: &ZoneMap, question: &Question, whole: &Expected, whole_bytes: usize) {
+/// Checks that a reply of at most 512 bytes is complete, or lacks only addresses, or has TC.
+fn check_truncated(zones: &ZoneMap, question: &Question, whole: &Expected, whole_bytes: usize) {
     let cut = ask(zones, question);
     if cut.is_truncated() {
-        assert!(whole_bytes > 512, "all of it has room");
+        assert!(whole_bytes > 512, "the whole reply fits");
         return;
     }
     let cut = Expected::of(&cut);
@@ -62,7 +62,7 @@ proptest! {
             let expected = reference.answer(&question);
             prop_assert_eq!(&found, &expected, "\n{:?}\n{}\n{}", question, reply, text);
             check_with_domain(&bytes, &reply);
-            check_cut(&zones, &question, &found, bytes.len());
+            check_truncated(&zones, &question, &found, bytes.len());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Delegations: glue and sibling glue (RFC 9471), TC when glue has no room, and DS at a cut (RFC 4035 §3.1.4.1).
+//! Referrals: glue and sibling glue (RFC 9471), truncation, and DS at a delegation point (RFC 4035 §3.1.4.1).
 
 use super::check;
 use super::support::exchange::ask;
@@ -104,7 +104,7 @@ fn wildcards_do_not_apply_below_a_delegation_point() {
     check(&zone, "x.y.test. A", "NOERROR aa\nanswer: x.y.test. 60 A 192.0.2.9");
 }
 
-/// `foo.test.` with so many servers of its own, each with an IPv6 address.
+/// `foo.test.` with `count` in-domain name servers, each with an IPv6 address.
 fn servers(count: usize) -> String {
     let mut records = String::new();
     for index in 0..count {

@@ -1,4 +1,4 @@
-//! The examples of RFC 1034 §6: the root and EDU of its day, and the questions of §6.2.
+//! The examples of RFC 1034 §6: the zones of §6.1 and the queries of §6.2.
 
 use super::check;
 
@@ -75,7 +75,7 @@ fn address_query_6_2_1() {
 
 #[test]
 fn any_query_6_2_2() {
-    // RFC 8482 §4.1 allows one RRset where RFC 1034 wanted all.
+    // RFC 8482 §4.1 allows one RRset; RFC 1034 demanded all.
     check(
         ROOT,
         "SRI-NIC.ARPA. ANY",
@@ -120,7 +120,7 @@ fn nxdomain_6_2_5() {
 
 #[test]
 fn referral_6_2_6() {
-    // A.ISI.EDU lies below another cut: it is glue of a sibling, and it is told (RFC 9471 §3.2).
+    // A.ISI.EDU is below another delegation point: sibling glue (RFC 9471 §3.2).
     check(
         ROOT,
         "BRL.MIL. A",
@@ -135,7 +135,7 @@ fn referral_6_2_6() {
 
 #[test]
 fn cname_to_a_delegated_name_6_2_7() {
-    // Labels that compression takes from the cut are spelled as it is stored.
+    // Labels compressed against the delegation point have its stored spelling.
     check(
         ROOT,
         "USC-ISIC.ARPA. A",

@@ -1,4 +1,4 @@
-//! Replies at every length: never longer than allowed, never malformed, cut where something needed has no room.
+//! Truncation at every length: replies are within the limit, well-formed, and truncated only if required data does not fit.
 
 use super::support::exchange::ask_bytes;
 use super::support::question::Question;
@@ -7,10 +7,10 @@ use super::support::zone_text::zone_map;
 use sanderling_dns::ZoneMap;
 use std::fmt::Write;
 
-/// The longest reply that is asked for: longer than any of these.
+/// The highest length limit: longer than all replies.
 const LENGTH_BYTES_MAX: usize = 5_000;
 
-/// A zone with answers of every kind and of many lengths.
+/// A zone with all kinds of answers of many lengths.
 fn zone() -> String {
     let mut text = String::from("$ORIGIN z.\n$TTL 60\nz. SOA ns.z. h.z. 1 2 3 4 5\nz. NS ns.x.\n");
     let mut line = |line: String| writeln!(text, "{line}").expect("a string takes what is written");
@@ -31,9 +31,8 @@ fn zone() -> String {
     text
 }
 
-/// What must be in a whole reply beside its answer and authority: all addresses of a referral (RFC 9471 §3.1); of an
-/// answer none (RFC 2181 §9).
-fn needs_addresses(reply: &Reply) -> bool {
+/// Whether the additional section is required: for a referral (RFC 9471 §3.1), but not for an answer (RFC 2181 §9).
+fn needs_additional(reply: &Reply) -> bool {
     reply.sections[1].iter().any(|record| record.rtype == sanderling_dns::Rtype::NS)
 }
 
@@ -59,8 +58,7 @@ fn replies_of_every_length_limit_from_512_on() {
     }
 }
 
-/// Asks with every length that a client may name. Where the reply is cut it must be, to the byte; where it is not, all
-/// that is needed is there.
+/// Asks with every length limit. A truncated reply did not fit, to the byte; any other has all required records.
 fn check_lengths(zones: &ZoneMap, name_and_type: &str) {
     let whole_bytes = ask_bytes(zones, &Question::parse(&format!("{name_and_type} +tcp +edns")));
     let whole = Reply::parse(&whole_bytes).expect("has been read before");
@@ -75,11 +73,11 @@ fn check_lengths(zones: &ZoneMap, name_and_type: &str) {
             continue;
         }
         if was_cut {
-            assert_eq!(bytes.len(), length, "one byte less was too short for {name_and_type}");
+            assert_eq!(bytes.len(), length, "{name_and_type} is truncated one byte below its length");
             was_cut = false;
         }
         assert_eq!((&reply.sections[..2], reply.flags), (&whole.sections[..2], whole.flags));
-        if whole_bytes.len() <= length || needs_addresses(&whole) {
+        if whole_bytes.len() <= length || needs_additional(&whole) {
             assert_eq!(reply.sections[2], whole.sections[2], "{name_and_type} in {length}");
         } else {
             assert!(reply.sections[2].is_empty() && !whole.sections[2].is_empty(), "{name_and_type} in {length}");
@@ -90,7 +88,7 @@ fn check_lengths(zones: &ZoneMap, name_and_type: &str) {
 
 #[test]
 fn reply_is_truncated_one_byte_below_its_length() {
-    // Header, question, n times 16 bytes of address, OPT.
+    // Header, question, 16 bytes for each address, OPT.
     let mut text = String::from("$ORIGIN z.\n$TTL 60\nz. SOA ns.z. h.z. 1 2 3 4 5\nz. NS ns.x.\n");
     for index in 0..40 {
         writeln!(text, "a.z. A 192.0.2.{index}").expect("a string takes what is written");
@@ -108,7 +106,7 @@ fn reply_is_truncated_one_byte_below_its_length() {
         let bytes = ask_bytes(&zones, &Question::parse(question));
         assert_eq!(Reply::parse(&bytes).expect("has been read before").is_truncated(), is_cut, "{question}");
     }
-    // Without EDNS, 512 bytes to the last one.
+    // Without EDNS, the limit is 512 bytes.
     let fitting = |count: usize, name: &str| {
         let mut text = String::from("$ORIGIN z.\n$TTL 60\nz. SOA ns.z. h.z. 1 2 3 4 5\nz. NS ns.x.\n");
         for index in 0..count {
@@ -116,7 +114,6 @@ fn reply_is_truncated_one_byte_below_its_length() {
         }
         ask_bytes(&zone_map(&text), &Question::parse(&format!("{name}. A")))
     };
-    // 12 + (11 + 2 + 1 + 4) + 30 * 16 = 510; a label two longer makes 512, three longer 513.
     assert_eq!(fitting(30, "aaaaaaaaa.z").len(), 12 + 13 + 4 + 480);
     assert_eq!(fitting(30, "aaaaaaaaaaaa.z").len(), 512);
     let cut = Reply::parse(&fitting(30, "aaaaaaaaaaaaa.z")).expect("has been read before");

@@ -1,4 +1,4 @@
-//! Wildcards: the zone of RFC 4592 §2.2.1, its tables, and what §4 says of wildcards of each type.
+//! Wildcards: the example zone of RFC 4592 §2.2.1 and the types of RFC 4592 §4.
 
 use super::check;
 
@@ -19,9 +19,9 @@ const EXAMPLE: &str = r#"
     subdel.example. NS ns.example.net.
 "#;
 
-const NO_DATA: &str = "NOERROR aa
+const NODATA: &str = "NOERROR aa
     authority: example. 5 SOA ns.example.com. hostmaster.example. 1 2 3 4 5";
-const NAME_ERROR: &str = "NXDOMAIN aa
+const NXDOMAIN: &str = "NXDOMAIN aa
     authority: example. 5 SOA ns.example.com. hostmaster.example. 1 2 3 4 5";
 
 #[test]
@@ -33,7 +33,7 @@ fn synthesized_answers_2_2_1() {
          answer: host3.example. 3600 MX 10 host1.example.
          additional: host1.example. 3600 A 192.0.2.1",
     );
-    check(EXAMPLE, "host3.example. A", NO_DATA);
+    check(EXAMPLE, "host3.example. A", NODATA);
     check(
         EXAMPLE,
         "foo.bar.example. TXT",
@@ -44,12 +44,12 @@ fn synthesized_answers_2_2_1() {
 
 #[test]
 fn answers_without_synthesis_2_2_1() {
-    // host1 is there.
-    check(EXAMPLE, "host1.example. MX", NO_DATA);
-    // sub.*.example is there.
-    check(EXAMPLE, "sub.*.example. MX", NO_DATA);
-    // _tcp.host1.example is there, if empty, and has no wildcard.
-    check(EXAMPLE, "_telnet._tcp.host1.example. SRV", NAME_ERROR);
+    // host1 exists.
+    check(EXAMPLE, "host1.example. MX", NODATA);
+    // sub.*.example exists.
+    check(EXAMPLE, "sub.*.example. MX", NODATA);
+    // _tcp.host1.example is an empty non-terminal without a wildcard child.
+    check(EXAMPLE, "_telnet._tcp.host1.example. SRV", NXDOMAIN);
     check(
         EXAMPLE,
         "host.subdel.example. A",
@@ -57,8 +57,8 @@ fn answers_without_synthesis_2_2_1() {
          authority: subdel.example. 3600 NS ns.example.com.
          authority: subdel.example. 3600 NS ns.example.net.",
     );
-    // *.example is there, and is the closest encloser.
-    check(EXAMPLE, "ghost.*.example. MX", NAME_ERROR);
+    // *.example exists and is the closest encloser.
+    check(EXAMPLE, "ghost.*.example. MX", NXDOMAIN);
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn wildcard_itself_can_be_queried() {
         r#"NOERROR aa
          answer: sub.*.example. 3600 TXT "this is not a wildcard""#,
     );
-    check(EXAMPLE, "*.example. A", NO_DATA);
+    check(EXAMPLE, "*.example. A", NODATA);
 }
 
 /// RFC 4592 §3.3.1: names, and whether `*.example.` is the source of their synthesis.
@@ -90,15 +90,15 @@ fn closest_encloser_and_source_of_synthesis_3_3_1() {
         ("foobar.*.example.", false),
     ] {
         let synthesized = format!("NOERROR aa\nanswer: {name} 3600 TXT \"this is a wildcard\"");
-        check(EXAMPLE, &format!("{name} TXT"), if is_synthesized { &synthesized } else { NAME_ERROR });
+        check(EXAMPLE, &format!("{name} TXT"), if is_synthesized { &synthesized } else { NXDOMAIN });
     }
 }
 
 #[test]
 fn empty_non_terminal_exists_2_2_2() {
-    check(EXAMPLE, "host2.example. MX", NO_DATA);
-    check(EXAMPLE, "_tcp.host2.example. MX", NO_DATA);
-    check(EXAMPLE, "_tcp.Host1.example. ANY", NO_DATA);
+    check(EXAMPLE, "host2.example. MX", NODATA);
+    check(EXAMPLE, "_tcp.host2.example. MX", NODATA);
+    check(EXAMPLE, "_tcp.Host1.example. ANY", NODATA);
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn label_with_other_bytes_beside_the_asterisk_is_not_a_wildcard_2_1_1() {
     check(zone, "*a.example. A", "NOERROR aa\nanswer: *a.example. 60 A 192.0.2.1");
 }
 
-/// Zones about `*.w.example.` with `record`.
+/// A zone in which `*.w.example.` has `record`.
 fn wildcard_of(record: &str) -> String {
     format!(
         "$ORIGIN example.
@@ -132,10 +132,10 @@ fn wildcard_of(record: &str) -> String {
 
 #[test]
 fn wildcard_ns_is_data_4_2() {
-    // They delegate nothing here; asked for, they are synthesized as any other data.
+    // Not a delegation: the NS records are synthesized as any other data.
     let zone = wildcard_of("NS ns.example.");
-    let no_data = "NOERROR aa\nauthority: example. 5 SOA ns.example. h.example. 1 2 3 4 5";
-    check(&zone, "x.w.example. A", no_data);
+    let nodata = "NOERROR aa\nauthority: example. 5 SOA ns.example. h.example. 1 2 3 4 5";
+    check(&zone, "x.w.example. A", nodata);
     check(
         &zone,
         "x.w.example. NS",
@@ -161,7 +161,7 @@ fn wildcard_cname_is_followed_4_3() {
 
 #[test]
 fn wildcard_cname_to_a_name_that_it_covers_is_a_loop() {
-    // Its own target is made by it as well: a loop, told once.
+    // The wildcard covers its own target: a loop, written once.
     check(
         &wildcard_of("CNAME x.w.example."),
         "y.w.example. A",
@@ -185,10 +185,10 @@ fn wildcard_srv_4_5() {
 #[test]
 fn empty_wildcard_exists_4_9() {
     let zone = wildcard_of("A 192.0.2.1").replace("*.w.example.", "sub.*.w.example.");
-    let no_data = "NOERROR aa\nauthority: example. 5 SOA ns.example. h.example. 1 2 3 4 5";
-    check(&zone, "x.w.example. A", no_data);
-    check(&zone, "x.y.w.example. A", no_data);
-    check(&zone, "*.w.example. A", no_data);
+    let nodata = "NOERROR aa\nauthority: example. 5 SOA ns.example. h.example. 1 2 3 4 5";
+    check(&zone, "x.w.example. A", nodata);
+    check(&zone, "x.y.w.example. A", nodata);
+    check(&zone, "*.w.example. A", nodata);
     check(&zone, "sub.*.w.example. A", "NOERROR aa\nanswer: sub.*.w.example. 60 A 192.0.2.1");
 }
 
@@ -196,7 +196,7 @@ fn empty_wildcard_exists_4_9() {
 fn wildcard_directly_below_the_apex() {
     let zone = wildcard_of("A 192.0.2.1").replace("*.w.example.", "*.example.");
     check(&zone, "a.b.c.d.example. A", "NOERROR aa\nanswer: a.b.c.d.example. 60 A 192.0.2.1");
-    // t is there: below it nothing is made.
+    // t exists and has no wildcard child.
     check(&zone, "a.t.example. A", "NXDOMAIN aa\nauthority: example. 5 SOA ns.example. h.example. 1 2 3 4 5");
 }
 

@@ -1,4 +1,4 @@
-//! Several zones at once: the root, one label, parent and child together, and names that belong to none.
+//! Maps of zones: the root, parent and child zones, unavailable zones, changes of a map.
 
 use super::check;
 use super::support::exchange::ask;
@@ -40,7 +40,7 @@ fn name_outside_of_all_zones_is_refused() {
     }
 }
 
-/// Three zones, one below another; `b.a.z.` is delegated in both above.
+/// Three zones, one below another.
 fn nested() -> String {
     let digest = "11".repeat(32);
     zone("z.", &format!("a.z. NS ns.a.\na.z. DS 1 13 2 {digest}\nto-a.z. CNAME www.a.z.\nx.z. A 192.0.2.1"))
@@ -74,14 +74,14 @@ fn ds_of_an_apex_is_answered_by_the_parent_zone_rfc_4035_section_3_1_4_1() {
     let digest = "11".repeat(32);
     check(&nested(), "a.z. DS", &format!("NOERROR aa\nanswer: a.z. 60 DS 1 13 2 {digest}"));
     check(&nested(), "b.a.z. DS", "NOERROR aa\nauthority: a.z. 5 SOA ns.a. h.a. 1 2 3 4 5");
-    // Above the highest there is none: no data, from its own apex.
+    // z. has no parent zone here: NODATA from its own apex.
     check(&nested(), "z. DS", "NOERROR aa\nauthority: z. 5 SOA ns.a. h.a. 1 2 3 4 5");
     check(&nested(), "www.a.z. DS", "NOERROR aa\nauthority: a.z. 5 SOA ns.a. h.a. 1 2 3 4 5");
 }
 
 #[test]
 fn ds_of_an_apex_without_parent_zone_is_nodata() {
-    // z. leads to a.z., which is not here and would be the parent.
+    // The parent zone a.z. is not here: z. only delegates it.
     let zones = zone("z.", "a.z. NS ns.a.") + &zone("b.a.z.", "");
     check(&zones, "b.a.z. DS", "NOERROR aa\nauthority: b.a.z. 5 SOA ns.a. h.a. 1 2 3 4 5");
 }
@@ -121,7 +121,7 @@ fn unavailable_zone_is_answered_with_servfail_at_and_below_its_apex() {
     check_map(&zones, "x.z. A", "NOERROR aa\nanswer: x.z. 60 A 192.0.2.1");
     check_map(&zones, "www.b.a.z. A", "NOERROR aa\nanswer: www.b.a.z. 60 A 192.0.2.4");
     check_map(&zones, "other. A", "REFUSED");
-    // The parent zone answers for the DS of an unavailable one; its own parent being unavailable, b.a.z. has none.
+    // The parent zone answers for the DS of an unavailable zone, and an unavailable parent zone for that of its child.
     check_map(&zones, "a.z. DS", &format!("NOERROR aa\nanswer: a.z. 60 DS 1 13 2 {}", "11".repeat(32)));
     check_map(&zones, "b.a.z. DS", "SERVFAIL");
 }

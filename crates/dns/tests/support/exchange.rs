@@ -1,4 +1,4 @@
-//! Asks a set of zones, and holds every reply to what holds for all of them.
+//! Sends queries to zones and checks the properties of every reply.
 
 use super::question::{ID, Question};
 use super::reply::Reply;
@@ -8,28 +8,28 @@ use std::net::{Ipv4Addr, SocketAddr};
 /// The client of every query.
 const CLIENT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 1024);
 
-/// The bytes of the reply, which has been held to [`hold_to_the_laws`].
+/// The bytes of the reply, which passed [`check_invariants`].
 pub(crate) fn ask_bytes(zones: &ZoneMap, question: &Question) -> Vec<u8> {
     let query = question.message();
     let bytes = send(zones, &query, question.transport).expect("a question has a reply");
     assert!(bytes.len() <= question.reply_bytes_max(), "{} bytes for {question:?}", bytes.len());
     let reply = Reply::parse(&bytes).unwrap_or_else(|fault| panic!("{fault}\n{question:?}\n{bytes:02x?}"));
-    hold_to_the_laws(question, &reply);
+    check_invariants(question, &reply);
     bytes
 }
 
 /// The reply to `question`.
 pub(crate) fn ask(zones: &ZoneMap, question: &Question) -> Reply {
-    Reply::parse(&ask_bytes(zones, question)).expect("has been read before")
+    Reply::parse(&ask_bytes(zones, question)).expect("parsed before")
 }
 
-/// The bytes that are sent for any bytes; `None` for silence. There is no more room than a reply may take.
+/// The reply to any bytes; `None` if they are dropped. The buffer has the length of the longest reply.
 pub(crate) fn send(zones: &ZoneMap, query: &[u8], transport: Transport) -> Option<Vec<u8>> {
     let room_bytes = match transport {
         Transport::Udp { reply_bytes_max } => usize::from(reply_bytes_max),
         Transport::Tcp => 65_535,
     };
-    // No byte of an earlier reply may be taken for one of this.
+    // Filled, so that a byte that was not written shows.
     let mut out = vec![0xa5; room_bytes];
     let info = RequestInfo { client: CLIENT, transport, now_unix_s: 0 };
     match answer(zones, &info, query, &mut out) {
@@ -41,16 +41,16 @@ pub(crate) fn send(zones: &ZoneMap, query: &[u8], transport: Transport) -> Optio
     }
 }
 
-/// What holds for the reply to every question that was understood.
-fn hold_to_the_laws(question: &Question, reply: &Reply) {
+/// Checks what holds for the reply to every well-formed question.
+fn check_invariants(question: &Question, reply: &Reply) {
     assert_eq!(reply.id, ID);
     assert_eq!(reply.flags & 0x8000, 0x8000, "QR");
-    // RFC 1035 §4.1.1: Z is zero; RFC 4035 §3.1.6: so are AD and CD; RA, since there is no recursion.
+    // RFC 1035 §4.1.1: Z and, without recursion, RA are 0. RFC 4035 §3.1.6: AD and CD are 0.
     assert_eq!(reply.flags & 0x00f0, 0);
     assert_eq!(reply.flags & 0x0100 != 0, question.recursion_desired, "RFC 1035 section 4.1.1: RD is copied");
     let (name, rtype, class) = reply.question.as_ref().expect("the question is repeated");
-    assert_eq!((name, *rtype, *class), (&question.name, question.rtype, question.class), "byte by byte");
-    // RFC 6891 §6.1.1 and §7: an OPT in the reply if, and only if, there was one in the query.
+    assert_eq!((name, *rtype, *class), (&question.name, question.rtype, question.class), "the question is copied");
+    // RFC 6891 §6.1.1 and §7: the reply has an OPT if and only if the query has one.
     assert_eq!(reply.edns.is_some(), question.edns_bytes.is_some());
     if let Some(edns) = reply.edns {
         assert_eq!((edns.version, edns.option_bytes), (0, 0));
@@ -62,12 +62,12 @@ fn hold_to_the_laws(question: &Question, reply: &Reply) {
             assert!(!section[..index].contains(record), "twice in one section: {record}");
         }
     }
-    // RFC 2308 §2: the SOA tells a negative answer from a referral; RFC 1034 §4.3.2: a referral has no SOA.
+    // RFC 2308 §2: a negative answer has an SOA. RFC 1034 §4.3.2: a referral has none.
     let [_, authority, _] = &reply.sections;
     let soa_count = authority.iter().filter(|record| record.rtype == sanderling_dns::Rtype::SOA).count();
     assert!(soa_count == 0 || authority.len() == 1, "{reply}");
     if reply.is_truncated() {
-        assert!(reply.sections.iter().all(Vec::is_empty), "what is cut off is cut off whole: {reply}");
+        assert!(reply.sections.iter().all(Vec::is_empty), "a truncated reply has no records: {reply}");
     } else if reply.rcode == 3 {
         assert_eq!((reply.is_authoritative(), soa_count), (true, 1), "{reply}");
     }

@@ -1,4 +1,4 @@
-//! What the tests of answering share: zones out of text, queries, replies as text, and a slow answerer to compare with.
+//! Shared by the tests of answers: zones from text, queries, replies as text, and a reference implementation.
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 

@@ -1,4 +1,4 @@
-//! A question as text, `www.example. A +tcp +edns=1232`, and as the bytes of a query.
+//! Questions as text, `www.example. A +tcp +edns=1232`, and as queries in wire form.
 
 use super::zone_text::name_bytes;
 use sanderling_dns::{Name, Rtype, Transport};
@@ -7,10 +7,10 @@ use std::fmt;
 /// The id of every query.
 pub(crate) const ID: u16 = 0x1d1d;
 
-/// Octets of a datagram's reply, unless a question says otherwise.
+/// The default of the longest UDP reply.
 pub(crate) const REPLY_BYTES_MAX: u16 = 1232;
 
-/// A question and how it is asked.
+/// A question with transport, flags and EDNS.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Question {
     /// The name, in wire form.
@@ -18,7 +18,7 @@ pub(crate) struct Question {
     pub(crate) rtype: Rtype,
     pub(crate) class: u16,
     pub(crate) transport: Transport,
-    /// Octets that the client says it takes.
+    /// The UDP payload size that the client announces.
     pub(crate) edns_bytes: Option<u16>,
     pub(crate) edns_version: u8,
     pub(crate) dnssec_ok: bool,
@@ -26,7 +26,7 @@ pub(crate) struct Question {
 }
 
 impl Question {
-    /// A question in a datagram, without EDNS.
+    /// A question over UDP without EDNS.
     pub(crate) fn new(name: Vec<u8>, rtype: Rtype) -> Question {
         Question {
             name,
@@ -40,10 +40,10 @@ impl Question {
         }
     }
 
-    /// The question that `text` asks: name, type, and how.
+    /// Parses name, type and options.
     ///
-    /// `+tcp`; `+edns` or `+edns=BYTES`; `+version=1`; `+do`; `+rd`; `+class=3`; `+max=BYTES` for what our own side
-    /// sends at most.
+    /// `+tcp`; `+edns` or `+edns=BYTES`; `+version=1`; `+do`; `+rd`; `+class=3`; `+max=BYTES` for the longest
+    /// reply that the server sends.
     pub(crate) fn parse(text: &str) -> Question {
         let mut words = text.split_whitespace();
         let name = name_bytes(words.next().expect("a name"));
@@ -56,11 +56,11 @@ impl Question {
                 "+tcp" => question.transport = Transport::Tcp,
                 "+max" => question.transport = Transport::Udp { reply_bytes_max: number },
                 "+edns" => question.edns_bytes = Some(number),
-                "+version" => question.edns_version = u8::try_from(number).expect("an byte"),
+                "+version" => question.edns_version = u8::try_from(number).expect("below 256"),
                 "+do" => question.dnssec_ok = true,
                 "+rd" => question.recursion_desired = true,
                 "+class" => question.class = number,
-                _ => panic!("{word} says nothing of a question"),
+                _ => panic!("unknown option {word}"),
             }
         }
         question
@@ -84,7 +84,7 @@ impl Question {
         message
     }
 
-    /// Octets that the reply may have (RFC 1035 §4.2.1, RFC 6891 §6.2.3).
+    /// Bytes that the reply may have (RFC 1035 §4.2.1, RFC 6891 §6.2.3).
     pub(crate) fn reply_bytes_max(&self) -> usize {
         match self.transport {
             Transport::Tcp => 65_535,
@@ -96,7 +96,7 @@ impl Question {
     }
 }
 
-/// As [`Question::parse`] reads it, as far as tests fail by it.
+/// In the form of [`Question::parse`], for messages.
 impl fmt::Debug for Question {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{} {} {:?}", Name::parse(&self.name).expect("a name"), self.rtype, self.transport)?;

@@ -1,19 +1,19 @@
-//! Random zones out of few labels, so that wildcards, cuts, aliases and empty names meet often, and questions to them.
+//! Random zones of few labels, so that wildcards, delegations, aliases and empty non-terminals often meet, and questions.
 
 use proptest::prelude::*;
 use sanderling_dns::Rtype;
 use std::collections::BTreeMap;
 
-/// Labels of owners and targets. `*` is among them, and `aa` is one that has another as its start.
+/// Labels of owners and targets. `aa` starts with another of them.
 const LABELS: [&str; 5] = ["a", "b", "*", "c", "aa"];
-/// Labels that questions have beside those.
+/// A label of questions only.
 const OTHER_LABEL: &str = "q";
 const LABEL_COUNT_MAX: usize = 4;
 const RECORD_COUNT_MAX: usize = 24;
 
-/// What a random record holds.
+/// The data of a random record.
 #[derive(Clone, Debug)]
-enum Content {
+enum RandomData {
     A(u8),
     Aaaa(u8),
     Txt(u8),
@@ -25,35 +25,35 @@ enum Content {
     Srv(String),
 }
 
-impl Content {
+impl RandomData {
     fn mnemonic(&self) -> &'static str {
         match self {
-            Content::A(_) => "A",
-            Content::Aaaa(_) => "AAAA",
-            Content::Txt(_) => "TXT",
-            Content::Ds(_) => "DS",
-            Content::Ns(_) => "NS",
-            Content::Cname(_) => "CNAME",
-            Content::Dname(_) => "DNAME",
-            Content::Mx(_) => "MX",
-            Content::Srv(_) => "SRV",
+            RandomData::A(_) => "A",
+            RandomData::Aaaa(_) => "AAAA",
+            RandomData::Txt(_) => "TXT",
+            RandomData::Ds(_) => "DS",
+            RandomData::Ns(_) => "NS",
+            RandomData::Cname(_) => "CNAME",
+            RandomData::Dname(_) => "DNAME",
+            RandomData::Mx(_) => "MX",
+            RandomData::Srv(_) => "SRV",
         }
     }
 
     fn text(&self) -> String {
         match self {
-            Content::A(number) => format!("192.0.2.{number}"),
-            Content::Aaaa(number) => format!("2001:db8::{number:x}"),
-            Content::Txt(number) => format!("text{number}"),
-            Content::Ds(number) => format!("{number} 13 2 {}", "00".repeat(32)),
-            Content::Ns(target) | Content::Cname(target) | Content::Dname(target) => target.clone(),
-            Content::Mx(target) => format!("10 {target}"),
-            Content::Srv(target) => format!("0 0 53 {target}"),
+            RandomData::A(number) => format!("192.0.2.{number}"),
+            RandomData::Aaaa(number) => format!("2001:db8::{number:x}"),
+            RandomData::Txt(number) => format!("text{number}"),
+            RandomData::Ds(number) => format!("{number} 13 2 {}", "00".repeat(32)),
+            RandomData::Ns(target) | RandomData::Cname(target) | RandomData::Dname(target) => target.clone(),
+            RandomData::Mx(target) => format!("10 {target}"),
+            RandomData::Srv(target) => format!("0 0 53 {target}"),
         }
     }
 }
 
-/// The text of a zone at `apex`, which the builder takes without an error.
+/// The text of a zone at `apex` without errors.
 pub(crate) fn zone_text(apex: &'static str) -> impl Strategy<Value = String> {
     prop::collection::vec((below(apex), content(apex)), 0..RECORD_COUNT_MAX)
         .prop_map(move |records| text_of(apex, &records))
@@ -65,7 +65,7 @@ pub(crate) fn zone_texts() -> impl Strategy<Value = String> {
     texts.prop_map(|(above, middle, below)| [Some(above), middle, below].into_iter().flatten().collect())
 }
 
-/// The bytes of a name at or below `z.`, or once in a while elsewhere, in mixed case.
+/// The wire form of a name, usually at or below `z.`, in mixed case.
 pub(crate) fn question_name() -> impl Strategy<Value = Vec<u8>> {
     let label = prop_oneof![6 => prop::sample::select(&LABELS[..]), 1 => Just(OTHER_LABEL)];
     let apex = prop_oneof![20 => Just("z."), 1 => Just("out."), 1 => Just("")];
@@ -79,7 +79,7 @@ pub(crate) fn question_name() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// The type of a question: each that random zones have, and some that they have not.
+/// The type of a question: those in random zones, and others.
 pub(crate) fn question_type() -> impl Strategy<Value = Rtype> {
     prop::sample::select(vec![
         Rtype::A,
@@ -107,22 +107,22 @@ fn target(apex: &'static str) -> impl Strategy<Value = String> {
     prop_oneof![8 => below(apex), 1 => below("out."), 1 => below("z.")]
 }
 
-fn content(apex: &'static str) -> impl Strategy<Value = Content> {
+fn content(apex: &'static str) -> impl Strategy<Value = RandomData> {
     prop_oneof![
-        4 => (0..3u8).prop_map(Content::A),
-        2 => (0..3u8).prop_map(Content::Aaaa),
-        2 => (0..3u8).prop_map(Content::Txt),
-        1 => (0..3u8).prop_map(Content::Ds),
-        3 => target(apex).prop_map(Content::Ns),
-        4 => target(apex).prop_map(Content::Cname),
-        1 => target(apex).prop_map(Content::Dname),
-        1 => target(apex).prop_map(Content::Mx),
-        1 => target(apex).prop_map(Content::Srv),
+        4 => (0..3u8).prop_map(RandomData::A),
+        2 => (0..3u8).prop_map(RandomData::Aaaa),
+        2 => (0..3u8).prop_map(RandomData::Txt),
+        1 => (0..3u8).prop_map(RandomData::Ds),
+        3 => target(apex).prop_map(RandomData::Ns),
+        4 => target(apex).prop_map(RandomData::Cname),
+        1 => target(apex).prop_map(RandomData::Dname),
+        1 => target(apex).prop_map(RandomData::Mx),
+        1 => target(apex).prop_map(RandomData::Srv),
     ]
 }
 
-/// Those of `records` that can stand in one zone, as text.
-fn text_of(apex: &str, records: &[(String, Content)]) -> String {
+/// The text of those of `records` that one zone may have.
+fn text_of(apex: &str, records: &[(String, RandomData)]) -> String {
     let mut lines = vec![
         format!("$ORIGIN {apex}\n$TTL 300"),
         format!("{apex} SOA ns.{apex} h.{apex} 1 2 3 4 60"),
@@ -132,7 +132,7 @@ fn text_of(apex: &str, records: &[(String, Content)]) -> String {
     for (owner, content) in records {
         let own = types.entry(owner).or_default();
         let mnemonic = content.mnemonic();
-        // RFC 2181 §10.1 and RFC 6672 §2.4: nothing stands beside a CNAME, nor a second DNAME beside the first.
+        // RFC 2181 §10.1 and RFC 6672 §2.4: no other data beside a CNAME, and one DNAME.
         let is_alone = match mnemonic {
             "CNAME" => !own.is_empty(),
             "DNAME" => own.contains(&"DNAME") || own.contains(&"CNAME"),

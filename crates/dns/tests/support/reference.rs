@@ -1,13 +1,13 @@
-//! Answers as RFC 1034 §4.3.2, RFC 4592 and RFC 6672 say it, step by step over a list of records: slow and plain.
+//! A slow reference implementation of RFC 1034 §4.3.2, RFC 4592 and RFC 6672 over a list of records.
 
 use super::question::Question;
 use super::reply::{Reply, ReplyRecord};
 use super::zone_text::records_of_zones;
 use sanderling_dns::{Name, Rtype};
 
-/// Aliases that one answer follows, as the core does unless told otherwise.
+/// Aliases that one answer follows: the default of the server.
 const CNAME_CHAIN_MAX: usize = 16;
-/// Hosts of an answer whose addresses are told, as the core does; a referral tells all.
+/// Hosts of an answer with addresses in the additional section, as in the server. A referral has no limit.
 const ADDITIONAL_NAMES_MAX: usize = 13;
 const NOERROR: u16 = 0;
 const NXDOMAIN: u16 = 3;
@@ -24,15 +24,15 @@ pub(crate) struct Reference {
 
 struct ReferenceZone {
     apex: Labels,
-    records: Vec<Entry>,
+    records: Vec<OwnedRecord>,
 }
 
-struct Entry {
+struct OwnedRecord {
     owner: Labels,
     record: ReplyRecord,
 }
 
-/// What a reply should say; records as lines in lower case, sorted.
+/// The expected reply. Records are sorted lines in lower case.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Expected {
     pub(crate) rcode: u16,
@@ -41,7 +41,7 @@ pub(crate) struct Expected {
 }
 
 impl Expected {
-    /// What `reply` says, in the same form.
+    /// The contents of `reply`.
     pub(crate) fn of(reply: &Reply) -> Expected {
         Expected {
             rcode: reply.rcode,
@@ -51,24 +51,24 @@ impl Expected {
     }
 }
 
-/// Where the walk from the apex to a name ends.
+/// The end of the search from the apex to a name.
 enum End {
-    /// RFC 1034 §4.3.2 step 3a: the name is there.
+    /// RFC 1034 §4.3.2 step 3a: the name exists.
     Exact(Labels),
-    /// Step 3b: it lies at or below a cut.
-    Cut(Labels),
-    /// RFC 6672 §3.2 step 3c: it lies below a DNAME.
+    /// Step 3b: the name is at or below a delegation point.
+    Delegation(Labels),
+    /// RFC 6672 §3.2 step 3c: the name is below a DNAME.
     Dname(Labels),
-    /// Step 3c with a `*` to go on with (RFC 4592 §3.3.1).
+    /// Step 3c with a wildcard (RFC 4592 §3.3.1).
     Wildcard(Labels),
-    /// Step 3c without one.
-    Nowhere,
+    /// Step 3c without a wildcard.
+    None,
 }
 
 impl Reference {
     pub(crate) fn new(text: &str) -> Reference {
         let zone = |(apex, records): (Vec<u8>, Vec<super::zone_text::TextRecord>)| {
-            let entry = |record: super::zone_text::TextRecord| Entry {
+            let entry = |record: super::zone_text::TextRecord| OwnedRecord {
                 owner: labels(&record.owner),
                 record: ReplyRecord {
                     owner: record.owner,
@@ -82,14 +82,14 @@ impl Reference {
         Reference { zones: records_of_zones(text).into_iter().map(zone).collect() }
     }
 
-    /// The reply to `question` when there is room for all of it.
+    /// The complete reply to `question`.
     pub(crate) fn answer(&self, question: &Question) -> Expected {
         let name = labels(&question.name);
         let Some(zone) = self.zone_for(&name, question.rtype) else {
             return Expected { rcode: REFUSED, is_authoritative: false, sections: Default::default() };
         };
-        let mut answering = Answering { zone, rtype: question.rtype, sections: Default::default() };
-        let is_referral = matches!(zone.walk(&name, question.rtype), End::Cut(_));
+        let mut answering = Answer { zone, rtype: question.rtype, sections: Default::default() };
+        let is_referral = matches!(zone.walk(&name, question.rtype), End::Delegation(_));
         let rcode = answering.answer(name);
         let sections = answering.sections.map(|records| {
             let mut lines: Vec<String> = records.iter().map(|record| record.to_string().to_ascii_lowercase()).collect();
@@ -100,15 +100,16 @@ impl Reference {
         Expected { rcode, is_authoritative: !is_referral, sections }
     }
 
-    /// Step 2: the nearest ancestor of `name`. RFC 4035 §3.1.4.1: for the DS of an apex, the zone that delegates it, if
-    /// it is here.
+    /// Step 2: the zone with the longest apex. RFC 4035 §3.1.4.1: for the DS of an apex, the parent zone, if it is here.
     fn zone_for(&self, name: &Labels, rtype: Rtype) -> Option<&ReferenceZone> {
         let mut around: Vec<&ReferenceZone> = self.zones.iter().filter(|zone| name.ends_with(&zone.apex)).collect();
         around.sort_by_key(|zone| std::cmp::Reverse(zone.apex.len()));
         let &nearest = around.first()?;
         match around.get(1) {
             Some(&above)
-                if rtype == Rtype::DS && nearest.apex == *name && !matches!(above.walk(name, rtype), End::Cut(_)) =>
+                if rtype == Rtype::DS
+                    && nearest.apex == *name
+                    && !matches!(above.walk(name, rtype), End::Delegation(_)) =>
             {
                 Some(above)
             }
@@ -118,48 +119,48 @@ impl Reference {
 }
 
 impl ReferenceZone {
-    /// Step 3: down from the apex, label by label.
+    /// Step 3: from the apex label by label.
     fn walk(&self, name: &Labels, rtype: Rtype) -> End {
         for depth in self.apex.len()..=name.len() {
             let node = name[name.len() - depth..].to_vec();
             if !self.exists(&node) {
                 let wildcard = [vec![b"*".to_vec()], node[1..].to_vec()].concat();
-                return if self.exists(&wildcard) { End::Wildcard(wildcard) } else { End::Nowhere };
+                return if self.exists(&wildcard) { End::Wildcard(wildcard) } else { End::None };
             }
-            let is_cut = node != self.apex && node[0] != b"*" && !self.rrset(&node, Rtype::NS).is_empty();
-            if is_cut && !(node == *name && rtype == Rtype::DS) {
-                return End::Cut(node);
+            let is_delegation = node != self.apex && node[0] != b"*" && !self.rrset(&node, Rtype::NS).is_empty();
+            if is_delegation && !(node == *name && rtype == Rtype::DS) {
+                return End::Delegation(node);
             }
-            if !is_cut && node != *name && !self.rrset(&node, Rtype::DNAME).is_empty() {
+            if !is_delegation && node != *name && !self.rrset(&node, Rtype::DNAME).is_empty() {
                 return End::Dname(node);
             }
         }
         End::Exact(name.clone())
     }
 
-    /// RFC 4592 §2.2.2: a name is there if it, or a name below it, owns a record.
+    /// RFC 4592 §2.2.2: a name exists if it, or a name below it, owns a record.
     fn exists(&self, name: &Labels) -> bool {
         self.records.iter().any(|entry| entry.owner.ends_with(name))
     }
 
     fn rrset(&self, owner: &Labels, rtype: Rtype) -> Vec<&ReplyRecord> {
-        let is_of = |entry: &&Entry| entry.owner == *owner && entry.record.rtype == rtype;
+        let is_of = |entry: &&OwnedRecord| entry.owner == *owner && entry.record.rtype == rtype;
         self.records.iter().filter(is_of).map(|entry| &entry.record).collect()
     }
 
-    /// RFC 8482 §4.1: of the RRsets at a name, one is enough; the core takes the lowest type.
+    /// RFC 8482 §4.1: one of the RRsets at a name. The server selects the lowest type.
     fn lowest_type(&self, owner: &Labels) -> Option<Rtype> {
         self.records.iter().filter(|entry| entry.owner == *owner).map(|entry| entry.record.rtype).min()
     }
 }
 
-struct Answering<'r> {
+struct Answer<'r> {
     zone: &'r ReferenceZone,
     rtype: Rtype,
     sections: [Vec<ReplyRecord>; 3],
 }
 
-impl Answering<'_> {
+impl Answer<'_> {
     fn answer(&mut self, mut name: Labels) -> u16 {
         let mut names_passed: Vec<Labels> = vec![];
         for alias_count in 0..=CNAME_CHAIN_MAX {
@@ -169,15 +170,15 @@ impl Answering<'_> {
             }
             names_passed.push(name.clone());
             let owner = match self.zone.walk(&name, self.rtype) {
-                End::Cut(cut) => return self.refer(&cut),
-                End::Nowhere => return self.deny(NXDOMAIN),
+                End::Delegation(point) => return self.refer(&point),
+                End::None => return self.deny(NXDOMAIN),
                 End::Dname(owner) => {
                     if alias_count == CNAME_CHAIN_MAX {
                         return NOERROR;
                     }
                     match self.substitute(&owner, &name) {
                         None => return YXDOMAIN,
-                        // Not in RFC 6672 §3.2, but all servers do so: what was asked for has been told.
+                        // Not in RFC 6672 §3.2, but in all servers: the answer is complete.
                         Some(_) if self.rtype == Rtype::CNAME => return NOERROR,
                         Some(target) => name = target,
                     }
@@ -238,7 +239,7 @@ impl Answering<'_> {
         NOERROR
     }
 
-    /// RFC 6672 §3.2 step 3c: the DNAME, the CNAME that it makes, and its target; `None` when that is too long.
+    /// RFC 6672 §3.2 step 3c: adds the DNAME and the synthesized CNAME. Returns its target; `None` if it is too long.
     fn substitute(&mut self, owner: &Labels, name: &Labels) -> Option<Labels> {
         let rrset = self.zone.rrset(owner, Rtype::DNAME);
         self.put(0, owner, &rrset);
@@ -253,14 +254,14 @@ impl Answering<'_> {
         Some(target)
     }
 
-    /// RFC 1034 §4.3.2 step 6 and RFC 9471: addresses of hosts that this zone answers for; with a referral, glue too.
+    /// RFC 1034 §4.3.2 step 6 and RFC 9471: addresses of hosts in the zone; for a referral, glue too.
     fn put_addresses(&mut self, rrset: &[&ReplyRecord], is_referral: bool) {
         let mut hosts: Vec<Labels> = vec![];
         for target in rrset.iter().filter_map(|record| host(record)) {
             let may_tell = match self.zone.walk(&target, Rtype::A) {
                 End::Exact(_) => target.ends_with(&self.zone.apex),
-                End::Cut(_) => is_referral && self.zone.exists(&target),
-                End::Dname(_) | End::Wildcard(_) | End::Nowhere => false,
+                End::Delegation(_) => is_referral && self.zone.exists(&target),
+                End::Dname(_) | End::Wildcard(_) | End::None => false,
             };
             if may_tell && !hosts.contains(&target) && (is_referral || hosts.len() < ADDITIONAL_NAMES_MAX) {
                 hosts.push(target);
@@ -274,7 +275,7 @@ impl Answering<'_> {
     }
 }
 
-/// The host whose addresses go with `record`.
+/// The host whose addresses are in the additional section for `record`.
 fn host(record: &ReplyRecord) -> Option<Labels> {
     let at = match record.rtype {
         Rtype::NS => 0,

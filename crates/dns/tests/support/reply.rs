@@ -1,4 +1,4 @@
-//! Reads the bytes of a reply, strictly, and prints it as a few lines of text.
+//! A strict parser of replies, and replies as text.
 
 use sanderling_dns::rdata::{self, PresentationFormat};
 use sanderling_dns::{Name, Rtype};
@@ -7,31 +7,31 @@ use std::fmt;
 const HEADER_BYTES: usize = 12;
 const NAME_BYTES_MAX: usize = 255;
 
-/// What a reply says, names in full.
+/// A reply with uncompressed names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Reply {
     pub(crate) id: u16,
-    /// The whole of the second 16 bits.
+    /// The second 16 bits of the header.
     pub(crate) flags: u16,
-    /// With the upper bits that an OPT brings.
+    /// With the upper bits of an OPT.
     pub(crate) rcode: u16,
     pub(crate) question: Option<(Vec<u8>, Rtype, u16)>,
-    /// Answer, authority, additional; without the OPT.
+    /// Answer, authority and additional section without the OPT.
     pub(crate) sections: [Vec<ReplyRecord>; 3],
     pub(crate) edns: Option<ReplyEdns>,
 }
 
-/// A record of a reply; its class is IN.
+/// A record of a reply, of class IN.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ReplyRecord {
     pub(crate) owner: Vec<u8>,
     pub(crate) rtype: Rtype,
     pub(crate) ttl_s: u32,
-    /// In wire form, names in full.
+    /// In wire form with uncompressed names.
     pub(crate) rdata: Vec<u8>,
 }
 
-/// What the OPT of a reply says.
+/// The fields of the OPT of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReplyEdns {
     pub(crate) payload_bytes: u16,
@@ -41,7 +41,7 @@ pub(crate) struct ReplyEdns {
 }
 
 impl Reply {
-    /// Reads `message`; `Err` says what is wrong with it.
+    /// Parses `message`. An error is a message.
     pub(crate) fn parse(message: &[u8]) -> Result<Reply, String> {
         let mut cursor = Cursor { message, at: 0 };
         let mut header = [0; 6];
@@ -61,7 +61,7 @@ impl Reply {
             }
         }
         if cursor.at != message.len() {
-            return Err(format!("{} bytes behind the last record", message.len() - cursor.at));
+            return Err(format!("{} bytes after the last record", message.len() - cursor.at));
         }
         Ok(reply)
     }
@@ -73,12 +73,12 @@ impl Reply {
         let length = usize::from(cursor.number()?);
         let end = cursor.at + length;
         if end > cursor.message.len() {
-            return Err(format!("the data of a {rtype} record end behind the message"));
+            return Err(format!("the data of a {rtype} record is longer than the message"));
         }
         if rtype == Rtype::OPT {
             let [rcode_high, version, flags_high, _] = ttl_s.to_be_bytes();
             if section != 2 || owner != [0] || self.edns.is_some() {
-                return Err("an OPT where none belongs".into());
+                return Err("an unexpected OPT".into());
             }
             self.rcode |= u16::from(rcode_high) << 4;
             let dnssec_ok = flags_high & 0x80 != 0;
@@ -103,7 +103,7 @@ impl Reply {
         self.flags & 0x0200 != 0
     }
 
-    /// The lines of one section, in lower case and sorted: what it says, whatever the order and the spelling.
+    /// The sorted lines of one section in lower case.
     pub(crate) fn set_of(&self, section: usize) -> Vec<String> {
         let mut lines: Vec<String> =
             self.sections[section].iter().map(|record| record.to_string().to_ascii_lowercase()).collect();
@@ -127,7 +127,7 @@ impl Reply {
     }
 }
 
-/// `NOERROR aa tc rd edns=1232 do`, then a line for each record, led by its section.
+/// `NOERROR aa tc rd edns=1232 do`, then a line for each record with its section.
 impl fmt::Display for Reply {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{}", self.rcode_text())?;
@@ -156,7 +156,7 @@ impl fmt::Display for Reply {
 
 impl fmt::Display for ReplyRecord {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let owner = Name::parse(&self.owner).expect("read as a name");
+        let owner = Name::parse(&self.owner).expect("parsed as a name");
         write!(out, "{owner} {} {} {}", self.ttl_s, self.rtype, PresentationFormat::new(self.rtype, &self.rdata))
     }
 }
@@ -173,7 +173,7 @@ impl Cursor<'_> {
         Ok(u16::from_be_bytes([bytes[0], bytes[1]]))
     }
 
-    /// The name at the cursor, in full. RFC 1035 §4.1.4: a pointer leads to a *prior* occurrence of the same name.
+    /// The name at the cursor, uncompressed. RFC 1035 §4.1.4: a pointer refers to a *prior* occurrence of a name.
     fn name(&mut self) -> Result<Vec<u8>, String> {
         let mut name = vec![];
         let mut at = self.at;
@@ -196,7 +196,7 @@ impl Cursor<'_> {
                     let low = *self.message.get(at + 1).ok_or("a pointer ends early")?;
                     let target = usize::from(byte & 0x3f) << 8 | usize::from(low);
                     if target < HEADER_BYTES || target >= lowest {
-                        return Err(format!("the pointer at {at} leads to {target}, not back"));
+                        return Err(format!("the pointer at {at} refers to {target}, which is not before it"));
                     }
                     after.get_or_insert(at + 2);
                     (at, lowest) = (target, target);
@@ -206,7 +206,7 @@ impl Cursor<'_> {
         }
     }
 
-    /// RDATA that ends at `end`, names in full where they may be compressed (RFC 3597 §4).
+    /// RDATA that ends at `end`, with uncompressed names where compression is allowed (RFC 3597 §4).
     fn rdata(&mut self, rtype: Rtype, end: usize) -> Result<Vec<u8>, String> {
         let (prefix, name_count) = match rtype {
             Rtype::NS | Rtype::MD | Rtype::MF | Rtype::CNAME | Rtype::MB | Rtype::MG | Rtype::MR | Rtype::PTR => (0, 1),

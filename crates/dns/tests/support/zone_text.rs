@@ -1,13 +1,13 @@
-//! Turns the text of zone files into zones.
+//! Zones and their records from text.
 
 use sanderling_dns::zonefile::{Entry, Parser, ParserLimits, Position};
 use sanderling_dns::{BuildOutcome, HashSeed, Name, Rtype, ZoneBuilder, ZoneEntry, ZoneLimits, ZoneMap};
 use std::sync::Arc;
 
-/// The seed of every zone in these tests: what they find, they find again.
+/// The seed of every zone in these tests.
 pub(crate) const SEED: HashSeed = HashSeed(0x5a4d_e511_0006_0007);
 
-/// A record as the parser read it.
+/// A record of the parser.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TextRecord {
     /// The owner, in wire form.
@@ -18,7 +18,7 @@ pub(crate) struct TextRecord {
     pub(crate) rdata: Vec<u8>,
 }
 
-/// The zones in `text`, each of which begins with a line `$ORIGIN apex.`.
+/// The zones in `text`, each of which starts with a line `$ORIGIN apex.`.
 pub(crate) fn zone_map(text: &str) -> ZoneMap {
     let zones = texts_of_zones(text).into_iter().map(|(apex, text)| served(&apex, text));
     ZoneMap::new(SEED, zones)
@@ -41,14 +41,14 @@ pub(crate) fn records_of_zones(text: &str) -> Vec<(Vec<u8>, Vec<TextRecord>)> {
     texts_of_zones(text).into_iter().map(records).collect()
 }
 
-/// What the builder makes of a zone.
+/// Builds the zone in `text`.
 pub(crate) fn built(apex: &[u8], text: &str) -> BuildOutcome {
     let mut builder = ZoneBuilder::new(Name::parse(apex).expect("an apex"), SEED, ZoneLimits::default());
     let end = read(apex, text, |record| builder.add(record));
     builder.finish(end)
 }
 
-/// The bytes of a name in zone-file form, absolute.
+/// The wire form of an absolute name in presentation format.
 pub(crate) fn name_bytes(text: &str) -> Vec<u8> {
     let mut bytes = vec![];
     let mut label = vec![];
@@ -60,7 +60,7 @@ pub(crate) fn name_bytes(text: &str) -> Vec<u8> {
                 bytes.push(u8::try_from(label.len()).expect("a label is short"));
                 bytes.append(&mut label);
             }
-            b'\\' => match rest.next().expect("something is escaped") {
+            b'\\' => match rest.next().expect("an escaped byte") {
                 digit @ b'0'..=b'9' => {
                     let digits = [digit, rest.next().expect("a digit"), rest.next().expect("a digit")];
                     let number = digits.iter().fold(0, |number, digit| number * 10 + u32::from(digit - b'0'));
@@ -90,29 +90,29 @@ pub(crate) fn texts_of_zones(text: &str) -> Vec<(Vec<u8>, &str)> {
     let ends = starts.iter().skip(1).copied().chain([text.len()]);
     let one = |(&start, end): (&usize, usize)| {
         let text = &text[start..end];
-        let apex = text.split_whitespace().nth(1).expect("a name behind $ORIGIN");
+        let apex = text.split_whitespace().nth(1).expect("a name after $ORIGIN");
         (name_bytes(apex), text)
     };
-    assert!(!starts.is_empty(), "a zone begins with its $ORIGIN");
+    assert!(!starts.is_empty(), "a zone starts with its $ORIGIN");
     starts.iter().zip(ends).map(one).collect()
 }
 
-/// Hands each record in `text` to `take`; where the text ends.
+/// Calls `take` for each record in `text`. Returns the end of the text.
 fn read(apex: &[u8], text: &str, mut take: impl FnMut(&sanderling_dns::zonefile::Record<'_>)) -> Position {
     let apex = Name::parse(apex).expect("an apex");
     let unindented: Vec<&str> = text.lines().map(unindent).collect();
     let mut parser = Parser::new("test.zone".into(), unindented.join("\n").into_bytes(), apex, ParserLimits::default());
-    while let Some(event) = parser.next() {
-        match event {
+    while let Some(entry) = parser.next() {
+        match entry {
             Ok(Entry::Record(record)) => take(&record),
-            Ok(Entry::Include { path, .. }) => panic!("the test has no file {path}"),
+            Ok(Entry::Include { path, .. }) => panic!("unexpected $INCLUDE {path}"),
             Err(error) => panic!("{error:?}\n{text}"),
         }
     }
     Position { file_index: 0, line: unindented.len() as u32 + 1, column: 1 }
 }
 
-/// In tests the owner stands in each line, and lines are indented as the code is.
+/// In tests each line has an owner, and lines are indented as the code.
 fn unindent(line: &str) -> &str {
     line.trim_start()
 }
