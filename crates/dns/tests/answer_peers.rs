@@ -220,25 +220,11 @@ fn questions(text: &str) -> Vec<Question> {
             names.insert(parent.to_owned());
         }
     }
-    let types = [
-        Rtype::A,
-        Rtype::AAAA,
-        Rtype::NS,
-        Rtype::SOA,
-        Rtype::MX,
-        Rtype::TXT,
-        Rtype::CNAME,
-        Rtype::DNAME,
-        Rtype::DS,
-        Rtype::SRV,
-        Rtype::HTTPS,
-        Rtype::SVCB,
-        Rtype::ANY,
-        Rtype(65_280),
-    ];
+    let types = "A AAAA NS SOA MX TXT CNAME DNAME DS SRV HTTPS SVCB ANY TYPE65280".split(' ');
+    let types: Vec<Rtype> = types.filter_map(|rtype| Rtype::from_text(rtype.as_bytes())).collect();
     let mut questions = vec![];
     for name in names.iter().filter(|name| !name.is_empty() && *name != "." && !name.ends_with("..")) {
-        for rtype in types {
+        for &rtype in &types {
             questions.push(Question::new(name_bytes(name), rtype));
         }
         let with_edns =

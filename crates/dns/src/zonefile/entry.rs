@@ -294,8 +294,8 @@ fn directive(
         context.set_origin(origin);
         EntryKind::Ignored
     } else if is("$TTL") {
-        let period = required(scanner, "$TTL", "a TTL such as 3600 or 1h")?;
-        context.default_ttl_s = Some(ttl(scanner, period, context)?);
+        let duration = required(scanner, "$TTL", "a TTL such as 3600 or 1h")?;
+        context.default_ttl_s = Some(ttl(scanner, duration, context)?);
         if let Some(warning) = context.take_warning() {
             scanner.skip_entry();
             return Err(warning);

@@ -4,7 +4,6 @@ use super::{APEX, lines, parser, record_line};
 use domain::base::iana::Class;
 use domain::base::rdata::ComposeRecordData;
 use domain::zonefile::inplace::{self, Zonefile};
-use sanderling_dns::Rtype;
 use sanderling_dns::zonefile::{Entry, Severity};
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -127,46 +126,9 @@ fn snippets_that_only_bind_accepts() {
     }
 }
 
-/// Whether version 0.12 of `domain` does not read this type, or not completely.
-fn is_gap_of_domain(rtype: Rtype) -> bool {
-    let text = rtype.to_string();
-    let known = [
-        "A",
-        "NS",
-        "CNAME",
-        "SOA",
-        "MB",
-        "MG",
-        "MR",
-        "PTR",
-        "HINFO",
-        "MINFO",
-        "MX",
-        "TXT",
-        "AAAA",
-        "SRV",
-        "NAPTR",
-        "DNAME",
-        "DS",
-        "SSHFP",
-        "IPSECKEY",
-        "RRSIG",
-        "NSEC",
-        "DNSKEY",
-        "NSEC3",
-        "NSEC3PARAM",
-        "TLSA",
-        "CDS",
-        "CDNSKEY",
-        "OPENPGPKEY",
-        "ZONEMD",
-        "SVCB",
-        "HTTPS",
-        "CAA",
-        "TYPE731",
-    ];
-    !known.contains(&text.as_str())
-}
+/// The types that version 0.12 of `domain` reads completely.
+const TYPES_OF_DOMAIN: &str = "A NS CNAME SOA MB MG MR PTR HINFO MINFO MX TXT AAAA SRV NAPTR DNAME DS SSHFP IPSECKEY RRSIG \
+                               NSEC DNSKEY NSEC3 NSEC3PARAM TLSA CDS CDNSKEY OPENPGPKEY ZONEMD SVCB HTTPS CAA TYPE731";
 
 #[test]
 fn domain_reads_the_same_rdata_from_printed_records() {
@@ -175,7 +137,8 @@ fn domain_reads_the_same_rdata_from_printed_records() {
     while let Some(Ok(Entry::Record(record))) = parser.next() {
         let line = record_line(&record);
         // `domain` requires a value for each key, and reads no escapes in alpn.
-        if is_gap_of_domain(record.rtype) || line.ends_with("key669") || line.contains("f\\\\\\\\oo") {
+        let is_known = TYPES_OF_DOMAIN.split(' ').any(|rtype| rtype == record.rtype.to_string());
+        if !is_known || line.ends_with("key669") || line.contains("f\\\\\\\\oo") {
             continue;
         }
         let mut zonefile = Zonefile::from(format!("{line}\n").as_str());

@@ -42,21 +42,10 @@ fn test_zone_has_every_type_with_fields() {
         }
     }
     // BIND 9.18 does not read these; other tests have them.
-    let elsewhere = [
-        Rtype::MD,
-        Rtype::MF,
-        Rtype::CNAME,
-        Rtype::SIG,
-        Rtype::NSEC3PARAM,
-        Rtype::HHIT,
-        Rtype::BRID,
-        Rtype::CLA,
-        Rtype::IPN,
-    ];
-    let missing: Vec<Rtype> = (0..=u16::MAX)
-        .map(Rtype)
-        .filter(|&rtype| rdata::fields(rtype).is_some() && !seen.contains(&rtype) && !elsewhere.contains(&rtype))
-        .collect();
+    let elsewhere = "MD MF CNAME SIG NSEC3PARAM HHIT BRID CLA IPN";
+    let is_elsewhere = |rtype: Rtype| elsewhere.split(' ').any(|name| name == rtype.to_string());
+    let is_missing = |&rtype: &Rtype| rdata::fields(rtype).is_some() && !seen.contains(&rtype) && !is_elsewhere(rtype);
+    let missing: Vec<Rtype> = (0..=u16::MAX).map(Rtype).filter(is_missing).collect();
     assert_eq!(missing, []);
 }
 
