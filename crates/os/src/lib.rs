@@ -29,6 +29,7 @@ pub mod seqpacket;
 pub mod memfd;
 pub mod poll_set;
 pub mod cloexec;
+pub mod clock;
 pub mod fallback;
 pub mod counters;
 pub mod error;

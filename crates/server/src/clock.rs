@@ -1,7 +1,8 @@
 //! The time of an iteration: read once, and the same for everything that is done in it.
 
 use sanderling_http::HttpDate;
-use std::time::{Duration, Instant, SystemTime};
+use sanderling_os::clock::monotonic_ms;
+use std::time::{Duration, SystemTime};
 
 /// Milliseconds since the server started, the unit of deadlines.
 pub(crate) type Milliseconds = u64;
@@ -21,8 +22,8 @@ pub(crate) struct Clock {
 /// Where the time comes from.
 #[derive(Debug)]
 enum Source {
-    /// The system's clocks; deadlines count from this moment.
-    System(Instant),
+    /// The system's clocks; deadlines count from this time of the monotonic one.
+    System { start_ms: Milliseconds },
     /// A test, which sets it.
     #[cfg(any(test, feature = "simulation"))]
     Manual,
@@ -38,10 +39,10 @@ struct Wall {
 }
 
 impl Clock {
-    /// A clock that counts from `start`, which all workers share.
-    pub(crate) fn new(start: Instant) -> Clock {
-        let now_ms = ms(start.elapsed());
-        Clock { source: Source::System(start), now_ms, wall: Wall::read(now_ms) }
+    /// A clock that counts from `start_ms` of the monotonic clock, which all workers share.
+    pub(crate) fn new(start_ms: Milliseconds) -> Clock {
+        let now_ms = monotonic_ms() - start_ms;
+        Clock { source: Source::System { start_ms }, now_ms, wall: Wall::read(now_ms) }
     }
 
     /// A clock that advances only by [`Clock::advance`], from 0 ms and from the Unix time `unix_s`.
@@ -60,12 +61,12 @@ impl Clock {
 
     /// Reads the time of the iteration that begins.
     pub(crate) fn tick(&mut self) {
-        let start = match self.source {
-            Source::System(start) => start,
+        let start_ms = match self.source {
+            Source::System { start_ms } => start_ms,
             #[cfg(any(test, feature = "simulation"))]
             Source::Manual => return,
         };
-        self.now_ms = ms(start.elapsed());
+        self.now_ms = monotonic_ms() - start_ms;
         if self.now_ms >= self.wall.until_ms {
             self.wall = Wall::read(self.now_ms);
         }
@@ -126,7 +127,7 @@ mod tests {
 
     #[test]
     fn the_wall_clock_is_read_again_when_its_second_is_over() {
-        let mut clock = Clock::new(Instant::now());
+        let mut clock = Clock::new(monotonic_ms());
         clock.wall = Wall { until_ms: Milliseconds::MAX, ..Wall::at(0, Duration::ZERO) };
         clock.tick();
         assert_eq!(clock.unix_s(), 0, "the second goes on");

@@ -102,8 +102,8 @@ pub(crate) enum Step<'s> {
 
 /// What the application may know of the connection.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Peer {
-    pub(crate) client: SocketAddr,
+pub(crate) struct Peer<'c> {
+    pub(crate) client: &'c SocketAddr,
     /// Requests answered before.
     pub(crate) answered_count: u64,
     /// More bytes may have arrived than the input holds.
@@ -267,6 +267,7 @@ impl<'s> Connection<'s> {
     }
 
     /// Lets the application answer what the input holds, and sends; what to do next, or `None` to receive more.
+    #[inline]
     fn process(
         &mut self,
         input: &mut Input<'_>,
@@ -312,7 +313,7 @@ impl<'s> Connection<'s> {
             }
             *budget -= 1;
             let peer = Peer {
-                client: self.client,
+                client: &self.client,
                 answered_count: self.answered_count,
                 may_have_sent_more: self.transport.is_readable(),
             };
@@ -358,6 +359,7 @@ impl<'s> Connection<'s> {
     }
 
     /// Sends what was written; `None` if all is sent and the connection goes on.
+    #[inline]
     fn flush(&mut self, file: Option<FileChunk<'s>>, context: &mut Context<'_, 's>) -> io::Result<Option<Next>> {
         if context.buffers.output.is_empty() && file.is_none() {
             return Ok(None);
@@ -367,6 +369,9 @@ impl<'s> Connection<'s> {
         let follows = if matches!(self.state, State::Closing(_)) { More::Yes } else { More::No };
         let sent = self.queue.send(&mut self.transport, output, file, follows, scratch, &mut progress)?;
         context.buffers.output.clear();
+        if sent == Sent::All && self.state == State::Idle {
+            return Ok(None);
+        }
         self.after_sending(sent, progress, context)
     }
 
@@ -451,7 +456,7 @@ impl<'s> Connection<'s> {
 }
 
 impl App {
-    fn step<'s>(&mut self, input: &mut Input<'_>, peer: &Peer, context: &mut Context<'_, 's>) -> Step<'s> {
+    fn step<'s>(&mut self, input: &mut Input<'_>, peer: &Peer<'_>, context: &mut Context<'_, 's>) -> Step<'s> {
         match self {
             App::Http1(http) => http.step(input, peer, context),
             App::Dns(dns) => dns.step(input, peer, context),

@@ -3,12 +3,12 @@
 //!
 //! Its sockets are in no poller: the thread receives before it waits, and does not wait under load.
 
-use crate::clock::Clock;
 use crate::lifecycle::{AcceptGuard, DrainMode, State};
 use crate::metrics::{Counter, ThreadMetrics};
 use crate::shared::Shared;
 use crate::snapshot::Snapshot;
 use sanderling_dns::{Answered, ParsedQuery, RequestInfo, Transport};
+use sanderling_os::clock::unix_seconds;
 use sanderling_os::event_fd::EventFd;
 use sanderling_os::poll_set::PollSet;
 use sanderling_os::udp::{BATCH_COUNT_MAX, Batch, Socket};
@@ -52,7 +52,6 @@ pub(crate) struct Datagrams<'s> {
     batch: Batch,
     snapshot: Snapshot,
     snapshot_version: u64,
-    clock: Clock,
     metrics: Arc<ThreadMetrics>,
     _accept_guard: AcceptGuard<'s>,
 }
@@ -62,18 +61,7 @@ impl<'s> Datagrams<'s> {
         let DatagramParams { sockets, wakeup, metrics, accept_guard } = params;
         let (snapshot, snapshot_version) = shared.snapshot();
         let batch = Batch::new();
-        let clock = shared.clock();
-        Datagrams {
-            shared,
-            sockets,
-            wakeup,
-            batch,
-            snapshot,
-            snapshot_version,
-            clock,
-            metrics,
-            _accept_guard: accept_guard,
-        }
+        Datagrams { shared, sockets, wakeup, batch, snapshot, snapshot_version, metrics, _accept_guard: accept_guard }
     }
 
     /// Serves until the server drains. What was received is answered, and if the server stops, so is what waits in the
@@ -84,7 +72,6 @@ impl<'s> Datagrams<'s> {
         let mut waiting = PollSet::new(descriptors);
         while self.shared.lifecycle.state() == State::Serving {
             self.metrics.heartbeat.begin_iteration();
-            self.clock.tick();
             if self.shared.snapshot_version() != self.snapshot_version {
                 (self.snapshot, self.snapshot_version) = self.shared.snapshot();
             }
@@ -130,7 +117,11 @@ impl<'s> Datagrams<'s> {
             };
             if received != 0 {
                 found = Received::All;
-                self.answer(received);
+                // One query that arrives alone must not pay for the slots of a whole batch.
+                match received {
+                    1 => self.answer::<1>(1),
+                    _ => self.answer::<BATCH_COUNT_MAX>(received),
+                }
                 let sent = socket.send(&mut self.batch);
                 self.metrics.add(Counter::UdpRepliesLost, sent.failed_count as u64);
             }
@@ -143,12 +134,12 @@ impl<'s> Datagrams<'s> {
 
     /// Answers the datagrams of the batch step by step, each step for all of them, so that the memory that one would wait for
     /// is fetched for all at the same time.
-    fn answer(&mut self, received_count: usize) {
+    fn answer<const COUNT_MAX: usize>(&mut self, received_count: usize) {
         let transport = Transport::Udp { reply_bytes_max: self.shared.options.dns.udp_reply_bytes_max };
         let zones = &*self.snapshot.zones;
-        let now_unix_s = self.clock.unix_s();
+        let now_unix_s = unix_seconds();
         let (queries, mut replies) = self.batch.queries_and_replies();
-        let mut parsed = [ParsedQuery::EMPTY; BATCH_COUNT_MAX];
+        let mut parsed = [ParsedQuery::EMPTY; COUNT_MAX];
         let parsed = &mut parsed[..received_count];
         let mut dropped_count = 0;
         let parse_panic_count = each(parsed, |index, parsed| {
@@ -157,8 +148,11 @@ impl<'s> Datagrams<'s> {
                 *parsed = ParsedQuery::parse(zones, query.bytes);
             }
         });
-        let mut panic_count = each(parsed, |_, parsed| parsed.prefetch_slot());
-        panic_count += each(parsed, |_, parsed| parsed.prefetch_records());
+        let mut panic_count = 0;
+        if COUNT_MAX > 1 {
+            panic_count += each(parsed, |_, parsed| parsed.prefetch_slot());
+            panic_count += each(parsed, |_, parsed| parsed.prefetch_records());
+        }
         panic_count += each(parsed, |index, parsed| {
             let info = RequestInfo { client: queries.peer_address(index), transport, now_unix_s };
             match sanderling_dns::answer_parsed(parsed, &info, replies.buffer()) {

@@ -16,7 +16,12 @@ pub(crate) struct DnsStream;
 
 impl DnsStream {
     /// Answers the next query.
-    pub(crate) fn step<'s>(&mut self, input: &mut Input<'_>, peer: &Peer, context: &mut Context<'_, 's>) -> Step<'s> {
+    pub(crate) fn step<'s>(
+        &mut self,
+        input: &mut Input<'_>,
+        peer: &Peer<'_>,
+        context: &mut Context<'_, 's>,
+    ) -> Step<'s> {
         let Some((length, rest)) = input.rest().split_first_chunk::<LENGTH_BYTES>() else { return Step::Partial };
         let length = usize::from(u16::from_be_bytes(*length));
         if length == 0 {
@@ -27,7 +32,7 @@ impl DnsStream {
         context.metrics.add(Counter::DnsTcpQueries, 1);
         let reply = &mut context.buffers.scratch;
         let now_unix_s = context.clock.unix_s();
-        let info = RequestInfo { client: peer.client, transport: Transport::Tcp, now_unix_s };
+        let info = RequestInfo { client: *peer.client, transport: Transport::Tcp, now_unix_s };
         match sanderling_dns::answer(&context.snapshot.zones, &info, query, reply) {
             Answered::Reply(length_bytes) => {
                 let output = &mut context.buffers.output;

@@ -21,6 +21,7 @@ use crate::options::OpenFilesOptions;
 use crate::sites::Site;
 use crate::watched_dirs::{Outdated, WatchedDirs};
 use sanderling_http::SitePath;
+use sanderling_os::clock::{monotonic_ms, unix_seconds};
 use sanderling_os::event_fd::EventFd;
 use sanderling_os::poll_set::PollSet;
 use sanderling_table::{CachedRef, InsertError, Ref, Table};
@@ -30,7 +31,7 @@ use std::os::fd::AsFd;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 /// The cache.
 #[derive(Debug)]
@@ -43,7 +44,8 @@ pub(crate) struct FileCache {
     dirs: WatchedDirs,
     gauges: Arc<Gauges>,
     options: OpenFilesOptions,
-    start: Instant,
+    /// When the server was created, on the monotonic clock.
+    start_ms: Milliseconds,
     evicted_count: AtomicU64,
 }
 
@@ -97,7 +99,7 @@ const EXHAUSTED_PAUSE: Duration = Duration::from_millis(20);
 const CLEANUP_INTERVAL: Duration = Duration::from_millis(500);
 
 impl FileCache {
-    pub(crate) fn new(options: OpenFilesOptions, jobs: Arc<JobQueue>, start: Instant) -> FileCache {
+    pub(crate) fn new(options: OpenFilesOptions, jobs: Arc<JobQueue>, start_ms: Milliseconds) -> FileCache {
         FileCache {
             // Invalidated entries that are still sent keep their slots: the configured limit is kept on the others.
             files: Table::new(sanderling_table::CAPACITY_MAX),
@@ -107,7 +109,7 @@ impl FileCache {
             dirs: WatchedDirs::new(options.watched_dirs_max),
             gauges: Arc::default(),
             options,
-            start,
+            start_ms,
             evicted_count: AtomicU64::new(0),
         }
     }
@@ -415,8 +417,7 @@ impl FileCache {
     }
 
     fn attempt_now(&self) -> Attempt {
-        let unix_s = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        self.attempt_at(ms(self.start.elapsed()), unix_s)
+        self.attempt_at(monotonic_ms() - self.start_ms, unix_seconds())
     }
 
     /// A first attempt at this time.

@@ -65,14 +65,19 @@ impl Http1 {
     }
 
     /// Takes one request, or part of it, off the input and writes its response.
-    pub(crate) fn step<'s>(&mut self, input: &mut Input<'_>, peer: &Peer, context: &mut Context<'_, 's>) -> Step<'s> {
+    pub(crate) fn step<'s>(
+        &mut self,
+        input: &mut Input<'_>,
+        peer: &Peer<'_>,
+        context: &mut Context<'_, 's>,
+    ) -> Step<'s> {
         match self.pending.take() {
             Some(pending) => self.step_content(pending, input, peer, context),
             None => self.step_head(input, peer, context),
         }
     }
 
-    fn step_head<'s>(&mut self, input: &mut Input<'_>, peer: &Peer, context: &mut Context<'_, 's>) -> Step<'s> {
+    fn step_head<'s>(&mut self, input: &mut Input<'_>, peer: &Peer<'_>, context: &mut Context<'_, 's>) -> Step<'s> {
         let (start, bytes) = (input.consumed(), input.rest());
         let scanned_bytes = std::mem::take(&mut self.scanned_bytes);
         let step = match parse_request(bytes, scanned_bytes, &context.options.http.request) {
@@ -101,7 +106,7 @@ impl Http1 {
         request: &Request<'_>,
         head: &[u8],
         input: &mut Input<'_>,
-        peer: &Peer,
+        peer: &Peer<'_>,
         context: &mut Context<'_, 's>,
     ) -> Step<'s> {
         let mut discard = BodySkipper::new(request.framing, &context.options.http.request);
@@ -130,7 +135,7 @@ impl Http1 {
         &mut self,
         mut pending: Box<Pending>,
         input: &mut Input<'_>,
-        peer: &Peer,
+        peer: &Peer<'_>,
         context: &mut Context<'_, 's>,
     ) -> Step<'s> {
         let discarded = match pending.discard.advance(input.rest()) {
@@ -158,7 +163,7 @@ impl Http1 {
         &mut self,
         request: &Request<'_>,
         input: &Input<'_>,
-        peer: &Peer,
+        peer: &Peer<'_>,
         context: &mut Context<'_, 's>,
     ) -> Step<'s> {
         let is_last = is_last(input, peer, context);
@@ -226,7 +231,7 @@ impl Http1 {
 
 /// Whether no further request is answered. While the server drains, all requests that are known to have been sent still
 /// are: a client may not repeat what it sent after the response that says `Connection: close` (RFC 9112 §9.6).
-fn is_last(input: &Input<'_>, peer: &Peer, context: &Context<'_, '_>) -> bool {
+fn is_last(input: &Input<'_>, peer: &Peer<'_>, context: &Context<'_, '_>) -> bool {
     peer.answered_count + 1 >= context.options.http.requests_per_connection_max
         || (context.is_draining() && input.is_empty() && !peer.may_have_sent_more)
 }

@@ -37,21 +37,20 @@ impl IdleList {
     }
 
     /// Puts `key` at the newest end, unless it is in the list with the same use.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn touch(&mut self, key: Key, used: u64) {
+        let index = key.index();
+        match self.links.get_mut(index) {
+            // A closed connection was removed, so that a link in the slot is that of `key`.
+            Some(link) if link.key.is_some() && (link.used == used || link.newer == NONE) => link.used = used,
+            _ => self.push_newest(key, used),
+        }
+    }
+
+    fn push_newest(&mut self, key: Key, used: u64) {
         let index = key.index();
         if index >= self.links.len() {
             self.links.resize(index + 1, UNLINKED);
-        }
-        let link = &self.links[index];
-        if link.key == Some(key) {
-            if link.used == used {
-                return;
-            }
-            if self.newest == index as u32 {
-                self.links[index].used = used;
-                return;
-            }
         }
         self.unlink(index);
         self.links[index] = Link { key: Some(key), used, older: self.newest, newer: NONE };

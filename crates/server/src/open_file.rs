@@ -10,6 +10,7 @@ use sanderling_http::{
 };
 use sanderling_os::error::ErrorClass;
 use sanderling_os::file::{File, FileType, Metadata};
+use std::hash::{Hash, Hasher};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,11 +21,19 @@ use std::time::{Duration, SystemTime};
 const SETTLING: Duration = Duration::from_millis(20);
 
 /// What an entry is found by.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FileKey {
     /// The requested path below the document root, with its final slash if it has one.
     pub(crate) path: Vec<u8>,
     pub(crate) site_id: u32,
+}
+
+// Not derived: a length before the path would only cost time, since an id of fixed length follows it.
+impl Hash for FileKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write(&self.path);
+        state.write_u32(self.site_id);
+    }
 }
 
 impl FileKey {

@@ -66,6 +66,9 @@ impl<'s> SendQueue<'s> {
         let Some(file) = file else {
             let sent = transport.send(bytes, follows)?;
             *progress += sent as u64;
+            if sent == bytes.len() {
+                return Ok(Sent::All);
+            }
             return Ok(self.queue_rest(&bytes[sent..], None));
         };
         if let Some(content) = file.in_memory() {

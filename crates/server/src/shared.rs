@@ -1,6 +1,6 @@
 //! What all threads of a server share.
 
-use crate::clock::Clock;
+use crate::clock::{Clock, Milliseconds};
 use crate::connection::Protocol;
 use crate::file_cache::FileCache;
 use crate::jobs::JobQueue;
@@ -9,9 +9,10 @@ use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::permits::Permits;
 use crate::snapshot::Snapshot;
+use sanderling_os::clock::monotonic_ms;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The shared state of a server.
 #[derive(Debug)]
@@ -30,15 +31,16 @@ pub(crate) struct Shared {
     snapshot: Mutex<Snapshot>,
     /// Raised by each replacement, so that an iteration that finds it unchanged takes no lock.
     snapshot_version: AtomicU64,
-    start: Instant,
+    /// When the server was created, on the monotonic clock.
+    start_ms: Milliseconds,
 }
 
 impl Shared {
     pub(crate) fn new(snapshot: Snapshot, options: Options, drain_timeout: Duration) -> Shared {
-        let start = Instant::now();
+        let start_ms = monotonic_ms();
         let jobs = Arc::new(JobQueue::default());
         Shared {
-            files: FileCache::new(options.open_files, Arc::clone(&jobs), start),
+            files: FileCache::new(options.open_files, Arc::clone(&jobs), start_ms),
             jobs,
             metrics: Metrics::default(),
             lifecycle: Lifecycle::default(),
@@ -50,7 +52,7 @@ impl Shared {
             snapshot_version: AtomicU64::new(0),
             options,
             drain_timeout,
-            start,
+            start_ms,
         }
     }
 
@@ -108,7 +110,7 @@ impl Shared {
 
     /// A clock that counts from the server's start.
     pub(crate) fn clock(&self) -> Clock {
-        Clock::new(self.start)
+        Clock::new(self.start_ms)
     }
 
     /// Makes every thread stop at its next iteration until the returned value is dropped: a new snapshot is announced and

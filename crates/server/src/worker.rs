@@ -146,7 +146,6 @@ impl<'s> Worker<'s> {
         ready.into_iter().for_each(|key| self.connections.advance_ready(key));
         ready_listeners.into_iter().for_each(|index| self.accept(index));
         self.connections.expire();
-        self.evict_for_others();
         // After everything that closes connections: new ones get their permits at once.
         self.resume_accepting();
         self.end_final_accept()?;
@@ -173,6 +172,7 @@ impl<'s> Worker<'s> {
                 for completion in self.inbox.take() {
                     self.connections.complete(completion);
                 }
+                self.evict_for_others();
             }
         }
     }
