@@ -1,16 +1,14 @@
-//! Answers HTTP or DNS by the unavoidable calls alone: what no server can be cheaper than.
+//! Responds over HTTP or DNS by the unavoidable system calls only: no server can cost less.
 //!
-//! It is no server. It takes whatever comes for a request, and its answer was ready before; what a real server costs
-//! beyond it is parsing, looking up and caring. `cargo xtask compare` divides by it.
+//! This is no server. It takes any input for a request, and its response is prepared at the start. A real server costs
+//! more by parsing and looking up, and `cargo xtask compare` shows by how much.
 
 mod http;
-mod dns_stream;
-mod stream;
 mod dns;
-mod calls;
+mod stream;
 
 use std::env;
-use std::io::{self, Write};
+use std::io;
 use std::net::{TcpListener, UdpSocket};
 use std::process::ExitCode;
 use std::thread;
@@ -18,25 +16,25 @@ use std::thread;
 const USAGE: &str = "usage: floor http ADDR:PORT BODY_BYTES [STATUS] [close]
        floor dns ADDR:PORT
 
-  http   answers each end of a request head (an empty line) by a ready-made response with content of BODY_BYTES;
-         STATUS is 200 unless given; `close` ends the connection after one response
-  dns    answers each datagram, and each message of a TCP connection, by itself with one address behind it
-
-The address is printed once it answers; port 0 takes a free one.
+  http  sends a prepared response for each empty line; `close` closes the connection after one response
+  dns   sends each datagram, and each message over TCP, back with one address appended
 ";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let served = match words[..] {
-        ["http", address, body_bytes, ref rest @ ..] => match http_options(body_bytes, rest) {
-            Some(options) => serve_http(address, options),
-            None => return usage(),
+    let result = match words[..] {
+        ["http", address, body_bytes, ref rest @ ..] => match body_bytes.parse() {
+            Ok(body_bytes) => {
+                let status = rest.iter().find_map(|word| word.parse().ok()).unwrap_or(200);
+                serve_http(address, body_bytes, status, rest.contains(&"close"))
+            }
+            Err(_) => return usage(),
         },
         ["dns", address] => serve_dns(address),
         _ => return usage(),
     };
-    match served {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("floor: {error}");
@@ -50,41 +48,17 @@ fn usage() -> ExitCode {
     ExitCode::from(2)
 }
 
-fn http_options(body_bytes: &str, rest: &[&str]) -> Option<http::Options> {
-    let mut options = http::Options { body_bytes: body_bytes.parse().ok()?, status: 200, closes: false };
-    for word in rest {
-        match *word {
-            "close" => options.closes = true,
-            status => options.status = status.parse().ok()?,
-        }
-    }
-    Some(options)
+fn serve_http(address: &str, body_bytes: usize, status: u16, closes: bool) -> io::Result<()> {
+    let response = http::Response::new(body_bytes, status, closes)?;
+    stream::serve(&TcpListener::bind(address)?, || http::Connection::new(&response))
 }
 
-fn serve_http(address: &str, options: http::Options) -> io::Result<()> {
-    let listener = TcpListener::bind(address)?;
-    calls::defer_silent(&listener)?;
-    let response = http::Response::new(&options)?;
-    announce("http", &listener.local_addr()?.to_string())?;
-    stream::serve(&listener, || http::Connection::new(&response))
-}
-
-/// UDP on the first thread, TCP on a second one, as the queries come over the one or the other.
+/// UDP on one thread and TCP on another.
 fn serve_dns(address: &str) -> io::Result<()> {
     let socket = UdpSocket::bind(address)?;
-    let listener = TcpListener::bind(socket.local_addr()?)?;
-    announce("dns", &socket.local_addr()?.to_string())?;
+    let listener = TcpListener::bind(address)?;
     thread::scope(|scope| {
-        scope.spawn(|| {
-            if let Err(error) = stream::serve(&listener, dns_stream::Connection::new) {
-                eprintln!("floor: TCP: {error}");
-            }
-        });
+        scope.spawn(|| stream::serve(&listener, dns::Connection::default));
         dns::serve(&socket)
     })
-}
-
-fn announce(service: &str, address: &str) -> io::Result<()> {
-    println!("{service} {address}");
-    io::stdout().flush()
 }

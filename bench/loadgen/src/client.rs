@@ -54,15 +54,24 @@ pub fn get(server: SocketAddr, host: &str, path: &str, fields: &str) -> io::Resu
 /// # Errors
 /// The failed call, an invalid name, or a malformed reply.
 pub fn query_tcp(server: SocketAddr, name: &str, rtype: Rtype) -> io::Result<Message<Vec<u8>>> {
+    Message::from_octets(exchange_tcp(server, &query(name, rtype)?)?).map_err(io::Error::other)
+}
+
+/// Sends a query over TCP and receives the reply.
+pub(crate) fn exchange_tcp(server: SocketAddr, query: &[u8]) -> io::Result<Vec<u8>> {
     let mut stream = connect(server)?;
-    let query = query(name, rtype)?;
-    let length = u16::try_from(query.len()).map_err(io::Error::other)?;
-    stream.write_all(&[length.to_be_bytes().as_slice(), &query].concat())?;
+    stream.write_all(&framed(query))?;
     let mut length = [0; 2];
     stream.read_exact(&mut length)?;
     let mut reply = vec![0; usize::from(u16::from_be_bytes(length))];
     stream.read_exact(&mut reply)?;
-    Message::from_octets(reply).map_err(io::Error::other)
+    Ok(reply)
+}
+
+/// A query with its length before it (RFC 1035 §4.2.2).
+pub(crate) fn framed(query: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(query.len()).expect("a query has one name, of at most 255 bytes");
+    [length.to_be_bytes().as_slice(), query].concat()
 }
 
 /// Asks a question over UDP and waits for the reply.
@@ -101,10 +110,16 @@ fn connect(server: SocketAddr) -> io::Result<TcpStream> {
 pub fn free_address() -> io::Result<SocketAddr> {
     static COUNT: AtomicU8 = AtomicU8::new(1);
     let [.., high, low] = std::process::id().to_be_bytes();
-    let ip = Ipv4Addr::new(127, high | 1 << 7, low, COUNT.fetch_add(1, Ordering::Relaxed));
+    free_port(Ipv4Addr::new(127, high | 1 << 7, low, COUNT.fetch_add(1, Ordering::Relaxed)))
+}
+
+/// A port of `ip` that is free for TCP and UDP at the moment.
+///
+/// # Errors
+/// No such port was found.
+pub fn free_port(ip: Ipv4Addr) -> io::Result<SocketAddr> {
     for _ in 0..PORT_TRIES_MAX {
-        let listener = TcpListener::bind((ip, 0))?;
-        let address = listener.local_addr()?;
+        let address = TcpListener::bind((ip, 0))?.local_addr()?;
         if UdpSocket::bind(address).is_ok() {
             return Ok(address);
         }

@@ -1,5 +1,6 @@
 //! The DNS protocol of the load: questions, their queries, and the check of a reply.
 
+use crate::client;
 use crate::outcome::Cause;
 use crate::streams::{Protocol, Verdict};
 use domain::base::iana::{Opcode, Rcode, Rtype};
@@ -8,19 +9,16 @@ use domain::base::wire::ParseError;
 use domain::base::{Message, MessageBuilder, Name};
 use domain::rdata::AllRecordData;
 use fastrand::Rng;
+use std::cell::RefCell;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// The UDP payload size in queries, which avoids fragmentation nearly everywhere (RFC 9715 §3.1 R3).
 const UDP_PAYLOAD_BYTES: u16 = 1232;
 /// Bytes of the header of a message (RFC 1035 §4.1.1).
 const HEADER_BYTES: usize = 12;
-/// Bytes of the length before a message over TCP (RFC 1035 §4.2.2).
-const LENGTH_BYTES: usize = 2;
 
 /// A name and a type to ask for, and the expected reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,10 +69,9 @@ fn parse_line(line: &str) -> Result<Question, String> {
 }
 
 impl Question {
-    /// Appends a query with this ID to `out`.
-    pub(crate) fn put_query(&self, id: u16, out: &mut Vec<u8>) {
-        out.extend_from_slice(&id.to_be_bytes());
-        out.extend_from_slice(&self.query[2..]);
+    /// A query with this ID.
+    pub(crate) fn query(&self, id: u16) -> Vec<u8> {
+        [id.to_be_bytes().as_slice(), &self.query[2..]].concat()
     }
 }
 
@@ -172,40 +169,22 @@ fn digest_of(message: Message<&[u8]>) -> Result<u64, ParseError> {
 }
 
 /// Questions in random order, over TCP.
-#[derive(Debug)]
 pub(crate) struct DnsProtocol {
     questions: Arc<[Question]>,
-    random: Rng,
+    random: RefCell<Rng>,
 }
 
 impl DnsProtocol {
-    pub(crate) fn new(questions: Arc<[Question]>, random: Rng) -> DnsProtocol {
-        DnsProtocol { questions, random }
-    }
-
-    fn ask(&mut self, question_index: usize, out: &mut Vec<u8>) -> DnsResponse {
-        let (question, id) = (&self.questions[question_index], self.random.u16(..));
-        let length_bytes = u16::try_from(question.query.len()).expect("a query is far shorter than 64 KiB");
-        out.extend_from_slice(&length_bytes.to_be_bytes());
-        question.put_query(id, out);
-        DnsResponse { question_index, id, received: Vec::new() }
+    pub(crate) fn new(questions: &Arc<[Question]>, random: Rng) -> DnsProtocol {
+        DnsProtocol { questions: Arc::clone(questions), random: RefCell::new(random) }
     }
 }
 
 /// A reply that is being received, with the length before it.
-#[derive(Debug)]
 pub(crate) struct DnsResponse {
     question_index: usize,
     id: u16,
     received: Vec<u8>,
-}
-
-impl DnsResponse {
-    /// The message when it is complete.
-    fn message(&self) -> Option<&[u8]> {
-        let (length, message) = self.received.split_first_chunk::<LENGTH_BYTES>()?;
-        message.get(..usize::from(u16::from_be_bytes(*length)))
-    }
 }
 
 impl Protocol for DnsProtocol {
@@ -213,18 +192,26 @@ impl Protocol for DnsProtocol {
     // RFC 7766 §6.2.1: the client closes when it has no more queries.
     const SERVER_CLOSES: bool = false;
 
-    fn request(&mut self, out: &mut Vec<u8>) -> DnsResponse {
-        let question_index = self.random.usize(..self.questions.len());
-        self.ask(question_index, out)
+    fn request(&self) -> (Vec<u8>, DnsResponse) {
+        let mut random = self.random.borrow_mut();
+        let (question_index, id) = (random.usize(..self.questions.len()), random.u16(..));
+        let query = client::framed(&self.questions[question_index].query(id));
+        (query, DnsResponse { question_index, id, received: Vec::new() })
     }
 
-    fn receive(&mut self, response: &mut DnsResponse, bytes: &[u8]) -> Verdict {
-        response.received.extend_from_slice(bytes);
-        let Some(message) = response.message() else { return Verdict::Incomplete };
-        if LENGTH_BYTES + message.len() < response.received.len() {
-            return Verdict::Lost(Cause::WrongContent, "bytes after the end of the message".to_owned());
+    fn receive(&self, response: &mut DnsResponse, bytes: &[u8]) -> Verdict {
+        let DnsResponse { question_index, id, received } = response;
+        received.extend_from_slice(bytes);
+        let Some((length, message)) = received.split_first_chunk() else { return Verdict::Incomplete };
+        let length_bytes = usize::from(u16::from_be_bytes(*length));
+        match message.len() {
+            received_bytes if received_bytes < length_bytes => return Verdict::Incomplete,
+            received_bytes if received_bytes > length_bytes => {
+                return Verdict::Lost(Cause::WrongContent, "bytes after the end of the message".to_owned());
+            }
+            _ => {}
         }
-        match check_reply(message, response.id, &self.questions[response.question_index], Transport::Tcp) {
+        match check_reply(message, *id, &self.questions[*question_index], Transport::Tcp) {
             Ok(_) => Verdict::Correct { closes: false },
             Err((cause, detail)) => Verdict::Lost(cause, detail),
         }
@@ -235,26 +222,11 @@ impl Protocol for DnsProtocol {
 ///
 /// # Errors
 /// The server does not answer, or not as expected.
-pub(crate) fn learn_records(
-    server: SocketAddr,
-    questions: &mut [Question],
-    deadline: Duration,
-    random: Rng,
-) -> Result<(), String> {
-    let failed = |error: io::Error| format!("{server}: {error}");
-    let mut stream = TcpStream::connect_timeout(&server, deadline).map_err(failed)?;
-    stream.set_read_timeout(Some(deadline)).map_err(failed)?;
-    let mut protocol = DnsProtocol::new(Arc::from(&*questions), random);
-    for (index, question) in questions.iter_mut().enumerate() {
-        let mut query = Vec::new();
-        let mut response = protocol.ask(index, &mut query);
-        stream.write_all(&query).map_err(failed)?;
-        let mut length = [0; LENGTH_BYTES];
-        stream.read_exact(&mut length).map_err(failed)?;
-        response.received.resize(usize::from(u16::from_be_bytes(length)), 0);
-        stream.read_exact(&mut response.received).map_err(failed)?;
-        let reply = check_reply(&response.received, response.id, question, Transport::Tcp);
-        question.digest = Some(reply.map_err(|(_, detail)| detail)?.digest);
+pub(crate) fn learn_records(server: SocketAddr, questions: &mut [Question]) -> Result<(), String> {
+    for (id, question) in (1..).zip(questions) {
+        let reply = client::exchange_tcp(server, &question.query(id)).map_err(|error| format!("{server}: {error}"))?;
+        let reply = check_reply(&reply, id, question, Transport::Tcp).map_err(|(_, detail)| detail)?;
+        question.digest = Some(reply.digest);
     }
     Ok(())
 }
@@ -307,10 +279,9 @@ mod tests {
 
     #[test]
     fn query_has_one_question_and_edns() {
-        let mut out = Vec::new();
-        parse_questions("a.b AAAA").expect("the line is valid")[0].put_query(0x1234, &mut out);
+        let query = parse_questions("a.b AAAA").expect("the line is valid")[0].query(0x1234);
         let expected = b"\x12\x34\0\0\0\x01\0\0\0\0\0\x01\x01a\x01b\0\0\x1c\0\x01\0\0\x29\x04\xd0\0\0\0\0\0\0";
-        assert_eq!(out, expected);
+        assert_eq!(query, expected);
     }
 
     #[test]

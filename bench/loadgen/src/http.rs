@@ -46,12 +46,11 @@ impl Protocol for HttpProtocol {
     type Response = HttpResponse;
     const SERVER_CLOSES: bool = true;
 
-    fn request(&mut self, out: &mut Vec<u8>) -> HttpResponse {
-        out.extend_from_slice(&self.request);
-        HttpResponse::Head(Vec::new())
+    fn request(&self) -> (Vec<u8>, HttpResponse) {
+        (self.request.clone(), HttpResponse::Head(Vec::new()))
     }
 
-    fn receive(&mut self, response: &mut HttpResponse, bytes: &[u8]) -> Verdict {
+    fn receive(&self, response: &mut HttpResponse, bytes: &[u8]) -> Verdict {
         match response {
             HttpResponse::Head(head) => {
                 head.extend_from_slice(bytes);
@@ -153,8 +152,8 @@ mod tests {
     fn verdict(response: &str) -> Result<Verdict, Cause> {
         let contents: Arc<[Vec<u8>]> = Arc::new([b"abcd".to_vec(), b"abc".to_vec()]);
         let receive = |parts: &mut dyn Iterator<Item = &[u8]>| {
-            let mut protocol = HttpProtocol::new("h", "/", false, Arc::clone(&contents));
-            let mut response = protocol.request(&mut Vec::new());
+            let protocol = HttpProtocol::new("h", "/", false, Arc::clone(&contents));
+            let (_, mut response) = protocol.request();
             let mut last = Ok(Verdict::Incomplete);
             for part in parts {
                 last = match protocol.receive(&mut response, part) {
@@ -201,8 +200,8 @@ mod tests {
             let response = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{content}");
             check(&response, &Err(Cause::WrongContent));
         }
-        let mut protocol = HttpProtocol::new("h", "/", false, Arc::new([b"abc".to_vec()]));
-        let mut response = protocol.request(&mut Vec::new());
+        let protocol = HttpProtocol::new("h", "/", false, Arc::new([b"abc".to_vec()]));
+        let (_, mut response) = protocol.request();
         let verdict = protocol.receive(&mut response, b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcd");
         assert!(matches!(verdict, Verdict::Lost(Cause::WrongContent, _)), "a byte after the end");
     }

@@ -26,12 +26,11 @@
 #![deny(unsafe_code)]
 
 mod load;
-pub mod client;
-mod streams;
 mod datagrams;
-mod runner;
-mod http;
 mod dns;
+pub mod client;
+mod http;
+mod streams;
 mod report;
 mod outcome;
 

@@ -1,23 +1,34 @@
-//! The description of a load, and a load that runs in threads of its own.
+//! The description of a load, and a load that runs in a thread of its own.
 
 use crate::datagrams::Datagrams;
 use crate::dns::{DnsProtocol, Question, learn_records};
 use crate::http::HttpProtocol;
 use crate::outcome::Kind;
-use crate::report::{Counts, Progress, Recorder, Report};
-use crate::runner::{self, Client, Poller, Schedule};
-use crate::streams::{IdleClose, Reuse, Streams};
+use crate::report::{Counts, Progress, Recorder, Report, Request};
+use crate::streams::{IdleClose, Protocol, Reuse, Streams};
 use fastrand::Rng;
+use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::task::{JoinSet, LocalSet};
+use tokio::time::Instant;
 
-/// Time to start the threads before the first request is due.
+/// Time to start the thread before the first request is due.
 const START_DELAY: Duration = Duration::from_millis(20);
+/// Requests are due on ticks of this length. With a wakeup for each request, the load generator's own processor time
+/// would dominate.
+const TICK: Duration = Duration::from_millis(1);
+const TICKS_PER_S: u64 = 1_000;
+/// Requests sent on one tick. The rest follows on the next one, so that responses are received at any rate.
+const SENDS_PER_TICK_MAX: usize = 512;
 /// UDP ports of one load; each needs a file descriptor.
 const UDP_PORT_COUNT_MAX: usize = 4096;
 
@@ -107,22 +118,19 @@ impl DnsTarget {
 pub struct Running {
     seed: u64,
     start: Instant,
-    threads: Vec<Thread>,
-    stop: Arc<AtomicBool>,
-    /// Disconnected when the last thread has ended.
-    ended: Receiver<()>,
+    thread: JoinHandle<io::Result<()>>,
+    counts: Vec<(Kind, Arc<Mutex<Counts>>)>,
+    stop: Stop,
 }
 
-#[derive(Debug)]
-struct Thread {
-    kind: Kind,
-    /// Returns the time when the last request had ended.
-    handle: JoinHandle<io::Result<Instant>>,
-    counts: Arc<Mutex<Counts>>,
-}
+#[derive(Debug, Default)]
+struct Stop(Arc<AtomicBool>);
 
-/// Creates a client in its own thread.
-type OpenClient = dyn FnOnce(&Poller) -> io::Result<Box<dyn Client>> + Send;
+impl Drop for Stop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
 
 impl Load {
     /// A load without requests.
@@ -140,149 +148,234 @@ impl Load {
         }
     }
 
-    /// Learns the expected records from the DNS server if they are to be checked, then runs the load in threads.
+    /// Learns the expected records from the DNS server if they are to be checked, then runs the load in a thread.
     ///
     /// # Errors
-    /// The load is invalid, the DNS server does not answer, or a thread cannot be started.
+    /// The load is invalid, the DNS server does not answer, or the thread cannot be started.
     pub fn start(&self) -> io::Result<Running> {
-        let mut clients = Vec::new();
-        if let Some(http) = &self.http {
-            self.add_http(http, &mut clients)?;
+        let Rates { http_new, http_kept, dns_udp, dns_tcp_new, dns_tcp_kept } = self.rates;
+        let rates = [http_new, http_kept, dns_udp, dns_tcp_new, dns_tcp_kept];
+        let has_target = |kind: &Kind| match kind {
+            Kind::HttpNew | Kind::HttpKept => self.http.is_some(),
+            Kind::DnsUdp | Kind::DnsTcpNew | Kind::DnsTcpKept => self.dns.is_some(),
+        };
+        let kinds = Kind::ALL.iter().copied().zip(rates).filter(|(kind, rate)| *rate > 0 && has_target(kind));
+        let kinds: Vec<(Kind, u32)> = kinds.collect();
+        self.check(kinds.is_empty()).map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why))?;
+        let mut load = self.clone();
+        if let Some(dns) = load.dns.as_mut().filter(|dns| dns.checks_records) {
+            let advice = "check that the server runs and has the name";
+            let failed = |why| io::Error::other(format!("question before the load: {why}; {advice}"));
+            learn_records(dns.address, &mut dns.questions).map_err(failed)?;
         }
-        if let Some(dns) = &self.dns {
-            self.add_dns(dns, &mut clients)?;
-        }
-        clients.retain(|(_, rate, _)| *rate > 0);
-        if clients.is_empty() {
-            return Err(invalid("no rate is above zero"));
-        }
-        let (ending, ended) = channel();
+        let stop = Stop::default();
+        let counts: Vec<_> = kinds.iter().map(|(kind, _)| (*kind, Arc::<Mutex<Counts>>::default())).collect();
         let start = Instant::now() + START_DELAY;
-        let mut running = Running { seed: self.seed, start, threads: Vec::new(), stop: Arc::default(), ended };
-        for (kind, rate, open) in clients {
-            let schedule = Schedule::new(start, rate, self.length);
-            running.spawn(kind, schedule, open, ending.clone())?;
-        }
-        Ok(running)
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (thread_counts, thread_stop) = (counts.clone(), Arc::clone(&stop.0));
+        let run = move || {
+            let run = async {
+                let mut running = JoinSet::new();
+                for ((kind, counts), (_, per_s)) in thread_counts.iter().zip(kinds) {
+                    let recorder = Rc::new(Recorder::new(start, counts));
+                    let schedule = Schedule::new(start, per_s, load.length);
+                    running.spawn_local(load.clone().run(*kind, schedule, recorder, Arc::clone(&thread_stop)));
+                }
+                while let Some(result) = running.join_next().await {
+                    result.expect("a task does not panic")?;
+                }
+                Ok(())
+            };
+            LocalSet::new().block_on(&runtime, run)
+        };
+        let thread = std::thread::Builder::new().name("loadgen".to_owned()).spawn(run)?;
+        Ok(Running { seed: self.seed, start, thread, counts, stop })
     }
 
-    fn add_http(&self, http: &HttpTarget, clients: &mut Vec<(Kind, u32, Box<OpenClient>)>) -> io::Result<()> {
-        let HttpTarget { address, host, path, contents, idle_close } = http;
-        if contents.is_empty() {
-            return Err(invalid("no expected content"));
+    fn check(&self, is_empty: bool) -> Result<(), String> {
+        if is_empty {
+            return Err("no rate is above zero".to_owned());
         }
-        if !path.starts_with('/') || path.contains(|c: char| c.is_ascii_control() || c == ' ') {
-            return Err(invalid(&format!("invalid path {path:?}; it begins with / and has no spaces")));
+        if let Some(HttpTarget { path, contents, .. }) = &self.http {
+            if contents.is_empty() {
+                return Err("no expected content".to_owned());
+            }
+            if !path.starts_with('/') || path.contains(|c: char| c.is_ascii_control() || c == ' ') {
+                return Err(format!("invalid path {path:?}; it begins with / and has no spaces"));
+            }
         }
-        let contents: Arc<[Vec<u8>]> = contents.clone().into();
-        let protocol = |closes| HttpProtocol::new(host, path, closes, Arc::clone(&contents));
-        let kept = Reuse::Kept { connection_count: self.connection_count, idle_close: *idle_close };
-        let new = Streams::new(*address, protocol(true), Reuse::Never, self.tcp_deadline);
-        let kept = Streams::new(*address, protocol(false), kept, self.tcp_deadline);
-        clients.push((Kind::HttpNew, self.rates.http_new, Box::new(|_| Ok(Box::new(new)))));
-        clients.push((Kind::HttpKept, self.rates.http_kept, Box::new(|_| Ok(Box::new(kept)))));
+        if self.dns.as_ref().is_some_and(|dns| dns.questions.is_empty()) {
+            return Err("no questions; write lines such as `www.example.com A`".to_owned());
+        }
+        if !(1..=UDP_PORT_COUNT_MAX).contains(&self.udp_port_count) {
+            return Err(format!("{} UDP ports are out of range; write 1 to {UDP_PORT_COUNT_MAX}", self.udp_port_count));
+        }
         Ok(())
     }
 
-    fn add_dns(&self, dns: &DnsTarget, clients: &mut Vec<(Kind, u32, Box<OpenClient>)>) -> io::Result<()> {
-        if dns.questions.is_empty() {
-            return Err(invalid("no questions; write lines such as `www.example.com A`"));
+    /// Runs the requests of one kind.
+    async fn run(
+        self,
+        kind: Kind,
+        schedule: Schedule,
+        recorder: Rc<Recorder>,
+        stop: Arc<AtomicBool>,
+    ) -> io::Result<()> {
+        let random = Rng::with_seed(self.seed.wrapping_add(kind as u64));
+        let kept = |idle_close| Reuse::Kept { connection_count: self.connection_count, idle_close };
+        match (kind, self.http, self.dns) {
+            (Kind::HttpNew | Kind::HttpKept, Some(http), _) => {
+                let is_new = kind == Kind::HttpNew;
+                let reuse = if is_new { Reuse::Never } else { kept(http.idle_close) };
+                let protocol = HttpProtocol::new(&http.host, &http.path, is_new, http.contents.into());
+                let streams = Streams::new(http.address, protocol, reuse, self.tcp_deadline, &recorder);
+                run_streams(&streams, schedule, &stop).await?;
+            }
+            (Kind::DnsUdp, _, Some(dns)) => {
+                let (questions, port_count) = (dns.questions.into(), self.udp_port_count);
+                let mut datagrams =
+                    Datagrams::open(dns.address, port_count, &questions, random, self.udp_deadline, &recorder)?;
+                let sending_end = schedule.run(&recorder, &stop, |requests| {
+                    requests.for_each(|request| datagrams.send(request));
+                    datagrams.expire();
+                });
+                let sending_end = sending_end.await?;
+                while !datagrams.expire() {
+                    tokio::time::sleep(TICK).await;
+                }
+                recorder.finish(sending_end);
+            }
+            (_, _, Some(dns)) => {
+                // A DNS server cannot announce that it closes a connection.
+                let reuse = if kind == Kind::DnsTcpNew { Reuse::Never } else { kept(IdleClose::Immediately) };
+                let protocol = DnsProtocol::new(&dns.questions.into(), random);
+                let streams = Streams::new(dns.address, protocol, reuse, self.tcp_deadline, &recorder);
+                run_streams(&streams, schedule, &stop).await?;
+            }
+            _ => unreachable!("each kind has its target"),
         }
-        if !(1..=UDP_PORT_COUNT_MAX).contains(&self.udp_port_count) {
-            let why = format!("{} UDP ports are out of range; write 1 to {UDP_PORT_COUNT_MAX}", self.udp_port_count);
-            return Err(invalid(&why));
-        }
-        let mut random = Rng::with_seed(self.seed);
-        let mut questions = dns.questions.clone();
-        if dns.checks_records {
-            let learned = learn_records(dns.address, &mut questions, self.tcp_deadline, random.fork());
-            let advice = "check that the server runs and has the name";
-            learned.map_err(|why| io::Error::other(format!("question before the load: {why}; {advice}")))?;
-        }
-        let questions: Arc<[Question]> = questions.into();
-        let (address, rates) = (dns.address, self.rates);
-        // A DNS server cannot announce that it closes a connection.
-        let kept = Reuse::Kept { connection_count: self.connection_count, idle_close: IdleClose::Immediately };
-        for (kind, rate, reuse) in
-            [(Kind::DnsTcpNew, rates.dns_tcp_new, Reuse::Never), (Kind::DnsTcpKept, rates.dns_tcp_kept, kept)]
-        {
-            let protocol = DnsProtocol::new(Arc::clone(&questions), random.fork());
-            let streams = Streams::new(address, protocol, reuse, self.tcp_deadline);
-            clients.push((kind, rate, Box::new(|_| Ok(Box::new(streams)))));
-        }
-        let (port_count, deadline) = (self.udp_port_count, self.udp_deadline);
-        let open: Box<OpenClient> = Box::new(move |poller| {
-            Ok(Box::new(Datagrams::open(address, port_count, questions, random, deadline, poller)?))
-        });
-        clients.push((Kind::DnsUdp, rates.dns_udp, open));
         Ok(())
     }
 }
 
-impl Running {
-    fn spawn(&mut self, kind: Kind, schedule: Schedule, open: Box<OpenClient>, ending: Sender<()>) -> io::Result<()> {
-        let counts = Arc::new(Mutex::new(Counts::default()));
-        let recorder = Recorder::new(self.start, Arc::clone(&counts));
-        let stop = Arc::clone(&self.stop);
-        let run = move || {
-            let _ending = ending;
-            let poller = Poller::open()?;
-            let mut client = open(&poller)?;
-            runner::run(client.as_mut(), &poller, schedule, recorder, &stop)?;
-            Ok(Instant::now())
-        };
-        let handle = std::thread::Builder::new().name(kind.to_string()).spawn(run)?;
-        self.threads.push(Thread { kind, handle, counts });
-        Ok(())
+/// Sends requests when they are due, and waits for their ends.
+async fn run_streams<P: Protocol + 'static>(
+    streams: &Rc<Streams<P>>,
+    schedule: Schedule,
+    stop: &AtomicBool,
+) -> io::Result<()> {
+    let mut exchanges = JoinSet::new();
+    let sending_end = schedule.run(&streams.recorder, stop, |requests| {
+        requests.for_each(|request| drop(exchanges.spawn_local(Rc::clone(streams).exchange(request))));
+        while exchanges.try_join_next().is_some() {}
+    });
+    let sending_end = sending_end.await?;
+    while exchanges.join_next().await.is_some() {}
+    streams.check_idle();
+    streams.recorder.finish(sending_end);
+    Ok(())
+}
+
+/// When the requests of one kind are due.
+#[derive(Debug)]
+struct Schedule {
+    start: Instant,
+    per_s: u64,
+    count_max: u64,
+    taken_count: u64,
+}
+
+impl Schedule {
+    /// `per_s` requests a second, which is not zero, from `start` on.
+    fn new(start: Instant, per_s: u32, length: Duration) -> Schedule {
+        let count_max = u128::from(per_s) * length.as_nanos() / 1_000_000_000;
+        Schedule { start, per_s: per_s.into(), count_max: u64::try_from(count_max).unwrap_or(u64::MAX), taken_count: 0 }
     }
 
+    /// The next request if it is due. After a pause of the load generator all missed requests are due at once.
+    fn take_due(&mut self, now: Instant) -> Option<Request> {
+        let tick_index = u128::from(self.taken_count) * u128::from(TICKS_PER_S) / u128::from(self.per_s);
+        let due = self.start + TICK * u32::try_from(tick_index).unwrap_or(u32::MAX);
+        if self.taken_count == self.count_max || due > now {
+            return None;
+        }
+        self.taken_count += 1;
+        Some(Request { due, number: self.taken_count - 1 })
+    }
+
+    /// Calls `send` on each tick with the requests that are due, until all are sent or `stop` is set; returns the time.
+    async fn run(
+        mut self,
+        recorder: &Recorder,
+        stop: &AtomicBool,
+        mut send: impl FnMut(&mut dyn Iterator<Item = Request>),
+    ) -> io::Result<Instant> {
+        let ticks = Ticks::new(self.start)?;
+        while self.taken_count < self.count_max && !stop.load(Ordering::Relaxed) {
+            ticks.next().await?;
+            let due = std::iter::from_fn(|| self.take_due(Instant::now()));
+            send(&mut due.take(SENDS_PER_TICK_MAX).inspect(|request| recorder.count_sent(*request)));
+        }
+        Ok(Instant::now())
+    }
+}
+
+/// A timer with the precision of the kernel. That of tokio is a millisecond, which would be part of each latency.
+struct Ticks(AsyncFd<OwnedFd>);
+
+impl Ticks {
+    #[allow(unsafe_code, reason = "tokio requires it for descriptors of other crates")]
+    fn new(start: Instant) -> io::Result<Ticks> {
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        let timer = rustix::time::timerfd_create(TimerfdClockId::Monotonic, flags)?;
+        // An initial expiration of zero disarms the timer (timerfd_create(2)).
+        let first = start.saturating_duration_since(Instant::now()).max(Duration::from_nanos(1));
+        let timespec = |length| Timespec::try_from(length).expect("both are far below the range of seconds");
+        let ticks = Itimerspec { it_interval: timespec(TICK), it_value: timespec(first) };
+        rustix::time::timerfd_settime(&timer, TimerfdTimerFlags::empty(), &ticks)?;
+        // SAFETY: an `OwnedFd` stays open, and the same, until it is dropped.
+        Ok(Ticks(unsafe { AsyncFd::register_with_interest(timer, Interest::READABLE) }?))
+    }
+
+    async fn next(&self) -> io::Result<()> {
+        self.0.readable().await?.clear_ready();
+        // The number of ticks does not matter, as the schedule reads the clock.
+        rustix::io::read(&self.0, &mut [0; 8]).map(drop).or_else(|errno| match errno {
+            rustix::io::Errno::AGAIN => Ok(()),
+            _ => Err(errno.into()),
+        })
+    }
+}
+
+impl Running {
     /// The counts so far, of all kinds.
     pub fn progress(&self) -> Progress {
-        self.threads.iter().fold(Progress::default(), |sum, thread| sum.plus(&thread.counts))
+        self.counts.iter().fold(Progress::default(), |sum, (_, counts)| sum.plus(counts))
     }
 
-    /// Waits at most this long for the end of the load; whether it has ended.
-    pub fn wait_end(&self, timeout: Duration) -> bool {
-        self.ended.recv_timeout(timeout) == Err(RecvTimeoutError::Disconnected)
-    }
-
-    /// Stops sending; outstanding requests can still be answered.
-    pub fn stop(&self) {
-        self.stop.store(true, Ordering::Relaxed);
+    /// Whether the load has ended.
+    pub fn has_ended(&self) -> bool {
+        self.thread.is_finished()
     }
 
     /// Stops sending and waits until the last request has ended.
     ///
     /// # Errors
-    /// A thread has failed.
+    /// As [`Running::finish`].
     pub fn finish_now(self) -> io::Result<Report> {
-        self.stop();
+        self.stop.0.store(true, Ordering::Relaxed);
         self.finish()
     }
 
     /// Waits until the last request has ended: at most one deadline after the last was due.
     ///
     /// # Errors
-    /// A thread has failed.
-    pub fn finish(mut self) -> io::Result<Report> {
-        let mut kinds = Vec::new();
-        let mut end = self.start;
-        for thread in std::mem::take(&mut self.threads) {
-            let result = thread.handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            end = end.max(result.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", thread.kind)))?);
-            kinds.push((thread.kind, thread.counts.lock().expect("no thread panics with the lock").clone()));
-        }
-        kinds.sort_by_key(|(kind, _)| *kind as usize);
-        Ok(Report { seed: self.seed, length: end - self.start, kinds })
-    }
-}
-
-fn invalid(why: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, why)
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.stop();
+    /// A socket could not be opened.
+    pub fn finish(self) -> io::Result<Report> {
+        let Running { seed, start, thread, counts: all, stop: _stop } = self;
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        let counts = |counts: &Mutex<Counts>| counts.lock().expect("no thread panics with the lock").clone();
+        let kinds = all.iter().map(|(kind, of)| (*kind, counts(of))).collect();
+        Ok(Report { seed, length: start.elapsed(), kinds })
     }
 }

@@ -1,11 +1,12 @@
 //! What happened to the requests of a load: counts, latencies and the first losses.
 
 use crate::outcome::{Cause, Kind, Note};
-use crate::runner::Request;
 use hdrhistogram::Histogram;
+use std::cell::Cell;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// Losses of one kind that are kept in detail; all are counted.
 const LOSSES_KEPT_MAX: usize = 16;
@@ -196,16 +197,26 @@ impl Progress {
     }
 }
 
+/// One request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request {
+    /// Latencies and deadlines count from here even when sending is late. Otherwise a slow server would hide its
+    /// slowness by delaying the requests that show it.
+    pub(crate) due: Instant,
+    /// Counted from 0 within its kind.
+    pub(crate) number: u64,
+}
+
 /// Counts the requests of one kind.
 pub(crate) struct Recorder {
     counts: Arc<Mutex<Counts>>,
     start: Instant,
-    last_ok: Instant,
+    last_ok: Cell<Instant>,
 }
 
 impl Recorder {
-    pub(crate) fn new(start: Instant, counts: Arc<Mutex<Counts>>) -> Recorder {
-        Recorder { counts, start, last_ok: start }
+    pub(crate) fn new(start: Instant, counts: &Arc<Mutex<Counts>>) -> Recorder {
+        Recorder { counts: Arc::clone(counts), start, last_ok: Cell::new(start) }
     }
 
     fn counts(&self) -> MutexGuard<'_, Counts> {
@@ -213,29 +224,30 @@ impl Recorder {
     }
 
     /// A request is about to be sent.
-    pub(crate) fn count_sent(&self, request: Request, now: Instant) {
+    pub(crate) fn count_sent(&self, request: Request) {
         let mut counts = self.counts();
         counts.sent_count += 1;
-        counts.late_max = counts.late_max.max(now.saturating_duration_since(request.due));
+        counts.late_max = counts.late_max.max(request.due.elapsed());
     }
 
     /// A correct response is complete.
-    pub(crate) fn count_ok(&mut self, request: Request, now: Instant) {
-        let latency_ns = now.saturating_duration_since(request.due).as_nanos();
+    pub(crate) fn count_ok(&self, request: Request) {
+        let latency_ns = request.due.elapsed().as_nanos();
         let mut counts = self.counts();
         counts.ok_count += 1;
-        counts.latencies_ns.saturating_record(u64::try_from(latency_ns).unwrap_or(u64::MAX));
+        let latency_ns = u64::try_from(latency_ns).unwrap_or(u64::MAX);
+        counts.latencies_ns.record(latency_ns).expect("the histogram resizes itself");
         drop(counts);
-        self.end_silence(now);
+        self.end_silence(Instant::now());
     }
 
     /// A request is lost. `detail` is called only when the loss is kept in detail.
-    pub(crate) fn count_lost(&self, request: Request, cause: Cause, now: Instant, detail: impl FnOnce() -> String) {
+    pub(crate) fn count_lost(&self, request: Request, cause: Cause, detail: impl FnOnce() -> String) {
         let mut counts = self.counts();
         counts.lost[cause as usize] += 1;
         if counts.first_losses.len() < LOSSES_KEPT_MAX {
-            let after = |time: Instant| time.saturating_duration_since(self.start);
-            let (due_after, lost_after) = (after(request.due), after(now));
+            let due_after = request.due.saturating_duration_since(self.start);
+            let lost_after = self.start.elapsed();
             counts.first_losses.push(Loss { cause, due_after, lost_after, detail: detail() });
         }
     }
@@ -246,15 +258,13 @@ impl Recorder {
 
     /// The last request has ended. After `sending_end` no request was due, so only outstanding responses count as
     /// silence.
-    pub(crate) fn finish(&mut self, sending_end: Instant) {
-        self.end_silence(sending_end.max(self.last_ok));
+    pub(crate) fn finish(&self, sending_end: Instant) {
+        self.end_silence(sending_end.max(self.last_ok.get()));
     }
 
-    fn end_silence(&mut self, now: Instant) {
-        let silence = now.saturating_duration_since(self.last_ok);
+    fn end_silence(&self, now: Instant) {
+        let silence = now.saturating_duration_since(self.last_ok.replace(now));
         let mut counts = self.counts();
         counts.silence_max = counts.silence_max.max(silence);
-        drop(counts);
-        self.last_ok = now;
     }
 }

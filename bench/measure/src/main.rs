@@ -1,8 +1,8 @@
-//! The commands `cargo xtask compare`, `cargo xtask soak` and `cargo xtask load`.
+//! The commands `cargo xtask compare` and `cargo xtask soak`.
 #![forbid(unsafe_code)]
 
+mod compare;
 mod soak_command;
-mod load_command;
 mod page;
 mod system;
 
@@ -13,8 +13,8 @@ use std::process::ExitCode;
 #[derive(Parser)]
 #[command(name = "cargo xtask")]
 enum Command {
+    Compare(compare::Options),
     Soak(soak_command::Options),
-    Load(load_command::Options),
 }
 
 fn main() -> ExitCode {
@@ -23,8 +23,8 @@ fn main() -> ExitCode {
     // Without the right to raise it, what lacks a file descriptor is reported as such.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     let result = match command {
+        Command::Compare(options) => compare::run(&options),
         Command::Soak(options) => soak_command::run(&options),
-        Command::Load(options) => load_command::run(&options),
     };
     match result {
         Ok(true) => ExitCode::SUCCESS,

@@ -37,6 +37,11 @@ pub(crate) fn folder() -> anyhow::Result<PathBuf> {
     Ok(folder)
 }
 
+/// The folder of the charts beside a report.
+pub(crate) fn chart_folder(is_record: bool) -> anyhow::Result<PathBuf> {
+    if is_record { Ok(system::root().join("docs/performance")) } else { folder() }
+}
+
 /// Replaces the text between `<!-- SECTION -->` and `<!-- end -->`.
 fn replace(page: &str, section: &str, text: &str) -> Option<String> {
     let (before, rest) = page.split_once(&format!("<!-- {section} -->\n"))?;

@@ -1,8 +1,7 @@
 //! Scenarios in which processes are killed or stopped: the server process and the supervisor.
 
 use crate::extent::{Extent, becomes_true, near};
-use crate::outcome::Outcome;
-use crate::scenarios::median_and_max;
+use crate::outcome::{Outcome, median_and_max};
 use crate::service::{LIMIT, Service, is_running, send_signal};
 use crate::site::{Config, PAGE_PATH};
 use anyhow::ensure;

@@ -3,7 +3,7 @@
 use crate::crashes;
 use crate::extent::{Extent, becomes_true};
 use crate::nginx;
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, median_and_max};
 use crate::service::{LIMIT, NewProgram, Service, fd_count, send_signal};
 use crate::site::{Config, PAGE_PATH, alias, version_text};
 use domain::base::iana::Rtype;
@@ -300,15 +300,6 @@ fn fairness(program: &Path, extent: Extent, outcome: &mut Outcome) -> anyhow::Re
         outcome.require(least as f64 >= even_share * SHARE_MIN, || format!("a worker had {least} connections only"));
     }
     Ok(())
-}
-
-/// `Reloads: 24, median 9 ms, at most 27 ms`.
-pub(crate) fn median_and_max(what: &str, times: &[Duration]) -> String {
-    let mut sorted = times.to_vec();
-    sorted.sort();
-    let ms = |time: Option<&Duration>| time.map_or(0, Duration::as_millis);
-    let (median, max) = (ms(sorted.get(sorted.len() / 2)), ms(sorted.last()));
-    format!("{what}: {}, median {median} ms, at most {max} ms", times.len())
 }
 
 fn require_requests(extent: Extent, outcome: &mut Outcome) {

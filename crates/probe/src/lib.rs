@@ -6,7 +6,6 @@
 
 mod table;
 mod json;
-mod json_values;
 mod plot;
 #[cfg(test)]
 mod sample;

@@ -1,0 +1,203 @@
+//! `cargo xtask compare`: what a request costs Sanderling, its peers, and a program without any protocol.
+//!
+//! The unit is the processor time of the server's processes divided by the requests answered. The servers take turns in
+//! random order, so that a disturbance affects all of them, and ratios are those of the same round.
+
+mod starts;
+mod chart;
+mod growth;
+mod http;
+mod dns;
+mod rounds;
+mod loads;
+mod server;
+mod peers;
+mod zone;
+
+use crate::page;
+use crate::system;
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use fastrand::Rng;
+use growth::Growth;
+use rounds::{Outcome, Rounds, Row};
+use server::Bench;
+use std::fs;
+use std::time::Duration;
+
+/// Measure what a request costs this server, its peers and the floor
+///
+/// A run with the default options takes more than an hour and replaces the sections of docs/performance/README.md.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// A few minutes: the main workloads of HTTP and DNS in short rounds
+    #[arg(long)]
+    quick: bool,
+    /// Run only this part; may be repeated
+    #[arg(long, value_name = "PART")]
+    only: Vec<Part>,
+    /// The number of rounds [default: 5, or 3 with --quick]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=100))]
+    rounds: Option<u16>,
+    /// The seed of the orders and queries
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Part {
+    Http,
+    Dns,
+    /// Cost against the number of connections, files, names, zones and workers
+    Growth,
+    /// Starts, memory, idle connections and the reload of a large zone
+    Starts,
+}
+
+/// Runs the parts.
+pub(crate) fn run(options: &Options) -> anyhow::Result<bool> {
+    let is_quick = options.quick;
+    let default: &[Part] = if is_quick { &Part::value_variants()[..2] } else { Part::value_variants() };
+    let parts = if options.only.is_empty() { default } else { &options.only };
+    let folder = tempfile::Builder::new().prefix("compare-").tempdir_in(page::folder()?)?;
+    let cpu_count = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut rounds = Rounds {
+        bench: Bench {
+            sanderling: system::build("Cargo.toml", "sanderling")?,
+            floor: system::build("bench/Cargo.toml", "floor")?,
+            folder: folder.path().canonicalize()?,
+            server_cpus: "0".to_owned(),
+            load_cpus: if cpu_count > 1 { "1" } else { "0" }.to_owned(),
+        },
+        round_count: options.rounds.map_or(if is_quick { 3 } else { 5 }, usize::from),
+        length: Duration::from_secs(if is_quick { 1 } else { 2 }),
+        random: Rng::with_seed(options.seed),
+        is_quick,
+    };
+    let _cubic = Cubic::set();
+    let description = system::description().join("; ");
+    println!("{description}");
+    let is_record = !is_quick && options.rounds.is_none();
+    for part in parts {
+        let (name, text) = match part {
+            Part::Http => ("http", comparison("http", &http::run(&mut rounds)?, is_record)?),
+            Part::Dns => ("dns", comparison("dns", &dns::run(&mut rounds)?, is_record)?),
+            Part::Growth => ("growth", growth_report(&growth::run(&mut rounds)?, is_record)?),
+            Part::Starts => ("starts", starts::run(&mut rounds)?),
+        };
+        let text = format!("{description}, after {}; {}.\n\n{text}", system::load_average(), packages());
+        println!("\n{text}");
+        page::write(name, &text, is_record)?;
+    }
+    Ok(true)
+}
+
+/// The versions of the peers.
+fn packages() -> String {
+    let names =
+        ["nginx", "h2o", "lighttpd", "caddy", "nsd", "knot", "bind9", "wrk", "nghttp2-client", "dnsperf", "strace"];
+    let arguments = [&["-W", "-f=${Package} ${Version} "], names.as_slice()].concat();
+    system::output_of("dpkg-query", &arguments)
+}
+
+/// Tables and a chart of workloads.
+fn comparison(name: &str, outcomes: &[Outcome], is_record: bool) -> anyhow::Result<String> {
+    let chart = page::chart_folder(is_record)?.join(format!("{name}.svg"));
+    chart::bars(&chart, outcomes)?;
+    let mut text = format!("![Processor time per request as a multiple of Sanderling's]({name}.svg)\n\n");
+    text += "Processor time of the server per request in µs: median of the rounds, and the range.\n\n";
+    text += &by_workload(outcomes, |_, row| Some(row.cost_us()?.to_string()));
+    text += "\nAs a multiple of Sanderling's, round by round.\n\n";
+    text += &by_workload(outcomes, |ours, row| Some(row.ratio_to(ours)?.to_string()));
+    text += "\nSystem calls per request.\n\n";
+    text += &by_workload(outcomes, |_, row| row.calls.as_ref().map(|(total, _)| format!("{total:.2}")));
+    if !is_record {
+        text += &outcomes.iter().map(details).collect::<String>();
+    }
+    text += &errors(outcomes.iter());
+    Ok(text)
+}
+
+/// A table with a line per workload and a column per server.
+fn by_workload(outcomes: &[Outcome], cell: impl Fn(&Row, &Row) -> Option<String>) -> String {
+    let rows = outcomes.iter().map(|outcome| &outcome.rows);
+    let names: Vec<&str> = rows.max_by_key(|rows| rows.len()).into_iter().flatten().map(|row| row.name).collect();
+    let line = |outcome: &Outcome| {
+        let cell = |name: &&str| cell(outcome.row("sanderling")?, outcome.row(name)?);
+        let cells = names.iter().map(|name| cell(name).unwrap_or_else(|| "–".to_owned()));
+        std::iter::once(outcome.title.clone()).chain(cells).collect()
+    };
+    let head: Vec<&str> = std::iter::once("workload").chain(names.iter().copied()).collect();
+    page::table(&head, &outcomes.iter().map(line).collect::<Vec<_>>())
+}
+
+/// Everything that is known about one workload.
+fn details(outcome: &Outcome) -> String {
+    let row = |row: &Row| {
+        let (response_count, _) = row.counts();
+        vec![
+            row.name.to_owned(),
+            format!("{:.0}", row.user_percent()),
+            format!("{:.1}", row.memory_mib),
+            row.load_us().map_or_else(String::new, |spread| spread.to_string()),
+            response_count.to_string(),
+            row.calls.as_ref().map_or_else(String::new, |(_, names)| names.clone()),
+        ]
+    };
+    let head = ["server", "user %", "PSS MiB", "load generator µs", "responses", "system calls per request"];
+    let rows: Vec<Vec<String>> = outcome.rows.iter().map(row).collect();
+    format!("\n{}:\n\n{}", outcome.title, page::table(&head, &rows))
+}
+
+/// Failures, and errors that are more than one in a thousand responses.
+fn errors<'a>(outcomes: impl Iterator<Item = &'a Outcome>) -> String {
+    let mut text = String::new();
+    for outcome in outcomes {
+        for row in &outcome.rows {
+            let (response_count, error_count) = row.counts();
+            if let Some(error) = &row.error {
+                text += &format!("- {}, {}: {}\n", outcome.title, row.name, error.lines().next().unwrap_or_default());
+            } else if error_count * 1000 > response_count {
+                text += &format!("- {}, {}: {error_count} errors in {response_count}\n", outcome.title, row.name);
+            }
+        }
+    }
+    if text.is_empty() { text } else { format!("\nErrors:\n\n{text}") }
+}
+
+fn growth_report(all: &[Growth], is_record: bool) -> anyhow::Result<String> {
+    let mut text = String::from("Processor time of the server per request in µs.\n");
+    for growth in all {
+        let file = format!("growth-{}.svg", growth.name);
+        chart::lines(&page::chart_folder(is_record)?.join(&file), growth)?;
+        let servers = growth.servers();
+        let head: Vec<&str> = std::iter::once(growth.name).chain(servers).collect();
+        let table = page::table(&head, &growth.cells(|row| Some(row.cost_us()?.to_string())));
+        text += &format!("\n![{}]({file})\n\n{table}", growth.name);
+        text += &errors(growth.sizes.iter().map(|(_, outcome)| outcome));
+    }
+    Ok(text)
+}
+
+/// Sets the congestion control of new TCP connections to `cubic` until it is dropped: `bbr` paces large responses by
+/// timers, which would be measured as well.
+struct Cubic {
+    before: String,
+}
+
+const CONGESTION_CONTROL: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
+
+impl Cubic {
+    fn set() -> anyhow::Result<Cubic> {
+        let before = fs::read_to_string(CONGESTION_CONTROL).context("congestion control")?;
+        fs::write(CONGESTION_CONTROL, "cubic").context("congestion control")?;
+        Ok(Cubic { before })
+    }
+}
+
+impl Drop for Cubic {
+    fn drop(&mut self) {
+        // It could be set, so it can be restored.
+        let _ = fs::write(CONGESTION_CONTROL, &self.before);
+    }
+}

@@ -1,0 +1,107 @@
+//! The DNS workloads: all servers with the same zone and the same queries.
+
+use crate::compare::loads::dnsperf;
+use crate::compare::peers::{self, Content};
+use crate::compare::rounds::{Contestant, Outcome, Rounds};
+use crate::compare::server::{Bench, Server};
+use crate::compare::zone::{Asked, ZoneFile, write_queries, write_zone};
+use domain::base::iana::{Rcode, Rtype};
+use loadgen::client;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// How long a reply is waited for, once the server has started and before.
+const TIMEOUT: Duration = Duration::from_secs(2);
+const START_TIMEOUT: Duration = Duration::from_millis(20);
+
+struct Workload {
+    title: &'static str,
+    mode: &'static str,
+    asked: Asked,
+    name_count: usize,
+    is_quick: bool,
+}
+
+const fn names(title: &'static str, name_count: usize) -> Workload {
+    Workload { title, mode: "udp", asked: Asked::Names, name_count, is_quick: false }
+}
+
+/// Workloads with the same zone are adjacent.
+const WORKLOADS: &[Workload] = &[
+    Workload { is_quick: true, ..names("100,000 names", 100_000) },
+    Workload { asked: Asked::Missing, is_quick: true, ..names("name errors", 100_000) },
+    Workload { asked: Asked::Referrals, ..names("referrals", 100_000) },
+    Workload { asked: Asked::Wildcards, ..names("wildcards", 100_000) },
+    Workload { mode: "tcp", ..names("over TCP", 100_000) },
+    names("1,000,000 names", 1_000_000),
+];
+
+/// Runs all workloads, or those of a quick run.
+pub(crate) fn run(rounds: &mut Rounds) -> anyhow::Result<Vec<Outcome>> {
+    let chosen: Vec<&Workload> = WORKLOADS.iter().filter(|it| !rounds.is_quick || it.is_quick).collect();
+    let mut outcomes = Vec::new();
+    for same_zone in chosen.chunk_by(|a, b| a.name_count == b.name_count) {
+        let name_count = same_zone[0].name_count;
+        let folder = rounds.bench.folder.join(format!("zone-{name_count}"));
+        let (zone, _) = write_zone(&folder, name_count)?;
+        let servers = start_servers(&rounds.bench, &[zone], &format!("dns-{name_count}"), 1)?;
+        for workload in same_zone {
+            let queries = write_queries(&folder, workload.asked, name_count, rounds.random.u64(..))?;
+            let mut contestants = Vec::new();
+            for server in &servers {
+                match check(workload.asked, server, &queries.first) {
+                    Ok(()) => {
+                        let load = dnsperf(server.address(), &queries.file, workload.mode, rounds.length);
+                        contestants.push(Contestant { server, load });
+                    }
+                    Err(error) => println!("{}: without {}: {error:#}", workload.title, server.name),
+                }
+            }
+            outcomes.push(rounds.compare(workload.title, &contestants, true));
+        }
+    }
+    Ok(outcomes)
+}
+
+/// Starts the floor and all servers on the same zones. A server that does not start is left out.
+pub(crate) fn start_servers(
+    bench: &Bench,
+    zones: &[ZoneFile],
+    name: &str,
+    workers: usize,
+) -> anyhow::Result<Vec<Server>> {
+    let mut servers = Vec::new();
+    for peer in peers::DNS {
+        let place = bench.place(&format!("{name}-{}", peer.name), workers)?;
+        match bench.start(peer, place, &Content::Zones(zones.to_vec()), |server| answers(server, &zones[0].apex)) {
+            Ok(server) => servers.push(server),
+            Err(error) => println!("without {}: {error:#}", peer.name),
+        }
+    }
+    Ok(servers)
+}
+
+/// Whether a DNS server is authoritative for a zone. The floor sends one address to every question.
+pub(crate) fn answers(server: SocketAddr, apex: &str) -> bool {
+    let reply = client::query_udp(server, apex, Rtype::SOA, START_TIMEOUT);
+    reply.is_ok_and(|reply| {
+        reply.header().rcode() == Rcode::NOERROR && reply.header().aa() && reply.header_counts().ancount() == 1
+    })
+}
+
+/// Checks the reply of a server to a query.
+fn check(asked: Asked, server: &Server, query: &str) -> anyhow::Result<()> {
+    let (name, rtype) = query.split_once(' ').unwrap_or((query, "A"));
+    let rtype = if rtype == "AAAA" { Rtype::AAAA } else { Rtype::A };
+    let reply = client::query_udp(server.address(), name, rtype, TIMEOUT)?;
+    let (header, counts) = (reply.header(), reply.header_counts());
+    let (rcode, answer_count, has_authority) = (header.rcode(), counts.ancount(), counts.nscount() > 0);
+    let is_correct = match asked {
+        _ if server.name == "floor" => true,
+        Asked::Names | Asked::Wildcards => rcode == Rcode::NOERROR && header.aa() && answer_count == 1,
+        Asked::Missing => rcode == Rcode::NXDOMAIN && header.aa() && has_authority,
+        Asked::Referrals => rcode == Rcode::NOERROR && answer_count == 0 && has_authority,
+    };
+    anyhow::ensure!(is_correct, "replies to `{query}` with {rcode} and {answer_count} answers");
+    Ok(())
+}

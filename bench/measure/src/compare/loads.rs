@@ -1,0 +1,213 @@
+//! The load generators wrk, h2load and dnsperf: how they are started, and how their output is read.
+
+use crate::compare::server::{ended_children_ns, pinned, send_signal};
+use anyhow::{Context, bail, ensure};
+use rustix::process::Signal;
+use std::io::Read;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+/// How much longer than requested a load may run.
+pub(crate) const OVERTIME: Duration = Duration::from_secs(20);
+/// Stands for the length in the arguments.
+const SECONDS: &str = "{seconds}";
+
+/// A load that can be started.
+#[derive(Clone, Debug)]
+pub(crate) struct Load {
+    program: &'static str,
+    arguments: Vec<String>,
+    /// Returns the responses and the errors in the output.
+    parse: fn(&str) -> Option<(u64, u64)>,
+    pub(crate) length: Duration,
+}
+
+/// The counts of a load that has ended.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counted {
+    pub(crate) response_count: u64,
+    /// Lost or unexpected responses.
+    pub(crate) error_count: u64,
+    /// Processor time of the load generator.
+    pub(crate) load_ns: u64,
+}
+
+/// wrk with persistent connections; `more` are further arguments.
+pub(crate) fn wrk(server: SocketAddr, path: &str, connection_count: usize, more: &[&str], length: Duration) -> Load {
+    let mut arguments: Vec<String> = vec!["-t1".into(), format!("-c{connection_count}"), format!("-d{SECONDS}s")];
+    // A load is stopped during the turns of the others, which must not count as a timeout.
+    arguments.extend(["--timeout".into(), "60s".into()]);
+    arguments.extend(more.iter().map(|word| (*word).to_owned()));
+    arguments.push(format!("http://{server}{path}"));
+    Load { program: "wrk", arguments, parse: parse_wrk, length }
+}
+
+/// The same for a path that does not exist: other responses than errors are errors.
+pub(crate) fn wrk_missing(server: SocketAddr, path: &str, connection_count: usize, length: Duration) -> Load {
+    let parse = |output: &str| {
+        let (response_count, error_count) = parse_wrk(output)?;
+        Some((response_count, response_count.abs_diff(error_count)))
+    };
+    Load { parse, ..wrk(server, path, connection_count, &[], length) }
+}
+
+/// h2load over HTTP/1.1.
+pub(crate) fn h2load(server: SocketAddr, path: &str, connection_count: usize, length: Duration) -> Load {
+    let (connections, url) = (format!("-c{connection_count}"), format!("http://{server}{path}"));
+    let arguments = vec!["--h1".into(), "-t1".into(), connections, "-D".into(), SECONDS.into(), url];
+    Load { program: "h2load", arguments, parse: parse_h2load, length }
+}
+
+/// dnsperf with 8 sockets and 200 outstanding queries; `mode` is `udp` or `tcp`.
+pub(crate) fn dnsperf(server: SocketAddr, queries: &Path, mode: &str, length: Duration) -> Load {
+    let (ip, port, file) = (server.ip().to_string(), server.port().to_string(), queries.display().to_string());
+    let words = ["-m", mode, "-s", &ip, "-p", &port, "-d", &file, "-l", SECONDS, "-c", "8", "-q", "200", "-T", "1"];
+    let arguments = words.into_iter().map(str::to_owned).collect();
+    Load { program: "dnsperf", arguments, parse: parse_dnsperf, length }
+}
+
+impl Load {
+    /// The same load for another time.
+    pub(crate) fn for_time(&self, length: Duration) -> Load {
+        Load { length, ..self.clone() }
+    }
+
+    /// Runs the load to its end.
+    pub(crate) fn run(&self, cpus: &str) -> anyhow::Result<Counted> {
+        let mut running = self.start(cpus)?;
+        running.wait(self.length + OVERTIME);
+        running.counted()
+    }
+
+    pub(crate) fn start(&self, cpus: &str) -> anyhow::Result<Running<'_>> {
+        let seconds = self.length.as_secs_f64().to_string();
+        let mut command = pinned(self.program.as_ref(), cpus);
+        command.args(self.arguments.iter().map(|argument| argument.replace(SECONDS, &seconds)));
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().context("setpriv")?;
+        Ok(Running { load: self, child, load_ns: None })
+    }
+}
+
+/// A load that runs. It is killed when it is dropped.
+pub(crate) struct Running<'l> {
+    load: &'l Load,
+    child: Child,
+    /// The processor time after the end.
+    load_ns: Option<u64>,
+}
+
+impl Running<'_> {
+    /// Stops the load until [`Running::run_for`].
+    pub(crate) fn pause(&self) {
+        send_signal(self.child.id() as i32, Signal::STOP);
+    }
+
+    /// Continues the load, and stops it again after some time; whether it has ended.
+    pub(crate) fn run_for(&mut self, time: Duration) -> bool {
+        if self.load_ns.is_some() {
+            return true;
+        }
+        send_signal(self.child.id() as i32, Signal::CONT);
+        let has_ended = self.wait(time);
+        if !has_ended {
+            self.pause();
+        }
+        has_ended
+    }
+
+    fn wait(&mut self, timeout: Duration) -> bool {
+        let limit = Instant::now() + timeout;
+        while self.load_ns.is_none() {
+            let before_ns = ended_children_ns();
+            match self.child.try_wait() {
+                Ok(None) if Instant::now() > limit => return false,
+                // The output is short enough for the pipe.
+                Ok(None) => std::thread::sleep(Duration::from_millis(5)),
+                Ok(Some(_)) | Err(_) => self.load_ns = Some(ended_children_ns() - before_ns),
+            }
+        }
+        true
+    }
+
+    /// The counts after the end.
+    pub(crate) fn counted(mut self) -> anyhow::Result<Counted> {
+        let program = self.load.program;
+        let Some(load_ns) = self.load_ns else { bail!("{program} did not end {OVERTIME:?} after its time") };
+        let status = self.child.wait()?;
+        let (mut output, mut errors) = (String::new(), String::new());
+        self.child.stdout.take().context("no pipe")?.read_to_string(&mut output)?;
+        self.child.stderr.take().context("no pipe")?.read_to_string(&mut errors)?;
+        ensure!(status.success(), "{program} ended ({status}): {output}{errors}");
+        let counts = (self.load.parse)(&output);
+        let (response_count, error_count) = counts.with_context(|| format!("unknown output of {program}: {output}"))?;
+        ensure!(response_count > 0, "no response: {output}");
+        Ok(Counted { response_count, error_count, load_ns })
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        if self.load_ns.is_none() {
+            // An error means that the process has ended.
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+fn first_number(text: &str) -> Option<u64> {
+    text.split_whitespace().next()?.parse().ok()
+}
+
+/// Numbers in a line, at the beginning of words.
+fn sum_of_numbers(text: &str) -> u64 {
+    text.split(|c: char| !c.is_ascii_digit()).filter_map(|word| word.parse::<u64>().ok()).sum()
+}
+
+fn parse_wrk(output: &str) -> Option<(u64, u64)> {
+    let lines = || output.lines().map(str::trim);
+    let responses = lines().find(|line| line.contains(" requests in ")).and_then(first_number)?;
+    let errors = lines().filter_map(|line| {
+        line.strip_prefix("Non-2xx or 3xx responses: ").or_else(|| line.strip_prefix("Socket errors: "))
+    });
+    // "Non-2xx or 3xx responses: 7" and "Socket errors: connect 0, read 3, write 0, timeout 1".
+    Some((responses, errors.map(sum_of_numbers).sum()))
+}
+
+/// `requests: 100 total, 100 started, 100 done, 97 succeeded, 2 failed, 1 errored, 0 timeout`.
+fn parse_h2load(output: &str) -> Option<(u64, u64)> {
+    let line = output.lines().find_map(|line| line.strip_prefix("requests: "))?;
+    let count = |name: &str| line.split(", ").find(|part| part.ends_with(name)).and_then(first_number);
+    Some((count("succeeded")?, count("failed")? + count("errored")? + count("timeout")?))
+}
+
+/// `Queries completed: 99 (99%)`, `Queries lost: 1 (1%)` and `Response codes: NOERROR 90 (90%), SERVFAIL 9 (9%)`. Each
+/// workload has one response code, which is checked before; others are errors.
+fn parse_dnsperf(output: &str) -> Option<(u64, u64)> {
+    let after = |label: &str| output.lines().find_map(|line| line.trim().strip_prefix(label));
+    let completed_count = first_number(after("Queries completed:")?)?;
+    let codes = after("Response codes:").unwrap_or_default().split(", ");
+    let code_counts = codes.filter_map(|code| first_number(code.trim().split_once(' ')?.1));
+    let most = code_counts.max().unwrap_or(0);
+    Some((completed_count, first_number(after("Queries lost:")?)? + completed_count.saturating_sub(most)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outputs_are_parsed() {
+        let wrk = "  1 threads and 64 connections\n  109876 requests in 2.00s, 80.10MB read\n  \
+                   Socket errors: connect 0, read 3, write 0, timeout 1\n  Non-2xx or 3xx responses: 10\n";
+        assert_eq!(parse_wrk(wrk), Some((109_876, 14)));
+        assert_eq!(parse_wrk("unable to connect"), None);
+        let h2load = "requests: 100 total, 100 started, 100 done, 97 succeeded, 2 failed, 1 errored, 0 timeout\n";
+        assert_eq!(parse_h2load(h2load), Some((97, 3)));
+        let dnsperf = "  Queries sent:         100\n  Queries completed:    99 (99.00%)\n  Queries lost:         1 (1.00%)\n\n  \
+                       Response codes:       NOERROR 90 (90.91%), NXDOMAIN 9 (9.09%)\n";
+        assert_eq!(parse_dnsperf(dnsperf), Some((99, 10)));
+    }
+}

@@ -1,0 +1,157 @@
+//! The servers of the comparison, with settings that are as fair as possible.
+//!
+//! Fair means: one worker, no logs, persistent connections without limits, caches as large as allowed, deferred accepts
+//! and minimal responses where the server offers them, and no rate limits. The settings are in the folder `peers`.
+
+use crate::compare::zone::ZoneFile;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+/// Open file descriptors of each server, and of each load generator.
+pub(crate) const FDS_MAX: usize = 20_000;
+/// Open connections of each server.
+const CONNECTIONS_MAX: usize = 12_000;
+/// Descriptors for anything else than connections and cached files.
+const FDS_RESERVED: usize = 500;
+/// The control socket of Sanderling, in the folder of the server.
+pub(crate) const CONTROL: &str = "control.sock";
+
+/// A server by its name in reports.
+#[derive(Clone, Copy)]
+pub(crate) struct Peer {
+    pub(crate) name: &'static str,
+    pub(crate) program: &'static str,
+    pub(crate) arguments: &'static [&'static str],
+    /// The configuration file in the folder of the server, and its template.
+    config: (&'static str, &'static str),
+}
+
+const SANDERLING: &[&str] = &["serve", "--config", "sanderling.toml", "--control", CONTROL];
+const NO_CONFIG: (&str, &str) = ("empty", "");
+
+/// The floor first and Sanderling second, then the others.
+pub(crate) const HTTP: &[Peer] = &[
+    Peer { name: "floor", program: "floor", arguments: &["http", "{ip}:{port}"], config: NO_CONFIG },
+    Peer {
+        name: "sanderling",
+        program: "sanderling",
+        arguments: SANDERLING,
+        config: ("sanderling.toml", include_str!("../../peers/sanderling-http.toml")),
+    },
+    Peer {
+        name: "nginx",
+        program: "nginx",
+        arguments: &["-p", "{folder}/", "-e", "stderr", "-c", "nginx.conf"],
+        config: ("nginx.conf", include_str!("../../peers/nginx.conf")),
+    },
+    Peer {
+        name: "h2o",
+        program: "h2o",
+        arguments: &["-c", "h2o.conf"],
+        config: ("h2o.conf", include_str!("../../peers/h2o.conf")),
+    },
+    Peer {
+        name: "lighttpd",
+        program: "lighttpd",
+        arguments: &["-D", "-f", "lighttpd.conf"],
+        config: ("lighttpd.conf", include_str!("../../peers/lighttpd.conf")),
+    },
+    Peer {
+        name: "caddy",
+        program: "caddy",
+        arguments: &["run", "--config", "Caddyfile", "--adapter", "caddyfile"],
+        config: ("Caddyfile", include_str!("../../peers/Caddyfile")),
+    },
+];
+
+/// In the same order.
+pub(crate) const DNS: &[Peer] = &[
+    Peer { name: "floor", program: "floor", arguments: &["dns", "{ip}:{port}"], config: NO_CONFIG },
+    Peer {
+        name: "sanderling",
+        program: "sanderling",
+        arguments: SANDERLING,
+        config: ("sanderling.toml", include_str!("../../peers/sanderling-dns.toml")),
+    },
+    Peer {
+        name: "nsd",
+        program: "nsd",
+        arguments: &["-d", "-c", "nsd.conf"],
+        config: ("nsd.conf", include_str!("../../peers/nsd.conf")),
+    },
+    Peer {
+        name: "knot",
+        program: "knotd",
+        arguments: &["-c", "knot.conf"],
+        config: ("knot.conf", include_str!("../../peers/knot.conf")),
+    },
+    Peer {
+        name: "bind",
+        program: "named",
+        arguments: &["-f", "-n", "{workers}", "-c", "named.conf"],
+        config: ("named.conf", include_str!("../../peers/named.conf")),
+    },
+];
+
+/// What a server serves.
+#[derive(Clone, Debug)]
+pub(crate) enum Content {
+    /// A folder over HTTP.
+    Site(PathBuf),
+    /// Zones over DNS.
+    Zones(Vec<ZoneFile>),
+    /// The floor's response: the length of the content, the status, and `close`.
+    Response(Vec<String>),
+}
+
+/// A folder and an address of one server.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) folder: PathBuf,
+    pub(crate) address: SocketAddr,
+    pub(crate) worker_count: usize,
+}
+
+impl Peer {
+    /// The configuration file and its text.
+    pub(crate) fn config(&self, place: &Place, content: &Content) -> (&'static str, String) {
+        let (name, template) = self.config;
+        let (head, zone_template) = template.split_once("#zone\n").unwrap_or((template, ""));
+        let mut text = fill(head, place);
+        match content {
+            Content::Site(root) => text = text.replace("{site}", &root.display().to_string()),
+            Content::Zones(zones) => text.extend(zones.iter().map(|zone| {
+                zone_template.replace("{apex}", &zone.apex).replace("{file}", &zone.file.display().to_string())
+            })),
+            Content::Response(_) => {}
+        }
+        (name, text)
+    }
+
+    /// The arguments of the program.
+    pub(crate) fn arguments(&self, place: &Place, content: &Content) -> Vec<String> {
+        let arguments = self.arguments.iter().map(|argument| fill(argument, place));
+        let response = if let Content::Response(words) = content { words.as_slice() } else { &[] };
+        arguments.chain(response.iter().cloned()).collect()
+    }
+}
+
+fn fill(template: &str, place: &Place) -> String {
+    let worker_count = place.worker_count;
+    let are_many = worker_count > 1;
+    let cached_files_max = FDS_MAX - CONNECTIONS_MAX - FDS_RESERVED;
+    let values = [
+        ("{ip}", place.address.ip().to_string()),
+        ("{port}", place.address.port().to_string()),
+        ("{folder}", Path::display(&place.folder).to_string()),
+        ("{workers}", worker_count.to_string()),
+        ("{processes}", if are_many { worker_count } else { 0 }.to_string()),
+        ("{reuseport}", if are_many { " reuseport" } else { "" }.to_owned()),
+        ("{yes_no}", if are_many { "yes" } else { "no" }.to_owned()),
+        ("{on_off}", if are_many { "on" } else { "off" }.to_owned()),
+        ("{connections_max}", CONNECTIONS_MAX.to_string()),
+        ("{cached_files_max}", cached_files_max.to_string()),
+        ("{fds_max}", FDS_MAX.to_string()),
+    ];
+    values.iter().fold(template.to_owned(), |text, (key, value)| text.replace(key, value))
+}
