@@ -1,173 +1,208 @@
-//! Turns each kind of request into the instructions that it takes, and a change of them into a verdict.
+//! Compares the instructions per request, counted by callgrind, with a snapshot.
 //!
-//! Calls are the other quantity that can be counted exactly: `crates/server/tests/costs.txt` keeps those.
+//! System calls per request are another exact measure: `crates/server/tests/costs.txt`.
 
-mod snapshot;
-
+use std::env;
+use std::fmt;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
 
-use crate::callgrind;
-use crate::program::{Outcome, Program};
-use snapshot::{Count, Snapshot};
+use crate::program::{Log, Outcome, Program, is_installed};
 
 const SNAPSHOT: &str = "bench/guard/instructions.txt";
-/// What writes the snapshot anew.
-const RENEW: &str = "cargo xtask guard --update";
-/// The driver: an example of the crate that sees all others which handle requests.
-const DRIVER_BUILD: &str = "--locked --package sanderling-server --example counted";
-const DRIVER: &str = "examples/counted";
-/// How often a kind is repeated in the shorter run; in the longer one, twice as often. What threads do about starting
-/// and ending differs by some hundred instructions from run to run: divided by this, by less than one.
-const REPEAT_COUNT: u64 = 1_000;
-/// An instruction set compiles to its own number of instructions.
-const ARCHITECTURE: &str = "x86_64";
+const UPDATE: &str = "cargo xtask guard --update";
+const TITLE: &str =
+    "# Instructions of one request in user space, by callgrind; written by `cargo xtask guard --update`.";
+/// An example of the crate that uses all crates on the path of a request.
+const DRIVER: &str = "build --quiet --locked --release --package sanderling-server --example counted";
+/// Requests of the shorter run; the longer one has twice as many. Starting and stopping threads varies by some hundred
+/// instructions, which is less than one per request.
+const REQUEST_COUNT: u64 = 1_000;
+/// An increase up to this percentage may come from a choice of the compiler elsewhere.
+const INCREASE_PERCENT_MAX: u64 = 3;
+/// A larger decrease must be written to the snapshot, or it would hide a later increase.
+const DECREASE_PERCENT_MAX: u64 = 10;
 
-/// What to do with what was counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    Compare,
-    Update,
-}
-
-/// The words behind `guard` on the command line.
-pub(crate) fn parse(words: &[String]) -> Result<Purpose, String> {
-    match words {
-        [] => Ok(Purpose::Compare),
-        [word] if word == "--update" => Ok(Purpose::Update),
-        _ => Err(format!("guard takes nothing or --update, not `{}`", words.join(" "))),
+/// Compares with the snapshot.
+pub(crate) fn compare(log: &mut Log) -> Outcome {
+    if env::consts::ARCH != "x86_64" {
+        return Outcome::Skipped("the snapshot is one of x86_64".to_owned());
     }
-}
-
-/// Whether nothing has become dearer; tells what has.
-pub(crate) fn run(purpose: Purpose) -> bool {
-    match verdict(purpose) {
-        Outcome::Passed => true,
-        Outcome::Skipped(reason) => {
-            println!("guard was skipped: {reason}");
-            true
+    let result = read_snapshot().and_then(|snapshot| {
+        let compiler = compiler();
+        if snapshot.compiler != compiler {
+            let other = &snapshot.compiler;
+            return Ok(Outcome::Skipped(format!(
+                "the snapshot is one of `{other}`, not of `{compiler}`; see `{UPDATE}`"
+            )));
         }
-        Outcome::Failed(reason) => {
-            eprintln!("guard: {reason}");
-            false
-        }
-    }
+        let counted = Snapshot::count(log)?;
+        Ok(judge(&snapshot, &counted, log))
+    });
+    result.unwrap_or_else(Outcome::Failed)
 }
 
-/// Counts, and compares with the snapshot or writes it.
-pub(crate) fn verdict(purpose: Purpose) -> Outcome {
-    if std::env::consts::ARCH != ARCHITECTURE {
-        return Outcome::Skipped(format!("the snapshot of instructions is that of {ARCHITECTURE}"));
-    }
-    match compare_or_update(purpose) {
-        Ok(outcome) => outcome,
-        Err(reason) => Outcome::Failed(reason),
-    }
+/// Writes the snapshot.
+pub(crate) fn update(log: &mut Log) -> Outcome {
+    let written = Snapshot::count(log).and_then(|counted| {
+        log.line(&counted.to_string());
+        fs::write(SNAPSHOT, counted.to_string()).map_err(|error| format!("{SNAPSHOT}: {error}"))
+    });
+    written.map_or_else(Outcome::Failed, |()| Outcome::Passed)
 }
 
-fn compare_or_update(purpose: Purpose) -> Result<Outcome, String> {
-    callgrind::look_for_instrument()?;
-    let compiler = compiler()?;
-    let kept = match purpose {
-        Purpose::Compare => {
-            let kept = read(Path::new(SNAPSHOT))?;
-            if kept.compiler != compiler {
-                return Ok(Outcome::Skipped(format!(
-                    "the snapshot is that of `{}`, this is `{compiler}`, and every compiler makes its own number of \
-                     instructions; `{RENEW}` makes this one's",
-                    kept.compiler
-                )));
-            }
-            Some(kept)
-        }
-        Purpose::Update => None,
-    };
-    let counted = Snapshot { compiler, tools: tools(), counts: count_kinds()? };
-    match kept {
-        Some(kept) => Ok(judge(&kept, &counted)),
-        None => {
-            let text = counted.to_string();
-            fs::write(SNAPSHOT, &text).map_err(|error| format!("`{SNAPSHOT}` cannot be written: {error}"))?;
-            print!("{text}");
-            Ok(Outcome::Passed)
-        }
+fn judge(snapshot: &Snapshot, counted: &Snapshot, log: &mut Log) -> Outcome {
+    for (name, now) in &counted.counts {
+        let before = snapshot.of(name);
+        let change = before.map_or(0.0, |before| (*now as f64 / before as f64 - 1.0) * 100.0);
+        log.line(&format!("{name:<20} {:>8} {now:>8} {change:>+7.2} %", before.unwrap_or(0)));
     }
-}
-
-fn read(path: &Path) -> Result<Snapshot, String> {
-    let text = fs::read_to_string(path)
-        .map_err(|error| format!("`{}` cannot be read: {error}; `{RENEW}` writes it", path.display()))?;
-    Snapshot::parse(&text).map_err(|problem| format!("`{}`: {problem}; `{RENEW}` writes it anew", path.display()))
-}
-
-fn judge(kept: &Snapshot, counted: &Snapshot) -> Outcome {
-    print!("{}", kept.beside(counted));
-    let complaints = kept.complaints(counted);
-    if complaints.is_empty() {
+    let differences = snapshot.differences(counted);
+    if differences.is_empty() {
         return Outcome::Passed;
     }
-    let mut text = complaints.join("; ");
-    if kept.tools != counted.tools {
-        // The C library's part of the work is small, but it is there.
-        text += &format!("; the snapshot was made with {}, this is {}", kept.tools, counted.tools);
+    let Snapshot { tools, .. } = snapshot;
+    let tools = if *tools == counted.tools { "" } else { &format!(" (snapshot by {tools}, now {})", counted.tools) };
+    Outcome::Failed(format!("{}{tools}; if this is intended, run `{UPDATE}`", differences.join("; ")))
+}
+
+/// Instructions per request, and what counted them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Snapshot {
+    /// Each compiler generates other instructions.
+    compiler: String,
+    tools: String,
+    counts: Vec<(String, u64)>,
+}
+
+impl Snapshot {
+    fn parse(text: &str) -> Result<Snapshot, String> {
+        let mut snapshot = Snapshot::default();
+        for (index, line) in text.lines().enumerate() {
+            if let Some(compiler) = line.strip_prefix("# compiler: ") {
+                snapshot.compiler = compiler.to_owned();
+            } else if let Some(tools) = line.strip_prefix("# tools: ") {
+                snapshot.tools = tools.to_owned();
+            } else if !line.starts_with('#') {
+                let count = line.split_once(' ').and_then(|(name, number)| {
+                    Some((name.to_owned(), number.trim().parse().ok().filter(|number| *number > 0)?))
+                });
+                let malformed = || format!("{SNAPSHOT}: line {}: `{line}` is not a name and a number", index + 1);
+                snapshot.counts.push(count.ok_or_else(malformed)?);
+            }
+        }
+        Ok(snapshot)
     }
-    Outcome::Failed(format!("{text}. If that is meant, `{RENEW}` renews the snapshot, and its diff says it in review"))
+
+    fn of(&self, name: &str) -> Option<u64> {
+        self.counts.iter().find(|(found, _)| found == name).map(|(_, number)| *number)
+    }
+
+    /// A sentence for each difference that is not allowed.
+    fn differences(&self, counted: &Snapshot) -> Vec<String> {
+        let changed = counted.counts.iter().filter_map(|(name, now)| {
+            let Some(before) = self.of(name) else { return Some(format!("{name} is not in the snapshot")) };
+            let percent = now.abs_diff(before) as f64 * 100.0 / before as f64;
+            if now * 100 > before * (100 + INCREASE_PERCENT_MAX) {
+                Some(format!("{name} needs {now} instructions, {percent:.1} % more than {before}"))
+            } else if now * 100 < before * (100 - DECREASE_PERCENT_MAX) {
+                Some(format!("{name} needs {now} instructions, {percent:.1} % fewer than {before}"))
+            } else {
+                None
+            }
+        });
+        let gone = self.counts.iter().filter(|(name, _)| counted.of(name).is_none());
+        changed.chain(gone.map(|(name, _)| format!("{name} is no longer counted"))).collect()
+    }
+
+    /// Builds the driver and counts each of its kinds of requests.
+    fn count(log: &mut Log) -> Result<Snapshot, String> {
+        if !is_installed("valgrind") {
+            return Err("valgrind is not installed; see `cargo xtask setup`".to_owned());
+        }
+        if let Outcome::Failed(reason) = Program::cargo().args(DRIVER).run(log) {
+            return Err(reason);
+        }
+        let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
+        let driver = target.join("release/examples/counted");
+        let kinds = Program::new(&driver.to_string_lossy()).output().ok_or("the driver lists no kinds")?;
+        let count = |kind: &str| {
+            // Starting and stopping are in both runs.
+            let (short, long) =
+                (instructions(&driver, kind, REQUEST_COUNT)?, instructions(&driver, kind, 2 * REQUEST_COUNT)?);
+            Ok((kind.to_owned(), (long.saturating_sub(short) + REQUEST_COUNT / 2) / REQUEST_COUNT))
+        };
+        let counts: Result<Vec<_>, String> = thread::scope(|scope| {
+            let threads: Vec<_> = kinds.lines().map(|kind| scope.spawn(move || count(kind))).collect();
+            threads.into_iter().map(|thread| thread.join().expect("counting does not panic")).collect()
+        });
+        let output = |program: &str, argument| Program::new(program).args(argument).output().unwrap_or_default();
+        let tools =
+            format!("{}, {}", output("valgrind", "--version").trim(), output("getconf", "GNU_LIBC_VERSION").trim());
+        Ok(Snapshot { compiler: compiler(), tools, counts: counts? })
+    }
 }
 
-/// The instructions of each kind, in the driver's order.
-fn count_kinds() -> Result<Vec<Count>, String> {
-    let driver = callgrind::build(DRIVER_BUILD, DRIVER)?;
-    let list = Program::new(&driver.to_string_lossy()).output().ok_or("the driver does not list its kinds")?;
-    let kinds: Vec<&str> = list.lines().collect();
-    callgrind::for_each(&kinds, |kind| {
-        let run = |repeat_count: u64| callgrind::count(&driver, &[kind, &repeat_count.to_string()], None);
-        let (short, long) = (run(REPEAT_COUNT)?.instructions, run(2 * REPEAT_COUNT)?.instructions);
-        // Start and end are in both.
-        let repeats =
-            long.checked_sub(short).ok_or_else(|| format!("{kind}: twice the work took fewer instructions"))?;
-        Ok(Count { name: (*kind).to_owned(), instructions: (repeats + REPEAT_COUNT / 2) / REPEAT_COUNT })
-    })
+impl fmt::Display for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{TITLE}\n# compiler: {}\n# tools: {}\n", self.compiler, self.tools)?;
+        self.counts.iter().try_for_each(|(name, number)| writeln!(f, "{name:<20} {number:>6}"))
+    }
 }
 
-/// `rustc 1.95.0 (59807616e 2026-04-14)`, of the toolchain that builds.
-fn compiler() -> Result<String, String> {
-    let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
-    let version = Program::new(&rustc).args("--version").output();
-    Ok(version.ok_or("`rustc --version` fails")?.trim().to_owned())
+fn read_snapshot() -> Result<Snapshot, String> {
+    Snapshot::parse(&fs::read_to_string(SNAPSHOT).map_err(|error| format!("{SNAPSHOT}: {error}; see `{UPDATE}`"))?)
 }
 
-/// What else has a part in the numbers: `valgrind-3.19.0, glibc 2.36`.
-fn tools() -> String {
-    let library = Program::new("getconf").args("GNU_LIBC_VERSION").output();
-    let library = library.map_or_else(|| "another C library".to_owned(), |text| text.trim().to_owned());
-    format!("{}, {library}", callgrind::version().unwrap_or_default())
+fn compiler() -> String {
+    let rustc = env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
+    Program::new(&rustc).args("--version").output().unwrap_or_default().trim().to_owned()
+}
+
+/// The instructions of a run of the driver.
+fn instructions(driver: &Path, kind: &str, request_count: u64) -> Result<u64, String> {
+    let mut command = Command::new("valgrind");
+    // The log has the sum; the profile itself is not used.
+    command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).arg(driver);
+    command.args([kind, &request_count.to_string()]).stdin(Stdio::null());
+    // The environment could force variants (SANDERLING_FORCE) or configure the C library.
+    command.env_clear().env("PATH", env::var_os("PATH").unwrap_or_default());
+    let output = command.output().map_err(|error| format!("valgrind: {error}"))?;
+    let log = String::from_utf8_lossy(&output.stderr);
+    let sum = log.lines().find_map(|line| line.split_once("== Collected : ")?.1.trim().parse().ok());
+    sum.filter(|_| output.status.success()).ok_or_else(|| format!("{kind}: {}\n{log}", output.status))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn snapshot(tools: &str, instructions: u64) -> Snapshot {
-        let counts = vec![Count { name: "http-512".into(), instructions }];
-        Snapshot { compiler: "rustc 1.95.0".into(), tools: tools.into(), counts }
+    fn snapshot(counts: &[(&str, u64)]) -> Snapshot {
+        let counts = counts.iter().map(|(name, number)| ((*name).to_owned(), *number)).collect();
+        Snapshot { compiler: "rustc 1".into(), tools: "valgrind-3".into(), counts }
     }
 
     #[test]
-    fn the_command_line_has_one_word_at_most() {
-        let parse = |words: &[&str]| parse(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
-        assert_eq!(parse(&[]), Ok(Purpose::Compare));
-        assert_eq!(parse(&["--update"]), Ok(Purpose::Update));
-        assert!(parse(&["--renew"]).is_err());
+    fn written_snapshot_is_parsed() {
+        let written = snapshot(&[("http-512", 2110), ("a-name-that-is-longer-than-most", 1)]);
+        assert_eq!(Snapshot::parse(&written.to_string()), Ok(written));
+        for line in ["http-512", "http-512 many", "http-512 0", ""] {
+            assert!(Snapshot::parse(&format!("# title\n{line}\n")).is_err_and(|error| error.contains("line 2: ")));
+        }
     }
 
     #[test]
-    fn a_verdict_names_the_kind_the_change_and_the_remedy() {
-        assert_eq!(judge(&snapshot("a", 1000), &snapshot("b", 1030)), Outcome::Passed);
-        let Outcome::Failed(reason) = judge(&snapshot("a", 1000), &snapshot("b", 1031)) else { panic!("it passed") };
-        assert_eq!(
-            reason,
-            "http-512 takes 1031 instructions, 3.1 % more than the 1000 of the snapshot; the snapshot was made with a, \
-             this is b. If that is meant, `cargo xtask guard --update` renews the snapshot, and its diff says it in review"
-        );
+    fn changes_are_reported_beyond_their_limits() {
+        let check = |now: u64, expected: &str| {
+            assert_eq!(snapshot(&[("hit", 1000)]).differences(&snapshot(&[("hit", now)])).join("; "), expected);
+        };
+        check(1030, "");
+        check(1031, "hit needs 1031 instructions, 3.1 % more than 1000");
+        check(900, "");
+        check(899, "hit needs 899 instructions, 10.1 % fewer than 1000");
+        let differences = snapshot(&[("old", 1)]).differences(&snapshot(&[("new", 1)]));
+        assert_eq!(differences, ["new is not in the snapshot", "old is no longer counted"]);
     }
 }

@@ -1,49 +1,109 @@
-//! Turns a program and its arguments into the outcome of a chore.
+//! Runs programs, prints or keeps their output, and counts the results of tests in it.
 
 use std::env;
-use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// What came of one chore.
+/// The outcome of a chore.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Passed,
-    /// Not done, for a reason that lies in this machine; the reason says what was left unproved.
+    /// Not run for a reason of this machine, which says what remains unchecked.
     Skipped(String),
     Failed(String),
 }
 
-/// A command line to be run in the root of the project, with our own output streams unless said otherwise.
+impl Outcome {
+    /// The next outcome if this one is no failure.
+    pub(crate) fn and_then(self, next: impl FnOnce() -> Outcome) -> Outcome {
+        if matches!(self, Outcome::Failed(_)) { self } else { next() }
+    }
+}
+
+/// Test results, by the lines `test result: ok. 9 passed; 0 failed; 1 ignored; …`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TestCount {
+    pub(crate) passed: u64,
+    pub(crate) failed: u64,
+    pub(crate) ignored: u64,
+}
+
+impl TestCount {
+    pub(crate) fn add_line(&mut self, line: &str) {
+        let Some((_, counts)) = line.strip_prefix("test result: ").and_then(|result| result.split_once(". ")) else {
+            return;
+        };
+        for part in counts.split("; ") {
+            match part.split_once(' ') {
+                Some((number, "passed")) => self.passed += number.parse().unwrap_or(0),
+                Some((number, "failed")) => self.failed += number.parse().unwrap_or(0),
+                Some((number, "ignored")) => self.ignored += number.parse().unwrap_or(0),
+                _ => {}
+            }
+        }
+    }
+}
+
+impl fmt::Display for TestCount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} passed, {} failed, {} ignored", self.passed, self.failed, self.ignored)
+    }
+}
+
+/// The output of a chore: printed line by line, or kept while other chores run.
+#[derive(Debug, Default)]
+pub(crate) struct Log {
+    kept: Option<String>,
+    pub(crate) tests: TestCount,
+}
+
+impl Log {
+    /// A log that keeps its lines.
+    pub(crate) fn kept() -> Log {
+        Log { kept: Some(String::new()), tests: TestCount::default() }
+    }
+
+    pub(crate) fn line(&mut self, line: &str) {
+        self.tests.add_line(line);
+        match &mut self.kept {
+            Some(text) => *text += &format!("{line}\n"),
+            None => println!("{line}"),
+        }
+    }
+
+    /// Appends a log that was kept.
+    pub(crate) fn append(&mut self, other: &Log) {
+        other.kept.iter().flat_map(|text| text.lines()).for_each(|line| self.line(line));
+    }
+}
+
+/// A command line, which runs in the root of the project.
 pub(crate) struct Program {
     command: Command,
 }
 
 impl Program {
-    /// `name` as found through PATH.
+    /// `name` as found by PATH.
     pub(crate) fn new(name: &str) -> Program {
         let mut command = Command::new(name);
         command.stdin(Stdio::null());
         Program { command }
     }
 
-    /// The cargo that runs us, so that a toolchain chosen by `cargo +name` holds for every step.
+    /// The cargo that runs this program, so that `cargo +TOOLCHAIN` applies to all steps.
     pub(crate) fn cargo() -> Program {
-        let cargo = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
-        let mut command = Command::new(cargo);
-        command.stdin(Stdio::null());
-        Program { command }
+        Program::new(&env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned()))
     }
 
-    /// Arguments, as many as `words` has between its spaces.
+    /// Arguments, separated by spaces.
     pub(crate) fn args(mut self, words: &str) -> Program {
         self.command.args(words.split_whitespace());
         self
     }
 
-    /// Arguments that may hold spaces.
+    /// Arguments that may contain spaces.
     pub(crate) fn args_of(mut self, arguments: &[String]) -> Program {
         self.command.args(arguments);
         self
@@ -54,84 +114,62 @@ impl Program {
         self
     }
 
-    /// The program may ask its user something: a password, for one.
-    pub(crate) fn interactive(mut self) -> Program {
-        self.command.stdin(Stdio::inherit());
-        self
-    }
-
-    /// Runs it to its end.
-    pub(crate) fn run(mut self) -> Outcome {
-        println!("$ {self}");
-        match self.command.status() {
+    /// Runs the program with its output in `log`.
+    pub(crate) fn run(mut self, log: &mut Log) -> Outcome {
+        log.line(&format!("$ {self}"));
+        let result = match log.kept {
+            // Directly, so that programs detect a terminal; but test results are counted.
+            None if !self.runs_tests() => self.command.status(),
+            _ => self.run_and_read(log),
+        };
+        match result {
             Ok(status) if status.success() => Outcome::Passed,
             Ok(status) => Outcome::Failed(format!("`{self}`: {status}")),
-            Err(error) => Outcome::Failed(format!("`{self}` cannot be started: {error}")),
+            Err(error) => Outcome::Failed(format!("`{self}`: {error}")),
         }
     }
 
-    /// Runs it to its end and hands each line of its standard output to `each_line`, after printing it.
-    pub(crate) fn run_and_read(mut self, mut each_line: impl FnMut(&str)) -> Outcome {
-        println!("$ {self}");
-        let mut child = match self.command.stdout(Stdio::piped()).spawn() {
-            Ok(child) => child,
-            Err(error) => return Outcome::Failed(format!("`{self}` cannot be started: {error}")),
-        };
-        let output = child.stdout.take().expect("standard output was asked for as a pipe");
-        let copied = copy_lines(BufReader::new(output), &mut each_line);
-        match (child.wait(), copied) {
-            (Err(error), _) | (_, Err(error)) => Outcome::Failed(format!("`{self}`: {error}")),
-            (Ok(status), Ok(())) if status.success() => Outcome::Passed,
-            (Ok(status), Ok(())) => Outcome::Failed(format!("`{self}`: {status}")),
-        }
+    fn runs_tests(&self) -> bool {
+        self.command.get_args().next().is_some_and(|word| word == "test")
     }
 
-    /// Runs it silently; its standard output when it ended well.
+    fn run_and_read(&mut self, log: &mut Log) -> io::Result<std::process::ExitStatus> {
+        let (reader, writer) = io::pipe()?;
+        let mut child = self.command.stdout(writer.try_clone()?).stderr(writer).spawn()?;
+        // The command keeps the writing ends; without this, the pipe would never end.
+        self.command.stdout(Stdio::null()).stderr(Stdio::null());
+        let (mut reader, mut line) = (BufReader::new(reader), Vec::new());
+        while reader.read_until(b'\n', &mut line)? > 0 {
+            log.line(String::from_utf8_lossy(&line).trim_end());
+            line.clear();
+        }
+        child.wait()
+    }
+
+    /// Runs the program silently; its standard output if it succeeds.
     pub(crate) fn output(mut self) -> Option<String> {
         let output = self.command.stderr(Stdio::null()).output().ok()?;
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
     }
 }
 
-/// The command line as one would type it.
+/// The command line as it can be typed.
 impl fmt::Display for Program {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (name, value) in self.command.get_envs() {
-            write!(out, "{}={} ", name.display(), value.unwrap_or_default().display())?;
+            write!(f, "{}={} ", name.display(), value.unwrap_or_default().display())?;
         }
         let name = PathBuf::from(self.command.get_program());
-        write!(out, "{}", name.file_name().unwrap_or_default().display())?;
-        for argument in self.command.get_args() {
-            write!(out, " {}", argument.display())?;
-        }
-        Ok(())
+        write!(f, "{}", name.file_name().unwrap_or_default().display())?;
+        self.command.get_args().try_for_each(|argument| write!(f, " {}", argument.display()))
     }
 }
 
-/// Sends a signal by its name without SIG. Whether it could be sent: a process that has ended needs none.
-pub(crate) fn signal(pid: u32, name: &str) -> bool {
-    let mut command = Command::new("kill");
-    command.args(["-s", name, &pid.to_string()]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command.status().is_ok_and(|status| status.success())
-}
-
-/// Whether PATH leads to a file of this name. Debian keeps administrators' programs in `sbin`, which a user's PATH
-/// may lack.
+/// Whether PATH, or a folder of administrators' programs, has a program.
 pub(crate) fn is_installed(name: &str) -> bool {
     let path = env::var_os("PATH").unwrap_or_default();
     let sbin = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from);
     env::split_paths(&path).chain(sbin).any(|folder| folder.join(name).is_file())
-}
-
-fn copy_lines(mut from: impl BufRead, each_line: &mut impl FnMut(&str)) -> io::Result<()> {
-    let mut bytes = Vec::new();
-    while from.read_until(b'\n', &mut bytes)? > 0 {
-        let line = String::from_utf8_lossy(&bytes);
-        print!("{line}");
-        each_line(line.trim_end());
-        bytes.clear();
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -139,30 +177,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_is_shown_as_typed() {
-        let program = Program::new("/usr/bin/env").args("-i true").env("LANG", "C");
-        assert_eq!(program.to_string(), "LANG=C env -i true");
+    fn test_results_are_counted() {
+        let mut count = TestCount::default();
+        for line in [
+            "test name ... ok",
+            "test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.01s",
+            "test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s",
+        ] {
+            count.add_line(line);
+        }
+        assert_eq!(count, TestCount { passed: 15, failed: 2, ignored: 1 });
     }
 
     #[test]
-    fn an_outcome_tells_the_command_that_failed() {
-        assert_eq!(Program::new("true").run(), Outcome::Passed);
-        assert_eq!(Program::new("false").run(), Outcome::Failed("`false`: exit status: 1".into()));
-        let Outcome::Failed(reason) = Program::new("no-such-program").run() else { panic!("it ran") };
-        assert!(reason.starts_with("`no-such-program` cannot be started: "), "{reason}");
+    fn failed_command_is_named() {
+        let mut log = Log::kept();
+        assert_eq!(Program::new("true").run(&mut log), Outcome::Passed);
+        let expected = Outcome::Failed("`LANG=C env false`: exit status: 1".to_owned());
+        assert_eq!(Program::new("/usr/bin/env").args("false").env("LANG", "C").run(&mut log), expected);
     }
 
     #[test]
-    fn lines_are_handed_on() {
-        let mut lines = Vec::new();
-        let outcome = Program::new("printf").args(r"one\ntwo").run_and_read(|line| lines.push(line.to_owned()));
-        assert_eq!(outcome, Outcome::Passed);
-        assert_eq!(lines, ["one", "two"]);
-    }
-
-    #[test]
-    fn programs_are_found_through_path() {
-        assert!(is_installed("sh"));
-        assert!(!is_installed("no-such-program"));
+    fn output_of_both_streams_is_kept() {
+        let mut log = Log::kept();
+        let program = Program::new("sh").args_of(&["-c".to_owned(), "echo one; echo two >&2".to_owned()]);
+        assert_eq!(program.run(&mut log), Outcome::Passed);
+        assert_eq!(log.kept.as_deref(), Some("$ sh -c echo one; echo two >&2\none\ntwo\n"));
     }
 }

@@ -1,69 +1,320 @@
-//! Turns the tree into complaints: the rules that no compiler checks.
+//! The rules of the tree that no compiler checks.
 
 mod imports;
-mod borders;
-mod unsafety;
-mod opening;
-mod length;
-mod words;
-mod links;
-mod source;
-mod manifest;
-mod tree;
-mod complaint;
 #[cfg(test)]
 mod tests;
 
+use std::fs;
 use std::path::Path;
 
-use complaint::{Complaint, Severity};
-use tree::Tree;
+use crate::program::{Log, Outcome};
 
-/// One rule: its name as it stands in a complaint, and what looks for breaches of it.
-struct Rule {
-    name: &'static str,
-    look: fn(&Tree, &mut Vec<Complaint>),
-}
+/// Which of our crates each crate may depend on. Tests and benchmarks may use more.
+const MAY_IMPORT: &[(&str, &[&str])] = &[
+    ("crates/sanderling", &["probe", "supervisor", "server-process", "agent", "ipc", "config", "os"]),
+    ("crates/probe", &["config", "ipc", "os", "table", "dns", "http"]),
+    ("crates/server-process", &["server", "listeners", "ipc", "config", "os", "dns", "http", "tls"]),
+    // It reads nothing from the network, so it depends on no protocol crate.
+    ("crates/supervisor", &["listeners", "ipc", "config", "os"]),
+    ("crates/agent", &["ipc", "config", "os", "dns", "http", "tls"]),
+    ("crates/listeners", &["config", "os"]),
+    ("crates/ipc", &["config", "os"]),
+    ("crates/config", &["os"]),
+    ("crates/testkit", &[]),
+    ("crates/server", &["os", "table", "dns", "http", "tls"]),
+    ("crates/tls", &[]),
+    ("crates/http", &[]),
+    ("crates/dns", &[]),
+    ("crates/table", &[]),
+    ("crates/os", &[]),
+    ("bench/loadgen", &[]),
+    ("bench/soak", &["loadgen"]),
+    ("bench/measure", &["loadgen", "soak"]),
+];
+const NO_STD_ROOTS: &[&str] = &["crates/dns/src/lib.rs", "crates/http/src/lib.rs"];
+const MAY_BE_UNSAFE: &[&str] =
+    &["crates/os/src/lib.rs", "crates/table/src/lib.rs", "bench/floor/src/main.rs", "bench/loadgen/src/lib.rs"];
+/// Lines of a file: a warning above the first, an error above the second. clippy checks functions.
+const FILE_LINES: [usize; 2] = [600, 900];
+/// Files that people edit as text. Zone files and test data may contain tabs.
+const PLAIN: &[&str] = &[".rs", ".md", ".toml", ".yml", ".sh", ".html", ".css", ".conf", ".service"];
+/// Marks of unfinished work, and beginnings of paths of one machine; divided, so that this file passes.
+const UNFINISHED: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME"), concat!("X", "XX")];
+const PRIVATE_PATHS: &[&str] = &[concat!("/wo", "rk/"), concat!("/ho", "me/"), concat!("/ro", "ot/")];
+/// Words of which the standard term exists, and what to write instead.
+const WORDS: &[(&str, &str)] = &[
+    (concat!("oct", "et"), "bytes"),
+    (concat!("oct", "ets"), "bytes"),
+    (concat!("w", "ho"), "a named subject"),
+    (concat!("who", "ever"), "a named subject"),
+];
+/// Lines with a name or a quotation in which such a word is correct.
+const QUOTATIONS: &[&str] = &[concat!("oct", "et-stream"), concat!("rf", "c-quote")];
+/// Whether such a word is an error.
+const WORDS_ARE_ERRORS: bool = false;
+/// Warnings of one rule that are printed.
+const WARNINGS_PRINTED_MAX: usize = 10;
 
-const RULES: &[Rule] = &[
-    Rule { name: "imports", look: imports::look },
-    Rule { name: "borders", look: borders::look },
-    Rule { name: "unsafety", look: unsafety::look },
-    Rule { name: "opening", look: opening::look },
-    Rule { name: "length", look: length::look },
-    Rule { name: "words", look: words::look },
-    Rule { name: "links", look: links::look },
+type Rule = fn(&Tree) -> Vec<Finding>;
+
+const RULES: &[(&str, Rule)] = &[
+    ("imports", imports::check),
+    ("crates", check_crates),
+    ("roots", check_roots),
+    ("files", check_files),
+    ("lines", check_lines),
+    ("words", check_words),
+    ("links", check_links),
 ];
 
-/// Prints what is wrong with the tree in the current folder. Whether no error is among it; warnings are let pass.
-pub(crate) fn run() -> bool {
-    let tree = match Tree::read(Path::new(".")) {
-        Ok(tree) => tree,
-        Err(error) => {
-            eprintln!("tidy: {error}");
-            return false;
-        }
-    };
-    let (mut error_count, mut warning_count) = (0, 0);
-    for rule in RULES {
-        for complaint in complaints(rule, &tree) {
-            match complaint.severity {
-                Severity::Warning => warning_count += 1,
-                Severity::Error => error_count += 1,
-            }
-            println!("{complaint} [{}]", rule.name);
-        }
-    }
-    println!("tidy: {} files, {error_count} errors, {warning_count} warnings", tree.files.len());
-    error_count == 0
+/// A violation: the file, the line or 0, and the problem with its remedy.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Finding {
+    path: String,
+    line: usize,
+    text: String,
+    is_error: bool,
 }
 
-/// The complaints of one rule in the order of the files and their lines.
-fn complaints(rule: &Rule, tree: &Tree) -> Vec<Complaint> {
+fn error(path: &str, line: usize, text: impl Into<String>) -> Finding {
+    Finding { path: path.to_owned(), line, text: text.into(), is_error: true }
+}
+
+fn warning(path: &str, line: usize, text: impl Into<String>) -> Finding {
+    Finding { is_error: false, ..error(path, line, text) }
+}
+
+/// The text files of the project and the paths of the others.
+#[derive(Default)]
+struct Tree {
+    files: Vec<(String, String)>,
+    others: Vec<String>,
+}
+
+impl Tree {
+    fn read(&mut self, folder: &Path) -> std::io::Result<()> {
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let path = entry.path().strip_prefix(".").unwrap_or(&entry.path()).to_string_lossy().into_owned();
+            if [".git", "target", "corpus", "artifacts", "Cargo.lock"].contains(&name.as_str()) {
+            } else if entry.file_type()?.is_dir() {
+                self.read(&entry.path())?;
+            } else {
+                // A file that has disappeared is one of an editor or of a running test.
+                match fs::read(entry.path()).map(String::from_utf8) {
+                    Ok(Ok(text)) => self.files.push((path, text)),
+                    _ => self.others.push(path),
+                }
+            }
+        }
+        self.files.sort();
+        Ok(())
+    }
+
+    fn with_end<'t>(&'t self, end: &'t str) -> impl Iterator<Item = (&'t str, &'t str)> {
+        self.files
+            .iter()
+            .map(|(path, text)| (path.as_str(), text.as_str()))
+            .filter(move |(path, _)| path.ends_with(end))
+    }
+
+    fn get(&self, path: &str) -> Option<&str> {
+        self.files.iter().find(|(found, _)| found == path).map(|(_, text)| text.as_str())
+    }
+
+    /// Whether a path is a file, or a folder with files.
+    fn contains(&self, path: &str) -> bool {
+        let mut paths = self.files.iter().map(|(path, _)| path).chain(&self.others);
+        let path = path.trim_end_matches('/');
+        paths.any(|it| it.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
+    }
+}
+
+/// Prints all findings; passes if none is an error.
+pub(crate) fn run(log: &mut Log) -> Outcome {
+    let mut tree = Tree::default();
+    if let Err(error) = tree.read(Path::new(".")) {
+        return Outcome::Failed(error.to_string());
+    }
+    let (mut error_count, mut warning_count) = (0, 0);
+    for (name, check) in RULES {
+        let mut findings = check(&tree);
+        findings.sort();
+        findings.dedup();
+        let mut unprinted_count = 0;
+        for Finding { path, line, text, is_error } in &findings {
+            *if *is_error { &mut error_count } else { &mut warning_count } += 1;
+            let severity = if *is_error { "error" } else { "warning" };
+            match !is_error && warning_count > WARNINGS_PRINTED_MAX {
+                true => unprinted_count += 1,
+                false => log.line(&format!("{path}:{line}: {severity}: {text} [{name}]")),
+            }
+        }
+        if unprinted_count > 0 {
+            log.line(&format!("{unprinted_count} more warnings [{name}]"));
+        }
+    }
+    log.line(&format!("tidy: {} files, {error_count} errors, {warning_count} warnings", tree.files.len()));
+    if error_count == 0 { Outcome::Passed } else { Outcome::Failed(format!("tidy found {error_count} errors")) }
+}
+
+/// Dependencies of crates point down.
+fn check_crates(tree: &Tree) -> Vec<Finding> {
     let mut found = Vec::new();
-    (rule.look)(tree, &mut found);
-    found.sort_by(|a, b| (&a.path, a.line, &a.text).cmp(&(&b.path, b.line, &b.text)));
-    // A line may break a rule in the same way several times: `use crate::top::{A, B}`.
-    found.dedup_by(|a, b| (&a.path, a.line, &a.text) == (&b.path, b.line, &b.text));
+    for (path, text) in tree.with_end("/Cargo.toml") {
+        let folder = path.trim_end_matches("/Cargo.toml");
+        let Some((_, allowed)) = MAY_IMPORT.iter().find(|(name, _)| *name == folder) else {
+            if folder.starts_with("crates/") {
+                found.push(error(path, 0, "the crate has no line in MAY_IMPORT of xtask; add one"));
+            }
+            continue;
+        };
+        let mut section = "";
+        for (index, line) in text.lines().enumerate() {
+            section = if line.starts_with('[') { line } else { section };
+            let is_built = section.ends_with("dependencies]") && !section.contains("dev-dependencies");
+            let key = line.split(['.', ' ', '=']).next().unwrap_or_default();
+            let ours = key.strip_prefix("sanderling").map(|name| name.trim_start_matches('-'));
+            let ours = ours.or(["loadgen", "soak"].contains(&key).then_some(key)).filter(|_| is_built);
+            if let Some(name) = ours.filter(|name| !allowed.contains(name)) {
+                let name = if name.is_empty() { "sanderling" } else { name };
+                let allowed = if allowed.is_empty() { "none".to_owned() } else { allowed.join(", ") };
+                found.push(error(path, index + 1, format!("`{name}` must not be a dependency; allowed: {allowed}")));
+            }
+        }
+    }
     found
+}
+
+/// The root of each crate forbids `unsafe`, and those of the protocol crates `std`.
+fn check_roots(tree: &Tree) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for (path, text) in tree.with_end(".rs") {
+        let is_root = path.ends_with("/src/lib.rs") || path.ends_with("/src/main.rs");
+        let has = |attribute: &str| text.lines().any(|line| line == attribute);
+        if is_root && !MAY_BE_UNSAFE.contains(&path) && !has("#![forbid(unsafe_code)]") {
+            found.push(error(path, 0, "`#![forbid(unsafe_code)]` is missing"));
+        }
+        if NO_STD_ROOTS.contains(&path)
+            && (!has("#![no_std]") || text.replace("#[cfg(test)]\nextern crate std;", "").contains("extern crate std;"))
+        {
+            found.push(error(path, 0, "`#![no_std]` is missing, or undone by `extern crate std` outside of tests"));
+        }
+    }
+    found
+}
+
+/// Rust files begin with a sentence, and no file is too long.
+fn check_files(tree: &Tree) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for (path, text) in tree.with_end(".rs") {
+        let opening = text.lines().map_while(|line| line.strip_prefix("//! ")).last();
+        if !opening.is_some_and(|line| line.trim_end().ends_with(['.', ':', '?'])) {
+            found.push(error(path, 1, "the file does not begin with a `//!` sentence; say what it is for"));
+        }
+        match text.lines().count() {
+            count if count > FILE_LINES[1] => found.push(error(path, 0, format!("{count} lines; split the file"))),
+            count if count > FILE_LINES[0] => found.push(warning(path, 0, format!("{count} lines; consider a split"))),
+            _ => {}
+        }
+    }
+    found
+}
+
+/// No stray blanks, no marks of unfinished work, no paths of one machine.
+fn check_lines(tree: &Tree) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for (path, text) in &tree.files {
+        let is_plain = PLAIN.iter().any(|end| path.ends_with(end));
+        for (index, line) in text.split('\n').enumerate() {
+            let mut add = |text: String| found.push(error(path, index + 1, text));
+            if is_plain && line.contains('\t') {
+                add("a tab; indent by spaces, or write \\t in a literal".to_owned());
+            }
+            if is_plain && line.ends_with([' ', '\t', '\r']) {
+                add("spaces at the end of the line; remove them".to_owned());
+            }
+            for mark in UNFINISHED.iter().filter(|mark| has_word(line, mark)) {
+                add(format!("`{mark}`; finish the work, or write an issue"));
+            }
+            let is_middle = |c: char| c.is_alphanumeric() || "_.-~/}".contains(c);
+            let starts = |prefix: &&&str| line.match_indices(**prefix).any(|(at, _)| !line[..at].ends_with(is_middle));
+            for prefix in PRIVATE_PATHS.iter().filter(starts) {
+                add(format!("`{prefix}…` is a path of one machine; make it relative to the project"));
+            }
+        }
+    }
+    found
+}
+
+fn has_word(line: &str, word: &str) -> bool {
+    line.split(|c: char| !c.is_alphanumeric() && c != '_').any(|found| found == word)
+}
+
+/// Standard terms in documents, comments and messages.
+fn check_words(tree: &Tree) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for (path, text) in tree.with_end(".rs").chain(tree.with_end(".md")) {
+        let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.to_lowercase()));
+        for (number, line) in lines.filter(|(_, line)| !QUOTATIONS.iter().any(|quotation| line.contains(quotation))) {
+            for (word, instead) in WORDS.iter().filter(|(word, _)| has_word(&line, word)) {
+                let text = format!("`{word}`; write {instead}");
+                found.push(Finding { is_error: WORDS_ARE_ERRORS, ..error(path, number, text) });
+            }
+        }
+    }
+    found
+}
+
+/// Links and names of files in documents and comments exist.
+fn check_links(tree: &Tree) -> Vec<Finding> {
+    const FOLDERS: &[&str] = &["docs/", "crates/", "xtask/", "bench/", "fuzz/", "demo/", "packaging/", ".ci/"];
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "/.-_".contains(c);
+    let mut found = Vec::new();
+    let mut check = |path: &str, index: usize, target: String| {
+        if !tree.contains(&target) {
+            found.push(error(path, index + 1, format!("`{target}` does not exist")));
+        }
+    };
+    for (path, text) in tree.with_end(".md") {
+        let folder = Path::new(path).parent().unwrap_or(Path::new(""));
+        let mut is_code = false;
+        for (index, line) in text.lines().enumerate() {
+            is_code ^= line.trim_start().starts_with("```");
+            if is_code {
+                continue;
+            }
+            let links = line.split("](").skip(1).filter_map(|rest| rest.split([')', ' ', '#']).next());
+            for link in links.filter(|link| !link.is_empty() && !link.contains(':')) {
+                check(path, index, resolve(folder, link));
+            }
+            let quoted = line.split('`').skip(1).step_by(2);
+            for name in quoted.filter(|name| FOLDERS.iter().any(|it| name.starts_with(it)) && name.chars().all(is_name))
+            {
+                check(path, index, name.to_owned());
+            }
+        }
+    }
+    for (path, text) in tree.with_end(".rs") {
+        for (index, line) in text.lines().enumerate().filter(|(_, line)| line.trim_start().starts_with("//")) {
+            let words = line.split(|c: char| !is_name(c)).map(|word| word.trim_end_matches('.'));
+            words.filter(|word| word.starts_with("docs/")).for_each(|name| check(path, index, name.to_owned()));
+        }
+    }
+    found
+}
+
+/// A relative link as a path from the root.
+fn resolve(folder: &Path, link: &str) -> String {
+    let joined = folder.join(link);
+    let mut parts: Vec<&str> = Vec::new();
+    for part in joined.to_str().unwrap_or_default().split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    parts.join("/")
 }
