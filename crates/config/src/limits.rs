@@ -57,7 +57,7 @@ macro_rules! limits {
 
 limits! {
     http_connections_max: usize = 10_000 in 1..=1_000_000,
-        "Open HTTP connections; further clients wait in the listen queue until one closes.";
+        "Open HTTP connections; at the limit the one idle for longest is closed for a new one.";
     http_requests_per_connection_max: u64 = 10_000 in 1..=1_000_000_000,
         "Requests on one connection; then the server closes it.";
     http_head_bytes_max: usize = 16_384 in 1_024..=1_048_576,

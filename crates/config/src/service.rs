@@ -1,9 +1,10 @@
 //! The two services of the program, and which of its listeners belong to a service manager.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// A service that the program offers on an address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Service {
     /// HTTP over TCP.
     Http,
@@ -37,7 +38,7 @@ impl fmt::Display for Service {
 }
 
 /// The service of a listener, and whether a service manager owns it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListenerRole {
     /// The service.
     pub service: Service,

@@ -1,28 +1,32 @@
-//! What the processes of the server and the commands that control it say to each other.
+//! The one protocol between the processes of the server, and between them and the commands that control them.
+//!
+//! A [`Message`] travels as one packet over a Unix socket, with its descriptors, each with its [`FdKind`]. The same messages go
+//! - between the supervisor and a server process,
+//! - from a command such as `sanderling reload` to the control socket, and back,
+//! - from a server process without a supervisor to the one that adopts it.
+//!
+//! Descriptors also pass through `exec`: by their names to a new server process, by a list to the program that replaces
+//! the supervisor ([`handover`]). This crate carries messages; it does not act on them.
 #![forbid(unsafe_code)]
 
-pub mod control;
-pub mod control_client;
+pub mod client;
+pub mod control_socket;
 pub mod control_path;
 pub mod handover;
-pub mod control_message;
-pub mod channel;
+mod connection;
+mod message;
 mod exit;
-pub mod json;
 
+pub use connection::{Connection, IncomingFds, OutgoingFds, RETRY_INTERVAL, Received};
 pub use exit::Exit;
+pub use message::{
+    ArtefactKind, Command, DecodeError, Event, FdKind, Message, PendingCommand, ProcessInfo, StatusFormat, Text,
+};
 
 use std::time::Duration;
 
-/// Names of the descriptors that a supervisor hands over beside its sockets, which have the names of their services.
-pub const CHANNEL: &str = "channel";
-/// See [`CHANNEL`].
-pub const CONFIGURATION: &str = "configuration";
-/// See [`CHANNEL`].
-pub const CONTROL: &str = "control";
+/// Bytes of the largest artefact; the text of a configuration is the only one so far.
+pub const ARTEFACT_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// Bytes of a configuration's text that is taken over; its reader has bounded it already.
-pub const CONFIGURATION_BYTES_MAX: u64 = 64 * 1024 * 1024;
-
-/// How often the supervisor hears that all threads move. It gives a process up that has been silent for several.
-pub const BEAT_INTERVAL: Duration = Duration::from_secs(1);
+/// Time between two heartbeats of a server process. The supervisor kills a process that has missed several.
+pub const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);

@@ -1,9 +1,13 @@
-//! Turns the addresses of a configuration into sockets that outlive every process that serves on them.
+//! The bound sockets of the configured addresses.
 //!
-//! Each address has siblings (`SO_REUSEPORT`), among which the kernel spreads those who come. They are bound before
-//! anybody serves, and handed to each server process. A sibling that was made is not closed while its address is
-//! listened on: whoever waits in it would be lost.
+//! The supervisor binds them before any process serves, and hands them to each server process; they outlive it. Each
+//! address has several reuseport sockets (`SO_REUSEPORT`), among which the kernel distributes clients. A socket is not
+//! closed while its address is in use: the clients in its listen queue would be lost.
 #![forbid(unsafe_code)]
+
+mod error;
+
+pub use error::BindError;
 
 use sanderling_config::{Config, ListenerRole, Service};
 use sanderling_os::socket::{self, SocketType};
@@ -16,169 +20,181 @@ use std::sync::Arc;
 
 /// The sockets of one address.
 #[derive(Clone, Debug)]
-pub struct Address {
-    /// What they are for.
+pub struct ListenAddress {
+    /// The service, and the owner of the sockets.
     pub role: ListenerRole,
-    /// As the configuration has it: with port 0 where the kernel chooses.
-    asked: SocketAddr,
-    /// With its real port.
+    /// The address in the configuration, perhaps with port 0.
+    configured: SocketAddr,
+    /// The address with its real port.
     pub bound: SocketAddr,
-    /// Its stream sockets.
+    /// The stream sockets.
     pub streams: Vec<Arc<Listener>>,
-    /// None for HTTP, as many as streams for DNS.
+    /// The datagram sockets: none for HTTP, as many as stream sockets for DNS.
     pub datagrams: Vec<Arc<Socket>>,
 }
 
-/// All sockets that are listened on. A clone shares them.
+/// The sockets of all addresses. A clone shares them.
 #[derive(Clone, Debug, Default)]
-pub struct Listeners(Vec<Address>);
+pub struct Listeners(Vec<ListenAddress>);
 
 impl Listeners {
-    /// The sockets that `config` asks for: those of `kept` where they fit, new ones for the rest.
+    /// The sockets for `config`: those of `existing` where the address is the same, new ones for the rest.
     ///
     /// # Errors
-    /// An address that cannot be bound. What was kept is as it was.
-    pub fn bind(config: &Config, kept: &Listeners) -> io::Result<Listeners> {
-        let mut kept = kept.0.clone();
+    /// An address cannot be bound. `existing` is unchanged.
+    pub fn bind(config: &Config, existing: &Listeners) -> Result<Listeners, BindError> {
+        let mut existing = existing.0.clone();
         let http = config.http_listen.iter().map(|address| (Service::Http, *address));
         let dns = config.dns_listen.iter().map(|address| (Service::Dns, *address));
         let mut addresses = Vec::new();
-        for (service, asked) in http.chain(dns) {
-            let fits = |address: &Address| address.role.service == service && address.asked == asked;
-            let address = match kept.iter().position(fits) {
-                Some(index) => kept.remove(index),
-                None => Address::bind(service, asked)?,
+        for (service, configured) in http.chain(dns) {
+            let is_same = |address: &ListenAddress| address.role.service == service && address.configured == configured;
+            let address = match existing.iter().position(is_same) {
+                Some(index) => existing.remove(index),
+                None => ListenAddress::bind(service, configured).map_err(|error| BindError {
+                    service,
+                    address: configured,
+                    error,
+                })?,
             };
             addresses.push(address);
         }
-        // Only when nothing can fail any more: whoever waits in a sibling is lost if it is closed again.
+        // Sockets are added when nothing can fail any more: closing one would lose the clients in its queue.
         for address in &mut addresses {
-            address.grow_to(config.listener_count());
-            address.bound_by(config)?;
+            address.add_sockets(config.listener_count());
+            let (service, bound) = (address.role.service, address.bound);
+            address.apply_limits(config).map_err(|error| BindError { service, address: bound, error })?;
         }
         let listeners = Listeners(addresses);
-        listeners.defer_silent();
+        listeners.set_defer_accept();
         Ok(listeners)
     }
 
-    /// Leaves silent clients of HTTP to the kernel ([`Listener::set_defer_accept`]): they ask at once. A stream of DNS may be
-    /// opened for later, and costs little among so many datagrams.
-    pub fn defer_silent(&self) {
+    /// Leaves HTTP connections in the kernel until their first data arrives ([`Listener::set_defer_accept`]). DNS
+    /// connections may be opened before they are needed.
+    pub fn set_defer_accept(&self) {
         let http = self.0.iter().filter(|address| address.role.service == Service::Http);
         http.flat_map(|address| &address.streams).for_each(|stream| stream.set_defer_accept());
     }
 
-    /// Lets nobody come any more to the addresses that `kept` lacks, but for those that are somebody else's.
-    pub fn shut_down_beyond(&self, kept: &Listeners) -> io::Result<()> {
-        let gone = self.0.iter().filter(|address| !kept.has(address) && !address.role.is_external);
-        gone.flat_map(|address| &address.streams).try_for_each(|stream| stream.shutdown())
+    /// Shuts down the listening sockets of the addresses that `kept` does not have, except for external ones.
+    pub fn shut_down_except(&self, kept: &Listeners) -> io::Result<()> {
+        let unused = self.0.iter().filter(|address| !kept.has(address) && !address.role.is_external);
+        unused.flat_map(|address| &address.streams).try_for_each(|stream| stream.shutdown())
     }
 
-    /// Takes over sockets that were bound by somebody else, in the order of their addresses, siblings one behind the
-    /// other.
+    /// Takes over bound sockets, in the order of their addresses.
     ///
     /// # Errors
-    /// A descriptor that is no bound socket of the Internet.
-    pub fn adopt(sockets: Vec<(ListenerRole, OwnedFd)>) -> io::Result<Listeners> {
-        let mut addresses: Vec<Address> = Vec::new();
+    /// A descriptor is not a bound socket of IPv4 or IPv6.
+    pub fn from_fds(sockets: Vec<(ListenerRole, OwnedFd)>) -> io::Result<Listeners> {
+        let mut addresses: Vec<ListenAddress> = Vec::new();
         for (role, descriptor) in sockets {
             socket::set_nonblocking(&descriptor)?;
-            let kind = socket::socket_type(&descriptor)?;
+            let socket_type = socket::socket_type(&descriptor)?;
             let bound = socket::local_address(&descriptor)?;
-            let fits = |address: &Address| address.role.service == role.service && address.bound == bound;
-            let index = addresses.iter().position(fits).unwrap_or_else(|| {
-                addresses.push(Address { role, asked: bound, bound, streams: Vec::new(), datagrams: Vec::new() });
+            let is_same = |address: &ListenAddress| address.role.service == role.service && address.bound == bound;
+            let index = addresses.iter().position(is_same).unwrap_or_else(|| {
+                let (streams, datagrams) = (Vec::new(), Vec::new());
+                addresses.push(ListenAddress { role, configured: bound, bound, streams, datagrams });
                 addresses.len() - 1
             });
-            match (kind, role.service) {
+            match (socket_type, role.service) {
                 (SocketType::Stream, _) => addresses[index].streams.push(Arc::new(Listener::from(descriptor))),
                 (SocketType::Datagram, Service::Dns) => {
-                    addresses[index].datagrams.push(Arc::new(Socket::from_fd(descriptor)?))
+                    addresses[index].datagrams.push(Arc::new(Socket::from_fd(descriptor)?));
                 }
-                _ => return Err(wrong_socket(role.service, bound)),
+                _ => return Err(wrong_socket_type(role.service, bound)),
             }
         }
         Ok(Listeners(addresses))
     }
 
-    /// Gives the sockets the addresses of `config` that they were made for, port 0 among them: they have its order, as
-    /// they come from a process that ran by it.
-    pub fn made_for(mut self, config: &Config) -> Listeners {
-        let asked = config.http_listen.iter().chain(&config.dns_listen);
-        for (address, asked) in self.0.iter_mut().zip(asked) {
-            address.asked = *asked;
+    /// Sets the configured addresses, which may have port 0: the sockets have the order of `config`, with which they were
+    /// bound.
+    #[must_use]
+    pub fn bound_for(mut self, config: &Config) -> Listeners {
+        let configured = config.http_listen.iter().chain(&config.dns_listen);
+        for (address, configured) in self.0.iter_mut().zip(configured) {
+            address.configured = *configured;
         }
         self
     }
 
     /// All addresses, in the order of the configuration, HTTP first.
-    pub fn addresses(&self) -> &[Address] {
+    pub fn addresses(&self) -> &[ListenAddress] {
         &self.0
     }
 
-    /// Every socket with its role, as [`Listeners::adopt`] takes them.
-    pub fn descriptors(&self) -> impl Iterator<Item = (ListenerRole, BorrowedFd<'_>)> {
-        self.0.iter().flat_map(|address| address.sockets().map(|socket| (address.role, socket)))
-    }
-
-    /// The address of the same service and the same place as `wanted`.
-    fn same_as(&self, wanted: &Address) -> Option<&Address> {
-        self.0.iter().find(|address| address.role.service == wanted.role.service && address.bound == wanted.bound)
-    }
-
-    fn has(&self, wanted: &Address) -> bool {
-        self.same_as(wanted).is_some()
-    }
-
-    /// The same addresses, each with the siblings that `other` has made for it beyond its own.
-    pub fn with_siblings_of(&self, other: &Listeners) -> Listeners {
-        let grown = |address: &Address| {
-            let larger = other.same_as(address).filter(|it| it.sibling_count() > address.sibling_count());
-            larger.unwrap_or(address).clone()
-        };
-        Listeners(self.0.iter().map(grown).collect())
-    }
-
-    /// Whether it has a socket that `other` lacks.
-    pub fn has_more_than(&self, other: &Listeners) -> bool {
-        self.descriptors().count() > other.descriptors().count()
-    }
-
-    /// The addresses with their sockets, for a process that serves on them.
-    pub fn into_addresses(self) -> Vec<Address> {
+    /// The addresses with their sockets.
+    pub fn into_addresses(self) -> Vec<ListenAddress> {
         self.0
     }
 
-    /// One line for each address, for people and scripts alike.
-    pub fn announcement(&self) -> String {
-        self.announcement_beyond(&Listeners::default())
+    /// All sockets, as [`Listeners::from_fds`] takes them.
+    pub fn fds(&self) -> impl Iterator<Item = (ListenerRole, BorrowedFd<'_>)> {
+        self.0.iter().flat_map(|address| address.fds().map(|socket| (address.role, socket)))
     }
 
-    /// The same for those that `told` lacks.
-    pub fn announcement_beyond(&self, told: &Listeners) -> String {
-        let new = self.0.iter().filter(|address| !told.has(address));
+    /// The address with the service and the bound address of `other`.
+    fn same_as(&self, other: &ListenAddress) -> Option<&ListenAddress> {
+        self.0.iter().find(|address| address.role.service == other.role.service && address.bound == other.bound)
+    }
+
+    fn has(&self, address: &ListenAddress) -> bool {
+        self.same_as(address).is_some()
+    }
+
+    /// These addresses, with the sockets of `other` where it has more.
+    #[must_use]
+    pub fn with_sockets_of(&self, other: &Listeners) -> Listeners {
+        let larger = |address: &ListenAddress| {
+            let larger = other.same_as(address).filter(|it| it.socket_count() > address.socket_count());
+            larger.unwrap_or(address).clone()
+        };
+        Listeners(self.0.iter().map(larger).collect())
+    }
+
+    /// Whether there are more sockets than in `other`.
+    pub fn has_more_than(&self, other: &Listeners) -> bool {
+        self.fds().count() > other.fds().count()
+    }
+
+    /// A line for each address: `http 127.0.0.1:8080`.
+    pub fn announcement(&self) -> String {
+        self.announcement_except(&Listeners::default())
+    }
+
+    /// A line for each address that `announced` does not have.
+    pub fn announcement_except(&self, announced: &Listeners) -> String {
+        let new = self.0.iter().filter(|address| !announced.has(address));
         new.map(|address| format!("{} {}\n", address.role.service.name(), address.bound)).collect()
     }
 }
 
-impl Address {
-    fn bind(service: Service, asked: SocketAddr) -> io::Result<Address> {
+impl ListenAddress {
+    fn bind(service: Service, configured: SocketAddr) -> io::Result<ListenAddress> {
         let (bound, stream, datagrams) = match service {
             Service::Http => {
-                let stream = Listener::bind(asked)?;
+                let stream = Listener::bind(configured)?;
                 (stream.local_address()?, stream, Vec::new())
             }
             Service::Dns => {
-                let (socket, stream) = Socket::bind_with_listener(asked)?;
+                let (socket, stream) = Socket::bind_with_listener(configured)?;
                 (socket.local_address()?, stream, vec![Arc::new(socket)])
             }
         };
-        Ok(Address { role: ListenerRole::own(service), asked, bound, streams: vec![Arc::new(stream)], datagrams })
+        let (role, streams) = (ListenerRole::own(service), vec![Arc::new(stream)]);
+        Ok(ListenAddress { role, configured, bound, streams, datagrams })
     }
 
-    /// Gives it so many siblings, if it has fewer and can have them. A socket that somebody else has bound, a kernel
-    /// without `SO_REUSEPORT`, want of descriptors: all that leaves it with those that it has, which the workers share.
-    fn grow_to(&mut self, count: usize) {
+    /// Adds reuseport sockets up to `count`. The workers share the existing ones if that fails: the kernel has no
+    /// `SO_REUSEPORT`, or no descriptor is free. External sockets stay alone: when the server stops, added ones would be
+    /// closed with the clients in their queues.
+    fn add_sockets(&mut self, count: usize) {
+        if self.role.is_external {
+            return;
+        }
         while !self.streams.is_empty() && self.streams.len() < count {
             let Ok(stream) = Listener::bind_reuseport(self.bound) else { break };
             self.streams.push(Arc::new(stream));
@@ -189,8 +205,8 @@ impl Address {
         }
     }
 
-    /// Sets the bounds on what waits in the sockets, which a configuration may have changed.
-    fn bound_by(&self, config: &Config) -> io::Result<()> {
+    /// Sets the sizes of the queues, which may have changed in the configuration.
+    fn apply_limits(&mut self, config: &Config) -> io::Result<()> {
         for stream in &self.streams {
             socket::set_backlog(stream.as_fd(), config.limits.listen_backlog_max)?;
         }
@@ -200,23 +216,23 @@ impl Address {
         Ok(())
     }
 
-    fn sockets(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+    fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let streams = self.streams.iter().map(|stream| stream.as_fd());
         streams.chain(self.datagrams.iter().map(|socket| socket.as_fd()))
     }
 
-    /// How many siblings it has.
-    pub fn sibling_count(&self) -> usize {
+    /// The number of reuseport sockets.
+    pub fn socket_count(&self) -> usize {
         self.streams.len().max(self.datagrams.len())
     }
 }
 
-fn wrong_socket(service: Service, bound: SocketAddr) -> io::Error {
-    let wanted = match service {
-        Service::Http => "a stream (ListenStream=)",
-        Service::Dns => "a stream or datagrams (ListenStream=, ListenDatagram=)",
+fn wrong_socket_type(service: Service, bound: SocketAddr) -> io::Error {
+    let expected = match service {
+        Service::Http => "a stream socket (ListenStream=)",
+        Service::Dns => "a stream or datagram socket (ListenStream=, ListenDatagram=)",
     };
-    io::Error::other(format!("the socket at {bound} that was handed over for {} is not {wanted}", service.name()))
+    io::Error::other(format!("the inherited socket at {bound} for {service} is not {expected}"))
 }
 
 #[cfg(test)]
@@ -244,11 +260,11 @@ mod tests {
     const ANY: &str = "127.0.0.1:0";
 
     #[test]
-    fn siblings_share_the_port_that_the_kernel_chose() {
+    fn reuseport_sockets_share_the_port_that_the_kernel_chose() {
         let config = config(&[ANY, ANY], &[ANY], ListenerCount::Exactly(3));
         let listeners = Listeners::bind(&config, &Listeners::default()).expect("bound");
-        let bound: Vec<SocketAddr> = listeners.addresses().iter().map(|address| address.bound).collect();
-        assert_ne!(bound[0], bound[1]);
+        let [first, second, dns] = listeners.addresses() else { panic!("three addresses") };
+        assert_ne!(first.bound, second.bound);
         for address in listeners.addresses() {
             assert_eq!(address.streams.len(), 3);
             for stream in &address.streams {
@@ -258,58 +274,68 @@ mod tests {
                 assert_eq!(socket.local_address().expect("bound"), address.bound);
             }
         }
-        assert_eq!(listeners.addresses()[2].datagrams.len(), 3);
+        assert_eq!(dns.datagrams.len(), 3);
     }
 
     #[test]
-    fn a_change_keeps_the_sockets_of_what_stays_and_takes_none_away_from_the_old() {
+    fn rebind_keeps_sockets_and_never_closes_one() {
         let old = config(&[ANY, ANY], &[ANY], ListenerCount::Exactly(2));
         let old = Listeners::bind(&old, &Listeners::default()).expect("bound");
         let new = config(&[ANY], &[ANY, ANY], ListenerCount::Exactly(1));
         let new = Listeners::bind(&new, &old).expect("bound");
         assert_eq!(new.0[0].bound, old.0[0].bound);
         assert_eq!(new.0[1].bound, old.0[2].bound);
-        let counts: Vec<usize> = new.0.iter().map(Address::sibling_count).collect();
-        assert_eq!(counts, [2, 2, 1], "siblings are never closed");
-        assert_eq!(old.descriptors().count(), 2 + 2 + 4);
+        let counts: Vec<usize> = new.0.iter().map(ListenAddress::socket_count).collect();
+        assert_eq!(counts, [2, 2, 1]);
+        assert_eq!(old.fds().count(), 2 + 2 + 4);
         let more = config(&[ANY, ANY], &[ANY], ListenerCount::Exactly(3));
         let more = Listeners::bind(&more, &old).expect("bound");
         assert!(more.has_more_than(&old) && !old.has_more_than(&more));
-        let grown: Vec<usize> = old.with_siblings_of(&more).0.iter().map(Address::sibling_count).collect();
-        assert_eq!(grown, [3, 3, 3]);
+        let larger: Vec<usize> = old.with_sockets_of(&more).0.iter().map(ListenAddress::socket_count).collect();
+        assert_eq!(larger, [3, 3, 3]);
     }
 
     #[test]
-    fn an_address_that_is_taken_fails_the_whole() {
-        let taken = std::net::TcpListener::bind(ANY).expect("bound");
-        let address = taken.local_addr().expect("bound").to_string();
+    fn address_in_use_is_an_error() {
+        let used = std::net::TcpListener::bind(ANY).expect("bound");
+        let address = used.local_addr().expect("bound").to_string();
         let error = Listeners::bind(&config(&[ANY, &address], &[], ListenerCount::Auto), &Listeners::default());
-        assert_eq!(error.expect_err("taken").kind(), io::ErrorKind::AddrInUse);
+        let error = error.expect_err("in use");
+        assert_eq!(error.error.kind(), io::ErrorKind::AddrInUse);
     }
 
     #[test]
-    fn sockets_that_were_handed_over_are_told_apart_by_what_they_carry() {
+    fn inherited_sockets_are_grouped_by_address() {
         let config = config(&[ANY], &[ANY], ListenerCount::Exactly(2));
-        let made = Listeners::bind(&config, &Listeners::default()).expect("bound");
-        let copy =
-            |(role, descriptor): (ListenerRole, BorrowedFd<'_>)| (role, descriptor.try_clone_to_owned().unwrap());
-        let adopted = Listeners::adopt(made.descriptors().map(copy).collect()).expect("sockets");
-        assert_eq!(adopted.announcement(), made.announcement());
-        assert_eq!(adopted.0[1].datagrams.len(), 2);
-        let adopted = adopted.made_for(&config);
-        assert_eq!(adopted.0[1].asked, ANY.parse().unwrap());
+        let bound = Listeners::bind(&config, &Listeners::default()).expect("bound");
+        let copy = |(role, fd): (ListenerRole, BorrowedFd<'_>)| (role, fd.try_clone_to_owned().unwrap());
+        let inherited = Listeners::from_fds(bound.fds().map(copy).collect()).expect("sockets");
+        assert_eq!(inherited.announcement(), bound.announcement());
+        assert_eq!(inherited.0[1].datagrams.len(), 2);
+        let inherited = inherited.bound_for(&config);
+        assert_eq!(inherited.0[1].configured, ANY.parse().unwrap());
         let wrong = std::net::UdpSocket::bind(ANY).expect("bound");
-        let error = Listeners::adopt(vec![(ListenerRole::own(Service::Http), wrong.into())]).expect_err("no stream");
+        let error = Listeners::from_fds(vec![(ListenerRole::own(Service::Http), wrong.into())]).expect_err("datagrams");
         assert!(error.to_string().contains("ListenStream="), "{error}");
     }
 
     #[test]
-    fn a_socket_that_another_bound_alone_is_shared() {
-        let alone = std::net::TcpListener::bind(ANY).expect("bound");
-        let address = alone.local_addr().expect("bound").to_string();
-        let given = Listeners::adopt(vec![(ListenerRole::own(Service::Http), alone.into())]).expect("a socket");
-        let config = config(&[&address], &[], ListenerCount::Exactly(4));
-        let listeners = Listeners::bind(&config, &given).expect("kept");
-        assert_eq!(listeners.addresses()[0].sibling_count(), 1);
+    fn external_sockets_and_sockets_without_reuseport_stay_alone() {
+        for is_external in [false, true] {
+            let socket: OwnedFd = match is_external {
+                false => std::net::TcpListener::bind(ANY).expect("bound").into(),
+                // As a service manager with `ReusePort=yes` creates it.
+                true => {
+                    let (_, stream) = Socket::bind_with_listener(ANY.parse().unwrap()).expect("bound");
+                    stream.as_fd().try_clone_to_owned().expect("a copy")
+                }
+            };
+            let address = socket::local_address(&socket).expect("bound").to_string();
+            let role = ListenerRole { service: Service::Http, is_external };
+            let inherited = Listeners::from_fds(vec![(role, socket)]).expect("a socket");
+            let config = config(&[&address], &[], ListenerCount::Exactly(4));
+            let listeners = Listeners::bind(&config, &inherited).expect("kept");
+            assert_eq!(listeners.addresses()[0].socket_count(), 1, "external: {is_external}");
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Turns a report into JSON (RFC 8259), for programs and for comparing machines.
 
 use super::report::{Answer, Basis, Choice, Group, Outcome, Report, Row, Why};
-use sanderling_ipc::json::{array, number, object, optional, text};
+use crate::json_values::{array, number, object, optional, text};
 
 /// The form of what is written; a change that readers must know of raises it.
 const FORM: u32 = 1;

@@ -6,6 +6,7 @@
 
 mod table;
 mod json;
+mod json_values;
 mod plot;
 #[cfg(test)]
 mod sample;

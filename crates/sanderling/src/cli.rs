@@ -1,4 +1,4 @@
-//! Turns the command line into a command whose arguments are all well-formed.
+//! The command line, parsed into a command with well-formed arguments.
 
 mod control;
 mod generate;
@@ -6,25 +6,57 @@ mod generate;
 use clap::builder::PossibleValuesParser;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
+use control::ControlArgs;
 use sanderling_config::{
     CONFIG_VARIABLE, ConfigSource, Flags, SearchPaths, Zone, limits_help, parse_listen_address, parse_zone_argument,
 };
-use sanderling_ipc::control_path::Surroundings;
+use sanderling_ipc::control_path::RuntimeEnv;
+use sanderling_ipc::{Command as Request, StatusFormat};
 use sanderling_probe as probe;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-pub(crate) use control::Question;
-pub(crate) use generate::GenerateLine;
+pub(crate) use control::ControlRequest;
+pub(crate) use generate::GenerateArgs;
 
-/// One use of the program.
+/// The examples of `--help`.
+macro_rules! examples {
+    () => {
+        "Examples:
+  sanderling demo                       serve a built-in domain on this machine
+  sanderling serve public               serve the folder `public` at http://127.0.0.1:8080/
+  sanderling serve                      serve what sanderling.toml says
+  sanderling check                      check sanderling.toml first
+  sanderling probe                      measure this machine
+  sanderling status                     show the status of the running server
+  sanderling reload                     reload its configuration
+"
+    };
+}
+
+/// The examples of `check --help`.
+macro_rules! check_examples {
+    () => {
+        "Examples:
+  sanderling check
+  sanderling check --config /etc/sanderling/sanderling.toml
+  sanderling check --zone example.com=example.com.zone
+"
+    };
+}
+
+macro_rules! check_exit_status {
+    () => {
+        "Exit status: 0 without errors, 1 with errors, 2 for a wrong command line."
+    };
+}
+
+/// A parsed command line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Invocation {
-    /// What to do.
     pub(crate) command: Command,
-    /// The words of every `--force`, `FEATURE=VARIANT`, in the order of the command line. Which jobs and ways there are is for
-    /// the crate `os` to say.
+    /// The values of all `--force`, in the order of the command line. The crate `os` knows the features.
     pub(crate) forced: Vec<String>,
 }
 
@@ -32,80 +64,76 @@ pub(crate) struct Invocation {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Command {
     /// Serve the built-in domain.
-    Demo {
-        /// Where HTTP is answered.
-        http: SocketAddr,
-        /// Where DNS is answered.
-        dns: SocketAddr,
-    },
-    /// Serve what the source says, until told to stop.
+    Demo { http: SocketAddr, dns: SocketAddr },
+    /// Supervise a server process.
     Serve {
-        /// What to serve.
         source: ConfigSource,
-        /// Where to be asked, if the command line says.
+        /// The argument of `--control`.
         control: Option<PathBuf>,
     },
-    /// Serve what a supervisor hands over.
+    /// Serve with what a supervisor has passed on.
     ServerProcess {
-        /// What to serve.
         source: ConfigSource,
-        /// Where to be asked when the supervisor is gone.
+        /// The path of the control socket.
         control: Option<PathBuf>,
     },
-    /// Look for errors in what the source says, and serve nothing.
+    /// Report the errors of the configuration.
     Check(ConfigSource),
-    /// Measure what the ways of the server's jobs cost on this machine.
+    /// Measure kernel features.
     Probe(probe::Options),
-    /// Ask the server that runs.
-    Ask(Question),
-    /// Write manual pages or completions, for a package.
-    Generate(GenerateLine),
+    /// Control the running server.
+    Control(ControlRequest),
+    /// Write manual pages or completions.
+    Generate(GenerateArgs),
 }
 
 impl Invocation {
-    /// Reads `arguments`, the program's name first; looks for a configuration file in `places` if none is named, and
-    /// for the control socket of a server in its `surroundings`.
+    /// Parses `arguments`, the first of which is the name of the program. A configuration file that they do not name is
+    /// looked for in `search_paths`, and the control socket of the running server in `env`.
     ///
     /// # Errors
-    ///
-    /// Everything that ends the program here, `--help` among it; `exit` on it prints and ends with 0 or 2, and a
-    /// reader who went away is no fault.
+    /// Everything that ends the program here, `--help` included. `exit` of the error prints it and exits with 0 or 2.
     pub(crate) fn parse(
         arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
-        places: &SearchPaths,
-        surroundings: &Surroundings,
+        search_paths: &SearchPaths,
+        env: &RuntimeEnv,
     ) -> Result<Invocation, clap::Error> {
-        let line = Line::try_parse_from(arguments)?;
-        let ask = |command: &str, question: Result<Question, String>| match question {
-            Ok(question) => Ok(Command::Ask(question)),
-            Err(fault) => Err(usage_error(command, ErrorKind::MissingRequiredArgument, &fault)),
+        let cli = Cli::try_parse_from(arguments)?;
+        let control = |name: &str, request: Result<ControlRequest, String>| match request {
+            Ok(request) => Ok(Command::Control(request)),
+            Err(problem) => Err(usage_error(name, ErrorKind::MissingRequiredArgument, &problem)),
         };
-        let command = match line.command {
+        let command = match cli.command {
             Subcommands::Demo(demo) => Command::Demo { http: demo.http, dns: demo.dns },
             Subcommands::Serve(mut serve) => {
-                Command::Serve { control: serve.control.take(), source: serve.source(places)? }
+                Command::Serve { control: serve.control.take(), source: serve.source(search_paths)? }
             }
             Subcommands::ServerProcess(mut serve) => {
-                Command::ServerProcess { control: serve.control.take(), source: serve.source(places)? }
+                Command::ServerProcess { control: serve.control.take(), source: serve.source(search_paths)? }
             }
-            Subcommands::Check(check) => Command::Check(check.source(places)?),
+            Subcommands::Check(check) => Command::Check(check.source(search_paths)?),
             Subcommands::Probe(probe) => Command::Probe(probe.into()),
-            Subcommands::Status(status) => ask("status", status.question(places, surroundings))?,
-            Subcommands::Reload(reload) => ask("reload", reload.question(places, surroundings))?,
-            Subcommands::Upgrade(upgrade) => ask("upgrade", upgrade.question(places, surroundings))?,
-            Subcommands::Stop(stop) => ask("stop", stop.question(places, surroundings))?,
+            Subcommands::Status { json, control: arguments } => {
+                let format = if json { StatusFormat::Json } else { StatusFormat::Text };
+                control("status", arguments.request(Request::Status(format), search_paths, env))?
+            }
+            Subcommands::Reload(arguments) => control("reload", arguments.request(Request::Reload, search_paths, env))?,
+            Subcommands::Upgrade(arguments) => {
+                control("upgrade", arguments.request(Request::Upgrade, search_paths, env))?
+            }
+            Subcommands::Stop(arguments) => control("stop", arguments.request(Request::Stop, search_paths, env))?,
             Subcommands::Generate(generate) => Command::Generate(generate),
         };
-        Ok(Invocation { command, forced: line.forced })
+        Ok(Invocation { command, forced: cli.forced })
     }
 }
 
-/// The whole command line, for whoever describes it.
-pub(crate) fn grammar() -> clap::Command {
-    Line::command()
+/// The definition of the command line, for manual pages and completions.
+pub(crate) fn definition() -> clap::Command {
+    Cli::command()
 }
 
-/// Sanderling answers for a domain: its web site over HTTP and its zone over DNS.
+/// Sanderling serves a domain: its web site over HTTP and its zone over DNS.
 #[derive(Debug, Parser)]
 #[command(
     name = "sanderling",
@@ -113,90 +141,118 @@ pub(crate) fn grammar() -> clap::Command {
     version,
     max_term_width = 100,
     arg_required_else_help = true,
-    after_help = "Examples:
-  sanderling demo                       see it work, on this machine alone
-  sanderling serve public               serve the folder `public` at http://127.0.0.1:8080/
-  sanderling serve                      serve what sanderling.toml says
-  sanderling check                      look for errors in it first
-  sanderling probe                      measure what this machine is good at
-  sanderling status                     ask the server that runs how it stands
-  sanderling reload                     have it take up its configuration anew
-
-See also: `sanderling help serve` tells more, and so for each command.",
-    after_long_help = "Examples:
-  sanderling demo                       see it work, on this machine alone
-  sanderling serve public               serve the folder `public` at http://127.0.0.1:8080/
-  sanderling serve                      serve what sanderling.toml says
-  sanderling check                      look for errors in it first
-  sanderling probe                      measure what this machine is good at
-  sanderling status                     ask the server that runs how it stands
-  sanderling reload                     have it take up its configuration anew
-
+    after_help = concat!(examples!(), "
+See also: `sanderling help serve` describes `serve`, and so on for each command."),
+    after_long_help = concat!(examples!(), "
 Exit status:
-  0   done
-  1   something failed at run time, `check` found errors, or the server that was asked did not
-      answer or refused
+  0   success
+  1   a failure at run time; `check` has found errors; the running server did not answer or refused
   2   the command line is wrong
-  78  the configuration that `serve` was given is wrong
+  78  the configuration of `serve` is wrong
 
 Environment:
   SANDERLING_CONFIG  the configuration file, if no argument names one
-  RUNTIME_DIRECTORY  the folder of the control socket, if nothing names it; else it is
-                     /run/sanderling for root, and $XDG_RUNTIME_DIR/sanderling for others
+  RUNTIME_DIRECTORY  the folder of the control socket, unless its path is set; the default is
+                     /run/sanderling for root, and $XDG_RUNTIME_DIR/sanderling for other users
   NO_COLOR           if not empty, messages have no colour
 
-See also: `sanderling help serve` tells more, and so for each command."
+See also: `sanderling help serve` describes `serve`, and so on for each command.")
 )]
-struct Line {
+struct Cli {
     #[command(subcommand)]
     command: Subcommands,
 
-    /// Use this VARIANT of a kernel FEATURE, as in open=walk (for tests and diagnosis)
+    /// Force VARIANT of a kernel FEATURE, for example udp-receive=recvmsg: for tests and diagnosis
     #[arg(long = "force", value_name = "FEATURE=VARIANT", global = true, hide_short_help = true, display_order = 100)]
     forced: Vec<String>,
 }
 
 #[derive(Debug, Subcommand)]
 enum Subcommands {
-    Demo(DemoLine),
-    Serve(ServeLine),
-    /// The process that serves, which `serve` starts itself.
+    Demo(DemoArgs),
+    Serve(ServeArgs),
+    /// The process that serves; `serve` starts it.
     #[command(name = "internal-server-process", hide = true)]
-    ServerProcess(ServeLine),
-    Check(CheckLine),
-    Probe(ProbeLine),
-    Status(control::StatusLine),
-    Reload(control::ReloadLine),
-    Upgrade(control::UpgradeLine),
-    Stop(control::StopLine),
+    ServerProcess(ServeArgs),
+    Check(CheckArgs),
+    Probe(ProbeArgs),
+    /// Show the status of the running server
+    ///
+    /// Its addresses, its processes, for how long they have been running, and what they have done.
+    #[command(after_help = "Examples:
+  sanderling status
+  sanderling status --json                                  for programs
+  sanderling status --control /run/sanderling/control.sock
+
+Exit status: 0 if the server answers, 1 if it does not, 2 for a wrong command line.")]
+    Status {
+        /// Write JSON instead of text
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        control: ControlArgs,
+    },
+    /// Reload configuration and zones
+    ///
+    /// If anything is wrong, the errors are printed and the server keeps the current configuration. Otherwise the new one is
+    /// applied, where possible without closing a connection. SIGHUP to the server does the same, with the errors in its log.
+    #[command(after_help = "Examples:
+  sanderling check && sanderling reload
+  sanderling reload --config /etc/sanderling/sanderling.toml
+
+Exit status: 0 if the new configuration is in effect, 1 if it was refused or the server did not
+answer, 2 for a wrong command line.")]
+    Reload(ControlArgs),
+    /// Switch to the newly installed binary without closing sockets
+    ///
+    /// The process ID stays the same, and no client is refused meanwhile. If the new program cannot serve, the old one is
+    /// kept. SIGUSR2 to the server does the same, with the errors in its log.
+    #[command(after_help = "Examples:
+  sanderling upgrade                    after a new version was installed
+
+Exit status: 0 if the new program serves, 1 if the old one still does or did not answer, 2 for a
+wrong command line.")]
+    Upgrade(ControlArgs),
+    /// Stop the running server gracefully
+    ///
+    /// The server answers the requests that it has received and those that arrive within 200 ms, accepts no further
+    /// connections, and exits when all requests are finished or `drain_timeout_ms` has passed. SIGTERM to the server does the
+    /// same; a second SIGTERM stops it at once.
+    #[command(after_help = "Examples:
+  sanderling stop
+  sanderling stop --timeout 600         if drain_timeout_ms is long
+
+Exit status: 0 if the server has stopped, 1 if it has not or did not answer, 2 for a wrong command
+line.")]
+    Stop(ControlArgs),
     #[command(hide = true)]
-    Generate(GenerateLine),
+    Generate(GenerateArgs),
 }
 
-/// See it work: serve a small built-in domain on this machine alone.
+/// Serve a small built-in domain on this machine, to see how it works
 ///
-/// The web site and the zone are inside the program, and no other machine can reach them. The addresses are printed
-/// with `curl` and `dig` lines to try. Ctrl-C ends it.
+/// Site and zone are part of the program, and only this machine can reach them. The addresses are printed with `curl` and
+/// `dig` commands to try. Ctrl-C stops it.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   sanderling demo
   sanderling demo --http 127.0.0.1:0 --dns 127.0.0.1:0     on free ports")]
-struct DemoLine {
-    /// Where to answer HTTP; port 0 takes a free one
+struct DemoArgs {
+    /// Address of HTTP; port 0 selects a free port
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080", value_parser = parse_listen_address)]
     http: SocketAddr,
 
-    /// Where to answer DNS, over UDP and TCP; port 0 takes a free one
+    /// Address of DNS, over UDP and TCP; port 0 selects a free port
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:5353", value_parser = parse_listen_address)]
     dns: SocketAddr,
 }
 
-/// Serve a folder over HTTP, zones over DNS, or all that a configuration file names.
+/// Serve a folder over HTTP, zones over DNS, or everything in a configuration file
 ///
-/// Either arguments say what to serve, or a configuration file does; they do not mix. Without any argument the file
-/// is the one that SANDERLING_CONFIG names, else ./sanderling.toml, else /etc/sanderling/sanderling.toml.
+/// Either arguments or a configuration file say what to serve, not both. Without arguments the file is that of
+/// SANDERLING_CONFIG, else ./sanderling.toml, else /etc/sanderling/sanderling.toml.
 ///
-/// Each address is printed on a line of its own once it answers: `http 127.0.0.1:8080`.
+/// When the server is ready, it prints a line for each address: `http 127.0.0.1:8080`.
 #[derive(Debug, Args)]
 #[command(
     override_usage = "sanderling serve [FOLDER] [--http ADDR:PORT]... [--zone NAME=FILE]... [--dns ADDR:PORT]... \
@@ -205,33 +261,37 @@ struct DemoLine {
   sanderling serve public
       the folder `public` at http://127.0.0.1:8080/
   sanderling serve public --http 0.0.0.0:80 --http [::]:80
-      the same for everybody
+      the same for all machines
   sanderling serve --zone example.com=example.com.zone
       a zone at 127.0.0.1, port 5353, over UDP and TCP
   sanderling serve --config /etc/sanderling/sanderling.toml
       any number of sites and zones
 
-Exit status: 0 if told to stop, 1 if something fails, 2 for a wrong command line, 78 for a wrong
-configuration, after which another start is of no use."
+Exit status: 0 if the server was stopped, 1 after a failure, 2 for a wrong command line, 78 for a
+wrong configuration, after which a restart does not help."
 )]
-struct ServeLine {
-    /// The folder to serve, whatever host a request names
+struct ServeArgs {
+    /// The folder to serve, for every host
     #[arg(value_name = "FOLDER")]
     folder: Option<PathBuf>,
 
-    /// Where to answer HTTP, once for each address; port 0 takes a free one [default: 127.0.0.1:8080]
+    /// Address of HTTP, any number of times; port 0 selects a free port [default: 127.0.0.1:8080]
     #[arg(long, value_name = "ADDR:PORT", value_parser = parse_listen_address)]
     http: Vec<SocketAddr>,
 
-    /// A zone to answer for and its zone file, once for each zone
+    /// A zone and its zone file, any number of times
     #[arg(long = "zone", value_name = "NAME=FILE", value_parser = parse_zone_argument)]
     zones: Vec<Zone>,
 
-    /// Where to answer DNS, over UDP and TCP, once for each address; port 0 takes a free one [default: 127.0.0.1:5353]
+    /// Address of DNS, over UDP and TCP, any number of times; port 0 selects a free port [default: 127.0.0.1:5353]
     #[arg(long, value_name = "ADDR:PORT", value_parser = parse_listen_address)]
     dns: Vec<SocketAddr>,
 
-    /// Threads that serve [default: one for each processor]
+    /// Other servers have this option
+    #[arg(long, short, value_name = "PORT", hide = true)]
+    port: Option<String>,
+
+    /// Threads that serve [default: one per processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
 
@@ -239,34 +299,42 @@ struct ServeLine {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["folder", "http", "zones", "dns", "workers"])]
     config: Option<PathBuf>,
 
-    /// Where `sanderling status`, `reload`, `upgrade` and `stop` reach this server: a socket at this path
+    /// The control socket, for `sanderling status`, `reload`, `upgrade` and `stop`
     ///
-    /// With a configuration file it is, if left out, what the key `control` says, else
-    /// $RUNTIME_DIRECTORY/control.sock, else /run/sanderling/control.sock for root and
-    /// $XDG_RUNTIME_DIR/sanderling/control.sock for others. Without one, there is none unless it is named.
+    /// With a configuration file the default is the key `control`, else $RUNTIME_DIRECTORY/control.sock, else
+    /// /run/sanderling/control.sock for root and $XDG_RUNTIME_DIR/sanderling/control.sock for other users. Without a
+    /// configuration file there is none by default.
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
 }
 
-impl ServeLine {
-    fn source(self, places: &SearchPaths) -> Result<ConfigSource, clap::Error> {
+impl ServeArgs {
+    fn source(self, search_paths: &SearchPaths) -> Result<ConfigSource, clap::Error> {
+        if let Some(port) = &self.port {
+            let message = format!(
+                "`serve` has no option --port; use --http ADDR:PORT, for example --http 127.0.0.1:{port} for this \
+                 machine only or --http 0.0.0.0:{port} for all"
+            );
+            return Err(usage_error("serve", ErrorKind::UnknownArgument, &message));
+        }
         if let Some(file) = self.config {
             return Ok(ConfigSource::File(file));
         }
-        let without_use = if self.folder.is_none() && !self.http.is_empty() {
-            Some("`--http` says where, but there is no FOLDER to serve: sanderling serve FOLDER --http ADDR:PORT")
+        let has_folder = self.folder.is_some();
+        let problem = if !has_folder && !self.http.is_empty() {
+            Some("`--http` needs a FOLDER to serve: sanderling serve FOLDER --http ADDR:PORT")
         } else if self.zones.is_empty() && !self.dns.is_empty() {
-            Some("`--dns` says where, but there is no zone to answer for: add --zone NAME=FILE")
-        } else if self.folder.is_none() && self.zones.is_empty() && self.workers.is_some() {
-            Some("`--workers` needs a FOLDER or a --zone; in a configuration file it is the key `workers`")
+            Some("`--dns` needs a zone to serve: add --zone NAME=FILE")
+        } else if !has_folder && self.zones.is_empty() && self.workers.is_some() {
+            Some("`--workers` needs a FOLDER or --zone; in a configuration file it is the key `workers`")
         } else {
             None
         };
-        if let Some(fault) = without_use {
-            return Err(usage_error("serve", ErrorKind::MissingRequiredArgument, fault));
+        if let Some(problem) = problem {
+            return Err(usage_error("serve", ErrorKind::MissingRequiredArgument, problem));
         }
-        if self.folder.is_none() && self.zones.is_empty() {
-            return find_file("serve", places);
+        if !has_folder && self.zones.is_empty() {
+            return find_file("serve", search_paths);
         }
         Ok(ConfigSource::Flags(Flags {
             folder: self.folder,
@@ -278,138 +346,144 @@ impl ServeLine {
     }
 }
 
-/// Look for errors in a configuration file, its zones and its sites, without serving them.
+/// Check a configuration file with its zones and sites
 ///
-/// Every error is printed as FILE:LINE:COLUMN: PROBLEM; REMEDY, on a terminal with the line it stands in. No socket
-/// is opened, so that it can run beside a server. Without any argument the file is the one that SANDERLING_CONFIG
-/// names, else ./sanderling.toml, else /etc/sanderling/sanderling.toml.
+/// Each error is printed as FILE:LINE:COLUMN: PROBLEM; REMEDY, on a terminal with its source line. No socket is opened, so
+/// it can run beside a server. Without arguments the file is that of SANDERLING_CONFIG, else ./sanderling.toml, else
+/// /etc/sanderling/sanderling.toml.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:
-  sanderling check
-  sanderling check --config /etc/sanderling/sanderling.toml
-  sanderling check --zone example.com=example.com.zone
-
-Exit status: 0 if there are no errors, 1 if there are some, 2 for a wrong command line.",
+    after_help = concat!(check_examples!(), "
+", check_exit_status!()),
     after_long_help = check_long_help()
 )]
-struct CheckLine {
+struct CheckArgs {
     /// The configuration file
     #[arg(long, value_name = "FILE", conflicts_with = "zones")]
     config: Option<PathBuf>,
 
-    /// A zone and its zone file instead of a configuration file, once for each zone
+    /// A zone and its zone file instead of a configuration file, any number of times
     #[arg(long = "zone", value_name = "NAME=FILE", value_parser = parse_zone_argument)]
     zones: Vec<Zone>,
 }
 
-impl CheckLine {
-    fn source(self, places: &SearchPaths) -> Result<ConfigSource, clap::Error> {
+impl CheckArgs {
+    fn source(self, search_paths: &SearchPaths) -> Result<ConfigSource, clap::Error> {
         match self.config {
             Some(file) => Ok(ConfigSource::File(file)),
-            None if self.zones.is_empty() => find_file("check", places),
+            None if self.zones.is_empty() => find_file("check", search_paths),
             None => Ok(ConfigSource::Flags(Flags { zones: self.zones, ..Flags::default() })),
         }
     }
 }
 
-/// Measure what each way of doing a job costs on this machine, and say which one the server uses and why.
+/// Measure what each variant of a kernel feature costs on this machine
 ///
-/// Each job is done in every way that this kernel has, in many short slices and in an order that changes all the time,
-/// so that other work on the machine does little harm. What the founding documents claimed stands beside it. Loops
-/// over sockets stay on the loopback interface and on ports that the kernel chooses: it can run beside a server.
+/// Each variant that the kernel supports is measured in many short slices in random order, so that other load disturbs
+/// little. The report names the variant that the server uses, and why. Sockets use the loopback interface and ports that
+/// the kernel chooses: it can run beside a server.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   sanderling probe
-  sanderling probe --quick --only cloexec --only facts
-  sanderling probe --plot probe.svg         and a picture of it
+  sanderling probe --quick --only cloexec --only stat
+  sanderling probe --plot probe.svg         with a chart
   sanderling probe --json > machine.json    to compare machines
 
-Exit status: 0, also where something cannot be measured, which is told; 1 if the report cannot be
-written; 2 for a wrong command line.")]
-struct ProbeLine {
+Exit status: 0, even if something cannot be measured, which the report says; 1 if the report cannot
+be written; 2 for a wrong command line.")]
+struct ProbeArgs {
     /// Take about five seconds instead of half a minute
     #[arg(long)]
     quick: bool,
 
-    /// Measure this job alone, or each job that is named so
-    #[arg(long, value_name = "JOB", value_parser = PossibleValuesParser::new(probe::job_names()))]
+    /// Measure only this, any number of times
+    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(probe::job_names()))]
     only: Vec<String>,
 
     /// Write JSON instead of a table
     #[arg(long)]
     json: bool,
 
-    /// Draw a picture (SVG) into this file as well
+    /// Also write a chart (SVG) to this file
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
 }
 
-impl From<ProbeLine> for probe::Options {
-    fn from(line: ProbeLine) -> probe::Options {
-        probe::Options { json: line.json, plot: line.plot, is_quick: line.quick, only: line.only }
+impl From<ProbeArgs> for probe::Options {
+    fn from(arguments: ProbeArgs) -> probe::Options {
+        let ProbeArgs { quick, only, json, plot } = arguments;
+        probe::Options { json, plot, is_quick: quick, only }
     }
 }
 
 fn check_long_help() -> String {
     format!(
-        "Examples:
-  sanderling check
-  sanderling check --config /etc/sanderling/sanderling.toml
-  sanderling check --zone example.com=example.com.zone
-
-A configuration file with every key but the limits:
-  workers = 4                         # threads that serve; one for each processor if left out
-
-  [http]
-  listen = [\"0.0.0.0:80\", \"[::]:80\"]  # where to answer HTTP; 127.0.0.1:8080 if left out
-  default = \"example.com\"             # whose site answers requests for an address
-
-  [dns]
-  listen = [\"0.0.0.0:53\", \"[::]:53\"]  # where to answer DNS; 127.0.0.1:5353 if left out
-
-  [domain.\"example.com\"]              # any number of these, each with a site, a zone or both
-  site = \"public\"                     # a folder; paths start at the file's own folder
-  aliases = [\"www.example.com\"]       # other names of the site
-  zone = \"example.com.zone\"           # a zone file
-
-Limits, with their values if left out:
+        concat!(
+            check_examples!(),
+            "
+A configuration file with all keys except the limits, which are below:
+{}
+Limits, with their defaults:
   [limits]
 {}
-Exit status: 0 if there are no errors, 1 if there are some, 2 for a wrong command line.",
+",
+            check_exit_status!()
+        ),
+        EXAMPLE_CONFIG,
         limits_help()
     )
 }
 
-/// The first configuration file in `places`, for `command` to serve or to check.
-fn find_file(command: &str, places: &SearchPaths) -> Result<ConfigSource, clap::Error> {
-    if let Some(file) = places.find() {
+/// All keys, with what they mean.
+const EXAMPLE_CONFIG: &str = r#"  workers = 4                         # threads that serve; default: one per processor
+  listeners = "auto"                  # sockets of each address; default: one per processor or worker
+  user = "sanderling"                 # user of the process that serves; default: unchanged
+  group = "sanderling"                # its group; default: the groups of the user
+  sandbox = true                      # restrict its access to files and system calls
+  control = "/run/sanderling/control.sock"
+
+  [http]
+  listen = ["0.0.0.0:80", "[::]:80"]  # addresses of HTTP; default: 127.0.0.1:8080
+  default = "example.com"             # the site for requests to an IP address; default: the first
+
+  [dns]
+  listen = ["0.0.0.0:53", "[::]:53"]  # addresses of DNS; default: 127.0.0.1:5353
+
+  [domain."example.com"]              # any number of these, each with a site, a zone or both
+  site = "public"                     # document root; paths are relative to this file
+  aliases = ["www.example.com"]       # other hosts of the site
+  zone = "example.com.zone"           # zone file
+"#;
+
+/// The first configuration file in `search_paths`, for `command`.
+fn find_file(command: &str, search_paths: &SearchPaths) -> Result<ConfigSource, clap::Error> {
+    if let Some(file) = search_paths.find() {
         return Ok(ConfigSource::File(file));
     }
-    let usual: Vec<String> = places.defaults().iter().map(|path| format!("  {}", path.display())).collect();
+    let defaults: Vec<String> = search_paths.defaults().iter().map(|path| format!("  {}", path.display())).collect();
     let folder = if command == "serve" { "  sanderling serve FOLDER                  a web site\n" } else { "" };
     let message = format!(
         "there is nothing to {command}: no configuration file was found
 
-Looked for, as {CONFIG_VARIABLE} names none:
+{CONFIG_VARIABLE} is not set, and these files do not exist:
 {}
 
-Name what you want to {command}:
+Name what to {command}:
 {folder}  sanderling {command} --zone NAME=FILE        a zone
-  sanderling {command} --config FILE           all that a configuration file names
-  sanderling demo                          the built-in domain, to see it work",
-        usual.join("\n")
+  sanderling {command} --config FILE           everything in a configuration file
+  sanderling demo                          the built-in domain",
+        defaults.join("\n")
     );
     Err(usage_error(command, ErrorKind::MissingRequiredArgument, &message))
 }
 
-/// An error of the command line in clap's own form, with the usage of `command`.
+/// An error of the command line as clap prints it, with the usage of `command`.
 fn usage_error(command: &str, kind: ErrorKind, message: &str) -> clap::Error {
-    let mut line = Line::command();
-    line.build();
-    match line.find_subcommand_mut(command) {
+    let mut cli = Cli::command();
+    cli.build();
+    match cli.find_subcommand_mut(command) {
         Some(subcommand) => subcommand.error(kind, message),
-        None => line.error(kind, message),
+        None => cli.error(kind, message),
     }
 }
 

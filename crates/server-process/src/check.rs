@@ -1,32 +1,37 @@
-//! Looks for everything that would keep `serve` from starting, and tells it; nothing is bound.
+//! The command `check`: reports everything that would keep `serve` from starting. It binds no socket.
 
-use crate::confinement::lookup_user;
-use crate::loading::Loader;
+use crate::loader::Loader;
+use crate::sandbox::lookup_user;
+use sanderling_config::diagnostic::Diagnostic;
 use sanderling_config::log::{print, report};
 use sanderling_config::{Config, ConfigSource, DomainName};
+use sanderling_dns::ZoneEntry;
 use sanderling_ipc::Exit;
 use sanderling_server::Snapshot;
 
-/// Checks what `source` says, with its sites and zones.
+/// Checks the configuration of `source`, with its sites and zones.
 pub fn check(source: &ConfigSource) -> Exit {
-    let checked = source.load().and_then(|config| {
-        lookup_user(&config)?;
-        Ok((Loader::default().load(&config)?, config))
-    });
-    match checked {
+    match load(source) {
+        Ok((config, snapshot, warnings)) => {
+            report(&warnings);
+            print(&summary(&config, &snapshot));
+            Exit::Success
+        }
         Err(diagnostics) => {
             report(&diagnostics);
             Exit::Failure
         }
-        Ok((loaded, config)) => {
-            report(&loaded.warnings);
-            print(&summary(&config, &loaded.snapshot));
-            Exit::Success
-        }
     }
 }
 
-/// What a good configuration would serve, a line each.
+fn load(source: &ConfigSource) -> Result<(Config, Snapshot, Vec<Diagnostic>), Vec<Diagnostic>> {
+    let config = source.load()?;
+    lookup_user(&config)?;
+    let (snapshot, warnings) = Loader::default().load(&config).into_snapshot(&config)?;
+    Ok((config, snapshot, warnings))
+}
+
+/// A line for each site and zone.
 fn summary(config: &Config, snapshot: &Snapshot) -> String {
     let mut text = String::new();
     for site in &config.sites {
@@ -35,7 +40,7 @@ fn summary(config: &Config, snapshot: &Snapshot) -> String {
         text.push_str(&format!("site {} for {hosts}\n", site.folder.display()));
     }
     for (zone, entry) in config.zones.iter().zip(snapshot.zones.entries()) {
-        let sanderling_dns::ZoneEntry::Served(built) = entry else { continue };
+        let ZoneEntry::Served(built) = entry else { continue };
         let (name, file) = (zone.apex.as_str(), zone.file.display());
         let (record_count, serial) = (built.record_count(), built.serial());
         text.push_str(&format!("zone {name} from {file}: {record_count} records, serial {serial}\n"));

@@ -1,16 +1,28 @@
-//! The built-in domain: its site and its zone as bytes, and the text that tells how to ask for them.
+//! The command `demo`: serves a built-in domain on this machine, without a supervisor.
 
-use sanderling_server::BuiltinFile;
+use crate::loader::hash_seed;
+use crate::options::options_of;
+use crate::socket_sets::socket_sets;
+use crate::zone_loader;
+use sanderling_config::diagnostic::reason;
+use sanderling_config::log::{print, warn};
+use sanderling_config::{Config, ConfigSource, DefaultSite, DomainName, Flags, Limits, ListenerCount};
+use sanderling_dns::{ZoneEntry, ZoneMap};
+use sanderling_ipc::Exit;
+use sanderling_listeners::Listeners;
+use sanderling_os::signals::{SIGINT, SIGQUIT, SIGTERM, Signals};
+use sanderling_server::{BuiltinFile, DrainMode, Root, Server, Site, Sites, Snapshot, SocketSet};
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
 
-/// The name of the built-in zone; names below `test` belong to nobody (RFC 6761 §6.2).
-pub(crate) const APEX: &str = "sanderling.test";
+/// The built-in domain; names below `test` are not registered (RFC 6761 §6.2).
+const APEX: &str = "sanderling.test";
 
-/// The zone file of [`APEX`].
-pub(crate) const ZONE: &str = include_str!("../../../demo/demo.zone");
+const ZONE: &str = include_str!("../../../demo/demo.zone");
 
-/// The files of the site.
-pub(crate) const SITE: &[BuiltinFile] = &[
+const SITE: &[BuiltinFile] = &[
     BuiltinFile { path: "index.html", bytes: include_bytes!("../../../demo/site/index.html") },
     BuiltinFile { path: "style.css", bytes: include_bytes!("../../../demo/site/style.css") },
     BuiltinFile { path: "sanderling.svg", bytes: include_bytes!("../../../demo/site/sanderling.svg") },
@@ -18,8 +30,75 @@ pub(crate) const SITE: &[BuiltinFile] = &[
     BuiltinFile { path: "robots.txt", bytes: include_bytes!("../../../demo/site/robots.txt") },
 ];
 
-/// What `demo` prints once it answers at `http` and `dns`: lines to paste into another terminal.
-pub(crate) fn greeting(http: SocketAddr, dns: SocketAddr) -> String {
+/// Time between two checks whether the server has stopped by itself.
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Serves the built-in domain at these addresses until a signal stops it.
+pub fn serve_demo(http: SocketAddr, dns: SocketAddr) -> Exit {
+    let config = Config {
+        worker_count: 1,
+        listeners: ListenerCount::Exactly(1),
+        account: None,
+        sandbox: false,
+        control: None,
+        http_listen: vec![http],
+        dns_listen: vec![dns],
+        sites: Vec::new(),
+        default_site: DefaultSite::EveryHost(0),
+        zones: Vec::new(),
+        limits: Limits::default(),
+    };
+    let listeners = match Listeners::bind(&config, &Listeners::default()) {
+        Ok(listeners) => listeners,
+        Err(error) => {
+            warn(&error.to_problem(&ConfigSource::Flags(Flags::default())).to_string());
+            return Exit::Failure;
+        }
+    };
+    match serve(&config.limits, listeners) {
+        Ok(()) => Exit::Success,
+        Err(error) => {
+            warn(&reason(&error));
+            Exit::Failure
+        }
+    }
+}
+
+fn serve(limits: &Limits, listeners: Listeners) -> io::Result<()> {
+    let signals = Signals::register(&[SIGTERM, SIGINT, SIGQUIT])?;
+    let announcement = listeners.announcement();
+    let bound: Vec<SocketAddr> = listeners.addresses().iter().map(|address| address.bound).collect();
+    let socket_sets = socket_sets(listeners);
+    let server = Server::new(snapshot(limits), options_of(limits), Duration::from_millis(limits.drain_timeout_ms));
+    server.run(&socket_sets, 1, |server| {
+        print(&format!("{announcement}\n{}", greeting(bound[0], bound[1])));
+        let stopped = wait_for_stop(server, &signals);
+        server.drain(DrainMode::Stopping);
+        // From now on clients are refused instead of waiting for an answer.
+        stopped.and(socket_sets.iter().try_for_each(SocketSet::shut_down))
+    })?
+}
+
+fn snapshot(limits: &Limits) -> Snapshot {
+    let seed = hash_seed();
+    let apex = DomainName::parse(APEX).expect("the built-in name is valid");
+    let zone = zone_loader::parse(&apex, "demo.zone", ZONE, limits, seed).expect("the built-in zone is valid");
+    let zones = ZoneMap::new(seed, [ZoneEntry::Served(Arc::new(zone))]);
+    let site = Site { id: 0, hosts: vec![APEX.to_owned()], root: Root::Builtin(SITE) };
+    Snapshot::new(Sites::new(vec![site], sanderling_server::DefaultSite::EveryHost(0)), zones)
+}
+
+fn wait_for_stop(server: &Server, signals: &Signals) -> io::Result<()> {
+    while !server.is_draining() {
+        if signals.wait(Some(CHECK_INTERVAL))?.is_some() {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// The lines that `demo` prints, to be pasted into another terminal.
+fn greeting(http: SocketAddr, dns: SocketAddr) -> String {
     let (http, dns) = (reachable(http), reachable(dns));
     let (server, port) = (dns.ip(), dns.port());
     format!(
@@ -28,7 +107,7 @@ The built-in domain {APEX} is being served. Open it in a browser:
 
   http://{http}/
 
-or ask for it by hand, in another terminal:
+or query it in another terminal:
 
   curl -i http://{http}/robots.txt
   curl --connect-to ::{http} http://{APEX}/robots.txt
@@ -37,12 +116,12 @@ or ask for it by hand, in another terminal:
   dig @{server} -p {port} anything.wild.{APEX} TXT
   dig @{server} -p {port} big.{APEX} TXT
 
-Ctrl-C ends it. `sanderling serve FOLDER` serves your own files.
+Ctrl-C stops it. `sanderling serve FOLDER` serves your own files.
 "
     )
 }
 
-/// An address that this machine can connect to: a listener on every address is reached by loopback.
+/// An address to connect to: loopback for a listener on all addresses.
 fn reachable(listener: SocketAddr) -> SocketAddr {
     let ip = match listener.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -59,7 +138,7 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn the_greeting_has_the_real_ports() {
+    fn greeting_has_the_bound_ports() {
         let text = greeting("127.0.0.1:40123".parse().unwrap(), "127.0.0.1:40124".parse().unwrap());
         for line in [
             "  http://127.0.0.1:40123/",
@@ -71,14 +150,14 @@ mod tests {
     }
 
     #[test]
-    fn the_greeting_names_addresses_that_can_be_reached() {
+    fn greeting_has_reachable_addresses() {
         let text = greeting("[::]:80".parse().unwrap(), "0.0.0.0:53".parse().unwrap());
         assert!(text.contains("  http://[::1]:80/\n"), "{text}");
         assert!(text.contains("  dig @127.0.0.1 -p 53 sanderling.test\n"), "{text}");
     }
 
     #[test]
-    fn the_folder_of_the_site_has_no_file_that_is_left_out() {
+    fn all_files_of_the_site_are_embedded() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../demo/site");
         let mut found: Vec<String> =
             fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -88,9 +167,9 @@ mod tests {
         assert_eq!(found, embedded);
     }
 
-    /// The page must look the same on a machine without a network, and every link in it must lead somewhere.
+    /// The page must work on a machine without a network.
     #[test]
-    fn every_reference_of_the_page_is_a_file_of_the_site() {
+    fn references_of_the_page_are_files_of_the_site() {
         let page = str::from_utf8(SITE[0].bytes).unwrap();
         let references: Vec<&str> = ["href=\"", "src=\""]
             .iter()
@@ -100,7 +179,7 @@ mod tests {
         assert!(references.len() >= 3, "{references:?}");
         for reference in references {
             let path = reference.strip_prefix('/').unwrap_or_else(|| panic!("{reference} leaves the site"));
-            assert!(SITE.iter().any(|file| file.path == path), "{reference} is no file of the site");
+            assert!(SITE.iter().any(|file| file.path == path), "{reference} is not a file of the site");
         }
     }
 }

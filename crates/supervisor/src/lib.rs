@@ -1,28 +1,30 @@
-//! The process that serves nobody: it owns the sockets, starts the server processes that serve on them, and sees to it
-//! that there always is one.
+//! The supervisor: owns the listening sockets, and starts, watches and replaces the server process.
 //!
-//! It does one piece of work at a time: a start, a reload, an upgrade. What is asked for meanwhile waits. Whatever goes
-//! wrong with a piece of work leaves what serves as it was.
+//! It reads nothing from the network; its crate depends on no protocol. It does one task at a time: a start, a reload, an
+//! upgrade. Requests that come meanwhile wait. A failed task leaves the serving process as it was.
 #![forbid(unsafe_code)]
 
-mod boot;
-mod work;
+mod startup;
+mod tasks;
 mod status;
 mod process;
+mod lifecycle;
+mod start;
+mod phase;
 mod program;
-mod restarts;
+mod backoff;
 
-pub use boot::serve;
+pub use startup::serve;
 
-use process::{Process, Stage};
-use restarts::Restarts;
+use backoff::Backoff;
+use lifecycle::{Lifecycle, Requester};
+use phase::{Phase, PhaseInput};
+use process::Process;
+use sanderling_config::diagnostic::reason;
 use sanderling_config::log::warn;
 use sanderling_config::{Config, ConfigSource};
-use sanderling_ipc::BEAT_INTERVAL;
-use sanderling_ipc::Exit;
-use sanderling_ipc::channel::{Order, Word};
-use sanderling_ipc::control::{Control, Key};
-use sanderling_ipc::control_message::Request;
+use sanderling_ipc::control_socket::{ClientId, ControlSocket};
+use sanderling_ipc::{Command, Event, Exit, HEARTBEAT_INTERVAL, RETRY_INTERVAL, StatusFormat};
 use sanderling_listeners::Listeners;
 use sanderling_os::poll_set::PollSet;
 use sanderling_os::process::ExitStatus;
@@ -32,282 +34,277 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
+use std::thread;
 use std::time::{Duration, Instant, SystemTime};
-use work::{Wish, Work};
+use tasks::{QueuedRequest, Task};
 
-/// Reloads and upgrades that wait for the one that is under way.
-const WISHES_MAX: usize = 64;
-/// Words of one process that are taken in one turn.
-const WORDS_PER_TURN_MAX: usize = 256;
-/// What a process that drains may take beyond its own bound, until it is ended by force.
+/// Reloads and upgrades that wait for the current task.
+const QUEUE_MAX: usize = 64;
+/// Events of one process that are handled before signals and deadlines are.
+const EVENTS_PER_ITERATION_MAX: usize = 256;
+/// Time beyond `drain_timeout_ms` after which a draining process is killed.
 const DRAIN_MARGIN: Duration = Duration::from_secs(5);
+/// Pause after a failure to poll, such as for want of memory.
+const POLL_RETRY_PAUSE: Duration = Duration::from_millis(100);
 
-/// See the module.
+/// The supervisor.
 struct Supervisor {
     source: ConfigSource,
     forced: Vec<String>,
-    /// What an upgrade turns to.
-    program: PathBuf,
+    /// The program that an upgrade switches to.
+    installed_program: PathBuf,
     signals: Signals,
-    control: Option<Control>,
+    control: Option<ControlSocket>,
     notifier: Notifier,
     listeners: Listeners,
-    running: Running,
+    /// The addresses that standard output has.
+    announced: Listeners,
+    active: ActiveConfig,
     processes: Vec<Process>,
     last_generation: u64,
-    work: Option<Work>,
-    wishes: VecDeque<Wish>,
-    /// Who has asked the serving process how it stands, in the order of the questions.
-    curious: VecDeque<Curious>,
-    restarts: Restarts,
+    task: Option<Task>,
+    queue: VecDeque<QueuedRequest>,
+    /// Clients that wait for the status of the serving process, in the order of their requests.
+    status_requests: VecDeque<StatusRequest>,
+    backoff: Backoff,
     restart_at: Option<Instant>,
-    /// What standard output has told.
-    announced: Listeners,
-    /// Who is told when all has ended, once it is to end.
-    stopping: Option<Vec<Key>>,
-    /// A signal has asked for the end: another one asks for it at once.
-    is_stopped_by_signal: bool,
+    lifecycle: Lifecycle,
     next_watchdog: Option<Instant>,
-    since: SystemTime,
-    /// When what runs was last taken up.
-    taken_up_at: SystemTime,
+    started_at: SystemTime,
+    /// When the active configuration was loaded.
+    loaded_at: SystemTime,
 }
 
-/// A configuration, and the text that it came from.
+/// A configuration, and its text as a sealed memfd.
 #[derive(Debug)]
-struct Running {
+struct ActiveConfig {
     config: Config,
     text: OwnedFd,
 }
 
-/// Somebody who has asked a server process how it stands.
+/// A client that waits for the status of a server process.
 #[derive(Clone, Copy, Debug)]
-struct Curious {
-    key: Key,
-    request: Request,
+struct StatusRequest {
+    client: ClientId,
+    format: StatusFormat,
     /// The process that answers.
     generation: u64,
 }
 
-/// Who is told how a piece of work ends, beside the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asker {
-    Client(Key),
-    /// A signal, or the supervisor itself.
-    Nobody,
-}
-
 impl Supervisor {
-    /// Supervises until it is told to end, and all has ended.
-    fn run(mut self) -> io::Result<Exit> {
+    /// Supervises until the server has stopped.
+    fn run(mut self) -> Exit {
         loop {
-            self.wait()?;
-            self.take_signals();
-            self.hear();
-            if let Some(exit) = self.bury()? {
-                return Ok(exit);
+            if let Err(error) = self.wait() {
+                warn(&format!("cannot wait for events: {}; retrying", reason(&error)));
+                thread::sleep(POLL_RETRY_PAUSE);
             }
-            self.take_requests();
-            self.keep_deadlines();
+            self.handle_signals();
+            self.handle_events();
+            if let Some(exit) = self.reap() {
+                return exit;
+            }
+            self.handle_commands();
+            self.handle_deadlines();
             self.begin_next();
-            if self.stopping.is_some() && self.processes.is_empty() {
-                return Ok(self.end());
+            if self.lifecycle.is_stopping() && self.processes.is_empty() {
+                return self.finish();
             }
         }
     }
 
     fn wait(&self) -> io::Result<()> {
         let mut sources = vec![self.signals.as_fd()];
-        sources.extend(self.processes.iter().flat_map(Process::sources));
-        sources.extend(self.control.iter().flat_map(Control::sources));
+        sources.extend(self.processes.iter().flat_map(Process::poll_fds));
+        sources.extend(self.control.iter().flat_map(ControlSocket::poll_fds));
         let now = Instant::now();
         let timeout = self.next_deadline().map(|deadline| deadline.saturating_duration_since(now));
         PollSet::new(sources).wait(timeout)
     }
 
     fn next_deadline(&self) -> Option<Instant> {
+        let now = Instant::now();
+        let drain_limit = self.drain_limit();
         let processes = self.processes.iter().flat_map(|process| {
-            let look = (process.stage == Stage::Serving).then(|| Instant::now() + BEAT_INTERVAL);
-            let drains = process.stage == Stage::Draining && !process.is_killed();
-            let drained = drains.then(|| process.since + self.drain_limit());
-            [look, drained, process.killed_at()]
+            let heartbeat = (process.phase() == Phase::Serving).then(|| now + HEARTBEAT_INTERVAL);
+            let retry = process.has_unsent().then(|| now + RETRY_INTERVAL);
+            [heartbeat, retry, process.drain_deadline(drain_limit), process.termination_deadline()]
         });
-        let work = self.work.as_ref().and_then(Work::deadline);
-        let control = self.control.as_ref().and_then(Control::deadline);
-        processes.chain([work, control, self.restart_at, self.next_watchdog]).flatten().min()
+        let task = self.task.as_ref().and_then(Task::deadline);
+        let control = self.control.as_ref().and_then(ControlSocket::deadline);
+        processes.chain([task, control, self.restart_at, self.next_watchdog]).flatten().min()
     }
 
     fn drain_limit(&self) -> Duration {
-        Duration::from_millis(self.running.config.limits.drain_timeout_ms) + DRAIN_MARGIN
+        Duration::from_millis(self.active.config.limits.drain_timeout_ms) + DRAIN_MARGIN
     }
 
-    fn take_signals(&mut self) {
+    fn handle_signals(&mut self) {
         while let Some(signal) = self.signals.take() {
             match signal {
-                SIGHUP => self.wish(Wish::Reload(Asker::Nobody)),
-                SIGUSR2 => self.wish(Wish::Upgrade(Asker::Nobody)),
-                // Where other servers open their logs anew: standard error is the log here.
+                SIGHUP => self.enqueue(QueuedRequest::Reload(Requester::Signal)),
+                SIGUSR2 => self.enqueue(QueuedRequest::Upgrade(Requester::Signal)),
+                // Other servers reopen their log files; here the log is standard error.
                 SIGUSR1 => {}
-                _ => self.stop(Asker::Nobody),
+                _ => self.stop(Requester::Signal),
             }
         }
     }
 
-    fn wish(&mut self, wish: Wish) {
-        if wish.asker() == Asker::Nobody && self.wishes.contains(&wish) {
-            // What has not begun yet will do what this one asks for.
+    fn enqueue(&mut self, request: QueuedRequest) {
+        if request.requester() == Requester::Signal && self.queue.contains(&request) {
+            // The one that waits does what this one asks for.
             return;
         }
-        if self.stopping.is_some() || self.wishes.len() == WISHES_MAX {
-            self.tell_asker(wish.asker(), Err("too much else waits to be done, or the server is about to end"));
+        if self.lifecycle.is_stopping() {
+            self.reply(request.requester(), Err("the server is stopping"));
+        } else if self.queue.len() == QUEUE_MAX {
+            self.reply(request.requester(), Err("too many requests are waiting; try again later"));
         } else {
-            self.wishes.push_back(wish);
+            self.queue.push_back(request);
         }
     }
 
-    /// Takes all that the server processes have to say.
-    fn hear(&mut self) {
+    /// Handles the events of all server processes.
+    fn handle_events(&mut self) {
         for index in 0..self.processes.len() {
-            // A process that never stops talking keeps nobody from signals and deadlines.
-            for _ in 0..WORDS_PER_TURN_MAX {
-                let Some(word) = self.processes[index].next_word() else { break };
-                self.take_word(index, word);
+            for _ in 0..EVENTS_PER_ITERATION_MAX {
+                let Some(event) = self.processes[index].next_event() else { break };
+                self.handle_event(index, event);
             }
         }
     }
 
-    fn take_word(&mut self, index: usize, word: Word) {
-        let generation = self.processes[index].generation;
-        match word {
-            Word::Beat => {}
-            Word::Hung(thread) => {
-                warn(&format!("the thread `{thread}` of {} hangs; it is ended and replaced", self.processes[index]));
-                self.processes[index].abort();
+    fn handle_event(&mut self, index: usize, event: Event) {
+        let process = &mut self.processes[index];
+        let generation = process.generation;
+        match event {
+            Event::Heartbeat => {}
+            Event::ThreadHung(thread) => {
+                warn(&format!("{process}: thread {thread} unresponsive, restarting"));
+                process.abort();
             }
-            Word::Leaving => {
-                if self.processes[index].stage == Stage::Serving {
-                    self.processes[index].enter(Stage::Draining);
-                    self.fail_what_was_taken_up();
+            Event::Leaving => {
+                if process.apply(PhaseInput::Leaving) {
+                    self.fail_reload_in_place();
                     self.restart_after(Duration::ZERO);
                 }
             }
-            Word::Shut => {
-                if let Err(error) = self.listeners.shut_down_beyond(&Listeners::default()) {
-                    warn(&error.to_string());
+            Event::AcceptStopped => {
+                if let Err(error) = self.listeners.shut_down_except(&Listeners::default()) {
+                    warn(&reason(&error));
                 }
             }
-            Word::Out(text) => {
-                let curious = self.curious.iter().find(|curious| curious.generation == generation);
-                if let (Some(curious), Some(control)) = (curious, &mut self.control) {
-                    control.out(curious.key, &text);
+            Event::Stdout(text) => {
+                let request = self.status_requests.iter().find(|request| request.generation == generation);
+                if let (Some(request), Some(control)) = (request, &mut self.control) {
+                    control.send_stdout(request.client, &text);
                 }
             }
-            Word::Told => {
-                let index = self.curious.iter().position(|curious| curious.generation == generation);
-                if let Some(curious) = index.and_then(|index| self.curious.remove(index)) {
-                    self.end_status(curious.key, curious.request);
+            Event::Done { .. } => {
+                let index = self.status_requests.iter().position(|request| request.generation == generation);
+                if let Some(request) = index.and_then(|index| self.status_requests.remove(index)) {
+                    self.finish_status(request.client, request.format);
                 }
             }
-            Word::Err(text) => self.pass_on_to_asker(generation, &text),
-            Word::Ready => self.take_ready(generation),
-            Word::Refused => self.take_refused(generation),
-            Word::TakenUp => self.take_taken_up(),
-            Word::Unable(reason) => self.take_unable(&reason),
+            Event::Stderr(text) => self.forward_stderr(generation, &text),
+            Event::Ready => self.on_ready(generation),
+            Event::ReloadRefused => self.on_refused(generation),
+            Event::Reloaded => self.on_reloaded(),
+            Event::NewProcessNeeded(reason) => self.on_new_process_needed(&reason),
         }
     }
 
-    /// Deals with those that have ended. `Some` when the first one has never been ready, which ends the supervisor too.
-    fn bury(&mut self) -> io::Result<Option<Exit>> {
+    /// Handles the exit of server processes. `Some` if the first one was never ready: then the supervisor exits as well.
+    fn reap(&mut self) -> Option<Exit> {
         let mut index = 0;
         while index < self.processes.len() {
-            let Some(ended) = self.processes[index].ended()? else {
+            let status = self.processes[index].try_wait().unwrap_or_else(|error| {
+                warn(&format!("{}: {}; retrying", self.processes[index], reason(&error)));
+                None
+            });
+            let Some(status) = status else {
                 index += 1;
                 continue;
             };
-            // What it said last is still to be heard, but for a promise that it cannot keep any more.
-            while let Some(word) = self.processes[index].next_word() {
-                if word != Word::Ready {
-                    self.take_word(index, word);
+            // Its last events still count, except that it cannot serve any more.
+            while let Some(event) = self.processes[index].next_event() {
+                if event != Event::Ready {
+                    self.handle_event(index, event);
                 }
             }
             let process = self.processes.remove(index);
-            if let Some(exit) = self.take_death(&process, ended) {
-                return Ok(Some(exit));
-            }
-        }
-        Ok(None)
-    }
-
-    fn take_death(&mut self, process: &Process, ended: ExitStatus) -> Option<Exit> {
-        let (unanswered, others) = std::mem::take(&mut self.curious)
-            .into_iter()
-            .partition::<VecDeque<_>, _>(|curious| curious.generation == process.generation);
-        self.curious = others;
-        for curious in unanswered {
-            let problem = "the server process has ended before it had answered";
-            self.tell_asker(Asker::Client(curious.key), Err(problem));
-        }
-        match process.stage {
-            Stage::Draining => {
-                if !matches!(ended, ExitStatus::Exited(0) | ExitStatus::Unknown) && self.stopping.is_none() {
-                    warn(&format!("{process}, which had been replaced, {ended}"));
-                }
-            }
-            Stage::Starting => return self.take_failed_start(process.generation, &format!("{process} {ended}"), ended),
-            Stage::Serving => {
-                let lived = process.since.elapsed();
-                warn(&format!("{process} {ended} after {:.1} s; another one is started", lived.as_secs_f64()));
-                self.fail_what_was_taken_up();
-                self.restart_after(lived);
+            if let Some(exit) = self.on_exit(&process, status) {
+                return Some(exit);
             }
         }
         None
     }
 
-    /// The process that was to take a configuration up is gone.
-    fn fail_what_was_taken_up(&mut self) {
-        if let Some((asker, _)) = self.end_taking_up() {
-            self.tell_asker(asker, Err("the server process has ended while it took the configuration up"));
+    fn on_exit(&mut self, process: &Process, status: ExitStatus) -> Option<Exit> {
+        let (unanswered, others) = std::mem::take(&mut self.status_requests)
+            .into_iter()
+            .partition::<VecDeque<_>, _>(|request| request.generation == process.generation);
+        self.status_requests = others;
+        for request in unanswered {
+            self.reply(Requester::Client(request.client), Err("the server process exited before it answered"));
+        }
+        match process.phase() {
+            Phase::Draining => {
+                let is_expected = matches!(status, ExitStatus::Exited(0) | ExitStatus::Unknown);
+                if !is_expected && !self.lifecycle.is_stopping() {
+                    warn(&format!("{process}, which had been replaced, {status}"));
+                }
+                None
+            }
+            Phase::Starting => self.on_failed_start(process.generation, &format!("{process} {status}"), status),
+            Phase::Serving => {
+                let served = process.since.elapsed();
+                warn(&format!("{process} {status} after {:.1} s; restarting", served.as_secs_f64()));
+                self.fail_reload_in_place();
+                self.restart_after(served);
+                None
+            }
         }
     }
 
-    fn take_requests(&mut self) {
+    fn handle_commands(&mut self) {
         let Some(control) = &mut self.control else { return };
-        for (key, request) in control.requests() {
-            match request {
-                Request::Status | Request::StatusJson => self.begin_status(key, request),
-                Request::Reload => self.wish(Wish::Reload(Asker::Client(key))),
-                Request::Upgrade => self.wish(Wish::Upgrade(Asker::Client(key))),
-                Request::Stop => self.stop(Asker::Client(key)),
-                Request::TakeOver => {
+        for (client, command) in control.receive_commands() {
+            let requester = Requester::Client(client);
+            match command {
+                Command::Status(format) => self.begin_status(client, format),
+                Command::Reload => self.enqueue(QueuedRequest::Reload(requester)),
+                Command::Upgrade => self.enqueue(QueuedRequest::Upgrade(requester)),
+                Command::Stop => self.stop(requester),
+                Command::Drain => self.reply(requester, Err("only a supervisor can tell a server process to drain")),
+                Command::HandOver => {
                     let pid = std::process::id();
-                    let taken = format!(
-                        "a supervisor runs already, process {pid}; stop it first, or name another control socket"
+                    let message = format!(
+                        "a supervisor is already running, process {pid}; stop it first, or name another control socket"
                     );
-                    self.tell_asker(Asker::Client(key), Err(&taken));
+                    self.reply(requester, Err(&message));
                 }
             }
         }
     }
 
-    fn keep_deadlines(&mut self) {
-        let hang_limit = Duration::from_millis(self.running.config.limits.hang_timeout_ms) + BEAT_INTERVAL;
+    fn handle_deadlines(&mut self) {
+        let hang_limit = Duration::from_millis(self.active.config.limits.hang_timeout_ms) + HEARTBEAT_INTERVAL;
         let drain_limit = self.drain_limit();
         for process in &mut self.processes {
+            process.flush();
             if process.is_silent_for(hang_limit) {
-                warn(&format!(
-                    "{process} has not been heard of for {} s; it is ended and replaced",
-                    hang_limit.as_secs()
-                ));
+                warn(&format!("{process}: no heartbeat for {} s, restarting", hang_limit.as_secs()));
                 process.abort();
             }
-            if process.stage == Stage::Draining && !process.is_killed() && process.since.elapsed() >= drain_limit {
-                warn(&format!("{process} has not finished within `drain_timeout_ms` and is ended"));
+            if process.drain_deadline(drain_limit).is_some_and(|deadline| Instant::now() >= deadline) {
+                warn(&format!("{process} has not finished within `drain_timeout_ms`, killing it"));
                 process.kill();
             }
-            process.kill_if_due();
+            process.poll_termination();
         }
-        self.give_up_what_is_late();
+        self.handle_task_deadline();
         if let Some(interval) = self.notifier.watchdog_interval()
             && self.next_watchdog.is_none_or(|at| Instant::now() >= at)
         {
@@ -316,41 +313,25 @@ impl Supervisor {
         }
     }
 
-    /// Ends all server processes; when it is said again, at once.
-    fn stop(&mut self, asker: Asker) {
+    /// Stops all server processes gracefully; at once on a second signal.
+    fn stop(&mut self, requester: Requester) {
         self.notify(&[State::Stopping]);
-        let is_by_signal = asker == Asker::Nobody;
-        let is_repeated = is_by_signal && self.is_stopped_by_signal;
-        self.is_stopped_by_signal |= is_by_signal;
-        let told_at_the_end = self.stopping.get_or_insert_default();
-        if let Asker::Client(key) = asker {
-            told_at_the_end.push(key);
-        }
+        let input = self.lifecycle.stop(requester);
         self.restart_at = None;
         for process in &mut self.processes {
-            match process.stage {
-                Stage::Serving => {
-                    process.order(Order::Stop, None);
-                    process.enter(Stage::Draining);
-                }
-                Stage::Draining if is_repeated => process.kill(),
-                Stage::Draining => {}
-                Stage::Starting => {
-                    process.kill();
-                    process.enter(Stage::Draining);
-                }
-            }
+            process.apply(input);
         }
-        let waiting: Vec<Asker> =
-            self.work.take().iter().map(Work::asker).chain(self.wishes.drain(..).map(|wish| wish.asker())).collect();
-        for asker in waiting {
-            self.tell_asker(asker, Err("the server is about to end"));
+        let task = self.task.take().map(|task| task.requester());
+        let queued = self.queue.drain(..).map(QueuedRequest::requester);
+        let cancelled: Vec<Requester> = task.into_iter().chain(queued).collect();
+        for requester in cancelled {
+            self.reply(requester, Err("the server is stopping"));
         }
     }
 
-    fn end(mut self) -> Exit {
-        for key in self.stopping.take().unwrap_or_default() {
-            self.tell_asker(Asker::Client(key), Ok("all has ended\n"));
+    fn finish(mut self) -> Exit {
+        for client in std::mem::take(&mut self.lifecycle).into_waiting() {
+            self.reply(Requester::Client(client), Ok("stopped\n"));
         }
         if let Some(control) = self.control.take() {
             control.remove();
@@ -358,29 +339,24 @@ impl Supervisor {
         Exit::Success
     }
 
-    /// Tells whoever has asked for something how it has ended: in words, or why not.
-    fn tell_asker(&mut self, asker: Asker, outcome: Result<&str, &str>) {
-        let (Asker::Client(key), Some(control)) = (asker, &mut self.control) else { return };
-        match outcome {
-            Ok(text) => {
-                control.out(key, text);
-                control.end(key, 0);
-            }
-            Err(text) => {
-                control.err(key, &format!("sanderling: {text}\n"));
-                control.end(key, 1);
-            }
+    /// Sends a requester the result of its request: text for its standard output, or an error.
+    fn reply(&mut self, requester: Requester, result: Result<&str, &str>) {
+        let (Requester::Client(client), Some(control)) = (requester, &mut self.control) else { return };
+        match result {
+            Ok(text) => control.send_stdout(client, text),
+            Err(error) => control.send_stderr(client, &format!("sanderling: {error}\n")),
         }
+        control.finish(client, result.is_ok());
     }
 
-    /// Tells the service manager; one that does not listen is no reason to stop.
+    /// Notifies the service manager.
     fn notify(&self, states: &[State<'_>]) {
         if let Err(error) = self.notifier.notify(states) {
-            warn(&format!("the service manager is not told: {error}"));
+            warn(&format!("cannot notify the service manager: {}", reason(&error)));
         }
     }
 
-    fn serving(&mut self) -> Option<&mut Process> {
-        self.processes.iter_mut().find(|process| process.stage == Stage::Serving)
+    fn serving_process(&mut self) -> Option<&mut Process> {
+        self.processes.iter_mut().find(|process| process.phase() == Phase::Serving)
     }
 }

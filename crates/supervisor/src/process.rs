@@ -1,185 +1,204 @@
-//! A server process, as its supervisor sees it.
+//! A server process: its handle, the connection to it, and its state.
 
+use crate::phase::{Phase, PhaseAction, PhaseInput, Termination};
+use sanderling_config::diagnostic::reason;
 use sanderling_config::log::warn;
-use sanderling_ipc::channel::{Channel, Heard, Order, Word};
-use sanderling_ipc::handover::{Label, ProcessLabel};
+use sanderling_ipc::{Command, Connection, Event, FdKind, IncomingFds, Message, ProcessInfo, Received};
 use sanderling_os::process::{ExitStatus, ProcessHandle};
-use sanderling_os::signals::{SIGABRT, SIGKILL, Signal};
+use sanderling_os::signals::Signal;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Between the request to leave a core behind and the end by force.
-const CORE_TIME: Duration = Duration::from_secs(1);
-
-/// See the module.
+/// A server process.
 #[derive(Debug)]
 pub(super) struct Process {
-    /// The first one is 1.
+    /// The number of the process in the order of starts, from 1.
     pub(super) generation: u64,
-    child: ProcessHandle,
-    channel: Channel,
-    /// It may still say something.
-    is_heard: bool,
-    pub(super) stage: Stage,
-    /// Since when it is in its stage.
+    handle: ProcessHandle,
+    connection: Connection,
+    /// Whether the process can still send events.
+    is_connected: bool,
+    phase: Phase,
+    /// When the phase began.
     pub(super) since: Instant,
-    /// When it was ready; before that, when it was started.
+    /// When the process became ready; before that, when it was started.
     pub(super) ready_at: SystemTime,
-    heard_at: Instant,
-    /// When it is ended by force.
-    killed_at: Option<Instant>,
-    /// It has been ended by force, and is to be gone soon.
-    is_killed: bool,
-}
-
-/// What a process is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
-    /// It is not ready yet.
-    Starting,
-    /// It is the one that serves.
-    Serving,
-    /// It finishes what it has.
-    Draining,
+    last_event_at: Instant,
+    termination: Termination,
 }
 
 impl Process {
-    pub(super) fn new(generation: u64, child: ProcessHandle, channel: Channel, stage: Stage) -> Process {
+    /// A process that was just started.
+    pub(super) fn new(generation: u64, handle: ProcessHandle, connection: Connection) -> Process {
         let now = Instant::now();
         Process {
             generation,
-            child,
-            channel,
-            is_heard: true,
-            stage,
+            handle,
+            connection,
+            is_connected: true,
+            phase: Phase::Starting,
             since: now,
             ready_at: SystemTime::now(),
-            heard_at: now,
-            killed_at: None,
-            is_killed: false,
+            last_event_at: now,
+            termination: Termination::None,
         }
     }
 
-    /// One that another supervisor has started.
-    pub(super) fn taken_over(label: ProcessLabel, pidfd: OwnedFd, channel: Channel) -> Process {
-        let stage = if label.is_serving { Stage::Serving } else { Stage::Draining };
-        let mut process = Process::new(label.generation, ProcessHandle::from_pidfd(label.pid, pidfd), channel, stage);
-        process.ready_at = UNIX_EPOCH + Duration::from_secs(label.since_unix_s);
-        process
+    /// A process that another supervisor has started.
+    pub(super) fn adopted(info: ProcessInfo, pidfd: OwnedFd, connection: Connection) -> Process {
+        let handle = ProcessHandle::from_pidfd(info.pid, pidfd);
+        Process {
+            phase: if info.is_serving { Phase::Serving } else { Phase::Draining },
+            ready_at: UNIX_EPOCH + Duration::from_secs(info.ready_at_unix_s),
+            ..Process::new(info.generation, handle, connection)
+        }
     }
 
-    fn label(&self) -> ProcessLabel {
-        ProcessLabel {
+    fn info(&self) -> ProcessInfo {
+        ProcessInfo {
             generation: self.generation,
-            pid: self.id(),
-            is_serving: self.stage == Stage::Serving,
-            since_unix_s: self.ready_at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+            pid: self.pid(),
+            is_serving: self.phase == Phase::Serving,
+            ready_at_unix_s: self.ready_at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
         }
     }
 
-    pub(super) fn id(&self) -> i32 {
-        self.child.pid()
+    pub(super) fn pid(&self) -> i32 {
+        self.handle.pid()
     }
 
-    /// What to wait for: its words, and its end.
-    pub(super) fn sources(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.is_heard.then(|| self.channel.as_fd()).into_iter().chain([self.child.as_fd()])
+    pub(super) fn phase(&self) -> Phase {
+        self.phase
     }
 
-    /// What another supervisor needs to take it over.
-    pub(super) fn given(&self) -> [(Label, BorrowedFd<'_>); 2] {
-        [(Label::Process(self.label()), self.child.as_fd()), (Label::Channel, self.channel.as_fd())]
+    /// The descriptors to poll for its events and its exit.
+    pub(super) fn poll_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.is_connected.then(|| self.connection.as_fd()).into_iter().chain([self.handle.as_fd()])
     }
 
-    /// Its next word; `None` when there is none now. One that speaks no more is told by its end.
-    pub(super) fn next_word(&mut self) -> Option<Word> {
-        match self.channel.next_word() {
-            Ok(Heard::Message(word)) => {
-                self.heard_at = Instant::now();
-                Some(word)
+    /// What another supervisor needs to adopt it.
+    pub(super) fn handover_fds(&self) -> [(FdKind, BorrowedFd<'_>); 2] {
+        [(FdKind::Process(self.info()), self.handle.as_fd()), (FdKind::Connection, self.connection.as_fd())]
+    }
+
+    /// Its next event; `None` if there is none now. A process whose messages are not understood is aborted.
+    pub(super) fn next_event(&mut self) -> Option<Event> {
+        let problem = match self.connection.recv() {
+            Ok(Received::Message(Message::Event(event), _)) => {
+                self.last_event_at = Instant::now();
+                return Some(event);
             }
-            Ok(Heard::Nothing) => None,
-            Ok(Heard::Ended) => {
-                self.is_heard = false;
-                None
+            Ok(Received::WouldBlock) => return None,
+            Ok(Received::Closed) => {
+                self.is_connected = false;
+                return None;
             }
-            Err(error) => {
-                self.is_heard = false;
-                warn(&format!("{self} cannot be heard: {error}"));
-                self.abort();
-                None
-            }
+            Ok(Received::Message(other, _)) => format!("unexpected message {other:?}"),
+            Err(error) => reason(&error),
+        };
+        self.is_connected = false;
+        warn(&format!("{self}: {problem}; aborting it"));
+        self.abort();
+        None
+    }
+
+    /// Sends a command. A process that cannot receive it is aborted.
+    pub(super) fn send(&mut self, command: Command, descriptors: IncomingFds) {
+        if let Err(error) = self.connection.send_with(&Message::Command(command), descriptors) {
+            self.on_send_error(&error);
         }
     }
 
-    /// Gives it an order. One that hears no more is ended.
-    pub(super) fn order(&mut self, order: Order, descriptor: Option<BorrowedFd<'_>>) {
-        if let Err(error) = self.channel.order(order, descriptor) {
-            warn(&format!("{self} takes no orders: {error}"));
-            self.abort();
+    /// Sends what the process had no room for.
+    pub(super) fn flush(&mut self) {
+        if let Err(error) = self.connection.flush() {
+            self.on_send_error(&error);
         }
     }
 
-    /// How it has ended, if it has.
-    pub(super) fn ended(&self) -> io::Result<Option<ExitStatus>> {
-        self.child.try_wait()
+    fn on_send_error(&mut self, error: &io::Error) {
+        // The exit of a process closes its connection, and is handled as such.
+        if self.is_connected && self.termination == Termination::None {
+            warn(&format!("{self} does not receive commands: {}; aborting it", reason(error)));
+        }
+        self.abort();
     }
 
-    pub(super) fn enter(&mut self, stage: Stage) {
-        self.stage = stage;
-        self.since = Instant::now();
-        if stage == Stage::Serving {
+    /// Whether it has not received all commands yet.
+    pub(super) fn has_unsent(&self) -> bool {
+        self.is_connected && self.connection.unsent_count() > 0
+    }
+
+    /// How it has exited, if it has.
+    pub(super) fn try_wait(&self) -> io::Result<Option<ExitStatus>> {
+        self.handle.try_wait()
+    }
+
+    /// Changes the phase, and does what that requires; whether it has changed.
+    pub(super) fn apply(&mut self, input: PhaseInput) -> bool {
+        let Some((phase, action)) = self.phase.next(input) else { return false };
+        if phase != self.phase {
+            self.since = Instant::now();
+            self.phase = phase;
+        }
+        if phase == Phase::Serving {
             self.ready_at = SystemTime::now();
-            self.heard_at = self.since;
+            self.last_event_at = self.since;
         }
+        match action {
+            PhaseAction::Nothing => {}
+            PhaseAction::Send(command) => self.send(command, Vec::new()),
+            PhaseAction::Kill => self.kill(),
+        }
+        true
     }
 
-    /// Whether it serves and has not been heard of for `limit`.
+    /// Whether it serves and has sent no event for `limit`.
     pub(super) fn is_silent_for(&self, limit: Duration) -> bool {
-        self.stage == Stage::Serving && self.killed_at.is_none() && !self.is_killed && self.heard_at.elapsed() >= limit
+        self.phase == Phase::Serving && self.termination == Termination::None && self.last_event_at.elapsed() >= limit
     }
 
-    /// Ends it with a core, and by force if it does not end.
+    /// When it must have finished what is in progress, `limit` after it began to drain; `None` if it does not drain.
+    pub(super) fn drain_deadline(&self, limit: Duration) -> Option<Instant> {
+        let drains = self.phase == Phase::Draining && self.termination != Termination::Killed;
+        drains.then(|| self.since + limit)
+    }
+
+    /// When [`Process::poll_termination`] must be called.
+    pub(super) fn termination_deadline(&self) -> Option<Instant> {
+        self.termination.deadline()
+    }
+
+    /// Ends it with a core dump, and kills it if it does not exit.
     pub(super) fn abort(&mut self) {
-        if self.killed_at.is_none() && !self.is_killed {
-            self.signal(SIGABRT);
-            self.killed_at = Some(Instant::now() + CORE_TIME);
-        }
+        let signal = self.termination.abort(Instant::now());
+        self.send_signal(signal);
     }
 
-    /// Ends it by force.
+    /// Kills it.
     pub(super) fn kill(&mut self) {
-        self.killed_at = None;
-        self.is_killed = true;
-        self.signal(SIGKILL);
+        let signal = self.termination.kill();
+        self.send_signal(signal);
     }
 
-    /// Ends it by force if it was to end, and has not.
-    pub(super) fn kill_if_due(&mut self) {
-        if self.killed_at.is_some_and(|at| Instant::now() >= at) {
-            self.kill();
+    /// Kills it if it was aborted and has not exited.
+    pub(super) fn poll_termination(&mut self) {
+        let signal = self.termination.poll(Instant::now());
+        self.send_signal(signal);
+    }
+
+    fn send_signal(&self, signal: Option<Signal>) {
+        if let Some(signal) = signal {
+            // A process that has exited needs none.
+            let _ = self.handle.send_signal(signal);
         }
-    }
-
-    /// Whether it has been ended by force.
-    pub(super) fn is_killed(&self) -> bool {
-        self.is_killed
-    }
-
-    /// When [`Process::kill_if_due`] is to be asked again.
-    pub(super) fn killed_at(&self) -> Option<Instant> {
-        self.killed_at
-    }
-
-    fn signal(&self, signal: Signal) {
-        // One that is gone needs none.
-        let _ = self.child.send_signal(signal);
     }
 }
 
+/// `server process 12`.
 impl std::fmt::Display for Process {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(out, "the server process {}", self.id())
+        write!(out, "server process {}", self.pid())
     }
 }

@@ -1,104 +1,132 @@
-//! What the supervisor tells of itself, around what the serving process tells.
+//! The supervisor's part of the status; that of the serving process follows it.
 
-use super::process::{Process, Stage};
-use super::{Asker, Curious, Supervisor};
+use crate::lifecycle::Requester;
+use crate::phase::Phase;
+use crate::{StatusRequest, Supervisor};
 use sanderling_config::ConfigSource;
-use sanderling_ipc::channel::Order;
-use sanderling_ipc::control::Key;
-use sanderling_ipc::control_message::Request;
-use sanderling_ipc::json::{array, number, object, optional, text};
+use sanderling_ipc::control_socket::ClientId;
+use sanderling_ipc::{Command, StatusFormat};
+use serde::Serialize;
+use std::net::SocketAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-impl Supervisor {
-    /// Tells how the supervisor stands, and asks the process that serves to go on.
-    pub(super) fn begin_status(&mut self, key: Key, request: Request) {
-        let head = if request == Request::Status { self.to_text() } else { self.to_json() };
-        if let Some(control) = &mut self.control {
-            control.out(key, &head);
-        }
-        let order = if request == Request::Status { Order::Tell } else { Order::TellJson };
-        match self.serving() {
-            Some(process) => {
-                process.order(order, None);
-                let generation = process.generation;
-                self.curious.push_back(Curious { key, request, generation });
-            }
-            None if request == Request::Status => self.tell_asker(Asker::Client(key), Ok("  nobody serves now\n")),
-            None => self.tell_asker(Asker::Client(key), Ok("null}\n")),
-        }
-    }
-
-    /// The process that serves has told all.
-    pub(super) fn end_status(&mut self, key: Key, request: Request) {
-        let tail = if request == Request::Status { "" } else { "}\n" };
-        self.tell_asker(Asker::Client(key), Ok(tail));
-    }
-
-    fn to_text(&self) -> String {
-        let version = env!("CARGO_PKG_VERSION");
-        let mut out = format!("sanderling {version}, supervisor {}, for {}\n", std::process::id(), words(self.since));
-        let source = match &self.source {
-            ConfigSource::File(path) => path.display().to_string(),
-            ConfigSource::Flags(_) => "the command line".to_owned(),
-        };
-        out += &format!("configuration {source}, taken up {} ago\n", words(self.taken_up_at));
-        for address in self.listeners.addresses() {
-            let count = address.sibling_count();
-            let siblings = if count == 1 { "1 socket".to_owned() } else { format!("{count} siblings") };
-            out += &format!("{} {}, {siblings}\n", address.role.service.name(), address.bound);
-        }
-        out += &format!("server processes that have died: {}\n", self.restarts.count);
-        for process in self.processes.iter().filter(|process| process.stage != Stage::Serving) {
-            out += &format!("process {} (generation {}), {}\n", process.id(), process.generation, stage(process));
-        }
-        if let Some(process) = self.processes.iter().find(|process| process.stage == Stage::Serving) {
-            let (id, generation) = (process.id(), process.generation);
-            out += &format!("process {id} (generation {generation}), serving for {}\n", words(process.ready_at));
-        }
-        out
-    }
-
-    /// An object that ends where that of the process is to follow.
-    fn to_json(&self) -> String {
-        let whole = |value: u64| number(value as f64);
-        let addresses = self.listeners.addresses().iter().map(|address| {
-            object(&[
-                ("service", text(address.role.service.name())),
-                ("address", text(&address.bound.to_string())),
-                ("siblings", whole(address.sibling_count() as u64)),
-            ])
-        });
-        let processes = self.processes.iter().map(|process| {
-            object(&[
-                ("pid", whole(process.id().unsigned_abs().into())),
-                ("generation", whole(process.generation)),
-                ("stage", text(stage(process))),
-                ("ready_at_unix_s", whole(unix_s(process.ready_at))),
-            ])
-        });
-        let source = match &self.source {
-            ConfigSource::File(path) => Some(path.display().to_string()),
-            ConfigSource::Flags(_) => None,
-        };
-        let supervisor = object(&[
-            ("version", text(env!("CARGO_PKG_VERSION"))),
-            ("pid", whole(u64::from(std::process::id()))),
-            ("since_unix_s", whole(unix_s(self.since))),
-            ("configuration", optional(source.as_deref().map(text))),
-            ("taken_up_unix_s", whole(unix_s(self.taken_up_at))),
-            ("deaths", whole(self.restarts.count)),
-            ("listeners", array(addresses)),
-            ("processes", array(processes)),
-        ]);
-        format!("{{\"supervisor\":{supervisor},\"process\":")
-    }
+/// The status for programs.
+#[derive(Serialize)]
+struct SupervisorStatus {
+    version: &'static str,
+    pid: u32,
+    since_unix_s: u64,
+    /// The configuration file, if there is one.
+    configuration: Option<String>,
+    loaded_unix_s: u64,
+    restarts: u64,
+    listeners: Vec<ListenerStatus>,
+    processes: Vec<ProcessStatus>,
 }
 
-fn stage(process: &Process) -> &'static str {
-    match process.stage {
-        Stage::Starting => "starting",
-        Stage::Serving => "serving",
-        Stage::Draining => "draining",
+#[derive(Serialize)]
+struct ListenerStatus {
+    service: &'static str,
+    address: SocketAddr,
+    sockets: usize,
+}
+
+#[derive(Serialize)]
+struct ProcessStatus {
+    pid: i32,
+    generation: u64,
+    state: &'static str,
+    ready_at_unix_s: u64,
+}
+
+impl Supervisor {
+    /// Sends a client the status of the supervisor, and has the serving process send its own.
+    pub(super) fn begin_status(&mut self, client: ClientId, format: StatusFormat) {
+        let status = self.status();
+        let text = match format {
+            StatusFormat::Text => self.to_text(&status),
+            StatusFormat::Json => {
+                let status = serde_json::to_string(&status).expect("a status has no map");
+                format!("{{\"supervisor\":{status},\"process\":")
+            }
+        };
+        if let Some(control) = &mut self.control {
+            control.send_stdout(client, &text);
+        }
+        match self.serving_process() {
+            Some(process) => {
+                process.send(Command::Status(format), Vec::new());
+                let generation = process.generation;
+                self.status_requests.push_back(StatusRequest { client, format, generation });
+            }
+            None => {
+                let text = match format {
+                    StatusFormat::Text => "no server process running\n",
+                    StatusFormat::Json => "null}\n",
+                };
+                self.reply(Requester::Client(client), Ok(text));
+            }
+        }
+    }
+
+    /// Ends the status after that of the serving process.
+    pub(super) fn finish_status(&mut self, client: ClientId, format: StatusFormat) {
+        let end = match format {
+            StatusFormat::Text => "",
+            StatusFormat::Json => "}\n",
+        };
+        self.reply(Requester::Client(client), Ok(end));
+    }
+
+    fn status(&self) -> SupervisorStatus {
+        let listeners = self.listeners.addresses().iter().map(|address| ListenerStatus {
+            service: address.role.service.name(),
+            address: address.bound,
+            sockets: address.socket_count(),
+        });
+        let processes = self.processes.iter().map(|process| ProcessStatus {
+            pid: process.pid(),
+            generation: process.generation,
+            state: process.phase().name(),
+            ready_at_unix_s: unix_s(process.ready_at),
+        });
+        SupervisorStatus {
+            version: env!("CARGO_PKG_VERSION"),
+            pid: std::process::id(),
+            since_unix_s: unix_s(self.started_at),
+            configuration: match &self.source {
+                ConfigSource::File(path) => Some(path.display().to_string()),
+                ConfigSource::Flags(_) => None,
+            },
+            loaded_unix_s: unix_s(self.loaded_at),
+            restarts: self.backoff.restart_count,
+            listeners: listeners.collect(),
+            processes: processes.collect(),
+        }
+    }
+
+    fn to_text(&self, status: &SupervisorStatus) -> String {
+        let SupervisorStatus { version, pid, restarts, .. } = status;
+        let mut out = format!("sanderling {version}, supervisor process {pid}, up {}\n", age(self.started_at));
+        let source = status.configuration.as_deref().unwrap_or("from the command line");
+        out += &format!("configuration {source}, loaded {} ago\n", age(self.loaded_at));
+        for ListenerStatus { service, address, sockets } in &status.listeners {
+            let plural = if *sockets == 1 { "" } else { "s" };
+            out += &format!("{service} {address}, {sockets} socket{plural}\n");
+        }
+        out += &format!("restarts of the server process: {restarts}\n");
+        // The serving process last: its own status follows.
+        for phase in [Phase::Starting, Phase::Draining, Phase::Serving] {
+            for process in self.processes.iter().filter(|process| process.phase() == phase) {
+                let since = match phase {
+                    Phase::Serving => format!(" for {}", age(process.ready_at)),
+                    Phase::Starting | Phase::Draining => String::new(),
+                };
+                let (pid, generation) = (process.pid(), process.generation);
+                out += &format!("server process {pid} (generation {generation}), {}{since}\n", phase.name());
+            }
+        }
+        out
     }
 }
 
@@ -106,12 +134,12 @@ fn unix_s(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// How long ago `time` was.
-fn words(time: SystemTime) -> String {
-    duration_words(time.elapsed().unwrap_or_default())
+/// The time since `time` in its two largest units.
+fn age(time: SystemTime) -> String {
+    duration_text(time.elapsed().unwrap_or_default())
 }
 
-fn duration_words(duration: Duration) -> String {
+fn duration_text(duration: Duration) -> String {
     let s = duration.as_secs();
     match s {
         0..60 => format!("{s} s"),
@@ -126,8 +154,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_told_in_their_two_largest_units() {
-        let check = |s: u64, expected: &str| assert_eq!(duration_words(Duration::from_secs(s)), expected);
+    fn durations_have_their_two_largest_units() {
+        let check = |s: u64, expected: &str| assert_eq!(duration_text(Duration::from_secs(s)), expected);
         check(0, "0 s");
         check(59, "59 s");
         check(61, "1 min 1 s");

@@ -1,16 +1,15 @@
-//! Command lines and what is made of them, as text.
+//! Command lines as text, and the commands that they are parsed into.
 
 use super::*;
 use sanderling_config::Limits;
-use sanderling_ipc::control_message::Request;
 
-/// What the words of `line` become where no configuration file is found.
+/// The result of parsing `line` where there is no configuration file.
 fn parse(line: &str) -> Result<Invocation, clap::Error> {
     parse_in(line, &SearchPaths::new(None, vec!["./none.toml".into(), "/none/none.toml".into()]))
 }
 
 fn parse_in(line: &str, places: &SearchPaths) -> Result<Invocation, clap::Error> {
-    Invocation::parse(line.split_whitespace(), places, &Surroundings::default())
+    Invocation::parse(line.split_whitespace(), places, &RuntimeEnv::default())
 }
 
 #[track_caller]
@@ -22,11 +21,11 @@ fn command(line: &str) -> Command {
 fn flags(line: &str) -> Flags {
     match command(line) {
         Command::Serve { source: ConfigSource::Flags(flags), .. } | Command::Check(ConfigSource::Flags(flags)) => flags,
-        other => panic!("{line} became {other:?}"),
+        other => panic!("{line}: {other:?}"),
     }
 }
 
-/// `line` is refused with status 2 and a message that has `expected` in it.
+/// `line` is refused with status 2 and a message that contains `expected`.
 #[track_caller]
 fn check_refused(line: &str, expected: &str) {
     let error = parse(line).expect_err(line);
@@ -40,8 +39,8 @@ fn address(text: &str) -> SocketAddr {
 }
 
 #[test]
-fn the_grammar_holds_together() {
-    Line::command().debug_assert();
+fn definition_is_consistent() {
+    Cli::command().debug_assert();
 }
 
 #[test]
@@ -53,13 +52,13 @@ fn demo_has_default_addresses() {
 }
 
 #[test]
-fn serve_takes_a_folder() {
+fn serve_accepts_a_folder() {
     let expected = Flags { folder: Some("public".into()), ..Flags::default() };
     assert_eq!(flags("sanderling serve public"), expected);
 }
 
 #[test]
-fn serve_takes_everything_more_than_once() {
+fn serve_accepts_several_addresses_and_zones() {
     let flags = flags(
         "sanderling serve public --http 127.0.0.1:0 --http [::1]:8080 --zone A.example=a.zone --zone b.example=x=y \
          --dns 127.0.0.1:5300 --dns 127.0.0.1:5301 --workers 3",
@@ -72,19 +71,19 @@ fn serve_takes_everything_more_than_once() {
 }
 
 #[test]
-fn serve_takes_zones_without_a_folder() {
+fn serve_accepts_zones_without_a_folder() {
     assert_eq!(flags("sanderling serve --zone a.example=a.zone --dns 127.0.0.1:0").folder, None);
 }
 
 #[test]
-fn a_named_file_need_not_exist_to_be_asked_for() {
+fn named_configuration_file_need_not_exist() {
     let source = || ConfigSource::File("x.toml".into());
     assert_eq!(command("sanderling serve --config x.toml"), Command::Serve { source: source(), control: None });
     assert_eq!(command("sanderling check --config x.toml"), Command::Check(source()));
 }
 
 #[test]
-fn without_arguments_the_environment_comes_before_the_usual_files() {
+fn environment_takes_precedence_over_default_files() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| {
         let path = folder.path().join(name);
@@ -101,14 +100,14 @@ fn without_arguments_the_environment_comes_before_the_usual_files() {
 }
 
 #[test]
-fn arguments_come_before_every_file() {
+fn arguments_take_precedence_over_files() {
     let places = SearchPaths::new(Some("/named.toml".into()), vec![]);
     let invocation = parse_in("sanderling serve public", &places).unwrap();
     assert!(matches!(invocation.command, Command::Serve { source: ConfigSource::Flags(_), .. }), "{invocation:?}");
 }
 
 #[test]
-fn probe_measures_everything_unless_told_otherwise() {
+fn probe_measures_everything_by_default() {
     assert_eq!(command("sanderling probe"), Command::Probe(probe::Options::default()));
     let expected = probe::Options {
         json: true,
@@ -121,29 +120,29 @@ fn probe_measures_everything_unless_told_otherwise() {
     check_refused("sanderling probe --only juggling", "[possible values: floor, cloexec, ");
 }
 
-/// What `line` asks, where, and for how many seconds.
+/// The command of `line`, its socket and its timeout in seconds.
 #[track_caller]
-fn question(line: &str) -> (Request, String, u64) {
+fn control_request(line: &str) -> (Request, String, u64) {
     match command(line) {
-        Command::Ask(Question { request, socket, timeout }) => {
-            (request, socket.to_str().expect("text").to_owned(), timeout.as_secs())
+        Command::Control(ControlRequest { command, socket, timeout }) => {
+            (command, socket.to_str().expect("text").to_owned(), timeout.as_secs())
         }
-        other => panic!("{line} became {other:?}"),
+        other => panic!("{line}: {other:?}"),
     }
 }
 
 #[test]
-fn a_running_server_is_asked_through_its_socket() {
+fn control_commands_have_a_socket_and_a_timeout() {
     let stop_s = Limits::default().drain_timeout_ms / 1000 + 5;
     for (line, request, timeout_s) in [
-        ("sanderling status --control s", Request::Status, 5),
-        ("sanderling status --control s --json", Request::StatusJson, 5),
+        ("sanderling status --control s", Request::Status(StatusFormat::Text), 5),
+        ("sanderling status --control s --json", Request::Status(StatusFormat::Json), 5),
         ("sanderling reload --control s", Request::Reload, 60),
         ("sanderling upgrade --control s", Request::Upgrade, 60),
         ("sanderling stop --control s", Request::Stop, stop_s),
         ("sanderling stop --control s --timeout 600", Request::Stop, 600),
     ] {
-        assert_eq!(question(line), (request, "s".to_owned(), timeout_s), "{line}");
+        assert_eq!(control_request(line), (request, "s".to_owned(), timeout_s), "{line}");
     }
     check_refused("sanderling stop --control s --timeout 0", "0 is not in 1..=86400");
     check_refused(
@@ -154,19 +153,19 @@ fn a_running_server_is_asked_through_its_socket() {
 }
 
 #[test]
-fn the_socket_is_found_by_the_configuration_file() {
+fn configuration_file_names_the_socket() {
     let folder = tempfile::tempdir().unwrap();
     let (file, socket) = (folder.path().join("x.toml"), folder.path().join("my.sock"));
     std::fs::write(&file, "control = \"my.sock\"\n").unwrap();
-    let named = question(&format!("sanderling status --config {}", file.display()));
+    let named = control_request(&format!("sanderling status --config {}", file.display()));
     assert_eq!(named.1, socket.to_str().unwrap());
     let places = SearchPaths::new(None, vec![file]);
     let found = parse_in("sanderling status", &places).unwrap().command;
-    assert!(matches!(&found, Command::Ask(question) if question.socket == socket), "{found:?}");
+    assert!(matches!(&found, Command::Control(request) if request.socket == socket), "{found:?}");
 }
 
 #[test]
-fn a_server_that_cannot_be_found_is_to_be_named() {
+fn unknown_socket_is_an_error() {
     for line in ["sanderling status", "sanderling reload", "sanderling upgrade", "sanderling stop"] {
         check_refused(line, "name the socket with --control PATH");
     }
@@ -174,7 +173,7 @@ fn a_server_that_cannot_be_found_is_to_be_named() {
 }
 
 #[test]
-fn serve_has_a_control_socket_beside_a_file_and_beside_arguments() {
+fn serve_accepts_a_control_socket() {
     let control = |line: &str| match command(line) {
         Command::Serve { control, .. } => control,
         other => panic!("{other:?}"),
@@ -186,7 +185,7 @@ fn serve_has_a_control_socket_beside_a_file_and_beside_arguments() {
 }
 
 #[test]
-fn nothing_to_serve_shows_what_to_type() {
+fn nothing_to_serve_lists_the_possibilities() {
     for line in ["sanderling serve", "sanderling check"] {
         check_refused(line, "no configuration file was found");
         check_refused(line, "  ./none.toml\n  /none/none.toml\n");
@@ -197,7 +196,7 @@ fn nothing_to_serve_shows_what_to_type() {
 }
 
 #[test]
-fn arguments_and_a_file_do_not_mix() {
+fn arguments_conflict_with_a_configuration_file() {
     check_refused("sanderling serve public --config x.toml", "'[FOLDER]' cannot be used with '--config <FILE>'");
     for other in ["--http 127.0.0.1:80", "--dns 127.0.0.1:53", "--zone a=b", "--workers 2"] {
         check_refused(&format!("sanderling serve --config x.toml {other}"), "cannot be used with");
@@ -206,15 +205,15 @@ fn arguments_and_a_file_do_not_mix() {
 }
 
 #[test]
-fn an_argument_without_its_object_is_refused() {
-    check_refused("sanderling serve --http 127.0.0.1:80", "there is no FOLDER to serve");
-    check_refused("sanderling serve --http 127.0.0.1:80 --zone a=b", "there is no FOLDER to serve");
-    check_refused("sanderling serve public --dns 127.0.0.1:53", "there is no zone to answer for");
+fn argument_without_content_is_refused() {
+    check_refused("sanderling serve --http 127.0.0.1:80", "`--http` needs a FOLDER to serve");
+    check_refused("sanderling serve --http 127.0.0.1:80 --zone a=b", "`--http` needs a FOLDER to serve");
+    check_refused("sanderling serve public --dns 127.0.0.1:53", "`--dns` needs a zone to serve");
     check_refused("sanderling serve --workers 2", "in a configuration file it is the key `workers`");
 }
 
 #[test]
-fn wrong_values_say_what_would_do() {
+fn wrong_values_have_a_remedy() {
     check_refused("sanderling serve x --http :80", "write 127.0.0.1:80 for this machine only");
     check_refused(
         "sanderling serve x --http 8080",
@@ -232,7 +231,7 @@ fn wrong_values_say_what_would_do() {
 }
 
 #[test]
-fn ways_are_forced_before_or_behind_the_command() {
+fn variants_are_forced_before_or_after_the_command() {
     let forced = |line: &str| parse(line).unwrap().forced;
     assert_eq!(
         forced("sanderling --force open=walk --force udp-receive=poll-recvmsg demo"),
@@ -246,7 +245,7 @@ fn ways_are_forced_before_or_behind_the_command() {
 }
 
 #[test]
-fn help_is_no_error_and_every_page_tells_of_the_exit_status() {
+fn every_help_page_has_the_exit_status() {
     for line in [
         "sanderling --help",
         "sanderling help serve",
@@ -262,7 +261,7 @@ fn help_is_no_error_and_every_page_tells_of_the_exit_status() {
         assert_eq!(page.exit_code(), 0, "{line}");
         let page = page.to_string();
         assert!(page.contains("Exit status"), "{page}");
-        // No page is wider than a terminal is.
+        // No page is wider than 100 columns.
         for row in page.lines().filter(|row| !row.contains("Usage:") && !row.contains("  #")) {
             assert!(row.chars().count() <= 100, "{line} has the row {row:?}");
         }
@@ -270,7 +269,24 @@ fn help_is_no_error_and_every_page_tells_of_the_exit_status() {
 }
 
 #[test]
-fn the_limits_are_in_the_help_of_check() {
+fn help_of_check_has_all_keys_and_limits() {
     let page = parse("sanderling help check").unwrap_err().to_string();
     assert!(page.contains("  dns_udp_answer_bytes_max = 1232\n"), "{page}");
+    // The example must be valid, except that its files do not exist, and have every key.
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("sanderling.toml");
+    std::fs::create_dir(folder.path().join("public")).unwrap();
+    std::fs::write(folder.path().join("example.com.zone"), "").unwrap();
+    std::fs::write(&file, EXAMPLE_CONFIG).unwrap();
+    let config = ConfigSource::File(file).load().unwrap();
+    assert_eq!((config.worker_count, config.sites.len(), config.zones.len()), (4, 1, 1));
+    for key in ["workers", "listeners", "user", "group", "sandbox", "control", "listen", "default", "site", "aliases"] {
+        assert!(EXAMPLE_CONFIG.contains(&format!("  {key} = ")), "{key}");
+    }
+}
+
+#[test]
+fn port_option_names_the_http_option() {
+    check_refused("sanderling serve public --port 80", "use --http ADDR:PORT, for example --http 127.0.0.1:80");
+    check_refused("sanderling serve public -p 80", "use --http ADDR:PORT, for example --http 127.0.0.1:80");
 }

@@ -143,7 +143,7 @@ fn the_server_process_has_given_its_privileges_up() {
     };
     check();
     let ended = folder.tell("reload");
-    assert_eq!((ended.code(), ended.text().as_str()), (Some(0), "in place: no connection was closed\n"), "{ended}");
+    assert_eq!((ended.code(), ended.text().as_str()), (Some(0), "reloaded; no connection was closed\n"), "{ended}");
     // Who cannot be had is told, and who serves goes on.
     write_config(&folder, "workers = 1\nuser = \"no-such-user\"", ANY, ANY);
     let ended = folder.tell("reload");
@@ -256,7 +256,7 @@ fn a_process_that_is_never_ready_is_given_up_and_the_old_one_serves() {
     fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("ours");
     let ended = folder.tell("upgrade");
     assert_eq!(ended.code(), Some(1), "{ended}");
-    assert!(ended.errors.contains("the old program goes on"), "{ended}");
+    assert!(ended.errors.contains("upgrade failed, keeping the running program"), "{ended}");
     assert_eq!(serving.server_process_id(), old);
     HttpConnection::open(serving.http()).get("/");
 }
@@ -301,7 +301,7 @@ fn siblings_that_were_made_for_a_broken_configuration_are_served_all_the_same() 
         HttpConnection::open(serving.http()).get("/");
     }
     let told = folder.tell("status").text();
-    assert!(told.contains(", 4 siblings"), "{told}");
+    assert!(told.contains(", 4 sockets"), "{told}");
 }
 
 #[test]

@@ -1,9 +1,9 @@
-//! What a server process gives up before it serves: its user, its capabilities, and every file and call that serving does
-//! not need.
+//! What a server process gives up before it serves: its user, its capabilities, and all files and system calls that
+//! serving does not need.
 
 use sanderling_config::Config;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, reason};
-use sanderling_os::sandbox::{self, Landlock, Layer, Sandbox};
+use sanderling_os::sandbox::{self, Landlock, Layer, SandboxConfig};
 use sanderling_os::user::User;
 use std::collections::BTreeSet;
 use std::io;
@@ -39,48 +39,47 @@ pub(crate) fn lookup_user(config: &Config) -> Result<Option<User>, Vec<Diagnosti
     Err(errors.into_iter().map(diagnostic).collect())
 }
 
-/// What was left to this process.
+/// The sandbox of this process.
 #[derive(Debug)]
-pub(super) struct Confinement {
-    pub(super) confined: Sandbox,
-    /// Whom it has become, if it has become somebody else.
-    pub(super) user: Option<String>,
+pub(crate) struct Sandbox {
+    pub(crate) layers: sandbox::Sandbox,
+    /// The user that the process has switched to.
+    pub(crate) user: Option<String>,
 }
 
-impl Confinement {
+impl Sandbox {
     /// Gives up what serving `config` does not need.
     ///
     /// # Errors
-    /// The account cannot be taken up; something that is to be served cannot be opened by it.
-    pub(super) fn of(config: &Config, identity: Option<User>) -> io::Result<Confinement> {
-        let user = identity.as_ref().map(|identity| identity.name.clone());
+    /// The process cannot switch to `user`, or that user cannot open a folder of the configuration.
+    pub(crate) fn enter(config: &Config, user: Option<User>) -> io::Result<Sandbox> {
+        let name = user.as_ref().map(|user| user.name.clone());
         let layer = if config.sandbox { Layer::Enabled } else { Layer::Disabled };
-        // The folder of a zone file rather than the file: an editor puts another file in its place.
+        // The folder of a zone file instead of the file, which an editor may replace by another one.
         let zone_folders = config.zones.iter().map(|zone| match zone.file.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
             _ => PathBuf::from("."),
         });
-        let folders = config.sites.iter().map(|site| site.folder.clone()).chain(zone_folders);
-        // Of a hundred thousand zones most lie side by side, and each folder here takes a descriptor for a while.
-        let readable: BTreeSet<PathBuf> = folders.collect();
-        let readable = readable.into_iter().collect();
-        let wanted = sandbox::SandboxConfig {
-            user: identity,
-            readable_paths: readable,
+        // Each once: each needs a descriptor, and thousands of zones may be in one folder.
+        let folders: BTreeSet<PathBuf> =
+            config.sites.iter().map(|site| site.folder.clone()).chain(zone_folders).collect();
+        let sandbox_config = SandboxConfig {
+            user,
+            readable_paths: folders.into_iter().collect(),
             landlock: layer,
             seccomp: layer,
-            ..Default::default()
+            ..SandboxConfig::default()
         };
-        Ok(Confinement { confined: sandbox::enter(&wanted)?, user })
+        Ok(Sandbox { layers: sandbox::enter(&sandbox_config)?, user: name })
     }
 
-    /// Whether this process might be kept from what another one, not confined yet, could read.
-    pub(super) fn keeps_from_files(&self) -> bool {
-        self.user.is_some() || self.keeps_to_folders()
+    /// Whether a process outside of the sandbox may be able to read files that this one cannot.
+    pub(crate) fn restricts_files(&self) -> bool {
+        self.user.is_some() || self.restricts_folders()
     }
 
-    /// Whether this process can read in no folders but those that it had when it was confined.
-    pub(super) fn keeps_to_folders(&self) -> bool {
-        matches!(self.confined.landlock, Landlock::Enforced { .. })
+    /// Whether this process can read only in the folders that existed when it entered the sandbox.
+    pub(crate) fn restricts_folders(&self) -> bool {
+        matches!(self.layers.landlock, Landlock::Enforced { .. })
     }
 }

@@ -5,29 +5,29 @@
 use std::fmt::Write;
 
 /// An object of these fields, whose values are JSON already.
-pub fn object(fields: &[(&str, String)]) -> String {
+pub(crate) fn object(fields: &[(&str, String)]) -> String {
     let fields: Vec<String> = fields.iter().map(|(name, value)| format!("{}:{value}", text(name))).collect();
     format!("{{{}}}", fields.join(","))
 }
 
 /// A list of these values, which are JSON already.
-pub fn array(values: impl Iterator<Item = String>) -> String {
+pub(crate) fn array(values: impl Iterator<Item = String>) -> String {
     format!("[{}]", values.collect::<Vec<_>>().join(","))
 }
 
 /// The value, or null.
-pub fn optional(value: Option<String>) -> String {
+pub(crate) fn optional(value: Option<String>) -> String {
     value.unwrap_or_else(|| "null".to_owned())
 }
 
 /// A number with four places. RFC 8259, section 6: infinities, and what is no number, cannot be said; a ratio to nothing
 /// is one of them.
-pub fn number(value: f64) -> String {
+pub(crate) fn number(value: f64) -> String {
     if value.is_finite() { format!("{}", (value * 1e4).round() / 1e4) } else { "null".to_owned() }
 }
 
 /// A text. RFC 8259, section 7: quotation mark, reverse solidus and control characters must be escaped.
-pub fn text(value: &str) -> String {
+pub(crate) fn text(value: &str) -> String {
     let mut out = String::with_capacity(value.len() + 2);
     out.push('"');
     for character in value.chars() {

@@ -1,17 +1,17 @@
-//! The sockets that a supervisor hands over, as the server takes them.
+//! Arranges the inherited sockets for the server: one set of reuseport sockets for each worker.
 
 use sanderling_config::Service;
 use sanderling_listeners::Listeners;
 use sanderling_server::SocketSet;
 use std::sync::Arc;
 
-/// One set of sockets for each sibling of the address that has most.
-pub(crate) fn sets_of(listeners: Listeners) -> Vec<SocketSet> {
-    const ALONE: &str = "a process that serves holds its sockets once";
+/// As many sets as the address with the most reuseport sockets has sockets.
+pub(crate) fn socket_sets(listeners: Listeners) -> Vec<SocketSet> {
+    const UNSHARED: &str = "a server process has one reference to each socket";
     let mut sets: Vec<SocketSet> = Vec::new();
     for address in listeners.into_addresses() {
         for (index, stream) in address.streams.into_iter().enumerate() {
-            let stream = Arc::into_inner(stream).expect(ALONE);
+            let stream = Arc::into_inner(stream).expect(UNSHARED);
             let set = set_at(&mut sets, index);
             match address.role.service {
                 Service::Http => set.http.push(stream),
@@ -19,7 +19,7 @@ pub(crate) fn sets_of(listeners: Listeners) -> Vec<SocketSet> {
             }
         }
         for (index, socket) in address.datagrams.into_iter().enumerate() {
-            set_at(&mut sets, index).dns_datagrams.push(Arc::into_inner(socket).expect(ALONE));
+            set_at(&mut sets, index).dns_datagrams.push(Arc::into_inner(socket).expect(UNSHARED));
         }
     }
     sets

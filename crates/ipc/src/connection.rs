@@ -1,0 +1,226 @@
+//! One end of a connection between two processes.
+//!
+//! No call blocks: a message for which the peer has no room is kept and sent later.
+
+use crate::message::{FdKind, Message, decode, encode};
+use sanderling_os::poll_set::PollSet;
+use sanderling_os::seqpacket::{self, MESSAGE_BYTES_MAX, SeqpacketSocket};
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Failed calls in a row, such as for want of memory, after which the connection is given up.
+const FAILURES_MAX: u32 = 500;
+/// Time after which unsent messages are tried again.
+pub const RETRY_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Descriptors to send, with their kinds.
+pub type OutgoingFds<'d> = Vec<(FdKind, BorrowedFd<'d>)>;
+/// Received descriptors with their kinds.
+pub type IncomingFds = Vec<(FdKind, OwnedFd)>;
+
+/// One end of a connection.
+#[derive(Debug)]
+pub struct Connection {
+    socket: SeqpacketSocket,
+    unsent: VecDeque<(Vec<u8>, Vec<OwnedFd>)>,
+    failure_count: u32,
+}
+
+/// The result of receiving.
+#[derive(Debug)]
+pub enum Received {
+    /// A message with its descriptors.
+    Message(Message, IncomingFds),
+    /// There is no message now.
+    WouldBlock,
+    /// The peer has closed the connection.
+    Closed,
+}
+
+impl Connection {
+    /// Both ends of a new connection.
+    pub fn pair() -> io::Result<(Connection, Connection)> {
+        let (one, other) = SeqpacketSocket::pair()?;
+        Ok((Connection::new(one), Connection::new(other)))
+    }
+
+    /// Connects to the control socket at `path`.
+    pub fn connect(path: &Path) -> io::Result<Connection> {
+        SeqpacketSocket::connect(path).map(Connection::new)
+    }
+
+    /// The connection of an inherited or received descriptor.
+    pub fn from_fd(descriptor: OwnedFd) -> io::Result<Connection> {
+        SeqpacketSocket::from_fd(descriptor).map(Connection::new)
+    }
+
+    pub(crate) fn new(socket: SeqpacketSocket) -> Connection {
+        Connection { socket, unsent: VecDeque::new(), failure_count: 0 }
+    }
+
+    /// Sends a message, after those that are still unsent.
+    ///
+    /// # Errors
+    /// The peer has closed the connection.
+    pub fn send(&mut self, message: &Message) -> io::Result<()> {
+        self.send_with(message, Vec::new())
+    }
+
+    /// Sends a message with descriptors.
+    ///
+    /// # Errors
+    /// The peer has closed the connection, or the message does not fit into a packet.
+    pub fn send_with(&mut self, message: &Message, descriptors: IncomingFds) -> io::Result<()> {
+        let (kinds, descriptors): (Vec<FdKind>, Vec<OwnedFd>) = descriptors.into_iter().unzip();
+        let packet = encode(message, &kinds);
+        if packet.len() > MESSAGE_BYTES_MAX {
+            return Err(io::Error::other(format!("the message has {} bytes", packet.len())));
+        }
+        self.unsent.push_back((packet, descriptors));
+        self.flush()
+    }
+
+    /// Sends the unsent messages for which the peer has room.
+    ///
+    /// # Errors
+    /// The peer has closed the connection.
+    pub fn flush(&mut self) -> io::Result<()> {
+        while let Some((packet, descriptors)) = self.unsent.front() {
+            let descriptors: Vec<BorrowedFd<'_>> = descriptors.iter().map(AsFd::as_fd).collect();
+            let result = self.socket.send(packet, &descriptors);
+            match result {
+                Ok(true) => {
+                    self.unsent.pop_front();
+                    self.failure_count = 0;
+                }
+                Ok(false) => return Ok(()),
+                Err(error) => return self.tolerate(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends all unsent messages, and waits for room until `deadline`.
+    ///
+    /// # Errors
+    /// The peer has closed the connection or does not read.
+    pub fn flush_until(&mut self, deadline: Instant) -> io::Result<()> {
+        loop {
+            self.flush()?;
+            if self.unsent.is_empty() {
+                return Ok(());
+            }
+            if Instant::now() >= deadline {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "the other process does not read"));
+            }
+            PollSet::new([]).wait(Some(RETRY_INTERVAL))?;
+        }
+    }
+
+    /// The number of messages for which the peer had no room. While it is not 0, call [`Connection::flush`] every
+    /// [`RETRY_INTERVAL`].
+    pub fn unsent_count(&self) -> usize {
+        self.unsent.len()
+    }
+
+    /// Receives the next message.
+    ///
+    /// # Errors
+    /// The packet is not a message (`InvalidData`, with a [`DecodeError`](crate::DecodeError)) or has more descriptors than
+    /// this process may open (`InvalidData`); or the connection is broken.
+    pub fn recv(&mut self) -> io::Result<Received> {
+        let mut buffer = [0; MESSAGE_BYTES_MAX];
+        let (length_bytes, descriptors) = match self.socket.receive(&mut buffer) {
+            Ok(seqpacket::Received::Message { length_bytes, descriptors }) => (length_bytes, descriptors),
+            Ok(seqpacket::Received::WouldBlock) => return Ok(Received::WouldBlock),
+            Ok(seqpacket::Received::Closed) => return Ok(Received::Closed),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => return Err(error),
+            Err(error) => return self.tolerate(error).map(|()| Received::WouldBlock),
+        };
+        self.failure_count = 0;
+        let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+        let (message, kinds) = decode(&buffer[..length_bytes]).map_err(invalid)?;
+        if kinds.len() != descriptors.len() {
+            let message = format!("a message names {} descriptors and has {}", kinds.len(), descriptors.len());
+            return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+        }
+        Ok(Received::Message(message, kinds.into_iter().zip(descriptors).collect()))
+    }
+
+    /// An error that does not close the connection is not one until it has lasted.
+    fn tolerate(&mut self, error: io::Error) -> io::Result<()> {
+        self.failure_count += 1;
+        let is_closed = matches!(
+            error.kind(),
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset | io::ErrorKind::NotConnected
+        );
+        if is_closed || self.failure_count > FAILURES_MAX { Err(error) } else { Ok(()) }
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::tests::{kinds, messages};
+    use crate::message::{Event, Text};
+
+    #[test]
+    fn messages_arrive_in_order_with_their_descriptors() {
+        let (mut sender, mut receiver) = Connection::pair().expect("a pair");
+        assert!(matches!(receiver.recv(), Ok(Received::WouldBlock)));
+        for message in messages() {
+            let copy = |kind| (kind, sender.as_fd().try_clone_to_owned().expect("a copy"));
+            let descriptors = kinds().into_iter().map(copy).collect();
+            sender.send_with(&message, descriptors).expect("sent");
+            match receiver.recv() {
+                Ok(Received::Message(received, descriptors)) => {
+                    assert_eq!(received, message);
+                    assert_eq!(descriptors.into_iter().map(|(kind, _)| kind).collect::<Vec<_>>(), kinds());
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        drop(sender);
+        assert!(matches!(receiver.recv(), Ok(Received::Closed)));
+        receiver.send(&Message::Event(Event::Ready)).expect_err("closed");
+    }
+
+    #[test]
+    fn message_without_room_is_sent_later() {
+        const COUNT: usize = 10_000;
+        let (mut sender, mut receiver) = Connection::pair().expect("a pair");
+        for _ in 0..COUNT {
+            sender.send(&Message::Event(Event::Stdout(Text::new(&"x".repeat(1_000))))).expect("kept");
+        }
+        assert!(sender.unsent_count() > 0);
+        sender.flush_until(Instant::now()).expect_err("the peer does not read");
+        let mut received = 0;
+        while received < COUNT {
+            match receiver.recv().expect("received") {
+                Received::Message(..) => received += 1,
+                Received::WouldBlock => sender.flush().expect("sent"),
+                Received::Closed => panic!("closed"),
+            }
+        }
+        assert_eq!(sender.unsent_count(), 0);
+    }
+
+    #[test]
+    fn packet_with_other_descriptors_than_it_names_is_refused() {
+        let (sender, receiver) = SeqpacketSocket::pair().expect("a pair");
+        let mut receiver = Connection::new(receiver);
+        assert!(sender.send(&encode(&Message::Event(Event::Ready), &kinds()[..1]), &[]).expect("sent"));
+        assert_eq!(receiver.recv().expect_err("one is missing").kind(), io::ErrorKind::InvalidData);
+        assert!(sender.send(&encode(&Message::Event(Event::Ready), &[]), &[sender.as_fd()]).expect("sent"));
+        assert_eq!(receiver.recv().expect_err("one too many").kind(), io::ErrorKind::InvalidData);
+    }
+}

@@ -1,0 +1,354 @@
+//! The messages, their descriptors' kinds, and how both are encoded in a packet.
+//!
+//! A packet is `SDLG`, the version of the protocol, three zero bytes, and JSON. Magic and version have the same place in
+//! every version, so that two versions at least recognize each other. A packet may come from a stranger: all of it is
+//! checked.
+
+use sanderling_config::ListenerRole;
+use sanderling_os::seqpacket::MESSAGE_BYTES_MAX;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+const MAGIC: [u8; 4] = *b"SDLG";
+/// Version 1 had three encodings. A change that an older version would misread needs the next number.
+const VERSION: u8 = 2;
+const HEADER_BYTES: usize = 8;
+
+/// A message between two processes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Message {
+    /// Tells the receiver to do something.
+    Command(Command),
+    /// Tells the receiver what has happened.
+    Event(Event),
+    /// Hands over the descriptors of this packet.
+    Handover {
+        /// Whether another packet with descriptors follows.
+        has_more: bool,
+    },
+}
+
+/// What the receiver is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Command {
+    /// Report the status.
+    Status(StatusFormat),
+    /// Reload configuration and zones. To a server process it comes with the configuration
+    /// ([`ArtefactKind::Configuration`]).
+    Reload,
+    /// Switch to the newly installed program without closing sockets.
+    Upgrade,
+    /// Stop gracefully.
+    Stop,
+    /// Finish what is in progress and exit, since another server process serves.
+    Drain,
+    /// Hand over all descriptors to the sender, which becomes the supervisor.
+    HandOver,
+}
+
+/// How the status is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StatusFormat {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+}
+
+/// What has happened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Event {
+    /// A part of the answer to a command, for standard output.
+    Stdout(Text),
+    /// A part of the answer to a command, for standard error.
+    Stderr(Text),
+    /// The command has ended.
+    Done {
+        /// Whether it has succeeded.
+        is_success: bool,
+    },
+    /// The server process serves.
+    Ready,
+    /// All threads of the server process are responsive.
+    Heartbeat,
+    /// The named thread of the server process is not.
+    ThreadHung(Text),
+    /// The server process serves the new configuration.
+    Reloaded,
+    /// The configuration has errors, which have been reported; the server process keeps the current one.
+    ReloadRefused,
+    /// The server process cannot apply the configuration, but a new one could, for this reason.
+    NewProcessNeeded(Text),
+    /// The server process has failed and exits when it has finished what is in progress.
+    Leaving,
+    /// The server process has stopped accepting, as it was told to stop: the listeners can be shut down.
+    AcceptStopped,
+}
+
+/// What a descriptor in a packet is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FdKind {
+    /// A sealed memfd.
+    Artefact(ArtefactKind),
+    /// The control socket.
+    ControlSocket,
+    /// A bound socket. The reuseport sockets of one address follow each other, and the addresses have the order of the
+    /// configuration.
+    Listener(ListenerRole),
+    /// A server process: its pidfd.
+    Process(ProcessInfo),
+    /// The connection to the server process before it.
+    Connection,
+    /// A client of the control socket that waits for the end of its command.
+    Client(PendingCommand),
+}
+
+/// The content of a sealed memfd.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ArtefactKind {
+    /// The text of the configuration.
+    Configuration,
+}
+
+/// A server process that is handed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessInfo {
+    /// The number of the process in the order of starts, from 1.
+    pub generation: u64,
+    /// The process ID.
+    pub pid: i32,
+    /// Whether it serves; otherwise it drains.
+    pub is_serving: bool,
+    /// When it became ready, in seconds since 1970.
+    pub ready_at_unix_s: u64,
+}
+
+/// The command whose end a client waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PendingCommand {
+    /// The upgrade that the handover is a part of.
+    ThisUpgrade,
+    /// A reload that has not begun.
+    Reload,
+    /// An upgrade that has not begun.
+    Upgrade,
+}
+
+/// Text that fits into a packet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Text(String);
+
+impl Text {
+    /// Bytes of JSON that a text may take: what a packet has beside the header and the message around the text.
+    const JSON_BYTES_MAX: usize = MESSAGE_BYTES_MAX - HEADER_BYTES - 96;
+
+    /// `text`, cut if it is too long.
+    pub fn new(text: &str) -> Text {
+        Text(Text::split_at_limit(text).0.to_owned())
+    }
+
+    /// `text` in as many parts as it needs; none if it is empty.
+    pub fn parts(text: &str) -> impl Iterator<Item = Text> {
+        let mut rest = text;
+        std::iter::from_fn(move || {
+            let (part, after) = Text::split_at_limit(rest);
+            rest = after;
+            (!part.is_empty()).then(|| Text(part.to_owned()))
+        })
+    }
+
+    fn split_at_limit(text: &str) -> (&str, &str) {
+        let mut json_bytes = 0;
+        let end = text.char_indices().find(|(_, character)| {
+            json_bytes += match character {
+                '"' | '\\' | '\u{8}' | '\u{c}' | '\n' | '\r' | '\t' => 2,
+                '\0'..='\x1f' => 6,
+                _ => character.len_utf8(),
+            };
+            json_bytes > Text::JSON_BYTES_MAX
+        });
+        text.split_at(end.map_or(text.len(), |(index, _)| index))
+    }
+}
+
+impl std::ops::Deref for Text {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Text {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+/// Why a packet is not a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DecodeError {
+    /// It comes from another program.
+    NotOurs,
+    /// It comes from another version of this program.
+    OtherVersion(u8),
+    /// It breaks the form of this version.
+    Malformed(String),
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DecodeError::NotOurs => write!(out, "the message is not of the protocol of sanderling"),
+            DecodeError::OtherVersion(version) => {
+                write!(out, "the message has version {version} of the protocol, and this program has version {VERSION}")
+            }
+            DecodeError::Malformed(reason) => write!(out, "the message is malformed: {reason}"),
+        }
+    }
+}
+
+impl std::error::Error for DecodeError {}
+
+/// The packet of `message` with descriptors of these `kinds`.
+pub(crate) fn encode(message: &Message, kinds: &[FdKind]) -> Vec<u8> {
+    let mut packet = Vec::with_capacity(128);
+    packet.extend_from_slice(&MAGIC);
+    packet.extend_from_slice(&[VERSION, 0, 0, 0]);
+    serde_json::to_writer(&mut packet, &(message, kinds))
+        .expect("a message has no map and the memory takes all writes");
+    packet
+}
+
+/// The message in `packet`, and the kinds of its descriptors.
+pub(crate) fn decode(packet: &[u8]) -> Result<(Message, Vec<FdKind>), DecodeError> {
+    let (header, body) = packet.split_at_checked(HEADER_BYTES).ok_or(DecodeError::NotOurs)?;
+    if header[..MAGIC.len()] != MAGIC {
+        return Err(DecodeError::NotOurs);
+    }
+    match header[MAGIC.len()..] {
+        [VERSION, 0, 0, 0] => {}
+        [VERSION, ..] => return Err(DecodeError::NotOurs),
+        [version, ..] => return Err(DecodeError::OtherVersion(version)),
+        [] => return Err(DecodeError::NotOurs),
+    }
+    serde_json::from_slice(body).map_err(|error| DecodeError::Malformed(error.to_string()))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use sanderling_config::Service;
+
+    /// A message of each kind.
+    pub(crate) fn messages() -> Vec<Message> {
+        let text = || Text::new("line\n");
+        let commands = [
+            Command::Status(StatusFormat::Text),
+            Command::Status(StatusFormat::Json),
+            Command::Reload,
+            Command::Upgrade,
+            Command::Stop,
+            Command::Drain,
+            Command::HandOver,
+        ];
+        let events = [
+            Event::Stdout(text()),
+            Event::Stderr(text()),
+            Event::Done { is_success: true },
+            Event::Ready,
+            Event::Heartbeat,
+            Event::ThreadHung(text()),
+            Event::Reloaded,
+            Event::ReloadRefused,
+            Event::NewProcessNeeded(text()),
+            Event::Leaving,
+            Event::AcceptStopped,
+        ];
+        let handovers = [true, false].map(|has_more| Message::Handover { has_more });
+        commands.map(Message::Command).into_iter().chain(events.map(Message::Event)).chain(handovers).collect()
+    }
+
+    /// A descriptor of each kind.
+    pub(crate) fn kinds() -> Vec<FdKind> {
+        let process = ProcessInfo { generation: 7, pid: 1234, is_serving: false, ready_at_unix_s: 1_800_000_000 };
+        vec![
+            FdKind::Artefact(ArtefactKind::Configuration),
+            FdKind::ControlSocket,
+            FdKind::Listener(ListenerRole::own(Service::Http)),
+            FdKind::Listener(ListenerRole { service: Service::Dns, is_external: true }),
+            FdKind::Process(process),
+            FdKind::Connection,
+            FdKind::Client(PendingCommand::ThisUpgrade),
+            FdKind::Client(PendingCommand::Reload),
+            FdKind::Client(PendingCommand::Upgrade),
+        ]
+    }
+
+    #[test]
+    fn message_is_decoded_as_it_was_encoded() {
+        for message in messages() {
+            assert_eq!(decode(&encode(&message, &kinds())), Ok((message, kinds())));
+        }
+    }
+
+    #[test]
+    fn header_has_magic_and_version() {
+        let packet = encode(&Message::Command(Command::Stop), &[]);
+        assert_eq!(packet, b"SDLG\x02\0\0\0[{\"Command\":\"Stop\"},[]]");
+    }
+
+    #[test]
+    fn other_programs_and_versions_are_told_apart() {
+        for (packet, error) in [
+            (&b""[..], DecodeError::NotOurs),
+            (b"GET / HTTP/1.1", DecodeError::NotOurs),
+            (b"SDLG\x02\0\0\x01[]", DecodeError::NotOurs),
+            // A request of version 1.
+            (b"SDLG\x01\x03\0\0", DecodeError::OtherVersion(1)),
+            (b"SDLG\x03what a later version may send", DecodeError::OtherVersion(3)),
+            // An answer of version 1.
+            (b"\x01the server understands nothing of this", DecodeError::NotOurs),
+        ] {
+            assert_eq!(decode(packet), Err(error), "{packet:?}");
+        }
+        for body in ["", "[]", "[{\"Command\":\"Dance\"},[]]", "[{\"Command\":\"Stop\"},[]] "] {
+            let result = decode(format!("SDLG\x02\0\0\0{body}").as_bytes());
+            let is_whole = body.ends_with("] ");
+            assert!(is_whole == result.is_ok() && !matches!(result, Err(DecodeError::NotOurs)), "{body}: {result:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_refused_or_decoded(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+            let _ = decode(&bytes);
+            let _ = decode(&[&MAGIC[..], &[VERSION, 0, 0, 0], &bytes].concat());
+        }
+
+        #[test]
+        fn changed_byte_is_refused_or_decoded(index in 0..200_usize, byte: u8) {
+            for message in messages() {
+                let mut packet = encode(&message, &kinds()[..2]);
+                let index = index % packet.len();
+                packet[index] = byte;
+                if let Ok((message, kinds)) = decode(&packet) {
+                    prop_assert!(decode(&encode(&message, &kinds)).is_ok());
+                }
+            }
+        }
+
+        #[test]
+        fn parts_fit_into_a_packet_and_make_up_the_text(text in "(é|x|\"|\u{1}|\n|\u{1f426}){0,6000}") {
+            let mut joined = String::new();
+            for part in Text::parts(&text) {
+                joined.push_str(&part);
+                let packet = encode(&Message::Event(Event::NewProcessNeeded(part)), &[]);
+                prop_assert!(packet.len() <= MESSAGE_BYTES_MAX);
+            }
+            prop_assert_eq!(joined, text);
+        }
+    }
+}

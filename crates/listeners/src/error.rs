@@ -1,0 +1,86 @@
+//! Why an address cannot be bound, with the remedy for the operator.
+
+use sanderling_config::diagnostic::{Problem, reason};
+use sanderling_config::{ConfigSource, Service};
+use std::io;
+use std::net::SocketAddr;
+
+/// The first port that every user may bind.
+const UNPRIVILEGED_PORT_MIN: u16 = 1024;
+
+/// An address cannot be bound.
+#[derive(Debug)]
+pub struct BindError {
+    /// The service of the address.
+    pub service: Service,
+    /// The address.
+    pub address: SocketAddr,
+    /// The failed call.
+    pub error: io::Error,
+}
+
+impl BindError {
+    /// The problem and its remedy where `source` is the configuration.
+    pub fn to_problem(&self, source: &ConfigSource) -> Problem {
+        let BindError { service, address, error } = self;
+        let name = service.name();
+        let setting = match source {
+            ConfigSource::Flags(_) => format!("--{name}"),
+            ConfigSource::File(_) => format!("`listen` in [{name}]"),
+        };
+        let (cause, remedy) = match error.kind() {
+            io::ErrorKind::AddrInUse => (
+                "address already in use".to_owned(),
+                format!("stop the other program or choose another port with {setting}"),
+            ),
+            io::ErrorKind::PermissionDenied if address.port() < UNPRIVILEGED_PORT_MIN => (
+                "permission denied".to_owned(),
+                format!(
+                    "start as root or with the capability CAP_NET_BIND_SERVICE, or choose a port from \
+                     {UNPRIVILEGED_PORT_MIN} with {setting}"
+                ),
+            ),
+            io::ErrorKind::AddrNotAvailable => (
+                "this machine does not have the address".to_owned(),
+                format!("choose one of its addresses with {setting}; 0.0.0.0 and [::] stand for all"),
+            ),
+            _ => (reason(error), String::new()),
+        };
+        Problem::new(format!("cannot listen on {address}: {cause}"), remedy)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sanderling_config::Flags;
+
+    #[test]
+    fn causes_have_a_remedy_for_the_source() {
+        let message = |address: &str, error, source| {
+            let address = address.parse().expect("an address");
+            BindError { service: Service::Http, address, error }.to_problem(&source).to_string()
+        };
+        let flags = || ConfigSource::Flags(Flags::default());
+        let kind = |kind: io::ErrorKind| io::Error::from(kind);
+        assert_eq!(
+            message("127.0.0.1:8080", kind(io::ErrorKind::AddrInUse), flags()),
+            "cannot listen on 127.0.0.1:8080: address already in use; stop the other program or choose another port with \
+             --http"
+        );
+        assert_eq!(
+            message("0.0.0.0:80", kind(io::ErrorKind::PermissionDenied), ConfigSource::File("x.toml".into())),
+            "cannot listen on 0.0.0.0:80: permission denied; start as root or with the capability \
+             CAP_NET_BIND_SERVICE, or choose a port from 1024 with `listen` in [http]"
+        );
+        assert_eq!(
+            message("192.0.2.1:8080", kind(io::ErrorKind::AddrNotAvailable), flags()),
+            "cannot listen on 192.0.2.1:8080: this machine does not have the address; choose one of its addresses with \
+             --http; 0.0.0.0 and [::] stand for all"
+        );
+        assert_eq!(
+            message("127.0.0.1:80", io::Error::from_raw_os_error(24), flags()),
+            "cannot listen on 127.0.0.1:80: Too many open files"
+        );
+    }
+}

@@ -1,0 +1,425 @@
+//! The control thread of a server process: carries out the commands of the supervisor, loads new configurations, sends
+//! heartbeats, and answers at the control socket while there is no supervisor. It serves no client of the network.
+
+use crate::loader::Loader;
+use crate::sandbox::Sandbox;
+use crate::status::ProcessStatus;
+use sanderling_config::diagnostic::{Diagnostic, Location, Problem, reason};
+use sanderling_config::log::{report, warn};
+use sanderling_config::{Config, ConfigSource, ListenerRole, Service};
+use sanderling_ipc::control_socket::{ClientId, ControlSocket};
+use sanderling_ipc::{
+    ARTEFACT_BYTES_MAX, ArtefactKind, Command, Connection, Event, FdKind, HEARTBEAT_INTERVAL, IncomingFds, Message,
+    OutgoingFds, ProcessInfo, RETRY_INTERVAL, Received, StatusFormat, Text, handover,
+};
+use sanderling_os::event_fd::EventFd;
+use sanderling_os::memfd;
+use sanderling_os::poll_set::PollSet;
+use sanderling_os::signals::{SIGINT, SIGQUIT, SIGTERM, Signals};
+use sanderling_server::{DrainMode, Server, Snapshot, SocketSet};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// Unsent events above which heartbeats and text are dropped.
+const UNSENT_EVENTS_MAX: usize = 4_096;
+/// Diagnostics that are sent to the client that has requested a reload; standard error has its own limit.
+const DIAGNOSTICS_SENT_MAX: usize = 100;
+
+/// Failures to poll in a row, such as for want of memory, after which the process gives up.
+const WAIT_FAILURES_MAX: u32 = 500;
+
+/// What the control thread needs.
+pub(crate) struct ControlParams {
+    pub(crate) source: ConfigSource,
+    pub(crate) config: Config,
+    /// The text of `config`.
+    pub(crate) config_text: OwnedFd,
+    pub(crate) loader: Loader,
+    pub(crate) supervisor: Connection,
+    pub(crate) control: Option<ControlSocket>,
+    pub(crate) sandbox: Sandbox,
+    pub(crate) own_pidfd: OwnedFd,
+}
+
+/// The control thread.
+pub(crate) struct ControlLoop<'s> {
+    server: &'s Server,
+    socket_sets: &'s [SocketSet],
+    source: ConfigSource,
+    config: Config,
+    /// The text of `config`, for the next supervisor.
+    config_text: OwnedFd,
+    /// `None` while it loads.
+    loader: Option<Loader>,
+    loaded: (Sender<Load>, Receiver<Load>),
+    load_finished: Arc<EventFd>,
+    /// `None` after the supervisor has exited.
+    supervisor: Option<Connection>,
+    control: Option<ControlSocket>,
+    sandbox: Sandbox,
+    own_pidfd: OwnedFd,
+    /// Whether the process was told to stop or drain.
+    is_stopping: bool,
+    next_heartbeat: Instant,
+    started_at: SystemTime,
+}
+
+/// The result of loading a configuration.
+struct Load {
+    loader: Loader,
+    config_text: OwnedFd,
+    result: Result<(Config, Snapshot, Vec<Diagnostic>), Vec<Diagnostic>>,
+}
+
+impl<'s> ControlLoop<'s> {
+    pub(crate) fn new(
+        server: &'s Server,
+        socket_sets: &'s [SocketSet],
+        params: ControlParams,
+    ) -> io::Result<ControlLoop<'s>> {
+        Ok(ControlLoop {
+            server,
+            socket_sets,
+            source: params.source,
+            config: params.config,
+            config_text: params.config_text,
+            loader: Some(params.loader),
+            loaded: mpsc::channel(),
+            load_finished: Arc::new(EventFd::new()?),
+            supervisor: Some(params.supervisor),
+            control: params.control,
+            sandbox: params.sandbox,
+            own_pidfd: params.own_pidfd,
+            is_stopping: false,
+            next_heartbeat: Instant::now(),
+            started_at: SystemTime::now(),
+        })
+    }
+
+    /// Runs until the server drains.
+    pub(crate) fn run(mut self, signals: &Signals) -> io::Result<()> {
+        self.send(Event::Ready);
+        if self.supervisor.is_none() {
+            // The next supervisor may have started another process, and only one may serve.
+            warn("lost the supervisor before this process was ready; exiting");
+            self.server.drain(DrainMode::Replaced);
+            return Ok(());
+        }
+        let result = self.run_until_drain(signals);
+        if !self.is_stopping {
+            warn("this server process has failed; it finishes requests in progress and exits");
+            self.send(Event::Leaving);
+        }
+        result
+    }
+
+    fn run_until_drain(&mut self, signals: &Signals) -> io::Result<()> {
+        let mut failure_count = 0;
+        while !self.server.is_draining() {
+            match self.wait(signals) {
+                Ok(()) => failure_count = 0,
+                Err(error) if failure_count == WAIT_FAILURES_MAX => return Err(error),
+                Err(_) => {
+                    failure_count += 1;
+                    thread::sleep(RETRY_INTERVAL);
+                }
+            }
+            self.handle_signals(signals);
+            self.handle_commands();
+            self.handle_loaded();
+            if self.supervisor.is_none() {
+                self.handle_clients();
+            }
+            self.send_heartbeat();
+            self.flush();
+        }
+        Ok(())
+    }
+
+    fn wait(&self, signals: &Signals) -> io::Result<()> {
+        let mut sources = vec![signals.as_fd(), self.load_finished.as_fd()];
+        let mut deadline = self.next_heartbeat;
+        if let Some(supervisor) = &self.supervisor {
+            sources.push(supervisor.as_fd());
+            if supervisor.unsent_count() > 0 {
+                deadline = deadline.min(Instant::now() + RETRY_INTERVAL);
+            }
+        } else if let Some(control) = &self.control {
+            sources.extend(control.poll_fds());
+            deadline = control.deadline().map_or(deadline, |of_clients| of_clients.min(deadline));
+        }
+        PollSet::new(sources).wait(Some(deadline.saturating_duration_since(Instant::now())))?;
+        self.load_finished.drain();
+        Ok(())
+    }
+
+    /// A signal of the terminal reaches the supervisor as well, which handles it as long as it exists.
+    fn handle_signals(&mut self, signals: &Signals) {
+        while let Some(signal) = signals.take() {
+            match (&self.supervisor, signal) {
+                (None, SIGTERM | SIGINT | SIGQUIT) => self.stop(),
+                (None, _) => warn("there is no supervisor; run `sanderling serve` to adopt this process"),
+                (Some(_), _) => {}
+            }
+        }
+    }
+
+    fn handle_commands(&mut self) {
+        while let Some(supervisor) = &mut self.supervisor {
+            match supervisor.recv() {
+                Ok(Received::WouldBlock) => return,
+                Ok(Received::Message(Message::Command(command), descriptors)) => self.handle(command, descriptors),
+                Ok(Received::Message(other, _)) => {
+                    self.send_new_process_needed(&format!("the running one received {other:?}"));
+                }
+                Ok(Received::Closed) => self.on_supervisor_lost(),
+                // No descriptor was free for the configuration, or the supervisor is of another version.
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                    self.send_new_process_needed(&format!("the running one cannot receive it: {}", reason(&error)));
+                }
+                Err(_) => self.on_supervisor_lost(),
+            }
+        }
+    }
+
+    fn handle(&mut self, command: Command, descriptors: IncomingFds) {
+        match command {
+            Command::Reload => {
+                let text = descriptors
+                    .into_iter()
+                    .find_map(|(kind, text)| (kind == FdKind::Artefact(ArtefactKind::Configuration)).then_some(text));
+                let result = text.ok_or_else(|| io::Error::other("no configuration came with the command"));
+                if let Err(error) = result.and_then(|text| self.load(text)) {
+                    self.send_new_process_needed(&format!("the running one cannot load it: {}", reason(&error)));
+                }
+            }
+            Command::Status(format) => {
+                let text = self.status_text(format);
+                Text::parts(&text).for_each(|part| self.send(Event::Stdout(part)));
+                self.send(Event::Done { is_success: true });
+            }
+            Command::Drain => {
+                self.is_stopping = true;
+                self.server.drain(DrainMode::Replaced);
+            }
+            Command::Stop => self.stop(),
+            Command::Upgrade | Command::HandOver => {
+                warn(&format!("ignoring the command {command:?}: a server process does not carry it out"));
+            }
+        }
+    }
+
+    fn stop(&mut self) {
+        self.is_stopping = true;
+        self.server.drain(DrainMode::Stopping);
+        // From now on clients are to be refused. The supervisor knows which sockets belong to a service manager.
+        if self.supervisor.is_some() {
+            return self.send(Event::AcceptStopped);
+        }
+        for sockets in self.socket_sets {
+            if let Err(error) = sockets.shut_down() {
+                warn(&format!("cannot shut down a listener: {}", reason(&error)));
+            }
+        }
+    }
+
+    fn on_supervisor_lost(&mut self) {
+        self.supervisor = None;
+        warn("lost supervisor; still serving (run `sanderling serve` to adopt this process)");
+    }
+
+    /// Sends an event to the supervisor. Heartbeats and text are dropped while many events are unsent.
+    fn send(&mut self, event: Event) {
+        let Some(supervisor) = &mut self.supervisor else { return };
+        let may_drop = matches!(event, Event::Heartbeat | Event::Stdout(_) | Event::Stderr(_));
+        if may_drop && supervisor.unsent_count() >= UNSENT_EVENTS_MAX {
+            return;
+        }
+        if supervisor.send(&Message::Event(event)).is_err() {
+            self.on_supervisor_lost();
+        }
+    }
+
+    fn flush(&mut self) {
+        if self.supervisor.as_mut().is_some_and(|supervisor| supervisor.flush().is_err()) {
+            self.on_supervisor_lost();
+        }
+    }
+
+    fn send_new_process_needed(&mut self, reason: &str) {
+        self.send(Event::NewProcessNeeded(Text::new(reason)));
+    }
+
+    /// Sends diagnostics for the client that has requested a reload.
+    fn send_diagnostics(&mut self, diagnostics: &[Diagnostic]) {
+        for diagnostic in diagnostics.iter().take(DIAGNOSTICS_SENT_MAX) {
+            self.send(Event::Stderr(Text::new(&format!("{diagnostic}\n"))));
+        }
+        if diagnostics.len() > DIAGNOSTICS_SENT_MAX {
+            let more = diagnostics.len() - DIAGNOSTICS_SENT_MAX;
+            self.send(Event::Stderr(Text::new(&format!("and {more} more, which the log has\n"))));
+        }
+    }
+
+    fn send_heartbeat(&mut self) {
+        let now = Instant::now();
+        if now < self.next_heartbeat {
+            return;
+        }
+        self.next_heartbeat = now + HEARTBEAT_INTERVAL;
+        match self.server.stuck_thread() {
+            Some(thread) => self.send(Event::ThreadHung(Text::new(&thread))),
+            // Unsent events tell the supervisor the same.
+            None if self.supervisor.as_ref().is_some_and(|supervisor| supervisor.unsent_count() > 0) => {}
+            None => self.send(Event::Heartbeat),
+        }
+    }
+
+    /// Loads a configuration on a thread of its own: zones may take seconds, in which heartbeats are due.
+    fn load(&mut self, config_text: OwnedFd) -> io::Result<()> {
+        // Before the loader is taken, which an error would not give back.
+        let text = memfd::read(&config_text, ARTEFACT_BYTES_MAX)?;
+        let Some(mut loader) = self.loader.take() else {
+            return Err(io::Error::other("it is still loading the configuration before"));
+        };
+        let (source, sender, finished) = (self.source.clone(), self.loaded.0.clone(), Arc::clone(&self.load_finished));
+        let load = move || {
+            let load = || {
+                let config = source.parse(&text)?;
+                let (snapshot, warnings) = loader.load(&config).into_snapshot(&config)?;
+                Ok((config, snapshot, warnings))
+            };
+            // A bug in a parser fails the reload, and nothing else.
+            let result = catch_unwind(AssertUnwindSafe(load)).unwrap_or_else(|_| {
+                let remedy = "this is a bug in sanderling: report it with the configuration and its zones";
+                let problem = Problem::new("loading the configuration panicked", remedy);
+                Err(vec![Diagnostic::error(Location::Argument("reload".to_owned()), problem)])
+            });
+            // Fails only if the process exits.
+            let _ = sender.send(Load { loader, config_text, result });
+            let signalled = finished.signal();
+            debug_assert!(signalled.is_ok());
+        };
+        thread::Builder::new().name("loader".to_owned()).spawn(load)?;
+        Ok(())
+    }
+
+    /// Applies a loaded configuration, if one is there.
+    fn handle_loaded(&mut self) {
+        let Ok(Load { loader, config_text, result }) = self.loaded.1.try_recv() else { return };
+        self.loader = Some(loader);
+        match result {
+            // A new process loads it before it enters its sandbox; the errors that remain are real.
+            Err(diagnostics) if self.sandbox.restricts_files() => {
+                let first = diagnostics.first().map(ToString::to_string).unwrap_or_default();
+                self.send_new_process_needed(&format!("the running one cannot load it in its sandbox ({first})"));
+            }
+            Err(diagnostics) => {
+                report(&diagnostics);
+                self.send_diagnostics(&diagnostics);
+                self.send(Event::ReloadRefused);
+            }
+            Ok((config, snapshot, warnings)) => match config.needs_new_process(&self.config) {
+                Some(reason) => self.send_new_process_needed(reason),
+                None => {
+                    report(&warnings);
+                    self.send_diagnostics(&warnings);
+                    self.server.update_snapshot(|current| *current = snapshot);
+                    self.config = config;
+                    self.config_text = config_text;
+                    self.send(Event::Reloaded);
+                }
+            },
+        }
+    }
+
+    fn status_text(&self, format: StatusFormat) -> String {
+        let status = ProcessStatus::new(self.server, &self.sandbox, self.started_at, self.config.worker_count);
+        match format {
+            StatusFormat::Text => status.to_text(),
+            StatusFormat::Json => status.to_json(),
+        }
+    }
+
+    /// Answers at the control socket what can be answered without a supervisor.
+    fn handle_clients(&mut self) {
+        let Some(control) = &mut self.control else { return };
+        for (client, command) in control.receive_commands() {
+            self.handle_client(client, command);
+        }
+    }
+
+    fn handle_client(&mut self, client: ClientId, command: Command) {
+        const NO_SUPERVISOR: &str =
+            "there is no supervisor; run `sanderling serve` to start one that adopts the running server process\n";
+        let status = match command {
+            Command::Status(StatusFormat::Text) => {
+                format!("{NO_SUPERVISOR}{}", self.status_text(StatusFormat::Text))
+            }
+            Command::Status(StatusFormat::Json) => {
+                format!("{{\"supervisor\":null,\"process\":{}}}\n", self.status_text(StatusFormat::Json))
+            }
+            _ => String::new(),
+        };
+        let Some(control) = &mut self.control else { return };
+        match command {
+            Command::Status(_) => {
+                control.send_stdout(client, &status);
+                control.finish(client, true);
+            }
+            Command::Stop => {
+                self.stop();
+                if let Some(mut control) = self.control.take() {
+                    control.finish(client, true);
+                    control.remove();
+                }
+            }
+            Command::Reload | Command::Upgrade | Command::Drain => {
+                control.send_stderr(client, &format!("sanderling: {NO_SUPERVISOR}"));
+                control.finish(client, false);
+            }
+            Command::HandOver if self.supervisor.is_some() => {
+                control.send_stderr(client, "sanderling: another supervisor has adopted the process already\n");
+                control.finish(client, false);
+            }
+            Command::HandOver => {
+                if let Some(connection) = control.take_client(client) {
+                    self.hand_over_to(connection);
+                }
+            }
+        }
+    }
+
+    /// Hands all descriptors over to a new supervisor, and takes its commands from now on.
+    fn hand_over_to(&mut self, mut connection: Connection) {
+        let Some(control) = &mut self.control else { return };
+        let ready_at_unix_s = self.started_at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let pid = std::process::id().cast_signed();
+        let info = ProcessInfo { generation: 1, pid, is_serving: true, ready_at_unix_s };
+        let mut descriptors: OutgoingFds<'_> = vec![
+            (FdKind::Process(info), self.own_pidfd.as_fd()),
+            (FdKind::Artefact(ArtefactKind::Configuration), self.config_text.as_fd()),
+            (FdKind::ControlSocket, control.listener()),
+        ];
+        let [http, dns] = [Service::Http, Service::Dns].map(|service| FdKind::Listener(ListenerRole::own(service)));
+        for sockets in self.socket_sets {
+            descriptors.extend(sockets.http.iter().map(|socket| (http, socket.as_fd())));
+            descriptors.extend(sockets.dns_streams.iter().map(|socket| (dns, socket.as_fd())));
+            descriptors.extend(sockets.dns_datagrams.iter().map(|socket| (dns, socket.as_fd())));
+        }
+        match handover::send(&descriptors, &mut connection) {
+            Ok(()) => {
+                self.supervisor = Some(connection);
+                // From now on the supervisor answers; the clients have to ask again.
+                control.disconnect_all();
+            }
+            Err(error) => warn(&format!("cannot hand over to the new supervisor: {}", reason(&error))),
+        }
+        self.next_heartbeat = Instant::now();
+    }
+}

@@ -1,0 +1,73 @@
+//! The options of the server for the limits of the configuration and of the process.
+
+use sanderling_config::Limits;
+use sanderling_server::{DnsOptions, HttpOptions, OpenFilesOptions, Options};
+use std::io;
+use std::time::Duration;
+
+/// Descriptors for listeners, pollers, folders, standard streams and opening files; at most half of the limit.
+const DESCRIPTORS_RESERVED: usize = 128;
+
+/// The options for `limits`.
+pub(crate) fn options_of(limits: &Limits) -> Options {
+    let ms = Duration::from_millis;
+    Options {
+        http: HttpOptions {
+            request: sanderling_http::RequestLimits {
+                head_bytes_max: limits.http_head_bytes_max,
+                field_count_max: limits.http_field_count_max,
+                target_bytes_max: limits.http_target_bytes_max,
+                body_bytes_max: limits.http_request_content_bytes_max,
+            },
+            connections_max: limits.http_connections_max,
+            requests_per_connection_max: limits.http_requests_per_connection_max,
+            header_deadline: ms(limits.http_header_deadline_ms),
+            idle_timeout: ms(limits.http_idle_timeout_ms),
+            send_timeout: ms(limits.http_send_timeout_ms),
+        },
+        dns: DnsOptions {
+            udp_reply_bytes_max: limits.dns_udp_answer_bytes_max,
+            tcp_connections_max: limits.dns_tcp_connections_max,
+            tcp_idle_timeout: ms(limits.dns_tcp_idle_timeout_ms),
+            tcp_queries_in_flight_max: limits.dns_tcp_queries_in_flight_max,
+        },
+        open_files: OpenFilesOptions {
+            files_max: limits.open_files_max,
+            descriptors_max: limits.open_file_descriptors_max,
+            content_bytes_max: limits.open_file_content_bytes_max,
+            small_file_bytes_max: limits.small_file_bytes_max,
+            negative_entries_max: limits.missing_files_max,
+            watched_dirs_max: limits.watched_folders_max,
+            fresh_for: ms(limits.open_file_fresh_ms),
+            watched_fresh_for: ms(limits.watched_file_fresh_ms),
+            idle_timeout: ms(limits.open_file_idle_timeout_ms),
+            ..OpenFilesOptions::default()
+        },
+        drain_grace: ms(limits.drain_grace_ms),
+        hang_limit: ms(limits.hang_timeout_ms),
+    }
+}
+
+/// Lowers the numbers of connections and files to the descriptor limit of this process; a message if that was needed.
+///
+/// # Errors
+/// The limit is unknown.
+pub(crate) fn fit_to_descriptor_limit(options: &mut Options) -> io::Result<Option<String>> {
+    let limit = usize::try_from(sanderling_os::rlimit::raise_nofile_limit()?).unwrap_or(usize::MAX);
+    let wanted = [options.http.connections_max, options.dns.tcp_connections_max, options.open_files.descriptors_max];
+    let available = (limit - DESCRIPTORS_RESERVED.min(limit / 2)).max(wanted.len());
+    let sum = wanted.iter().fold(0_usize, |sum, count| sum.saturating_add(*count));
+    if sum <= available {
+        return Ok(None);
+    }
+    // In proportion: neither service takes the descriptors of the other.
+    let part = |count: usize| ((count as u128 * available as u128 / sum as u128) as usize).max(1);
+    options.http.connections_max = part(options.http.connections_max);
+    options.dns.tcp_connections_max = part(options.dns.tcp_connections_max);
+    options.open_files.descriptors_max = part(options.open_files.descriptors_max);
+    Ok(Some(format!(
+        "the limit of {limit} file descriptors allows only {} HTTP connections, {} DNS connections and {} cached file \
+         descriptors; raise it with LimitNOFILE= or `ulimit -n`",
+        options.http.connections_max, options.dns.tcp_connections_max, options.open_files.descriptors_max
+    )))
+}

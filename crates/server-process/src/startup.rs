@@ -1,0 +1,160 @@
+//! The start of a server process: inherit, load, give up privileges, serve.
+
+use crate::control_loop::{ControlLoop, ControlParams};
+use crate::loader::Loader;
+use crate::options::{fit_to_descriptor_limit, options_of};
+use crate::sandbox::{Sandbox, lookup_user};
+use crate::socket_sets::socket_sets;
+use sanderling_config::diagnostic::{Diagnostic, reason};
+use sanderling_config::log::{report, warn};
+use sanderling_config::{Config, ConfigSource};
+use sanderling_ipc::control_socket::ControlSocket;
+use sanderling_ipc::{ARTEFACT_BYTES_MAX, ArtefactKind, Connection, Event, Exit, FdKind, Message, Text, handover};
+use sanderling_listeners::Listeners;
+use sanderling_os::memfd;
+use sanderling_os::signals::{self, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, Signals};
+use sanderling_server::{Server, Snapshot, SocketSet};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Serves with what the supervisor has passed on.
+pub fn serve(source: &ConfigSource, control_path: Option<PathBuf>) -> Exit {
+    // It is started through /proc/self/exe, and would have the name `exe`.
+    if let Err(error) = sanderling_os::process::set_name(c"sanderling") {
+        warn(&reason(&error));
+    }
+    let result = Inherited::take(control_path)
+        .map_err(StartupError::from)
+        .and_then(|inherited| inherited.prepare(source))
+        .and_then(|prepared| Ok(prepared.serve(source.clone())?));
+    match result {
+        Ok(()) => Exit::Success,
+        Err(StartupError::BadConfiguration(diagnostics)) => {
+            report(&diagnostics);
+            Exit::BadConfiguration
+        }
+        Err(StartupError::Failure(error)) => {
+            warn(&reason(&error));
+            Exit::Failure
+        }
+    }
+}
+
+/// Why the process does not serve.
+enum StartupError {
+    BadConfiguration(Vec<Diagnostic>),
+    Failure(io::Error),
+}
+
+impl From<io::Error> for StartupError {
+    fn from(error: io::Error) -> StartupError {
+        StartupError::Failure(error)
+    }
+}
+
+/// What the supervisor has passed on.
+struct Inherited {
+    supervisor: Connection,
+    config_text: OwnedFd,
+    control: Option<ControlSocket>,
+    socket_sets: Vec<SocketSet>,
+}
+
+/// Everything that serving needs.
+struct Prepared {
+    inherited: Inherited,
+    config: Config,
+    loader: Loader,
+    snapshot: Snapshot,
+    sandbox: Sandbox,
+    own_pidfd: OwnedFd,
+    signals: Signals,
+}
+
+impl Inherited {
+    fn take(control_path: Option<PathBuf>) -> io::Result<Inherited> {
+        let (mut supervisor, mut config_text, mut control, mut sockets) = (None, None, None, Vec::new());
+        for (kind, descriptor) in handover::from_names()? {
+            match kind {
+                FdKind::Connection => supervisor = Some(Connection::from_fd(descriptor)?),
+                FdKind::Artefact(ArtefactKind::Configuration) => config_text = Some(descriptor),
+                FdKind::ControlSocket => control = Some(descriptor),
+                FdKind::Listener(role) => sockets.push((role, descriptor)),
+                FdKind::Process(_) | FdKind::Client(_) => {}
+            }
+        }
+        let missing = || io::Error::other("only a supervisor can run this command; run `sanderling serve`");
+        let control = match (control_path, control) {
+            (Some(path), Some(listener)) => Some(ControlSocket::from_fd(path, listener)?),
+            _ => None,
+        };
+        Ok(Inherited {
+            supervisor: supervisor.ok_or_else(missing)?,
+            config_text: config_text.ok_or_else(missing)?,
+            control,
+            socket_sets: socket_sets(Listeners::from_fds(sockets)?),
+        })
+    }
+
+    /// Loads sites and zones, and gives up privileges.
+    fn prepare(mut self, source: &ConfigSource) -> Result<Prepared, StartupError> {
+        // The supervisor handles the signals of the terminal, which reach both; without a supervisor this process does.
+        let signals = Signals::register(&[SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2])?;
+        // The supervisor has blocked them until there is a handler.
+        signals::unblock_all()?;
+        let text = memfd::read(&self.config_text, ARTEFACT_BYTES_MAX)?;
+        let mut loader = Loader::default();
+        let loaded = source.parse(&text).and_then(|config| Ok((loader.load(&config).into_snapshot(&config)?, config)));
+        let ((snapshot, warnings), config) = loaded.map_err(|diagnostics| self.refuse(diagnostics))?;
+        report(&warnings);
+        sanderling_os::features::select_all();
+        let own_pidfd = sanderling_os::process::own_pidfd()?;
+        let user = lookup_user(&config).map_err(|diagnostics| self.refuse(diagnostics))?;
+        let sandbox = Sandbox::enter(&config, user).map_err(|error| self.fail(error))?;
+        if sandbox.restricts_folders() {
+            loader.forbid_new_folders();
+        }
+        Ok(Prepared { inherited: self, config, loader, snapshot, sandbox, own_pidfd, signals })
+    }
+
+    /// Reports errors of the configuration to the supervisor, for the client that has requested the reload.
+    fn refuse(&mut self, diagnostics: Vec<Diagnostic>) -> StartupError {
+        for diagnostic in &diagnostics {
+            self.send(Event::Stderr(Text::new(&format!("{diagnostic}\n"))));
+        }
+        self.send(Event::ReloadRefused);
+        StartupError::BadConfiguration(diagnostics)
+    }
+
+    /// Reports a failure to the supervisor.
+    fn fail(&mut self, error: io::Error) -> StartupError {
+        self.send(Event::Stderr(Text::new(&format!("{}\n", reason(&error)))));
+        StartupError::Failure(error)
+    }
+
+    fn send(&mut self, event: Event) {
+        // A supervisor that has not received it learns the result from the exit status.
+        let _ = self.supervisor.send(&Message::Event(event));
+    }
+}
+
+impl Prepared {
+    fn serve(self, source: ConfigSource) -> io::Result<()> {
+        let Prepared { inherited, config, loader, snapshot, sandbox, own_pidfd, signals } = self;
+        let Inherited { supervisor, config_text, control, socket_sets } = inherited;
+        let mut options = options_of(&config.limits);
+        match fit_to_descriptor_limit(&mut options) {
+            Ok(None) => {}
+            Ok(Some(message)) => warn(&message),
+            Err(error) => warn(&reason(&error)),
+        }
+        let worker_count = config.worker_count;
+        let server = Server::new(snapshot, options, Duration::from_millis(config.limits.drain_timeout_ms));
+        let params = ControlParams { source, config, config_text, loader, supervisor, control, sandbox, own_pidfd };
+        server.run(&socket_sets, worker_count, |server| {
+            ControlLoop::new(server, &socket_sets, params).and_then(|control_loop| control_loop.run(&signals))
+        })?
+    }
+}

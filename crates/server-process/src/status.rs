@@ -1,0 +1,155 @@
+//! The status of a server process, as text for people and as JSON for programs.
+
+use crate::sandbox::Sandbox;
+use sanderling_os::features::FEATURES;
+use sanderling_server::{Counter, DrainMode, Server, State, Status};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// A list of names and values that JSON has as an object.
+type Map<V> = BTreeMap<&'static str, V>;
+
+/// The status for programs.
+#[derive(Serialize)]
+pub(crate) struct ProcessStatus {
+    pid: u32,
+    since_unix_s: u64,
+    state: &'static str,
+    reloads_in_place: u64,
+    /// The user that the process has switched to.
+    user: Option<String>,
+    sandbox: String,
+    /// The selected variant of each kernel feature.
+    features: Map<&'static str>,
+    open_files: OpenFiles,
+    counters: Map<u64>,
+    worker_count: usize,
+    threads: Vec<Thread>,
+}
+
+#[derive(Serialize)]
+struct OpenFiles {
+    files: usize,
+    descriptors: u64,
+    content_bytes: u64,
+    negative_entries: usize,
+    folders_watched: usize,
+    evicted: u64,
+}
+
+#[derive(Serialize)]
+struct Thread {
+    name: String,
+    /// The socket sets that it serves.
+    socket_sets: Vec<usize>,
+    accepted: u64,
+    http_open: u64,
+    dns_open: u64,
+    iterations: u64,
+    counters: Map<u64>,
+    calls: Map<u64>,
+}
+
+impl ProcessStatus {
+    pub(crate) fn new(
+        server: &Server,
+        sandbox: &Sandbox,
+        started_at: SystemTime,
+        worker_count: usize,
+    ) -> ProcessStatus {
+        let status = server.status();
+        let counters = |count: &dyn Fn(Counter) -> u64| {
+            Counter::ALL.iter().map(|&counter| (counter.name(), count(counter))).collect::<Map<u64>>()
+        };
+        let threads = status.threads.iter().map(|thread| Thread {
+            name: thread.name.clone(),
+            socket_sets: thread.socket_sets.clone(),
+            accepted: thread.accepted_count(),
+            http_open: thread.http_open_count(),
+            dns_open: thread.dns_open_count(),
+            iterations: thread.iteration_count,
+            counters: counters(&|counter| thread.count(counter)),
+            calls: thread.calls().map(|(call, count)| (call.name(), count)).collect(),
+        });
+        ProcessStatus {
+            pid: std::process::id(),
+            since_unix_s: started_at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+            state: state_text(&status),
+            reloads_in_place: status.snapshot_version,
+            user: sandbox.user.clone(),
+            sandbox: sandbox.layers.to_string(),
+            features: FEATURES.iter().map(|feature| (feature.name(), feature.selected_name())).collect(),
+            open_files: OpenFiles {
+                files: status.cache.file_count,
+                descriptors: status.cache.descriptor_count,
+                content_bytes: status.cache.content_bytes,
+                negative_entries: status.cache.negative_count,
+                folders_watched: status.cache.watched_dir_count,
+                evicted: status.cache.evicted_count,
+            },
+            counters: counters(&|counter| status.sum(counter)),
+            worker_count,
+            threads: threads.collect(),
+        }
+    }
+
+    pub(crate) fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("the keys of all maps are strings")
+    }
+
+    pub(crate) fn to_text(&self) -> String {
+        let mut out = String::new();
+        let mut line = |name: &str, value: String| out += &format!("  {name:<13} {value}\n");
+        line("state", self.state.to_owned());
+        line("reloads", format!("{} without a new process", self.reloads_in_place));
+        line("user", self.user.clone().unwrap_or_else(|| "unchanged".to_owned()));
+        line("sandbox", self.sandbox.clone());
+        line("features", joined(self.features.iter().map(|(name, variant)| format!("{name}={variant}")), " "));
+        let files = &self.open_files;
+        line(
+            "open files",
+            format!(
+                "{} files in {} descriptors and {} bytes, {} negative entries, {} folders watched, {} evicted",
+                files.files,
+                files.descriptors,
+                files.content_bytes,
+                files.negative_entries,
+                files.folders_watched,
+                files.evicted
+            ),
+        );
+        line("counters", nonzero(&self.counters));
+        for thread in &self.threads {
+            let socket_sets = joined(thread.socket_sets.iter().map(ToString::to_string), " ");
+            let value = format!(
+                "socket sets {socket_sets}; accepted {}, open {} HTTP and {} DNS, iterations {}; calls: {}",
+                thread.accepted,
+                thread.http_open,
+                thread.dns_open,
+                thread.iterations,
+                nonzero(&thread.calls)
+            );
+            line(&thread.name, value);
+        }
+        out
+    }
+}
+
+fn state_text(status: &Status) -> &'static str {
+    match status.state {
+        State::Serving => "serving",
+        State::Draining(DrainMode::Replaced) => "draining, replaced by another process",
+        State::Draining(DrainMode::Stopping) => "draining",
+        State::Ended => "ended",
+    }
+}
+
+fn joined(items: impl Iterator<Item = String>, separator: &str) -> String {
+    items.collect::<Vec<_>>().join(separator)
+}
+
+/// `name count, name count` of the counts above zero.
+fn nonzero(counts: &Map<u64>) -> String {
+    joined(counts.iter().filter(|(_, count)| **count > 0).map(|(name, count)| format!("{name} {count}")), ", ")
+}

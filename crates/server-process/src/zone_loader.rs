@@ -1,0 +1,166 @@
+//! Reads zone files, with the files that they include, and builds the zones that are served.
+
+use sanderling_config::diagnostic::{Diagnostic, Location, Problem, Severity, reason};
+use sanderling_config::{DomainName, Limits, Zone as ZoneConfig};
+use sanderling_dns::zonefile::{self, Entry, Parser, Position};
+use sanderling_dns::{HashSeed, NameBuf, Zone, ZoneBuilder, ZoneLimits};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+/// Loads the zone of `config`.
+///
+/// # Errors
+/// All errors, with the warnings.
+pub(crate) fn load(
+    config: &ZoneConfig,
+    limits: &Limits,
+    seed: HashSeed,
+    warnings: &mut Vec<Diagnostic>,
+) -> Result<Zone, Vec<Diagnostic>> {
+    let mut budget_bytes = limits.zone_file_bytes_max;
+    let text = read(&config.file, &mut budget_bytes, limits)
+        .map_err(|problem| vec![Diagnostic::error(Location::File(config.file.clone()), problem)])?;
+    ZoneLoader::new(&config.apex, &config.file, text, budget_bytes, limits).load(&config.apex, seed, warnings)
+}
+
+/// The zone of `text`; `name` is the file name in diagnostics.
+///
+/// # Errors
+/// All errors, with the warnings.
+pub(crate) fn parse(
+    apex: &DomainName,
+    name: &str,
+    text: &str,
+    limits: &Limits,
+    seed: HashSeed,
+) -> Result<Zone, Vec<Diagnostic>> {
+    let text = text.as_bytes().to_vec();
+    let loader = ZoneLoader::new(apex, Path::new(name), text, limits.zone_file_bytes_max, limits);
+    loader.load(apex, seed, &mut Vec::new())
+}
+
+fn wire_name(apex: &DomainName) -> NameBuf {
+    let labels: Vec<&[u8]> = apex.labels().map(str::as_bytes).collect();
+    NameBuf::joined(&labels, sanderling_dns::Name::ROOT).expect("a domain name has the lengths that the wire allows")
+}
+
+/// A zone that is being read.
+struct ZoneLoader<'l> {
+    parser: Parser,
+    /// The files read so far, by the index in positions.
+    files: Vec<PathBuf>,
+    diagnostics: Vec<Diagnostic>,
+    /// Bytes that further files may have.
+    budget_bytes: u64,
+    limits: &'l Limits,
+}
+
+impl<'l> ZoneLoader<'l> {
+    fn new(apex: &DomainName, file: &Path, text: Vec<u8>, budget_bytes: u64, limits: &'l Limits) -> ZoneLoader<'l> {
+        let parser_limits = zonefile::ParserLimits {
+            include_depth_max: limits.zone_include_depth_max as u32,
+            ..zonefile::ParserLimits::default()
+        };
+        ZoneLoader {
+            parser: Parser::new(file.display().to_string(), text, wire_name(apex).as_name(), parser_limits),
+            files: vec![file.to_owned()],
+            diagnostics: Vec::new(),
+            budget_bytes,
+            limits,
+        }
+    }
+
+    fn load(
+        mut self,
+        apex: &DomainName,
+        seed: HashSeed,
+        warnings: &mut Vec<Diagnostic>,
+    ) -> Result<Zone, Vec<Diagnostic>> {
+        let zone_limits = ZoneLimits { records_per_rrset_max: self.limits.zone_records_per_rrset_max };
+        let mut builder = ZoneBuilder::new(wire_name(apex).as_name(), seed, zone_limits);
+        let end = self.read_records(&mut builder);
+        // Without the records that could not be read, the zone would have further errors.
+        if !self.has_errors() {
+            let built = builder.finish(end);
+            for diagnostic in &built.diagnostics {
+                self.add(diagnostic);
+            }
+            if let Some(zone) = built.zone {
+                warnings.append(&mut self.diagnostics);
+                return Ok(zone);
+            }
+        }
+        Err(self.diagnostics)
+    }
+
+    /// Reads all records into `builder`, and returns the position of the last one.
+    fn read_records(&mut self, builder: &mut ZoneBuilder) -> Position {
+        let mut end = Position { file_index: 0, line: 1, column: 1 };
+        loop {
+            match self.parser.next() {
+                None => return end,
+                Some(Ok(Entry::Record(record))) => {
+                    end = record.position;
+                    builder.add(&record);
+                }
+                Some(Ok(Entry::Include { position, path })) => self.include(position, &path),
+                Some(Err(diagnostic)) => self.add(&diagnostic),
+            }
+        }
+    }
+
+    /// Reads a file for `$INCLUDE`; its path is relative to the file with the directive.
+    fn include(&mut self, position: Position, path: &str) {
+        let folder = self.files[position.file_index as usize].parent().unwrap_or(Path::new(""));
+        let path = folder.join(path);
+        match read(&path, &mut self.budget_bytes, self.limits) {
+            Ok(text) => {
+                self.parser.include(path.display().to_string(), text);
+                self.files.push(path);
+            }
+            Err(problem) => {
+                let message = format!("cannot include {}: {}", path.display(), problem.message);
+                let location = self.location(position);
+                self.diagnostics.push(Diagnostic::error(location, Problem::new(message, problem.remedy)));
+            }
+        }
+    }
+
+    fn location(&self, position: Position) -> Location {
+        let file = self.files[position.file_index as usize].clone();
+        Location::Position { file, line: position.line, column: position.column }
+    }
+
+    fn add(&mut self, diagnostic: &zonefile::Diagnostic) {
+        let problem = Problem::new(diagnostic.problem.clone(), diagnostic.remedy.clone());
+        let location = self.location(diagnostic.position);
+        self.diagnostics.push(match diagnostic.severity {
+            zonefile::Severity::Error => Diagnostic::error(location, problem),
+            zonefile::Severity::Warning => Diagnostic::warning(location, problem),
+        });
+    }
+
+    fn has_errors(&self) -> bool {
+        self.diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error)
+    }
+}
+
+/// The text of a zone file, within the rest of the budget for all files of the zone.
+fn read(path: &Path, budget_bytes: &mut u64, limits: &Limits) -> Result<Vec<u8>, Problem> {
+    let unreadable = |error: &io::Error| {
+        Problem::new(format!("cannot read the zone file: {}", reason(error)), "check its path and permissions")
+    };
+    // Without blocking: a FIFO at the path of a zone file would block a reload for ever.
+    let file = sanderling_os::file::open_nonblocking(path).map_err(|error| unreadable(&error))?;
+    let metadata = file.metadata().map_err(|error| unreadable(&error))?;
+    if !metadata.is_file() {
+        return Err(Problem::new("not a regular file", "name the zone's master file (RFC 1035 section 5)"));
+    }
+    let mut text = Vec::with_capacity(metadata.len().min(*budget_bytes) as usize + 1);
+    file.take(*budget_bytes + 1).read_to_end(&mut text).map_err(|error| unreadable(&error))?;
+    *budget_bytes = budget_bytes.checked_sub(text.len() as u64).ok_or_else(|| {
+        let message = format!("the zone has more than {} bytes of text", limits.zone_file_bytes_max);
+        Problem::new(message, "shorten it or raise `zone_file_bytes_max` in [limits]")
+    })?;
+    Ok(text)
+}

@@ -1,0 +1,55 @@
+//! When a server process that has exited is restarted: at once, unless it exited right after its start.
+
+use std::time::Duration;
+
+/// A process that has served for so long did not exit because of its start.
+const QUICK_EXIT_MAX: Duration = Duration::from_millis(100);
+/// The first delay; each further quick exit doubles it.
+const DELAY_MIN: Duration = Duration::from_millis(10);
+const DELAY_MAX: Duration = Duration::from_secs(5);
+
+/// The delay between restarts.
+#[derive(Debug, Default)]
+pub(super) struct Backoff {
+    quick_exit_count: u32,
+    /// Restarts so far.
+    pub(super) restart_count: u64,
+}
+
+impl Backoff {
+    /// The delay after the exit of a process that has served for `served`.
+    pub(super) fn delay_after(&mut self, served: Duration) -> Duration {
+        self.restart_count += 1;
+        if served >= QUICK_EXIT_MAX {
+            self.quick_exit_count = 0;
+            return Duration::ZERO;
+        }
+        let doubled = DELAY_MIN.saturating_mul(1_u32.checked_shl(self.quick_exit_count).unwrap_or(u32::MAX));
+        self.quick_exit_count = self.quick_exit_count.saturating_add(1);
+        doubled.min(DELAY_MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn process_that_has_served_is_restarted_at_once() {
+        let mut backoff = Backoff::default();
+        for _ in 0..20 {
+            assert_eq!(backoff.delay_after(Duration::from_millis(240)), Duration::ZERO);
+        }
+        assert_eq!(backoff.restart_count, 20);
+    }
+
+    #[test]
+    fn delay_doubles_up_to_its_maximum_and_is_reset() {
+        let mut backoff = Backoff::default();
+        let delays: Vec<u128> = (0..40).map(|_| backoff.delay_after(Duration::ZERO).as_millis()).collect();
+        assert_eq!(delays[..10], [10, 20, 40, 80, 160, 320, 640, 1280, 2560, 5000]);
+        assert!(delays[10..].iter().all(|&delay_ms| delay_ms == 5000));
+        assert_eq!(backoff.delay_after(QUICK_EXIT_MAX), Duration::ZERO);
+        assert_eq!(backoff.delay_after(Duration::ZERO), DELAY_MIN);
+    }
+}

@@ -1,0 +1,260 @@
+//! The start of the supervisor: it binds its sockets, or inherits them from a service manager, from the program that it
+//! replaces, or from a server process without a supervisor.
+
+use crate::backoff::Backoff;
+use crate::lifecycle::{Lifecycle, Requester};
+use crate::process::Process;
+use crate::tasks::QueuedRequest;
+use crate::{ActiveConfig, Supervisor, program};
+use sanderling_config::diagnostic::{Diagnostic, reason};
+use sanderling_config::log::{report, warn};
+use sanderling_config::{Config, ConfigSource, ListenerRole, Service};
+use sanderling_ipc::control_socket::{ControlSocket, Opened};
+use sanderling_ipc::handover::{self, Receiving};
+use sanderling_ipc::{
+    ARTEFACT_BYTES_MAX, ArtefactKind, Command, Connection, Exit, FdKind, IncomingFds, Message, PendingCommand,
+};
+use sanderling_listeners::Listeners;
+use sanderling_os::poll_set::PollSet;
+use sanderling_os::sd_notify::{Notifier, State};
+use sanderling_os::signals::{self, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, Signals};
+use sanderling_os::{listen_fds, memfd};
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+/// Time in which a server process without a supervisor must hand over its descriptors.
+const HANDOVER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Supervises server processes with the configuration of `source` until the server has stopped. `control_path` returns the
+/// path of the control socket for the key `control` of the configuration.
+pub fn serve(
+    source: &ConfigSource,
+    forced: &[String],
+    control_path: impl FnOnce(Option<&Path>) -> Option<PathBuf>,
+) -> Exit {
+    match start(source, forced, control_path) {
+        Ok(supervisor) => supervisor.run(),
+        Err(StartupError::BadConfiguration(diagnostics)) => {
+            report(&diagnostics);
+            Exit::BadConfiguration
+        }
+        Err(StartupError::Failure(message)) => {
+            warn(&message);
+            Exit::Failure
+        }
+    }
+}
+
+/// Why the supervisor does not start.
+enum StartupError {
+    BadConfiguration(Vec<Diagnostic>),
+    Failure(String),
+}
+
+impl From<io::Error> for StartupError {
+    fn from(error: io::Error) -> StartupError {
+        StartupError::Failure(reason(&error))
+    }
+}
+
+fn start(
+    source: &ConfigSource,
+    forced: &[String],
+    control_path: impl FnOnce(Option<&Path>) -> Option<PathBuf>,
+) -> Result<Supervisor, StartupError> {
+    let signals = Signals::register(&[SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2])?;
+    signals::unblock_all()?;
+    if let Err(error) = sanderling_os::rlimit::raise_nofile_limit() {
+        warn(&reason(&error));
+    }
+    if let Some(descriptors) = handover::from_list()? {
+        return Ok(resume(source, forced, signals, control_path, descriptors)?);
+    }
+    let external = listen_fds::take()?;
+    let text = source.read().map_err(StartupError::BadConfiguration)?;
+    let config = source.parse(&text).map_err(StartupError::BadConfiguration)?;
+    let text = memfd::create("configuration", &text)?;
+    let mut inherited = Inherited { listeners: external_listeners(external, &config)?, ..Inherited::default() };
+    if let Some(path) = control_path(config.control.as_deref()) {
+        match ControlSocket::open(&path) {
+            Ok(Opened::Created(control)) => inherited.control = Some(control),
+            Ok(Opened::InUse(connection)) => inherited = adopt(connection, &path, source)?,
+            Err(error) => warn(&format!(
+                "cannot create the control socket {}: {}; only signals control this server",
+                path.display(),
+                reason(&error)
+            )),
+        }
+    }
+    let listeners = Listeners::bind(&config, &inherited.listeners)
+        .map_err(|error| StartupError::Failure(error.to_problem(source).to_string()))?;
+    let next = ActiveConfig { config, text };
+    let active = next.try_clone()?;
+    let mut supervisor = Supervisor::new(source, forced, signals, active)?;
+    supervisor.control = inherited.control;
+    supervisor.last_generation = inherited.processes.len() as u64;
+    supervisor.processes = inherited.processes;
+    supervisor.begin_first(next, listeners)?;
+    Ok(supervisor)
+}
+
+/// What the supervisor inherits.
+#[derive(Default)]
+struct Inherited {
+    listeners: Listeners,
+    control: Option<ControlSocket>,
+    processes: Vec<Process>,
+}
+
+/// The sockets of a service manager, each for the service that has its address in the configuration.
+fn external_listeners(external: Vec<(String, OwnedFd)>, config: &Config) -> io::Result<Listeners> {
+    let mut sockets = Vec::new();
+    for (name, descriptor) in external {
+        let bound = sanderling_os::socket::local_address(&descriptor)?;
+        let listen = [(Service::Http, &config.http_listen), (Service::Dns, &config.dns_listen)];
+        match listen.iter().find(|(_, addresses)| addresses.contains(&bound)) {
+            Some((service, _)) => {
+                sockets.push((ListenerRole { service: *service, is_external: true }, descriptor));
+            }
+            None => {
+                let message = format!(
+                    "the service manager passes the socket `{name}` at {bound}, which no `listen` in the configuration \
+                     has; add the address there, or remove it from the socket unit"
+                );
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+            }
+        }
+    }
+    Listeners::from_fds(sockets)
+}
+
+/// Takes over all descriptors of the process that answers at the control socket.
+///
+/// # Errors
+/// It is a supervisor, or does not answer.
+fn adopt(mut connection: Connection, path: &Path, source: &ConfigSource) -> io::Result<Inherited> {
+    let at_path = |error: io::Error| io::Error::new(error.kind(), format!("{}: {}", path.display(), reason(&error)));
+    connection.send(&Message::Command(Command::HandOver)).map_err(at_path)?;
+    let deadline = Instant::now() + HANDOVER_TIMEOUT;
+    let mut receiving = Receiving::default();
+    let descriptors = loop {
+        if let Some(descriptors) = receiving.receive(&mut connection).map_err(at_path)? {
+            break descriptors;
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            let timed_out = "the process that answers there does not hand over its sockets; stop it first";
+            return Err(at_path(io::Error::new(io::ErrorKind::TimedOut, timed_out)));
+        }
+        PollSet::new([connection.as_fd()]).wait(Some(left))?;
+    };
+    let (mut sockets, mut process, mut text) = (Vec::new(), None, None);
+    let mut inherited = Inherited::default();
+    for (kind, descriptor) in descriptors {
+        match kind {
+            FdKind::Listener(role) => sockets.push((role, descriptor)),
+            FdKind::ControlSocket => inherited.control = Some(ControlSocket::from_fd(path.to_owned(), descriptor)?),
+            FdKind::Process(info) => process = Some((info, descriptor)),
+            FdKind::Artefact(ArtefactKind::Configuration) => text = Some(descriptor),
+            FdKind::Connection | FdKind::Client(_) => {}
+        }
+    }
+    let (info, pidfd) =
+        process.ok_or_else(|| at_path(io::Error::other("the process that answers there is not a server process")))?;
+    warn(&format!("adopting server process {}, which has lost its supervisor", info.pid));
+    // The connection of the handover is the one for commands from now on.
+    inherited.processes.push(Process::adopted(info, pidfd, connection));
+    inherited.listeners = Listeners::from_fds(sockets)?;
+    // With its configuration the sockets keep the configured addresses, port 0 among them.
+    let text = text.and_then(|text| memfd::read(&text, ARTEFACT_BYTES_MAX).ok());
+    if let Some(Ok(config)) = text.map(|text| source.parse(&text)) {
+        inherited.listeners = inherited.listeners.bound_for(&config);
+    }
+    Ok(inherited)
+}
+
+/// Continues with the state of the program that this one has replaced.
+fn resume(
+    source: &ConfigSource,
+    forced: &[String],
+    signals: Signals,
+    control_path: impl FnOnce(Option<&Path>) -> Option<PathBuf>,
+    descriptors: IncomingFds,
+) -> io::Result<Supervisor> {
+    let (mut text, mut control, mut sockets) = (None, None, Vec::new());
+    let (mut processes, mut process, mut clients) = (Vec::new(), None, Vec::new());
+    for (kind, descriptor) in descriptors {
+        match kind {
+            FdKind::Artefact(ArtefactKind::Configuration) => text = Some(descriptor),
+            FdKind::ControlSocket => control = Some(descriptor),
+            FdKind::Listener(role) => sockets.push((role, descriptor)),
+            FdKind::Process(info) => process = Some((info, descriptor)),
+            FdKind::Connection => {
+                let (info, pidfd) =
+                    process.take().ok_or_else(|| io::Error::other("inherited a connection without its process"))?;
+                processes.push(Process::adopted(info, pidfd, Connection::from_fd(descriptor)?));
+            }
+            FdKind::Client(pending) => clients.push((pending, descriptor)),
+        }
+    }
+    let text = text.ok_or_else(|| io::Error::other("inherited no configuration"))?;
+    let config = source.parse(&memfd::read(&text, ARTEFACT_BYTES_MAX)?).map_err(|diagnostics| {
+        report(&diagnostics);
+        io::Error::other("the inherited configuration has errors")
+    })?;
+    let listeners = Listeners::from_fds(sockets)?.bound_for(&config);
+    listeners.set_defer_accept();
+    let path = control_path(config.control.as_deref());
+    let mut supervisor = Supervisor::new(source, forced, signals, ActiveConfig { config, text })?;
+    supervisor.announced = listeners.clone();
+    supervisor.listeners = listeners;
+    if let (Some(path), Some(control)) = (path, control) {
+        supervisor.control = Some(ControlSocket::from_fd(path, control)?);
+    }
+    supervisor.last_generation = processes.iter().map(|process: &Process| process.generation).max().unwrap_or(0);
+    supervisor.processes = processes;
+    let version = env!("CARGO_PKG_VERSION");
+    let done = format!("upgraded; sanderling {version} serves as process {}\n", std::process::id());
+    warn(done.trim_end());
+    for (pending, client) in clients {
+        let Some(control) = &mut supervisor.control else { continue };
+        let requester = Requester::Client(control.adopt_client(client)?);
+        match pending {
+            PendingCommand::ThisUpgrade => supervisor.reply(requester, Ok(&done)),
+            PendingCommand::Reload => supervisor.enqueue(QueuedRequest::Reload(requester)),
+            PendingCommand::Upgrade => supervisor.enqueue(QueuedRequest::Upgrade(requester)),
+        }
+    }
+    supervisor.notify(&[State::Ready]);
+    Ok(supervisor)
+}
+
+impl Supervisor {
+    fn new(source: &ConfigSource, forced: &[String], signals: Signals, active: ActiveConfig) -> io::Result<Supervisor> {
+        Ok(Supervisor {
+            source: source.clone(),
+            forced: forced.to_vec(),
+            installed_program: program::installed_path(),
+            signals,
+            control: None,
+            notifier: Notifier::from_environment()?,
+            listeners: Listeners::default(),
+            announced: Listeners::default(),
+            active,
+            processes: Vec::new(),
+            last_generation: 0,
+            task: None,
+            queue: VecDeque::new(),
+            status_requests: VecDeque::new(),
+            backoff: Backoff::default(),
+            restart_at: None,
+            lifecycle: Lifecycle::Running,
+            next_watchdog: None,
+            started_at: SystemTime::now(),
+            loaded_at: SystemTime::now(),
+        })
+    }
+}
