@@ -8,7 +8,8 @@
 
 // The order is that of imports: a module uses those below it.
 pub mod features;
-pub mod candidates;
+#[cfg(feature = "io-uring")]
+pub mod io_uring;
 pub mod sandbox;
 pub mod user;
 pub mod process;

@@ -1,96 +1,84 @@
-//! What the figures were measured on: processor, kernel, mitigations, and who else is there.
+//! What was measured on: kernel, processor, load, and what surrounds this process.
 
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use sanderling_os::features::FEATURES;
+use serde::Serialize;
 use std::fs;
+use std::io;
 
-/// Said of what the kernel does not tell.
 const UNKNOWN: &str = "unknown";
-/// Octets of a value that are shown: the kernel's own texts are shorter.
-const TEXT_CHARS_MAX: usize = 120;
 
-/// One machine at one moment.
-#[derive(Clone, Debug)]
+/// A machine.
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct Machine {
     pub(crate) kernel: String,
     pub(crate) processor: String,
     /// Those that this process may use.
     pub(crate) processor_count: usize,
-    /// The mitigations that make system calls dearer, as the kernel tells them.
-    pub(crate) mitigations: Vec<(&'static str, String)>,
-    /// Processes that want a processor: means of 1, 5 and 15 minutes.
+    /// Over 1, 5 and 15 minutes.
     pub(crate) load_average: String,
-    /// What stands between this process and the hardware.
-    pub(crate) surroundings: Vec<&'static str>,
+    /// What may slow down system calls.
+    pub(crate) environment: Vec<&'static str>,
+    /// The variants of kernel features that are not supported here: `stat=statx`.
+    pub(crate) unsupported: Vec<String>,
 }
 
 impl Machine {
-    /// The one at hand.
+    /// This machine.
     pub(crate) fn read() -> Machine {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let unsupported = FEATURES.iter().flat_map(|feature| {
+            let missing = feature.variants().iter().filter(|variant| !(variant.is_supported)());
+            missing.map(|variant| format!("{}={}", feature.name(), variant.name))
+        });
         Machine {
             kernel: first_line("/proc/sys/kernel/osrelease"),
-            processor: cpuinfo_value(&cpuinfo, "model name").unwrap_or(UNKNOWN).to_owned(),
-            processor_count: processor_count(),
-            mitigations: ["meltdown", "spectre_v2", "retbleed"]
-                .into_iter()
-                .map(|name| (name, first_line(&format!("/sys/devices/system/cpu/vulnerabilities/{name}"))))
-                .filter(|(_, text)| text != UNKNOWN)
-                .collect(),
+            processor: value_of(&cpuinfo, "model name").unwrap_or(UNKNOWN).to_owned(),
+            processor_count: allowed_processors().map_or(1, |allowed| allowed.len().max(1)),
             load_average: first_line("/proc/loadavg").split(' ').take(3).collect::<Vec<_>>().join(" "),
-            surroundings: surroundings(&cpuinfo),
+            environment: environment(&cpuinfo),
+            unsupported: unsupported.collect(),
         }
     }
 }
 
-/// The processors that this process may use.
-pub(crate) fn processor_count() -> usize {
-    sanderling_os::candidates::processors::allowed().map_or(1, |allowed| allowed.len().max(1))
+/// The numbers of the processors that this process may use.
+pub(crate) fn allowed_processors() -> io::Result<Vec<usize>> {
+    let set = sched_getaffinity(None)?;
+    Ok((0..CpuSet::MAX_CPU).filter(|&number| set.is_set(number)).collect())
+}
+
+/// Keeps the calling thread on a processor.
+pub(crate) fn pin_to_processor(number: usize) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    set.set(number);
+    Ok(sched_setaffinity(None, &set)?)
 }
 
 fn first_line(path: &str) -> String {
     let text = fs::read_to_string(path).unwrap_or_default();
-    match text.lines().next() {
-        Some(line) if !line.is_empty() => line.chars().take(TEXT_CHARS_MAX).collect(),
-        _ => UNKNOWN.to_owned(),
-    }
+    text.lines().next().filter(|line| !line.is_empty()).unwrap_or(UNKNOWN).to_owned()
 }
 
-fn cpuinfo_value<'a>(cpuinfo: &'a str, key: &str) -> Option<&'a str> {
-    let line = cpuinfo.lines().find(|line| line.starts_with(key))?;
+fn value_of<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+    let line = text.lines().find(|line| line.starts_with(key))?;
     line.split_once(':').map(|(_, value)| value.trim())
 }
 
-/// Hints, not proofs: a container need not tell that it is one.
-fn surroundings(cpuinfo: &str) -> Vec<&'static str> {
-    let flags = cpuinfo_value(cpuinfo, "flags").unwrap_or_default();
+/// Hints: a container may hide that it is one.
+fn environment(cpuinfo: &str) -> Vec<&'static str> {
+    let flags = value_of(cpuinfo, "flags").unwrap_or_default();
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let is_filtered = status.lines().any(|line| line.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() != "0"));
     let marks = ["/.dockerenv", "/run/.containerenv"];
     let is_container =
         marks.iter().any(|mark| fs::exists(mark).unwrap_or(false)) || std::env::var_os("container").is_some();
     [
         (flags.split(' ').any(|flag| flag == "hypervisor"), "virtual machine"),
         (is_container, "container"),
-        (is_filtered, "seccomp filter"),
+        (value_of(&status, "Seccomp:").is_some_and(|mode| mode != "0"), "seccomp filter"),
+        (first_line("/sys/devices/system/cpu/vulnerabilities/meltdown").contains("PTI"), "page-table isolation"),
     ]
     .into_iter()
-    .filter_map(|(is_so, name)| is_so.then_some(name))
+    .filter_map(|(is_true, name)| is_true.then_some(name))
     .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn values_of_cpuinfo_are_found_by_their_keys() {
-        let cpuinfo = "processor\t: 0\nmodel name\t: Some CPU @ 2.10GHz\nflags\t\t: fpu hypervisor\n";
-        assert_eq!(cpuinfo_value(cpuinfo, "model name"), Some("Some CPU @ 2.10GHz"));
-        assert_eq!(cpuinfo_value(cpuinfo, "bogus"), None);
-        assert!(surroundings(cpuinfo).contains(&"virtual machine"));
-    }
-
-    #[test]
-    fn a_file_that_is_missing_is_unknown() {
-        assert_eq!(first_line("/proc/no/such/file"), UNKNOWN);
-    }
 }

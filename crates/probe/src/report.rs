@@ -1,182 +1,142 @@
-//! What was found out, as values: for each job a group of rows, for each founding claim an answer.
+//! The result of the measurements. Its fields are those of `--json`.
 
-use super::features::Feature;
-use super::machine::Machine;
-use super::numbers::Spread;
+use crate::machine::Machine;
+use crate::selection::Selection;
+use crate::spread::Spread;
+use serde::Serialize;
+use std::io;
 
-/// All of it.
-#[derive(Debug)]
+/// The form of the JSON report; a change of the meaning of a field raises it.
+const FORM: u32 = 2;
+
+/// The whole report.
+#[derive(Debug, Serialize)]
 pub(crate) struct Report {
+    form: u32,
+    version: &'static str,
     pub(crate) machine: Machine,
-    pub(crate) features: Vec<Feature>,
-    /// Microseconds of processor time that all tests of features took together.
-    pub(crate) features_cpu_us: f64,
-    pub(crate) is_quick: bool,
-    /// The seed of the orders in which candidates took their turns.
-    pub(crate) seed: u64,
-    pub(crate) groups: Vec<Group>,
-    pub(crate) answers: Vec<Answer>,
+    pub(crate) quick: bool,
+    /// As text: many readers keep numbers in 53 bits.
+    pub(crate) seed: String,
     pub(crate) took_s: f64,
+    pub(crate) groups: Vec<Group>,
+    pub(crate) summary: String,
 }
 
-/// Candidates that do the same, compared.
-#[derive(Debug)]
+/// Candidates for the same operation, compared.
+#[derive(Debug, Serialize)]
 pub(crate) struct Group {
-    /// What `--only` calls the job.
+    /// The value of `--only`.
     pub(crate) job: &'static str,
     pub(crate) title: String,
-    /// What is done once: `call`, `datagram`.
+    /// The operation: `call`, `datagram`.
     pub(crate) unit: &'static str,
     pub(crate) basis: Basis,
     pub(crate) rows: Vec<Row>,
-    /// Which way the server uses, for jobs that have ways.
-    pub(crate) choice: Option<Choice>,
-    /// Sentences about what the rows mean.
+    /// The variant that the server uses, if the job is a feature.
+    pub(crate) selection: Option<Selection>,
+    /// Remarks on the rows.
     pub(crate) notes: Vec<String>,
 }
 
-/// Which time candidates are compared by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The time by which candidates are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Basis {
-    /// Processor time of the measured side, which others who use the machine do not lengthen.
+    /// CPU time of the measured side.
     Cpu,
-    /// Processor time of both sides: what bounds how much a busy machine gets done. Time on the wall would be the
-    /// measure of a machine on which nobody else works.
+    /// CPU time of both sides: it limits the throughput of a busy machine.
     BothSides,
 }
 
-/// One candidate.
-#[derive(Debug)]
+/// A candidate.
+#[derive(Debug, Serialize)]
 pub(crate) struct Row {
     pub(crate) name: String,
-    pub(crate) thread_count: usize,
-    /// The way of a job of the server, if it is one.
-    pub(crate) way: Option<&'static str>,
-    /// The server does it so, here.
-    pub(crate) is_used: bool,
-    /// The row of the same group that it is compared with; perhaps itself.
+    pub(crate) threads: usize,
+    /// The variant of the server's feature, if it is one.
+    pub(crate) variant: Option<&'static str>,
+    /// Whether the server uses it here.
+    pub(crate) used: bool,
+    /// The index of the row that it is compared with, perhaps its own.
     pub(crate) baseline: usize,
-    /// What the founding document says of it: its cost as a share of the baseline's.
-    pub(crate) claimed_ratio: Option<f64>,
-    pub(crate) outcome: Outcome,
+    /// The cost as a share of the baseline's.
+    pub(crate) ratio: Option<Spread>,
+    pub(crate) measured: Option<Measured>,
+    /// Why it cannot run here.
+    pub(crate) error: Option<String>,
 }
 
-/// What became of a candidate.
-#[derive(Debug)]
-pub(crate) enum Outcome {
-    Measured(Measured),
-    /// This kernel, or this container, does not do it; why.
-    CannotRun(String),
-}
-
-/// What one operation costs.
-#[derive(Clone, Copy, Debug, Default)]
+/// The cost of one operation.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Measured {
-    /// Nanoseconds of processor time.
     pub(crate) cpu_ns: Spread,
-    /// Nanoseconds on the wall, of all threads together.
+    /// Time of all threads together.
     pub(crate) wall_ns: Spread,
-    /// Nanoseconds of processor time that the other side needs, where there is another side.
+    /// CPU time of the peer, if there is one.
     pub(crate) peer_cpu_ns: Option<f64>,
-    /// Nanoseconds of processor time of all sides.
+    /// CPU time of both sides.
     pub(crate) both_cpu_ns: Spread,
-    /// The share of the busiest of several threads, 1 when it did everything.
+    /// The share of the busiest of several threads.
     pub(crate) busiest_share: Option<f64>,
-    pub(crate) sample_count: usize,
-    pub(crate) error_count: u64,
+    pub(crate) samples: usize,
+    pub(crate) errors: u64,
 }
 
-impl Row {
-    pub(crate) fn measured(&self) -> Option<&Measured> {
-        match &self.outcome {
-            Outcome::Measured(measured) => Some(measured),
-            Outcome::CannotRun(_) => None,
-        }
+impl Report {
+    pub(crate) fn new(quick: bool, seed: u64, groups: Vec<Group>, took_s: f64) -> Report {
+        let better = groups.iter().filter_map(|group| group.selection.as_ref()?.to_force());
+        let better: Vec<String> = better.collect();
+        let summary = if better.is_empty() {
+            "no other variant is clearly better here than those that the server uses".to_owned()
+        } else {
+            format!("worth a try here: {}", better.join(" "))
+        };
+        let version = env!("CARGO_PKG_VERSION");
+        Report { form: FORM, version, machine: Machine::read(), quick, seed: seed.to_string(), took_s, groups, summary }
     }
 }
 
 impl Group {
-    /// The row of that name.
+    /// A group with these rows, whose ratios are computed here.
+    pub(crate) fn new(job: &'static str, title: String, unit: &'static str, basis: Basis, rows: Vec<Row>) -> Group {
+        let mut group = Group { job, title, unit, basis, rows, selection: None, notes: Vec::new() };
+        for index in 0..group.rows.len() {
+            let baseline = group.rows[index].baseline;
+            let ratio = group.cost(index).zip(group.cost(baseline)).map(|(cost, of)| cost.ratio_to(of));
+            group.rows[index].ratio = ratio;
+        }
+        group
+    }
+
+    /// What stands for a job that cannot be measured.
+    pub(crate) fn failed(job: &'static str, error: &io::Error) -> Group {
+        let mut group = Group::new(job, "Cannot be measured here".to_owned(), "call", Basis::Cpu, Vec::new());
+        group.notes.push(error.to_string());
+        group
+    }
+
     pub(crate) fn row(&self, name: &str) -> Option<&Row> {
         self.rows.iter().find(|row| row.name == name)
     }
 
-    /// The cost that rows are compared by.
-    pub(crate) fn cost(&self, row: &Row) -> Option<Spread> {
-        let measured = row.measured()?;
+    /// The cost by which the row at `index` is compared.
+    pub(crate) fn cost(&self, index: usize) -> Option<Spread> {
+        let measured = self.rows.get(index)?.measured.as_ref()?;
         Some(match self.basis {
             Basis::Cpu => measured.cpu_ns,
             Basis::BothSides => measured.both_cpu_ns,
         })
     }
 
-    /// A row's cost as a share of its baseline's.
-    pub(crate) fn ratio(&self, row: &Row) -> Option<Spread> {
-        Some(self.cost(row)?.ratio_to(self.cost(self.rows.get(row.baseline)?)?))
-    }
-
-    /// The cost of one row as a share of another's, both by name.
-    pub(crate) fn ratio_between(&self, name: &str, baseline: &str) -> Option<Spread> {
-        Some(self.cost(self.row(name)?)?.ratio_to(self.cost(self.row(baseline)?)?))
-    }
-}
-
-/// The way that the server does a job by, here.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Choice {
-    pub(crate) job: &'static str,
-    pub(crate) used: &'static str,
-    pub(crate) why: Why,
-    /// Another way that measured better by more than a tie, and by what share.
-    pub(crate) better: Option<(&'static str, f64)>,
-}
-
-/// Why a way is used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Why {
-    /// It is the preferred one, and it is there.
-    Default,
-    /// The preferred one is missing.
-    FirstThere,
-    /// The others are missing.
-    OnlyOne,
-    /// Somebody said so.
-    Forced,
-}
-
-/// What this machine says to a founding claim.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Answer {
-    /// Which of the founding ideas, and which part of it: `1`, `2a`.
-    pub(crate) idea: &'static str,
-    /// The claim with its figure.
-    pub(crate) claim: &'static str,
-    pub(crate) verdict: Verdict,
-    /// What was measured, and what follows.
-    pub(crate) finding: String,
-}
-
-/// Whether a claim is true here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// At least half of the claimed gain is there, in the median and in the least disturbed tenth.
-    Holds,
-    /// A gain is there, but less than half of the claimed one.
-    HoldsLess,
-    /// No gain beyond a tie.
-    NoLongerHolds,
-    /// This machine, or this run, cannot tell.
-    NotMeasurable,
-}
-
-impl Verdict {
-    /// In words.
-    pub(crate) fn words(self) -> &'static str {
-        match self {
-            Verdict::Holds => "holds",
-            Verdict::HoldsLess => "holds, but less",
-            Verdict::NoLongerHolds => "no longer holds",
-            Verdict::NotMeasurable => "not measurable here",
+    /// Notes how much more the last row in use does than its baseline.
+    pub(crate) fn note_gain(&mut self) {
+        let Some(row) = self.rows.iter().rev().find(|row| row.used) else { return };
+        if let (Some(ratio), Some(baseline)) = (row.ratio, self.rows.get(row.baseline))
+            && baseline.name != row.name
+        {
+            let note = format!("used: {}; {:.1} times as fast as {}", row.name, 1.0 / ratio.median, baseline.name);
+            self.notes.push(note);
         }
     }
 }

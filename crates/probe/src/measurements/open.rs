@@ -1,7 +1,7 @@
-//! Opening a file beneath a root, two folders deep, and closing it again.
+//! Opening a file beneath a root, two folders deep.
 
 use super::{Bench, CALLS_PER_SLICE, Heading};
-use crate::rounds::Candidate;
+use crate::compare::Candidate;
 use crate::scratch::Scratch;
 use sanderling_os::directory::Directory;
 use std::io;
@@ -14,15 +14,15 @@ pub(crate) fn measure(bench: &mut Bench<'_>) -> io::Result<()> {
     let absolute = scratch.write("one/two/file", 512)?;
     let root = Directory::open(scratch.path())?;
     let path = b"one/two/file";
-    let open = |name: &'static str, way: &'static str| {
-        Candidate::of_calls(name, CALLS_PER_SLICE, || root.open_beneath(path).map(drop)).by_way(JOB, way)
+    let open = |name: &'static str, variant: &'static str| {
+        Candidate::of_calls(name, CALLS_PER_SLICE, || root.open_beneath(path).map(drop)).variant(JOB, variant)
     };
     let rows = vec![
         Candidate::of_calls("openat2, cached", CALLS_PER_SLICE, || match root.open_beneath_cached(path)? {
             Some(_) => Ok(()),
-            None => Err(io::Error::other("the kernel had it no longer in memory")),
+            None => Err(io::Error::other("the path is not in the kernel's cache")),
         })
-        .by_way(JOB, "openat2-cached"),
+        .variant(JOB, "openat2-cached"),
         open("openat2", "openat2"),
         open("walk, folder by folder", "walk"),
         Candidate::of_calls("open, absolute path", CALLS_PER_SLICE, || {
@@ -30,6 +30,6 @@ pub(crate) fn measure(bench: &mut Bench<'_>) -> io::Result<()> {
         }),
     ];
     let group = bench.calls(Heading::new(JOB, "Opening a file beneath a root", "open and close"), rows);
-    group.notes.push("an absolute path is no candidate: it does not stay beneath the root".to_owned());
+    group.notes.push("the server cannot use an absolute path: it does not stay beneath the root".to_owned());
     Ok(())
 }

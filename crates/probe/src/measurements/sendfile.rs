@@ -1,11 +1,11 @@
-//! A response with a file's content, by its size: copied behind its head, or sent from the descriptor after it.
+//! A response with the content of a file: copied after its head, or sent from the descriptor.
 
-use super::{Bench, Heading};
-use crate::choices::TIE_RATIO;
-use crate::conversation::Conversation;
+use super::{Bench, CHECK_INTERVAL, Heading};
+use crate::clients::Connections;
+use crate::compare::{Candidate, Slice};
 use crate::report::Group;
-use crate::rounds::{Candidate, Slice};
 use crate::scratch::Scratch;
+use crate::selection::TIE_RATIO;
 use crate::sides::run_both;
 use sanderling_os::directory::Directory;
 use sanderling_os::file::File;
@@ -13,25 +13,21 @@ use sanderling_os::poll::{Events, Interest, Poller};
 use sanderling_os::tcp::{More, Stream};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 pub(crate) const JOB: &str = "sendfile";
-pub(crate) const MEMORY: &str = "memory";
-pub(crate) const SENDFILE: &str = "sendfile";
+const MEMORY: &str = "memory";
+const SENDFILE: &str = "sendfile";
 const READ: &str = "read, send";
-pub(crate) const SIZES_BYTES: [usize; 5] = [512, 4 << 10, 8 << 10, 16 << 10, 64 << 10];
+const SIZES_BYTES: [usize; 5] = [512, 4 << 10, 8 << 10, 16 << 10, 64 << 10];
 
-/// Octets of a response's head.
+/// Bytes of the head of a response.
 const HEAD_BYTES: usize = 240;
 const HEAD: [u8; HEAD_BYTES] = [b'h'; HEAD_BYTES];
 const CONNECTION_COUNT: usize = 16;
-/// Requests on each connection in a slice.
+/// Requests per connection and slice.
 const REQUEST_COUNT: usize = 12;
-/// How long the server waits before it looks whether the slice is over.
-const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 
-/// The name of a candidate's row.
-pub(crate) fn row_name(candidate: &str, size_bytes: usize) -> String {
+fn row_name(candidate: &str, size_bytes: usize) -> String {
     format!("{}: {candidate}", size_name(size_bytes))
 }
 
@@ -39,12 +35,12 @@ fn size_name(size_bytes: usize) -> String {
     if size_bytes < 1024 { format!("{size_bytes} B") } else { format!("{} KiB", size_bytes >> 10) }
 }
 
-/// Where a response's content comes from.
+/// The source of the content.
 #[derive(Clone, Copy)]
 enum Content<'c> {
-    /// It is copied behind the head, and both leave by one call.
+    /// Copied after the head; one call sends both.
     Memory(&'c [u8]),
-    /// The head leaves with the word that more follows, then the content from the descriptor.
+    /// The head is sent first (`MSG_MORE`), then the content from the descriptor.
     File(&'c File, usize),
 }
 
@@ -72,36 +68,36 @@ pub(crate) fn measure(bench: &mut Bench<'_>) -> io::Result<()> {
         let candidate =
             |name, content| Candidate::new(row_name(name, size_bytes), move || slice(content)).against(baseline);
         let is_small = size_bytes <= limit_bytes();
-        let by_way = |name, way| {
-            let row = candidate(name, Content::File(file, size_bytes)).by_way(JOB, way);
+        let by_variant = |name, variant| {
+            let row = candidate(name, Content::File(file, size_bytes)).variant(JOB, variant);
             if is_small { row.used(false) } else { row }
         };
         rows.push(candidate(MEMORY, Content::Memory(bytes)).used(is_small));
-        rows.push(by_way(SENDFILE, "sendfile"));
-        rows.push(by_way(READ, "copy"));
+        rows.push(by_variant(SENDFILE, "sendfile"));
+        rows.push(by_variant(READ, "copy"));
     }
-    let title = "Sending a response, its content from memory or from a kept descriptor";
+    let title = "Sending a response with content from memory or from an open file";
     let group = bench.loops(Heading::new(JOB, title, "response"), rows);
     let note = limit_note(group);
     group.notes.push(note);
     Ok(())
 }
 
-/// The size from which on every measured size is cheaper by `sendfile`, beyond a tie.
+/// The size from which `sendfile` is cheaper for all larger sizes, by more than a tie.
 fn sendfile_from_bytes(group: &Group) -> Option<usize> {
     let is_cheaper = |&&size_bytes: &&usize| {
-        let ratio = group.ratio_between(&row_name(SENDFILE, size_bytes), &row_name(MEMORY, size_bytes));
+        let ratio = group.row(&row_name(SENDFILE, size_bytes)).and_then(|row| row.ratio);
         ratio.is_some_and(|ratio| ratio.worse() <= TIE_RATIO)
     };
     SIZES_BYTES.iter().rev().take_while(is_cheaper).last().copied()
 }
 
-/// Octets up to which the server keeps files in memory.
+/// Size up to which the server keeps files in memory.
 fn limit_bytes() -> usize {
     sanderling_config::Limits::default().small_file_bytes_max as usize
 }
 
-/// Where the limit between the two ways lies here, and where the server has it.
+/// The limit that would be best here, and that of the server.
 fn limit_note(group: &Group) -> String {
     let limit_bytes = limit_bytes();
     let used = format!("the server keeps up to {} in memory", size_name(limit_bytes));
@@ -110,15 +106,15 @@ fn limit_note(group: &Group) -> String {
     };
     let first_above = SIZES_BYTES.iter().copied().find(|&size_bytes| size_bytes > limit_bytes);
     let fits = if first_above == Some(from_bytes) { ", which fits" } else { "" };
-    format!("from {} on sendfile is cheaper; {used}{fits}", size_name(from_bytes))
+    format!("sendfile is cheaper from {}; {used}{fits}", size_name(from_bytes))
 }
 
 fn slice(content: Content<'_>) -> io::Result<Slice> {
-    let Conversation { streams, mut askers } = Conversation::begin(CONNECTION_COUNT)?;
+    let Connections { streams, mut clients } = Connections::open(CONNECTION_COUNT)?;
     let answer_bytes = HEAD_BYTES + content.length_bytes();
     let (served, asked) =
-        run_both(|is_over| serve(&streams, content, is_over), || askers.ask(REQUEST_COUNT, answer_bytes))?;
-    askers.end()?;
+        run_both(|is_over| serve(&streams, content, is_over), || clients.request(REQUEST_COUNT, answer_bytes))?;
+    clients.reset()?;
     Ok(Slice {
         operation_count: (CONNECTION_COUNT * REQUEST_COUNT) as u64,
         cpu_ns: served.cpu_ns,
@@ -128,14 +124,14 @@ fn slice(content: Content<'_>) -> io::Result<Slice> {
     })
 }
 
-/// The response that a connection is owed.
+/// An unfinished response.
 #[derive(Default)]
-struct Owed {
-    /// Head and content in one, where they leave as one.
+struct Response {
+    /// Head and content, if one call sends both.
     buffer: Vec<u8>,
-    /// Octets that have left.
+    /// Bytes sent so far.
     sent: usize,
-    is_owed: bool,
+    is_pending: bool,
 }
 
 fn serve(streams: &[Stream], content: Content<'_>, is_over: &AtomicBool) -> io::Result<()> {
@@ -144,16 +140,16 @@ fn serve(streams: &[Stream], content: Content<'_>, is_over: &AtomicBool) -> io::
     for (token, stream) in streams.iter().enumerate() {
         poller.register(stream, token, Interest::ReadableAndWritable)?;
     }
-    let mut owed: Vec<Owed> = streams.iter().map(|_| Owed::default()).collect();
+    let mut responses: Vec<Response> = streams.iter().map(|_| Response::default()).collect();
     while !is_over.load(Ordering::Relaxed) {
-        poller.wait(&mut events, Some(LOOK_INTERVAL))?;
+        poller.wait(&mut events, Some(CHECK_INTERVAL))?;
         for (token, readiness) in events.iter() {
-            let (stream, owed) = (&streams[token], &mut owed[token]);
+            let (stream, response) = (&streams[token], &mut responses[token]);
             if readiness.readable && received(stream)? {
-                owed.begin(content);
+                response.begin(content);
             }
-            if owed.is_owed {
-                match owed.send(stream, content) {
+            if response.is_pending {
+                match response.send(stream, content) {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     result => result?,
                 }
@@ -170,10 +166,10 @@ fn received(stream: &Stream) -> io::Result<bool> {
     }
 }
 
-impl Owed {
+impl Response {
     fn begin(&mut self, content: Content<'_>) {
         self.sent = 0;
-        self.is_owed = true;
+        self.is_pending = true;
         if let Content::Memory(bytes) = content {
             self.buffer.clear();
             self.buffer.extend_from_slice(&HEAD);
@@ -181,7 +177,7 @@ impl Owed {
         }
     }
 
-    /// Sends until all has left; the stream's refusal is an error, after which it goes on here.
+    /// Sends until everything is sent, or the stream is full (`WouldBlock`).
     fn send(&mut self, stream: &Stream, content: Content<'_>) -> io::Result<()> {
         let whole = HEAD_BYTES + content.length_bytes();
         while self.sent < whole {
@@ -197,7 +193,7 @@ impl Owed {
                 }
             };
         }
-        self.is_owed = false;
+        self.is_pending = false;
         Ok(())
     }
 }
@@ -205,57 +201,45 @@ impl Owed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::numbers::Spread;
-    use crate::report::{Basis, Measured, Outcome, Row};
+    use crate::report::{Basis, Measured, Row};
+    use crate::spread::Spread;
 
-    /// A group in which `sendfile` costs these shares of memory at each of the sizes.
+    /// A group in which `sendfile` has these costs relative to memory, at each of the sizes.
     fn group(ratios: [f64; 5]) -> Group {
-        let row = |name: String, ns: f64| Row {
+        let row = |name: String, baseline: usize, ns: f64| Row {
             name,
-            thread_count: 1,
-            way: None,
-            is_used: false,
-            baseline: 0,
-            claimed_ratio: None,
-            outcome: Outcome::Measured(Measured { cpu_ns: Spread { median: ns, p10: ns }, ..Measured::default() }),
+            threads: 1,
+            variant: None,
+            used: false,
+            baseline,
+            ratio: None,
+            measured: Some(Measured { cpu_ns: Spread { median: ns, p10: ns }, ..Measured::default() }),
+            error: None,
         };
-        let rows = SIZES_BYTES.iter().zip(ratios).flat_map(|(&size, ratio)| {
-            [row(row_name(MEMORY, size), 1_000.0), row(row_name(SENDFILE, size), 1_000.0 * ratio)]
+        let rows = SIZES_BYTES.iter().zip(ratios).enumerate().flat_map(|(index, (&size, ratio))| {
+            let baseline = 2 * index;
+            let memory = row(row_name(MEMORY, size), baseline, 1_000.0);
+            [memory, row(row_name(SENDFILE, size), baseline, 1_000.0 * ratio)]
         });
-        let (job, title, unit) = (JOB, String::new(), "response");
-        Group { job, title, unit, basis: Basis::Cpu, rows: rows.collect(), choice: None, notes: Vec::new() }
+        Group::new(JOB, String::new(), "response", Basis::Cpu, rows.collect())
     }
 
     #[test]
-    fn the_limit_is_where_sendfile_begins_to_win_for_good() {
-        for (ratios, expected) in [
-            ([1.2, 1.1, 1.0, 0.8, 0.6], Some(16 << 10)),
-            ([1.2, 0.9, 1.0, 0.8, 0.6], Some(16 << 10)),
-            ([0.9, 0.9, 0.9, 0.8, 0.6], Some(512)),
-            ([1.2, 1.1, 1.0, 0.8, 0.98], None),
+    fn limit_is_where_sendfile_becomes_cheaper_for_good() {
+        for (ratios, expected, note) in [
+            (
+                [1.2, 1.1, 1.0, 0.8, 0.6],
+                Some(16 << 10),
+                "sendfile is cheaper from 16 KiB; the server keeps up to 32 KiB",
+            ),
+            ([1.2, 0.9, 1.0, 0.8, 0.6], Some(16 << 10), "sendfile is cheaper from 16 KiB; "),
+            ([1.2, 1.1, 1.0, 1.0, 0.6], Some(64 << 10), "sendfile is cheaper from 64 KiB; "),
+            ([0.9, 0.9, 0.9, 0.8, 0.6], Some(512), "sendfile is cheaper from 512 B; "),
+            ([1.2, 1.1, 1.0, 0.8, 0.98], None, "sendfile is not cheaper at any of these sizes; "),
         ] {
-            assert_eq!(sendfile_from_bytes(&group(ratios)), expected, "{ratios:?}");
-        }
-    }
-
-    #[test]
-    fn the_limit_is_told_in_words() {
-        let fitting = limit_note(&group([1.2, 1.1, 1.0, 1.0, 0.6]));
-        assert_eq!(fitting, "from 64 KiB on sendfile is cheaper; the server keeps up to 32 KiB in memory, which fits");
-        let earlier = limit_note(&group([1.2, 1.1, 1.0, 0.8, 0.6]));
-        assert_eq!(earlier, "from 16 KiB on sendfile is cheaper; the server keeps up to 32 KiB in memory");
-        let never = limit_note(&group([1.2; 5]));
-        assert_eq!(never, "sendfile is not cheaper at any of these sizes; the server keeps up to 32 KiB in memory");
-    }
-
-    #[test]
-    fn every_response_arrives_whole() {
-        let scratch = Scratch::new("sending-test").expect("made");
-        scratch.write("file", 64 << 10).expect("written");
-        let file = Directory::open(scratch.path()).and_then(|root| root.open_beneath(b"file")).expect("there");
-        for content in [Content::Memory(&[b'x'; 64 << 10]), Content::File(&file, 64 << 10)] {
-            let slice = slice(content).expect("all of them came");
-            assert_eq!(slice.operation_count, (CONNECTION_COUNT * REQUEST_COUNT) as u64);
+            let group = group(ratios);
+            assert_eq!(sendfile_from_bytes(&group), expected, "{ratios:?}");
+            assert!(limit_note(&group).starts_with(note), "{}", limit_note(&group));
         }
     }
 }

@@ -1,22 +1,21 @@
-//! Accepting a connection with its flags at once, or with a call for each flag behind it.
+//! Accepting a connection, with its flags or with a call for each flag after it.
 
 use super::{Bench, Heading};
-use crate::rounds::{Candidate, Slice};
+use crate::clients::{Client, any_address};
+use crate::compare::{Candidate, Slice};
 use crate::stopwatch::Stopwatch;
-use sanderling_os::candidates::stream::Client;
 use sanderling_os::tcp::Listener;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
 
 pub(crate) const JOB: &str = "accept";
-/// Connections of a slice.
+/// Connections per slice.
 const CONNECTION_COUNT: usize = 16;
 
 pub(crate) fn measure(bench: &mut Bench<'_>) -> io::Result<()> {
-    let listener = Listener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
+    let listener = Listener::bind(any_address())?;
     let rows = [("accept4", "accept4"), ("accept, two flags", "accept")]
-        .map(|(name, way)| Candidate::new(name, || slice(&listener)).by_way(JOB, way));
-    bench.calls(Heading::new(JOB, "Accepting a connection that waits", "connection"), rows.into());
+        .map(|(name, variant)| Candidate::new(name, || slice(&listener)).variant(JOB, variant));
+    bench.calls(Heading::new(JOB, "Accepting a waiting connection", "connection"), rows.into());
     Ok(())
 }
 

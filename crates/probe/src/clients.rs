@@ -1,0 +1,155 @@
+//! The clients of the measurements, over loopback.
+
+use rustix::net::sockopt;
+use sanderling_os::tcp::{Listener, Stream};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+/// Time after which a missing answer of a stream is an error.
+const TCP_TIMEOUT: Duration = Duration::from_secs(2);
+/// Time after which outstanding datagrams are lost.
+const UDP_TIMEOUT: Duration = Duration::from_millis(200);
+/// Bytes of a request, like that of a browser.
+const REQUEST: [u8; 400] = [b'r'; 400];
+/// Bytes of a query: a DNS query for a short name with EDNS.
+pub(crate) const QUERY_BYTES: usize = 40;
+/// Queries without a reply at a time: they fit into the default receive buffer.
+const OUTSTANDING_MAX: usize = 128;
+
+/// A free port of the loopback interface.
+pub(crate) fn any_address() -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, 0))
+}
+
+/// Keeps pacing by timers (BBR) out of the measurement, where the kernel has another algorithm.
+pub(crate) fn disable_pacing(socket: impl AsFd) {
+    let _ = sockopt::set_tcp_congestion(socket, "cubic");
+}
+
+/// A blocking TCP client.
+#[derive(Debug)]
+pub(crate) struct Client(TcpStream);
+
+impl Client {
+    pub(crate) fn connect(address: SocketAddr) -> io::Result<Client> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(TCP_TIMEOUT))?;
+        stream.set_write_timeout(Some(TCP_TIMEOUT))?;
+        Ok(Client(stream))
+    }
+
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.write_all(bytes)
+    }
+
+    /// Receives until `into` is full.
+    pub(crate) fn receive(&mut self, into: &mut [u8]) -> io::Result<()> {
+        self.0.read_exact(into)
+    }
+
+    /// Resets the connection, so that the port is not in TIME-WAIT for a minute.
+    pub(crate) fn reset(self) -> io::Result<()> {
+        Ok(sockopt::set_socket_linger(&self.0, Some(Duration::ZERO))?)
+    }
+}
+
+/// Connections with both ends.
+#[derive(Debug)]
+pub(crate) struct Connections {
+    /// The server's ends.
+    pub(crate) streams: Vec<Stream>,
+    pub(crate) clients: Clients,
+}
+
+/// The clients' ends.
+#[derive(Debug)]
+pub(crate) struct Clients {
+    clients: Vec<Client>,
+    buffer: Vec<u8>,
+}
+
+impl Connections {
+    pub(crate) fn open(count: usize) -> io::Result<Connections> {
+        let listener = Listener::bind(any_address())?;
+        disable_pacing(&listener);
+        let address = listener.local_address()?;
+        let (mut clients, mut streams) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        for _ in 0..count {
+            clients.push(Client::connect(address)?);
+            let accepted = listener.accept()?;
+            streams.push(accepted.ok_or_else(|| io::Error::other("an open connection cannot be accepted"))?.0);
+        }
+        Ok(Connections { streams, clients: Clients { clients, buffer: Vec::new() } })
+    }
+}
+
+impl Clients {
+    /// Sends `request_count` requests on each connection, and reads answers of `answer_bytes` each.
+    pub(crate) fn request(&mut self, request_count: usize, answer_bytes: usize) -> io::Result<()> {
+        self.buffer.resize(answer_bytes, 0);
+        for _ in 0..request_count {
+            self.clients.iter_mut().try_for_each(|client| client.send(&REQUEST))?;
+            self.clients.iter_mut().try_for_each(|client| client.receive(&mut self.buffer))?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn reset(self) -> io::Result<()> {
+        self.clients.into_iter().try_for_each(Client::reset)
+    }
+}
+
+/// The result of some queries over UDP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Queried {
+    pub(crate) answered: usize,
+    pub(crate) lost: usize,
+}
+
+/// Sends `query_count` queries to `server`, up to [`OUTSTANDING_MAX`] at a time, and counts the replies.
+pub(crate) fn query(server: SocketAddr, query_count: usize) -> io::Result<Queried> {
+    let socket = UdpSocket::bind(any_address())?;
+    socket.connect(server)?;
+    socket.set_read_timeout(Some(UDP_TIMEOUT))?;
+    let mut queried = Queried::default();
+    let mut buffer = [0; 512];
+    while queried.answered + queried.lost < query_count {
+        let batch = OUTSTANDING_MAX.min(query_count - queried.answered - queried.lost);
+        for _ in 0..batch {
+            // A refusal that the kernel reports late belongs to an earlier query.
+            if let Err(error) = socket.send(&[0; QUERY_BYTES])
+                && error.kind() != ErrorKind::ConnectionRefused
+            {
+                return Err(error);
+            }
+        }
+        for received in 0..batch {
+            match socket.recv(&mut buffer) {
+                Ok(_) => queried.answered += 1,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => {
+                    queried.lost += batch - received;
+                    break;
+                }
+            }
+        }
+        if queried.lost >= OUTSTANDING_MAX {
+            queried.lost = query_count - queried.answered;
+        }
+    }
+    Ok(queried)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries_without_a_server_are_lost() {
+        let server = UdpSocket::bind(any_address()).and_then(|socket| socket.local_addr()).expect("bound");
+        assert_eq!(query(server, 1_000).expect("sent"), Queried { answered: 0, lost: 1_000 });
+    }
+}

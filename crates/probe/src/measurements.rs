@@ -1,0 +1,105 @@
+//! The measurements: for each operation of the server the candidates that this kernel may have.
+
+mod waiting;
+mod listeners;
+mod udp_receive;
+mod defer_accept;
+mod accept;
+mod sendfile;
+mod lookup;
+mod serving;
+mod open;
+mod stat;
+mod cloexec;
+mod floor;
+
+use crate::compare::{Candidate, Effort, compare};
+use crate::report::{Basis, Group};
+use std::io;
+use std::time::Duration;
+
+/// A measurement.
+pub(crate) struct Measurement {
+    /// The value of `--only`; that of a kernel feature is the name of the feature.
+    pub(crate) job: &'static str,
+    pub(crate) run: fn(&mut Bench<'_>) -> io::Result<()>,
+}
+
+/// All measurements, from a single call to whole event loops.
+pub(crate) const ALL: &[Measurement] = &[
+    Measurement { job: floor::JOB, run: floor::measure },
+    Measurement { job: cloexec::JOB, run: cloexec::measure },
+    Measurement { job: cloexec::RANGE_JOB, run: cloexec::measure_range },
+    Measurement { job: stat::JOB, run: stat::measure },
+    Measurement { job: open::JOB, run: open::measure },
+    Measurement { job: serving::JOB, run: serving::measure },
+    Measurement { job: lookup::JOB, run: lookup::measure },
+    Measurement { job: sendfile::JOB, run: sendfile::measure },
+    Measurement { job: accept::JOB, run: accept::measure },
+    Measurement { job: defer_accept::JOB, run: defer_accept::measure },
+    Measurement { job: udp_receive::JOB, run: udp_receive::measure },
+    Measurement { job: listeners::JOB, run: listeners::measure },
+    Measurement { job: waiting::JOB, run: waiting::measure },
+];
+
+/// Calls per slice: 10 to 100 microseconds, which are rarely interrupted.
+const CALLS_PER_SLICE: u32 = 100;
+/// Time for which a server waits before it checks whether the slice is over.
+const CHECK_INTERVAL: Duration = Duration::from_millis(2);
+
+/// Runs the candidates of a measurement, and collects the results.
+pub(crate) struct Bench<'b> {
+    pub(crate) is_quick: bool,
+    pub(crate) random: &'b mut fastrand::Rng,
+    /// Receives the share of the measurement that is done.
+    pub(crate) tick: &'b mut dyn FnMut(f64),
+    pub(crate) groups: Vec<Group>,
+}
+
+/// The heading of a group.
+struct Heading {
+    job: &'static str,
+    title: String,
+    unit: &'static str,
+    basis: Basis,
+}
+
+impl Heading {
+    /// A group that is compared by CPU time.
+    fn new(job: &'static str, title: impl Into<String>, unit: &'static str) -> Heading {
+        Heading { job, title: title.into(), unit, basis: Basis::Cpu }
+    }
+}
+
+impl Bench<'_> {
+    /// Compares single calls, with slices of 10 to 100 microseconds.
+    fn calls(&mut self, heading: Heading, candidates: Vec<Candidate<'_>>) -> &mut Group {
+        let (round_count, time_max_ms) = if self.is_quick { (41, 300) } else { (501, 5_000) };
+        self.compare(heading, candidates, Effort { round_count, time_max: Duration::from_millis(time_max_ms) })
+    }
+
+    /// Compares event loops, with slices of about 10 milliseconds.
+    fn loops(&mut self, heading: Heading, candidates: Vec<Candidate<'_>>) -> &mut Group {
+        let (round_count, time_max_ms) = if self.is_quick { (11, 800) } else { (61, 10_000) };
+        self.compare(heading, candidates, Effort { round_count, time_max: Duration::from_millis(time_max_ms) })
+    }
+
+    fn compare(&mut self, heading: Heading, candidates: Vec<Candidate<'_>>, effort: Effort) -> &mut Group {
+        let rows = compare(candidates, effort, self.random, self.tick);
+        let Heading { job, title, unit, basis } = heading;
+        self.groups.push(Group::new(job, title, unit, basis, rows));
+        self.groups.last_mut().expect("pushed above")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ALL;
+
+    #[test]
+    fn every_kernel_feature_is_measured() {
+        for feature in sanderling_os::features::FEATURES {
+            assert!(ALL.iter().any(|measured| measured.job == feature.name()), "{} is not measured", feature.name());
+        }
+    }
+}
