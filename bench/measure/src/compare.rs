@@ -166,14 +166,13 @@ fn errors<'a>(outcomes: impl Iterator<Item = &'a Outcome>) -> String {
 }
 
 fn growth_report(all: &[Growth], is_record: bool) -> anyhow::Result<String> {
-    let mut text = String::from("Processor time of the server per request in µs.\n");
+    chart::lines(&page::chart_folder(is_record)?.join("growth.svg"), all)?;
+    let mut text = String::from("![Processor time per request in µs against size](growth.svg)\n\n");
+    text += "Processor time of the server per request in µs, and its memory (PSS) in MiB.\n";
     for growth in all {
-        let file = format!("growth-{}.svg", growth.name);
-        chart::lines(&page::chart_folder(is_record)?.join(&file), growth)?;
-        let servers = growth.servers();
-        let head: Vec<&str> = std::iter::once(growth.name).chain(servers).collect();
-        let table = page::table(&head, &growth.cells(|row| Some(row.cost_us()?.to_string())));
-        text += &format!("\n![{}]({file})\n\n{table}", growth.name);
+        let head: Vec<&str> = std::iter::once(growth.name).chain(growth.servers()).collect();
+        let cell = |row: &Row| Some(format!("{}, {:.1} MiB", row.cost_us()?, row.memory_mib));
+        text += &format!("\n{}", page::table(&head, &growth.cells(cell)));
         text += &errors(growth.sizes.iter().map(|(_, outcome)| outcome));
     }
     Ok(text)

@@ -8,7 +8,10 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-const STYLE: &str = "set grid ytics; set key outside top center horizontal; set border 3; set tics nomirror\n";
+const STYLE: &str =
+    "set grid ytics; set key outside top center horizontal; set border 3; set tics nomirror; set rmargin 6\n";
+const LINES: &str =
+    "set style data linespoints; set logscale x; set logscale y 2; set mxtics 1; set format x \"%.0s%c\"\n";
 /// The floor, Sanderling, the others; distinguishable without seeing red and green (Okabe and Ito).
 const COLORS: [&str; 7] = ["#999999", "#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
 
@@ -28,37 +31,41 @@ pub(crate) fn bars(path: &Path, outcomes: &[Outcome]) -> anyhow::Result<()> {
     let script = "set style data histogram; set style histogram cluster gap 1; set style fill solid noborder\n\
                   set logscale y 2; set yrange [0.5:*]; set xtics rotate by -25; set boxwidth 0.95\n\
                   set ylabel \"processor time per request, × sanderling\"\n";
-    draw(path, script, &data, names.len(), "using COLUMN:xtic(1)")
+    draw(path, 420, &plot(script, &data, names.len(), "using COLUMN:xtic(1)"))
 }
 
-/// Lines: the cost of each server against the size.
-pub(crate) fn lines(path: &Path, growth: &Growth) -> anyhow::Result<()> {
-    let names = growth.servers();
-    let mut data = format!("size {}\n", names.join(" "));
-    for row in growth.cells(|row| Some(row.cost_us()?.median.to_string())) {
-        writeln!(data, "{}", row.join(" ").replace('–', "NaN"))?;
+/// Lines: the cost of each server against the size, a plot for each.
+pub(crate) fn lines(path: &Path, all: &[Growth]) -> anyhow::Result<()> {
+    let mut script = String::new();
+    // Two sizes are no curve.
+    let all: Vec<&Growth> = all.iter().filter(|growth| growth.sizes.len() > 2).collect();
+    for growth in &all {
+        let mut data = format!("size {}\n", growth.servers().join(" "));
+        for row in growth.cells(|row| Some(row.cost_us()?.median.to_string())) {
+            writeln!(data, "{}", row.join(" ").replace('–', "NaN"))?;
+        }
+        let style = format!("set title \"{}\"\n{LINES}", growth.name);
+        script += &plot(&style, &data, growth.servers().len(), "using 1:COLUMN");
     }
-    let script = format!(
-        "set style data linespoints; set logscale x; set yrange [0:*]\n\
-         set xlabel \"{}\"; set ylabel \"processor time per request, µs\"\n",
-        growth.name
-    );
-    draw(path, &script, &data, names.len(), "using 1:COLUMN")
+    draw(path, 700, &format!("set multiplot layout {},2\n{script}unset multiplot\n", all.len().div_ceil(2)))
 }
 
-fn draw(path: &Path, script: &str, data: &str, count: usize, using: &str) -> anyhow::Result<()> {
-    let plot = |index: usize| {
-        let using = using.replace("COLUMN", &(index + 2).to_string());
-        format!("$data {using} title columnheader({}) lc rgb \"{}\" lw 2", index + 2, COLORS[index % COLORS.len()])
+/// The commands that plot the columns of a table.
+fn plot(style: &str, data: &str, count: usize, using: &str) -> String {
+    let column = |index: usize| {
+        let (column, color) = (index + 2, COLORS[index % COLORS.len()]);
+        let using = using.replace("COLUMN", &column.to_string());
+        format!("$data {using} title columnheader({column}) lc rgb \"{color}\" lw 2")
     };
-    let plots: Vec<String> = (0..count).map(plot).collect();
+    let columns: Vec<String> = (0..count).map(column).collect();
+    format!("{STYLE}{style}$data << EOD\n{data}EOD\nplot {}\n", columns.join(", "))
+}
+
+fn draw(path: &Path, height: u32, script: &str) -> anyhow::Result<()> {
     let path = path.display();
-    let input = format!(
-        "set terminal svg size 900,420 font \"sans-serif,12\" background \"white\"; set output \"{path}\"\n\
-         {STYLE}{script}$data << EOD\n{data}EOD\nplot {}\n",
-        plots.join(", ")
-    );
+    let terminal = format!("set terminal svg size 900,{height} font \"sans-serif,12\" background \"white\"");
     let mut gnuplot = Command::new("gnuplot").stdin(Stdio::piped()).spawn().context("gnuplot")?;
+    let input = format!("{terminal}; set output \"{path}\"\n{script}");
     gnuplot.stdin.take().context("no pipe")?.write_all(input.as_bytes())?;
     ensure!(gnuplot.wait()?.success(), "gnuplot failed to draw {path}");
     Ok(())
