@@ -12,7 +12,7 @@ use crate::program::{Log, Outcome};
 /// Which of our crates each crate may depend on. Tests and benchmarks may use more.
 const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("crates/sanderling", &["probe", "supervisor", "server-process", "agent", "ipc", "config", "os"]),
-    ("crates/probe", &["config", "ipc", "os", "table", "dns", "http"]),
+    ("crates/probe", &["config", "os", "table"]),
     ("crates/server-process", &["server", "listeners", "ipc", "config", "os", "dns", "http", "tls"]),
     // It reads nothing from the network, so it depends on no protocol crate.
     ("crates/supervisor", &["listeners", "ipc", "config", "os"]),

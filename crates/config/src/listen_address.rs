@@ -19,7 +19,7 @@ pub fn parse_listen_address(text: &str) -> Result<SocketAddr, Problem> {
         return problem(format!("add a port, for example {text}:8080"));
     }
     if text.parse::<Ipv6Addr>().is_ok() {
-        // `::1:8080` is an address as well: its port cannot be told apart.
+        // `::1:8080` is an address as well: the port is ambiguous.
         return problem("write an IPv6 address in brackets, for example [::1]:8080".to_owned());
     }
     let (host, port) = text.rsplit_once(':').unwrap_or(("", text));

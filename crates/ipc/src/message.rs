@@ -17,9 +17,9 @@ const HEADER_BYTES: usize = 8;
 /// A message between two processes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Message {
-    /// Tells the receiver to do something.
+    /// A command for the receiver.
     Command(Command),
-    /// Tells the receiver what has happened.
+    /// A report to the receiver.
     Event(Event),
     /// Hands over the descriptors of this packet.
     Handover {
@@ -81,7 +81,7 @@ pub enum Event {
     NewProcessNeeded(Text),
     /// The server process has failed and exits when it has finished what is in progress.
     Leaving,
-    /// The server process has stopped accepting, as it was told to stop: the listeners can be shut down.
+    /// The server process has stopped accepting, after the command to stop: the listeners can be shut down.
     AcceptStopped,
 }
 

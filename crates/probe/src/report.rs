@@ -109,7 +109,7 @@ impl Group {
         group
     }
 
-    /// What stands for a job that cannot be measured.
+    /// The group of a job that cannot be measured.
     pub(crate) fn failed(job: &'static str, error: &io::Error) -> Group {
         let mut group = Group::new(job, "Cannot be measured here".to_owned(), "call", Basis::Cpu, Vec::new());
         group.notes.push(error.to_string());

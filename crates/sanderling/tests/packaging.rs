@@ -1,4 +1,4 @@
-//! What systemd makes of the files in `packaging/`: it understands each of them, and finds the service little exposed.
+//! The files in `packaging/`, checked by systemd.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,46 +7,46 @@ use std::process::Command;
 /// On the scale of `systemd-analyze security`, from 0 to 10.
 const EXPOSURE_MAX: f64 = 1.6;
 
-/// The words of the unit files that name the installed program.
+/// The installed program in the unit files.
 const INSTALLED: &str = "/usr/bin/sanderling";
 
 #[test]
-fn the_service_is_little_exposed() {
+fn service_has_little_exposure() {
     let unit = packaging("sanderling.service");
     let arguments = ["security", "--no-pager", "--offline=true", unit.to_str().expect("plain")];
     let Some(text) = run("systemd-analyze", &arguments) else { return };
-    let line = text.lines().find(|line| line.contains("Overall exposure level")).expect("it ends with a sum");
-    let exposure = line.split_whitespace().find_map(|word| word.parse::<f64>().ok()).expect("it names a number");
+    let line = text.lines().find(|line| line.contains("Overall exposure level")).expect("a line with the sum");
+    let exposure = line.split_whitespace().find_map(|word| word.parse::<f64>().ok()).expect("a number");
     println!("exposure of the service: {exposure}");
-    assert!(exposure <= EXPOSURE_MAX, "{line}; what weighs:\n{}", weighing(&text));
+    assert!(exposure <= EXPOSURE_MAX, "{line}; open settings:\n{}", open_settings(&text));
 }
 
-/// The lines of settings that leave something open.
-fn weighing(text: &str) -> String {
+/// The settings that leave something open.
+fn open_settings(text: &str) -> String {
     text.lines().filter(|line| line.starts_with('✗')).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
-fn systemd_understands_every_unit() {
+fn systemd_accepts_every_unit() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut units = Vec::new();
     for name in ["sanderling.service", "sanderling-http.socket", "sanderling-dns.socket"] {
-        let text = fs::read_to_string(packaging(name)).expect("it is there");
-        // The program is not installed here; the one under test stands for it.
+        let text = fs::read_to_string(packaging(name)).expect("the file exists");
+        // The program under test instead of the installed one.
         let text = text.replace(INSTALLED, env!("CARGO_BIN_EXE_sanderling"));
         let unit = folder.path().join(name);
         fs::write(&unit, text).expect("written");
         units.push(unit.to_str().expect("plain").to_owned());
     }
     for unit in &units {
-        // It ends well in spite of lines that it ignores, and tells these.
+        // It succeeds in spite of lines that it ignores, and prints them.
         let Some(text) = run("systemd-analyze", &["--man=no", "verify", unit]) else { return };
         assert_eq!(text, "", "{unit}");
     }
 }
 
 #[test]
-fn the_user_and_the_folder_are_made() {
+fn user_and_folder_are_created() {
     let root = tempfile::tempdir().expect("a folder");
     fs::create_dir(root.path().join("etc")).expect("made");
     let into_root = format!("--root={}", root.path().display());
@@ -62,12 +62,12 @@ fn the_user_and_the_folder_are_made() {
     assert!(root.path().join("etc/sanderling").is_dir());
 }
 
-/// What the user that the service runs as is called is told in two files.
+/// Two files have the name of the user.
 #[test]
-fn the_service_runs_as_the_user_that_is_made() {
-    let unit = fs::read_to_string(packaging("sanderling.service")).expect("it is there");
-    let users = fs::read_to_string(packaging("sanderling.sysusers")).expect("it is there");
-    let user = unit.lines().find_map(|line| line.strip_prefix("User=")).expect("the service has a user");
+fn service_runs_as_the_created_user() {
+    let unit = fs::read_to_string(packaging("sanderling.service")).expect("the file exists");
+    let users = fs::read_to_string(packaging("sanderling.sysusers")).expect("the file exists");
+    let user = unit.lines().find_map(|line| line.strip_prefix("User=")).expect("a line with the user");
     assert!(users.lines().any(|line| line.starts_with(&format!("u {user} "))), "{user} is not in\n{users}");
 }
 
@@ -75,13 +75,13 @@ fn packaging(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging").join(name)
 }
 
-/// Both outputs of a program, which ends well; `None` where it is not installed.
+/// Both outputs of a program that must succeed; `None` if it is not installed.
 #[track_caller]
 fn run(program: &str, arguments: &[&str]) -> Option<String> {
     let output = match Command::new(program).args(arguments).output() {
         Ok(output) => output,
         Err(error) => {
-            eprintln!("NOT TESTED: {program} cannot be run ({error}); it comes with the package systemd");
+            eprintln!("NOT TESTED: {program} cannot be run ({error}); the package systemd has it");
             return None;
         }
     };

@@ -63,7 +63,7 @@ pub(crate) struct ControlLoop<'s> {
     control: Option<ControlSocket>,
     sandbox: Sandbox,
     own_pidfd: OwnedFd,
-    /// Whether the process was told to stop or drain.
+    /// Whether a command to stop or drain has arrived.
     is_stopping: bool,
     next_heartbeat: Instant,
     started_at: SystemTime,
@@ -274,7 +274,7 @@ impl<'s> ControlLoop<'s> {
         self.next_heartbeat = now + HEARTBEAT_INTERVAL;
         match self.server.stuck_thread() {
             Some(thread) => self.send(Event::ThreadHung(Text::new(&thread))),
-            // Unsent events tell the supervisor the same.
+            // Unsent events are as good as a heartbeat.
             None if self.supervisor.as_ref().is_some_and(|supervisor| supervisor.unsent_count() > 0) => {}
             None => self.send(Event::Heartbeat),
         }

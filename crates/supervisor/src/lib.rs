@@ -277,7 +277,7 @@ impl Supervisor {
                 Command::Reload => self.enqueue(QueuedRequest::Reload(requester)),
                 Command::Upgrade => self.enqueue(QueuedRequest::Upgrade(requester)),
                 Command::Stop => self.stop(requester),
-                Command::Drain => self.reply(requester, Err("only a supervisor can tell a server process to drain")),
+                Command::Drain => self.reply(requester, Err("only a supervisor can send the command to drain")),
                 Command::HandOver => {
                     let pid = std::process::id();
                     let message = format!(

@@ -1,9 +1,9 @@
-//! Whether the supervisor runs or stops, and who waits for the end.
+//! Whether the supervisor runs or stops, and the clients that wait for the end.
 
 use crate::phase::PhaseInput;
 use sanderling_ipc::control_socket::ClientId;
 
-/// The origin of a request, which is told its result.
+/// The origin of a request, which receives its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Requester {
     /// A client of the control socket.

@@ -71,7 +71,7 @@ impl Phase {
 pub(crate) enum Termination {
     #[default]
     None,
-    /// It was told to abort with a core dump.
+    /// SIGABRT was sent, for a core dump.
     Aborted { kill_at: Instant },
     /// It was killed, and exits soon.
     Killed,

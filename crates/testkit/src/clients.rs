@@ -1,28 +1,29 @@
-//! Turns a question into the answer of a peer: of the programs that people use, and of bare sockets.
+//! Clients: `curl`, `wget`, `dig`, `kdig`, and raw sockets.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpStream, UdpSocket};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::process::{DEADLINE, Ended, run_to_end};
+use crate::DEADLINE;
+use crate::command::{Ended, run_to_end};
 
-/// Octets of the longest datagram (RFC 768): its length field has 16 bits.
+/// Bytes of the longest datagram (RFC 768): its length field has 16 bits.
 const DATAGRAM_BYTES_MAX: usize = 65_535;
-/// Octets that a raw connection reads before it gives up on an answer without an end.
+/// Bytes after which a response without end fails the test.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
-/// Octets that are read at once.
+/// Bytes of one read.
 const PIECE_BYTES_MAX: usize = 16 * 1024;
 
-/// `curl` with these arguments: it reads no configuration, uses no proxy, and says nothing but errors.
+/// `curl` with these arguments, without a configuration and a proxy, and silent except for errors.
 #[track_caller]
 pub fn curl(arguments: &[&str]) -> Ended {
     let fixed = ["--disable", "--silent", "--show-error", "--noproxy", "*"];
     run_program("curl", "curl", &[&fixed, arguments].concat())
 }
 
-/// `wget` with these arguments, likewise; it tries once and writes what it got to standard output.
+/// `wget` with these arguments, likewise; it tries once and writes the content to standard output.
 #[track_caller]
 pub fn wget(arguments: &[&str]) -> Ended {
     let fixed = ["--no-config", "--no-proxy", "--no-verbose", "--tries=1", "--output-document=-"];
@@ -36,7 +37,7 @@ pub fn wget_mirror(url: &str, folder: &str) -> Ended {
     run_program("wget", "wget", &[&fixed, ["--directory-prefix", folder, url].as_slice()].concat())
 }
 
-/// `dig` at this server, with these arguments: a name, a type, `+tcp`. It reads no configuration and asks once.
+/// `dig` at this server, with these arguments: a name, a type, `+tcp`. It reads no configuration and tries once.
 #[track_caller]
 pub fn dig(server: SocketAddr, arguments: &[&str]) -> Ended {
     let (at, port) = (format!("@{}", server.ip()), server.port().to_string());
@@ -52,7 +53,7 @@ pub fn kdig(server: SocketAddr, arguments: &[&str]) -> Ended {
     run_program("kdig", "knot-dnsutils", &[&fixed, arguments].concat())
 }
 
-/// Runs a program that the tests need; when it is missing, the message names the Debian package that has it.
+/// Runs a program that the tests need; if it is missing, the message names its Debian package.
 #[track_caller]
 pub fn run_program(program: &str, package: &str, arguments: &[&str]) -> Ended {
     if let Err(error) = Command::new(program).arg("--version").output()
@@ -66,71 +67,79 @@ pub fn run_program(program: &str, package: &str, arguments: &[&str]) -> Ended {
     run_to_end(command, DEADLINE)
 }
 
-/// A TCP connection on which a test says exactly the bytes it wants.
+/// A TCP connection for any bytes.
 pub struct RawConnection {
     stream: TcpStream,
     peer: SocketAddr,
 }
 
 impl RawConnection {
+    /// Connects to `peer`.
     #[track_caller]
     pub fn open(peer: SocketAddr) -> RawConnection {
         let stream = TcpStream::connect_timeout(&peer, DEADLINE)
             .unwrap_or_else(|error| panic!("no connection to {peer}: {error}"));
         stream.set_read_timeout(Some(DEADLINE)).expect("the deadline is not zero");
         stream.set_write_timeout(Some(DEADLINE)).expect("the deadline is not zero");
-        // What a test says in two pieces must not be joined by Nagle's algorithm.
+        // Nagle's algorithm would join two writes.
         stream.set_nodelay(true).expect("a connected stream takes the option");
         RawConnection { stream, peer }
     }
 
+    /// Sends `bytes`.
     #[track_caller]
     pub fn send(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).unwrap_or_else(|error| panic!("sending to {}: {error}", self.peer));
     }
 
-    /// Sends what the peer takes; the peer may close before it has read all, which some tests are about.
+    /// Sends what the peer accepts; the peer may close the connection before it has read everything.
     pub fn try_send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         self.stream.write_all(bytes)
     }
 
-    /// The same connection once more, for a thread that sends while another reads.
+    /// The same connection, for a thread that sends while another one reads.
     #[track_caller]
     pub fn second_end(&self) -> RawConnection {
         RawConnection { stream: self.stream.try_clone().expect("a descriptor is left"), peer: self.peer }
     }
 
-    /// Whether the peer neither says anything nor closes for this long.
+    /// Whether the peer neither sends anything nor closes for this time.
     #[track_caller]
-    pub fn is_silent_for(&self, patience: Duration) -> bool {
-        self.stream.set_read_timeout(Some(patience)).expect("the patience is not zero");
-        let heard = uninterrupted(|| self.stream.peek(&mut [0]));
+    pub fn is_silent_for(&self, time: Duration) -> bool {
+        self.stream.set_read_timeout(Some(time)).expect("the time is not zero");
+        let peeked = uninterrupted(|| self.stream.peek(&mut [0]));
         self.stream.set_read_timeout(Some(DEADLINE)).expect("the deadline is not zero");
-        heard.is_err_and(|error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut))
+        peeked.is_err_and(|error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut))
     }
 
-    /// Says that nothing more will be sent; the answer can still be read.
+    /// Shuts down the sending side; the response can still be read.
     #[track_caller]
     pub fn finish_sending(&mut self) {
         self.stream.shutdown(Shutdown::Write).unwrap_or_else(|error| panic!("shutting down {}: {error}", self.peer));
     }
 
-    /// All bytes until the peer closes. A reset counts as a close: a peer that leaves input unread sends one.
+    /// All bytes until the peer closes or resets the connection.
     #[track_caller]
     pub fn read_to_close(&mut self) -> Vec<u8> {
         self.read_while(|_| true)
     }
 
-    /// All bytes until they hold `end`; more may stand behind it. The peer may not close before.
+    /// All bytes until they contain `end`, perhaps with some after it. The peer must not close before.
     #[track_caller]
     pub fn read_until(&mut self, end: &[u8]) -> Vec<u8> {
-        let holds = |bytes: &[u8]| bytes.windows(end.len()).any(|window| window == end);
-        let bytes = self.read_while(|bytes| !holds(bytes));
-        assert!(holds(&bytes), "{} closed before {:?}; it said {:?}", self.peer, end.escape_ascii(), lossy(&bytes));
+        let contains_end = |bytes: &[u8]| bytes.windows(end.len()).any(|window| window == end);
+        let bytes = self.read_while(|bytes| !contains_end(bytes));
+        assert!(
+            contains_end(&bytes),
+            "{} closed before {:?}; it sent {:?}",
+            self.peer,
+            end.escape_ascii(),
+            lossy(&bytes)
+        );
         bytes
     }
 
-    /// What there is, as soon as there is something. The peer neither closes before nor resets the connection.
+    /// The next bytes. The peer must not close or reset the connection before.
     #[track_caller]
     pub fn read_piece(&mut self) -> Vec<u8> {
         let mut piece = [0; PIECE_BYTES_MAX];
@@ -152,7 +161,7 @@ impl RawConnection {
         bytes
     }
 
-    /// The next message of DNS, without its length.
+    /// The next DNS message, without its length.
     #[track_caller]
     pub fn read_message(&mut self) -> Vec<u8> {
         let length = self.read_bytes(2);
@@ -169,9 +178,9 @@ impl RawConnection {
                 Ok(count) => bytes.extend_from_slice(&piece[..count]),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::ConnectionReset => break,
-                Err(error) => panic!("reading from {}: {error}; it said {:?}", self.peer, lossy(&bytes)),
+                Err(error) => panic!("reading from {}: {error}; it sent {:?}", self.peer, lossy(&bytes)),
             }
-            assert!(bytes.len() <= ANSWER_BYTES_MAX, "{} says more than {ANSWER_BYTES_MAX} bytes", self.peer);
+            assert!(bytes.len() <= ANSWER_BYTES_MAX, "{} sends more than {ANSWER_BYTES_MAX} bytes", self.peer);
         }
         bytes
     }
@@ -185,7 +194,7 @@ pub fn tcp_exchange(peer: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     connection.read_to_close()
 }
 
-/// The reply to one query over TCP, without the two octets of its length (RFC 1035 §4.2.2).
+/// The reply to a query over TCP, without its length (RFC 1035 §4.2.2).
 #[track_caller]
 pub fn tcp_reply(server: SocketAddr, query: &[u8]) -> Vec<u8> {
     let mut connection = RawConnection::open(server);
@@ -193,53 +202,56 @@ pub fn tcp_reply(server: SocketAddr, query: &[u8]) -> Vec<u8> {
     connection.read_message()
 }
 
-/// A message of DNS as it stands in a stream: its length before it (RFC 1035 §4.2.2).
+/// A DNS message with its length before it (RFC 1035 §4.2.2).
 pub fn framed(message: &[u8]) -> Vec<u8> {
-    let length = u16::try_from(message.len()).expect("a message has at most 65,535 octets");
+    let length = u16::try_from(message.len()).expect("a message has at most 65,535 bytes");
     [&length.to_be_bytes(), message].concat()
 }
 
-/// The reply to one query over UDP.
+/// The reply to a query over UDP.
 #[track_caller]
 pub fn udp_reply(server: SocketAddr, query: &[u8]) -> Vec<u8> {
-    let asker = Asker::new(server);
-    asker.send(query);
-    asker.receive()
+    let client = UdpClient::new(server);
+    client.send(query);
+    client.receive()
 }
 
-/// A UDP socket that asks one server; for tests about silence: a query that gets no reply is followed by one that does.
-pub struct Asker {
+/// A UDP socket for one server.
+pub struct UdpClient {
     socket: UdpSocket,
     server: SocketAddr,
 }
 
-impl Asker {
+impl UdpClient {
+    /// A socket connected to `server`.
     #[track_caller]
-    pub fn new(server: SocketAddr) -> Asker {
+    pub fn new(server: SocketAddr) -> UdpClient {
         let any: SocketAddr = match server {
             SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
             SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
         };
         let socket = UdpSocket::bind(any).expect("the kernel has a free port");
-        // A connected socket hears its server only, and hears when nobody listens there.
-        socket.connect(server).unwrap_or_else(|error| panic!("no way to {server}: {error}"));
-        Asker { socket, server }
+        // A connected socket receives only from its server, and reports a closed port.
+        socket.connect(server).unwrap_or_else(|error| panic!("no route to {server}: {error}"));
+        UdpClient { socket, server }
     }
 
+    /// Sends a datagram.
     #[track_caller]
     pub fn send(&self, datagram: &[u8]) {
         self.socket.send(datagram).unwrap_or_else(|error| panic!("sending to {}: {error}", self.server));
     }
 
+    /// The next datagram.
     #[track_caller]
     pub fn receive(&self) -> Vec<u8> {
         self.receive_within(DEADLINE).unwrap_or_else(|| panic!("no datagram from {} within {DEADLINE:?}", self.server))
     }
 
-    /// As [`Asker::receive`], but `None` when nothing came within `patience`.
+    /// The next datagram; `None` if there is none within `time`.
     #[track_caller]
-    pub fn receive_within(&self, patience: Duration) -> Option<Vec<u8>> {
-        self.socket.set_read_timeout(Some(patience)).expect("the patience is not zero");
+    pub fn receive_within(&self, time: Duration) -> Option<Vec<u8>> {
+        self.socket.set_read_timeout(Some(time)).expect("the time is not zero");
         let mut datagram = vec![0; DATAGRAM_BYTES_MAX];
         match uninterrupted(|| self.socket.recv(&mut datagram)) {
             Ok(count) => {
@@ -252,7 +264,7 @@ impl Asker {
     }
 }
 
-/// A machine that is frozen and goes on interrupts calls that have a time limit (signal(7)).
+/// A stopped and continued process interrupts calls with a timeout (signal(7)).
 fn uninterrupted<T>(mut call: impl FnMut() -> std::io::Result<T>) -> std::io::Result<T> {
     loop {
         match call() {
@@ -273,47 +285,47 @@ mod tests {
 
     use super::*;
 
-    /// A server for one connection: it reads until `end`, then says `answer` and closes.
+    /// A server for one connection: it reads until `end`, sends `answer` and closes.
     fn answer_once(end: &'static [u8], answer: &'static [u8]) -> (SocketAddr, JoinHandle<Vec<u8>>) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = listener.local_addr().unwrap();
         let thread = thread::spawn(move || {
             let (stream, peer) = listener.accept().unwrap();
             let mut connection = RawConnection { stream, peer };
-            let heard = connection.read_until(end);
+            let received = connection.read_until(end);
             connection.send(answer);
-            heard
+            received
         });
         (address, thread)
     }
 
     #[test]
-    fn raw_connections_say_and_hear_bytes() {
+    fn raw_connection_sends_and_receives_bytes() {
         let (server, thread) = answer_once(b"\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\n");
         assert_eq!(tcp_exchange(server, b"GET / HTTP/1.1\r\n\r\n"), b"HTTP/1.1 200 OK\r\n\r\n");
         assert_eq!(thread.join().unwrap(), b"GET / HTTP/1.1\r\n\r\n");
     }
 
     #[test]
-    fn queries_over_tcp_carry_their_length() {
+    fn query_over_tcp_has_its_length() {
         let (server, thread) = answer_once(b"query", b"\x00\x05reply and more");
         assert_eq!(tcp_reply(server, b"query"), b"reply");
         assert_eq!(thread.join().unwrap(), b"\x00\x05query");
     }
 
     #[test]
-    fn queries_over_udp_hear_their_server() {
+    fn query_over_udp_gets_a_reply() {
         let server = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let asker = Asker::new(server.local_addr().unwrap());
-        asker.send(b"query");
+        let client = UdpClient::new(server.local_addr().unwrap());
+        client.send(b"query");
         let mut datagram = [0; 16];
         let (count, peer) = server.recv_from(&mut datagram).unwrap();
         server.send_to(&datagram[..count], peer).unwrap();
-        assert_eq!(asker.receive(), b"query");
+        assert_eq!(client.receive(), b"query");
     }
 
     #[test]
-    fn people_s_programs_ask_for_pages() {
+    fn curl_and_wget_fetch_a_page() {
         let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n\r\nhi\n";
         for ask in [curl, wget] {
             let (server, thread) = answer_once(b"\r\n\r\n", answer);
@@ -324,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn people_s_programs_ask_for_records() {
+    fn dig_and_kdig_query_a_record() {
         for (ask, name) in [(dig as fn(SocketAddr, &[&str]) -> Ended, "dig"), (kdig, "kdig")] {
             let server = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
             let address = server.local_addr().unwrap();

@@ -1,16 +1,16 @@
-//! The built-in domain, tried by the very lines that the program prints for it.
+//! The command `demo`, with the very commands that it prints.
 
 use std::process::Command;
 
-use sanderling_testkit::process::{DEADLINE, Listeners, Serving, run_to_end};
+use sanderling_testkit::{DEADLINE, ListenerCounts, TestServer, run_to_end};
 
 #[test]
-fn the_lines_that_it_prints_work() {
+fn printed_commands_work() {
     let arguments = ["demo", "--http", "127.0.0.1:0", "--dns", "127.0.0.1:0"];
-    let mut serving = Serving::start(&arguments, Listeners { http: 1, dns: 1 });
+    let mut server = TestServer::start(&arguments, ListenerCounts { http: 1, dns: 1 });
     let (mut curl_count, mut dig_count) = (0, 0);
     loop {
-        let line = serving.next_line();
+        let line = server.next_line();
         if line.starts_with("Ctrl-C") {
             break;
         }
@@ -18,28 +18,28 @@ fn the_lines_that_it_prints_work() {
         match words[0] {
             "curl" => {
                 curl_count += 1;
-                let output = said_by(&words, &["--silent", "--show-error", "--fail", "--noproxy", "*"]);
+                let output = output_of_line(&words, &["--silent", "--show-error", "--fail", "--noproxy", "*"]);
                 assert!(output.contains("User-agent"), "{line}: {output}");
             }
             "dig" => {
                 dig_count += 1;
-                let output = said_by(&words, &["+tries=1"]);
+                let output = output_of_line(&words, &["+tries=1"]);
                 assert!(output.contains("status: NOERROR") && !output.contains("ANSWER: 0"), "{line}: {output}");
             }
             url => {
-                let output = said_by(&["curl", url], &["--silent", "--fail", "--noproxy", "*"]);
+                let output = output_of_line(&["curl", url], &["--silent", "--fail", "--noproxy", "*"]);
                 assert!(output.contains("</html>"), "{line}: {output}");
             }
         }
     }
     assert!(curl_count >= 2 && dig_count >= 4, "{curl_count} lines of curl, {dig_count} of dig");
-    let ended = serving.stop();
+    let ended = server.stop();
     assert_eq!((ended.code(), ended.errors.as_str()), (Some(0), ""), "{ended}");
 }
 
-/// What a line says when a person runs it, made quiet by further arguments.
+/// The output of a printed command, with further arguments that make it quiet.
 #[track_caller]
-fn said_by(words: &[&str], further: &[&str]) -> String {
+fn output_of_line(words: &[&str], further: &[&str]) -> String {
     let mut command = Command::new(words[0]);
     command.args(further).args(&words[1..]).env("LC_ALL", "C.UTF-8");
     let ended = run_to_end(command, DEADLINE);

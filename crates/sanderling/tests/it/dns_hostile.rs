@@ -1,11 +1,10 @@
-//! Messages that no honest client sends: each gets an error or silence, and the next one its answer.
+//! Malformed messages: each gets an error or no reply, and the next query gets its answer.
 
-use crate::dns_messages::{A, FORMERR, NOTIMP, Question, Reply, TXT, name_octets};
-use crate::domain::{Domain, Wanted, ZONE};
-use sanderling_testkit::clients::{Asker, RawConnection, framed, tcp_exchange, udp_reply};
-use sanderling_testkit::random::Random;
+use crate::dns_messages::{A, FORMERR, NOTIMP, Question, Reply, TXT, name_bytes};
+use crate::domain::{Domain, Setup, ZONE};
+use sanderling_testkit::{RawConnection, UdpClient, framed, random_bytes, tcp_exchange, udp_reply};
 
-/// What a message gets.
+/// The reply to a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Rcode(u16),
@@ -14,15 +13,15 @@ enum Outcome {
 
 use Outcome::{Rcode, Silence};
 
-/// Sends `message`, and behind it a query that is surely answered: what comes first tells.
+/// Sends `message`, then a good query: the first reply shows whether `message` got one.
 #[track_caller]
-fn outcome(asker: &Asker, message: &[u8]) -> Outcome {
+fn outcome(client: &UdpClient, message: &[u8]) -> Outcome {
     const MARK: u16 = 0xfeed;
-    asker.send(message);
-    asker.send(&Question { id: MARK, ..Question::new("example.com", A) }.message());
+    client.send(message);
+    client.send(&Question { id: MARK, ..Question::new("example.com", A) }.message());
     let mut outcome = Silence;
     loop {
-        let reply = Reply::read(&asker.receive());
+        let reply = Reply::read(&client.receive());
         if reply.id == MARK {
             assert_eq!(reply.answer.len(), 1);
             return outcome;
@@ -38,10 +37,10 @@ fn good() -> Vec<u8> {
     Question::new("example.com", A).message()
 }
 
-/// A good query with one octet changed.
-fn with(at: usize, octet: u8) -> Vec<u8> {
+/// A good query with one byte changed.
+fn with(at: usize, byte: u8) -> Vec<u8> {
     let mut message = good();
-    message[at] = octet;
+    message[at] = byte;
     message
 }
 
@@ -52,18 +51,18 @@ fn header(counts: [u8; 4], rest: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn malformed_messages_get_formerr_or_silence() {
+fn malformed_messages_get_formerr_or_no_reply() {
     let domain = Domain::with_zone(ZONE);
-    let asker = Asker::new(domain.serving.dns());
+    let client = UdpClient::new(domain.server.dns());
     let question = &good()[12..];
     let opt = [0, 0, 41, 4, 208, 0, 0, 0, 0, 0, 0];
     let long_label = [&[64][..], &[b'a'; 64], &[0, 0, 1, 0, 1]].concat();
-    let long_name = [name_octets(&["a".repeat(63).as_str(); 4].join(".")), vec![0, 1, 0, 1]].concat();
-    let longest_name = name_octets(&format!("{}.{}", ["a".repeat(63).as_str(); 3].join("."), "b".repeat(61)));
+    let long_name = [name_bytes(&["a".repeat(63).as_str(); 4].join(".")), vec![0, 1, 0, 1]].concat();
+    let longest_name = name_bytes(&format!("{}.{}", ["a".repeat(63).as_str(); 3].join("."), "b".repeat(61)));
     assert_eq!(longest_name.len(), 255);
     for (what, message, expected) in [
-        ("one octet", vec![0], Silence),
-        ("eleven octets", good()[..11].to_vec(), Silence),
+        ("one byte", vec![0], Silence),
+        ("eleven bytes", good()[..11].to_vec(), Silence),
         ("a header alone", good()[..12].to_vec(), Rcode(FORMERR)),
         ("a response", with(2, 0x81), Silence),
         ("a response with every flag", with(2, 0xff), Silence),
@@ -78,9 +77,9 @@ fn malformed_messages_get_formerr_or_silence() {
         ("a pointer into the header", header([1, 0, 0, 0], &[0xc0, 4, 0, 1, 0, 1]), Rcode(FORMERR)),
         ("half a pointer", header([1, 0, 0, 0], &[0xc0]), Rcode(FORMERR)),
         ("a label of a kind that is none", header([1, 0, 0, 0], &[0x41, 0, 0, 0, 1, 0, 1]), Rcode(FORMERR)),
-        ("a label of 64 octets", header([1, 0, 0, 0], &long_label), Rcode(FORMERR)),
-        ("a name of 257 octets", header([1, 0, 0, 0], &long_name), Rcode(FORMERR)),
-        ("a name of 255 octets", header([1, 0, 0, 0], &[&longest_name[..], &[0, 1, 0, 1]].concat()), Rcode(5)),
+        ("a label of 64 bytes", header([1, 0, 0, 0], &long_label), Rcode(FORMERR)),
+        ("a name of 257 bytes", header([1, 0, 0, 0], &long_name), Rcode(FORMERR)),
+        ("a name of 255 bytes", header([1, 0, 0, 0], &[&longest_name[..], &[0, 1, 0, 1]].concat()), Rcode(5)),
         ("a name without end", header([1, 0, 0, 0], &[1; 300]), Rcode(FORMERR)),
         ("an OPT that is not there", header([1, 0, 0, 1], question), Rcode(FORMERR)),
         ("two OPTs", header([1, 0, 0, 2], &[question, &opt, &opt].concat()), Rcode(FORMERR)),
@@ -94,32 +93,32 @@ fn malformed_messages_get_formerr_or_silence() {
             },
             Rcode(FORMERR),
         ),
-        ("octets behind the end", [good(), vec![7; 100]].concat(), Rcode(0)),
+        ("bytes after the end", [good(), vec![7; 100]].concat(), Rcode(0)),
         ("a hundred records more", header([1, 0, 0, 100], &[question, &opt.repeat(100)].concat()), Rcode(FORMERR)),
     ] {
-        assert_eq!(outcome(&asker, &message), expected, "{what}");
+        assert_eq!(outcome(&client, &message), expected, "{what}");
     }
 }
 
 #[test]
-fn other_opcodes_are_not_implemented() {
+fn other_opcodes_get_notimp() {
     let domain = Domain::with_zone(ZONE);
-    let asker = Asker::new(domain.serving.dns());
+    let client = UdpClient::new(domain.server.dns());
     for opcode in 0..16 {
         let message = Question { opcode, ..Question::new("example.com", A) }.message();
         let expected = if opcode == 0 { Rcode(0) } else { Rcode(NOTIMP) };
-        assert_eq!(outcome(&asker, &message), expected, "opcode {opcode}");
+        assert_eq!(outcome(&client, &message), expected, "opcode {opcode}");
         let mut response = message;
         response[2] |= 0x80;
-        assert_eq!(outcome(&asker, &response), Silence, "opcode {opcode} as a response");
+        assert_eq!(outcome(&client, &response), Silence, "opcode {opcode} as a response");
     }
 }
 
-/// Every opcode, many types and classes, names of each kind: one well-formed reply each.
+/// All opcodes with many types, classes and kinds of names.
 #[test]
 fn every_combination_gets_one_well_formed_reply() {
     let domain = Domain::with_zone(ZONE);
-    let asker = Asker::new(domain.serving.dns());
+    let client = UdpClient::new(domain.server.dns());
     let types = [
         0, 1, 2, 5, 6, 12, 15, 16, 28, 33, 39, 41, 43, 46, 47, 48, 50, 64, 65, 99, 128, 249, 250, 251, 252, 253, 254,
         255, 256, 32_769, 65_280, 65_535,
@@ -132,8 +131,8 @@ fn every_combination_gets_one_well_formed_reply() {
                 let name = names[(index + usize::from(opcode)) % names.len()];
                 let edns = [None, Some((1232, 0)), Some((0, 7))][index % 3];
                 let question = Question { id: 0x100, name, rtype: *rtype, class, opcode, edns };
-                asker.send(&question.message());
-                let reply = Reply::read(&asker.receive());
+                client.send(&question.message());
+                let reply = Reply::read(&client.receive());
                 assert_eq!(reply.id, question.id, "{question:?}");
                 assert_eq!(reply.flags >> 11 & 15, u16::from(opcode), "{question:?}");
             }
@@ -142,12 +141,12 @@ fn every_combination_gets_one_well_formed_reply() {
 }
 
 #[test]
-fn random_datagrams_do_no_harm() {
+fn random_datagrams_leave_the_server_running() {
     const SEED: u64 = 53;
     println!("seed {SEED}");
     let domain = Domain::with_zone(ZONE);
-    let asker = Asker::new(domain.serving.dns());
-    let mut random = Random::new(SEED);
+    let client = UdpClient::new(domain.server.dns());
+    let mut random = fastrand::Rng::with_seed(SEED);
     let seeds = [
         good(),
         Question { edns: Some((1232, 0)), ..Question::new("a.b.wild.example.com", TXT) }.message(),
@@ -157,26 +156,26 @@ fn random_datagrams_do_no_harm() {
     for round in 0..10_000 {
         let message = match round % 3 {
             0 => {
-                let count = random.below(600);
-                random.bytes(count)
+                let count = random.usize(..600);
+                random_bytes(&mut random, count)
             }
             _ => {
-                let mut message = seeds[random.below(seeds.len())].clone();
-                for _ in 0..1 + random.below(4) {
-                    let at = random.below(message.len());
-                    message[at] = random.next() as u8;
+                let mut message = seeds[random.usize(..seeds.len())].clone();
+                for _ in 0..1 + random.usize(..4) {
+                    let at = random.usize(..message.len());
+                    message[at] = random.u64(..) as u8;
                 }
-                let count = 1 + random.below(message.len() + 3);
+                let count = 1 + random.usize(..message.len() + 3);
                 message.truncate(count);
                 message
             }
         };
-        asker.send(&message);
+        client.send(&message);
         if round % 50 == 49 {
-            // Keeps the socket's buffer from overflowing, and proves that the server is still there.
-            asker.send(&Question { id: round, ..Question::new("example.com", A) }.message());
+            // Keeps the receive buffer from overflowing, and checks that the server is running.
+            client.send(&Question { id: round, ..Question::new("example.com", A) }.message());
             loop {
-                let reply = asker.receive();
+                let reply = client.receive();
                 Reply::read(&reply);
                 if reply[..2] == round.to_be_bytes() && reply[3] & 15 == 0 && reply.len() == good().len() + 16 {
                     break;
@@ -187,26 +186,26 @@ fn random_datagrams_do_no_harm() {
 }
 
 #[test]
-fn long_datagrams_do_no_harm() {
+fn oversized_datagrams_leave_the_server_running() {
     let domain = Domain::with_zone(ZONE);
-    let asker = Asker::new(domain.serving.dns());
+    let client = UdpClient::new(domain.server.dns());
     for count in [1_000, 1_500, 2_047, 2_048, 2_049, 4_096, 9_000, 65_507] {
         let mut message = good();
         message.resize(count, 0);
-        // A query that is cut off on its way in may be left without an answer.
-        let found = outcome(&asker, &message);
-        assert!(found == Rcode(0) || (count > 2_048 && found == Silence), "{count} octets: {found:?}");
+        // A query that is truncated on arrival may get no answer.
+        let found = outcome(&client, &message);
+        assert!(found == Rcode(0) || (count > 2_048 && found == Silence), "{count} bytes: {found:?}");
     }
-    asker.send(&[]);
-    assert_eq!(Reply::read(&udp_reply(domain.serving.dns(), &good())).answer.len(), 1);
+    client.send(&[]);
+    assert_eq!(Reply::read(&udp_reply(domain.server.dns(), &good())).answer.len(), 1);
 }
 
 #[test]
-fn the_longest_message_over_tcp_is_answered() {
+fn longest_message_over_tcp_is_answered() {
     let domain = Domain::with_zone(ZONE);
     let mut message = good();
     message.resize(65_535, 0);
-    let mut raw = RawConnection::open(domain.serving.dns());
+    let mut raw = RawConnection::open(domain.server.dns());
     for _ in 0..3 {
         raw.send(&framed(&message));
     }
@@ -216,11 +215,11 @@ fn the_longest_message_over_tcp_is_answered() {
 }
 
 #[test]
-fn nonsense_over_tcp_ends_the_stream() {
+fn malformed_tcp_stream_is_closed() {
     let domain = Domain::with_zone(ZONE);
-    let server = domain.serving.dns();
+    let server = domain.server.dns();
     assert_eq!(tcp_exchange(server, &[0, 0]), b"");
-    // Another protocol: what it says is read as a length and as a message that never comes whole.
+    // Another protocol: its first bytes are read as a length, and the message is never complete.
     let mut raw = RawConnection::open(server);
     raw.send(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
     raw.finish_sending();
@@ -233,31 +232,31 @@ fn nonsense_over_tcp_ends_the_stream() {
 }
 
 #[test]
-fn random_streams_do_no_harm() {
+fn random_streams_leave_the_server_running() {
     const SEED: u64 = 5_353;
     println!("seed {SEED}");
-    // Half a query is given up soon.
+    // An incomplete query is given up soon.
     let limits = "dns_tcp_idle_timeout_ms = 100";
-    let domain = Domain::serve(Wanted { zone: ZONE, limits, ..Wanted::default() });
-    let mut random = Random::new(SEED);
+    let domain = Domain::serve(Setup { zone: ZONE, limits, ..Setup::default() });
+    let mut random = fastrand::Rng::with_seed(SEED);
     for _ in 0..200 {
         let mut stream = Vec::new();
-        for _ in 0..random.below(20) {
+        for _ in 0..random.usize(..20) {
             let mut message = good();
-            let at = random.below(message.len());
-            message[at] = random.next() as u8;
+            let at = random.usize(..message.len());
+            message[at] = random.u64(..) as u8;
             stream.extend(framed(&message));
         }
-        let count = random.below(stream.len() + 1);
-        let mut raw = RawConnection::open(domain.serving.dns());
+        let count = random.usize(..stream.len() + 1);
+        let mut raw = RawConnection::open(domain.server.dns());
         raw.send(&stream[..count]);
         raw.finish_sending();
-        let mut said = &raw.read_to_close()[..];
-        while let [high, low, rest @ ..] = said {
+        let mut received = &raw.read_to_close()[..];
+        while let [high, low, rest @ ..] = received {
             let (reply, rest) = rest.split_at(usize::from(u16::from_be_bytes([*high, *low])));
             Reply::read(reply);
-            said = rest;
+            received = rest;
         }
     }
-    assert_eq!(Question::new("example.com", A).ask_tcp(domain.serving.dns()).answer.len(), 1);
+    assert_eq!(Question::new("example.com", A).ask_tcp(domain.server.dns()).answer.len(), 1);
 }

@@ -1,8 +1,8 @@
-//! Turns questions into DNS messages and messages into records (RFC 1035 §4), by other means than the program's own.
+//! DNS messages (RFC 1035 §4), encoded and decoded without the code under test.
 
 use std::net::SocketAddr;
 
-use sanderling_testkit::clients::{tcp_reply, udp_reply};
+use sanderling_testkit::{tcp_reply, udp_reply};
 
 pub(crate) const A: u16 = 1;
 pub(crate) const NS: u16 = 2;
@@ -22,7 +22,7 @@ pub(crate) const NOTIMP: u16 = 4;
 pub(crate) const REFUSED: u16 = 5;
 pub(crate) const BADVERS: u16 = 16;
 
-/// A question, to be said in one message.
+/// A query for one question.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Question<'q> {
     pub(crate) id: u16,
@@ -30,7 +30,7 @@ pub(crate) struct Question<'q> {
     pub(crate) rtype: u16,
     pub(crate) class: u16,
     pub(crate) opcode: u8,
-    /// Payload and version of an OPT record.
+    /// Payload size and version of the OPT record.
     pub(crate) edns: Option<(u16, u8)>,
 }
 
@@ -42,12 +42,12 @@ impl<'q> Question<'q> {
     pub(crate) fn message(&self) -> Vec<u8> {
         let mut message = Vec::new();
         let additional_count = u16::from(self.edns.is_some());
-        // RD is set, as stub resolvers do.
+        // RD is set, as by stub resolvers.
         let flags = u16::from(self.opcode) << 11 | 0x0100;
         for word in [self.id, flags, 1, 0, 0, additional_count] {
             message.extend(word.to_be_bytes());
         }
-        message.extend(name_octets(self.name));
+        message.extend(name_bytes(self.name));
         message.extend(self.rtype.to_be_bytes());
         message.extend(self.class.to_be_bytes());
         if let Some((payload_bytes, version)) = self.edns {
@@ -69,18 +69,18 @@ impl<'q> Question<'q> {
     }
 }
 
-/// A record of a reply: names in lower case and with a dot at their end.
+/// A record of a reply: names in lower case, with a dot at the end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) owner: String,
     pub(crate) rtype: u16,
     pub(crate) class: u16,
     pub(crate) ttl_s: u32,
-    /// The RDATA; where it is a name (NS, CNAME, DNAME), the name's text.
+    /// The RDATA; for a type whose RDATA is a name (NS, CNAME, DNAME), its text.
     pub(crate) rdata: Vec<u8>,
 }
 
-/// A reply, read to its last octet.
+/// A reply, decoded to its last byte.
 #[derive(Clone, Debug)]
 pub(crate) struct Reply {
     pub(crate) id: u16,
@@ -89,9 +89,9 @@ pub(crate) struct Reply {
     pub(crate) question_count: u16,
     pub(crate) answer: Vec<Record>,
     pub(crate) authority: Vec<Record>,
-    /// Without the OPT.
+    /// Without the OPT record.
     pub(crate) additional: Vec<Record>,
-    /// The OPT: its payload and version.
+    /// Payload size and version of the OPT record.
     pub(crate) edns: Option<(u16, u8)>,
     pub(crate) length_bytes: usize,
 }
@@ -100,7 +100,7 @@ impl Reply {
     #[track_caller]
     pub(crate) fn read(message: &[u8]) -> Reply {
         let word = |at: usize| u16::from_be_bytes([message[at], message[at + 1]]);
-        assert!(message.len() >= 12, "a reply of {} octets", message.len());
+        assert!(message.len() >= 12, "a reply of {} bytes", message.len());
         let flags = word(2);
         assert_ne!(flags & 0x8000, 0, "a reply has QR");
         let mut at = 12;
@@ -116,7 +116,7 @@ impl Reply {
                 at = after;
             }
         }
-        assert_eq!(at, message.len(), "octets behind the last record");
+        assert_eq!(at, message.len(), "bytes after the last record");
         let [answer, authority, mut additional] = sections;
         let mut reply = Reply {
             id: word(0),
@@ -147,7 +147,7 @@ impl Reply {
         self.flags & 0x0200 != 0
     }
 
-    /// The whole reply in one text, for comparing: `RCODE [AA] [TC]`, then the sections, a record each.
+    /// The whole reply as text: `RCODE [AA] [TC]`, then the sections, a record on each line.
     pub(crate) fn summary(&self) -> String {
         let flag = |is_set, name| if is_set { name } else { "" };
         let section = |name: &str, records: &[Record]| -> String {
@@ -173,23 +173,23 @@ impl std::fmt::Display for Record {
             (A, &[a, b, c, d]) => write!(out, "{a}.{b}.{c}.{d}"),
             (NS | CNAME | DNAME | SOA, text) => out.write_str(&String::from_utf8_lossy(text)),
             (TXT, [_, text @ ..]) => out.write_str(&String::from_utf8_lossy(text)),
-            (_, octets) => write!(out, "{octets:02x?}"),
+            (_, bytes) => write!(out, "{bytes:02x?}"),
         }
     }
 }
 
-/// The octets of a name in text, without escapes; a dot at its end makes no difference.
-pub(crate) fn name_octets(name: &str) -> Vec<u8> {
-    let mut octets = Vec::new();
+/// The wire form of a name without escapes; a dot at the end makes no difference.
+pub(crate) fn name_bytes(name: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
     for label in name.split('.').filter(|label| !label.is_empty()) {
-        octets.push(u8::try_from(label.len()).expect("a label has at most 63 octets"));
-        octets.extend(label.bytes());
+        bytes.push(u8::try_from(label.len()).expect("a label has at most 63 bytes"));
+        bytes.extend(label.bytes());
     }
-    octets.push(0);
-    octets
+    bytes.push(0);
+    bytes
 }
 
-/// The record at `at`, and where the next one stands.
+/// The record at `at`, and the offset of the next one.
 #[track_caller]
 fn record(message: &[u8], at: usize) -> (Record, usize) {
     let (owner, at) = name_text(message, at);
@@ -203,14 +203,14 @@ fn record(message: &[u8], at: usize) -> (Record, usize) {
             assert_eq!(after, end, "the RDATA is a name and nothing else");
             text.into_bytes()
         }
-        // The name that the SOA starts with stands for all of it.
+        // The first name of a SOA identifies it.
         SOA => name_text(message, start).0.into_bytes(),
         _ => message[start..end].to_vec(),
     };
     (Record { owner, rtype, class, ttl_s, rdata }, end)
 }
 
-/// The name at `at`, and where what follows it stands. Pointers lead backwards (RFC 1035 §4.1.4).
+/// The name at `at`, and the offset after it. Pointers point backwards (RFC 1035 §4.1.4).
 #[track_caller]
 fn name_text(message: &[u8], at: usize) -> (String, usize) {
     let (mut text, mut here, mut after) = (String::new(), at, None);
@@ -223,7 +223,7 @@ fn name_text(message: &[u8], at: usize) -> (String, usize) {
             here = target;
             continue;
         }
-        assert!(length < 0x40, "a label has at most 63 octets");
+        assert!(length < 0x40, "a label has at most 63 bytes");
         if length == 0 {
             break;
         }

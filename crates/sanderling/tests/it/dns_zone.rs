@@ -1,15 +1,15 @@
-//! A large zone, asked for every name it has.
+//! A large zone, queried for all of its names.
 
 use std::time::Duration;
 
 use crate::dns_messages::{A, NXDOMAIN, Question, Reply};
-use crate::domain::{Domain, Wanted};
-use sanderling_testkit::clients::{Asker, RawConnection, framed};
+use crate::domain::{Domain, Setup};
+use sanderling_testkit::{RawConnection, UdpClient, framed};
 
 const NAME_COUNT: usize = 100_000;
-/// Queries on their way at once: their replies fit into the asker's socket.
+/// Outstanding queries: their replies fit into the receive buffer of the client.
 const OUTSTANDING_MAX: usize = 100;
-/// After this long without a reply, what is outstanding is asked again.
+/// Time after which outstanding queries are sent again.
 const PATIENCE: Duration = Duration::from_secs(2);
 const ROUNDS_WITHOUT_REPLY_MAX: usize = 15;
 
@@ -17,7 +17,7 @@ fn name(index: usize) -> String {
     format!("host-{index}.group-{}.example.com", index % 997)
 }
 
-/// An address that tells the name, so that a reply to another's question shows.
+/// An address that identifies the name.
 fn address(index: usize) -> [u8; 4] {
     let [_, high, middle, low] = (index as u32).to_be_bytes();
     [10, high, middle, low]
@@ -45,37 +45,37 @@ fn check(reply: &Reply, index: usize) {
 }
 
 #[test]
-fn a_hundred_thousand_names_are_answered() {
+fn hundred_thousand_names_are_answered() {
     let text = zone();
-    let domain = Domain::serve(Wanted { zone: &text, ..Wanted::default() });
-    ask_all(&Asker::new(domain.serving.dns()));
-    ask_some_over_tcp(&mut RawConnection::open(domain.serving.dns()));
+    let domain = Domain::serve(Setup { zone: &text, ..Setup::default() });
+    ask_all(&UdpClient::new(domain.server.dns()));
+    ask_some_over_tcp(&mut RawConnection::open(domain.server.dns()));
     for index in (0..NAME_COUNT).step_by(1_009) {
         let missing = format!("x{}", name(index));
-        assert_eq!(Question::new(&missing, A).ask_udp(domain.serving.dns()).rcode, NXDOMAIN);
+        assert_eq!(Question::new(&missing, A).ask_udp(domain.server.dns()).rcode, NXDOMAIN);
     }
 }
 
-/// Asks for every name, many at once; what is lost on the way is asked again.
+/// Queries all names, many at a time; lost queries are sent again.
 #[track_caller]
-fn ask_all(asker: &Asker) {
+fn ask_all(client: &UdpClient) {
     let mut next = 0;
     let mut outstanding = std::collections::VecDeque::new();
     let mut answered_count = 0;
     let mut rounds_left = ROUNDS_WITHOUT_REPLY_MAX;
     while answered_count < NAME_COUNT {
         while outstanding.len() < OUTSTANDING_MAX && next < NAME_COUNT {
-            asker.send(&message(next));
+            client.send(&message(next));
             outstanding.push_back(next);
             next += 1;
         }
-        let Some(datagram) = asker.receive_within(PATIENCE) else {
+        let Some(datagram) = client.receive_within(PATIENCE) else {
             rounds_left = rounds_left.checked_sub(1).expect("the server has gone silent");
-            outstanding.iter().for_each(|&index| asker.send(&message(index)));
+            outstanding.iter().for_each(|&index| client.send(&message(index)));
             continue;
         };
         let reply = Reply::read(&datagram);
-        // None: a query that was asked twice got two replies.
+        // `None`: a query that was sent twice got two replies.
         let Some(place) = outstanding.iter().position(|&index| index as u16 == reply.id) else { continue };
         let index = outstanding.remove(place).expect("it was just found");
         check(&reply, index);
@@ -83,7 +83,7 @@ fn ask_all(asker: &Asker) {
     }
 }
 
-/// Every tenth name, in pieces that hold many queries.
+/// Every tenth name, in writes of many queries.
 #[track_caller]
 fn ask_some_over_tcp(raw: &mut RawConnection) {
     let indices: Vec<usize> = (0..NAME_COUNT).step_by(10).collect();

@@ -1,11 +1,11 @@
-//! Turns the files and the zone of a test into a program that serves them.
+//! A domain served by the program, with the site and the zone of a test.
 
 use std::path::Path;
 use std::process::Command;
 
-use sanderling_testkit::process::{Folder, Listeners, Serving, sanderling};
+use sanderling_testkit::{Folder, ListenerCounts, TestServer, sanderling};
 
-/// The zone that most tests ask: one of each case that an answer can be.
+/// The zone of most tests, with one case of each kind of answer.
 pub(crate) const ZONE: &str = r#"
 $ORIGIN example.com.
 $TTL 300
@@ -24,7 +24,7 @@ loop1       CNAME   loop2
 loop2       CNAME   loop1
 away        CNAME   www.example.org.
 dangling    CNAME   missing
-deep.empty.terminal TXT "below two names that hold nothing"
+deep.empty.terminal TXT "below two empty non-terminals"
 *.wild      A       192.0.2.5
 *.wild      TXT     "wild"
 tame.wild   A       192.0.2.6
@@ -39,85 +39,85 @@ big         TXT     "3 ddddddddddddddddddddddddddddddddddddddddddddddddddddddddd
 big         TXT     "4 eeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeee"
 "#;
 
-/// A domain that is being served, and the folder that it is served from: `public` is the site, `zone` the zone file.
+/// A served domain, and its folder: `public` is the site, `zone` the zone file.
 pub(crate) struct Domain {
     // Before the folder: the program ends first.
-    pub(crate) serving: Serving,
+    pub(crate) server: TestServer,
     pub(crate) folder: Folder,
 }
 
-/// What a test wants served, and how.
+/// What to serve, and how.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted<'w> {
-    /// Paths below the site's root, and what the files hold; no site if there are none.
+pub(crate) struct Setup<'w> {
+    /// Paths below the document root, and the contents; no site if there are none.
     pub(crate) site: &'w [(&'w str, &'w [u8])],
     /// The zone file of `example.com`; no zone if it is empty.
     pub(crate) zone: &'w str,
     /// Lines of `[limits]`.
     pub(crate) limits: &'w str,
-    /// Threads that serve: two unless a test needs to know who meets whom.
+    /// Two, unless a test needs to know which clients share a worker.
     pub(crate) worker_count: usize,
 }
 
-impl Default for Wanted<'_> {
+impl Default for Setup<'_> {
     fn default() -> Self {
-        Wanted { site: &[], zone: "", limits: "", worker_count: 2 }
+        Setup { site: &[], zone: "", limits: "", worker_count: 2 }
     }
 }
 
 impl Domain {
-    /// A site of these files.
+    /// With these files as site.
     #[track_caller]
     pub(crate) fn with_site(site: &[(&str, &[u8])]) -> Domain {
-        Domain::serve(Wanted { site, ..Wanted::default() })
+        Domain::serve(Setup { site, ..Setup::default() })
     }
 
-    /// A zone with this text.
+    /// With this zone.
     #[track_caller]
     pub(crate) fn with_zone(zone: &str) -> Domain {
-        Domain::serve(Wanted { zone, ..Wanted::default() })
+        Domain::serve(Setup { zone, ..Setup::default() })
     }
 
     #[track_caller]
-    pub(crate) fn serve(wanted: Wanted<'_>) -> Domain {
+    pub(crate) fn serve(setup: Setup<'_>) -> Domain {
         let folder = Folder::new();
-        let (command, listeners) = command(&folder, &wanted);
-        Domain { serving: Serving::start_command(command, listeners), folder }
+        let (command, listeners) = command(&folder, &setup);
+        Domain { server: TestServer::start_command(command, listeners), folder }
     }
 
-    /// The same, by a program that may have this many descriptors open.
+    /// The same, with this limit of open descriptors.
     #[track_caller]
-    pub(crate) fn serve_with_descriptors(wanted: Wanted<'_>, descriptor_count_max: usize) -> Domain {
+    pub(crate) fn serve_with_descriptors(setup: Setup<'_>, descriptor_count_max: usize) -> Domain {
         let folder = Folder::new();
-        let (command, listeners) = command(&folder, &wanted);
+        let (command, listeners) = command(&folder, &setup);
         let mut limited = Command::new("prlimit");
         limited.arg(format!("--nofile={descriptor_count_max}:{descriptor_count_max}"));
         limited.arg(command.get_program()).args(command.get_args());
         limited.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        Domain { serving: Serving::start_command(limited, listeners), folder }
+        Domain { server: TestServer::start_command(limited, listeners), folder }
     }
 }
 
-/// The program with a configuration file, written into `folder`, that says what is wanted.
-fn command(folder: &Folder, wanted: &Wanted<'_>) -> (Command, Listeners) {
+/// The program with a configuration file in `folder`.
+fn command(folder: &Folder, setup: &Setup<'_>) -> (Command, ListenerCounts) {
     let mut services = String::new();
     let mut domain = String::from("[domain.\"example.com\"]\n");
-    let mut listeners = Listeners::default();
-    if !wanted.site.is_empty() {
-        for (path, content) in wanted.site {
+    let mut listeners = ListenerCounts::default();
+    if !setup.site.is_empty() {
+        for (path, content) in setup.site {
             folder.write(&Path::new("public").join(path).to_string_lossy(), content);
         }
         services += "[http]\nlisten = [\"127.0.0.1:0\"]\n";
         domain += "site = \"public\"\n";
         listeners.http = 1;
     }
-    if !wanted.zone.is_empty() {
-        folder.write("zone", wanted.zone.as_bytes());
+    if !setup.zone.is_empty() {
+        folder.write("zone", setup.zone.as_bytes());
         services += "[dns]\nlisten = [\"127.0.0.1:0\"]\n";
         domain += "zone = \"zone\"\n";
         listeners.dns = 1;
     }
-    let Wanted { worker_count, limits, .. } = wanted;
+    let Setup { worker_count, limits, .. } = setup;
     let config = format!("workers = {worker_count}\n{services}{domain}[limits]\n{limits}\n");
     folder.write("sanderling.toml", config.as_bytes());
     let mut command = sanderling();

@@ -1,26 +1,26 @@
-//! Turns the bytes that a server says on one connection into HTTP answers (RFC 9112), one after another.
+//! HTTP responses on one connection (RFC 9112).
 
 use std::net::SocketAddr;
 
-use sanderling_testkit::clients::RawConnection;
+use sanderling_testkit::RawConnection;
 
-/// An answer of HTTP/1.1.
+/// A response of HTTP/1.1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
-    /// Status line and fields, as they came.
+    /// Status line and fields as received.
     pub(crate) head: String,
     pub(crate) content: Vec<u8>,
 }
 
 impl Answer {
-    /// The value of a field that stands there once at most.
+    /// The value of a field that occurs at most once.
     #[track_caller]
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
         let lines = self.head.split("\r\n").skip(1).filter_map(|line| line.split_once(':'));
         let mut values = lines.filter(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim());
         let value = values.next();
-        assert_eq!(values.next(), None, "{name} stands there twice:\n{}", self.head);
+        assert_eq!(values.next(), None, "{name} occurs twice:\n{}", self.head);
         value
     }
 
@@ -29,17 +29,17 @@ impl Answer {
     }
 }
 
-/// A connection that keeps what stands behind an answer for the next one.
+/// A connection with the received bytes of the next response.
 pub(crate) struct HttpConnection {
     raw: RawConnection,
     unread: Vec<u8>,
 }
 
-/// Whether an answer to this method has content (RFC 9112 §6.3).
+/// The method of the request: it determines whether the response has content (RFC 9112 §6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asked {
-    ForContent,
-    ForHeadOnly,
+enum ResponseTo {
+    Get,
+    Head,
 }
 
 impl HttpConnection {
@@ -53,39 +53,39 @@ impl HttpConnection {
         self.raw.send(text.as_ref());
     }
 
-    /// The connection itself, for what is no HTTP.
+    /// The connection itself, for other bytes than HTTP.
     pub(crate) fn raw(&mut self) -> &mut RawConnection {
         &mut self.raw
     }
 
-    /// Sends a GET without further fields and reads its answer.
+    /// Sends a GET without further fields, and reads the response.
     #[track_caller]
     pub(crate) fn get(&mut self, target: &str) -> Answer {
         self.send(get(target));
         self.answer()
     }
 
-    /// The next answer.
+    /// The next response.
     #[track_caller]
     pub(crate) fn answer(&mut self) -> Answer {
-        self.read(Asked::ForContent)
+        self.read(ResponseTo::Get)
     }
 
-    /// The next answer, which is one to HEAD.
+    /// The next response, to a HEAD request.
     #[track_caller]
     pub(crate) fn answer_to_head(&mut self) -> Answer {
-        self.read(Asked::ForHeadOnly)
+        self.read(ResponseTo::Head)
     }
 
-    /// The server closes, and says nothing before.
+    /// The server closes the connection and sends nothing before.
     #[track_caller]
     pub(crate) fn check_closed(&mut self) {
         let rest = [std::mem::take(&mut self.unread), self.raw.read_to_close()].concat();
-        assert!(rest.is_empty(), "more was said before the close: {}", rest.escape_ascii());
+        assert!(rest.is_empty(), "bytes before the close: {}", rest.escape_ascii());
     }
 
     #[track_caller]
-    fn read(&mut self, asked: Asked) -> Answer {
+    fn read(&mut self, method: ResponseTo) -> Answer {
         const END: &[u8] = b"\r\n\r\n";
         let head_bytes = loop {
             if let Some(at) = self.unread.windows(END.len()).position(|window| window == END) {
@@ -97,7 +97,7 @@ impl HttpConnection {
         let status = status(&head);
         let mut answer = Answer { status, head, content: Vec::new() };
         let length: Option<usize> = answer.field("Content-Length").map(|value| value.parse().expect("a number"));
-        let has_content = asked == Asked::ForContent && !matches!(status, 100..=199 | 204 | 304);
+        let has_content = method == ResponseTo::Get && !matches!(status, 100..=199 | 204 | 304);
         if has_content {
             let length = length.unwrap_or_else(|| panic!("no Content-Length:\n{}", answer.head));
             while self.unread.len() < length {
@@ -109,12 +109,12 @@ impl HttpConnection {
     }
 }
 
-/// A GET that HTTP/1.1 takes, for the host `localhost`.
+/// A GET of HTTP/1.1 for the host `localhost`.
 pub(crate) fn get(target: &str) -> String {
     format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n")
 }
 
-/// The answer to `request`, on a connection of its own.
+/// The response to `request`, on a connection of its own.
 #[track_caller]
 pub(crate) fn answer_to(server: SocketAddr, request: impl AsRef<[u8]>) -> Answer {
     let mut connection = HttpConnection::open(server);
@@ -122,7 +122,7 @@ pub(crate) fn answer_to(server: SocketAddr, request: impl AsRef<[u8]>) -> Answer
     if request.as_ref().starts_with(b"HEAD ") { connection.answer_to_head() } else { connection.answer() }
 }
 
-/// Whether the server still answers a stranger.
+/// Checks that the server answers a new connection.
 #[track_caller]
 pub(crate) fn check_serves(server: SocketAddr) {
     assert_eq!(HttpConnection::open(server).get("/").status, 200);

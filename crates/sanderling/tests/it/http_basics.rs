@@ -1,12 +1,12 @@
-//! What browsers, `curl` and `ab` ask of a site, and the answers that RFC 9110 and RFC 9112 want.
+//! Requests of browsers, `curl` and `ab`, and the responses by RFC 9110 and RFC 9112.
 
-use crate::domain::{Domain, Wanted};
+use crate::domain::{Domain, Setup};
 use crate::http_answers::{Answer, HttpConnection, answer_to, get};
-use sanderling_testkit::clients::{RawConnection, curl};
+use sanderling_testkit::{RawConnection, curl};
 
 const PAGE: &[u8] = b"<!doctype html><title>hi</title>\n";
 const ALPHABET: &[u8] = b"abcdefghijklmnopqrstuvwxyz";
-/// Larger than what is kept in memory, so that it is sent from its descriptor.
+/// Larger than the files kept in memory: it is sent from its descriptor.
 const LARGE_BYTES: usize = 300_000;
 
 fn large() -> Vec<u8> {
@@ -31,7 +31,7 @@ fn site() -> Domain {
 #[test]
 fn curl_gets_the_index() {
     let domain = site();
-    let url = format!("http://{}/", domain.serving.http());
+    let url = format!("http://{}/", domain.server.http());
     let ended = curl(&[&url]);
     assert_eq!((ended.code(), ended.output.as_slice()), (Some(0), PAGE), "{ended}");
     let ended = curl(&["--head", &url]);
@@ -42,9 +42,9 @@ fn curl_gets_the_index() {
 }
 
 #[test]
-fn each_target_has_its_status() {
+fn targets_have_their_statuses() {
     let domain = site();
-    let mut connection = HttpConnection::open(domain.serving.http());
+    let mut connection = HttpConnection::open(domain.server.http());
     for (target, status, media_type) in [
         ("/", 200, "text/html"),
         ("/?query=1", 200, "text/html"),
@@ -77,7 +77,7 @@ fn each_target_has_its_status() {
 }
 
 #[test]
-fn redirects_stay_on_the_host_that_was_asked() {
+fn redirects_keep_the_requested_host() {
     let domain = site();
     for (target, location) in [
         ("/folder", "/folder/"),
@@ -85,21 +85,21 @@ fn redirects_stay_on_the_host_that_was_asked() {
         ("/%66older", "/folder/"),
         ("http://localhost/folder", "/folder/"),
     ] {
-        let answer = HttpConnection::open(domain.serving.http()).get(target);
+        let answer = HttpConnection::open(domain.server.http()).get(target);
         assert_eq!((answer.status, answer.field("Location")), (301, Some(location)), "{target}");
     }
-    // An address with two slashes at its start would lead to another host.
+    // A location that begins with two slashes would name another host.
     for target in ["//folder", "//example.net/folder", "/%2ffolder", "///folder", "/\\folder", "/%5cfolder"] {
-        let answer = HttpConnection::open(domain.serving.http()).get(target);
+        let answer = HttpConnection::open(domain.server.http()).get(target);
         assert!((400..500).contains(&answer.status), "{target}: {}", answer.head);
         assert_eq!(answer.field("Location"), None, "{target}");
     }
 }
 
 #[test]
-fn head_is_the_head_of_get() {
+fn head_has_the_head_of_get() {
     let domain = site();
-    let mut connection = HttpConnection::open(domain.serving.http());
+    let mut connection = HttpConnection::open(domain.server.http());
     for target in ["/", "/large.bin", "/empty.txt", "/folder", "/missing"] {
         let got = connection.get(target);
         connection.send(format!("HEAD {target} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
@@ -125,16 +125,16 @@ fn methods_have_their_statuses() {
         ("BREW / HTTP/1.1\r\nHost: localhost\r\n\r\n", 501, false),
         ("get / HTTP/1.1\r\nHost: localhost\r\n\r\n", 501, false),
     ] {
-        let answer = answer_to(domain.serving.http(), request);
+        let answer = answer_to(domain.server.http(), request);
         assert_eq!(answer.status, status, "{request}");
         assert_eq!(answer.field("Allow").is_some(), allow, "{request}\n{}", answer.head);
     }
 }
 
 #[test]
-fn conditions_save_what_the_client_has() {
+fn conditional_requests() {
     let domain = site();
-    let mut connection = HttpConnection::open(domain.serving.http());
+    let mut connection = HttpConnection::open(domain.server.http());
     for target in ["/alphabet.txt", "/large.bin"] {
         let first = connection.get(target);
         let etag = first.field("ETag").expect("a file has an entity tag").to_owned();
@@ -167,9 +167,9 @@ fn conditions_save_what_the_client_has() {
 }
 
 #[test]
-fn ranges_are_parts_of_the_file() {
+fn range_requests() {
     let domain = site();
-    let mut connection = HttpConnection::open(domain.serving.http());
+    let mut connection = HttpConnection::open(domain.server.http());
     let all = large();
     let last = LARGE_BYTES - 1;
     for (range, expected) in [
@@ -193,8 +193,8 @@ fn ranges_are_parts_of_the_file() {
         match expected {
             Ok((first, last)) => {
                 assert_eq!(answer.status, 206, "{range}");
-                let told = format!("bytes {first}-{last}/{LARGE_BYTES}");
-                assert_eq!(answer.field("Content-Range"), Some(told.as_str()));
+                let range = format!("bytes {first}-{last}/{LARGE_BYTES}");
+                assert_eq!(answer.field("Content-Range"), Some(range.as_str()));
                 assert!(answer.content == all[first..=last], "{range}");
             }
             Err(status) => assert_eq!(answer.status, status, "{range}"),
@@ -209,19 +209,19 @@ fn ranges_are_parts_of_the_file() {
 }
 
 #[test]
-fn curl_goes_on_with_a_download() {
+fn curl_resumes_a_download() {
     let domain = site();
     let part = domain.folder.write("part", &large()[..100_000]);
-    let url = format!("http://{}/large.bin", domain.serving.http());
+    let url = format!("http://{}/large.bin", domain.server.http());
     let ended = curl(&["--continue-at", "-", "--output", part.to_str().unwrap(), &url]);
     assert_eq!(ended.code(), Some(0), "{ended}");
     assert!(std::fs::read(part).unwrap() == large());
 }
 
 #[test]
-fn curl_brings_content_that_nobody_needs() {
+fn curl_sends_content_that_is_discarded() {
     let domain = site();
-    let url = format!("http://{}/alphabet.txt", domain.serving.http());
+    let url = format!("http://{}/alphabet.txt", domain.server.http());
     let small = domain.folder.argument("public/index.html");
     let large = domain.folder.argument("public/large.bin");
     for (arguments, status) in [
@@ -231,7 +231,7 @@ fn curl_brings_content_that_nobody_needs() {
         (&["--header", "Transfer-Encoding: chunked", "--upload-file", &small], "405"),
         (&["--header", "Expect: 100-continue", "--data", "a=b"], "405"),
         (&["--request", "GET", "--data", "a=b"], "200"),
-        // Beyond the bound of what is read and dropped.
+        // More than the limit of discarded content.
         (&["--header", "Expect: 100-continue", "--upload-file", &large], "413"),
     ] {
         let fixed = ["--output", "/dev/null", "--write-out", "%{http_code}", url.as_str()];
@@ -241,10 +241,10 @@ fn curl_brings_content_that_nobody_needs() {
 }
 
 #[test]
-fn connections_go_on_or_end_as_the_client_wants() {
+fn connection_persists_or_closes_as_the_client_wants() {
     let domain = site();
-    let server = domain.serving.http();
-    for (request, goes_on, told) in [
+    let server = domain.server.http();
+    for (request, persists, expected) in [
         ("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", true, None),
         ("GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", false, Some("close")),
         ("GET / HTTP/1.1\r\nHost: localhost\r\nConnection: foo, CLOSE\r\n\r\n", false, Some("close")),
@@ -258,8 +258,8 @@ fn connections_go_on_or_end_as_the_client_wants() {
         let mut connection = HttpConnection::open(server);
         connection.send(request);
         let answer = connection.answer();
-        assert_eq!(answer.field("Connection"), told, "{request}");
-        if goes_on {
+        assert_eq!(answer.field("Connection"), expected, "{request}");
+        if persists {
             assert_eq!(connection.get("/alphabet.txt").content, ALPHABET, "{request}");
         } else {
             connection.check_closed();
@@ -268,30 +268,30 @@ fn connections_go_on_or_end_as_the_client_wants() {
 }
 
 #[test]
-fn a_client_that_has_ended_its_side_gets_everything() {
+fn client_that_has_shut_down_its_side_gets_everything() {
     let large = large();
     let site: &[(&str, &[u8])] = &[("large.bin", &large)];
-    let domain = Domain::serve(Wanted { site, limits: "http_idle_timeout_ms = 1000", ..Wanted::default() });
-    let mut raw = RawConnection::open(domain.serving.http());
+    let domain = Domain::serve(Setup { site, limits: "http_idle_timeout_ms = 1000", ..Setup::default() });
+    let mut raw = RawConnection::open(domain.server.http());
     raw.send(get("/large.bin").repeat(20).as_bytes());
     raw.finish_sending();
-    let said = raw.read_to_close();
-    let head_bytes = said.windows(4).position(|window| window == b"\r\n\r\n").expect("a head") + 4;
-    assert_eq!(said.len(), 20 * (head_bytes + LARGE_BYTES));
-    assert!(said.ends_with(&large));
+    let received = raw.read_to_close();
+    let head_bytes = received.windows(4).position(|window| window == b"\r\n\r\n").expect("a head") + 4;
+    assert_eq!(received.len(), 20 * (head_bytes + LARGE_BYTES));
+    assert!(received.ends_with(&large));
 }
 
-/// What comes together with the end of the client's side: the octets are one event, and the end is no further one.
+/// The FIN arrives with the request: the kernel reports one event.
 #[test]
-fn an_end_that_comes_with_a_request_is_seen() {
+fn request_with_fin_is_answered() {
     let domain = site();
     for _ in 0..3 {
-        let mut connection = HttpConnection::open(domain.serving.http());
+        let mut connection = HttpConnection::open(domain.server.http());
         connection.get("/");
-        domain.serving.signal("STOP");
+        domain.server.signal("STOP");
         connection.send(get("/"));
         connection.raw().finish_sending();
-        domain.serving.signal("CONT");
+        domain.server.signal("CONT");
         assert_eq!(connection.answer().status, 200);
         // Long before the idle timeout of a minute.
         connection.check_closed();
@@ -301,7 +301,7 @@ fn an_end_that_comes_with_a_request_is_seen() {
 #[test]
 fn hosts_select_sites() {
     let domain = site();
-    let server = domain.serving.http();
+    let server = domain.server.http();
     let status = |host: &str| answer_to(server, format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n")).status;
     for (host, expected) in [
         ("example.com", 200),
@@ -335,22 +335,22 @@ fn hosts_select_sites() {
 }
 
 #[test]
-fn the_folder_of_the_command_line_answers_every_host() {
-    use sanderling_testkit::process::{Folder, Listeners, Serving};
+fn folder_of_the_command_line_answers_every_host() {
+    use sanderling_testkit::{Folder, ListenerCounts, TestServer};
     let folder = Folder::with(&[("index.html", PAGE)]);
     let arguments = ["serve", folder.path().to_str().unwrap(), "--http", "127.0.0.1:0"];
-    let serving = Serving::start(&arguments, Listeners { http: 1, dns: 0 });
+    let server = TestServer::start(&arguments, ListenerCounts { http: 1, dns: 0 });
     for host in ["example.org", "127.0.0.1", "whatever"] {
-        let answer = answer_to(serving.http(), format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        let answer = answer_to(server.http(), format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"));
         assert_eq!((answer.status, answer.content.as_slice()), (200, PAGE));
     }
 }
 
 #[test]
-fn a_connection_ends_behind_its_last_request() {
+fn connection_closes_after_its_last_request() {
     let limits = "http_requests_per_connection_max = 3";
-    let domain = Domain::serve(Wanted { site: &[("index.html", PAGE)], limits, ..Wanted::default() });
-    let mut connection = HttpConnection::open(domain.serving.http());
+    let domain = Domain::serve(Setup { site: &[("index.html", PAGE)], limits, ..Setup::default() });
+    let mut connection = HttpConnection::open(domain.server.http());
     connection.send(get("/").repeat(3));
     assert_eq!(connection.answer().field("Connection"), None);
     assert_eq!(connection.answer().field("Connection"), None);
@@ -358,14 +358,14 @@ fn a_connection_ends_behind_its_last_request() {
     connection.check_closed();
 }
 
-/// What was in flight behind the last request must not cost the client the answers before it (RFC 9112 §9.6).
+/// Requests in flight after the last one must not cost the client its answers (RFC 9112 §9.6).
 #[test]
-fn requests_behind_the_last_one_do_not_reset_its_answer() {
+fn requests_after_the_last_one_do_not_reset_the_connection() {
     let limits = "http_requests_per_connection_max = 1";
     let large = large();
-    let domain = Domain::serve(Wanted { site: &[("large.bin", &large)], limits, ..Wanted::default() });
-    let mut connection = HttpConnection::open(domain.serving.http());
-    // Far more than one receive call takes, and less than is waited for behind the end.
+    let domain = Domain::serve(Setup { site: &[("large.bin", &large)], limits, ..Setup::default() });
+    let mut connection = HttpConnection::open(domain.server.http());
+    // More than one receive call returns, and less than a lingering close reads.
     connection.send(get("/large.bin").repeat(5_000));
     assert!(connection.answer().content == large);
 }

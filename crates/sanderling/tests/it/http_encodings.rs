@@ -1,4 +1,4 @@
-//! Files that are kept in codings beside the plain ones: who gets which, and when one of them is out of date.
+//! Precompressed files beside the plain ones: which client gets which, and what happens when one of them is out of date.
 
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
@@ -10,10 +10,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::domain::Domain;
 use crate::http_answers::{Answer, HttpConnection};
-use sanderling_testkit::clients::curl;
-use sanderling_testkit::process::DEADLINE;
+use sanderling_testkit::{DEADLINE, curl};
 
-/// What [`BROTLI`], [`ZSTD`] and [`GZIP`] hold.
+/// The content of [`BROTLI`], [`ZSTD`] and [`GZIP`].
 const LINES: &[u8] = &lines();
 
 const BROTLI: &[u8] =
@@ -23,11 +22,11 @@ const GZIP: &[u8] =
     b"\x1f\x8b\x08\0\0\0\0\0\x02\x03\x2b\x4e\xcc\x4b\x49\x2d\xca\xc9\xcc\x4b\xe7\x2a\x1e\x65\x8e\x32\x47\x99\
     \xa3\x4c\x72\x99\0\x0b\xbf\xdf\x65\x4c\x04\0\0";
 
-/// How soon a change of a file is to be seen. A client that asks at once waits for what is just being written.
+/// Time in which a changed file must be visible. A request at once waits until the file settles.
 const SOON: Duration = Duration::from_secs(1);
-/// The same when it was being written for long: it is asked about once in a second then.
+/// The same for a file that was being written for long: it is checked once a second.
 const LATER: Duration = Duration::from_secs(3);
-/// How often a change is looked for.
+/// Time between two checks for a change.
 const PAUSE: Duration = Duration::from_millis(2);
 
 const fn lines() -> [u8; 1_100] {
@@ -41,14 +40,14 @@ const fn lines() -> [u8; 1_100] {
     lines
 }
 
-/// Makes a file older or younger than it is.
+/// Changes the modification time of a file.
 #[track_caller]
 fn set_modified(path: PathBuf, modified: SystemTime) {
     let file = File::options().write(true).open(path).expect("a file of the site");
-    file.set_modified(modified).expect("a file of our own");
+    file.set_modified(modified).expect("no error");
 }
 
-/// A site with `app.js` in all codings, small ones and large ones, which are sent in two ways.
+/// A site with `app.js` in all codings, small and large, which are sent in different ways.
 fn domain() -> Domain {
     let large = [b'p'; 60_000];
     Domain::with_site(&[
@@ -66,7 +65,7 @@ fn domain() -> Domain {
 }
 
 impl HttpConnection {
-    /// Sends a request for `target` with these field lines, each with its line end, and reads the answer.
+    /// Sends a request for `target` with these field lines, each with its line end, and reads the response.
     #[track_caller]
     fn ask(&mut self, method: &str, target: &str, fields: &str) -> Answer {
         self.send(format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n"));
@@ -78,13 +77,13 @@ impl HttpConnection {
         self.ask("GET", target, &format!("Accept-Encoding: {accepted}\r\n"))
     }
 
-    /// Asks until the answer has this coding; within [`SOON`] it must.
+    /// Requests until the response has this coding, at most for [`SOON`].
     #[track_caller]
     fn wait_for_coding(&mut self, target: &str, coding: Option<&str>) -> Answer {
         self.wait_until(target, SOON, |answer| answer.field("Content-Encoding") == coding)
     }
 
-    /// Asks until the answer is this one.
+    /// Requests until the response is as expected.
     #[track_caller]
     fn wait_until(&mut self, target: &str, within: Duration, is_it: impl Fn(&Answer) -> bool) -> Answer {
         let start = Instant::now();
@@ -100,7 +99,7 @@ impl HttpConnection {
     }
 }
 
-/// Checks that an answer comes in a coding, and says what every one of several variants has to.
+/// Checks a response in a coding, and that it says that there are variants.
 #[track_caller]
 fn check_variant(answer: &Answer, coding: Option<&str>, content: &[u8]) {
     assert_eq!(answer.field("Content-Encoding"), coding, "{}", answer.head);
@@ -108,7 +107,7 @@ fn check_variant(answer: &Answer, coding: Option<&str>, content: &[u8]) {
     assert!(answer.content == content, "{}\n{}", answer.head, answer.content.escape_ascii());
 }
 
-/// Checks that an answer is the plain file, and that nothing else is there.
+/// Checks that a response is the plain file, and that there are no variants.
 #[track_caller]
 fn check_only(answer: &Answer, content: &[u8]) {
     assert_eq!((answer.field("Content-Encoding"), answer.field("Vary")), (None, None), "{}", answer.head);
@@ -116,9 +115,9 @@ fn check_only(answer: &Answer, content: &[u8]) {
 }
 
 #[test]
-fn curl_gets_each_coding_and_undoes_it() {
+fn curl_gets_and_decodes_each_coding() {
     let domain = domain();
-    let url = format!("http://{}/app.js", domain.serving.http());
+    let url = format!("http://{}/app.js", domain.server.http());
     let output = domain.folder.argument("output");
     for (accepted, coding, transferred) in [
         ("br", "br", BROTLI.len()),
@@ -128,21 +127,21 @@ fn curl_gets_each_coding_and_undoes_it() {
         ("identity", "", LINES.len()),
     ] {
         let field = format!("Accept-Encoding: {accepted}");
-        let told = "%{size_download} %header{content-encoding}";
-        let ended = curl(&["--compressed", "--header", &field, "--output", &output, "--write-out", told, &url]);
+        let format = "%{size_download} %header{content-encoding}";
+        let ended = curl(&["--compressed", "--header", &field, "--output", &output, "--write-out", format, &url]);
         assert_eq!(ended.text().trim_end(), format!("{transferred} {coding}").trim_end(), "{ended}");
         assert!(fs::read(&output).unwrap() == LINES, "{accepted}");
     }
-    // What it accepts by itself, and what it gets that says nothing.
+    // The codings of curl itself, and no Accept-Encoding.
     let ended = curl(&["--compressed", "--write-out", " %header{content-encoding}", &url]);
     assert!(ended.output == [LINES, b" br"].concat(), "{ended}");
     assert!(curl(&[&url]).output == LINES);
 }
 
 #[test]
-fn the_coding_is_the_one_that_the_client_likes_best() {
+fn preferred_coding_of_the_client_is_sent() {
     let domain = domain();
-    let mut connection = HttpConnection::open(domain.serving.http());
+    let mut connection = HttpConnection::open(domain.server.http());
     for (accepted, coding, content) in [
         ("gzip, deflate, br, zstd", Some("br"), BROTLI),
         ("gzip, deflate, zstd", Some("zstd"), ZSTD),
@@ -174,9 +173,9 @@ fn the_coding_is_the_one_that_the_client_likes_best() {
 }
 
 #[test]
-fn requests_one_behind_the_other_get_each_their_own() {
+fn pipelined_requests_get_their_own_codings() {
     let domain = domain();
-    let mut connection = HttpConnection::open(domain.serving.http());
+    let mut connection = HttpConnection::open(domain.server.http());
     let accepted = ["br", "gzip", "", "gzip;q=0.5, br", "zstd, gzip;q=0"];
     let request =
         |accepted: &&str| format!("GET /large.txt HTTP/1.1\r\nHost: localhost\r\nAccept-Encoding: {accepted}\r\n\r\n");
@@ -194,9 +193,9 @@ fn requests_one_behind_the_other_get_each_their_own() {
 }
 
 #[test]
-fn each_variant_has_its_own_head_conditions_and_ranges() {
+fn variants_have_their_own_validators_and_ranges() {
     let domain = domain();
-    let mut connection = HttpConnection::open(domain.serving.http());
+    let mut connection = HttpConnection::open(domain.server.http());
     for target in ["/app.js", "/large.txt"] {
         let mut tags = Vec::new();
         for accepted in ["br", "gzip", "identity"] {
@@ -219,7 +218,7 @@ fn each_variant_has_its_own_head_conditions_and_ranges() {
             check_variant(&part, whole.field("Content-Encoding"), &whole.content[3..=9]);
             tags.push(tag);
         }
-        // What is known of one variant says nothing of another.
+        // A validator of one variant does not match another.
         for (accepted, other) in [("br", &tags[1]), ("br", &tags[2]), ("identity", &tags[0])] {
             let fields = format!("Accept-Encoding: {accepted}\r\n");
             let new = connection.ask("GET", target, &format!("{fields}If-None-Match: {other}\r\n"));
@@ -235,9 +234,9 @@ fn without_date(answer: &Answer) -> Vec<&str> {
 }
 
 #[test]
-fn a_file_in_a_coding_is_like_any_other_by_its_own_name() {
+fn precompressed_file_is_served_under_its_own_name() {
     let domain = domain();
-    let mut connection = HttpConnection::open(domain.serving.http());
+    let mut connection = HttpConnection::open(domain.server.http());
     for (target, media_type, content) in [
         ("/app.js.gz", "application/gzip", GZIP),
         ("/app.js.zst", "application/zstd", ZSTD),
@@ -250,7 +249,7 @@ fn a_file_in_a_coding_is_like_any_other_by_its_own_name() {
 }
 
 #[test]
-fn only_what_stands_for_the_plain_file_is_used() {
+fn unusable_precompressed_files_are_ignored() {
     let domain = Domain::with_site(&[
         ("index.html", b"hi\n"),
         ("longer.js", b"short"),
@@ -273,7 +272,7 @@ fn only_what_stands_for_the_plain_file_is_used() {
     domain.folder.write("outside.js", b"out");
     symlink("../outside.js", root.join("out.js.br")).unwrap();
     assert!(Command::new("mkfifo").arg(root.join("fifo.js.br")).status().unwrap().success());
-    let mut connection = HttpConnection::open(domain.serving.http());
+    let mut connection = HttpConnection::open(domain.server.http());
     for name in ["longer.js", "same.js", "empty.js", "photo.png", "folder.js", "fifo.js", "out.js", "twice.js.br"] {
         let content = fs::read(root.join(name)).unwrap();
         check_only(&connection.ask_in(&format!("/{name}"), "br, gzip, zstd"), &content);
@@ -282,10 +281,10 @@ fn only_what_stands_for_the_plain_file_is_used() {
 }
 
 #[test]
-fn a_file_in_a_coding_that_is_older_than_the_plain_one_is_not_used() {
+fn precompressed_file_older_than_the_plain_one_is_not_used() {
     let domain = domain();
     let root = domain.folder.path().join("public");
-    let mut connection = HttpConnection::open(domain.serving.http());
+    let mut connection = HttpConnection::open(domain.server.http());
     check_variant(&connection.ask_in("/app.js", "br, gzip"), Some("br"), BROTLI);
     let plain_modified = fs::metadata(root.join("app.js")).unwrap().modified().unwrap();
     set_modified(root.join("app.js.br"), plain_modified - Duration::from_secs(1));
@@ -293,8 +292,8 @@ fn a_file_in_a_coding_that_is_older_than_the_plain_one_is_not_used() {
     set_modified(root.join("app.js.br"), plain_modified);
     connection.wait_for_coding("/app.js", Some("br"));
 
-    // The plain file is changed, and the others are not made anew: they hold what it was.
-    let changed = b"the file has been changed, and nobody has compressed it again";
+    // The plain file changes, and the precompressed ones do not.
+    let changed = b"the file has been changed, and not compressed again";
     domain.folder.write("public/app.js", changed);
     let is_new = |answer: &Answer| {
         let is_new = answer.field("Content-Encoding").is_none();
@@ -302,13 +301,13 @@ fn a_file_in_a_coding_that_is_older_than_the_plain_one_is_not_used() {
         is_new
     };
     check_only(&connection.wait_until("/app.js", SOON, is_new), changed);
-    domain.folder.write("public/app.js.gz", b"made anew");
-    check_variant(&connection.wait_for_coding("/app.js", Some("gzip")), Some("gzip"), b"made anew");
+    domain.folder.write("public/app.js.gz", b"compressed again");
+    check_variant(&connection.wait_for_coding("/app.js", Some("gzip")), Some("gzip"), b"compressed again");
 }
 
-/// Brotli's program up to 1.0.9 gives its file the time of the plain one without the fraction of the second.
+/// The program `brotli` up to 1.0.9 copies the modification time without the fraction of the second.
 #[test]
-fn a_time_in_whole_seconds_is_not_older_than_its_fraction() {
+fn time_in_whole_seconds_is_not_older_than_its_fraction() {
     let domain = domain();
     let root = domain.folder.path().join("public");
     let second = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
@@ -316,23 +315,23 @@ fn a_time_in_whole_seconds_is_not_older_than_its_fraction() {
     set_modified(root.join("app.js.br"), second);
     set_modified(root.join("app.js.gz"), second + Duration::from_millis(998));
     set_modified(root.join("app.js.zst"), second - Duration::from_secs(1));
-    let mut connection = HttpConnection::open(domain.serving.http());
+    let mut connection = HttpConnection::open(domain.server.http());
     check_variant(&connection.ask_in("/app.js", "br, gzip, zstd"), Some("br"), BROTLI);
     check_variant(&connection.ask_in("/app.js", "gzip, zstd"), None, LINES);
 }
 
 #[test]
-fn a_file_in_a_coding_that_comes_changes_or_goes_is_seen_soon() {
+fn new_changed_and_removed_precompressed_files_are_noticed_soon() {
     let domain = Domain::with_site(&[("index.html", b"hi\n"), ("folder/app.js", LINES), ("folder/index.html", LINES)]);
     for (target, path) in [("/folder/app.js", "public/folder/app.js"), ("/folder/", "public/folder/index.html")] {
-        let mut connection = HttpConnection::open(domain.serving.http());
-        let mut other = HttpConnection::open(domain.serving.http());
+        let mut connection = HttpConnection::open(domain.server.http());
+        let mut other = HttpConnection::open(domain.server.http());
         check_only(&connection.ask_in(target, "br, gzip"), LINES);
         check_only(&other.ask_in(target, "br, gzip"), LINES);
 
         domain.folder.write(&format!("{path}.gz"), GZIP);
         check_variant(&connection.wait_for_coding(target, Some("gzip")), Some("gzip"), GZIP);
-        // The entry is the same on all workers.
+        // All workers share the entry.
         check_variant(&other.ask_in(target, "br, gzip"), Some("gzip"), GZIP);
         check_variant(&connection.ask_in(target, "br"), None, LINES);
 
@@ -352,7 +351,7 @@ fn a_file_in_a_coding_that_comes_changes_or_goes_is_seen_soon() {
 }
 
 #[test]
-fn a_file_in_a_coding_that_is_written_on_and_on_holds_nobody() {
+fn precompressed_file_that_keeps_changing_blocks_no_request() {
     let domain = Domain::with_site(&[("index.html", b"hi\n"), ("app.js", LINES)]);
     let path = domain.folder.path().join("public/app.js.br");
     let is_over = AtomicBool::new(false);
@@ -366,11 +365,11 @@ fn a_file_in_a_coding_that_is_written_on_and_on_holds_nobody() {
         while !path.exists() {
             thread::yield_now();
         }
-        let mut connection = HttpConnection::open(domain.serving.http());
+        let mut connection = HttpConnection::open(domain.server.http());
         let answers = (0..20).map(|_| connection.ask_in("/app.js", "br"));
         let is_right = |answer: &Answer| match answer.field("Content-Encoding") {
             None => answer.status == 200 && answer.content == LINES,
-            // The writer had to wait behind a whole write.
+            // The writer waited for a whole write.
             Some(_) => answer.content == BROTLI,
         };
         let wrong: Vec<_> = answers.filter(|answer| !is_right(answer)).collect();
@@ -378,8 +377,8 @@ fn a_file_in_a_coding_that_is_written_on_and_on_holds_nobody() {
         assert!(wrong.is_empty(), "{wrong:?}");
     });
     let is_coded = |answer: &Answer| answer.field("Content-Encoding").is_some();
-    // The last write may meet an answer that is on its way, which is then cut off: that is not what is tested here.
+    // The last write may abort a response in progress, which is not the subject here.
     thread::park_timeout(SOON);
-    let mut connection = HttpConnection::open(domain.serving.http());
+    let mut connection = HttpConnection::open(domain.server.http());
     check_variant(&connection.wait_until("/app.js", LATER, is_coded), Some("br"), BROTLI);
 }

@@ -1,22 +1,21 @@
-//! Requests that no honest client sends: each is refused at once, and the refusal arrives.
+//! Malformed requests: each is refused at once, and the refusal arrives.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::domain::{Domain, Wanted};
+use crate::domain::{Domain, Setup};
 use crate::http_answers::{HttpConnection, answer_to, check_serves};
-use sanderling_testkit::clients::RawConnection;
-use sanderling_testkit::random::Random;
+use sanderling_testkit::RawConnection;
 
 fn site() -> Domain {
     let large = vec![b'x'; 1_000_000];
     Domain::with_site(&[("index.html", b"hi\n"), ("large.bin", &large)])
 }
 
-/// The answer has this status, and the connection closes behind it.
+/// The response has this status, and the connection is closed after it.
 #[track_caller]
 fn check_refused(domain: &Domain, request: &[u8], status: u16) {
-    let mut connection = HttpConnection::open(domain.serving.http());
+    let mut connection = HttpConnection::open(domain.server.http());
     connection.send(request);
     let answer = connection.answer();
     let shown = String::from_utf8_lossy(&request[..request.len().min(200)]).into_owned();
@@ -26,7 +25,7 @@ fn check_refused(domain: &Domain, request: &[u8], status: u16) {
 }
 
 #[test]
-fn what_is_no_request_is_refused_and_closed() {
+fn malformed_requests_are_refused_and_closed() {
     let domain = site();
     for (request, status) in [
         ("\0\0\0\0\r\n\r\n", 400),
@@ -62,9 +61,9 @@ fn what_is_no_request_is_refused_and_closed() {
     }
 }
 
-/// What two readers could frame in two ways is how requests are smuggled (RFC 9112 §11.2).
+/// Ambiguous framing allows request smuggling (RFC 9112 §11.2).
 #[test]
-fn doubtful_framing_is_refused() {
+fn ambiguous_framing_is_refused() {
     let domain = site();
     for (fields, status) in [
         ("Content-Length: 5\r\nTransfer-Encoding: chunked", 400),
@@ -111,14 +110,14 @@ fn malformed_chunks_are_refused() {
         let request = format!("POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n{content}");
         check_refused(&domain, request.as_bytes(), status);
     }
-    // Extensions and trailers are framing: no limit of content stops them, so they have a bound of their own.
+    // Extensions and trailers do not count as content, so they have a limit of their own.
     let head = "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n";
     check_refused(&domain, format!("{head}1;{}\r\n", "e".repeat(10_000)).as_bytes(), 400);
     check_refused(&domain, format!("{head}0\r\n{}\r\n", "T: t\r\n".repeat(2_000)).as_bytes(), 400);
 }
 
 #[test]
-fn heads_beyond_their_limits_are_refused() {
+fn heads_above_their_limits_are_refused() {
     let domain = site();
     let long = "a".repeat(9_000);
     check_refused(&domain, format!("GET /{long} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes(), 414);
@@ -128,37 +127,37 @@ fn heads_beyond_their_limits_are_refused() {
     check_refused(&domain, format!("GET / HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n").as_bytes(), 431);
     let method = "M".repeat(40);
     check_refused(&domain, format!("{method} / HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes(), 501);
-    // What never ends is refused at the limit, not awaited.
+    // An endless head is refused at the limit.
     check_refused(&domain, format!("GET /{}", "a".repeat(20_000)).as_bytes(), 414);
     check_refused(&domain, format!("GET / HTTP/1.1\r\nHost: localhost\r\nA: {}", "a".repeat(20_000)).as_bytes(), 431);
-    // At the limits all is well.
-    let server = domain.serving.http();
+    // Requests at the limits are answered.
+    let server = domain.server.http();
     let fields = "A: b\r\n".repeat(99);
     assert_eq!(answer_to(server, format!("GET / HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n")).status, 200);
     let query = "q".repeat(8_192 - "/?".len());
     assert_eq!(answer_to(server, format!("GET /?{query} HTTP/1.1\r\nHost: localhost\r\n\r\n")).status, 200);
 }
 
-/// A close with unread input makes the kernel send a reset, which can overtake the answer (RFC 9112 §9.6).
+/// A close with unread input makes the kernel send a reset, which can overtake the response (RFC 9112 §9.6).
 #[test]
-fn a_refusal_arrives_though_more_is_behind_it() {
+fn refusal_arrives_in_spite_of_unread_input() {
     let domain = site();
     for _ in 0..20 {
-        let mut connection = HttpConnection::open(domain.serving.http());
+        let mut connection = HttpConnection::open(domain.server.http());
         let mut request = b"BAD\r\n\r\n".to_vec();
         request.resize(200_000, b'x');
-        // The server may close before it has read all.
+        // The server may close before it has read everything.
         let _ = connection.raw().try_send(&request);
         assert_eq!(connection.answer().status, 400);
     }
 }
 
-/// The same for an answer after which the client itself wanted the close: what it sent behind is no reason to lose it.
+/// The same for a response after which the client itself wants the close.
 #[test]
-fn an_answer_arrives_though_more_is_behind_its_request() {
+fn response_arrives_in_spite_of_unread_input() {
     let domain = site();
     for _ in 0..5 {
-        let mut connection = HttpConnection::open(domain.serving.http());
+        let mut connection = HttpConnection::open(domain.server.http());
         let mut request = b"GET /large.bin HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".to_vec();
         request.resize(200_000, b'x');
         let _ = connection.raw().try_send(&request);
@@ -166,11 +165,11 @@ fn an_answer_arrives_though_more_is_behind_its_request() {
     }
 }
 
-/// Whoever stays within the time of a lingering close and goes on sending is not read for ever.
+/// A client that keeps sending during a lingering close is not read for ever.
 #[test]
-fn a_refused_client_cannot_send_for_ever() {
+fn refused_client_cannot_send_for_ever() {
     let domain = site();
-    let mut raw = RawConnection::open(domain.serving.http());
+    let mut raw = RawConnection::open(domain.server.http());
     raw.send(b"BAD\r\n\r\n");
     let start = Instant::now();
     let piece = [b'x'; 4096];
@@ -180,25 +179,25 @@ fn a_refused_client_cannot_send_for_ever() {
 }
 
 #[test]
-fn random_octets_do_no_harm() {
+fn random_bytes_leave_the_server_running() {
     const SEED: u64 = 20_260_101;
     const CLIENT_COUNT: u64 = 4;
     println!("seed {SEED}");
-    // Half a request is given up soon.
+    // An incomplete request is given up soon.
     let limits = "http_header_deadline_ms = 200\nhttp_idle_timeout_ms = 200";
-    let domain = Domain::serve(Wanted { site: &[("index.html", b"hi\n")], limits, ..Wanted::default() });
-    let server = domain.serving.http();
+    let domain = Domain::serve(Setup { site: &[("index.html", b"hi\n")], limits, ..Setup::default() });
+    let server = domain.server.http();
     thread::scope(|scope| {
         for client in 0..CLIENT_COUNT {
             scope.spawn(move || {
-                let mut random = Random::new(SEED + client);
+                let mut random = fastrand::Rng::with_seed(SEED + client);
                 for _ in 0..150 {
                     let request = damaged_request(&mut random);
                     let mut raw = RawConnection::open(server);
                     let _ = raw.try_send(&request);
                     raw.finish_sending();
-                    let said = raw.read_to_close();
-                    assert!(said.is_empty() || said.starts_with(b"HTTP/1.1 "), "{}", request.escape_ascii());
+                    let received = raw.read_to_close();
+                    assert!(received.is_empty() || received.starts_with(b"HTTP/1.1 "), "{}", request.escape_ascii());
                 }
             });
         }
@@ -206,27 +205,27 @@ fn random_octets_do_no_harm() {
     check_serves(server);
 }
 
-/// Good requests, in which a few octets were changed, removed or put in.
-fn damaged_request(random: &mut Random) -> Vec<u8> {
+/// Good requests with some bytes changed, removed or inserted.
+fn damaged_request(random: &mut fastrand::Rng) -> Vec<u8> {
     let good = b"GET /index.html HTTP/1.1\r\nHost: localhost\r\nRange: bytes=0-1\r\nIf-None-Match: \"a\"\r\n\r\n";
-    let mut request = good.repeat(1 + random.below(3));
-    for _ in 0..random.below(6) {
-        let at = random.below(request.len());
-        match random.below(4) {
-            0 => request[at] = random.next() as u8,
-            1 => drop(request.remove(at)),
-            2 => request.insert(at, b"\r\n \0:%/"[random.below(7)]),
+    let mut request = good.repeat(1 + random.usize(..3));
+    for _ in 0..random.usize(..6) {
+        let at = random.usize(..request.len());
+        match random.usize(..4) {
+            0 => request[at] = random.u64(..) as u8,
+            1 if request.len() > 1 => drop(request.remove(at)),
+            2 => request.insert(at, b"\r\n \0:%/"[random.usize(..7)]),
             _ => request.truncate(at.max(1)),
         }
     }
     request
 }
 
-/// Connections that end at every point of an exchange leave nothing behind.
+/// Connections that end at any point of an exchange.
 #[test]
-fn clients_that_go_away_do_no_harm() {
+fn disconnecting_clients_leave_the_server_running() {
     let domain = site();
-    let server = domain.serving.http();
+    let server = domain.server.http();
     let request = b"GET /large.bin HTTP/1.1\r\nHost: localhost\r\n\r\n";
     thread::scope(|scope| {
         for worker in 0..4 {

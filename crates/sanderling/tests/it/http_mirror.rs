@@ -1,14 +1,12 @@
-//! A whole tree of files, fetched by `wget` and compared with the one on the disk.
+//! A tree of files, fetched by `wget` and compared with the one on the disk.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use sanderling_testkit::clients::wget_mirror;
-use sanderling_testkit::process::{Folder, Listeners, Serving};
-use sanderling_testkit::random::Random;
+use sanderling_testkit::{Folder, ListenerCounts, TestServer, random_bytes, wget_mirror};
 
-/// Bounds of what is taken of the machine's own documents.
+/// Limits for the machine's own documents.
 const FILE_COUNT_MAX: usize = 2_000;
 const TREE_BYTES_MAX: u64 = 30_000_000;
 
@@ -17,7 +15,7 @@ fn wget_mirrors_a_tree() {
     let folder = Folder::new();
     let mut tree = Tree { root: folder.path().join("tree"), paths: Vec::new() };
     tree.put_documents(Path::new("/usr/share/doc"));
-    let mut random = Random::new(7);
+    let mut random = fastrand::Rng::with_seed(7);
     for (path, length) in [
         ("odd/with space.txt", 10),
         ("odd/100%.txt", 20),
@@ -34,14 +32,14 @@ fn wget_mirrors_a_tree() {
         ("sizes/65536", 65_536),
         ("sizes/5000003", 5_000_003),
     ] {
-        tree.put(path, &random.bytes(length));
+        tree.put(path, &random_bytes(&mut random, length));
     }
     tree.put_index();
 
     let arguments = ["serve", tree.root.to_str().unwrap(), "--http", "127.0.0.1:0", "--workers", "2"];
-    let serving = Serving::start(&arguments, Listeners { http: 1, dns: 0 });
+    let server = TestServer::start(&arguments, ListenerCounts { http: 1, dns: 0 });
     let mirror = folder.path().join("mirror");
-    let ended = wget_mirror(&format!("http://{}/", serving.http()), mirror.to_str().unwrap());
+    let ended = wget_mirror(&format!("http://{}/", server.http()), mirror.to_str().unwrap());
     assert_eq!(ended.code(), Some(0), "{ended}");
 
     let (served, fetched) = (files_of(&tree.root), files_of(&mirror));
@@ -51,10 +49,10 @@ fn wget_mirrors_a_tree() {
     for (path, content) in &served {
         assert!(fetched[path] == *content, "{} differs", path.display());
     }
-    println!("{} files, {} octets", served.len(), served.values().map(Vec::len).sum::<usize>());
+    println!("{} files, {} bytes", served.len(), served.values().map(Vec::len).sum::<usize>());
 }
 
-/// A tree as it is made, with the paths that its index is to link to.
+/// The tree, with the paths that its index links to.
 struct Tree {
     root: PathBuf,
     paths: Vec<String>,
@@ -63,13 +61,13 @@ struct Tree {
 impl Tree {
     fn put(&mut self, path: &str, content: &[u8]) {
         let file = self.root.join(path);
-        fs::create_dir_all(file.parent().expect("a file stands in a folder")).expect("a folder of ours can be made");
-        fs::write(file, content).expect("a file of ours can be written");
+        fs::create_dir_all(file.parent().expect("a file has a folder")).expect("the folder can be created");
+        fs::write(file, content).expect("the file can be written");
         self.paths.push(path.to_owned());
     }
 
-    /// Copies plain files, in the order of their names, until a bound is reached. What `wget` would read for links is
-    /// left out, since those lead out of the tree; so is what a site hides.
+    /// Copies regular files in the order of their names, up to a limit. Files that `wget` would search for links are left out, since
+    /// those lead out of the tree; so are hidden ones.
     fn put_documents(&mut self, from: &Path) {
         let mut left_bytes = TREE_BYTES_MAX;
         let mut folders = vec![from.to_owned()];
@@ -95,14 +93,14 @@ impl Tree {
         }
     }
 
-    /// A page that links to every file.
+    /// A page with links to all files.
     fn put_index(&mut self) {
         let links: String = self.paths.iter().map(|path| format!("<a href=\"{}\">x</a>\n", escaped(path))).collect();
         self.put("index.html", format!("<!doctype html><meta charset=utf-8>\n{links}").as_bytes());
     }
 }
 
-/// The path as it may stand in a link: all but letters, digits and a few marks as escapes (RFC 3986 §2.1).
+/// The path in a link: all but letters, digits and some marks as escapes (RFC 3986 §2.1).
 fn escaped(path: &str) -> String {
     path.bytes()
         .map(|byte| match byte {
@@ -112,18 +110,18 @@ fn escaped(path: &str) -> String {
         .collect()
 }
 
-/// All files below `root`, by their paths.
+/// All files below `root` by their paths.
 fn files_of(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut files = BTreeMap::new();
     let mut folders = vec![root.to_owned()];
     while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).expect("a folder of ours can be read") {
-            let path = entry.expect("a folder of ours can be read").path();
+        for entry in fs::read_dir(folder).expect("the folder can be read") {
+            let path = entry.expect("the folder can be read").path();
             if path.is_dir() {
                 folders.push(path);
             } else {
                 let name = path.strip_prefix(root).expect("it was found below").to_owned();
-                files.insert(name, fs::read(path).expect("a file of ours can be read"));
+                files.insert(name, fs::read(path).expect("the file can be read"));
             }
         }
     }

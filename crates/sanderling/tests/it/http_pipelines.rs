@@ -1,13 +1,14 @@
-//! Many requests on one connection, cut into whatever segments the network makes of them.
+//! Many requests on one connection, in segments of any length.
 
 use std::thread;
 
-use crate::domain::{Domain, Wanted};
+use sanderling_testkit::random_bytes;
+
+use crate::domain::{Domain, Setup};
 use crate::http_answers::{HttpConnection, get};
-use sanderling_testkit::random::Random;
 
 const ALPHABET: &[u8] = b"abcdefghijklmnopqrstuvwxyz";
-/// Larger than what is kept in memory, so that it is sent from its descriptor.
+/// Larger than the files kept in memory: it is sent from its descriptor.
 const LARGE_BYTES: usize = 300_000;
 
 fn large() -> Vec<u8> {
@@ -17,12 +18,12 @@ fn large() -> Vec<u8> {
 fn site() -> Domain {
     let large = large();
     let site: &[(&str, &[u8])] = &[("index.html", b"hi\n"), ("alphabet.txt", ALPHABET), ("large.bin", &large)];
-    Domain::serve(Wanted { site, ..Wanted::default() })
+    Domain::serve(Setup { site, ..Setup::default() })
 }
 
 const PIPELINE_COUNT: usize = 16;
 
-/// Sixteen requests whose answers can be told apart.
+/// Sixteen requests with different responses.
 fn pipeline() -> String {
     (0..PIPELINE_COUNT)
         .map(|index| match index % 4 {
@@ -52,28 +53,28 @@ fn check_pipeline(connection: &mut HttpConnection) {
 #[test]
 fn pipelined_requests_are_answered_in_order() {
     let domain = site();
-    let mut connection = HttpConnection::open(domain.serving.http());
+    let mut connection = HttpConnection::open(domain.server.http());
     connection.send(pipeline());
     check_pipeline(&mut connection);
     assert_eq!(connection.get("/").status, 200);
 }
 
 #[test]
-fn requests_may_come_octet_by_octet() {
+fn requests_may_arrive_byte_by_byte() {
     let domain = site();
-    let mut connection = HttpConnection::open(domain.serving.http());
-    for octet in pipeline().bytes() {
-        connection.send([octet]);
+    let mut connection = HttpConnection::open(domain.server.http());
+    for byte in pipeline().bytes() {
+        connection.send([byte]);
     }
     check_pipeline(&mut connection);
 }
 
-/// More requests than one turn answers, none of them read before all are sent.
+/// More requests than one iteration answers; the client reads after it has sent all.
 #[test]
-fn a_thousand_requests_may_wait_in_one_connection() {
+fn thousand_requests_may_wait_in_one_connection() {
     const COUNT: usize = 1_000;
     let domain = site();
-    let mut connection = HttpConnection::open(domain.serving.http());
+    let mut connection = HttpConnection::open(domain.server.http());
     let request = |index: usize| {
         format!("GET /alphabet.txt HTTP/1.1\r\nHost: localhost\r\nRange: bytes={0}-{0}\r\n\r\n", index % 26)
     };
@@ -83,7 +84,7 @@ fn a_thousand_requests_may_wait_in_one_connection() {
     }
 }
 
-/// What an answer must be.
+/// The expected response.
 #[derive(Clone, Copy, Debug)]
 enum Expected {
     Content { start: usize, end: usize },
@@ -91,20 +92,20 @@ enum Expected {
     Status(u16),
 }
 
-/// Requests of every kind in any order, sent in segments of any length by one thread and read by another, which is
-/// sometimes ahead and sometimes behind.
+/// Requests of all kinds in any order, sent in segments of any length by one thread and read by another, which is sometimes
+/// ahead and sometimes late.
 #[test]
 fn random_requests_in_random_segments_are_answered_in_order() {
     const SEED: u64 = 9_112;
     const CONNECTION_COUNT: u64 = 6;
     println!("seed {SEED}");
     let domain = site();
-    let server = domain.serving.http();
+    let server = domain.server.http();
     let large = &large();
     thread::scope(|scope| {
         for index in 0..CONNECTION_COUNT {
             scope.spawn(move || {
-                let mut random = Random::new(SEED + index);
+                let mut random = fastrand::Rng::with_seed(SEED + index);
                 let (bytes, expected) = random_requests(&mut random);
                 let mut connection = HttpConnection::open(server);
                 let mut sending = connection.raw().second_end();
@@ -112,8 +113,8 @@ fn random_requests_in_random_segments_are_answered_in_order() {
                     let mut rest = &bytes[..];
                     while !rest.is_empty() {
                         let piece;
-                        let longest = [3, 60, 5_000, 100_000][random.below(4)];
-                        (piece, rest) = rest.split_at((1 + random.below(longest)).min(rest.len()));
+                        let longest = [3, 60, 5_000, 100_000][random.usize(..4)];
+                        (piece, rest) = rest.split_at((1 + random.usize(..longest)).min(rest.len()));
                         sending.send(piece);
                     }
                 });
@@ -127,16 +128,16 @@ fn random_requests_in_random_segments_are_answered_in_order() {
     });
 }
 
-fn random_requests(random: &mut Random) -> (Vec<u8>, Vec<Expected>) {
+fn random_requests(random: &mut fastrand::Rng) -> (Vec<u8>, Vec<Expected>) {
     const REQUEST_COUNT: usize = 400;
     let mut bytes = Vec::new();
     let mut all_expected = Vec::new();
     for _ in 0..REQUEST_COUNT {
-        let start = random.below(LARGE_BYTES);
-        let end = start + 1 + random.below((LARGE_BYTES - start).min(40_000));
-        let content = random.bytes(1 + start % 20_000);
+        let start = random.usize(..LARGE_BYTES);
+        let end = start + 1 + random.usize(..(LARGE_BYTES - start).min(40_000));
+        let content = random_bytes(random, 1 + start % 20_000);
         let length = content.len();
-        let (head, content, expected) = match random.below(7) {
+        let (head, content, expected) = match random.usize(..7) {
             0 => (get("/large.bin"), vec![], Expected::Content { start: 0, end: LARGE_BYTES }),
             1 | 2 => {
                 let range = format!("Range: bytes={start}-{}", end - 1);
@@ -182,16 +183,16 @@ fn check_expected(connection: &mut HttpConnection, expected: Expected, large: &[
     }
 }
 
-/// Head and content leave from two places by one call, of which the socket may take any part.
+/// One call sends head and content from two buffers, and the socket may take any part.
 #[test]
-fn a_file_in_memory_arrives_whole_whatever_part_of_it_the_socket_takes() {
+fn file_in_memory_arrives_completely_after_partial_writes() {
     const LENGTH: usize = 32 * 1024;
     const COUNT: usize = 400;
     let content = &large()[..LENGTH];
     let site: &[(&str, &[u8])] = &[("index.html", b"hi\n"), ("medium.bin", content)];
-    let domain = Domain::serve(Wanted { site, ..Wanted::default() });
-    let mut connection = HttpConnection::open(domain.serving.http());
-    // Twelve megabytes, more than sockets hold: nothing is read until all is asked for.
+    let domain = Domain::serve(Setup { site, ..Setup::default() });
+    let mut connection = HttpConnection::open(domain.server.http());
+    // Twelve megabytes exceed the socket buffers: the client reads after it has sent all requests.
     connection.send(get("/medium.bin").repeat(COUNT));
     for index in 0..COUNT {
         let answer = connection.answer();

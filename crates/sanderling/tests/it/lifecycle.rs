@@ -1,32 +1,31 @@
-//! How a server starts beside others, lives through want of descriptors, and ends when it is told to.
+//! Start, stop, and operation without free descriptors.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::dns_messages::{A, Question};
-use crate::domain::{Domain, Wanted, ZONE};
+use crate::domain::{Domain, Setup, ZONE};
 use crate::http_answers::{HttpConnection, check_serves, get};
-use sanderling_testkit::clients::RawConnection;
-use sanderling_testkit::process::{Folder, Listeners, Serving, run_to_end, sanderling};
+use sanderling_testkit::{Folder, ListenerCounts, RawConnection, TestServer, run_to_end, sanderling};
 
 const SITE: &[(&str, &[u8])] = &[("index.html", b"hi\n")];
 
-/// What an idle server needs to end; twice, since other tests keep the machine busy.
+/// Time in which an idle server ends, doubled for a busy machine.
 const END_MAX: Duration = Duration::from_secs(2);
 
 #[test]
-fn a_signal_ends_an_idle_server_at_once() {
+fn signal_ends_an_idle_server_at_once() {
     for signal in ["TERM", "INT"] {
-        let domain = Domain::serve(Wanted { site: SITE, zone: ZONE, ..Wanted::default() });
-        // Connections that wait for nothing do not hold it.
-        let mut idle = HttpConnection::open(domain.serving.http());
+        let domain = Domain::serve(Setup { site: SITE, zone: ZONE, ..Setup::default() });
+        // Idle connections do not delay the end.
+        let mut idle = HttpConnection::open(domain.server.http());
         idle.get("/");
-        // The kernel keeps it, unless accepts are not deferred: the tests run that way, too.
-        let fresh = RawConnection::open(domain.serving.http());
-        let stream = RawConnection::open(domain.serving.dns());
+        // With deferred accepts the kernel keeps it; the tests run without as well.
+        let fresh = RawConnection::open(domain.server.http());
+        let stream = RawConnection::open(domain.server.dns());
         let start = Instant::now();
-        domain.serving.signal(signal);
-        let ended = domain.serving.end();
+        domain.server.signal(signal);
+        let ended = domain.server.end();
         assert!(start.elapsed() < END_MAX, "SIG{signal}: {:?}", start.elapsed());
         assert_eq!((ended.code(), ended.text().as_str(), ended.errors.as_str()), (Some(0), "", ""), "SIG{signal}");
         idle.check_closed();
@@ -35,81 +34,86 @@ fn a_signal_ends_an_idle_server_at_once() {
 }
 
 #[test]
-fn a_download_is_finished_before_the_end() {
+fn download_is_finished_before_the_end() {
     let huge: Vec<u8> = (0..50_000_000u32).map(|index| (index >> 16) as u8).collect();
     let site: &[(&str, &[u8])] = &[("index.html", b"hi\n"), ("huge.bin", &huge)];
-    let domain = Domain::serve(Wanted { site, ..Wanted::default() });
-    let mut connection = HttpConnection::open(domain.serving.http());
+    let domain = Domain::serve(Setup { site, ..Setup::default() });
+    let mut connection = HttpConnection::open(domain.server.http());
     connection.send(get("/huge.bin"));
-    let mut idle = HttpConnection::open(domain.serving.http());
+    let mut idle = HttpConnection::open(domain.server.http());
     idle.get("/");
-    domain.serving.signal("TERM");
-    // The idle one is closed when draining has begun; only then the download goes on.
+    domain.server.signal("TERM");
+    // The idle connection is closed when the server drains; then the download continues.
     idle.check_closed();
     assert!(connection.answer().content == huge);
     connection.check_closed();
-    assert_eq!(domain.serving.end().code(), Some(0));
+    assert_eq!(domain.server.end().code(), Some(0));
 }
 
 #[test]
-fn a_request_that_has_begun_is_answered_before_the_end() {
-    let domain = Domain::serve(Wanted { site: SITE, ..Wanted::default() });
-    let mut begun = HttpConnection::open(domain.serving.http());
+fn received_request_is_answered_before_the_end() {
+    let domain = Domain::serve(Setup { site: SITE, ..Setup::default() });
+    let mut begun = HttpConnection::open(domain.server.http());
     begun.get("/");
     begun.send("GET / HTTP/1.1\r\nHo");
-    // Proves that the octets above have arrived: the same worker may have to look at both.
-    check_serves(domain.serving.http());
-    let mut idle = HttpConnection::open(domain.serving.http());
+    // Makes sure that the bytes above have arrived.
+    check_serves(domain.server.http());
+    let mut idle = HttpConnection::open(domain.server.http());
     idle.get("/");
-    domain.serving.signal("TERM");
+    domain.server.signal("TERM");
     idle.check_closed();
     begun.send("st: localhost\r\n\r\n");
     let answer = begun.answer();
     assert_eq!((answer.status, answer.field("Connection")), (200, Some("close")));
     begun.check_closed();
-    assert_eq!(domain.serving.end().code(), Some(0));
+    assert_eq!(domain.server.end().code(), Some(0));
 }
 
-/// A peer that takes nothing must not hold the server for longer than it was given.
+/// A client that does not read must not delay the end beyond the timeout.
 #[test]
-fn draining_has_an_end() {
+fn drain_timeout_ends_the_server() {
     let huge = vec![b'x'; 50_000_000];
     let site: &[(&str, &[u8])] = &[("huge.bin", &huge)];
-    let domain = Domain::serve(Wanted { site, limits: "drain_timeout_ms = 500", ..Wanted::default() });
-    let mut connection = HttpConnection::open(domain.serving.http());
+    let domain = Domain::serve(Setup { site, limits: "drain_timeout_ms = 500", ..Setup::default() });
+    let mut connection = HttpConnection::open(domain.server.http());
     connection.send(get("/huge.bin"));
     connection.raw().read_bytes(1);
     let start = Instant::now();
-    domain.serving.signal("TERM");
-    assert_eq!(domain.serving.end().code(), Some(0));
+    domain.server.signal("TERM");
+    assert_eq!(domain.server.end().code(), Some(0));
     let took = start.elapsed();
     assert!(took >= Duration::from_millis(480) && took < Duration::from_millis(500) + END_MAX, "{took:?}");
 }
 
 #[test]
-fn a_second_server_on_the_same_port_is_told_so() {
-    let domain = Domain::serve(Wanted { site: SITE, zone: ZONE, ..Wanted::default() });
-    let (http, dns) = (domain.serving.http().to_string(), domain.serving.dns().to_string());
+fn second_server_on_the_same_port_is_refused() {
+    let domain = Domain::serve(Setup { site: SITE, zone: ZONE, ..Setup::default() });
+    let (http, dns) = (domain.server.http().to_string(), domain.server.dns().to_string());
     let public = domain.folder.argument("public");
     let zone = format!("example.com={}", domain.folder.argument("zone"));
-    for (arguments, address) in
-        [(vec!["serve", &public, "--http", &http], &http), (vec!["serve", "--zone", &zone, "--dns", &dns], &dns)]
-    {
+    for (arguments, address, option) in [
+        (vec!["serve", &public, "--http", &http], &http, "--http"),
+        (vec!["serve", "--zone", &zone, "--dns", &dns], &dns, "--dns"),
+    ] {
         let mut second = sanderling();
         second.args(&arguments);
         // A server that starts would not end by itself.
         let ended = run_to_end(second, Duration::from_secs(5));
         assert_eq!((ended.code(), ended.text().as_str()), (Some(1), ""), "{ended}");
-        assert!(ended.errors.contains(address.as_str()), "the address is named: {ended}");
+        let expected = format!(
+            "sanderling: cannot listen on {address}: address already in use; stop the other program or choose another \
+             port with {option}\n"
+        );
+        assert_eq!(ended.errors, expected);
     }
-    check_serves(domain.serving.http());
-    assert_eq!(Question::new("example.com", A).ask_udp(domain.serving.dns()).answer.len(), 1);
+    check_serves(domain.server.http());
+    assert_eq!(Question::new("example.com", A).ask_udp(domain.server.dns()).answer.len(), 1);
 }
 
-/// Port 0 asks for a port of one's own. Siblings share theirs (`SO_REUSEPORT`), but only with each other: not with another
-/// server, and not the streams of DNS with HTTP.
+/// Port 0 selects a free port. Reuseport sockets share it with each other, but not with another server, and DNS not with
+/// HTTP.
 #[test]
-fn a_port_that_the_kernel_chose_is_nobody_else_s() {
+fn port_chosen_by_the_kernel_is_not_shared() {
     const SERVER_COUNT: usize = 8;
     if !Command::new("unshare").args(["--net", "true"]).status().is_ok_and(|status| status.success()) {
         println!("no network of its own can be had here: nothing to see");
@@ -117,45 +121,44 @@ fn a_port_that_the_kernel_chose_is_nobody_else_s() {
     }
     let folder = Folder::with(&[("public/index.html", b"hi\n"), ("zone", ZONE.as_bytes())]);
     let (public, zone) = (folder.argument("public"), format!("example.com={}", folder.argument("zone")));
-    // Few ports to choose from, so that a choice that does not look is seen.
+    // Few ports, so that a collision is likely.
     let script = "echo 40000 40031 >/proc/sys/net/ipv4/ip_local_port_range; trap 'kill $(jobs -p); wait; exit' TERM; \
                   for server in $(seq $1); do \
                   \"$2\" serve \"$3\" --http 0.0.0.0:0 --zone \"$4\" --dns 0.0.0.0:0 --workers 2 & done; wait";
     let mut command = Command::new("unshare");
     command.args(["--net", "bash", "-c", script, "bash", &SERVER_COUNT.to_string()]);
     command.arg(sanderling().get_program()).args([&public, &zone]);
-    let serving = Serving::start_command(command, Listeners { http: SERVER_COUNT, dns: SERVER_COUNT });
-    let mut ports: Vec<u16> =
-        serving.http_all().iter().chain(serving.dns_all()).map(|address| address.port()).collect();
+    let server = TestServer::start_command(command, ListenerCounts { http: SERVER_COUNT, dns: SERVER_COUNT });
+    let mut ports: Vec<u16> = server.http_all().iter().chain(server.dns_all()).map(|address| address.port()).collect();
     ports.sort_unstable();
     assert!(ports.windows(2).all(|pair| pair[0] != pair[1]), "a port is there twice: {ports:?}");
 }
 
-/// Connections beyond the descriptors wait or are closed; none ends the server, and when they go all is well.
+/// Connections beyond the descriptor limit wait or are closed, and the server recovers.
 #[test]
-fn want_of_descriptors_is_survived() {
+fn server_survives_the_descriptor_limit() {
     let site: &[(&str, &[u8])] = &[("index.html", b"hi\n"), ("large.bin", &[b'x'; 100_000])];
-    let domain = Domain::serve_with_descriptors(Wanted { site, zone: ZONE, ..Wanted::default() }, 64);
-    let mut first = HttpConnection::open(domain.serving.http());
+    let domain = Domain::serve_with_descriptors(Setup { site, zone: ZONE, ..Setup::default() }, 64);
+    let mut first = HttpConnection::open(domain.server.http());
     first.get("/");
-    let held: Vec<RawConnection> = (0..150).map(|_| RawConnection::open(domain.serving.http())).collect();
+    let held: Vec<RawConnection> = (0..150).map(|_| RawConnection::open(domain.server.http())).collect();
     // Datagrams need no descriptor of their own.
-    assert_eq!(Question::new("example.com", A).ask_udp(domain.serving.dns()).answer.len(), 1);
+    assert_eq!(Question::new("example.com", A).ask_udp(domain.server.dns()).answer.len(), 1);
     for _ in 0..3 {
-        // Whoever has been let in is answered, were it with an excuse.
+        // An accepted connection gets an answer, perhaps 503.
         let answer = first.get("/large.bin");
         assert!(matches!(answer.status, 200 | 503), "{}", answer.head);
     }
     drop(held);
-    check_serves(domain.serving.http());
-    assert_eq!(HttpConnection::open(domain.serving.http()).get("/large.bin").content.len(), 100_000);
-    assert_eq!(Question::new("example.com", A).ask_tcp(domain.serving.dns()).answer.len(), 1);
-    assert_eq!(domain.serving.stop().code(), Some(0));
+    check_serves(domain.server.http());
+    assert_eq!(HttpConnection::open(domain.server.http()).get("/large.bin").content.len(), 100_000);
+    assert_eq!(Question::new("example.com", A).ask_tcp(domain.server.dns()).answer.len(), 1);
+    assert_eq!(domain.server.stop().code(), Some(0));
 }
 
-/// Every way that the kernel may leave to the program passes the same: see `--force`.
+/// All variants of kernel features serve the same: see `--force`.
 #[test]
-fn every_way_serves_the_same() {
+fn all_forced_variants_serve_the_same() {
     let folder = Folder::with(&[
         ("public/index.html", b"hi\n"),
         ("public/large.bin", &[b'x'; 100_000]),
@@ -166,11 +169,11 @@ fn every_way_serves_the_same() {
     for way in ["open=openat2", "open=walk", "udp-receive=poll-recvmsg"] {
         let arguments =
             ["serve", &public, "--http", "127.0.0.1:0", "--zone", &zone, "--dns", "127.0.0.1:0", "--force", way];
-        let serving = Serving::start(&arguments, Listeners { http: 1, dns: 1 });
-        check_serves(serving.http());
-        let mut connection = HttpConnection::open(serving.http());
+        let server = TestServer::start(&arguments, ListenerCounts { http: 1, dns: 1 });
+        check_serves(server.http());
+        let mut connection = HttpConnection::open(server.http());
         assert_eq!(connection.get("/large.bin").content.len(), 100_000, "{way}");
         assert_eq!(connection.get("/missing").status, 404, "{way}");
-        assert_eq!(Question::new("example.com", A).ask_udp(serving.dns()).answer.len(), 1, "{way}");
+        assert_eq!(Question::new("example.com", A).ask_udp(server.dns()).answer.len(), 1, "{way}");
     }
 }

@@ -1,16 +1,15 @@
-//! Bounds that peers reach: each is an ordinary outcome, and harms only whoever reached it.
+//! Limits that clients reach: the effect is limited to those clients.
 
 use std::time::{Duration, Instant};
 
 use crate::dns_messages::{A, Question, Reply};
-use crate::domain::{Domain, Wanted, ZONE};
+use crate::domain::{Domain, Setup, ZONE};
 use crate::http_answers::{HttpConnection, check_serves, get};
-use sanderling_testkit::clients::{RawConnection, framed};
-use sanderling_testkit::process::{Folder, Listeners, Serving};
+use sanderling_testkit::{Folder, ListenerCounts, RawConnection, TestServer, framed};
 
 const SITE: &[(&str, &[u8])] = &[("index.html", b"hi\n")];
 
-/// What a bounded time may take on a busy machine beyond its bound.
+/// Tolerance for a busy machine.
 const SLACK: Duration = Duration::from_secs(5);
 
 #[track_caller]
@@ -21,26 +20,26 @@ fn check_about(took: Duration, expected_ms: u64) {
 }
 
 #[test]
-fn silent_connections_keep_nobody_from_being_served() {
-    let domain = Domain::serve(Wanted { site: SITE, zone: ZONE, ..Wanted::default() });
-    let mut silent: Vec<RawConnection> = (0..200).map(|_| RawConnection::open(domain.serving.http())).collect();
-    // The kernel keeps who has said nothing at all.
+fn silent_connections_do_not_block_others() {
+    let domain = Domain::serve(Setup { site: SITE, zone: ZONE, ..Setup::default() });
+    let mut silent: Vec<RawConnection> = (0..200).map(|_| RawConnection::open(domain.server.http())).collect();
+    // With deferred accepts the kernel keeps them.
     silent.iter_mut().for_each(|connection| connection.send(b"G"));
-    let asked: Vec<RawConnection> = (0..200).map(|_| RawConnection::open(domain.serving.dns())).collect();
+    let dns: Vec<RawConnection> = (0..200).map(|_| RawConnection::open(domain.server.dns())).collect();
     let start = Instant::now();
-    check_serves(domain.serving.http());
-    assert_eq!(Question::new("example.com", A).ask_tcp(domain.serving.dns()).answer.len(), 1);
+    check_serves(domain.server.http());
+    assert_eq!(Question::new("example.com", A).ask_tcp(domain.server.dns()).answer.len(), 1);
     assert!(start.elapsed() < SLACK, "{:?}", start.elapsed());
-    drop((silent, asked));
+    drop((silent, dns));
 }
 
-/// A head that drips has until the deadline, which no octet moves.
+/// The deadline of a head does not depend on when bytes arrive.
 #[test]
-fn a_slow_head_is_cut_off_at_its_deadline() {
+fn slow_head_is_closed_at_its_deadline() {
     let limits = "http_header_deadline_ms = 500\nhttp_idle_timeout_ms = 60000";
-    let domain = Domain::serve(Wanted { site: SITE, limits, ..Wanted::default() });
+    let domain = Domain::serve(Setup { site: SITE, limits, ..Setup::default() });
     for is_first in [true, false] {
-        let mut connection = HttpConnection::open(domain.serving.http());
+        let mut connection = HttpConnection::open(domain.server.http());
         if !is_first {
             connection.get("/");
         }
@@ -52,22 +51,22 @@ fn a_slow_head_is_cut_off_at_its_deadline() {
     }
 }
 
-/// Sends an octet whenever the peer has been silent for a while, and ends when it says something or closes.
+/// Sends a byte whenever the peer has been silent for a while, until it sends something or closes.
 #[track_caller]
 fn drip(raw: &mut RawConnection, bytes: &[u8]) {
-    for octet in bytes {
-        if raw.try_send(&[*octet]).is_err() || !raw.is_silent_for(Duration::from_millis(100)) {
+    for byte in bytes {
+        if raw.try_send(&[*byte]).is_err() || !raw.is_silent_for(Duration::from_millis(100)) {
             return;
         }
     }
-    panic!("{} octets dripped in", bytes.len());
+    panic!("{} bytes were accepted", bytes.len());
 }
 
 #[test]
-fn slow_content_is_cut_off_too() {
+fn slow_content_is_closed_at_its_deadline() {
     let limits = "http_header_deadline_ms = 1500";
-    let domain = Domain::serve(Wanted { site: SITE, limits, ..Wanted::default() });
-    let mut connection = HttpConnection::open(domain.serving.http());
+    let domain = Domain::serve(Setup { site: SITE, limits, ..Setup::default() });
+    let mut connection = HttpConnection::open(domain.server.http());
     let start = Instant::now();
     connection.send("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nabc");
     assert_eq!(connection.answer().status, 408);
@@ -75,19 +74,19 @@ fn slow_content_is_cut_off_too() {
 }
 
 #[test]
-fn a_connection_that_never_speaks_is_closed_at_the_deadline() {
-    let domain = Domain::serve(Wanted { site: SITE, limits: "http_header_deadline_ms = 400", ..Wanted::default() });
+fn silent_connection_is_closed_at_the_deadline() {
+    let domain = Domain::serve(Setup { site: SITE, limits: "http_header_deadline_ms = 400", ..Setup::default() });
     let start = Instant::now();
-    let mut connection = HttpConnection::open(domain.serving.http());
+    let mut connection = HttpConnection::open(domain.server.http());
     connection.check_closed();
     check_about(start.elapsed(), 400);
 }
 
 #[test]
-fn an_idle_connection_is_closed_after_its_time() {
+fn idle_connection_is_closed_after_timeout() {
     let limits = "http_idle_timeout_ms = 400\nhttp_header_deadline_ms = 60000";
-    let domain = Domain::serve(Wanted { site: SITE, limits, ..Wanted::default() });
-    let mut connection = HttpConnection::open(domain.serving.http());
+    let domain = Domain::serve(Setup { site: SITE, limits, ..Setup::default() });
+    let mut connection = HttpConnection::open(domain.server.http());
     for _ in 0..3 {
         connection.get("/");
     }
@@ -97,13 +96,13 @@ fn an_idle_connection_is_closed_after_its_time() {
 }
 
 #[test]
-fn a_client_that_takes_nothing_is_closed() {
+fn client_that_does_not_read_is_closed() {
     let huge = vec![b'x'; 50_000_000];
     let site: &[(&str, &[u8])] = &[("huge.bin", &huge)];
-    let domain = Domain::serve(Wanted { site, limits: "http_send_timeout_ms = 500", ..Wanted::default() });
-    let mut connection = HttpConnection::open(domain.serving.http());
+    let domain = Domain::serve(Setup { site, limits: "http_send_timeout_ms = 500", ..Setup::default() });
+    let mut connection = HttpConnection::open(domain.server.http());
     connection.send(get("/huge.bin"));
-    // Sending fails once the server has closed: nothing was read meanwhile.
+    // Sending fails after the server has closed the connection.
     let start = Instant::now();
     while connection.raw().try_send(b"\r\n").is_ok() {
         assert!(start.elapsed() < SLACK, "the server still waits");
@@ -113,9 +112,9 @@ fn a_client_that_takes_nothing_is_closed() {
 }
 
 #[test]
-fn an_idle_stream_of_dns_is_closed_after_its_time() {
-    let domain = Domain::serve(Wanted { zone: ZONE, limits: "dns_tcp_idle_timeout_ms = 400", ..Wanted::default() });
-    let server = domain.serving.dns();
+fn idle_dns_connection_is_closed_after_timeout() {
+    let domain = Domain::serve(Setup { zone: ZONE, limits: "dns_tcp_idle_timeout_ms = 400", ..Setup::default() });
+    let server = domain.server.dns();
     let start = Instant::now();
     assert_eq!(RawConnection::open(server).read_to_close(), b"");
     check_about(start.elapsed(), 400);
@@ -126,7 +125,7 @@ fn an_idle_stream_of_dns_is_closed_after_its_time() {
     assert_eq!(raw.read_to_close(), b"");
     check_about(start.elapsed(), 400);
 
-    // A query that drips in does not move it.
+    // A query that arrives slowly does not extend the timeout.
     let mut raw = RawConnection::open(server);
     let start = Instant::now();
     drip(&mut raw, &query());
@@ -137,14 +136,14 @@ fn an_idle_stream_of_dns_is_closed_after_its_time() {
 #[test]
 fn new_http_connection_at_the_limit_replaces_the_one_idle_for_longest() {
     let limits = "http_connections_max = 5";
-    let domain = Domain::serve(Wanted { site: SITE, limits, worker_count: 1, ..Wanted::default() });
-    let mut held: Vec<HttpConnection> = (0..5).map(|_| HttpConnection::open(domain.serving.http())).collect();
+    let domain = Domain::serve(Setup { site: SITE, limits, worker_count: 1, ..Setup::default() });
+    let mut held: Vec<HttpConnection> = (0..5).map(|_| HttpConnection::open(domain.server.http())).collect();
     for _ in 0..2 {
         for connection in &mut held {
             assert_eq!(connection.get("/").status, 200);
         }
     }
-    let mut further = HttpConnection::open(domain.serving.http());
+    let mut further = HttpConnection::open(domain.server.http());
     assert_eq!(further.get("/").status, 200);
     held.remove(0).check_closed();
     for connection in &mut held {
@@ -152,7 +151,7 @@ fn new_http_connection_at_the_limit_replaces_the_one_idle_for_longest() {
     }
 }
 
-/// A query as it stands in a stream.
+/// A query with its length.
 fn query() -> Vec<u8> {
     framed(&Question::new("example.com", A).message())
 }
@@ -163,14 +162,13 @@ fn ask(raw: &mut RawConnection) {
     assert_eq!(Reply::read(&raw.read_message()).answer.len(), 1);
 }
 
-/// As many streams as the bound allows are served side by side.
 #[test]
-fn dns_streams_at_the_bound_are_all_served() {
+fn dns_connections_at_the_limit_are_all_served() {
     let limits = "dns_tcp_connections_max = 4\ndns_tcp_idle_timeout_ms = 60000";
-    let domain = Domain::serve(Wanted { zone: ZONE, limits, worker_count: 1, ..Wanted::default() });
+    let domain = Domain::serve(Setup { zone: ZONE, limits, worker_count: 1, ..Setup::default() });
     let mut held = Vec::new();
     for _ in 0..4 {
-        held.push(RawConnection::open(domain.serving.dns()));
+        held.push(RawConnection::open(domain.server.dns()));
         ask(held.last_mut().expect("just opened"));
     }
     for raw in &mut held {
@@ -178,12 +176,12 @@ fn dns_streams_at_the_bound_are_all_served() {
     }
 }
 
-/// RFC 7766 §6.2.3: beyond the bound, the stream that has been idle for longest makes room.
+/// RFC 7766 §6.2.3.
 #[test]
-fn beyond_the_bound_the_dns_stream_that_idles_for_longest_is_closed() {
+fn new_dns_connection_at_the_limit_replaces_the_one_idle_for_longest() {
     let limits = "dns_tcp_connections_max = 4\ndns_tcp_idle_timeout_ms = 60000";
-    let domain = Domain::serve(Wanted { zone: ZONE, limits, worker_count: 1, ..Wanted::default() });
-    let server = domain.serving.dns();
+    let domain = Domain::serve(Setup { zone: ZONE, limits, worker_count: 1, ..Setup::default() });
+    let server = domain.server.dns();
     let mut held: Vec<RawConnection> = (0..3).map(|_| RawConnection::open(server)).collect();
     held.iter_mut().for_each(ask);
     for _ in 0..8 {
@@ -196,14 +194,14 @@ fn beyond_the_bound_the_dns_stream_that_idles_for_longest_is_closed() {
     }
 }
 
-/// Whichever worker a stream comes to: those that idle at another one must not keep it waiting.
+/// The idle connections may belong to other workers.
 #[test]
-fn beyond_the_bound_dns_streams_of_other_workers_make_room_too() {
+fn new_dns_connection_at_the_limit_replaces_one_of_another_worker() {
     let limits = "dns_tcp_connections_max = 2\ndns_tcp_idle_timeout_ms = 60000";
-    let domain = Domain::serve(Wanted { zone: ZONE, limits, worker_count: 4, ..Wanted::default() });
+    let domain = Domain::serve(Setup { zone: ZONE, limits, worker_count: 4, ..Setup::default() });
     let mut held = Vec::new();
     for _ in 0..24 {
-        let mut raw = RawConnection::open(domain.serving.dns());
+        let mut raw = RawConnection::open(domain.server.dns());
         let start = Instant::now();
         ask(&mut raw);
         assert!(start.elapsed() < SLACK, "a stream waited {:?}", start.elapsed());
@@ -211,10 +209,10 @@ fn beyond_the_bound_dns_streams_of_other_workers_make_room_too() {
     }
 }
 
-/// A server of files of 100 octets, named by numbers, that can be asked how it stands.
+/// A server with files of 100 bytes, named by numbers, and a control socket.
 struct Cache {
     folder: Folder,
-    serving: Serving,
+    server: TestServer,
 }
 
 impl Cache {
@@ -228,15 +226,15 @@ impl Cache {
             "workers = 1\n[http]\nlisten = [\"127.0.0.1:0\"]\n[domain.\"example.com\"]\nsite = \"public\"\n[limits]\n{limits}\n"
         );
         folder.write("sanderling.toml", config.as_bytes());
-        let serving = Serving::start_command(folder.serve(), Listeners { http: 1, dns: 0 });
-        Cache { folder, serving }
+        let server = TestServer::start_command(folder.serve_command(), ListenerCounts { http: 1, dns: 0 });
+        Cache { folder, server }
     }
 
-    /// What the status says of open files, in the order of the line: files, descriptors, octets, paths that lead nowhere,
-    /// folders watched, evicted.
+    /// The numbers of the line `open files` of the status: files, descriptors, bytes, negative entries, folders watched,
+    /// evicted.
     #[track_caller]
     fn numbers(&self) -> [u64; 6] {
-        let text = self.folder.tell("status").text();
+        let text = self.folder.control("status").text();
         let line =
             text.lines().find(|line| line.contains("open files")).unwrap_or_else(|| panic!("no such line: {text}"));
         let numbers = line.split_whitespace().filter_map(|word| word.trim_end_matches(',').parse().ok());
@@ -245,11 +243,11 @@ impl Cache {
     }
 }
 
-/// The numbers of [`Cache::numbers`] after each of `paths` was asked for once.
+/// The numbers of [`Cache::numbers`] after one request for each of `paths`.
 #[track_caller]
 fn open_files_after(limits: &str, file_count: usize, paths: impl Iterator<Item = String>) -> [u64; 6] {
     let cache = Cache::start(limits, file_count);
-    let mut connection = HttpConnection::open(cache.serving.http());
+    let mut connection = HttpConnection::open(cache.server.http());
     for path in paths {
         connection.get(&path);
     }
@@ -261,9 +259,9 @@ fn each_file(count: usize) -> impl Iterator<Item = String> {
 }
 
 #[test]
-fn no_more_files_are_open_than_may_be() {
-    let [files, _, octets, ..] = open_files_after("", 20, each_file(20));
-    assert_eq!((files, octets), (20, 20 * 100), "without a bound that is reached");
+fn open_files_stay_below_their_limits() {
+    let [files, _, bytes, ..] = open_files_after("", 20, each_file(20));
+    assert_eq!((files, bytes), (20, 20 * 100), "below all limits");
     let [files, .., evicted] = open_files_after("open_files_max = 4", 20, each_file(20));
     assert!(files <= 4 && evicted >= 16, "{files} files, {evicted} evicted");
     let limits = "open_file_descriptors_max = 4\nsmall_file_bytes_max = 99";
@@ -275,19 +273,19 @@ fn no_more_files_are_open_than_may_be() {
 }
 
 #[test]
-fn small_files_are_kept_in_memory_up_to_the_bounds() {
-    let [.., octets, _, _, _] = open_files_after("small_file_bytes_max = 99", 1, each_file(1));
+fn small_files_are_kept_in_memory_up_to_the_limits() {
+    let [.., bytes, _, _, _] = open_files_after("small_file_bytes_max = 99", 1, each_file(1));
     let [.., with_content, _, _, _] = open_files_after("small_file_bytes_max = 100", 1, each_file(1));
-    assert!(with_content >= octets + 100, "{octets} octets without the content, {with_content} with it");
-    let [files, _, octets, ..] = open_files_after("open_file_content_bytes_max = 1000", 50, each_file(50));
-    assert!(files < 50 && octets <= 1_200, "{files} files and {octets} octets are kept");
+    assert!(with_content >= bytes + 100, "{bytes} bytes without the content, {with_content} with it");
+    let [files, _, bytes, ..] = open_files_after("open_file_content_bytes_max = 1000", 50, each_file(50));
+    assert!(files < 50 && bytes <= 1_200, "{files} files and {bytes} bytes are kept");
 }
 
-/// A content larger than all that may be in memory is sent from its descriptor, and drives nothing out.
+/// Content above the limit of all content is sent from its descriptor, and evicts nothing.
 #[test]
-fn no_content_is_kept_that_is_larger_than_the_bound() {
+fn content_above_the_limit_is_not_kept() {
     let cache = Cache::start("open_file_content_bytes_max = 1000", 5);
-    let mut connection = HttpConnection::open(cache.serving.http());
+    let mut connection = HttpConnection::open(cache.server.http());
     for (name, length) in [("at-the-bound", 1_000), ("beyond", 1_001)] {
         cache.folder.write(&format!("public/{name}"), &vec![b'y'; length]);
     }
@@ -295,30 +293,30 @@ fn no_content_is_kept_that_is_larger_than_the_bound() {
         connection.get(&path);
     }
     assert!(connection.get("/beyond").content == [b'y'; 1_001]);
-    let [files, descriptors, octets, _, _, evicted] = cache.numbers();
-    assert_eq!((files, descriptors, octets, evicted), (6, 1, 500, 0));
+    let [files, descriptors, bytes, _, _, evicted] = cache.numbers();
+    assert_eq!((files, descriptors, bytes, evicted), (6, 1, 500, 0));
     assert!(connection.get("/at-the-bound").content == [b'y'; 1_000]);
-    let [files, descriptors, octets, _, _, evicted] = cache.numbers();
-    assert_eq!((files, descriptors, octets, evicted), (2, 1, 1_000, 5), "as much goes as must");
+    let [files, descriptors, bytes, _, _, evicted] = cache.numbers();
+    assert_eq!((files, descriptors, bytes, evicted), (2, 1, 1_000, 5), "only as much is evicted as necessary");
 }
 
-/// With what is beside it in codings, one file has up to four descriptors, or four contents.
+/// A file with its precompressed variants has up to four descriptors or contents.
 #[test]
-fn the_bounds_hold_for_a_file_in_all_of_its_codings() {
+fn limits_apply_to_precompressed_variants() {
     let site: &[(&str, usize)] = &[("a.js", 1_000), ("a.js.br", 300), ("a.js.zst", 200), ("a.js.gz", 100)];
     let check = |limits: &str, expected: (u64, u64)| {
         let cache = Cache::start(limits, 5);
         for (name, length) in site {
             cache.folder.write(&format!("public/{name}"), &vec![b'z'; *length]);
         }
-        let mut connection = HttpConnection::open(cache.serving.http());
+        let mut connection = HttpConnection::open(cache.server.http());
         for path in each_file(5) {
             connection.get(&path);
         }
         connection.send("GET /a.js HTTP/1.1\r\nHost: localhost\r\nAccept-Encoding: br\r\n\r\n");
         assert_eq!(connection.answer().status, 200, "{limits}");
-        let [_, descriptors, octets, ..] = cache.numbers();
-        assert_eq!((descriptors, octets), expected, "{limits}");
+        let [_, descriptors, bytes, ..] = cache.numbers();
+        assert_eq!((descriptors, bytes), expected, "{limits}");
     };
     check("", (0, 2_100));
     check("open_file_content_bytes_max = 1600", (0, 1_600));
@@ -328,14 +326,14 @@ fn the_bounds_hold_for_a_file_in_all_of_its_codings() {
     check("small_file_bytes_max = 99\nopen_file_descriptors_max = 1", (1, 0));
 }
 
-/// Where few files may be open, each look drives one out; it must not take the one that somebody waits for.
+/// With few files allowed, each request evicts one; not one that another request waits for.
 #[test]
-fn many_files_are_served_where_one_may_be_open() {
+fn many_files_are_served_with_a_limit_of_one() {
     let cache = Cache::start("open_files_max = 1", 20);
-    let mut connections: Vec<_> = (0..8).map(|_| HttpConnection::open(cache.serving.http())).collect();
+    let mut connections: Vec<_> = (0..8).map(|_| HttpConnection::open(cache.server.http())).collect();
     let paths: Vec<_> = each_file(20).collect();
     for round in 0..100 {
-        // Each asks for another one.
+        // Each requests another file.
         for (index, connection) in connections.iter_mut().enumerate() {
             connection.send(get(&paths[(round + index) % paths.len()]));
         }
@@ -347,21 +345,21 @@ fn many_files_are_served_where_one_may_be_open() {
     assert_eq!(cache.numbers()[0], 1);
 }
 
-/// What slow clients are still owed of versions that are gone is in memory as well, and driving out files does not help.
+/// Unsent data of slow clients is in memory as well, and evicting files does not free it.
 #[test]
-fn slow_clients_drive_no_file_out() {
+fn slow_clients_evict_no_files() {
     let cache = Cache::start("open_file_content_bytes_max = 40000", 20);
-    let replace = |octet: u8| {
-        cache.folder.write("public/new", &[octet; 30_000]);
+    let replace = |byte: u8| {
+        cache.folder.write("public/new", &[byte; 30_000]);
         std::fs::rename(cache.folder.path().join("public/new"), cache.folder.path().join("public/large")).unwrap();
     };
     replace(b'a');
-    let mut connection = HttpConnection::open(cache.serving.http());
+    let mut connection = HttpConnection::open(cache.server.http());
     assert_eq!(connection.get("/large").content[0], b'a');
-    let mut slow = HttpConnection::open(cache.serving.http());
-    // More than sockets hold: the rest waits for a client that reads nothing.
+    let mut slow = HttpConnection::open(cache.server.http());
+    // More than the socket buffers: the rest waits for the client.
     slow.send(get("/large").repeat(1_000));
-    // After so many turns of the only worker the slow client's socket is full.
+    // After so many iterations of the only worker the socket of the slow client is full.
     for _ in 0..100 {
         connection.get("/0");
     }
@@ -373,30 +371,30 @@ fn slow_clients_drive_no_file_out() {
     for path in each_file(20) {
         assert_eq!(connection.get(&path).status, 200);
     }
-    let [files, _, octets, _, _, evicted] = cache.numbers();
-    assert!(octets > 40_000, "{octets} octets: the old version is still owed");
+    let [files, _, bytes, _, _, evicted] = cache.numbers();
+    assert!(bytes > 40_000, "{bytes} bytes: the old version is still to be sent");
     assert_eq!((files, evicted), (21, 0));
 }
 
 #[test]
-fn no_more_missing_paths_are_known_than_may_be() {
+fn negative_entries_stay_below_their_limit() {
     let missing = || (0..20).map(|number| format!("/missing-{number}"));
     assert_eq!(open_files_after("", 1, missing())[3], 20);
     assert!(open_files_after("missing_files_max = 8", 1, missing())[3] <= 8);
 }
 
 #[test]
-fn no_more_folders_are_watched_than_may_be() {
+fn watched_folders_stay_below_their_limit() {
     assert!(open_files_after("", 1, each_file(1))[4] >= 1);
     assert_eq!(open_files_after("watched_folders_max = 0", 1, each_file(1))[4], 0);
 }
 
-/// Where no folder is watched, a file's age is the only reason to look at it again.
+/// Without a watched folder only the age of an entry makes the server check the file.
 #[test]
-fn an_unwatched_file_is_fresh_for_its_time() {
+fn unwatched_file_is_fresh_for_its_time() {
     let limits = "watched_folders_max = 0\nopen_file_fresh_ms = 600\nhttp_requests_per_connection_max = 1000000000";
-    let domain = Domain::serve(Wanted { site: SITE, limits, ..Wanted::default() });
-    let mut connection = HttpConnection::open(domain.serving.http());
+    let domain = Domain::serve(Setup { site: SITE, limits, ..Setup::default() });
+    let mut connection = HttpConnection::open(domain.server.http());
     let start = Instant::now();
     assert_eq!(connection.get("/").content, b"hi\n");
     domain.folder.write("public/new", b"changed\n");
@@ -408,13 +406,13 @@ fn an_unwatched_file_is_fresh_for_its_time() {
 }
 
 #[test]
-fn an_idle_file_is_closed_after_its_time() {
+fn idle_file_is_closed_after_its_time() {
     let limits = "watched_folders_max = 0\nopen_file_idle_timeout_ms = 1000\nsmall_file_bytes_max = 0";
     let large = [b'x'; 100];
-    let domain = Domain::serve(Wanted { site: &[("large", &large)], limits, ..Wanted::default() });
-    let mut connection = HttpConnection::open(domain.serving.http());
+    let domain = Domain::serve(Setup { site: &[("large", &large)], limits, ..Setup::default() });
+    let mut connection = HttpConnection::open(domain.server.http());
     assert_eq!(connection.get("/large").status, 200);
-    let server = domain.serving.server_process_id();
+    let server = domain.server.server_process_id();
     let file = domain.folder.path().join("public/large");
     let is_open = || {
         let descriptors = std::fs::read_dir(format!("/proc/{server}/fd")).expect("it runs").flatten();

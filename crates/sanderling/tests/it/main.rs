@@ -1,4 +1,4 @@
-//! Drives the whole program from outside, as its users and its peers do.
+//! Tests of the whole program, from outside.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up has failed")]
 

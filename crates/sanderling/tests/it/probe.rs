@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use sanderling_testkit::process::{Folder, run};
+use sanderling_testkit::{Folder, run};
 
 #[test]
 fn one_measurement_is_reported_as_json() {

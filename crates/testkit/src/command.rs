@@ -1,0 +1,201 @@
+//! Commands that run to their end, and the output of programs that do not.
+
+use crate::DEADLINE;
+use std::fmt;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+use std::time::Duration;
+
+/// The environment variable with the folder of the control socket.
+pub(crate) const CONTROL_FOLDER: &str = "RUNTIME_DIRECTORY";
+
+/// A program that has ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// Its exit status.
+    pub status: ExitStatus,
+    /// Standard output that the test has not read before.
+    pub output: Vec<u8>,
+    /// Standard error.
+    pub errors: String,
+}
+
+impl Ended {
+    /// Standard output as text.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.output).into_owned()
+    }
+
+    /// The exit status; `None` after a signal.
+    pub fn code(&self) -> Option<i32> {
+        self.status.code()
+    }
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}\n--- output\n{}\n--- errors\n{}", self.status, self.text(), self.errors)
+    }
+}
+
+/// The built program, without the environment variables of the tester that it reads.
+pub fn sanderling() -> Command {
+    let mut command = Command::new(program());
+    for name in ["SANDERLING_CONFIG", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "NOTIFY_SOCKET"] {
+        command.env_remove(name);
+    }
+    command.env("NO_COLOR", "1").env(CONTROL_FOLDER, control_folder());
+    command
+}
+
+/// The path of the built program. Cargo sets it for the integration tests of its package; other tests are in a folder below
+/// it.
+fn program() -> PathBuf {
+    let from_cargo = std::env::var_os("CARGO_BIN_EXE_sanderling").map(PathBuf::from);
+    from_cargo.unwrap_or_else(|| {
+        let own = std::env::current_exe().expect("the kernel knows the running program");
+        own.ancestors().nth(2).expect("a test is in the folder `deps` of a profile").join("sanderling")
+    })
+}
+
+/// A folder that is not the control folder of another test. The server creates it.
+fn control_folder() -> PathBuf {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    // The path of a socket has at most 107 bytes (unix(7)).
+    const PATH_BYTES_MAX: usize = 80;
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let name = format!("run-{}-{number}", std::process::id());
+    let target = program().ancestors().nth(2).map(Path::to_owned).unwrap_or_default();
+    let folder = target.join("tmp").join(&name);
+    if folder.as_os_str().len() <= PATH_BYTES_MAX { folder } else { std::env::temp_dir().join(name) }
+}
+
+/// Copies the built program to `path`. Another process does it: a descriptor for writing would be inherited by the programs
+/// of other tests, and the kernel does not execute a file that is open for writing.
+#[track_caller]
+pub fn copy_program_to(path: &Path) {
+    let copied = Command::new("cp").arg(program()).arg(path).status().expect("cp can be run");
+    assert!(copied.success(), "cannot copy the program to {}", path.display());
+}
+
+/// Runs `sanderling` with these arguments to its end.
+#[track_caller]
+pub fn run(arguments: &[&str]) -> Ended {
+    let mut command = sanderling();
+    command.args(arguments);
+    run_to_end(command, DEADLINE)
+}
+
+/// Runs a command to its end; one that has not ended within `deadline` is killed and fails the test.
+#[track_caller]
+pub fn run_to_end(mut command: Command, deadline: Duration) -> Ended {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?} cannot be started: {error}"));
+    let errors = Errors::collect(child.stderr.take().expect("a pipe"));
+    let mut pipe = child.stdout.take().expect("a pipe");
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        let mut output = Vec::new();
+        let _ = pipe.read_to_end(&mut output);
+        let _ = sender.send(output);
+    });
+    let Ok(output) = receiver.recv_timeout(deadline) else {
+        let _ = child.kill();
+        let _ = child.wait();
+        panic!("{command:?} has not ended within {deadline:?}; its standard error:\n{}", errors.text());
+    };
+    let status = child.wait().expect("a child of this process");
+    Ended { status, output, errors: errors.text_at_end() }
+}
+
+/// The standard error of a program so far.
+pub(crate) struct Errors {
+    state: Mutex<ErrorsState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct ErrorsState {
+    text: String,
+    is_at_end: bool,
+}
+
+impl Errors {
+    pub(crate) fn collect(pipe: impl Read + Send + 'static) -> Arc<Errors> {
+        let errors = Arc::new(Errors { state: Mutex::default(), changed: Condvar::new() });
+        let shared = Arc::clone(&errors);
+        thread::spawn(move || {
+            for line in lossy_lines(pipe) {
+                shared.change(|state| state.text = std::mem::take(&mut state.text) + &line + "\n");
+            }
+            shared.change(|state| state.is_at_end = true);
+        });
+        errors
+    }
+
+    fn change(&self, change: impl FnOnce(&mut ErrorsState)) {
+        change(&mut self.state.lock().expect("no holder of this lock panics"));
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn text(&self) -> String {
+        self.state.lock().expect("no holder of this lock panics").text.clone()
+    }
+
+    /// Whether `text` was written before the end and the deadline.
+    pub(crate) fn wait_for(&self, text: &str) -> bool {
+        self.wait_until(|state| state.is_at_end || state.text.contains(text)).contains(text)
+    }
+
+    /// All of it, or what was written until the deadline.
+    pub(crate) fn text_at_end(&self) -> String {
+        self.wait_until(|state| state.is_at_end)
+    }
+
+    fn wait_until(&self, is_enough: impl Fn(&ErrorsState) -> bool) -> String {
+        let state = self.state.lock().expect("no holder of this lock panics");
+        let waited = self.changed.wait_timeout_while(state, DEADLINE, |state| !is_enough(state));
+        waited.expect("no holder of this lock panics").0.text.clone()
+    }
+}
+
+/// The lines of a pipe. The channel closes when no process has the other end of the pipe open.
+pub(crate) fn lines_of(pipe: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, receiver) = mpsc::channel();
+    // Lines that no test reads are received as well: the pipe must not fill up.
+    thread::spawn(move || lossy_lines(pipe).for_each(|line| drop(sender.send(line))));
+    receiver
+}
+
+fn lossy_lines(pipe: impl Read) -> impl Iterator<Item = String> {
+    let lines = BufReader::new(pipe).split(b'\n').map_while(Result::ok);
+    lines.map(|line| String::from_utf8_lossy(&line).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn outputs_and_exit_status_are_returned() {
+        let ended = run_to_end(shell("printf 'a\\nb'; printf 'c' >&2; exit 1"), DEADLINE);
+        assert_eq!((ended.code(), ended.text().as_str(), ended.errors.as_str()), (Some(1), "a\nb", "c\n"));
+    }
+
+    #[test]
+    #[should_panic(expected = "has not ended within 300ms")]
+    fn command_is_killed_after_the_deadline() {
+        run_to_end(shell("exec tail -f /dev/null"), Duration::from_millis(300));
+    }
+}

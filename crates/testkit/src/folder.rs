@@ -1,0 +1,63 @@
+//! Temporary folders.
+
+use crate::DEADLINE;
+use crate::command::{Ended, run_to_end, sanderling};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+
+/// A folder for one test; dropping it removes it.
+#[derive(Debug)]
+pub struct Folder(TempDir);
+
+impl Folder {
+    /// An empty folder.
+    #[expect(clippy::new_without_default, reason = "creating a folder is not a default")]
+    pub fn new() -> Folder {
+        Folder(TempDir::with_prefix("sanderling-").expect("the folder for temporary files is writable"))
+    }
+
+    /// A folder with these files; their paths may contain folders.
+    pub fn with(files: &[(&str, &[u8])]) -> Folder {
+        let folder = Folder::new();
+        for (path, content) in files {
+            folder.write(path, content);
+        }
+        folder
+    }
+
+    /// The path of the folder.
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// The path of a file in it, as an argument.
+    pub fn argument(&self, path: &str) -> String {
+        self.0.path().join(path).to_str().expect("the prefix and the paths of tests are UTF-8").to_owned()
+    }
+
+    /// Writes a file and the folders above it.
+    pub fn write(&self, path: &str, content: &[u8]) -> PathBuf {
+        let file = self.0.path().join(path);
+        let folder = file.parent().expect("a file has a folder");
+        fs::create_dir_all(folder).expect("the folder can be created");
+        fs::write(&file, content).expect("the file can be written");
+        file
+    }
+
+    /// `sanderling serve` with `sanderling.toml` of this folder and a control socket in it.
+    pub fn serve_command(&self) -> Command {
+        let mut command = sanderling();
+        command.args(["serve", "--config", &self.argument("sanderling.toml"), "--control", &self.argument("control")]);
+        command
+    }
+
+    /// Runs a control command for the server of [`Folder::serve_command`].
+    #[track_caller]
+    pub fn control(&self, name: &str) -> Ended {
+        let mut command = sanderling();
+        command.args([name, "--control", &self.argument("control")]);
+        run_to_end(command, DEADLINE)
+    }
+}

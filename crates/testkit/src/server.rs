@@ -1,0 +1,332 @@
+//! A running program under test.
+
+use crate::DEADLINE;
+use crate::command::{CONTROL_FOLDER, Ended, Errors, lines_of, sanderling};
+use crate::processes::{children_of, send_signal};
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::Instant;
+
+/// The numbers of listeners that a program must announce before a test continues.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ListenerCounts {
+    /// Those of HTTP.
+    pub http: usize,
+    /// Those of DNS.
+    pub dns: usize,
+}
+
+/// A running program with its process group. Dropping it ends it; a program that does not end in time fails the test.
+///
+/// It has ended when no process has its standard output open.
+pub struct TestServer {
+    child: Child,
+    lines: Receiver<String>,
+    errors: Arc<Errors>,
+    http: Vec<SocketAddr>,
+    dns: Vec<SocketAddr>,
+    other_lines: Vec<String>,
+    control: ControlSocket,
+    has_ended: bool,
+}
+
+impl TestServer {
+    /// Starts `sanderling` with these arguments, and waits for its listeners.
+    #[track_caller]
+    pub fn start(arguments: &[&str], counts: ListenerCounts) -> TestServer {
+        let mut command = sanderling();
+        command.args(arguments);
+        TestServer::start_command(command, counts)
+    }
+
+    /// Starts a command, and waits for its listeners.
+    #[track_caller]
+    pub fn start_command(mut command: Command, counts: ListenerCounts) -> TestServer {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?} cannot be started: {error}"));
+        let errors = Errors::collect(child.stderr.take().expect("a pipe"));
+        let lines = lines_of(child.stdout.take().expect("a pipe"));
+        let control = ControlSocket::of(&command);
+        let (http, dns, other_lines) = (Vec::new(), Vec::new(), Vec::new());
+        let mut server = TestServer { child, lines, errors, http, dns, other_lines, control, has_ended: false };
+        server.wait_for(counts);
+        server
+    }
+
+    /// The address of the first HTTP listener.
+    #[track_caller]
+    pub fn http(&self) -> SocketAddr {
+        *self.http.first().expect("the program has announced an HTTP listener")
+    }
+
+    /// The address of the first DNS listener.
+    #[track_caller]
+    pub fn dns(&self) -> SocketAddr {
+        *self.dns.first().expect("the program has announced a DNS listener")
+    }
+
+    /// The addresses of all HTTP listeners, in the order of their announcement.
+    pub fn http_all(&self) -> &[SocketAddr] {
+        &self.http
+    }
+
+    /// The addresses of all DNS listeners, in the order of their announcement.
+    pub fn dns_all(&self) -> &[SocketAddr] {
+        &self.dns
+    }
+
+    /// Standard output has had only listeners so far.
+    #[track_caller]
+    pub fn check_announcement_is_exact(&self) {
+        assert!(self.other_lines.is_empty(), "standard output has further lines: {:?}", self.other_lines);
+    }
+
+    /// The lines before the last awaited listener that announce none.
+    pub fn lines_before(&self) -> &[String] {
+        &self.other_lines
+    }
+
+    /// The ID of the started process.
+    pub fn process_id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The ID of the server process, when it is the only child.
+    #[track_caller]
+    pub fn server_process_id(&self) -> u32 {
+        let deadline = Instant::now() + DEADLINE;
+        loop {
+            let children = children_of(self.process_id()).expect("the supervisor runs");
+            if let [child] = children[..] {
+                return child;
+            }
+            assert!(Instant::now() < deadline, "children: {children:?}");
+            thread::yield_now();
+        }
+    }
+
+    /// Standard error so far.
+    pub fn errors(&self) -> String {
+        self.errors.text()
+    }
+
+    /// Waits for `text` on standard error.
+    #[track_caller]
+    pub fn wait_for_error(&self, text: &str) {
+        if !self.errors.wait_for(text) {
+            panic!("no {text:?} on standard error within {DEADLINE:?}{}", self.stderr());
+        }
+    }
+
+    /// The next line of standard output that announces no listener; the others are stored.
+    #[track_caller]
+    pub fn next_line(&mut self) -> String {
+        let deadline = Instant::now() + DEADLINE;
+        loop {
+            let line = self.line_before(deadline);
+            if !self.store_announced(&line) {
+                return line;
+            }
+        }
+    }
+
+    /// Sends a signal by its name without SIG: `HUP`, `TERM`, `USR2`.
+    #[track_caller]
+    pub fn signal(&self, name: &str) {
+        assert!(!self.has_ended, "the program has ended; another process may have its ID");
+        assert!(send_signal(name, &self.child.id().to_string()), "cannot send SIG{name}{}", self.stderr());
+    }
+
+    /// Ends the program with SIGTERM, and waits for the end of all its processes.
+    #[track_caller]
+    pub fn stop(mut self) -> Ended {
+        self.signal("TERM");
+        self.wait_for_end()
+    }
+
+    /// Waits until the program has ended by itself.
+    #[track_caller]
+    pub fn end(mut self) -> Ended {
+        self.wait_for_end()
+    }
+
+    /// Waits until so many listeners have been announced.
+    #[track_caller]
+    pub fn wait_for(&mut self, counts: ListenerCounts) {
+        let deadline = Instant::now() + DEADLINE;
+        while self.http.len() < counts.http || self.dns.len() < counts.dns {
+            let line = self.line_before(deadline);
+            if !self.store_announced(&line) {
+                self.other_lines.push(line);
+            }
+        }
+    }
+
+    #[track_caller]
+    fn line_before(&mut self, deadline: Instant) -> String {
+        match self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok(line) => line,
+            Err(RecvTimeoutError::Timeout) => panic!("no line on standard output within {DEADLINE:?}{}", self.stderr()),
+            Err(RecvTimeoutError::Disconnected) => {
+                let status = self.wait_for_end().status;
+                panic!("the program ended before the awaited line: {status}{}", self.stderr())
+            }
+        }
+    }
+
+    /// Stores the address of a line `http ADDR:PORT` or `dns ADDR:PORT`; false for any other line.
+    fn store_announced(&mut self, line: &str) -> bool {
+        match announced(line) {
+            Some(("http", address)) => self.http.push(address),
+            Some((_, address)) => self.dns.push(address),
+            None => return false,
+        }
+        true
+    }
+
+    #[track_caller]
+    fn wait_for_end(&mut self) -> Ended {
+        let deadline = Instant::now() + DEADLINE;
+        let mut output = String::new();
+        loop {
+            match self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(line) => output = output + &line + "\n",
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => {
+                    self.kill();
+                    panic!("the program did not end within {DEADLINE:?} and was killed{}", self.stderr());
+                }
+            }
+        }
+        let status = self.child.wait().expect("a child of this process");
+        self.has_ended = true;
+        Ended { status, output: output.into_bytes(), errors: self.errors.text_at_end() }
+    }
+
+    /// Kills the process group. Its ID is still ours: the child has not been waited for.
+    fn kill(&mut self) {
+        send_signal("KILL", &format!("-{}", self.child.id()));
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        self.has_ended = true;
+    }
+
+    /// The status that the program reports.
+    fn status(&self) -> String {
+        let mut command = sanderling();
+        command.args(["status", "--timeout", "5"]).stdin(Stdio::null());
+        match &self.control {
+            ControlSocket::Path(path) => command.arg("--control").arg(path),
+            ControlSocket::Folder(path) => command.env(CONTROL_FOLDER, path),
+            ControlSocket::Default => &mut command,
+        };
+        let output = command.output().expect("the program can be started");
+        let [text, errors] = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+        format!("; its status:\n{text}{errors}")
+    }
+
+    fn stderr(&self) -> String {
+        match self.errors.text() {
+            text if text.is_empty() => "; its standard error is empty".to_owned(),
+            text => format!("; its standard error:\n{text}"),
+        }
+    }
+}
+
+impl Drop for TestServer {
+    fn drop(&mut self) {
+        if self.has_ended {
+            return;
+        }
+        if thread::panicking() {
+            eprintln!("ending the program under test{}{}", self.stderr(), self.status());
+            self.kill();
+            return;
+        }
+        self.signal("TERM");
+        self.wait_for_end();
+    }
+}
+
+/// The control socket of a program.
+enum ControlSocket {
+    Path(OsString),
+    Folder(OsString),
+    Default,
+}
+
+impl ControlSocket {
+    fn of(command: &Command) -> ControlSocket {
+        let folder = command.get_envs().find(|(name, _)| *name == CONTROL_FOLDER).and_then(|(_, value)| value);
+        let path = command.get_args().skip_while(|argument| *argument != "--control").nth(1);
+        match (path, folder) {
+            (Some(path), _) => ControlSocket::Path(path.to_owned()),
+            (None, Some(folder)) => ControlSocket::Folder(folder.to_owned()),
+            (None, None) => ControlSocket::Default,
+        }
+    }
+}
+
+/// The service and the address of a line `http ADDR:PORT` or `dns ADDR:PORT`.
+fn announced(line: &str) -> Option<(&str, SocketAddr)> {
+    let (service, address) = line.split_once(' ')?;
+    if !matches!(service, "http" | "dns") {
+        return None;
+    }
+    Some((service, address.trim().parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn announced_listeners_are_parsed() {
+        assert_eq!(announced("http 127.0.0.1:80"), Some(("http", "127.0.0.1:80".parse().expect("an address"))));
+        assert_eq!(announced("dns [::1]:53"), Some(("dns", "[::1]:53".parse().expect("an address"))));
+        for line in ["", "http", "http soon", "https 127.0.0.1:80", "dns 127.0.0.1"] {
+            assert_eq!(announced(line), None, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn server_runs_from_its_announcement_to_its_signal() {
+        let script = "tail -f /dev/null >/dev/null 2>&1 & trap 'kill $!; echo bye; exit 3' TERM; echo note; \
+                      echo http 127.0.0.1:8; echo dns [::1]:9; echo ready; echo warned >&2; wait";
+        let mut server = TestServer::start_command(shell(script), ListenerCounts { http: 1, dns: 1 });
+        assert_eq!(server.http(), "127.0.0.1:8".parse().expect("an address"));
+        assert_eq!(server.dns_all(), ["[::1]:9".parse().expect("an address")]);
+        assert_eq!(server.next_line(), "ready");
+        server.wait_for_error("warned");
+        let ended = server.stop();
+        assert_eq!((ended.code(), ended.text().as_str(), ended.errors.as_str()), (Some(3), "bye\n", "warned\n"));
+    }
+
+    #[test]
+    #[should_panic(expected = "no zone")]
+    fn early_end_is_reported_with_standard_error() {
+        let script = "echo http 127.0.0.1:8; echo no zone >&2; exit 78";
+        TestServer::start_command(shell(script), ListenerCounts { http: 1, dns: 1 });
+    }
+
+    #[test]
+    fn drop_ends_all_processes_of_the_program() {
+        let script = "tail -f /dev/null & trap 'kill $!; wait; exit' TERM; echo http 127.0.0.1:8; wait";
+        let server = TestServer::start_command(shell(script), ListenerCounts { http: 1, dns: 0 });
+        let group = format!("-{}", server.process_id());
+        assert!(send_signal("CONT", &group), "the group exists");
+        drop(server);
+        assert!(!send_signal("CONT", &group), "the group is empty");
+    }
+}
