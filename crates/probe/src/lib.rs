@@ -2,13 +2,13 @@
 //! uses. docs/probe.md explains the report, docs/decisions/0009-probe.md the method.
 #![forbid(unsafe_code)]
 
-mod text;
 mod chart;
+mod text;
 mod measurements;
 mod clients;
 mod compare;
-mod selection;
 mod report;
+mod selection;
 mod sides;
 mod scratch;
 mod progress;
@@ -97,8 +97,8 @@ fn run_measurement(measurement: &Measurement, mut bench: Bench<'_>) -> Vec<Group
         bench.groups.push(Group::failed(measurement.job, &error));
     }
     // The first group compares the variants; others show what surrounds them.
-    if let Some(first) = bench.groups.first_mut() {
-        first.selection = selection.map(|selection| selection.compare(first));
+    if let (Some(first), Some(selection)) = (bench.groups.first_mut(), selection) {
+        first.compare_variants(selection);
     }
     bench.groups
 }

@@ -1,7 +1,7 @@
 //! The result of the measurements. Its fields are those of `--json`.
 
 use crate::machine::Machine;
-use crate::selection::Selection;
+use crate::selection::{Selection, TIE_RATIO};
 use crate::spread::Spread;
 use serde::Serialize;
 use std::io;
@@ -129,6 +129,23 @@ impl Group {
         })
     }
 
+    /// Compares the variant in use with the other variants, by the median and by the least disturbed tenth.
+    pub(crate) fn compare_variants(&mut self, mut selection: Selection) {
+        let cost = |variant: &str| {
+            // Where variants were measured at several sizes, the largest one, the last, says most.
+            let index = self.rows.iter().rposition(|row| row.variant == Some(variant))?;
+            self.cost(index)
+        };
+        if let Some(used) = cost(selection.used) {
+            let others = self.rows.iter().filter_map(|row| row.variant).filter(|&variant| variant != selection.used);
+            let ratios = others.filter_map(|variant| Some((variant, cost(variant)?.ratio_to(used).worse())));
+            let best = ratios.min_by(|(_, one), (_, other)| one.total_cmp(other));
+            let best = best.filter(|&(_, ratio)| ratio <= TIE_RATIO);
+            (selection.better, selection.better_by) = best.map(|(variant, ratio)| (variant, 1.0 - ratio)).unzip();
+        }
+        self.selection = Some(selection);
+    }
+
     /// Notes how much more the last row in use does than its baseline.
     pub(crate) fn note_gain(&mut self) {
         let Some(row) = self.rows.iter().rev().find(|row| row.used) else { return };
@@ -138,5 +155,46 @@ impl Group {
             let note = format!("used: {}; {:.1} times as fast as {}", row.name, 1.0 / ratio.median, baseline.name);
             self.notes.push(note);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(costs: &[(&'static str, f64, f64)], expected: &str) {
+        let rows = costs.iter().map(|&(variant, median, p10)| Row {
+            name: variant.to_owned(),
+            threads: 1,
+            variant: Some(variant),
+            used: false,
+            baseline: 0,
+            ratio: None,
+            measured: Some(Measured { cpu_ns: Spread { median, p10 }, ..Measured::default() }),
+            error: None,
+        });
+        let mut group = Group::new("cloexec", String::new(), "call", Basis::Cpu, rows.collect());
+        group.compare_variants(Selection::default_of("cloexec", "fcntl"));
+        assert_eq!(group.selection.expect("set").to_text(), expected);
+    }
+
+    #[test]
+    fn tie_keeps_the_variant_in_use() {
+        let tie = "used: fcntl (default); no other variant is better by 3 %";
+        check(&[("fcntl", 100.0, 90.0), ("fioclex", 98.0, 88.0)], tie);
+        check(&[("fcntl", 100.0, 90.0), ("fioclex", 140.0, 130.0)], tie);
+        // Better in one of the two numbers only is noise.
+        check(&[("fcntl", 100.0, 90.0), ("fioclex", 80.0, 89.0)], tie);
+        check(&[("fcntl", 100.0, 90.0), ("fioclex", 99.0, 70.0)], tie);
+        check(&[("fcntl", 100.0, 90.0)], tie);
+    }
+
+    #[test]
+    fn better_variant_is_reported_with_its_argument() {
+        check(
+            &[("fcntl", 100.0, 90.0), ("slow", 96.0, 86.4), ("fioclex", 95.0, 84.6)],
+            "used: fcntl (default); better here by 5 %: fioclex, with --force cloexec=fioclex",
+        );
     }
 }

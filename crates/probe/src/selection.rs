@@ -1,6 +1,5 @@
 //! The variant of a feature that the server uses here, why, and whether another one measured better.
 
-use crate::report::Group;
 use sanderling_os::features::FEATURES;
 use serde::Serialize;
 
@@ -14,9 +13,9 @@ pub(crate) struct Selection {
     pub(crate) used: &'static str,
     reason: Reason,
     /// The variant that measured best, if that is more than a tie.
-    better: Option<&'static str>,
+    pub(crate) better: Option<&'static str>,
     /// By which share its cost is lower.
-    better_by: Option<f64>,
+    pub(crate) better_by: Option<f64>,
 }
 
 /// Why a variant is used.
@@ -55,19 +54,9 @@ fn reason(supported: &[bool], selected: usize) -> Reason {
 }
 
 impl Selection {
-    /// Compares the variant in use with the other rows of `group`, by the median and by the least disturbed tenth.
-    pub(crate) fn compare(mut self, group: &Group) -> Selection {
-        let cost = |variant: &str| {
-            // Where variants were measured at several sizes, the largest one, the last, says most.
-            let index = group.rows.iter().rposition(|row| row.variant == Some(variant))?;
-            group.cost(index)
-        };
-        let Some(used) = cost(self.used) else { return self };
-        let others = group.rows.iter().filter_map(|row| row.variant).filter(|&variant| variant != self.used);
-        let ratios = others.filter_map(|variant| Some((variant, cost(variant)?.ratio_to(used).worse())));
-        let best = ratios.min_by(|(_, one), (_, other)| one.total_cmp(other)).filter(|&(_, ratio)| ratio <= TIE_RATIO);
-        (self.better, self.better_by) = best.map(|(variant, ratio)| (variant, 1.0 - ratio)).unzip();
-        self
+    #[cfg(test)]
+    pub(crate) fn default_of(feature: &'static str, used: &'static str) -> Selection {
+        Selection { feature, used, reason: Reason::Default, better: None, better_by: None }
     }
 
     /// The argument that forces a better variant.
@@ -96,48 +85,6 @@ impl Selection {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{Basis, Measured, Row};
-    use crate::spread::Spread;
-
-    fn group(costs: &[(&'static str, f64, f64)]) -> Group {
-        let rows = costs.iter().map(|&(variant, median, p10)| Row {
-            name: variant.to_owned(),
-            threads: 1,
-            variant: Some(variant),
-            used: false,
-            baseline: 0,
-            ratio: None,
-            measured: Some(Measured { cpu_ns: Spread { median, p10 }, ..Measured::default() }),
-            error: None,
-        });
-        Group::new("cloexec", String::new(), "call", Basis::Cpu, rows.collect())
-    }
-
-    #[track_caller]
-    fn check(reason: Reason, costs: &[(&'static str, f64, f64)], expected: &str) {
-        let selection = Selection { feature: "cloexec", used: "fcntl", reason, better: None, better_by: None };
-        assert_eq!(selection.compare(&group(costs)).to_text(), expected);
-    }
-
-    #[test]
-    fn tie_keeps_the_variant_in_use() {
-        let tie = "used: fcntl (default); no other variant is better by 3 %";
-        check(Reason::Default, &[("fcntl", 100.0, 90.0), ("fioclex", 98.0, 88.0)], tie);
-        check(Reason::Default, &[("fcntl", 100.0, 90.0), ("fioclex", 140.0, 130.0)], tie);
-        // Better in one of the two numbers only is noise.
-        check(Reason::Default, &[("fcntl", 100.0, 90.0), ("fioclex", 80.0, 89.0)], tie);
-        check(Reason::Default, &[("fcntl", 100.0, 90.0), ("fioclex", 99.0, 70.0)], tie);
-        check(Reason::Default, &[("fcntl", 100.0, 90.0)], tie);
-    }
-
-    #[test]
-    fn better_variant_is_reported_with_its_argument() {
-        check(
-            Reason::Default,
-            &[("fcntl", 100.0, 90.0), ("slow", 96.0, 86.4), ("fioclex", 95.0, 84.6)],
-            "used: fcntl (default); better here by 5 %: fioclex, with --force cloexec=fioclex",
-        );
-    }
 
     #[test]
     fn reason_follows_from_the_supported_variants() {

@@ -4,9 +4,9 @@
 #![forbid(unsafe_code)]
 
 mod server;
-mod command;
-mod clients;
 mod folder;
+mod clients;
+mod command;
 mod processes;
 
 pub use clients::{

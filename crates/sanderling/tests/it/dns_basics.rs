@@ -348,7 +348,7 @@ fn reply_comes_from_the_queried_address() {
                 continue;
             }
             let reply = Question::new("example.com", A).ask_udp(server);
-            assert_eq!(reply.answer[0].rdata, Ipv4Addr::new(192, 0, 2, 1).octets());
+            assert_eq!(reply.answer[0].rdata, [192, 0, 2, 1]);
             assert_eq!(tcp_reply(server, &Question::new("example.com", A).message())[3] & 15, 0);
         }
     }
