@@ -232,7 +232,7 @@ fn unless_unavailable<T>(
         Err(OpenError::File(FileError::NotFound | FileError::IsDirectory | FileError::Forbidden)) => {}
         // No report follows when it can be had: that of its change has come already.
         Err(OpenError::File(FileError::Busy | FileError::Unavailable | FileError::Failed)) => {
-            *has_hidden_changes = true
+            *has_hidden_changes = true;
         }
         Err(OpenError::Retry(RetryAfter::Settling(_))) if attempt.number >= SETTLING_ATTEMPTS_MAX => {
             *has_hidden_changes = true;
