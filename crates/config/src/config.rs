@@ -1,8 +1,9 @@
 //! The checked configuration, independent of its source: a file and the arguments of `serve` both become a [`Config`].
 
-use crate::diagnostic::Location;
+use crate::diagnostic::{Diagnostic, Location};
 use crate::domain_name::DomainName;
 use crate::limits::Limits;
+use crate::paths::{check_site_folder, check_zone_file};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -16,7 +17,7 @@ pub(super) const DNS_LISTEN_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv
 /// Workers that one server process may have.
 pub(super) const WORKER_COUNT_MAX: u64 = 1024;
 
-/// A checked configuration: names are well-formed, addresses and hosts are unique, the files existed.
+/// A checked configuration: names are well-formed, addresses and hosts are unique.
 ///
 /// `sites` and `zones` are not both empty; `http_listen` is empty if and only if `sites` is, and `dns_listen` if and only
 /// if `zones` is.
@@ -47,6 +48,13 @@ pub struct Config {
 }
 
 impl Config {
+    /// The folders and zone files that do not exist or are of the wrong kind. They make their own site or zone
+    /// unavailable, and no other one.
+    pub fn path_problems(&self) -> Vec<Diagnostic> {
+        let sites = self.sites.iter().filter_map(|site| site.check_folder().err());
+        sites.chain(self.zones.iter().filter_map(|zone| zone.check_file().err())).collect()
+    }
+
     /// Why a server process that runs with `running` cannot apply this configuration and a new process is needed;
     /// `None` if it can.
     pub fn needs_new_process(&self, running: &Config) -> Option<&'static str> {
@@ -111,6 +119,18 @@ pub struct Site {
     pub hosts: Vec<DomainName>,
     /// The document root, relative to the working folder or absolute.
     pub folder: PathBuf,
+    /// Where the configuration names the folder.
+    pub location: Location,
+}
+
+impl Site {
+    /// Whether the folder is one.
+    ///
+    /// # Errors
+    /// It is not, or it cannot be reached.
+    pub fn check_folder(&self) -> Result<(), Diagnostic> {
+        check_site_folder(&self.folder).map_err(|problem| Diagnostic::error(self.location.clone(), problem))
+    }
 }
 
 /// A zone that is served.
@@ -120,6 +140,18 @@ pub struct Zone {
     pub apex: DomainName,
     /// The zone file, relative to the working folder or absolute.
     pub file: PathBuf,
+    /// Where the configuration names the file.
+    pub location: Location,
+}
+
+impl Zone {
+    /// Whether the zone file is a regular file.
+    ///
+    /// # Errors
+    /// It is not, or it cannot be reached.
+    pub fn check_file(&self) -> Result<(), Diagnostic> {
+        check_zone_file(&self.file).map_err(|problem| Diagnostic::error(self.location.clone(), problem))
+    }
 }
 
 /// The site for a Host that no site has, as an index into [`Config::sites`].

@@ -10,7 +10,6 @@ use crate::domain_name::DomainName;
 use crate::keys::Section;
 use crate::limits::{LIMITS, Limits};
 use crate::listen_address::{ListenAddresses, parse_listen_address};
-use crate::paths::{check_site_folder, check_zone_file};
 use crate::service::Service;
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Read};
@@ -69,10 +68,12 @@ pub(super) fn parse(path: &Path, content: &[u8]) -> Result<Config, Vec<Diagnosti
     let mut builder = ConfigBuilder::new(&mut reader, path.parent().unwrap_or(Path::new("")));
     builder.read_top(&root);
     let config = builder.into_config();
-    match reader.into_diagnostics() {
-        none if none.is_empty() => Ok(config),
-        diagnostics => Err(diagnostics),
+    if !reader.has_problems() {
+        return Ok(config);
     }
+    // All that is to be corrected, at once.
+    config.path_problems().into_iter().for_each(|problem| reader.add(problem));
+    Err(reader.into_diagnostics())
 }
 
 /// Builds the configuration from the sections of the file.
@@ -143,7 +144,9 @@ impl ConfigBuilder<'_, '_> {
                 "user" => self.user = self.read_account_name(entry),
                 "group" => self.group = self.read_account_name(entry),
                 "sandbox" => self.sandbox = self.reader.boolean(entry).unwrap_or(true),
-                "control" => self.control = self.read_path(entry, "control = \"control.sock\"", |_| Ok(())),
+                "control" => {
+                    self.control = self.read_path(entry, "control = \"control.sock\"").map(|(path, _)| path);
+                }
                 "http" => self.read_http(entry),
                 "dns" => self.read_dns(entry),
                 "domain" => self.read_domains(entry),
@@ -290,13 +293,13 @@ impl ConfigBuilder<'_, '_> {
         if !self.apexes.insert(name.clone()) {
             self.error(offset, format!("the zone {name} is defined twice"), "remove one of the two");
         }
-        if let Some(file) = self.read_path(entry, &format!("zone = \"{name}.zone\""), check_zone_file) {
-            self.zones.push(Zone { apex: name.clone(), file });
+        if let Some((file, location)) = self.read_path(entry, &format!("zone = \"{name}.zone\"")) {
+            self.zones.push(Zone { apex: name.clone(), file, location });
         }
     }
 
     fn read_site(&mut self, name: &DomainName, offset: usize, entry: Entry<'_, '_>, aliases: Option<Entry<'_, '_>>) {
-        let folder = self.read_path(entry, "site = \"public\"", check_site_folder).unwrap_or_default();
+        let path = self.read_path(entry, "site = \"public\"");
         let mut hosts = Vec::new();
         self.add_host(name.clone(), offset, &mut hosts);
         if let Some(aliases) = aliases {
@@ -307,7 +310,9 @@ impl ConfigBuilder<'_, '_> {
                 }
             }
         }
-        self.sites.push(Site { hosts, folder });
+        if let Some((folder, location)) = path {
+            self.sites.push(Site { hosts, folder, location });
+        }
     }
 
     /// Adds `host` to the site that is about to be pushed, unless another site has it or it cannot be a host.
@@ -330,24 +335,13 @@ impl ConfigBuilder<'_, '_> {
         }
     }
 
-    /// The path of `entry`, relative to the folder of the file, checked by `check`. It is returned even if the check
-    /// failed, so that references to its domain are not reported as well.
-    fn read_path(
-        &mut self,
-        entry: Entry<'_, '_>,
-        example: &str,
-        check: fn(&Path) -> Result<(), Problem>,
-    ) -> Option<PathBuf> {
+    /// The path of `entry`, relative to the folder of the file, and its location.
+    fn read_path(&mut self, entry: Entry<'_, '_>, example: &str) -> Option<(PathBuf, Location)> {
         let (offset, text) = self.reader.string(entry, example)?;
-        let path = self.folder.join(text);
-        let checked = match text {
-            "" => Err(Problem::new(format!("`{}` is empty", entry.key), format!("write {example}"))),
-            _ => check(&path),
-        };
-        if let Err(problem) = checked {
-            self.reader.error(offset, problem);
+        if text.is_empty() {
+            self.error(offset, format!("`{}` is empty", entry.key), format!("write {example}"));
         }
-        Some(path)
+        Some((self.folder.join(text), self.reader.location(offset)))
     }
 
     fn read_limits(&mut self, section: Entry<'_, '_>) {

@@ -66,6 +66,14 @@ impl<'a> ConfigReader<'a> {
         self.diagnostics.push(Diagnostic::error(self.location(offset), problem));
     }
 
+    pub(super) fn add(&mut self, diagnostic: Diagnostic) {
+        self.diagnostics.push(diagnostic);
+    }
+
+    pub(super) fn has_problems(&self) -> bool {
+        !self.diagnostics.is_empty()
+    }
+
     /// All problems, in the order of the file.
     pub(super) fn into_diagnostics(mut self) -> Vec<Diagnostic> {
         self.diagnostics.sort_by(|a, b| a.location.cmp(&b.location));

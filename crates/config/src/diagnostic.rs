@@ -94,6 +94,11 @@ pub struct Diagnostic {
 }
 
 impl Diagnostic {
+    /// Whether the input is refused because of it.
+    pub fn is_error(&self) -> bool {
+        self.severity == Severity::Error
+    }
+
     /// A problem for which the input is refused.
     pub fn error(location: Location, problem: Problem) -> Diagnostic {
         Diagnostic { severity: Severity::Error, location, problem }

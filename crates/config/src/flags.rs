@@ -7,7 +7,6 @@ use crate::diagnostic::{Diagnostic, Location, Problem};
 use crate::domain_name::DomainName;
 use crate::limits::Limits;
 use crate::listen_address::ListenAddresses;
-use crate::paths::{check_site_folder, check_zone_file};
 use crate::service::Service;
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -44,14 +43,15 @@ pub fn parse_zone_argument(text: &str) -> Result<Zone, Problem> {
     if file.is_empty() {
         return Err(Problem::new("the zone file is missing", expected));
     }
-    Ok(Zone { apex: DomainName::parse(name)?, file: PathBuf::from(file) })
+    let location = Location::Argument(format!("--zone {text}"));
+    Ok(Zone { apex: DomainName::parse(name)?, file: PathBuf::from(file), location })
 }
 
 impl Config {
     /// The configuration for `flags`.
     ///
     /// # Errors
-    /// All problems: paths that do not exist, duplicates.
+    /// All problems, such as duplicates. A path that does not exist is none by itself ([`Config::path_problems`]).
     pub fn from_flags(flags: &Flags) -> Result<Config, Vec<Diagnostic>> {
         let mut diagnostics = Vec::new();
         let mut check = |argument: String, result: Result<(), Problem>| {
@@ -59,17 +59,12 @@ impl Config {
                 diagnostics.push(Diagnostic::error(Location::Argument(argument), problem));
             }
         };
-        if let Some(folder) = &flags.folder {
-            check(folder.display().to_string(), check_site_folder(folder));
-        }
         let mut apexes = HashSet::new();
-        for Zone { apex, file } in &flags.zones {
-            let argument = || format!("--zone {apex}={}", file.display());
+        for Zone { apex, file, .. } in &flags.zones {
             if !apexes.insert(apex) {
                 let problem = Problem::new(format!("the zone {apex} is listed twice"), "remove one of the two");
-                check(argument(), Err(problem));
+                check(format!("--zone {apex}={}", file.display()), Err(problem));
             }
-            check(argument(), check_zone_file(file));
         }
         let mut addresses = ListenAddresses::default();
         for &address in &flags.http_listen {
@@ -78,7 +73,13 @@ impl Config {
         for &address in &flags.dns_listen {
             check(format!("--dns {address}"), addresses.add(address, Service::Dns));
         }
-        if diagnostics.is_empty() { Ok(flags.to_config()) } else { Err(diagnostics) }
+        let config = flags.to_config();
+        if diagnostics.is_empty() {
+            return Ok(config);
+        }
+        // All that is to be corrected, at once.
+        diagnostics.extend(config.path_problems());
+        Err(diagnostics)
     }
 }
 
@@ -90,7 +91,7 @@ impl Flags {
         for address in &self.http_listen {
             add("--http", address.to_string().into());
         }
-        for Zone { apex, file } in &self.zones {
+        for Zone { apex, file, .. } in &self.zones {
             let mut value = OsString::from(format!("{apex}="));
             value.push(file);
             add("--zone", value);
@@ -109,7 +110,10 @@ impl Flags {
     }
 
     fn to_config(&self) -> Config {
-        let site = self.folder.clone().map(|folder| Site { hosts: Vec::new(), folder });
+        let site = self.folder.clone().map(|folder| {
+            let location = Location::Argument(folder.display().to_string());
+            Site { hosts: Vec::new(), folder, location }
+        });
         let default_site = if site.is_some() { DefaultSite::EveryHost(0) } else { DefaultSite::None };
         Config {
             worker_count: self.worker_count.unwrap_or_else(processor_count),
@@ -141,7 +145,8 @@ mod tests {
     use super::*;
 
     fn zone(name: &str, file: PathBuf) -> Zone {
-        Zone { apex: DomainName::parse(name).unwrap(), file }
+        let location = Location::Argument(format!("--zone {name}={}", file.display()));
+        Zone { apex: DomainName::parse(name).unwrap(), file, location }
     }
 
     #[test]
@@ -149,7 +154,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let flags = Flags { folder: Some(folder.path().into()), ..Flags::default() };
         let config = Config::from_flags(&flags).unwrap();
-        assert_eq!(config.sites, [Site { hosts: vec![], folder: folder.path().into() }]);
+        assert_eq!((config.sites[0].hosts.len(), config.sites[0].folder.as_path()), (0, folder.path()));
         assert_eq!(config.default_site, DefaultSite::EveryHost(0));
         assert_eq!((config.http_listen, config.dns_listen), (vec!["127.0.0.1:8080".parse().unwrap()], vec![]));
         assert_eq!(config.worker_count, processor_count());
@@ -179,13 +184,13 @@ mod tests {
         assert_eq!(
             messages,
             [
-                "/none/public: the site `/none/public` does not exist; create it or correct the path",
-                "--zone a.example=/none/a: the zone file `/none/a` does not exist; create it or correct the path",
                 "--zone a.example=/dev/null: the zone a.example is listed twice; remove one of the two",
-                "--zone a.example=/dev/null: the zone file `/dev/null` is not a regular file; copy it to one",
                 "--http 127.0.0.1:80: 127.0.0.1:80 is listed twice for HTTP; remove one of the two",
                 "--dns 127.0.0.1:80: 127.0.0.1:80 is listed for both HTTP and DNS; \
                  DNS listens on TCP as well; choose another port for one of them",
+                "/none/public: the site `/none/public` does not exist; create it or correct the path",
+                "--zone a.example=/none/a: the zone file `/none/a` does not exist; create it or correct the path",
+                "--zone a.example=/dev/null: the zone file `/dev/null` is not a regular file; copy it to one",
             ]
         );
     }

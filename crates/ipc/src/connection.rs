@@ -191,7 +191,7 @@ mod tests {
         }
         drop(sender);
         assert!(matches!(receiver.recv(), Ok(Received::Closed)));
-        receiver.send(&Message::Event(Event::Ready)).expect_err("closed");
+        receiver.send(&Message::Event(Event::Ready { problem_count: 0 })).expect_err("closed");
     }
 
     #[test]
@@ -218,9 +218,15 @@ mod tests {
     fn packet_with_other_descriptors_than_it_names_is_refused() {
         let (sender, receiver) = SeqpacketSocket::pair().expect("a pair");
         let mut receiver = Connection::new(receiver);
-        assert!(sender.send(&encode(&Message::Event(Event::Ready), &kinds()[..1]), &[]).expect("sent"));
+        assert!(
+            sender.send(&encode(&Message::Event(Event::Ready { problem_count: 0 }), &kinds()[..1]), &[]).expect("sent")
+        );
         assert_eq!(receiver.recv().expect_err("one is missing").kind(), io::ErrorKind::InvalidData);
-        assert!(sender.send(&encode(&Message::Event(Event::Ready), &[]), &[sender.as_fd()]).expect("sent"));
+        assert!(
+            sender
+                .send(&encode(&Message::Event(Event::Ready { problem_count: 0 }), &[]), &[sender.as_fd()])
+                .expect("sent")
+        );
         assert_eq!(receiver.recv().expect_err("one too many").kind(), io::ErrorKind::InvalidData);
     }
 }

@@ -68,13 +68,21 @@ pub enum Event {
         is_success: bool,
     },
     /// The server process serves.
-    Ready,
+    Ready {
+        /// Sites and zones that could not be loaded.
+        problem_count: usize,
+    },
     /// All threads of the server process are responsive.
     Heartbeat,
     /// The named thread of the server process is not.
     ThreadHung(Text),
     /// The server process serves the new configuration.
-    Reloaded,
+    Reloaded {
+        /// What has changed, for standard output.
+        changes: Text,
+        /// Sites and zones that could not be loaded. Their last good versions stay in service.
+        problem_count: usize,
+    },
     /// The configuration has errors, which have been reported; the server process keeps the current one.
     ReloadRefused,
     /// The server process cannot apply the configuration, but a new one could, for this reason.
@@ -258,10 +266,10 @@ pub(crate) mod tests {
             Event::Stdout(text()),
             Event::Stderr(text()),
             Event::Done { is_success: true },
-            Event::Ready,
+            Event::Ready { problem_count: 0 },
             Event::Heartbeat,
             Event::ThreadHung(text()),
-            Event::Reloaded,
+            Event::Reloaded { changes: text(), problem_count: 1 },
             Event::ReloadRefused,
             Event::NewProcessNeeded(text()),
             Event::Leaving,

@@ -1,7 +1,8 @@
 //! The control thread of a server process: carries out the commands of the supervisor, loads new configurations, sends
 //! heartbeats, and answers at the control socket while there is no supervisor. It serves no client of the network.
 
-use crate::loader::Loader;
+use crate::domains::Domains;
+use crate::loader::{Loaded, Loader};
 use crate::sandbox::Sandbox;
 use crate::status::ProcessStatus;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, reason};
@@ -16,7 +17,7 @@ use sanderling_os::event_fd::EventFd;
 use sanderling_os::memfd;
 use sanderling_os::poll_set::PollSet;
 use sanderling_os::signals::{SIGINT, SIGQUIT, SIGTERM, Signals};
-use sanderling_server::{DrainMode, Server, Snapshot, SocketSet};
+use sanderling_server::{DrainMode, Server, SocketSet};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -40,6 +41,8 @@ pub(crate) struct ControlParams {
     /// The text of `config`.
     pub(crate) config_text: OwnedFd,
     pub(crate) loader: Loader,
+    /// The state of what is served.
+    pub(crate) domains: Domains,
     pub(crate) supervisor: Connection,
     pub(crate) control: Option<ControlSocket>,
     pub(crate) sandbox: Sandbox,
@@ -56,6 +59,7 @@ pub(crate) struct ControlLoop<'s> {
     config_text: OwnedFd,
     /// `None` while it loads.
     loader: Option<Loader>,
+    domains: Domains,
     loaded: (Sender<Load>, Receiver<Load>),
     load_finished: Arc<EventFd>,
     /// `None` after the supervisor has exited.
@@ -73,7 +77,7 @@ pub(crate) struct ControlLoop<'s> {
 struct Load {
     loader: Loader,
     config_text: OwnedFd,
-    result: Result<(Config, Snapshot, Vec<Diagnostic>), Vec<Diagnostic>>,
+    result: Result<(Config, Loaded), Vec<Diagnostic>>,
 }
 
 impl<'s> ControlLoop<'s> {
@@ -89,6 +93,7 @@ impl<'s> ControlLoop<'s> {
             config: params.config,
             config_text: params.config_text,
             loader: Some(params.loader),
+            domains: params.domains,
             loaded: mpsc::channel(),
             load_finished: Arc::new(EventFd::new()?),
             supervisor: Some(params.supervisor),
@@ -103,7 +108,7 @@ impl<'s> ControlLoop<'s> {
 
     /// Runs until the server drains.
     pub(crate) fn run(mut self, signals: &Signals) -> io::Result<()> {
-        self.send(Event::Ready);
+        self.send(Event::Ready { problem_count: self.domains.problem_count() });
         if self.supervisor.is_none() {
             // The next supervisor may have started another process, and only one may serve.
             warn("lost the supervisor before this process was ready; exiting");
@@ -291,8 +296,8 @@ impl<'s> ControlLoop<'s> {
         let load = move || {
             let load = || {
                 let config = source.parse(&text)?;
-                let (snapshot, warnings) = loader.load(&config).into_snapshot(&config)?;
-                Ok((config, snapshot, warnings))
+                let loaded = loader.load(&config);
+                Ok((config, loaded))
             };
             // A bug in a parser fails the reload, and nothing else.
             let result = catch_unwind(AssertUnwindSafe(load)).unwrap_or_else(|_| {
@@ -314,32 +319,41 @@ impl<'s> ControlLoop<'s> {
         let Ok(Load { loader, config_text, result }) = self.loaded.1.try_recv() else { return };
         self.loader = Some(loader);
         match result {
-            // A new process loads it before it enters its sandbox; the errors that remain are real.
-            Err(diagnostics) if self.sandbox.restricts_files() => {
-                let first = diagnostics.first().map(ToString::to_string).unwrap_or_default();
-                self.send_new_process_needed(&format!("the running one cannot load it in its sandbox ({first})"));
-            }
             Err(diagnostics) => {
                 report(&diagnostics);
                 self.send_diagnostics(&diagnostics);
                 self.send(Event::ReloadRefused);
             }
-            Ok((config, snapshot, warnings)) => match config.needs_new_process(&self.config) {
+            // A new process loads before it enters its sandbox; what it is denied is denied to the operator's files.
+            Ok((_, loaded)) if loaded.is_denied && self.sandbox.restricts_files() => {
+                let first = loaded.errors.first().map(ToString::to_string).unwrap_or_default();
+                self.send_new_process_needed(&format!("the running one cannot load it in its sandbox ({first})"));
+            }
+            Ok((config, loaded)) => match config.needs_new_process(&self.config) {
                 Some(reason) => self.send_new_process_needed(reason),
-                None => {
-                    report(&warnings);
-                    self.send_diagnostics(&warnings);
-                    self.server.update_snapshot(|current| *current = snapshot);
-                    self.config = config;
-                    self.config_text = config_text;
-                    self.send(Event::Reloaded);
-                }
+                None => self.apply(config, config_text, loaded),
             },
         }
     }
 
+    fn apply(&mut self, config: Config, config_text: OwnedFd, loaded: Loaded) {
+        let Loaded { snapshot, domains, changes, warnings, errors, .. } = loaded;
+        for diagnostics in [&errors, &warnings] {
+            report(diagnostics);
+            self.send_diagnostics(diagnostics);
+        }
+        self.server.update_snapshot(|current| *current = snapshot);
+        self.config = config;
+        self.config_text = config_text;
+        self.domains = domains;
+        let text = changes.to_text() + &self.domains.problems_text();
+        let problem_count = self.domains.problem_count();
+        self.send(Event::Reloaded { changes: Text::new(&text), problem_count });
+    }
+
     fn status_text(&self, format: StatusFormat) -> String {
-        let status = ProcessStatus::new(self.server, &self.sandbox, self.started_at, self.config.worker_count);
+        let status =
+            ProcessStatus::new(self.server, &self.sandbox, &self.domains, self.started_at, self.config.worker_count);
         match format {
             StatusFormat::Text => status.to_text(),
             StatusFormat::Json => status.to_json(),

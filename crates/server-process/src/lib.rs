@@ -11,7 +11,9 @@ mod control_loop;
 mod status;
 mod sandbox;
 mod loader;
+mod domains;
 mod zone_loader;
+mod zone_sources;
 mod options;
 mod socket_sets;
 

@@ -61,8 +61,13 @@ impl Sandbox {
             _ => PathBuf::from("."),
         });
         // Each once: each needs a descriptor, and thousands of zones may be in one folder.
-        let folders: BTreeSet<PathBuf> =
-            config.sites.iter().map(|site| site.folder.clone()).chain(zone_folders).collect();
+        let folders: BTreeSet<PathBuf> = config
+            .sites
+            .iter()
+            .map(|site| site.folder.clone())
+            .chain(zone_folders)
+            .filter(|path| path.exists())
+            .collect();
         let sandbox_config = SandboxConfig {
             user,
             readable_paths: folders.into_iter().collect(),

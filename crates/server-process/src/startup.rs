@@ -1,7 +1,8 @@
 //! The start of a server process: inherit, load, give up privileges, serve.
 
 use crate::control_loop::{ControlLoop, ControlParams};
-use crate::loader::Loader;
+use crate::domains::Domains;
+use crate::loader::{Loaded, Loader};
 use crate::options::{fit_to_descriptor_limit, options_of};
 use crate::sandbox::{Sandbox, lookup_user};
 use crate::socket_sets::socket_sets;
@@ -68,6 +69,7 @@ struct Prepared {
     config: Config,
     loader: Loader,
     snapshot: Snapshot,
+    domains: Domains,
     sandbox: Sandbox,
     own_pidfd: OwnedFd,
     signals: Signals,
@@ -105,10 +107,14 @@ impl Inherited {
         // The supervisor has blocked them until there is a handler.
         signals::unblock_all()?;
         let text = memfd::read(&self.config_text, ARTEFACT_BYTES_MAX)?;
-        let mut loader = Loader::default();
-        let loaded = source.parse(&text).and_then(|config| Ok((loader.load(&config).into_snapshot(&config)?, config)));
-        let ((snapshot, warnings), config) = loaded.map_err(|diagnostics| self.refuse(diagnostics))?;
-        report(&warnings);
+        let config = source.parse(&text).map_err(|diagnostics| self.refuse(diagnostics))?;
+        let mut loader = Loader::new();
+        let Loaded { snapshot, domains, mut errors, mut warnings, .. } = loader.load(&config);
+        for error in &errors {
+            self.send(Event::Stderr(Text::new(&format!("{error}\n"))));
+        }
+        errors.append(&mut warnings);
+        report(&errors);
         sanderling_os::features::select_all();
         let own_pidfd = sanderling_os::process::own_pidfd()?;
         let user = lookup_user(&config).map_err(|diagnostics| self.refuse(diagnostics))?;
@@ -116,7 +122,7 @@ impl Inherited {
         if sandbox.restricts_folders() {
             loader.forbid_new_folders();
         }
-        Ok(Prepared { inherited: self, config, loader, snapshot, sandbox, own_pidfd, signals })
+        Ok(Prepared { inherited: self, config, loader, snapshot, domains, sandbox, own_pidfd, signals })
     }
 
     /// Reports errors of the configuration to the supervisor, for the client that has requested the reload.
@@ -142,7 +148,7 @@ impl Inherited {
 
 impl Prepared {
     fn serve(self, source: ConfigSource) -> io::Result<()> {
-        let Prepared { inherited, config, loader, snapshot, sandbox, own_pidfd, signals } = self;
+        let Prepared { inherited, config, loader, snapshot, domains, sandbox, own_pidfd, signals } = self;
         let Inherited { supervisor, config_text, control, socket_sets } = inherited;
         let mut options = options_of(&config.limits);
         match fit_to_descriptor_limit(&mut options) {
@@ -152,7 +158,8 @@ impl Prepared {
         }
         let worker_count = config.worker_count;
         let server = Server::new(snapshot, options, Duration::from_millis(config.limits.drain_timeout_ms));
-        let params = ControlParams { source, config, config_text, loader, supervisor, control, sandbox, own_pidfd };
+        let params =
+            ControlParams { source, config, config_text, loader, domains, supervisor, control, sandbox, own_pidfd };
         server.run(&socket_sets, worker_count, |server| {
             ControlLoop::new(server, &socket_sets, params).and_then(|control_loop| control_loop.run(&signals))
         })?

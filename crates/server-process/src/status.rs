@@ -1,5 +1,6 @@
 //! The status of a server process, as text for people and as JSON for programs.
 
+use crate::domains::{Domains, SiteState, ZoneState};
 use crate::sandbox::Sandbox;
 use sanderling_os::features::FEATURES;
 use sanderling_server::{Counter, DrainMode, Server, State, Status};
@@ -7,12 +8,15 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+/// Sites and zones in the text.
+const DOMAINS_SHOWN_MAX: usize = 100;
+
 /// A list of names and values that JSON has as an object.
 type Map<V> = BTreeMap<&'static str, V>;
 
 /// The status for programs.
 #[derive(Serialize)]
-pub(crate) struct ProcessStatus {
+pub(crate) struct ProcessStatus<'d> {
     pid: u32,
     since_unix_s: u64,
     state: &'static str,
@@ -26,6 +30,8 @@ pub(crate) struct ProcessStatus {
     counters: Map<u64>,
     worker_count: usize,
     threads: Vec<Thread>,
+    sites: &'d [SiteState],
+    zones: &'d [ZoneState],
 }
 
 #[derive(Serialize)]
@@ -51,13 +57,14 @@ struct Thread {
     calls: Map<u64>,
 }
 
-impl ProcessStatus {
+impl<'d> ProcessStatus<'d> {
     pub(crate) fn new(
         server: &Server,
         sandbox: &Sandbox,
+        domains: &'d Domains,
         started_at: SystemTime,
         worker_count: usize,
-    ) -> ProcessStatus {
+    ) -> ProcessStatus<'d> {
         let status = server.status();
         let counters = |count: &dyn Fn(Counter) -> u64| {
             Counter::ALL.iter().map(|&counter| (counter.name(), count(counter))).collect::<Map<u64>>()
@@ -91,6 +98,8 @@ impl ProcessStatus {
             counters: counters(&|counter| status.sum(counter)),
             worker_count,
             threads: threads.collect(),
+            sites: &domains.sites,
+            zones: &domains.zones,
         }
     }
 
@@ -132,8 +141,39 @@ impl ProcessStatus {
             );
             line(&thread.name, value);
         }
-        out
+        out + &self.domains_text()
     }
+
+    /// Problems first, so that thousands of domains do not hide them.
+    fn domains_text(&self) -> String {
+        let (bad_sites, good_sites): (Vec<_>, Vec<_>) = self.sites.iter().partition(|site| site.problem.is_some());
+        let (bad_zones, good_zones): (Vec<_>, Vec<_>) = self.zones.iter().partition(|zone| zone.problem.is_some());
+        let mut lines = bad_sites.into_iter().map(site_text).chain(bad_zones.into_iter().map(zone_text));
+        let mut rest = good_sites.into_iter().map(site_text).chain(good_zones.into_iter().map(zone_text));
+        let mut out = String::new();
+        lines.by_ref().chain(rest.by_ref()).take(DOMAINS_SHOWN_MAX).for_each(|line| out += &line);
+        match lines.count() + rest.count() {
+            0 => out,
+            more => out + &format!("  and {more} more; `sanderling status --json` has all of them\n"),
+        }
+    }
+}
+
+fn site_text(site: &SiteState) -> String {
+    let problem = site.problem.as_ref().map_or(String::new(), |problem| format!("; NOT RELOADED: {problem}"));
+    format!("  site          {} from {}{problem}\n", site.hosts_text(), site.folder.display())
+}
+
+fn zone_text(zone: &ZoneState) -> String {
+    let version = match (zone.serial, zone.loaded_at) {
+        (Some(serial), Some(loaded_at)) => {
+            let age_s = loaded_at.elapsed().map_or(0, |age| age.as_secs());
+            format!("serial {serial}, {} records, loaded {age_s} s ago", zone.record_count)
+        }
+        _ => "UNAVAILABLE, answered with SERVFAIL".to_owned(),
+    };
+    let problem = zone.problem.as_ref().map_or(String::new(), |problem| format!("; NOT RELOADED: {problem}"));
+    format!("  zone          {}: {version}{problem}\n", zone.name)
 }
 
 fn state_text(status: &Status) -> &'static str {

@@ -1,5 +1,6 @@
 //! Reads zone files, with the files that they include, and builds the zones that are served.
 
+use crate::zone_sources::{ZoneSources, ZoneSourcesBuilder};
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, Severity, reason};
 use sanderling_config::{DomainName, Limits, Zone as ZoneConfig};
 use sanderling_dns::zonefile::{self, Entry, Parser, Position};
@@ -7,20 +8,35 @@ use sanderling_dns::{HashSeed, NameBuf, Zone, ZoneBuilder, ZoneLimits};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// Loads the zone of `config`.
+/// Why a zone could not be loaded.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    /// All errors, with the warnings.
+    pub(crate) diagnostics: Vec<Diagnostic>,
+    /// Permission to read a file was denied.
+    pub(crate) is_denied: bool,
+}
+
+/// Loads the zone of `config`; the zone, and the files that it was read from.
 ///
 /// # Errors
-/// All errors, with the warnings.
+/// Everything that is wrong with it.
 pub(crate) fn load(
     config: &ZoneConfig,
     limits: &Limits,
     seed: HashSeed,
     warnings: &mut Vec<Diagnostic>,
-) -> Result<Zone, Vec<Diagnostic>> {
+) -> Result<(Zone, ZoneSources), Failure> {
     let mut budget_bytes = limits.zone_file_bytes_max;
-    let text = read(&config.file, &mut budget_bytes, limits)
-        .map_err(|problem| vec![Diagnostic::error(Location::File(config.file.clone()), problem)])?;
-    ZoneLoader::new(&config.apex, &config.file, text, budget_bytes, limits).load(&config.apex, seed, warnings)
+    let mut sources = ZoneSourcesBuilder::default();
+    let text =
+        read(&config.file, &mut budget_bytes, &mut sources, limits).map_err(|ReadError { problem, is_denied }| {
+            let diagnostics = vec![Diagnostic::error(Location::File(config.file.clone()), problem)];
+            Failure { diagnostics, is_denied }
+        })?;
+    let mut loader = ZoneLoader::new(&config.apex, &config.file, text, budget_bytes, limits);
+    loader.sources = sources;
+    loader.load(&config.apex, seed, warnings)
 }
 
 /// The zone of `text`; `name` is the file name in diagnostics.
@@ -36,10 +52,14 @@ pub(crate) fn parse(
 ) -> Result<Zone, Vec<Diagnostic>> {
     let text = text.as_bytes().to_vec();
     let loader = ZoneLoader::new(apex, Path::new(name), text, limits.zone_file_bytes_max, limits);
-    loader.load(apex, seed, &mut Vec::new())
+    match loader.load(apex, seed, &mut Vec::new()) {
+        Ok((zone, _)) => Ok(zone),
+        Err(failure) => Err(failure.diagnostics),
+    }
 }
 
-fn wire_name(apex: &DomainName) -> NameBuf {
+/// `apex` as the DNS has it.
+pub(crate) fn wire_name(apex: &DomainName) -> NameBuf {
     let labels: Vec<&[u8]> = apex.labels().map(str::as_bytes).collect();
     NameBuf::joined(&labels, sanderling_dns::Name::ROOT).expect("a domain name has the lengths that the wire allows")
 }
@@ -50,6 +70,8 @@ struct ZoneLoader<'l> {
     /// The files read so far, by the index in positions.
     files: Vec<PathBuf>,
     diagnostics: Vec<Diagnostic>,
+    sources: ZoneSourcesBuilder,
+    is_denied: bool,
     /// Bytes that further files may have.
     budget_bytes: u64,
     limits: &'l Limits,
@@ -65,6 +87,8 @@ impl<'l> ZoneLoader<'l> {
             parser: Parser::new(file.display().to_string(), text, wire_name(apex).as_name(), parser_limits),
             files: vec![file.to_owned()],
             diagnostics: Vec::new(),
+            sources: ZoneSourcesBuilder::default(),
+            is_denied: false,
             budget_bytes,
             limits,
         }
@@ -75,7 +99,7 @@ impl<'l> ZoneLoader<'l> {
         apex: &DomainName,
         seed: HashSeed,
         warnings: &mut Vec<Diagnostic>,
-    ) -> Result<Zone, Vec<Diagnostic>> {
+    ) -> Result<(Zone, ZoneSources), Failure> {
         let zone_limits = ZoneLimits { records_per_rrset_max: self.limits.zone_records_per_rrset_max };
         let mut builder = ZoneBuilder::new(wire_name(apex).as_name(), seed, zone_limits);
         let end = self.read_records(&mut builder);
@@ -87,10 +111,10 @@ impl<'l> ZoneLoader<'l> {
             }
             if let Some(zone) = built.zone {
                 warnings.append(&mut self.diagnostics);
-                return Ok(zone);
+                return Ok((zone, self.sources.build()));
             }
         }
-        Err(self.diagnostics)
+        Err(Failure { diagnostics: self.diagnostics, is_denied: self.is_denied })
     }
 
     /// Reads all records into `builder`, and returns the position of the last one.
@@ -113,12 +137,13 @@ impl<'l> ZoneLoader<'l> {
     fn include(&mut self, position: Position, path: &str) {
         let folder = self.files[position.file_index as usize].parent().unwrap_or(Path::new(""));
         let path = folder.join(path);
-        match read(&path, &mut self.budget_bytes, self.limits) {
+        match read(&path, &mut self.budget_bytes, &mut self.sources, self.limits) {
             Ok(text) => {
                 self.parser.include(path.display().to_string(), text);
                 self.files.push(path);
             }
-            Err(problem) => {
+            Err(ReadError { problem, is_denied }) => {
+                self.is_denied |= is_denied;
                 let message = format!("cannot include {}: {}", path.display(), problem.message);
                 let location = self.location(position);
                 self.diagnostics.push(Diagnostic::error(location, Problem::new(message, problem.remedy)));
@@ -145,22 +170,45 @@ impl<'l> ZoneLoader<'l> {
     }
 }
 
+/// Why a file of a zone cannot be read.
+struct ReadError {
+    problem: Problem,
+    is_denied: bool,
+}
+
+impl From<io::Error> for ReadError {
+    fn from(error: io::Error) -> ReadError {
+        let message = format!("cannot read the zone file: {}", reason(&error));
+        let problem = Problem::new(message, "check its path and permissions");
+        ReadError { problem, is_denied: error.kind() == io::ErrorKind::PermissionDenied }
+    }
+}
+
+impl From<Problem> for ReadError {
+    fn from(problem: Problem) -> ReadError {
+        ReadError { problem, is_denied: false }
+    }
+}
+
 /// The text of a zone file, within the rest of the budget for all files of the zone.
-fn read(path: &Path, budget_bytes: &mut u64, limits: &Limits) -> Result<Vec<u8>, Problem> {
-    let unreadable = |error: &io::Error| {
-        Problem::new(format!("cannot read the zone file: {}", reason(error)), "check its path and permissions")
-    };
+fn read(
+    path: &Path,
+    budget_bytes: &mut u64,
+    sources: &mut ZoneSourcesBuilder,
+    limits: &Limits,
+) -> Result<Vec<u8>, ReadError> {
     // Without blocking: a FIFO at the path of a zone file would block a reload for ever.
-    let file = sanderling_os::file::open_nonblocking(path).map_err(|error| unreadable(&error))?;
-    let metadata = file.metadata().map_err(|error| unreadable(&error))?;
+    let file = sanderling_os::file::open_nonblocking(path)?;
+    let metadata = file.metadata()?;
     if !metadata.is_file() {
-        return Err(Problem::new("not a regular file", "name the zone's master file (RFC 1035 section 5)"));
+        return Err(Problem::new("not a regular file", "name the zone's master file (RFC 1035 section 5)").into());
     }
     let mut text = Vec::with_capacity(metadata.len().min(*budget_bytes) as usize + 1);
-    file.take(*budget_bytes + 1).read_to_end(&mut text).map_err(|error| unreadable(&error))?;
+    file.take(*budget_bytes + 1).read_to_end(&mut text)?;
     *budget_bytes = budget_bytes.checked_sub(text.len() as u64).ok_or_else(|| {
         let message = format!("the zone has more than {} bytes of text", limits.zone_file_bytes_max);
         Problem::new(message, "shorten it or raise `zone_file_bytes_max` in [limits]")
     })?;
+    sources.add(path, &metadata, &text);
     Ok(text)
 }

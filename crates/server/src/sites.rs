@@ -31,7 +31,7 @@ pub struct Site {
 #[derive(Debug)]
 pub enum Root {
     /// Beneath a folder.
-    Folder(sanderling_os::directory::Directory),
+    Folder(Arc<sanderling_os::directory::Directory>),
     /// In the program itself.
     Builtin(&'static [BuiltinFile]),
     /// The folder could not be opened: requests are answered 503.

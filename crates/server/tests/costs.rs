@@ -65,7 +65,7 @@ fn with_server(name: &str, fresh_for: Duration, act: impl FnOnce(&Path, SocketAd
     let http = sockets.http[0].local_address().expect("bound");
     let dns = sockets.dns_datagrams[0].local_address().expect("bound");
     let root = sanderling_os::directory::Directory::open(&tree.0).expect("opened");
-    let site = Site { id: 0, hosts: Vec::new(), root: Root::Folder(root) };
+    let site = Site { id: 0, hosts: Vec::new(), root: Root::Folder(std::sync::Arc::new(root)) };
     let zones = ZoneMap::new(HashSeed(1), []);
     let snapshot = Snapshot::new(Sites::new(vec![site], DefaultSite::EveryHost(0)), zones);
     let mut options = Options::default();

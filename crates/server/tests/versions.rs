@@ -233,7 +233,7 @@ fn with_server(name: &str, options: Options, act: impl FnOnce(&Path, SocketAddr,
         sockets.push(SocketSet { http: vec![listener], ..SocketSet::default() });
     }
     let root = sanderling_os::directory::Directory::open(&tree.0).expect("opened");
-    let site = Site { id: 0, hosts: Vec::new(), root: Root::Folder(root) };
+    let site = Site { id: 0, hosts: Vec::new(), root: Root::Folder(std::sync::Arc::new(root)) };
     let zones = ZoneMap::new(HashSeed(1), []);
     let snapshot = Snapshot::new(Sites::new(vec![site], DefaultSite::EveryHost(0)), zones);
     let server = Server::new(snapshot, options, Duration::ZERO);

@@ -208,9 +208,9 @@ impl Supervisor {
                 }
             }
             Event::Stderr(text) => self.forward_stderr(generation, &text),
-            Event::Ready => self.on_ready(generation),
+            Event::Ready { problem_count } => self.on_ready(generation, problem_count),
             Event::ReloadRefused => self.on_refused(generation),
-            Event::Reloaded => self.on_reloaded(),
+            Event::Reloaded { changes, problem_count } => self.on_reloaded(&changes, problem_count),
             Event::NewProcessNeeded(reason) => self.on_new_process_needed(&reason),
         }
     }
@@ -229,7 +229,7 @@ impl Supervisor {
             };
             // Its last events still count, except that it cannot serve any more.
             while let Some(event) = self.processes[index].next_event() {
-                if event != Event::Ready {
+                if !matches!(event, Event::Ready { .. }) {
                     self.handle_event(index, event);
                 }
             }

@@ -278,14 +278,26 @@ impl Supervisor {
         }
     }
 
-    pub(super) fn on_reloaded(&mut self) {
+    pub(super) fn on_reloaded(&mut self, changes: &str, problem_count: usize) {
         if let Some((requester, next)) = self.take_reload() {
             self.active = next;
             self.loaded_at = SystemTime::now();
-            warn("reloaded; no connection was closed");
-            self.reply(requester, Ok("reloaded; no connection was closed\n"));
+            self.finish_reload(requester, &format!("reloaded; no connection was closed\n{changes}"), problem_count);
             self.notify(&[State::Ready]);
         }
+    }
+
+    /// Reports a reload that is in effect. It has failed in part if sites or zones could not be loaded.
+    fn finish_reload(&mut self, requester: Requester, message: &str, problem_count: usize) {
+        warn(message.trim_end());
+        if problem_count == 0 {
+            return self.reply(requester, Ok(message));
+        }
+        let problems =
+            format!("{problem_count} of the sites and zones could not be loaded; everything else was reloaded");
+        warn(&problems);
+        self.send_stdout(requester, message);
+        self.reply(requester, Err(&problems));
     }
 
     pub(super) fn on_new_process_needed(&mut self, reason: &str) {
@@ -302,7 +314,7 @@ impl Supervisor {
     }
 
     /// The new process serves: the one before drains.
-    pub(super) fn on_ready(&mut self, generation: u64) {
+    pub(super) fn on_ready(&mut self, generation: u64, problem_count: usize) {
         if self.step_start(generation, StartInput::Ready) != Some(StartStep::Serve) {
             return;
         }
@@ -331,8 +343,8 @@ impl Supervisor {
             StartReason::First => {}
             StartReason::Restart | StartReason::NewSockets => warn(&format!("server process {pid} serves")),
             StartReason::Reload(why) => {
-                warn(&format!("reloaded; server process {pid} serves the new configuration: {why}"));
-                self.reply(start.requester, Ok(&format!("reloaded with a new server process: {why}\n")));
+                let message = format!("reloaded with the new server process {pid}: {why}\n");
+                self.finish_reload(start.requester, &message, problem_count);
             }
             StartReason::Upgrade => {
                 warn(&format!("server process {pid} of {} serves", self.installed_program.display()));
@@ -467,6 +479,12 @@ impl Supervisor {
             _ => return,
         };
         self.send_stderr(requester, text);
+    }
+
+    fn send_stdout(&mut self, requester: Requester, text: &str) {
+        if let (Requester::Client(client), Some(control)) = (requester, &mut self.control) {
+            control.send_stdout(client, text);
+        }
     }
 
     fn send_stderr(&mut self, requester: Requester, text: &str) {

@@ -41,6 +41,17 @@ fn check(text: &str, expected: &[&str]) {
     }
 }
 
+/// The configuration is accepted, and its paths have these problems.
+#[track_caller]
+fn check_paths(text: &str, expected: &[&str]) {
+    let folder = folder();
+    let prefix = format!("{}/", folder.path().display());
+    let config = parse(&folder.path().join("sanderling.toml"), text.as_bytes()).expect("accepted");
+    let problems = config.path_problems();
+    let messages = problems.iter().map(|one| one.to_string().replace(&prefix, "").replace("sanderling.toml:", ""));
+    assert_eq!(messages.collect::<Vec<_>>(), expected, "\n{text}");
+}
+
 /// `before` a complete domain gives these messages.
 #[track_caller]
 fn check_before_domain(before: &str, expected: &[&str]) {
@@ -404,15 +415,15 @@ fn domain_without_site_and_zone_is_an_error() {
 }
 
 #[test]
-fn missing_and_wrong_paths_are_errors() {
-    check(
+fn missing_and_wrong_paths_concern_their_own_site_or_zone() {
+    check_paths(
         "[domain.\"a.example\"]\nsite = \"publik\"\nzone = \"b.zone\"",
         &[
             "2:8: the site `publik` does not exist; create it or correct the path",
             "3:8: the zone file `b.zone` does not exist; create it or correct the path",
         ],
     );
-    check(
+    check_paths(
         "[domain.\"a.example\"]\nsite = \"a.zone\"\nzone = \"public\"",
         &[
             "2:8: the site `a.zone` is not a folder; name the folder of the file",
@@ -434,7 +445,7 @@ fn default_must_be_a_host_of_a_site() {
         "[http]\ndefault = \"b.example\"",
         &["2:11: no site has the host b.example; name a domain with a `site`"],
     );
-    check(
+    check_paths(
         "[http]\ndefault = \"a.example\"\n[domain.\"a.example\"]\nsite = \"publik\"",
         &["4:8: the site `publik` does not exist; create it or correct the path"],
     );

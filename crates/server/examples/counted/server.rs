@@ -49,7 +49,7 @@ fn serve(act: impl FnOnce(SocketAddr, SocketAddr)) {
     let http = siblings.http[0].local_address().expect("it is bound");
     let dns = siblings.dns_datagrams[0].local_address().expect("it is bound");
     let root = Directory::open(&folder.0).expect("the folder was made just now");
-    let site = Site { id: 0, hosts: vec!["www.example".into()], root: Root::Folder(root) };
+    let site = Site { id: 0, hosts: vec!["www.example".into()], root: Root::Folder(std::sync::Arc::new(root)) };
     let snapshot = Snapshot::new(Sites::new(vec![site], DefaultSite::None), dns::zones());
     let server = Server::new(snapshot, options(), Duration::ZERO);
     server.run(&[siblings], 1, |_| act(http, dns)).expect("the server serves");

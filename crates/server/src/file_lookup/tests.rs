@@ -54,7 +54,7 @@ impl Fixture {
         let folder = std::env::temp_dir().join(format!("sanderling-lookup-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir(&folder).expect("made");
-        let root = Root::Folder(Directory::open(&folder).expect("opened"));
+        let root = Root::Folder(Arc::new(Directory::open(&folder).expect("opened")));
         let site = Arc::new(Site { id: 0, hosts: Vec::new(), root });
         let lookup = FileLookup::new(&site, &SitePath::parse(path.as_bytes()).expect("a path"), &FileKey::default());
         let fixture = Fixture { folder, lookup, gauges: Arc::default() };

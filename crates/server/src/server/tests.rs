@@ -202,7 +202,7 @@ fn a_long_response_is_sent_whole_while_the_server_drains() {
     let folder = std::env::temp_dir().join(format!("sanderling-drain-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("made");
     std::fs::write(folder.join("large"), vec![b'l'; LARGE_BYTES]).expect("written");
-    let root = Root::Folder(Directory::open(&folder).expect("opened"));
+    let root = Root::Folder(Arc::new(Directory::open(&folder).expect("opened")));
     serve(snapshot(root), &[sockets()], 1, |scene| {
         let mut client = scene.http();
         client.send(GET.replace("file", "large"));

@@ -139,7 +139,7 @@ fn a_file_on_disk_is_opened_by_a_job_and_sent_in_pieces() {
     const BYTES: usize = 3_000_000;
     let folder = tempfile::tempdir().expect("made");
     std::fs::write(folder.path().join("large"), vec![b'l'; BYTES]).expect("written");
-    let root = Root::Folder(Directory::open(folder.path()).expect("opened"));
+    let root = Root::Folder(Arc::new(Directory::open(folder.path()).expect("opened")));
     simulate(snapshot(root), options(), |simulation| {
         let get = GET.replace("file", "large");
         let client = simulation.connect(ClientKind::Http, get.as_bytes(), 1_000_000).expect("accepted");

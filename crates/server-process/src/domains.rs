@@ -1,0 +1,136 @@
+//! The state of each site and zone, and what a reload has changed.
+
+use sanderling_config::DomainName;
+use serde::Serialize;
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Lines about single zones in the answer to a reload.
+const CHANGES_SHOWN_MAX: usize = 20;
+
+/// All sites and zones, in the order of the configuration.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Domains {
+    pub(crate) sites: Vec<SiteState>,
+    pub(crate) zones: Vec<ZoneState>,
+}
+
+/// A site.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct SiteState {
+    /// The hosts; empty for every host.
+    pub(crate) hosts: Vec<String>,
+    pub(crate) folder: PathBuf,
+    /// Why the folder could not be opened; the one that was opened before, if any, stays in service.
+    pub(crate) problem: Option<String>,
+}
+
+/// A zone.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ZoneState {
+    pub(crate) name: String,
+    pub(crate) file: PathBuf,
+    /// Of the version in service; `None` if there is none, and queries are answered with SERVFAIL.
+    pub(crate) serial: Option<u32>,
+    pub(crate) record_count: u64,
+    #[serde(rename = "loaded_at_unix_s", serialize_with = "unix_s")]
+    pub(crate) loaded_at: Option<SystemTime>,
+    /// Why the current zone file is not served.
+    pub(crate) problem: Option<String>,
+}
+
+fn unix_s<S: serde::Serializer>(time: &Option<SystemTime>, serializer: S) -> Result<S::Ok, S::Error> {
+    time.and_then(|time| time.duration_since(UNIX_EPOCH).ok()).map(|since| since.as_secs()).serialize(serializer)
+}
+
+/// What a reload has changed.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    added: Vec<String>,
+    changed: Vec<String>,
+    pub(crate) removed: Vec<DomainName>,
+    /// Zones parsed since the process has started.
+    pub(crate) parsed_count: u64,
+}
+
+impl Domains {
+    /// Sites and zones with a problem.
+    pub(crate) fn problem_count(&self) -> usize {
+        let sites = self.sites.iter().filter(|site| site.problem.is_some()).count();
+        sites + self.zones.iter().filter(|zone| zone.problem.is_some()).count()
+    }
+
+    /// What is in service for each site and zone with a problem, a line each.
+    pub(crate) fn problems_text(&self) -> String {
+        let mut text = String::new();
+        for site in self.sites.iter().filter(|site| site.problem.is_some()) {
+            text += &format!("site {}: not reloaded\n", site.folder.display());
+        }
+        for zone in self.zones.iter().filter(|zone| zone.problem.is_some()) {
+            text += &match zone.serial {
+                Some(serial) => format!("zone {}: not reloaded, keeping serial {serial}\n", zone.name),
+                None => format!("zone {}: unavailable, answered with SERVFAIL\n", zone.name),
+            };
+        }
+        text
+    }
+}
+
+impl SiteState {
+    /// `example.com www.example.com`, or `every host`.
+    pub(crate) fn hosts_text(&self) -> String {
+        if self.hosts.is_empty() { "every host".to_owned() } else { self.hosts.join(" ") }
+    }
+}
+
+impl Changes {
+    /// A zone was loaded, in the place of one with `old_serial`, if there was one.
+    pub(crate) fn zone_loaded(&mut self, apex: &DomainName, old_serial: Option<u32>, serial: u32) {
+        match old_serial {
+            None => self.added.push(format!("{apex}: added, serial {serial}")),
+            Some(old) if old == serial => {
+                self.changed
+                    .push(format!("{apex}: changed, but its serial is still {serial}; secondaries will not notice"));
+            }
+            Some(old) => self.changed.push(format!("{apex}: serial {old} -> {serial}")),
+        }
+    }
+
+    /// `1 zone added, 2 changed, 0 removed`, and a line for each of them, up to a limit.
+    pub(crate) fn to_text(&self) -> String {
+        let (added, changed, removed) = (self.added.len(), self.changed.len(), self.removed.len());
+        let mut text = format!("zones: {added} added, {changed} changed, {removed} removed\n");
+        let removed = self.removed.iter().map(|apex| format!("{apex}: removed"));
+        let mut lines = self.changed.iter().chain(&self.added).cloned().chain(removed);
+        for line in lines.by_ref().take(CHANGES_SHOWN_MAX) {
+            text += &format!("  {line}\n");
+        }
+        match lines.count() {
+            0 => text,
+            more => text + &format!("  and {more} more\n"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_are_counted_and_listed_up_to_a_limit() {
+        let apex = |name: &str| DomainName::parse(name).unwrap();
+        let mut changes = Changes::default();
+        assert_eq!(changes.to_text(), "zones: 0 added, 0 changed, 0 removed\n");
+        changes.zone_loaded(&apex("a.example"), None, 7);
+        changes.zone_loaded(&apex("b.example"), Some(1), 2);
+        changes.zone_loaded(&apex("c.example"), Some(5), 5);
+        changes.removed.push(apex("d.example"));
+        assert_eq!(
+            changes.to_text(),
+            "zones: 1 added, 2 changed, 1 removed\n  b.example: serial 1 -> 2\n  c.example: changed, but its serial is \
+             still 5; secondaries will not notice\n  a.example: added, serial 7\n  d.example: removed\n"
+        );
+        (0..30).for_each(|number| changes.zone_loaded(&apex("e.example"), Some(number), 99));
+        assert!(changes.to_text().ends_with("\n  and 14 more\n"), "{}", changes.to_text());
+    }
+}

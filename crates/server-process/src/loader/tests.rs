@@ -1,0 +1,121 @@
+//! Zones and sites that are reloaded one by one.
+
+use super::*;
+use sanderling_config::ConfigSource;
+use sanderling_dns::{Name, NameBuf};
+use std::fs;
+
+/// A folder with a configuration of zones.
+struct Fixture {
+    folder: tempfile::TempDir,
+    loader: Loader,
+}
+
+impl Fixture {
+    fn new(zone_count: usize) -> Fixture {
+        let fixture = Fixture { folder: tempfile::tempdir().unwrap(), loader: Loader::new() };
+        fs::create_dir(fixture.path("public")).unwrap();
+        (0..zone_count).for_each(|index| fixture.write(index, 1));
+        let domains = (0..zone_count).map(|index| format!("[domain.\"z{index}.example\"]\nzone = \"z{index}.zone\"\n"));
+        let site = "[domain.\"site.example\"]\nsite = \"public\"\n";
+        fs::write(fixture.path("sanderling.toml"), domains.collect::<String>() + site).unwrap();
+        fixture
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn write(&self, index: usize, serial: u32) {
+        let text = format!("@ 60 SOA ns host {serial} 1 1 1 1\n@ 60 NS ns\nns 60 A 192.0.2.1\n");
+        fs::write(self.path(&format!("z{index}.zone")), text).unwrap();
+    }
+
+    fn load(&mut self) -> Loaded {
+        let source = ConfigSource::File(self.path("sanderling.toml"));
+        let config = source.load().unwrap();
+        self.loader.load(&config)
+    }
+}
+
+#[track_caller]
+fn check(loaded: &Loaded, index: usize, serial: Option<u32>, problem: Option<&str>) {
+    let state = &loaded.domains.zones[index];
+    assert_eq!(state.serial, serial, "{state:?}");
+    match (problem, &state.problem) {
+        (Some(part), Some(text)) => assert!(text.contains(part), "{text}"),
+        (expected, found) => assert_eq!(found.as_deref(), expected),
+    }
+    let apex = NameBuf::joined(&[format!("z{index}").as_bytes(), b"example"], Name::ROOT).unwrap();
+    let served = match loaded.snapshot.zones.get(apex.as_name()).expect("an entry") {
+        ZoneEntry::Served(zone) => Some(zone.serial()),
+        ZoneEntry::Unavailable { .. } => None,
+    };
+    assert_eq!(served, serial);
+}
+
+#[test]
+fn only_zones_whose_files_have_changed_are_parsed() {
+    let mut fixture = Fixture::new(5);
+    assert_eq!(fixture.load().changes.parsed_count, 5);
+    assert_eq!(fixture.load().changes.parsed_count, 5);
+    fixture.write(3, 2);
+    let loaded = fixture.load();
+    assert_eq!(loaded.changes.parsed_count, 6);
+    assert_eq!(loaded.changes.to_text(), "zones: 0 added, 1 changed, 0 removed\n  z3.example: serial 1 -> 2\n");
+    check(&loaded, 3, Some(2), None);
+}
+
+#[test]
+fn a_broken_zone_keeps_its_last_good_version_and_affects_no_other_one() {
+    let mut fixture = Fixture::new(2);
+    fixture.load();
+    fs::write(fixture.path("z0.zone"), "bad A 1.2.3\n").unwrap();
+    fixture.write(1, 2);
+    let loaded = fixture.load();
+    check(&loaded, 0, Some(1), Some("z0.zone:1:7:"));
+    check(&loaded, 1, Some(2), None);
+    assert_eq!(loaded.domains.problem_count(), 1);
+    assert_eq!(loaded.domains.problems_text(), "zone z0.example: not reloaded, keeping serial 1\n");
+    // It is read again each time, until it is correct.
+    assert_eq!(fixture.load().domains.problem_count(), 1);
+    fixture.write(0, 3);
+    check(&fixture.load(), 0, Some(3), None);
+    fs::remove_file(fixture.path("z0.zone")).unwrap();
+    check(&fixture.load(), 0, Some(3), Some("does not exist"));
+}
+
+#[test]
+fn a_zone_without_a_good_version_is_unavailable() {
+    let mut fixture = Fixture::new(2);
+    fs::write(fixture.path("z0.zone"), "bad A 1.2.3\n").unwrap();
+    let loaded = fixture.load();
+    check(&loaded, 0, None, Some("z0.zone:1:7:"));
+    check(&loaded, 1, Some(1), None);
+    assert!(!loaded.errors.is_empty() && !loaded.is_denied);
+}
+
+#[test]
+fn a_changed_include_is_a_change_of_the_zone() {
+    let mut fixture = Fixture::new(1);
+    let text = fs::read_to_string(fixture.path("z0.zone")).unwrap() + "$INCLUDE more\n";
+    fs::write(fixture.path("z0.zone"), text).unwrap();
+    fs::write(fixture.path("more"), "www 60 A 192.0.2.2\n").unwrap();
+    assert_eq!(fixture.load().domains.zones[0].record_count, 4);
+    fs::write(fixture.path("more"), "www 60 A 192.0.2.2\nftp 60 A 192.0.2.2\n").unwrap();
+    let loaded = fixture.load();
+    assert_eq!((loaded.domains.zones[0].record_count, loaded.changes.parsed_count), (5, 2));
+    assert!(loaded.changes.to_text().contains("its serial is still 1"));
+}
+
+#[test]
+fn a_site_without_its_folder_keeps_the_one_that_was_opened_or_is_unavailable() {
+    let mut fixture = Fixture::new(0);
+    assert_eq!(fixture.load().domains.problem_count(), 0);
+    fs::rename(fixture.path("public"), fixture.path("away")).unwrap();
+    let loaded = fixture.load();
+    assert!(loaded.domains.sites[0].problem.as_ref().is_some_and(|text| text.contains("does not exist")));
+    assert!(matches!(loaded.snapshot.sites.all()[0].root, Root::Folder(_)));
+    fixture.loader = Loader::new();
+    assert!(matches!(fixture.load().snapshot.sites.all()[0].root, Root::Unavailable));
+}
