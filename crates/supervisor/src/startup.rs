@@ -76,6 +76,13 @@ fn start(
     let external = listen_fds::take()?;
     let text = source.read().map_err(StartupError::BadConfiguration)?;
     let config = source.parse(&text).map_err(StartupError::BadConfiguration)?;
+    if let ConfigSource::Flags(_) = source {
+        // The operator has just typed the paths. Those of a file may be of many domains, which do not stop each other.
+        let problems = config.path_problems();
+        if !problems.is_empty() {
+            return Err(StartupError::BadConfiguration(problems));
+        }
+    }
     let text = memfd::create("configuration", &text)?;
     let mut inherited = Inherited { listeners: external_listeners(external, &config)?, ..Inherited::default() };
     if let Some(path) = control_path(config.control.as_deref()) {

@@ -22,3 +22,4 @@ mod domain;
 mod dns_messages;
 mod http_answers;
 mod supervision;
+mod isolation;

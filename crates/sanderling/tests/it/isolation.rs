@@ -1,0 +1,112 @@
+//! One broken zone or site affects no other one: at the start, on a reload, and after a crash of the server process.
+
+use crate::http_answers::HttpConnection;
+use sanderling_testkit::{DEADLINE, Folder, ListenerCounts, TestServer, curl, dig, send_signal};
+use std::fs;
+use std::thread;
+use std::time::Instant;
+
+const BOTH: ListenerCounts = ListenerCounts { http: 1, dns: 1 };
+
+fn zone(serial: u32) -> String {
+    format!("@ 60 SOA ns host {serial} 1 1 1 1\n@ 60 NS ns\nns 60 A 192.0.2.1\n")
+}
+
+/// Three domains with a zone each; `a.example` has a site in `public` too, and `b.example` one in `missing`.
+fn folder() -> Folder {
+    let folder = Folder::with(&[("public/index.html", b"hi\n")]);
+    for name in ["a", "b", "c"] {
+        folder.write(&format!("{name}.zone"), zone(1).as_bytes());
+    }
+    let config = "workers = 1\n[http]\nlisten = [\"127.0.0.1:0\"]\n[dns]\nlisten = [\"127.0.0.1:0\"]\n\
+         [domain.\"a.example\"]\nsite = \"public\"\nzone = \"a.zone\"\n\
+         [domain.\"b.example\"]\nsite = \"missing\"\nzone = \"b.zone\"\n[domain.\"c.example\"]\nzone = \"c.zone\"\n";
+    folder.write("sanderling.toml", config.as_bytes());
+    folder
+}
+
+/// `NOERROR 2`: the response code and the serial of a zone.
+#[track_caller]
+fn serial_of(server: &TestServer, apex: &str) -> String {
+    let text = dig(server.dns(), &[apex, "SOA"]).text();
+    let code = text.split("status: ").nth(1).and_then(|rest| rest.split(',').next()).expect("a status");
+    let soa = text.lines().find(|line| line.starts_with(apex) && line.contains("\tSOA\t"));
+    let serial = soa.and_then(|line| line.split_whitespace().nth(6)).unwrap_or("-");
+    format!("{code} {serial}")
+}
+
+#[track_caller]
+fn http_status(server: &TestServer, host: &str) -> String {
+    let url = format!("http://{}/", server.http());
+    let host = format!("Host: {host}");
+    curl(&["-s", "-o", "/dev/null", "-w", "%{http_code}", "-H", &host, &url]).text()
+}
+
+#[test]
+fn a_broken_zone_and_a_missing_site_do_not_stop_the_others_at_the_start() {
+    let folder = folder();
+    folder.write("b.zone", b"bad A 1.2.3\n");
+    fs::remove_file(folder.path().join("c.zone")).expect("ours");
+    let server = TestServer::start_command(folder.serve_command(), BOTH);
+    assert_eq!(
+        ["a", "b", "c"].map(|name| serial_of(&server, &format!("{name}.example."))),
+        ["NOERROR 1", "SERVFAIL -", "SERVFAIL -"]
+    );
+    assert_eq!([http_status(&server, "a.example"), http_status(&server, "b.example")], ["200", "503"]);
+    server.wait_for_error("b.zone:1:7");
+    let errors = server.errors();
+    assert!(errors.contains("c.zone` does not exist") && errors.contains("missing` does not exist"), "{errors}");
+    let status = folder.control("status").text();
+    assert!(status.contains("b.example: UNAVAILABLE") && status.contains("a.example: serial 1, 3 records"), "{status}");
+    // All of it is mended by reloads, one after the other.
+    folder.write("b.zone", zone(2).as_bytes());
+    let ended = folder.control("reload");
+    assert_eq!(ended.code(), Some(1), "{ended}");
+    assert!(
+        ended.text().contains("b.example: added, serial 2") && ended.text().contains("c.example: unavailable"),
+        "{ended}"
+    );
+    assert_eq!(serial_of(&server, "b.example."), "NOERROR 2");
+    folder.write("c.zone", zone(3).as_bytes());
+    folder.write("missing/index.html", b"hi\n");
+    let ended = folder.control("reload");
+    assert_eq!(ended.code(), Some(0), "{ended}");
+    assert_eq!(serial_of(&server, "c.example."), "NOERROR 3");
+    assert_eq!(http_status(&server, "b.example"), "200");
+}
+
+#[test]
+fn a_zone_that_breaks_keeps_its_last_good_version_while_others_are_reloaded() {
+    let folder = folder();
+    folder.write("missing/index.html", b"hi\n");
+    let server = TestServer::start_command(folder.serve_command(), BOTH);
+    folder.write("a.zone", b"bad A 1.2.3\n");
+    folder.write("c.zone", zone(2).as_bytes());
+    let mut connection = HttpConnection::open(server.http());
+    connection.get("/");
+    let ended = folder.control("reload");
+    assert_eq!(ended.code(), Some(1), "{ended}");
+    assert!(ended.text().contains("c.example: serial 1 -> 2"), "{ended}");
+    assert!(ended.text().contains("zone a.example: not reloaded, keeping serial 1"), "{ended}");
+    assert!(ended.errors.contains("a.zone:1:7"), "{ended}");
+    connection.get("/");
+    assert_eq!(["a.example.", "c.example."].map(|apex| serial_of(&server, apex)), ["NOERROR 1", "NOERROR 2"]);
+    let status = folder.control("status").text();
+    assert!(status.contains("a.example: serial 1, 3 records") && status.contains("NOT RELOADED"), "{status}");
+}
+
+#[test]
+fn a_server_process_that_dies_is_replaced_although_a_zone_is_broken() {
+    let folder = folder();
+    let server = TestServer::start_command(folder.serve_command(), BOTH);
+    folder.write("a.zone", b"bad A 1.2.3\n");
+    let old = server.server_process_id();
+    assert!(send_signal("KILL", &old.to_string()));
+    let deadline = Instant::now() + DEADLINE;
+    while !server.errors().contains("serves") {
+        assert!(Instant::now() < deadline, "{}", server.errors());
+        thread::yield_now();
+    }
+    assert_eq!(serial_of(&server, "b.example."), "NOERROR 1");
+    assert_eq!(http_status(&server, "a.example"), "200");
+}
