@@ -147,16 +147,18 @@ const FORCED_WAYS: &[&str] = &[
     "open=openat2,udp-receive=poll-recvmsg",
 ];
 
-/// The tests of the packages that make system calls, for all sets of variants at the same time.
+/// The tests that make system calls with variants, in this process or in the program, for all sets of variants at the same
+/// time.
 fn fallbacks(arguments: &[String], log: &mut Log) -> Outcome {
     let run = |forced: &str| {
         let mut log = Log::kept();
-        let program = Program::cargo()
-            .args("test --locked --no-fail-fast -p sanderling-os -p sanderling-server -p sanderling")
-            .args_of(arguments)
-            .env("RUST_TEST_THREADS", &test_threads())
-            .env("SANDERLING_FORCE", forced);
-        (program.run(&mut log), log)
+        let mut test = |command: &str| {
+            let program = Program::cargo().args(command).args_of(arguments);
+            program.env("RUST_TEST_THREADS", &test_threads()).env("SANDERLING_FORCE", forced).run(&mut log)
+        };
+        let of_crates = test("test --locked --no-fail-fast -p sanderling-os -p sanderling-server");
+        let outcome = of_crates.and_then(|| test("test --locked -p sanderling --test it -- io:: supervision::"));
+        (outcome, log)
     };
     let done: Vec<(Outcome, Log)> = thread::scope(|scope| {
         let threads: Vec<_> = FORCED_WAYS.iter().map(|forced| scope.spawn(|| run(forced))).collect();

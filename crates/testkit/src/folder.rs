@@ -46,6 +46,12 @@ impl Folder {
         file
     }
 
+    /// Writes another file and renames it to `path`, so that no reader sees a part of it.
+    pub fn replace(&self, path: &str, content: &[u8]) {
+        let replacement = self.write("replacement", content);
+        fs::rename(replacement, self.0.path().join(path)).expect("the file can be renamed");
+    }
+
     /// `sanderling serve` with `sanderling.toml` of this folder and a control socket in it.
     pub fn serve_command(&self) -> Command {
         let mut command = sanderling();

@@ -3,6 +3,9 @@
 //! A test that fails prints the output of the program. No helper waits longer than [`DEADLINE`].
 #![forbid(unsafe_code)]
 
+pub mod dns;
+pub mod http;
+
 mod server;
 mod folder;
 mod clients;
@@ -23,7 +26,15 @@ use std::time::Duration;
 /// Time in which a program must start, answer or end. It is for machines under load: no test that passes waits for it.
 pub const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Random bytes. A test that uses random numbers prints its seed.
+/// A seed for random numbers: that of the variable `SANDERLING_SEED`, or another one in each run. It is printed.
+pub fn seed() -> u64 {
+    let given = std::env::var("SANDERLING_SEED").ok().map(|text| text.parse().expect("SANDERLING_SEED is a number"));
+    let seed = given.unwrap_or_else(|| fastrand::u64(..));
+    println!("SANDERLING_SEED={seed}");
+    seed
+}
+
+/// Random bytes.
 pub fn random_bytes(random: &mut fastrand::Rng, count: usize) -> Vec<u8> {
     let mut bytes = vec![0; count];
     random.fill(&mut bytes);

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use sanderling_testkit::{Folder, ListenerCounts, TestServer, sanderling};
+use sanderling_testkit::{Folder, ListenerCounts, TestServer};
 
 /// The zone of most tests, with one case of each kind of answer.
 pub(crate) const ZONE: &str = r#"
@@ -120,7 +120,5 @@ fn command(folder: &Folder, setup: &Setup<'_>) -> (Command, ListenerCounts) {
     let Setup { worker_count, limits, .. } = setup;
     let config = format!("workers = {worker_count}\n{services}{domain}[limits]\n{limits}\n");
     folder.write("sanderling.toml", config.as_bytes());
-    let mut command = sanderling();
-    command.args(["serve", "--config", &folder.argument("sanderling.toml")]);
-    (command, listeners)
+    (folder.serve_command(), listeners)
 }

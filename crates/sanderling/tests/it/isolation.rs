@@ -1,6 +1,6 @@
 //! One broken zone or site affects no other one: at the start, on a reload, and after a crash of the server process.
 
-use crate::http_answers::HttpConnection;
+use sanderling_testkit::http::HttpClient;
 use sanderling_testkit::{DEADLINE, Folder, ListenerCounts, TestServer, curl, dig, send_signal};
 use std::fs;
 use std::thread;
@@ -82,7 +82,7 @@ fn a_zone_that_breaks_keeps_its_last_good_version_while_others_are_reloaded() {
     let server = TestServer::start_command(folder.serve_command(), BOTH);
     folder.write("a.zone", b"bad A 1.2.3\n");
     folder.write("c.zone", zone(2).as_bytes());
-    let mut connection = HttpConnection::open(server.http());
+    let mut connection = HttpClient::connect(server.http());
     connection.get("/");
     let ended = folder.control("reload");
     assert_eq!(ended.code(), Some(1), "{ended}");

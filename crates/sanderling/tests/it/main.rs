@@ -1,25 +1,17 @@
-//! Tests of the whole program, from outside.
+//! Tests of the whole program, through its sockets, signals and commands.
 #![forbid(unsafe_code)]
-#![allow(clippy::unwrap_used, reason = "a test that cannot set itself up has failed")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
 mod command_line;
+mod connection_limits;
 mod demo;
-mod dns_basics;
-mod dns_hostile;
-mod dns_zone;
-mod http_basics;
-mod http_encodings;
-mod http_files;
-mod http_hostile;
-mod http_mirror;
-mod http_pipelines;
-mod lifecycle;
-mod limits;
-mod losses;
+mod dns_large_zone;
+mod dns_malformed;
+mod http_malformed;
+mod io;
+mod isolation;
 mod probe;
+mod soak;
+mod supervision;
 
 mod domain;
-mod dns_messages;
-mod http_answers;
-mod supervision;
-mod isolation;

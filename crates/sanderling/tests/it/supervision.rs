@@ -1,7 +1,7 @@
 //! Supervisor and server process as the system sees them: their descriptors, users and messages to a service manager, and the
 //! sockets of a service manager.
 
-use crate::http_answers::HttpConnection;
+use sanderling_testkit::http::HttpClient;
 use sanderling_testkit::{DEADLINE, Folder, ListenerCounts, TestServer, copy_program_to};
 use std::collections::BTreeMap;
 use std::fs;
@@ -57,7 +57,7 @@ fn server_process_inherits_only_its_descriptors() {
     let mut command = Command::new("sh");
     command.args(["-c", "exec 9</etc/hostname; exec \"$@\"", "sh"]).arg(serve.get_program()).args(serve.get_args());
     let server = TestServer::start_command(command, BOTH);
-    HttpConnection::open(server.http()).get("/");
+    HttpClient::connect(server.http()).get("/");
 
     let of_supervisor = descriptors(server.process_id());
     assert_eq!(of_supervisor.get("/etc/hostname"), Some(&1), "{of_supervisor:?}");
@@ -95,7 +95,7 @@ fn reloads_and_upgrades_leak_no_descriptors() {
     let look = || {
         // Waits until no process drains.
         server.server_process_id();
-        HttpConnection::open(server.http()).get("/");
+        HttpClient::connect(server.http()).get("/");
         descriptors(server.process_id())
     };
     let mut first: Option<BTreeMap<String, usize>> = None;
@@ -138,7 +138,7 @@ fn server_process_gives_up_its_privileges() {
     };
     open_to_all(folder.path());
     let server = TestServer::start_command(folder.serve_command(), BOTH);
-    assert_eq!(HttpConnection::open(server.http()).get("/").status, 200);
+    assert_eq!(HttpClient::connect(server.http()).get("/").status, 200);
     let check = || {
         let pid = server.server_process_id();
         let uid = status(pid, "Uid").split(' ').next().expect("four numbers").to_owned();
@@ -185,7 +185,7 @@ fn sockets_of_a_service_manager_are_used() {
     }
     let announced = fs::read_to_string(&output).expect("written");
     assert_eq!(announced, format!("http {http_address}\ndns {dns_address}\n"));
-    HttpConnection::open(http_address).get("/");
+    HttpClient::connect(http_address).get("/");
     // One socket of each kind, which both workers share.
     let status = folder.control("status").text();
     assert!(status.contains(&format!("http {http_address}, 1 socket")), "{status}");
@@ -238,7 +238,7 @@ fn new_address_is_announced_and_the_old_one_is_closed() {
     assert!(ended.text().contains("`listen` in [http] has changed"), "{ended}");
     server.wait_for(ListenerCounts { http: 2, dns: 1 });
     assert_eq!(server.http_all(), [old, new]);
-    HttpConnection::open(new).get("/");
+    HttpClient::connect(new).get("/");
     // Clients of the old address are refused when the old server process has exited.
     server.server_process_id();
     let deadline = Instant::now() + DEADLINE;
@@ -268,7 +268,7 @@ fn process_that_is_not_ready_in_time_is_killed_and_the_old_one_kept() {
     assert_eq!(ended.code(), Some(1), "{ended}");
     assert!(ended.errors.contains("upgrade failed, keeping the running program"), "{ended}");
     assert_eq!(server.server_process_id(), old);
-    HttpConnection::open(server.http()).get("/");
+    HttpClient::connect(server.http()).get("/");
 }
 
 #[test]
@@ -307,7 +307,7 @@ fn stop_leaves_the_sockets_of_a_service_manager_open() {
         let given = [("http".to_owned(), http.as_fd())];
         let child = sanderling_os::process::spawn(Path::new("/bin/sh"), &arguments, &given).expect("started");
         // A client that connects before the server is ready waits.
-        HttpConnection::open(address).get("/");
+        HttpClient::connect(address).get("/");
         let ended = folder.control("stop");
         assert_eq!(ended.code(), Some(0), "{ended}");
         sanderling_os::poll_set::PollSet::new([child.as_fd()]).wait(Some(DEADLINE)).expect("waited");
@@ -321,9 +321,9 @@ fn stop_leaves_the_sockets_of_a_service_manager_open() {
 fn wait_for_page(server: &TestServer, content: &[u8]) {
     let deadline = Instant::now() + DEADLINE;
     loop {
-        let answer = HttpConnection::open(server.http()).get("/");
+        let answer = HttpClient::connect(server.http()).get("/");
         assert_eq!(answer.status, 200);
-        if answer.content == content {
+        if answer.body == content {
             return;
         }
         assert!(Instant::now() < deadline, "{}", answer.text());
@@ -335,7 +335,7 @@ fn wait_for_page(server: &TestServer, content: &[u8]) {
 fn new_folder_in_the_configuration_is_served() {
     let folder = domain("workers = 1", ANY, ANY);
     let server = TestServer::start_command(folder.serve_command(), BOTH);
-    assert_eq!(HttpConnection::open(server.http()).get("/").content, b"hi\n");
+    assert_eq!(HttpClient::connect(server.http()).get("/").body, b"hi\n");
     folder.write("other/index.html", b"new\n");
     let config = fs::read_to_string(folder.path().join("sanderling.toml")).expect("no error");
     folder.write("sanderling.toml", config.replace("\"public\"", "\"other\"").as_bytes());

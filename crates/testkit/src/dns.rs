@@ -1,53 +1,54 @@
-//! DNS messages (RFC 1035 §4), encoded and decoded without the code under test.
+//! DNS queries and replies (RFC 1035 §4), encoded and decoded independently of the server.
+#![allow(missing_docs, reason = "names and signatures say it")]
 
 use std::net::SocketAddr;
 
-use sanderling_testkit::{tcp_reply, udp_reply};
+use crate::{tcp_reply, udp_reply};
 
-pub(crate) const A: u16 = 1;
-pub(crate) const NS: u16 = 2;
-pub(crate) const CNAME: u16 = 5;
-pub(crate) const SOA: u16 = 6;
-pub(crate) const TXT: u16 = 16;
-pub(crate) const AAAA: u16 = 28;
-pub(crate) const DNAME: u16 = 39;
-pub(crate) const OPT: u16 = 41;
-pub(crate) const AXFR: u16 = 252;
-pub(crate) const ANY: u16 = 255;
+pub const A: u16 = 1;
+pub const NS: u16 = 2;
+pub const CNAME: u16 = 5;
+pub const SOA: u16 = 6;
+pub const TXT: u16 = 16;
+pub const AAAA: u16 = 28;
+pub const DNAME: u16 = 39;
+pub const OPT: u16 = 41;
+pub const AXFR: u16 = 252;
+pub const ANY: u16 = 255;
 
-pub(crate) const NOERROR: u16 = 0;
-pub(crate) const FORMERR: u16 = 1;
-pub(crate) const NXDOMAIN: u16 = 3;
-pub(crate) const NOTIMP: u16 = 4;
-pub(crate) const REFUSED: u16 = 5;
-pub(crate) const BADVERS: u16 = 16;
+pub const NOERROR: u16 = 0;
+pub const FORMERR: u16 = 1;
+pub const NXDOMAIN: u16 = 3;
+pub const NOTIMP: u16 = 4;
+pub const REFUSED: u16 = 5;
+pub const BADVERS: u16 = 16;
 
-/// A query for one question.
+/// A query with one question.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Question<'q> {
-    pub(crate) id: u16,
-    pub(crate) name: &'q str,
-    pub(crate) rtype: u16,
-    pub(crate) class: u16,
-    pub(crate) opcode: u8,
+pub struct Question<'q> {
+    pub id: u16,
+    pub name: &'q str,
+    pub rtype: u16,
+    pub class: u16,
+    pub opcode: u8,
     /// Payload size and version of the OPT record.
-    pub(crate) edns: Option<(u16, u8)>,
+    pub edns: Option<(u16, u8)>,
 }
 
 impl<'q> Question<'q> {
-    pub(crate) fn new(name: &'q str, rtype: u16) -> Question<'q> {
+    pub fn new(name: &'q str, rtype: u16) -> Question<'q> {
         Question { id: 0x5a17, name, rtype, class: 1, opcode: 0, edns: None }
     }
 
-    pub(crate) fn message(&self) -> Vec<u8> {
+    pub fn message(&self) -> Vec<u8> {
         let mut message = Vec::new();
         let additional_count = u16::from(self.edns.is_some());
-        // RD is set, as by stub resolvers.
+        // RD is set, as stub resolvers do.
         let flags = u16::from(self.opcode) << 11 | 0x0100;
         for word in [self.id, flags, 1, 0, 0, additional_count] {
             message.extend(word.to_be_bytes());
         }
-        message.extend(name_bytes(self.name));
+        message.extend(wire_name(self.name));
         message.extend(self.rtype.to_be_bytes());
         message.extend(self.class.to_be_bytes());
         if let Some((payload_bytes, version)) = self.edns {
@@ -58,51 +59,53 @@ impl<'q> Question<'q> {
         message
     }
 
+    /// Sends the query over UDP.
     #[track_caller]
-    pub(crate) fn ask_udp(&self, server: SocketAddr) -> Reply {
-        Reply::read(&udp_reply(server, &self.message()))
+    pub fn query_udp(&self, server: SocketAddr) -> Reply {
+        Reply::parse(&udp_reply(server, &self.message()))
     }
 
+    /// Sends the query over TCP.
     #[track_caller]
-    pub(crate) fn ask_tcp(&self, server: SocketAddr) -> Reply {
-        Reply::read(&tcp_reply(server, &self.message()))
+    pub fn query_tcp(&self, server: SocketAddr) -> Reply {
+        Reply::parse(&tcp_reply(server, &self.message()))
     }
 }
 
-/// A record of a reply: names in lower case, with a dot at the end.
+/// A record of a reply; names are in lower case and end with a dot.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Record {
-    pub(crate) owner: String,
-    pub(crate) rtype: u16,
-    pub(crate) class: u16,
-    pub(crate) ttl_s: u32,
-    /// The RDATA; for a type whose RDATA is a name (NS, CNAME, DNAME), its text.
-    pub(crate) rdata: Vec<u8>,
+pub struct Record {
+    pub owner: String,
+    pub rtype: u16,
+    pub class: u16,
+    pub ttl_s: u32,
+    /// The RDATA; where it is a name (NS, CNAME, DNAME), the name's text.
+    pub rdata: Vec<u8>,
 }
 
-/// A reply, decoded to its last byte.
+/// A reply.
 #[derive(Clone, Debug)]
-pub(crate) struct Reply {
-    pub(crate) id: u16,
-    pub(crate) flags: u16,
-    pub(crate) rcode: u16,
-    pub(crate) question_count: u16,
-    pub(crate) answer: Vec<Record>,
-    pub(crate) authority: Vec<Record>,
+pub struct Reply {
+    pub id: u16,
+    pub flags: u16,
+    pub rcode: u16,
+    pub question_count: u16,
+    pub answer: Vec<Record>,
+    pub authority: Vec<Record>,
     /// Without the OPT record.
-    pub(crate) additional: Vec<Record>,
+    pub additional: Vec<Record>,
     /// Payload size and version of the OPT record.
-    pub(crate) edns: Option<(u16, u8)>,
-    pub(crate) length_bytes: usize,
+    pub edns: Option<(u16, u8)>,
+    pub length_bytes: usize,
 }
 
 impl Reply {
     #[track_caller]
-    pub(crate) fn read(message: &[u8]) -> Reply {
+    pub fn parse(message: &[u8]) -> Reply {
         let word = |at: usize| u16::from_be_bytes([message[at], message[at + 1]]);
         assert!(message.len() >= 12, "a reply of {} bytes", message.len());
         let flags = word(2);
-        assert_ne!(flags & 0x8000, 0, "a reply has QR");
+        assert_ne!(flags & 0x8000, 0, "a reply has the QR flag");
         let mut at = 12;
         for _ in 0..word(4) {
             let (_, after) = name_text(message, at);
@@ -129,8 +132,8 @@ impl Reply {
             edns: None,
             length_bytes: message.len(),
         };
-        if let Some(place) = additional.iter().position(|record| record.rtype == OPT) {
-            let opt = additional.remove(place);
+        if let Some(index) = additional.iter().position(|record| record.rtype == OPT) {
+            let opt = additional.remove(index);
             assert_eq!(opt.owner, ".");
             reply.rcode |= (opt.ttl_s >> 24 << 4) as u16;
             reply.edns = Some((opt.class, (opt.ttl_s >> 16) as u8));
@@ -139,16 +142,16 @@ impl Reply {
         reply
     }
 
-    pub(crate) fn is_authoritative(&self) -> bool {
+    pub fn is_authoritative(&self) -> bool {
         self.flags & 0x0400 != 0
     }
 
-    pub(crate) fn is_truncated(&self) -> bool {
+    pub fn is_truncated(&self) -> bool {
         self.flags & 0x0200 != 0
     }
 
-    /// The whole reply as text: `RCODE [AA] [TC]`, then the sections, a record on each line.
-    pub(crate) fn summary(&self) -> String {
+    /// The reply as text to compare: `RCODE [AA] [TC]`, then a line for each record with its section.
+    pub fn summary(&self) -> String {
         let flag = |is_set, name| if is_set { name } else { "" };
         let section = |name: &str, records: &[Record]| -> String {
             records.iter().map(|record| format!("\n{name} {record}")).collect()
@@ -178,18 +181,18 @@ impl std::fmt::Display for Record {
     }
 }
 
-/// The wire form of a name without escapes; a dot at the end makes no difference.
-pub(crate) fn name_bytes(name: &str) -> Vec<u8> {
-    let mut bytes = Vec::new();
+/// A name without escapes in wire format.
+pub fn wire_name(name: &str) -> Vec<u8> {
+    let mut wire = Vec::new();
     for label in name.split('.').filter(|label| !label.is_empty()) {
-        bytes.push(u8::try_from(label.len()).expect("a label has at most 63 bytes"));
-        bytes.extend(label.bytes());
+        wire.push(u8::try_from(label.len()).expect("a label has at most 63 bytes"));
+        wire.extend(label.bytes());
     }
-    bytes.push(0);
-    bytes
+    wire.push(0);
+    wire
 }
 
-/// The record at `at`, and the offset of the next one.
+/// The record at `at`, and the position after it.
 #[track_caller]
 fn record(message: &[u8], at: usize) -> (Record, usize) {
     let (owner, at) = name_text(message, at);
@@ -203,14 +206,14 @@ fn record(message: &[u8], at: usize) -> (Record, usize) {
             assert_eq!(after, end, "the RDATA is a name and nothing else");
             text.into_bytes()
         }
-        // The first name of a SOA identifies it.
+        // Of an SOA, the MNAME is enough.
         SOA => name_text(message, start).0.into_bytes(),
         _ => message[start..end].to_vec(),
     };
     (Record { owner, rtype, class, ttl_s, rdata }, end)
 }
 
-/// The name at `at`, and the offset after it. Pointers point backwards (RFC 1035 §4.1.4).
+/// The name at `at`, and the position after it. Pointers go backwards (RFC 1035 §4.1.4).
 #[track_caller]
 fn name_text(message: &[u8], at: usize) -> (String, usize) {
     let (mut text, mut here, mut after) = (String::new(), at, None);
@@ -219,7 +222,7 @@ fn name_text(message: &[u8], at: usize) -> (String, usize) {
         if length >= 0xc0 {
             let target = usize::from(u16::from_be_bytes([length & 0x3f, message[here + 1]]));
             after.get_or_insert(here + 2);
-            assert!(target < here, "a pointer at {here} leads forward to {target}");
+            assert!(target < here, "a pointer at {here} goes forward to {target}");
             here = target;
             continue;
         }

@@ -1,21 +1,22 @@
-//! A tree of files, fetched by `wget` and compared with the one on the disk.
+//! A large site, copied by `wget --mirror`.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use sanderling_testkit::{Folder, ListenerCounts, TestServer, random_bytes, wget_mirror};
+use fastrand::Rng;
+use sanderling_testkit::{Folder, ListenerCounts, TestServer, wget_mirror};
 
-/// Limits for the machine's own documents.
+/// Limits of the machine's own documents.
 const FILE_COUNT_MAX: usize = 2_000;
 const TREE_BYTES_MAX: u64 = 30_000_000;
 
 #[test]
-fn wget_mirrors_a_tree() {
+fn mirror_of_a_site_equals_it() {
     let folder = Folder::new();
     let mut tree = Tree { root: folder.path().join("tree"), paths: Vec::new() };
     tree.put_documents(Path::new("/usr/share/doc"));
-    let mut random = fastrand::Rng::with_seed(7);
+    let mut random = Rng::with_seed(sanderling_testkit::seed());
     for (path, length) in [
         ("odd/with space.txt", 10),
         ("odd/100%.txt", 20),
@@ -32,7 +33,8 @@ fn wget_mirrors_a_tree() {
         ("sizes/65536", 65_536),
         ("sizes/5000003", 5_000_003),
     ] {
-        tree.put(path, &random_bytes(&mut random, length));
+        let content = sanderling_testkit::random_bytes(&mut random, length);
+        tree.put(path, &content);
     }
     tree.put_index();
 
@@ -52,7 +54,7 @@ fn wget_mirrors_a_tree() {
     println!("{} files, {} bytes", served.len(), served.values().map(Vec::len).sum::<usize>());
 }
 
-/// The tree, with the paths that its index links to.
+/// A site, with the paths that its index links to.
 struct Tree {
     root: PathBuf,
     paths: Vec<String>,
@@ -61,46 +63,46 @@ struct Tree {
 impl Tree {
     fn put(&mut self, path: &str, content: &[u8]) {
         let file = self.root.join(path);
-        fs::create_dir_all(file.parent().expect("a file has a folder")).expect("the folder can be created");
-        fs::write(file, content).expect("the file can be written");
+        fs::create_dir_all(file.parent().expect("the path is below the root")).expect("created");
+        fs::write(file, content).expect("written");
         self.paths.push(path.to_owned());
     }
 
-    /// Copies regular files in the order of their names, up to a limit. Files that `wget` would search for links are left out, since
-    /// those lead out of the tree; so are hidden ones.
+    /// Copies files, in the order of their names, up to the limits; but neither hidden files nor those in which `wget` would
+    /// follow links.
     fn put_documents(&mut self, from: &Path) {
         let mut left_bytes = TREE_BYTES_MAX;
-        let mut folders = vec![from.to_owned()];
-        while let Some(folder) = folders.pop() {
+        let mut directories = vec![from.to_owned()];
+        while let Some(folder) = directories.pop() {
             let mut entries: Vec<PathBuf> =
                 fs::read_dir(&folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
             entries.sort();
             for entry in entries {
-                let facts = fs::symlink_metadata(&entry).expect("it was just listed");
-                let path = entry.strip_prefix(from).expect("it was found below").to_str().unwrap_or(".").to_owned();
-                let is_shown = !path.split('/').any(|segment| segment.starts_with('.'));
+                let metadata = fs::symlink_metadata(&entry).expect("just listed");
+                let path = entry.strip_prefix(from).expect("found below").to_str().unwrap_or(".").to_owned();
+                let is_public = !path.split('/').any(|segment| segment.starts_with('.'));
                 let has_links = [".html", ".htm", ".xhtml", ".css"].iter().any(|end| path.ends_with(end));
-                if facts.is_dir() {
-                    folders.push(entry);
-                } else if facts.is_file() && is_shown && !has_links && facts.len() <= left_bytes {
+                if metadata.is_dir() {
+                    directories.push(entry);
+                } else if metadata.is_file() && is_public && !has_links && metadata.len() <= left_bytes {
                     if self.paths.len() == FILE_COUNT_MAX {
                         return;
                     }
-                    left_bytes -= facts.len();
-                    self.put(&format!("doc/{path}"), &fs::read(entry).expect("documents are for all"));
+                    left_bytes -= metadata.len();
+                    self.put(&format!("doc/{path}"), &fs::read(entry).expect("documents are readable"));
                 }
             }
         }
     }
 
-    /// A page with links to all files.
+    /// Writes a page that links to every file.
     fn put_index(&mut self) {
         let links: String = self.paths.iter().map(|path| format!("<a href=\"{}\">x</a>\n", escaped(path))).collect();
         self.put("index.html", format!("<!doctype html><meta charset=utf-8>\n{links}").as_bytes());
     }
 }
 
-/// The path in a link: all but letters, digits and some marks as escapes (RFC 3986 §2.1).
+/// The path with percent-encoding (RFC 3986 §2.1).
 fn escaped(path: &str) -> String {
     path.bytes()
         .map(|byte| match byte {
@@ -110,18 +112,18 @@ fn escaped(path: &str) -> String {
         .collect()
 }
 
-/// All files below `root` by their paths.
+/// All files below `root`, by their paths.
 fn files_of(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut files = BTreeMap::new();
-    let mut folders = vec![root.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).expect("the folder can be read") {
-            let path = entry.expect("the folder can be read").path();
+    let mut directories = vec![root.to_owned()];
+    while let Some(folder) = directories.pop() {
+        for entry in fs::read_dir(folder).expect("readable") {
+            let path = entry.expect("readable").path();
             if path.is_dir() {
-                folders.push(path);
+                directories.push(path);
             } else {
-                let name = path.strip_prefix(root).expect("it was found below").to_owned();
-                files.insert(name, fs::read(path).expect("the file can be read"));
+                let name = path.strip_prefix(root).expect("found below").to_owned();
+                files.insert(name, fs::read(path).expect("readable"));
             }
         }
     }

@@ -1,23 +1,24 @@
-//! A large zone, queried for all of its names.
+//! A zone with many names, all of which are queried.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::dns_messages::{A, NXDOMAIN, Question, Reply};
-use crate::domain::{Domain, Setup};
+use crate::domain::Domain;
+use sanderling_testkit::dns::{A, NXDOMAIN, Question, Reply};
 use sanderling_testkit::{RawConnection, UdpClient, framed};
 
 const NAME_COUNT: usize = 100_000;
-/// Outstanding queries: their replies fit into the receive buffer of the client.
+/// Queries without a reply: the replies to all of them fit into the client's socket.
 const OUTSTANDING_MAX: usize = 100;
-/// Time after which outstanding queries are sent again.
-const PATIENCE: Duration = Duration::from_secs(2);
-const ROUNDS_WITHOUT_REPLY_MAX: usize = 15;
+/// After this long without a reply, all outstanding queries are sent again.
+const RETRY_AFTER: Duration = Duration::from_secs(2);
+const RETRIES_MAX: usize = 15;
 
 fn name(index: usize) -> String {
     format!("host-{index}.group-{}.example.com", index % 997)
 }
 
-/// An address that identifies the name.
+/// Different for each name.
 fn address(index: usize) -> [u8; 4] {
     let [_, high, middle, low] = (index as u32).to_be_bytes();
     [10, high, middle, low]
@@ -45,52 +46,50 @@ fn check(reply: &Reply, index: usize) {
 }
 
 #[test]
-fn hundred_thousand_names_are_answered() {
-    let text = zone();
-    let domain = Domain::serve(Setup { zone: &text, ..Setup::default() });
-    ask_all(&UdpClient::new(domain.server.dns()));
-    ask_some_over_tcp(&mut RawConnection::open(domain.server.dns()));
+fn every_name_of_a_large_zone_is_answered() {
+    let domain = Domain::with_zone(&zone());
+    query_all(&UdpClient::new(domain.server.dns()));
+    query_some_over_tcp(&mut RawConnection::open(domain.server.dns()));
     for index in (0..NAME_COUNT).step_by(1_009) {
         let missing = format!("x{}", name(index));
-        assert_eq!(Question::new(&missing, A).ask_udp(domain.server.dns()).rcode, NXDOMAIN);
+        assert_eq!(Question::new(&missing, A).query_udp(domain.server.dns()).rcode, NXDOMAIN);
     }
 }
 
-/// Queries all names, many at a time; lost queries are sent again.
 #[track_caller]
-fn ask_all(client: &UdpClient) {
+fn query_all(client: &UdpClient) {
     let mut next = 0;
-    let mut outstanding = std::collections::VecDeque::new();
+    let mut outstanding = VecDeque::new();
     let mut answered_count = 0;
-    let mut rounds_left = ROUNDS_WITHOUT_REPLY_MAX;
+    let mut retries_left = RETRIES_MAX;
     while answered_count < NAME_COUNT {
         while outstanding.len() < OUTSTANDING_MAX && next < NAME_COUNT {
             client.send(&message(next));
             outstanding.push_back(next);
             next += 1;
         }
-        let Some(datagram) = client.receive_within(PATIENCE) else {
-            rounds_left = rounds_left.checked_sub(1).expect("the server has gone silent");
+        let Some(datagram) = client.receive_within(RETRY_AFTER) else {
+            retries_left = retries_left.checked_sub(1).expect("the server does not reply");
             outstanding.iter().for_each(|&index| client.send(&message(index)));
             continue;
         };
-        let reply = Reply::read(&datagram);
-        // `None`: a query that was sent twice got two replies.
-        let Some(place) = outstanding.iter().position(|&index| index as u16 == reply.id) else { continue };
-        let index = outstanding.remove(place).expect("it was just found");
+        let reply = Reply::parse(&datagram);
+        // None: a query that was sent twice has two replies.
+        let Some(position) = outstanding.iter().position(|&index| index as u16 == reply.id) else { continue };
+        let index = outstanding.remove(position).expect("just found");
         check(&reply, index);
         answered_count += 1;
     }
 }
 
-/// Every tenth name, in writes of many queries.
+/// Every tenth name.
 #[track_caller]
-fn ask_some_over_tcp(raw: &mut RawConnection) {
+fn query_some_over_tcp(tcp: &mut RawConnection) {
     let indices: Vec<usize> = (0..NAME_COUNT).step_by(10).collect();
-    for piece in indices.chunks(500) {
-        raw.send(&piece.iter().flat_map(|&index| framed(&message(index))).collect::<Vec<u8>>());
-        for &index in piece {
-            check(&Reply::read(&raw.read_message()), index);
+    for pipelined in indices.chunks(500) {
+        tcp.send(&pipelined.iter().flat_map(|&index| framed(&message(index))).collect::<Vec<u8>>());
+        for &index in pipelined {
+            check(&Reply::parse(&tcp.read_message()), index);
         }
     }
 }

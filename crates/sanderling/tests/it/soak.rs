@@ -1,8 +1,8 @@
-//! Reloads, upgrades and crashes under load: the scenarios of `cargo xtask soak` with few events.
+//! Reloads, upgrades and crashes under load: the scenarios of `soak`, with few events.
 
 use std::path::Path;
 
-use soak::{Extent, SCENARIOS};
+use ::soak::{Extent, SCENARIOS};
 
 #[track_caller]
 fn check(name: &str) {

@@ -1,0 +1,118 @@
+//! Timeouts and limits of connections, as far as they depend on the kernel or on several workers. The tests of the server crate
+//! have the others, in a simulation with a manual clock.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::domain::{Domain, Setup, ZONE};
+use sanderling_testkit::dns::{A, Question, Reply};
+use sanderling_testkit::http::{HttpClient, check_serves, get};
+use sanderling_testkit::{RawConnection, framed};
+
+const SITE: &[(&str, &[u8])] = &[("index.html", b"hi\n")];
+/// A timeout may be so late on a busy machine.
+const DELAY_MAX: Duration = Duration::from_secs(5);
+
+#[track_caller]
+fn check_about(took: Duration, expected_ms: u64) {
+    let expected = Duration::from_millis(expected_ms);
+    assert!(took + Duration::from_millis(20) >= expected, "{took:?} is less than {expected:?}");
+    assert!(took < expected + DELAY_MAX, "{took:?} is more than {expected:?}");
+}
+
+#[test]
+fn silent_connections_do_not_keep_others_from_being_served() {
+    let domain = Domain::serve(Setup { site: SITE, zone: ZONE, ..Setup::default() });
+    let mut http: Vec<RawConnection> = (0..200).map(|_| RawConnection::open(domain.server.http())).collect();
+    // A connection without a byte waits in the kernel if accepts are deferred.
+    http.iter_mut().for_each(|tcp| tcp.send(b"G"));
+    let dns: Vec<RawConnection> = (0..200).map(|_| RawConnection::open(domain.server.dns())).collect();
+    let start = Instant::now();
+    check_serves(domain.server.http());
+    assert_eq!(Question::new("example.com", A).query_tcp(domain.server.dns()).answer.len(), 1);
+    assert!(start.elapsed() < DELAY_MAX, "{:?}", start.elapsed());
+    drop((http, dns));
+}
+
+#[test]
+fn each_connection_is_closed_at_its_timeout() {
+    let limits = "http_header_deadline_ms = 500\nhttp_idle_timeout_ms = 700\ndns_tcp_idle_timeout_ms = 400";
+    let domain = Domain::serve(Setup { site: SITE, zone: ZONE, limits, ..Setup::default() });
+    let (http, dns) = (domain.server.http(), domain.server.dns());
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let start = Instant::now();
+            HttpClient::connect(http).check_closed();
+            check_about(start.elapsed(), 500);
+        });
+        scope.spawn(|| {
+            let mut client = HttpClient::connect(http);
+            client.get("/");
+            let start = Instant::now();
+            client.check_closed();
+            check_about(start.elapsed(), 700);
+        });
+        scope.spawn(|| {
+            let mut tcp = RawConnection::open(dns);
+            query(&mut tcp);
+            let start = Instant::now();
+            assert_eq!(tcp.read_to_close(), b"");
+            check_about(start.elapsed(), 400);
+        });
+        scope.spawn(|| {
+            let mut tcp = RawConnection::open(dns);
+            let start = Instant::now();
+            send_slowly(&mut tcp, &query_bytes());
+            assert_eq!(tcp.read_to_close(), b"");
+            check_about(start.elapsed(), 400);
+        });
+        for is_first in [true, false] {
+            scope.spawn(move || {
+                let mut client = HttpClient::connect(http);
+                if !is_first {
+                    client.get("/");
+                }
+                let start = Instant::now();
+                send_slowly(client.tcp(), get("/").as_bytes());
+                let response = client.response();
+                check_about(start.elapsed(), 500);
+                assert_eq!((response.status, response.field("Connection")), (408, Some("close")));
+            });
+        }
+    });
+}
+
+/// Sends a byte each 100 ms until the server sends something or closes. No byte moves the deadline.
+#[track_caller]
+fn send_slowly(tcp: &mut RawConnection, bytes: &[u8]) {
+    for byte in bytes {
+        if tcp.try_send(&[*byte]).is_err() || !tcp.is_silent_for(Duration::from_millis(100)) {
+            return;
+        }
+    }
+    panic!("the server has received {} bytes slowly", bytes.len());
+}
+
+fn query_bytes() -> Vec<u8> {
+    framed(&Question::new("example.com", A).message())
+}
+
+#[track_caller]
+fn query(tcp: &mut RawConnection) {
+    tcp.send(&query_bytes());
+    assert_eq!(Reply::parse(&tcp.read_message()).answer.len(), 1);
+}
+
+#[test]
+fn dns_connection_at_the_limit_replaces_one_of_another_worker() {
+    let limits = "dns_tcp_connections_max = 2\ndns_tcp_idle_timeout_ms = 60000";
+    let domain = Domain::serve(Setup { zone: ZONE, limits, worker_count: 4, ..Setup::default() });
+    let mut connections = Vec::new();
+    for _ in 0..24 {
+        let mut tcp = RawConnection::open(domain.server.dns());
+        let start = Instant::now();
+        query(&mut tcp);
+        assert!(start.elapsed() < DELAY_MAX, "the connection waited for {:?}", start.elapsed());
+        connections.push(tcp);
+    }
+}

@@ -1,0 +1,216 @@
+//! Limits and timeouts of the open-file cache.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::domain::{Domain, Setup};
+use sanderling_testkit::http::{HttpClient, get};
+
+/// A timeout may be so late on a busy machine.
+const DELAY_MAX: Duration = Duration::from_secs(5);
+
+/// The numbers that the status shows of the open-file cache, in the order of its line.
+#[derive(Debug)]
+struct CacheStats {
+    files: u64,
+    descriptors: u64,
+    content_bytes: u64,
+    negative: u64,
+    watched: u64,
+    evicted: u64,
+}
+
+impl Domain {
+    /// Starts a server with one worker and files of 100 bytes at the paths of [`each_file`].
+    #[track_caller]
+    fn with_files(limits: &str, file_count: usize) -> Domain {
+        let names: Vec<String> = (0..file_count).map(|number| number.to_string()).collect();
+        let site: Vec<(&str, &[u8])> = names.iter().map(|name| (name.as_str(), &[b'x'; 100][..])).collect();
+        Domain::serve(Setup { site: &site, limits, worker_count: 1, ..Setup::default() })
+    }
+
+    #[track_caller]
+    fn cache_stats(&self) -> CacheStats {
+        let text = self.folder.control("status").text();
+        let line = text.lines().find(|line| line.contains("open files"));
+        let line = line.unwrap_or_else(|| panic!("the status has no line of open files: {text}"));
+        let numbers = line.split_whitespace().filter_map(|word| word.trim_end_matches(',').parse().ok());
+        match numbers.collect::<Vec<u64>>()[..] {
+            [files, descriptors, content_bytes, negative, watched, evicted] => {
+                CacheStats { files, descriptors, content_bytes, negative, watched, evicted }
+            }
+            ref numbers => panic!("{numbers:?} in {line}"),
+        }
+    }
+}
+
+fn each_file(count: usize) -> impl Iterator<Item = String> {
+    (0..count).map(|number| format!("/{number}"))
+}
+
+/// The numbers after a request for each of `paths`.
+#[track_caller]
+fn stats_after(limits: &str, file_count: usize, paths: impl Iterator<Item = String>) -> CacheStats {
+    let domain = Domain::with_files(limits, file_count);
+    let mut client = HttpClient::connect(domain.server.http());
+    for path in paths {
+        client.get(&path);
+    }
+    domain.cache_stats()
+}
+
+#[test]
+fn files_and_descriptors_are_evicted_at_their_limits() {
+    let stats = stats_after("", 20, each_file(20));
+    assert_eq!((stats.files, stats.content_bytes), (20, 20 * 100), "below the limits");
+    let stats = stats_after("open_files_max = 4", 20, each_file(20));
+    assert!(stats.files <= 4 && stats.evicted >= 16, "{stats:?}");
+    let stats = stats_after("open_file_descriptors_max = 4\nsmall_file_bytes_max = 99", 20, each_file(20));
+    assert!(stats.files <= 5 && stats.descriptors <= 4 && stats.evicted >= 16, "{stats:?}");
+}
+
+#[test]
+fn content_of_small_files_is_kept_in_memory_up_to_the_limits() {
+    assert_eq!(stats_after("small_file_bytes_max = 99", 1, each_file(1)).content_bytes, 0);
+    assert_eq!(stats_after("small_file_bytes_max = 100", 1, each_file(1)).content_bytes, 100);
+    let stats = stats_after("open_file_content_bytes_max = 1000", 50, each_file(50));
+    assert!(stats.files < 50 && stats.content_bytes <= 1_200, "{stats:?}");
+}
+
+/// It is sent from its descriptor and evicts no other file.
+#[test]
+fn content_larger_than_the_limit_is_not_kept_in_memory() {
+    let domain = Domain::with_files("open_file_content_bytes_max = 1000", 5);
+    let mut client = HttpClient::connect(domain.server.http());
+    for (name, length) in [("at-the-limit", 1_000), ("above", 1_001)] {
+        domain.folder.write(&format!("public/{name}"), &vec![b'y'; length]);
+    }
+    for path in each_file(5) {
+        client.get(&path);
+    }
+    assert!(client.get("/above").body == [b'y'; 1_001]);
+    let stats = domain.cache_stats();
+    assert_eq!((stats.files, stats.descriptors, stats.content_bytes, stats.evicted), (6, 1, 500, 0));
+    assert!(client.get("/at-the-limit").body == [b'y'; 1_000]);
+    let stats = domain.cache_stats();
+    assert_eq!((stats.files, stats.descriptors, stats.content_bytes, stats.evicted), (2, 1, 1_000, 5));
+}
+
+/// A file with its precompressed forms has up to four descriptors or contents.
+#[test]
+fn limits_include_precompressed_files() {
+    let site: &[(&str, usize)] = &[("a.js", 1_000), ("a.js.br", 300), ("a.js.zst", 200), ("a.js.gz", 100)];
+    let check = |limits: &str, expected: (u64, u64)| {
+        let domain = Domain::with_files(limits, 5);
+        for (name, length) in site {
+            domain.folder.write(&format!("public/{name}"), &vec![b'z'; *length]);
+        }
+        let mut client = HttpClient::connect(domain.server.http());
+        for path in each_file(5) {
+            client.get(&path);
+        }
+        client.send("GET /a.js HTTP/1.1\r\nHost: localhost\r\nAccept-Encoding: br\r\n\r\n");
+        assert_eq!(client.response().status, 200, "{limits}");
+        let stats = domain.cache_stats();
+        assert_eq!((stats.descriptors, stats.content_bytes), expected, "{limits}");
+    };
+    check("", (0, 2_100));
+    check("open_file_content_bytes_max = 1600", (0, 1_600));
+    check("open_file_content_bytes_max = 600", (1, 600));
+    check("small_file_bytes_max = 99\nopen_file_descriptors_max = 4", (4, 0));
+    check("small_file_bytes_max = 99\nopen_file_descriptors_max = 2", (2, 0));
+    check("small_file_bytes_max = 99\nopen_file_descriptors_max = 1", (1, 0));
+}
+
+/// Each look-up evicts the file of another request.
+#[test]
+fn concurrent_requests_for_many_files_are_served_from_a_cache_of_one() {
+    let domain = Domain::with_files("open_files_max = 1", 20);
+    let mut clients: Vec<_> = (0..8).map(|_| HttpClient::connect(domain.server.http())).collect();
+    let paths: Vec<_> = each_file(20).collect();
+    for round in 0..100 {
+        for (index, client) in clients.iter_mut().enumerate() {
+            client.send(get(&paths[(round + index) % paths.len()]));
+        }
+        for client in &mut clients {
+            assert_eq!(client.response().status, 200);
+        }
+    }
+    clients[0].get(&paths[0]);
+    assert_eq!(domain.cache_stats().files, 1);
+}
+
+/// It stays in memory until it is sent, and no eviction would free it.
+#[test]
+fn replaced_content_that_is_still_sent_evicts_no_file() {
+    let domain = Domain::with_files("open_file_content_bytes_max = 40000", 20);
+    domain.folder.replace("public/large", &[b'a'; 30_000]);
+    let mut client = HttpClient::connect(domain.server.http());
+    assert_eq!(client.get("/large").body[0], b'a');
+    let mut slow = HttpClient::connect(domain.server.http());
+    // More than sockets hold, and the client reads none of it.
+    slow.send(get("/large").repeat(1_000));
+    // After these iterations of the only worker, the socket of the slow client is full.
+    for _ in 0..100 {
+        client.get("/0");
+    }
+    domain.folder.replace("public/large", &[b'b'; 30_000]);
+    let start = Instant::now();
+    while client.get("/large").body[0] != b'b' {
+        assert!(start.elapsed() < DELAY_MAX);
+    }
+    for path in each_file(20) {
+        assert_eq!(client.get(&path).status, 200);
+    }
+    let stats = domain.cache_stats();
+    assert!(stats.content_bytes > 40_000, "{stats:?}: the old version is still sent");
+    assert_eq!((stats.files, stats.evicted), (21, 0));
+}
+
+#[test]
+fn negative_entries_are_evicted_at_their_limit() {
+    let missing = || (0..20).map(|number| format!("/missing-{number}"));
+    assert_eq!(stats_after("", 1, missing()).negative, 20);
+    assert!(stats_after("missing_files_max = 8", 1, missing()).negative <= 8);
+}
+
+#[test]
+fn watched_folders_are_limited() {
+    assert!(stats_after("", 1, each_file(1)).watched >= 1);
+    assert_eq!(stats_after("watched_folders_max = 0", 1, each_file(1)).watched, 0);
+}
+
+#[test]
+fn file_in_unwatched_folder_is_checked_again_after_its_time() {
+    let limits = "watched_folders_max = 0\nopen_file_fresh_ms = 600\nhttp_requests_per_connection_max = 1000000000";
+    let domain = Domain::with_files(limits, 1);
+    let mut client = HttpClient::connect(domain.server.http());
+    let start = Instant::now();
+    assert_eq!(client.get("/0").body, [b'x'; 100]);
+    domain.folder.replace("public/0", b"changed\n");
+    while client.get("/0").body != b"changed\n" {
+        assert!(start.elapsed() < DELAY_MAX);
+    }
+    assert!(start.elapsed() >= Duration::from_millis(580), "{:?}", start.elapsed());
+}
+
+#[test]
+fn unused_file_is_closed_after_its_timeout() {
+    let limits = "watched_folders_max = 0\nsmall_file_bytes_max = 0\nopen_file_idle_timeout_ms = 300\n\
+                  open_file_fresh_ms = 100\nwatched_file_fresh_ms = 100";
+    let domain = Domain::with_files(limits, 1);
+    let file = domain.folder.path().join("public/0");
+    let descriptors = format!("/proc/{}/fd", domain.server.server_process_id());
+    let is_open = || {
+        let descriptors = std::fs::read_dir(&descriptors).expect("it runs").flatten();
+        descriptors.flat_map(|entry| std::fs::read_link(entry.path())).any(|path| path == file)
+    };
+    let start = Instant::now();
+    assert_eq!(HttpClient::connect(domain.server.http()).get("/0").status, 200);
+    assert!(is_open() || start.elapsed() > Duration::from_millis(300), "at first");
+    while is_open() {
+        assert!(start.elapsed() < DELAY_MAX);
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert!(start.elapsed() >= Duration::from_millis(300), "{:?}", start.elapsed());
+}

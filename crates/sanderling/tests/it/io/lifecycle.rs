@@ -1,0 +1,136 @@
+//! Starting beside other servers, serving with few file descriptors, and stopping.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::domain::{Domain, Setup, ZONE};
+use sanderling_testkit::dns::{A, Question};
+use sanderling_testkit::http::{HttpClient, check_serves, get};
+use sanderling_testkit::{Folder, ListenerCounts, RawConnection, TestServer, run_to_end, sanderling};
+
+const SITE: &[(&str, &[u8])] = &[("index.html", b"hi\n")];
+
+/// Time for an idle server to exit, doubled for a busy machine.
+const EXIT_MAX: Duration = Duration::from_secs(2);
+
+#[test]
+fn idle_server_exits_at_once_after_a_signal() {
+    for signal in ["TERM", "INT"] {
+        let domain = Domain::serve(Setup { site: SITE, zone: ZONE, ..Setup::default() });
+        let mut idle = HttpClient::connect(domain.server.http());
+        idle.get("/");
+        // It waits in the kernel if accepts are deferred.
+        let silent = RawConnection::open(domain.server.http());
+        let stream = RawConnection::open(domain.server.dns());
+        let start = Instant::now();
+        domain.server.signal(signal);
+        let ended = domain.server.end();
+        assert!(start.elapsed() < EXIT_MAX, "SIG{signal}: {:?}", start.elapsed());
+        let stdout = ended.text();
+        assert_eq!((ended.code(), stdout.as_str(), ended.errors.as_str()), (Some(0), "", ""), "SIG{signal}");
+        idle.check_closed();
+        drop((silent, stream));
+    }
+}
+
+#[test]
+fn stopping_server_finishes_a_download_and_a_partial_request() {
+    let huge: Vec<u8> = (0..20_000_000u32).map(|index| (index >> 16) as u8).collect();
+    let site: &[(&str, &[u8])] = &[("index.html", b"hi\n"), ("huge.bin", &huge)];
+    let domain = Domain::serve(Setup { site, ..Setup::default() });
+    let mut download = HttpClient::connect(domain.server.http());
+    download.send(get("/huge.bin"));
+    let mut partial = HttpClient::connect(domain.server.http());
+    partial.get("/");
+    partial.send("GET / HTTP/1.1\r\nHo");
+    let mut idle = HttpClient::connect(domain.server.http());
+    idle.get("/");
+    domain.server.signal("TERM");
+    // Proves that the drain has begun.
+    idle.check_closed();
+    partial.send("st: localhost\r\n\r\n");
+    let response = partial.response();
+    assert_eq!((response.status, response.field("Connection")), (200, Some("close")));
+    partial.check_closed();
+    assert!(download.response().body == huge);
+    download.check_closed();
+    // The server waits for the clients' FIN.
+    drop((download, partial));
+    assert_eq!(domain.server.end().code(), Some(0));
+}
+
+#[test]
+fn second_server_on_the_same_port_exits_with_an_error() {
+    let domain = Domain::serve(Setup { site: SITE, zone: ZONE, ..Setup::default() });
+    let (http, dns) = (domain.server.http().to_string(), domain.server.dns().to_string());
+    let public = domain.folder.argument("public");
+    let zone = format!("example.com={}", domain.folder.argument("zone"));
+    for (arguments, address) in
+        [(vec!["serve", &public, "--http", &http], &http), (vec!["serve", "--zone", &zone, "--dns", &dns], &dns)]
+    {
+        let mut second = sanderling();
+        second.args(&arguments);
+        let ended = run_to_end(second, Duration::from_secs(5));
+        assert_eq!((ended.code(), ended.text().as_str()), (Some(1), ""), "{ended}");
+        assert!(ended.errors.contains(address.as_str()), "the address is named: {ended}");
+    }
+    check_serves(domain.server.http());
+    assert_eq!(Question::new("example.com", A).query_udp(domain.server.dns()).answer.len(), 1);
+}
+
+/// Sockets share a port by SO_REUSEPORT, but not with those of another server, nor DNS over TCP with HTTP.
+#[test]
+fn port_chosen_by_the_kernel_is_used_once() {
+    const SERVER_COUNT: usize = 8;
+    if !Command::new("unshare").args(["--net", "true"]).status().is_ok_and(|status| status.success()) {
+        println!("skipped: no permission for a network namespace");
+        return;
+    }
+    let folder = Folder::with(&[("public/index.html", b"hi\n"), ("zone", ZONE.as_bytes())]);
+    let (public, zone) = (folder.argument("public"), format!("example.com={}", folder.argument("zone")));
+    // So few ports that a collision is likely.
+    let script = "echo 40000 40031 >/proc/sys/net/ipv4/ip_local_port_range; trap 'kill $(jobs -p); wait; exit' TERM; \
+                  for server in $(seq $1); do \
+                  \"$2\" serve \"$3\" --http 0.0.0.0:0 --zone \"$4\" --dns 0.0.0.0:0 --workers 2 & done; wait";
+    let mut command = Command::new("unshare");
+    command.args(["--net", "bash", "-c", script, "bash", &SERVER_COUNT.to_string()]);
+    command.arg(sanderling().get_program()).args([&public, &zone]);
+    let server = TestServer::start_command(command, ListenerCounts { http: SERVER_COUNT, dns: SERVER_COUNT });
+    let addresses = server.http_all().iter().chain(server.dns_all());
+    let mut ports: Vec<u16> = addresses.map(|address| address.port()).collect();
+    ports.sort_unstable();
+    assert!(ports.windows(2).all(|pair| pair[0] != pair[1]), "a port is used twice: {ports:?}");
+}
+
+/// More connections than file descriptors: they wait, or take the place of idle ones.
+#[test]
+fn server_without_free_file_descriptors_goes_on() {
+    let site: &[(&str, &[u8])] = &[("index.html", b"hi\n"), ("large.bin", &[b'x'; 100_000])];
+    let domain = Domain::serve_with_descriptors(Setup { site, zone: ZONE, ..Setup::default() }, 64);
+    check_serves(domain.server.http());
+    let clients: Vec<RawConnection> = (0..150).map(|_| RawConnection::open(domain.server.http())).collect();
+    // Datagrams need no descriptor of their own.
+    assert_eq!(Question::new("example.com", A).query_udp(domain.server.dns()).answer.len(), 1);
+    for _ in 0..3 {
+        let response = HttpClient::connect(domain.server.http()).get("/large.bin");
+        assert!(matches!(response.status, 200 | 503), "{}", response.head);
+    }
+    drop(clients);
+    check_serves(domain.server.http());
+    assert_eq!(HttpClient::connect(domain.server.http()).get("/large.bin").body.len(), 100_000);
+    assert_eq!(Question::new("example.com", A).query_tcp(domain.server.dns()).answer.len(), 1);
+    assert_eq!(domain.server.stop().code(), Some(0));
+}
+
+#[test]
+fn server_with_forced_variants_answers() {
+    let folder = Folder::with(&[("public/large.bin", &[b'x'; 100_000]), ("zone", ZONE.as_bytes())]);
+    let public = folder.argument("public");
+    let zone = format!("example.com={}", folder.argument("zone"));
+    let listeners = ["--http", "127.0.0.1:0", "--zone", &zone, "--dns", "127.0.0.1:0"];
+    let force = ["--force", "open=walk", "--force", "udp-receive=poll-recvmsg"];
+    let arguments = [&["serve", public.as_str()], &listeners[..], &force].concat();
+    let server = TestServer::start(&arguments, ListenerCounts { http: 1, dns: 1 });
+    assert_eq!(HttpClient::connect(server.http()).get("/large.bin").body.len(), 100_000);
+    assert_eq!(Question::new("example.com", A).query_udp(server.dns()).answer.len(), 1);
+}

@@ -1,0 +1,392 @@
+//! Precompressed files: which one a client gets, and when one of them is out of date.
+
+use std::fs::{self, File};
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use crate::domain::Domain;
+use sanderling_testkit::http::{HttpClient, Response};
+use sanderling_testkit::{DEADLINE, curl};
+
+/// The content of [`BROTLI`], [`ZSTD`] and [`GZIP`].
+const LINES: &[u8] = &lines();
+
+const BROTLI: &[u8] =
+    b"\xb1\x58\x22\xc0\x2f\x6e\x63\xdf\x71\x9e\xa0\x48\x10\x8e\x8a\x02\x23\x80\xf6\x3f\x2b\xdf\x4e\x03";
+const ZSTD: &[u8] = b"\x28\xb5\x2f\xfd\x60\x4c\x03\x95\x00\x00\x58sanderling\n\x01\x00\x3e\xf8\x2f\x5e";
+const GZIP: &[u8] =
+    b"\x1f\x8b\x08\0\0\0\0\0\x02\x03\x2b\x4e\xcc\x4b\x49\x2d\xca\xc9\xcc\x4b\xe7\x2a\x1e\x65\x8e\x32\x47\x99\
+    \xa3\x4c\x72\x99\0\x0b\xbf\xdf\x65\x4c\x04\0\0";
+
+/// Time until a changed file is served. A request at once waits for a file that is just being written.
+const SOON: Duration = Duration::from_secs(1);
+/// The same after many changes: then the file is checked once in a second.
+const LATER: Duration = Duration::from_secs(3);
+/// Time between two requests.
+const PAUSE: Duration = Duration::from_millis(2);
+
+const fn lines() -> [u8; 1_100] {
+    let line = *b"sanderling\n";
+    let mut lines = [0; 1_100];
+    let mut index = 0;
+    while index < lines.len() {
+        lines[index] = line[index % line.len()];
+        index += 1;
+    }
+    lines
+}
+
+/// Sets the modification time.
+#[track_caller]
+fn set_modified(path: PathBuf, modified: SystemTime) {
+    let file = File::options().write(true).open(path).expect("a file of the site");
+    file.set_modified(modified).expect("set");
+}
+
+/// A site with small files, sent from memory, and large ones, sent from their descriptors.
+fn domain() -> Domain {
+    let large = [b'p'; 60_000];
+    Domain::with_site(&[
+        ("index.html", b"<!doctype html><title>plain</title>"),
+        ("index.html.br", b"index in br"),
+        ("app.js", LINES),
+        ("app.js.br", BROTLI),
+        ("app.js.zst", ZSTD),
+        ("app.js.gz", GZIP),
+        ("large.txt", &large),
+        ("large.txt.br", &[b'b'; 30_000]),
+        ("large.txt.gz", &[b'g'; 40_000]),
+        ("alone.css", b"body {}"),
+    ])
+}
+
+/// A client that accepts codings.
+struct Client(HttpClient);
+
+impl Client {
+    #[track_caller]
+    fn connect(domain: &Domain) -> Client {
+        Client(HttpClient::connect(domain.server.http()))
+    }
+
+    /// Sends a request with these field lines, each with CRLF, and reads the response.
+    #[track_caller]
+    fn request(&mut self, method: &str, target: &str, fields: &str) -> Response {
+        self.0.send(format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n"));
+        if method == "HEAD" { self.0.response_to_head() } else { self.0.response() }
+    }
+
+    #[track_caller]
+    fn get(&mut self, target: &str, accepted: &str) -> Response {
+        self.request("GET", target, &format!("Accept-Encoding: {accepted}\r\n"))
+    }
+
+    /// Sends requests until the response has this coding, at most for [`SOON`].
+    #[track_caller]
+    fn wait_for_coding(&mut self, target: &str, coding: Option<&str>) -> Response {
+        self.wait_until(target, SOON, |response| response.field("Content-Encoding") == coding)
+    }
+
+    /// Sends requests until the response is the expected one.
+    #[track_caller]
+    fn wait_until(&mut self, target: &str, within: Duration, is_expected: impl Fn(&Response) -> bool) -> Response {
+        let start = Instant::now();
+        loop {
+            let response = self.get(target, "br, gzip");
+            assert_eq!(response.status, 200, "{target}: {}", response.head);
+            if is_expected(&response) {
+                return response;
+            }
+            assert!(start.elapsed() < within, "{target} is still the same: {}", response.head);
+            thread::park_timeout(PAUSE);
+        }
+    }
+}
+
+/// Checks the coding of one of several variants.
+#[track_caller]
+fn check_variant(response: &Response, coding: Option<&str>, content: &[u8]) {
+    assert_eq!(response.field("Content-Encoding"), coding, "{}", response.head);
+    assert_eq!(response.field("Vary"), Some("Accept-Encoding"), "{}", response.head);
+    assert!(response.body == content, "{}\n{}", response.head, response.body.escape_ascii());
+}
+
+/// Checks that the response is a file without variants.
+#[track_caller]
+fn check_only(response: &Response, content: &[u8]) {
+    assert_eq!((response.field("Content-Encoding"), response.field("Vary")), (None, None), "{}", response.head);
+    assert!(response.body == content, "{}\n{}", response.head, response.body.escape_ascii());
+}
+
+#[test]
+fn curl_decodes_each_coding() {
+    let domain = domain();
+    let url = format!("http://{}/app.js", domain.server.http());
+    let output = domain.folder.argument("output");
+    for (accepted, coding, transferred) in [
+        ("br", "br", BROTLI.len()),
+        ("zstd", "zstd", ZSTD.len()),
+        ("gzip", "gzip", GZIP.len()),
+        ("gzip;q=0.5, br;q=0.4", "gzip", GZIP.len()),
+        ("identity", "", LINES.len()),
+    ] {
+        let field = format!("Accept-Encoding: {accepted}");
+        let format = "%{size_download} %header{content-encoding}";
+        let ended = curl(&["--compressed", "--header", &field, "--output", &output, "--write-out", format, &url]);
+        assert_eq!(ended.text().trim_end(), format!("{transferred} {coding}").trim_end(), "{ended}");
+        assert!(fs::read(&output).unwrap() == LINES, "{accepted}");
+    }
+    // The codings that curl accepts by itself, and no Accept-Encoding.
+    let ended = curl(&["--compressed", "--write-out", " %header{content-encoding}", &url]);
+    assert!(ended.output == [LINES, b" br"].concat(), "{ended}");
+    assert!(curl(&[&url]).output == LINES);
+}
+
+#[test]
+fn coding_with_the_highest_weight_is_sent() {
+    let domain = domain();
+    let mut client = Client::connect(&domain);
+    for (accepted, coding, content) in [
+        ("gzip, deflate, br, zstd", Some("br"), BROTLI),
+        ("gzip, deflate, zstd", Some("zstd"), ZSTD),
+        ("gzip, deflate", Some("gzip"), GZIP),
+        ("br;q=1", Some("br"), BROTLI),
+        ("br;q=0.8, gzip;q=1", Some("gzip"), GZIP),
+        ("br;q=0, *", Some("zstd"), ZSTD),
+        ("*", Some("br"), BROTLI),
+        ("gzip;q=0", None, LINES),
+        ("*;q=0", None, LINES),
+        ("identity;q=0", None, LINES),
+        ("identity;q=1, *;q=0", None, LINES),
+        ("deflate", None, LINES),
+        ("br;q=2", None, LINES),
+        ("", None, LINES),
+    ] {
+        let response = client.get("/app.js", accepted);
+        check_variant(&response, coding, content);
+        assert_eq!(response.field("Content-Type"), Some("text/javascript; charset=utf-8"), "{accepted}");
+    }
+    check_variant(&client.request("GET", "/app.js", ""), None, LINES);
+    let two_lines = "Accept-Encoding: gzip\r\nX-Between: a\r\nAccept-Encoding: br;q=0.5\r\n";
+    check_variant(&client.request("GET", "/app.js", two_lines), Some("gzip"), GZIP);
+    check_variant(&client.get("/large.txt", "zstd, br"), Some("br"), &[b'b'; 30_000]);
+    check_variant(&client.get("/large.txt", "gzip"), Some("gzip"), &[b'g'; 40_000]);
+    check_variant(&client.get("/large.txt", "zstd"), None, &[b'p'; 60_000]);
+    check_variant(&client.get("/", "br"), Some("br"), b"index in br");
+    check_only(&client.get("/alone.css", "br, gzip"), b"body {}");
+}
+
+#[test]
+fn pipelined_requests_get_different_codings() {
+    let domain = domain();
+    let mut client = Client::connect(&domain);
+    let accepted = ["br", "gzip", "", "gzip;q=0.5, br", "zstd, gzip;q=0"];
+    let request =
+        |accepted: &&str| format!("GET /large.txt HTTP/1.1\r\nHost: localhost\r\nAccept-Encoding: {accepted}\r\n\r\n");
+    client.0.send(accepted.iter().map(request).collect::<String>());
+    for (accepted, (coding, byte, length)) in accepted.iter().zip([
+        (Some("br"), b'b', 30_000),
+        (Some("gzip"), b'g', 40_000),
+        (None, b'p', 60_000),
+        (Some("br"), b'b', 30_000),
+        (None, b'p', 60_000),
+    ]) {
+        println!("{accepted:?}");
+        check_variant(&client.0.response(), coding, &vec![byte; length]);
+    }
+}
+
+#[test]
+fn each_variant_has_its_own_head_validators_and_ranges() {
+    let domain = domain();
+    let mut client = Client::connect(&domain);
+    for target in ["/app.js", "/large.txt"] {
+        let mut tags = Vec::new();
+        for accepted in ["br", "gzip", "identity"] {
+            let fields = format!("Accept-Encoding: {accepted}\r\n");
+            let whole = client.request("GET", target, &fields);
+            let head = client.request("HEAD", target, &fields);
+            assert_eq!(without_date(&head), without_date(&whole), "{target} in {accepted}");
+            assert_eq!(whole.field("Content-Length"), Some(whole.body.len().to_string().as_str()));
+
+            let tag = whole.field("ETag").unwrap().to_owned();
+            let same = client.request("GET", target, &format!("{fields}If-None-Match: {tag}\r\n"));
+            assert_eq!((same.status, same.field("ETag")), (304, Some(tag.as_str())), "{}", same.head);
+            assert_eq!((same.field("Vary"), same.field("Content-Encoding")), (Some("Accept-Encoding"), None));
+
+            let range = "Range: bytes=3-9\r\n";
+            let part = client.request("GET", target, &format!("{fields}{range}If-Range: {tag}\r\n"));
+            assert_eq!(part.status, 206, "{}", part.head);
+            let expected = format!("bytes 3-9/{}", whole.body.len());
+            assert_eq!(part.field("Content-Range"), Some(expected.as_str()));
+            check_variant(&part, whole.field("Content-Encoding"), &whole.body[3..=9]);
+            tags.push(tag);
+        }
+        // The validators of other variants do not match.
+        for (accepted, other) in [("br", &tags[1]), ("br", &tags[2]), ("identity", &tags[0])] {
+            let fields = format!("Accept-Encoding: {accepted}\r\n");
+            let new = client.request("GET", target, &format!("{fields}If-None-Match: {other}\r\n"));
+            assert_eq!(new.status, 200, "{}", new.head);
+            let whole = client.request("GET", target, &format!("{fields}Range: bytes=3-9\r\nIf-Range: {other}\r\n"));
+            assert_eq!(whole.status, 200, "{}", whole.head);
+        }
+    }
+}
+
+fn without_date(response: &Response) -> Vec<&str> {
+    response.head.lines().filter(|line| !line.starts_with("Date: ")).collect()
+}
+
+#[test]
+fn precompressed_file_has_no_coding_under_its_own_name() {
+    let domain = domain();
+    let mut client = Client::connect(&domain);
+    for (target, media_type, content) in [
+        ("/app.js.gz", "application/gzip", GZIP),
+        ("/app.js.zst", "application/zstd", ZSTD),
+        ("/app.js.br", "application/octet-stream", BROTLI),
+    ] {
+        let response = client.get(target, "br, gzip, zstd");
+        check_only(&response, content);
+        assert_eq!(response.field("Content-Type"), Some(media_type));
+    }
+}
+
+#[test]
+fn only_valid_precompressed_files_are_used() {
+    let domain = Domain::with_site(&[
+        ("index.html", b"hi\n"),
+        ("longer.js", b"short"),
+        ("longer.js.br", b"longer"),
+        ("same.js", b"equal"),
+        ("same.js.br", b"EQUAL"),
+        ("empty.js", b"the precompressed file is empty"),
+        ("empty.js.br", b""),
+        ("photo.png", b"a compressed type"),
+        ("photo.png.br", b"photo"),
+        ("folder.js", b"a directory"),
+        ("folder.js.br/index.html", b"folder"),
+        ("fifo.js", b"a FIFO"),
+        ("out.js", b"a symbolic link out of the root"),
+        ("twice.js.br", b"a file that is requested by this name"),
+        ("twice.js.br.gz", b"twice"),
+        ("lone.js.br", b"without the plain file"),
+    ]);
+    let root = domain.folder.path().join("public");
+    domain.folder.write("outside.js", b"out");
+    symlink("../outside.js", root.join("out.js.br")).unwrap();
+    assert!(Command::new("mkfifo").arg(root.join("fifo.js.br")).status().unwrap().success());
+    let mut client = Client::connect(&domain);
+    for name in ["longer.js", "same.js", "empty.js", "photo.png", "folder.js", "fifo.js", "out.js", "twice.js.br"] {
+        let content = fs::read(root.join(name)).unwrap();
+        check_only(&client.get(&format!("/{name}"), "br, gzip, zstd"), &content);
+    }
+    assert_eq!(client.get("/lone.js", "br").status, 404);
+}
+
+#[test]
+fn outdated_precompressed_file_is_not_used() {
+    let domain = domain();
+    let root = domain.folder.path().join("public");
+    let mut client = Client::connect(&domain);
+    check_variant(&client.get("/app.js", "br, gzip"), Some("br"), BROTLI);
+    let plain_modified = fs::metadata(root.join("app.js")).unwrap().modified().unwrap();
+    set_modified(root.join("app.js.br"), plain_modified - Duration::from_secs(1));
+    client.wait_for_coding("/app.js", Some("gzip"));
+    set_modified(root.join("app.js.br"), plain_modified);
+    client.wait_for_coding("/app.js", Some("br"));
+
+    // The precompressed files have the old content.
+    let changed = b"the file has changed, and is not compressed yet";
+    domain.folder.write("public/app.js", changed);
+    let is_new = |response: &Response| {
+        let is_new = response.field("Content-Encoding").is_none();
+        assert!(is_new || response.body == BROTLI, "{}", response.head);
+        is_new
+    };
+    check_only(&client.wait_until("/app.js", SOON, is_new), changed);
+    domain.folder.write("public/app.js.gz", b"compressed");
+    check_variant(&client.wait_for_coding("/app.js", Some("gzip")), Some("gzip"), b"compressed");
+}
+
+/// `brotli` up to 1.0.9 copies the modification time without its fraction.
+#[test]
+fn modification_times_are_compared_in_seconds_if_one_has_no_fraction() {
+    let domain = domain();
+    let root = domain.folder.path().join("public");
+    let second = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+    set_modified(root.join("app.js"), second + Duration::from_millis(999));
+    set_modified(root.join("app.js.br"), second);
+    set_modified(root.join("app.js.gz"), second + Duration::from_millis(998));
+    set_modified(root.join("app.js.zst"), second - Duration::from_secs(1));
+    let mut client = Client::connect(&domain);
+    check_variant(&client.get("/app.js", "br, gzip, zstd"), Some("br"), BROTLI);
+    check_variant(&client.get("/app.js", "gzip, zstd"), None, LINES);
+}
+
+#[test]
+fn created_changed_or_deleted_precompressed_file_is_noticed() {
+    let domain = Domain::with_site(&[("index.html", b"hi\n"), ("folder/app.js", LINES), ("folder/index.html", LINES)]);
+    for (target, path) in [("/folder/app.js", "public/folder/app.js"), ("/folder/", "public/folder/index.html")] {
+        let mut client = Client::connect(&domain);
+        let mut other = Client::connect(&domain);
+        check_only(&client.get(target, "br, gzip"), LINES);
+        check_only(&other.get(target, "br, gzip"), LINES);
+
+        domain.folder.write(&format!("{path}.gz"), GZIP);
+        check_variant(&client.wait_for_coding(target, Some("gzip")), Some("gzip"), GZIP);
+        // All workers share the entry.
+        check_variant(&other.get(target, "br, gzip"), Some("gzip"), GZIP);
+        check_variant(&client.get(target, "br"), None, LINES);
+
+        let tag = client.get(target, "gzip").field("ETag").unwrap().to_owned();
+        fs::rename(domain.folder.write("fresh", b"another"), domain.folder.path().join(format!("{path}.gz"))).unwrap();
+        let changed = client.wait_until(target, SOON, |response| response.body != GZIP);
+        check_variant(&changed, Some("gzip"), b"another");
+        assert_ne!(changed.field("ETag"), Some(tag.as_str()));
+
+        domain.folder.write(&format!("{path}.br"), BROTLI);
+        check_variant(&client.wait_for_coding(target, Some("br")), Some("br"), BROTLI);
+        for ending in ["br", "gz"] {
+            fs::remove_file(domain.folder.path().join(format!("{path}.{ending}"))).unwrap();
+        }
+        check_only(&client.wait_for_coding(target, None), LINES);
+    }
+}
+
+#[test]
+fn continuous_writes_to_a_precompressed_file_delay_no_response() {
+    let domain = Domain::with_site(&[("index.html", b"hi\n"), ("app.js", LINES)]);
+    let path = domain.folder.path().join("public/app.js.br");
+    let is_done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let start = Instant::now();
+            while !is_done.load(Ordering::Relaxed) && start.elapsed() < DEADLINE {
+                fs::write(&path, BROTLI).unwrap();
+            }
+        });
+        while !path.exists() {
+            thread::yield_now();
+        }
+        let mut client = Client::connect(&domain);
+        let answers = (0..20).map(|_| client.get("/app.js", "br"));
+        let is_valid = |response: &Response| match response.field("Content-Encoding") {
+            None => response.status == 200 && response.body == LINES,
+            // A complete write.
+            Some(_) => response.body == BROTLI,
+        };
+        let wrong: Vec<_> = answers.filter(|response| !is_valid(response)).collect();
+        is_done.store(true, Ordering::Relaxed);
+        assert!(wrong.is_empty(), "{wrong:?}");
+    });
+    let is_coded = |response: &Response| response.field("Content-Encoding").is_some();
+    // The last write may abort a response.
+    thread::park_timeout(SOON);
+    let mut client = Client::connect(&domain);
+    check_variant(&client.wait_until("/app.js", LATER, is_coded), Some("br"), BROTLI);
+}
