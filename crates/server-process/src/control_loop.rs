@@ -289,13 +289,15 @@ impl<'s> ControlLoop<'s> {
     fn load(&mut self, config_text: OwnedFd) -> io::Result<()> {
         // Before the loader is taken, which an error would not give back.
         let text = memfd::read(&config_text, ARTEFACT_BYTES_MAX)?;
+        let is_same = memfd::read(&self.config_text, ARTEFACT_BYTES_MAX).is_ok_and(|current| current == text);
+        let same_config = is_same.then(|| self.config.clone());
         let Some(mut loader) = self.loader.take() else {
             return Err(io::Error::other("it is still loading the configuration before"));
         };
         let (source, sender, finished) = (self.source.clone(), self.loaded.0.clone(), Arc::clone(&self.load_finished));
         let load = move || {
             let load = || {
-                let config = source.parse(&text)?;
+                let config = same_config.map_or_else(|| source.parse(&text), Ok)?;
                 let loaded = loader.load(&config);
                 Ok((config, loaded))
             };

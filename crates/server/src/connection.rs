@@ -13,6 +13,7 @@ use crate::metrics::Counter;
 use crate::options::Options;
 use crate::permits::Permit;
 use crate::send_queue::{FileChunk, SendQueue, Sent};
+use crate::step::{CloseMode, Peer, Step};
 use crate::timers::Timer;
 use crate::transport::Transport;
 use sanderling_os::poll::Readiness;
@@ -74,40 +75,6 @@ enum State {
     /// All is sent, our side is closed, and what the client still sends is discarded, so that it can read to the end of the
     /// last response before the connection is reset (RFC 9112 §9.6).
     Lingering { left_bytes: usize },
-}
-
-/// How a connection closes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CloseMode {
-    /// At once, if all that the client sent was received.
-    AtOnce,
-    /// After a wait for the client: something may still be arriving, for which the kernel would reset the connection.
-    Linger,
-}
-
-/// What the application made of the input.
-#[derive(Debug)]
-pub(crate) enum Step<'s> {
-    /// The rest of a request is missing.
-    Partial,
-    /// A request was answered: output was written, and a part of a file follows it, if any.
-    Answered(Option<FileChunk<'s>>),
-    /// The same, and it is the last answer.
-    Last(CloseMode, Option<FileChunk<'s>>),
-    /// The request, still in the input, waits for a job.
-    WaitForJob,
-    /// The input is not of this protocol: the connection closes without an answer.
-    Invalid,
-}
-
-/// What the application may know of the connection.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Peer<'c> {
-    pub(crate) client: &'c SocketAddr,
-    /// Requests answered before.
-    pub(crate) answered_count: u64,
-    /// More bytes may have arrived than the input holds.
-    pub(crate) may_have_sent_more: bool,
 }
 
 /// What a connection asks of its worker.

@@ -1,8 +1,8 @@
 //! DNS over TCP (RFC 7766): queries with their lengths before them, answered in order.
 
-use crate::connection::{CloseMode, Peer, Step};
 use crate::context::{Context, Input};
 use crate::metrics::Counter;
+use crate::step::{CloseMode, Peer, Step};
 use sanderling_dns::{Answered, RequestInfo, Transport};
 
 /// Bytes of the length before each message (RFC 1035 §4.2.2).

@@ -1,7 +1,6 @@
 //! HTTP/1.1 on a connection: received bytes become requests, and responses are written in their order.
 
 use crate::clock::Clock;
-use crate::connection::{CloseMode, Peer, Step};
 use crate::context::{Context, Input};
 use crate::file_cache::Lookup;
 use crate::jobs::JobResult;
@@ -9,6 +8,7 @@ use crate::metrics::Counter;
 use crate::open_file::{FileError, FileKey, OpenFile};
 use crate::options::Options;
 use crate::send_queue::FileChunk;
+use crate::step::{CloseMode, Peer, Step};
 use sanderling_http::{
     Body, BodySkipper, ContentCoding, FieldName, Framing, LookupError, Parsed, Representation, Request, RequestError,
     Response, SitePath, Status, parse_request, respond,

@@ -26,6 +26,7 @@ mod shared;
 mod connection;
 mod http1;
 mod dns_stream;
+mod step;
 mod context;
 mod send_queue;
 mod transport;

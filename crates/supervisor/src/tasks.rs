@@ -8,7 +8,9 @@ use crate::start::{AfterFailure, StartInput, StartReason, StartState, StartStep}
 use crate::{ActiveConfig, StatusRequest, Supervisor};
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, reason};
 use sanderling_config::log::{print, report, warn};
-use sanderling_ipc::{ArtefactKind, Command, Connection, Exit, FdKind, OutgoingFds, PendingCommand, handover};
+use sanderling_ipc::{
+    ARTEFACT_BYTES_MAX, ArtefactKind, Command, Connection, Exit, FdKind, OutgoingFds, PendingCommand, handover,
+};
 use sanderling_listeners::Listeners;
 use sanderling_os::error::with_context;
 use sanderling_os::process::ExitStatus;
@@ -149,7 +151,11 @@ impl Supervisor {
 
     fn read_config(&self) -> Result<ActiveConfig, Vec<Diagnostic>> {
         let text = self.source.read()?;
-        let config = self.source.parse(&text)?;
+        // Mostly it is a zone that has changed, and reading the same configuration again would be in vain.
+        let config = match memfd::read(&self.active.text, ARTEFACT_BYTES_MAX) {
+            Ok(active) if active == text => self.active.config.clone(),
+            _ => self.source.parse(&text)?,
+        };
         let text = memfd::create("configuration", &text).map_err(|error| {
             let problem = Problem::new(reason(&error), "check the memory and the file descriptor limit");
             vec![Diagnostic::error(Location::Argument("reload".to_owned()), problem)]

@@ -1,3 +1,5 @@
+//! Files with their precompressed files: which are used, what they use, and when a look-up finds them unchanged.
+
 use super::*;
 use sanderling_os::counters::{Syscall, thread_counts};
 use sanderling_os::directory::OPEN;

@@ -1,3 +1,5 @@
+//! When a file counts as one version.
+
 use super::*;
 use sanderling_os::directory::Directory;
 use std::fs;
