@@ -231,17 +231,12 @@ mod tests {
 
     #[test]
     fn silent_server_is_left_after_the_timeout() {
-        let until_closed = |client: SeqpacketSocket| {
-            receive_status(&mut Connection::new(client));
-        };
-        let expected = "the server at PATH has not answered within 0.03 s and may still run the command";
         let silent = |client: SeqpacketSocket| {
             let mut client = Connection::new(client);
             receive_status(&mut client);
             PollSet::new([client.as_fd()]).wait(Some(LONG)).expect("waited");
         };
-        check_error(SHORT, silent, expected);
-        check_error(LONG, until_closed, "the server closed");
+        check_error(SHORT, silent, "the server at PATH has not answered within 0.03 s and may still run the command");
     }
 
     #[test]

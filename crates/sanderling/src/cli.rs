@@ -162,7 +162,9 @@ struct Cli {
     #[command(subcommand)]
     command: Subcommands,
 
-    /// Force VARIANT of a kernel FEATURE, for example udp-receive=recvmsg: for tests and diagnosis
+    /// Force VARIANT of a kernel FEATURE, for example udp-receive=recvmsg
+    ///
+    /// For tests and diagnosis.
     #[arg(long = "force", value_name = "FEATURE=VARIANT", global = true, hide_short_help = true, display_order = 100)]
     forced: Vec<String>,
 }
@@ -436,7 +438,7 @@ Limits, with their defaults:
 
 /// All keys, with what they mean.
 const EXAMPLE_CONFIG: &str = r#"  workers = 4                         # threads that serve; default: one per processor
-  listeners = "auto"                  # sockets of each address; default: one per processor or worker
+  listeners = "auto"                  # sockets of each address; default: "auto"
   user = "sanderling"                 # user of the process that serves; default: unchanged
   group = "sanderling"                # its group; default: the groups of the user
   sandbox = true                      # restrict its access to files and system calls

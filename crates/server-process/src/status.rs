@@ -191,5 +191,6 @@ fn joined(items: impl Iterator<Item = String>, separator: &str) -> String {
 
 /// `name count, name count` of the counts above zero.
 fn nonzero(counts: &Map<u64>) -> String {
-    joined(counts.iter().filter(|(_, count)| **count > 0).map(|(name, count)| format!("{name} {count}")), ", ")
+    let nonzero = counts.iter().filter(|(_, count)| **count > 0).map(|(name, count)| format!("{name} {count}"));
+    Some(joined(nonzero, ", ")).filter(|text| !text.is_empty()).unwrap_or_else(|| "none".to_owned())
 }

@@ -45,12 +45,12 @@ impl GenerateArgs {
         match &self.output {
             Output::Man { into } => clap_mangen::generate_to(definition, into),
             Output::Completions { shell, into: Some(into) } => {
-                clap_complete::generate_to(*shell, &mut without_hidden(definition), "sanderling", into).map(drop)
+                clap_complete::generate_to(*shell, &mut without_hidden(&definition), "sanderling", into).map(drop)
             }
             Output::Completions { shell, into: None } => {
                 // The generator panics if it cannot write, for example into a closed pipe.
                 let mut text = Vec::new();
-                clap_complete::generate(*shell, &mut without_hidden(definition), "sanderling", &mut text);
+                clap_complete::generate(*shell, &mut without_hidden(&definition), "sanderling", &mut text);
                 io::stdout().lock().write_all(&text)
             }
         }
@@ -58,7 +58,7 @@ impl GenerateArgs {
 }
 
 /// The generators of completions do not leave out hidden commands.
-fn without_hidden(definition: Command) -> Command {
+fn without_hidden(definition: &Command) -> Command {
     let visible: Vec<Command> =
         definition.get_subcommands().filter(|command| !command.is_hide_set()).cloned().collect();
     let arguments: Vec<clap::Arg> = definition.get_arguments().cloned().collect();
