@@ -196,14 +196,15 @@ Exit status: 0 if the server answers, 1 if it does not, 2 for a wrong command li
     },
     /// Reload configuration and zones
     ///
-    /// If anything is wrong, the errors are printed and the server keeps the current configuration. Otherwise the new one is
-    /// applied, where possible without closing a connection. SIGHUP to the server does the same, with the errors in its log.
+    /// A configuration file with errors is refused, and the server keeps the current one. A zone or site that cannot be
+    /// loaded affects no other one: its last good version stays in service. Errors and changes are printed. Where possible,
+    /// no connection is closed. SIGHUP to the server does the same, with errors and changes in its log.
     #[command(after_help = "Examples:
   sanderling check && sanderling reload
   sanderling reload --config /etc/sanderling/sanderling.toml
 
-Exit status: 0 if the new configuration is in effect, 1 if it was refused or the server did not
-answer, 2 for a wrong command line.")]
+Exit status: 0 if all of it is in effect, 1 if the configuration was refused, a zone or site could
+not be loaded, or the server did not answer, 2 for a wrong command line.")]
     Reload(ControlArgs),
     /// Switch to the newly installed binary without closing sockets
     ///
