@@ -3,6 +3,7 @@
 //! `cargo run --release -p sanderling-dns --example answer_cost [answers | load [RUNS [KIND]]]`, where KIND is a part of
 //! a kind's name. `valgrind --tool=callgrind --toggle-collect='*time_answers*'` counts the instructions of one kind.
 
+use fastrand::Rng;
 use sanderling_dns::zonefile::{Entry, Parser, ParserLimits, Position};
 use sanderling_dns::{
     Answered, HashSeed, Name, ParsedQuery, RequestInfo, Rtype, Transport, Zone, ZoneBuilder, ZoneEntry, ZoneLimits,
@@ -69,8 +70,8 @@ fn measure_answers(run_count: usize, wanted: &str) {
     println!("{} names, {} bytes a record", zone.name_count(), zone.memory_bytes() / zone.record_count());
     let zones = ZoneMap::new(SEED, [ZoneEntry::Served(Arc::new(zone))]);
     for (kind, rtype, name) in KINDS.into_iter().filter(|(kind, ..)| kind.contains(wanted)) {
-        let mut random = Random(0x1234_5678_9abc_def1);
-        let queries: Vec<Vec<u8>> = (0..QUERY_COUNT).map(|_| query(&name(random.next()), rtype)).collect();
+        let mut random = Rng::with_seed(1);
+        let queries: Vec<Vec<u8>> = (0..QUERY_COUNT).map(|_| query(&name(random.usize(..)), rtype)).collect();
         let (alone, together) = (time_answers(&zones, &queries, run_count), time_batches(&zones, &queries, run_count));
         println!("{kind:>30}: {alone:6.1} ns alone, {together:6.1} ns in batches of {BATCH_COUNT}");
     }
@@ -229,17 +230,5 @@ impl Text {
 
     fn line(&mut self, line: std::fmt::Arguments<'_>) {
         writeln!(self.0, "{line}").expect("a string takes what is written");
-    }
-}
-
-/// xorshift64 (Marsaglia).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 16) as usize
     }
 }

@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn every_variant_reads_the_same_metadata() {
-        let mut file = tempfile();
+        let mut file = tempfile::tempfile().expect("created");
         file.write_all(b"sanderling").expect("written");
         let descriptor = OwnedFd::from(file);
         let metadata = metadata_by_fstat(&descriptor).expect("fstat");
@@ -282,18 +282,12 @@ mod tests {
 
     #[test]
     fn read_ends_at_the_end_of_the_file() {
-        let mut file = tempfile();
+        let mut file = tempfile::tempfile().expect("created");
         file.write_all(b"0123456789").expect("written");
         let file = File::new(OwnedFd::from(file));
         let mut into = [0; 16];
         assert_eq!(file.read_at(&mut into, 4).expect("read"), 6);
         assert_eq!(&into[..6], b"456789");
         assert_eq!(file.read_at(&mut into, 10).expect("read"), 0);
-    }
-
-    fn tempfile() -> std::fs::File {
-        let options = OFlags::TMPFILE | OFlags::RDWR;
-        let file = rustix::fs::open(std::env::temp_dir(), options, Mode::RUSR | Mode::WUSR);
-        std::fs::File::from(file.expect("an unnamed file"))
     }
 }

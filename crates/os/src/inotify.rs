@@ -144,11 +144,10 @@ mod tests {
 
     #[test]
     fn every_kind_of_change_is_reported() {
-        let path = std::env::temp_dir().join(format!("sanderling-watch-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir(&path).expect("created");
+        let folder = tempfile::tempdir().expect("created");
+        let path = folder.path();
         let inotify = Inotify::new().expect("created");
-        let directory = Directory::open(&path).expect("opened");
+        let directory = Directory::open(path).expect("opened");
         let id = inotify.add_watch(&directory).expect("watched");
         assert_eq!(inotify.add_watch(&directory).expect("watched"), id);
         // An open directory is not reported as removed.
@@ -161,7 +160,7 @@ mod tests {
         assert!(seen.contains(&"changed new".to_owned()), "{seen:?}");
         fs::remove_file(path.join("written")).expect("removed");
         events_until(&inotify, "changed written");
-        fs::remove_dir_all(&path).expect("removed");
+        fs::remove_dir_all(path).expect("removed");
         events_until(&inotify, "watch removed");
     }
 }

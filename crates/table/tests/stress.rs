@@ -5,6 +5,7 @@
 //! (`RUSTFLAGS=-Zsanitizer=thread`, `-Zbuild-std`).
 #![cfg(not(loom))]
 
+use fastrand::Rng;
 use sanderling_table::{LocalCache, Table};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::thread;
@@ -55,33 +56,21 @@ impl Drop for Value<'_> {
     }
 }
 
-/// Marsaglia's xorshift with 64 bits.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
-}
-
 fn from_environment(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().expect("a whole number"))
 }
 
 /// One worker: mostly cached look-ups, some references that it keeps longer, and some changes.
-fn work<'l>(table: &Table<u64, Value<'l>>, ledger: &'l Ledger, mut random: Random, steps: u64) {
+fn work<'l>(table: &Table<u64, Value<'l>>, ledger: &'l Ledger, mut random: Rng, steps: u64) {
     let mut cache = LocalCache::new(table, 8);
     let mut kept = Vec::new();
     for step in 0..steps {
-        let key = random.below(KEY_COUNT);
-        match random.below(64) {
+        let key = random.u64(..KEY_COUNT);
+        match random.u8(..64) {
             0..40 => {
                 if let Some(entry) = cache.get(&key) {
                     entry.check(key);
-                    if random.below(16) == 0 {
+                    if random.u8(..16) == 0 {
                         kept.push(entry.clone());
                     }
                 }
@@ -123,7 +112,7 @@ fn all_operations_at_once() {
     thread::scope(|scope| {
         for worker in 1..=THREAD_COUNT {
             let (table, ledger) = (&table, &ledger);
-            scope.spawn(move || work(table, ledger, Random(seed.wrapping_mul(worker).max(1)), steps));
+            scope.spawn(move || work(table, ledger, Rng::with_seed(seed.wrapping_add(worker)), steps));
         }
         for _ in 0..steps / 1_000 {
             table.check();

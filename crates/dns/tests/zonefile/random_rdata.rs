@@ -5,8 +5,7 @@ use sanderling_dns::rdata::{self, FieldKind};
 
 /// Well-formed RDATA of `rtype`.
 pub(super) fn random_rdata(rtype: Rtype, seed: u64) -> Vec<u8> {
-    // Any bits but zeros alone.
-    let mut random = Random(seed | 1 << 40);
+    let mut random = Random(fastrand::Rng::with_seed(seed));
     let mut rdata = vec![];
     match rdata::fields(rtype) {
         Some(fields) => fields.iter().for_each(|field| random.field(field.kind, &mut rdata)),
@@ -15,15 +14,11 @@ pub(super) fn random_rdata(rtype: Rtype, seed: u64) -> Vec<u8> {
     rdata
 }
 
-/// Bits from a seed (xorshift64*), so that a case is one number.
-struct Random(u64);
+struct Random(fastrand::Rng);
 
 impl Random {
     fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % bound
+        self.0.usize(..bound)
     }
 
     fn byte(&mut self) -> u8 {

@@ -1,4 +1,4 @@
-//! A query's bytes into its reply's, without any server.
+//! The reply to a query, without a server.
 
 use std::hint::black_box;
 use std::net::SocketAddr;
@@ -8,23 +8,23 @@ use sanderling_dns::zonefile::{Entry, Parser, ParserLimits, Position};
 use sanderling_dns::{Answered, HashSeed, Name, RequestInfo, Rtype, Transport};
 use sanderling_dns::{Zone, ZoneBuilder, ZoneEntry, ZoneLimits, ZoneMap, answer};
 
-/// A name that is asked for, as the wire has it.
+/// A name in wire format.
 type WireName = &'static [u8];
 
-/// Two addresses stand there.
+/// Has two addresses.
 pub(crate) const HIT: WireName = b"\x03www\x07example\0";
-/// Nothing does.
+/// Does not exist.
 pub(crate) const NAME_ERROR: WireName = b"\x04none\x07example\0";
-/// It lies in a zone that was delegated to two servers.
+/// Is delegated to two name servers.
 pub(crate) const REFERRAL: WireName = b"\x03www\x03sub\x07example\0";
-/// A wildcard covers it.
+/// Matches a wildcard.
 pub(crate) const WILDCARD: WireName = b"\x03any\x04wild\x07example\0";
-/// It lies in no zone of ours.
+/// Is in no zone.
 pub(crate) const UNKNOWN_ZONE: WireName = b"\x03www\x05other\0";
 
 const APEX: WireName = b"\x07example\0";
 const OTHER_APEX: WireName = b"\x05third\0";
-/// Fixed, so that names fall into the same places in every run.
+/// Fixed, so that the hash tables are the same in each run.
 const SEED: HashSeed = HashSeed(0x5eed);
 const REPLY_BYTES_MAX: u16 = 1_232;
 const ZONE: &str = "\
@@ -43,18 +43,18 @@ ns1.sub A 192.0.2.55
 ns2.sub A 192.0.2.56
 ";
 
-/// Answers a query for the addresses of `name`, out of one zone.
+/// Answers queries for the addresses of `name` with one zone.
 pub(crate) fn repeat(name: WireName, count: usize) {
-    repeat_out_of(&zones(), name, count);
+    repeat_with(&zones(), name, count);
 }
 
-/// Answers a query for the addresses of `name`, out of two zones: with one alone, it need not be searched for.
-pub(crate) fn repeat_out_of_two(name: WireName, count: usize) {
+/// The same with two zones: one alone needs no search.
+pub(crate) fn repeat_with_two_zones(name: WireName, count: usize) {
     let zones = [APEX, OTHER_APEX].map(|apex| ZoneEntry::Served(Arc::new(zone(apex))));
-    repeat_out_of(&ZoneMap::new(SEED, zones), name, count);
+    repeat_with(&ZoneMap::new(SEED, zones), name, count);
 }
 
-fn repeat_out_of(zones: &ZoneMap, name: WireName, count: usize) {
+fn repeat_with(zones: &ZoneMap, name: WireName, count: usize) {
     let query = query(name);
     let mut out = [0; REPLY_BYTES_MAX as usize];
     let transport = Transport::Udp { reply_bytes_max: REPLY_BYTES_MAX };
@@ -65,13 +65,13 @@ fn repeat_out_of(zones: &ZoneMap, name: WireName, count: usize) {
     }
 }
 
-/// The one zone that all kinds ask about.
+/// The zone of all kinds.
 pub(crate) fn zones() -> ZoneMap {
     ZoneMap::new(SEED, [ZoneEntry::Served(Arc::new(zone(APEX)))])
 }
 
 fn zone(apex: WireName) -> Zone {
-    let apex = Name::parse(apex).expect("the apex is a name");
+    let apex = Name::parse(apex).expect("a name");
     let mut builder = ZoneBuilder::new(apex, SEED, ZoneLimits::default());
     let mut parser = Parser::new("counted.zone".into(), ZONE.as_bytes().to_vec(), apex, ParserLimits::default());
     while let Some(event) = parser.next() {
@@ -80,7 +80,7 @@ fn zone(apex: WireName) -> Zone {
             other => panic!("{other:?}"),
         }
     }
-    builder.finish(Position { file_index: 0, line: 1, column: 1 }).zone.expect("the zone is right")
+    builder.finish(Position { file_index: 0, line: 1, column: 1 }).zone.expect("a valid zone")
 }
 
 /// A query for the addresses of `name`, with EDNS as resolvers send it (RFC 6891 §6.1.2).

@@ -1,4 +1,4 @@
-//! A request's bytes into its response's, without any server: parse, site path, decision, head, and the content's copy.
+//! The response to a request, without a server: parsed request, path, head and body.
 
 use std::hint::black_box;
 
@@ -7,22 +7,22 @@ use sanderling_http::{
     Status, media_type, parse_request, respond,
 };
 
-/// The bytes of the file, and the name of the kinds.
+/// Size of the file.
 pub(crate) const FILE_BYTES: usize = 512;
-/// What curl sends.
+/// The request of curl.
 pub(crate) const REQUEST: &str =
     "GET /512 HTTP/1.1\r\nHost: www.example\r\nUser-Agent: curl/8.14.1\r\nAccept: */*\r\n\r\n";
 
-/// 2023-11-14; the date of the responses is a little later.
+/// 2023-11-14, just before the date of the responses.
 const FILE_UNIX_S: i64 = 1_700_000_000;
 const NOW_UNIX_S: u64 = 1_700_000_200;
 
-/// The whole file.
+/// 200 with the file.
 pub(crate) fn repeat_hit(count: usize) {
     repeat(REQUEST, Some(&file()), Status::Ok, count);
 }
 
-/// The client has it already.
+/// 304.
 pub(crate) fn repeat_not_modified(count: usize) {
     let file = file();
     let validator = format!("If-None-Match: {}\r\n\r\n", String::from_utf8_lossy(file.etag()));
@@ -30,20 +30,20 @@ pub(crate) fn repeat_not_modified(count: usize) {
     repeat(&format!("{head}{validator}"), Some(&file), Status::NotModified, count);
 }
 
-/// There is no such file.
+/// 404.
 pub(crate) fn repeat_missing(count: usize) {
     repeat(REQUEST, None, Status::NotFound, count);
 }
 
 fn file() -> Representation {
-    let facts = FileMetadata {
+    let metadata = FileMetadata {
         length_bytes: FILE_BYTES as u64,
         modified: FileTime { unix_s: FILE_UNIX_S, nanos: 1 },
         changed: FileTime { unix_s: FILE_UNIX_S, nanos: 2 },
         device: 1,
         inode: 2,
     };
-    Representation::new(&facts, media_type(b"512"), Negotiation::None, b"", NOW_UNIX_S)
+    Representation::new(&metadata, media_type(b"512"), Negotiation::None, b"", NOW_UNIX_S)
 }
 
 fn repeat(request: &str, file: Option<&Representation>, expected: Status, count: usize) {
@@ -58,12 +58,12 @@ fn repeat(request: &str, file: Option<&Representation>, expected: Status, count:
     }
 }
 
-/// Appends the response to `out` as a worker does.
+/// Writes the response, as a worker does.
 fn answer(bytes: &[u8], file: Option<&Representation>, memory: &[u8], date: &HttpDate, out: &mut Vec<u8>) -> Status {
     let Ok(Parsed::Complete { request, .. }) = parse_request(bytes, 0, &RequestLimits::default()) else {
-        panic!("it is no request");
+        panic!("not a request");
     };
-    let path = SitePath::parse(request.path().expect("a GET has a path")).expect("the path is one of a file");
+    let path = SitePath::parse(request.path().expect("a GET has a path")).expect("the path of a file");
     black_box(path.as_bytes());
     let response = respond(&request, file.ok_or(LookupError::NotFound));
     response.write_head(date, out);

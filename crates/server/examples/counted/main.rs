@@ -1,12 +1,11 @@
-//! Does one kind of request so many times and next to nothing else, so that an instrument can tell what one takes.
+//! Repeats a request, so that the instructions of one can be counted.
 //!
-//! `counted KIND COUNT` repeats a kind; `counted` alone lists the kinds, one a line. `cargo xtask guard` runs it under
-//! callgrind with COUNT and with twice as many: half of what the second run has more belongs to the requests, for what
-//! starts and ends the program is the same in both. So that it is the same in every run, too, nothing of the work depends
-//! on the time or on chance: the seed of the zones, the date and the file are fixed, and no entry of the cache ages.
+//! `counted KIND COUNT` repeats a kind; `counted` alone lists the kinds. `cargo xtask guard` runs it under callgrind with COUNT
+//! and with twice as many: the difference belongs to the requests, since the start and the end of the program are the same.
+//! Nothing depends on the time or on random numbers: the hash seed, the date and the file are fixed, and no cache entry
+//! becomes stale.
 #![forbid(unsafe_code)]
 
-// The order is that of imports: a module uses those below it.
 mod server;
 mod http;
 mod dns;
@@ -16,7 +15,6 @@ use std::process::ExitCode;
 /// Exit status of a command line that names no kind.
 const EXIT_USAGE: u8 = 2;
 
-/// Something that can be repeated: its name, and what repeats it.
 type Kind = (&'static str, fn(usize));
 
 const KINDS: &[Kind] = &[
@@ -24,7 +22,7 @@ const KINDS: &[Kind] = &[
     ("http-304", http::repeat_not_modified),
     ("http-404", http::repeat_missing),
     ("dns-hit", |count| dns::repeat(dns::HIT, count)),
-    ("dns-hit-two-zones", |count| dns::repeat_out_of_two(dns::HIT, count)),
+    ("dns-hit-two-zones", |count| dns::repeat_with_two_zones(dns::HIT, count)),
     ("dns-name-error", |count| dns::repeat(dns::NAME_ERROR, count)),
     ("dns-referral", |count| dns::repeat(dns::REFERRAL, count)),
     ("dns-wildcard", |count| dns::repeat(dns::WILDCARD, count)),
@@ -38,18 +36,18 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words[..] {
         [] => KINDS.iter().for_each(|(name, _)| println!("{name}")),
-        [server::ASK, transport, address, count] => server::ask(transport, address, number(count)),
+        [server::CLIENT, transport, address, count] => server::request(transport, address, number(count)),
         [name, count] => match KINDS.iter().find(|kind| kind.0 == name) {
             Some((_, repeat)) => repeat(number(count)),
-            None => return usage(&format!("there is no kind `{name}`")),
+            None => return usage(&format!("unknown kind `{name}`")),
         },
-        _ => return usage("a kind and a count are wanted"),
+        _ => return usage("expected a kind and a count"),
     }
     ExitCode::SUCCESS
 }
 
 fn number(text: &str) -> usize {
-    text.parse().unwrap_or_else(|error| panic!("`{text}` is no count: {error}"))
+    text.parse().unwrap_or_else(|error| panic!("invalid count `{text}`: {error}"))
 }
 
 fn usage(problem: &str) -> ExitCode {

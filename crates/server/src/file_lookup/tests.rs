@@ -4,7 +4,6 @@ use super::*;
 use sanderling_os::counters::{Syscall, thread_counts};
 use sanderling_os::directory::OPEN;
 use sanderling_os::file::{FileType, STAT, Timestamp};
-use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 fn metadata(length_bytes: u64, seconds: i64, nanoseconds: u32) -> Metadata {
@@ -45,18 +44,16 @@ const BUDGET: Budget = Budget { small_file_bytes_max: 8 * 1024, content_bytes: 1
 
 /// A directory with files, one of which is looked up.
 struct Fixture {
-    folder: PathBuf,
+    folder: tempfile::TempDir,
     lookup: FileLookup,
     gauges: Arc<Gauges>,
 }
 
 impl Fixture {
     /// Files, each with its length.
-    fn new(name: &str, files: &[(&str, usize)], path: &str) -> Fixture {
-        let folder = std::env::temp_dir().join(format!("sanderling-lookup-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&folder);
-        std::fs::create_dir(&folder).expect("made");
-        let root = Root::Folder(Arc::new(Directory::open(&folder).expect("opened")));
+    fn new(files: &[(&str, usize)], path: &str) -> Fixture {
+        let folder = tempfile::tempdir().expect("created");
+        let root = Root::Folder(Arc::new(Directory::open(folder.path()).expect("opened")));
         let site = Arc::new(Site { id: 0, hosts: Vec::new(), root });
         let lookup = FileLookup::new(&site, &SitePath::parse(path.as_bytes()).expect("a path"), &FileKey::default());
         let fixture = Fixture { folder, lookup, gauges: Arc::default() };
@@ -65,7 +62,7 @@ impl Fixture {
     }
 
     fn write(&self, name: &str, length: usize) {
-        let path = self.folder.join(name);
+        let path = self.folder.path().join(name);
         std::fs::create_dir_all(path.parent().expect("a folder of ours")).expect("made");
         std::fs::write(path, vec![b'x'; length]).expect("written");
     }
@@ -104,32 +101,26 @@ impl Fixture {
     }
 }
 
-impl Drop for Fixture {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
-}
-
 #[test]
 fn memory_and_descriptors_of_all_codings_are_counted_until_the_entry_is_dropped() {
     let files = [("a.txt", 60_000), ("a.txt.br", 20_000), ("a.txt.gz", 1_000), ("a.txt.zst", 60_001)];
-    let fixture = Fixture::new("used", &files, "/a.txt");
+    let fixture = Fixture::new(&files, "/a.txt");
     let file = fixture.find(None, BUDGET);
     fixture.check_used(2, 1_000);
     assert!(!file.is_deleted());
-    std::fs::remove_file(fixture.folder.join("a.txt.br")).expect("removed");
+    std::fs::remove_file(fixture.folder.path().join("a.txt.br")).expect("removed");
     assert!(file.is_deleted());
     drop(file);
     fixture.check_used(0, 0);
-    let fixture = Fixture::new("own-name", &files, "/a.txt.br");
+    let fixture = Fixture::new(&files, "/a.txt.br");
     let _file = fixture.find(None, BUDGET);
     fixture.check_used(1, 0);
 }
 
 #[test]
 fn an_entry_is_unchanged_as_long_as_the_files_of_all_its_codings_are() {
-    let fixture = Fixture::new("same", &[("a.txt", 60_000), ("a.txt.gz", 1_000), ("a.txt.br", 60_001)], "/a.txt");
-    let path = |name: &str| fixture.folder.join(name);
+    let fixture = Fixture::new(&[("a.txt", 60_000), ("a.txt.gz", 1_000), ("a.txt.br", 60_001)], "/a.txt");
+    let path = |name: &str| fixture.folder.path().join(name);
     let mut file = fixture.find(None, BUDGET);
     fixture.check_unchanged(&file);
     fixture.write("a.txt.br", 60_002);
@@ -157,10 +148,10 @@ fn an_entry_is_unchanged_as_long_as_the_files_of_all_its_codings_are() {
 
 #[test]
 fn the_same_file_behind_a_link_is_changed_unless_the_entry_is_watched() {
-    let fixture = Fixture::new("linked", &[("folder/a.txt", 1_000)], "/folder/a.txt");
+    let fixture = Fixture::new(&[("folder/a.txt", 1_000)], "/folder/a.txt");
     let file = fixture.find(None, BUDGET);
     assert!(file.can_be_watched());
-    let path = |name: &str| fixture.folder.join(name);
+    let path = |name: &str| fixture.folder.path().join(name);
     std::fs::rename(path("folder"), path("elsewhere")).expect("renamed");
     std::os::unix::fs::symlink("elsewhere", path("folder")).expect("linked");
     let behind_link = fixture.find(Some(&file), BUDGET);
@@ -172,7 +163,7 @@ fn the_same_file_behind_a_link_is_changed_unless_the_entry_is_watched() {
 
 #[test]
 fn an_unchanged_file_is_not_read_again() {
-    let fixture = Fixture::new("read", &[("a.txt", 1_000), ("a.txt.gz", 100)], "/a.txt");
+    let fixture = Fixture::new(&[("a.txt", 1_000), ("a.txt.gz", 100)], "/a.txt");
     let file = fixture.find(None, BUDGET);
     let check = |expected: &[(Syscall, u64)]| {
         let before = thread_counts();
@@ -190,7 +181,7 @@ fn an_unchanged_file_is_not_read_again() {
 #[test]
 fn no_entry_uses_more_than_the_budget() {
     let files = [("a.txt", 1_000), ("a.txt.br", 300), ("a.txt.gz", 200), ("a.txt.zst", 100)];
-    let fixture = Fixture::new("room", &files, "/a.txt");
+    let fixture = Fixture::new(&files, "/a.txt");
     let check = |content_bytes: u64, descriptors: u64, expected: (u64, u64)| {
         let budget = Budget { content_bytes, descriptors, ..BUDGET };
         let file = fixture.find(None, budget);

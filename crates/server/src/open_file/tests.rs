@@ -4,25 +4,23 @@ use super::*;
 use sanderling_os::directory::Directory;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The content of the file at first.
 const CONTENT: &[u8] = b"one version";
 
 /// A directory with a file called `file`.
-struct Folder(PathBuf);
+struct Folder(tempfile::TempDir);
 
 impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("sanderling-open-file-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir(&path).expect("made");
-        fs::write(path.join("file"), CONTENT).expect("written");
-        Folder(path)
+    fn new() -> Folder {
+        let folder = tempfile::tempdir().expect("created");
+        fs::write(folder.path().join("file"), CONTENT).expect("written");
+        Folder(folder)
     }
 
     fn open(&self) -> UnreadFile {
-        let folder = Directory::open(&self.0).expect("opened");
+        let folder = Directory::open(self.0.path()).expect("opened");
         loop {
             match UnreadFile::new(folder.open_beneath(b"file").expect("opened")) {
                 Ok(seen) => return seen,
@@ -33,22 +31,16 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 #[test]
 fn a_version_is_unchanged_as_long_as_the_file_cannot_have_been_written() {
     let check = |name: &str, act: &dyn Fn(&Path), expected: bool| {
-        let folder = Folder::new(name);
+        let folder = Folder::new();
         let version = folder.open().read(Storage::Descriptor, Blocking::Yes).expect("a file");
         let budget = Budget { small_file_bytes_max: 0, content_bytes: 0, descriptors: 1 };
         let attempt = Attempt { now_ms: 0, unix_s: 0, budget, number: 0 };
         let variant = FileVariant::new(version, "text/plain", Negotiation::None, attempt, &Arc::default());
         assert!(variant.is_unchanged(), "{name}: at first");
-        act(&folder.0.join("file"));
+        act(&folder.0.path().join("file"));
         assert_eq!(variant.is_unchanged(), expected, "{name}");
     };
     let link = |path: &Path| fs::hard_link(path, path.with_extension("link")).expect("linked");
@@ -77,12 +69,12 @@ fn a_version_is_unchanged_as_long_as_the_file_cannot_have_been_written() {
 
 #[test]
 fn a_file_written_between_fstat_and_read_is_left_to_settle() {
-    let folder = Folder::new("between");
+    let folder = Folder::new();
     let version = folder.open().read(Storage::Memory, Blocking::Yes).expect("a file");
     assert!(matches!(version.content, FileContent::Memory(content) if *content == *CONTENT));
     for content in [[b'x'; CONTENT.len()].as_slice(), b"shorter", b""] {
         let seen = folder.open();
-        fs::write(folder.0.join("file"), content).expect("written");
+        fs::write(folder.0.path().join("file"), content).expect("written");
         let read = seen.read(Storage::Memory, Blocking::Yes);
         assert!(matches!(read, Err(OpenError::Retry(RetryAfter::Settling(_)))), "{read:?}");
     }

@@ -199,10 +199,9 @@ fn the_fin_of_a_draining_dns_connection_arrives_with_the_answer() {
 
 #[test]
 fn a_long_response_is_sent_whole_while_the_server_drains() {
-    let folder = std::env::temp_dir().join(format!("sanderling-drain-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("made");
-    std::fs::write(folder.join("large"), vec![b'l'; LARGE_BYTES]).expect("written");
-    let root = Root::Folder(Arc::new(Directory::open(&folder).expect("opened")));
+    let folder = tempfile::tempdir().expect("created");
+    std::fs::write(folder.path().join("large"), vec![b'l'; LARGE_BYTES]).expect("written");
+    let root = Root::Folder(Arc::new(Directory::open(folder.path()).expect("opened")));
     serve(snapshot(root), &[sockets()], 1, |scene| {
         let mut client = scene.http();
         client.send(GET.replace("file", "large"));
@@ -213,7 +212,6 @@ fn a_long_response_is_sent_whole_while_the_server_drains() {
         let head = String::from_utf8_lossy(&start).find("\r\n\r\n").expect("a head") + 4;
         assert_eq!(start.len() + rest.len() - head, LARGE_BYTES);
     });
-    std::fs::remove_dir_all(&folder).expect("removed");
 }
 
 #[test]

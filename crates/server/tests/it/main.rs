@@ -1,0 +1,11 @@
+//! Tests of a server with real sockets, files and threads.
+#![forbid(unsafe_code)]
+
+mod costs;
+mod file_versions;
+mod idle_memory;
+mod socket_sets;
+mod takeover;
+mod udp_variants;
+
+mod support;

@@ -1,0 +1,95 @@
+//! Servers for tests, and tests in processes of their own.
+
+use sanderling_dns::{HashSeed, ZoneMap};
+use sanderling_os::tcp::Listener;
+use sanderling_os::udp::Socket;
+use sanderling_server::{BuiltinFile, DefaultSite, Options, Root, Server, Site, Sites, Snapshot, SocketSet};
+use sanderling_testkit::DEADLINE;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// The only file of [`builtin`].
+pub(crate) const FILES: &[BuiltinFile] = &[BuiltinFile { path: "file", bytes: b"content" }];
+/// For the address of `example`, which is in no zone.
+pub(crate) const QUERY: &[u8] = b"\0\x07\0\0\0\x01\0\0\0\0\0\0\x07example\0\0\x01\0\x01";
+
+/// Reuseport sockets in `count` sets, with their addresses for HTTP and DNS.
+pub(crate) fn bind(count: usize) -> (Vec<SocketSet>, SocketAddr, SocketAddr) {
+    let any = "127.0.0.1:0".parse().expect("an address");
+    let listener = Listener::bind(any).expect("bound");
+    let (socket, stream) = Socket::bind_with_listener(any).expect("bound");
+    let (http, dns) = (listener.local_address().expect("bound"), socket.local_address().expect("bound"));
+    let mut sets = vec![SocketSet { http: vec![listener], dns_streams: vec![stream], dns_datagrams: vec![socket] }];
+    sets.extend((1..count).map(|_| SocketSet {
+        http: vec![Listener::bind_reuseport(http).expect("bound")],
+        dns_streams: vec![Listener::bind_reuseport(dns).expect("bound")],
+        dns_datagrams: vec![Socket::bind_reuseport(dns).expect("bound")],
+    }));
+    (sets, http, dns)
+}
+
+/// A site for every host, and no zone.
+pub(crate) fn snapshot(root: Root) -> Snapshot {
+    let site = Site { id: 0, hosts: Vec::new(), root };
+    Snapshot::new(Sites::new(vec![site], DefaultSite::EveryHost(0)), ZoneMap::new(HashSeed(1), []))
+}
+
+pub(crate) fn builtin() -> Snapshot {
+    snapshot(Root::Builtin(FILES))
+}
+
+/// Waits for something; how long it took.
+#[track_caller]
+pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) -> Duration {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < DEADLINE, "{what}: not within {DEADLINE:?}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    start.elapsed()
+}
+
+/// Serves while `act` runs.
+pub(crate) fn serve<R>(
+    snapshot: Snapshot,
+    options: Options,
+    sockets: &[SocketSet],
+    worker_count: usize,
+    act: impl FnOnce(&Server) -> R,
+) -> R {
+    let server = Server::new(snapshot, options, Duration::ZERO);
+    server.run(sockets, worker_count, act).expect("served")
+}
+
+/// The variable that is set in the process of [`command_alone`].
+const ALONE: &str = "SANDERLING_TEST_ALONE";
+
+/// Whether this is the process of [`command_alone`].
+pub(crate) fn is_alone() -> bool {
+    std::env::var_os(ALONE).is_some()
+}
+
+/// Runs a test in a process of its own, if it measures the process; `true` in that process.
+#[track_caller]
+pub(crate) fn run_alone(test: &str) -> bool {
+    if is_alone() {
+        return true;
+    }
+    let output = command_alone(Command::new(this_program()), test).output().expect("started");
+    let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+    println!("{text}");
+    assert!(output.status.success(), "{test}: {}", output.status);
+    false
+}
+
+/// The command that runs a test alone, where `program` starts this program, perhaps by another one.
+pub(crate) fn command_alone(mut program: Command, test: &str) -> Command {
+    program.args(["--exact", test, "--nocapture"]).env(ALONE, "1");
+    program
+}
+
+pub(crate) fn this_program() -> PathBuf {
+    std::env::current_exe().expect("the kernel names the running program")
+}
