@@ -210,7 +210,8 @@ fn distant_client_loses_the_request_on_a_closed_idle_connection() {
     let lost_count = counts.lost(Cause::ClosedBefore) + counts.lost(Cause::ResetBefore);
     assert_eq!((counts.sent_count, counts.lost_count()), (COUNT, lost_count));
     assert_eq!(counts.noted(Note::Opened), counts.ok_count, "one response per connection");
-    assert_eq!(counts.noted(Note::IdleClose), 0);
+    // The last connection is checked at the end of the load.
+    assert!(counts.noted(Note::IdleClose) <= 1);
     assert!(lost_count > 0 && lost_count <= COUNT / 2, "{lost_count}");
 }
 
