@@ -6,12 +6,13 @@
 //! as a latency of one second.
 //!
 //! ```no_run
-//! use loadgen::{HttpTarget, Kind, Load, Rates};
+//! use loadgen::{HttpTarget, Kind, Load};
 //! use std::time::Duration;
 //!
 //! let page = std::fs::read("index.html").expect("the page exists");
 //! let mut load = Load::new(Duration::from_secs(2), 1);
-//! load.rates = Rates { http_new: 200, http_kept: 500, ..Rates::default() };
+//! load.rates[Kind::HttpNew as usize] = 200;
+//! load.rates[Kind::HttpKept as usize] = 500;
 //! load.http = Some(HttpTarget::new(([127, 0, 0, 1], 8080).into(), "/", page));
 //! let running = load.start().expect("the load is valid");
 //! // Reload, kill or upgrade the server here.
@@ -35,7 +36,7 @@ mod report;
 mod outcome;
 
 pub use dns::{Question, parse_questions};
-pub use load::{DnsTarget, HttpTarget, Load, Rates, Running};
+pub use load::{DnsTarget, HttpTarget, Load, Running};
 pub use outcome::{Cause, Kind, Note};
-pub use report::{Counts, Loss, Progress, Report};
+pub use report::{Counts, Report};
 pub use streams::IdleClose;

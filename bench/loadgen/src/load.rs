@@ -4,7 +4,7 @@ use crate::datagrams::Datagrams;
 use crate::dns::{DnsProtocol, Question, learn_records};
 use crate::http::HttpProtocol;
 use crate::outcome::Kind;
-use crate::report::{Counts, Progress, Recorder, Report, Request};
+use crate::report::{Counts, Recorder, Report, Request};
 use crate::streams::{IdleClose, Protocol, Reuse, Streams};
 use fastrand::Rng;
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
@@ -32,21 +32,6 @@ const SENDS_PER_TICK_MAX: usize = 512;
 /// UDP ports of one load; each needs a file descriptor.
 const UDP_PORT_COUNT_MAX: usize = 4096;
 
-/// Requests a second of each kind.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Rates {
-    /// [`Kind::HttpNew`].
-    pub http_new: u32,
-    /// [`Kind::HttpKept`].
-    pub http_kept: u32,
-    /// [`Kind::DnsUdp`].
-    pub dns_udp: u32,
-    /// [`Kind::DnsTcpNew`].
-    pub dns_tcp_new: u32,
-    /// [`Kind::DnsTcpKept`].
-    pub dns_tcp_kept: u32,
-}
-
 /// A load: requests at fixed rates for some time.
 #[derive(Clone, Debug)]
 pub struct Load {
@@ -54,8 +39,8 @@ pub struct Load {
     pub length: Duration,
     /// Determines questions and IDs.
     pub seed: u64,
-    /// Requests a second.
-    pub rates: Rates,
+    /// Requests a second of each kind, in the order of [`Kind::ALL`].
+    pub rates: [u32; Kind::ALL.len()],
     /// The web server; required by the rates of HTTP.
     pub http: Option<HttpTarget>,
     /// The DNS server; required by the rates of DNS.
@@ -138,7 +123,7 @@ impl Load {
         Load {
             length,
             seed,
-            rates: Rates::default(),
+            rates: [0; Kind::ALL.len()],
             http: None,
             dns: None,
             connection_count: 16,
@@ -153,13 +138,11 @@ impl Load {
     /// # Errors
     /// The load is invalid, the DNS server does not answer, or the thread cannot be started.
     pub fn start(&self) -> io::Result<Running> {
-        let Rates { http_new, http_kept, dns_udp, dns_tcp_new, dns_tcp_kept } = self.rates;
-        let rates = [http_new, http_kept, dns_udp, dns_tcp_new, dns_tcp_kept];
         let has_target = |kind: &Kind| match kind {
             Kind::HttpNew | Kind::HttpKept => self.http.is_some(),
             Kind::DnsUdp | Kind::DnsTcpNew | Kind::DnsTcpKept => self.dns.is_some(),
         };
-        let kinds = Kind::ALL.iter().copied().zip(rates).filter(|(kind, rate)| *rate > 0 && has_target(kind));
+        let kinds = Kind::ALL.iter().copied().zip(self.rates).filter(|(kind, rate)| *rate > 0 && has_target(kind));
         let kinds: Vec<(Kind, u32)> = kinds.collect();
         self.check(kinds.is_empty()).map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why))?;
         let mut load = self.clone();
@@ -348,9 +331,10 @@ impl Ticks {
 }
 
 impl Running {
-    /// The counts so far, of all kinds.
-    pub fn progress(&self) -> Progress {
-        self.counts.iter().fold(Progress::default(), |sum, (_, counts)| sum.plus(counts))
+    /// Correct responses so far.
+    pub fn ok_count(&self) -> u64 {
+        let ok_count = |counts: &Mutex<Counts>| counts.lock().expect("no thread panics with the lock").ok_count;
+        self.counts.iter().map(|(_, counts)| ok_count(counts)).sum()
     }
 
     /// Whether the load has ended.

@@ -64,33 +64,12 @@ pub struct Counts {
     pub silence_max: Duration,
     /// The longest delay of sending. If it is long, latencies describe this machine more than the server.
     pub late_max: Duration,
-    /// The first losses, by the time of their ends.
-    pub first_losses: Vec<Loss>,
+    /// The first losses with their times and causes, by the time of their ends.
+    pub first_losses: Vec<String>,
     /// Losses of each cause, indexed by `Cause as usize`.
     pub lost: [u64; Cause::ALL.len()],
     latencies_ns: Histogram<u64>,
     notes: [u64; Note::ALL.len()],
-}
-
-/// One lost request.
-#[derive(Clone, Debug)]
-pub struct Loss {
-    /// Why.
-    pub cause: Cause,
-    /// When the request was due, from the start of the load.
-    pub due_after: Duration,
-    /// When the loss was detected, from the start of the load.
-    pub lost_after: Duration,
-    /// What was observed, and on which connection.
-    pub detail: String,
-}
-
-impl fmt::Display for Loss {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Loss { cause, due_after, lost_after, detail } = self;
-        let (due_ms, lost_ms) = (due_after.as_millis(), lost_after.as_millis());
-        write!(f, "request due at {due_ms} ms, {cause} at {lost_ms} ms: {detail}")
-    }
 }
 
 impl Default for Counts {
@@ -152,10 +131,8 @@ impl fmt::Display for Report {
         let row = |cells: [String; 8]| cells.map(|cell| format!("{cell:>11}")).concat();
         writeln!(f, "{:<13}{}", "kind", row(head.map(str::to_owned)))?;
         for (kind, counts) in &self.kinds {
-            let numbers = [counts.sent_count, counts.ok_count, counts.lost_count()].map(|count| count.to_string());
-            let latencies = [0.5, 0.99, 1.0].map(|quantile| ms(counts.latency(quantile)));
-            let [sent, ok, lost] = numbers;
-            let [p50, p99, max] = latencies;
+            let [sent, ok, lost] = [counts.sent_count, counts.ok_count, counts.lost_count()].map(|it| it.to_string());
+            let [p50, p99, max] = [0.5, 0.99, 1.0].map(|quantile| ms(counts.latency(quantile)));
             let cells = [sent, ok, lost, p50, p99, max, ms(counts.silence_max), ms(counts.late_max)];
             writeln!(f, "{kind:<13}{}", row(cells))?;
         }
@@ -171,29 +148,6 @@ impl fmt::Display for Report {
         }
         let (lost, sent, length_s) = (self.lost_count(), self.sent_count(), self.length.as_secs_f64());
         write!(f, "{lost} lost of {sent} in {length_s:.1} s; seed {}", self.seed)
-    }
-}
-
-/// The counts of a load that is still running.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
-    /// Requests that were due so far.
-    pub sent_count: u64,
-    /// Correct responses so far.
-    pub ok_count: u64,
-    /// Losses so far.
-    pub lost_count: u64,
-}
-
-impl Progress {
-    /// The sum of `self` and the counts so far of one kind.
-    pub(crate) fn plus(self, counts: &Mutex<Counts>) -> Progress {
-        let counts = counts.lock().expect("no thread panics with the lock");
-        Progress {
-            sent_count: self.sent_count + counts.sent_count,
-            ok_count: self.ok_count + counts.ok_count,
-            lost_count: self.lost_count + counts.lost_count(),
-        }
     }
 }
 
@@ -246,9 +200,9 @@ impl Recorder {
         let mut counts = self.counts();
         counts.lost[cause as usize] += 1;
         if counts.first_losses.len() < LOSSES_KEPT_MAX {
-            let due_after = request.due.saturating_duration_since(self.start);
-            let lost_after = self.start.elapsed();
-            counts.first_losses.push(Loss { cause, due_after, lost_after, detail: detail() });
+            let due_ms = request.due.saturating_duration_since(self.start).as_millis();
+            let (lost_ms, detail) = (self.start.elapsed().as_millis(), detail());
+            counts.first_losses.push(format!("request due at {due_ms} ms, {cause} at {lost_ms} ms: {detail}"));
         }
     }
 

@@ -5,7 +5,7 @@ use crate::outcome::{Outcome, median_and_max};
 use crate::service::{LIMIT, Service, is_running, send_signal};
 use crate::site::{Config, PAGE_PATH};
 use anyhow::ensure;
-use loadgen::{Rates, client};
+use loadgen::client;
 use rustix::process::Signal;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -37,7 +37,6 @@ pub(crate) fn kill(program: &Path, extent: Extent, outcome: &mut Outcome) -> any
     let report = load.finish_now()?;
     let late_max = report.late_max();
     outcome.add_with_kills(report);
-    service.report_drops(outcome);
     outcome.fact(median_and_max("Outages, from the kill to the first response of the replacement", &outages));
     if extent != Extent::Test {
         judge_outages(&mut outages, late_max, outcome);
@@ -71,7 +70,6 @@ pub(crate) fn supervisor_death(program: &Path, extent: Extent, outcome: &mut Out
         service.reload().map(drop)
     })?;
     outcome.add_strict(load.finish_now()?);
-    service.report_drops(outcome);
     let ended = service.command(&["stop"])?;
     outcome.require(ended.is_success, || format!("`sanderling stop` failed: {}", ended.errors));
     outcome.require(service.has_ended(), || "processes are left after `sanderling stop`".to_owned());
@@ -88,7 +86,7 @@ pub(crate) fn hang(program: &Path, extent: Extent, outcome: &mut Outcome) -> any
     let pid = service.only_server_pid()?;
     let mut load = near(service.site.target(extent.load())?);
     // Few enough to wait in the queues of the server.
-    load.rates = Rates { http_new: 100, http_kept: 100, dns_udp: 50, dns_tcp_new: 50, dns_tcp_kept: 50 };
+    load.rates = [100, 100, 50, 50, 50];
     (load.tcp_deadline, load.udp_deadline) = (DEADLINE, DEADLINE);
     let load = service.start_load(&load)?;
     let mut outage = None;

@@ -5,7 +5,7 @@ use crate::outcome::Outcome;
 use crate::service::{LIMIT, processes_in, send_signal};
 use crate::site::{Config, PAGE_PATH, Site};
 use anyhow::{Context, ensure};
-use loadgen::{Rates, Report, client};
+use loadgen::{Report, client};
 use rustix::process::Signal;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -51,7 +51,6 @@ fn run(extent: Extent, listen_option: &str) -> anyhow::Result<Report> {
     ensure!(becomes_true(LIMIT, is_ready), "nginx does not answer");
     let mut load = site.target(extent.load())?;
     load.dns = None;
-    load.rates = Rates { http_new: load.rates.http_new, http_kept: load.rates.http_kept, ..Rates::default() };
     let load = load.start()?;
     extent.repeat(&load, extent.pick(3, 6, 24), EVERY, |index| {
         let worker_count = WORKER_COUNTS[index % WORKER_COUNTS.len()];

@@ -7,7 +7,7 @@ use crate::outcome::{Outcome, median_and_max};
 use crate::service::{LIMIT, NewProgram, Service, fd_count, send_signal};
 use crate::site::{Config, PAGE_PATH, alias, version_text};
 use domain::base::iana::Rtype;
-use loadgen::{Rates, client};
+use loadgen::client;
 use rustix::process::Signal;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -106,7 +106,6 @@ fn reload_workers(program: &Path, extent: Extent, outcome: &mut Outcome) -> anyh
     outcome.add_strict(load.finish_now()?);
     outcome.fact(median_and_max("Reloads", &times));
     outcome.require(kept_count == 0, || format!("{kept_count} reloads started no server process"));
-    service.report_drops(outcome);
     let start = Instant::now();
     service.only_server_pid()?;
     outcome.fact(format!("The replaced server processes ended within {} ms", start.elapsed().as_millis()));
@@ -130,7 +129,6 @@ fn reload_in_place(program: &Path, extent: Extent, outcome: &mut Outcome) -> any
     outcome.require(closed_count == 0, || format!("the server closed {closed_count} persistent connections"));
     outcome.add_strict(report);
     outcome.fact(median_and_max("Reloads", &times));
-    service.report_drops(outcome);
     let is_same = service.only_server_pid()? == server_pid;
     outcome.require(is_same, || "the server process was replaced".to_owned());
     require_requests(extent, outcome);
@@ -197,7 +195,6 @@ fn upgrade(program: &Path, extent: Extent, outcome: &mut Outcome) -> anyhow::Res
         Ok(())
     })?;
     outcome.add_strict(load.finish_now()?);
-    service.report_drops(outcome);
     service.only_server_pid().map(drop)
 }
 
@@ -219,7 +216,6 @@ fn storm(program: &Path, extent: Extent, outcome: &mut Outcome) -> anyhow::Resul
     outcome.require(is_served, || format!("the last configuration, with {last_count} workers, is not in effect"));
     outcome.fact(format!("{signal_count} signals, one in {UPGRADE_EVERY} for an upgrade"));
     outcome.add_strict(load.finish_now()?);
-    service.report_drops(outcome);
     service.only_server_pid().map(drop)
 }
 
@@ -282,7 +278,7 @@ fn fairness(program: &Path, extent: Extent, outcome: &mut Outcome) -> anyhow::Re
         let service = Service::start(program, extent, &config)?;
         let before = service.accepted_counts()?;
         let mut load = service.site.target(extent.load())?;
-        load.rates = Rates { http_new: load.rates.http_new, ..Rates::default() };
+        load.rates[1..].fill(0);
         let load = service.start_load(&load)?;
         let mut accepted = Vec::new();
         let are_accepted = becomes_true(2 * LIMIT, || {

@@ -1,7 +1,6 @@
 //! A supervisor with its server processes, in a temporary folder.
 
 use crate::extent::{Extent, becomes_true};
-use crate::outcome::Outcome;
 use crate::site::{CONFIG, Config, PAGE_PATH, Site};
 use anyhow::{Context, bail, ensure};
 use domain::base::iana::Rtype;
@@ -9,7 +8,6 @@ use loadgen::{Load, Running, client};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
-use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -35,8 +33,6 @@ pub(crate) struct Service {
     /// The program as it was built; commands are given by it.
     built: PathBuf,
     supervisor: Child,
-    /// Packets that the kernel had dropped before.
-    drops: [u64; 2],
     // After `supervisor`: the processes end before their folder is removed.
     _folder: TempDir,
 }
@@ -70,9 +66,8 @@ impl Service {
         let site = Site::write(folder.path(), client::free_address()?, client::free_address()?, config)?;
         replace_program(folder.path(), program, NewProgram::Good)?;
         let supervisor = spawn(folder.path())?;
-        let drops = kernel_drops(site.dns.port());
         let built = program.to_owned();
-        let mut service = Service { site, extent, built, supervisor, drops, _folder: folder };
+        let mut service = Service { site, extent, built, supervisor, _folder: folder };
         service.wait_until_ready()?;
         Ok(service)
     }
@@ -200,16 +195,6 @@ impl Service {
         becomes_true(LIMIT, || !processes_in(&self.site.folder).into_iter().any(is_running))
     }
 
-    /// Adds the packets that the kernel has dropped during the scenario.
-    pub(crate) fn report_drops(&self, outcome: &mut Outcome) {
-        let after = kernel_drops(self.site.dns.port());
-        let [datagrams, connections] = [0, 1].map(|index| after[index].saturating_sub(self.drops[index]));
-        outcome.fact(format!(
-            "Dropped by the kernel: {datagrams} datagrams at full receive buffers of the server, {connections} \
-             connections at full accept queues of this machine (retransmitted after a second)"
-        ));
-    }
-
     /// The last lines that the service has written.
     pub(crate) fn last_output(&self) -> String {
         let output = fs::read_to_string(self.site.folder.join(OUTPUT)).unwrap_or_default();
@@ -289,28 +274,4 @@ pub(crate) fn processes_in(folder: &Path) -> Vec<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     pids.filter(|pid| fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd == folder)).collect()
-}
-
-/// Datagrams dropped at full receive buffers of a port, and connections dropped at full accept queues of this machine
-/// (proc(5)).
-fn kernel_drops(port: u16) -> [u64; 2] {
-    let read = |path: &str| {
-        let mut text = String::new();
-        // A kernel without the file reports no drops.
-        let _ = fs::File::open(path).and_then(|mut file| file.read_to_string(&mut text));
-        text
-    };
-    let address_end = format!(":{port:04X}");
-    let of_socket = |line: &str| {
-        let columns: Vec<&str> = line.split_whitespace().collect();
-        columns.get(1).filter(|address| address.ends_with(&address_end))?;
-        columns.last()?.parse::<u64>().ok()
-    };
-    let datagram_count = read("/proc/net/udp").lines().filter_map(of_socket).sum();
-    // A line of names is followed by a line of numbers.
-    let netstat = read("/proc/net/netstat");
-    let mut lines = netstat.lines().filter(|line| line.starts_with("TcpExt:")).map(str::split_whitespace);
-    let (names, numbers) = (lines.next().into_iter().flatten(), lines.next().into_iter().flatten());
-    let listen_drops = names.zip(numbers).find(|(name, _)| *name == "ListenDrops");
-    [datagram_count, listen_drops.and_then(|(_, number)| number.parse().ok()).unwrap_or(0)]
 }

@@ -39,7 +39,7 @@ fn each_unreachable_port_is_one_refused_query() {
     let (_reserved, address) = refusing_udp_port();
     check_lost(&run(&load(UDP, address), UDP), Cause::Refused, COUNT);
     let mut burst = load(UDP, address);
-    (burst.rates.dns_udp, burst.udp_port_count) = (20_000, 1);
+    (burst.rates[UDP as usize], burst.udp_port_count) = (20_000, 1);
     let counts = run(&burst, UDP);
     assert_eq!((counts.sent_count, counts.lost(Cause::Refused)), (6_000, 6_000));
 }

@@ -1,12 +1,12 @@
 //! Servers on the loopback that follow a script, their responses, and a short load on them.
 
-use loadgen::{Cause, Counts, DnsTarget, HttpTarget, Kind, Load, Rates, parse_questions};
+use loadgen::{Cause, Counts, DnsTarget, HttpTarget, Kind, Load, parse_questions};
 use rustix::net::{AddressFamily, SocketType};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 /// The content of the only file.
@@ -58,8 +58,6 @@ pub(crate) enum Action {
     SendAndReset(Vec<u8>),
     /// Sends nothing, and waits until the client closes.
     Wait,
-    /// Sends bytes after this many connections have been closed or reset.
-    SendAfterEnds(u64, Vec<u8>),
 }
 
 /// How a TCP server finds the end of a request.
@@ -77,8 +75,6 @@ struct TcpServer {
     script: Box<Script>,
     framing: Framing,
     request_count: AtomicU64,
-    end_count: Mutex<u64>,
-    ended: Condvar,
 }
 
 /// Starts a TCP server that runs until the test process ends. The script receives the number of the request, from 0, and
@@ -89,8 +85,7 @@ pub(crate) fn tcp_server(
 ) -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("the loopback has a free port");
     let address = listener.local_addr().expect("the listener is bound");
-    let (script, request_count, end_count) = (Box::new(script), AtomicU64::new(0), Mutex::new(0));
-    let server = Arc::new(TcpServer { script, framing, request_count, end_count, ended: Condvar::new() });
+    let server = Arc::new(TcpServer { script: Box::new(script), framing, request_count: AtomicU64::new(0) });
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let (stream, server) = (stream.expect("file descriptors suffice"), Arc::clone(&server));
@@ -107,30 +102,16 @@ impl TcpServer {
             let mut send = |bytes: &[u8]| stream.write_all(bytes).expect("the client receives");
             match (self.script)(number, &request) {
                 Action::Send(bytes) => send(&bytes),
-                Action::SendAfterEnds(count, bytes) => {
-                    let ends = self.end_count.lock().expect("no thread panics with the lock");
-                    drop(self.ended.wait_while(ends, |ends| *ends < count).expect("no thread panics with the lock"));
-                    send(&bytes);
-                }
-                Action::SendAndClose(bytes) => {
-                    send(&bytes);
-                    return self.end(stream);
-                }
+                Action::SendAndClose(bytes) => return send(&bytes),
                 Action::SendAndReset(bytes) => {
                     send(&bytes);
                     // Lingering for no time resets the connection (socket(7), SO_LINGER).
                     rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).expect("the stream is open");
-                    return self.end(stream);
+                    return;
                 }
                 Action::Wait => return drop(stream.read(&mut [0])),
             }
         }
-    }
-
-    fn end(&self, stream: TcpStream) {
-        drop(stream);
-        *self.end_count.lock().expect("no thread panics with the lock") += 1;
-        self.ended.notify_all();
     }
 }
 
@@ -207,15 +188,7 @@ const SEED: u64 = 7;
 pub(crate) fn load(kind: Kind, server: SocketAddr) -> Load {
     println!("seed {SEED}");
     let mut load = Load::new(Duration::from_millis(300), SEED);
-    let Rates { http_new, http_kept, dns_udp, dns_tcp_new, dns_tcp_kept } = &mut load.rates;
-    let rate = match kind {
-        Kind::HttpNew => http_new,
-        Kind::HttpKept => http_kept,
-        Kind::DnsUdp => dns_udp,
-        Kind::DnsTcpNew => dns_tcp_new,
-        Kind::DnsTcpKept => dns_tcp_kept,
-    };
-    *rate = PER_S;
+    load.rates[kind as usize] = PER_S;
     if matches!(kind, Kind::HttpNew | Kind::HttpKept) {
         load.http = Some(HttpTarget::new(server, "/page", CONTENT.to_vec()));
     } else {
@@ -240,5 +213,4 @@ pub(crate) fn run(load: &Load, kind: Kind) -> Counts {
 pub(crate) fn check_lost(counts: &Counts, cause: Cause, lost_count: u64) {
     assert_eq!(counts.sent_count, COUNT, "requests are sent whatever the server does");
     assert_eq!((counts.lost(cause), counts.lost_count()), (lost_count, lost_count), "{}", counts.causes());
-    assert!(counts.first_losses.iter().all(|loss| loss.cause == cause));
 }

@@ -130,7 +130,6 @@ fn silent_server_delays_no_other_request_and_times_out() {
         load.tcp_deadline = DEADLINE;
         let counts = run(&load, kind);
         check_lost(&counts, Cause::Timeout, BAD_COUNT);
-        assert!(counts.first_losses.iter().all(|loss| loss.lost_after - loss.due_after >= DEADLINE));
     }
 }
 
@@ -156,18 +155,14 @@ fn end_of_a_connection_after_its_only_response_is_noted() {
     check_noted(Kind::HttpNew, Note::ResetAfter, |_| Action::SendAndReset(http(CONTENT)));
 }
 
-/// The first half of the connections end after their response, without an outstanding request. Each request has a
-/// connection of its own, and the last response is sent after all these ends.
+/// Half of the connections end after their response, without an outstanding request. Each request has a connection of
+/// its own.
 #[track_caller]
 fn check_idle(kind: Kind, note: Note, end: fn(Vec<u8>) -> Action) {
     const END_COUNT: u64 = COUNT / 2;
     let server = tcp_server(framing(kind), move |number, request| {
         let response = if kind == Kind::HttpKept { http(CONTENT) } else { framed(&dns(request)) };
-        match number {
-            0..END_COUNT => end(response),
-            _ if number == COUNT - 1 => Action::SendAfterEnds(END_COUNT, response),
-            _ => Action::Send(response),
-        }
+        if number < END_COUNT { end(response) } else { Action::Send(response) }
     });
     let mut load = load(kind, server);
     load.connection_count = COUNT as usize;

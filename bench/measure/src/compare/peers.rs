@@ -27,70 +27,37 @@ pub(crate) struct Peer {
 }
 
 const SANDERLING: &[&str] = &["serve", "--config", "sanderling.toml", "--control", CONTROL];
-const NO_CONFIG: (&str, &str) = ("empty", "");
+const CADDY: &[&str] = &["run", "--config", "Caddyfile", "--adapter", "caddyfile"];
+
+/// A peer: its name, program and arguments, its configuration file, and the template of that.
+macro_rules! peer {
+    ($name:literal, $program:literal, $arguments:expr, $config:literal, $template:literal) => {
+        Peer {
+            name: $name,
+            program: $program,
+            arguments: $arguments,
+            config: ($config, include_str!(concat!("../../peers/", $template))),
+        }
+    };
+}
 
 /// The floor first and Sanderling second, then the others.
 pub(crate) const HTTP: &[Peer] = &[
-    Peer { name: "floor", program: "floor", arguments: &["http", "{ip}:{port}"], config: NO_CONFIG },
-    Peer {
-        name: "sanderling",
-        program: "sanderling",
-        arguments: SANDERLING,
-        config: ("sanderling.toml", include_str!("../../peers/sanderling-http.toml")),
-    },
-    Peer {
-        name: "nginx",
-        program: "nginx",
-        arguments: &["-p", "{folder}/", "-e", "stderr", "-c", "nginx.conf"],
-        config: ("nginx.conf", include_str!("../../peers/nginx.conf")),
-    },
-    Peer {
-        name: "h2o",
-        program: "h2o",
-        arguments: &["-c", "h2o.conf"],
-        config: ("h2o.conf", include_str!("../../peers/h2o.conf")),
-    },
-    Peer {
-        name: "lighttpd",
-        program: "lighttpd",
-        arguments: &["-D", "-f", "lighttpd.conf"],
-        config: ("lighttpd.conf", include_str!("../../peers/lighttpd.conf")),
-    },
-    Peer {
-        name: "caddy",
-        program: "caddy",
-        arguments: &["run", "--config", "Caddyfile", "--adapter", "caddyfile"],
-        config: ("Caddyfile", include_str!("../../peers/Caddyfile")),
-    },
+    Peer { name: "floor", program: "floor", arguments: &["http", "{ip}:{port}"], config: ("empty", "") },
+    peer!("sanderling", "sanderling", SANDERLING, "sanderling.toml", "sanderling-http.toml"),
+    peer!("nginx", "nginx", &["-p", "{folder}/", "-e", "stderr", "-c", "nginx.conf"], "nginx.conf", "nginx.conf"),
+    peer!("h2o", "h2o", &["-c", "h2o.conf"], "h2o.conf", "h2o.conf"),
+    peer!("lighttpd", "lighttpd", &["-D", "-f", "lighttpd.conf"], "lighttpd.conf", "lighttpd.conf"),
+    peer!("caddy", "caddy", CADDY, "Caddyfile", "Caddyfile"),
 ];
 
 /// In the same order.
 pub(crate) const DNS: &[Peer] = &[
-    Peer { name: "floor", program: "floor", arguments: &["dns", "{ip}:{port}"], config: NO_CONFIG },
-    Peer {
-        name: "sanderling",
-        program: "sanderling",
-        arguments: SANDERLING,
-        config: ("sanderling.toml", include_str!("../../peers/sanderling-dns.toml")),
-    },
-    Peer {
-        name: "nsd",
-        program: "nsd",
-        arguments: &["-d", "-c", "nsd.conf"],
-        config: ("nsd.conf", include_str!("../../peers/nsd.conf")),
-    },
-    Peer {
-        name: "knot",
-        program: "knotd",
-        arguments: &["-c", "knot.conf"],
-        config: ("knot.conf", include_str!("../../peers/knot.conf")),
-    },
-    Peer {
-        name: "bind",
-        program: "named",
-        arguments: &["-f", "-n", "{workers}", "-c", "named.conf"],
-        config: ("named.conf", include_str!("../../peers/named.conf")),
-    },
+    Peer { name: "floor", program: "floor", arguments: &["dns", "{ip}:{port}"], config: ("empty", "") },
+    peer!("sanderling", "sanderling", SANDERLING, "sanderling.toml", "sanderling-dns.toml"),
+    peer!("nsd", "nsd", &["-d", "-c", "nsd.conf"], "nsd.conf", "nsd.conf"),
+    peer!("knot", "knotd", &["-c", "knot.conf"], "knot.conf", "knot.conf"),
+    peer!("bind", "named", &["-f", "-n", "{workers}", "-c", "named.conf"], "named.conf", "named.conf"),
 ];
 
 /// What a server serves.

@@ -160,7 +160,7 @@ fn reloads(rounds: &mut Rounds, zone: &ZoneFile, name_count: usize) -> anyhow::R
 /// Runs queries before and during a reload.
 fn reload(server: &Server, sanderling: &Path, changed: &Path, queries: &str) -> anyhow::Result<Reload> {
     let mut load = Load::new(RELOAD_LIMIT, 1);
-    load.rates.dns_udp = QUERIES_PER_S;
+    load.rates[Kind::DnsUdp as usize] = QUERIES_PER_S;
     let questions = parse_questions(queries).map_err(anyhow::Error::msg)?;
     load.dns = Some(DnsTarget { checks_records: false, ..DnsTarget::new(server.address(), questions) });
     let before = Load { length: MARGIN, ..load.clone() }.start()?.finish()?;
