@@ -4,6 +4,7 @@
 //! on a machine with other load. The order changes because a candidate pays for the caches that its neighbour leaves.
 
 use crate::report::{Measured, Row};
+use crate::sides::Side;
 use crate::spread::Spread;
 use crate::stopwatch::Stopwatch;
 use sanderling_os::features::{self, FEATURES};
@@ -27,6 +28,23 @@ pub(crate) struct Slice {
 }
 
 impl Slice {
+    /// The slice of a server and its clients.
+    pub(crate) fn of_both<S, C>(
+        served: &Side<S>,
+        asked: &Side<C>,
+        operation_count: usize,
+        error_count: usize,
+    ) -> Slice {
+        Slice {
+            operation_count: operation_count as u64,
+            error_count: error_count as u64,
+            cpu_ns: served.cpu_ns,
+            wall_ns: asked.wall_ns,
+            peer_cpu_ns: Some(asked.cpu_ns),
+            busiest_share: None,
+        }
+    }
+
     /// The slice of one thread.
     pub(crate) fn of_one_thread(stopwatch: &Stopwatch, operation_count: u64, error_count: u64) -> Slice {
         let (cpu_ns, wall_ns) = (stopwatch.cpu_ns(), stopwatch.wall_ns());
@@ -126,13 +144,8 @@ pub(crate) struct Effort {
     pub(crate) time_max: Duration,
 }
 
-/// Measures the candidates. `tick` receives the share of the work that is done.
-pub(crate) fn compare(
-    mut candidates: Vec<Candidate<'_>>,
-    effort: Effort,
-    random: &mut fastrand::Rng,
-    tick: &mut dyn FnMut(f64),
-) -> Vec<Row> {
+/// Measures the candidates.
+pub(crate) fn compare(mut candidates: Vec<Candidate<'_>>, effort: Effort, random: &mut fastrand::Rng) -> Vec<Row> {
     let selected_before: Vec<Variant> =
         FEATURES.iter().map(|feature| Variant { feature: feature.name(), name: feature.selected_name() }).collect();
     // The first slice warms up, and shows whether the candidate can run.
@@ -145,8 +158,6 @@ pub(crate) fn compare(
         if round >= ROUND_COUNT_MIN && start.elapsed() >= effort.time_max {
             break;
         }
-        let by_rounds = round as f64 / effort.round_count as f64;
-        tick(by_rounds.max(start.elapsed().as_secs_f64() / effort.time_max.as_secs_f64()));
         random.shuffle(&mut order);
         for &index in &order {
             match candidates[index].run() {
@@ -211,7 +222,7 @@ mod tests {
                 Ok(slice(100.0))
             })
         });
-        let rows = compare(candidates.into(), EFFORT, &mut fastrand::Rng::with_seed(1), &mut |_| ());
+        let rows = compare(candidates.into(), EFFORT, &mut fastrand::Rng::with_seed(1));
         let log = log.into_inner();
         let rounds: Vec<&[u8]> = log.as_bytes().chunks(3).skip(1).collect();
         assert_eq!(rounds.len(), EFFORT.round_count);
@@ -225,14 +236,6 @@ mod tests {
     }
 
     #[test]
-    fn costs_are_per_operation() {
-        let candidates = vec![Candidate::new("a", || Ok(slice(100.0))), Candidate::new("b", || Ok(slice(50.0)))];
-        let rows = compare(candidates, EFFORT, &mut fastrand::Rng::with_seed(1), &mut |_| ());
-        let costs = rows.iter().map(|row| row.measured.expect("measured").cpu_ns.median);
-        assert_eq!(costs.collect::<Vec<_>>(), [10.0, 5.0]);
-    }
-
-    #[test]
     fn failing_candidate_is_reported_and_the_others_measured() {
         let mut runs = 0;
         let candidates = vec![
@@ -243,7 +246,7 @@ mod tests {
             }),
             Candidate::new("good", || Ok(slice(1.0))),
         ];
-        let rows = compare(candidates, EFFORT, &mut fastrand::Rng::with_seed(1), &mut |_| ());
+        let rows = compare(candidates, EFFORT, &mut fastrand::Rng::with_seed(1));
         assert_eq!(rows[0].error.as_deref(), Some("Function not implemented (os error 38)"));
         assert_eq!(rows[1].error.as_deref(), Some("used up"));
         assert_eq!(rows[2].measured.expect("measured").samples, 20);
@@ -262,7 +265,7 @@ mod tests {
             })
             .variant("stat", name)
         });
-        compare(candidates.into(), EFFORT, &mut fastrand::Rng::with_seed(1), &mut |_| ());
+        compare(candidates.into(), EFFORT, &mut fastrand::Rng::with_seed(1));
         assert!(seen.borrow().iter().all(|(forced, selected)| forced == selected), "{seen:?}");
         assert_eq!(FEATURES.iter().map(|feature| feature.selected_name()).collect::<Vec<_>>(), before);
     }
@@ -270,12 +273,9 @@ mod tests {
     #[test]
     fn time_limit_ends_the_rounds_after_the_minimum() {
         let effort = Effort { round_count: 1_000, time_max: Duration::ZERO };
-        let rows = compare(
-            vec![Candidate::new("a", || Ok(slice(1.0)))],
-            effort,
-            &mut fastrand::Rng::with_seed(1),
-            &mut |_| (),
-        );
+        let candidates = vec![Candidate::new("a", || Ok(slice(100.0)))];
+        let rows = compare(candidates, effort, &mut fastrand::Rng::with_seed(1));
+        assert_eq!(rows[0].measured.expect("measured").cpu_ns.median, 10.0, "the cost of one operation");
         assert_eq!(rows[0].measured.expect("measured").samples, ROUND_COUNT_MIN);
     }
 }

@@ -2,7 +2,6 @@
 //! uses. docs/probe.md explains the report, docs/decisions/0009-probe.md the method.
 #![forbid(unsafe_code)]
 
-mod chart;
 mod text;
 mod measurements;
 mod clients;
@@ -11,17 +10,13 @@ mod report;
 mod selection;
 mod sides;
 mod scratch;
-mod progress;
 mod stopwatch;
 mod spread;
 mod machine;
 
 use measurements::{Bench, Measurement};
-use progress::Progress;
 use report::{Group, Report};
-use std::fs::OpenOptions;
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::io::{self, IsTerminal, Write};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// What to measure, and how to report it.
@@ -29,8 +24,6 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 pub struct Options {
     /// JSON instead of a table.
     pub json: bool,
-    /// The file for the chart.
-    pub plot: Option<PathBuf>,
     /// Fewer rounds: about five seconds.
     pub is_quick: bool,
     /// Names of [`job_names`]; all if empty.
@@ -45,20 +38,9 @@ pub fn job_names() -> impl Iterator<Item = &'static str> {
 /// Measures, and writes the report.
 ///
 /// # Errors
-/// The report or the chart cannot be written. What cannot be measured is part of the report.
+/// The report cannot be written. What cannot be measured is part of the report.
 pub fn run(options: &Options) -> io::Result<()> {
-    let chart_error = |path: &Path, error: &io::Error| {
-        let remedy = "name a file in another folder";
-        io::Error::new(error.kind(), format!("cannot write the chart to {}: {error}; {remedy}", path.display()))
-    };
-    if let Some(path) = &options.plot {
-        // Before the measurement, so that an error costs no time.
-        OpenOptions::new().create(true).append(true).open(path).map_err(|error| chart_error(path, &error))?;
-    }
     let report = measure(options);
-    if let Some(path) = &options.plot {
-        std::fs::write(path, chart::svg(&report)).map_err(|error| chart_error(path, &error))?;
-    }
     let output = if options.json {
         serde_json::to_string(&report).expect("a report has no map") + "\n"
     } else {
@@ -75,18 +57,17 @@ fn measure(options: &Options) -> Report {
     let start = Instant::now();
     let seed = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_nanos() as u64);
     let mut random = fastrand::Rng::with_seed(seed);
-    let mut progress = Progress::new();
     let is_wanted =
         |measurement: &&Measurement| options.only.is_empty() || options.only.iter().any(|name| name == measurement.job);
     let wanted: Vec<&Measurement> = measurements::ALL.iter().filter(is_wanted).collect();
     let mut groups = Vec::new();
     for (index, measurement) in wanted.iter().enumerate() {
-        let mut tick =
-            |share: f64| progress.show((index as f64 + share.min(1.0)) / wanted.len() as f64, measurement.job);
-        let bench = Bench { is_quick: options.is_quick, random: &mut random, tick: &mut tick, groups: Vec::new() };
+        if io::stderr().is_terminal() {
+            eprintln!("measuring {} ({} of {})", measurement.job, index + 1, wanted.len());
+        }
+        let bench = Bench { is_quick: options.is_quick, random: &mut random, groups: Vec::new() };
         groups.extend(run_measurement(measurement, bench));
     }
-    progress.clear();
     let took_s = start.elapsed().as_secs_f64();
     Report::new(options.is_quick, seed, groups, took_s)
 }

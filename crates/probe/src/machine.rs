@@ -1,4 +1,4 @@
-//! What was measured on: kernel, processor, load, and what surrounds this process.
+//! What was measured on: kernel, processor and load.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use sanderling_os::features::FEATURES;
@@ -17,8 +17,6 @@ pub(crate) struct Machine {
     pub(crate) processor_count: usize,
     /// Over 1, 5 and 15 minutes.
     pub(crate) load_average: String,
-    /// What may slow down system calls.
-    pub(crate) environment: Vec<&'static str>,
     /// The variants of kernel features that are not supported here: `stat=statx`.
     pub(crate) unsupported: Vec<String>,
 }
@@ -27,16 +25,17 @@ impl Machine {
     /// This machine.
     pub(crate) fn read() -> Machine {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let model_name = cpuinfo.lines().find(|line| line.starts_with("model name"));
+        let model_name = model_name.and_then(|line| line.split_once(':'));
         let unsupported = FEATURES.iter().flat_map(|feature| {
             let missing = feature.variants().iter().filter(|variant| !(variant.is_supported)());
             missing.map(|variant| format!("{}={}", feature.name(), variant.name))
         });
         Machine {
             kernel: first_line("/proc/sys/kernel/osrelease"),
-            processor: value_of(&cpuinfo, "model name").unwrap_or(UNKNOWN).to_owned(),
+            processor: model_name.map_or(UNKNOWN, |(_, value)| value.trim()).to_owned(),
             processor_count: allowed_processors().map_or(1, |allowed| allowed.len().max(1)),
             load_average: first_line("/proc/loadavg").split(' ').take(3).collect::<Vec<_>>().join(" "),
-            environment: environment(&cpuinfo),
             unsupported: unsupported.collect(),
         }
     }
@@ -58,27 +57,4 @@ pub(crate) fn pin_to_processor(number: usize) -> io::Result<()> {
 fn first_line(path: &str) -> String {
     let text = fs::read_to_string(path).unwrap_or_default();
     text.lines().next().filter(|line| !line.is_empty()).unwrap_or(UNKNOWN).to_owned()
-}
-
-fn value_of<'a>(text: &'a str, key: &str) -> Option<&'a str> {
-    let line = text.lines().find(|line| line.starts_with(key))?;
-    line.split_once(':').map(|(_, value)| value.trim())
-}
-
-/// Hints: a container may hide that it is one.
-fn environment(cpuinfo: &str) -> Vec<&'static str> {
-    let flags = value_of(cpuinfo, "flags").unwrap_or_default();
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let marks = ["/.dockerenv", "/run/.containerenv"];
-    let is_container =
-        marks.iter().any(|mark| fs::exists(mark).unwrap_or(false)) || std::env::var_os("container").is_some();
-    [
-        (flags.split(' ').any(|flag| flag == "hypervisor"), "virtual machine"),
-        (is_container, "container"),
-        (value_of(&status, "Seccomp:").is_some_and(|mode| mode != "0"), "seccomp filter"),
-        (first_line("/sys/devices/system/cpu/vulnerabilities/meltdown").contains("PTI"), "page-table isolation"),
-    ]
-    .into_iter()
-    .filter_map(|(is_true, name)| is_true.then_some(name))
-    .collect()
 }

@@ -51,8 +51,6 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(2);
 pub(crate) struct Bench<'b> {
     pub(crate) is_quick: bool,
     pub(crate) random: &'b mut fastrand::Rng,
-    /// Receives the share of the measurement that is done.
-    pub(crate) tick: &'b mut dyn FnMut(f64),
     pub(crate) groups: Vec<Group>,
 }
 
@@ -85,7 +83,7 @@ impl Bench<'_> {
     }
 
     fn compare(&mut self, heading: Heading, candidates: Vec<Candidate<'_>>, effort: Effort) -> &mut Group {
-        let rows = compare(candidates, effort, self.random, self.tick);
+        let rows = compare(candidates, effort, self.random);
         let Heading { job, title, unit, basis } = heading;
         self.groups.push(Group::new(job, title, unit, basis, rows));
         self.groups.last_mut().expect("pushed above")

@@ -10,12 +10,8 @@ share of the busiest thread; ratio to the first row or the first of its kind; sa
 /// The whole report.
 pub(crate) fn table(report: &Report) -> String {
     let machine = &report.machine;
-    let environment = match machine.environment.join(", ") {
-        none if none.is_empty() => none,
-        environment => format!(" ({environment})"),
-    };
     let mut out = format!(
-        "kernel {}, {} processors: {}{environment}, load average {}\n",
+        "kernel {}, {} processors: {}, load average {}\n",
         machine.kernel, machine.processor_count, machine.processor, machine.load_average
     );
     for unsupported in &machine.unsupported {
@@ -85,12 +81,12 @@ fn cells(group: &Group, row: &Row) -> [String; 10] {
 }
 
 /// With the digits that are significant.
-pub(crate) fn nanoseconds(ns: f64) -> String {
+fn nanoseconds(ns: f64) -> String {
     if ns < 1_000.0 { format!("{ns:.1}") } else { format!("{ns:.0}") }
 }
 
 /// With two significant digits.
-pub(crate) fn ratio_text(ratio: f64) -> String {
+fn ratio_text(ratio: f64) -> String {
     if ratio < 0.095 { format!("{ratio:.3}") } else { format!("{ratio:.2}") }
 }
 

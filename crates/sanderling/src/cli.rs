@@ -383,13 +383,12 @@ impl CheckArgs {
 /// Measure what each variant of a kernel feature costs on this machine
 ///
 /// Each variant that the kernel supports is measured in many short slices in random order, so that other load disturbs
-/// little. The report names the variant that the server uses, and why. Sockets use the loopback interface and ports that
+/// little. The report names the variant that the server uses. Sockets use the loopback interface and ports that
 /// the kernel chooses: it can run beside a server.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   sanderling probe
   sanderling probe --quick --only cloexec --only stat
-  sanderling probe --plot probe.svg         with a chart
   sanderling probe --json > machine.json    to compare machines
 
 Exit status: 0, even if something cannot be measured, which the report says; 1 if the report cannot
@@ -406,16 +405,12 @@ struct ProbeArgs {
     /// Write JSON instead of a table
     #[arg(long)]
     json: bool,
-
-    /// Also write a chart (SVG) to this file
-    #[arg(long, value_name = "FILE.svg")]
-    plot: Option<PathBuf>,
 }
 
 impl From<ProbeArgs> for probe::Options {
     fn from(arguments: ProbeArgs) -> probe::Options {
-        let ProbeArgs { quick, only, json, plot } = arguments;
-        probe::Options { json, plot, is_quick: quick, only }
+        let ProbeArgs { quick, only, json } = arguments;
+        probe::Options { json, is_quick: quick, only }
     }
 }
 

@@ -18,39 +18,23 @@ pub(crate) fn measure(bench: &mut Bench<'_>) -> io::Result<()> {
     let kept_open = root.open_beneath(b"file")?;
     let in_memory = vec![b'x'; FILE_BYTES];
     let rows = vec![
-        Candidate::of_calls("open, fstat, read, close", CALLS_PER_SLICE, || {
-            let mut buffer = [0; FILE_BYTES];
+        candidate("open, fstat, read, close", CALLS_PER_SLICE, |buffer| {
             let file = root.open_beneath(b"file")?;
             black_box(file.metadata()?);
-            file.read_at(&mut buffer, 0)?;
-            black_box(&buffer);
-            Ok(())
+            file.read_at(buffer, 0).map(drop)
         }),
-        Candidate::of_calls("the same with std::fs", CALLS_PER_SLICE, || {
-            let mut buffer = [0; FILE_BYTES];
+        candidate("the same with std::fs", CALLS_PER_SLICE, |buffer| {
             let mut file = std::fs::File::open(&absolute)?;
             black_box(file.metadata()?);
-            file.read_exact(&mut buffer)?;
-            black_box(&buffer);
-            Ok(())
+            file.read_exact(buffer)
         }),
-        Candidate::of_calls("kept open: fstat, read", CALLS_PER_SLICE, || {
-            let mut buffer = [0; FILE_BYTES];
+        candidate("kept open: fstat, read", CALLS_PER_SLICE, |buffer| {
             black_box(kept_open.metadata()?);
-            kept_open.read_at(&mut buffer, 0)?;
-            black_box(&buffer);
-            Ok(())
+            kept_open.read_at(buffer, 0).map(drop)
         }),
-        Candidate::of_calls("kept open: read", CALLS_PER_SLICE, || {
-            let mut buffer = [0; FILE_BYTES];
-            kept_open.read_at(&mut buffer, 0)?;
-            black_box(&buffer);
-            Ok(())
-        }),
-        Candidate::of_calls("in memory: copy", 10 * CALLS_PER_SLICE, || {
-            let mut buffer = [0; FILE_BYTES];
+        candidate("kept open: read", CALLS_PER_SLICE, |buffer| kept_open.read_at(buffer, 0).map(drop)),
+        candidate("in memory: copy", 10 * CALLS_PER_SLICE, |buffer| {
             buffer.copy_from_slice(black_box(&in_memory));
-            black_box(&buffer);
             Ok(())
         })
         .used(true),
@@ -59,4 +43,18 @@ pub(crate) fn measure(bench: &mut Bench<'_>) -> io::Result<()> {
     let group = bench.calls(Heading::new(JOB, title, "request"), rows);
     group.note_gain();
     Ok(())
+}
+
+/// Each call reads into a buffer of its own.
+fn candidate<'c>(
+    name: &'static str,
+    call_count: u32,
+    read: impl Fn(&mut [u8]) -> io::Result<()> + 'c,
+) -> Candidate<'c> {
+    Candidate::of_calls(name, call_count, move || {
+        let mut buffer = [0; FILE_BYTES];
+        read(&mut buffer)?;
+        black_box(&buffer);
+        Ok(())
+    })
 }

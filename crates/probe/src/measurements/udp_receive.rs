@@ -34,14 +34,7 @@ fn slice() -> io::Result<Slice> {
     let address = socket.local_address()?;
     let (served, queried) = run_both(|is_over| serve(&socket, is_over), || query(address, QUERY_COUNT))?;
     let Queried { answered, lost } = queried.result;
-    Ok(Slice {
-        operation_count: answered as u64,
-        error_count: lost as u64,
-        cpu_ns: served.cpu_ns,
-        wall_ns: queried.wall_ns,
-        peer_cpu_ns: Some(queried.cpu_ns),
-        ..Slice::default()
-    })
+    Ok(Slice::of_both(&served, &queried, answered, lost))
 }
 
 /// The event loop of the server's datagram thread, with an answer that costs nothing.

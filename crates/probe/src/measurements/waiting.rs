@@ -33,13 +33,7 @@ fn slice(serve: impl FnOnce(&[Stream], &AtomicBool) -> io::Result<()> + Send) ->
     let (served, asked) =
         run_both(|is_over| serve(&streams, is_over), || clients.request(REQUEST_COUNT, ANSWER.len()))?;
     clients.reset()?;
-    Ok(Slice {
-        operation_count: (CONNECTION_COUNT * REQUEST_COUNT) as u64,
-        cpu_ns: served.cpu_ns,
-        wall_ns: asked.wall_ns,
-        peer_cpu_ns: Some(asked.cpu_ns),
-        ..Slice::default()
-    })
+    Ok(Slice::of_both(&served, &asked, CONNECTION_COUNT * REQUEST_COUNT, 0))
 }
 
 fn serve_by_epoll(streams: &[Stream], is_over: &AtomicBool) -> io::Result<()> {

@@ -109,13 +109,8 @@ fn arguments_take_precedence_over_files() {
 #[test]
 fn probe_measures_everything_by_default() {
     assert_eq!(command("sanderling probe"), Command::Probe(probe::Options::default()));
-    let expected = probe::Options {
-        json: true,
-        plot: Some("x.svg".into()),
-        is_quick: true,
-        only: vec!["stat".to_owned(), "floor".to_owned()],
-    };
-    let line = "sanderling probe --only stat --only floor --json --plot x.svg --quick";
+    let expected = probe::Options { json: true, is_quick: true, only: vec!["stat".to_owned(), "floor".to_owned()] };
+    let line = "sanderling probe --only stat --only floor --json --quick";
     assert_eq!(command(line), Command::Probe(expected));
     check_refused("sanderling probe --only juggling", "[possible values: floor, cloexec, ");
 }
