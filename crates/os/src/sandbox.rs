@@ -4,13 +4,12 @@
 //! Five independent layers: user, capabilities, `no_new_privs`, readable files (Landlock), system calls (seccomp). None can
 //! be removed again.
 
-mod process_status;
 mod capabilities;
 mod landlock;
 mod seccomp;
 
 use crate::error::with_context;
-use crate::user::User;
+use crate::user::{User, thread_count};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::DumpableBehavior;
 use std::fmt;
@@ -18,9 +17,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
-pub use capabilities::BoundingSet;
 pub use landlock::Landlock;
-pub use process_status::{Capabilities, ProcessStatus};
 pub use seccomp::Seccomp;
 
 /// Whether to use a layer.
@@ -60,11 +57,9 @@ pub struct SandboxConfig<'d> {
 /// # Panics
 /// If another thread runs, which would not be restricted.
 pub fn enter(config: &SandboxConfig<'_>) -> io::Result<Sandbox> {
-    let status = process_status::open_status()?;
-    let thread_count = process_status::read(&status)?.thread_count;
-    assert_eq!(thread_count, 1, "the sandbox is entered before any other thread runs");
+    assert_eq!(thread_count()?, 1, "the sandbox is entered before any other thread runs");
     // Before the switch of the user, which removes the capability that this needs.
-    let bounding_set = capabilities::empty_bounding_set()?;
+    capabilities::empty_bounding_set()?;
     if let Some(user) = &config.user {
         user.switch()?;
     }
@@ -82,27 +77,16 @@ pub fn enter(config: &SandboxConfig<'_>) -> io::Result<Sandbox> {
         Layer::Enabled => seccomp::install()?,
         Layer::Disabled => Seccomp::Disabled,
     };
-    Ok(Sandbox { bounding_set, landlock, seccomp, status })
+    Ok(Sandbox { landlock, seccomp })
 }
 
 /// The layers that apply to this process.
 #[derive(Debug)]
 pub struct Sandbox {
-    /// The state of the capability bounding set.
-    pub bounding_set: BoundingSet,
     /// Whether access to other files is denied.
     pub landlock: Landlock,
     /// Whether other calls are denied.
     pub seccomp: Seccomp,
-    /// `/proc/self/status`, opened before Landlock denied it.
-    status: std::fs::File,
-}
-
-impl Sandbox {
-    /// What the kernel reports about this process now.
-    pub fn process_status(&self) -> io::Result<ProcessStatus> {
-        process_status::read(&self.status)
-    }
 }
 
 /// `no capabilities; no new privileges; Landlock enforced, version 7; seccomp enforced`.

@@ -53,17 +53,6 @@ pub enum Received {
     Closed,
 }
 
-/// The credentials of the peer when it connected or created the pair.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PeerCredentials {
-    /// Its process ID; 0 if it is in a PID namespace that is not visible here.
-    pub pid: i32,
-    /// Its effective user ID.
-    pub uid: u32,
-    /// Its effective group ID.
-    pub gid: u32,
-}
-
 impl SeqpacketSocket {
     /// Creates two sockets that are connected to each other.
     pub fn pair() -> io::Result<(SeqpacketSocket, SeqpacketSocket)> {
@@ -155,28 +144,6 @@ impl SeqpacketSocket {
             }
         }
         Ok(RawMessage { length_bytes: head.bytes, flags: head.flags, descriptors })
-    }
-
-    /// The peer's credentials (`SO_PEERCRED`).
-    pub fn peer_credentials(&self) -> io::Result<PeerCredentials> {
-        let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
-        let mut length = size_of::<libc::ucred>() as libc::socklen_t;
-        count(Syscall::Getsockopt);
-        // Not through rustix, whose `Pid` cannot be 0.
-        // SAFETY: the kernel writes at most `length` bytes into `credentials`, which has that size and consists of integers.
-        let status = unsafe {
-            libc::getsockopt(
-                self.0.as_raw_fd(),
-                libc::SOL_SOCKET,
-                libc::SO_PEERCRED,
-                (&raw mut credentials).cast(),
-                &raw mut length,
-            )
-        };
-        if status != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(PeerCredentials { pid: credentials.pid, uid: credentials.uid, gid: credentials.gid })
     }
 }
 

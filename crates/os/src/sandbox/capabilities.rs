@@ -8,17 +8,9 @@ use rustix::thread::{
 };
 use std::io;
 
-/// The state of the bounding set, which limits the capabilities that an exec can grant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BoundingSet {
-    /// It is empty.
-    Empty,
-    /// It is unchanged, since changing it needs CAP_SETPCAP. It has no effect, since no exec can grant capabilities.
-    Unchanged,
-}
-
-/// Empties the bounding set if this process has the privilege.
-pub(super) fn empty_bounding_set() -> io::Result<BoundingSet> {
+/// Empties the bounding set, which limits the capabilities that an exec can grant. It stays unchanged without CAP_SETPCAP,
+/// and has no effect then, since no exec can grant capabilities.
+pub(super) fn empty_bounding_set() -> io::Result<()> {
     for number in 0..u64::BITS {
         let capability = CapabilitySet::from_bits_retain(1 << number);
         match capability_is_in_bounding_set(capability) {
@@ -30,11 +22,11 @@ pub(super) fn empty_bounding_set() -> io::Result<BoundingSet> {
         }
         match remove_capability_from_bounding_set(capability) {
             Ok(()) => {}
-            Err(Errno::PERM) => return Ok(BoundingSet::Unchanged),
+            Err(Errno::PERM) => break,
             Err(errno) => return Err(with_context("prctl", "PR_CAPBSET_DROP", &errno.into())),
         }
     }
-    Ok(BoundingSet::Empty)
+    Ok(())
 }
 
 /// Clears the other sets: ambient, inheritable, permitted, effective.

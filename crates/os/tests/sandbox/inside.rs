@@ -70,9 +70,6 @@ pub(crate) fn run(directory: &Path, user: Option<&str>, task: &str) {
 fn report(sandbox: &Sandbox, directory: &Path, opened: Opened) {
     println!("{sandbox}");
     println!("Landlock enforced: {}", matches!(sandbox.landlock, Landlock::Enforced { .. }));
-    println!("bounding set: {:?}", sandbox.bounding_set);
-    let status = sandbox.process_status().expect("read");
-    println!("filters: {}, threads: {}", status.seccomp_filter_count, status.thread_count);
     report_reading(directory, &opened);
     report_denied(directory);
     report_threads();
