@@ -176,26 +176,3 @@ fn lossy_lines(pipe: impl Read) -> impl Iterator<Item = String> {
     let lines = BufReader::new(pipe).split(b'\n').map_while(Result::ok);
     lines.map(|line| String::from_utf8_lossy(&line).into_owned())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn shell(script: &str) -> Command {
-        let mut command = Command::new("sh");
-        command.args(["-c", script]);
-        command
-    }
-
-    #[test]
-    fn outputs_and_exit_status_are_returned() {
-        let ended = run_to_end(shell("printf 'a\\nb'; printf 'c' >&2; exit 1"), DEADLINE);
-        assert_eq!((ended.code(), ended.text().as_str(), ended.errors.as_str()), (Some(1), "a\nb", "c\n"));
-    }
-
-    #[test]
-    #[should_panic(expected = "has not ended within 300ms")]
-    fn command_is_killed_after_the_deadline() {
-        run_to_end(shell("exec tail -f /dev/null"), Duration::from_millis(300));
-    }
-}

@@ -292,28 +292,6 @@ mod tests {
     }
 
     #[test]
-    fn announced_listeners_are_parsed() {
-        assert_eq!(announced("http 127.0.0.1:80"), Some(("http", "127.0.0.1:80".parse().expect("an address"))));
-        assert_eq!(announced("dns [::1]:53"), Some(("dns", "[::1]:53".parse().expect("an address"))));
-        for line in ["", "http", "http soon", "https 127.0.0.1:80", "dns 127.0.0.1"] {
-            assert_eq!(announced(line), None, "{line:?}");
-        }
-    }
-
-    #[test]
-    fn server_runs_from_its_announcement_to_its_signal() {
-        let script = "tail -f /dev/null >/dev/null 2>&1 & trap 'kill $!; echo bye; exit 3' TERM; echo note; \
-                      echo http 127.0.0.1:8; echo dns [::1]:9; echo ready; echo warned >&2; wait";
-        let mut server = TestServer::start_command(shell(script), ListenerCounts { http: 1, dns: 1 });
-        assert_eq!(server.http(), "127.0.0.1:8".parse().expect("an address"));
-        assert_eq!(server.dns_all(), ["[::1]:9".parse().expect("an address")]);
-        assert_eq!(server.next_line(), "ready");
-        server.wait_for_error("warned");
-        let ended = server.stop();
-        assert_eq!((ended.code(), ended.text().as_str(), ended.errors.as_str()), (Some(3), "bye\n", "warned\n"));
-    }
-
-    #[test]
     #[should_panic(expected = "no zone")]
     fn early_end_is_reported_with_standard_error() {
         let script = "echo http 127.0.0.1:8; echo no zone >&2; exit 78";
