@@ -1,14 +1,13 @@
 //! Malformed queries: each has a well-formed reply or is dropped, and none panics.
 
 use super::support::exchange::send;
-use super::support::question::Question;
+use super::support::question::{Question, UDP};
 use super::support::reply::Reply;
 use super::support::zone_text::zone_map;
 use proptest::prelude::*;
 use sanderling_dns::{Transport, ZoneMap};
 
 const FEATURES: &str = include_str!("features.zone");
-const UDP: Transport = Transport::Udp { reply_bytes_max: 1232 };
 
 /// Sends `query` over both transports, and checks the properties of any reply.
 #[track_caller]
@@ -105,37 +104,6 @@ fn pointers_to_every_target_at_every_byte() {
 }
 
 #[test]
-fn every_opcode_and_class_with_many_types() {
-    let zones = zone_map(FEATURES);
-    let mut query = Question::parse("www.example. A +edns").message();
-    let rtype_at = 12 + b"\x03www\x07example\0".len();
-    for opcode in 0..16u8 {
-        query[2] = opcode << 3 | 1;
-        for class in (0..6).chain([253, 254, 255, 256, 32_767, 65_535u16]) {
-            query[rtype_at + 2..rtype_at + 4].copy_from_slice(&class.to_be_bytes());
-            for rtype in (0..=300).chain([32_768, 32_769, 65_280, 65_535u16]) {
-                query[rtype_at..rtype_at + 2].copy_from_slice(&rtype.to_be_bytes());
-                check(&zones, &query);
-            }
-        }
-    }
-}
-
-#[test]
-fn record_counts_of_every_size() {
-    let zones = zone_map(FEATURES);
-    let mut query = Question::parse("www.example. A +edns").message();
-    for at in (4..12).step_by(2) {
-        for count in (0..40).chain([255, 256, 65_535u16]) {
-            let kept = [query[at], query[at + 1]];
-            query[at..at + 2].copy_from_slice(&count.to_be_bytes());
-            check(&zones, &query);
-            query[at..at + 2].copy_from_slice(&kept);
-        }
-    }
-}
-
-#[test]
 fn labels_of_every_length_and_names_that_are_too_long() {
     let zones = zone_map(FEATURES);
     for length in 0..=255u8 {
@@ -152,13 +120,7 @@ fn labels_of_every_length_and_names_that_are_too_long() {
 }
 
 /// A zone that contains every name.
-const ROOT: &str = "
-    $ORIGIN .
-    $TTL 1
-    . SOA a. b. 1 2 3 4 5
-    . NS a.
-    *. MX 1 a.
-";
+const ROOT: &str = "$ORIGIN .\n* MX 1 a.";
 
 /// A byte, often one with a meaning in messages.
 fn byte() -> impl Strategy<Value = u8> {
@@ -167,11 +129,6 @@ fn byte() -> impl Strategy<Value = u8> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(5_000))]
-
-    #[test]
-    fn any_bytes(query in prop::collection::vec(any::<u8>(), 0..600)) {
-        check(&zone_map(ROOT), &query);
-    }
 
     #[test]
     fn any_bytes_after_a_header(tail in prop::collection::vec(byte(), 0..100)) {

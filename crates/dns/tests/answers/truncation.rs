@@ -5,30 +5,33 @@ use super::support::question::Question;
 use super::support::reply::Reply;
 use super::support::zone_text::zone_map;
 use sanderling_dns::ZoneMap;
-use std::fmt::Write;
 
 /// The highest length limit: longer than all replies.
 const LENGTH_BYTES_MAX: usize = 5_000;
 
 /// A zone with all kinds of answers of many lengths.
 fn zone() -> String {
-    let mut text = String::from("$ORIGIN z.\n$TTL 60\nz. SOA ns.z. h.z. 1 2 3 4 5\nz. NS ns.x.\n");
-    let mut line = |line: String| writeln!(text, "{line}").expect("a string takes what is written");
-    for index in 0..80 {
-        line(format!("many.z. A 192.0.2.{index}"));
-        line(format!("*.wild.z. TXT text{index}"));
-        line(format!("mail.z. MX {index} host{index}.z."));
-        line(format!("host{index}.z. AAAA 2001:db8::{index}"));
-        line(format!("cut.z. NS ns{index}.cut.z."));
-        line(format!("ns{index}.cut.z. A 192.0.2.{index}"));
-        line(format!("to.z. NS ns{index}.cut.z."));
-    }
-    line("alias.z. CNAME many.z.".into());
-    line("alias2.z. CNAME x.cut.z.".into());
-    line("d.z. DNAME wild.z.".into());
-    line("small.z. MX 1 host1.z.".into());
-    line("srv.z. SRV 1 1 1 host1.z.".into());
-    text
+    let of_index = |index| {
+        format!(
+            "many A 192.0.2.{index}
+             *.wild TXT text{index}
+             mail MX {index} host{index}
+             host{index} AAAA 2001:db8::{index}
+             cut NS ns{index}.cut
+             ns{index}.cut A 192.0.2.{index}
+             to NS ns{index}.cut\n"
+        )
+    };
+    let records: String = (0..80).map(of_index).collect();
+    format!(
+        "$ORIGIN z.
+         {records}
+         alias CNAME many
+         alias2 CNAME x.cut
+         d DNAME wild
+         small MX 1 host1
+         srv SRV 1 1 1 host1"
+    )
 }
 
 /// Whether the additional section is required: for a referral (RFC 9471 §3.1), but not for an answer (RFC 2181 §9).
@@ -39,22 +42,10 @@ fn needs_additional(reply: &Reply) -> bool {
 #[test]
 fn replies_of_every_length_limit_from_512_on() {
     let zones = zone_map(&zone());
-    for name_and_type in [
-        "many.z. A",
-        "x.wild.z. TXT",
-        "mail.z. MX",
-        "cut.z. A",
-        "a.b.cut.z. A",
-        "alias.z. A",
-        "alias2.z. A",
-        "x.d.z. TXT",
-        "small.z. MX",
-        "srv.z. SRV",
-        "missing.z. A",
-        "to.z. NS",
-        "z. NS",
-    ] {
-        check_lengths(&zones, name_and_type);
+    let questions = "many A, x.wild TXT, mail MX, cut A, a.b.cut A, alias A, alias2 A, x.d TXT, small MX, srv SRV, \
+                     missing A, to NS";
+    for question in questions.split(", ") {
+        check_lengths(&zones, &question.replace(' ', ".z. "));
     }
 }
 
@@ -86,36 +77,39 @@ fn check_lengths(zones: &ZoneMap, name_and_type: &str) {
     assert!(!was_cut, "{LENGTH_BYTES_MAX} bytes are enough for {name_and_type}");
 }
 
+/// A zone with `count` addresses of `owner`.
+fn addresses(owner: &str, count: usize) -> ZoneMap {
+    let records: String = (0..count).map(|index| format!("{owner} A 192.0.2.{index}\n")).collect();
+    zone_map(&format!("$ORIGIN z.\n{records}"))
+}
+
 #[test]
-fn reply_is_truncated_one_byte_below_its_length() {
+fn length_limit_is_the_lower_one_of_client_and_server() {
+    let zones = addresses("a", 40);
     // Header, question, 16 bytes for each address, OPT.
-    let mut text = String::from("$ORIGIN z.\n$TTL 60\nz. SOA ns.z. h.z. 1 2 3 4 5\nz. NS ns.x.\n");
-    for index in 0..40 {
-        writeln!(text, "a.z. A 192.0.2.{index}").expect("a string takes what is written");
-    }
-    let zones = zone_map(&text);
-    let whole = 12 + 9 + 40 * 16;
-    for (question, is_cut) in [
-        ("a.z. A", true),
-        ("a.z. A +tcp", false),
-        (&*format!("a.z. A +edns={}", whole + 11), false),
-        (&*format!("a.z. A +edns={}", whole + 10), true),
-        (&*format!("a.z. A +edns=4096 +max={}", whole + 11), false),
-        (&*format!("a.z. A +edns=4096 +max={}", whole + 10), true),
-    ] {
-        let bytes = ask_bytes(&zones, &Question::parse(question));
-        assert_eq!(Reply::parse(&bytes).expect("has been read before").is_truncated(), is_cut, "{question}");
-    }
-    // Without EDNS, the limit is 512 bytes.
-    let fitting = |count: usize, name: &str| {
-        let mut text = String::from("$ORIGIN z.\n$TTL 60\nz. SOA ns.z. h.z. 1 2 3 4 5\nz. NS ns.x.\n");
-        for index in 0..count {
-            writeln!(text, "{name}. A 192.0.2.{index}").expect("a string takes what is written");
+    let whole = 12 + 9 + 40 * 16 + 11;
+    for (limit, is_truncated) in [(whole, false), (whole - 1, true)] {
+        for options in [format!("+edns={limit}"), format!("+edns=4096 +max={limit}")] {
+            let bytes = ask_bytes(&zones, &Question::parse(&format!("a.z. A {options}")));
+            let reply = Reply::parse(&bytes).expect("has been read before");
+            assert_eq!(reply.is_truncated(), is_truncated, "{options}");
         }
-        ask_bytes(&zone_map(&text), &Question::parse(&format!("{name}. A")))
-    };
-    assert_eq!(fitting(30, "aaaaaaaaa.z").len(), 12 + 13 + 4 + 480);
-    assert_eq!(fitting(30, "aaaaaaaaaaaa.z").len(), 512);
-    let cut = Reply::parse(&fitting(30, "aaaaaaaaaaaaa.z")).expect("has been read before");
-    assert!(cut.is_truncated());
+    }
+}
+
+#[test]
+fn reply_without_edns_has_at_most_512_bytes() {
+    let length = |owner: &str| ask_bytes(&addresses(owner, 30), &Question::parse(&format!("{owner}.z. A"))).len();
+    assert_eq!(length("aaaaaaaaaaaa"), 512);
+    // Truncated: header and question.
+    assert_eq!(length("aaaaaaaaaaaaa"), 12 + 17 + 4);
+}
+
+#[test]
+fn nxdomain_without_space_for_the_soa_is_truncated() {
+    let name = |byte: &str| format!("{0}.{0}.{0}.{1}.z.", byte.repeat(63), byte.repeat(56));
+    let zones = zone_map(&format!("$ORIGIN z.\n$TTL 60\n@ SOA {} {} 1 2 3 4 5\n@ NS a.", name("x"), name("y")));
+    let reply = |question| Reply::parse(&ask_bytes(&zones, &Question::parse(question))).expect("has been read before");
+    assert_eq!(reply("missing.z. A").to_string(), "NXDOMAIN aa tc\n");
+    assert_eq!(reply("missing.z. A +tcp").sections[1].len(), 1);
 }

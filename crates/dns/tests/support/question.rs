@@ -7,8 +7,8 @@ use std::fmt;
 /// The id of every query.
 pub(crate) const ID: u16 = 0x1d1d;
 
-/// The default of the longest UDP reply.
-pub(crate) const REPLY_BYTES_MAX: u16 = 1232;
+/// UDP with the default of the longest reply.
+pub(crate) const UDP: Transport = Transport::Udp { reply_bytes_max: 1232 };
 
 /// A question with transport, flags and EDNS.
 #[derive(Clone, PartialEq, Eq)]
@@ -32,7 +32,7 @@ impl Question {
             name,
             rtype,
             class: 1,
-            transport: Transport::Udp { reply_bytes_max: REPLY_BYTES_MAX },
+            transport: UDP,
             edns_bytes: None,
             edns_version: 0,
             dnssec_ok: false,

@@ -7,6 +7,9 @@ use std::sync::Arc;
 /// The seed of every zone in these tests.
 pub(crate) const SEED: HashSeed = HashSeed(0x5a4d_e511_0006_0007);
 
+/// The first lines of a zone without `$TTL`.
+const DEFAULT_RECORDS: &str = "$TTL 60\n@ SOA ns.a. h.a. 1 2 3 4 5\n@ NS ns.a.\n";
+
 /// A record of the parser.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TextRecord {
@@ -48,32 +51,10 @@ pub(crate) fn built(apex: &[u8], text: &str) -> BuildOutcome {
     builder.finish(end)
 }
 
-/// The wire form of an absolute name in presentation format.
+/// The wire form of a name in presentation format.
 pub(crate) fn name_bytes(text: &str) -> Vec<u8> {
-    let mut bytes = vec![];
-    let mut label = vec![];
-    let mut rest = text.as_bytes().iter().copied();
-    while let Some(byte) = rest.next() {
-        match byte {
-            b'.' if label.is_empty() => {}
-            b'.' => {
-                bytes.push(u8::try_from(label.len()).expect("a label is short"));
-                bytes.append(&mut label);
-            }
-            b'\\' => match rest.next().expect("an escaped byte") {
-                digit @ b'0'..=b'9' => {
-                    let digits = [digit, rest.next().expect("a digit"), rest.next().expect("a digit")];
-                    let number = digits.iter().fold(0, |number, digit| number * 10 + u32::from(digit - b'0'));
-                    label.push(u8::try_from(number).expect("an byte"));
-                }
-                other => label.push(other),
-            },
-            other => label.push(other),
-        }
-    }
-    assert!(label.is_empty(), "{text} ends with the dot of the root");
-    bytes.push(0);
-    bytes
+    let name: domain::base::Name<Vec<u8>> = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
+    name.as_slice().to_vec()
 }
 
 /// The zone in `text`, as an entry of a map.
@@ -100,8 +81,10 @@ pub(crate) fn texts_of_zones(text: &str) -> Vec<(Vec<u8>, &str)> {
 /// Calls `take` for each record in `text`. Returns the end of the text.
 fn read(apex: &[u8], text: &str, mut take: impl FnMut(&sanderling_dns::zonefile::Record<'_>)) -> Position {
     let apex = Name::parse(apex).expect("an apex");
-    let unindented: Vec<&str> = text.lines().map(unindent).collect();
-    let mut parser = Parser::new("test.zone".into(), unindented.join("\n").into_bytes(), apex, ParserLimits::default());
+    let default_records = if text.contains("$TTL") { "" } else { DEFAULT_RECORDS };
+    // Each line has an owner; it may be indented as the code.
+    let lines: Vec<&str> = default_records.lines().chain(text.lines()).map(str::trim_start).collect();
+    let mut parser = Parser::new("test.zone".into(), lines.join("\n").into_bytes(), apex, ParserLimits::default());
     while let Some(entry) = parser.next() {
         match entry {
             Ok(Entry::Record(record)) => take(&record),
@@ -109,10 +92,5 @@ fn read(apex: &[u8], text: &str, mut take: impl FnMut(&sanderling_dns::zonefile:
             Err(error) => panic!("{error:?}\n{text}"),
         }
     }
-    Position { file_index: 0, line: unindented.len() as u32 + 1, column: 1 }
-}
-
-/// In tests each line has an owner, and lines are indented as the code.
-fn unindent(line: &str) -> &str {
-    line.trim_start()
+    Position { file_index: 0, line: lines.len() as u32 + 1, column: 1 }
 }
