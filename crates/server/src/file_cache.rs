@@ -24,7 +24,7 @@ use sanderling_http::SitePath;
 use sanderling_os::clock::{monotonic_ms, unix_seconds};
 use sanderling_os::event_fd::EventFd;
 use sanderling_os::poll_set::PollSet;
-use sanderling_table::{CachedRef, InsertError, Ref, Table};
+use sanderling_table::{CachedRef, Ref, Table};
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::AsFd;
@@ -254,9 +254,9 @@ impl FileCache {
         file: OpenFile,
         replaces_another: bool,
     ) -> Result<Ref<'_, FileKey, OpenFile>, FileError> {
-        let published = self.files.replace(key.clone(), file).or_else(|full| {
+        let published = self.files.insert(key.clone(), file).or_else(|full| {
             self.evict(1, None, |_| 1);
-            self.files.replace(full.key, full.value).map_err(|_| FileError::Busy)
+            self.files.insert(full.key, full.value).map_err(|_| FileError::Busy)
         })?;
         self.keep_limits(&published);
         if replaces_another {
@@ -281,7 +281,7 @@ impl FileCache {
     }
 
     fn insert_negative(&self, key: &FileKey, entry: NegativeEntry) {
-        if let Err(InsertError::Full(full)) = self.negative.insert(key.clone(), entry) {
+        if let Err(full) = self.negative.insert(key.clone(), entry) {
             let count = (self.negative.capacity_max() / EVICTED_FRACTION).max(1);
             self.negative.invalidate_where(count, |_, _| true);
             // Without the entry, the next request asks the file system again.

@@ -76,4 +76,4 @@ mod sync;
 pub use local_cache::LocalCache;
 pub use reference::{CachedRef, Ref};
 pub use slots::CAPACITY_MAX;
-pub use table::{Full, InsertError, Table, TableStats};
+pub use table::{Full, Table};

@@ -46,7 +46,7 @@ impl<'t, K, V> Ref<'t, K, V> {
         self.slot
     }
 
-    /// Gives the counted reference to the caller, who must release it.
+    /// Gives the counted reference to the caller, which must release it.
     pub(crate) fn into_slot(self) -> &'t Slot<K, V> {
         ManuallyDrop::new(self).slot
     }

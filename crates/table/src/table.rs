@@ -55,20 +55,6 @@ struct Writer {
     indexes: Vec<Arc<Index>>,
 }
 
-/// Why [`Table::insert`] did not insert.
-#[derive(Debug)]
-pub enum InsertError<'t, K, V> {
-    /// The table already has the key.
-    Occupied {
-        /// The entry in the table.
-        existing: Ref<'t, K, V>,
-        /// The value that was not inserted.
-        value: V,
-    },
-    /// See [`Full`].
-    Full(Full<K, V>),
-}
-
 /// All slots are in use, by valid entries or by invalidated ones that still have references. The caller should invalidate
 /// some entries; if their references last, it should do without the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,17 +63,6 @@ pub struct Full<K, V> {
     pub key: K,
     /// The value that was not inserted.
     pub value: V,
-}
-
-/// The use of a table's slots.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TableStats {
-    /// Valid entries.
-    pub entry_count: usize,
-    /// Invalidated entries that still have references, so that their values are not yet dropped.
-    pub invalidated_count: usize,
-    /// Free slots.
-    pub free_count: usize,
 }
 
 /// The result of a look-up in one index.
@@ -139,18 +114,6 @@ impl<K, V> Table<K, V> {
         self.len() == 0
     }
 
-    /// The use of the slots. An entry whose last reference is dropped meanwhile may still count as invalidated.
-    pub fn stats(&self) -> TableStats {
-        let writer = self.lock();
-        let made_count = writer.free.made_count() as usize;
-        let free_count = self.slots.free_numbers(&writer.free).len();
-        TableStats {
-            entry_count: writer.entry_count,
-            invalidated_count: made_count - writer.entry_count - free_count,
-            free_count,
-        }
-    }
-
     /// Calls `visit` for each valid entry, with the writers' lock held.
     pub fn for_each(&self, mut visit: impl FnMut(&K, &V)) {
         let writer = self.lock();
@@ -194,11 +157,14 @@ impl<K, V> Table<K, V> {
         invalidated.is_some()
     }
 
-    /// Asserts the invariants of the table. Look-ups and local caches may go on meanwhile.
+    /// Asserts the invariants of the table, for tests. Look-ups and local caches may go on meanwhile.
+    ///
+    /// Returns the number of invalidated entries that still have references. An entry whose last reference is dropped
+    /// meanwhile may still count.
     ///
     /// # Panics
     /// If an invariant is violated, which is a bug in this crate or a memory error.
-    pub fn check(&self) {
+    pub fn check(&self) -> usize {
         let writer = self.lock();
         let index = self.index();
         let mut seen: HashSet<u32> = HashSet::new();
@@ -227,6 +193,7 @@ impl<K, V> Table<K, V> {
             let same = writer.indexes.iter().filter(|index| index.bucket_count() == bucket_count).count();
             assert!(same <= 2, "{same} indexes have {bucket_count} buckets");
         }
+        writer.free.made_count() as usize - seen.len()
     }
 
     /// How many entries were invalidated. Acquire pairs with the Release in `replace_bucket`: the generations of all these
@@ -272,25 +239,9 @@ impl<K: Hash + Eq, V> Table<K, V> {
         self.get_hashed(self.hash(key), key)
     }
 
-    /// Inserts an entry, unless the table has its key.
-    pub fn insert(&self, key: K, value: V) -> Result<Ref<'_, K, V>, InsertError<'_, K, V>> {
-        let hash = self.hash(&key);
-        let mut writer = self.lock();
-        if let Some((_, slot)) = self.find(&writer, hash, &key) {
-            // The table's reference keeps the entry alive while this thread has the lock.
-            slot.reference();
-            // SAFETY: the line above counted the reference.
-            let existing = unsafe { Ref::from_counted(&self.slots, slot) };
-            return Err(InsertError::Occupied { existing, value });
-        }
-        let new = self.publish(&mut writer, Entry { hash, key, value }).map_err(InsertError::Full)?;
-        self.add_to_index(&mut writer, hash, &new);
-        Ok(new)
-    }
-
-    /// Inserts an entry and, in the same step, invalidates the one with its key: every look-up finds one of both. Since
-    /// both values exist for a while, this needs a free slot too.
-    pub fn replace(&self, key: K, value: V) -> Result<Ref<'_, K, V>, Full<K, V>> {
+    /// Inserts an entry and, in the same step, invalidates the one with its key, if there is one: every look-up finds one of
+    /// both. Since both values exist for a while, this always needs a free slot.
+    pub fn insert(&self, key: K, value: V) -> Result<Ref<'_, K, V>, Full<K, V>> {
         let hash = self.hash(&key);
         let mut writer = self.lock();
         let found = self.find(&writer, hash, &key);
@@ -493,7 +444,7 @@ impl<K, V> fmt::Debug for Table<K, V> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("Table")
             .field("capacity_max", &self.capacity_max())
-            .field("stats", &self.stats())
+            .field("len", &self.len())
             .finish_non_exhaustive()
     }
 }

@@ -2,7 +2,7 @@
 #![cfg(not(loom))]
 
 use proptest::prelude::*;
-use sanderling_table::{Full, InsertError, LocalCache, Ref, Table};
+use sanderling_table::{LocalCache, Ref, Table};
 use std::collections::HashMap;
 
 const CAPACITY_MAX: usize = 6;
@@ -12,7 +12,6 @@ const CACHE_CAPACITY_MAX: usize = 3;
 #[derive(Clone, Debug)]
 enum Step {
     Insert(u8),
-    Replace(u8),
     Invalidate(u8),
     InvalidateOdd(usize),
     /// Look up and keep the reference.
@@ -27,8 +26,7 @@ enum Step {
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let key = || 0..KEY_COUNT;
     let step = prop_oneof![
-        4 => key().prop_map(Step::Insert),
-        2 => key().prop_map(Step::Replace),
+        6 => key().prop_map(Step::Insert),
         2 => key().prop_map(Step::Invalidate),
         1 => (0..4usize).prop_map(Step::InvalidateOdd),
         2 => key().prop_map(Step::Get),
@@ -54,13 +52,15 @@ impl Pair<'_> {
     fn perform(&mut self, step: &Step) {
         self.next += 1;
         match *step {
-            Step::Insert(key) => self.insert(key),
-            Step::Replace(key) => match self.table.replace(key, self.next) {
+            Step::Insert(key) => match self.table.insert(key, self.next) {
                 Ok(entry) => {
                     assert_eq!(*entry, self.next);
                     self.model.insert(key, self.next);
                 }
-                Err(full) => self.check_full(&full),
+                Err(full) => {
+                    assert_eq!((full.key, full.value), (key, self.next));
+                    assert_eq!(self.table.len() + self.table.check(), CAPACITY_MAX);
+                }
             },
             Step::Invalidate(key) => {
                 assert_eq!(self.table.invalidate(&key).map(|entry| *entry), self.model.remove(&key));
@@ -104,36 +104,14 @@ impl Pair<'_> {
             }
         }
     }
-}
-
-impl Pair<'_> {
-    fn insert(&mut self, key: u8) {
-        match self.table.insert(key, self.next) {
-            Ok(entry) => {
-                assert_eq!(*entry, self.next);
-                assert_eq!(self.model.insert(key, self.next), None);
-            }
-            Err(InsertError::Occupied { existing, value }) => {
-                assert_eq!((Some(&*existing), value), (self.model.get(&key), self.next));
-            }
-            Err(InsertError::Full(full)) => self.check_full(&full),
-        }
-    }
-
-    fn check_full(&self, full: &Full<u8, u32>) {
-        assert_eq!(full.value, self.next);
-        let stats = self.table.stats();
-        assert_eq!(stats.entry_count + stats.invalidated_count, CAPACITY_MAX);
-    }
 
     fn check(&self) {
-        self.table.check();
+        let invalidated_count = self.table.check();
         let mut seen = HashMap::new();
         self.table.for_each(|key, value| assert_eq!(seen.insert(*key, *value), None));
         assert_eq!(seen, self.model);
-        let stats = self.table.stats();
-        assert_eq!(stats.entry_count, self.model.len());
-        assert!(stats.invalidated_count <= self.references.len() + self.cache.len());
+        assert_eq!(self.table.len(), self.model.len());
+        assert!(invalidated_count <= self.references.len() + self.cache.len());
     }
 }
 
@@ -149,8 +127,7 @@ proptest! {
             pair.perform(step);
             pair.check();
         }
-        pair.references.clear();
-        pair.cache.clear();
-        prop_assert_eq!(table.stats().invalidated_count, 0);
+        drop(pair);
+        prop_assert_eq!(table.check(), 0);
     }
 }
