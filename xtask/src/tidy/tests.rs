@@ -110,8 +110,8 @@ fn stray_blanks_marks_and_private_paths_are_reported() {
 
 #[test]
 fn words_with_a_standard_term_are_reported() {
-    let text = concat!("Oct", "ets of oct", "et-stream\nfour oct", "ets\n", "W", "ho knows\n");
-    let expected = [concat!("a.md:2: `oct", "ets`; write bytes"), concat!("a.md:3: `w", "ho`; write a named subject")];
+    let text = concat!("Oct", "ets of oct", "et-stream\nip.oct", "ets()\nfour oct", "ets\n", "W", "ho knows\n");
+    let expected = [concat!("a.md:3: `oct", "ets`; write bytes"), concat!("a.md:4: `w", "ho`; write a named subject")];
     check("words", &[("a.md", text)], &expected);
 }
 
