@@ -37,7 +37,8 @@ fn summary(domains: &Domains) -> String {
     for site in &domains.sites {
         text += &format!("site {} for {}\n", site.folder.display(), site.hosts_text());
     }
-    for ZoneState { name, file, serial, record_count, .. } in &domains.zones {
+    for zone in &domains.zones {
+        let ZoneState { name, file, serial, record_count, .. } = zone.as_ref();
         let serial = serial.unwrap_or_default();
         text += &format!("zone {name} from {}: {record_count} records, serial {serial}\n", file.display());
     }

@@ -37,7 +37,7 @@ const WAIT_FAILURES_MAX: u32 = 500;
 /// What the control thread needs.
 pub(crate) struct ControlParams {
     pub(crate) source: ConfigSource,
-    pub(crate) config: Config,
+    pub(crate) config: Arc<Config>,
     /// The text of `config`.
     pub(crate) config_text: OwnedFd,
     pub(crate) loader: Loader,
@@ -54,7 +54,7 @@ pub(crate) struct ControlLoop<'s> {
     server: &'s Server,
     socket_sets: &'s [SocketSet],
     source: ConfigSource,
-    config: Config,
+    config: Arc<Config>,
     /// The text of `config`, for the next supervisor.
     config_text: OwnedFd,
     /// `None` while it loads.
@@ -77,7 +77,7 @@ pub(crate) struct ControlLoop<'s> {
 struct Load {
     loader: Loader,
     config_text: OwnedFd,
-    result: Result<(Config, Loaded), Vec<Diagnostic>>,
+    result: Result<(Arc<Config>, Loaded), Vec<Diagnostic>>,
 }
 
 impl<'s> ControlLoop<'s> {
@@ -290,14 +290,14 @@ impl<'s> ControlLoop<'s> {
         // Before the loader is taken, which an error would not give back.
         let text = memfd::read(&config_text, ARTEFACT_BYTES_MAX)?;
         let is_same = memfd::read(&self.config_text, ARTEFACT_BYTES_MAX).is_ok_and(|current| current == text);
-        let same_config = is_same.then(|| self.config.clone());
+        let same_config = is_same.then(|| Arc::clone(&self.config));
         let Some(mut loader) = self.loader.take() else {
             return Err(io::Error::other("it is still loading the configuration before"));
         };
         let (source, sender, finished) = (self.source.clone(), self.loaded.0.clone(), Arc::clone(&self.load_finished));
         let load = move || {
             let load = || {
-                let config = same_config.map_or_else(|| source.parse(&text), Ok)?;
+                let config = same_config.map_or_else(|| source.parse(&text).map(Arc::new), Ok)?;
                 let loaded = loader.load(&config);
                 Ok((config, loaded))
             };
@@ -338,7 +338,7 @@ impl<'s> ControlLoop<'s> {
         }
     }
 
-    fn apply(&mut self, config: Config, config_text: OwnedFd, loaded: Loaded) {
+    fn apply(&mut self, config: Arc<Config>, config_text: OwnedFd, loaded: Loaded) {
         let Loaded { snapshot, domains, changes, warnings, errors, .. } = loaded;
         for diagnostics in [&errors, &warnings] {
             report(diagnostics);

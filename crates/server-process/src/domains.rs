@@ -3,6 +3,7 @@
 use sanderling_config::DomainName;
 use serde::Serialize;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Lines about single zones in the answer to a reload.
@@ -12,7 +13,7 @@ const CHANGES_SHOWN_MAX: usize = 20;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Domains {
     pub(crate) sites: Vec<SiteState>,
-    pub(crate) zones: Vec<ZoneState>,
+    pub(crate) zones: Vec<Arc<ZoneState>>,
 }
 
 /// A site.

@@ -16,7 +16,11 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
 use std::time::SystemTime;
+
+/// A thread is not worth its start for fewer zones.
+const ZONES_PER_THREAD_MIN: usize = 1_000;
 
 /// Loads one configuration after the other for the same server.
 #[derive(Debug)]
@@ -32,6 +36,7 @@ pub(crate) struct Loader {
     zones: HashMap<DomainName, KnownZone>,
     /// The sandbox of this process allows only these folders.
     forbids_new_folders: bool,
+    load_count: u64,
     parsed_count: u64,
 }
 
@@ -41,13 +46,15 @@ type FolderIdentity = (PathBuf, u64, u64);
 /// A zone of the last configuration.
 #[derive(Debug)]
 struct KnownZone {
-    file: PathBuf,
-    /// The last good version, and when it was loaded.
-    good: Option<(Arc<Zone>, SystemTime)>,
+    /// The last good version.
+    good: Option<Arc<Zone>>,
     /// The files of that version; `None` if the zone must be read anyway.
     sources: Option<ZoneSources>,
-    /// Why the current files gave no zone.
-    problem: Option<String>,
+    state: Arc<ZoneState>,
+    /// The files have the content that they had.
+    is_unchanged: bool,
+    /// The load that has seen the zone last.
+    load_count: u64,
 }
 
 /// What was loaded.
@@ -65,13 +72,6 @@ pub(crate) struct Loaded {
     pub(crate) is_denied: bool,
 }
 
-/// A zone that was looked at.
-enum Outcome {
-    Unchanged,
-    Loaded(Arc<Zone>, ZoneSources),
-    Failed(Failure),
-}
-
 impl Loader {
     pub(crate) fn new() -> Loader {
         Loader {
@@ -80,6 +80,7 @@ impl Loader {
             roots: HashMap::new(),
             zones: HashMap::new(),
             forbids_new_folders: false,
+            load_count: 0,
             parsed_count: 0,
         }
     }
@@ -93,15 +94,13 @@ impl Loader {
             DefaultSite::Addresses(index) => sanderling_server::DefaultSite::Addresses(index),
             DefaultSite::EveryHost(index) => sanderling_server::DefaultSite::EveryHost(index),
         };
-        let mut before = std::mem::take(&mut self.zones);
-        let mut entries = Vec::with_capacity(config.zones.len());
-        for zone in &config.zones {
-            let known = self.load_zone(zone, before.remove(&zone.apex), &config.limits, &mut report);
-            report.domains.zones.push(known.state(&zone.apex));
-            entries.push(known.entry(&zone.apex));
-            self.zones.insert(zone.apex.clone(), known);
-        }
-        report.changes.removed.extend(before.into_keys());
+        self.load_count += 1;
+        check_sources(self.zones.values_mut().collect());
+        let entries: Vec<ZoneEntry> =
+            config.zones.iter().map(|zone| self.load_zone(zone, &config.limits, &mut report)).collect();
+        let removed = self.zones.extract_if(|_, known| known.load_count != self.load_count);
+        report.changes.removed.extend(removed.map(|(apex, _)| apex));
+        self.parsed_count += report.changes.parsed_count;
         report.changes.parsed_count = self.parsed_count;
         let zones = ZoneMap::new(self.seed, entries).with_cname_chain_max(config.limits.dns_cname_chain_max);
         let snapshot = Snapshot::new(Sites::new(sites, default_site), zones);
@@ -155,76 +154,86 @@ impl Loader {
         Ok(index as u32)
     }
 
-    fn load_zone(
-        &mut self,
-        zone: &ZoneConfig,
-        before: Option<KnownZone>,
-        limits: &Limits,
-        report: &mut Report,
-    ) -> KnownZone {
-        let mut known = before.unwrap_or_else(|| KnownZone::new(zone));
-        match self.read_zone(zone, &mut known, limits, &mut report.warnings) {
-            Outcome::Unchanged => {}
-            Outcome::Loaded(built, sources) => {
-                let old_serial = known.good.as_ref().map(|(old, _)| old.serial());
-                report.changes.zone_loaded(&zone.apex, old_serial, built.serial());
-                let good = Some((built, SystemTime::now()));
-                known = KnownZone { file: zone.file.clone(), good, sources: Some(sources), problem: None };
-            }
-            Outcome::Failed(failure) => {
-                report.is_denied |= failure.is_denied;
-                known.sources = None;
-                known.problem = failure.diagnostics.iter().find(|one| one.is_error()).map(ToString::to_string);
-                report.errors.extend(failure.diagnostics);
-            }
+    fn load_zone(&mut self, zone: &ZoneConfig, limits: &Limits, report: &mut Report) -> ZoneEntry {
+        let known = match self.zones.get_mut(&zone.apex) {
+            Some(known) => known,
+            None => self.zones.entry(zone.apex.clone()).or_insert_with(|| KnownZone::new(zone)),
+        };
+        known.load_count = self.load_count;
+        if !known.is_unchanged || known.state.file.as_os_str() != zone.file.as_os_str() {
+            known.read(zone, limits, self.seed, report);
         }
-        known
-    }
-
-    fn read_zone(
-        &mut self,
-        zone: &ZoneConfig,
-        known: &mut KnownZone,
-        limits: &Limits,
-        warnings: &mut Vec<Diagnostic>,
-    ) -> Outcome {
-        if known.file == zone.file && known.sources.as_mut().is_some_and(ZoneSources::are_unchanged) {
-            return Outcome::Unchanged;
-        }
-        if let Err(diagnostic) = zone.check_file() {
-            return Outcome::Failed(Failure { diagnostics: vec![diagnostic], is_denied: false });
-        }
-        self.parsed_count += 1;
-        match zone_loader::load(zone, limits, self.seed, warnings) {
-            Ok((built, sources)) => Outcome::Loaded(Arc::new(built), sources),
-            Err(failure) => Outcome::Failed(failure),
-        }
+        report.domains.zones.push(Arc::clone(&known.state));
+        known.entry(zone)
     }
 }
 
 impl KnownZone {
     fn new(zone: &ZoneConfig) -> KnownZone {
-        KnownZone { file: zone.file.clone(), good: None, sources: None, problem: None }
+        let (name, file) = (zone.apex.as_str().to_owned(), zone.file.clone());
+        let state = ZoneState { name, file, serial: None, record_count: 0, loaded_at: None, problem: None };
+        KnownZone { good: None, sources: None, state: Arc::new(state), is_unchanged: false, load_count: 0 }
     }
 
-    fn entry(&self, apex: &DomainName) -> ZoneEntry {
+    /// Reads the files of the zone. If they are not good, the version before stays.
+    fn read(&mut self, zone: &ZoneConfig, limits: &Limits, seed: HashSeed, report: &mut Report) {
+        let mut state = ZoneState::clone(&self.state);
+        let result = match zone.check_file() {
+            Ok(()) => {
+                report.changes.parsed_count += 1;
+                zone_loader::load(zone, limits, seed, &mut report.warnings)
+            }
+            Err(diagnostic) => Err(Failure { diagnostics: vec![diagnostic], is_denied: false }),
+        };
+        match result {
+            Ok((good, sources)) => {
+                report.changes.zone_loaded(&zone.apex, state.serial, good.serial());
+                state = ZoneState {
+                    file: zone.file.clone(),
+                    serial: Some(good.serial()),
+                    record_count: good.record_count() as u64,
+                    loaded_at: Some(SystemTime::now()),
+                    problem: None,
+                    ..state
+                };
+                (self.good, self.sources) = (Some(Arc::new(good)), Some(sources));
+            }
+            Err(failure) => {
+                report.is_denied |= failure.is_denied;
+                state.problem = failure.diagnostics.iter().find(|one| one.is_error()).map(ToString::to_string);
+                report.errors.extend(failure.diagnostics);
+                self.sources = None;
+            }
+        }
+        self.state = Arc::new(state);
+    }
+
+    fn entry(&self, zone: &ZoneConfig) -> ZoneEntry {
         match &self.good {
-            Some((zone, _)) => ZoneEntry::Served(Arc::clone(zone)),
-            None => ZoneEntry::Unavailable { apex: Box::new(zone_loader::wire_name(apex)) },
+            Some(good) => ZoneEntry::Served(Arc::clone(good)),
+            None => ZoneEntry::Unavailable { apex: Box::new(zone_loader::wire_name(&zone.apex)) },
         }
     }
+}
 
-    fn state(&self, apex: &DomainName) -> ZoneState {
-        let good = self.good.as_ref();
-        ZoneState {
-            name: apex.as_str().to_owned(),
-            file: self.file.clone(),
-            serial: good.map(|(zone, _)| zone.serial()),
-            record_count: good.map_or(0, |(zone, _)| zone.record_count() as u64),
-            loaded_at: good.map(|(_, loaded_at)| *loaded_at),
-            problem: self.problem.clone(),
+/// Finds out which zones are unchanged, on all processors: a `stat` for each of 10,000 files takes 15 ms.
+fn check_sources(mut zones: Vec<&mut KnownZone>) {
+    let check = |chunk: &mut [&mut KnownZone]| {
+        for zone in chunk {
+            zone.is_unchanged = zone.sources.as_mut().is_some_and(ZoneSources::are_unchanged);
         }
-    }
+    };
+    // A zone that is not checked, for want of a thread, is read.
+    zones.iter_mut().for_each(|zone| zone.is_unchanged = false);
+    let thread_count = thread::available_parallelism().map_or(1, usize::from);
+    let chunk_len = zones.len().div_ceil(thread_count).max(ZONES_PER_THREAD_MIN).min(zones.len());
+    let (own, others) = zones.split_at_mut(chunk_len);
+    thread::scope(|scope| {
+        for chunk in others.chunks_mut(chunk_len.max(1)) {
+            let _ = thread::Builder::new().name("loader".to_owned()).spawn_scoped(scope, move || check(chunk));
+        }
+        check(own);
+    });
 }
 
 /// What is collected while a configuration is loaded.

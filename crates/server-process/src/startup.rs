@@ -18,6 +18,7 @@ use sanderling_server::{Server, Snapshot, SocketSet};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Serves with what the supervisor has passed on.
@@ -158,8 +159,17 @@ impl Prepared {
         }
         let worker_count = config.worker_count;
         let server = Server::new(snapshot, options, Duration::from_millis(config.limits.drain_timeout_ms));
-        let params =
-            ControlParams { source, config, config_text, loader, domains, supervisor, control, sandbox, own_pidfd };
+        let params = ControlParams {
+            source,
+            config: Arc::new(config),
+            config_text,
+            loader,
+            domains,
+            supervisor,
+            control,
+            sandbox,
+            own_pidfd,
+        };
         server.run(&socket_sets, worker_count, |server| {
             ControlLoop::new(server, &socket_sets, params).and_then(|control_loop| control_loop.run(&signals))
         })?

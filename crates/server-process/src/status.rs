@@ -6,6 +6,7 @@ use sanderling_os::features::FEATURES;
 use sanderling_server::{Counter, DrainMode, Server, State, Status};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Sites and zones in the text.
@@ -31,7 +32,7 @@ pub(crate) struct ProcessStatus<'d> {
     worker_count: usize,
     threads: Vec<Thread>,
     sites: &'d [SiteState],
-    zones: &'d [ZoneState],
+    zones: &'d [Arc<ZoneState>],
 }
 
 #[derive(Serialize)]
@@ -147,7 +148,8 @@ impl<'d> ProcessStatus<'d> {
     /// Problems first, so that thousands of domains do not hide them.
     fn domains_text(&self) -> String {
         let (bad_sites, good_sites): (Vec<_>, Vec<_>) = self.sites.iter().partition(|site| site.problem.is_some());
-        let (bad_zones, good_zones): (Vec<_>, Vec<_>) = self.zones.iter().partition(|zone| zone.problem.is_some());
+        let (bad_zones, good_zones): (Vec<_>, Vec<_>) =
+            self.zones.iter().map(Arc::as_ref).partition(|zone: &&ZoneState| zone.problem.is_some());
         let mut lines = bad_sites.into_iter().map(site_text).chain(bad_zones.into_iter().map(zone_text));
         let mut rest = good_sites.into_iter().map(site_text).chain(good_zones.into_iter().map(zone_text));
         let mut out = String::new();

@@ -5,16 +5,16 @@ use std::hash::{DefaultHasher, Hasher};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-/// How long ago the last change of a file must be for an equal time to mean an unchanged file: file systems keep times in
+/// How many seconds ago the last change of a file must be for an equal time to mean an unchanged file: file systems keep times in
 /// steps, and two changes in one step have one time.
-const SETTLED_AFTER: Duration = Duration::from_secs(2);
+const SETTLED_AFTER_S: i64 = 2;
 
 /// The files of a zone, in the order in which they were read.
 #[derive(Debug, Default)]
 pub(crate) struct ZoneSources {
-    files: Vec<(PathBuf, Stamp)>,
+    files: Vec<SourceFile>,
     /// A hash of the content of all files.
     hash: u64,
 }
@@ -27,6 +27,13 @@ struct Stamp {
     length_bytes: u64,
     modified: (i64, i64),
     changed: (i64, i64),
+}
+
+/// A file of a zone, as it was read.
+#[derive(Debug)]
+struct SourceFile {
+    path: PathBuf,
+    stamp: Stamp,
     /// The version was old enough for its times to be unique.
     is_settled: bool,
 }
@@ -34,14 +41,15 @@ struct Stamp {
 /// Collects the files of a zone while it is read.
 #[derive(Debug, Default)]
 pub(crate) struct ZoneSourcesBuilder {
-    files: Vec<(PathBuf, Stamp)>,
+    files: Vec<SourceFile>,
     hasher: DefaultHasher,
 }
 
 impl ZoneSourcesBuilder {
     /// Adds a file, with its metadata from before it was read.
     pub(crate) fn add(&mut self, path: &Path, metadata: &Metadata, text: &[u8]) {
-        self.files.push((path.to_owned(), Stamp::new(metadata)));
+        let stamp = Stamp::new(metadata);
+        self.files.push(SourceFile { path: path.to_owned(), stamp, is_settled: stamp.is_settled(SystemTime::now()) });
         self.hasher.write(text);
         self.hasher.write_usize(text.len());
     }
@@ -54,15 +62,15 @@ impl ZoneSourcesBuilder {
 impl ZoneSources {
     /// Whether all files have the content that they had. They are read only if `stat` does not show it.
     pub(crate) fn are_unchanged(&mut self) -> bool {
-        let is_same = |(path, stamp): &(PathBuf, Stamp)| {
-            stamp.is_settled && fs::metadata(path).is_ok_and(|metadata| Stamp::new(&metadata) == *stamp)
+        let is_same = |file: &SourceFile| {
+            file.is_settled && fs::metadata(&file.path).is_ok_and(|metadata| Stamp::new(&metadata) == file.stamp)
         };
         self.files.iter().all(is_same) || self.have_same_content()
     }
 
     fn have_same_content(&mut self) -> bool {
         let mut builder = ZoneSourcesBuilder::default();
-        for (path, stamp) in &self.files {
+        for SourceFile { path, stamp, .. } in &self.files {
             let Ok(metadata) = fs::metadata(path) else { return false };
             // Reading another length, or something that is not a file, would be in vain.
             if !metadata.is_file() || metadata.len() != stamp.length_bytes {
@@ -83,17 +91,20 @@ impl ZoneSources {
 
 impl Stamp {
     fn new(metadata: &Metadata) -> Stamp {
-        let is_old =
-            |time: io::Result<SystemTime>| time.is_ok_and(|time| time.elapsed().is_ok_and(|age| age > SETTLED_AFTER));
-        let changed = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(metadata.ctime().max(0).cast_unsigned()));
         Stamp {
             device: metadata.dev(),
             inode: metadata.ino(),
             length_bytes: metadata.len(),
             modified: (metadata.mtime(), metadata.mtime_nsec()),
             changed: (metadata.ctime(), metadata.ctime_nsec()),
-            is_settled: is_old(metadata.modified()) && is_old(changed.ok_or(io::ErrorKind::InvalidData.into())),
         }
+    }
+
+    /// Whether the last change is so long before `now` that a later one has another time.
+    fn is_settled(&self, now: SystemTime) -> bool {
+        let newest_s = self.modified.0.max(self.changed.0);
+        now.duration_since(SystemTime::UNIX_EPOCH)
+            .is_ok_and(|since| since.as_secs().cast_signed() > newest_s.saturating_add(SETTLED_AFTER_S))
     }
 }
 
@@ -133,11 +144,11 @@ mod tests {
         let path = folder.path().join("a.zone");
         fs::write(&path, "first").unwrap();
         let mut sources = sources(&path);
-        // As if the times were old: then equal metadata suffices, whatever the hash.
-        let stamp = Stamp { is_settled: true, ..Stamp::new(&fs::metadata(&path).unwrap()) };
-        sources.files[0].1 = stamp;
+        assert!(!sources.files[0].is_settled, "a file of this second");
         sources.hash = 0;
-        assert!(Stamp::new(&fs::metadata(&path).unwrap()) != stamp, "a new file is not settled");
-        assert!(!sources.are_unchanged(), "and its content is compared");
+        assert!(!sources.are_unchanged(), "the content is compared");
+        // As if the file had been old: its metadata suffices, whatever the hash.
+        sources.files[0].is_settled = true;
+        assert!(sources.are_unchanged());
     }
 }

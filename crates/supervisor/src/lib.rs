@@ -34,6 +34,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 use tasks::{QueuedRequest, Task};
@@ -78,7 +79,7 @@ struct Supervisor {
 /// A configuration, and its text as a sealed memfd.
 #[derive(Debug)]
 struct ActiveConfig {
-    config: Config,
+    config: Arc<Config>,
     text: OwnedFd,
 }
 

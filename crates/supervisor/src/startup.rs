@@ -23,6 +23,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 /// Time in which a server process without a supervisor must hand over its descriptors.
@@ -98,7 +99,7 @@ fn start(
     }
     let listeners = Listeners::bind(&config, &inherited.listeners)
         .map_err(|error| StartupError::Failure(error.to_problem(source).to_string()))?;
-    let next = ActiveConfig { config, text };
+    let next = ActiveConfig { config: Arc::new(config), text };
     let active = next.try_clone()?;
     let mut supervisor = Supervisor::new(source, forced, signals, active)?;
     supervisor.control = inherited.control;
@@ -215,7 +216,7 @@ fn resume(
     let listeners = Listeners::from_fds(sockets)?.bound_for(&config);
     listeners.set_defer_accept();
     let path = control_path(config.control.as_deref());
-    let mut supervisor = Supervisor::new(source, forced, signals, ActiveConfig { config, text })?;
+    let mut supervisor = Supervisor::new(source, forced, signals, ActiveConfig { config: Arc::new(config), text })?;
     supervisor.announced = listeners.clone();
     supervisor.listeners = listeners;
     if let (Some(path), Some(control)) = (path, control) {

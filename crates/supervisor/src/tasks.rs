@@ -22,6 +22,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 /// A request that waits for the current task.
@@ -153,8 +154,8 @@ impl Supervisor {
         let text = self.source.read()?;
         // Mostly it is a zone that has changed, and reading the same configuration again would be in vain.
         let config = match memfd::read(&self.active.text, ARTEFACT_BYTES_MAX) {
-            Ok(active) if active == text => self.active.config.clone(),
-            _ => self.source.parse(&text)?,
+            Ok(active) if active == text => Arc::clone(&self.active.config),
+            _ => Arc::new(self.source.parse(&text)?),
         };
         let text = memfd::create("configuration", &text).map_err(|error| {
             let problem = Problem::new(reason(&error), "check the memory and the file descriptor limit");
@@ -509,6 +510,6 @@ impl ActiveConfig {
             .text
             .try_clone()
             .map_err(|error| with_context("fcntl(F_DUPFD_CLOEXEC)", "the configuration", &error))?;
-        Ok(ActiveConfig { config: self.config.clone(), text })
+        Ok(ActiveConfig { config: Arc::clone(&self.config), text })
     }
 }
