@@ -5,7 +5,7 @@ use crate::context::{Context, Input};
 use crate::file_cache::Lookup;
 use crate::jobs::JobResult;
 use crate::metrics::Counter;
-use crate::open_file::{FileError, FileKey, OpenFile};
+use crate::open_file::{FileError, FileKey, FileVariant, OpenFile};
 use crate::options::Options;
 use crate::send_queue::FileChunk;
 use crate::step::{CloseMode, Peer, Step};
@@ -240,24 +240,26 @@ fn is_last(input: &Input<'_>, peer: &Peer<'_>, context: &Context<'_, '_>) -> boo
 struct FileHit<'l, 's> {
     file: &'l Ref<'s, FileKey, OpenFile>,
     coding: ContentCoding,
+    variant: &'l FileVariant,
 }
 
 impl<'l, 's> FileHit<'l, 's> {
     fn new(file: &'l Ref<'s, FileKey, OpenFile>, request: &Request<'_>) -> FileHit<'l, 's> {
-        FileHit { file, coding: file.coding_for(&request.fields) }
+        let coding = file.coding_for(&request.fields);
+        FileHit { file, coding, variant: file.variant(coding) }
     }
 
     fn representation(&self) -> &'l Representation {
-        &self.file.variant(self.coding).representation
+        &self.variant.representation
     }
 
     fn is_settled(&self, options: &Options, clock: &Clock) -> bool {
-        self.file.variant(self.coding).is_settled(clock.unix_s(), options.open_files.settled_after)
+        self.variant.is_settled(clock.unix_s(), options.open_files.settled_after)
     }
 
     /// Appends a small part of a file in memory to the output; returns any other part, to be sent after it.
     fn put(&self, start: u64, length_bytes: u64, is_settled: bool, output: &mut Vec<u8>) -> Option<FileChunk<'s>> {
-        match self.file.variant(self.coding).content.in_memory() {
+        match self.variant.content.in_memory() {
             Some(whole) if length_bytes <= COPIED_BYTES_MAX => {
                 output.extend_from_slice(&whole[start as usize..(start + length_bytes) as usize]);
                 None
