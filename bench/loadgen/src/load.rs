@@ -29,8 +29,6 @@ const TICK: Duration = Duration::from_millis(1);
 const TICKS_PER_S: u64 = 1_000;
 /// Requests sent on one tick. The rest follows on the next one, so that responses are received at any rate.
 const SENDS_PER_TICK_MAX: usize = 512;
-/// UDP ports of one load; each needs a file descriptor.
-const UDP_PORT_COUNT_MAX: usize = 4096;
 
 /// A load: requests at fixed rates for some time.
 #[derive(Clone, Debug)]
@@ -136,7 +134,10 @@ impl Load {
     /// Learns the expected records from the DNS server if they are to be checked, then runs the load in a thread.
     ///
     /// # Errors
-    /// The load is invalid, the DNS server does not answer, or the thread cannot be started.
+    /// The DNS server does not answer, or the thread cannot be started.
+    ///
+    /// # Panics
+    /// If no request would be sent.
     pub fn start(&self) -> io::Result<Running> {
         let has_target = |kind: &Kind| match kind {
             Kind::HttpNew | Kind::HttpKept => self.http.is_some(),
@@ -144,7 +145,7 @@ impl Load {
         };
         let kinds = Kind::ALL.iter().copied().zip(self.rates).filter(|(kind, rate)| *rate > 0 && has_target(kind));
         let kinds: Vec<(Kind, u32)> = kinds.collect();
-        self.check(kinds.is_empty()).map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why))?;
+        assert!(!kinds.is_empty(), "a load has a rate above zero, and the target of its kind");
         let mut load = self.clone();
         if let Some(dns) = load.dns.as_mut().filter(|dns| dns.checks_records) {
             let advice = "check that the server runs and has the name";
@@ -173,27 +174,6 @@ impl Load {
         };
         let thread = std::thread::Builder::new().name("loadgen".to_owned()).spawn(run)?;
         Ok(Running { seed: self.seed, start, thread, counts, stop })
-    }
-
-    fn check(&self, is_empty: bool) -> Result<(), String> {
-        if is_empty {
-            return Err("no rate is above zero".to_owned());
-        }
-        if let Some(HttpTarget { path, contents, .. }) = &self.http {
-            if contents.is_empty() {
-                return Err("no expected content".to_owned());
-            }
-            if !path.starts_with('/') || path.contains(|c: char| c.is_ascii_control() || c == ' ') {
-                return Err(format!("invalid path {path:?}; it begins with / and has no spaces"));
-            }
-        }
-        if self.dns.as_ref().is_some_and(|dns| dns.questions.is_empty()) {
-            return Err("no questions; write lines such as `www.example.com A`".to_owned());
-        }
-        if !(1..=UDP_PORT_COUNT_MAX).contains(&self.udp_port_count) {
-            return Err(format!("{} UDP ports are out of range; write 1 to {UDP_PORT_COUNT_MAX}", self.udp_port_count));
-        }
-        Ok(())
     }
 
     /// Runs the requests of one kind.
@@ -335,11 +315,6 @@ impl Running {
     pub fn ok_count(&self) -> u64 {
         let ok_count = |counts: &Mutex<Counts>| counts.lock().expect("no thread panics with the lock").ok_count;
         self.counts.iter().map(|(_, counts)| ok_count(counts)).sum()
-    }
-
-    /// Whether the load has ended.
-    pub fn has_ended(&self) -> bool {
-        self.thread.is_finished()
     }
 
     /// Stops sending and waits until the last request has ended.

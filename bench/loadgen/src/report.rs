@@ -9,9 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Losses of one kind that are kept in detail; all are counted.
-const LOSSES_KEPT_MAX: usize = 16;
-/// Losses of one kind that a report prints.
-const LOSSES_PRINTED_MAX: usize = 4;
+const LOSSES_KEPT_MAX: usize = 4;
 /// Decimal digits to which latencies are exact.
 const LATENCY_DIGITS: u8 = 3;
 
@@ -142,7 +140,7 @@ impl fmt::Display for Report {
                     writeln!(f, "{kind:<13} {title}: {list}")?;
                 }
             }
-            for loss in counts.first_losses.iter().take(LOSSES_PRINTED_MAX) {
+            for loss in &counts.first_losses {
                 writeln!(f, "{kind:<13} {loss}")?;
             }
         }

@@ -137,14 +137,12 @@ fn details(outcome: &Outcome) -> String {
         let (response_count, _) = row.counts();
         vec![
             row.name.to_owned(),
-            format!("{:.0}", row.user_percent()),
             format!("{:.1}", row.memory_mib),
-            row.load_us().map_or_else(String::new, |spread| spread.to_string()),
             response_count.to_string(),
             row.calls.as_ref().map_or_else(String::new, |(_, names)| names.clone()),
         ]
     };
-    let head = ["server", "user %", "PSS MiB", "load generator µs", "responses", "system calls per request"];
+    let head = ["server", "PSS MiB", "responses", "system calls per request"];
     let rows: Vec<Vec<String>> = outcome.rows.iter().map(row).collect();
     format!("\n{}:\n\n{}", outcome.title, page::table(&head, &rows))
 }

@@ -63,13 +63,6 @@ fn wrong_and_bad_replies_are_losses() {
 }
 
 #[test]
-fn repeated_reply_is_unexpected() {
-    let counts = run_bad(|query| vec![dns(query), dns(query)]);
-    check_lost(&counts, Cause::Refused, 0);
-    assert_eq!(counts.noted(Note::Unexpected), BAD_COUNT);
-}
-
-#[test]
 fn truncated_reply_is_correct_and_noted() {
     let counts = run_bad(|query| vec![dns_changed(query, 2, 0x02)]);
     check_lost(&counts, Cause::Refused, 0);

@@ -44,7 +44,12 @@ pub(crate) fn dns_changed(query: &[u8], index: usize, xor: u8) -> Vec<u8> {
     reply
 }
 
-/// The message with its length before it (RFC 1035 §4.2.2).
+/// The correct reply to a query over TCP, both with their lengths before them (RFC 1035 §4.2.2).
+pub(crate) fn dns_tcp(request: &[u8]) -> Vec<u8> {
+    framed(&dns(&request[2..]))
+}
+
+/// The message with its length before it.
 pub(crate) fn framed(message: &[u8]) -> Vec<u8> {
     let length_bytes = u16::try_from(message.len()).expect("the messages of these tests are short");
     [&length_bytes.to_be_bytes(), message].concat()
@@ -60,81 +65,37 @@ pub(crate) enum Action {
     Wait,
 }
 
-/// How a TCP server finds the end of a request.
-#[derive(Clone, Copy)]
-pub(crate) enum Framing {
-    /// By the empty line.
-    Http,
-    /// By the length before the message.
-    Dns,
-}
-
-type Script = dyn Fn(u64, &[u8]) -> Action + Send + Sync;
-
-struct TcpServer {
-    script: Box<Script>,
-    framing: Framing,
-    request_count: AtomicU64,
-}
-
 /// Starts a TCP server that runs until the test process ends. The script receives the number of the request, from 0, and
-/// the request.
-pub(crate) fn tcp_server(
-    framing: Framing,
-    script: impl Fn(u64, &[u8]) -> Action + Send + Sync + 'static,
-) -> SocketAddr {
+/// the request: a client sends it by one call, when the response to the previous one is complete.
+pub(crate) fn tcp_server(script: impl Fn(u64, &[u8]) -> Action + Send + Sync + 'static) -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("the loopback has a free port");
     let address = listener.local_addr().expect("the listener is bound");
-    let server = Arc::new(TcpServer { script: Box::new(script), framing, request_count: AtomicU64::new(0) });
+    let server = Arc::new((script, AtomicU64::new(0)));
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let (stream, server) = (stream.expect("file descriptors suffice"), Arc::clone(&server));
-            std::thread::spawn(move || server.serve(stream));
+            std::thread::spawn(move || serve(stream, &server.0, &server.1));
         }
     });
     address
 }
 
-impl TcpServer {
-    fn serve(&self, mut stream: TcpStream) {
-        while let Some(request) = self.framing.read(&mut stream) {
-            let number = self.request_count.fetch_add(1, Ordering::SeqCst);
-            let mut send = |bytes: &[u8]| stream.write_all(bytes).expect("the client receives");
-            match (self.script)(number, &request) {
-                Action::Send(bytes) => send(&bytes),
-                Action::SendAndClose(bytes) => return send(&bytes),
-                Action::SendAndReset(bytes) => {
-                    send(&bytes);
-                    // Lingering for no time resets the connection (socket(7), SO_LINGER).
-                    rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).expect("the stream is open");
-                    return;
-                }
-                Action::Wait => return drop(stream.read(&mut [0])),
+fn serve(mut stream: TcpStream, script: impl Fn(u64, &[u8]) -> Action, request_count: &AtomicU64) {
+    let mut buffer = [0; 1500];
+    while let Ok(length_bytes @ 1..) = stream.read(&mut buffer) {
+        let number = request_count.fetch_add(1, Ordering::SeqCst);
+        let mut send = |bytes: &[u8]| stream.write_all(bytes).expect("the client receives");
+        match script(number, &buffer[..length_bytes]) {
+            Action::Send(bytes) => send(&bytes),
+            Action::SendAndClose(bytes) => return send(&bytes),
+            Action::SendAndReset(bytes) => {
+                send(&bytes);
+                // Lingering for no time resets the connection (socket(7), SO_LINGER).
+                rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).expect("the stream is open");
+                return;
             }
+            Action::Wait => return drop(stream.read(&mut [0])),
         }
-    }
-}
-
-impl Framing {
-    /// Reads one request; `None` after the client has closed.
-    fn read(self, stream: &mut TcpStream) -> Option<Vec<u8>> {
-        let mut request = Vec::new();
-        match self {
-            Framing::Http => {
-                while !request.ends_with(b"\r\n\r\n") {
-                    let mut byte = [0];
-                    stream.read_exact(&mut byte).ok()?;
-                    request.push(byte[0]);
-                }
-            }
-            Framing::Dns => {
-                let mut length = [0; 2];
-                stream.read_exact(&mut length).ok()?;
-                request.resize(usize::from(u16::from_be_bytes(length)), 0);
-                stream.read_exact(&mut request).ok()?;
-            }
-        }
-        Some(request)
     }
 }
 

@@ -1,8 +1,7 @@
 //! A load with all kinds, its progress and end, and loads that do not start.
 
-use crate::fake::{Action, CONTENT, Framing, QUESTIONS, dns, framed, http, http_with, load, tcp_server, udp_server};
+use crate::fake::{Action, CONTENT, QUESTIONS, dns, dns_tcp, http, http_with, load, tcp_server, udp_server};
 use loadgen::{DnsTarget, HttpTarget, Kind, Load, parse_questions};
-use std::io::ErrorKind;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
@@ -11,13 +10,13 @@ const LONG: Duration = Duration::from_secs(3_600);
 
 #[test]
 fn all_kinds_run_at_once_and_lose_nothing() {
-    let web = tcp_server(Framing::Http, |_, request| {
+    let web = tcp_server(|_, request| {
         let closes = request.windows(17).any(|part| part == b"Connection: close");
         let response = http_with(if closes { "Connection: close\r\n" } else { "" }, CONTENT);
         if closes { Action::SendAndClose(response) } else { Action::Send(response) }
     });
     let udp = udp_server(|_, client, query| vec![(client, dns(query))]);
-    let tcp = tcp_server(Framing::Dns, |_, query| Action::Send(framed(&dns(query))));
+    let tcp = tcp_server(|_, query| Action::Send(dns_tcp(query)));
     let target = |server| {
         let questions = parse_questions(QUESTIONS).expect("the questions are valid");
         Some(DnsTarget { checks_records: false, ..DnsTarget::new(server, questions) })
@@ -47,7 +46,7 @@ fn all_kinds_run_at_once_and_lose_nothing() {
 fn stopped_load_ends_with_its_last_response() {
     // The server signals the hundredth request.
     let (hundred, reached) = channel();
-    let server = tcp_server(Framing::Http, move |number, _| {
+    let server = tcp_server(move |number, _| {
         if number == 99 {
             hundred.send(()).expect("the test waits");
         }
@@ -57,7 +56,6 @@ fn stopped_load_ends_with_its_last_response() {
     load.length = LONG;
     let running = load.start().expect("the load is valid");
     reached.recv().expect("the server runs");
-    assert!(!running.has_ended());
     assert!(running.ok_count() >= 90);
     let report = running.finish_now().expect("resources suffice");
     assert!(report.sent_count() >= 100);
@@ -65,30 +63,8 @@ fn stopped_load_ends_with_its_last_response() {
 }
 
 #[test]
-fn invalid_loads_do_not_start() {
-    #[track_caller]
-    fn check(change: impl FnOnce(&mut Load, &mut HttpTarget, &mut DnsTarget)) {
-        let server = ([127, 0, 0, 1], 9).into();
-        let mut http = HttpTarget::new(server, "/", Vec::new());
-        let questions = parse_questions(QUESTIONS).expect("the questions are valid");
-        let mut dns = DnsTarget { checks_records: false, ..DnsTarget::new(server, questions) };
-        let mut load = Load::new(LONG, 1);
-        load.rates[Kind::DnsUdp as usize] = 1;
-        change(&mut load, &mut http, &mut dns);
-        (load.http, load.dns) = (Some(http), Some(dns));
-        assert_eq!(load.start().expect_err("the load is invalid").kind(), ErrorKind::InvalidInput);
-    }
-    check(|load, _, _| load.rates = [0; 5]);
-    check(|_, http, _| http.contents.clear());
-    check(|_, http, _| http.path = "page".to_owned());
-    check(|_, http, _| http.path = "/a b".to_owned());
-    check(|_, _, dns| dns.questions.clear());
-    check(|load, _, _| load.udp_port_count = 0);
-}
-
-#[test]
 fn load_does_not_start_without_answers_to_its_questions() {
-    let server = tcp_server(Framing::Dns, |_, _| Action::SendAndClose(Vec::new()));
+    let server = tcp_server(|_, _| Action::SendAndClose(Vec::new()));
     let mut load = load(Kind::DnsTcpNew, server);
     load.dns.iter_mut().for_each(|dns| dns.checks_records = true);
     let error = load.start().expect_err("there is no answer");

@@ -1,7 +1,7 @@
 //! The load generators wrk, h2load and dnsperf: how they are started, and how their output is read.
 
-use crate::compare::server::{ended_children_ns, pinned, send_signal};
-use anyhow::{Context, bail, ensure};
+use crate::compare::server::{pinned, send_signal};
+use anyhow::{Context, ensure};
 use rustix::process::Signal;
 use std::io::Read;
 use std::net::SocketAddr;
@@ -30,8 +30,6 @@ pub(crate) struct Counted {
     pub(crate) response_count: u64,
     /// Lost or unexpected responses.
     pub(crate) error_count: u64,
-    /// Processor time of the load generator.
-    pub(crate) load_ns: u64,
 }
 
 /// wrk with persistent connections; `more` are further arguments.
@@ -86,7 +84,7 @@ impl Load {
         let mut command = pinned(self.program.as_ref(), cpus);
         command.args(self.arguments.iter().map(|argument| argument.replace(SECONDS, &seconds)));
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().context("setpriv")?;
-        Ok(Running { load: self, child, load_ns: None })
+        Ok(Running { load: self, child, has_ended: false })
     }
 }
 
@@ -94,8 +92,7 @@ impl Load {
 pub(crate) struct Running<'l> {
     load: &'l Load,
     child: Child,
-    /// The processor time after the end.
-    load_ns: Option<u64>,
+    has_ended: bool,
 }
 
 impl Running<'_> {
@@ -106,35 +103,33 @@ impl Running<'_> {
 
     /// Continues the load, and stops it again after some time; whether it has ended.
     pub(crate) fn run_for(&mut self, time: Duration) -> bool {
-        if self.load_ns.is_some() {
+        if self.has_ended {
             return true;
         }
         send_signal(self.child.id() as i32, Signal::CONT);
-        let has_ended = self.wait(time);
-        if !has_ended {
+        self.wait(time);
+        if !self.has_ended {
             self.pause();
         }
-        has_ended
+        self.has_ended
     }
 
-    fn wait(&mut self, timeout: Duration) -> bool {
+    fn wait(&mut self, timeout: Duration) {
         let limit = Instant::now() + timeout;
-        while self.load_ns.is_none() {
-            let before_ns = ended_children_ns();
+        while !self.has_ended {
             match self.child.try_wait() {
-                Ok(None) if Instant::now() > limit => return false,
+                Ok(None) if Instant::now() > limit => return,
                 // The output is short enough for the pipe.
                 Ok(None) => std::thread::sleep(Duration::from_millis(5)),
-                Ok(Some(_)) | Err(_) => self.load_ns = Some(ended_children_ns() - before_ns),
+                Ok(Some(_)) | Err(_) => self.has_ended = true,
             }
         }
-        true
     }
 
     /// The counts after the end.
     pub(crate) fn counted(mut self) -> anyhow::Result<Counted> {
         let program = self.load.program;
-        let Some(load_ns) = self.load_ns else { bail!("{program} did not end {OVERTIME:?} after its time") };
+        ensure!(self.has_ended, "{program} did not end {OVERTIME:?} after its time");
         let status = self.child.wait()?;
         let (mut output, mut errors) = (String::new(), String::new());
         self.child.stdout.take().context("no pipe")?.read_to_string(&mut output)?;
@@ -143,13 +138,13 @@ impl Running<'_> {
         let counts = (self.load.parse)(&output);
         let (response_count, error_count) = counts.with_context(|| format!("unknown output of {program}: {output}"))?;
         ensure!(response_count > 0, "no response: {output}");
-        Ok(Counted { response_count, error_count, load_ns })
+        Ok(Counted { response_count, error_count })
     }
 }
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        if self.load_ns.is_none() {
+        if !self.has_ended {
             // An error means that the process has ended.
             let _ = self.child.kill();
             let _ = self.child.wait();

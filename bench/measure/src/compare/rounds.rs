@@ -1,7 +1,7 @@
 //! Interleaved rounds: what a request costs each server, round by round.
 
 use crate::compare::loads::{Counted, Load, OVERTIME, Running};
-use crate::compare::server::{Bench, Calls, CpuTime, Server, count_calls};
+use crate::compare::server::{Bench, Calls, Server, count_calls};
 use fastrand::Rng;
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -32,12 +32,13 @@ pub(crate) struct Contestant<'a> {
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     counted: Counted,
-    server: CpuTime,
+    /// Processor time of the server.
+    server_ns: u64,
 }
 
 impl Sample {
     fn cost_us(&self) -> f64 {
-        self.server.total_ns as f64 / 1e3 / self.counted.response_count as f64
+        self.server_ns as f64 / 1e3 / self.counted.response_count as f64
     }
 }
 
@@ -64,19 +65,6 @@ impl Row {
     pub(crate) fn ratio_to(&self, other: &Row) -> Option<Spread> {
         let pairs = self.samples.iter().zip(&other.samples);
         Spread::of(pairs.filter_map(|(own, other)| Some(own.as_ref()?.cost_us() / other.as_ref()?.cost_us())))
-    }
-
-    /// Processor time of the load generator per request in µs.
-    pub(crate) fn load_us(&self) -> Option<Spread> {
-        let load_us = |sample: &Sample| sample.counted.load_ns as f64 / 1e3 / sample.counted.response_count as f64;
-        Spread::of(self.samples.iter().flatten().map(load_us))
-    }
-
-    /// User time as a percentage of processor time.
-    pub(crate) fn user_percent(&self) -> f64 {
-        let sum = |ticks: fn(&CpuTime) -> u64| self.samples.iter().flatten().map(|it| ticks(&it.server)).sum::<u64>();
-        let (user, system) = (sum(|time| time.user_ticks), sum(|time| time.system_ticks));
-        100.0 * user as f64 / (user + system).max(1) as f64
     }
 
     /// Responses and errors of all rounds.
@@ -190,7 +178,7 @@ impl Rounds {
         let whole = |load: &Load| load.for_time(load.length * contestants.len() as u32);
         let loads: Vec<Load> = contestants.iter().map(|it| whole(&it.load)).collect();
         let limit = Instant::now() + loads.iter().map(|load| load.length).max().unwrap_or_default() + OVERTIME;
-        let before: Vec<CpuTime> = contestants.iter().map(|it| it.server.cpu_time()).collect();
+        let before_ns: Vec<u64> = contestants.iter().map(|it| it.server.cpu_ns()).collect();
         let mut all: Vec<anyhow::Result<Running<'_>>> = Vec::new();
         for load in &loads {
             all.push(load.start(&self.bench.load_cpus).inspect(Running::pause));
@@ -203,8 +191,9 @@ impl Rounds {
             }
         }
         let counted = all.into_iter().map(|running| running?.counted());
-        let used = contestants.iter().zip(before).map(|(it, before)| it.server.cpu_time().since(before));
-        counted.zip(used).map(|(counted, server)| Ok(Sample { counted: counted?, server })).collect()
+        let used =
+            contestants.iter().zip(before_ns).map(|(it, before_ns)| it.server.cpu_ns().saturating_sub(before_ns));
+        counted.zip(used).map(|(counted, server_ns)| Ok(Sample { counted: counted?, server_ns })).collect()
     }
 }
 
@@ -230,8 +219,7 @@ mod tests {
 
     fn row(costs_us: &[Option<u64>]) -> Row {
         let counted = Counted { response_count: 1000, ..Counted::default() };
-        let sample =
-            |cost_us: u64| Sample { counted, server: CpuTime { total_ns: cost_us * 1_000_000, ..CpuTime::default() } };
+        let sample = |cost_us: u64| Sample { counted, server_ns: cost_us * 1_000_000 };
         Row { samples: costs_us.iter().map(|cost| cost.map(sample)).collect(), ..Row::default() }
     }
 

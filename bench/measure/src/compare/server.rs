@@ -20,7 +20,6 @@ const STOP_LIMIT: Duration = Duration::from_secs(10);
 /// The precision of the time to the first answer.
 const START_POLL_EVERY: Duration = Duration::from_millis(1);
 const OUTPUT: &str = "output";
-const TICK_NS: u64 = 10_000_000;
 
 /// Where programs are found and what runs on which processor.
 #[derive(Clone, Debug)]
@@ -126,19 +125,11 @@ impl Server {
         output.lines().skip(output.lines().count().saturating_sub(5)).collect::<Vec<_>>().join(" | ")
     }
 
-    /// The processor time of all threads.
-    pub(crate) fn cpu_time(&self) -> CpuTime {
-        let mut sum = CpuTime::default();
-        for process in self.pids.iter().filter_map(|pid| Process::new(*pid).ok()) {
-            let tasks = process.tasks().into_iter().flatten().flatten();
-            sum.total_ns +=
-                tasks.filter_map(|task| task.schedstat().ok()).map(|stat| stat.sum_exec_runtime).sum::<u64>();
-            if let Ok(stat) = process.stat() {
-                sum.user_ticks += stat.utime;
-                sum.system_ticks += stat.stime;
-            }
-        }
-        sum
+    /// The processor time of all threads, measured by the scheduler.
+    pub(crate) fn cpu_ns(&self) -> u64 {
+        let processes = self.pids.iter().filter_map(|pid| Process::new(*pid).ok());
+        let tasks = processes.flat_map(|process| process.tasks().into_iter().flatten().flatten());
+        tasks.filter_map(|task| task.schedstat().ok()).map(|stat| stat.sum_exec_runtime).sum()
     }
 
     /// The proportional set size of all processes, which a reload may have replaced.
@@ -198,33 +189,6 @@ fn process_tree(root: i32) -> Vec<i32> {
         index += 1;
     }
     pids
-}
-
-/// Processor time of a server.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct CpuTime {
-    /// Measured by the scheduler.
-    pub(crate) total_ns: u64,
-    /// In ticks of 10 ms, for the proportion of user time.
-    pub(crate) user_ticks: u64,
-    pub(crate) system_ticks: u64,
-}
-
-impl CpuTime {
-    /// The difference to an earlier value.
-    pub(crate) fn since(self, before: CpuTime) -> CpuTime {
-        CpuTime {
-            total_ns: self.total_ns.saturating_sub(before.total_ns),
-            user_ticks: self.user_ticks.saturating_sub(before.user_ticks),
-            system_ticks: self.system_ticks.saturating_sub(before.system_ticks),
-        }
-    }
-}
-
-/// Processor time of the children that have ended, to two ticks.
-pub(crate) fn ended_children_ns() -> u64 {
-    let stat = Process::myself().and_then(|process| process.stat());
-    stat.map_or(0, |stat| u64::try_from(stat.cutime + stat.cstime).unwrap_or(0) * TICK_NS)
 }
 
 /// System calls by name, the most frequent first.

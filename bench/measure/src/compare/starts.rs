@@ -2,7 +2,7 @@
 
 use crate::compare::peers::{self, CONTROL, Content, Peer};
 use crate::compare::rounds::{Rounds, Spread};
-use crate::compare::server::{CpuTime, Server, send_signal};
+use crate::compare::server::{Server, send_signal};
 use crate::compare::zone::{
     ADDRESS_AFTER, APEX, Asked, CHANGED_NAME, ZoneFile, write_changed, write_queries, write_small_zones, write_zone,
 };
@@ -91,7 +91,7 @@ fn start(
             let is_http_floor = peer.name == "floor" && matches!(content, Content::Site(_));
             match rounds.bench.start(peer, place, if is_http_floor { &floor } else { content }, &answers) {
                 Ok(server) => {
-                    let cpu_ms = server.cpu_time().since(CpuTime::default()).total_ns as f64 / 1e6;
+                    let cpu_ms = server.cpu_ns() as f64 / 1e6;
                     let values = [server.start_time.as_secs_f64() * 1e3, cpu_ms, server.memory_mib()];
                     all[index].iter_mut().zip(values).for_each(|(column, value)| column.push(value));
                 }
