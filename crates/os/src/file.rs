@@ -91,17 +91,7 @@ impl File {
 
     /// Reads at `offset` until `into` is full or the file ends, and returns the number of bytes.
     pub fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
-        let mut filled = 0;
-        while filled < into.len() {
-            count(Syscall::Pread64);
-            match rustix::io::pread(&self.0, &mut into[filled..], offset + filled as u64) {
-                Ok(0) => break,
-                Ok(read) => filled += read,
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno.into()),
-            }
-        }
-        Ok(filled)
+        read_at(&self.0, into, offset)
     }
 
     /// As [`File::read_at`], from the page cache alone: `Ok(None)` if that needs a disk, or if the kernel cannot tell.
@@ -162,6 +152,21 @@ impl Drop for File {
     fn drop(&mut self) {
         count(Syscall::Close);
     }
+}
+
+/// [`File::read_at`]
+pub(crate) fn read_at(descriptor: impl AsFd, into: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < into.len() {
+        count(Syscall::Pread64);
+        match rustix::io::pread(&descriptor, &mut into[filled..], offset + filled as u64) {
+            Ok(0) => break,
+            Ok(read) => filled += read,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(filled)
 }
 
 /// Opens the file at `path` for reading, without blocking if it is a FIFO.

@@ -2,9 +2,10 @@
 
 use crate::counters::{Syscall, count};
 use crate::error::with_context;
+use crate::file;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fstat, memfd_create};
-use rustix::io::{Errno, pread, write};
-use std::io;
+use rustix::io::Errno;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 
 /// Nothing of a file created here can be changed; the seals cannot be removed either.
@@ -13,19 +14,12 @@ const SEALS: SealFlags = SealFlags::SEAL.union(SealFlags::SHRINK).union(SealFlag
 /// Creates a sealed file with `content`, close-on-exec. `name` shows in `/proc/PID/fd` and has no other purpose.
 pub fn create(name: &str, content: &[u8]) -> io::Result<OwnedFd> {
     let file = create_empty(name).map_err(|errno| with_context("memfd_create", name, &errno.into()))?;
-    let mut rest = content;
-    while !rest.is_empty() {
-        count(Syscall::Write);
-        match write(&file, rest) {
-            // A successful write takes at least one byte, so the loop ends.
-            Ok(written) => rest = &rest[written..],
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(with_context("write", name, &errno.into())),
-        }
-    }
+    let mut file = std::fs::File::from(file);
+    count(Syscall::Write);
+    file.write_all(content).map_err(|error| with_context("write", name, &error))?;
     count(Syscall::Fcntl);
     fcntl_add_seals(&file, SEALS).map_err(|errno| with_context("fcntl(F_ADD_SEALS)", name, &errno.into()))?;
-    Ok(file)
+    Ok(file.into())
 }
 
 /// With `NOEXEC_SEAL` (Linux 6.3), which `vm.memfd_noexec` may require, and without it on older kernels.
@@ -52,17 +46,8 @@ pub fn read(descriptor: impl AsFd, bytes_max: u64) -> io::Result<Vec<u8>> {
     }
     let length_bytes = usize::try_from(length_bytes).map_err(|_| io::ErrorKind::FileTooLarge)?;
     let mut content = vec![0; length_bytes];
-    let mut filled_bytes = 0;
-    while filled_bytes < length_bytes {
-        count(Syscall::Pread64);
-        match pread(&descriptor, &mut content[filled_bytes..], filled_bytes as u64) {
-            // Truncated meanwhile by the sender: possible only if the file is not sealed.
-            Ok(0) => break,
-            Ok(read) => filled_bytes += read,
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-    }
+    // Fewer if it was truncated meanwhile by the sender: possible only if the file is not sealed.
+    let filled_bytes = file::read_at(&descriptor, &mut content, 0)?;
     content.truncate(filled_bytes);
     Ok(content)
 }
@@ -71,6 +56,7 @@ pub fn read(descriptor: impl AsFd, bytes_max: u64) -> io::Result<Vec<u8>> {
 mod tests {
     use super::*;
     use rustix::fs::{ftruncate, seek};
+    use rustix::io::write;
 
     #[test]
     fn content_is_read_whatever_the_file_offset() {
@@ -89,6 +75,7 @@ mod tests {
         assert_eq!(ftruncate(&file, 10).expect_err("sealed"), Errno::PERM);
         assert_eq!(fcntl_add_seals(&file, SealFlags::FUTURE_WRITE).expect_err("sealed"), Errno::PERM);
         assert_eq!(read(&file, 4).expect("read"), b"text");
+        assert!(rustix::io::fcntl_getfd(&file).expect("open").contains(rustix::io::FdFlags::CLOEXEC));
     }
 
     #[test]
@@ -104,12 +91,5 @@ mod tests {
         let (reader, writer) = std::io::pipe().expect("pipe");
         write(&writer, b"text").expect("written");
         assert_eq!(read(&reader, 100).expect("read"), b"");
-    }
-
-    #[test]
-    fn memfd_is_close_on_exec() {
-        let file = create("test", b"").expect("created");
-        let flags = rustix::io::fcntl_getfd(&file).expect("open");
-        assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
     }
 }

@@ -65,11 +65,6 @@ impl Notifier {
         Ok(Notifier { manager: socket.map(Manager::at).transpose()?, watchdog })
     }
 
-    /// Whether there is a manager.
-    pub fn has_manager(&self) -> bool {
-        self.manager.is_some()
-    }
-
     /// Sends `states` in one datagram; does nothing without a manager.
     ///
     /// # Errors
@@ -218,7 +213,6 @@ mod tests {
     #[test]
     fn notifier_without_a_manager_sends_nothing() {
         let notifier = Notifier::default();
-        assert!(!notifier.has_manager());
         notifier.notify(&[State::Ready]).expect("no error");
         assert_eq!(notifier.watchdog_interval(), None);
         let error = Manager::at("vsock:2:1".to_owned()).expect_err("not a Unix socket");

@@ -102,12 +102,14 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     #[test]
-    fn socket_type_and_local_address_are_reported() {
+    fn type_address_and_buffer_of_a_socket_are_reported() {
         let any = "127.0.0.1:0";
         assert_eq!(socket_type(TcpListener::bind(any).expect("bound")).expect("a socket"), SocketType::Stream);
         let datagrams = UdpSocket::bind(any).expect("bound");
         assert_eq!(socket_type(&datagrams).expect("a socket"), SocketType::Datagram);
         assert_eq!(local_address(&datagrams).expect("bound"), datagrams.local_addr().expect("bound"));
+        set_receive_buffer(&datagrams, 65_536).expect("set");
+        assert_eq!(sockopt::socket_recv_buffer_size(&datagrams).expect("read"), 2 * 65_536);
         assert!(socket_type(std::io::stdin()).is_err() || local_address(std::io::stdin()).is_err());
         assert!(local_address(UnixStream::pair().expect("pair").0).is_err(), "not an Internet socket");
     }
@@ -132,12 +134,5 @@ mod tests {
         assert_eq!(listener.accept().expect_err("no client").kind(), io::ErrorKind::WouldBlock);
         let address = listener.local_addr().expect("bound");
         std::net::TcpStream::connect(address).expect("still listens");
-    }
-
-    #[test]
-    fn receive_buffer_has_the_requested_size() {
-        let socket = UdpSocket::bind("127.0.0.1:0").expect("bound");
-        set_receive_buffer(&socket, 65_536).expect("set");
-        assert_eq!(sockopt::socket_recv_buffer_size(&socket).expect("read"), 2 * 65_536);
     }
 }

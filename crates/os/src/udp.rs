@@ -68,12 +68,13 @@ mod tests {
         while echoed_count < expected_count {
             let received_count = receive(server, &mut batch);
             for index in 0..received_count {
-                let (query, reply) = batch.query_and_reply(index);
+                let (queries, mut replies) = batch.queries_and_replies();
+                let query = queries.get(index);
                 assert!(!query.is_truncated);
                 let length = query.bytes.len();
-                reply[0] = b'!';
-                reply[1..=length].copy_from_slice(query.bytes);
-                batch.set_reply(index, length + 1);
+                replies.buffer()[0] = b'!';
+                replies.buffer()[1..=length].copy_from_slice(query.bytes);
+                replies.push(index, length + 1);
             }
             let sent = server.send(&mut batch);
             assert_eq!((sent.sent_count, sent.failed_count), (received_count, 0));
@@ -120,8 +121,8 @@ mod tests {
             let mut batch = Batch::new();
             assert_eq!(receive(&server, &mut batch), 1);
             let sender = client.local_addr().expect("bound");
-            assert_eq!(batch.peer_address(0), sender);
-            assert_eq!(batch.queries_and_replies().0.get(0).peer_port, sender.port());
+            let (queries, _) = batch.queries_and_replies();
+            assert_eq!((queries.peer_address(0), queries.get(0).peer_port), (sender, sender.port()));
         }
     }
 
@@ -131,7 +132,7 @@ mod tests {
         client(&server).send(&[7; QUERY_BYTES_MAX + 1]).expect("sent");
         let mut batch = Batch::new();
         assert_eq!(receive(&server, &mut batch), 1);
-        let (query, _) = batch.query_and_reply(0);
+        let query = batch.queries_and_replies().0.get(0);
         assert!(query.is_truncated);
         assert_eq!(query.bytes.len(), QUERY_BYTES_MAX);
     }
@@ -152,7 +153,7 @@ mod tests {
                 if received_count + index == 1 {
                     batch.peers[index].sin6_port = 0;
                 }
-                batch.set_reply(index, 5);
+                batch.queries_and_replies().1.push(index, 5);
             }
             let sent = server.send(&mut batch);
             assert_eq!(sent.sent_count + sent.failed_count, count);

@@ -110,24 +110,6 @@ impl Batch {
         (queries, replies)
     }
 
-    /// The datagram at `index`, and the buffer of the next reply.
-    #[inline]
-    pub fn query_and_reply(&mut self, index: usize) -> (Datagram<'_>, &mut [u8]) {
-        let (queries, replies) = self.queries_and_replies();
-        (queries.get(index), replies.into_buffer())
-    }
-
-    /// Answers the datagram at `index` with the first `length_bytes` bytes of the buffer from [`Batch::query_and_reply`].
-    #[inline]
-    pub fn set_reply(&mut self, index: usize, length_bytes: usize) {
-        self.queries_and_replies().1.push(index, length_bytes);
-    }
-
-    /// The sender of the datagram at `index`; see [`Queries::peer_address`].
-    pub fn peer_address(&self, index: usize) -> SocketAddr {
-        socket_address(&self.peers[index])
-    }
-
     /// Writes the headers of the replies: to the sender of the query, from the address that the query was sent to.
     pub(super) fn address_replies(&mut self, with_control: bool) {
         let answered = &self.answered[..self.reply_count];
@@ -218,10 +200,6 @@ impl<'b> Replies<'b> {
     /// The buffer of the next reply.
     #[inline]
     pub fn buffer(&mut self) -> &mut [u8] {
-        &mut self.bytes[*self.start..*self.start + REPLY_BYTES_MAX]
-    }
-
-    fn into_buffer(self) -> &'b mut [u8] {
         &mut self.bytes[*self.start..*self.start + REPLY_BYTES_MAX]
     }
 

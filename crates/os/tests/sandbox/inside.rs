@@ -180,9 +180,9 @@ fn report_serving(opened: Opened) {
     wait(&socket);
     let mut batch = Batch::new();
     print("datagrams received", socket.receive(&mut batch));
-    let (_, reply) = batch.query_and_reply(0);
-    reply[..6].copy_from_slice(b"answer");
-    batch.set_reply(0, 6);
+    let (_, mut replies) = batch.queries_and_replies();
+    replies.buffer()[..6].copy_from_slice(b"answer");
+    replies.push(0, 6);
     print("datagrams sent", io::Result::Ok(socket.send(&mut batch).sent_count));
     print("the answer", resolver.recv(&mut buffer).map(|length| length == 6));
 }

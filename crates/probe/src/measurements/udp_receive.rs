@@ -44,10 +44,11 @@ fn serve(socket: &Socket, is_over: &AtomicBool) -> io::Result<()> {
     while !is_over.load(Ordering::Relaxed) {
         let received = socket.receive(&mut batch)?;
         if received != 0 {
+            let (queries, mut replies) = batch.queries_and_replies();
             for index in 0..received {
-                let (query, reply) = batch.query_and_reply(index);
-                reply[..query.bytes.len()].copy_from_slice(query.bytes);
-                batch.set_reply(index, REPLY_BYTES);
+                let query = queries.get(index).bytes;
+                replies.buffer()[..query.len()].copy_from_slice(query);
+                replies.push(index, REPLY_BYTES);
             }
             socket.send(&mut batch);
         }
