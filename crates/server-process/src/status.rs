@@ -9,6 +9,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+/// The counters of the first line of the text.
+const REQUESTS: [Counter; 3] = [Counter::HttpRequests, Counter::DnsUdpQueries, Counter::DnsTcpQueries];
+/// The counters of the second line.
+const ERRORS: [Counter; 8] = [
+    Counter::HttpRefused,
+    Counter::HttpTimeouts,
+    Counter::HttpAborted,
+    Counter::UdpReceiveErrors,
+    Counter::UdpRepliesLost,
+    Counter::AcceptErrors,
+    Counter::CutOff,
+    Counter::Panics,
+];
 /// Sites and zones in the text.
 const DOMAINS_SHOWN_MAX: usize = 100;
 
@@ -111,6 +124,10 @@ impl<'d> ProcessStatus<'d> {
     pub(crate) fn to_text(&self) -> String {
         let mut out = String::new();
         let mut line = |name: &str, value: String| out += &format!("  {name:<13} {value}\n");
+        let is_in = |counters: &[Counter], name: &str| counters.iter().any(|counter| counter.name() == name);
+        line("requests", nonzero(&self.counters, |name| is_in(&REQUESTS, name)));
+        line("errors", nonzero(&self.counters, |name| is_in(&ERRORS, name)));
+        line("other counts", nonzero(&self.counters, |name| !is_in(&REQUESTS, name) && !is_in(&ERRORS, name)));
         line("state", self.state.to_owned());
         line("reloads", format!("{} without a new process", self.reloads_in_place));
         line("user", self.user.clone().unwrap_or_else(|| "unchanged".to_owned()));
@@ -129,7 +146,6 @@ impl<'d> ProcessStatus<'d> {
                 files.evicted
             ),
         );
-        line("counters", nonzero(&self.counters));
         for thread in &self.threads {
             let socket_sets = joined(thread.socket_sets.iter().map(ToString::to_string), " ");
             let value = format!(
@@ -138,7 +154,7 @@ impl<'d> ProcessStatus<'d> {
                 thread.http_open,
                 thread.dns_open,
                 thread.iterations,
-                nonzero(&thread.calls)
+                nonzero(&thread.calls, |_| true)
             );
             line(&thread.name, value);
         }
@@ -191,8 +207,9 @@ fn joined(items: impl Iterator<Item = String>, separator: &str) -> String {
     items.collect::<Vec<_>>().join(separator)
 }
 
-/// `name count, name count` of the counts above zero.
-fn nonzero(counts: &Map<u64>) -> String {
-    let nonzero = counts.iter().filter(|(_, count)| **count > 0).map(|(name, count)| format!("{name} {count}"));
+/// `name count, name count` of the selected counts above zero.
+fn nonzero(counts: &Map<u64>, is_selected: impl Fn(&str) -> bool) -> String {
+    let nonzero = counts.iter().filter(|(name, count)| **count > 0 && is_selected(name));
+    let nonzero = nonzero.map(|(name, count)| format!("{name} {count}"));
     Some(joined(nonzero, ", ")).filter(|text| !text.is_empty()).unwrap_or_else(|| "none".to_owned())
 }
