@@ -8,7 +8,7 @@ use crate::config_reader::{ConfigReader, Entry, entries};
 use crate::diagnostic::{Diagnostic, Location, Problem, reason};
 use crate::domain_name::DomainName;
 use crate::keys::Section;
-use crate::limits::{LIMITS, Limits};
+use crate::limits::{LIMITS, Limits, UNLIMITED};
 use crate::listen_address::{ListenAddresses, parse_listen_address};
 use crate::service::Service;
 use std::collections::{HashMap, HashSet};
@@ -351,7 +351,17 @@ impl ConfigBuilder<'_, '_> {
                 self.reader.error(entry.offset, Section::Limits.unknown_key(entry.key));
                 continue;
             };
-            if let Some(value) = self.reader.number(entry, limit.min, limit.max, limit.default) {
+            let value = match entry.value.get_ref() {
+                DeValue::String(text) if limit.may_be_unlimited => {
+                    if text != "unlimited" {
+                        let message = format!("`{}` must be a number or \"unlimited\"", limit.key);
+                        self.error(entry.value.span().start, message, format!("write {} = \"unlimited\"", limit.key));
+                    }
+                    Some(UNLIMITED)
+                }
+                _ => self.reader.number(entry, limit.min, limit.max, limit.default),
+            };
+            if let Some(value) = value {
                 limit.set(&mut self.limits, value);
             }
         }

@@ -22,6 +22,6 @@ pub use config::{Account, Config, DefaultSite, ListenerCount, Site, Zone};
 pub use config_source::{CONFIG_VARIABLE, ConfigSource, SearchPaths};
 pub use domain_name::DomainName;
 pub use flags::{Flags, parse_zone_argument};
-pub use limits::{Limits, help_text as limits_help};
+pub use limits::{Limits, UNLIMITED, help_text as limits_help};
 pub use listen_address::parse_listen_address;
 pub use service::{ListenerRole, Service};

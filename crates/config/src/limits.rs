@@ -1,5 +1,8 @@
 //! The limits of the configuration: one table of keys, defaults and ranges for the reader, the help and the manual.
 
+/// The value of a limit that the configuration sets to `"unlimited"`.
+pub const UNLIMITED: u64 = u64::MAX;
+
 /// One row of the table.
 pub(super) struct Limit {
     /// The key in `[limits]`.
@@ -7,6 +10,8 @@ pub(super) struct Limit {
     pub(super) default: u64,
     pub(super) min: u64,
     pub(super) max: u64,
+    /// Whether it may be [`UNLIMITED`].
+    pub(super) may_be_unlimited: bool,
     /// One sentence: what is limited, and what happens at the limit.
     description: &'static str,
     set: fn(&mut Limits, u64),
@@ -15,7 +20,6 @@ pub(super) struct Limit {
 impl Limit {
     /// Sets the field of `limits` to `value`; the caller has checked the range.
     pub(super) fn set(&self, limits: &mut Limits, value: u64) {
-        debug_assert!((self.min..=self.max).contains(&value), "{}: {value} is out of range", self.key);
         (self.set)(limits, value);
     }
 
@@ -27,7 +31,8 @@ impl Limit {
 
 /// Makes the table and the struct from the same lines.
 macro_rules! limits {
-    ($($key:ident: $type:ty = $default:literal in $min:literal ..= $max:literal, $description:literal;)*) => {
+    ($($key:ident: $type:ty = $default:literal in $min:literal ..= $max:literal $(or $unlimited:ident)?,
+        $description:literal;)*) => {
         /// The value of each limit. The unit is part of the name; docs/configuration.md has the ranges.
         #[derive(Clone, Debug, PartialEq, Eq)]
         pub struct Limits {
@@ -47,6 +52,7 @@ macro_rules! limits {
                 default: $default,
                 min: $min,
                 max: $max,
+                may_be_unlimited: !concat!($(stringify!($unlimited))?).is_empty(),
                 description: $description,
                 // Each range fits the type of its field: a test sets both ends.
                 set: |limits, value| limits.$key = value as $type,
@@ -112,7 +118,7 @@ limits! {
         "Listen queue of one socket; the kernel also limits it to `net.core.somaxconn`.";
     dns_udp_waiting_bytes_max: usize = 1_048_576 in 4_096..=134_217_728,
         "Receive buffer of one UDP socket; the kernel also limits it to `net.core.rmem_max`.";
-    drain_timeout_ms: u64 = 30_000 in 0..=3_600_000,
+    drain_timeout_ms: u64 = 30_000 in 0..=604_800_000 or unlimited,
         "Time for unfinished requests when a server process stops; then they are aborted.";
     drain_grace_ms: u64 = 2_000 in 0..=600_000,
         "Time for idle connections when a server process is replaced; 200 ms if the server stops.";
@@ -137,8 +143,9 @@ mod tests {
 
     fn markdown() -> String {
         let mut text = String::from("| key | default | min | max | what it limits |\n|---|--:|--:|--:|---|\n");
-        for Limit { key, default, min, max, description, .. } in LIMITS {
-            text.push_str(&format!("| `{key}` | {default} | {min} | {max} | {description} |\n"));
+        for Limit { key, default, min, max, may_be_unlimited, description, .. } in LIMITS {
+            let unlimited = if *may_be_unlimited { " or `\"unlimited\"`" } else { "" };
+            text.push_str(&format!("| `{key}` | {default} | {min} | {max}{unlimited} | {description} |\n"));
         }
         text
     }

@@ -91,6 +91,11 @@ pub enum Event {
     Leaving,
     /// The server process has stopped accepting, after the command to stop: the listeners can be shut down.
     AcceptStopped,
+    /// The server process has finished to drain, and exits.
+    Drained {
+        /// Responses that were cut off after `drain_timeout_ms`.
+        cut_off_count: u64,
+    },
 }
 
 /// What a descriptor in a packet is.
@@ -250,36 +255,62 @@ pub(crate) mod tests {
     use proptest::prelude::*;
     use sanderling_config::Service;
 
-    /// Messages of all kinds, with and without content.
+    /// Every message.
     pub(crate) fn messages() -> Vec<Message> {
-        vec![
-            Message::Command(Command::Status(StatusFormat::Json)),
-            Message::Command(Command::HandOver),
-            Message::Event(Event::Stdout(Text::new("line\n"))),
-            Message::Event(Event::Done { is_success: true }),
-            Message::Event(Event::Heartbeat),
-            Message::Event(Event::Reloaded { changes: Text::new("line\n"), problem_count: 1 }),
-            Message::Handover { has_more: true },
-        ]
+        let text = || Text::new("line\n");
+        let formats = [StatusFormat::Text, StatusFormat::Json].map(Command::Status);
+        let commands = [Command::Reload, Command::Upgrade, Command::Stop, Command::Drain, Command::HandOver]
+            .into_iter()
+            .chain(formats);
+        let events = [
+            Event::Stdout(text()),
+            Event::Stderr(text()),
+            Event::Done { is_success: true },
+            Event::Ready { problem_count: 1 },
+            Event::Heartbeat,
+            Event::ThreadHung(text()),
+            Event::Reloaded { changes: text(), problem_count: 1 },
+            Event::ReloadRefused,
+            Event::NewProcessNeeded(text()),
+            Event::Leaving,
+            Event::AcceptStopped,
+            Event::Drained { cut_off_count: 1 },
+        ];
+        let others = [Message::Handover { has_more: true }];
+        commands.map(Message::Command).chain(events.map(Message::Event)).chain(others).collect()
     }
 
-    /// Kinds of descriptors, with and without content.
+    /// Every kind of descriptor.
     pub(crate) fn kinds() -> Vec<FdKind> {
         let process = ProcessInfo { generation: 7, pid: 1234, is_serving: false, ready_at_unix_s: 1_800_000_000 };
-        vec![
-            FdKind::Artefact(ArtefactKind::Configuration),
-            FdKind::ControlSocket,
-            FdKind::Listener(ListenerRole { service: Service::Dns, is_external: true }),
-            FdKind::Process(process),
-            FdKind::Client(PendingCommand::ThisUpgrade),
-        ]
+        let pending =
+            [PendingCommand::ThisUpgrade, PendingCommand::Reload, PendingCommand::Upgrade].map(FdKind::Client);
+        let services = [Service::Http, Service::Dns]
+            .map(|service| FdKind::Listener(ListenerRole { service, is_external: service == Service::Dns }));
+        let others = [FdKind::Artefact(ArtefactKind::Configuration), FdKind::ControlSocket, FdKind::Process(process)];
+        [&pending[..], &services, &others, &[FdKind::Connection]].concat()
+    }
+
+    /// The names of the variants of an enum, as serde lists them in an error.
+    fn variants<'d, T: Deserialize<'d> + fmt::Debug>() -> Vec<String> {
+        let error = serde_json::from_str::<T>("\"NoVariant\"").expect_err("unknown").to_string();
+        error.split('`').skip(3).step_by(2).map(str::to_owned).collect()
     }
 
     #[test]
-    fn message_is_decoded_as_it_was_encoded() {
+    fn every_message_is_decoded_as_it_was_encoded() {
+        let mut all = String::new();
         for message in messages() {
-            assert_eq!(decode(&encode(&message, &kinds())), Ok((message, kinds())));
+            let packet = encode(&message, &kinds());
+            all += &String::from_utf8_lossy(&packet);
+            assert_eq!(decode(&packet), Ok((message, kinds())));
         }
+        let enums = [variants::<Message>(), variants::<Command>(), variants::<Event>(), variants::<FdKind>()];
+        let inner = [variants::<StatusFormat>(), variants::<PendingCommand>(), variants::<ArtefactKind>()];
+        for name in enums.iter().chain(&inner).flatten() {
+            assert!(all.contains(&format!("\"{name}\"")), "{name} is not in `messages` or `kinds`");
+        }
+        assert_eq!(enums.map(|names| names.len()), [3, 6, 12, 6], "{inner:?}");
     }
 
     #[test]

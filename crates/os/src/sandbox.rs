@@ -10,12 +10,10 @@ mod seccomp;
 
 use crate::error::with_context;
 use crate::user::{User, thread_count};
-use rustix::fs::{Mode, OFlags};
 use rustix::process::DumpableBehavior;
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
+use std::os::fd::BorrowedFd;
 
 pub use landlock::Landlock;
 pub use seccomp::Seccomp;
@@ -35,10 +33,8 @@ pub enum Layer {
 pub struct SandboxConfig<'d> {
     /// The user to switch to; `None` keeps the current one.
     pub user: Option<User>,
-    /// Readable files, and directories with all that is beneath them. A file that is replaced later is a new file and not
-    /// readable; list its directory instead.
-    pub readable_paths: Vec<PathBuf>,
-    /// Open files and directories that are readable too, even if the user could not open them.
+    /// Readable files, and directories with all that is beneath them, as far as the user may read it. A file that is
+    /// replaced later is a new file and not readable; open its directory instead.
     pub readable_fds: Vec<BorrowedFd<'d>>,
     /// Whether to deny access to all other files.
     pub landlock: Layer,
@@ -67,10 +63,8 @@ pub fn enter(config: &SandboxConfig<'_>) -> io::Result<Sandbox> {
     rustix::thread::set_no_new_privs(true)
         .map_err(|errno| with_context("prctl", "PR_SET_NO_NEW_PRIVS", &errno.into()))?;
     allow_core_dumps()?;
-    let readable = open_all(&config.readable_paths, config.user.as_ref())?;
-    let readable = readable.iter().map(AsFd::as_fd).chain(config.readable_fds.iter().copied());
     let landlock = match config.landlock {
-        Layer::Enabled => landlock::restrict_to(readable)?,
+        Layer::Enabled => landlock::restrict_to(config.readable_fds.iter().copied())?,
         Layer::Disabled => Landlock::Disabled,
     };
     let seccomp = match config.seccomp {
@@ -104,21 +98,4 @@ impl fmt::Display for Sandbox {
 fn allow_core_dumps() -> io::Result<()> {
     rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable)
         .map_err(|errno| with_context("prctl", "PR_SET_DUMPABLE", &errno.into()))
-}
-
-/// Opens the readable paths as the new user, so that a missing permission is an error at start and not of each request.
-fn open_all(paths: &[PathBuf], user: Option<&User>) -> io::Result<Vec<OwnedFd>> {
-    let open = |path: &PathBuf| {
-        rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(|errno| {
-            let error = with_context("open", path.display(), &errno.into());
-            match user {
-                Some(User { name, .. }) if error.kind() == io::ErrorKind::PermissionDenied => {
-                    let remedy = format!("give user {name} access to its directories (chmod o+x), or set another user");
-                    io::Error::new(error.kind(), format!("{error}; {remedy}"))
-                }
-                _ => error,
-            }
-        })
-    };
-    paths.iter().map(open).collect()
 }

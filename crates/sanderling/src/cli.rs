@@ -208,8 +208,8 @@ not be loaded, or the server did not answer, 2 for a wrong command line.")]
     Reload(ControlArgs),
     /// Switch to the newly installed binary without closing sockets
     ///
-    /// The process ID stays the same, and no client is refused meanwhile. If the new program cannot serve, the old one is
-    /// kept. SIGUSR2 to the server does the same, with the errors in its log.
+    /// The process ID stays the same, and no client is refused meanwhile. Downloads that take longer than `drain_timeout_ms`
+    /// are cut off. If the new program cannot serve, the old one is kept. SIGUSR2 to the server does the same, with the errors in its log.
     #[command(after_help = "Examples:
   sanderling upgrade                    after a new version was installed
 

@@ -1,19 +1,18 @@
-//! The command `check`: reports everything that would keep `serve` from starting. It binds no socket.
+//! The command `check`: reports everything that `serve` could not serve. It binds no socket.
 
+use crate::access;
 use crate::domains::{Domains, ZoneState};
 use crate::loader::{Loaded, Loader};
 use crate::sandbox::lookup_user;
-use sanderling_config::ConfigSource;
+use sanderling_config::diagnostic::{Diagnostic, Problem, reason};
 use sanderling_config::log::{print, report};
+use sanderling_config::{Config, ConfigSource};
 use sanderling_ipc::Exit;
+use sanderling_os::process::effective_uid;
 
 /// Checks the configuration of `source`, with its sites and zones.
 pub fn check(source: &ConfigSource) -> Exit {
-    let loaded = source.load().and_then(|config| {
-        lookup_user(&config)?;
-        Ok(Loader::new().load(&config))
-    });
-    match loaded {
+    match source.load().and_then(|config| load(&config)) {
         Ok(loaded) if loaded.errors.is_empty() => {
             report(&loaded.warnings);
             print(&summary(&loaded.domains));
@@ -29,6 +28,31 @@ pub fn check(source: &ConfigSource) -> Exit {
             Exit::Failure
         }
     }
+}
+
+/// Loads sites and zones, as the user of the server process if this process can switch to it.
+fn load(config: &Config) -> Result<Loaded, Vec<Diagnostic>> {
+    let user = lookup_user(config)?;
+    sanderling_os::features::select_all();
+    let mut name = None;
+    if let (Some(user), Some(account)) = (user, &config.account)
+        && effective_uid() == 0
+    {
+        user.switch().map_err(|error| {
+            vec![Diagnostic::error(account.user_location.clone(), Problem::new(reason(&error), ""))]
+        })?;
+        name = Some(user.name);
+    }
+    let mut loaded = Loader::new().load(config);
+    let problems = access::problems(config, &loaded.snapshot, name.as_deref());
+    let (errors, warnings): (Vec<_>, Vec<_>) = problems.into_iter().partition(Diagnostic::is_error);
+    loaded.errors.extend(errors);
+    loaded.warnings.extend(warnings);
+    if let (true, Some(name), Some(account)) = (loaded.is_denied, name, &config.account) {
+        let problem = Problem::new(format!("sites and zones were read as the user `{name}`"), "allow it to read them");
+        loaded.errors.push(Diagnostic::error(account.user_location.clone(), problem));
+    }
+    Ok(loaded)
 }
 
 /// A line for each site and zone.

@@ -106,21 +106,21 @@ impl<'s> ControlLoop<'s> {
         })
     }
 
-    /// Runs until the server drains.
-    pub(crate) fn run(mut self, signals: &Signals) -> io::Result<()> {
+    /// Runs until the server drains; the connection to the supervisor, if there is one.
+    pub(crate) fn run(mut self, signals: &Signals) -> io::Result<Option<Connection>> {
         self.send(Event::Ready { problem_count: self.domains.problem_count() });
         if self.supervisor.is_none() {
             // The next supervisor may have started another process, and only one may serve.
             warn("lost the supervisor before this process was ready; exiting");
             self.server.drain(DrainMode::Replaced);
-            return Ok(());
+            return Ok(None);
         }
         let result = self.run_until_drain(signals);
         if !self.is_stopping {
             warn("this server process has failed; it finishes requests in progress and exits");
             self.send(Event::Leaving);
         }
-        result
+        result.map(|()| self.supervisor)
     }
 
     fn run_until_drain(&mut self, signals: &Signals) -> io::Result<()> {

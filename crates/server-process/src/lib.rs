@@ -10,6 +10,7 @@ mod startup;
 mod control_loop;
 mod status;
 mod sandbox;
+mod access;
 mod loader;
 mod domains;
 mod zone_loader;

@@ -3,10 +3,12 @@
 
 use sanderling_config::Config;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, reason};
+use sanderling_os::directory::Directory;
 use sanderling_os::sandbox::{self, Landlock, Layer, SandboxConfig};
 use sanderling_os::user::User;
 use std::collections::BTreeSet;
 use std::io;
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 
 /// The user that the server process switches to, if the configuration has one.
@@ -51,7 +53,7 @@ impl Sandbox {
     /// Gives up what serving `config` does not need.
     ///
     /// # Errors
-    /// The process cannot switch to `user`, or that user cannot open a folder of the configuration.
+    /// The process cannot switch to `user`, or the kernel refuses a layer that it supports.
     pub(crate) fn enter(config: &Config, user: Option<User>) -> io::Result<Sandbox> {
         let name = user.as_ref().map(|user| user.name.clone());
         let layer = if config.sandbox { Layer::Enabled } else { Layer::Disabled };
@@ -61,19 +63,15 @@ impl Sandbox {
             _ => PathBuf::from("."),
         });
         // Each once: each needs a descriptor, and thousands of zones may be in one folder.
-        let folders: BTreeSet<PathBuf> = config
-            .sites
-            .iter()
-            .map(|site| site.folder.clone())
-            .chain(zone_folders)
-            .filter(|path| path.exists())
-            .collect();
+        let paths: BTreeSet<PathBuf> =
+            config.sites.iter().map(|site| site.folder.clone()).chain(zone_folders).collect();
+        // Before the user changes: a folder that the user cannot reach concerns its own site alone.
+        let folders: Vec<Directory> = paths.iter().filter_map(|path| Directory::open(path).ok()).collect();
         let sandbox_config = SandboxConfig {
             user,
-            readable_paths: folders.into_iter().collect(),
+            readable_fds: folders.iter().map(AsFd::as_fd).collect(),
             landlock: layer,
             seccomp: layer,
-            ..SandboxConfig::default()
         };
         Ok(Sandbox { layers: sandbox::enter(&sandbox_config)?, user: name })
     }

@@ -1,5 +1,6 @@
 //! The start of a server process: inherit, load, give up privileges, serve.
 
+use crate::access;
 use crate::control_loop::{ControlLoop, ControlParams};
 use crate::domains::Domains;
 use crate::loader::{Loaded, Loader};
@@ -14,12 +15,15 @@ use sanderling_ipc::{ARTEFACT_BYTES_MAX, ArtefactKind, Connection, Event, Exit, 
 use sanderling_listeners::Listeners;
 use sanderling_os::memfd;
 use sanderling_os::signals::{self, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, Signals};
-use sanderling_server::{Server, Snapshot, SocketSet};
+use sanderling_server::{Counter, Server, Snapshot, SocketSet};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// Time in which the supervisor must read the last event.
+const REPORT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Serves with what the supervisor has passed on.
 pub fn serve(source: &ConfigSource, control_path: Option<PathBuf>) -> Exit {
@@ -120,6 +124,7 @@ impl Inherited {
         let own_pidfd = sanderling_os::process::own_pidfd()?;
         let user = lookup_user(&config).map_err(|diagnostics| self.refuse(diagnostics))?;
         let sandbox = Sandbox::enter(&config, user).map_err(|error| self.fail(error))?;
+        report(&access::problems(&config, &snapshot, sandbox.user.as_deref()));
         if sandbox.restricts_folders() {
             loader.forbid_new_folders();
         }
@@ -170,8 +175,18 @@ impl Prepared {
             sandbox,
             own_pidfd,
         };
-        server.run(&socket_sets, worker_count, |server| {
+        let supervisor = server.run(&socket_sets, worker_count, |server| {
             ControlLoop::new(server, &socket_sets, params).and_then(|control_loop| control_loop.run(&signals))
-        })?
+        })??;
+        let cut_off_count = server.status().sum(Counter::CutOff);
+        if cut_off_count > 0 {
+            warn(&format!("responses cut off after `drain_timeout_ms`: {cut_off_count}"));
+        }
+        if let Some(mut supervisor) = supervisor {
+            // A supervisor that does not read has counted nothing; the log has the number.
+            let _ = supervisor.send(&Message::Event(Event::Drained { cut_off_count }));
+            let _ = supervisor.flush_until(Instant::now() + REPORT_TIMEOUT);
+        }
+        Ok(())
     }
 }

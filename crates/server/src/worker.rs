@@ -21,6 +21,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// The longest wait, a day: the poller cannot wait for longer than 24 of them, and a drain may have no deadline.
+const WAIT_MS_MAX: Milliseconds = 24 * 60 * 60 * 1000;
 /// Sources that one wait reports.
 const EVENTS_PER_WAIT_MAX: usize = 256;
 
@@ -161,7 +163,7 @@ impl<'s> Worker<'s> {
         let paused = self.listeners.iter().filter_map(ListenerState::paused_until_ms);
         let next_ms = paused.chain(self.connections.next_deadline_ms()).chain(self.phase.next_ms()).min()?;
         // One more than the difference: a clock of milliseconds that is short of the deadline would wait in vain.
-        Some(Duration::from_millis(next_ms.saturating_sub(self.connections.clock().now_ms()) + 1))
+        Some(Duration::from_millis(next_ms.saturating_sub(self.connections.clock().now_ms()).min(WAIT_MS_MAX) + 1))
     }
 
     fn dispatch(&mut self, source: Source, readiness: Readiness) {
@@ -188,14 +190,14 @@ impl<'s> Worker<'s> {
         let options = &self.shared.options;
         match (&self.phase, mode) {
             (Phase::Serving(_), DrainMode::Replaced) => {
-                let deadline_ms = now_ms + ms(self.shared.drain_timeout);
+                let deadline_ms = now_ms.saturating_add(ms(self.shared.drain_timeout));
                 // The guard is given up after the last accept.
                 let _serving = std::mem::replace(&mut self.phase, Phase::Draining { mode, deadline_ms });
                 self.close_listeners()?;
                 self.connections.drain(options.drain_grace);
             }
             (Phase::Serving(_), DrainMode::Stopping) => {
-                let deadline_ms = now_ms + ms(self.shared.drain_timeout);
+                let deadline_ms = now_ms.saturating_add(ms(self.shared.drain_timeout));
                 let until_ms = now_ms + ms(options.stop_grace());
                 let serving = std::mem::replace(&mut self.phase, Phase::Draining { mode, deadline_ms });
                 if let Phase::Serving(guard) = serving {

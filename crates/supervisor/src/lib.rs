@@ -22,7 +22,7 @@ use phase::{Phase, PhaseInput};
 use process::Process;
 use sanderling_config::diagnostic::reason;
 use sanderling_config::log::warn;
-use sanderling_config::{Config, ConfigSource};
+use sanderling_config::{Config, ConfigSource, UNLIMITED};
 use sanderling_ipc::control_socket::{ClientId, ControlSocket};
 use sanderling_ipc::{Command, Event, Exit, HEARTBEAT_INTERVAL, RETRY_INTERVAL, StatusFormat};
 use sanderling_listeners::Listeners;
@@ -69,6 +69,8 @@ struct Supervisor {
     status_requests: VecDeque<StatusRequest>,
     backoff: Backoff,
     restart_at: Option<Instant>,
+    /// Responses that replaced server processes have cut off after `drain_timeout_ms`.
+    cut_off_count: u64,
     lifecycle: Lifecycle,
     next_watchdog: Option<Instant>,
     started_at: SystemTime,
@@ -136,8 +138,10 @@ impl Supervisor {
         processes.chain([task, control, self.restart_at, self.next_watchdog]).flatten().min()
     }
 
-    fn drain_limit(&self) -> Duration {
-        Duration::from_millis(self.active.config.limits.drain_timeout_ms) + DRAIN_MARGIN
+    /// Time after which a draining process is killed; `None` for never.
+    fn drain_limit(&self) -> Option<Duration> {
+        let timeout_ms = self.active.config.limits.drain_timeout_ms;
+        (timeout_ms != UNLIMITED).then(|| Duration::from_millis(timeout_ms) + DRAIN_MARGIN)
     }
 
     fn handle_signals(&mut self) {
@@ -213,6 +217,7 @@ impl Supervisor {
             Event::ReloadRefused => self.on_refused(generation),
             Event::Reloaded { changes, problem_count } => self.on_reloaded(&changes, problem_count),
             Event::NewProcessNeeded(reason) => self.on_new_process_needed(&reason),
+            Event::Drained { cut_off_count } => self.cut_off_count += cut_off_count,
         }
     }
 

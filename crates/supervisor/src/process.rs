@@ -3,7 +3,7 @@
 use crate::phase::{Phase, PhaseAction, PhaseInput, Termination};
 use sanderling_config::diagnostic::reason;
 use sanderling_config::log::warn;
-use sanderling_ipc::{Command, Connection, Event, FdKind, IncomingFds, Message, ProcessInfo, Received};
+use sanderling_ipc::{Command, Connection, Event, FdKind, IncomingFds, Message, ProcessInfo, Received, Text};
 use sanderling_os::process::{ExitStatus, ProcessHandle};
 use sanderling_os::signals::Signal;
 use std::io;
@@ -82,8 +82,12 @@ impl Process {
         [(FdKind::Process(self.info()), self.handle.as_fd()), (FdKind::Connection, self.connection.as_fd())]
     }
 
-    /// Its next event; `None` if there is none now. A process whose messages are not understood is aborted.
+    /// Its next event; `None` if there is none now. A process whose messages are not understood, such as one of another
+    /// version, is aborted unless it drains; the event is then the reason, for the client that has requested its start.
     pub(super) fn next_event(&mut self) -> Option<Event> {
+        if !self.is_connected {
+            return None;
+        }
         let problem = match self.connection.recv() {
             Ok(Received::Message(Message::Event(event), _)) => {
                 self.last_event_at = Instant::now();
@@ -98,9 +102,15 @@ impl Process {
             Err(error) => reason(&error),
         };
         self.is_connected = false;
-        warn(&format!("{self}: {problem}; aborting it"));
-        self.abort();
-        None
+        let (message, aborts) = match self.phase {
+            Phase::Draining => (format!("{self}: {problem}; it finishes what is in progress"), false),
+            Phase::Starting | Phase::Serving => (format!("{self}: {problem}; aborting it"), true),
+        };
+        warn(&message);
+        if aborts {
+            self.abort();
+        }
+        Some(Event::Stderr(Text::new(&format!("{message}\n"))))
     }
 
     /// Sends a command. A process that cannot receive it is aborted.
@@ -159,10 +169,11 @@ impl Process {
         self.phase == Phase::Serving && self.termination == Termination::None && self.last_event_at.elapsed() >= limit
     }
 
-    /// When it must have finished what is in progress, `limit` after it began to drain; `None` if it does not drain.
-    pub(super) fn drain_deadline(&self, limit: Duration) -> Option<Instant> {
+    /// When it must have finished what is in progress, `limit` after it began to drain; `None` without a limit, or if it
+    /// does not drain.
+    pub(super) fn drain_deadline(&self, limit: Option<Duration>) -> Option<Instant> {
         let drains = self.phase == Phase::Draining && self.termination != Termination::Killed;
-        drains.then(|| self.since + limit)
+        limit.filter(|_| drains).map(|limit| self.since + limit)
     }
 
     /// When [`Process::poll_termination`] must be called.
@@ -200,5 +211,36 @@ impl Process {
 impl std::fmt::Display for Process {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(out, "server process {}", self.pid())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sanderling_os::poll_set::PollSet;
+    use sanderling_os::seqpacket::SeqpacketSocket;
+    use sanderling_os::signals::{SIGABRT, SIGKILL};
+    use std::path::Path;
+
+    #[test]
+    fn process_of_another_version_is_aborted_with_the_reason_unless_it_drains() {
+        for phase in [Phase::Starting, Phase::Serving, Phase::Draining] {
+            let handle = sanderling_os::process::spawn(Path::new("/bin/tail"), &["-f".into(), "/dev/null".into()], &[]);
+            let (own, other) = SeqpacketSocket::pair().expect("a pair");
+            let copy = own.as_fd().try_clone_to_owned().expect("a copy");
+            let connection = Connection::from_fd(copy).expect("a connection");
+            let mut process = Process { phase, ..Process::new(1, handle.expect("started"), connection) };
+            assert!(other.send(b"SDLG\xffwhat a later version may send", &[]).expect("sent"));
+            let Some(Event::Stderr(reason)) = process.next_event() else { panic!("no reason") };
+            assert!(reason.contains("version 255 of the protocol, and this program has version 2; "), "{reason}");
+            assert!(process.next_event().is_none());
+            if phase == Phase::Draining {
+                assert_eq!(process.try_wait().expect("no error"), None);
+                process.kill();
+            }
+            PollSet::new([process.handle.as_fd()]).wait(None).expect("waited");
+            let signal = if phase == Phase::Draining { SIGKILL } else { SIGABRT };
+            assert_eq!(process.try_wait().expect("no error"), Some(ExitStatus::Signaled(signal)), "{phase:?}");
+        }
     }
 }

@@ -144,7 +144,13 @@ fn external_listeners(external: Vec<(String, OwnedFd)>, config: &Config) -> io::
 /// # Errors
 /// It is a supervisor, or does not answer.
 fn adopt(mut connection: Connection, path: &Path, source: &ConfigSource) -> io::Result<Inherited> {
-    let at_path = |error: io::Error| io::Error::new(error.kind(), format!("{}: {}", path.display(), reason(&error)));
+    let at_path = |error: io::Error| {
+        let remedy = match error.kind() {
+            io::ErrorKind::InvalidData => "; stop the running server with the version that it was started with",
+            _ => "",
+        };
+        io::Error::new(error.kind(), format!("{}: {}{remedy}", path.display(), reason(&error)))
+    };
     connection.send(&Message::Command(Command::HandOver)).map_err(at_path)?;
     let deadline = Instant::now() + HANDOVER_TIMEOUT;
     let mut receiving = Receiving::default();
@@ -259,6 +265,7 @@ impl Supervisor {
             status_requests: VecDeque::new(),
             backoff: Backoff::default(),
             restart_at: None,
+            cut_off_count: 0,
             lifecycle: Lifecycle::Running,
             next_watchdog: None,
             started_at: SystemTime::now(),

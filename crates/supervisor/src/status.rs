@@ -20,6 +20,8 @@ struct SupervisorStatus {
     configuration: Option<String>,
     loaded_unix_s: u64,
     restarts: u64,
+    /// Responses that replaced server processes have cut off after `drain_timeout_ms`.
+    cut_off: u64,
     listeners: Vec<ListenerStatus>,
     processes: Vec<ProcessStatus>,
 }
@@ -100,13 +102,14 @@ impl Supervisor {
             },
             loaded_unix_s: unix_s(self.loaded_at),
             restarts: self.backoff.restart_count,
+            cut_off: self.cut_off_count,
             listeners: listeners.collect(),
             processes: processes.collect(),
         }
     }
 
     fn to_text(&self, status: &SupervisorStatus) -> String {
-        let SupervisorStatus { version, pid, restarts, .. } = status;
+        let SupervisorStatus { version, pid, restarts, cut_off, .. } = status;
         let mut out = format!("sanderling {version}, supervisor process {pid}, up {}\n", age(self.started_at));
         let source = status.configuration.as_deref().unwrap_or("from the command line");
         out += &format!("configuration {source}, loaded {} ago\n", age(self.loaded_at));
@@ -114,7 +117,7 @@ impl Supervisor {
             let plural = if *sockets == 1 { "" } else { "s" };
             out += &format!("{service} {address}, {sockets} socket{plural}\n");
         }
-        out += &format!("restarts of the server process: {restarts}\n");
+        out += &format!("restarts of the server process: {restarts}; responses cut off by replacing it: {cut_off}\n");
         // The serving process last: its own status follows.
         for phase in [Phase::Starting, Phase::Draining, Phase::Serving] {
             for process in self.processes.iter().filter(|process| process.phase() == phase) {

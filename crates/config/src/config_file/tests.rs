@@ -289,6 +289,20 @@ fn limits_accept_min_and_max_and_nothing_beyond() {
 }
 
 #[test]
+fn drain_timeout_may_be_unlimited() {
+    let text = "[domain.\"a.example\"]\nsite = \"public\"\n[limits]\ndrain_timeout_ms = \"unlimited\"";
+    assert_eq!(config(text).limits.drain_timeout_ms, UNLIMITED);
+    check_before_domain(
+        "[limits]\ndrain_timeout_ms = \"never\"\nhttp_idle_timeout_ms = \"unlimited\"",
+        &[
+            "2:20: `drain_timeout_ms` must be a number or \"unlimited\"; write drain_timeout_ms = \"unlimited\"",
+            "3:24: `http_idle_timeout_ms` must be a whole number, not the string \"unlimited\"; \
+             write http_idle_timeout_ms = 60000",
+        ],
+    );
+}
+
+#[test]
 fn target_limit_must_be_less_than_head_limit() {
     check_before_domain(
         "[limits]\nhttp_target_bytes_max = 16384",

@@ -51,10 +51,10 @@ pub(crate) fn run(directory: &Path, user: Option<&str>, task: &str) {
         // As if that user had started this process: it cannot change its user or capabilities.
         user.take().inspect(|user| user.switch().expect("root may"));
     }
+    let zones = Directory::open(&directory.join("zones")).expect("opened");
     let config = SandboxConfig {
         user,
-        readable_paths: vec![directory.join("zones")],
-        readable_fds: vec![opened.root.as_fd()],
+        readable_fds: vec![opened.root.as_fd(), zones.as_fd()],
         landlock: if task == "without-landlock" { Layer::Disabled } else { Layer::Enabled },
         seccomp: if task == "without-seccomp" { Layer::Disabled } else { Layer::Enabled },
     };

@@ -13,8 +13,8 @@ const STATUS_TIMEOUT_S: u64 = 5;
 const CHANGE_TIMEOUT_S: u64 = 60;
 /// For `stop`: the default of `drain_timeout_ms`, and 5 s to exit.
 const STOP_TIMEOUT_S: u64 = 35;
-/// A day.
-const TIMEOUT_S_MAX: u64 = 86_400;
+/// A week, as `drain_timeout_ms` may be.
+const TIMEOUT_S_MAX: u64 = 604_800;
 
 /// A command for the running server.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -139,7 +139,7 @@ fn control_commands_have_a_socket_and_a_timeout() {
     ] {
         assert_eq!(control_request(line), (request, "s".to_owned(), timeout_s), "{line}");
     }
-    check_refused("sanderling stop --control s --timeout 0", "0 is not in 1..=86400");
+    check_refused("sanderling stop --control s --timeout 0", "0 is not in 1..=604800");
     check_refused(
         "sanderling reload --control s --config x",
         "'--control <PATH>' cannot be used with '--config <FILE>'",

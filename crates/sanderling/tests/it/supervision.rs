@@ -1,8 +1,10 @@
 //! Supervisor and server process as the system sees them: their descriptors, users and messages to a service manager, and the
 //! sockets of a service manager.
 
+use sanderling_os::poll_set::PollSet;
+use sanderling_os::seqpacket::{MESSAGE_BYTES_MAX, SeqpacketListener, SeqpacketSocket};
 use sanderling_testkit::http::HttpClient;
-use sanderling_testkit::{DEADLINE, Folder, ListenerCounts, TestServer, copy_program_to};
+use sanderling_testkit::{DEADLINE, Folder, ListenerCounts, RawConnection, TestServer, copy_program_to, run_to_end};
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::TcpListener;
@@ -191,7 +193,7 @@ fn sockets_of_a_service_manager_are_used() {
     assert!(status.contains(&format!("http {http_address}, 1 socket")), "{status}");
     let ended = folder.control("stop");
     assert_eq!(ended.code(), Some(0), "{ended}");
-    sanderling_os::poll_set::PollSet::new([child.as_fd()]).wait(Some(DEADLINE)).expect("waited");
+    PollSet::new([child.as_fd()]).wait(Some(DEADLINE)).expect("waited");
     assert_eq!(child.try_wait().expect("no error"), Some(sanderling_os::process::ExitStatus::Exited(0)));
 }
 
@@ -310,7 +312,7 @@ fn stop_leaves_the_sockets_of_a_service_manager_open() {
         HttpClient::connect(address).get("/");
         let ended = folder.control("stop");
         assert_eq!(ended.code(), Some(0), "{ended}");
-        sanderling_os::poll_set::PollSet::new([child.as_fd()]).wait(Some(DEADLINE)).expect("waited");
+        PollSet::new([child.as_fd()]).wait(Some(DEADLINE)).expect("waited");
         assert_eq!(child.try_wait().expect("no error"), Some(sanderling_os::process::ExitStatus::Exited(0)));
     }
     std::net::TcpStream::connect(address).expect("the manager's socket still listens");
@@ -348,4 +350,72 @@ fn new_folder_in_the_configuration_is_served() {
     let ended = folder.control("reload");
     assert_eq!(ended.code(), Some(0), "{ended}");
     wait_for_page(&server, b"newer\n");
+}
+
+#[test]
+fn download_is_cut_off_after_the_drain_timeout_and_survives_an_upgrade_without_one() {
+    // More than sockets hold.
+    let content: Vec<u8> = (0..20_000_000u32).map(|index| (index >> 16) as u8).collect();
+    for (timeout_ms, cut_off_count) in [("100", 1), ("\"unlimited\"", 0)] {
+        let folder = domain("workers = 1", ANY, ANY);
+        folder.write("public/huge.bin", &content);
+        let config = fs::read_to_string(folder.path().join("sanderling.toml")).expect("written");
+        folder.write("sanderling.toml", format!("{config}[limits]\ndrain_timeout_ms = {timeout_ms}\n").as_bytes());
+        let server = TestServer::start_command(folder.serve_command(), BOTH);
+        let mut client = RawConnection::open(server.http());
+        client.send(b"GET /huge.bin HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        client.read_until(b"\r\n\r\n");
+        assert_eq!(folder.control("upgrade").code(), Some(0));
+        if cut_off_count > 0 {
+            server.wait_for_error("responses cut off after `drain_timeout_ms`: 1");
+            // The replaced process has exited.
+            server.server_process_id();
+        }
+        let received = client.read_to_close();
+        assert_eq!(content.ends_with(&received[received.len() - 1_000..]), cut_off_count == 0, "{timeout_ms}");
+        // The end of the drain, after which the process exits.
+        server.server_process_id();
+        let status = folder.control("status").text();
+        assert!(status.contains(&format!("responses cut off by replacing it: {cut_off_count}\n")), "{status}");
+    }
+}
+
+/// A packet of a later version of the protocol.
+const LATER: &[u8] = b"SDLG\xffwhat a later version may send";
+
+#[test]
+fn process_without_supervisor_refuses_one_of_another_version_and_serves() {
+    let folder = domain("workers = 1", ANY, ANY);
+    let server = TestServer::start_command(folder.serve_command(), BOTH);
+    server.signal("KILL");
+    server.wait_for_error("lost supervisor");
+    let supervisor = SeqpacketSocket::connect(&folder.path().join("control")).expect("connected");
+    assert!(supervisor.send(LATER, &[]).expect("sent"));
+    PollSet::new([supervisor.as_fd()]).wait(Some(DEADLINE)).expect("waited");
+    let mut buffer = [0; MESSAGE_BYTES_MAX];
+    supervisor.receive(&mut buffer).expect("an answer");
+    let answer = String::from_utf8_lossy(&buffer);
+    assert!(
+        answer.contains("version 255 of the protocol, and this program has version 2; use the version"),
+        "{answer}"
+    );
+    HttpClient::connect(server.http()).get("/");
+    assert_eq!(folder.control("stop").code(), Some(0));
+    server.end();
+}
+
+#[test]
+fn supervisor_refuses_a_process_of_another_version() {
+    let folder = domain("workers = 1", ANY, ANY);
+    let listener = SeqpacketListener::bind(&folder.path().join("control"), 0o600).expect("bound");
+    let process = thread::spawn(move || {
+        PollSet::new([listener.as_fd()]).wait(Some(DEADLINE)).expect("waited");
+        let supervisor = listener.accept().expect("accepted").expect("a supervisor");
+        assert!(supervisor.send(LATER, &[]).expect("sent"));
+        supervisor
+    });
+    let ended = run_to_end(folder.serve_command(), DEADLINE);
+    let expected = "this program has version 2; stop the running server with the version that it was started with";
+    assert!(ended.code() == Some(1) && ended.errors.contains(expected), "{ended}");
+    process.join().expect("no panic");
 }
