@@ -48,6 +48,8 @@ impl std::error::Error for Problem {}
 pub enum Severity {
     /// It is refused.
     Error,
+    /// It is refused, and the rest of it was not read: it may have more errors.
+    Incomplete,
     /// It is accepted, but the operator should look at it.
     Warning,
 }
@@ -96,12 +98,17 @@ pub struct Diagnostic {
 impl Diagnostic {
     /// Whether the input is refused because of it.
     pub fn is_error(&self) -> bool {
-        self.severity == Severity::Error
+        self.severity != Severity::Warning
     }
 
     /// A problem for which the input is refused.
     pub fn error(location: Location, problem: Problem) -> Diagnostic {
         Diagnostic { severity: Severity::Error, location, problem }
+    }
+
+    /// A problem for which the input is refused without reading the rest of it.
+    pub fn incomplete(location: Location, problem: Problem) -> Diagnostic {
+        Diagnostic { severity: Severity::Incomplete, location, problem }
     }
 
     /// A problem in spite of which the input is accepted.
@@ -123,7 +130,7 @@ impl Diagnostic {
     /// `source_line` is the line at the location, with or without its end; `None` leaves the source out.
     pub fn to_snippet(&self, source_line: Option<&[u8]>, colour: Colour) -> String {
         let (level, name) = match self.severity {
-            Severity::Error => (Level::ERROR, "error"),
+            Severity::Error | Severity::Incomplete => (Level::ERROR, "error"),
             Severity::Warning => (Level::WARNING, "warning"),
         };
         let level = level.with_name(format!("{}: {name}", self.location));
@@ -148,7 +155,7 @@ impl Diagnostic {
 impl fmt::Display for Diagnostic {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let severity = match self.severity {
-            Severity::Error => "",
+            Severity::Error | Severity::Incomplete => "",
             Severity::Warning => "warning: ",
         };
         write!(out, "{}: {severity}{}", self.location, self.problem)
@@ -200,16 +207,18 @@ pub fn write_report(diagnostics: &[Diagnostic], format: Format, out: &mut dyn Wr
             }
         }
     }
+    let is_incomplete = diagnostics.iter().any(|one| one.severity == Severity::Incomplete);
+    let at_least = if is_incomplete { "at least " } else { "" };
     if diagnostics.len() > SHOWN_MAX {
-        writeln!(out, "and {} more", diagnostics.len() - SHOWN_MAX)?;
+        writeln!(out, "and {at_least}{} more", diagnostics.len() - SHOWN_MAX)?;
     }
-    let error_count = diagnostics.iter().filter(|one| one.severity == Severity::Error).count();
+    let error_count = diagnostics.iter().filter(|one| one.is_error()).count();
     match (error_count, diagnostics.len() - error_count) {
         (0, 0) => Ok(()),
         (0, warning_count) => writeln!(out, "{}", counted(warning_count, "warning")),
-        (_, 0) => writeln!(out, "{}", counted(error_count, "error")),
+        (_, 0) => writeln!(out, "{at_least}{}", counted(error_count, "error")),
         (_, warning_count) => {
-            writeln!(out, "{}, {}", counted(error_count, "error"), counted(warning_count, "warning"))
+            writeln!(out, "{at_least}{}, {}", counted(error_count, "error"), counted(warning_count, "warning"))
         }
     }
 }
@@ -385,6 +394,14 @@ mod tests {
         let text = report(&vec![error_at(1, 1); SHOWN_MAX + 5], Format::Line);
         assert_eq!(text.lines().count(), SHOWN_MAX + 2);
         assert!(text.ends_with("and 5 more\n105 errors\n"), "{text}");
+    }
+
+    #[test]
+    fn report_about_input_that_was_not_read_to_its_end_says_at_least() {
+        let mut diagnostics = vec![error_at(1, 1); SHOWN_MAX];
+        diagnostics.push(Diagnostic::incomplete(Location::File("a".into()), Problem::new("b", "c")));
+        let text = report(&diagnostics, Format::Line);
+        assert!(text.ends_with("and at least 1 more\nat least 101 errors\n"), "{text}");
     }
 
     #[test]

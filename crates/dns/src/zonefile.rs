@@ -44,6 +44,8 @@ pub struct Position {
 pub enum Severity {
     /// The text is invalid: the zone must not be served.
     Error,
+    /// There are more than [`ParserLimits::errors_max`] errors. The rest of the zone was not read.
+    Incomplete,
     /// The text is valid but probably not intended: records outside of the zone are omitted, a TTL over the limit becomes
     /// 0. BIND loads such a zone.
     Warning,
@@ -289,7 +291,8 @@ impl Parser {
         self.files.clear();
         self.generate = None;
         let problem = format!("more than {} errors; the rest of the zone was not read", self.limits.errors_max);
-        Diagnostic::error(error.position, problem, "fix the earlier errors first")
+        let remedy = "fix the earlier errors first";
+        Diagnostic { severity: Severity::Incomplete, ..Diagnostic::error(error.position, problem, remedy) }
     }
 
     fn entry(&mut self, entry: EntryKind) -> Entry<'_> {

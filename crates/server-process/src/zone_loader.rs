@@ -1,7 +1,7 @@
 //! Reads zone files, with the files that they include, and builds the zones that are served.
 
 use crate::zone_sources::{ZoneSources, ZoneSourcesBuilder};
-use sanderling_config::diagnostic::{Diagnostic, Location, Problem, Severity, reason};
+use sanderling_config::diagnostic::{Diagnostic, Location, Problem, reason};
 use sanderling_config::{DomainName, Limits, Zone as ZoneConfig};
 use sanderling_dns::zonefile::{self, Entry, Parser, Position};
 use sanderling_dns::{HashSeed, NameBuf, Zone, ZoneBuilder, ZoneLimits};
@@ -161,12 +161,13 @@ impl<'l> ZoneLoader<'l> {
         let location = self.location(diagnostic.position);
         self.diagnostics.push(match diagnostic.severity {
             zonefile::Severity::Error => Diagnostic::error(location, problem),
+            zonefile::Severity::Incomplete => Diagnostic::incomplete(location, problem),
             zonefile::Severity::Warning => Diagnostic::warning(location, problem),
         });
     }
 
     fn has_errors(&self) -> bool {
-        self.diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error)
+        self.diagnostics.iter().any(Diagnostic::is_error)
     }
 }
 

@@ -34,7 +34,7 @@ fn record_line(record: &Record<'_>) -> String {
 fn error_line(error: &Diagnostic) -> String {
     let Diagnostic { position, severity, problem, remedy } = error;
     let severity = match severity {
-        Severity::Error => "error",
+        Severity::Error | Severity::Incomplete => "error",
         Severity::Warning => "warning",
     };
     format!("{}:{}: {severity}: {problem}; {remedy}", position.line, position.column)
