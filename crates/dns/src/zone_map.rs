@@ -17,7 +17,7 @@ pub const CNAME_CHAIN_MAX: usize = 64;
 
 /// An immutable map from apexes to zones.
 ///
-/// A changed map is a new one that shares the zones that stay: [`ZoneMap::with_entry`].
+/// A changed map is a new one that shares the zones that stay: [`ZoneMap::with_zone`].
 #[derive(Clone, Debug)]
 pub struct ZoneMap {
     seed: HashSeed,
@@ -98,25 +98,10 @@ impl ZoneMap {
         self.entries.push(entry);
     }
 
-    /// This map with `entry` added, or in the place of the entry with the same apex. The other zones are shared.
-    #[must_use]
-    pub fn with_entry(&self, entry: ZoneEntry) -> ZoneMap {
-        self.with_entries(self.entries.iter().cloned().chain([entry]))
-    }
-
-    /// [`ZoneMap::with_entry`] for a zone that is served.
+    /// This map with `zone` added, or in the place of the entry with the same apex. The other zones are shared.
     #[must_use]
     pub fn with_zone(&self, zone: Arc<Zone>) -> ZoneMap {
-        self.with_entry(ZoneEntry::Served(zone))
-    }
-
-    /// This map without the entry for `apex`. The other zones are shared.
-    #[must_use]
-    pub fn without(&self, apex: Name<'_>) -> ZoneMap {
-        self.with_entries(self.entries.iter().filter(|entry| !entry.apex().eq_ignore_case(apex)).cloned())
-    }
-
-    fn with_entries(&self, entries: impl Iterator<Item = ZoneEntry>) -> ZoneMap {
+        let entries = self.entries.iter().cloned().chain([ZoneEntry::Served(zone)]);
         ZoneMap { cname_chain_max: self.cname_chain_max, ..ZoneMap::new(self.seed, entries) }
     }
 

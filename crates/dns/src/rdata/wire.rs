@@ -56,7 +56,7 @@ fn fixed(rest: &[u8], length_bytes: usize) -> Result<usize, &'static str> {
 }
 
 fn name(rest: &[u8]) -> Result<usize, &'static str> {
-    Name::parse(rest).map(Name::length_bytes).map_err(|_| "it is not an uncompressed name")
+    Name::parse(rest).map(Name::length_bytes).map_err(|_| "not an uncompressed name")
 }
 
 fn names(rest: &[u8]) -> Result<usize, &'static str> {
@@ -88,7 +88,7 @@ fn strings(rest: &[u8]) -> Result<usize, &'static str> {
 fn digits(rest: &[u8]) -> Result<usize, &'static str> {
     let string = string(rest)?;
     let is_valid = string.len() >= 4 && string.iter().all(u8::is_ascii_digit);
-    if is_valid { Ok(string.len() + 1) } else { Err("it is not a string of at least four digits") }
+    if is_valid { Ok(string.len() + 1) } else { Err("not a number of at least four digits") }
 }
 
 /// RFC 1712 §3: a decimal number, `-32.6882`.
@@ -100,14 +100,14 @@ fn coordinate(rest: &[u8]) -> Result<usize, &'static str> {
         None => (unsigned, &[][..]),
     };
     let is_valid = !(whole.is_empty() && fraction.is_empty()) && whole.iter().chain(fraction).all(u8::is_ascii_digit);
-    if is_valid { Ok(string.len() + 1) } else { Err("it is not a decimal number") }
+    if is_valid { Ok(string.len() + 1) } else { Err("not a decimal number") }
 }
 
 /// RFC 8659 §4.1: at least one letter or digit.
 fn tag(rest: &[u8]) -> Result<usize, &'static str> {
     let tag = string(rest)?;
     let is_valid = !tag.is_empty() && tag.iter().all(u8::is_ascii_alphanumeric);
-    if is_valid { Ok(tag.len() + 1) } else { Err("it has other characters than letters and digits") }
+    if is_valid { Ok(tag.len() + 1) } else { Err("not a word of letters and digits") }
 }
 
 /// A digest. `expected` is the length that its algorithm gives, if it is known, and the problem with any other length.
@@ -122,10 +122,10 @@ fn digest(rest: &[u8], expected: Option<(usize, &'static str)>) -> Result<usize,
 /// The IANA registry of DS digests.
 fn ds_digest(digest_type: u8) -> Option<(usize, &'static str)> {
     match digest_type {
-        1 => Some((20, "the digest type 1, SHA-1, has 20 bytes")),
-        2 => Some((32, "the digest type 2, SHA-256, has 32 bytes")),
-        3 => Some((32, "the digest type 3, GOST R 34.11-94, has 32 bytes")),
-        4 => Some((48, "the digest type 4, SHA-384, has 48 bytes")),
+        1 => Some((20, "a digest of type 1 (SHA-1) has 20 bytes")),
+        2 => Some((32, "a digest of type 2 (SHA-256) has 32 bytes")),
+        3 => Some((32, "a digest of type 3 (GOST R 34.11-94) has 32 bytes")),
+        4 => Some((48, "a digest of type 4 (SHA-384) has 48 bytes")),
         _ => None,
     }
 }
@@ -133,8 +133,8 @@ fn ds_digest(digest_type: u8) -> Option<(usize, &'static str)> {
 /// SHA-1 (RFC 4255 §3.1.2) and SHA-256 (RFC 6594 §3.1).
 fn fingerprint(fingerprint_type: u8) -> Option<(usize, &'static str)> {
     match fingerprint_type {
-        1 => Some((20, "the fingerprint type 1, SHA-1, has 20 bytes")),
-        2 => Some((32, "the fingerprint type 2, SHA-256, has 32 bytes")),
+        1 => Some((20, "a fingerprint of type 1 (SHA-1) has 20 bytes")),
+        2 => Some((32, "a fingerprint of type 2 (SHA-256) has 32 bytes")),
         _ => None,
     }
 }
@@ -142,8 +142,8 @@ fn fingerprint(fingerprint_type: u8) -> Option<(usize, &'static str)> {
 /// RFC 8976 §2.2.4: SHA-384 and SHA-512. No digest is shorter than 12 bytes.
 fn zone_digest(rest: &[u8], hash_algorithm: u8) -> Result<usize, &'static str> {
     match hash_algorithm {
-        1 => digest(rest, Some((48, "the hash algorithm 1, SHA-384, has 48 bytes"))),
-        2 => digest(rest, Some((64, "the hash algorithm 2, SHA-512, has 64 bytes"))),
+        1 => digest(rest, Some((48, "a digest of hash algorithm 1 (SHA-384) has 48 bytes"))),
+        2 => digest(rest, Some((64, "a digest of hash algorithm 2 (SHA-512) has 64 bytes"))),
         _ if rest.len() < 12 => Err("a digest has at least 12 bytes"),
         _ => Ok(rest.len()),
     }

@@ -163,17 +163,21 @@ impl ZoneBuilder {
         if target.is_root() || !target.is_at_or_below(self.names.name(self.apex)) {
             return None;
         }
+        // RFC 1034 §4.2.1: the address of a name server in the zone that it serves is needed to reach that zone.
+        let needs_glue = rtype == Rtype::NS
+            && self.visibility(owner) == Visibility::Delegated(owner)
+            && target.is_at_or_below(self.names.name(owner));
+        const NO_GLUE: Option<&str> = Some("has no address (glue) in the zone");
         let Some(host) = self.names.find(target) else {
-            return (!self.is_synthesized_or_delegated(target)).then_some("is not in the zone");
+            let is_elsewhere = self.is_synthesized_or_delegated(target);
+            return if needs_glue { NO_GLUE } else { (!is_elsewhere).then_some("is not in the zone") };
         };
         if self.has_rrset(host, Rtype::A) || self.has_rrset(host, Rtype::AAAA) {
             return None;
         }
         match self.visibility(host) {
-            // Only name servers at or below their own delegation point need glue here.
-            Visibility::Delegated(point) if !(rtype == Rtype::NS && point == owner) => None,
-            Visibility::Delegated(_) => Some("has no address (glue) in the zone"),
-            Visibility::BelowDname(_) => None,
+            Visibility::Delegated(_) if needs_glue => NO_GLUE,
+            Visibility::Delegated(_) | Visibility::BelowDname(_) => None,
             _ if self.has_rrset(host, Rtype::CNAME) => Some("is an alias"),
             _ => Some("has no address"),
         }

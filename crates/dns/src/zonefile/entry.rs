@@ -234,7 +234,7 @@ fn head(scanner: &mut Scanner, context: &mut Context) -> Result<RecordHead, Diag
         } else if !class_given && is_class(text) {
             class_given = true;
             if !text.eq_ignore_ascii_case(b"IN") && !text.eq_ignore_ascii_case(b"CLASS1") {
-                let problem = format!("the class {} is not IN", Excerpt(text));
+                let problem = format!("the class {} is not supported", Excerpt(text));
                 return Err(Diagnostic::error(scanner.position_of(token), problem, "write IN or no class"));
             }
         } else {

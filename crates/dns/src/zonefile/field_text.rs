@@ -12,14 +12,11 @@ use crate::rtype::Rtype;
 use alloc::format;
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
-use core::str::FromStr;
 
 /// How to write a duration.
 pub(super) const DURATION_REMEDY: &str = "write seconds, or numbers with the units w, d, h, m or s, as in 1h30m";
 /// How to write RDATA without fields.
 pub(super) const GENERIC_REMEDY: &str = "write \\# length hexadecimal-digits (RFC 3597 section 5)";
-/// How to fix an escape.
-pub(super) const ESCAPE_REMEDY: &str = "write three decimal digits, \\000 to \\255, or \\\\ for a backslash";
 /// Bytes of the longest `<character-string>` (RFC 1035 §3.3).
 const STRING_BYTES_MAX: usize = 255;
 
@@ -154,10 +151,10 @@ impl<'r> RdataReader<'r> {
 
     pub(super) fn put_ipv6(&mut self) -> Result<(), Diagnostic> {
         let token = self.token()?;
-        let Some(address) = parse_address::<Ipv6Addr>(self.scanner.text_of(token)) else {
+        let Some(bytes) = parse_ipv6(self.scanner.text_of(token)) else {
             return Err(self.invalid(token, "is not an IPv6 address", "write hexadecimal groups, as in 2001:db8::1"));
         };
-        self.out.extend_from_slice(&address.octets());
+        self.out.extend_from_slice(&bytes);
         Ok(())
     }
 
@@ -323,9 +320,9 @@ impl<'r> RdataReader<'r> {
                 (Rtype::CDNSKEY, b"0") => {
                     "write CDNSKEY 0 3 0 AA== to ask for the deletion of the DS (RFC 8078 section 4)"
                 }
-                _ => "digits are missing or superfluous; copy the whole text again",
+                _ => "copy the whole text again",
             };
-            self.invalid(last, "is incomplete", remedy)
+            self.invalid(last, "has missing or superfluous digits", remedy)
         })
     }
 
@@ -390,7 +387,7 @@ pub(super) fn put_unescaped(scanner: &Scanner, token: Token, out: &mut Vec<u8>) 
                 tail
             }
             Some(Err(scanner::InvalidEscape)) | None => {
-                return Err(Diagnostic::about(scanner, token, "has an invalid escape", ESCAPE_REMEDY));
+                return Err(Diagnostic::about(scanner, token, "has an invalid escape", name_text::ESCAPE_REMEDY));
             }
         };
     }
@@ -401,7 +398,7 @@ pub(super) fn put_unescaped(scanner: &Scanner, token: Token, out: &mut Vec<u8>) 
 /// Parses an IPv4 address: four numbers up to 255 without leading zeros.
 ///
 /// The standard library accepts the same and is slower. Most records of most zones have addresses.
-fn parse_ipv4(text: &[u8]) -> Option<[u8; 4]> {
+pub(super) fn parse_ipv4(text: &[u8]) -> Option<[u8; 4]> {
     let mut bytes = [0; 4];
     let mut numbers = text.split(|&byte| byte == b'.');
     for byte in &mut bytes {
@@ -417,7 +414,8 @@ fn parse_ipv4(text: &[u8]) -> Option<[u8; 4]> {
     numbers.next().is_none().then_some(bytes)
 }
 
-/// An IPv4 or IPv6 address.
-pub(super) fn parse_address<A: FromStr>(text: &[u8]) -> Option<A> {
-    core::str::from_utf8(text).ok()?.parse().ok()
+/// Parses an IPv6 address.
+pub(super) fn parse_ipv6(text: &[u8]) -> Option<[u8; 16]> {
+    let address: Ipv6Addr = core::str::from_utf8(text).ok()?.parse().ok()?;
+    Some(address.to_bits().to_be_bytes())
 }

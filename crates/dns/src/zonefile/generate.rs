@@ -6,6 +6,11 @@ use super::{Diagnostic, ParserLimits, Position};
 use alloc::format;
 use alloc::vec::Vec;
 
+/// A problem with a placeholder, and its remedy.
+type Fault = (&'static str, &'static str);
+
+const PLACEHOLDER_REMEDY: &str =
+    "write $, ${offset}, ${offset,width} or ${offset,width,base} with a base of d, o, x, X, n or N";
 /// The highest width of a placeholder, as in BIND.
 const WIDTH_MAX: u32 = 127;
 
@@ -90,11 +95,7 @@ impl Generate {
         });
         Some(match expanded {
             Ok(()) => Ok(Scanner::of_generated(self.position, line)),
-            Err(problem) => {
-                let remedy =
-                    "write $, ${offset}, ${offset,width} or ${offset,width,base} with a base of d, o, x, X, n or N";
-                Err(Diagnostic::error(self.position, problem, remedy))
-            }
+            Err((problem, remedy)) => Err(Diagnostic::error(self.position, problem, remedy)),
         })
     }
 
@@ -130,7 +131,7 @@ fn split_at_byte(text: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
 }
 
 /// Appends `template` with its placeholders replaced: `$` is the value, `$$` and `\$` are a dollar sign.
-fn expand(template: &[u8], value: u32, out: &mut Vec<u8>) -> Result<(), &'static str> {
+fn expand(template: &[u8], value: u32, out: &mut Vec<u8>) -> Result<(), Fault> {
     let mut rest = template;
     loop {
         rest = match rest {
@@ -144,8 +145,10 @@ fn expand(template: &[u8], value: u32, out: &mut Vec<u8>) -> Result<(), &'static
                 tail
             }
             [b'$', b'{', tail @ ..] => {
-                let (placeholder, tail) = split_at_byte(tail, b'}').ok_or("a placeholder ${ has no closing brace")?;
-                Placeholder::parse(placeholder).ok_or("a placeholder ${…} is invalid")?.put(value, out)?;
+                let (placeholder, tail) =
+                    split_at_byte(tail, b'}').ok_or(("a placeholder ${ has no closing brace", PLACEHOLDER_REMEDY))?;
+                let placeholder = Placeholder::parse(placeholder);
+                placeholder.ok_or(("a placeholder ${…} is invalid", PLACEHOLDER_REMEDY))?.put(value, out)?;
                 tail
             }
             [b'$', tail @ ..] => {
@@ -184,10 +187,11 @@ impl Placeholder {
     }
 
     /// Appends `value`.
-    fn put(&self, value: u32, out: &mut Vec<u8>) -> Result<(), &'static str> {
+    fn put(&self, value: u32, out: &mut Vec<u8>) -> Result<(), Fault> {
         // As in BIND, values and sums are below 2^31.
         let sum = i64::from(value) + i64::from(self.offset);
-        let sum = i32::try_from(sum).map_err(|_| "a value with its offset is above 2147483647")?;
+        let sum =
+            i32::try_from(sum).map_err(|_| ("a value with its offset is above 2147483647", "lower the offset"))?;
         let width = self.width as usize;
         let digits = match self.base {
             b'd' => format!("{sum:0width$}"),

@@ -12,7 +12,6 @@ use crate::rdata::{self, FieldKind, RDATA_BYTES_MAX};
 use crate::rtype::Rtype;
 use alloc::format;
 use alloc::vec::Vec;
-use core::net::{Ipv4Addr, Ipv6Addr};
 
 impl RdataReader<'_> {
     /// Reads the RDATA up to the end of the entry.
@@ -112,8 +111,8 @@ impl RdataReader<'_> {
         self.field = "data";
         if length_bytes == 0 { self.put_optional_digits(Base::Base16) } else { self.put_digits(Base::Base16) }?;
         if self.out.len() as u64 != length_bytes {
-            let problem = format!("the length is {length_bytes}, but the data has the length {}", self.out.len());
-            let remedy = "write the number of bytes, each of which has two digits";
+            let problem = format!("the length is {length_bytes}, but the number of bytes is {}", self.out.len());
+            let remedy = "correct the length; two digits are one byte";
             return Err(Diagnostic::error(self.scanner.position_of(token), problem, remedy));
         }
         rdata::check(self.rtype, self.out).map_err(|malformed| {
@@ -204,7 +203,11 @@ impl RdataReader<'_> {
             0 => {
                 let token = self.token()?;
                 if self.scanner.text_of(token) != b"." {
-                    return Err(self.invalid(token, "does not fit the type 0, which is no host", "write a dot"));
+                    return Err(self.invalid(
+                        token,
+                        "is a host, but the type 0 means that there is none",
+                        "write a dot, or correct the type",
+                    ));
                 }
                 Ok(())
             }
@@ -238,7 +241,7 @@ const HOST_TYPE_REMEDY: &str = "write 0 for none, 1 for an IPv4 address, 2 for a
 /// How to fix a field of this kind whose wire form is malformed; `None` for kinds whose text always has a valid wire form.
 fn check_remedy(kind: FieldKind) -> Option<&'static str> {
     Some(match kind {
-        FieldKind::Digits => "write at least four digits, as in 311061700956 (RFC 1183 section 3.1)",
+        FieldKind::Digits => "write digits, as in 311061700956 (RFC 1183 section 3.1)",
         FieldKind::Coordinate => "write decimal degrees or metres, as in -32.6882 (RFC 1712 section 3)",
         FieldKind::Tag => "write a property such as issue (RFC 8659 section 4.1)",
         FieldKind::Hex | FieldKind::Base64 | FieldKind::HashedName | FieldKind::Nsap => "write at least one byte",
@@ -248,7 +251,7 @@ fn check_remedy(kind: FieldKind) -> Option<&'static str> {
         FieldKind::Location => location_text::REMEDY,
         FieldKind::Relay => HOST_TYPE_REMEDY,
         FieldKind::HostIdentity => "write algorithm, tag in base 16 and key in base 64 (RFC 8005 section 6)",
-        FieldKind::SvcParams => "see RFC 9460 sections 7 and 8 for the rules",
+        FieldKind::SvcParams => "correct the parameters (RFC 9460 sections 7 and 8)",
         _ => return None,
     })
 }
@@ -263,8 +266,8 @@ fn parse_prefix(text: &[u8]) -> Option<([u8; 4], Vec<u8>)> {
     let slash = text.iter().rposition(|&byte| byte == b'/').filter(|&slash| slash > colon)?;
     let address = &text[colon + 1..slash];
     let (family, bits_max, bytes) = match &text[..colon] {
-        b"1" => (1, 32, field_text::parse_address::<Ipv4Addr>(address)?.octets().to_vec()),
-        b"2" => (2, 128, field_text::parse_address::<Ipv6Addr>(address)?.octets().to_vec()),
+        b"1" => (1, 32, field_text::parse_ipv4(address)?.to_vec()),
+        b"2" => (2, 128, field_text::parse_ipv6(address)?.to_vec()),
         _ => return None,
     };
     let prefix_bits = number::parse_decimal(&text[slash + 1..], bits_max)? as u8;

@@ -9,8 +9,6 @@ use crate::rdata::base::Base;
 use crate::rdata::svc_param::{SvcParamKey, ValueKind};
 use alloc::format;
 use alloc::vec::Vec;
-use core::net::{Ipv4Addr, Ipv6Addr};
-use core::str::FromStr;
 
 const REMEDY: &str = "write key, key=value or key=\"value\", as in alpn=h2,h3 port=8443";
 
@@ -99,8 +97,8 @@ fn put_value(kind: ValueKind, text: &[u8], out: &mut Vec<u8>) -> Result<(), &'st
             out.extend_from_slice(&(port as u16).to_be_bytes());
             Ok(())
         }
-        ValueKind::Ipv4 => put_addresses(text, out, Ipv4Addr::octets).ok_or("a list of IPv4 addresses"),
-        ValueKind::Ipv6 => put_addresses(text, out, Ipv6Addr::octets).ok_or("a list of IPv6 addresses"),
+        ValueKind::Ipv4 => put_addresses(text, out, field_text::parse_ipv4).ok_or("a list of IPv4 addresses"),
+        ValueKind::Ipv6 => put_addresses(text, out, field_text::parse_ipv6).ok_or("a list of IPv6 addresses"),
         ValueKind::Base64 => Base::Base64.decode(text, out).map_err(|_| "text in base 64"),
         ValueKind::DohPath | ValueKind::Opaque => {
             out.extend_from_slice(text);
@@ -151,13 +149,13 @@ fn protocol_length(length_bytes: usize) -> Option<u8> {
     u8::try_from(length_bytes).ok().filter(|&length| length > 0)
 }
 
-fn put_addresses<A: FromStr, const N: usize>(
+fn put_addresses<const N: usize>(
     text: &[u8],
     out: &mut Vec<u8>,
-    bytes_of: impl Fn(&A) -> [u8; N],
+    parse: impl Fn(&[u8]) -> Option<[u8; N]>,
 ) -> Option<()> {
     for address in text.split(|&byte| byte == b',') {
-        out.extend_from_slice(&bytes_of(&field_text::parse_address(address)?));
+        out.extend_from_slice(&parse(address)?);
     }
     Some(())
 }

@@ -20,7 +20,7 @@ fn questions() -> impl Strategy<Value = Vec<Question>> {
 
 /// Checks that the crate `domain` reads every record, name and RDATA.
 fn check_with_domain(bytes: &[u8], reply: &Reply) {
-    let message = Message::from_octets(bytes).expect("longer than a header");
+    let message = Message::from_slice(bytes).expect("longer than a header");
     let (_, answer, authority, additional) = message.sections().expect("four sections");
     let sections = [answer, authority, additional];
     for (section, ours) in sections.into_iter().zip(&reply.sections) {

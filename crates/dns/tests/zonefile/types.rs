@@ -154,10 +154,10 @@ fn malformed_rdata_is_reported_and_printed_in_the_generic_form() {
     }
     check_malformed(Rtype::A, &[1, 2, 3], "address", "the data ends too early");
     check_malformed(Rtype::A, &[1, 2, 3, 4, 5], "RDATA", "there are bytes after the last field");
-    check_malformed(Rtype::MX, &[0, 1, 0xc0, 0x0c], "exchange", "it is not an uncompressed name");
+    check_malformed(Rtype::MX, &[0, 1, 0xc0, 0x0c], "exchange", "not an uncompressed name");
     check_malformed(Rtype::TXT, &[], "text", "the data ends too early");
     check_malformed(Rtype::TXT, &[2, 0], "text", "the data ends too early");
-    check_malformed(Rtype::DS, &[0, 1, 8, 2, 0], "digest", "the digest type 2, SHA-256, has 32 bytes");
+    check_malformed(Rtype::DS, &[0, 1, 8, 2, 0], "digest", "a digest of type 2 (SHA-256) has 32 bytes");
     check_malformed(Rtype::DS, &[0, 1, 8, 9], "digest", "the field is empty");
     check_malformed(Rtype::NSEC3, &[1, 0, 0, 0, 0, 0], "next hashed name", "the field is empty");
     check_malformed(Rtype::NSEC, &[0, 0, 1, 0], "types", "a window of the bit map ends with a zero byte");
@@ -190,7 +190,7 @@ fn malformed_rdata_is_reported_and_printed_in_the_generic_form() {
         "parameters",
         "alpn is not a list of protocol identifiers",
     );
-    check_malformed(Rtype::CAA, &[0, 0, b'a'], "property", "it has other characters than letters and digits");
+    check_malformed(Rtype::CAA, &[0, 0, b'a'], "property", "not a word of letters and digits");
     assert_eq!(rdata::check(Rtype(65_280), &[1, 2, 3]), Ok(()));
 }
 
