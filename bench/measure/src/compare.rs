@@ -23,6 +23,7 @@ use growth::Growth;
 use rounds::{Outcome, Rounds, Row};
 use server::Bench;
 use std::fs;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Measure what a request costs this server, its peers and the floor
@@ -36,6 +37,9 @@ pub(crate) struct Options {
     /// Run only this part; may be repeated
     #[arg(long, value_name = "PART")]
     only: Vec<Part>,
+    /// An earlier build of `sanderling` to compare with as well
+    #[arg(long, value_name = "PROGRAM")]
+    before: Option<PathBuf>,
     /// The number of rounds [default: 5, or 3 with --quick]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=100))]
     rounds: Option<u16>,
@@ -64,6 +68,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<bool> {
     let mut rounds = Rounds {
         bench: Bench {
             sanderling: system::build("Cargo.toml", "sanderling")?,
+            before: options.before.as_ref().map(fs::canonicalize).transpose()?,
             floor: system::build("bench/Cargo.toml", "floor")?,
             folder: folder.path().canonicalize()?,
             server_cpus: "0".to_owned(),

@@ -71,7 +71,7 @@ pub(crate) fn start_servers(
     workers: usize,
 ) -> anyhow::Result<Vec<Server>> {
     let mut servers = Vec::new();
-    for peer in peers::DNS {
+    for peer in &bench.peers(peers::DNS) {
         let place = bench.place(&format!("{name}-{}", peer.name), workers)?;
         match bench.start(peer, place, &Content::Zones(zones.to_vec()), |server| answers(server, &zones[0].apex)) {
             Ok(server) => servers.push(server),

@@ -144,7 +144,7 @@ pub(crate) fn get(server: SocketAddr, path: &str, fields: &str) -> std::io::Resu
 /// Starts all servers except the floor on a site. A server that does not start is left out.
 pub(crate) fn start_servers(bench: &Bench, site: &Site, name: &str, workers: usize) -> anyhow::Result<Vec<Server>> {
     let mut servers = Vec::new();
-    for peer in &peers::HTTP[1..] {
+    for peer in &bench.peers(&peers::HTTP[1..]) {
         let place = bench.place(&format!("{name}-{}", peer.name), workers)?;
         match bench.start(peer, place, &Content::Site(site.root.clone()), answers) {
             Ok(server) => servers.push(server),

@@ -23,7 +23,7 @@ pub(crate) struct Peer {
     pub(crate) program: &'static str,
     pub(crate) arguments: &'static [&'static str],
     /// The configuration file in the folder of the server, and its template.
-    config: (&'static str, &'static str),
+    pub(crate) config: (&'static str, &'static str),
 }
 
 const SANDERLING: &[&str] = &["serve", "--config", "sanderling.toml", "--control", CONTROL];

@@ -25,6 +25,8 @@ const OUTPUT: &str = "output";
 #[derive(Clone, Debug)]
 pub(crate) struct Bench {
     pub(crate) sanderling: PathBuf,
+    /// An earlier build of it.
+    pub(crate) before: Option<PathBuf>,
     pub(crate) floor: PathBuf,
     /// A temporary folder.
     pub(crate) folder: PathBuf,
@@ -42,9 +44,17 @@ impl Bench {
         Ok(Place { folder, address: client::free_port(Ipv4Addr::LOCALHOST)?, worker_count })
     }
 
+    /// The peers, and the earlier build if there is one, with the settings of this build.
+    pub(crate) fn peers(&self, peers: &[Peer]) -> Vec<Peer> {
+        let ours = peers.iter().find(|peer| peer.name == "sanderling" && self.before.is_some());
+        let before = ours.map(|ours| Peer { name: "before", program: "before", ..*ours });
+        peers.iter().copied().chain(before).collect()
+    }
+
     fn program(&self, peer: &Peer) -> &OsStr {
         match peer.program {
             "sanderling" => self.sanderling.as_os_str(),
+            "before" => self.before.as_ref().map_or(OsStr::new("before"), |before| before.as_os_str()),
             "floor" => self.floor.as_os_str(),
             program => program.as_ref(),
         }
