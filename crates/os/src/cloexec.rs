@@ -135,14 +135,18 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn selected_variant_sets_and_clears_the_flag() {
+    fn every_variant_sets_and_clears_the_flag() {
         let _serial = serialise();
-        let file = null();
-        assert!(!is_close_on_exec(&file));
-        set(&file, "/dev/null").expect("set");
-        assert!(is_close_on_exec(&file));
-        clear(&file, "/dev/null").expect("clear");
-        assert!(!is_close_on_exec(&file));
+        let selected = |file: &OwnedFd, is_set| change(file, is_set, "/dev/null");
+        for change in [selected as fn(&OwnedFd, bool) -> io::Result<()>, change_by_ioctl] {
+            let file = null();
+            assert!(!is_close_on_exec(&file));
+            change(&file, true).expect("set");
+            assert!(is_close_on_exec(&file));
+            change(&file, false).expect("clear");
+            assert!(!is_close_on_exec(&file));
+        }
+        assert!(fioclex_is_supported());
     }
 
     #[test]
@@ -168,16 +172,5 @@ pub(crate) mod tests {
             set_from(number).expect("set");
             assert!(is_close_on_exec(&copy));
         }
-    }
-
-    #[test]
-    fn ioctl_sets_and_clears_the_flag() {
-        let _serial = serialise();
-        assert!(fioclex_is_supported());
-        let file = null();
-        change_by_ioctl(&file, true).expect("set");
-        assert!(is_close_on_exec(&file));
-        change_by_ioctl(&file, false).expect("clear");
-        assert!(!is_close_on_exec(&file));
     }
 }

@@ -177,44 +177,28 @@ mod tests {
         check(None, Some(ours.to_string()), None);
     }
 
-    /// Sends a notification to `name` and checks that `listener` receives it.
-    #[track_caller]
-    fn check_received(name: &str, listener: &UnixDatagram) {
-        let limit = Some(Duration::from_secs(30));
-        let notifier = Notifier { manager: Some(Manager::at(name.to_owned()).expect("a socket")), watchdog: limit };
-        assert_eq!(notifier.watchdog_interval(), Some(Duration::from_secs(15)));
-        notifier.notify(&[State::Ready, State::Status("2 sites")]).expect("sent");
-        let mut room = [0; 256];
-        let length = listener.recv(&mut room).expect("received");
-        assert_eq!(&room[..length], b"READY=1\nSTATUS=2 sites\n");
-    }
-
     #[test]
-    fn manager_at_a_path_receives_notifications() {
+    fn manager_at_a_path_or_an_abstract_name_receives_notifications() {
         let directory = tempfile::tempdir().expect("created");
-        let path = directory.path().join("socket");
-        let listener = UnixDatagram::bind(&path).expect("bound");
-        let name = path.to_str().expect("a path in UTF-8");
-        check_received(name, &listener);
-        drop(listener);
-        let gone = Notifier { manager: Some(Manager::at(name.to_owned()).expect("a socket")), watchdog: None };
-        let error = gone.notify(&[State::Ready]).expect_err("no listener").to_string();
-        assert!(error.starts_with(&format!("sendto(\"{name}\") failed: Connection refused")), "{error}");
-    }
-
-    #[test]
-    fn manager_with_an_abstract_name_receives_notifications() {
-        let name = format!("sanderling-notify-{}", std::process::id());
-        let address = SocketAddr::from_abstract_name(&name).expect("short enough");
-        let listener = UnixDatagram::bind_addr(&address).expect("bound");
-        check_received(&format!("@{name}"), &listener);
-    }
-
-    #[test]
-    fn notifier_without_a_manager_sends_nothing() {
-        let notifier = Notifier::default();
-        notifier.notify(&[State::Ready]).expect("no error");
-        assert_eq!(notifier.watchdog_interval(), None);
+        let path = directory.path().join("socket").display().to_string();
+        let abstract_name = format!("sanderling-notify-{}", std::process::id());
+        let at_name = SocketAddr::from_abstract_name(&abstract_name).expect("short enough");
+        for (name, address) in [
+            (path.clone(), SocketAddr::from_pathname(path).expect("short enough")),
+            (format!("@{abstract_name}"), at_name),
+        ] {
+            let listener = UnixDatagram::bind_addr(&address).expect("bound");
+            let limit = Some(Duration::from_secs(30));
+            let notifier = Notifier { manager: Some(Manager::at(name.clone()).expect("a socket")), watchdog: limit };
+            assert_eq!(notifier.watchdog_interval(), Some(Duration::from_secs(15)));
+            notifier.notify(&[State::Ready, State::Status("2 sites")]).expect("sent");
+            let mut room = [0; 256];
+            let length = listener.recv(&mut room).expect("received");
+            assert_eq!(&room[..length], b"READY=1\nSTATUS=2 sites\n");
+            drop(listener);
+            let error = notifier.notify(&[State::Ready]).expect_err("no listener").to_string();
+            assert!(error.starts_with(&format!("sendto(\"{name}\") failed: Connection refused")), "{error}");
+        }
         let error = Manager::at("vsock:2:1".to_owned()).expect_err("not a Unix socket");
         let expected = "NOTIFY_SOCKET=\"vsock:2:1\" is invalid: expected an absolute path, or @ and an abstract name";
         assert_eq!(error.to_string(), expected);

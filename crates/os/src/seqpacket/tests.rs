@@ -101,38 +101,28 @@ fn message_out_of_range_is_not_sent() {
 }
 
 #[test]
-fn too_long_message_is_refused_and_its_descriptors_are_closed() {
-    let (one, other) = pair();
-    let (reader, writer) = std::io::pipe().expect("made");
-    let writer = OwnedFd::from(writer);
-    let passed = [writer.as_fd()];
-    let mut space = [MaybeUninit::uninit(); ANCILLARY_BYTES];
-    let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    assert!(ancillary.push(SendAncillaryMessage::ScmRights(&passed)));
-    let message = [0; MESSAGE_BYTES_MAX + 1];
-    sendmsg(&one, &[IoSlice::new(&message)], &mut ancillary, SendFlags::empty()).expect("sent");
-    drop(writer);
-    let error = other.receive(&mut [0; MESSAGE_BYTES_MAX]).expect_err("too long");
-    assert_eq!(error.kind(), io::ErrorKind::InvalidData);
-    assert_eq!(error.to_string(), "message of more than 4096 bytes");
-    // The end of file proves that the copy of the writer was closed.
-    assert_eq!(rustix::io::read(&reader, &mut [0; 1]).expect("read"), 0);
-    one.send(b"the next message", &[]).expect("sent");
-    assert_eq!(received(&other).0, b"the next message");
-}
-
-#[test]
-fn message_with_too_many_descriptors_is_refused() {
-    let (one, other) = pair();
-    let file = file();
-    let passed = vec![file.as_fd(); DESCRIPTORS_PER_MESSAGE_MAX + 3];
-    let mut space = vec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_PER_MESSAGE_MAX + 3))];
-    let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    assert!(ancillary.push(SendAncillaryMessage::ScmRights(&passed)));
-    sendmsg(&one, &[IoSlice::new(b"x")], &mut ancillary, SendFlags::empty()).expect("sent");
-    let error = other.receive(&mut [0; MESSAGE_BYTES_MAX]).expect_err("too many");
-    assert_eq!(error.kind(), io::ErrorKind::InvalidData);
-    assert!(error.to_string().starts_with("message with more than 250 descriptors"), "{error}");
+fn message_beyond_a_limit_is_refused_and_its_descriptors_are_closed() {
+    for (message_bytes, count, expected) in [
+        (MESSAGE_BYTES_MAX + 1, 1, "message of more than 4096 bytes"),
+        (1, DESCRIPTORS_PER_MESSAGE_MAX + 3, "message with more than 250 descriptors"),
+    ] {
+        let (one, other) = pair();
+        let (reader, writer) = std::io::pipe().expect("made");
+        let mut space = vec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_PER_MESSAGE_MAX + 3))];
+        let passed = vec![writer.as_fd(); count];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        assert!(ancillary.push(SendAncillaryMessage::ScmRights(&passed)));
+        let message = vec![0; message_bytes];
+        sendmsg(&one, &[IoSlice::new(&message)], &mut ancillary, SendFlags::empty()).expect("sent");
+        drop(writer);
+        let error = other.receive(&mut [0; MESSAGE_BYTES_MAX]).expect_err(expected);
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        assert!(error.to_string().starts_with(expected), "{error}");
+        // The end of file proves that the copies of the writer were closed.
+        assert_eq!(rustix::io::read(&reader, &mut [0; 1]).expect("read"), 0);
+        one.send(b"the next message", &[]).expect("sent");
+        assert_eq!(received(&other).0, b"the next message");
+    }
 }
 
 #[test]
@@ -151,15 +141,6 @@ fn send_to_a_full_peer_succeeds_after_it_has_read() {
 }
 
 #[test]
-fn closed_peer_is_an_error_when_sending_and_end_of_file_when_receiving() {
-    let (one, other) = pair();
-    drop(other);
-    assert_eq!(one.send(b"x", &[]).expect_err("closed").raw_os_error(), Some(libc::EPIPE));
-    check_closed(&one);
-    check_closed(&one);
-}
-
-#[test]
 fn messages_of_a_closed_peer_arrive_even_if_it_left_messages_unread() {
     let (one, other) = pair();
     assert!(one.send(b"never read", &[]).expect("sent"));
@@ -168,6 +149,8 @@ fn messages_of_a_closed_peer_arrive_even_if_it_left_messages_unread() {
     drop(other);
     assert_eq!(received(&one).0, b"first");
     assert_eq!(received(&one).0, b"second");
+    check_closed(&one);
+    assert_eq!(one.send(b"x", &[]).expect_err("closed").raw_os_error(), Some(libc::EPIPE));
     check_closed(&one);
 }
 
@@ -214,27 +197,19 @@ fn listener_accepts_connections() {
 
 #[test]
 fn error_has_the_call_and_the_path() {
-    let (directory, path) = socket_path();
+    let (_directory, path) = socket_path();
     let shown = path.display().to_string();
-    #[track_caller]
-    fn check(error: &io::Error, kind: io::ErrorKind, start: &str) {
+    let check = |error: io::Error, kind: io::ErrorKind, call: &str| {
         assert_eq!(error.kind(), kind, "{error}");
-        assert!(error.to_string().starts_with(start), "{error}");
-    }
-    let error = SeqpacketSocket::connect(&path).expect_err("no path");
-    check(&error, io::ErrorKind::NotFound, &format!("connect(\"{shown}\") failed: "));
+        assert!(error.to_string().starts_with(&format!("{call}(\"{shown}")), "{error}");
+    };
+    check(SeqpacketSocket::connect(&path).expect_err("no path"), io::ErrorKind::NotFound, "connect");
     drop(SeqpacketListener::bind(&path, 0o600).expect("bound"));
-    let error = SeqpacketSocket::connect(&path).expect_err("no process listens");
-    check(&error, io::ErrorKind::ConnectionRefused, &format!("connect(\"{shown}\") failed: "));
-    let error = SeqpacketListener::bind(&path, 0o600).expect_err("the path exists");
-    check(&error, io::ErrorKind::AddrInUse, &format!("bind(\"{shown}\") failed: "));
-    let long = directory.path().join("x".repeat(108));
-    let error = SeqpacketListener::bind(&long, 0o600).expect_err("too long");
-    check(
-        &error,
-        io::ErrorKind::InvalidFilename,
-        &format!("bind(\"{}\") failed: the path of a socket", long.display()),
-    );
+    let refused = SeqpacketSocket::connect(&path).expect_err("no process listens");
+    check(refused, io::ErrorKind::ConnectionRefused, "connect");
+    check(SeqpacketListener::bind(&path, 0o600).expect_err("the path exists"), io::ErrorKind::AddrInUse, "bind");
+    let long = PathBuf::from(format!("{shown}{}", "x".repeat(108)));
+    check(SeqpacketListener::bind(&long, 0o600).expect_err("too long"), io::ErrorKind::InvalidFilename, "bind");
 }
 
 #[test]
@@ -250,18 +225,6 @@ fn connect_to_a_full_backlog_fails_without_blocking() {
         assert!(clients.len() <= BACKLOG as usize + 1, "the backlog is bounded");
     };
     assert_eq!(error.kind(), io::ErrorKind::WouldBlock, "{error}");
-}
-
-#[test]
-fn message_of_a_client_closed_before_accept_arrives() {
-    let (_directory, path) = socket_path();
-    let listener = SeqpacketListener::bind(&path, 0o600).expect("bound");
-    let client = SeqpacketSocket::connect(&path).expect("connected");
-    assert!(client.send(b"in a hurry", &[]).expect("sent"));
-    drop(client);
-    let accepted = listener.accept().expect("no error").expect("a connection");
-    assert_eq!(received(&accepted).0, b"in a hurry");
-    check_closed(&accepted);
 }
 
 /// The umask belongs to the process, so this test runs itself again in processes with other umasks.
