@@ -1,4 +1,4 @@
-//! Runs programs, prints or keeps their output, and counts the results of tests in it.
+//! Runs programs, and prints or keeps their output.
 
 use std::env;
 use std::fmt;
@@ -22,51 +22,19 @@ impl Outcome {
     }
 }
 
-/// Test results, by the lines `test result: ok. 9 passed; 0 failed; 1 ignored; …`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct TestCount {
-    pub(crate) passed: u64,
-    pub(crate) failed: u64,
-    pub(crate) ignored: u64,
-}
-
-impl TestCount {
-    pub(crate) fn add_line(&mut self, line: &str) {
-        let Some((_, counts)) = line.strip_prefix("test result: ").and_then(|result| result.split_once(". ")) else {
-            return;
-        };
-        for part in counts.split("; ") {
-            match part.split_once(' ') {
-                Some((number, "passed")) => self.passed += number.parse().unwrap_or(0),
-                Some((number, "failed")) => self.failed += number.parse().unwrap_or(0),
-                Some((number, "ignored")) => self.ignored += number.parse().unwrap_or(0),
-                _ => {}
-            }
-        }
-    }
-}
-
-impl fmt::Display for TestCount {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} passed, {} failed, {} ignored", self.passed, self.failed, self.ignored)
-    }
-}
-
 /// The output of a chore: printed line by line, or kept while other chores run.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
     kept: Option<String>,
-    pub(crate) tests: TestCount,
 }
 
 impl Log {
     /// A log that keeps its lines.
     pub(crate) fn kept() -> Log {
-        Log { kept: Some(String::new()), tests: TestCount::default() }
+        Log { kept: Some(String::new()) }
     }
 
     pub(crate) fn line(&mut self, line: &str) {
-        self.tests.add_line(line);
         match &mut self.kept {
             Some(text) => *text += &format!("{line}\n"),
             None => println!("{line}"),
@@ -118,19 +86,15 @@ impl Program {
     pub(crate) fn run(mut self, log: &mut Log) -> Outcome {
         log.line(&format!("$ {self}"));
         let result = match log.kept {
-            // Directly, so that programs detect a terminal; but test results are counted.
-            None if !self.runs_tests() => self.command.status(),
-            _ => self.run_and_read(log),
+            // Directly, so that programs detect a terminal.
+            None => self.command.status(),
+            Some(_) => self.run_and_read(log),
         };
         match result {
             Ok(status) if status.success() => Outcome::Passed,
             Ok(status) => Outcome::Failed(format!("`{self}`: {status}")),
             Err(error) => Outcome::Failed(format!("`{self}`: {error}")),
         }
-    }
-
-    fn runs_tests(&self) -> bool {
-        self.command.get_args().next().is_some_and(|word| word == "test")
     }
 
     fn run_and_read(&mut self, log: &mut Log) -> io::Result<std::process::ExitStatus> {
@@ -175,19 +139,6 @@ pub(crate) fn is_installed(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn test_results_are_counted() {
-        let mut count = TestCount::default();
-        for line in [
-            "test name ... ok",
-            "test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.01s",
-            "test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s",
-        ] {
-            count.add_line(line);
-        }
-        assert_eq!(count, TestCount { passed: 15, failed: 2, ignored: 1 });
-    }
 
     #[test]
     fn failed_command_is_named() {
