@@ -31,7 +31,8 @@ pub struct TestServer {
     http: Vec<SocketAddr>,
     dns: Vec<SocketAddr>,
     other_lines: Vec<String>,
-    control: ControlSocket,
+    /// The arguments and the variable that name the control socket.
+    control: (Vec<OsString>, Option<OsString>),
     has_ended: bool,
 }
 
@@ -51,7 +52,9 @@ impl TestServer {
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?} cannot be started: {error}"));
         let errors = Errors::collect(child.stderr.take().expect("a pipe"));
         let lines = lines_of(child.stdout.take().expect("a pipe"));
-        let control = ControlSocket::of(&command);
+        let folder = command.get_envs().find(|(name, _)| *name == CONTROL_FOLDER).and_then(|(_, value)| value);
+        let arguments = command.get_args().skip_while(|argument| *argument != "--control").take(2);
+        let control = (arguments.map(OsString::from).collect(), folder.map(OsString::from));
         let (http, dns, other_lines) = (Vec::new(), Vec::new(), Vec::new());
         let mut server = TestServer { child, lines, errors, http, dns, other_lines, control, has_ended: false };
         server.wait_for(counts);
@@ -84,11 +87,6 @@ impl TestServer {
     #[track_caller]
     pub fn check_announcement_is_exact(&self) {
         assert!(self.other_lines.is_empty(), "standard output has further lines: {:?}", self.other_lines);
-    }
-
-    /// The lines before the last awaited listener that announce none.
-    pub fn lines_before(&self) -> &[String] {
-        &self.other_lines
     }
 
     /// The ID of the started process.
@@ -220,11 +218,8 @@ impl TestServer {
     fn status(&self) -> String {
         let mut command = sanderling();
         command.args(["status", "--timeout", "5"]).stdin(Stdio::null());
-        match &self.control {
-            ControlSocket::Path(path) => command.arg("--control").arg(path),
-            ControlSocket::Folder(path) => command.env(CONTROL_FOLDER, path),
-            ControlSocket::Default => &mut command,
-        };
+        let (arguments, folder) = &self.control;
+        command.args(arguments).envs(folder.iter().map(|folder| (CONTROL_FOLDER, folder)));
         let output = command.output().expect("the program can be started");
         let [text, errors] = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
         format!("; its status:\n{text}{errors}")
@@ -250,25 +245,6 @@ impl Drop for TestServer {
         }
         self.signal("TERM");
         self.wait_for_end();
-    }
-}
-
-/// The control socket of a program.
-enum ControlSocket {
-    Path(OsString),
-    Folder(OsString),
-    Default,
-}
-
-impl ControlSocket {
-    fn of(command: &Command) -> ControlSocket {
-        let folder = command.get_envs().find(|(name, _)| *name == CONTROL_FOLDER).and_then(|(_, value)| value);
-        let path = command.get_args().skip_while(|argument| *argument != "--control").nth(1);
-        match (path, folder) {
-            (Some(path), _) => ControlSocket::Path(path.to_owned()),
-            (None, Some(folder)) => ControlSocket::Folder(folder.to_owned()),
-            (None, None) => ControlSocket::Default,
-        }
     }
 }
 
