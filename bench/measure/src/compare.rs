@@ -111,29 +111,22 @@ fn comparison(name: &str, outcomes: &[Outcome], is_record: bool) -> anyhow::Resu
     chart::bars(&chart, outcomes)?;
     let mut text = format!("![Processor time per request as a multiple of Sanderling's]({name}.svg)\n\n");
     text += "Processor time of the server per request in µs: median of the rounds, and the range.\n\n";
-    text += &by_workload(outcomes, |_, row| Some(row.cost_us()?.to_string()));
+    text += &table("workload", outcomes, |_, row| Some(row.cost_us()?.to_string()));
     text += "\nAs a multiple of Sanderling's, round by round.\n\n";
-    text += &by_workload(outcomes, |ours, row| Some(row.ratio_to(ours)?.to_string()));
+    text += &table("workload", outcomes, |outcome, row| Some(outcome.ratio_to_ours(row)?.to_string()));
     text += "\nSystem calls per request.\n\n";
-    text += &by_workload(outcomes, |_, row| row.calls.as_ref().map(|(total, _)| format!("{total:.2}")));
+    text += &table("workload", outcomes, |_, row| row.calls.as_ref().map(|(total, _)| format!("{total:.2}")));
     if !is_record {
         text += &outcomes.iter().map(details).collect::<String>();
     }
-    text += &errors(outcomes.iter());
+    text += &errors(outcomes);
     Ok(text)
 }
 
-/// A table with a line per workload and a column per server.
-fn by_workload(outcomes: &[Outcome], cell: impl Fn(&Row, &Row) -> Option<String>) -> String {
-    let rows = outcomes.iter().map(|outcome| &outcome.rows);
-    let names: Vec<&str> = rows.max_by_key(|rows| rows.len()).into_iter().flatten().map(|row| row.name).collect();
-    let line = |outcome: &Outcome| {
-        let cell = |name: &&str| cell(outcome.row("sanderling")?, outcome.row(name)?);
-        let cells = names.iter().map(|name| cell(name).unwrap_or_else(|| "–".to_owned()));
-        std::iter::once(outcome.title.clone()).chain(cells).collect()
-    };
-    let head: Vec<&str> = std::iter::once("workload").chain(names.iter().copied()).collect();
-    page::table(&head, &outcomes.iter().map(line).collect::<Vec<_>>())
+/// A table with a line per outcome and a column per server.
+fn table(first: &str, outcomes: &[Outcome], cell: impl Fn(&Outcome, &Row) -> Option<String>) -> String {
+    let head: Vec<&str> = std::iter::once(first).chain(rounds::names(outcomes)).collect();
+    page::table(&head, &rounds::cells(outcomes, cell))
 }
 
 /// Everything that is known about one workload.
@@ -153,7 +146,7 @@ fn details(outcome: &Outcome) -> String {
 }
 
 /// Failures, and errors that are more than one in a thousand responses.
-fn errors<'a>(outcomes: impl Iterator<Item = &'a Outcome>) -> String {
+fn errors(outcomes: &[Outcome]) -> String {
     let mut text = String::new();
     for outcome in outcomes {
         for row in &outcome.rows {
@@ -173,10 +166,9 @@ fn growth_report(all: &[Growth], is_record: bool) -> anyhow::Result<String> {
     let mut text = String::from("![Processor time per request in µs against size](growth.svg)\n\n");
     text += "Processor time of the server per request in µs, and its memory (PSS) in MiB.\n";
     for growth in all {
-        let head: Vec<&str> = std::iter::once(growth.name).chain(growth.servers()).collect();
-        let cell = |row: &Row| Some(format!("{}, {:.1} MiB", row.cost_us()?, row.memory_mib));
-        text += &format!("\n{}", page::table(&head, &growth.cells(cell)));
-        text += &errors(growth.sizes.iter().map(|(_, outcome)| outcome));
+        let cell = |_: &Outcome, row: &Row| Some(format!("{}, {:.1} MiB", row.cost_us()?, row.memory_mib));
+        text += &format!("\n{}", table(growth.name, &growth.sizes, cell));
+        text += &errors(&growth.sizes);
     }
     Ok(text)
 }

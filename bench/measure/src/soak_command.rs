@@ -51,22 +51,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<bool> {
 
 fn report(description: &[String], outcomes: &[(&Scenario, Outcome)]) -> String {
     let row = |(scenario, outcome): &(&Scenario, Outcome)| {
-        let (sent_count, lost_count) = outcome.sent_and_lost();
-        let result = match (outcome.is_success(), outcome.is_comparison) {
-            (false, _) => "FAILED",
-            (true, true) => "(comparison)",
-            (true, false) => "passed",
-        };
-        vec![
-            scenario.name.to_owned(),
-            scenario.promise.to_owned(),
-            sent_count.to_string(),
-            (lost_count - outcome.interrupted_count).to_string(),
-            outcome.interrupted_count.to_string(),
-            result.to_owned(),
-        ]
+        vec![scenario.name.to_owned(), scenario.promise.to_owned(), outcome.verdict()]
     };
     let rows: Vec<Vec<String>> = outcomes.iter().map(row).collect();
-    let head = ["scenario", "promise", "requests", "lost", "accepted by killed processes", "result"];
+    let head = ["scenario", "promise", "result"];
     format!("{}\n\n{}", description.join("; "), page::table(&head, &rows))
 }

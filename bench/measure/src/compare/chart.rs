@@ -1,15 +1,14 @@
 //! Charts, drawn by gnuplot.
 
 use crate::compare::growth::Growth;
-use crate::compare::rounds::Outcome;
+use crate::compare::rounds::{Outcome, Row, cells, names};
 use anyhow::{Context, ensure};
-use std::fmt::Write as _;
-use std::io::Write as _;
+use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-const STYLE: &str =
-    "set grid ytics; set key outside top center horizontal; set border 3; set tics nomirror; set rmargin 6\n";
+const STYLE: &str = "set grid ytics; set key outside top center horizontal; set border 3; set tics nomirror; set rmargin 6\n\
+     set datafile separator \"\\t\"\n";
 const LINES: &str =
     "set style data linespoints; set logscale x; set logscale y 2; set mxtics 1; set format x \"%.0s%c\"\n";
 /// The floor, Sanderling, the others; distinguishable without seeing red and green (Okabe and Ito).
@@ -17,21 +16,11 @@ const COLORS: [&str; 7] = ["#999999", "#d55e00", "#0072b2", "#009e73", "#cc79a7"
 
 /// Bars: the cost of each workload and server as a multiple of Sanderling's.
 pub(crate) fn bars(path: &Path, outcomes: &[Outcome]) -> anyhow::Result<()> {
-    let names: Vec<&str> = outcomes.first().map_or(Vec::new(), |it| it.rows.iter().map(|row| row.name).collect());
-    let mut data = format!("workload {}\n", names.join(" "));
-    for outcome in outcomes {
-        write!(data, "\"{}\"", outcome.title)?;
-        for name in &names {
-            let ours = outcome.row("sanderling");
-            let ratio = outcome.row(name).zip(ours).and_then(|(row, ours)| row.ratio_to(ours));
-            write!(data, " {}", ratio.map_or_else(|| "NaN".to_owned(), |ratio| ratio.median.to_string()))?;
-        }
-        data += "\n";
-    }
-    let script = "set style data histogram; set style histogram cluster gap 1; set style fill solid noborder\n\
-                  set logscale y 2; set yrange [0.5:*]; set xtics rotate by -25; set boxwidth 0.95\n\
-                  set ylabel \"processor time per request, × sanderling\"\n";
-    draw(path, 420, &plot(script, &data, names.len(), "using COLUMN:xtic(1)"))
+    let style = "set style data histogram; set style histogram cluster gap 1; set style fill solid noborder\n\
+                 set logscale y 2; set yrange [0.5:*]; set xtics rotate by -25; set boxwidth 0.95\n\
+                 set ylabel \"processor time per request, × sanderling\"\n";
+    let ratio = |outcome: &Outcome, row: &Row| Some(outcome.ratio_to_ours(row)?.median.to_string());
+    draw(path, 420, &plot(style, outcomes, ratio, "COLUMN:xtic(1)"))
 }
 
 /// Lines: the cost of each server against the size, a plot for each.
@@ -40,24 +29,23 @@ pub(crate) fn lines(path: &Path, all: &[Growth]) -> anyhow::Result<()> {
     // Two sizes are no curve.
     let all: Vec<&Growth> = all.iter().filter(|growth| growth.sizes.len() > 2).collect();
     for growth in &all {
-        let mut data = format!("size {}\n", growth.servers().join(" "));
-        for row in growth.cells(|row| Some(row.cost_us()?.median.to_string())) {
-            writeln!(data, "{}", row.join(" ").replace('–', "NaN"))?;
-        }
         let style = format!("set title \"{}\"\n{LINES}", growth.name);
-        script += &plot(&style, &data, growth.servers().len(), "using 1:COLUMN");
+        script += &plot(&style, &growth.sizes, |_, row| Some(row.cost_us()?.median.to_string()), "1:COLUMN");
     }
     draw(path, 700, &format!("set multiplot layout {},2\n{script}unset multiplot\n", all.len().div_ceil(2)))
 }
 
-/// The commands that plot the columns of a table.
-fn plot(style: &str, data: &str, count: usize, using: &str) -> String {
+/// The commands that plot a column of each server.
+fn plot(style: &str, outcomes: &[Outcome], cell: impl Fn(&Outcome, &Row) -> Option<String>, using: &str) -> String {
+    let names = names(outcomes);
+    let lines = cells(outcomes, cell).into_iter().map(|line| line.join("\t").replace('–', "NaN") + "\n");
+    let data = format!("title\t{}\n{}", names.join("\t"), lines.collect::<String>());
     let column = |index: usize| {
         let (column, color) = (index + 2, COLORS[index % COLORS.len()]);
         let using = using.replace("COLUMN", &column.to_string());
-        format!("$data {using} title columnheader({column}) lc rgb \"{color}\" lw 2")
+        format!("$data using {using} title columnheader({column}) lc rgb \"{color}\" lw 2")
     };
-    let columns: Vec<String> = (0..count).map(column).collect();
+    let columns: Vec<String> = (0..names.len()).map(column).collect();
     format!("{STYLE}{style}$data << EOD\n{data}EOD\nplot {}\n", columns.join(", "))
 }
 

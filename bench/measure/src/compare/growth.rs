@@ -1,7 +1,7 @@
 //! Cost against size: the same request with more connections, files, names, zones or workers.
 
 use crate::compare::loads::{Load, dnsperf, wrk};
-use crate::compare::rounds::{Contestant, Outcome, Rounds, Row};
+use crate::compare::rounds::{Contestant, Outcome, Rounds};
 use crate::compare::server::Server;
 use crate::compare::zone::{Asked, Queries, write_queries, write_small_zones, write_zone};
 use crate::compare::{dns, http};
@@ -17,28 +17,10 @@ const ZONE_BYTES: usize = 4 * 30_000;
 /// How long the files are requested before the rounds.
 const FILL_MAX: Duration = Duration::from_secs(60);
 
-/// The results for each size.
+/// The results for each size, which is the title.
 pub(crate) struct Growth {
     pub(crate) name: &'static str,
-    pub(crate) sizes: Vec<(usize, Outcome)>,
-}
-
-impl Growth {
-    /// The names of all servers, which may be missing at some sizes.
-    pub(crate) fn servers(&self) -> Vec<&'static str> {
-        let rows = self.sizes.iter().map(|(_, outcome)| &outcome.rows).max_by_key(|rows| rows.len());
-        rows.into_iter().flatten().map(|row| row.name).collect()
-    }
-
-    /// A cell of each server and size.
-    pub(crate) fn cells(&self, cell: impl Fn(&Row) -> Option<String>) -> Vec<Vec<String>> {
-        let servers = self.servers();
-        let line = |(size, outcome): &(usize, Outcome)| {
-            let cells = servers.iter().map(|name| outcome.row(name).and_then(&cell).unwrap_or_else(|| "–".into()));
-            std::iter::once(size.to_string()).chain(cells).collect()
-        };
-        self.sizes.iter().map(line).collect()
-    }
+    pub(crate) sizes: Vec<Outcome>,
 }
 
 /// Runs all of them, or the small sizes in a quick run.
@@ -174,7 +156,7 @@ fn compare<L>(rounds: &mut Rounds, name: &'static str, all: &[Size<L>], load: im
     let mut rows = rounds.compare(name, &contestants, false).rows.into_iter();
     let outcome = |(size, servers, _): &Size<L>| {
         let rows = rows.by_ref().take(servers.len()).collect();
-        (*size, Outcome { title: format!("{size} {name}"), rows })
+        Outcome { title: size.to_string(), rows }
     };
     Growth { name, sizes: all.iter().map(outcome).collect() }
 }

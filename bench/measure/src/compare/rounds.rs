@@ -85,6 +85,27 @@ impl Outcome {
     pub(crate) fn row(&self, name: &str) -> Option<&Row> {
         self.rows.iter().find(|row| row.name == name)
     }
+
+    /// The cost of a row as a multiple of Sanderling's.
+    pub(crate) fn ratio_to_ours(&self, row: &Row) -> Option<Spread> {
+        row.ratio_to(self.row("sanderling")?)
+    }
+}
+
+/// The names of all servers, which may be missing in some outcomes.
+pub(crate) fn names(outcomes: &[Outcome]) -> Vec<&'static str> {
+    let rows = outcomes.iter().map(|outcome| &outcome.rows).max_by_key(|rows| rows.len());
+    rows.into_iter().flatten().map(|row| row.name).collect()
+}
+
+/// A line per outcome: its title, and a cell of each server.
+pub(crate) fn cells(outcomes: &[Outcome], cell: impl Fn(&Outcome, &Row) -> Option<String>) -> Vec<Vec<String>> {
+    let names = names(outcomes);
+    let line = |outcome: &Outcome| {
+        let cells = names.iter().map(|name| outcome.row(name).and_then(|row| cell(outcome, row)));
+        std::iter::once(outcome.title.clone()).chain(cells.map(|cell| cell.unwrap_or_else(|| "–".into()))).collect()
+    };
+    outcomes.iter().map(line).collect()
 }
 
 /// The median of several rounds, and their range.
