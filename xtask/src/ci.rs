@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use crate::program::{Log, Outcome, Program, is_installed};
 use crate::{guard, setup, tidy};
 
-/// One thing that a change must pass.
 struct Step {
     name: &'static str,
     /// What success proves.
@@ -38,7 +37,6 @@ const TOGETHER: &[Step] = &[
 /// A target with `alloc` and without `std`.
 const NO_STD_TARGET: &str = "thumbv7em-none-eabi";
 
-/// The names and purposes of all steps.
 pub(crate) fn list() -> String {
     FIRST.iter().chain(TOGETHER).map(|step| format!("  {:<9}  {}\n", step.name, step.purpose)).collect()
 }
@@ -78,7 +76,6 @@ pub(crate) fn test(arguments: &[String], log: &mut Log) -> Outcome {
     }
 }
 
-/// A step that has run.
 struct Done {
     name: &'static str,
     outcome: Outcome,

@@ -25,7 +25,6 @@ const INCREASE_PERCENT_MAX: u64 = 3;
 /// A larger decrease must be written to the snapshot, or it would hide a later increase.
 const DECREASE_PERCENT_MAX: u64 = 10;
 
-/// Compares with the snapshot.
 pub(crate) fn compare(log: &mut Log) -> Outcome {
     if env::consts::ARCH != "x86_64" {
         return Outcome::Skipped("the snapshot is one of x86_64".to_owned());
@@ -44,7 +43,6 @@ pub(crate) fn compare(log: &mut Log) -> Outcome {
     result.unwrap_or_else(Outcome::Failed)
 }
 
-/// Writes the snapshot.
 pub(crate) fn update(log: &mut Log) -> Outcome {
     let written = Snapshot::count(log).and_then(|counted| {
         log.line(&counted.to_string());

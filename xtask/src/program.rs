@@ -6,7 +6,6 @@ use std::io::{self, BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// The outcome of a chore.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Passed,
@@ -29,7 +28,6 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// A log that keeps its lines.
     pub(crate) fn kept() -> Log {
         Log { kept: Some(String::new()) }
     }
@@ -41,7 +39,6 @@ impl Log {
         }
     }
 
-    /// Appends a log that was kept.
     pub(crate) fn append(&mut self, other: &Log) {
         other.kept.iter().flat_map(|text| text.lines()).for_each(|line| self.line(line));
     }

@@ -75,7 +75,6 @@ pub(crate) fn serve(socket: &UdpSocket) -> io::Result<()> {
     }
 }
 
-/// A connection over TCP.
 #[derive(Default)]
 pub(crate) struct Connection {
     /// The beginning of an incomplete message.

@@ -15,7 +15,6 @@ const RESPONSES_PER_SEND_MAX: usize = 16;
 /// The end of a request head.
 const END: &[u8; 4] = b"\r\n\r\n";
 
-/// A prepared response.
 pub(crate) struct Response {
     /// Copies of the whole response, or the head alone if there is a file.
     bytes: Vec<u8>,
@@ -48,7 +47,6 @@ impl Response {
     }
 }
 
-/// A connection.
 pub(crate) struct Connection<'r> {
     response: &'r Response,
     /// Bytes of [`END`] at the end of the last receive.

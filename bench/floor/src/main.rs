@@ -53,7 +53,6 @@ fn serve_http(address: &str, body_bytes: usize, status: u16, closes: bool) -> io
     stream::serve(&TcpListener::bind(address)?, || http::Connection::new(&response))
 }
 
-/// UDP on one thread and TCP on another.
 fn serve_dns(address: &str) -> io::Result<()> {
     let socket = UdpSocket::bind(address)?;
     let listener = TcpListener::bind(address)?;

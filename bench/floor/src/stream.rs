@@ -17,17 +17,13 @@ const BACKLOG: i32 = 4096;
 /// The token of the listener; that of a connection is its descriptor.
 const LISTENER: u64 = u64::MAX;
 
-/// The state of a connection.
 pub(crate) trait Protocol {
-    /// Handles received bytes.
     fn receive(&mut self, bytes: &[u8]);
     /// Sends until nothing is left, or the socket accepts no more.
     fn send(&mut self, socket: &OwnedFd) -> Result<(), Errno>;
-    /// Whether the connection is to be closed.
     fn is_done(&self) -> bool;
 }
 
-/// Serves until the listener or epoll fails.
 pub(crate) fn serve<P: Protocol>(listener: &TcpListener, mut open: impl FnMut() -> P) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     listen(listener, BACKLOG)?;

@@ -57,7 +57,6 @@ pub fn query_tcp(server: SocketAddr, name: &str, rtype: Rtype) -> io::Result<Mes
     Message::from_octets(exchange_tcp(server, &query(name, rtype)?)?).map_err(io::Error::other)
 }
 
-/// Sends a query over TCP and receives the reply.
 pub(crate) fn exchange_tcp(server: SocketAddr, query: &[u8]) -> io::Result<Vec<u8>> {
     let mut stream = connect(server)?;
     stream.write_all(&framed(query))?;

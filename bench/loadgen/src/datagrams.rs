@@ -19,7 +19,6 @@ use tokio::time::Instant;
 /// Bytes of the longest datagram (RFC 768).
 const DATAGRAM_BYTES_MAX: usize = 65_535;
 
-/// Queries over UDP.
 pub(crate) struct Datagrams {
     ports: Vec<Rc<Port>>,
     next_port: usize,
@@ -41,7 +40,6 @@ struct Port {
 }
 
 impl Datagrams {
-    /// Opens `port_count` sockets and receives on them.
     pub(crate) fn open(
         server: SocketAddr,
         port_count: usize,
@@ -61,7 +59,6 @@ impl Datagrams {
         Ok(Datagrams { ports, next_port: 0, random, deadline, deadlines: VecDeque::new() })
     }
 
-    /// Sends a query.
     pub(crate) fn send(&mut self, request: Request) {
         let port_index = self.next_port;
         self.next_port = (port_index + 1) % self.ports.len();
@@ -112,7 +109,6 @@ impl Port {
         Some(id)
     }
 
-    /// Receives until the load ends.
     async fn receive_all(self: Rc<Self>) {
         let mut buffer = vec![0; DATAGRAM_BYTES_MAX];
         while let Ok(ready) = self.socket.ready(Interest::READABLE | Interest::ERROR).await {

@@ -61,7 +61,6 @@ fn parse_line(line: &str) -> Option<Question> {
 }
 
 impl Question {
-    /// A query with this ID.
     pub(crate) fn query(&self, id: u16) -> Vec<u8> {
         [id.to_be_bytes().as_slice(), &self.query[2..]].concat()
     }
@@ -73,7 +72,6 @@ impl fmt::Display for Question {
     }
 }
 
-/// The transport of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Transport {
     /// Replies may be truncated.
@@ -82,7 +80,6 @@ pub(crate) enum Transport {
     Tcp,
 }
 
-/// A correct reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reply {
     /// Of the records of the answer and authority sections, independent of their order, compression and case.

@@ -9,7 +9,6 @@ const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Fields of a head.
 const FIELD_COUNT_MAX: usize = 64;
 
-/// The same GET for each request.
 #[derive(Clone, Debug)]
 pub(crate) struct HttpProtocol {
     request: Vec<u8>,
@@ -26,16 +25,12 @@ impl HttpProtocol {
     }
 }
 
-/// A response that is being received.
 #[derive(Clone, Debug)]
 pub(crate) enum HttpResponse {
     /// The bytes of an incomplete head.
     Head(Vec<u8>),
-    /// The bytes of the content, whose length the head has given.
     Content {
-        /// What has been received so far.
         received: Vec<u8>,
-        /// The length of the whole.
         length_bytes: usize,
         /// Whether the server has announced that it closes the connection.
         closes: bool,
@@ -91,7 +86,6 @@ impl HttpProtocol {
     }
 }
 
-/// The head of a response.
 pub(crate) struct Head {
     pub(crate) head_bytes: usize,
     pub(crate) status: u16,

@@ -176,7 +176,6 @@ impl Load {
         Ok(Running { seed: self.seed, start, thread, counts, stop })
     }
 
-    /// Runs the requests of one kind.
     async fn run(
         self,
         kind: Kind,
@@ -239,7 +238,6 @@ async fn run_streams<P: Protocol + 'static>(
     Ok(())
 }
 
-/// When the requests of one kind are due.
 #[derive(Debug)]
 struct Schedule {
     start: Instant,

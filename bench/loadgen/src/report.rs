@@ -149,7 +149,6 @@ impl fmt::Display for Report {
     }
 }
 
-/// One request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request {
     /// Latencies and deadlines count from here even when sending is late. Otherwise a slow server would hide its
@@ -159,7 +158,6 @@ pub(crate) struct Request {
     pub(crate) number: u64,
 }
 
-/// Counts the requests of one kind.
 pub(crate) struct Recorder {
     counts: Arc<Mutex<Counts>>,
     start: Instant,
@@ -175,14 +173,12 @@ impl Recorder {
         self.counts.lock().expect("no thread panics with the lock")
     }
 
-    /// A request is about to be sent.
     pub(crate) fn count_sent(&self, request: Request) {
         let mut counts = self.counts();
         counts.sent_count += 1;
         counts.late_max = counts.late_max.max(request.due.elapsed());
     }
 
-    /// A correct response is complete.
     pub(crate) fn count_ok(&self, request: Request) {
         let latency_ns = request.due.elapsed().as_nanos();
         let mut counts = self.counts();

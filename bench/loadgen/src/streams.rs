@@ -16,30 +16,27 @@ use tokio::time::{Instant, timeout_at};
 
 /// Open connections of one kind. A server that does not respond leaves rate × deadline of them open.
 const CONNECTION_COUNT_MAX: usize = 16 * 1024;
-/// Bytes of one receive.
 const RECEIVE_BYTES_MAX: usize = 16 * 1024;
 
 /// A protocol with one outstanding request per connection.
 pub(crate) trait Protocol {
-    /// A response that is being received.
     type Response;
     /// Whether the server closes the connection after the only response on it; otherwise the client does.
     const SERVER_CLOSES: bool;
 
     /// The next request, and the response to be received.
     fn request(&self) -> (Vec<u8>, Self::Response);
-    /// Checks the next bytes of the response.
     fn receive(&self, response: &mut Self::Response, bytes: &[u8]) -> Verdict;
 }
 
 /// The state of a response after some more bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Correct so far, and incomplete.
     Incomplete,
     /// Complete and correct; `closes` is whether the server has announced that it closes the connection.
-    Correct { closes: bool },
-    /// Lost, with the details.
+    Correct {
+        closes: bool,
+    },
     Lost(Cause, String),
 }
 
@@ -56,14 +53,15 @@ pub enum IdleClose {
 /// What happens to a connection after a response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Reuse {
-    /// It ends.
     Never,
     /// It persists while there are no more than this many. More are opened when all are busy, and end with their
     /// response.
-    Kept { connection_count: usize, idle_close: IdleClose },
+    Kept {
+        connection_count: usize,
+        idle_close: IdleClose,
+    },
 }
 
-/// The connections of one kind of request.
 pub(crate) struct Streams<P> {
     pub(crate) server: SocketAddr,
     pub(crate) protocol: P,
@@ -99,7 +97,6 @@ impl<P: Protocol> Streams<P> {
         Rc::new(Streams { server, protocol, reuse, deadline, recorder, idle, open_count })
     }
 
-    /// Sends a request, receives the response and counts it.
     pub(crate) async fn exchange(self: Rc<Self>, request: Request) {
         let deadline = request.due + self.deadline;
         let lose = |cause, detail: String| self.recorder.count_lost(request, cause, || detail);

@@ -58,7 +58,6 @@ enum Part {
     Starts,
 }
 
-/// Runs the parts.
 pub(crate) fn run(options: &Options) -> anyhow::Result<bool> {
     let is_quick = options.quick;
     let default: &[Part] = if is_quick { &Part::value_variants()[..2] } else { Part::value_variants() };
@@ -97,7 +96,6 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-/// The versions of the peers.
 fn packages() -> String {
     let names =
         ["nginx", "h2o", "lighttpd", "caddy", "nsd", "knot", "bind9", "wrk", "nghttp2-client", "dnsperf", "strace"];
@@ -105,7 +103,6 @@ fn packages() -> String {
     system::output_of("dpkg-query", &arguments)
 }
 
-/// Tables and a chart of workloads.
 fn comparison(name: &str, outcomes: &[Outcome], is_record: bool) -> anyhow::Result<String> {
     let chart = page::chart_folder(is_record)?.join(format!("{name}.svg"));
     chart::bars(&chart, outcomes)?;
@@ -123,7 +120,6 @@ fn comparison(name: &str, outcomes: &[Outcome], is_record: bool) -> anyhow::Resu
     Ok(text)
 }
 
-/// A table with a line per outcome and a column per server.
 fn table(first: &str, outcomes: &[Outcome], cell: impl Fn(&Outcome, &Row) -> Option<String>) -> String {
     let head: Vec<&str> = std::iter::once(first).chain(rounds::names(outcomes)).collect();
     page::table(&head, &rounds::cells(outcomes, cell))

@@ -5,7 +5,6 @@ use anyhow::Context;
 use std::fs;
 use std::path::PathBuf;
 
-/// The committed page.
 const PAGE: &str = "docs/performance/README.md";
 
 /// A table; the cells after the first column are aligned to the right.

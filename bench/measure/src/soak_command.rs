@@ -23,7 +23,6 @@ pub(crate) struct Options {
     program: Option<PathBuf>,
 }
 
-/// Runs the scenarios; whether all passed.
 pub(crate) fn run(options: &Options) -> anyhow::Result<bool> {
     let program = match &options.program {
         Some(program) => program.canonicalize()?,

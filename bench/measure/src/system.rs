@@ -6,7 +6,6 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// The root of the project.
 pub(crate) fn root() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }
@@ -55,7 +54,6 @@ pub(crate) fn description() -> Vec<String> {
     ]
 }
 
-/// The load average of the last minute.
 pub(crate) fn load_average() -> String {
     read("/proc/loadavg").split(' ').next().unwrap_or_default().to_owned()
 }

@@ -15,7 +15,6 @@ const OUTAGE_LIMIT: Duration = Duration::from_millis(100);
 /// The longest outage is judged only if sending was never delayed longer than this.
 const LATE_MAX: Duration = Duration::from_millis(50);
 
-/// Kills the server process several times.
 pub(crate) fn kill(program: &Path, extent: Extent, outcome: &mut Outcome) -> anyhow::Result<()> {
     const EVERY: Duration = Duration::from_millis(250);
     let service = Service::start(program, extent, &Config::new(2))?;
@@ -55,7 +54,6 @@ fn judge_outages(outages: &mut [Duration], late_max: Duration, outcome: &mut Out
     }
 }
 
-/// Kills the supervisor and starts another one.
 pub(crate) fn supervisor_death(program: &Path, extent: Extent, outcome: &mut Outcome) -> anyhow::Result<()> {
     let mut service = Service::start(program, extent, &Config::new(2))?;
     let old_pid = service.supervisor_pid();

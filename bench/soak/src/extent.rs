@@ -24,7 +24,6 @@ pub enum Extent {
 }
 
 impl Extent {
-    /// The value for this extent.
     pub(crate) fn pick<T>(self, test: T, short: T, full: T) -> T {
         match self {
             Extent::Test => test,

@@ -29,7 +29,6 @@ impl Outcome {
         self.facts.push(fact.into());
     }
 
-    /// Adds a failure unless `condition` is true.
     pub(crate) fn require(&mut self, condition: bool, failure: impl FnOnce() -> String) {
         if !condition {
             self.failures.push(failure());

@@ -37,7 +37,6 @@ pub(crate) struct Service {
     _folder: TempDir,
 }
 
-/// The result of a command.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) is_success: bool,
@@ -51,7 +50,6 @@ pub(crate) struct Ended {
 pub(crate) enum NewProgram {
     /// A copy of the same program.
     Good,
-    /// A program that exits with an error.
     Exits,
     /// A program that becomes another one and exits.
     Execs,
@@ -60,7 +58,6 @@ pub(crate) enum NewProgram {
 }
 
 impl Service {
-    /// Starts a service and waits until it answers.
     pub(crate) fn start(program: &Path, extent: Extent, config: &Config) -> anyhow::Result<Service> {
         let folder = TempDir::with_prefix("soak-")?;
         let site = Site::write(folder.path(), client::free_address()?, client::free_address()?, config)?;
@@ -91,7 +88,6 @@ impl Service {
         Ok(())
     }
 
-    /// Starts the load of this extent on the service.
     pub(crate) fn load(&self) -> anyhow::Result<Running> {
         self.start_load(&self.site.target(self.extent.load())?)
     }
@@ -127,7 +123,6 @@ impl Service {
         Ok(Ended { is_success, output: text(&output.stdout), errors, took })
     }
 
-    /// A reload that must succeed.
     pub(crate) fn reload(&self) -> anyhow::Result<Ended> {
         let ended = self.command(&["reload"])?;
         ensure!(ended.is_success, "a valid configuration was refused: {}", ended.errors);
@@ -145,7 +140,6 @@ impl Service {
         self.status().is_ok_and(|status| status.pointer(SUPERVISOR_PID) == Some(&self.supervisor_pid().into()))
     }
 
-    /// The number of workers in service.
     pub(crate) fn worker_count(&self) -> anyhow::Result<u64> {
         let status = self.status()?;
         status.pointer(WORKER_COUNT).and_then(Value::as_u64).with_context(|| format!("no {WORKER_COUNT} in {status}"))
@@ -251,7 +245,6 @@ fn replace_program(folder: &Path, built: &Path, new: NewProgram) -> anyhow::Resu
     Ok(fs::rename(&path, folder.join(PROGRAM))?)
 }
 
-/// Sends a signal to a process.
 pub(crate) fn send_signal(pid: u32, signal: Signal) -> anyhow::Result<()> {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).context("process IDs are above zero")?;
     kill_process(pid, signal).with_context(|| format!("{signal:?} for process {pid:?}"))
@@ -264,7 +257,6 @@ pub(crate) fn is_running(pid: u32) -> bool {
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
 }
 
-/// Open file descriptors of a process.
 pub(crate) fn fd_count(pid: u32) -> usize {
     fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)
 }

@@ -26,7 +26,6 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// Writes the files into an existing folder.
     pub(crate) fn write(folder: &Path, http: SocketAddr, dns: SocketAddr, config: &Config) -> io::Result<Site> {
         let site = Site { folder: folder.to_owned(), http, dns };
         for (page, letter) in PAGES.iter().zip(["a", "b"]) {
@@ -53,7 +52,6 @@ impl Site {
         self.replace(CONFIG, &config.text(self.http, self.dns))
     }
 
-    /// The page of one of the sites.
     pub(crate) fn page(&self, site_index: usize) -> io::Result<Vec<u8>> {
         fs::read(self.folder.join(PAGES[site_index]))
     }
@@ -87,12 +85,10 @@ pub(crate) fn version_text(version: usize) -> String {
     format!("version-{version}-")
 }
 
-/// The alias of `example.com`.
 pub(crate) fn alias(version: usize) -> String {
     format!("alias-{version}.example.com")
 }
 
-/// The variable parts of the configuration.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) worker_count: usize,

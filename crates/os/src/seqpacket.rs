@@ -147,7 +147,6 @@ impl SeqpacketSocket {
     }
 }
 
-/// A message as received, before validation.
 struct RawMessage {
     length_bytes: usize,
     flags: ReturnFlags,

@@ -118,7 +118,6 @@ impl fmt::Display for User {
     }
 }
 
-/// The number of threads of this process.
 pub(crate) fn thread_count() -> io::Result<usize> {
     let tasks = std::fs::read_dir("/proc/self/task");
     Ok(tasks.map_err(|error| with_context("opendir", "/proc/self/task", &error))?.count())

@@ -28,7 +28,6 @@ pub(crate) fn disable_pacing(socket: impl AsFd) {
     let _ = sockopt::set_tcp_congestion(socket, "cubic");
 }
 
-/// A blocking TCP client.
 #[derive(Debug)]
 pub(crate) struct Client(TcpStream);
 
@@ -59,12 +58,10 @@ impl Client {
 /// Connections with both ends.
 #[derive(Debug)]
 pub(crate) struct Connections {
-    /// The server's ends.
     pub(crate) streams: Vec<Stream>,
     pub(crate) clients: Clients,
 }
 
-/// The clients' ends.
 #[derive(Debug)]
 pub(crate) struct Clients {
     clients: Vec<Client>,
@@ -102,7 +99,6 @@ impl Clients {
     }
 }
 
-/// The result of some queries over UDP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Queried {
     pub(crate) answered: usize,

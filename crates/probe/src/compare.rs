@@ -56,7 +56,6 @@ impl Slice {
     }
 }
 
-/// Something to measure.
 pub(crate) struct Candidate<'c> {
     name: String,
     threads: usize,
@@ -135,7 +134,6 @@ impl<'c> Candidate<'c> {
     }
 }
 
-/// How much to measure.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Effort {
     /// Slices of each candidate.
@@ -144,7 +142,6 @@ pub(crate) struct Effort {
     pub(crate) time_max: Duration,
 }
 
-/// Measures the candidates.
 pub(crate) fn compare(mut candidates: Vec<Candidate<'_>>, effort: Effort, random: &mut fastrand::Rng) -> Vec<Row> {
     let selected_before: Vec<Variant> =
         FEATURES.iter().map(|feature| Variant { feature: feature.name(), name: feature.selected_name() }).collect();

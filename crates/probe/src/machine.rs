@@ -8,7 +8,6 @@ use std::io;
 
 const UNKNOWN: &str = "unknown";
 
-/// A machine.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Machine {
     pub(crate) kernel: String,
@@ -22,7 +21,6 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// This machine.
     pub(crate) fn read() -> Machine {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let model_name = cpuinfo.lines().find(|line| line.starts_with("model name"));

@@ -18,7 +18,6 @@ use crate::report::{Basis, Group};
 use std::io;
 use std::time::Duration;
 
-/// A measurement.
 pub(crate) struct Measurement {
     /// The value of `--only`; that of a kernel feature is the name of the feature.
     pub(crate) job: &'static str,
@@ -54,7 +53,6 @@ pub(crate) struct Bench<'b> {
     pub(crate) groups: Vec<Group>,
 }
 
-/// The heading of a group.
 struct Heading {
     job: &'static str,
     title: String,

@@ -9,7 +9,6 @@ use std::io;
 /// The form of the JSON report; a change of the meaning of a field raises it.
 const FORM: u32 = 3;
 
-/// The whole report.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     form: u32,
@@ -23,7 +22,6 @@ pub(crate) struct Report {
     pub(crate) summary: String,
 }
 
-/// Candidates for the same operation, compared.
 #[derive(Debug, Serialize)]
 pub(crate) struct Group {
     /// The value of `--only`.
@@ -49,7 +47,6 @@ pub(crate) enum Basis {
     BothSides,
 }
 
-/// A candidate.
 #[derive(Debug, Serialize)]
 pub(crate) struct Row {
     pub(crate) name: String,
@@ -73,9 +70,7 @@ pub(crate) struct Measured {
     pub(crate) cpu_ns: Spread,
     /// Time of all threads together.
     pub(crate) wall_ns: Spread,
-    /// CPU time of the peer, if there is one.
     pub(crate) peer_cpu_ns: Option<f64>,
-    /// CPU time of both sides.
     pub(crate) both_cpu_ns: Spread,
     /// The share of the busiest of several threads.
     pub(crate) busiest_share: Option<f64>,

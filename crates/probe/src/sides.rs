@@ -6,7 +6,6 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-/// The result of one side, and its cost.
 #[derive(Debug)]
 pub(crate) struct Side<R> {
     pub(crate) result: R,

@@ -23,7 +23,6 @@ struct ClockCost {
 const EMPTY_SPAN_COUNT: usize = 201;
 
 impl Stopwatch {
-    /// Adds the time of `work`.
     #[inline]
     pub(crate) fn time<R>(&mut self, work: impl FnOnce() -> R) -> R {
         let wall_before = Instant::now();

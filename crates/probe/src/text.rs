@@ -7,7 +7,6 @@ const LEGEND: &str =
     "times in nanoseconds per operation: CPU (median) and p10 of CPU time, wall-clock time, CPU time of the peer
 share of the busiest thread; ratio to the first row or the first of its kind; samples; errors; * in use";
 
-/// The whole report.
 pub(crate) fn table(report: &Report) -> String {
     let machine = &report.machine;
     let mut out = format!(

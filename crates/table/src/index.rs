@@ -21,7 +21,6 @@ impl Bucket {
         Bucket(tag(hash) | u64::from(number.0 + 1))
     }
 
-    /// The slot, if there is one.
     #[inline]
     pub(crate) fn number(self) -> Option<SlotNumber> {
         (self.0 as u32).checked_sub(1).map(SlotNumber)
@@ -117,7 +116,6 @@ impl Index {
         }
     }
 
-    /// All buckets.
     pub(crate) fn buckets(&self) -> impl Iterator<Item = (At, Bucket)> {
         (0..self.buckets.len()).map(|at| (At(at), self.load(At(at))))
     }

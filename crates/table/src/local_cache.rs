@@ -46,7 +46,6 @@ impl CachedSlot {
         CachedSlot(tag(hash) | (number.0 + 1))
     }
 
-    /// The slot, if there is one.
     #[inline]
     fn number(self) -> Option<SlotNumber> {
         (self.0 & NUMBER).checked_sub(1).map(SlotNumber)
@@ -65,7 +64,6 @@ fn tag(hash: u64) -> u32 {
     (hash >> 32) as u32 & !NUMBER
 }
 
-/// The result of a private look-up.
 enum Probe<'t, K, V> {
     /// The entry, valid or not, and its bucket.
     Hit(usize, &'t Slot<K, V>),
@@ -239,7 +237,6 @@ impl<'t, K: Hash + Eq, V> LocalCache<'t, K, V> {
     }
 }
 
-/// Releases all references.
 impl<K, V> Drop for LocalCache<'_, K, V> {
     fn drop(&mut self) {
         self.clear();

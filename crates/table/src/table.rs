@@ -46,7 +46,6 @@ struct Read {
 /// Protected by the writers' lock.
 struct Writer {
     free: FreeList,
-    /// Entries in the index.
     entry_count: usize,
     /// Buckets of the current index that are not empty: entries and tombstones. At most half of all.
     used_count: usize,
@@ -65,7 +64,6 @@ pub struct Full<K, V> {
     pub value: V,
 }
 
-/// The result of a look-up in one index.
 enum LookUp<'t, K, V> {
     Hit(Ref<'t, K, V>),
     Miss,

@@ -33,7 +33,6 @@ impl Drop for Value {
     }
 }
 
-/// A table with numbered values.
 struct Race {
     table: Table<u32, Value>,
     ledger: std::sync::Arc<Ledger>,

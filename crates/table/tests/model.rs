@@ -38,7 +38,6 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 0..200)
 }
 
-/// The table, its expected content, and the references to its entries.
 struct Pair<'t> {
     table: &'t Table<u8, u32>,
     model: HashMap<u8, u32>,

@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 /// Fewer under Miri.
 const MANY: u32 = if cfg!(miri) { 200 } else { 10_000 };
 
-/// Counts its drops in the given counter.
 struct Counted<'c>(&'c AtomicUsize);
 
 impl Drop for Counted<'_> {

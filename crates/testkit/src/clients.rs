@@ -13,7 +13,6 @@ const DATAGRAM_BYTES_MAX: usize = 65_535;
 /// Bytes after which a response without end fails the test.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
-/// Bytes of one read.
 const PIECE_BYTES_MAX: usize = 16 * 1024;
 
 /// `curl` with these arguments, without a configuration and a proxy, and silent except for errors.

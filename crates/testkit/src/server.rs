@@ -214,7 +214,6 @@ impl TestServer {
         self.has_ended = true;
     }
 
-    /// The status that the program reports.
     fn status(&self) -> String {
         let mut command = sanderling();
         command.args(["status", "--timeout", "5"]).stdin(Stdio::null());

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The content of the only file.
 pub(crate) const CONTENT: &[u8] = b"a sanderling runs along the edge of the water\n";
 /// The questions: one name that exists and one that does not.
 pub(crate) const QUESTIONS: &str = "www.example.com A\nmissing.example.com AAAA NXDOMAIN\n";
@@ -49,13 +48,11 @@ pub(crate) fn dns_tcp(request: &[u8]) -> Vec<u8> {
     framed(&dns(&request[2..]))
 }
 
-/// The message with its length before it.
 pub(crate) fn framed(message: &[u8]) -> Vec<u8> {
     let length_bytes = u16::try_from(message.len()).expect("the messages of these tests are short");
     [&length_bytes.to_be_bytes(), message].concat()
 }
 
-/// What a TCP server does after a request.
 pub(crate) enum Action {
     /// Sends bytes and waits for the next request.
     Send(Vec<u8>),
@@ -159,7 +156,6 @@ pub(crate) fn load(kind: Kind, server: SocketAddr) -> Load {
     load
 }
 
-/// Runs a load of one kind.
 #[track_caller]
 pub(crate) fn run(load: &Load, kind: Kind) -> Counts {
     let report = load.start().expect("the load is valid").finish().expect("resources suffice");

@@ -36,7 +36,6 @@ const WORKLOADS: &[Workload] = &[
     names("1,000,000 names", 1_000_000),
 ];
 
-/// Runs all workloads, or those of a quick run.
 pub(crate) fn run(rounds: &mut Rounds) -> anyhow::Result<Vec<Outcome>> {
     let chosen: Vec<&Workload> = WORKLOADS.iter().filter(|it| !rounds.is_quick || it.is_quick).collect();
     let mut outcomes = Vec::new();
@@ -89,7 +88,6 @@ pub(crate) fn answers(server: SocketAddr, apex: &str) -> bool {
     })
 }
 
-/// Checks the reply of a server to a query.
 fn check(asked: Asked, server: &Server, query: &str) -> anyhow::Result<()> {
     let (name, rtype) = query.split_once(' ').unwrap_or((query, "A"));
     let rtype = if rtype == "AAAA" { Rtype::AAAA } else { Rtype::A };

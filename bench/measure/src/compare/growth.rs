@@ -23,7 +23,6 @@ pub(crate) struct Growth {
     pub(crate) sizes: Vec<Outcome>,
 }
 
-/// Runs all of them, or the small sizes in a quick run.
 pub(crate) fn run(rounds: &mut Rounds) -> anyhow::Result<Vec<Growth>> {
     Ok(vec![
         connections(rounds)?,

@@ -61,7 +61,6 @@ const WORKLOADS: &[Workload] = &[
     Workload { variant: Variant::H2load, ..plain("512 B by h2load", SMALL, 512) },
 ];
 
-/// Runs all workloads, or those of a quick run.
 pub(crate) fn run(rounds: &mut Rounds) -> anyhow::Result<Vec<Outcome>> {
     let site = Site::create(&rounds.bench.folder.join("site"), ROTATION_COUNT)?;
     let servers = start_servers(&rounds.bench, &site, "http", 1)?;
@@ -89,7 +88,6 @@ pub(crate) fn run(rounds: &mut Rounds) -> anyhow::Result<Vec<Outcome>> {
 }
 
 impl Workload {
-    /// Checks the response of a server, and returns the load on it.
     fn load(&self, server: &Server, folder: &Path, length: Duration) -> anyhow::Result<Load> {
         let (address, path, count) = (server.address(), self.path, self.connection_count);
         let get = |fields: &str| get(address, path, &format!("{fields}Connection: close\r\n"));
@@ -131,7 +129,6 @@ impl Workload {
     }
 }
 
-/// Whether an HTTP server answers.
 pub(crate) fn answers(server: SocketAddr) -> bool {
     get(server, SMALL, "Connection: close\r\n").is_ok_and(|(response, _)| response.status == 200)
 }
@@ -161,7 +158,6 @@ pub(crate) fn start_floor(bench: &Bench, name: &str, response: Vec<String>) -> a
     bench.start(&peers::HTTP[0], bench.place(name, 1)?, &Content::Response(response), answers)
 }
 
-/// The files of all HTTP servers.
 pub(crate) struct Site {
     pub(crate) root: PathBuf,
     written: Instant,

@@ -14,7 +14,6 @@ pub(crate) const OVERTIME: Duration = Duration::from_secs(20);
 /// Stands for the length in the arguments.
 const SECONDS: &str = "{seconds}";
 
-/// A load that can be started.
 #[derive(Clone, Debug)]
 pub(crate) struct Load {
     program: &'static str,
@@ -24,7 +23,6 @@ pub(crate) struct Load {
     pub(crate) length: Duration,
 }
 
-/// The counts of a load that has ended.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counted {
     pub(crate) response_count: u64,
@@ -51,7 +49,6 @@ pub(crate) fn wrk_missing(server: SocketAddr, path: &str, connection_count: usiz
     Load { parse, ..wrk(server, path, connection_count, &[], length) }
 }
 
-/// h2load over HTTP/1.1.
 pub(crate) fn h2load(server: SocketAddr, path: &str, connection_count: usize, length: Duration) -> Load {
     let (connections, url) = (format!("-c{connection_count}"), format!("http://{server}{path}"));
     let arguments = vec!["--h1".into(), "-t1".into(), connections, "-D".into(), SECONDS.into(), url];
@@ -72,7 +69,6 @@ impl Load {
         Load { length, ..self.clone() }
     }
 
-    /// Runs the load to its end.
     pub(crate) fn run(&self, cpus: &str) -> anyhow::Result<Counted> {
         let mut running = self.start(cpus)?;
         running.wait(self.length + OVERTIME);
@@ -96,7 +92,6 @@ pub(crate) struct Running<'l> {
 }
 
 impl Running<'_> {
-    /// Stops the load until [`Running::run_for`].
     pub(crate) fn pause(&self) {
         send_signal(self.child.id() as i32, Signal::STOP);
     }
@@ -126,7 +121,6 @@ impl Running<'_> {
         }
     }
 
-    /// The counts after the end.
     pub(crate) fn counted(mut self) -> anyhow::Result<Counted> {
         let program = self.load.program;
         ensure!(self.has_ended, "{program} did not end {OVERTIME:?} after its time");

@@ -16,7 +16,6 @@ const FDS_RESERVED: usize = 500;
 /// The control socket of Sanderling, in the folder of the server.
 pub(crate) const CONTROL: &str = "control.sock";
 
-/// A server by its name in reports.
 #[derive(Clone, Copy)]
 pub(crate) struct Peer {
     pub(crate) name: &'static str,
@@ -60,7 +59,6 @@ pub(crate) const DNS: &[Peer] = &[
     peer!("bind", "named", &["-f", "-n", "{workers}", "-c", "named.conf"], "named.conf", "named.conf"),
 ];
 
-/// What a server serves.
 #[derive(Clone, Debug)]
 pub(crate) enum Content {
     /// A folder over HTTP.
@@ -71,7 +69,6 @@ pub(crate) enum Content {
     Response(Vec<String>),
 }
 
-/// A folder and an address of one server.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     pub(crate) folder: PathBuf,
@@ -80,7 +77,6 @@ pub(crate) struct Place {
 }
 
 impl Peer {
-    /// The configuration file and its text.
     pub(crate) fn config(&self, place: &Place, content: &Content) -> (&'static str, String) {
         let (name, template) = self.config;
         let (head, zone_template) = template.split_once("#zone\n").unwrap_or((template, ""));
@@ -95,7 +91,6 @@ impl Peer {
         (name, text)
     }
 
-    /// The arguments of the program.
     pub(crate) fn arguments(&self, place: &Place, content: &Content) -> Vec<String> {
         let arguments = self.arguments.iter().map(|argument| fill(argument, place));
         let response = if let Content::Response(words) = content { words.as_slice() } else { &[] };

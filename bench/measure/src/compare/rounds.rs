@@ -12,7 +12,6 @@ const WARM_UP_MAX: Duration = Duration::from_secs(1);
 /// shared machine becomes slower.
 const TURN: Duration = Duration::from_millis(50);
 
-/// The parameters of all comparisons of a run.
 pub(crate) struct Rounds {
     pub(crate) bench: Bench,
     pub(crate) round_count: usize,
@@ -22,17 +21,14 @@ pub(crate) struct Rounds {
     pub(crate) is_quick: bool,
 }
 
-/// A server and its load.
 pub(crate) struct Contestant<'a> {
     pub(crate) server: &'a Server,
     pub(crate) load: Load,
 }
 
-/// One round of one server.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     counted: Counted,
-    /// Processor time of the server.
     server_ns: u64,
 }
 
@@ -42,7 +38,6 @@ impl Sample {
     }
 }
 
-/// The results of one server.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Row {
     pub(crate) name: &'static str,
@@ -51,7 +46,6 @@ pub(crate) struct Row {
     pub(crate) memory_mib: f64,
     /// System calls per request: all, and by name.
     pub(crate) calls: Option<(f64, String)>,
-    /// The last failure.
     pub(crate) error: Option<String>,
 }
 
@@ -67,14 +61,12 @@ impl Row {
         Spread::of(pairs.filter_map(|(own, other)| Some(own.as_ref()?.cost_us() / other.as_ref()?.cost_us())))
     }
 
-    /// Responses and errors of all rounds.
     pub(crate) fn counts(&self) -> (u64, u64) {
         let counted = self.samples.iter().flatten().map(|sample| sample.counted);
         counted.fold((0, 0), |(responses, errors), it| (responses + it.response_count, errors + it.error_count))
     }
 }
 
-/// The results of one workload.
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome {
     pub(crate) title: String,

@@ -28,7 +28,6 @@ pub(crate) struct Bench {
     /// An earlier build of it.
     pub(crate) before: Option<PathBuf>,
     pub(crate) floor: PathBuf,
-    /// A temporary folder.
     pub(crate) folder: PathBuf,
     /// As for `taskset --cpu-list`.
     pub(crate) server_cpus: String,
@@ -36,7 +35,6 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    /// A new folder and a free address.
     pub(crate) fn place(&self, name: &str, worker_count: usize) -> anyhow::Result<Place> {
         let folder = self.folder.join(name);
         fs::create_dir_all(&folder)?;
@@ -60,7 +58,6 @@ impl Bench {
         }
     }
 
-    /// Starts a server and waits for its first answer.
     pub(crate) fn start(
         &self,
         peer: &Peer,
@@ -135,7 +132,6 @@ impl Server {
         output.lines().skip(output.lines().count().saturating_sub(5)).collect::<Vec<_>>().join(" | ")
     }
 
-    /// The processor time of all threads, measured by the scheduler.
     pub(crate) fn cpu_ns(&self) -> u64 {
         let processes = self.pids.iter().filter_map(|pid| Process::new(*pid).ok());
         let tasks = processes.flat_map(|process| process.tasks().into_iter().flatten().flatten());
@@ -167,7 +163,6 @@ fn works_in(pid: i32, folder: &Path) -> bool {
     Process::new(pid).and_then(|process| process.cwd()).is_ok_and(|cwd| folder.canonicalize().is_ok_and(|it| it == cwd))
 }
 
-/// Stops a child by a signal, or kills it after some time.
 pub(crate) fn stop(child: &mut Child, signal: Signal) {
     // After a child was waited for, its process ID may belong to another process.
     if matches!(child.try_wait(), Ok(None)) {

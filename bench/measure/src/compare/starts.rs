@@ -24,12 +24,10 @@ const RELOAD_COUNT: usize = 3;
 const MARGIN: Duration = Duration::from_secs(1);
 const RELOAD_LIMIT: Duration = Duration::from_secs(60);
 const MEMORY_POLL_EVERY: Duration = Duration::from_millis(20);
-/// Queries a second during a reload.
 const QUERIES_PER_S: u32 = 1000;
 /// The zone file of a server, which is replaced before a reload.
 const SERVED: &str = "served.zone";
 
-/// Measures all of it; returns a report in Markdown.
 pub(crate) fn run(rounds: &mut Rounds) -> anyhow::Result<String> {
     let (name_count, idle_count) = if rounds.is_quick { (100_000, 500) } else { (1_000_000, 5_000) };
     let folder = rounds.bench.folder.clone();
@@ -71,7 +69,6 @@ fn cell(values: &[f64]) -> String {
     Spread::of(values.iter().copied()).map_or_else(|| "–".to_owned(), |spread| spread.to_string())
 }
 
-/// Starts each server in each round.
 fn start(
     rounds: &mut Rounds,
     title: &str,
@@ -157,7 +154,6 @@ fn reloads(rounds: &mut Rounds, zone: &ZoneFile, name_count: usize) -> anyhow::R
     Ok(rows)
 }
 
-/// Runs queries before and during a reload.
 fn reload(server: &Server, sanderling: &Path, changed: &Path, queries: &str) -> anyhow::Result<Reload> {
     let mut load = Load::new(RELOAD_LIMIT, 1);
     load.rates[Kind::DnsUdp as usize] = QUERIES_PER_S;

@@ -21,19 +21,16 @@ pub(crate) const CHANGED_NAME: &str = "changed.example.com";
 const ADDRESS_BEFORE: &str = "192.0.2.6";
 pub(crate) const ADDRESS_AFTER: [u8; 4] = [192, 0, 2, 7];
 
-/// A zone in a file.
 #[derive(Clone, Debug)]
 pub(crate) struct ZoneFile {
     pub(crate) apex: String,
     pub(crate) file: PathBuf,
 }
 
-/// The names that are asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
     /// Existing names, with the type of their address.
     Names,
-    /// Names that do not exist.
     Missing,
     /// Names below delegations.
     Referrals,
@@ -100,7 +97,6 @@ pub(crate) fn write_queries(folder: &Path, asked: Asked, name_count: usize, seed
     Queries::write(folder.join(format!("{asked:?}.queries")), (0..count).map(&mut query))
 }
 
-/// A file of queries for dnsperf.
 #[derive(Clone, Debug)]
 pub(crate) struct Queries {
     pub(crate) file: PathBuf,

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use std::process::Command;
 use tempfile::TempDir;
 
-/// A temporary directory and the path of a socket in it.
 fn socket_path() -> (TempDir, PathBuf) {
     let directory = tempfile::tempdir().expect("created");
     let path = directory.path().join("socket");

@@ -160,7 +160,6 @@ fn report_threads() {
     print("a poller with a waker", sources.map(|woken| woken.map_err(|error: io::Error| error.kind())));
 }
 
-/// A connection and a datagram, each by the selected variants.
 fn report_serving(opened: Opened) {
     let Opened { listener, mut client, socket, resolver, root, .. } = opened;
     wait(&listener);
@@ -191,7 +190,6 @@ fn wait(source: &impl AsFd) {
     PollSet::new([source.as_fd()]).wait(Some(TIMEOUT)).expect("no error");
 }
 
-/// Makes a call that kills the process.
 fn attack(task: &str) {
     let nothing = std::ptr::null_mut::<libc::c_void>();
     // SAFETY: the sandbox allows none of these, and the kernel would refuse the null pointers.

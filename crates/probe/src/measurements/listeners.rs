@@ -30,7 +30,6 @@ const ACCEPTED_PER_WAIT_MAX: usize = 16;
 const ERRORS_MAX: u64 = 3;
 const ANSWER: [u8; 64] = [b'a'; 64];
 
-/// How the workers share an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plan {
     /// One listener; a connection wakes all that wait.

@@ -15,7 +15,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub(crate) const JOB: &str = "sendfile";
 const SIZES_BYTES: [usize; 5] = [512, 4 << 10, 8 << 10, 16 << 10, 64 << 10];
 
-/// Bytes of the head of a response.
 const HEAD_BYTES: usize = 240;
 const HEAD: [u8; HEAD_BYTES] = [b'h'; HEAD_BYTES];
 const CONNECTION_COUNT: usize = 16;
@@ -84,12 +83,10 @@ fn slice(content: Content<'_>) -> io::Result<Slice> {
     Ok(Slice::of_both(&served, &asked, CONNECTION_COUNT * REQUEST_COUNT, 0))
 }
 
-/// An unfinished response.
 #[derive(Default)]
 struct Response {
     /// Head and content, if one call sends both.
     buffer: Vec<u8>,
-    /// Bytes sent so far.
     sent: usize,
     is_pending: bool,
 }
