@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 
 use crate::domain::{Domain, Setup, ZONE};
 use sanderling_testkit::dns::{A, ANY, CNAME, DNAME, NS, Question, Reply, TXT};
-use sanderling_testkit::{Folder, ListenerCounts, RawConnection, TestServer, UdpClient, dig, framed, kdig, tcp_reply};
+use sanderling_testkit::{Folder, ListenerCounts, RawConnection, TestServer, dig, framed, kdig, tcp_reply};
 
 #[test]
 fn dig_and_kdig_get_the_soa() {
@@ -63,23 +63,6 @@ fn each_kind_of_answer_over_both_transports() {
     check(&domain, "example.org", A, "5");
     let any = Question::new("mail.example.com", ANY).query_udp(domain.server.dns());
     assert_eq!((any.rcode, any.answer.len()), (0, 1), "{}", any.summary());
-}
-
-#[test]
-fn udp_reply_is_truncated_at_the_payload_size_of_the_query() {
-    let domain = Domain::with_zone(ZONE);
-    let server = domain.server.dns();
-    let whole = Question::new("big.example.com", TXT).query_tcp(server);
-    assert_eq!((whole.answer.len(), whole.is_truncated(), whole.edns), (5, false, None));
-    // An OPT record has 11 bytes.
-    let exact = u16::try_from(whole.length_bytes + 11).unwrap();
-    for (edns, is_truncated) in
-        [(None, true), (Some((0, 0)), true), (Some((exact - 1, 0)), true), (Some((exact, 0)), false)]
-    {
-        let reply = Question { edns, ..Question::new("big.example.com", TXT) }.query_udp(server);
-        assert_eq!((reply.is_truncated(), reply.edns.is_some()), (is_truncated, edns.is_some()), "{edns:?}");
-        assert!(!is_truncated || reply.answer.is_empty(), "{edns:?}: {}", reply.summary());
-    }
 }
 
 #[test]
@@ -195,16 +178,5 @@ fn reply_of_a_wildcard_listener_comes_from_the_queried_address() {
             assert_eq!(reply.answer[0].rdata, Ipv4Addr::new(192, 0, 2, 1).octets());
             assert_eq!(tcp_reply(address, &Question::new("example.com", A).message())[3] & 15, 0);
         }
-    }
-}
-
-/// The kernel selects a worker by the address of the client.
-#[test]
-fn every_worker_answers() {
-    let domain = Domain::serve(Setup { zone: ZONE, worker_count: 4, ..Setup::default() });
-    for _ in 0..64 {
-        let client = UdpClient::new(domain.server.dns());
-        client.send(&Question::new("example.com", A).message());
-        assert_eq!(Reply::parse(&client.receive()).answer.len(), 1);
     }
 }

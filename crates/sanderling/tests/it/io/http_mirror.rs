@@ -7,15 +7,10 @@ use std::path::{Path, PathBuf};
 use fastrand::Rng;
 use sanderling_testkit::{Folder, ListenerCounts, TestServer, wget_mirror};
 
-/// Limits of the machine's own documents.
-const FILE_COUNT_MAX: usize = 2_000;
-const TREE_BYTES_MAX: u64 = 30_000_000;
-
 #[test]
 fn mirror_of_a_site_equals_it() {
     let folder = Folder::new();
     let mut tree = Tree { root: folder.path().join("tree"), paths: Vec::new() };
-    tree.put_documents(Path::new("/usr/share/doc"));
     let mut random = Rng::with_seed(sanderling_testkit::seed());
     for (path, length) in [
         ("odd/with space.txt", 10),
@@ -32,9 +27,13 @@ fn mirror_of_a_site_equals_it() {
         ("sizes/8193", 8_193),
         ("sizes/65536", 65_536),
         ("sizes/5000003", 5_000_003),
-    ] {
+    ]
+    .map(|(path, length)| (path.to_owned(), length))
+    .into_iter()
+    .chain((0..300).map(|number| (format!("many/{}/{number}.txt", number % 7), 1_000 + number * 100)))
+    {
         let content = sanderling_testkit::random_bytes(&mut random, length);
-        tree.put(path, &content);
+        tree.put(&path, &content);
     }
     tree.put_index();
 
@@ -66,33 +65,6 @@ impl Tree {
         fs::create_dir_all(file.parent().expect("the path is below the root")).expect("created");
         fs::write(file, content).expect("written");
         self.paths.push(path.to_owned());
-    }
-
-    /// Copies files, in the order of their names, up to the limits; but neither hidden files nor those in which `wget` would
-    /// follow links.
-    fn put_documents(&mut self, from: &Path) {
-        let mut left_bytes = TREE_BYTES_MAX;
-        let mut directories = vec![from.to_owned()];
-        while let Some(folder) = directories.pop() {
-            let mut entries: Vec<PathBuf> =
-                fs::read_dir(&folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
-            entries.sort();
-            for entry in entries {
-                let metadata = fs::symlink_metadata(&entry).expect("just listed");
-                let path = entry.strip_prefix(from).expect("found below").to_str().unwrap_or(".").to_owned();
-                let is_public = !path.split('/').any(|segment| segment.starts_with('.'));
-                let has_links = [".html", ".htm", ".xhtml", ".css"].iter().any(|end| path.ends_with(end));
-                if metadata.is_dir() {
-                    directories.push(entry);
-                } else if metadata.is_file() && is_public && !has_links && metadata.len() <= left_bytes {
-                    if self.paths.len() == FILE_COUNT_MAX {
-                        return;
-                    }
-                    left_bytes -= metadata.len();
-                    self.put(&format!("doc/{path}"), &fs::read(entry).expect("documents are readable"));
-                }
-            }
-        }
     }
 
     /// Writes a page that links to every file.

@@ -108,20 +108,3 @@ fn check_response(client: &mut HttpClient, expected: Expected, large: &[u8], ind
         Expected::Status(status) => assert_eq!(client.response().status, status, "response {index}"),
     }
 }
-
-/// Head and body are sent from two places by one call, and the socket may take any part of them.
-#[test]
-fn file_in_memory_is_sent_whole_in_partial_writes() {
-    const LENGTH: usize = 32 * 1024;
-    const COUNT: usize = 400;
-    let content = &large()[..LENGTH];
-    let domain = Domain::with_site(&[("index.html", b"hi\n"), ("medium.bin", content)]);
-    let mut client = HttpClient::connect(domain.server.http());
-    // Twelve megabytes, more than sockets hold: the client reads after it has sent all requests.
-    client.send(get("/medium.bin").repeat(COUNT));
-    for index in 0..COUNT {
-        let response = client.response();
-        assert!(response.status == 200 && response.body == content, "response {index}: {}", response.head);
-    }
-    assert_eq!(client.get("/").body, b"hi\n");
-}

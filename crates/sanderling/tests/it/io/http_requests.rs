@@ -1,9 +1,9 @@
 //! Requests of widely used clients, and what the kernel does to them. The tests of the http crate have all cases of RFC 9110
 //! and RFC 9112.
 
-use crate::domain::{Domain, Setup};
-use sanderling_testkit::http::{HttpClient, Response, get, response_to};
-use sanderling_testkit::{Folder, ListenerCounts, RawConnection, TestServer, curl};
+use crate::domain::Domain;
+use sanderling_testkit::http::{HttpClient, get, response_to};
+use sanderling_testkit::{Folder, ListenerCounts, TestServer, curl};
 
 const PAGE: &[u8] = b"<!doctype html><title>hi</title>\n";
 const ALPHABET: &[u8] = b"abcdefghijklmnopqrstuvwxyz";
@@ -75,87 +75,10 @@ fn each_target_has_its_status_and_media_type() {
     }
     assert_eq!(client.get("/large.bin").body, large());
     assert_eq!(client.get("/folder?a=b&c").field("Location"), Some("/folder/?a=b&c"));
-}
-
-#[test]
-fn response_to_head_has_no_body() {
-    let domain = site();
-    let mut client = HttpClient::connect(domain.server.http());
-    for target in ["/", "/large.bin", "/missing"] {
-        let to_get = client.get(target);
-        client.send(format!("HEAD {target} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
-        let to_head = client.response_to_head();
-        let without_date = |response: &Response| {
-            response.head.lines().filter(|line| !line.starts_with("Date:")).map(str::to_owned).collect::<Vec<_>>()
-        };
-        assert_eq!(without_date(&to_head), without_date(&to_get), "{target}");
-    }
-}
-
-#[test]
-fn methods_without_a_file_have_their_statuses() {
-    let domain = site();
-    for (request, status) in [
-        ("OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n", 204),
-        ("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc", 405),
-        ("BREW / HTTP/1.1\r\nHost: localhost\r\n\r\n", 501),
-    ] {
-        let response = response_to(domain.server.http(), request);
-        assert_eq!(response.status, status, "{request}");
-        assert_eq!(response.field("Allow").is_some(), status != 501, "{request}\n{}", response.head);
-    }
-}
-
-/// Of a file in memory and of one that is sent from its descriptor.
-#[test]
-fn conditional_requests_compare_with_the_file() {
-    let domain = site();
-    let mut client = HttpClient::connect(domain.server.http());
     for target in ["/alphabet.txt", "/large.bin"] {
         let etag = client.get(target).field("ETag").expect("a file has an entity tag").to_owned();
-        for (field, status) in [
-            (format!("If-None-Match: {etag}"), 304),
-            ("If-None-Match: \"other\"".to_owned(), 200),
-            ("If-Modified-Since: Thu, 01 Jan 1970 00:00:00 GMT".to_owned(), 200),
-            (format!("If-Match: {etag}"), 200),
-            ("If-Match: \"other\"".to_owned(), 412),
-        ] {
-            client.send(format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n{field}\r\n\r\n"));
-            let response = client.response();
-            assert_eq!(response.status, status, "{target} {field}\n{}", response.head);
-            assert!(status != 304 || response.field("ETag") == Some(&etag));
-        }
-    }
-}
-
-#[test]
-fn ranges_are_parts_of_the_file() {
-    let domain = site();
-    let mut client = HttpClient::connect(domain.server.http());
-    let all = large();
-    let last = LARGE_BYTES - 1;
-    for (range, expected) in [
-        ("bytes=0-0", Ok((0, 0))),
-        ("bytes=2-5", Ok((2, 5))),
-        ("bytes=299999-", Ok((last, last))),
-        ("bytes=-7", Ok((LARGE_BYTES - 7, last))),
-        ("bytes=100000-99999999999999999999999", Ok((100_000, last))),
-        ("bytes=300000-", Err(416)),
-        ("bytes=0-1,5-6", Err(200)),
-    ] {
-        client.send(format!("GET /large.bin HTTP/1.1\r\nHost: localhost\r\nRange: {range}\r\n\r\n"));
-        let response = client.response();
-        match expected {
-            Ok((first, last)) => {
-                assert_eq!(response.status, 206, "{range}");
-                let content_range = format!("bytes {first}-{last}/{LARGE_BYTES}");
-                assert_eq!(response.field("Content-Range"), Some(content_range.as_str()));
-                assert!(response.body == all[first..=last], "{range}");
-            }
-            Err(status) => assert_eq!(response.status, status, "{range}"),
-        }
-        assert!(response.status != 416 || response.field("Content-Range") == Some("bytes */300000"));
-        assert!(response.status != 200 || response.body == all);
+        client.send(format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nIf-None-Match: {etag}\r\n\r\n"));
+        assert_eq!(client.response().status, 304, "{target}");
     }
 }
 
@@ -190,38 +113,6 @@ fn curl_sends_content() {
         let text = ended.text();
         assert_eq!((ended.code(), text.as_str()), (Some(0), status), "{arguments:?}: {ended}");
     }
-}
-
-#[test]
-fn connection_persists_or_closes_as_the_client_asks() {
-    let domain = site();
-    for (request, persists, connection) in [
-        ("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", true, None),
-        ("GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", false, Some("close")),
-        ("GET / HTTP/1.0\r\n\r\n", false, Some("close")),
-        ("GET /large.bin HTTP/1.0\r\nHost: localhost\r\nConnection: Keep-Alive\r\n\r\n", true, Some("keep-alive")),
-    ] {
-        let mut client = HttpClient::connect(domain.server.http());
-        client.send(request);
-        assert_eq!(client.response().field("Connection"), connection, "{request}");
-        if persists {
-            assert_eq!(client.get("/alphabet.txt").body, ALPHABET, "{request}");
-        } else {
-            client.check_closed();
-        }
-    }
-}
-
-#[test]
-fn client_that_closes_its_sending_side_receives_all_responses() {
-    let domain = site();
-    let mut tcp = RawConnection::open(domain.server.http());
-    tcp.send(get("/large.bin").repeat(20).as_bytes());
-    tcp.finish_sending();
-    let received = tcp.read_to_close();
-    let head_bytes = received.windows(4).position(|window| window == b"\r\n\r\n").expect("a head") + 4;
-    assert_eq!(received.len(), 20 * (head_bytes + LARGE_BYTES));
-    assert!(received.ends_with(&large()));
 }
 
 /// The poller reports both with one event.
@@ -269,18 +160,4 @@ fn site_of_the_command_line_answers_every_host() {
         let response = response_to(server.http(), format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"));
         assert_eq!((response.status, response.body.as_slice()), (200, PAGE));
     }
-}
-
-/// A close with unread input makes the kernel send a reset, which can overtake the response (RFC 9112 §9.6).
-#[test]
-fn last_response_is_not_reset_by_requests_after_it() {
-    let limits = "http_requests_per_connection_max = 1";
-    let large = large();
-    let domain = Domain::serve(Setup { site: &[("large.bin", &large)], limits, ..Setup::default() });
-    let mut client = HttpClient::connect(domain.server.http());
-    // More than one receive call takes, and less than is discarded after the last response.
-    client.send(get("/large.bin").repeat(5_000));
-    let response = client.response();
-    assert_eq!(response.field("Connection"), Some("close"));
-    assert!(response.body == large);
 }

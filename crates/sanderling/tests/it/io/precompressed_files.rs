@@ -1,12 +1,11 @@
 //! Precompressed files: which one a client gets, and when one of them is out of date.
 
-use std::fs::{self, File};
+use std::fs::{self};
 use std::os::unix::fs::symlink;
-use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use crate::domain::Domain;
 use sanderling_testkit::http::{HttpClient, Response};
@@ -38,13 +37,6 @@ const fn lines() -> [u8; 1_100] {
         index += 1;
     }
     lines
-}
-
-/// Sets the modification time.
-#[track_caller]
-fn set_modified(path: PathBuf, modified: SystemTime) {
-    let file = File::options().write(true).open(path).expect("a file of the site");
-    file.set_modified(modified).expect("set");
 }
 
 /// A site with small files, sent from memory, and large ones, sent from their descriptors.
@@ -147,40 +139,6 @@ fn curl_decodes_each_coding() {
 }
 
 #[test]
-fn coding_with_the_highest_weight_is_sent() {
-    let domain = domain();
-    let mut client = Client::connect(&domain);
-    for (accepted, coding, content) in [
-        ("gzip, deflate, br, zstd", Some("br"), BROTLI),
-        ("gzip, deflate, zstd", Some("zstd"), ZSTD),
-        ("gzip, deflate", Some("gzip"), GZIP),
-        ("br;q=1", Some("br"), BROTLI),
-        ("br;q=0.8, gzip;q=1", Some("gzip"), GZIP),
-        ("br;q=0, *", Some("zstd"), ZSTD),
-        ("*", Some("br"), BROTLI),
-        ("gzip;q=0", None, LINES),
-        ("*;q=0", None, LINES),
-        ("identity;q=0", None, LINES),
-        ("identity;q=1, *;q=0", None, LINES),
-        ("deflate", None, LINES),
-        ("br;q=2", None, LINES),
-        ("", None, LINES),
-    ] {
-        let response = client.get("/app.js", accepted);
-        check_variant(&response, coding, content);
-        assert_eq!(response.field("Content-Type"), Some("text/javascript; charset=utf-8"), "{accepted}");
-    }
-    check_variant(&client.request("GET", "/app.js", ""), None, LINES);
-    let two_lines = "Accept-Encoding: gzip\r\nX-Between: a\r\nAccept-Encoding: br;q=0.5\r\n";
-    check_variant(&client.request("GET", "/app.js", two_lines), Some("gzip"), GZIP);
-    check_variant(&client.get("/large.txt", "zstd, br"), Some("br"), &[b'b'; 30_000]);
-    check_variant(&client.get("/large.txt", "gzip"), Some("gzip"), &[b'g'; 40_000]);
-    check_variant(&client.get("/large.txt", "zstd"), None, &[b'p'; 60_000]);
-    check_variant(&client.get("/", "br"), Some("br"), b"index in br");
-    check_only(&client.get("/alone.css", "br, gzip"), b"body {}");
-}
-
-#[test]
 fn pipelined_requests_get_different_codings() {
     let domain = domain();
     let mut client = Client::connect(&domain);
@@ -198,47 +156,6 @@ fn pipelined_requests_get_different_codings() {
         println!("{accepted:?}");
         check_variant(&client.0.response(), coding, &vec![byte; length]);
     }
-}
-
-#[test]
-fn each_variant_has_its_own_head_validators_and_ranges() {
-    let domain = domain();
-    let mut client = Client::connect(&domain);
-    for target in ["/app.js", "/large.txt"] {
-        let mut tags = Vec::new();
-        for accepted in ["br", "gzip", "identity"] {
-            let fields = format!("Accept-Encoding: {accepted}\r\n");
-            let whole = client.request("GET", target, &fields);
-            let head = client.request("HEAD", target, &fields);
-            assert_eq!(without_date(&head), without_date(&whole), "{target} in {accepted}");
-            assert_eq!(whole.field("Content-Length"), Some(whole.body.len().to_string().as_str()));
-
-            let tag = whole.field("ETag").unwrap().to_owned();
-            let same = client.request("GET", target, &format!("{fields}If-None-Match: {tag}\r\n"));
-            assert_eq!((same.status, same.field("ETag")), (304, Some(tag.as_str())), "{}", same.head);
-            assert_eq!((same.field("Vary"), same.field("Content-Encoding")), (Some("Accept-Encoding"), None));
-
-            let range = "Range: bytes=3-9\r\n";
-            let part = client.request("GET", target, &format!("{fields}{range}If-Range: {tag}\r\n"));
-            assert_eq!(part.status, 206, "{}", part.head);
-            let expected = format!("bytes 3-9/{}", whole.body.len());
-            assert_eq!(part.field("Content-Range"), Some(expected.as_str()));
-            check_variant(&part, whole.field("Content-Encoding"), &whole.body[3..=9]);
-            tags.push(tag);
-        }
-        // The validators of other variants do not match.
-        for (accepted, other) in [("br", &tags[1]), ("br", &tags[2]), ("identity", &tags[0])] {
-            let fields = format!("Accept-Encoding: {accepted}\r\n");
-            let new = client.request("GET", target, &format!("{fields}If-None-Match: {other}\r\n"));
-            assert_eq!(new.status, 200, "{}", new.head);
-            let whole = client.request("GET", target, &format!("{fields}Range: bytes=3-9\r\nIf-Range: {other}\r\n"));
-            assert_eq!(whole.status, 200, "{}", whole.head);
-        }
-    }
-}
-
-fn without_date(response: &Response) -> Vec<&str> {
-    response.head.lines().filter(|line| !line.starts_with("Date: ")).collect()
 }
 
 #[test]
@@ -260,12 +177,6 @@ fn precompressed_file_has_no_coding_under_its_own_name() {
 fn only_valid_precompressed_files_are_used() {
     let domain = Domain::with_site(&[
         ("index.html", b"hi\n"),
-        ("longer.js", b"short"),
-        ("longer.js.br", b"longer"),
-        ("same.js", b"equal"),
-        ("same.js.br", b"EQUAL"),
-        ("empty.js", b"the precompressed file is empty"),
-        ("empty.js.br", b""),
         ("photo.png", b"a compressed type"),
         ("photo.png.br", b"photo"),
         ("folder.js", b"a directory"),
@@ -281,51 +192,11 @@ fn only_valid_precompressed_files_are_used() {
     symlink("../outside.js", root.join("out.js.br")).unwrap();
     assert!(Command::new("mkfifo").arg(root.join("fifo.js.br")).status().unwrap().success());
     let mut client = Client::connect(&domain);
-    for name in ["longer.js", "same.js", "empty.js", "photo.png", "folder.js", "fifo.js", "out.js", "twice.js.br"] {
+    for name in ["photo.png", "folder.js", "fifo.js", "out.js", "twice.js.br"] {
         let content = fs::read(root.join(name)).unwrap();
         check_only(&client.get(&format!("/{name}"), "br, gzip, zstd"), &content);
     }
     assert_eq!(client.get("/lone.js", "br").status, 404);
-}
-
-#[test]
-fn outdated_precompressed_file_is_not_used() {
-    let domain = domain();
-    let root = domain.folder.path().join("public");
-    let mut client = Client::connect(&domain);
-    check_variant(&client.get("/app.js", "br, gzip"), Some("br"), BROTLI);
-    let plain_modified = fs::metadata(root.join("app.js")).unwrap().modified().unwrap();
-    set_modified(root.join("app.js.br"), plain_modified - Duration::from_secs(1));
-    client.wait_for_coding("/app.js", Some("gzip"));
-    set_modified(root.join("app.js.br"), plain_modified);
-    client.wait_for_coding("/app.js", Some("br"));
-
-    // The precompressed files have the old content.
-    let changed = b"the file has changed, and is not compressed yet";
-    domain.folder.write("public/app.js", changed);
-    let is_new = |response: &Response| {
-        let is_new = response.field("Content-Encoding").is_none();
-        assert!(is_new || response.body == BROTLI, "{}", response.head);
-        is_new
-    };
-    check_only(&client.wait_until("/app.js", SOON, is_new), changed);
-    domain.folder.write("public/app.js.gz", b"compressed");
-    check_variant(&client.wait_for_coding("/app.js", Some("gzip")), Some("gzip"), b"compressed");
-}
-
-/// `brotli` up to 1.0.9 copies the modification time without its fraction.
-#[test]
-fn modification_times_are_compared_in_seconds_if_one_has_no_fraction() {
-    let domain = domain();
-    let root = domain.folder.path().join("public");
-    let second = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
-    set_modified(root.join("app.js"), second + Duration::from_millis(999));
-    set_modified(root.join("app.js.br"), second);
-    set_modified(root.join("app.js.gz"), second + Duration::from_millis(998));
-    set_modified(root.join("app.js.zst"), second - Duration::from_secs(1));
-    let mut client = Client::connect(&domain);
-    check_variant(&client.get("/app.js", "br, gzip, zstd"), Some("br"), BROTLI);
-    check_variant(&client.get("/app.js", "gzip, zstd"), None, LINES);
 }
 
 #[test]
