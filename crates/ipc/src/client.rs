@@ -5,8 +5,7 @@ use crate::exit::Exit;
 use crate::message::{Command, DecodeError, Event, Message};
 use sanderling_config::diagnostic::reason;
 use sanderling_os::poll_set::PollSet;
-use std::fmt;
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -18,128 +17,89 @@ pub fn run(command: Command, socket: &Path, timeout: Duration) -> Exit {
     match exchange(command, socket, timeout, &mut out, &mut err) {
         Ok(true) => Exit::Success,
         Ok(false) => Exit::Failure,
-        Err(error) => {
-            let _ = writeln!(err, "sanderling: {error}");
+        Err(problem) => {
+            let _ = writeln!(err, "sanderling: {problem}");
             Exit::Failure
         }
     }
 }
 
-/// Why there is no complete answer.
-#[derive(Debug)]
-enum ClientError<'a> {
-    /// No process listens at the path.
-    NotRunning(&'a Path),
-    /// This user may not connect.
-    PermissionDenied(&'a Path),
-    /// The listen queue is full.
-    Busy(&'a Path),
-    /// The answer is not complete after the timeout.
-    TimedOut(&'a Path, Duration),
-    /// The server has closed the connection before the end of the answer.
-    Closed,
-    /// The server is of another version.
-    OtherVersion(String),
-    /// The answer cannot be written here.
-    Output(io::Error),
-    /// A system call failed.
-    Call(io::Error),
-}
-
-impl fmt::Display for ClientError<'_> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ClientError::NotRunning(path) => write!(
-                out,
-                "no server answers at {}: start it, or name its socket with --control PATH (`demo` and `serve FOLDER` \
-                 have no control socket unless `serve` is given --control)",
-                path.display()
-            ),
-            ClientError::PermissionDenied(path) => write!(
-                out,
-                "cannot connect to {}: permission denied; run this command as root or as the user that started the server",
-                path.display()
-            ),
-            ClientError::Busy(path) => write!(out, "too many clients wait at {}; try again", path.display()),
-            ClientError::TimedOut(path, timeout) => write!(
-                out,
-                "the server at {} has not answered within {} s and may still run the command: see `sanderling status`, \
-                 or wait longer with --timeout SECONDS",
-                path.display(),
-                timeout.as_secs_f64()
-            ),
-            ClientError::Closed => {
-                write!(out, "the server closed the connection before the end of its answer; see its log")
-            }
-            ClientError::OtherVersion(reason) => write!(
-                out,
-                "the running server is of another version: {reason}; use the program that it was started with, or \
-                 restart it"
-            ),
-            ClientError::Output(error) => write!(out, "cannot write the answer: {}", reason(error)),
-            ClientError::Call(error) => out.write_str(&reason(error)),
-        }
-    }
-}
-
-fn connect(socket: &Path) -> Result<Connection, ClientError<'_>> {
+fn connect(socket: &Path) -> Result<Connection, String> {
+    let path = socket.display();
     Connection::connect(socket).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => ClientError::NotRunning(socket),
-        io::ErrorKind::PermissionDenied => ClientError::PermissionDenied(socket),
-        io::ErrorKind::WouldBlock => ClientError::Busy(socket),
-        _ => ClientError::Call(error),
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused => format!(
+            "no server answers at {path}: start it, or name its socket with --control PATH (`demo` and `serve FOLDER` \
+             have no control socket unless `serve` is given --control)"
+        ),
+        ErrorKind::PermissionDenied => format!(
+            "cannot connect to {path}: permission denied; run this command as root or as the user that started the server"
+        ),
+        ErrorKind::WouldBlock => format!("too many clients wait at {path}; try again"),
+        _ => reason(&error),
     })
 }
 
 /// Sends the command, copies the answer to `out` and `err`, and returns whether the command has succeeded.
-fn exchange<'a>(
+///
+/// # Errors
+/// Why there is no complete answer, and what to do.
+fn exchange(
     command: Command,
-    socket: &'a Path,
+    socket: &Path,
     timeout: Duration,
     out: &mut impl Write,
     err: &mut impl Write,
-) -> Result<bool, ClientError<'a>> {
+) -> Result<bool, String> {
     let deadline = Instant::now() + timeout;
     let mut server = connect(socket)?;
     match server.send(&Message::Command(command)) {
         // The reason may have arrived before the connection was closed.
-        Err(error) if !matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => {
-            return Err(ClientError::Call(error));
+        Err(error) if !matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => {
+            return Err(reason(&error));
         }
         _ => {}
     }
+    let other_version = |reason: String| {
+        format!(
+            "the running server is of another version: {reason}; use the program that it was started with, or restart it"
+        )
+    };
     loop {
         // Before each message: a server that sends without end is left as well.
         let rest = deadline.saturating_duration_since(Instant::now());
         if rest.is_zero() {
-            return Err(ClientError::TimedOut(socket, timeout));
+            return Err(format!(
+                "the server at {} has not answered within {} s and may still run the command: see `sanderling status`, \
+                 or wait longer with --timeout SECONDS",
+                socket.display(),
+                timeout.as_secs_f64()
+            ));
         }
         match server.recv() {
-            Ok(Received::Message(Message::Event(event), _)) => match event {
-                Event::Stdout(text) => write(out, &text)?,
-                Event::Stderr(text) => write(err, &text)?,
-                Event::Done { is_success } => return Ok(is_success),
-                other => return Err(ClientError::OtherVersion(format!("unexpected answer {other:?}"))),
-            },
-            Ok(Received::Message(other, _)) => {
-                return Err(ClientError::OtherVersion(format!("unexpected answer {other:?}")));
-            }
+            Ok(Received::Message(Message::Event(Event::Stdout(text)), _)) => write(out, &text)?,
+            Ok(Received::Message(Message::Event(Event::Stderr(text)), _)) => write(err, &text)?,
+            Ok(Received::Message(Message::Event(Event::Done { is_success }), _)) => return Ok(is_success),
+            Ok(Received::Message(other, _)) => return Err(other_version(format!("unexpected answer {other:?}"))),
             Ok(Received::WouldBlock) => {
-                PollSet::new([server.as_fd()]).wait(Some(rest)).map_err(ClientError::Call)?;
+                PollSet::new([server.as_fd()]).wait(Some(rest)).map_err(|error| reason(&error))?;
             }
-            Ok(Received::Closed) => return Err(ClientError::Closed),
+            Ok(Received::Closed) => {
+                return Err("the server closed the connection before the end of its answer; see its log".to_owned());
+            }
             Err(error) if error.get_ref().is_some_and(|error| error.is::<DecodeError>()) => {
-                return Err(ClientError::OtherVersion(error.to_string()));
+                return Err(other_version(error.to_string()));
             }
-            Err(error) => return Err(ClientError::Call(error)),
+            Err(error) => return Err(reason(&error)),
         }
     }
 }
 
 /// A reader that has gone away is not an error: the command is carried out all the same.
-fn write<'a>(output: &mut impl Write, text: &str) -> Result<(), ClientError<'a>> {
+fn write(output: &mut impl Write, text: &str) -> Result<(), String> {
     match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(ClientError::Output(error)),
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(format!("cannot write the answer: {}", reason(&error)))
+        }
         _ => Ok(()),
     }
 }
@@ -156,7 +116,7 @@ mod tests {
     const STATUS: Command = Command::Status(StatusFormat::Text);
 
     /// The result of asking a server that `serve` plays for the status, with both outputs.
-    fn ask(timeout: Duration, serve: impl FnOnce(SeqpacketSocket) + Send) -> (Result<bool, String>, String, String) {
+    fn ask(timeout: Duration, serve: fn(SeqpacketSocket)) -> (Result<bool, String>, String, String) {
         let folder = tempfile::tempdir().expect("created");
         let path = folder.path().join("control.sock");
         let listener = SeqpacketListener::bind(&path, 0o600).expect("bound");
@@ -167,118 +127,95 @@ mod tests {
             });
             let (mut out, mut err) = (Vec::new(), Vec::new());
             let result = exchange(STATUS, &path, timeout, &mut out, &mut err);
-            let result = result.map_err(|error| error.to_string().replace(&path.display().to_string(), "PATH"));
             let text = |bytes| String::from_utf8(bytes).expect("text");
-            (result, text(out), text(err))
+            (result.map_err(|error| error.replace(&path.display().to_string(), "PATH")), text(out), text(err))
         })
     }
 
-    fn receive_status(client: &mut Connection) {
+    /// Receives the request for the status, and sends `events`.
+    fn answer(client: SeqpacketSocket, events: &[Event]) -> Connection {
+        let mut client = Connection::new(client);
         PollSet::new([client.as_fd()]).wait(Some(LONG)).expect("waited");
-        match client.recv().expect("received") {
-            Received::Message(message, _) => assert_eq!(message, Message::Command(STATUS)),
-            other => panic!("{other:?}"),
-        }
+        assert!(matches!(client.recv(), Ok(Received::Message(Message::Command(STATUS), _))));
+        events.iter().for_each(|event| client.send(&Message::Event(event.clone())).expect("sent"));
+        client
     }
 
-    fn send(client: &mut Connection, events: impl IntoIterator<Item = Event>) {
-        for event in events {
-            client.send(&Message::Event(event)).expect("sent");
-        }
+    fn half() -> [Event; 3] {
+        [Event::Stdout(Text::new("one\n")), Event::Stderr(Text::new("but\n")), Event::Stdout(Text::new("two\n"))]
     }
 
     #[test]
     fn answer_is_written_and_its_result_returned() {
-        for is_success in [true, false] {
-            let (result, out, err) = ask(LONG, |client| {
-                let mut client = Connection::new(client);
-                receive_status(&mut client);
-                let [one, but, two] = ["one\n", "but\n", "two\n"].map(Text::new);
-                let events = [Event::Stdout(one), Event::Stderr(but), Event::Stdout(two), Event::Done { is_success }];
-                send(&mut client, events);
-            });
-            assert_eq!((result, out.as_str(), err.as_str()), (Ok(is_success), "one\ntwo\n", "but\n"));
+        const CLOSED: &str = "the server closed the connection before the end of its answer; see its log";
+        fn finish(client: SeqpacketSocket, is_success: bool) {
+            answer(client, &half()).send(&Message::Event(Event::Done { is_success })).expect("sent");
+        }
+        let cases: [(fn(SeqpacketSocket), Result<bool, String>); 3] = [
+            (|client| finish(client, true), Ok(true)),
+            (|client| finish(client, false), Ok(false)),
+            (|client| drop(answer(client, &half())), Err(CLOSED.to_owned())),
+        ];
+        for (serve, expected) in cases {
+            assert_eq!(ask(LONG, serve), (expected, "one\ntwo\n".to_owned(), "but\n".to_owned()));
         }
     }
 
-    #[track_caller]
-    fn check_error(timeout: Duration, serve: impl FnOnce(SeqpacketSocket) + Send, expected: &str) {
-        let error = ask(timeout, serve).0.expect_err(expected);
-        assert!(error.starts_with(expected), "{expected:?} is not the start of {error:?}");
-    }
-
     #[test]
-    fn closed_connection_is_an_error() {
-        let expected = "the server closed the connection before the end of its answer";
-        check_error(LONG, drop, expected);
-        check_error(LONG, |client| receive_status(&mut Connection::new(client)), expected);
-        let half = [Event::Stdout(Text::new("half of\n")), Event::Stderr(Text::new("why\n"))];
-        let (result, out, err) = ask(LONG, |client| send(&mut Connection::new(client), half));
-        assert_eq!((out.as_str(), err.as_str()), ("half of\n", "why\n"));
-        assert!(result.expect_err(expected).starts_with(expected));
-    }
-
-    #[test]
-    fn server_of_another_version_is_an_error() {
-        let old_answer = b"\x01the request has form 2, and the server that runs knows form 1\n";
-        for packet in [&old_answer[..], b"SDLG\x03\0\0\0[]", b"SDLG\x02\0\0\0[{\"Event\":\"Dance\"},[]]"] {
-            let serve = |client: SeqpacketSocket| assert!(client.send(packet, &[]).expect("sent"));
-            check_error(LONG, serve, "the running server is of another version: ");
+    fn incomplete_answers_have_a_reason_and_a_remedy() {
+        let closed = "the server closed the connection before the end of its answer";
+        let other_version = "the running server is of another version: ";
+        let silent = "the server at PATH has not answered within 0.03 s and may still run the command";
+        let cases: [(fn(SeqpacketSocket), Duration, &str); 7] = [
+            (drop, LONG, closed),
+            (|client| assert!(client.send(b"\x01the server knows form 1\n", &[]).expect("sent")), LONG, other_version),
+            (|client| assert!(client.send(b"SDLG\x03\0\0\0[]", &[]).expect("sent")), LONG, other_version),
+            (
+                |client| assert!(client.send(b"SDLG\x02\0\0\0[{\"Event\":\"Dance\"},[]]", &[]).expect("sent")),
+                LONG,
+                other_version,
+            ),
+            (|client| drop(answer(client, &[Event::Heartbeat])), LONG, other_version),
+            (|client| PollSet::new([answer(client, &[]).as_fd()]).wait(Some(LONG)).expect("waited"), SHORT, silent),
+            (
+                |client| {
+                    let mut client = Connection::new(client);
+                    while client.send(&Message::Event(Event::Stdout(Text::new("and\n")))).is_ok() {}
+                },
+                SHORT,
+                silent,
+            ),
+        ];
+        for (serve, timeout, expected) in cases {
+            let error = ask(timeout, serve).0.expect_err(expected);
+            assert!(error.starts_with(expected), "{expected:?} is not the start of {error:?}");
         }
-        let serve = |client| send(&mut Connection::new(client), [Event::Heartbeat]);
-        check_error(LONG, serve, "the running server is of another version: unexpected answer Heartbeat");
-    }
-
-    #[test]
-    fn silent_server_is_left_after_the_timeout() {
-        let silent = |client: SeqpacketSocket| {
-            let mut client = Connection::new(client);
-            receive_status(&mut client);
-            PollSet::new([client.as_fd()]).wait(Some(LONG)).expect("waited");
-        };
-        check_error(SHORT, silent, "the server at PATH has not answered within 0.03 s and may still run the command");
-    }
-
-    #[test]
-    fn endless_answer_is_left_after_the_timeout() {
-        let endless = |client: SeqpacketSocket| {
-            let mut client = Connection::new(client);
-            while client.send(&Message::Event(Event::Stdout(Text::new("and\n")))).is_ok() {}
-        };
-        check_error(SHORT, endless, "the server at PATH has not answered within 0.03 s");
     }
 
     #[test]
     fn missing_server_is_an_error_with_a_remedy() {
         let folder = tempfile::tempdir().expect("created");
         let path = folder.path().join("control.sock");
-        let error = || {
-            let result = exchange(STATUS, &path, LONG, &mut io::sink(), &mut io::sink());
-            result.expect_err("no server").to_string()
+        let check = |expected: &str| {
+            let error = connect(&path).expect_err("no server");
+            assert!(error.starts_with(&expected.replace("PATH", path.to_str().expect("text"))), "{error}");
         };
-        let expected = format!("no server answers at {}: start it, or name its socket with --control", path.display());
-        assert!(error().starts_with(&expected), "{}", error());
+        check("no server answers at PATH: start it, or name its socket with --control");
         // The socket of a server that was killed.
         drop(SeqpacketListener::bind(&path, 0o600).expect("bound"));
-        assert!(error().starts_with(&expected), "{}", error());
+        check("no server answers at PATH: start it, or name its socket with --control");
         std::fs::remove_file(&path).expect("removed");
         let _stream = std::os::unix::net::UnixListener::bind(&path).expect("bound");
-        assert!(error().starts_with(&format!("connect(\"{}\") failed: ", path.display())), "{}", error());
+        check("connect(\"PATH\") failed: ");
     }
 
     #[test]
     fn output_error_is_reported_unless_the_reader_has_gone() {
-        struct Broken(io::ErrorKind);
-        impl Write for Broken {
-            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
-                Err(self.0.into())
-            }
-            fn flush(&mut self) -> io::Result<()> {
-                Ok(())
-            }
-        }
-        assert!(write(&mut Broken(io::ErrorKind::BrokenPipe), "text").is_ok());
-        let error = write(&mut Broken(io::ErrorKind::StorageFull), "text").expect_err("full").to_string();
-        assert!(error.starts_with("cannot write the answer: "), "{error}");
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("it exists");
+        let error = write(&mut &full, "text").expect_err("full");
+        assert!(error.starts_with("cannot write the answer: No space left"), "{error}");
+        let (reader, mut writer) = io::pipe().expect("a pipe");
+        drop(reader);
+        assert_eq!(write(&mut writer, "text"), Ok(()));
     }
 }

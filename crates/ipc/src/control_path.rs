@@ -11,40 +11,28 @@ const FILE_NAME: &str = "control.sock";
 /// The folder of a server that root has started.
 const SYSTEM_FOLDER: &str = "/run/sanderling";
 
-/// What the environment of a process says about the folder of sockets.
+/// The default path in the environment of a process; `None` if there is no folder for it.
 #[derive(Clone, Debug, Default)]
-pub struct RuntimeEnv {
-    /// The folder of a systemd service with `RuntimeDirectory=` (systemd.exec(5)).
-    runtime_folder: Option<PathBuf>,
-    is_root: bool,
-    /// The folder of the user (XDG Base Directory Specification).
-    user_folder: Option<PathBuf>,
-}
+pub struct RuntimeEnv(Option<PathBuf>);
 
 impl RuntimeEnv {
     /// That of this process.
     pub fn from_env() -> RuntimeEnv {
-        let absolute = |path: &PathBuf| path.is_absolute();
-        RuntimeEnv {
-            // Colons separate several folders.
-            runtime_folder: env::var("RUNTIME_DIRECTORY")
-                .ok()
-                .and_then(|folders| folders.split(':').next().map(PathBuf::from))
-                .filter(absolute),
-            is_root: sanderling_os::process::effective_uid() == 0,
-            user_folder: env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(absolute),
-        }
+        let folder = |name| env::var(name).unwrap_or_default();
+        let is_root = sanderling_os::process::effective_uid() == 0;
+        RuntimeEnv::new(&folder("RUNTIME_DIRECTORY"), is_root, &folder("XDG_RUNTIME_DIR"))
     }
 
-    /// The default path; `None` if there is no folder for it.
-    fn default_path(&self) -> Option<PathBuf> {
-        let user_folder = || self.user_folder.as_ref().map(|folder| folder.join("sanderling"));
-        let folder = match &self.runtime_folder {
-            Some(folder) => Some(folder.clone()),
-            None if self.is_root => Some(SYSTEM_FOLDER.into()),
-            None => user_folder(),
+    /// In the first of `runtime_folders` of a systemd service (systemd.exec(5)), which are separated by colons, else in the
+    /// folder of the user (XDG Base Directory Specification).
+    fn new(runtime_folders: &str, is_root: bool, user_folder: &str) -> RuntimeEnv {
+        let absolute = |folder: &str| Some(PathBuf::from(folder)).filter(|path| path.is_absolute());
+        let folder = match absolute(runtime_folders.split(':').next().unwrap_or_default()) {
+            None if is_root => Some(SYSTEM_FOLDER.into()),
+            None => absolute(user_folder).map(|folder| folder.join("sanderling")),
+            folder => folder,
         };
-        folder.map(|folder| folder.join(FILE_NAME))
+        RuntimeEnv(folder.map(|folder| folder.join(FILE_NAME)))
     }
 }
 
@@ -58,7 +46,7 @@ pub fn of_server(
     env: &RuntimeEnv,
 ) -> Option<PathBuf> {
     let default = || match source {
-        ConfigSource::File(_) => env.default_path(),
+        ConfigSource::File(_) => env.0.clone(),
         // A folder may be served by several servers of one user, and for a moment only.
         ConfigSource::Flags(_) => None,
     };
@@ -89,7 +77,7 @@ pub fn of_client(
         // A file that is only found may be unreadable: the server may have been started without it.
         None => search_paths.find().and_then(|file| key_of(&file, &ConfigSource::File(file.clone()).read().ok()?)),
     };
-    key.or_else(|| env.default_path()).ok_or_else(|| {
+    key.or_else(|| env.0.clone()).ok_or_else(|| {
         "the control socket of the server is unknown: no configuration file has the key `control`, and XDG_RUNTIME_DIR \
          is not set; name the socket with --control PATH (`demo` and `serve FOLDER` have no control socket unless \
          `serve` is given --control)"
@@ -110,28 +98,22 @@ mod tests {
     use super::*;
     use sanderling_config::Flags;
 
-    fn env(runtime_folder: &str, is_root: bool, user_folder: &str) -> RuntimeEnv {
-        let folder = |text: &str| (!text.is_empty()).then(|| PathBuf::from(text));
-        RuntimeEnv { runtime_folder: folder(runtime_folder), is_root, user_folder: folder(user_folder) }
-    }
-
     fn no_paths() -> SearchPaths {
         SearchPaths::new(None, Vec::new())
     }
 
     #[test]
     fn default_path_depends_on_the_environment() {
-        for (runtime_folder, is_root, user_folder, expected) in [
-            ("/run/service", true, "/run/user/0", Some("/run/service/control.sock")),
+        for (runtime_folders, is_root, user_folder, expected) in [
+            ("/run/service:/run/other", true, "/run/user/0", Some("/run/service/control.sock")),
             ("/run/service", false, "/run/user/7", Some("/run/service/control.sock")),
             ("", true, "/run/user/0", Some("/run/sanderling/control.sock")),
-            ("", false, "/run/user/7", Some("/run/user/7/sanderling/control.sock")),
-            ("", false, "", None),
+            ("relative", false, "/run/user/7", Some("/run/user/7/sanderling/control.sock")),
+            ("", false, "relative", None),
         ] {
-            let env = env(runtime_folder, is_root, user_folder);
+            let env = RuntimeEnv::new(runtime_folders, is_root, user_folder);
             let expected = expected.map(PathBuf::from);
-            let source = ConfigSource::File("x.toml".into());
-            assert_eq!(of_server(None, None, &source, &env), expected);
+            assert_eq!(of_server(None, None, &ConfigSource::File("x.toml".into()), &env), expected);
             assert_eq!(of_client(None, None, &no_paths(), &env).ok(), expected, "server and client agree");
         }
         let error = of_client(None, None, &no_paths(), &RuntimeEnv::default()).expect_err("unknown");
@@ -140,55 +122,49 @@ mod tests {
 
     #[test]
     fn server_prefers_the_argument_to_the_key_to_the_default() {
-        let root = env("", true, "");
+        let root = RuntimeEnv::new("", true, "");
         let (file, flags) = (ConfigSource::File("x.toml".into()), ConfigSource::Flags(Flags::default()));
-        let path = |text: &'static str| Some(Path::new(text));
         for (argument, key, source, expected) in [
-            (path("a"), path("k"), &file, path("a")),
-            (None, path("k"), &file, path("k")),
-            (None, None, &file, path("/run/sanderling/control.sock")),
-            (path("a"), None, &flags, path("a")),
+            (Some("a"), Some("k"), &file, Some("a")),
+            (None, Some("k"), &file, Some("k")),
+            (None, None, &file, Some("/run/sanderling/control.sock")),
+            (Some("a"), None, &flags, Some("a")),
             (None, None, &flags, None),
         ] {
-            assert_eq!(of_server(argument, key, source, &root).as_deref(), expected);
+            let found = of_server(argument.map(Path::new), key.map(Path::new), source, &root);
+            assert_eq!(found.as_deref(), expected.map(Path::new));
         }
     }
 
-    /// The path that a client takes from a configuration file with this `text`, relative to the folder of the file.
-    #[track_caller]
-    fn check_key(text: &str, expected: Option<&str>) {
+    #[test]
+    fn client_reads_the_key_even_from_an_invalid_file() {
         let folder = tempfile::tempdir().expect("created");
         let file = folder.path().join("sanderling.toml");
-        std::fs::write(&file, text).expect("written");
-        let expected = expected.map(|name| folder.path().join(name));
-        let named = of_client(None, Some(file.clone()), &no_paths(), &RuntimeEnv::default());
-        assert_eq!(named.ok(), expected, "named");
-        let search_paths = SearchPaths::new(None, vec![folder.path().join("none.toml"), file]);
-        assert_eq!(of_client(None, None, &search_paths, &RuntimeEnv::default()).ok(), expected, "found");
+        let search_paths = SearchPaths::new(None, vec![folder.path().join("none.toml"), file.clone()]);
+        for (text, expected) in [
+            ("control = \"my.sock\"\n", Some("my.sock")),
+            ("control = \"/abs/my.sock\"\n", Some("/abs/my.sock")),
+            ("control = \"my.sock\"\nworkers = \"many\"\n[domain.\"example.com\"\nsite = \n", Some("my.sock")),
+            ("control = \"\"\n", None),
+            ("control = 7\n", None),
+            ("[http]\ncontrol = \"my.sock\"\n", None),
+        ] {
+            std::fs::write(&file, text).expect("written");
+            let expected = expected.map(|name| folder.path().join(name));
+            for (named, found) in [(Some(file.clone()), &no_paths()), (None, &search_paths)] {
+                assert_eq!(of_client(None, named, found, &RuntimeEnv::default()).ok(), expected, "{text}");
+            }
+        }
     }
 
     #[test]
-    fn client_reads_the_key_from_an_invalid_file() {
-        check_key("control = \"my.sock\"\n", Some("my.sock"));
-        check_key("control = \"/abs/my.sock\"\n", Some("/abs/my.sock"));
-        check_key("lissten = 1\ncontrol = \"my.sock\"\nworkers = \"many\"\n", Some("my.sock"));
-        check_key("control = \"my.sock\"\n[domain.\"example.com\"\nsite = \n", Some("my.sock"));
-        check_key("", None);
-        check_key("control = \"\"\n", None);
-        check_key("control = 7\n", None);
-        check_key("[http]\ncontrol = \"my.sock\"\n", None);
-    }
-
-    #[test]
-    fn named_file_must_exist() {
-        let error = of_client(None, Some("/nonexistent/x.toml".into()), &no_paths(), &env("", true, ""));
-        let error = error.expect_err("missing");
+    fn named_file_must_exist_unless_there_is_an_argument() {
+        let missing = || Some(PathBuf::from("/nonexistent/x.toml"));
+        let root = RuntimeEnv::new("", true, "");
+        let error = of_client(None, missing(), &no_paths(), &root).expect_err("missing");
         assert!(error.starts_with("/nonexistent/x.toml: "), "{error}");
-        let search_paths = SearchPaths::new(Some("/nonexistent/x.toml".into()), Vec::new());
-        let found = of_client(None, None, &search_paths, &env("", true, ""));
+        let found = of_client(None, None, &SearchPaths::new(missing(), Vec::new()), &root);
         assert_eq!(found, Ok("/run/sanderling/control.sock".into()));
-        let argument =
-            of_client(Some("a".into()), Some("/nonexistent/x.toml".into()), &no_paths(), &RuntimeEnv::default());
-        assert_eq!(argument, Ok("a".into()));
+        assert_eq!(of_client(Some("a".into()), missing(), &no_paths(), &root), Ok("a".into()));
     }
 }
