@@ -47,6 +47,25 @@ pub struct Config {
     pub limits: Limits,
 }
 
+/// Nothing to serve.
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            worker_count: processor_count(),
+            listeners: ListenerCount::Auto,
+            account: None,
+            sandbox: true,
+            control: None,
+            http_listen: Vec::new(),
+            dns_listen: Vec::new(),
+            sites: Vec::new(),
+            default_site: DefaultSite::None,
+            zones: Vec::new(),
+            limits: Limits::default(),
+        }
+    }
+}
+
 impl Config {
     /// The folders and zone files that do not exist or are of the wrong kind. They make their own site or zone
     /// unavailable, and no other one.

@@ -2,17 +2,17 @@
 
 use crate::config::{
     Account, Config, DNS_LISTEN_DEFAULT, DefaultSite, HTTP_LISTEN_DEFAULT, ListenerCount, Site, WORKER_COUNT_MAX, Zone,
-    processor_count,
 };
 use crate::config_reader::{ConfigReader, Entry, entries};
 use crate::diagnostic::{Diagnostic, Location, Problem, reason};
 use crate::domain_name::DomainName;
 use crate::keys::Section;
-use crate::limits::{LIMITS, Limits, UNLIMITED};
+use crate::limits::{LIMITS, UNLIMITED};
 use crate::listen_address::{ListenAddresses, parse_listen_address};
 use crate::service::Service;
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Read};
+use std::mem::take;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
@@ -80,33 +80,20 @@ pub(super) fn parse(path: &Path, content: &[u8]) -> Result<Config, Vec<Diagnosti
 struct ConfigBuilder<'e, 'a> {
     reader: &'e mut ConfigReader<'a>,
     folder: &'e Path,
-    worker_count: Option<usize>,
-    listeners: ListenerCount,
+    config: Config,
     /// `user` with its offset.
     user: Option<(usize, String)>,
     /// `group` with its offset.
     group: Option<(usize, String)>,
-    sandbox: bool,
-    control: Option<PathBuf>,
-    http_listen: Listen,
-    dns_listen: Listen,
+    /// The offsets of `listen` in `[http]` and `[dns]`, if the file has them.
+    http_listen: Option<usize>,
+    dns_listen: Option<usize>,
     listen_addresses: ListenAddresses,
     /// `default` in `[http]` with its offset.
     default_host: Option<(usize, DomainName)>,
-    sites: Vec<Site>,
     /// The hosts of all sites, each with the index of its site.
     hosts: HashMap<DomainName, usize>,
-    zones: Vec<Zone>,
     apexes: HashSet<DomainName>,
-    limits: Limits,
-}
-
-/// `listen` of a section.
-#[derive(Default)]
-struct Listen {
-    /// The offset of the key, if the section has it.
-    offset: Option<usize>,
-    addresses: Vec<SocketAddr>,
 }
 
 impl ConfigBuilder<'_, '_> {
@@ -114,21 +101,15 @@ impl ConfigBuilder<'_, '_> {
         ConfigBuilder {
             reader,
             folder,
-            worker_count: None,
-            listeners: ListenerCount::Auto,
+            config: Config::default(),
             user: None,
             group: None,
-            sandbox: true,
-            control: None,
-            http_listen: Listen::default(),
-            dns_listen: Listen::default(),
+            http_listen: None,
+            dns_listen: None,
             listen_addresses: ListenAddresses::default(),
             default_host: None,
-            sites: Vec::new(),
             hosts: HashMap::new(),
-            zones: Vec::new(),
             apexes: HashSet::new(),
-            limits: Limits::default(),
         }
     }
 
@@ -139,13 +120,15 @@ impl ConfigBuilder<'_, '_> {
     fn read_top(&mut self, root: &DeTable<'_>) {
         for entry in entries(root) {
             match entry.key {
-                "workers" => self.read_workers(entry),
+                "workers" => {
+                    self.config.worker_count = self.read_count(entry).unwrap_or(self.config.worker_count);
+                }
                 "listeners" => self.read_listeners(entry),
                 "user" => self.user = self.read_account_name(entry),
                 "group" => self.group = self.read_account_name(entry),
-                "sandbox" => self.sandbox = self.reader.boolean(entry).unwrap_or(true),
+                "sandbox" => self.config.sandbox = self.reader.boolean(entry).unwrap_or(true),
                 "control" => {
-                    self.control = self.read_path(entry, "control = \"control.sock\"").map(|(path, _)| path);
+                    self.config.control = self.read_path(entry, "control = \"control.sock\"").map(|(path, _)| path);
                 }
                 "http" => self.read_http(entry),
                 "dns" => self.read_dns(entry),
@@ -156,25 +139,19 @@ impl ConfigBuilder<'_, '_> {
         }
     }
 
-    fn read_workers(&mut self, entry: Entry<'_, '_>) {
-        if let Some(count) = self.reader.number(entry, 1, WORKER_COUNT_MAX, 4) {
-            self.worker_count = usize::try_from(count).ok();
-        }
+    fn read_count(&mut self, entry: Entry<'_, '_>) -> Option<usize> {
+        usize::try_from(self.reader.number(entry, 1, WORKER_COUNT_MAX, 4)?).ok()
     }
 
     fn read_listeners(&mut self, entry: Entry<'_, '_>) {
         match entry.value.get_ref() {
-            DeValue::String(text) if text == "auto" => self.listeners = ListenerCount::Auto,
+            DeValue::String(text) if text == "auto" => {}
             DeValue::String(_) => self.error(
                 entry.value.span().start,
                 "`listeners` must be \"auto\" or a number",
                 "write listeners = \"auto\"",
             ),
-            _ => {
-                if let Some(count) = self.reader.number(entry, 1, WORKER_COUNT_MAX, 4) {
-                    self.listeners = usize::try_from(count).map_or(ListenerCount::Auto, ListenerCount::Exactly);
-                }
-            }
+            _ => self.config.listeners = self.read_count(entry).map_or(ListenerCount::Auto, ListenerCount::Exactly),
         }
     }
 
@@ -193,7 +170,10 @@ impl ConfigBuilder<'_, '_> {
         let Some(table) = self.reader.table(section, "[http] on a line of its own") else { return };
         for entry in entries(table) {
             match entry.key {
-                "listen" => self.http_listen = self.read_listen(entry, Service::Http),
+                "listen" => {
+                    self.http_listen = Some(entry.offset);
+                    self.config.http_listen = self.read_listen(entry, Service::Http);
+                }
                 "default" => self.read_default(entry),
                 key => self.reader.error(entry.offset, Section::Http.unknown_key(key)),
             }
@@ -212,13 +192,16 @@ impl ConfigBuilder<'_, '_> {
         let Some(table) = self.reader.table(section, "[dns] on a line of its own") else { return };
         for entry in entries(table) {
             match entry.key {
-                "listen" => self.dns_listen = self.read_listen(entry, Service::Dns),
+                "listen" => {
+                    self.dns_listen = Some(entry.offset);
+                    self.config.dns_listen = self.read_listen(entry, Service::Dns);
+                }
                 key => self.reader.error(entry.offset, Section::Dns.unknown_key(key)),
             }
         }
     }
 
-    fn read_listen(&mut self, entry: Entry<'_, '_>, service: Service) -> Listen {
+    fn read_listen(&mut self, entry: Entry<'_, '_>, service: Service) -> Vec<SocketAddr> {
         let example = match service {
             Service::Http => "listen = [\"127.0.0.1:8080\"]",
             Service::Dns => "listen = [\"127.0.0.1:5353\"]",
@@ -234,7 +217,7 @@ impl ConfigBuilder<'_, '_> {
         if matches!(entry.value.get_ref(), DeValue::Array(items) if items.is_empty()) {
             self.error(entry.value.span().start, "`listen` is empty", format!("write {example} or remove the line"));
         }
-        Listen { offset: Some(entry.offset), addresses }
+        addresses
     }
 
     fn read_domains(&mut self, section: Entry<'_, '_>) {
@@ -294,7 +277,7 @@ impl ConfigBuilder<'_, '_> {
             self.error(offset, format!("the zone {name} is defined twice"), "remove one of the two");
         }
         if let Some((file, location)) = self.read_path(entry, &format!("zone = \"{name}.zone\"")) {
-            self.zones.push(Zone { apex: name.clone(), file, location });
+            self.config.zones.push(Zone { apex: name.clone(), file, location });
         }
     }
 
@@ -311,7 +294,7 @@ impl ConfigBuilder<'_, '_> {
             }
         }
         if let Some((folder, location)) = path {
-            self.sites.push(Site { hosts, folder, location });
+            self.config.sites.push(Site { hosts, folder, location });
         }
     }
 
@@ -321,11 +304,11 @@ impl ConfigBuilder<'_, '_> {
             self.error(offset, format!("{host} cannot have a site: a URL cannot contain it"), "give it only a zone");
             return;
         }
-        let site_index = self.sites.len();
+        let site_index = self.config.sites.len();
         match self.hosts.insert(host.clone(), site_index) {
             None => hosts.push(host),
             Some(earlier) => {
-                let owner = self.sites.get(earlier).and_then(|site| site.hosts.first());
+                let owner = self.config.sites.get(earlier).and_then(|site| site.hosts.first());
                 let message = match owner {
                     Some(owner) if *owner != host => format!("{host} is already a host of {owner}"),
                     Some(_) | None => format!("{host} is listed twice"),
@@ -362,10 +345,10 @@ impl ConfigBuilder<'_, '_> {
                 _ => self.reader.number(entry, limit.min, limit.max, limit.default),
             };
             if let Some(value) = value {
-                limit.set(&mut self.limits, value);
+                limit.set(&mut self.config.limits, value);
             }
         }
-        if self.limits.http_target_bytes_max >= self.limits.http_head_bytes_max {
+        if self.config.limits.http_target_bytes_max >= self.config.limits.http_head_bytes_max {
             self.error(
                 section.offset,
                 "`http_target_bytes_max` must be less than `http_head_bytes_max`, which includes it",
@@ -375,24 +358,13 @@ impl ConfigBuilder<'_, '_> {
     }
 
     fn into_config(mut self) -> Config {
-        let default_site = self.default_site();
-        let account = self.account();
+        self.config.default_site = self.default_site();
+        self.config.account = self.account();
         self.check_completeness();
-        let http_listen = listen_or_default(self.http_listen, HTTP_LISTEN_DEFAULT, !self.sites.is_empty());
-        let dns_listen = listen_or_default(self.dns_listen, DNS_LISTEN_DEFAULT, !self.zones.is_empty());
-        Config {
-            worker_count: self.worker_count.unwrap_or_else(processor_count),
-            listeners: self.listeners,
-            account,
-            sandbox: self.sandbox,
-            control: self.control,
-            http_listen,
-            dns_listen,
-            sites: self.sites,
-            default_site,
-            zones: self.zones,
-            limits: self.limits,
-        }
+        let Config { http_listen, dns_listen, sites, zones, .. } = &mut self.config;
+        *http_listen = listen_or_default(take(http_listen), self.http_listen, HTTP_LISTEN_DEFAULT, !sites.is_empty());
+        *dns_listen = listen_or_default(take(dns_listen), self.dns_listen, DNS_LISTEN_DEFAULT, !zones.is_empty());
+        self.config
     }
 
     fn account(&mut self) -> Option<Account> {
@@ -413,7 +385,7 @@ impl ConfigBuilder<'_, '_> {
 
     fn default_site(&mut self) -> DefaultSite {
         let Some((offset, host)) = self.default_host.take() else {
-            return if self.sites.is_empty() { DefaultSite::None } else { DefaultSite::Addresses(0) };
+            return if self.config.sites.is_empty() { DefaultSite::None } else { DefaultSite::Addresses(0) };
         };
         match self.hosts.get(&host) {
             Some(&site_index) => DefaultSite::Addresses(site_index),
@@ -430,25 +402,32 @@ impl ConfigBuilder<'_, '_> {
         if !self.reader.is_clean() {
             return;
         }
-        if self.sites.is_empty() && self.zones.is_empty() {
+        let (has_site, has_zone) = (!self.config.sites.is_empty(), !self.config.zones.is_empty());
+        if !has_site && !has_zone {
             let remedy = "add [domain.\"example.com\"] with site = \"FOLDER\" or zone = \"FILE\"";
             self.error(0, "there is nothing to serve", remedy);
             return;
         }
-        if let (Some(offset), true) = (self.http_listen.offset, self.sites.is_empty()) {
+        if let (Some(offset), false) = (self.http_listen, has_site) {
             self.error(offset, "[http] has `listen`, but no domain has a `site`", "add a site or remove [http]");
         }
-        if let (Some(offset), true) = (self.dns_listen.offset, self.zones.is_empty()) {
+        if let (Some(offset), false) = (self.dns_listen, has_zone) {
             self.error(offset, "[dns] has `listen`, but no domain has a `zone`", "add a zone or remove [dns]");
         }
     }
 }
 
-fn listen_or_default(listen: Listen, default: SocketAddr, has_content: bool) -> Vec<SocketAddr> {
-    match (has_content, listen.offset) {
+/// `listen`, or the default if the file does not have it, or nothing if there is nothing to serve.
+fn listen_or_default(
+    listen: Vec<SocketAddr>,
+    offset: Option<usize>,
+    default: SocketAddr,
+    has_content: bool,
+) -> Vec<SocketAddr> {
+    match (has_content, offset) {
         (false, _) => Vec::new(),
         (true, None) => vec![default],
-        (true, Some(_)) => listen.addresses,
+        (true, Some(_)) => listen,
     }
 }
 

@@ -21,9 +21,8 @@ impl DomainName {
     /// Why `text` is not a name.
     pub fn parse(text: &str) -> Result<DomainName, Problem> {
         let name = text.strip_suffix('.').unwrap_or(text);
-        let problem = |reason: &str, remedy: &str| {
-            Err(Problem::new(format!("invalid domain name `{}`: {reason}", text.escape_debug()), remedy))
-        };
+        let problem =
+            |reason: &str, remedy: &str| Err(Problem::new(format!("invalid domain name `{text}`: {reason}"), remedy));
         if name.is_empty() {
             return problem("it is empty", "write a name such as example.com");
         }

@@ -1,11 +1,8 @@
 //! The configuration that the arguments of `serve` and `check` give.
 
-use crate::config::{
-    Config, DNS_LISTEN_DEFAULT, DefaultSite, HTTP_LISTEN_DEFAULT, ListenerCount, Site, Zone, processor_count,
-};
+use crate::config::{Config, DNS_LISTEN_DEFAULT, DefaultSite, HTTP_LISTEN_DEFAULT, Site, Zone, processor_count};
 use crate::diagnostic::{Diagnostic, Location, Problem};
 use crate::domain_name::DomainName;
-use crate::limits::Limits;
 use crate::listen_address::ListenAddresses;
 use crate::service::Service;
 use std::collections::HashSet;
@@ -117,16 +114,12 @@ impl Flags {
         let default_site = if site.is_some() { DefaultSite::EveryHost(0) } else { DefaultSite::None };
         Config {
             worker_count: self.worker_count.unwrap_or_else(processor_count),
-            listeners: ListenerCount::Auto,
-            account: None,
-            sandbox: true,
-            control: None,
             http_listen: listen_or_default(&self.http_listen, HTTP_LISTEN_DEFAULT, site.is_some()),
             dns_listen: listen_or_default(&self.dns_listen, DNS_LISTEN_DEFAULT, !self.zones.is_empty()),
             sites: site.into_iter().collect(),
             default_site,
             zones: self.zones.clone(),
-            limits: Limits::default(),
+            ..Config::default()
         }
     }
 }

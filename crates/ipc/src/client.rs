@@ -113,10 +113,12 @@ mod tests {
     /// No test that passes waits for it.
     const LONG: Duration = Duration::from_secs(30);
     const SHORT: Duration = Duration::from_millis(30);
+    /// Plays a server.
+    type Serve = fn(SeqpacketSocket);
     const STATUS: Command = Command::Status(StatusFormat::Text);
 
     /// The result of asking a server that `serve` plays for the status, with both outputs.
-    fn ask(timeout: Duration, serve: fn(SeqpacketSocket)) -> (Result<bool, String>, String, String) {
+    fn ask(timeout: Duration, serve: Serve) -> (Result<bool, String>, String, String) {
         let folder = tempfile::tempdir().expect("created");
         let path = folder.path().join("control.sock");
         let listener = SeqpacketListener::bind(&path, 0o600).expect("bound");
@@ -151,7 +153,7 @@ mod tests {
         fn finish(client: SeqpacketSocket, is_success: bool) {
             answer(client, &half()).send(&Message::Event(Event::Done { is_success })).expect("sent");
         }
-        let cases: [(fn(SeqpacketSocket), Result<bool, String>); 3] = [
+        let cases: [(Serve, Result<bool, String>); 3] = [
             (|client| finish(client, true), Ok(true)),
             (|client| finish(client, false), Ok(false)),
             (|client| drop(answer(client, &half())), Err(CLOSED.to_owned())),
@@ -166,7 +168,7 @@ mod tests {
         let closed = "the server closed the connection before the end of its answer";
         let other_version = "the running server is of another version: ";
         let silent = "the server at PATH has not answered within 0.03 s and may still run the command";
-        let cases: [(fn(SeqpacketSocket), Duration, &str); 7] = [
+        let cases: [(Serve, Duration, &str); 7] = [
             (drop, LONG, closed),
             (|client| assert!(client.send(b"\x01the server knows form 1\n", &[]).expect("sent")), LONG, other_version),
             (|client| assert!(client.send(b"SDLG\x03\0\0\0[]", &[]).expect("sent")), LONG, other_version),

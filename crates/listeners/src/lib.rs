@@ -238,23 +238,11 @@ fn wrong_socket_type(service: Service, bound: SocketAddr) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sanderling_config::{DefaultSite, Limits, ListenerCount};
+    use sanderling_config::ListenerCount;
 
     fn config(http: &[&str], dns: &[&str], listeners: ListenerCount) -> Config {
         let addresses = |texts: &[&str]| texts.iter().map(|text| text.parse().expect("an address")).collect();
-        Config {
-            worker_count: 1,
-            listeners,
-            account: None,
-            sandbox: true,
-            control: None,
-            http_listen: addresses(http),
-            dns_listen: addresses(dns),
-            sites: Vec::new(),
-            default_site: DefaultSite::None,
-            zones: Vec::new(),
-            limits: Limits::default(),
-        }
+        Config { listeners, http_listen: addresses(http), dns_listen: addresses(dns), ..Config::default() }
     }
 
     const ANY: &str = "127.0.0.1:0";

@@ -6,7 +6,7 @@ use crate::socket_sets::socket_sets;
 use crate::zone_loader;
 use sanderling_config::diagnostic::reason;
 use sanderling_config::log::{print, warn};
-use sanderling_config::{Config, ConfigSource, DefaultSite, DomainName, Flags, Limits, ListenerCount};
+use sanderling_config::{Config, ConfigSource, DomainName, Flags, Limits, ListenerCount};
 use sanderling_dns::{ZoneEntry, ZoneMap};
 use sanderling_ipc::Exit;
 use sanderling_listeners::Listeners;
@@ -36,17 +36,10 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// Serves the built-in domain at these addresses until a signal stops it.
 pub fn serve_demo(http: SocketAddr, dns: SocketAddr) -> Exit {
     let config = Config {
-        worker_count: 1,
         listeners: ListenerCount::Exactly(1),
-        account: None,
-        sandbox: false,
-        control: None,
         http_listen: vec![http],
         dns_listen: vec![dns],
-        sites: Vec::new(),
-        default_site: DefaultSite::EveryHost(0),
-        zones: Vec::new(),
-        limits: Limits::default(),
+        ..Config::default()
     };
     let listeners = match Listeners::bind(&config, &Listeners::default()) {
         Ok(listeners) => listeners,

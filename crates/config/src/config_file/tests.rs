@@ -1,6 +1,8 @@
 //! Configuration files as text, and the configuration or the messages that they give.
 
 use super::*;
+use crate::config::processor_count;
+use crate::limits::Limits;
 
 /// A folder with a site in `public`, a zone in `a.zone` and nothing else.
 fn folder() -> tempfile::TempDir {
@@ -150,50 +152,33 @@ fn listener_without_content_is_an_error() {
 }
 
 #[test]
-fn unknown_key_suggests_a_similar_one() {
-    check_before_domain("wokers = 2", &["1:1: unknown key `wokers`; did you mean `workers`?"]);
-    check_before_domain("[htpp]", &["1:2: unknown key `htpp`; did you mean `http`?"]);
-    check_before_domain(
-        "[http]\n  Listen = [\"127.0.0.1:80\"]",
-        &["2:3: unknown key `Listen` in [http]; did you mean `listen`?"],
-    );
-    check_before_domain(
-        "[limits]\nhttp_idle_timeout_s = 60",
-        &["2:1: unknown key `http_idle_timeout_s` in [limits]; did you mean `http_idle_timeout_ms`?"],
-    );
-    check(
-        "[domain.\"a.example\"]\nfolder = \"public\"",
-        &["2:1: unknown key `folder` in [domain.\"a.example\"]; the keys are `site`, `aliases`, `zone`"],
-    );
+fn unknown_key_has_a_suggestion() {
+    for (before, expected) in [
+        ("wokers = 2", "1:1: unknown key `wokers`; did you mean `workers`?"),
+        ("[htpp]", "1:2: unknown key `htpp`; did you mean `http`?"),
+        ("[http]\n  Listen = []", "2:3: unknown key `Listen` in [http]; did you mean `listen`?"),
+        (
+            "[limits]\nhttp_idle_timeout_s = 60",
+            "2:1: unknown key `http_idle_timeout_s` in [limits]; did you mean `http_idle_timeout_ms`?",
+        ),
+        ("[dns]\nudp = true", "2:1: unknown key `udp` in [dns]; the only key is `listen`"),
+        ("[limits]\nx = 1", "2:1: unknown key `x` in [limits]; `sanderling help check` lists the limits"),
+        ("colour = 1", &format!("1:1: unknown key `colour`; {TOP_KEYS}")),
+        ("\"ü\" = { a = 1 }", &format!("1:1: unknown key `ü`; {TOP_KEYS}")),
+        ("\"\\u001b[2J\\nworkers\" = 1", &format!("1:1: unknown key `\\u{{1b}}[2J\\nworkers`; {TOP_KEYS}")),
+        ("zone = \"a\"", "1:1: unknown key `zone`; `zone` belongs in [domain.\"NAME\"]"),
+        (
+            "[dns]\r\n\r\nworkers = 2\r\n",
+            "3:1: unknown key `workers` in [dns]; `workers` belongs at the top of the file, before the first [section]",
+        ),
+        ("[\"a.example\"]\nsite = \"x\"", "1:2: unknown key `a.example`; write [domain.\"a.example\"] for a domain"),
+    ] {
+        check_before_domain(before, &[expected]);
+    }
 }
 
-#[test]
-fn unknown_key_lists_the_keys_if_none_is_similar() {
-    check_before_domain(
-        "colour = 1",
-        &[
-            "1:1: unknown key `colour`; the keys are `workers`, `listeners`, `user`, `group`, `sandbox`, `control`, [http], [dns], [domain.\"NAME\"] and [limits]",
-        ],
-    );
-    check_before_domain("[dns]\nudp = true", &["2:1: unknown key `udp` in [dns]; the only key is `listen`"]);
-    check_before_domain(
-        "[limits]\nx = 1",
-        &["2:1: unknown key `x` in [limits]; `sanderling help check` lists the limits"],
-    );
-}
-
-#[test]
-fn key_of_another_section_names_that_section() {
-    check_before_domain("zone = \"a\"", &["1:1: unknown key `zone`; `zone` belongs in [domain.\"NAME\"]"]);
-    check_before_domain(
-        "[dns]\nworkers = 2",
-        &["2:1: unknown key `workers` in [dns]; `workers` belongs at the top of the file, before the first [section]"],
-    );
-    check_before_domain(
-        "[\"a.example\"]\nsite = \"x\"",
-        &["1:2: unknown key `a.example`; write [domain.\"a.example\"] for a domain"],
-    );
-}
+const TOP_KEYS: &str = "the keys are `workers`, `listeners`, `user`, `group`, `sandbox`, `control`, [http], [dns], \
+                        [domain.\"NAME\"] and [limits]";
 
 #[test]
 fn table_in_a_domain_is_an_unknown_key() {
@@ -220,36 +205,32 @@ fn domain_name_without_quotes_is_an_error() {
 
 #[test]
 fn wrong_type_names_the_value_and_an_example() {
-    check_before_domain(
-        "workers = \"2\"",
-        &["1:11: `workers` must be a whole number, not the string \"2\"; write workers = 4"],
-    );
-    check_before_domain("http = true", &["1:8: `http` must be a table, not true; write [http] on a line of its own"]);
-    check_before_domain(
-        "[http]\nlisten = \"127.0.0.1:80\"",
-        &["2:10: `listen` must be a list of strings, not the string \"127.0.0.1:80\"; \
-           write listen = [\"127.0.0.1:8080\"]"],
-    );
-    check_before_domain(
-        "[dns]\nlisten = [53, \"127.0.0.1:53\", 5.3]",
-        &[
-            "2:11: `listen` must be a list of strings, not the number 53; write listen = [\"127.0.0.1:5353\"]",
-            "2:31: `listen` must be a list of strings, not the number 5.3; write listen = [\"127.0.0.1:5353\"]",
-        ],
-    );
-    check_before_domain(
-        "[limits]\ndrain_timeout_ms = 1979-05-27",
-        &["2:20: `drain_timeout_ms` must be a whole number, not a date; write drain_timeout_ms = 30000"],
-    );
-    check(
-        "[domain.\"a.example\"]\nsite = [\"public\"]",
-        &["2:8: `site` must be a string, not a list; write site = \"public\""],
-    );
-    check(
-        "domain = { \"a.example\" = 3 }",
-        &["1:26: `a.example` must be a table, not the number 3; \
-           write [domain.\"example.com\"] on a line of its own"],
-    );
+    for (before, expected) in [
+        ("workers = \"2\"", "1:11: `workers` must be a whole number, not the string \"2\"; write workers = 4"),
+        ("http = true", "1:8: `http` must be a table, not true; write [http] on a line of its own"),
+        (
+            "[http]\nlisten = \"x:80\"",
+            "2:10: `listen` must be a list of strings, not the string \"x:80\"; write listen = [\"127.0.0.1:8080\"]",
+        ),
+        (
+            "[dns]\nlisten = [5.3, \"127.0.0.1:53\"]",
+            "2:11: `listen` must be a list of strings, not the number 5.3; write listen = [\"127.0.0.1:5353\"]",
+        ),
+        (
+            "[limits]\ndrain_timeout_ms = 1979-05-27",
+            "2:20: `drain_timeout_ms` must be a whole number, not a date; write drain_timeout_ms = 30000",
+        ),
+        (
+            "[domain.\"a.example\"]\nsite = [\"public\"]",
+            "2:8: `site` must be a string, not a list; write site = \"public\"",
+        ),
+        (
+            "domain.\"a.example\" = 3",
+            "1:22: `a.example` must be a table, not the number 3; write [domain.\"example.com\"] on a line of its own",
+        ),
+    ] {
+        check_before_domain(before, &[expected]);
+    }
 }
 
 #[test]
@@ -385,7 +366,11 @@ fn invalid_domain_names_are_errors() {
 }
 
 #[test]
-fn duplicate_host_is_an_error() {
+fn duplicate_host_or_zone_is_an_error() {
+    check(
+        "[domain.\"a.example\"]\nzone = \"a.zone\"\n[domain.\"A.example\"]\nzone = \"a.zone\"",
+        &["3:9: the zone a.example is defined twice; remove one of the two"],
+    );
     let second = "[domain.\"b.example\"]\nsite = \"public\"\n";
     check(
         &format!("[domain.\"a.example\"]\nsite = \"public\"\naliases = [\"B.example.\"]\n{second}"),
@@ -405,14 +390,6 @@ fn duplicate_host_is_an_error() {
     check(
         "[domain.\"0/25.example\"]\nsite = \"public\"",
         &["1:9: 0/25.example cannot have a site: a URL cannot contain it; give it only a zone"],
-    );
-}
-
-#[test]
-fn duplicate_zone_is_an_error() {
-    check(
-        "[domain.\"a.example\"]\nzone = \"a.zone\"\n[domain.\"A.example\"]\nzone = \"a.zone\"",
-        &["3:9: the zone a.example is defined twice; remove one of the two"],
     );
 }
 
@@ -512,26 +489,6 @@ fn unclosed_list_is_reported_once() {
 #[test]
 fn columns_are_bytes() {
     check("# ä\nä = 1", &["2:1: invalid unquoted key; expected letters, numbers, `-`, `_`"]);
-    check_before_domain(
-        "\"ü\" = { a = 1 }",
-        &[
-            "1:1: unknown key `ü`; the keys are `workers`, `listeners`, `user`, `group`, `sandbox`, `control`, [http], [dns], [domain.\"NAME\"] and [limits]",
-        ],
-    );
-}
-
-#[test]
-fn windows_line_ends_are_accepted() {
-    check_before_domain("[dns]\r\n\r\nx = 1\r\n", &["3:1: unknown key `x` in [dns]; the only key is `listen`"]);
-}
-
-#[test]
-fn control_characters_of_a_key_are_escaped() {
-    check_before_domain(
-        "\"\\u001b[2J\\nworkers\" = 1",
-        &["1:1: unknown key `\\u{1b}[2J\\nworkers`; \
-           the keys are `workers`, `listeners`, `user`, `group`, `sandbox`, `control`, [http], [dns], [domain.\"NAME\"] and [limits]"],
-    );
 }
 
 #[test]

@@ -18,7 +18,7 @@ fn command(line: &str) -> Command {
 }
 
 #[track_caller]
-fn flags(line: &str) -> Flags {
+fn parsed_flags(line: &str) -> Flags {
     match command(line) {
         Command::Serve { source: ConfigSource::Flags(flags), .. } | Command::Check(ConfigSource::Flags(flags)) => flags,
         other => panic!("{line}: {other:?}"),
@@ -52,14 +52,8 @@ fn demo_has_default_addresses() {
 }
 
 #[test]
-fn serve_accepts_a_folder() {
-    let expected = Flags { folder: Some("public".into()), ..Flags::default() };
-    assert_eq!(flags("sanderling serve public"), expected);
-}
-
-#[test]
 fn serve_accepts_several_addresses_and_zones() {
-    let flags = flags(
+    let flags = parsed_flags(
         "sanderling serve public --http 127.0.0.1:0 --http [::1]:8080 --zone A.example=a.zone --zone b.example=x=y \
          --dns 127.0.0.1:5300 --dns 127.0.0.1:5301 --workers 3",
     );
@@ -68,11 +62,9 @@ fn serve_accepts_several_addresses_and_zones() {
     let zones: Vec<_> = flags.zones.iter().map(|zone| (zone.apex.as_str(), zone.file.to_str().unwrap())).collect();
     assert_eq!(zones, [("a.example", "a.zone"), ("b.example", "x=y")]);
     assert_eq!(flags.worker_count, Some(3));
-}
-
-#[test]
-fn serve_accepts_zones_without_a_folder() {
-    assert_eq!(flags("sanderling serve --zone a.example=a.zone --dns 127.0.0.1:0").folder, None);
+    let expected = Flags { folder: Some("public".into()), ..Flags::default() };
+    assert_eq!(parsed_flags("sanderling serve public"), expected);
+    assert_eq!(parsed_flags("sanderling serve --zone a.example=a.zone --dns 127.0.0.1:0").folder, None);
 }
 
 #[test]
@@ -97,13 +89,9 @@ fn environment_takes_precedence_over_default_files() {
     };
     assert_eq!(found(None), usual[1]);
     assert_eq!(found(Some("/named.toml".into())), PathBuf::from("/named.toml"));
-}
-
-#[test]
-fn arguments_take_precedence_over_files() {
-    let places = SearchPaths::new(Some("/named.toml".into()), vec![]);
-    let invocation = parse_in("sanderling serve public", &places).unwrap();
-    assert!(matches!(invocation.command, Command::Serve { source: ConfigSource::Flags(_), .. }), "{invocation:?}");
+    let with_arguments = parse_in("sanderling serve public", &SearchPaths::new(Some("/named.toml".into()), vec![]));
+    let Command::Serve { source, .. } = with_arguments.unwrap().command else { panic!("another command") };
+    assert!(matches!(source, ConfigSource::Flags(_)), "arguments come first: {source:?}");
 }
 
 #[test]
@@ -191,67 +179,50 @@ fn nothing_to_serve_lists_the_possibilities() {
 }
 
 #[test]
-fn arguments_conflict_with_a_configuration_file() {
-    check_refused("sanderling serve public --config x.toml", "'[FOLDER]' cannot be used with '--config <FILE>'");
-    for other in ["--http 127.0.0.1:80", "--dns 127.0.0.1:53", "--zone a=b", "--workers 2"] {
-        check_refused(&format!("sanderling serve --config x.toml {other}"), "cannot be used with");
+fn wrong_arguments_have_a_remedy() {
+    for (line, expected) in [
+        ("serve x --http :80", "write 127.0.0.1:80 for this machine only"),
+        ("serve x --http 8080", "invalid address `8080`, expected ADDR:PORT; write 127.0.0.1:8080 for"),
+        ("serve x --http ::1:80", "write an IPv6 address in brackets, for example [::1]:8080"),
+        ("demo --dns localhost:53", "write the address: 127.0.0.1:53 or [::1]:53"),
+        ("serve --zone a.example", "`a.example` has no `=`; expected NAME=FILE"),
+        ("serve --zone =a.zone", "the name of the zone is missing"),
+        ("serve --zone a.example=", "the zone file is missing"),
+        ("serve --zone a..b=c", "it has an empty label"),
+        ("serve --zone a\\.b=c", "invalid domain name `a\\.b`: the character `\\` is not allowed"),
+        ("serve x --workers 0", "0 is not in 1..=1024"),
+        ("serve x --workers 1025", "1025 is not in 1..=1024"),
+        ("sreve", "a similar subcommand exists: 'serve'"),
+        ("serve --http 127.0.0.1:80", "`--http` needs a FOLDER to serve"),
+        ("serve --http 127.0.0.1:80 --zone a=b", "`--http` needs a FOLDER to serve"),
+        ("serve public --dns 127.0.0.1:53", "`--dns` needs a zone to serve"),
+        ("serve --workers 2", "in a configuration file it is the key `workers`"),
+        ("serve public --port 80", "use --http ADDR:PORT, for example --http 127.0.0.1:80"),
+        ("serve public -p 80", "use --http ADDR:PORT, for example --http 127.0.0.1:80"),
+        ("serve public --config x.toml", "'[FOLDER]' cannot be used with '--config <FILE>'"),
+        ("serve --config x.toml --http 127.0.0.1:80", "cannot be used with"),
+        ("serve --config x.toml --dns 127.0.0.1:53", "cannot be used with"),
+        ("serve --config x.toml --zone a=b", "cannot be used with"),
+        ("serve --config x.toml --workers 2", "cannot be used with"),
+        ("check --config x.toml --zone a=b", "cannot be used with"),
+    ] {
+        check_refused(&format!("sanderling {line}"), expected);
     }
-    check_refused("sanderling check --config x.toml --zone a=b", "cannot be used with");
-}
-
-#[test]
-fn argument_without_content_is_refused() {
-    check_refused("sanderling serve --http 127.0.0.1:80", "`--http` needs a FOLDER to serve");
-    check_refused("sanderling serve --http 127.0.0.1:80 --zone a=b", "`--http` needs a FOLDER to serve");
-    check_refused("sanderling serve public --dns 127.0.0.1:53", "`--dns` needs a zone to serve");
-    check_refused("sanderling serve --workers 2", "in a configuration file it is the key `workers`");
-}
-
-#[test]
-fn wrong_values_have_a_remedy() {
-    check_refused("sanderling serve x --http :80", "write 127.0.0.1:80 for this machine only");
-    check_refused(
-        "sanderling serve x --http 8080",
-        "invalid address `8080`, expected ADDR:PORT; write 127.0.0.1:8080 for",
-    );
-    check_refused("sanderling serve x --http ::1:80", "write an IPv6 address in brackets, for example [::1]:8080");
-    check_refused("sanderling demo --dns localhost:53", "write the address: 127.0.0.1:53 or [::1]:53");
-    check_refused("sanderling serve --zone a.example", "`a.example` has no `=`; expected NAME=FILE");
-    check_refused("sanderling serve --zone =a.zone", "the name of the zone is missing");
-    check_refused("sanderling serve --zone a.example=", "the zone file is missing");
-    check_refused("sanderling serve --zone a..b=c", "it has an empty label");
-    check_refused("sanderling serve x --workers 0", "0 is not in 1..=1024");
-    check_refused("sanderling serve x --workers 1025", "1025 is not in 1..=1024");
-    check_refused("sanderling sreve", "a similar subcommand exists: 'serve'");
 }
 
 #[test]
 fn variants_are_forced_before_or_after_the_command() {
     let forced = |line: &str| parse(line).unwrap().forced;
-    assert_eq!(
-        forced("sanderling --force open=walk --force udp-receive=poll-recvmsg demo"),
-        ["open=walk", "udp-receive=poll-recvmsg"]
-    );
-    assert_eq!(
-        forced("sanderling demo --force open=walk --force udp-receive=poll-recvmsg"),
-        ["open=walk", "udp-receive=poll-recvmsg"]
-    );
+    let expected = ["open=walk", "udp-receive=poll-recvmsg"];
+    assert_eq!(forced("sanderling --force open=walk --force udp-receive=poll-recvmsg demo"), expected);
+    assert_eq!(forced("sanderling demo --force open=walk --force udp-receive=poll-recvmsg"), expected);
     assert!(forced("sanderling demo").is_empty());
 }
 
 #[test]
 fn every_help_page_has_the_exit_status() {
-    for line in [
-        "sanderling --help",
-        "sanderling help serve",
-        "sanderling help check",
-        "sanderling help probe",
-        "sanderling help status",
-        "sanderling help reload",
-        "sanderling help upgrade",
-        "sanderling help stop",
-        "sanderling help generate",
-    ] {
+    for command in ["", "serve", "check", "probe", "status", "reload", "upgrade", "stop", "generate"] {
+        let line = &format!("sanderling help {command}");
         let page = parse(line).expect_err(line);
         assert_eq!(page.exit_code(), 0, "{line}");
         let page = page.to_string();
@@ -278,10 +249,4 @@ fn help_of_check_has_all_keys_and_limits() {
     for key in ["workers", "listeners", "user", "group", "sandbox", "control", "listen", "default", "site", "aliases"] {
         assert!(EXAMPLE_CONFIG.contains(&format!("  {key} = ")), "{key}");
     }
-}
-
-#[test]
-fn port_option_names_the_http_option() {
-    check_refused("sanderling serve public --port 80", "use --http ADDR:PORT, for example --http 127.0.0.1:80");
-    check_refused("sanderling serve public -p 80", "use --http ADDR:PORT, for example --http 127.0.0.1:80");
 }

@@ -60,21 +60,19 @@ fn stats_after(limits: &str, file_count: usize, paths: impl Iterator<Item = Stri
 }
 
 #[test]
-fn files_and_descriptors_are_evicted_at_their_limits() {
-    let stats = stats_after("", 20, each_file(20));
-    assert_eq!((stats.files, stats.content_bytes), (20, 20 * 100), "below the limits");
+fn each_limit_of_the_cache_applies() {
+    let missing = || (0..20).map(|number| format!("/missing-{number}"));
+    let stats = stats_after("", 20, each_file(20).chain(missing()));
+    assert_eq!((stats.files, stats.content_bytes, stats.negative), (20, 20 * 100, 20), "below the limits");
+    assert!(stats.watched >= 1);
+    let stats = stats_after("watched_folders_max = 0\nmissing_files_max = 8", 1, missing());
+    assert!(stats.watched == 0 && stats.negative <= 8, "{stats:?}");
+    let stats = stats_after("open_file_content_bytes_max = 1000", 50, each_file(50));
+    assert!(stats.files < 50 && stats.content_bytes <= 1_200, "{stats:?}");
     let stats = stats_after("open_files_max = 4", 20, each_file(20));
     assert!(stats.files <= 4 && stats.evicted >= 16, "{stats:?}");
     let stats = stats_after("open_file_descriptors_max = 4\nsmall_file_bytes_max = 99", 20, each_file(20));
     assert!(stats.files <= 5 && stats.descriptors <= 4 && stats.evicted >= 16, "{stats:?}");
-}
-
-#[test]
-fn content_of_small_files_is_kept_in_memory_up_to_the_limits() {
-    assert_eq!(stats_after("small_file_bytes_max = 99", 1, each_file(1)).content_bytes, 0);
-    assert_eq!(stats_after("small_file_bytes_max = 100", 1, each_file(1)).content_bytes, 100);
-    let stats = stats_after("open_file_content_bytes_max = 1000", 50, each_file(50));
-    assert!(stats.files < 50 && stats.content_bytes <= 1_200, "{stats:?}");
 }
 
 /// It is sent from its descriptor and evicts no other file.
@@ -94,24 +92,6 @@ fn content_larger_than_the_limit_is_not_kept_in_memory() {
     assert!(client.get("/at-the-limit").body == [b'y'; 1_000]);
     let stats = domain.cache_stats();
     assert_eq!((stats.files, stats.descriptors, stats.content_bytes, stats.evicted), (2, 1, 1_000, 5));
-}
-
-/// Each look-up evicts the file of another request.
-#[test]
-fn concurrent_requests_for_many_files_are_served_from_a_cache_of_one() {
-    let domain = Domain::with_files("open_files_max = 1", 20);
-    let mut clients: Vec<_> = (0..8).map(|_| HttpClient::connect(domain.server.http())).collect();
-    let paths: Vec<_> = each_file(20).collect();
-    for round in 0..100 {
-        for (index, client) in clients.iter_mut().enumerate() {
-            client.send(get(&paths[(round + index) % paths.len()]));
-        }
-        for client in &mut clients {
-            assert_eq!(client.response().status, 200);
-        }
-    }
-    clients[0].get(&paths[0]);
-    assert_eq!(domain.cache_stats().files, 1);
 }
 
 /// It stays in memory until it is sent, and no eviction would free it.
@@ -139,33 +119,6 @@ fn replaced_content_that_is_still_sent_evicts_no_file() {
     let stats = domain.cache_stats();
     assert!(stats.content_bytes > 40_000, "{stats:?}: the old version is still sent");
     assert_eq!((stats.files, stats.evicted), (21, 0));
-}
-
-#[test]
-fn negative_entries_are_evicted_at_their_limit() {
-    let missing = || (0..20).map(|number| format!("/missing-{number}"));
-    assert_eq!(stats_after("", 1, missing()).negative, 20);
-    assert!(stats_after("missing_files_max = 8", 1, missing()).negative <= 8);
-}
-
-#[test]
-fn watched_folders_are_limited() {
-    assert!(stats_after("", 1, each_file(1)).watched >= 1);
-    assert_eq!(stats_after("watched_folders_max = 0", 1, each_file(1)).watched, 0);
-}
-
-#[test]
-fn file_in_unwatched_folder_is_checked_again_after_its_time() {
-    let limits = "watched_folders_max = 0\nopen_file_fresh_ms = 600\nhttp_requests_per_connection_max = 1000000000";
-    let domain = Domain::with_files(limits, 1);
-    let mut client = HttpClient::connect(domain.server.http());
-    let start = Instant::now();
-    assert_eq!(client.get("/0").body, [b'x'; 100]);
-    domain.folder.replace("public/0", b"changed\n");
-    while client.get("/0").body != b"changed\n" {
-        assert!(start.elapsed() < DELAY_MAX);
-    }
-    assert!(start.elapsed() >= Duration::from_millis(580), "{:?}", start.elapsed());
 }
 
 #[test]
