@@ -77,29 +77,23 @@ fn measure_answers(run_count: usize, wanted: &str) {
     }
 }
 
-/// Nanoseconds for each of `queries`.
+/// Nanoseconds for each of `queries`, answered one by one.
 #[inline(never)]
 fn time_answers(zones: &ZoneMap, queries: &[Vec<u8>], run_count: usize) -> f64 {
     let mut out = vec![0; 1232];
-    let mut best = Duration::MAX;
-    for _ in 0..run_count {
-        let start = Instant::now();
+    fastest_ns(queries, run_count, || {
         for query in queries {
             let reply = answer(zones, &INFO, query, &mut out);
             assert!(matches!(black_box(reply), Answered::Reply(_)));
         }
-        best = best.min(start.elapsed());
-    }
-    best.as_secs_f64() * 1e9 / queries.len() as f64
+    })
 }
 
 /// Nanoseconds for each of `queries`, answered in batches.
 #[inline(never)]
 fn time_batches(zones: &ZoneMap, queries: &[Vec<u8>], run_count: usize) -> f64 {
     let mut out = vec![0; 1232];
-    let mut best = Duration::MAX;
-    for _ in 0..run_count {
-        let start = Instant::now();
+    fastest_ns(queries, run_count, || {
         for batch in queries.chunks(BATCH_COUNT) {
             let mut parsed = [ParsedQuery::EMPTY; BATCH_COUNT];
             let parsed = &mut parsed[..batch.len()];
@@ -113,9 +107,18 @@ fn time_batches(zones: &ZoneMap, queries: &[Vec<u8>], run_count: usize) -> f64 {
                 assert!(matches!(black_box(reply), Answered::Reply(_)));
             }
         }
-        best = best.min(start.elapsed());
-    }
-    best.as_secs_f64() * 1e9 / queries.len() as f64
+    })
+}
+
+/// Nanoseconds for each of `queries` in the fastest run of `answer_all`.
+fn fastest_ns(queries: &[Vec<u8>], run_count: usize, mut answer_all: impl FnMut()) -> f64 {
+    let time = |_| {
+        let start = Instant::now();
+        answer_all();
+        start.elapsed()
+    };
+    let fastest = (0..run_count).map(time).min().expect("at least one run");
+    fastest.as_secs_f64() * 1e9 / queries.len() as f64
 }
 
 fn measure_load(run_count: usize) {

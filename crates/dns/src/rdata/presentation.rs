@@ -69,8 +69,8 @@ fn write_field(kind: FieldKind, bytes: &[u8], out: &mut Formatter<'_>) -> fmt::R
         FieldKind::Rtype => write!(out, "{}", Rtype(integer(bytes) as u16)),
         FieldKind::Ipv4 => write!(out, "{}", ipv4(bytes)),
         FieldKind::Ipv6 => write!(out, "{}", ipv6(bytes)),
-        FieldKind::Locator => write_groups(bytes, 2, ':', out),
-        FieldKind::Eui48 | FieldKind::Eui64 => write_groups(bytes, 1, '-', out),
+        FieldKind::Locator => write_groups(bytes, 2, ":", out),
+        FieldKind::Eui48 | FieldKind::Eui64 => write_groups(bytes, 1, "-", out),
         FieldKind::Name => write_name(bytes, out),
         FieldKind::String
         | FieldKind::Digits
@@ -168,9 +168,7 @@ fn write_base(base: Base, bytes: &[u8], out: &mut Formatter<'_>) -> fmt::Result 
 
 fn write_quoted(bytes: &[u8], out: &mut Formatter<'_>) -> fmt::Result {
     out.write_char('"')?;
-    for &byte in bytes {
-        write_byte(byte, out)?;
-    }
+    bytes.iter().try_for_each(|&byte| write_byte(byte, out))?;
     out.write_char('"')
 }
 
@@ -184,16 +182,10 @@ fn write_byte(byte: u8, out: &mut Formatter<'_>) -> fmt::Result {
 }
 
 /// Writes groups of hexadecimal digits, `group_bytes` bytes each.
-fn write_groups(bytes: &[u8], group_bytes: usize, separator: char, out: &mut Formatter<'_>) -> fmt::Result {
-    for (index, group) in bytes.chunks(group_bytes).enumerate() {
-        if index > 0 {
-            out.write_char(separator)?;
-        }
-        for byte in group {
-            write!(out, "{byte:02x}")?;
-        }
-    }
-    Ok(())
+fn write_groups(bytes: &[u8], group_bytes: usize, separator: &str, out: &mut Formatter<'_>) -> fmt::Result {
+    separated(bytes.chunks(group_bytes), separator, out, |group, out| {
+        group.iter().try_for_each(|byte| write!(out, "{byte:02x}"))
+    })
 }
 
 /// Writes `YYYYMMDDHHmmSS`, from 1970 to 2106 (RFC 4034 §3.2).

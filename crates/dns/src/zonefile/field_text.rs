@@ -337,7 +337,7 @@ impl<'r> RdataReader<'r> {
 
     /// RFC 5155 §3.3: `-` is an empty salt.
     pub(super) fn put_salt(&mut self) -> Result<(), Diagnostic> {
-        if self.scanner.take_dash()? {
+        if self.scanner.token_if(b"-")?.is_some() {
             self.out.push(0);
             return Ok(());
         }

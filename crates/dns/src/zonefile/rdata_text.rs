@@ -16,7 +16,8 @@ use alloc::vec::Vec;
 impl RdataReader<'_> {
     /// Reads the RDATA up to the end of the entry.
     pub(super) fn read(mut self) -> Result<(), Diagnostic> {
-        if let Some(marker) = self.scanner.generic_marker()? {
+        // RFC 3597 §5.
+        if let Some(marker) = self.scanner.token_if(b"\\#")? {
             self.put_generic(marker)?;
             return field_text::expect_end(self.scanner);
         }

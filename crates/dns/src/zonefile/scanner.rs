@@ -203,18 +203,8 @@ impl Scanner {
         }
     }
 
-    /// Takes the next token if it is the unquoted marker `\\#` (RFC 3597 §5).
-    pub(super) fn generic_marker(&mut self) -> Result<Option<Token>, Diagnostic> {
-        self.token_if(b"\\#")
-    }
-
-    /// Takes the next token if it is an unquoted `-`. Returns whether it did.
-    pub(super) fn take_dash(&mut self) -> Result<bool, Diagnostic> {
-        Ok(self.token_if(b"-")?.is_some())
-    }
-
-    /// Takes the next token if it is the word `wanted`.
-    fn token_if(&mut self, wanted: &[u8]) -> Result<Option<Token>, Diagnostic> {
+    /// Takes the next token if it is the unquoted word `wanted`.
+    pub(super) fn token_if(&mut self, wanted: &[u8]) -> Result<Option<Token>, Diagnostic> {
         self.skip_to_token()?;
         if !self.text[self.at..].starts_with(wanted) {
             return Ok(None);

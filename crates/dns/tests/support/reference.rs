@@ -67,17 +67,10 @@ enum End {
 
 impl Reference {
     pub(crate) fn new(text: &str) -> Reference {
-        let zone = |(apex, records): (Vec<u8>, Vec<super::zone_text::TextRecord>)| {
-            let entry = |record: super::zone_text::TextRecord| OwnedRecord {
-                owner: labels(&record.owner),
-                record: ReplyRecord {
-                    owner: record.owner,
-                    rtype: record.rtype,
-                    ttl_s: record.ttl_s,
-                    rdata: record.rdata,
-                },
-            };
-            ReferenceZone { apex: labels(&apex), records: records.into_iter().map(entry).collect() }
+        let entry = |record: ReplyRecord| OwnedRecord { owner: labels(&record.owner), record };
+        let zone = |(apex, records): (Vec<u8>, Vec<ReplyRecord>)| ReferenceZone {
+            apex: labels(&apex),
+            records: records.into_iter().map(entry).collect(),
         };
         Reference { zones: records_of_zones(text).into_iter().map(zone).collect() }
     }
@@ -258,12 +251,12 @@ impl Answer<'_> {
     fn put_addresses(&mut self, rrset: &[&ReplyRecord], is_referral: bool) {
         let mut hosts: Vec<Labels> = vec![];
         for target in rrset.iter().filter_map(|record| host(record)) {
-            let may_tell = match self.zone.walk(&target, Rtype::A) {
+            let is_known = match self.zone.walk(&target, Rtype::A) {
                 End::Exact(_) => target.ends_with(&self.zone.apex),
                 End::Delegation(_) => is_referral && self.zone.exists(&target),
                 End::Dname(_) | End::Wildcard(_) | End::None => false,
             };
-            if may_tell && !hosts.contains(&target) && (is_referral || hosts.len() < ADDITIONAL_NAMES_MAX) {
+            if is_known && !hosts.contains(&target) && (is_referral || hosts.len() < ADDITIONAL_NAMES_MAX) {
                 hosts.push(target);
             }
         }
@@ -293,11 +286,6 @@ fn labels(bytes: &[u8]) -> Labels {
 }
 
 fn bytes(labels: &Labels) -> Vec<u8> {
-    let mut bytes = vec![];
-    for label in labels {
-        bytes.push(u8::try_from(label.len()).expect("a label is short"));
-        bytes.extend(label);
-    }
-    bytes.push(0);
-    bytes
+    let with_length = |label: &Vec<u8>| [&[label.len() as u8], &label[..]].concat();
+    labels.iter().map(with_length).chain([vec![0]]).collect::<Vec<_>>().concat()
 }

@@ -1,7 +1,8 @@
 //! Zones and their records from text.
 
+use super::reply::ReplyRecord;
 use sanderling_dns::zonefile::{Entry, Parser, ParserLimits, Position};
-use sanderling_dns::{BuildOutcome, HashSeed, Name, Rtype, ZoneBuilder, ZoneEntry, ZoneLimits, ZoneMap};
+use sanderling_dns::{BuildOutcome, HashSeed, Name, ZoneBuilder, ZoneEntry, ZoneLimits, ZoneMap};
 use std::sync::Arc;
 
 /// The seed of every zone in these tests.
@@ -10,17 +11,6 @@ pub(crate) const SEED: HashSeed = HashSeed(0x5a4d_e511_0006_0007);
 /// The first lines of a zone without `$TTL`.
 const DEFAULT_RECORDS: &str = "$TTL 60\n@ SOA ns.a. h.a. 1 2 3 4 5\n@ NS ns.a.\n";
 
-/// A record of the parser.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TextRecord {
-    /// The owner, in wire form.
-    pub(crate) owner: Vec<u8>,
-    pub(crate) rtype: Rtype,
-    pub(crate) ttl_s: u32,
-    /// The data, in wire form.
-    pub(crate) rdata: Vec<u8>,
-}
-
 /// The zones in `text`, each of which starts with a line `$ORIGIN apex.`.
 pub(crate) fn zone_map(text: &str) -> ZoneMap {
     let zones = texts_of_zones(text).into_iter().map(|(apex, text)| served(&apex, text));
@@ -28,11 +18,11 @@ pub(crate) fn zone_map(text: &str) -> ZoneMap {
 }
 
 /// The records of each zone in `text`, with its apex.
-pub(crate) fn records_of_zones(text: &str) -> Vec<(Vec<u8>, Vec<TextRecord>)> {
+pub(crate) fn records_of_zones(text: &str) -> Vec<(Vec<u8>, Vec<ReplyRecord>)> {
     let records = |(apex, text): (Vec<u8>, &str)| {
         let mut records = vec![];
         read(&apex, text, |record| {
-            records.push(TextRecord {
+            records.push(ReplyRecord {
                 owner: record.owner.as_bytes().to_vec(),
                 rtype: record.rtype,
                 ttl_s: record.ttl_s,

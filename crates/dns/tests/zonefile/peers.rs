@@ -1,15 +1,12 @@
 //! Comparisons with BIND's `named-checkzone` and the crate `domain`.
 
-use super::{lines, parser, record_line};
+use super::{TYPES_ZONE, lines, parser, record_line};
 use domain::base::iana::Class;
 use domain::base::rdata::ComposeRecordData;
 use domain::zonefile::inplace::{self, Zonefile};
 use sanderling_dns::zonefile::{Entry, Severity};
 use std::io::Write;
 use std::process::{Command, Stdio};
-
-/// Records of every type with fields, as in its RFC.
-const TYPES_ZONE: &[u8] = include_bytes!("../zones/types.zone");
 
 /// The records without which BIND does not load a zone.
 const ZONE_HEAD: &str = "$TTL 300\n@ SOA ns h 1 2 3 4 5\n@ NS ns\nns A 192.0.2.53\n";
