@@ -259,13 +259,6 @@ mod tests {
     }
 
     #[test]
-    fn query_has_one_question_and_edns() {
-        let query = parse_questions("a.b AAAA").expect("the line is valid")[0].query(0x1234);
-        let expected = b"\x12\x34\0\0\0\x01\0\0\0\0\0\x01\x01a\x01b\0\0\x1c\0\x01\0\0\x29\x04\xd0\0\0\0\0\0\0";
-        assert_eq!(query, expected);
-    }
-
-    #[test]
     fn digest_ignores_order_compression_and_case() {
         assert_eq!(digest(&[NS_A, NS_B]), digest(&[NS_B, NS_A]));
         assert_eq!(digest(&[NS_A, NS_B]), digest(&[NS_A, NS_B_UNCOMPRESSED]));

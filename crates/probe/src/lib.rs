@@ -7,7 +7,6 @@ mod measurements;
 mod clients;
 mod compare;
 mod report;
-mod selection;
 mod sides;
 mod scratch;
 mod stopwatch;
@@ -16,6 +15,7 @@ mod machine;
 
 use measurements::{Bench, Measurement};
 use report::{Group, Report};
+use sanderling_os::features::FEATURES;
 use std::io::{self, IsTerminal, Write};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -73,13 +73,13 @@ fn measure(options: &Options) -> Report {
 }
 
 fn run_measurement(measurement: &Measurement, mut bench: Bench<'_>) -> Vec<Group> {
-    let selection = selection::of_feature(measurement.job);
     if let Err(error) = (measurement.run)(&mut bench) {
         bench.groups.push(Group::failed(measurement.job, &error));
     }
+    let feature = FEATURES.iter().find(|feature| feature.name() == measurement.job);
     // The first group compares the variants; others show what surrounds them.
-    if let (Some(first), Some(selection)) = (bench.groups.first_mut(), selection) {
-        first.compare_variants(selection);
+    if let (Some(first), Some(feature)) = (bench.groups.first_mut(), feature) {
+        first.compare_variants(feature.selected_name());
     }
     bench.groups
 }

@@ -1,13 +1,14 @@
 //! The result of the measurements. Its fields are those of `--json`.
 
 use crate::machine::Machine;
-use crate::selection::{Selection, TIE_RATIO};
 use crate::spread::Spread;
 use serde::Serialize;
 use std::io;
 
 /// The form of the JSON report; a change of the meaning of a field raises it.
 const FORM: u32 = 3;
+/// Above this ratio there is a tie, which the variant in use wins.
+const TIE_RATIO: f64 = 0.97;
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
@@ -35,6 +36,16 @@ pub(crate) struct Group {
     pub(crate) selection: Option<Selection>,
     /// Remarks on the rows.
     pub(crate) notes: Vec<String>,
+}
+
+/// The variant that the server uses here.
+#[derive(Debug, Serialize)]
+pub(crate) struct Selection {
+    used: &'static str,
+    /// The variant that measured best, if that is more than a tie.
+    better: Option<&'static str>,
+    /// By which share its cost is lower.
+    better_by: Option<f64>,
 }
 
 /// The time by which candidates are compared.
@@ -80,7 +91,7 @@ pub(crate) struct Measured {
 
 impl Report {
     pub(crate) fn new(quick: bool, seed: u64, groups: Vec<Group>, took_s: f64) -> Report {
-        let better = groups.iter().filter_map(|group| group.selection.as_ref()?.to_force());
+        let better = groups.iter().filter_map(Group::to_force);
         let better: Vec<String> = better.collect();
         let summary = if better.is_empty() {
             "no other variant is clearly better here than those that the server uses".to_owned()
@@ -125,20 +136,36 @@ impl Group {
     }
 
     /// Compares the variant in use with the other variants, by the median and by the least disturbed tenth.
-    pub(crate) fn compare_variants(&mut self, mut selection: Selection) {
+    pub(crate) fn compare_variants(&mut self, used: &'static str) {
         let cost = |variant: &str| {
             // Where variants were measured at several sizes, the largest one, the last, says most.
             let index = self.rows.iter().rposition(|row| row.variant == Some(variant))?;
             self.cost(index)
         };
-        if let Some(used) = cost(selection.used) {
-            let others = self.rows.iter().filter_map(|row| row.variant).filter(|&variant| variant != selection.used);
-            let ratios = others.filter_map(|variant| Some((variant, cost(variant)?.ratio_to(used).worse())));
+        let better = cost(used).and_then(|used_cost| {
+            let others = self.rows.iter().filter_map(|row| row.variant).filter(|&variant| variant != used);
+            let ratios = others.filter_map(|variant| Some((variant, cost(variant)?.ratio_to(used_cost).worse())));
             let best = ratios.min_by(|(_, one), (_, other)| one.total_cmp(other));
-            let best = best.filter(|&(_, ratio)| ratio <= TIE_RATIO);
-            (selection.better, selection.better_by) = best.map(|(variant, ratio)| (variant, 1.0 - ratio)).unzip();
-        }
-        self.selection = Some(selection);
+            best.filter(|&(_, ratio)| ratio <= TIE_RATIO)
+        });
+        let (better, better_by) = better.map(|(variant, ratio)| (variant, 1.0 - ratio)).unzip();
+        self.selection = Some(Selection { used, better, better_by });
+    }
+
+    /// The argument that forces a better variant.
+    fn to_force(&self) -> Option<String> {
+        Some(format!("--force {}={}", self.job, self.selection.as_ref()?.better?))
+    }
+
+    /// The last line of the table, if the job is a feature.
+    pub(crate) fn selection_text(&self) -> Option<String> {
+        let Selection { used, better, better_by } = self.selection.as_ref()?;
+        Some(match (better, better_by, self.to_force()) {
+            (Some(better), Some(share), Some(force)) => {
+                format!("used: {used}; better here by {:.0} %: {better}, with {force}", share * 100.0)
+            }
+            _ => format!("used: {used}; no other variant is better by 3 %"),
+        })
     }
 
     /// Notes how much more the last row in use does than its baseline.
@@ -170,8 +197,8 @@ mod tests {
             error: None,
         });
         let mut group = Group::new("cloexec", String::new(), "call", Basis::Cpu, rows.collect());
-        group.compare_variants(Selection { feature: "cloexec", used: "fcntl", better: None, better_by: None });
-        assert_eq!(group.selection.expect("set").to_text(), expected);
+        group.compare_variants("fcntl");
+        assert_eq!(group.selection_text().as_deref(), Some(expected));
     }
 
     #[test]

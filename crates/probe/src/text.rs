@@ -20,8 +20,7 @@ pub(crate) fn table(report: &Report) -> String {
     let _ = writeln!(out, "{quick}measured in {:.1} s, seed {}\n{LEGEND}", report.took_s, report.seed);
     for group in &report.groups {
         let _ = write!(out, "\n{} [{}]\n{}", group.title, group.job, rows(group));
-        let selection = group.selection.iter().map(|selection| selection.to_text());
-        for note in selection.chain(group.notes.iter().cloned()) {
+        for note in group.selection_text().into_iter().chain(group.notes.iter().cloned()) {
             let _ = writeln!(out, "  {note}");
         }
     }

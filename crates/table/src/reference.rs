@@ -111,12 +111,6 @@ impl<'t, K, V> Deref for CachedRef<'_, 't, K, V> {
     }
 }
 
-impl<K: fmt::Debug, V: fmt::Debug> fmt::Debug for CachedRef<'_, '_, K, V> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).fmt(out)
-    }
-}
-
 impl<K: fmt::Debug, V: fmt::Debug> fmt::Debug for Ref<'_, K, V> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("Ref")

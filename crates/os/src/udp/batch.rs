@@ -135,12 +135,6 @@ impl Default for Batch {
     }
 }
 
-impl std::fmt::Debug for Batch {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(out, "Batch({} received, {} replies)", self.received_count, self.reply_count)
-    }
-}
-
 /// The datagrams of a batch.
 #[derive(Clone, Copy)]
 pub struct Queries<'b> {
@@ -167,12 +161,6 @@ impl<'b> Queries<'b> {
     #[inline]
     pub fn peer_address(&self, index: usize) -> SocketAddr {
         socket_address(&self.peers[index])
-    }
-}
-
-impl std::fmt::Debug for Queries<'_> {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(out, "Queries(at most {})", self.headers.len())
     }
 }
 
@@ -211,12 +199,6 @@ impl<'b> Replies<'b> {
         self.answered[*self.count] = index as u8;
         *self.count += 1;
         *self.start += length_bytes.next_multiple_of(REPLY_ALIGNMENT);
-    }
-}
-
-impl std::fmt::Debug for Replies<'_> {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(out, "Replies({}, {} bytes)", self.count, self.start)
     }
 }
 
