@@ -6,7 +6,7 @@ use crate::report::{Recorder, Request};
 use fastrand::Rng;
 use rustix::net::{RecvFlags, SendFlags};
 use std::cell::RefCell;
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
@@ -24,8 +24,6 @@ pub(crate) struct Datagrams {
     next_port: usize,
     random: Rng,
     deadline: Duration,
-    /// In the order of time, as all queries have the same deadline.
-    deadlines: VecDeque<(Instant, usize, u16, u64)>,
 }
 
 /// A socket with its own port: servers distribute load by the port of the client.
@@ -56,28 +54,22 @@ impl Datagrams {
             tokio::task::spawn_local(Rc::clone(&port).receive_all());
             ports.push(port);
         }
-        Ok(Datagrams { ports, next_port: 0, random, deadline, deadlines: VecDeque::new() })
+        Ok(Datagrams { ports, next_port: 0, random, deadline })
     }
 
     pub(crate) fn send(&mut self, request: Request) {
         let port_index = self.next_port;
         self.next_port = (port_index + 1) % self.ports.len();
         let port = &self.ports[port_index];
-        if let Some(id) = port.send(request, self.random.usize(..port.questions.len())) {
-            self.deadlines.push_back((request.due + self.deadline, port_index, id, request.number));
-        }
+        port.send(request, self.random.usize(..port.questions.len()));
     }
 
     /// Ends the queries whose deadline has passed; whether no query is outstanding.
-    pub(crate) fn expire(&mut self) -> bool {
-        while let Some(&(at, port_index, id, number)) = self.deadlines.front()
-            && at <= Instant::now()
-        {
-            self.deadlines.pop_front();
-            let port = &self.ports[port_index];
-            // Another query may have the same ID by now.
-            let is_same = port.outstanding.borrow().get(&id).is_some_and(|(request, _)| request.number == number);
-            if is_same && let Some((request, question_index)) = port.take(id) {
+    pub(crate) fn expire(&self) -> bool {
+        let now = Instant::now();
+        for port in &self.ports {
+            let mut outstanding = port.outstanding.borrow_mut();
+            for (_, (request, question_index)) in outstanding.extract_if(|_, (it, _)| it.due + self.deadline <= now) {
                 port.lose(request, Cause::Timeout, &format!("no reply to {}", port.questions[question_index]));
             }
         }
@@ -86,12 +78,10 @@ impl Datagrams {
 }
 
 impl Port {
-    /// Sends a query; the ID if it was sent.
-    fn send(&self, request: Request, question_index: usize) -> Option<u16> {
+    fn send(&self, request: Request, question_index: usize) {
         let id = self.next_id.replace_with(|id| id.wrapping_add(1));
         if self.outstanding.borrow().contains_key(&id) {
-            self.lose(request, Cause::NotSent, "all IDs of the port are outstanding");
-            return None;
+            return self.lose(request, Cause::NotSent, "all IDs of the port are outstanding");
         }
         let query = self.questions[question_index].query(id);
         let send = || rustix::net::send(&self.socket, &query, SendFlags::empty());
@@ -102,11 +92,9 @@ impl Port {
             sent = send();
         }
         if let Err(errno) = sent {
-            self.lose(request, Cause::of(errno, 0), &format!("send: {errno}"));
-            return None;
+            return self.lose(request, Cause::of(errno, 0), &format!("send: {errno}"));
         }
         self.outstanding.borrow_mut().insert(id, (request, question_index));
-        Some(id)
     }
 
     async fn receive_all(self: Rc<Self>) {

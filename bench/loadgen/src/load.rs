@@ -261,7 +261,7 @@ impl Schedule {
             return None;
         }
         self.taken_count += 1;
-        Some(Request { due, number: self.taken_count - 1 })
+        Some(Request { due })
     }
 
     /// Calls `send` on each tick with the requests that are due, until all are sent or `stop` is set; returns the time.

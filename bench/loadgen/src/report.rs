@@ -154,8 +154,6 @@ pub(crate) struct Request {
     /// Latencies and deadlines count from here even when sending is late. Otherwise a slow server would hide its
     /// slowness by delaying the requests that show it.
     pub(crate) due: Instant,
-    /// Counted from 0 within its kind.
-    pub(crate) number: u64,
 }
 
 pub(crate) struct Recorder {

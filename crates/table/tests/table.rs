@@ -23,14 +23,6 @@ fn number_of(entry: Option<Ref<'_, u32, u32>>) -> Option<u32> {
 }
 
 #[test]
-fn boxed_key_is_looked_up_by_its_bytes() {
-    let table: Table<Box<[u8]>, u32> = Table::new(4);
-    assert!(table.insert(b"/index.html".as_slice().into(), 1).is_ok());
-    assert_eq!(table.get(b"/index.html".as_slice()).as_deref(), Some(&1));
-    assert!(table.get(b"/index.htm".as_slice()).is_none());
-}
-
-#[test]
 fn last_reference_drops_invalidated_value() {
     let drops = AtomicUsize::new(0);
     let table = Table::new(4);

@@ -5,11 +5,11 @@ use std::fmt;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver};
-use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The environment variable with the folder of the control socket.
 pub(crate) const CONTROL_FOLDER: &str = "RUNTIME_DIRECTORY";
@@ -113,54 +113,37 @@ pub fn run_to_end(mut command: Command, deadline: Duration) -> Ended {
     Ended { status, output, errors: errors.text_at_end() }
 }
 
-/// The standard error of a program so far.
-pub(crate) struct Errors {
-    state: Mutex<ErrorsState>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct ErrorsState {
-    text: String,
-    is_at_end: bool,
-}
+/// The standard error of a program: its lines, and the text of those received so far.
+pub(crate) struct Errors(Mutex<(Receiver<String>, String)>);
 
 impl Errors {
-    pub(crate) fn collect(pipe: impl Read + Send + 'static) -> Arc<Errors> {
-        let errors = Arc::new(Errors { state: Mutex::default(), changed: Condvar::new() });
-        let shared = Arc::clone(&errors);
-        thread::spawn(move || {
-            for line in lossy_lines(pipe) {
-                shared.change(|state| state.text = std::mem::take(&mut state.text) + &line + "\n");
-            }
-            shared.change(|state| state.is_at_end = true);
-        });
-        errors
-    }
-
-    fn change(&self, change: impl FnOnce(&mut ErrorsState)) {
-        change(&mut self.state.lock().expect("no holder of this lock panics"));
-        self.changed.notify_all();
+    pub(crate) fn collect(pipe: impl Read + Send + 'static) -> Errors {
+        Errors(Mutex::new((lines_of(pipe), String::new())))
     }
 
     pub(crate) fn text(&self) -> String {
-        self.state.lock().expect("no holder of this lock panics").text.clone()
+        self.read_until(Duration::ZERO, |_| false)
     }
 
     /// Whether `text` was written before the end and the deadline.
     pub(crate) fn wait_for(&self, text: &str) -> bool {
-        self.wait_until(|state| state.is_at_end || state.text.contains(text)).contains(text)
+        self.read_until(DEADLINE, |written| written.contains(text)).contains(text)
     }
 
     /// All of it, or what was written until the deadline.
     pub(crate) fn text_at_end(&self) -> String {
-        self.wait_until(|state| state.is_at_end)
+        self.read_until(DEADLINE, |_| false)
     }
 
-    fn wait_until(&self, is_enough: impl Fn(&ErrorsState) -> bool) -> String {
-        let state = self.state.lock().expect("no holder of this lock panics");
-        let waited = self.changed.wait_timeout_while(state, DEADLINE, |state| !is_enough(state));
-        waited.expect("no holder of this lock panics").0.text.clone()
+    fn read_until(&self, limit: Duration, is_enough: impl Fn(&str) -> bool) -> String {
+        let (lines, text) = &mut *self.0.lock().expect("no holder of this lock panics");
+        let end = Instant::now() + limit;
+        while !is_enough(text)
+            && let Ok(line) = lines.recv_timeout(end.saturating_duration_since(Instant::now()))
+        {
+            *text += &(line + "\n");
+        }
+        text.clone()
     }
 }
 
@@ -168,11 +151,7 @@ impl Errors {
 pub(crate) fn lines_of(pipe: impl Read + Send + 'static) -> Receiver<String> {
     let (sender, receiver) = mpsc::channel();
     // Lines that no test reads are received as well: the pipe must not fill up.
-    thread::spawn(move || lossy_lines(pipe).for_each(|line| drop(sender.send(line))));
-    receiver
-}
-
-fn lossy_lines(pipe: impl Read) -> impl Iterator<Item = String> {
     let lines = BufReader::new(pipe).split(b'\n').map_while(Result::ok);
-    lines.map(|line| String::from_utf8_lossy(&line).into_owned())
+    thread::spawn(move || lines.for_each(|line| drop(sender.send(String::from_utf8_lossy(&line).into_owned()))));
+    receiver
 }

@@ -7,7 +7,6 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Instant;
@@ -27,7 +26,7 @@ pub struct ListenerCounts {
 pub struct TestServer {
     child: Child,
     lines: Receiver<String>,
-    errors: Arc<Errors>,
+    errors: Errors,
     http: Vec<SocketAddr>,
     dns: Vec<SocketAddr>,
     other_lines: Vec<String>,
