@@ -99,21 +99,15 @@ impl Clients {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Queried {
-    pub(crate) answered: usize,
-    pub(crate) lost: usize,
-}
-
-/// Sends `query_count` queries to `server`, up to [`OUTSTANDING_MAX`] at a time, and counts the replies.
-pub(crate) fn query(server: SocketAddr, query_count: usize) -> io::Result<Queried> {
+/// Sends `query_count` queries to `server`, up to [`OUTSTANDING_MAX`] at a time. Returns the numbers of replies and of lost queries.
+pub(crate) fn query(server: SocketAddr, query_count: usize) -> io::Result<(usize, usize)> {
     let socket = UdpSocket::bind(any_address())?;
     socket.connect(server)?;
     socket.set_read_timeout(Some(UDP_TIMEOUT))?;
-    let mut queried = Queried::default();
+    let (mut answered, mut lost) = (0, 0);
     let mut buffer = [0; 512];
-    while queried.answered + queried.lost < query_count {
-        let batch = OUTSTANDING_MAX.min(query_count - queried.answered - queried.lost);
+    while answered + lost < query_count {
+        let batch = OUTSTANDING_MAX.min(query_count - answered - lost);
         for _ in 0..batch {
             // A refusal that the kernel reports late belongs to an earlier query.
             if let Err(error) = socket.send(&[0; QUERY_BYTES])
@@ -124,19 +118,19 @@ pub(crate) fn query(server: SocketAddr, query_count: usize) -> io::Result<Querie
         }
         for received in 0..batch {
             match socket.recv(&mut buffer) {
-                Ok(_) => queried.answered += 1,
+                Ok(_) => answered += 1,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => {
-                    queried.lost += batch - received;
+                    lost += batch - received;
                     break;
                 }
             }
         }
-        if queried.lost >= OUTSTANDING_MAX {
-            queried.lost = query_count - queried.answered;
+        if lost >= OUTSTANDING_MAX {
+            lost = query_count - answered;
         }
     }
-    Ok(queried)
+    Ok((answered, lost))
 }
 
 #[cfg(test)]
@@ -146,6 +140,6 @@ mod tests {
     #[test]
     fn queries_without_a_server_are_lost() {
         let server = UdpSocket::bind(any_address()).and_then(|socket| socket.local_addr()).expect("bound");
-        assert_eq!(query(server, 1_000).expect("sent"), Queried { answered: 0, lost: 1_000 });
+        assert_eq!(query(server, 1_000).expect("sent"), (0, 1_000));
     }
 }

@@ -1,6 +1,6 @@
 //! The report as text.
 
-use crate::report::{Basis, Group, Report, Row};
+use crate::report::{Group, Report, Row};
 use std::fmt::Write;
 
 const LEGEND: &str =
@@ -30,14 +30,13 @@ pub(crate) fn table(report: &Report) -> String {
 
 /// The rows of a group, in aligned columns. A column without values is left out.
 fn rows(group: &Group) -> String {
-    let head = ["", "CPU", "p10", "wall", "per s", "peer", "share", "ratio", "n", "err"].map(str::to_owned);
-    let lines: Vec<[String; 10]> =
-        std::iter::once(head).chain(group.rows.iter().map(|row| cells(group, row))).collect();
+    let head = ["", "CPU", "p10", "wall", "peer", "share", "ratio", "n", "err"].map(str::to_owned);
+    let lines: Vec<[String; 9]> = std::iter::once(head).chain(group.rows.iter().map(cells)).collect();
     let width = |column: usize| {
         let is_empty = lines[1..].iter().all(|line| line[column].is_empty());
         if is_empty { 0 } else { lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0) }
     };
-    let widths: [usize; 10] = std::array::from_fn(width);
+    let widths: [usize; 9] = std::array::from_fn(width);
     let mut out = String::new();
     for (index, line) in lines.iter().enumerate() {
         let mut text = format!("{:<width$}", line[0], width = widths[0]);
@@ -53,20 +52,15 @@ fn rows(group: &Group) -> String {
     out
 }
 
-fn cells(group: &Group, row: &Row) -> [String; 10] {
+fn cells(row: &Row) -> [String; 9] {
     let name = format!("{} {}", if row.used { "*" } else { " " }, row.name);
     let mut cells = std::array::from_fn(|_| String::new());
     if let Some(measured) = &row.measured {
-        let (wall, per_s) = match group.basis {
-            Basis::Cpu => (nanoseconds(measured.wall_ns.median), String::new()),
-            Basis::BothSides => (String::new(), format!("{:.1}k", 1e6 / measured.wall_ns.median)),
-        };
         cells = [
             String::new(),
             nanoseconds(measured.cpu_ns.median),
             nanoseconds(measured.cpu_ns.p10),
-            wall,
-            per_s,
+            nanoseconds(measured.wall_ns.median),
             measured.peer_cpu_ns.map(nanoseconds).unwrap_or_default(),
             measured.busiest_share.map(|share| format!("{:.0} %", share * 100.0)).unwrap_or_default(),
             row.ratio.map(|ratio| ratio_text(ratio.median)).unwrap_or_default(),
@@ -91,7 +85,7 @@ fn ratio_text(ratio: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::Measured;
+    use crate::report::{Basis, Measured};
     use crate::spread::Spread;
 
     fn row(name: &str, median: f64) -> Row {

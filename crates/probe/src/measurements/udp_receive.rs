@@ -1,7 +1,7 @@
 //! Answering datagrams: one per wait, all per wait, or in batches.
 
 use super::{Bench, CHECK_INTERVAL, Heading};
-use crate::clients::{QUERY_BYTES, Queried, any_address, query};
+use crate::clients::{QUERY_BYTES, any_address, query};
 use crate::compare::{Candidate, Slice};
 use crate::sides::run_both;
 use sanderling_os::poll_set::PollSet;
@@ -33,7 +33,7 @@ fn slice() -> io::Result<Slice> {
     let socket = Socket::bind(any_address())?;
     let address = socket.local_address()?;
     let (served, queried) = run_both(|is_over| serve(&socket, is_over), || query(address, QUERY_COUNT))?;
-    let Queried { answered, lost } = queried.result;
+    let (answered, lost) = queried.result;
     Ok(Slice::of_both(&served, &queried, answered, lost))
 }
 
