@@ -34,7 +34,7 @@ rtypes! {
 
 impl Rtype {
     /// The mnemonic in the registry, if there is one.
-    pub fn mnemonic(self) -> Option<&'static str> {
+    fn mnemonic(self) -> Option<&'static str> {
         let found = MNEMONICS.binary_search_by_key(&self.0, |&(number, _)| number).ok()?;
         Some(if self == Rtype::NSAP_PTR { "NSAP-PTR" } else { MNEMONICS[found].1 })
     }

@@ -15,9 +15,8 @@ impl SvcParamKey {
 
     /// The key in `text`: a registered one in lower case, or `key65280` (RFC 9460 §2.1).
     pub(crate) fn from_text(text: &[u8]) -> Option<SvcParamKey> {
-        let known = |number: &u16| SvcParamKey(*number).row().is_some_and(|(name, _)| name.as_bytes() == text);
-        if let Some(number) = (0..KEYS.len() as u16).find(known) {
-            return Some(SvcParamKey(number));
+        if let Some(number) = KEYS.iter().position(|(name, _)| name.as_bytes() == text) {
+            return Some(SvcParamKey(number as u16));
         }
         let digits = text.strip_prefix(b"key")?;
         // RFC 9460 §2.1: no leading zeros.
