@@ -34,16 +34,18 @@ const DIAGNOSTICS_SENT_MAX: usize = 100;
 /// Failures to poll in a row, such as for want of memory, after which the process gives up.
 const WAIT_FAILURES_MAX: u32 = 500;
 
-/// What the control thread needs.
-pub(crate) struct ControlParams {
+/// What a server process has loaded and inherited.
+pub(crate) struct ProcessState {
     pub(crate) source: ConfigSource,
     pub(crate) config: Arc<Config>,
-    /// The text of `config`.
+    /// The text of `config`, for the next supervisor.
     pub(crate) config_text: OwnedFd,
-    pub(crate) loader: Loader,
+    /// `None` while it loads.
+    pub(crate) loader: Option<Loader>,
     /// The state of what is served.
     pub(crate) domains: Domains,
-    pub(crate) supervisor: Connection,
+    /// `None` after the supervisor has exited.
+    pub(crate) supervisor: Option<Connection>,
     pub(crate) control: Option<ControlSocket>,
     pub(crate) sandbox: Sandbox,
     pub(crate) own_pidfd: OwnedFd,
@@ -53,20 +55,9 @@ pub(crate) struct ControlParams {
 pub(crate) struct ControlLoop<'s> {
     server: &'s Server,
     socket_sets: &'s [SocketSet],
-    source: ConfigSource,
-    config: Arc<Config>,
-    /// The text of `config`, for the next supervisor.
-    config_text: OwnedFd,
-    /// `None` while it loads.
-    loader: Option<Loader>,
-    domains: Domains,
+    state: ProcessState,
     loaded: (Sender<Load>, Receiver<Load>),
     load_finished: Arc<EventFd>,
-    /// `None` after the supervisor has exited.
-    supervisor: Option<Connection>,
-    control: Option<ControlSocket>,
-    sandbox: Sandbox,
-    own_pidfd: OwnedFd,
     /// Whether a command to stop or drain has arrived.
     is_stopping: bool,
     next_heartbeat: Instant,
@@ -84,22 +75,14 @@ impl<'s> ControlLoop<'s> {
     pub(crate) fn new(
         server: &'s Server,
         socket_sets: &'s [SocketSet],
-        params: ControlParams,
+        state: ProcessState,
     ) -> io::Result<ControlLoop<'s>> {
         Ok(ControlLoop {
             server,
             socket_sets,
-            source: params.source,
-            config: params.config,
-            config_text: params.config_text,
-            loader: Some(params.loader),
-            domains: params.domains,
+            state,
             loaded: mpsc::channel(),
             load_finished: Arc::new(EventFd::new()?),
-            supervisor: Some(params.supervisor),
-            control: params.control,
-            sandbox: params.sandbox,
-            own_pidfd: params.own_pidfd,
             is_stopping: false,
             next_heartbeat: Instant::now(),
             started_at: SystemTime::now(),
@@ -108,8 +91,8 @@ impl<'s> ControlLoop<'s> {
 
     /// Runs until the server drains; the connection to the supervisor, if there is one.
     pub(crate) fn run(mut self, signals: &Signals) -> io::Result<Option<Connection>> {
-        self.send(Event::Ready { problem_count: self.domains.problem_count() });
-        if self.supervisor.is_none() {
+        self.send(Event::Ready { problem_count: self.state.domains.problem_count() });
+        if self.state.supervisor.is_none() {
             // The next supervisor may have started another process, and only one may serve.
             warn("lost the supervisor before this process was ready; exiting");
             self.server.drain(DrainMode::Replaced);
@@ -120,7 +103,7 @@ impl<'s> ControlLoop<'s> {
             warn("this server process has failed; it finishes requests in progress and exits");
             self.send(Event::Leaving);
         }
-        result.map(|()| self.supervisor)
+        result.map(|()| self.state.supervisor)
     }
 
     fn run_until_drain(&mut self, signals: &Signals) -> io::Result<()> {
@@ -137,7 +120,7 @@ impl<'s> ControlLoop<'s> {
             self.handle_signals(signals);
             self.handle_commands();
             self.handle_loaded();
-            if self.supervisor.is_none() {
+            if self.state.supervisor.is_none() {
                 self.handle_clients();
             }
             self.send_heartbeat();
@@ -149,12 +132,12 @@ impl<'s> ControlLoop<'s> {
     fn wait(&self, signals: &Signals) -> io::Result<()> {
         let mut sources = vec![signals.as_fd(), self.load_finished.as_fd()];
         let mut deadline = self.next_heartbeat;
-        if let Some(supervisor) = &self.supervisor {
+        if let Some(supervisor) = &self.state.supervisor {
             sources.push(supervisor.as_fd());
             if supervisor.unsent_count() > 0 {
                 deadline = deadline.min(Instant::now() + RETRY_INTERVAL);
             }
-        } else if let Some(control) = &self.control {
+        } else if let Some(control) = &self.state.control {
             sources.extend(control.poll_fds());
             deadline = control.deadline().map_or(deadline, |of_clients| of_clients.min(deadline));
         }
@@ -166,7 +149,7 @@ impl<'s> ControlLoop<'s> {
     /// A signal of the terminal reaches the supervisor as well, which handles it as long as it exists.
     fn handle_signals(&mut self, signals: &Signals) {
         while let Some(signal) = signals.take() {
-            match (&self.supervisor, signal) {
+            match (&self.state.supervisor, signal) {
                 (None, SIGTERM | SIGINT | SIGQUIT) => self.stop(),
                 (None, _) => warn("there is no supervisor; run `sanderling serve` to adopt this process"),
                 (Some(_), _) => {}
@@ -175,7 +158,7 @@ impl<'s> ControlLoop<'s> {
     }
 
     fn handle_commands(&mut self) {
-        while let Some(supervisor) = &mut self.supervisor {
+        while let Some(supervisor) = &mut self.state.supervisor {
             match supervisor.recv() {
                 Ok(Received::WouldBlock) => return,
                 Ok(Received::Message(Message::Command(command), descriptors)) => self.handle(command, descriptors),
@@ -223,7 +206,7 @@ impl<'s> ControlLoop<'s> {
         self.is_stopping = true;
         self.server.drain(DrainMode::Stopping);
         // From now on clients are to be refused. The supervisor knows which sockets belong to a service manager.
-        if self.supervisor.is_some() {
+        if self.state.supervisor.is_some() {
             return self.send(Event::AcceptStopped);
         }
         for sockets in self.socket_sets {
@@ -234,13 +217,13 @@ impl<'s> ControlLoop<'s> {
     }
 
     fn on_supervisor_lost(&mut self) {
-        self.supervisor = None;
+        self.state.supervisor = None;
         warn("lost supervisor; still serving (run `sanderling serve` to adopt this process)");
     }
 
     /// Sends an event to the supervisor. Heartbeats and text are dropped while many events are unsent.
     fn send(&mut self, event: Event) {
-        let Some(supervisor) = &mut self.supervisor else { return };
+        let Some(supervisor) = &mut self.state.supervisor else { return };
         let may_drop = matches!(event, Event::Heartbeat | Event::Stdout(_) | Event::Stderr(_));
         if may_drop && supervisor.unsent_count() >= UNSENT_EVENTS_MAX {
             return;
@@ -251,7 +234,7 @@ impl<'s> ControlLoop<'s> {
     }
 
     fn flush(&mut self) {
-        if self.supervisor.as_mut().is_some_and(|supervisor| supervisor.flush().is_err()) {
+        if self.state.supervisor.as_mut().is_some_and(|supervisor| supervisor.flush().is_err()) {
             self.on_supervisor_lost();
         }
     }
@@ -280,7 +263,7 @@ impl<'s> ControlLoop<'s> {
         match self.server.stuck_thread() {
             Some(thread) => self.send(Event::ThreadHung(Text::new(&thread))),
             // Unsent events are as good as a heartbeat.
-            None if self.supervisor.as_ref().is_some_and(|supervisor| supervisor.unsent_count() > 0) => {}
+            None if self.state.supervisor.as_ref().is_some_and(|supervisor| supervisor.unsent_count() > 0) => {}
             None => self.send(Event::Heartbeat),
         }
     }
@@ -289,12 +272,13 @@ impl<'s> ControlLoop<'s> {
     fn load(&mut self, config_text: OwnedFd) -> io::Result<()> {
         // Before the loader is taken, which an error would not give back.
         let text = memfd::read(&config_text, ARTEFACT_BYTES_MAX)?;
-        let is_same = memfd::read(&self.config_text, ARTEFACT_BYTES_MAX).is_ok_and(|current| current == text);
-        let same_config = is_same.then(|| Arc::clone(&self.config));
-        let Some(mut loader) = self.loader.take() else {
+        let is_same = memfd::read(&self.state.config_text, ARTEFACT_BYTES_MAX).is_ok_and(|current| current == text);
+        let same_config = is_same.then(|| Arc::clone(&self.state.config));
+        let Some(mut loader) = self.state.loader.take() else {
             return Err(io::Error::other("it is still loading the configuration before"));
         };
-        let (source, sender, finished) = (self.source.clone(), self.loaded.0.clone(), Arc::clone(&self.load_finished));
+        let (source, sender, finished) =
+            (self.state.source.clone(), self.loaded.0.clone(), Arc::clone(&self.load_finished));
         let load = move || {
             let load = || {
                 let config = same_config.map_or_else(|| source.parse(&text).map(Arc::new), Ok)?;
@@ -319,7 +303,7 @@ impl<'s> ControlLoop<'s> {
     /// Applies a loaded configuration, if one is there.
     fn handle_loaded(&mut self) {
         let Ok(Load { loader, config_text, result }) = self.loaded.1.try_recv() else { return };
-        self.loader = Some(loader);
+        self.state.loader = Some(loader);
         match result {
             Err(diagnostics) => {
                 report(&diagnostics);
@@ -327,11 +311,11 @@ impl<'s> ControlLoop<'s> {
                 self.send(Event::ReloadRefused);
             }
             // A new process loads before it enters its sandbox; what it is denied is denied to the operator's files.
-            Ok((_, loaded)) if loaded.is_denied && self.sandbox.restricts_files() => {
+            Ok((_, loaded)) if loaded.is_denied && self.state.sandbox.restricts_files() => {
                 let first = loaded.errors.first().map(ToString::to_string).unwrap_or_default();
                 self.send_new_process_needed(&format!("the running one cannot load it in its sandbox ({first})"));
             }
-            Ok((config, loaded)) => match config.needs_new_process(&self.config) {
+            Ok((config, loaded)) => match config.needs_new_process(&self.state.config) {
                 Some(reason) => self.send_new_process_needed(reason),
                 None => self.apply(config, config_text, loaded),
             },
@@ -345,17 +329,22 @@ impl<'s> ControlLoop<'s> {
             self.send_diagnostics(diagnostics);
         }
         self.server.update_snapshot(|current| *current = snapshot);
-        self.config = config;
-        self.config_text = config_text;
-        self.domains = domains;
-        let text = changes.to_text() + &self.domains.problems_text();
-        let problem_count = self.domains.problem_count();
+        self.state.config = config;
+        self.state.config_text = config_text;
+        self.state.domains = domains;
+        let text = changes.to_text() + &self.state.domains.problems_text();
+        let problem_count = self.state.domains.problem_count();
         self.send(Event::Reloaded { changes: Text::new(&text), problem_count });
     }
 
     fn status_text(&self, format: StatusFormat) -> String {
-        let status =
-            ProcessStatus::new(self.server, &self.sandbox, &self.domains, self.started_at, self.config.worker_count);
+        let status = ProcessStatus::new(
+            self.server,
+            &self.state.sandbox,
+            &self.state.domains,
+            self.started_at,
+            self.state.config.worker_count,
+        );
         match format {
             StatusFormat::Text => status.to_text(),
             StatusFormat::Json => status.to_json(),
@@ -364,7 +353,7 @@ impl<'s> ControlLoop<'s> {
 
     /// Answers at the control socket what can be answered without a supervisor.
     fn handle_clients(&mut self) {
-        let Some(control) = &mut self.control else { return };
+        let Some(control) = &mut self.state.control else { return };
         for (client, command) in control.receive_commands() {
             self.handle_client(client, command);
         }
@@ -382,7 +371,7 @@ impl<'s> ControlLoop<'s> {
             }
             _ => String::new(),
         };
-        let Some(control) = &mut self.control else { return };
+        let Some(control) = &mut self.state.control else { return };
         match command {
             Command::Status(_) => {
                 control.send_stdout(client, &status);
@@ -390,7 +379,7 @@ impl<'s> ControlLoop<'s> {
             }
             Command::Stop => {
                 self.stop();
-                if let Some(mut control) = self.control.take() {
+                if let Some(mut control) = self.state.control.take() {
                     control.finish(client, true);
                     control.remove();
                 }
@@ -399,7 +388,7 @@ impl<'s> ControlLoop<'s> {
                 control.send_stderr(client, &format!("sanderling: {NO_SUPERVISOR}"));
                 control.finish(client, false);
             }
-            Command::HandOver if self.supervisor.is_some() => {
+            Command::HandOver if self.state.supervisor.is_some() => {
                 control.send_stderr(client, "sanderling: another supervisor has adopted the process already\n");
                 control.finish(client, false);
             }
@@ -413,13 +402,13 @@ impl<'s> ControlLoop<'s> {
 
     /// Hands all descriptors over to a new supervisor, and takes its commands from now on.
     fn hand_over_to(&mut self, mut connection: Connection) {
-        let Some(control) = &mut self.control else { return };
+        let Some(control) = &mut self.state.control else { return };
         let ready_at_unix_s = self.started_at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let pid = std::process::id().cast_signed();
         let info = ProcessInfo { generation: 1, pid, is_serving: true, ready_at_unix_s };
         let mut descriptors: OutgoingFds<'_> = vec![
-            (FdKind::Process(info), self.own_pidfd.as_fd()),
-            (FdKind::Artefact(ArtefactKind::Configuration), self.config_text.as_fd()),
+            (FdKind::Process(info), self.state.own_pidfd.as_fd()),
+            (FdKind::Artefact(ArtefactKind::Configuration), self.state.config_text.as_fd()),
             (FdKind::ControlSocket, control.listener()),
         ];
         let [http, dns] = [Service::Http, Service::Dns].map(|service| FdKind::Listener(ListenerRole::own(service)));
@@ -430,7 +419,7 @@ impl<'s> ControlLoop<'s> {
         }
         match handover::send(&descriptors, &mut connection) {
             Ok(()) => {
-                self.supervisor = Some(connection);
+                self.state.supervisor = Some(connection);
                 // From now on the supervisor answers; the clients have to ask again.
                 control.disconnect_all();
             }

@@ -1,15 +1,14 @@
 //! The start of a server process: inherit, load, give up privileges, serve.
 
 use crate::access;
-use crate::control_loop::{ControlLoop, ControlParams};
-use crate::domains::Domains;
+use crate::control_loop::{ControlLoop, ProcessState};
 use crate::loader::{Loaded, Loader};
 use crate::options::{fit_to_descriptor_limit, options_of};
 use crate::sandbox::{Sandbox, lookup_user};
 use crate::socket_sets::socket_sets;
+use sanderling_config::ConfigSource;
 use sanderling_config::diagnostic::{Diagnostic, reason};
 use sanderling_config::log::{report, warn};
-use sanderling_config::{Config, ConfigSource};
 use sanderling_ipc::control_socket::ControlSocket;
 use sanderling_ipc::{ARTEFACT_BYTES_MAX, ArtefactKind, Connection, Event, Exit, FdKind, Message, Text, handover};
 use sanderling_listeners::Listeners;
@@ -33,8 +32,8 @@ pub fn serve(source: &ConfigSource, control_path: Option<PathBuf>) -> Exit {
     }
     let result = Inherited::take(control_path)
         .map_err(StartupError::from)
-        .and_then(|inherited| inherited.prepare(source))
-        .and_then(|prepared| Ok(prepared.serve(source.clone())?));
+        .and_then(|inherited| inherited.prepare(source.clone()))
+        .and_then(|prepared| Ok(prepared.serve()?));
     match result {
         Ok(()) => Exit::Success,
         Err(StartupError::BadConfiguration(diagnostics)) => {
@@ -70,13 +69,9 @@ struct Inherited {
 
 /// Everything that serving needs.
 struct Prepared {
-    inherited: Inherited,
-    config: Config,
-    loader: Loader,
+    state: ProcessState,
     snapshot: Snapshot,
-    domains: Domains,
-    sandbox: Sandbox,
-    own_pidfd: OwnedFd,
+    socket_sets: Vec<SocketSet>,
     signals: Signals,
 }
 
@@ -106,7 +101,7 @@ impl Inherited {
     }
 
     /// Loads sites and zones, and gives up privileges.
-    fn prepare(mut self, source: &ConfigSource) -> Result<Prepared, StartupError> {
+    fn prepare(mut self, source: ConfigSource) -> Result<Prepared, StartupError> {
         // The supervisor handles the signals of the terminal, which reach both; without a supervisor this process does.
         let signals = Signals::register(&[SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2])?;
         // The supervisor has blocked them until there is a handler.
@@ -128,7 +123,19 @@ impl Inherited {
         if sandbox.restricts_folders() {
             loader.forbid_new_folders();
         }
-        Ok(Prepared { inherited: self, config, loader, snapshot, domains, sandbox, own_pidfd, signals })
+        let Inherited { supervisor, config_text, control, socket_sets } = self;
+        let state = ProcessState {
+            source,
+            config: Arc::new(config),
+            config_text,
+            loader: Some(loader),
+            domains,
+            supervisor: Some(supervisor),
+            control,
+            sandbox,
+            own_pidfd,
+        };
+        Ok(Prepared { state, snapshot, socket_sets, signals })
     }
 
     /// Reports errors of the configuration to the supervisor, for the client that has requested the reload.
@@ -153,30 +160,18 @@ impl Inherited {
 }
 
 impl Prepared {
-    fn serve(self, source: ConfigSource) -> io::Result<()> {
-        let Prepared { inherited, config, loader, snapshot, domains, sandbox, own_pidfd, signals } = self;
-        let Inherited { supervisor, config_text, control, socket_sets } = inherited;
-        let mut options = options_of(&config.limits);
+    fn serve(self) -> io::Result<()> {
+        let Prepared { state, snapshot, socket_sets, signals } = self;
+        let (limits, worker_count) = (&state.config.limits, state.config.worker_count);
+        let mut options = options_of(limits);
         match fit_to_descriptor_limit(&mut options) {
             Ok(None) => {}
             Ok(Some(message)) => warn(&message),
             Err(error) => warn(&reason(&error)),
         }
-        let worker_count = config.worker_count;
-        let server = Server::new(snapshot, options, Duration::from_millis(config.limits.drain_timeout_ms));
-        let params = ControlParams {
-            source,
-            config: Arc::new(config),
-            config_text,
-            loader,
-            domains,
-            supervisor,
-            control,
-            sandbox,
-            own_pidfd,
-        };
+        let server = Server::new(snapshot, options, Duration::from_millis(limits.drain_timeout_ms));
         let supervisor = server.run(&socket_sets, worker_count, |server| {
-            ControlLoop::new(server, &socket_sets, params).and_then(|control_loop| control_loop.run(&signals))
+            ControlLoop::new(server, &socket_sets, state).and_then(|control_loop| control_loop.run(&signals))
         })??;
         let cut_off_count = server.status().sum(Counter::CutOff);
         if cut_off_count > 0 {

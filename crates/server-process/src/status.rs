@@ -40,22 +40,12 @@ pub(crate) struct ProcessStatus<'d> {
     sandbox: String,
     /// The selected variant of each kernel feature.
     features: Map<&'static str>,
-    open_files: OpenFiles,
+    open_files: Map<u64>,
     counters: Map<u64>,
     worker_count: usize,
     threads: Vec<Thread>,
     sites: &'d [SiteState],
     zones: &'d [Arc<ZoneState>],
-}
-
-#[derive(Serialize)]
-struct OpenFiles {
-    files: usize,
-    descriptors: u64,
-    content_bytes: u64,
-    negative_entries: usize,
-    folders_watched: usize,
-    evicted: u64,
 }
 
 #[derive(Serialize)]
@@ -101,14 +91,14 @@ impl<'d> ProcessStatus<'d> {
             user: sandbox.user.clone(),
             sandbox: sandbox.layers.to_string(),
             features: FEATURES.iter().map(|feature| (feature.name(), feature.selected_name())).collect(),
-            open_files: OpenFiles {
-                files: status.cache.file_count,
-                descriptors: status.cache.descriptor_count,
-                content_bytes: status.cache.content_bytes,
-                negative_entries: status.cache.negative_count,
-                folders_watched: status.cache.watched_dir_count,
-                evicted: status.cache.evicted_count,
-            },
+            open_files: Map::from([
+                ("files", status.cache.file_count as u64),
+                ("descriptors", status.cache.descriptor_count),
+                ("content_bytes", status.cache.content_bytes),
+                ("negative_entries", status.cache.negative_count as u64),
+                ("folders_watched", status.cache.watched_dir_count as u64),
+                ("evicted", status.cache.evicted_count),
+            ]),
             counters: counters(&|counter| status.sum(counter)),
             worker_count,
             threads: threads.collect(),
@@ -138,12 +128,12 @@ impl<'d> ProcessStatus<'d> {
             "open files",
             format!(
                 "{} files in {} descriptors and {} bytes, {} negative entries, {} folders watched, {} evicted",
-                files.files,
-                files.descriptors,
-                files.content_bytes,
-                files.negative_entries,
-                files.folders_watched,
-                files.evicted
+                files["files"],
+                files["descriptors"],
+                files["content_bytes"],
+                files["negative_entries"],
+                files["folders_watched"],
+                files["evicted"]
             ),
         );
         for thread in &self.threads {

@@ -1,7 +1,7 @@
 //! Malformed and hostile DNS messages: the server replies with an error or not at all, and answers the next query. The tests
 //! of the dns crate have further cases.
 
-use crate::domain::{Domain, Setup, ZONE};
+use crate::domain::{Domain, ZONE};
 use fastrand::Rng;
 use sanderling_testkit::dns::{A, FORMERR, NOERROR, Question, Reply, TXT};
 use sanderling_testkit::{RawConnection, UdpClient, framed, tcp_exchange, udp_reply};
@@ -131,33 +131,4 @@ fn invalid_bytes_over_tcp_close_the_connection() {
         assert_eq!(tcp.read_to_close(), b"", "{bytes:?}");
     }
     assert_eq!(Question::new("example.com", A).query_tcp(server).answer.len(), 1);
-}
-
-#[test]
-fn random_tcp_streams_do_no_harm() {
-    let seed = sanderling_testkit::seed();
-    let mut random = Rng::with_seed(seed);
-    // Partial queries time out soon.
-    let limits = "dns_tcp_idle_timeout_ms = 100";
-    let domain = Domain::serve(Setup { zone: ZONE, limits, ..Setup::default() });
-    for _ in 0..200 {
-        let mut stream = Vec::new();
-        for _ in 0..random.usize(..20) {
-            let mut message = valid();
-            let at = random.usize(..message.len());
-            message[at] = random.u8(..);
-            stream.extend(framed(&message));
-        }
-        let count = random.usize(..=stream.len());
-        let mut tcp = RawConnection::open(domain.server.dns());
-        tcp.send(&stream[..count]);
-        tcp.finish_sending();
-        let mut received = &tcp.read_to_close()[..];
-        while let [high, low, rest @ ..] = received {
-            let (reply, rest) = rest.split_at(usize::from(u16::from_be_bytes([*high, *low])));
-            Reply::parse(reply);
-            received = rest;
-        }
-    }
-    assert_eq!(Question::new("example.com", A).query_tcp(domain.server.dns()).answer.len(), 1);
 }

@@ -27,12 +27,3 @@ fn forced_variant_is_reported_as_used() {
     assert!(ended.text().contains("used: statx;"), "{ended}");
     assert!(ended.text().contains("\n* statx "), "{ended}");
 }
-
-#[test]
-fn unknown_measurement_is_refused_with_the_known_ones() {
-    let ended = run(&["probe", "--only", "juggling"]);
-    assert_eq!((ended.code(), ended.text().as_str()), (Some(2), ""), "{ended}");
-    for job in ["cloexec", "cloexec-range", "stat", "open", "sendfile", "accept", "udp-receive", "listeners"] {
-        assert!(ended.errors.contains(job), "{job}: {ended}");
-    }
-}

@@ -75,25 +75,6 @@ fn each_limit_of_the_cache_applies() {
     assert!(stats.files <= 5 && stats.descriptors <= 4 && stats.evicted >= 16, "{stats:?}");
 }
 
-/// It is sent from its descriptor and evicts no other file.
-#[test]
-fn content_larger_than_the_limit_is_not_kept_in_memory() {
-    let domain = Domain::with_files("open_file_content_bytes_max = 1000", 5);
-    let mut client = HttpClient::connect(domain.server.http());
-    for (name, length) in [("at-the-limit", 1_000), ("above", 1_001)] {
-        domain.folder.write(&format!("public/{name}"), &vec![b'y'; length]);
-    }
-    for path in each_file(5) {
-        client.get(&path);
-    }
-    assert!(client.get("/above").body == [b'y'; 1_001]);
-    let stats = domain.cache_stats();
-    assert_eq!((stats.files, stats.descriptors, stats.content_bytes, stats.evicted), (6, 1, 500, 0));
-    assert!(client.get("/at-the-limit").body == [b'y'; 1_000]);
-    let stats = domain.cache_stats();
-    assert_eq!((stats.files, stats.descriptors, stats.content_bytes, stats.evicted), (2, 1, 1_000, 5));
-}
-
 /// It stays in memory until it is sent, and no eviction would free it.
 #[test]
 fn replaced_content_that_is_still_sent_evicts_no_file() {
