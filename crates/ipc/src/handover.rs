@@ -1,13 +1,14 @@
 //! Hands descriptors over: to a program that is executed, to a server process that is started, to another process.
 
-use crate::connection::{Connection, IncomingFds, OutgoingFds, Received};
-use crate::message::{ArtefactKind, Event, FdKind, Message};
+use crate::connection::{Connection, OutgoingFds, Received};
+use crate::message::{ArtefactKind, Event, FdKind, Message, PendingCommand, ProcessInfo};
 use sanderling_config::log::warn;
 use sanderling_config::{ListenerRole, Service};
+use sanderling_os::poll_set::PollSet;
 use sanderling_os::{listen_fds, memfd};
 use serde_json::Value;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 /// The environment variable with the number of the list's descriptor.
@@ -16,8 +17,8 @@ const LIST_VARIABLE: &str = "SANDERLING_HANDOVER";
 const LIST_BYTES_MAX: u64 = 1024 * 1024;
 /// Descriptors of one packet: their kinds fit into it.
 const FDS_PER_PACKET: usize = 32;
-/// Time in which the other process must read a handover.
-const SEND_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time in which the other process must read or send a handover.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The names of descriptors that a server process inherits (`LISTEN_FDNAMES`).
 const NAMES: [(&str, FdKind); 5] = [
@@ -40,17 +41,50 @@ pub fn named(descriptors: OutgoingFds<'_>) -> Vec<(String, BorrowedFd<'_>)> {
     descriptors.into_iter().map(|(kind, descriptor)| (name(kind).to_owned(), descriptor)).collect()
 }
 
+/// Received descriptors by their kinds, each in the order of arrival.
+#[derive(Debug, Default)]
+pub struct Descriptors {
+    /// The text of the configuration.
+    pub configuration: Option<OwnedFd>,
+    /// The control socket.
+    pub control: Option<OwnedFd>,
+    /// The bound sockets.
+    pub listeners: Vec<(ListenerRole, OwnedFd)>,
+    /// The server processes.
+    pub processes: Vec<(ProcessInfo, OwnedFd)>,
+    /// The connection to each of `processes`; to the supervisor in a server process.
+    pub connections: Vec<OwnedFd>,
+    /// The clients that wait for the end of their commands.
+    pub clients: Vec<(PendingCommand, OwnedFd)>,
+}
+
+impl Extend<(FdKind, OwnedFd)> for Descriptors {
+    fn extend<I: IntoIterator<Item = (FdKind, OwnedFd)>>(&mut self, received: I) {
+        for (kind, descriptor) in received {
+            match kind {
+                FdKind::Artefact(ArtefactKind::Configuration) => self.configuration = Some(descriptor),
+                FdKind::ControlSocket => self.control = Some(descriptor),
+                FdKind::Listener(role) => self.listeners.push((role, descriptor)),
+                FdKind::Process(info) => self.processes.push((info, descriptor)),
+                FdKind::Connection => self.connections.push(descriptor),
+                FdKind::Client(pending) => self.clients.push((pending, descriptor)),
+            }
+        }
+    }
+}
+
 /// The descriptors that this server process has inherited.
 ///
 /// # Errors
 /// One of them has an unknown name.
-pub fn from_names() -> io::Result<IncomingFds> {
-    let kind = |name: &str| NAMES.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind);
-    let inherited = listen_fds::take()?.into_iter().map(|(name, descriptor)| match kind(&name) {
-        Some(kind) => Ok((kind, descriptor)),
-        None => Err(io::Error::other(format!("unknown inherited descriptor `{name}`"))),
-    });
-    inherited.collect()
+pub fn from_names() -> io::Result<Descriptors> {
+    let mut descriptors = Descriptors::default();
+    for (name, descriptor) in listen_fds::take()? {
+        let known = NAMES.iter().find(|(known, _)| *known == name);
+        let (_, kind) = known.ok_or_else(|| io::Error::other(format!("unknown inherited descriptor `{name}`")))?;
+        descriptors.extend([(*kind, descriptor)]);
+    }
+    Ok(descriptors)
 }
 
 /// A list of `descriptors` for the program that replaces this one by `exec`: its descriptor, which must stay open like
@@ -66,17 +100,17 @@ pub fn to_list(descriptors: &OutgoingFds<'_>) -> io::Result<(OwnedFd, (&'static 
 ///
 /// # Errors
 /// The list is malformed.
-pub fn from_list() -> io::Result<Option<IncomingFds>> {
+pub fn from_list() -> io::Result<Option<Descriptors>> {
     let Some(number) = std::env::var(LIST_VARIABLE).ok().filter(|value| !value.is_empty()) else { return Ok(None) };
     let number = number.parse().map_err(|_| io::Error::other(format!("{LIST_VARIABLE} is not a number")))?;
     let list = memfd::read(listen_fds::take_fd(number)?, LIST_BYTES_MAX)?;
     let list: Vec<(RawFd, Value)> = serde_json::from_slice(&list)
         .map_err(|error| io::Error::other(format!("the list of inherited descriptors is malformed: {error}")))?;
-    let mut descriptors = Vec::new();
+    let mut descriptors = Descriptors::default();
     for (number, kind) in list {
         let descriptor = listen_fds::take_fd(number)?;
         match serde_json::from_value(kind.clone()) {
-            Ok(kind) => descriptors.push((kind, descriptor)),
+            Ok(kind) => descriptors.extend([(kind, descriptor)]),
             // Another version has added it: a supervisor without it is better than none.
             Err(_) => warn(&format!("an inherited descriptor has the unknown kind {kind} and is closed")),
         }
@@ -89,7 +123,7 @@ pub fn from_list() -> io::Result<Option<IncomingFds>> {
 /// # Errors
 /// The other process has closed the connection or does not read.
 pub fn send(descriptors: &OutgoingFds<'_>, connection: &mut Connection) -> io::Result<()> {
-    let deadline = Instant::now() + SEND_TIMEOUT;
+    let deadline = Instant::now() + TIMEOUT;
     let mut rest = descriptors.as_slice();
     loop {
         let (packet, after) = rest.split_at(rest.len().min(FDS_PER_PACKET));
@@ -104,32 +138,35 @@ pub fn send(descriptors: &OutgoingFds<'_>, connection: &mut Connection) -> io::R
     }
 }
 
-/// The descriptors of a handover received so far.
-#[derive(Debug, Default)]
-pub struct Receiving(IncomingFds);
-
-impl Receiving {
-    /// Receives what has arrived; `Some` when the handover is complete.
-    ///
-    /// # Errors
-    /// The other process refuses, has closed the connection, or has sent something else.
-    pub fn receive(&mut self, connection: &mut Connection) -> io::Result<Option<IncomingFds>> {
-        loop {
-            match connection.recv()? {
-                Received::WouldBlock => return Ok(None),
-                Received::Closed => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Received::Message(Message::Handover { has_more }, descriptors) => {
-                    self.0.extend(descriptors);
-                    if !has_more {
-                        return Ok(Some(std::mem::take(&mut self.0)));
-                    }
+/// Receives a handover.
+///
+/// # Errors
+/// The other process refuses, has closed the connection, has sent something else, or has not sent all in time.
+pub fn receive(connection: &mut Connection) -> io::Result<Descriptors> {
+    let deadline = Instant::now() + TIMEOUT;
+    let mut descriptors = Descriptors::default();
+    loop {
+        match connection.recv()? {
+            Received::WouldBlock => {
+                let left = deadline.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    let message = "the process that answers there does not hand over its sockets; stop it first";
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, message));
                 }
-                Received::Message(Message::Event(Event::Stderr(refusal)), _) => {
-                    return Err(io::Error::other(refusal.trim_start_matches("sanderling: ").trim_end().to_owned()));
+                PollSet::new([connection.as_fd()]).wait(Some(left))?;
+            }
+            Received::Closed => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Received::Message(Message::Handover { has_more }, received) => {
+                descriptors.extend(received);
+                if !has_more {
+                    return Ok(descriptors);
                 }
-                Received::Message(other, _) => {
-                    return Err(io::Error::other(format!("unexpected message in a handover: {other:?}")));
-                }
+            }
+            Received::Message(Message::Event(Event::Stderr(refusal)), _) => {
+                return Err(io::Error::other(refusal.trim_start_matches("sanderling: ").trim_end().to_owned()));
+            }
+            Received::Message(other, _) => {
+                return Err(io::Error::other(format!("unexpected message in a handover: {other:?}")));
             }
         }
     }
@@ -139,7 +176,6 @@ impl Receiving {
 mod tests {
     use super::*;
     use crate::message::tests::kinds;
-    use std::os::fd::AsFd;
 
     #[test]
     fn handover_of_any_size_arrives() {
@@ -148,32 +184,28 @@ mod tests {
             let own = memfd::create("test", b"").expect("created");
             let kinds: Vec<FdKind> = kinds().into_iter().cycle().take(count).collect();
             let received = std::thread::scope(|scope| {
-                let receiving = scope.spawn(|| {
-                    let mut receiving = Receiving::default();
-                    loop {
-                        if let Some(received) = receiving.receive(&mut receiver).expect("received") {
-                            return received;
-                        }
-                    }
-                });
+                let receiving = scope.spawn(|| receive(&mut receiver).expect("received"));
                 let outgoing = kinds.iter().map(|kind| (*kind, own.as_fd())).collect();
                 send(&outgoing, &mut sender).expect("sent");
                 receiving.join().expect("no panic")
             });
-            assert_eq!(received.into_iter().map(|(kind, _)| kind).collect::<Vec<_>>(), kinds);
+            let count_of = |is_kind: fn(&FdKind) -> bool| kinds.iter().filter(|kind| is_kind(kind)).count();
+            assert_eq!(received.listeners.len(), count_of(|kind| matches!(kind, FdKind::Listener(_))));
+            assert_eq!(received.processes.len(), count_of(|kind| matches!(kind, FdKind::Process(_))));
+            assert_eq!(received.connections.len(), count_of(|kind| *kind == FdKind::Connection));
+            assert_eq!(received.clients.len(), count_of(|kind| matches!(kind, FdKind::Client(_))));
+            assert_eq!(received.control.is_some(), kinds.contains(&FdKind::ControlSocket));
         }
     }
 
     #[test]
     fn refused_and_incomplete_handovers_are_errors() {
-        let (mut sender, mut receiver) = Connection::pair().expect("a pair");
-        let mut receiving = Receiving::default();
-        assert!(receiving.receive(&mut receiver).expect("no error").is_none());
-        sender.send(&Message::Event(Event::Stderr(crate::Text::new("sanderling: no\n")))).expect("sent");
-        assert_eq!(receiving.receive(&mut receiver).expect_err("refused").to_string(), "no");
-        sender.send(&Message::Handover { has_more: true }).expect("sent");
-        assert!(receiving.receive(&mut receiver).expect("no error").is_none());
-        drop(sender);
-        receiving.receive(&mut receiver).expect_err("closed");
+        let refusal = Message::Event(Event::Stderr(crate::Text::new("sanderling: no\n")));
+        for (message, expected) in [(refusal, "no"), (Message::Handover { has_more: true }, "unexpected end of file")] {
+            let (mut sender, mut receiver) = Connection::pair().expect("a pair");
+            sender.send(&message).expect("sent");
+            drop(sender);
+            assert_eq!(receive(&mut receiver).expect_err("incomplete").to_string(), expected);
+        }
     }
 }

@@ -10,7 +10,8 @@ use sanderling_config::ConfigSource;
 use sanderling_config::diagnostic::{Diagnostic, reason};
 use sanderling_config::log::{report, warn};
 use sanderling_ipc::control_socket::ControlSocket;
-use sanderling_ipc::{ARTEFACT_BYTES_MAX, ArtefactKind, Connection, Event, Exit, FdKind, Message, Text, handover};
+use sanderling_ipc::handover::{self, Descriptors};
+use sanderling_ipc::{ARTEFACT_BYTES_MAX, Connection, Event, Exit, Message, Text};
 use sanderling_listeners::Listeners;
 use sanderling_os::memfd;
 use sanderling_os::signals::{self, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, Signals};
@@ -77,26 +78,17 @@ struct Prepared {
 
 impl Inherited {
     fn take(control_path: Option<PathBuf>) -> io::Result<Inherited> {
-        let (mut supervisor, mut config_text, mut control, mut sockets) = (None, None, None, Vec::new());
-        for (kind, descriptor) in handover::from_names()? {
-            match kind {
-                FdKind::Connection => supervisor = Some(Connection::from_fd(descriptor)?),
-                FdKind::Artefact(ArtefactKind::Configuration) => config_text = Some(descriptor),
-                FdKind::ControlSocket => control = Some(descriptor),
-                FdKind::Listener(role) => sockets.push((role, descriptor)),
-                FdKind::Process(_) | FdKind::Client(_) => {}
-            }
-        }
+        let Descriptors { configuration, control, listeners, connections, .. } = handover::from_names()?;
         let missing = || io::Error::other("only a supervisor can run this command; run `sanderling serve`");
         let control = match (control_path, control) {
             (Some(path), Some(listener)) => Some(ControlSocket::from_fd(path, listener)?),
             _ => None,
         };
         Ok(Inherited {
-            supervisor: supervisor.ok_or_else(missing)?,
-            config_text: config_text.ok_or_else(missing)?,
+            supervisor: Connection::from_fd(connections.into_iter().next().ok_or_else(missing)?)?,
+            config_text: configuration.ok_or_else(missing)?,
             control,
-            socket_sets: socket_sets(Listeners::from_fds(sockets)?),
+            socket_sets: socket_sets(Listeners::from_fds(listeners)?),
         })
     }
 

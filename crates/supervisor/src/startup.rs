@@ -10,24 +10,18 @@ use sanderling_config::diagnostic::{Diagnostic, reason};
 use sanderling_config::log::{report, warn};
 use sanderling_config::{Config, ConfigSource, ListenerRole, Service};
 use sanderling_ipc::control_socket::{ControlSocket, Opened};
-use sanderling_ipc::handover::{self, Receiving};
-use sanderling_ipc::{
-    ARTEFACT_BYTES_MAX, ArtefactKind, Command, Connection, Exit, FdKind, IncomingFds, Message, PendingCommand,
-};
+use sanderling_ipc::handover::{self, Descriptors};
+use sanderling_ipc::{ARTEFACT_BYTES_MAX, Command, Connection, Exit, Message, PendingCommand};
 use sanderling_listeners::Listeners;
-use sanderling_os::poll_set::PollSet;
 use sanderling_os::sd_notify::{Notifier, State};
 use sanderling_os::signals::{self, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, Signals};
 use sanderling_os::{listen_fds, memfd};
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
-
-/// Time in which a server process without a supervisor must hand over its descriptors.
-const HANDOVER_TIMEOUT: Duration = Duration::from_secs(5);
+use std::time::SystemTime;
 
 /// Supervises server processes with the configuration of `source` until the server has stopped. `control_path` returns the
 /// path of the control socket for the key `control` of the configuration.
@@ -152,42 +146,20 @@ fn adopt(mut connection: Connection, path: &Path, source: &ConfigSource) -> io::
         io::Error::new(error.kind(), format!("{}: {}{remedy}", path.display(), reason(&error)))
     };
     connection.send(&Message::Command(Command::HandOver)).map_err(at_path)?;
-    let deadline = Instant::now() + HANDOVER_TIMEOUT;
-    let mut receiving = Receiving::default();
-    let descriptors = loop {
-        if let Some(descriptors) = receiving.receive(&mut connection).map_err(at_path)? {
-            break descriptors;
-        }
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            let timed_out = "the process that answers there does not hand over its sockets; stop it first";
-            return Err(at_path(io::Error::new(io::ErrorKind::TimedOut, timed_out)));
-        }
-        PollSet::new([connection.as_fd()]).wait(Some(left))?;
+    let descriptors = handover::receive(&mut connection).map_err(at_path)?;
+    let Some((info, pidfd)) = descriptors.processes.into_iter().next() else {
+        return Err(at_path(io::Error::other("the process that answers there is not a server process")));
     };
-    let (mut sockets, mut process, mut text) = (Vec::new(), None, None);
-    let mut inherited = Inherited::default();
-    for (kind, descriptor) in descriptors {
-        match kind {
-            FdKind::Listener(role) => sockets.push((role, descriptor)),
-            FdKind::ControlSocket => inherited.control = Some(ControlSocket::from_fd(path.to_owned(), descriptor)?),
-            FdKind::Process(info) => process = Some((info, descriptor)),
-            FdKind::Artefact(ArtefactKind::Configuration) => text = Some(descriptor),
-            FdKind::Connection | FdKind::Client(_) => {}
-        }
-    }
-    let (info, pidfd) =
-        process.ok_or_else(|| at_path(io::Error::other("the process that answers there is not a server process")))?;
     warn(&format!("adopting server process {}, which has lost its supervisor", info.pid));
-    // The connection of the handover is the one for commands from now on.
-    inherited.processes.push(Process::adopted(info, pidfd, connection));
-    inherited.listeners = Listeners::from_fds(sockets)?;
+    let mut listeners = Listeners::from_fds(descriptors.listeners)?;
     // With its configuration the sockets keep the configured addresses, port 0 among them.
-    let text = text.and_then(|text| memfd::read(&text, ARTEFACT_BYTES_MAX).ok());
+    let text = descriptors.configuration.and_then(|text| memfd::read(&text, ARTEFACT_BYTES_MAX).ok());
     if let Some(Ok(config)) = text.map(|text| source.parse(&text)) {
-        inherited.listeners = inherited.listeners.bound_for(&config);
+        listeners = listeners.bound_for(&config);
     }
-    Ok(inherited)
+    let control = descriptors.control.map(|control| ControlSocket::from_fd(path.to_owned(), control)).transpose()?;
+    // The connection of the handover is the one for commands from now on.
+    Ok(Inherited { listeners, control, processes: vec![Process::adopted(info, pidfd, connection)] })
 }
 
 /// Continues with the state of the program that this one has replaced.
@@ -196,30 +168,20 @@ fn resume(
     forced: &[String],
     signals: Signals,
     control_path: impl FnOnce(Option<&Path>) -> Option<PathBuf>,
-    descriptors: IncomingFds,
+    descriptors: Descriptors,
 ) -> io::Result<Supervisor> {
-    let (mut text, mut control, mut sockets) = (None, None, Vec::new());
-    let (mut processes, mut process, mut clients) = (Vec::new(), None, Vec::new());
-    for (kind, descriptor) in descriptors {
-        match kind {
-            FdKind::Artefact(ArtefactKind::Configuration) => text = Some(descriptor),
-            FdKind::ControlSocket => control = Some(descriptor),
-            FdKind::Listener(role) => sockets.push((role, descriptor)),
-            FdKind::Process(info) => process = Some((info, descriptor)),
-            FdKind::Connection => {
-                let (info, pidfd) =
-                    process.take().ok_or_else(|| io::Error::other("inherited a connection without its process"))?;
-                processes.push(Process::adopted(info, pidfd, Connection::from_fd(descriptor)?));
-            }
-            FdKind::Client(pending) => clients.push((pending, descriptor)),
-        }
+    let Descriptors { configuration, control, listeners, processes, connections, clients } = descriptors;
+    if processes.len() != connections.len() {
+        return Err(io::Error::other("inherited a connection without its process"));
     }
-    let text = text.ok_or_else(|| io::Error::other("inherited no configuration"))?;
+    let adopt = |((info, pidfd), connection)| Ok(Process::adopted(info, pidfd, Connection::from_fd(connection)?));
+    let processes = processes.into_iter().zip(connections).map(adopt).collect::<io::Result<Vec<Process>>>()?;
+    let text = configuration.ok_or_else(|| io::Error::other("inherited no configuration"))?;
     let config = source.parse(&memfd::read(&text, ARTEFACT_BYTES_MAX)?).map_err(|diagnostics| {
         report(&diagnostics);
         io::Error::other("the inherited configuration has errors")
     })?;
-    let listeners = Listeners::from_fds(sockets)?.bound_for(&config);
+    let listeners = Listeners::from_fds(listeners)?.bound_for(&config);
     listeners.set_defer_accept();
     let path = control_path(config.control.as_deref());
     let mut supervisor = Supervisor::new(source, forced, signals, ActiveConfig { config: Arc::new(config), text })?;
@@ -228,7 +190,7 @@ fn resume(
     if let (Some(path), Some(control)) = (path, control) {
         supervisor.control = Some(ControlSocket::from_fd(path, control)?);
     }
-    supervisor.last_generation = processes.iter().map(|process: &Process| process.generation).max().unwrap_or(0);
+    supervisor.last_generation = processes.iter().map(|process| process.generation).max().unwrap_or(0);
     supervisor.processes = processes;
     let version = env!("CARGO_PKG_VERSION");
     let done = format!("upgraded; sanderling {version} serves as process {}\n", std::process::id());
