@@ -61,9 +61,7 @@ fn judge(snapshot: &Snapshot, counted: &Snapshot, log: &mut Log) -> Outcome {
     if differences.is_empty() {
         return Outcome::Passed;
     }
-    let Snapshot { tools, .. } = snapshot;
-    let tools = if *tools == counted.tools { "" } else { &format!(" (snapshot by {tools}, now {})", counted.tools) };
-    Outcome::Failed(format!("{}{tools}; if this is intended, run `{UPDATE}`", differences.join("; ")))
+    Outcome::Failed(format!("{}; if this is intended, run `{UPDATE}`", differences.join("; ")))
 }
 
 /// Instructions per request, and what counted them.
@@ -71,7 +69,6 @@ fn judge(snapshot: &Snapshot, counted: &Snapshot, log: &mut Log) -> Outcome {
 struct Snapshot {
     /// Each compiler generates other instructions.
     compiler: String,
-    tools: String,
     counts: Vec<(String, u64)>,
 }
 
@@ -81,8 +78,6 @@ impl Snapshot {
         for (index, line) in text.lines().enumerate() {
             if let Some(compiler) = line.strip_prefix("# compiler: ") {
                 snapshot.compiler = compiler.to_owned();
-            } else if let Some(tools) = line.strip_prefix("# tools: ") {
-                snapshot.tools = tools.to_owned();
             } else if !line.starts_with('#') {
                 let count = line.split_once(' ').and_then(|(name, number)| {
                     Some((name.to_owned(), number.trim().parse().ok().filter(|number| *number > 0)?))
@@ -136,16 +131,13 @@ impl Snapshot {
             let threads: Vec<_> = kinds.lines().map(|kind| scope.spawn(move || count(kind))).collect();
             threads.into_iter().map(|thread| thread.join().expect("counting does not panic")).collect()
         });
-        let output = |program: &str, argument| Program::new(program).args(argument).output().unwrap_or_default();
-        let tools =
-            format!("{}, {}", output("valgrind", "--version").trim(), output("getconf", "GNU_LIBC_VERSION").trim());
-        Ok(Snapshot { compiler: compiler(), tools, counts: counts? })
+        Ok(Snapshot { compiler: compiler(), counts: counts? })
     }
 }
 
 impl fmt::Display for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{TITLE}\n# compiler: {}\n# tools: {}\n", self.compiler, self.tools)?;
+        write!(f, "{TITLE}\n# compiler: {}\n", self.compiler)?;
         self.counts.iter().try_for_each(|(name, number)| writeln!(f, "{name:<20} {number:>6}"))
     }
 }
@@ -179,7 +171,7 @@ mod tests {
 
     fn snapshot(counts: &[(&str, u64)]) -> Snapshot {
         let counts = counts.iter().map(|(name, number)| ((*name).to_owned(), *number)).collect();
-        Snapshot { compiler: "rustc 1".into(), tools: "valgrind-3".into(), counts }
+        Snapshot { compiler: "rustc 1".into(), counts }
     }
 
     #[test]

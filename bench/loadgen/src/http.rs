@@ -25,16 +25,11 @@ impl HttpProtocol {
     }
 }
 
-#[derive(Clone, Debug)]
-pub(crate) enum HttpResponse {
-    /// The bytes of an incomplete head.
-    Head(Vec<u8>),
-    Content {
-        received: Vec<u8>,
-        length_bytes: usize,
-        /// Whether the server has announced that it closes the connection.
-        closes: bool,
-    },
+#[derive(Default)]
+pub(crate) struct HttpResponse {
+    received: Vec<u8>,
+    /// As soon as it is complete.
+    head: Option<Head>,
 }
 
 impl Protocol for HttpProtocol {
@@ -42,31 +37,24 @@ impl Protocol for HttpProtocol {
     const SERVER_CLOSES: bool = true;
 
     fn request(&self) -> (Vec<u8>, HttpResponse) {
-        (self.request.clone(), HttpResponse::Head(Vec::new()))
+        (self.request.clone(), HttpResponse::default())
     }
 
     fn receive(&self, response: &mut HttpResponse, bytes: &[u8]) -> Verdict {
-        match response {
-            HttpResponse::Head(head) => {
-                head.extend_from_slice(bytes);
-                match parse_head(head) {
-                    Ok(None) => Verdict::Incomplete,
-                    Ok(Some(Head { status, .. })) if status != 200 => {
-                        Verdict::Lost(Cause::WrongStatus, format!("status {status}"))
-                    }
-                    Ok(Some(Head { head_bytes, length_bytes, closes, .. })) => {
-                        let received = head.split_off(head_bytes);
-                        let verdict = self.check_content(&received, length_bytes, closes);
-                        *response = HttpResponse::Content { received, length_bytes, closes };
-                        verdict
-                    }
-                    Err(detail) => Verdict::Lost(Cause::BadResponse, detail),
-                }
+        let HttpResponse { received, head } = response;
+        received.extend_from_slice(bytes);
+        if head.is_none() {
+            match parse_head(received) {
+                Ok(parsed) => *head = parsed,
+                Err(detail) => return Verdict::Lost(Cause::BadResponse, detail),
             }
-            HttpResponse::Content { received, length_bytes, closes } => {
-                received.extend_from_slice(bytes);
-                self.check_content(received, *length_bytes, *closes)
+        }
+        match head {
+            None => Verdict::Incomplete,
+            Some(Head { status: 200, head_bytes, length_bytes, closes, .. }) => {
+                self.check_content(&received[*head_bytes..], *length_bytes, *closes)
             }
+            Some(Head { status, .. }) => Verdict::Lost(Cause::WrongStatus, format!("status {status}")),
         }
     }
 }

@@ -20,12 +20,6 @@ const CONTROL: &str = "control";
 const OUTPUT: &str = "output";
 /// The program file, which an upgrade replaces.
 const PROGRAM: &str = "sanderling";
-/// Paths within the output of `sanderling status --json`.
-const SUPERVISOR_PID: &str = "/supervisor/pid";
-const PROCESSES: &str = "/supervisor/processes";
-const WORKER_COUNT: &str = "/process/worker_count";
-const THREADS: &str = "/process/threads";
-
 /// A running service. It is stopped when it is dropped.
 pub(crate) struct Service {
     pub(crate) site: Site,
@@ -137,18 +131,18 @@ impl Service {
 
     /// Whether the supervisor that was started last controls the service.
     pub(crate) fn is_supervised(&self) -> bool {
-        self.status().is_ok_and(|status| status.pointer(SUPERVISOR_PID) == Some(&self.supervisor_pid().into()))
+        self.status().is_ok_and(|status| status.pointer("/supervisor/pid") == Some(&self.supervisor_pid().into()))
     }
 
     pub(crate) fn worker_count(&self) -> anyhow::Result<u64> {
         let status = self.status()?;
-        status.pointer(WORKER_COUNT).and_then(Value::as_u64).with_context(|| format!("no {WORKER_COUNT} in {status}"))
+        status["process"]["worker_count"].as_u64().with_context(|| format!("no worker count in {status}"))
     }
 
     /// The number of connections that each worker has accepted.
     pub(crate) fn accepted_counts(&self) -> anyhow::Result<Vec<u64>> {
         let status = self.status()?;
-        let threads = status.pointer(THREADS).and_then(Value::as_array).cloned().unwrap_or_default();
+        let threads = status.pointer("/process/threads").and_then(Value::as_array).cloned().unwrap_or_default();
         let workers =
             threads.iter().filter(|thread| thread["name"].as_str().is_some_and(|name| name.starts_with("worker")));
         let counts = workers.map(|worker| worker["accepted"].as_u64()).collect::<Option<_>>();
@@ -158,7 +152,7 @@ impl Service {
     /// The server processes that accept or finish connections.
     pub(crate) fn server_pids(&self) -> anyhow::Result<Vec<u32>> {
         let status = self.status()?;
-        let processes = status.pointer(PROCESSES).and_then(Value::as_array).cloned().unwrap_or_default();
+        let processes = status.pointer("/supervisor/processes").and_then(Value::as_array).cloned().unwrap_or_default();
         Ok(processes.iter().filter_map(|process| u32::try_from(process["pid"].as_u64()?).ok()).collect())
     }
 
