@@ -34,14 +34,19 @@ enum Message<'a> {
 
 #[derive(Arbitrary, Clone, Copy, Debug)]
 enum Step {
-    Send { client: u8, count: u8 },
-    Take { client: u8, count: u16 },
     Connect { window: u16 },
-    CloseSending { client: u8 },
-    Break { client: u8 },
+    Client(u8, ClientStep),
     Wait { ms: u16 },
     Drain,
     Iterate,
+}
+
+#[derive(Arbitrary, Clone, Copy, Debug)]
+enum ClientStep {
+    Send { count: u8 },
+    Take { count: u16 },
+    CloseSending,
+    Break,
 }
 
 const FILES: &[BuiltinFile] = &[
@@ -110,7 +115,6 @@ struct Client {
 fn run(simulation: &mut Simulation<'_>, kind: ClientKind, bytes: &[u8], steps: &[Step]) -> Vec<Client> {
     let mut clients: Vec<Client> = Vec::new();
     for step in steps {
-        let chosen = |client: u8| usize::from(client) % clients.len().max(1);
         match *step {
             Step::Connect { window } => {
                 if let Some(index) = simulation.connect(kind, b"", usize::from(window)) {
@@ -120,26 +124,18 @@ fn run(simulation: &mut Simulation<'_>, kind: ClientKind, bytes: &[u8], steps: &
             Step::Wait { ms } => simulation.advance(Duration::from_millis(u64::from(ms))),
             Step::Iterate => simulation.run(ITERATIONS_MAX),
             Step::Drain => simulation.drain(Duration::from_millis(100)),
-            Step::Send { client, count } => {
-                let client = chosen(client);
-                let Some(Client { index, sent, .. }) = clients.get_mut(client) else { continue };
-                let end = bytes.len().min(*sent + usize::from(count));
-                simulation.send(*index, &bytes[*sent..end]);
-                *sent = end;
-            }
-            Step::Take { client, count } => {
-                if let Some(client) = clients.get(chosen(client)) {
-                    simulation.open_window(client.index, usize::from(count));
-                }
-            }
-            Step::CloseSending { client } => {
-                if let Some(client) = clients.get(chosen(client)) {
-                    simulation.close(client.index);
-                }
-            }
-            Step::Break { client } => {
-                if let Some(client) = clients.get(chosen(client)) {
-                    simulation.break_off(client.index);
+            Step::Client(number, step) => {
+                let chosen = usize::from(number) % clients.len().max(1);
+                let Some(Client { index, sent, .. }) = clients.get_mut(chosen) else { continue };
+                match step {
+                    ClientStep::Send { count } => {
+                        let end = bytes.len().min(*sent + usize::from(count));
+                        simulation.send(*index, &bytes[*sent..end]);
+                        *sent = end;
+                    }
+                    ClientStep::Take { count } => simulation.open_window(*index, usize::from(count)),
+                    ClientStep::CloseSending => simulation.close(*index),
+                    ClientStep::Break => simulation.break_off(*index),
                 }
             }
         }

@@ -15,3 +15,4 @@ mod extent;
 pub use extent::Extent;
 pub use outcome::Outcome;
 pub use scenarios::{SCENARIOS, Scenario};
+pub use service::processes_in;

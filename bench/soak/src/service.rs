@@ -256,7 +256,7 @@ pub(crate) fn fd_count(pid: u32) -> usize {
 }
 
 /// The processes whose working directory is this folder.
-pub(crate) fn processes_in(folder: &Path) -> Vec<u32> {
+pub fn processes_in(folder: &Path) -> Vec<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     pids.filter(|pid| fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd == folder)).collect()

@@ -161,20 +161,21 @@ mod tests {
 
     #[test]
     fn watchdog_applies_only_to_the_process_it_names() {
-        let check = |limit: Option<&str>, pid: Option<String>, expected: Option<Duration>| {
+        let ours = std::process::id();
+        for (limit, pid, expected) in [
+            (Some("30000000"), None, Some(Duration::from_secs(30))),
+            (Some("30000000"), Some(ours), Some(Duration::from_secs(30))),
+            (Some("30000000"), Some(ours + 1), None),
+            (Some("0"), None, None),
+            (Some("soon"), None, None),
+            (None, Some(ours), None),
+        ] {
             let variable = |name: &str| match name {
                 WATCHDOG_VARIABLE => limit.map(str::to_owned),
-                _ => pid.clone(),
+                _ => pid.map(|pid| pid.to_string()),
             };
             assert_eq!(watchdog(variable), expected, "{limit:?} {pid:?}");
-        };
-        let ours = std::process::id();
-        check(Some("30000000"), None, Some(Duration::from_secs(30)));
-        check(Some("30000000"), Some(ours.to_string()), Some(Duration::from_secs(30)));
-        check(Some("30000000"), Some((ours + 1).to_string()), None);
-        check(Some("0"), None, None);
-        check(Some("soon"), None, None);
-        check(None, Some(ours.to_string()), None);
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -150,17 +150,12 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let pids = process_tree(self.pids[0]);
         stop(self.child.get_mut().expect("no thread panics with the lock"), Signal::TERM);
-        // Processes that their parent has left. Process IDs are reused, so the working directory is checked.
-        for pid in pids.into_iter().skip(1).filter(|pid| works_in(*pid, &self.place.folder)) {
-            send_signal(pid, Signal::KILL);
+        // Processes that their parent has left. Process IDs are reused, so they are found by their folder.
+        for pid in soak::processes_in(&self.place.folder) {
+            send_signal(pid as i32, Signal::KILL);
         }
     }
-}
-
-fn works_in(pid: i32, folder: &Path) -> bool {
-    Process::new(pid).and_then(|process| process.cwd()).is_ok_and(|cwd| folder.canonicalize().is_ok_and(|it| it == cwd))
 }
 
 pub(crate) fn stop(child: &mut Child, signal: Signal) {
