@@ -62,22 +62,15 @@ pub(crate) fn run(rounds: &mut Rounds) -> anyhow::Result<Vec<Outcome>> {
     Ok(outcomes)
 }
 
-/// Starts the floor and all servers on the same zones. A server that does not start is left out.
+/// Starts the floor and all servers on the same zones.
 pub(crate) fn start_servers(
     bench: &Bench,
     zones: &[ZoneFile],
     name: &str,
     workers: usize,
 ) -> anyhow::Result<Vec<Server>> {
-    let mut servers = Vec::new();
-    for peer in &bench.peers(peers::DNS) {
-        let place = bench.place(&format!("{name}-{}", peer.name), workers)?;
-        match bench.start(peer, place, &Content::Zones(zones.to_vec()), |server| answers(server, &zones[0].apex)) {
-            Ok(server) => servers.push(server),
-            Err(error) => println!("without {}: {error:#}", peer.name),
-        }
-    }
-    Ok(servers)
+    let content = Content::Zones(zones.to_vec());
+    bench.start_all(peers::DNS, name, workers, &content, |server| answers(server, &zones[0].apex))
 }
 
 /// Whether a DNS server is authoritative for a zone. The floor sends one address to every question.

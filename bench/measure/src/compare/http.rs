@@ -138,16 +138,9 @@ pub(crate) fn get(server: SocketAddr, path: &str, fields: &str) -> std::io::Resu
     client::get(server, &server.to_string(), path, fields)
 }
 
-/// Starts all servers except the floor on a site. A server that does not start is left out.
+/// Starts all servers except the floor on a site.
 pub(crate) fn start_servers(bench: &Bench, site: &Site, name: &str, workers: usize) -> anyhow::Result<Vec<Server>> {
-    let mut servers = Vec::new();
-    for peer in &bench.peers(&peers::HTTP[1..]) {
-        let place = bench.place(&format!("{name}-{}", peer.name), workers)?;
-        match bench.start(peer, place, &Content::Site(site.root.clone()), answers) {
-            Ok(server) => servers.push(server),
-            Err(error) => println!("without {}: {error:#}", peer.name),
-        }
-    }
+    let servers = bench.start_all(&peers::HTTP[1..], name, workers, &Content::Site(site.root.clone()), answers)?;
     std::thread::sleep(SETTLED_AFTER.saturating_sub(site.written.elapsed()));
     Ok(servers)
 }

@@ -43,7 +43,7 @@ impl Bench {
     }
 
     /// The peers, and the earlier build if there is one, with the settings of this build.
-    pub(crate) fn peers(&self, peers: &[Peer]) -> Vec<Peer> {
+    fn peers(&self, peers: &[Peer]) -> Vec<Peer> {
         let ours = peers.iter().find(|peer| peer.name == "sanderling" && self.before.is_some());
         let before = ours.map(|ours| Peer { name: "before", program: "before", ..*ours });
         peers.iter().copied().chain(before).collect()
@@ -91,6 +91,26 @@ impl Bench {
         server.start_time = start.elapsed();
         server.pids = process_tree(server.pids[0]);
         Ok(server)
+    }
+
+    /// Starts servers, and the earlier build if there is one, on the same content. One that does not start is left out.
+    pub(crate) fn start_all(
+        &self,
+        peers: &[Peer],
+        name: &str,
+        worker_count: usize,
+        content: &Content,
+        answers: impl Fn(SocketAddr) -> bool,
+    ) -> anyhow::Result<Vec<Server>> {
+        let mut servers = Vec::new();
+        for peer in &self.peers(peers) {
+            let place = self.place(&format!("{name}-{}", peer.name), worker_count)?;
+            match self.start(peer, place, content, &answers) {
+                Ok(server) => servers.push(server),
+                Err(error) => println!("without {}: {error:#}", peer.name),
+            }
+        }
+        Ok(servers)
     }
 }
 
