@@ -15,7 +15,7 @@ pub(crate) fn problems(config: &Config, snapshot: &Snapshot, user: Option<&str>)
         Problem::new(message, format!("allow it, for example with chmod {mode} {}", path.display()))
     };
     let sites = config.sites.iter().zip(snapshot.sites.all()).filter_map(|(site, opened)| {
-        let Root::Folder(folder) = &opened.root else { return None };
+        let Root::Directory(folder) = &opened.root else { return None };
         match folder.open_beneath(b"index.html").map_err(|error| error.kind()) {
             Err(io::ErrorKind::PermissionDenied) => {
                 let problem = cannot_read("site", &site.folder, "requests get status 403", "-R o+rX");

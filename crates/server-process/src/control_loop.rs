@@ -260,7 +260,7 @@ impl<'s> ControlLoop<'s> {
             return;
         }
         self.next_heartbeat = now + HEARTBEAT_INTERVAL;
-        match self.server.stuck_thread() {
+        match self.server.hung_thread() {
             Some(thread) => self.send(Event::ThreadHung(Text::new(&thread))),
             // Unsent events are as good as a heartbeat.
             None if self.state.supervisor.as_ref().is_some_and(|supervisor| supervisor.unsent_count() > 0) => {}

@@ -115,7 +115,7 @@ impl Loader {
             Err(diagnostic) => Some(report.fail(diagnostic)),
         };
         let (id, root) = match self.roots.get(&site.folder) {
-            Some((id, folder)) => (*id, Root::Folder(Arc::clone(folder))),
+            Some((id, folder)) => (*id, Root::Directory(Arc::clone(folder))),
             None => (u32::MAX, Root::Unavailable),
         };
         report.domains.sites.push(SiteState { hosts: hosts.clone(), folder: site.folder.clone(), problem });

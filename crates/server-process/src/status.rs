@@ -96,7 +96,7 @@ impl<'d> ProcessStatus<'d> {
                 ("descriptors", status.cache.descriptor_count),
                 ("content_bytes", status.cache.content_bytes),
                 ("negative_entries", status.cache.negative_count as u64),
-                ("folders_watched", status.cache.watched_dir_count as u64),
+                ("folders_watched", status.cache.watched_directory_count as u64),
                 ("evicted", status.cache.evicted_count),
             ]),
             counters: counters(&|counter| status.sum(counter)),

@@ -16,7 +16,7 @@ pub(crate) type Milliseconds = u64;
 pub(crate) struct Clock {
     source: Source,
     now_ms: Milliseconds,
-    wall: Wall,
+    wall: WallClock,
 }
 
 /// Where the time comes from.
@@ -31,7 +31,7 @@ enum Source {
 
 /// A second of the wall clock, which the system may set back and forth: only dates follow it, within a second.
 #[derive(Debug)]
-struct Wall {
+struct WallClock {
     unix_s: u64,
     date: HttpDate,
     /// When the second is over, unless the clock is set meanwhile.
@@ -42,13 +42,13 @@ impl Clock {
     /// A clock that counts from `start_ms` of the monotonic clock, which all workers share.
     pub(crate) fn new(start_ms: Milliseconds) -> Clock {
         let now_ms = monotonic_ms() - start_ms;
-        Clock { source: Source::System { start_ms }, now_ms, wall: Wall::read(now_ms) }
+        Clock { source: Source::System { start_ms }, now_ms, wall: WallClock::read(now_ms) }
     }
 
     /// A clock that advances only by [`Clock::advance`], from 0 ms and from the Unix time `unix_s`.
     #[cfg(any(test, feature = "simulation"))]
     pub(crate) fn manual(unix_s: u64) -> Clock {
-        Clock { source: Source::Manual, now_ms: 0, wall: Wall::at(0, Duration::from_secs(unix_s)) }
+        Clock { source: Source::Manual, now_ms: 0, wall: WallClock::at(0, Duration::from_secs(unix_s)) }
     }
 
     /// Advances a manual clock.
@@ -56,7 +56,7 @@ impl Clock {
     pub(crate) fn advance(&mut self, by: Duration) {
         let since_1970 = Duration::from_secs(self.wall.unix_s) + Duration::from_millis(self.now_ms % 1_000) + by;
         self.now_ms += ms(by);
-        self.wall = Wall::at(self.now_ms, since_1970);
+        self.wall = WallClock::at(self.now_ms, since_1970);
     }
 
     /// Reads the time of the iteration that begins.
@@ -68,7 +68,7 @@ impl Clock {
         };
         self.now_ms = monotonic_ms() - start_ms;
         if self.now_ms >= self.wall.until_ms {
-            self.wall = Wall::read(self.now_ms);
+            self.wall = WallClock::read(self.now_ms);
         }
     }
 
@@ -88,17 +88,17 @@ impl Clock {
     }
 }
 
-impl Wall {
+impl WallClock {
     #[cold]
-    fn read(now_ms: Milliseconds) -> Wall {
+    fn read(now_ms: Milliseconds) -> WallClock {
         // A clock before 1970 is wrong anyway: any date will do.
-        Wall::at(now_ms, SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
+        WallClock::at(now_ms, SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
     }
 
-    fn at(now_ms: Milliseconds, since_1970: Duration) -> Wall {
-        let left_ms = 1_000 - Milliseconds::from(since_1970.subsec_millis());
+    fn at(now_ms: Milliseconds, since_1970: Duration) -> WallClock {
+        let remaining_ms = 1_000 - Milliseconds::from(since_1970.subsec_millis());
         let unix_s = since_1970.as_secs();
-        Wall { unix_s, date: HttpDate::from_unix_s(unix_s), until_ms: now_ms + left_ms }
+        WallClock { unix_s, date: HttpDate::from_unix_s(unix_s), until_ms: now_ms + remaining_ms }
     }
 }
 
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn a_second_of_the_wall_clock_ends_after_its_milliseconds() {
         let check = |now_ms: Milliseconds, since_1970_ms: u64, expected: (u64, Milliseconds)| {
-            let wall = Wall::at(now_ms, Duration::from_millis(since_1970_ms));
+            let wall = WallClock::at(now_ms, Duration::from_millis(since_1970_ms));
             assert_eq!((wall.unix_s, wall.until_ms), expected, "{since_1970_ms} ms at {now_ms} ms");
             assert_eq!(wall.date, HttpDate::from_unix_s(wall.unix_s));
         };
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn the_wall_clock_is_read_again_when_its_second_is_over() {
         let mut clock = Clock::new(monotonic_ms());
-        clock.wall = Wall { until_ms: Milliseconds::MAX, ..Wall::at(0, Duration::ZERO) };
+        clock.wall = WallClock { until_ms: Milliseconds::MAX, ..WallClock::at(0, Duration::ZERO) };
         clock.tick();
         assert_eq!(clock.unix_s(), 0, "the second goes on");
         clock.wall.until_ms = clock.now_ms();

@@ -1,4 +1,4 @@
-//! A connection of either protocol: it receives, lets its application answer, and sends, within the budget of an
+//! A connection of either protocol: it receives, lets its protocol answer, and sends, within the budget of an
 //! iteration. It makes no call but through its transport, and takes the time from the context.
 //!
 //! An idle connection holds a few hundred bytes: received bytes lie in the worker's buffer until the iteration ends, and
@@ -8,12 +8,12 @@ use crate::clock::{Milliseconds, ms};
 use crate::context::{Buffers, Context, Input, OUTPUT_BYTES_USUAL};
 use crate::dns_stream::DnsStream;
 use crate::http1::Http1;
-use crate::jobs::JobResult;
 use crate::metrics::Counter;
+use crate::open_file::FileError;
 use crate::options::Options;
 use crate::permits::Permit;
 use crate::send_queue::{FileChunk, SendQueue, Sent};
-use crate::step::{CloseMode, Peer, Step};
+use crate::step::{CloseMode, ConnectionInfo, Step};
 use crate::timers::Timer;
 use crate::transport::Transport;
 use sanderling_os::poll::Readiness;
@@ -24,7 +24,7 @@ use std::time::Duration;
 
 /// Bytes that are discarded from a client after the last response.
 const LINGER_BYTES_MAX: usize = 256 * 1024;
-/// How long they are.
+/// How long the client may send them.
 const LINGER_MS: Milliseconds = 2_000;
 
 /// A connection.
@@ -35,20 +35,20 @@ pub(crate) struct Connection<'s> {
     _permit: Permit<'s>,
     pub(crate) timer: Timer,
     /// The connection is in the worker's ready list.
-    pub(crate) is_listed: bool,
-    /// The [`Context::sequence`] of the last answer.
+    pub(crate) is_in_ready_list: bool,
+    /// The [`Context::use_number`] of the last answer.
     last_used: u64,
     answered_count: u64,
     state: State,
     /// Received bytes that are not processed yet.
     unprocessed: Vec<u8>,
     queue: SendQueue<'s>,
-    app: App,
+    protocol_state: ProtocolState,
 }
 
-/// The protocol above the transport.
+/// The protocol of a connection with its state.
 #[derive(Debug)]
-pub(crate) enum App {
+pub(crate) enum ProtocolState {
     Http1(Http1),
     Dns(DnsStream),
 }
@@ -74,7 +74,7 @@ enum State {
     Closing(CloseMode),
     /// All is sent, our side is closed, and what the client still sends is discarded, so that it can read to the end of the
     /// last response before the connection is reset (RFC 9112 §9.6).
-    Lingering { left_bytes: usize },
+    Lingering { remaining_bytes: usize },
 }
 
 /// What a connection asks of its worker.
@@ -97,22 +97,22 @@ impl<'s> Connection<'s> {
         options: &Options,
         now_ms: Milliseconds,
     ) -> Connection<'s> {
-        let (app, timeout) = match protocol {
-            Protocol::Http => (App::Http1(Http1::default()), options.http.header_deadline),
-            Protocol::Dns => (App::Dns(DnsStream), options.dns.tcp_idle_timeout),
+        let (protocol_state, timeout) = match protocol {
+            Protocol::Http => (ProtocolState::Http1(Http1::default()), options.http.request_timeout),
+            Protocol::Dns => (ProtocolState::Dns(DnsStream), options.dns.tcp_idle_timeout),
         };
         Connection {
             transport,
             client,
             _permit: permit,
             timer: Timer::new(now_ms + ms(timeout)),
-            is_listed: false,
+            is_in_ready_list: false,
             last_used: 0,
             answered_count: 0,
             state: State::Idle,
             unprocessed: Vec::new(),
             queue: SendQueue::default(),
-            app,
+            protocol_state,
         }
     }
 
@@ -121,19 +121,21 @@ impl<'s> Connection<'s> {
     }
 
     pub(crate) fn protocol(&self) -> Protocol {
-        match self.app {
-            App::Http1(_) => Protocol::Http,
-            App::Dns(_) => Protocol::Dns,
+        match self.protocol_state {
+            ProtocolState::Http1(_) => Protocol::Http,
+            ProtocolState::Dns(_) => Protocol::Dns,
         }
     }
 
-    /// When the connection was last used, if it may be closed for a new one: an HTTP connection between two requests, and
+    /// The number of the last use, if the connection may be closed for a new one: an HTTP connection between two requests, and
     /// any DNS connection (RFC 7766 §6.2.3).
     #[inline]
-    pub(crate) fn idle_since(&self) -> Option<u64> {
-        let is_idle = match self.app {
-            App::Http1(_) => self.state == State::Idle && self.unprocessed.is_empty() && self.queue.is_empty(),
-            App::Dns(_) => true,
+    pub(crate) fn idle_use_number(&self) -> Option<u64> {
+        let is_idle = match self.protocol_state {
+            ProtocolState::Http1(_) => {
+                self.state == State::Idle && self.unprocessed.is_empty() && self.queue.is_empty()
+            }
+            ProtocolState::Dns(_) => true,
         };
         is_idle.then_some(self.last_used)
     }
@@ -143,14 +145,14 @@ impl<'s> Connection<'s> {
         !self.queue.is_empty()
     }
 
-    /// Takes note of what the poller reports.
-    pub(crate) fn note(&mut self, readiness: Readiness) {
-        self.transport.note(readiness);
+    /// Records what the poller reports.
+    pub(crate) fn set_readiness(&mut self, readiness: Readiness) {
+        self.transport.set_readiness(readiness);
     }
 
     /// Takes the result of the job that the connection waits for.
-    pub(crate) fn complete(&mut self, result: JobResult) {
-        if let (State::Waiting, App::Http1(http)) = (self.state, &mut self.app) {
+    pub(crate) fn complete(&mut self, result: Result<(), FileError>) {
+        if let (State::Waiting, ProtocolState::Http1(http)) = (self.state, &mut self.protocol_state) {
             self.state = State::Idle;
             http.complete(result);
         }
@@ -171,17 +173,17 @@ impl<'s> Connection<'s> {
         match self.state {
             State::Lingering { .. } => self.linger(context),
             State::Waiting => Ok(Next::Wait),
-            _ => self.serve(context),
+            _ => self.receive_and_answer(context),
         }
     }
 
     /// Receives, answers and sends until nothing more has arrived or the budget is used up.
-    fn serve(&mut self, context: &mut Context<'_, 's>) -> io::Result<Next> {
-        let mut budget = self.app.requests_per_iteration_max();
+    fn receive_and_answer(&mut self, context: &mut Context<'_, 's>) -> io::Result<Next> {
+        let mut budget = self.protocol_state.requests_per_iteration_max();
         loop {
-            let Some(received) = self.receive(context)? else { return Ok(self.rest(context)) };
+            let Some(received) = self.receive(context)? else { return Ok(self.wait_for_event(context)) };
             let next = if self.unprocessed.is_empty() {
-                // Taken out of the context while answers are written there, which costs two words.
+                // `input` borrows the buffer while `process` needs all of `context`: it is moved out and back, two words.
                 let buffer = std::mem::take(&mut context.buffers.input);
                 let mut input = Input::new(&buffer[..received]);
                 let next = self.process(&mut input, &mut budget, context);
@@ -203,7 +205,7 @@ impl<'s> Connection<'s> {
             match next? {
                 Some(next) => return Ok(next),
                 None if self.transport.has_ended() => return Ok(Next::Close),
-                None if !self.transport.is_readable() => return Ok(self.rest(context)),
+                None if !self.transport.is_readable() => return Ok(self.wait_for_event(context)),
                 None => {}
             }
         }
@@ -211,29 +213,29 @@ impl<'s> Connection<'s> {
 
     /// Receives what has arrived into the worker's buffer; the count, or `None` if there is nothing new to process.
     fn receive(&mut self, context: &mut Context<'_, 's>) -> io::Result<Option<usize>> {
-        let may_hold_request = self.may_hold_request();
+        let (has_unprocessed_request, is_draining) = (self.has_unprocessed_request(), context.is_draining());
         let buffer = &mut context.buffers.input;
         let room = buffer.len().saturating_sub(self.unprocessed.len());
         let mut received = 0;
-        // While the server drains, all that was sent must be known, in order to tell which answer is the last.
-        while self.transport.is_readable()
-            && received < room
-            && (context.drain_grace.is_some() || (!may_hold_request && received == 0))
-        {
+        // One call fills the buffer; an unprocessed request comes first. While the server drains, all that the client has
+        // sent is received as far as there is room, so that the last answer can say that the connection closes.
+        let mut wants_more = is_draining || !has_unprocessed_request;
+        while wants_more && self.transport.is_readable() && received < room {
             received += self.transport.receive(&mut buffer[received..room])?;
+            wants_more = is_draining;
         }
-        if received == 0 && !may_hold_request && !self.transport.has_ended() {
+        if received == 0 && !has_unprocessed_request && !self.transport.has_ended() {
             return Ok(None);
         }
         Ok(Some(received))
     }
 
-    /// Whether a whole request may have been received that was not processed: the budget was used up before it.
-    fn may_hold_request(&self) -> bool {
-        self.state != State::Receiving && (!self.unprocessed.is_empty() || self.app.has_partial_request())
+    /// Whether a whole request may have been received and not processed, because the budget was used up.
+    fn has_unprocessed_request(&self) -> bool {
+        self.state != State::Receiving && (!self.unprocessed.is_empty() || self.protocol_state.has_partial_request())
     }
 
-    /// Lets the application answer what the input holds, and sends; what to do next, or `None` to receive more.
+    /// Lets the protocol answer what the input holds, and sends; what to do next, or `None` to receive more.
     #[inline]
     fn process(
         &mut self,
@@ -242,12 +244,12 @@ impl<'s> Connection<'s> {
         context: &mut Context<'_, 's>,
     ) -> io::Result<Option<Next>> {
         let (state_before, answered_before) = (self.state, self.answered_count);
-        let next = self.answer(input, budget, context);
+        let next = self.answer_all(input, budget, context);
         let has_answered = self.answered_count != answered_before;
         let timeout = match self.state {
-            State::Idle if has_answered => Some(self.app.idle_timeout(context.options)),
+            State::Idle if has_answered => Some(self.protocol_state.idle_timeout(context.options)),
             State::Receiving if has_answered || state_before != State::Receiving => {
-                self.app.receive_timeout(self.answered_count, has_answered, context.options)
+                self.protocol_state.receive_timeout(self.answered_count, has_answered, context.options)
             }
             // The others have set the deadline where they began.
             _ => None,
@@ -256,12 +258,12 @@ impl<'s> Connection<'s> {
             self.timer.deadline_ms = context.clock.now_ms() + ms(timeout);
         }
         if has_answered {
-            self.last_used = context.sequence;
+            self.last_used = context.use_number;
         }
         next
     }
 
-    fn answer(
+    fn answer_all(
         &mut self,
         input: &mut Input<'_>,
         budget: &mut usize,
@@ -270,7 +272,7 @@ impl<'s> Connection<'s> {
         context.buffers.output.clear();
         let mut unsent_count = 0;
         loop {
-            if input.is_empty() && !self.app.has_partial_request() {
+            if input.is_empty() && !self.protocol_state.has_partial_request() {
                 self.state = State::Idle;
                 return self.flush(None, context);
             }
@@ -279,12 +281,12 @@ impl<'s> Connection<'s> {
                 return Ok(self.flush(None, context)?.or(Some(Next::Again)));
             }
             *budget -= 1;
-            let peer = Peer {
+            let info = ConnectionInfo {
                 client: &self.client,
                 answered_count: self.answered_count,
                 may_have_sent_more: self.transport.is_readable(),
             };
-            match self.app.step(input, &peer, context) {
+            match self.protocol_state.step(input, &info, context) {
                 Step::Partial => {
                     self.state = State::Receiving;
                     return self.flush(None, context);
@@ -294,7 +296,7 @@ impl<'s> Connection<'s> {
                     self.state = State::Idle;
                     unsent_count += 1;
                     let is_full = context.buffers.output.len() >= OUTPUT_BYTES_USUAL
-                        || unsent_count == self.app.unsent_answers_max(context.options);
+                        || unsent_count == self.protocol_state.unsent_answers_max(context.options);
                     if file.is_some() || is_full {
                         unsent_count = 0;
                         if let Some(next) = self.flush(file, context)? {
@@ -306,6 +308,7 @@ impl<'s> Connection<'s> {
                     let sent = self.flush(None, context)?;
                     if matches!(sent, None | Some(Next::Wait)) {
                         self.state = State::Waiting;
+                        // A job has the same time as a client that receives nothing.
                         self.set_send_deadline(context);
                     }
                     return Ok(Some(sent.unwrap_or(Next::Wait)));
@@ -333,8 +336,8 @@ impl<'s> Connection<'s> {
         }
         let mut progress = 0;
         let Buffers { output, scratch, .. } = &mut *context.buffers;
-        let follows = if matches!(self.state, State::Closing(_)) { More::Yes } else { More::No };
-        let sent = self.queue.send(&mut self.transport, output, file, follows, scratch, &mut progress)?;
+        let more = if matches!(self.state, State::Closing(_)) { More::Yes } else { More::No };
+        let sent = self.queue.send(&mut self.transport, output, file, more, scratch, &mut progress)?;
         context.buffers.output.clear();
         if sent == Sent::All && self.state == State::Idle {
             return Ok(None);
@@ -348,14 +351,15 @@ impl<'s> Connection<'s> {
                 State::Closing(CloseMode::AtOnce) if !self.transport.is_readable() => Ok(Some(Next::Close)),
                 State::Closing(_) => {
                     self.transport.shutdown_write()?;
-                    self.state = State::Lingering { left_bytes: LINGER_BYTES_MAX };
+                    self.state = State::Lingering { remaining_bytes: LINGER_BYTES_MAX };
                     self.timer.deadline_ms = context.clock.now_ms() + LINGER_MS;
                     self.linger(context).map(Some)
                 }
                 State::Sending => {
                     self.state = State::Idle;
-                    self.last_used = context.sequence;
-                    self.timer.deadline_ms = context.clock.now_ms() + ms(self.app.idle_timeout(context.options));
+                    self.last_used = context.use_number;
+                    self.timer.deadline_ms =
+                        context.clock.now_ms() + ms(self.protocol_state.idle_timeout(context.options));
                     Ok(None)
                 }
                 _ => Ok(None),
@@ -379,11 +383,11 @@ impl<'s> Connection<'s> {
     }
 
     fn set_send_deadline(&mut self, context: &Context<'_, 's>) {
-        self.timer.deadline_ms = context.clock.now_ms() + ms(self.app.send_timeout(context.options));
+        self.timer.deadline_ms = context.clock.now_ms() + ms(self.protocol_state.send_timeout(context.options));
     }
 
-    /// There is nothing to do until something happens.
-    fn rest(&mut self, context: &Context<'_, 's>) -> Next {
+    /// The next event, completion or deadline continues; an idle connection of a draining server has a nearer deadline.
+    fn wait_for_event(&mut self, context: &Context<'_, 's>) -> Next {
         if self.state == State::Idle {
             self.timer.deadline_ms = self.timer.deadline_ms.min(context.drain_deadline_ms());
         }
@@ -391,13 +395,13 @@ impl<'s> Connection<'s> {
     }
 
     fn linger(&mut self, context: &mut Context<'_, 's>) -> io::Result<Next> {
-        let State::Lingering { left_bytes } = &mut self.state else { return Ok(Next::Close) };
+        let State::Lingering { remaining_bytes } = &mut self.state else { return Ok(Next::Close) };
         while self.transport.is_readable() {
             let count = self.transport.receive(&mut context.buffers.scratch)?;
-            if count >= *left_bytes {
+            if count >= *remaining_bytes {
                 return Ok(Next::Close);
             }
-            *left_bytes -= count;
+            *remaining_bytes -= count;
         }
         Ok(if self.transport.has_ended() { Next::Close } else { Next::Wait })
     }
@@ -407,13 +411,13 @@ impl<'s> Connection<'s> {
         if context.is_draining() && self.state == State::Idle {
             // The drain's grace has passed. A request that arrived in the last moment is answered.
             self.transport.assume_readable();
-            return match self.serve(context)? {
+            return match self.receive_and_answer(context)? {
                 Next::Wait if self.state == State::Idle => Ok(Next::Close),
                 next => Ok(next),
             };
         }
         context.buffers.output.clear();
-        if !self.app.write_timeout_response(self.state == State::Receiving, context) {
+        if !self.protocol_state.write_timeout_response(self.state == State::Receiving, context) {
             return Ok(Next::Close);
         }
         self.set_send_deadline(context);
@@ -422,43 +426,48 @@ impl<'s> Connection<'s> {
     }
 }
 
-impl App {
-    fn step<'s>(&mut self, input: &mut Input<'_>, peer: &Peer<'_>, context: &mut Context<'_, 's>) -> Step<'s> {
+impl ProtocolState {
+    fn step<'s>(
+        &mut self,
+        input: &mut Input<'_>,
+        info: &ConnectionInfo<'_>,
+        context: &mut Context<'_, 's>,
+    ) -> Step<'s> {
         match self {
-            App::Http1(http) => http.step(input, peer, context),
-            App::Dns(dns) => dns.step(input, peer, context),
+            ProtocolState::Http1(http) => http.step(input, info, context),
+            ProtocolState::Dns(dns) => dns.step(input, info, context),
         }
     }
 
     /// Whether part of a request has left the input already.
     fn has_partial_request(&self) -> bool {
         match self {
-            App::Http1(http) => http.has_partial_request(),
-            App::Dns(_) => false,
+            ProtocolState::Http1(http) => http.has_partial_request(),
+            ProtocolState::Dns(_) => false,
         }
     }
 
     /// Requests that are answered in one iteration.
     fn requests_per_iteration_max(&self) -> usize {
         match self {
-            App::Http1(_) => crate::http1::REQUESTS_PER_ITERATION_MAX,
-            App::Dns(_) => crate::dns_stream::QUERIES_PER_ITERATION_MAX,
+            ProtocolState::Http1(_) => crate::http1::REQUESTS_PER_ITERATION_MAX,
+            ProtocolState::Dns(_) => crate::dns_stream::QUERIES_PER_ITERATION_MAX,
         }
     }
 
     /// Answers after which the output is sent, however short it is.
     fn unsent_answers_max(&self, options: &Options) -> usize {
         match self {
-            App::Http1(_) => usize::MAX,
-            App::Dns(_) => options.dns.tcp_queries_in_flight_max,
+            ProtocolState::Http1(_) => usize::MAX,
+            ProtocolState::Dns(_) => options.dns.tcp_replies_per_send_max,
         }
     }
 
     /// Between two requests.
     fn idle_timeout(&self, options: &Options) -> Duration {
         match self {
-            App::Http1(_) => options.http.idle_timeout,
-            App::Dns(_) => options.dns.tcp_idle_timeout,
+            ProtocolState::Http1(_) => options.http.idle_timeout,
+            ProtocolState::Dns(_) => options.dns.tcp_idle_timeout,
         }
     }
 
@@ -466,24 +475,24 @@ impl App {
     /// connection has its deadline from the accept, and a DNS query that of the idle connection before it.
     fn receive_timeout(&self, answered_count: u64, has_answered: bool, options: &Options) -> Option<Duration> {
         match self {
-            App::Http1(_) => (answered_count != 0).then_some(options.http.header_deadline),
-            App::Dns(_) => has_answered.then_some(options.dns.tcp_idle_timeout),
+            ProtocolState::Http1(_) => (answered_count != 0).then_some(options.http.request_timeout),
+            ProtocolState::Dns(_) => has_answered.then_some(options.dns.tcp_idle_timeout),
         }
     }
 
     /// While the client takes nothing of an answer.
     fn send_timeout(&self, options: &Options) -> Duration {
         match self {
-            App::Http1(_) => options.http.send_timeout,
-            App::Dns(_) => options.dns.tcp_idle_timeout,
+            ProtocolState::Http1(_) => options.http.send_timeout,
+            ProtocolState::Dns(_) => options.dns.tcp_idle_timeout,
         }
     }
 
-    /// Writes what a client is told whose deadline has passed; `false` if that is nothing.
+    /// Writes the response to a client whose deadline has passed; `false` if there is none.
     fn write_timeout_response(&mut self, is_receiving: bool, context: &mut Context<'_, '_>) -> bool {
         match self {
-            App::Http1(http) => http.write_timeout_response(is_receiving, context),
-            App::Dns(_) => false,
+            ProtocolState::Http1(http) => http.write_timeout_response(is_receiving, context),
+            ProtocolState::Dns(_) => false,
         }
     }
 }
@@ -492,7 +501,7 @@ impl App {
 mod tests {
     use super::*;
 
-    /// Bytes of an idle connection, all of them: it holds nothing else.
+    /// Bytes of an idle connection, which holds no other memory.
     const CONNECTION_BYTES_MAX: usize = 320;
 
     #[test]

@@ -38,7 +38,7 @@ pub(crate) struct Connections<'s> {
     snapshot: Snapshot,
     snapshot_version: u64,
     metrics: Arc<ThreadMetrics>,
-    sequence: u64,
+    use_number: u64,
     /// How long idle connections stay open, once the server drains.
     drain_grace: Option<Duration>,
     /// A connection has closed since [`Connections::take_closed`].
@@ -67,7 +67,7 @@ impl<'s> Connections<'s> {
             snapshot,
             snapshot_version,
             metrics,
-            sequence: 0,
+            use_number: 0,
             drain_grace: None,
             has_closed: false,
         }
@@ -149,8 +149,8 @@ impl<'s> Connections<'s> {
     pub(crate) fn advance(&mut self, key: Key, readiness: Option<Readiness>) {
         let Some(connection) = self.slab.get_mut(key) else { return };
         if let Some(readiness) = readiness {
-            connection.note(readiness);
-            if connection.is_listed {
+            connection.set_readiness(readiness);
+            if connection.is_in_ready_list {
                 // It is served with the ready list, once per iteration.
                 return;
             }
@@ -166,7 +166,7 @@ impl<'s> Connections<'s> {
     /// Serves a connection out of the ready list.
     pub(crate) fn advance_ready(&mut self, key: Key) {
         if let Some(connection) = self.slab.get_mut(key) {
-            connection.is_listed = false;
+            connection.is_in_ready_list = false;
         }
         self.advance(key, None);
     }
@@ -205,7 +205,7 @@ impl<'s> Connections<'s> {
         let keys: Vec<Key> = self.slab.keys().collect();
         // Those in the ready list are served anyway.
         for key in keys {
-            if self.slab.get_mut(key).is_some_and(|connection| !connection.is_listed) {
+            if self.slab.get_mut(key).is_some_and(|connection| !connection.is_in_ready_list) {
                 self.advance(key, None);
             }
         }
@@ -244,11 +244,11 @@ impl<'s> Connections<'s> {
         std::mem::take(&mut self.has_closed)
     }
 
-    /// Counts the responses that are cut off if all connections close now.
-    pub(crate) fn count_cut_off(&mut self) {
+    /// Counts the responses that are aborted if all connections close now.
+    pub(crate) fn count_aborted(&mut self) {
         let keys: Vec<Key> = self.slab.keys().collect();
-        let cut_off = keys.into_iter().filter(|key| self.slab.get_mut(*key).is_some_and(|it| it.has_unsent()));
-        let count = cut_off.count() as u64;
+        let aborted = keys.into_iter().filter(|key| self.slab.get_mut(*key).is_some_and(|it| it.has_unsent()));
+        let count = aborted.count() as u64;
         self.metrics.add(Counter::CutOff, count);
     }
 
@@ -264,7 +264,7 @@ impl<'s> Connections<'s> {
         act: impl FnOnce(&mut Connection<'s>, &mut Context<'_, 's>) -> io::Result<Next>,
     ) {
         let Some(connection) = self.slab.get_mut(key) else { return };
-        self.sequence += 1;
+        self.use_number += 1;
         let mut context = Context {
             snapshot: &self.snapshot,
             files: &mut self.files,
@@ -273,7 +273,7 @@ impl<'s> Connections<'s> {
             buffers: &mut self.buffers,
             metrics: &self.metrics,
             waiter: Waiter { worker_index: self.worker_index, connection: key },
-            sequence: self.sequence,
+            use_number: self.use_number,
             drain_grace: self.drain_grace,
         };
         let next = match catch_unwind(AssertUnwindSafe(|| act(connection, &mut context))) {
@@ -288,8 +288,8 @@ impl<'s> Connections<'s> {
         };
         match next {
             Next::Close => return self.close(key),
-            Next::Again if !connection.is_listed => {
-                connection.is_listed = true;
+            Next::Again if !connection.is_in_ready_list => {
+                connection.is_in_ready_list = true;
                 self.ready.push(key);
             }
             Next::Again | Next::Wait => {}
@@ -298,7 +298,7 @@ impl<'s> Connections<'s> {
             Protocol::Http => &mut self.idle_http,
             Protocol::Dns => &mut self.idle_dns,
         };
-        match connection.idle_since() {
+        match connection.idle_use_number() {
             Some(last_used) => list.touch(key, last_used),
             None => list.remove(key),
         }

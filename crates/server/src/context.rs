@@ -16,7 +16,7 @@ pub(crate) struct Buffers {
     pub(crate) input: Box<[u8]>,
     /// What is to be sent.
     pub(crate) output: Vec<u8>,
-    /// A DNS reply in the making, or a piece of a file.
+    /// A DNS reply before it is appended to `output`, or a piece of a file.
     pub(crate) scratch: Box<[u8]>,
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct Context<'w, 's> {
     /// Where the completion of a job for this connection goes.
     pub(crate) waiter: Waiter,
     /// Counts the times that a connection of the worker was served.
-    pub(crate) sequence: u64,
+    pub(crate) use_number: u64,
     /// How long idle connections stay open while the server drains; `None` while it does not.
     pub(crate) drain_grace: Option<Duration>,
 }

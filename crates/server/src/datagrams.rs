@@ -29,9 +29,9 @@ const FINAL_ITERATIONS_MAX: usize = 512;
 enum Received {
     Nothing,
     /// Datagrams, and the socket is empty now.
-    All,
+    Drained,
     /// Datagrams, and there may be more.
-    Some,
+    MaybeMore,
 }
 
 /// What the thread is created with.
@@ -75,7 +75,7 @@ impl<'s> Datagrams<'s> {
             if self.shared.snapshot_version() != self.snapshot_version {
                 (self.snapshot, self.snapshot_version) = self.shared.snapshot();
             }
-            if self.run_once() != Received::Some {
+            if self.run_once() != Received::MaybeMore {
                 self.metrics.heartbeat.begin_waiting();
                 waiting.wait(None)?;
                 if waiting.is_last_ready() {
@@ -95,10 +95,10 @@ impl<'s> Datagrams<'s> {
 
     /// Serves each socket within its budget; the most that was found in one of them.
     fn run_once(&mut self) -> Received {
-        (0..self.sockets.len()).map(|index| self.serve(index)).max().unwrap_or(Received::Nothing)
+        (0..self.sockets.len()).map(|index| self.serve_socket(index)).max().unwrap_or(Received::Nothing)
     }
 
-    fn serve(&mut self, index: usize) -> Received {
+    fn serve_socket(&mut self, index: usize) -> Received {
         let socket = self.sockets[index];
         let mut error_count = 0;
         let mut found = Received::Nothing;
@@ -116,11 +116,11 @@ impl<'s> Datagrams<'s> {
                 }
             };
             if received != 0 {
-                found = Received::All;
+                found = Received::Drained;
                 // One query that arrives alone must not pay for the slots of a whole batch.
                 match received {
-                    1 => self.answer::<1>(1),
-                    _ => self.answer::<BATCH_COUNT_MAX>(received),
+                    1 => self.answer_batch::<1>(1),
+                    _ => self.answer_batch::<BATCH_COUNT_MAX>(received),
                 }
                 let sent = socket.send(&mut self.batch);
                 self.metrics.add(Counter::UdpRepliesLost, sent.failed_count as u64);
@@ -129,12 +129,12 @@ impl<'s> Datagrams<'s> {
                 return found;
             }
         }
-        Received::Some
+        Received::MaybeMore
     }
 
     /// Answers the datagrams of the batch step by step, each step for all of them, so that the memory that one would wait for
     /// is fetched for all at the same time.
-    fn answer<const COUNT_MAX: usize>(&mut self, received_count: usize) {
+    fn answer_batch<const COUNT_MAX: usize>(&mut self, received_count: usize) {
         let transport = Transport::Udp { reply_bytes_max: self.shared.options.dns.udp_reply_bytes_max };
         let zones = &*self.snapshot.zones;
         let now_unix_s = unix_seconds();

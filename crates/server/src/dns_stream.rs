@@ -2,7 +2,7 @@
 
 use crate::context::{Context, Input};
 use crate::metrics::Counter;
-use crate::step::{CloseMode, Peer, Step};
+use crate::step::{CloseMode, ConnectionInfo, Step};
 use sanderling_dns::{Answered, RequestInfo, Transport};
 
 /// Bytes of the length before each message (RFC 1035 §4.2.2).
@@ -19,7 +19,7 @@ impl DnsStream {
     pub(crate) fn step<'s>(
         &mut self,
         input: &mut Input<'_>,
-        peer: &Peer<'_>,
+        connection: &ConnectionInfo<'_>,
         context: &mut Context<'_, 's>,
     ) -> Step<'s> {
         let Some((length, rest)) = input.rest().split_first_chunk::<LENGTH_BYTES>() else { return Step::Partial };
@@ -32,7 +32,7 @@ impl DnsStream {
         context.metrics.add(Counter::DnsTcpQueries, 1);
         let reply = &mut context.buffers.scratch;
         let now_unix_s = context.clock.unix_s();
-        let info = RequestInfo { client: *peer.client, transport: Transport::Tcp, now_unix_s };
+        let info = RequestInfo { client: *connection.client, transport: Transport::Tcp, now_unix_s };
         match sanderling_dns::answer(&context.snapshot.zones, &info, query, reply) {
             Answered::Reply(length_bytes) => {
                 let output = &mut context.buffers.output;
@@ -41,8 +41,8 @@ impl DnsStream {
             }
             Answered::Drop => context.metrics.add(Counter::DnsDropped, 1),
         }
-        // While the server drains, the connection closes after the last query that the client is known to have sent.
-        if context.is_draining() && input.is_empty() && !peer.may_have_sent_more {
+        // While the server drains, the connection closes after the last query that the client has certainly sent.
+        if context.is_draining() && input.is_empty() && !connection.may_have_sent_more {
             return Step::Last(CloseMode::Linger, None);
         }
         Step::Answered(None)

@@ -1,37 +1,39 @@
 //! The open-file cache, shared by all workers: one entry for each requested path, immutable and the same for all.
 //!
 //! ```text
-//! hit     the worker has a reference of its own                  no call, no lock
+//! hit     the worker has a reference                             no call, no lock
 //! miss    another worker has opened the file                     no call
-//!         it is opened at once, if no disk has to be waited for  openat2, fstat, read; and three openat2 for the
-//!                                                                precompressed files
+//!         it is opened at once, if its directory is watched and  openat2, fstat, readlink, preadv2, fstat; and three
+//!         no disk has to be waited for                           openat2 for the precompressed files
 //!         otherwise by a job, while the worker serves others     and the connection receives a completion
 //! stale   the kernel reports a change (inotify)                  the entry is invalidated
-//!         a time has passed                                      openat2, fstat, and the same for precompressed files
+//!         its time has passed                                    openat2, fstat, and the same for precompressed files
 //! ```
 //!
 //! A response that is being sent from an invalidated entry goes on with the version it began with. Paths without a file are
 //! cached apart from files (negative entries), so that a flood of them evicts no file.
 
+mod watcher;
+
 use crate::clock::{Milliseconds, ms};
-use crate::file_lookup::{FileLookup, Revalidation};
-use crate::jobs::{Job, JobQueue, JobResult, Waiter};
-use crate::open_file::{Attempt, Blocking, Budget, FileError, FileKey, Gauges, OpenError, OpenFile, RetryAfter};
+use crate::eviction::{EVICTED_FRACTION, Eviction};
+use crate::file_lookup::{FileLookup, LookupResult};
+use crate::jobs::{Job, JobQueue, Waiter};
+use crate::open_file::{
+    Blocking, EntryLimits, FileError, FileKey, Gauges, LookupContext, OpenError, OpenFile, RetryAfter,
+};
 use crate::options::OpenFilesOptions;
 use crate::sites::Site;
-use crate::watched_dirs::{Outdated, WatchedDirs};
+use crate::watched_directories::WatchedDirectories;
 use sanderling_http::SitePath;
 use sanderling_os::clock::{monotonic_ms, unix_seconds};
-use sanderling_os::event_fd::EventFd;
-use sanderling_os::poll_set::PollSet;
 use sanderling_table::{CachedRef, Ref, Table};
 use std::collections::HashMap;
-use std::io;
-use std::os::fd::AsFd;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::thread;
+use std::time::Duration;
 
 /// The cache.
 #[derive(Debug)]
@@ -41,7 +43,7 @@ pub(crate) struct FileCache {
     /// Look-ups that have begun, each with the connections that wait for it.
     in_progress: Mutex<HashMap<FileKey, Vec<Waiter>>>,
     jobs: Arc<JobQueue>,
-    dirs: WatchedDirs,
+    directories: WatchedDirectories,
     gauges: Arc<Gauges>,
     options: OpenFilesOptions,
     /// When the server was created, on the monotonic clock.
@@ -77,7 +79,7 @@ enum Claim {
     InProgress,
 }
 
-/// Completes a look-up whose thread panics.
+/// Completes a look-up if its thread panics.
 struct PanicGuard<'a> {
     cache: &'a FileCache,
     key: &'a FileKey,
@@ -85,18 +87,16 @@ struct PanicGuard<'a> {
 
 impl Drop for PanicGuard<'_> {
     fn drop(&mut self) {
-        self.cache.finish(self.key, Err(FileError::Failed));
+        if thread::panicking() {
+            self.cache.finish(self.key, Err(FileError::Failed));
+        }
     }
 }
 
-/// One in this many entries is evicted when there are too many: so rarely that a scan of all of them costs little.
-const EVICTED_FRACTION: usize = 16;
 /// Attempts for one look-up, when descriptors are lacking or the file is being written.
 const ATTEMPTS_MAX: u8 = 10;
 /// How long a job waits for workers to release descriptors.
-const EXHAUSTED_PAUSE: Duration = Duration::from_millis(20);
-/// How often unused entries are looked for.
-const CLEANUP_INTERVAL: Duration = Duration::from_millis(500);
+const DESCRIPTOR_RETRY_DELAY: Duration = Duration::from_millis(20);
 
 impl FileCache {
     pub(crate) fn new(options: OpenFilesOptions, jobs: Arc<JobQueue>, start_ms: Milliseconds) -> FileCache {
@@ -106,7 +106,7 @@ impl FileCache {
             negative: Table::new(options.negative_entries_max.clamp(1, sanderling_table::CAPACITY_MAX)),
             in_progress: Mutex::default(),
             jobs,
-            dirs: WatchedDirs::new(options.watched_dirs_max),
+            directories: WatchedDirectories::new(options.watched_directories_max),
             gauges: Arc::default(),
             options,
             start_ms,
@@ -122,23 +122,23 @@ impl FileCache {
     /// Whether the file system must be asked before the entry is used.
     #[inline]
     pub(crate) fn is_stale(&self, file: &OpenFile, now_ms: Milliseconds) -> bool {
-        let fresh_for = if file.is_watched() { self.options.watched_fresh_for } else { self.options.fresh_for };
-        now_ms.saturating_sub(file.checked_ms()) > ms(fresh_for) && file.can_change()
+        let valid_for = if file.is_watched() { self.options.watched_valid_for } else { self.options.valid_for };
+        now_ms.saturating_sub(file.checked_ms()) > ms(valid_for) && file.can_change()
     }
 
-    /// Looks up a path for which the worker has no reference, or a stale one (`is_known`): in the negative entries, then
+    /// Looks up a path for which the worker has no reference, or a stale one (`had_reference`): in the negative entries, then
     /// on disk if that needs no wait, and otherwise by a job.
     pub(crate) fn look_up(
         &self,
         site: &Arc<Site>,
         path: &SitePath<'_>,
         key: &FileKey,
-        is_known: bool,
-        attempt: Attempt,
+        had_reference: bool,
+        context: LookupContext,
         waiter: Waiter,
     ) -> Lookup<'_, '_> {
         if let Some(negative) = self.negative.get(key) {
-            if attempt.now_ms.saturating_sub(negative.found_ms) <= ms(self.options.fresh_for) {
+            if context.now_ms.saturating_sub(negative.found_ms) <= ms(self.options.valid_for) {
                 return Lookup::Failed(negative.error);
             }
             self.negative.invalidate_ref(&negative);
@@ -146,16 +146,15 @@ impl FileCache {
         if self.claim(key, waiter) == Claim::InProgress {
             return Lookup::Pending;
         }
-        let guard = PanicGuard { cache: self, key };
+        let _guard = PanicGuard { cache: self, key };
         let lookup = FileLookup::new(site, path, key);
         // Watching a directory for the first time may have to wait.
-        let is_watchable = self.dirs.descriptor().is_some() && lookup.is_on_disk();
-        let result = if !is_known && is_watchable && !self.dirs.is_watched(site, lookup.directory()) {
+        let is_watchable = self.directories.descriptor().is_some() && lookup.is_on_disk();
+        let result = if !had_reference && is_watchable && !self.directories.is_watched(site, lookup.directory()) {
             Err(OpenError::Retry(RetryAfter::Disk))
         } else {
-            self.run(&lookup, attempt, Blocking::No)
+            self.run(&lookup, context, Blocking::No)
         };
-        std::mem::forget(guard);
         match result {
             Ok(file) => {
                 self.finish(key, Ok(()));
@@ -175,7 +174,7 @@ impl FileCache {
     fn enqueue(&self, lookup: FileLookup, delay: Duration, waiter: Waiter) -> Lookup<'_, '_> {
         let key = lookup.key.clone();
         self.lock_in_progress().entry(key.clone()).or_default().push(waiter);
-        match self.jobs.enqueue(Job::OpenFile(lookup), delay) {
+        match self.jobs.enqueue(lookup, delay) {
             Ok(()) => Lookup::Pending,
             Err(_) => {
                 self.lock_in_progress().entry(key.clone()).or_default().retain(|other| *other != waiter);
@@ -204,7 +203,7 @@ impl FileCache {
             FileError::IsDirectory | FileError::NotFound | FileError::Forbidden => Ok(()),
         });
         let waiters = self.lock_in_progress().remove(key).unwrap_or_default();
-        self.jobs.complete(&waiters, JobResult::FileOpened(result));
+        self.jobs.complete(&waiters, result);
     }
 
     fn lock_in_progress(&self) -> MutexGuard<'_, HashMap<FileKey, Vec<Waiter>>> {
@@ -215,35 +214,36 @@ impl FileCache {
     fn run(
         &self,
         lookup: &FileLookup,
-        attempt: Attempt,
+        context: LookupContext,
         blocking: Blocking,
     ) -> Result<Ref<'_, FileKey, OpenFile>, OpenError> {
-        let event_count_before = self.dirs.event_count();
-        let known = self.files.get(&lookup.key);
-        let file = match lookup.run(known.as_deref(), attempt, blocking, &self.gauges) {
-            Ok(Revalidation::Unchanged) => {
-                let known = known.expect("only a known file can be unchanged");
-                known.note_checked(attempt.now_ms);
-                known
+        let event_count_before = self.directories.event_count();
+        let cached = self.files.get(&lookup.key);
+        let file = match lookup.run(cached.as_deref(), context, blocking, &self.gauges) {
+            Ok(LookupResult::Unchanged) => {
+                let cached = cached.expect("only a cached file can be unchanged");
+                cached.set_checked(context.now_ms);
+                cached
             }
-            Ok(Revalidation::Changed(file)) => self.publish(&lookup.key, file, known.is_some())?,
+            Ok(LookupResult::New(file)) => self.publish(&lookup.key, file, cached.is_some())?,
             Err(error) => {
-                // After an error that says nothing about the file, the known version stays.
+                // After an error that says nothing about the file, the cached version stays.
                 if let OpenError::File(error @ (FileError::NotFound | FileError::IsDirectory | FileError::Forbidden)) =
                     error
                 {
                     self.files.invalidate(&lookup.key);
-                    self.insert_negative(&lookup.key, NegativeEntry { error, found_ms: attempt.now_ms });
+                    self.insert_negative(&lookup.key, NegativeEntry { error, found_ms: context.now_ms });
                 }
                 return Err(error);
             }
         };
-        // An event between the look-up and the publishing may have been about this file, and found no entry to
-        // invalidate, or one that was not watched: then the file is revalidated soon. This thread notes the watch first and
-        // reads the count after; the watcher counts first and reads the note after: one of them learns of the other.
-        let can_be_reported = self.dirs.is_watched(&lookup.site, lookup.directory()) && file.can_be_watched();
+        // The watcher may have handled an event of this file before the entry was published, or while the entry was not
+        // watched. Both threads store and then load, SeqCst: this one stores `is_watched` and loads the event count, the
+        // watcher increments the count and loads `is_watched`. So at least one of them sees the other's store. If the
+        // count has changed, the file is treated as unwatched and soon revalidated.
+        let can_be_reported = self.directories.is_watched(&lookup.site, lookup.directory()) && file.can_be_watched();
         file.set_watched(can_be_reported);
-        let is_reported = can_be_reported && self.dirs.event_count() == event_count_before;
+        let is_reported = can_be_reported && self.directories.event_count() == event_count_before;
         file.set_watched(is_reported);
         Ok(file)
     }
@@ -309,7 +309,7 @@ impl FileCache {
         let Some(mut eviction) = Eviction::plan(files, excess) else { return };
         let count = self.files.invalidate_where(usize::MAX, |_, file| {
             let weight = weight(file);
-            weight > 0 && eviction.takes(file.checked_ms(), weight)
+            weight > 0 && eviction.should_evict(file.checked_ms(), weight)
         });
         self.evicted_count.fetch_add(count as u64, Ordering::Relaxed);
         // Sleeping workers may have references to evicted entries.
@@ -324,18 +324,19 @@ impl FileCache {
         }
     }
 
-    /// Runs a look-up as a job, which may wait for the file system. `number` is that of earlier attempts.
-    pub(crate) fn run_job(&self, lookup: FileLookup, number: u8) {
-        self.dirs.watch(&lookup.site, lookup.directory());
-        let result = match self.run(&lookup, Attempt { number, ..self.attempt_now() }, Blocking::Yes) {
+    /// Runs a look-up as a job, which may wait for the file system.
+    pub(crate) fn run_job(&self, job: Job) {
+        let Job { lookup, attempt_count } = job;
+        self.directories.watch(&lookup.site, lookup.directory());
+        let result = match self.run(&lookup, LookupContext { attempt_count, ..self.context_now() }, Blocking::Yes) {
             Ok(_) => Ok(()),
-            Err(OpenError::File(FileError::Busy)) if number < ATTEMPTS_MAX => {
+            Err(OpenError::File(FileError::Busy)) if attempt_count < ATTEMPTS_MAX => {
                 // Evicted entries close their descriptors as soon as the workers give up their references.
                 self.evict(1, None, OpenFile::descriptor_count);
-                return self.jobs.retry(Job::OpenFile(lookup), number + 1, EXHAUSTED_PAUSE);
+                return self.jobs.retry(lookup, attempt_count + 1, DESCRIPTOR_RETRY_DELAY);
             }
-            Err(OpenError::Retry(after)) if number < ATTEMPTS_MAX => {
-                return self.jobs.retry(Job::OpenFile(lookup), number + 1, after.delay());
+            Err(OpenError::Retry(after)) if attempt_count < ATTEMPTS_MAX => {
+                return self.jobs.retry(lookup, attempt_count + 1, after.delay());
             }
             Err(OpenError::File(error)) => Err(error),
             Err(OpenError::Retry(_)) => Err(FileError::Busy),
@@ -343,91 +344,18 @@ impl FileCache {
         self.finish(&lookup.key, result);
     }
 
-    /// The watcher thread: invalidates what the kernel reports as changed and what was not used for long.
-    pub(crate) fn run_watcher(&self, wakeup: &EventFd, goes_on: impl Fn() -> bool) -> io::Result<()> {
-        let mut waiting = PollSet::new(self.dirs.descriptor().into_iter().chain([wakeup.as_fd()]));
-        let mut last_cleanup = Instant::now();
-        while goes_on() {
-            waiting.wait(Some(CLEANUP_INTERVAL))?;
-            if waiting.is_last_ready() {
-                wakeup.drain();
-            }
-            let mut count = 0;
-            self.dirs.read_events(|outdated| count += self.invalidate_outdated(&outdated));
-            if last_cleanup.elapsed() >= CLEANUP_INTERVAL {
-                last_cleanup = Instant::now();
-                count += self.invalidate_unused();
-            }
-            if count != 0 {
-                self.jobs.wake_workers();
-            }
-        }
-        Ok(())
+    fn context_now(&self) -> LookupContext {
+        self.context_at(monotonic_ms() - self.start_ms, unix_seconds())
     }
 
-    fn invalidate_outdated(&self, outdated: &Outdated) -> usize {
-        let mut count = 0;
-        for key in outdated.keys() {
-            count += usize::from(self.files.invalidate(&key).is_some());
-            self.negative.invalidate(&key);
-        }
-        for key in outdated.identity_keys() {
-            // An entry that is not watched is revalidated soon; and a file whose precompressed form is written all the time
-            // would be invalidated each time before it is sent.
-            if let Some(file) = self.files.get(&key)
-                && file.is_watched_after_event()
-            {
-                count += usize::from(self.files.invalidate_ref(&file));
-            }
-        }
-        if outdated.is_recursive() {
-            count += self.files.invalidate_where(usize::MAX, |key, _| outdated.contains(key));
-            self.negative.invalidate_where(usize::MAX, |key, _| outdated.contains(key));
-        }
-        count
-    }
-
-    /// Invalidates entries that were not used for long and those of deleted files that are not watched, and stops watching
-    /// directories without entries.
-    fn invalidate_unused(&self) -> usize {
-        let now_ms = self.attempt_now().now_ms;
-        // A file in use is revalidated again and again: one that was not for longer is not in use.
-        let idle_ms = ms(self.options.idle_timeout + self.options.watched_fresh_for.max(self.options.fresh_for));
-        let mut unwatched = Vec::new();
-        let mut count = self.files.invalidate_where(usize::MAX, |key, file| {
-            if !file.is_watched() && file.descriptor_count() > 0 {
-                unwatched.push(key.clone());
-            }
-            now_ms.saturating_sub(file.checked_ms()) > idle_ms
-        });
-        // Outside of the table's lock: the file system may have to be waited for.
-        for key in unwatched {
-            if let Some(file) = self.files.get(&key)
-                && file.is_deleted()
-            {
-                count += usize::from(self.files.invalidate_ref(&file));
-            }
-        }
-        if count != 0 {
-            let mut keys = Vec::new();
-            self.files.for_each(|key, _| keys.push(key.clone()));
-            self.dirs.keep_only(keys.iter());
-        }
-        count
-    }
-
-    fn attempt_now(&self) -> Attempt {
-        self.attempt_at(monotonic_ms() - self.start_ms, unix_seconds())
-    }
-
-    /// A first attempt at this time.
-    pub(crate) fn attempt_at(&self, now_ms: Milliseconds, unix_s: u64) -> Attempt {
-        let budget = Budget {
+    /// The context of a first attempt at this time.
+    pub(crate) fn context_at(&self, now_ms: Milliseconds, unix_s: u64) -> LookupContext {
+        let limits = EntryLimits {
             small_file_bytes_max: self.options.small_file_bytes_max,
             content_bytes: self.options.content_bytes_max,
             descriptors: self.options.descriptors_max as u64,
         };
-        Attempt { now_ms, unix_s, budget, number: 0 }
+        LookupContext { now_ms, unix_s, limits, attempt_count: 0 }
     }
 
     /// What the cache holds.
@@ -437,47 +365,9 @@ impl FileCache {
             negative_count: self.negative.len(),
             descriptor_count: self.gauges.descriptors.load(Ordering::Relaxed),
             content_bytes: self.gauges.content_bytes.load(Ordering::Relaxed),
-            watched_dir_count: self.dirs.count(),
+            watched_directory_count: self.directories.count(),
             evicted_count: self.evicted_count.load(Ordering::Relaxed),
         }
-    }
-}
-
-/// Which entries are evicted: the least recently used, a fraction of all at least, and as many more as weigh the excess.
-#[derive(Debug, PartialEq, Eq)]
-struct Eviction {
-    /// Entries last used before this time are evicted, and of those last used at it as many as are still needed.
-    newest_ms: Milliseconds,
-    left_count: usize,
-    left_weight: u64,
-}
-
-impl Eviction {
-    /// A plan for `files`, each with the time of its last use and its weight; `None` if there are none.
-    fn plan(mut files: Vec<(Milliseconds, u64)>, excess: u64) -> Option<Eviction> {
-        files.sort_unstable_by_key(|&(used_ms, _)| used_ms);
-        let (mut left_count, mut left_weight) = ((files.len() / EVICTED_FRACTION).max(1), excess);
-        for same_time in files.chunk_by(|(one_ms, _), (other_ms, _)| one_ms == other_ms) {
-            let sum: u64 = same_time.iter().map(|&(_, weight)| weight).sum();
-            if same_time.len() >= left_count && sum >= left_weight {
-                return Some(Eviction { newest_ms: same_time[0].0, left_count, left_weight });
-            }
-            left_count = left_count.saturating_sub(same_time.len());
-            left_weight = left_weight.saturating_sub(sum);
-        }
-        // All of them weigh less than the excess.
-        files.last().map(|&(newest_ms, _)| Eviction { newest_ms, left_count: files.len(), left_weight })
-    }
-
-    /// Whether this entry is evicted.
-    fn takes(&mut self, used_ms: Milliseconds, weight: u64) -> bool {
-        if used_ms != self.newest_ms {
-            return used_ms < self.newest_ms;
-        }
-        let is_needed = self.left_count > 0 || self.left_weight > 0;
-        self.left_count = self.left_count.saturating_sub(1);
-        self.left_weight = self.left_weight.saturating_sub(weight);
-        is_needed
     }
 }
 
@@ -493,34 +383,7 @@ pub struct CacheStats {
     /// Bytes of content in memory.
     pub content_bytes: u64,
     /// Directories that are watched.
-    pub watched_dir_count: usize,
+    pub watched_directory_count: usize,
     /// Files evicted so far.
     pub evicted_count: u64,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The indices of the evicted files; each file has the time of its last use and its weight.
-    fn evicted(files: &[(Milliseconds, u64)], excess: u64) -> Vec<usize> {
-        let Some(mut eviction) = Eviction::plan(files.to_vec(), excess) else { return Vec::new() };
-        let evicted = files.iter().enumerate().filter(|&(_, &(used_ms, weight))| eviction.takes(used_ms, weight));
-        evicted.map(|(index, _)| index).collect()
-    }
-
-    #[test]
-    fn the_least_recently_used_files_are_evicted_and_no_more_than_needed() {
-        assert_eq!(evicted(&[], 1), [0_usize; 0]);
-        assert_eq!(evicted(&[(5, 1), (3, 1), (4, 1)], 1), [1]);
-        assert_eq!(evicted(&[(5, 1), (3, 1), (4, 1)], 2), [1, 2]);
-        assert_eq!(evicted(&[(5, 10), (3, 1), (4, 10)], 2), [1, 2], "by weight, not by number");
-        assert_eq!(evicted(&[(5, 10), (3, 20), (4, 10)], 2), [1]);
-        assert_eq!(evicted(&[(7, 1), (7, 1), (7, 1)], 2), [0, 1], "of equally old ones");
-        assert_eq!(evicted(&[(7, 1), (2, 1), (7, 1), (7, 1)], 3), [0, 1, 2], "in any order");
-        assert_eq!(evicted(&[(1, 1), (2, 1)], 9), [0, 1], "all, where all are too few");
-        let many: Vec<(Milliseconds, u64)> = (0..100).map(|used_ms| (used_ms, 20)).collect();
-        assert_eq!(evicted(&many, 1), (0..100 / EVICTED_FRACTION).collect::<Vec<_>>(), "a fraction at least");
-        assert_eq!(evicted(&many, 980), (0..49).collect::<Vec<_>>());
-    }
 }

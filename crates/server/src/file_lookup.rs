@@ -1,8 +1,8 @@
 //! The look-up of a requested path on disk: the file, and the precompressed files beside it.
 
 use crate::open_file::{
-    Attempt, Blocking, Budget, FileError, FileKey, FileVariant, FileVersion, Gauges, OpenError, OpenFile, RetryAfter,
-    Storage, UnreadFile, file_error,
+    Blocking, EntryLimits, FileError, FileKey, FileVariant, FileVersion, Gauges, LookupContext, OpenError, OpenFile,
+    RetryAfter, Storage, UnreadFile, file_error,
 };
 use crate::sites::{BuiltinFile, Root, Site};
 use sanderling_http::{
@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// The file that answers for a directory.
 const INDEX: &[u8] = b"index.html";
 /// Attempts after which a precompressed file that is being written is left out.
-const SETTLING_ATTEMPTS_MAX: u8 = 3;
+const RECENT_CHANGE_ATTEMPTS_MAX: u8 = 3;
 
 /// A path that is looked up.
 #[derive(Clone, Debug)]
@@ -34,11 +34,11 @@ pub(crate) struct FileLookup {
 /// The result of a look-up.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "it moves from the stack into the table at once")]
-pub(crate) enum Revalidation {
-    /// The file is the version that was known, in the same codings; nothing was read.
+pub(crate) enum LookupResult {
+    /// The file is the cached version, in the same codings; nothing was read.
     Unchanged,
-    /// The file is another version, or was not known.
-    Changed(OpenFile),
+    /// The file is another version, or was not cached.
+    New(OpenFile),
 }
 
 impl FileLookup {
@@ -64,20 +64,20 @@ impl FileLookup {
     }
 
     pub(crate) fn is_on_disk(&self) -> bool {
-        matches!(self.site.root, Root::Folder(_))
+        matches!(self.site.root, Root::Directory(_))
     }
 
-    /// Looks the file up. `known` is the version that the cache has.
+    /// Looks the file up. `cached` is the version in the cache.
     pub(crate) fn run(
         &self,
-        known: Option<&OpenFile>,
-        attempt: Attempt,
+        cached: Option<&OpenFile>,
+        context: LookupContext,
         blocking: Blocking,
         gauges: &Arc<Gauges>,
-    ) -> Result<Revalidation, OpenError> {
+    ) -> Result<LookupResult, OpenError> {
         let found = match &self.site.root {
-            Root::Builtin(files) => find_builtin(files, &self.path, attempt, gauges).map(Revalidation::Changed),
-            Root::Folder(root) => self.find_beneath(root, known, attempt, blocking, gauges),
+            Root::Builtin(files) => find_builtin(files, &self.path, context, gauges).map(LookupResult::New),
+            Root::Directory(root) => self.find_beneath(root, cached, context, blocking, gauges),
             Root::Unavailable => Err(FileError::Unavailable.into()),
         };
         match found {
@@ -90,40 +90,41 @@ impl FileLookup {
     fn find_beneath(
         &self,
         root: &Directory,
-        known: Option<&OpenFile>,
-        attempt: Attempt,
+        cached: Option<&OpenFile>,
+        context: LookupContext,
         blocking: Blocking,
         gauges: &Arc<Gauges>,
-    ) -> Result<Revalidation, OpenError> {
-        let identity = open_beneath(root, Cow::Borrowed(&self.path), blocking)?;
+    ) -> Result<LookupResult, OpenError> {
+        let uncompressed = open_beneath(root, Cow::Borrowed(&self.path), blocking)?;
         let media_type = media_type(self.file_name());
         let mut precompressed = match self.may_be_precompressed(media_type) {
-            true => self.open_precompressed(root, attempt, blocking)?,
+            true => self.open_precompressed(root, context, blocking)?,
             false => PrecompressedFiles::default(),
         };
-        let mut budget = attempt.budget;
+        let mut limits = context.limits;
         // A file may always have one descriptor; a precompressed one without a descriptor left is left out.
-        let storage = budget.allocate(identity.file.metadata.length_bytes).unwrap_or(Storage::Descriptor);
-        precompressed.allocate(&identity.file.metadata, &mut budget);
-        let known = known.filter(|known| known.has_metadata(&identity.file.metadata, precompressed.metadata()));
-        // Watches on the directories of the path report a link that is made there, and the entry is invalidated then.
-        let is_watched = known.is_some_and(OpenFile::is_watched);
-        let has_links = !is_watched && (identity.is_by_link(root) || precompressed.has_links(root));
-        let mut has_hidden_changes = precompressed.has_hidden_changes || has_links;
-        if known.is_some_and(|known| known.has_hidden_changes() == has_hidden_changes) {
-            return Ok(Revalidation::Unchanged);
+        let storage = limits.allocate(uncompressed.file.metadata.length_bytes).unwrap_or(Storage::Descriptor);
+        precompressed.allocate(&uncompressed.file.metadata, &mut limits);
+        let cached =
+            cached.filter(|cached| cached.is_same_version(&uncompressed.file.metadata, precompressed.metadata()));
+        // If the directories of the path are watched, a new symbolic link there invalidates the entry.
+        let is_watched = cached.is_some_and(OpenFile::is_watched);
+        let has_symlinks = !is_watched && (uncompressed.has_symlink_in_path(root) || precompressed.has_symlinks(root));
+        let mut is_unwatchable = precompressed.is_unwatchable || has_symlinks;
+        if cached.is_some_and(|cached| cached.is_unwatchable() == is_unwatchable) {
+            return Ok(LookupResult::Unchanged);
         }
-        let identity = identity.file.read(storage, blocking)?;
-        let coded = precompressed.read(attempt, blocking, &mut has_hidden_changes)?;
+        let uncompressed = uncompressed.file.read(storage, blocking)?;
+        let coded = precompressed.read(context, blocking, &mut is_unwatchable)?;
         let negotiation =
             if coded.is_empty() { Negotiation::None } else { Negotiation::AcceptEncoding(ContentCoding::Identity) };
-        let identity = FileVariant::new(identity, media_type, negotiation, attempt, gauges);
+        let uncompressed = FileVariant::new(uncompressed, media_type, negotiation, context, gauges);
         let variant = |(coding, version)| {
             let negotiation = Negotiation::AcceptEncoding(coding);
-            (coding, FileVariant::new(version, media_type, negotiation, attempt, gauges))
+            (coding, FileVariant::new(version, media_type, negotiation, context, gauges))
         };
         let coded = coded.into_iter().map(variant).collect();
-        Ok(Revalidation::Changed(OpenFile::new(identity, coded, has_hidden_changes, attempt)))
+        Ok(LookupResult::New(OpenFile::new(uncompressed, coded, is_unwatchable, context)))
     }
 
     /// Whether precompressed files are looked for. A precompressed file that is requested by its own name is a file like
@@ -135,22 +136,22 @@ impl FileLookup {
     fn open_precompressed(
         &self,
         root: &Directory,
-        attempt: Attempt,
+        context: LookupContext,
         blocking: Blocking,
     ) -> Result<PrecompressedFiles, OpenError> {
         let mut precompressed = PrecompressedFiles::default();
-        let mut settling = None;
+        let mut wait = None;
         for coding in ContentCoding::COMPRESSIONS {
             let path = [&self.path, coding.file_extension().as_bytes()].concat();
             let opened = open_beneath(root, Cow::Owned(path), blocking);
-            match unless_unavailable(opened, attempt, &mut precompressed.has_hidden_changes) {
+            match unless_unavailable(opened, context, &mut precompressed.is_unwatchable) {
                 Ok(Some(opened)) => precompressed.files.push(PrecompressedFile { coding, opened, storage: None }),
                 Ok(None) => {}
-                Err(OpenError::Retry(RetryAfter::Settling(left))) => settling = settling.max(Some(left)),
+                Err(OpenError::Retry(RetryAfter::RecentChange(time))) => wait = wait.max(Some(time)),
                 Err(error) => return Err(error),
             }
         }
-        settling.map_or(Ok(precompressed), |left| Err(OpenError::Retry(RetryAfter::Settling(left))))
+        wait.map_or(Ok(precompressed), |time| Err(OpenError::Retry(RetryAfter::RecentChange(time))))
     }
 }
 
@@ -164,7 +165,7 @@ struct OpenedFile<'p> {
 
 impl OpenedFile<'_> {
     /// Whether a symbolic link is part of its path.
-    fn is_by_link(&self, root: &Directory) -> bool {
+    fn has_symlink_in_path(&self, root: &Directory) -> bool {
         !self.file.file.real_path().is_ok_and(|real| is_beneath(&real, root, &self.path))
     }
 }
@@ -173,8 +174,8 @@ impl OpenedFile<'_> {
 #[derive(Debug, Default)]
 struct PrecompressedFiles {
     files: Vec<PrecompressedFile>,
-    /// Some of them may change without a report.
-    has_hidden_changes: bool,
+    /// Watches on their directories would not report every change of them.
+    is_unwatchable: bool,
 }
 
 #[derive(Debug)]
@@ -186,11 +187,11 @@ struct PrecompressedFile {
 }
 
 impl PrecompressedFiles {
-    /// Chooses those that can be sent in place of the file with this metadata, as far as the budget allows.
-    fn allocate(&mut self, identity: &Metadata, budget: &mut Budget) {
+    /// Chooses those that can be sent in place of the file with this metadata, as far as the limits allow.
+    fn allocate(&mut self, uncompressed: &Metadata, limits: &mut EntryLimits) {
         for PrecompressedFile { opened, storage, .. } in &mut self.files {
             let metadata = &opened.file.metadata;
-            *storage = is_usable(metadata, identity).then(|| budget.allocate(metadata.length_bytes)).flatten();
+            *storage = is_usable(metadata, uncompressed).then(|| limits.allocate(metadata.length_bytes)).flatten();
         }
     }
 
@@ -199,43 +200,43 @@ impl PrecompressedFiles {
         self.files.iter().filter(|file| file.storage.is_some()).map(|file| (file.coding, &file.opened.file.metadata))
     }
 
-    /// Whether a symbolic link leads to any of them, used or not.
-    fn has_links(&self, root: &Directory) -> bool {
-        self.files.iter().any(|file| file.opened.is_by_link(root))
+    /// Whether the path of any of them, used or not, has a symbolic link.
+    fn has_symlinks(&self, root: &Directory) -> bool {
+        self.files.iter().any(|file| file.opened.has_symlink_in_path(root))
     }
 
-    /// Reads those that are used; `has_hidden_changes` becomes true if one of them was being changed.
+    /// Reads those that are used; `is_unwatchable` becomes true if one of them was being changed.
     fn read(
         self,
-        attempt: Attempt,
+        context: LookupContext,
         blocking: Blocking,
-        has_hidden_changes: &mut bool,
+        is_unwatchable: &mut bool,
     ) -> Result<Vec<(ContentCoding, FileVersion)>, OpenError> {
         let mut versions = Vec::new();
         for PrecompressedFile { coding, opened, storage } in self.files {
             let Some(storage) = storage else { continue };
-            let version = unless_unavailable(opened.file.read(storage, blocking), attempt, has_hidden_changes)?;
+            let version = unless_unavailable(opened.file.read(storage, blocking), context, is_unwatchable)?;
             versions.extend(version.map(|version| (coding, version)));
         }
         Ok(versions)
     }
 }
 
-/// Leaves out a precompressed file that cannot be had: the client gets another coding.
+/// Leaves out a precompressed file that cannot be opened: the client gets another coding.
 fn unless_unavailable<T>(
     result: Result<T, OpenError>,
-    attempt: Attempt,
-    has_hidden_changes: &mut bool,
+    context: LookupContext,
+    is_unwatchable: &mut bool,
 ) -> Result<Option<T>, OpenError> {
     match result {
         Ok(file) => return Ok(Some(file)),
         Err(OpenError::File(FileError::NotFound | FileError::IsDirectory | FileError::Forbidden)) => {}
-        // No report follows when it can be had: that of its change has come already.
+        // No inotify event will follow when it can be opened: the event for its change has already been read.
         Err(OpenError::File(FileError::Busy | FileError::Unavailable | FileError::Failed)) => {
-            *has_hidden_changes = true;
+            *is_unwatchable = true;
         }
-        Err(OpenError::Retry(RetryAfter::Settling(_))) if attempt.number >= SETTLING_ATTEMPTS_MAX => {
-            *has_hidden_changes = true;
+        Err(OpenError::Retry(RetryAfter::RecentChange(_))) if context.attempt_count >= RECENT_CHANGE_ATTEMPTS_MAX => {
+            *is_unwatchable = true;
         }
         Err(error) => return Err(error),
     }
@@ -254,27 +255,27 @@ fn open_beneath<'p>(root: &Directory, path: Cow<'p, [u8]>, blocking: Blocking) -
     Ok(OpenedFile { file, path })
 }
 
-/// Whether `real` is the path beneath `root` that `path` has without symbolic links.
+/// Whether `real` is `path` beneath `root`, so that no part of `path` is a symbolic link.
 fn is_beneath(real: &Path, root: &Directory, path: &[u8]) -> bool {
     real.strip_prefix(root.real_path()).is_ok_and(|rest| rest.as_os_str().as_bytes() == path)
 }
 
 /// Whether a precompressed file can be sent in place of the file without a coding: it is not older, and it is shorter.
-fn is_usable(precompressed: &Metadata, identity: &Metadata) -> bool {
+fn is_usable(precompressed: &Metadata, uncompressed: &Metadata) -> bool {
     // Compressors give their file the time of the original, and some of them only its whole seconds.
     let has_whole_seconds = precompressed.modified.nanoseconds == 0;
     let is_older = if has_whole_seconds {
-        precompressed.modified.seconds < identity.modified.seconds
+        precompressed.modified.seconds < uncompressed.modified.seconds
     } else {
-        precompressed.modified < identity.modified
+        precompressed.modified < uncompressed.modified
     };
-    !is_older && precompressed.length_bytes != 0 && precompressed.length_bytes < identity.length_bytes
+    !is_older && precompressed.length_bytes != 0 && precompressed.length_bytes < uncompressed.length_bytes
 }
 
 fn find_builtin(
     files: &'static [BuiltinFile],
     path: &[u8],
-    attempt: Attempt,
+    context: LookupContext,
     gauges: &Arc<Gauges>,
 ) -> Result<OpenFile, OpenError> {
     let Some(file) = files.iter().find(|file| file.path.as_bytes() == path) else {
@@ -295,9 +296,9 @@ fn find_builtin(
         device: 0,
         inode: hash,
     };
-    let representation = Representation::new(&metadata, media_type(path), Negotiation::None, b"", attempt.unix_s);
-    let identity = FileVariant::builtin(file.bytes, representation, gauges);
-    Ok(OpenFile::new(identity, Vec::new(), false, attempt))
+    let representation = Representation::new(&metadata, media_type(path), Negotiation::None, b"", context.unix_s);
+    let uncompressed = FileVariant::builtin(file.bytes, representation, gauges);
+    Ok(OpenFile::new(uncompressed, Vec::new(), false, context))
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! Whether a thread makes progress: it raises a number with each iteration of its loop, and another thread watches it.
+//! Whether a thread makes progress: it increments a number in each iteration, and another thread watches the number.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The most that one check adds to the time that a thread is thought to have been stuck. Between two checks that are
+/// The most that one check adds to the time that a thread is thought to have been hung. Between two checks that are
 /// further apart the whole process may have been stopped.
 const CHECK_GAP_MAX: Duration = Duration::from_millis(1_500);
 
@@ -15,13 +15,13 @@ impl Heartbeat {
     /// The thread begins an iteration.
     #[inline]
     pub(crate) fn begin_iteration(&self) {
-        self.raise(|number| (number + 1) | 1);
+        self.update(|number| (number + 1) | 1);
     }
 
     /// The thread is about to wait, or ends.
     #[inline]
     pub(crate) fn begin_waiting(&self) {
-        self.raise(|number| (number + 1) & !1);
+        self.update(|number| (number + 1) & !1);
     }
 
     /// How many iterations have begun.
@@ -40,10 +40,10 @@ impl Heartbeat {
     }
 
     #[inline]
-    fn raise(&self, raised: impl FnOnce(u64) -> u64) {
+    fn update(&self, next: impl FnOnce(u64) -> u64) {
         // Only its own thread writes the number, so a load and a store lose nothing. One number holds both the
         // iteration and whether the thread works, so that no order between two numbers has to be kept.
-        self.0.store(raised(self.number()), Ordering::Relaxed);
+        self.0.store(next(self.number()), Ordering::Relaxed);
     }
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct Watchdog {
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     number: u64,
-    stuck_for: Duration,
+    hung_for: Duration,
 }
 
 impl Watchdog {
@@ -72,7 +72,7 @@ impl Watchdog {
     ) -> Option<usize> {
         let gap = self.last_check.map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
         self.last_check = Some(now);
-        let mut stuck = None;
+        let mut hung = None;
         for (index, heartbeat) in heartbeats.enumerate() {
             if index == self.seen.len() {
                 self.seen.push(Seen::default());
@@ -80,15 +80,15 @@ impl Watchdog {
             let seen = &mut self.seen[index];
             let number = heartbeat.number();
             if is_working(number) && seen.number == number {
-                seen.stuck_for += gap.min(CHECK_GAP_MAX);
+                seen.hung_for += gap.min(CHECK_GAP_MAX);
             } else {
-                *seen = Seen { number, stuck_for: Duration::ZERO };
+                *seen = Seen { number, hung_for: Duration::ZERO };
             }
-            if is_working(number) && seen.stuck_for >= limit {
-                stuck = stuck.or(Some(index));
+            if is_working(number) && seen.hung_for >= limit {
+                hung = hung.or(Some(index));
             }
         }
-        stuck
+        hung
     }
 }
 
@@ -105,7 +105,7 @@ mod tests {
     const NOTHING: fn(&Heartbeat) = |_| {};
     const ITERATION: fn(&Heartbeat) = Heartbeat::begin_iteration;
 
-    /// After how many checks a thread that takes `steps`, one before each check, is reported as stuck.
+    /// After how many checks a thread that takes `steps`, one before each check, is reported as hung.
     fn check(steps: &[fn(&Heartbeat)], gap: Duration) -> Option<usize> {
         let (heartbeat, mut watchdog, start) = (Heartbeat::default(), Watchdog::default(), Instant::now());
         steps.iter().enumerate().position(|(index, step)| {
@@ -115,12 +115,12 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_stays_in_one_iteration_is_stuck() {
+    fn a_thread_that_stays_in_one_iteration_is_hung() {
         assert_eq!(check(&[ITERATION, NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, NOTHING], SECOND), Some(5));
     }
 
     #[test]
-    fn a_thread_that_waits_is_not_stuck() {
+    fn a_thread_that_waits_is_not_hung() {
         assert_eq!(check(&[NOTHING; 20], SECOND), None);
         let mut steps = [NOTHING; 20];
         steps[0] = |heartbeat| {
@@ -131,12 +131,12 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_never_waits_is_not_stuck() {
+    fn a_thread_that_never_waits_is_not_hung() {
         assert_eq!(check(&[ITERATION; 20], SECOND), None);
     }
 
     #[test]
-    fn a_stopped_process_is_not_stuck() {
+    fn a_stopped_process_is_not_hung() {
         let hour = Duration::from_secs(3600);
         assert_eq!(check(&[ITERATION, NOTHING, NOTHING, ITERATION, NOTHING], hour), None);
     }
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn the_stuck_thread_is_named_among_others() {
+    fn the_hung_thread_is_named_among_others() {
         let (heartbeats, mut watchdog, start) =
             ([(); 3].map(|()| Heartbeat::default()), Watchdog::default(), Instant::now());
         heartbeats[1].begin_iteration();

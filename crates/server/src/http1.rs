@@ -3,12 +3,11 @@
 use crate::clock::Clock;
 use crate::context::{Context, Input};
 use crate::file_cache::Lookup;
-use crate::jobs::JobResult;
 use crate::metrics::Counter;
 use crate::open_file::{FileError, FileKey, FileVariant, OpenFile};
 use crate::options::Options;
 use crate::send_queue::FileChunk;
-use crate::step::{CloseMode, Peer, Step};
+use crate::step::{CloseMode, ConnectionInfo, Step};
 use sanderling_http::{
     Body, BodySkipper, ContentCoding, FieldName, Framing, LookupError, Parsed, Representation, Request, RequestError,
     Response, SitePath, Status, parse_request, respond,
@@ -27,9 +26,9 @@ const JOBS_PER_REQUEST_MAX: u8 = 16;
 /// The HTTP side of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Http1 {
-    /// Bytes at the start of the next input that are known to be part of an incomplete head.
+    /// Bytes at the start of the next input that are part of an incomplete head.
     scanned_bytes: usize,
-    /// A request whose content has not arrived whole.
+    /// A request whose body has not arrived whole.
     pending: Option<Box<Pending>>,
     /// Jobs that the current request has waited for.
     job_count: u8,
@@ -37,11 +36,11 @@ pub(crate) struct Http1 {
     job_error: Option<FileError>,
 }
 
-/// The head of a request, and how much of its content was discarded.
+/// The head of a request, and how much of its body was skipped.
 #[derive(Debug)]
 struct Pending {
     head: Vec<u8>,
-    discard: BodySkipper,
+    skipper: BodySkipper,
 }
 
 impl Http1 {
@@ -50,9 +49,8 @@ impl Http1 {
     }
 
     /// Takes the result of the job that the current request waits for.
-    pub(crate) fn complete(&mut self, result: JobResult) {
-        let JobResult::FileOpened(opened) = result;
-        self.job_error = opened.err();
+    pub(crate) fn complete(&mut self, result: Result<(), FileError>) {
+        self.job_error = result.err();
     }
 
     /// Writes the response to a client that did not send its request in time (RFC 9110 §15.5.9).
@@ -68,16 +66,21 @@ impl Http1 {
     pub(crate) fn step<'s>(
         &mut self,
         input: &mut Input<'_>,
-        peer: &Peer<'_>,
+        connection: &ConnectionInfo<'_>,
         context: &mut Context<'_, 's>,
     ) -> Step<'s> {
         match self.pending.take() {
-            Some(pending) => self.step_content(pending, input, peer, context),
-            None => self.step_head(input, peer, context),
+            Some(pending) => self.continue_body(pending, input, connection, context),
+            None => self.step_head(input, connection, context),
         }
     }
 
-    fn step_head<'s>(&mut self, input: &mut Input<'_>, peer: &Peer<'_>, context: &mut Context<'_, 's>) -> Step<'s> {
+    fn step_head<'s>(
+        &mut self,
+        input: &mut Input<'_>,
+        connection: &ConnectionInfo<'_>,
+        context: &mut Context<'_, 's>,
+    ) -> Step<'s> {
         let (start, bytes) = (input.consumed(), input.rest());
         let scanned_bytes = std::mem::take(&mut self.scanned_bytes);
         let step = match parse_request(bytes, scanned_bytes, &context.options.http.request) {
@@ -88,8 +91,8 @@ impl Http1 {
             Ok(Parsed::Complete { request, head_bytes }) => {
                 input.consume(head_bytes);
                 match request.framing {
-                    Framing::None => self.answer(&request, input, peer, context),
-                    _ => self.step_framed(&request, &bytes[..head_bytes], input, peer, context),
+                    Framing::None => self.answer_request(&request, input, connection, context),
+                    _ => self.start_body(&request, &bytes[..head_bytes], input, connection, context),
                 }
             }
             Err(error) => self.refuse(error, context),
@@ -100,55 +103,55 @@ impl Http1 {
         step
     }
 
-    /// A request with content, which is discarded before the request is answered.
-    fn step_framed<'s>(
+    /// A request with a body, which is skipped before the request is answered.
+    fn start_body<'s>(
         &mut self,
         request: &Request<'_>,
         head: &[u8],
         input: &mut Input<'_>,
-        peer: &Peer<'_>,
+        connection: &ConnectionInfo<'_>,
         context: &mut Context<'_, 's>,
     ) -> Step<'s> {
-        let mut discard = BodySkipper::new(request.framing, &context.options.http.request);
-        let discarded = match discard.advance(input.rest()) {
+        let mut skipper = BodySkipper::new(request.framing, &context.options.http.request);
+        let skipped = match skipper.advance(input.rest()) {
             Err(error) => return self.refuse(error, context),
-            Ok(discarded) => discarded,
+            Ok(skipped) => skipped,
         };
-        input.consume(discarded.consumed_bytes);
-        if discarded.is_done {
-            return self.answer(request, input, peer, context);
+        input.consume(skipped.consumed_bytes);
+        if skipped.is_done {
+            return self.answer_request(request, input, connection, context);
         }
         if request.fields.contains(FieldName::Expect) {
-            // RFC 9110 §10.1.1: a client that waits for 100 (Continue) gets the final response instead, since the content
-            // is not needed. Whether the content arrives all the same is unknown, so the connection closes.
-            return match self.answer(request, input, peer, context) {
+            // RFC 9110 §10.1.1: a client that waits for 100 (Continue) gets the final response instead, since the body is
+            // not needed. Whether the body arrives all the same is unknown, so the connection closes.
+            return match self.answer_request(request, input, connection, context) {
                 Step::Answered(file) | Step::Last(_, file) => Step::Last(CloseMode::Linger, file),
                 step => step,
             };
         }
-        self.pending = Some(Box::new(Pending { head: head.to_vec(), discard }));
+        self.pending = Some(Box::new(Pending { head: head.to_vec(), skipper }));
         Step::Partial
     }
 
-    /// Goes on discarding content, and answers its request at the end.
-    fn step_content<'s>(
+    /// Goes on skipping the body, and answers its request at the end.
+    fn continue_body<'s>(
         &mut self,
         mut pending: Box<Pending>,
         input: &mut Input<'_>,
-        peer: &Peer<'_>,
+        connection: &ConnectionInfo<'_>,
         context: &mut Context<'_, 's>,
     ) -> Step<'s> {
-        let discarded = match pending.discard.advance(input.rest()) {
+        let skipped = match pending.skipper.advance(input.rest()) {
             Err(error) => return self.refuse(error, context),
-            Ok(discarded) => discarded,
+            Ok(skipped) => skipped,
         };
-        input.consume(discarded.consumed_bytes);
-        if !discarded.is_done {
+        input.consume(skipped.consumed_bytes);
+        if !skipped.is_done {
             self.pending = Some(pending);
             return Step::Partial;
         }
         let step = match parse_request(&pending.head, 0, &context.options.http.request) {
-            Ok(Parsed::Complete { request, .. }) => self.answer(&request, input, peer, context),
+            Ok(Parsed::Complete { request, .. }) => self.answer_request(&request, input, connection, context),
             Ok(Parsed::Partial) => self.refuse(RequestError::InvalidRequestLine, context),
             Err(error) => self.refuse(error, context),
         };
@@ -159,14 +162,14 @@ impl Http1 {
     }
 
     /// Writes the response to a whole request, which ends where `input` goes on.
-    fn answer<'s>(
+    fn answer_request<'s>(
         &mut self,
         request: &Request<'_>,
         input: &Input<'_>,
-        peer: &Peer<'_>,
+        connection: &ConnectionInfo<'_>,
         context: &mut Context<'_, 's>,
     ) -> Step<'s> {
-        let is_last = is_last(input, peer, context);
+        let is_last = is_last(input, connection, context);
         let site = context.files.site_for(&context.snapshot.sites, request.host);
         let path = request.path().map(SitePath::parse);
         let lookup;
@@ -202,8 +205,8 @@ impl Http1 {
         response.write_head(context.clock.date(), output);
         let file = match (response.body(), &hit) {
             (Body::File { start_bytes, length_bytes }, Ok(hit)) => {
-                let is_settled = hit.is_settled(context.options, context.clock);
-                hit.put(start_bytes, length_bytes, is_settled, output)
+                let may_use_sendfile = hit.may_use_sendfile(context.options, context.clock);
+                hit.put(start_bytes, length_bytes, may_use_sendfile, output)
             }
             (Body::Page(page), _) => {
                 output.extend_from_slice(page);
@@ -229,11 +232,11 @@ impl Http1 {
     }
 }
 
-/// Whether no further request is answered. While the server drains, all requests that are known to have been sent still
+/// Whether no further request is answered. While the server drains, all requests that have certainly been sent still
 /// are: a client may not repeat what it sent after the response that says `Connection: close` (RFC 9112 §9.6).
-fn is_last(input: &Input<'_>, peer: &Peer<'_>, context: &Context<'_, '_>) -> bool {
-    peer.answered_count + 1 >= context.options.http.requests_per_connection_max
-        || (context.is_draining() && input.is_empty() && !peer.may_have_sent_more)
+fn is_last(input: &Input<'_>, connection: &ConnectionInfo<'_>, context: &Context<'_, '_>) -> bool {
+    connection.answered_count + 1 >= context.options.http.requests_per_connection_max
+        || (context.is_draining() && input.is_empty() && !connection.may_have_sent_more)
 }
 
 /// A file that answers a request, in the coding that the client prefers.
@@ -253,18 +256,24 @@ impl<'l, 's> FileHit<'l, 's> {
         &self.variant.representation
     }
 
-    fn is_settled(&self, options: &Options, clock: &Clock) -> bool {
-        self.variant.is_settled(clock.unix_s(), options.open_files.settled_after)
+    fn may_use_sendfile(&self, options: &Options, clock: &Clock) -> bool {
+        self.variant.may_use_sendfile(clock.unix_s(), options.open_files.sendfile_after)
     }
 
     /// Appends a small part of a file in memory to the output; returns any other part, to be sent after it.
-    fn put(&self, start: u64, length_bytes: u64, is_settled: bool, output: &mut Vec<u8>) -> Option<FileChunk<'s>> {
+    fn put(
+        &self,
+        start: u64,
+        length_bytes: u64,
+        may_use_sendfile: bool,
+        output: &mut Vec<u8>,
+    ) -> Option<FileChunk<'s>> {
         match self.variant.content.in_memory() {
             Some(whole) if length_bytes <= COPIED_BYTES_MAX => {
                 output.extend_from_slice(&whole[start as usize..(start + length_bytes) as usize]);
                 None
             }
-            _ => Some(FileChunk::new(self.file, self.coding, start, length_bytes, is_settled)),
+            _ => Some(FileChunk::new(self.file, self.coding, start, length_bytes, may_use_sendfile)),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Work that may wait for the file system, done by threads of its own, and its completions, which return to the worker
-//! whose connection waits.
+//! Work that may wait for the file system, done by job threads, and its completions, which return to the worker whose
+//! connection waits.
 
 use crate::file_lookup::FileLookup;
 use crate::open_file::FileError;
@@ -12,11 +12,12 @@ use std::time::{Duration, Instant};
 /// Jobs that wait for a thread; further ones are refused.
 const QUEUED_MAX: usize = 4_096;
 
-/// Work that a worker must not wait for.
+/// Work that a worker must not wait for: opens a file and publishes it in the open-file cache.
 #[derive(Debug)]
-pub(crate) enum Job {
-    /// Opens a file and publishes it in the open-file cache.
-    OpenFile(FileLookup),
+pub(crate) struct Job {
+    pub(crate) lookup: FileLookup,
+    /// Attempts before this one.
+    pub(crate) attempt_count: u8,
 }
 
 /// The connection that waits for a job.
@@ -30,14 +31,8 @@ pub(crate) struct Waiter {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Completion {
     pub(crate) connection: Key,
-    pub(crate) result: JobResult,
-}
-
-/// What a job has brought.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum JobResult {
     /// The cache has the answer now, unless there is an error that it does not keep.
-    FileOpened(Result<(), FileError>),
+    pub(crate) result: Result<(), FileError>,
 }
 
 /// Jobs of all workers.
@@ -58,7 +53,6 @@ struct State {
 struct QueuedJob {
     job: Job,
     not_before: Instant,
-    attempt: u8,
 }
 
 /// Where a worker receives completions.
@@ -74,29 +68,28 @@ impl JobQueue {
         self.inboxes.set(inboxes).expect("the inboxes are set once, before the threads start");
     }
 
-    /// Queues a job that is to begin after `delay`; returns it if too many are queued.
-    pub(crate) fn enqueue(&self, job: Job, delay: Duration) -> Result<(), Job> {
+    /// Queues a first attempt that is to begin after `delay`; returns the look-up if too many jobs are queued.
+    pub(crate) fn enqueue(&self, lookup: FileLookup, delay: Duration) -> Result<(), FileLookup> {
         let mut state = self.lock();
         if state.jobs.len() >= QUEUED_MAX {
-            return Err(job);
+            return Err(lookup);
         }
-        self.push(&mut state, job, 0, delay);
+        self.push(&mut state, Job { lookup, attempt_count: 0 }, delay);
         Ok(())
     }
 
-    /// Queues a job again that was begun `attempt` times.
-    pub(crate) fn retry(&self, job: Job, attempt: u8, delay: Duration) {
-        self.push(&mut self.lock(), job, attempt, delay);
+    /// Queues a further attempt.
+    pub(crate) fn retry(&self, lookup: FileLookup, attempt_count: u8, delay: Duration) {
+        self.push(&mut self.lock(), Job { lookup, attempt_count }, delay);
     }
 
-    fn push(&self, state: &mut State, job: Job, attempt: u8, delay: Duration) {
-        state.jobs.push_back(QueuedJob { job, not_before: Instant::now() + delay, attempt });
+    fn push(&self, state: &mut State, job: Job, delay: Duration) {
+        state.jobs.push_back(QueuedJob { job, not_before: Instant::now() + delay });
         self.changed.notify_one();
     }
 
-    /// Waits for the next job; returns it with the number of times that it was begun before, or `None` when the queue is
-    /// closed.
-    pub(crate) fn next(&self) -> Option<(Job, u8)> {
+    /// Waits for the next job; `None` when the queue is closed.
+    pub(crate) fn next(&self) -> Option<Job> {
         let mut state = self.lock();
         loop {
             if state.is_closed {
@@ -118,7 +111,7 @@ impl JobQueue {
 
     /// The next job that is due, without a wait.
     #[cfg(any(test, feature = "simulation"))]
-    pub(crate) fn try_next(&self) -> Option<(Job, u8)> {
+    pub(crate) fn try_next(&self) -> Option<Job> {
         self.lock().take_due(Instant::now())
     }
 
@@ -129,7 +122,7 @@ impl JobQueue {
     }
 
     /// Reports the end of a job to those that wait for it.
-    pub(crate) fn complete(&self, waiters: &[Waiter], result: JobResult) {
+    pub(crate) fn complete(&self, waiters: &[Waiter], result: Result<(), FileError>) {
         let Some(inboxes) = self.inboxes.get() else { return };
         for waiter in waiters {
             inboxes[waiter.worker_index].put(Completion { connection: waiter.connection, result });
@@ -147,9 +140,9 @@ impl JobQueue {
 }
 
 impl State {
-    fn take_due(&mut self, now: Instant) -> Option<(Job, u8)> {
+    fn take_due(&mut self, now: Instant) -> Option<Job> {
         let due = self.jobs.iter().position(|job| job.not_before <= now)?;
-        self.jobs.remove(due).map(|QueuedJob { job, attempt, .. }| (job, attempt))
+        self.jobs.remove(due).map(|queued| queued.job)
     }
 }
 

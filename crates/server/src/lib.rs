@@ -1,5 +1,4 @@
-//! Moves bytes between the kernel and the two protocol crates: listeners, workers, connections, datagrams, and the
-//! open-file cache.
+//! The server: workers (HTTP, and DNS over TCP), datagram threads (DNS over UDP), and the open-file cache.
 //!
 //! ```text
 //! Server::run ─┬─ Worker      an event loop: HTTP and DNS over TCP     per iteration: wait, dispatch, ready list, timers
@@ -34,7 +33,8 @@ mod transport;
 mod memory_stream;
 mod local_files;
 mod file_cache;
-mod watched_dirs;
+mod eviction;
+mod watched_directories;
 mod jobs;
 mod file_lookup;
 mod open_file;

@@ -49,7 +49,7 @@ impl State {
 pub(crate) struct Lifecycle {
     state: AtomicU8,
     accepting_count: Mutex<usize>,
-    none_accepts: Condvar,
+    stopped_accepting: Condvar,
 }
 
 /// Held by a thread as long as it accepts new work: connections, or datagrams.
@@ -83,7 +83,7 @@ impl Lifecycle {
 
     /// Waits until no thread accepts new work; `false` if that took longer than `timeout`.
     pub(crate) fn wait_until_none_accepts(&self, timeout: Duration) -> bool {
-        let waited = self.none_accepts.wait_timeout_while(self.lock(), timeout, |count| *count != 0);
+        let waited = self.stopped_accepting.wait_timeout_while(self.lock(), timeout, |count| *count != 0);
         !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 
@@ -97,7 +97,7 @@ impl Drop for AcceptGuard<'_> {
         let mut count = self.0.lock();
         *count -= 1;
         if *count == 0 {
-            self.0.none_accepts.notify_all();
+            self.0.stopped_accepting.notify_all();
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A worker's own view of the open-file cache: references to the files that it has served.
+//! A worker's view of the open-file cache: references to the files that it has served.
 
 use crate::clock::Clock;
 use crate::file_cache::{FileCache, Lookup};
@@ -27,7 +27,7 @@ impl<'s> LocalFiles<'s> {
         LocalFiles { shared, references, site_cache: SiteCache::default(), key: FileKey::default() }
     }
 
-    /// Invalidates `file`, which has changed without a report of the kernel.
+    /// Invalidates `file`, which has changed without an event from the kernel.
     pub(crate) fn invalidate(&self, file: &Ref<'s, FileKey, OpenFile>) {
         self.shared.invalidate(file);
     }
@@ -38,7 +38,7 @@ impl<'s> LocalFiles<'s> {
         self.site_cache.find(sites, host)
     }
 
-    /// Looks `path` up in `site`. A hit costs one look-up in the worker's own map, and no system call. `waiter` receives a
+    /// Looks `path` up in `site`. A hit costs one look-up in the worker's map, and no system call. `waiter` receives a
     /// completion if the result is [`Lookup::Pending`].
     #[inline]
     pub(crate) fn open(
@@ -49,12 +49,12 @@ impl<'s> LocalFiles<'s> {
         clock: &Clock,
     ) -> Lookup<'_, 's> {
         self.key.set(site.id, path);
-        let is_known = match self.references.get(&self.key) {
+        let had_reference = match self.references.get(&self.key) {
             Some(file) if !self.shared.is_stale(&file, clock.now_ms()) => return Lookup::Cached(file),
             file => file.is_some(),
         };
-        let attempt = self.shared.attempt_at(clock.now_ms(), clock.unix_s());
-        self.shared.look_up(site, path, &self.key, is_known, attempt, waiter)
+        let context = self.shared.context_at(clock.now_ms(), clock.unix_s());
+        self.shared.look_up(site, path, &self.key, had_reference, context, waiter)
     }
 
     /// Gives up references that were invalidated: once per iteration, before the worker may sleep.

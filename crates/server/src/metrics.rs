@@ -29,17 +29,17 @@ counters! {
     HttpRequests = "http_requests": "HTTP requests answered.";
     HttpRefused = "http_refused": "Malformed HTTP requests, answered with an error and closed.";
     HttpTimeouts = "http_timeouts": "HTTP connections closed by a timeout.";
-    HttpAborted = "http_aborted": "HTTP responses cut off because their file changed.";
+    HttpAborted = "http_aborted": "HTTP responses aborted because their file changed.";
     DnsStreams = "dns_streams": "DNS connections over TCP accepted.";
     DnsStreamsClosed = "dns_streams_closed": "DNS connections over TCP closed.";
     DnsStreamsEvicted = "dns_streams_evicted": "DNS connections over TCP closed to make room for new ones.";
     DnsUdpQueries = "dns_udp_queries": "Datagrams received.";
     DnsTcpQueries = "dns_tcp_queries": "Queries received over TCP.";
-    DnsDropped = "dns_dropped": "Messages left without a reply, since they are not queries.";
+    DnsDropped = "dns_dropped": "Messages without a reply: not a query, too long, or sent from port 0.";
     UdpReceiveErrors = "udp_receive_errors": "Failed calls to receive datagrams.";
     UdpRepliesLost = "udp_replies_lost": "UDP replies that the kernel refused.";
     AcceptErrors = "accept_errors": "Connections not accepted for lack of descriptors or memory.";
-    CutOff = "cut_off": "Responses cut off when the drain timeout passed.";
+    CutOff = "cut_off": "Responses aborted when the drain timeout passed.";
     Panics = "panics": "Connections and queries ended by a bug in the server.";
 }
 

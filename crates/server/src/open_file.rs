@@ -1,5 +1,5 @@
-//! An entry of the open-file cache: one file, open or in memory, in each content coding that it is there in, with
-//! ready-made response heads.
+//! An entry of the open-file cache: one file, open or in memory, in each content coding that exists on disk, with
+//! response heads that are already written.
 //!
 //! A response is one version of a file. Content in memory was read between two equal results of `fstat`; content that is
 //! sent from a descriptor is compared with the first result when it has been sent.
@@ -16,11 +16,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-/// How long a file is left alone after a change. Its times change when a write begins: what is read before the write has
+/// How long after a change a file is not read. Its times change when a write begins: what is read before the write has
 /// ended is a mixture, and nothing shows it. A write of some megabytes takes a few milliseconds.
-const SETTLING: Duration = Duration::from_millis(20);
+const RECENT_CHANGE: Duration = Duration::from_millis(20);
 
-/// What an entry is found by.
+/// The key of an entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FileKey {
     /// The requested path below the document root, with its final slash if it has one.
@@ -28,7 +28,7 @@ pub(crate) struct FileKey {
     pub(crate) site_id: u32,
 }
 
-// Not derived: a length before the path would only cost time, since an id of fixed length follows it.
+// By hand: the derived `Hash` would also write the length of `path`, which is not needed before a field of fixed size.
 impl Hash for FileKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write(&self.path);
@@ -52,16 +52,16 @@ impl FileKey {
 /// A file in all its content codings: one entry, so that one look-up finds them all.
 #[derive(Debug)]
 pub(crate) struct OpenFile {
-    identity: FileVariant,
+    uncompressed: FileVariant,
     /// The precompressed files beside it, in their codings.
     coded: Box<[(ContentCoding, FileVariant)]>,
     /// When the file system was last asked.
     checked_ms: AtomicU64,
-    /// The kernel reports changes of it.
+    /// The kernel reports changes of the file.
     is_watched: AtomicBool,
     /// Watches on the directories of its path would not report every change: its path leads through a symbolic link, or a
-    /// precompressed file could not be taken yet.
-    has_hidden_changes: bool,
+    /// precompressed file could not be opened yet.
+    is_unwatchable: bool,
 }
 
 /// A file in one content coding.
@@ -90,9 +90,9 @@ pub(crate) enum Storage {
     Descriptor,
 }
 
-/// What one entry may use.
+/// What one entry may use; [`EntryLimits::allocate`] leaves the rest.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Budget {
+pub(crate) struct EntryLimits {
     /// Bytes of the largest file that is kept in memory.
     pub(crate) small_file_bytes_max: u64,
     /// Bytes of content in memory.
@@ -132,9 +132,9 @@ impl FileContent {
 /// Why a path leads to no file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileError {
-    /// It is that of a directory, and lacks the slash at its end.
+    /// It is that of a directory, and lacks the final slash.
     IsDirectory,
-    /// Nothing is there, or nothing that is served: a FIFO, a symbolic link out of the document root.
+    /// No file exists, or one that is not served: a FIFO, a symbolic link out of the document root.
     NotFound,
     /// The server may not read it.
     Forbidden,
@@ -149,9 +149,9 @@ pub(crate) enum FileError {
 /// Why an attempt to open a file gave no file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OpenError {
-    /// There is none to be had.
+    /// There is no file.
     File(FileError),
-    /// The attempt came to no end.
+    /// The attempt must be repeated.
     Retry(RetryAfter),
 }
 
@@ -167,7 +167,7 @@ pub(crate) enum RetryAfter {
     /// The file system would have to wait for a disk.
     Disk,
     /// The file changed just now, and the write may not have ended: repeat after this time.
-    Settling(Duration),
+    RecentChange(Duration),
 }
 
 impl RetryAfter {
@@ -175,7 +175,7 @@ impl RetryAfter {
     pub(crate) fn delay(self) -> Duration {
         match self {
             RetryAfter::Disk => Duration::ZERO,
-            RetryAfter::Settling(left) => left,
+            RetryAfter::RecentChange(wait) => wait,
         }
     }
 }
@@ -183,19 +183,19 @@ impl RetryAfter {
 /// Whether an attempt may wait for a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Blocking {
-    /// It may not: the worker has other connections to serve.
+    /// The worker has other connections to serve.
     No,
     Yes,
 }
 
-/// The time of an attempt to open a file, and the limits that it keeps.
+/// The time and the limits of an attempt to open a file.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Attempt {
+pub(crate) struct LookupContext {
     pub(crate) now_ms: Milliseconds,
     pub(crate) unix_s: u64,
-    pub(crate) budget: Budget,
+    pub(crate) limits: EntryLimits,
     /// Attempts before this one.
-    pub(crate) number: u8,
+    pub(crate) attempt_count: u8,
 }
 
 /// What all open files use together.
@@ -207,21 +207,21 @@ pub(crate) struct Gauges {
 
 impl OpenFile {
     pub(crate) fn new(
-        identity: FileVariant,
+        uncompressed: FileVariant,
         coded: Vec<(ContentCoding, FileVariant)>,
-        has_hidden_changes: bool,
-        attempt: Attempt,
+        is_unwatchable: bool,
+        context: LookupContext,
     ) -> OpenFile {
         OpenFile {
-            identity,
+            uncompressed,
             coded: coded.into_boxed_slice(),
-            checked_ms: AtomicU64::new(attempt.now_ms),
+            checked_ms: AtomicU64::new(context.now_ms),
             is_watched: AtomicBool::new(false),
-            has_hidden_changes,
+            is_unwatchable,
         }
     }
 
-    /// The coding that the sender of `fields` prefers, of those that the file is there in.
+    /// The coding that the sender of `fields` prefers, of those that the file has.
     #[inline]
     pub(crate) fn coding_for(&self, fields: &Fields<'_>) -> ContentCoding {
         if self.coded.is_empty() {
@@ -230,21 +230,20 @@ impl OpenFile {
         negotiate_coding(fields, self.coded.iter().map(|(coding, _)| *coding))
     }
 
-    /// The file in `coding`, or without any if it is not there in that coding.
+    /// The file in `coding`, or without any if the file does not have that coding.
     #[inline]
     pub(crate) fn variant(&self, coding: ContentCoding) -> &FileVariant {
-        self.coded.iter().find(|(own, _)| *own == coding).map_or(&self.identity, |(_, variant)| variant)
+        self.coded.iter().find(|(candidate, _)| *candidate == coding).map_or(&self.uncompressed, |(_, variant)| variant)
     }
 
-    /// When the file system was last asked. Within the time that its answer is good for, this is also when the file was
-    /// last used.
+    /// When the file system was last asked. While that answer is valid, this is also about when the file was last used.
     #[inline]
     pub(crate) fn checked_ms(&self) -> Milliseconds {
         self.checked_ms.load(Ordering::Relaxed)
     }
 
-    /// The file system was asked, and nothing has changed.
-    pub(crate) fn note_checked(&self, now_ms: Milliseconds) {
+    /// Records that the file system was asked, and nothing has changed.
+    pub(crate) fn set_checked(&self, now_ms: Milliseconds) {
         self.checked_ms.store(now_ms, Ordering::Relaxed);
     }
 
@@ -254,10 +253,10 @@ impl OpenFile {
         self.is_watched.load(Ordering::Relaxed)
     }
 
-    /// The same for the thread that has just counted an event ([`WatchedDirs::event_count`]): SeqCst puts this load, the
+    /// The same, for the thread that has just counted an event ([`WatchedDirectories::event_count`]): SeqCst puts this load, the
     /// store of [`OpenFile::set_watched`] and the count into one order.
     ///
-    /// [`WatchedDirs::event_count`]: crate::watched_dirs::WatchedDirs::event_count
+    /// [`WatchedDirectories::event_count`]: crate::watched_directories::WatchedDirectories::event_count
     pub(crate) fn is_watched_after_event(&self) -> bool {
         self.is_watched.load(Ordering::SeqCst)
     }
@@ -277,34 +276,34 @@ impl OpenFile {
     }
 
     fn variants(&self) -> impl Iterator<Item = &FileVariant> {
-        std::iter::once(&self.identity).chain(self.coded.iter().map(|(_, variant)| variant))
+        std::iter::once(&self.uncompressed).chain(self.coded.iter().map(|(_, variant)| variant))
     }
 
     /// Whether the file is on disk.
     #[inline]
     pub(crate) fn can_change(&self) -> bool {
-        self.identity.metadata.is_some()
+        self.uncompressed.metadata.is_some()
     }
 
     /// Whether the entry has these results of `fstat`, in these codings.
-    pub(crate) fn has_metadata<'f>(
+    pub(crate) fn is_same_version<'f>(
         &self,
-        identity: &'f Metadata,
+        uncompressed: &'f Metadata,
         coded: impl Iterator<Item = (ContentCoding, &'f Metadata)>,
     ) -> bool {
-        let own = self.coded.iter().map(|(coding, variant)| (*coding, variant.metadata.as_ref()));
-        self.identity.metadata.as_ref() == Some(identity)
-            && own.eq(coded.map(|(coding, metadata)| (coding, Some(metadata))))
+        let cached = self.coded.iter().map(|(coding, variant)| (*coding, variant.metadata.as_ref()));
+        self.uncompressed.metadata.as_ref() == Some(uncompressed)
+            && cached.eq(coded.map(|(coding, metadata)| (coding, Some(metadata))))
     }
 
     /// Whether watches on the directories of its path would not report every change.
-    pub(crate) fn has_hidden_changes(&self) -> bool {
-        self.has_hidden_changes
+    pub(crate) fn is_unwatchable(&self) -> bool {
+        self.is_unwatchable
     }
 
     /// Whether watches on the directories of its path report every change.
     pub(crate) fn can_be_watched(&self) -> bool {
-        self.can_change() && !self.has_hidden_changes
+        self.can_change() && !self.is_unwatchable
     }
 
     /// Whether a file was unlinked, whose blocks on disk the descriptor keeps.
@@ -319,12 +318,12 @@ impl FileVariant {
         version: FileVersion,
         media_type: &str,
         negotiation: Negotiation,
-        attempt: Attempt,
+        context: LookupContext,
         gauges: &Arc<Gauges>,
     ) -> FileVariant {
         let FileVersion { metadata, content } = version;
         let for_http = http_metadata(&metadata);
-        let representation = Representation::new(&for_http, media_type, negotiation, b"", attempt.unix_s);
+        let representation = Representation::new(&for_http, media_type, negotiation, b"", context.unix_s);
         let usage = match &content {
             FileContent::Memory(content) => Usage::new(gauges, 0, content.len() as u64),
             FileContent::Descriptor(_) => Usage::new(gauges, 1, 0),
@@ -343,17 +342,17 @@ impl FileVariant {
         }
     }
 
-    /// Whether the last change was so long ago that no process is likely to be writing the file.
-    pub(crate) fn is_settled(&self, unix_s: u64, settled_after: Duration) -> bool {
+    /// Whether the last change is at least `sendfile_after` ago, so that probably no process is writing the file.
+    pub(crate) fn may_use_sendfile(&self, unix_s: u64, sendfile_after: Duration) -> bool {
         let Some(metadata) = &self.metadata else { return true };
         let changed_s = metadata.modified.seconds.max(metadata.changed.seconds);
-        // A time before 1970 or in the future says nothing.
-        u64::try_from(changed_s).is_ok_and(|changed_s| changed_s + settled_after.as_secs() <= unix_s)
+        // A time before 1970 is not a real one, and a time in the future comes from another clock.
+        u64::try_from(changed_s).is_ok_and(|changed_s| changed_s + sendfile_after.as_secs() <= unix_s)
     }
 
     /// Whether the descriptor still has the version that the head was made for. A file that was unlinked or got another
-    /// hard link has; one that was renamed or got another mode has not, since that looks like a write whose time was set
-    /// back.
+    /// hard link still has it; one that was renamed or got another mode counts as changed, since that looks like a write
+    /// whose time was set back.
     pub(crate) fn is_unchanged(&self) -> bool {
         let (FileContent::Descriptor(file), Some(before)) = (&self.content, &self.metadata) else { return true };
         file.metadata().is_ok_and(|now| {
@@ -373,7 +372,7 @@ impl FileVariant {
 }
 
 impl UnreadFile {
-    /// A file whose last change was long enough ago for it to be read.
+    /// A file whose last change is not too recent for it to be read.
     pub(crate) fn new(file: File) -> Result<UnreadFile, OpenError> {
         let metadata = file.metadata().map_err(|error| file_error(&error))?;
         match metadata.file_type {
@@ -381,8 +380,8 @@ impl UnreadFile {
             FileType::Directory => return Err(FileError::IsDirectory.into()),
             FileType::Other => return Err(FileError::NotFound.into()),
         }
-        match left_to_settle(&metadata) {
-            Some(left) => Err(OpenError::Retry(RetryAfter::Settling(left))),
+        match wait_after_change(&metadata) {
+            Some(wait) => Err(OpenError::Retry(RetryAfter::RecentChange(wait))),
             None => Ok(UnreadFile { file, metadata }),
         }
     }
@@ -397,9 +396,9 @@ impl UnreadFile {
     }
 }
 
-impl Budget {
-    /// Where a content of this length is kept, at the cost of the budget; `None` if there is no room for it. A file larger
-    /// than all content in memory together may be is not kept there.
+impl EntryLimits {
+    /// Where content of this length is kept, taken off the limits; `None` if there is no room. A file larger than the limit
+    /// for all content in memory is not kept in memory.
     pub(crate) fn allocate(&mut self, length_bytes: u64) -> Option<Storage> {
         if length_bytes <= self.small_file_bytes_max.min(self.content_bytes) {
             self.content_bytes -= length_bytes;
@@ -444,22 +443,22 @@ fn read_whole(file: &File, metadata: Metadata, blocking: Blocking) -> Result<Fil
     };
     let read = read.map_err(|error| file_error(&error))?;
     if file.metadata().map_err(|error| file_error(&error))? != metadata {
-        return Err(OpenError::Retry(RetryAfter::Settling(SETTLING)));
+        return Err(OpenError::Retry(RetryAfter::RecentChange(RECENT_CHANGE)));
     }
     if read != content.len() {
-        // A file without a length of its own, which a driver makes up while it is read.
+        // A file such as in /proc, whose `st_size` is not the length of what a read returns.
         return Err(FileError::Failed.into());
     }
     Ok(FileVersion { metadata, content: FileContent::Memory(content.into_boxed_slice()) })
 }
 
-/// How long to wait until the last change of a file is over; `None` if it is.
-fn left_to_settle(metadata: &Metadata) -> Option<Duration> {
+/// How long to wait until the last change of a file is no longer recent; `None` if it is not.
+fn wait_after_change(metadata: &Metadata) -> Option<Duration> {
     let changed = metadata.modified.max(metadata.changed);
     let changed = Duration::new(u64::try_from(changed.seconds).ok()?, changed.nanoseconds);
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok()?;
-    // A change in the future is one of another clock and says nothing.
-    SETTLING.checked_sub(now.checked_sub(changed)?).filter(|left| !left.is_zero())
+    // A change in the future has the time of another clock.
+    RECENT_CHANGE.checked_sub(now.checked_sub(changed)?).filter(|wait| !wait.is_zero())
 }
 
 fn http_metadata(metadata: &Metadata) -> FileMetadata {

@@ -16,7 +16,7 @@ pub struct Options {
     /// How long an idle connection stays open while the server drains because another process replaces it: its client may
     /// be about to send a request.
     pub drain_grace: Duration,
-    /// How long one iteration of a thread may take before the thread is reported as stuck.
+    /// How long one iteration of a thread may take before the thread is reported as hung.
     pub hang_limit: Duration,
 }
 
@@ -49,8 +49,8 @@ pub struct HttpOptions {
     pub connections_max: usize,
     /// Requests answered on one connection.
     pub requests_per_connection_max: u64,
-    /// From the first byte of a request, or from the accept, to the end of the head.
-    pub header_deadline: Duration,
+    /// From the first byte of a request, or from the accept, to the last byte of its body.
+    pub request_timeout: Duration,
     /// Between two requests.
     pub idle_timeout: Duration,
     /// While the client receives nothing of a response.
@@ -66,8 +66,8 @@ pub struct DnsOptions {
     pub tcp_connections_max: usize,
     /// Between two queries of a TCP connection, and until a query has arrived whole.
     pub tcp_idle_timeout: Duration,
-    /// Queries of one TCP connection that are answered before their replies are sent.
-    pub tcp_queries_in_flight_max: usize,
+    /// Replies on one TCP connection after which they are sent, even if more queries have been received.
+    pub tcp_replies_per_send_max: usize,
 }
 
 impl Default for HttpOptions {
@@ -76,7 +76,7 @@ impl Default for HttpOptions {
             request: sanderling_http::RequestLimits::default(),
             connections_max: 10_000,
             requests_per_connection_max: 10_000,
-            header_deadline: Duration::from_secs(10),
+            request_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(60),
             send_timeout: Duration::from_secs(30),
         }
@@ -89,7 +89,7 @@ impl Default for DnsOptions {
             udp_reply_bytes_max: 1_232,
             tcp_connections_max: 1_024,
             tcp_idle_timeout: Duration::from_secs(5),
-            tcp_queries_in_flight_max: 64,
+            tcp_replies_per_send_max: 64,
         }
     }
 }
@@ -108,16 +108,16 @@ pub struct OpenFilesOptions {
     /// Negative entries: paths without a file.
     pub negative_entries_max: usize,
     /// Directories that are watched (inotify).
-    pub watched_dirs_max: usize,
-    /// How long an entry is used before it is revalidated, if its directory is not watched.
-    pub fresh_for: Duration,
+    pub watched_directories_max: usize,
+    /// How long an entry is valid before it is checked again, if its directory is not watched.
+    pub valid_for: Duration,
     /// The same if its directory is watched: only changes that the kernel does not report are missed for so long.
-    pub watched_fresh_for: Duration,
+    pub watched_valid_for: Duration,
     /// How long an unused entry is kept.
     pub idle_timeout: Duration,
-    /// How long ago the last change of a file must be for its pages to be sent without a copy: a process that writes to the
-    /// file then changes what is being sent.
-    pub settled_after: Duration,
+    /// How long ago the last change of a file must be for `sendfile`, which sends pages without a copy: a process that
+    /// writes to the file would change what is being sent.
+    pub sendfile_after: Duration,
     /// Threads for jobs that wait for the file system.
     pub job_thread_count: usize,
 }
@@ -130,11 +130,11 @@ impl Default for OpenFilesOptions {
             content_bytes_max: 64 * 1024 * 1024,
             small_file_bytes_max: 32 * 1024,
             negative_entries_max: 1_024,
-            watched_dirs_max: 8_192,
-            fresh_for: Duration::from_secs(1),
-            watched_fresh_for: Duration::from_secs(5),
+            watched_directories_max: 8_192,
+            valid_for: Duration::from_secs(1),
+            watched_valid_for: Duration::from_secs(5),
             idle_timeout: Duration::from_secs(60),
-            settled_after: Duration::from_secs(10),
+            sendfile_after: Duration::from_secs(10),
             job_thread_count: 2,
         }
     }

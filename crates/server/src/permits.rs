@@ -2,11 +2,11 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The permits that are left.
+/// The remaining permits.
 #[derive(Debug)]
 pub(crate) struct Permits(AtomicUsize);
 
-/// The right to one connection. Dropping it returns it.
+/// The right to one connection. Dropping the permit returns it to [`Permits`].
 #[derive(Debug)]
 pub(crate) struct Permit<'s>(&'s Permits);
 
@@ -15,14 +15,14 @@ impl Permits {
         Permits(AtomicUsize::new(count_max))
     }
 
-    /// A permit, if one is left.
+    /// A permit, if one remains.
     pub(crate) fn take(&self) -> Option<Permit<'_>> {
         // Relaxed: the number guards no other memory.
-        let taken = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        let taken = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |remaining| remaining.checked_sub(1));
         taken.ok().map(|_| Permit(self))
     }
 
-    /// Whether none is left.
+    /// Whether none remains.
     pub(crate) fn is_exhausted(&self) -> bool {
         self.0.load(Ordering::Relaxed) == 0
     }

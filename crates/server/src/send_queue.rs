@@ -10,10 +10,11 @@ use std::io;
 
 /// Bytes of a file that are sent in one iteration, so that a large one does not delay other connections.
 const FILE_BYTES_PER_ITERATION_MAX: u64 = 1024 * 1024;
-/// The head of a response with so much content is sent by itself: sent together with the head, the file's pages would be
-/// cut at the ends of segments.
+/// From this content length on, the head is sent without `MSG_MORE`: in a segment with the head, the first page of the
+/// file would be split at the end of the segment, and all following ones.
 const SEPARATE_HEAD_BYTES: u64 = 256 * 1024;
-/// Bytes of a long response that are held back until the file was checked once more.
+/// Bytes that are held back until `fstat` has shown that the file has not changed: a response that is not complete can
+/// still be aborted.
 const TAIL_BYTES: u64 = 16 * 1024;
 
 /// Chunks in the order in which they are sent. Empty while the transport takes everything.
@@ -48,7 +49,7 @@ impl<'s> SendQueue<'s> {
     }
 
     /// Sends `bytes` and then `file`, and queues what the transport does not take. Only for an empty queue. `scratch` is
-    /// used for pieces of the file; `progress` is raised by the bytes sent.
+    /// used for pieces of the file; the bytes sent are added to `progress`.
     ///
     /// The caller passes [`More::Yes`] only if it shuts down sending right after everything is sent: the FIN then
     /// leaves in the segment of the last bytes.
@@ -58,13 +59,13 @@ impl<'s> SendQueue<'s> {
         transport: &mut Transport,
         bytes: &[u8],
         file: Option<FileChunk<'s>>,
-        follows: More,
+        more: More,
         scratch: &mut [u8],
         progress: &mut u64,
     ) -> io::Result<Sent> {
         debug_assert!(self.is_empty());
         let Some(file) = file else {
-            let sent = transport.send(bytes, follows)?;
+            let sent = transport.send(bytes, more)?;
             *progress += sent as u64;
             if sent == bytes.len() {
                 return Ok(Sent::All);
@@ -72,13 +73,13 @@ impl<'s> SendQueue<'s> {
             return Ok(self.queue_rest(&bytes[sent..], None));
         };
         if let Some(content) = file.in_memory() {
-            let sent = transport.send_both(bytes, content, follows)?;
+            let sent = transport.send_both(bytes, content, more)?;
             *progress += sent as u64;
             let (of_head, of_content) = split(sent, bytes.len());
             let rest = file.after(of_content as u64);
             return Ok(self.queue_rest(&bytes[of_head..], rest));
         }
-        let sent = transport.send(bytes, file.head_follows())?;
+        let sent = transport.send(bytes, file.more_after_head())?;
         *progress += sent as u64;
         if sent < bytes.len() {
             return Ok(self.queue_rest(&bytes[sent..], Some(file)));
@@ -92,7 +93,7 @@ impl<'s> SendQueue<'s> {
             self.chunks.push_back(Chunk::Bytes { bytes: bytes.to_vec(), sent: 0 });
         }
         if let Some(mut file) = file {
-            file.has_waited = true;
+            file.must_recheck = true;
             self.chunks.push_back(Chunk::File(file));
         }
         if self.chunks.is_empty() { Sent::All } else { Sent::Blocked }
@@ -143,32 +144,32 @@ pub(crate) struct FileChunk<'s> {
     file: Ref<'s, FileKey, OpenFile>,
     coding: ContentCoding,
     offset: u64,
-    left_bytes: u64,
+    remaining_bytes: u64,
     method: SendMethod,
-    /// Sending has waited, so that the file may have changed since its head was written.
-    has_waited: bool,
+    /// Sending has waited since the head was written, so that the file may have changed and must be checked.
+    must_recheck: bool,
 }
 
 /// How a file gets into the transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SendMethod {
     /// By reference to its pages, without a copy (`sendfile(2)`).
-    Pages,
+    Sendfile,
     /// By a copy, since another process may be writing the file: what was read does not change any more.
-    Copy,
+    ReadAndSend,
 }
 
 impl<'s> FileChunk<'s> {
-    /// `length_bytes` of `file` in `coding`, from `offset` on. `is_settled`: no process is likely to be writing the file.
+    /// `length_bytes` of `file` in `coding`, from `offset` on. `may_use_sendfile`: probably no process is writing the file.
     pub(crate) fn new(
         file: &Ref<'s, FileKey, OpenFile>,
         coding: ContentCoding,
         offset: u64,
         length_bytes: u64,
-        is_settled: bool,
+        may_use_sendfile: bool,
     ) -> FileChunk<'s> {
-        let method = if is_settled { SendMethod::Pages } else { SendMethod::Copy };
-        FileChunk { file: file.clone(), coding, offset, left_bytes: length_bytes, method, has_waited: false }
+        let method = if may_use_sendfile { SendMethod::Sendfile } else { SendMethod::ReadAndSend };
+        FileChunk { file: file.clone(), coding, offset, remaining_bytes: length_bytes, method, must_recheck: false }
     }
 
     fn variant(&self) -> &FileVariant {
@@ -178,30 +179,30 @@ impl<'s> FileChunk<'s> {
     /// What is left, if the file is in memory.
     fn in_memory(&self) -> Option<&[u8]> {
         let start = self.offset as usize;
-        let part = start..start + self.left_bytes as usize;
+        let part = start..start + self.remaining_bytes as usize;
         self.variant().content.in_memory().map(|content| &content[part])
     }
 
     /// What is left after `sent_bytes` more; `None` at the end.
     fn after(mut self, sent_bytes: u64) -> Option<Self> {
         self.advance(sent_bytes);
-        (self.left_bytes > 0).then_some(self)
+        (self.remaining_bytes > 0).then_some(self)
     }
 
     fn advance(&mut self, sent_bytes: u64) {
         self.offset += sent_bytes;
-        self.left_bytes -= sent_bytes;
+        self.remaining_bytes -= sent_bytes;
     }
 
-    fn head_follows(&self) -> More {
-        if self.left_bytes < SEPARATE_HEAD_BYTES { More::Yes } else { More::No }
+    fn more_after_head(&self) -> More {
+        if self.remaining_bytes < SEPARATE_HEAD_BYTES { More::Yes } else { More::No }
     }
 
     fn send(&mut self, transport: &mut Transport, scratch: &mut [u8], progress: &mut u64) -> io::Result<Sent> {
         let mut budget = FILE_BYTES_PER_ITERATION_MAX;
-        while self.left_bytes > 0 {
+        while self.remaining_bytes > 0 {
             if budget == 0 {
-                self.has_waited = true;
+                self.must_recheck = true;
                 return Ok(Sent::BudgetUsed);
             }
             let Some(sent) = self.send_some(transport, budget, scratch)? else { return Ok(Sent::FileChanged) };
@@ -209,7 +210,7 @@ impl<'s> FileChunk<'s> {
             *progress += sent as u64;
             budget = budget.saturating_sub(sent as u64);
             if !transport.is_writable() {
-                self.has_waited = true;
+                self.must_recheck = true;
                 return Ok(Sent::Blocked);
             }
         }
@@ -219,24 +220,31 @@ impl<'s> FileChunk<'s> {
     /// Sends a piece, and nothing if the transport is full; `None` if the file has changed. The last piece leaves only when
     /// the whole is known to be one version of the file.
     fn send_some(&self, transport: &mut Transport, budget_bytes: u64, scratch: &mut [u8]) -> io::Result<Option<usize>> {
-        let length = self.left_bytes.min(budget_bytes);
+        let length = self.remaining_bytes.min(budget_bytes);
         let variant = self.variant();
-        match (&variant.content, self.method) {
-            (FileContent::Memory(_) | FileContent::Builtin(_), _) => {
+        let file = match &variant.content {
+            FileContent::Memory(_) | FileContent::Builtin(_) => {
                 let content = self.in_memory().expect("both are in memory");
-                transport.send(&content[..length as usize], More::No).map(Some)
+                return transport.send(&content[..length as usize], More::No).map(Some);
             }
-            (FileContent::Descriptor(_), SendMethod::Copy) => {
+            FileContent::Descriptor(file) => file,
+        };
+        match self.method {
+            SendMethod::ReadAndSend => {
                 let length = scratch.len().min(length as usize);
-                let Some(count) = self.fill(&mut scratch[..length])? else { return Ok(None) };
-                let follows = if count as u64 == self.left_bytes { More::No } else { More::Yes };
-                transport.send(&scratch[..count], follows).map(Some)
+                let count = file.read_at(&mut scratch[..length], self.offset)?;
+                let is_end = count as u64 == self.remaining_bytes;
+                if count == 0 || (is_end && !variant.is_unchanged()) {
+                    return Ok(None);
+                }
+                let more = if is_end { More::No } else { More::Yes };
+                transport.send(&scratch[..count], more).map(Some)
             }
-            (FileContent::Descriptor(file), SendMethod::Pages) => {
+            SendMethod::Sendfile => {
                 let mut length = length;
-                if self.has_waited && self.left_bytes > TAIL_BYTES {
-                    length = length.min(self.left_bytes - TAIL_BYTES);
-                } else if (self.file.is_invalidated() || self.has_waited) && !variant.is_unchanged() {
+                if self.must_recheck && self.remaining_bytes > TAIL_BYTES {
+                    length = length.min(self.remaining_bytes - TAIL_BYTES);
+                } else if (self.file.is_invalidated() || self.must_recheck) && !variant.is_unchanged() {
                     return Ok(None);
                 }
                 match transport.send_file(file, self.offset, length as usize)? {
@@ -246,24 +254,5 @@ impl<'s> FileChunk<'s> {
                 }
             }
         }
-    }
-
-    /// Copies the next bytes into `out`, as many as fit; `None` if the file has changed. The last bytes are copied only if
-    /// the whole is known to be one version of the file.
-    fn fill(&self, out: &mut [u8]) -> io::Result<Option<usize>> {
-        let variant = self.variant();
-        let file = match &variant.content {
-            FileContent::Descriptor(file) => file,
-            FileContent::Memory(_) | FileContent::Builtin(_) => {
-                let content = self.in_memory().expect("both are in memory");
-                let count = out.len().min(content.len());
-                out[..count].copy_from_slice(&content[..count]);
-                return Ok(Some(count));
-            }
-        };
-        let read = file.read_at(out, self.offset)?;
-        let is_end = read as u64 == self.left_bytes;
-        let has_changed = read == 0 || (is_end && !variant.is_unchanged());
-        Ok((!has_changed).then_some(read))
     }
 }

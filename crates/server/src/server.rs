@@ -4,7 +4,7 @@ use crate::connection::Protocol;
 use crate::datagrams::{DatagramParams, Datagrams};
 use crate::file_cache::CacheStats;
 use crate::heartbeat::Watchdog;
-use crate::jobs::{Inbox, Job};
+use crate::jobs::Inbox;
 use crate::lifecycle::{DrainMode, State};
 use crate::listener_state::ListenerState;
 use crate::metrics::Metrics;
@@ -40,14 +40,14 @@ enum ThreadWaker {
 }
 
 impl Server {
-    /// A server of `snapshot`. When it drains, connections that are left after `drain_timeout` are cut off.
+    /// A server of `snapshot`. When it drains, connections that are left after `drain_timeout` are aborted.
     pub fn new(snapshot: Snapshot, options: Options, drain_timeout: Duration) -> Server {
         let shared = Shared::new(snapshot, options, drain_timeout);
         Server { shared, wakers: Mutex::default(), watchdog: Mutex::default() }
     }
 
-    /// Serves all `socket_sets` with `worker_count` workers while `supervise` runs on this thread. When `supervise` returns,
-    /// the server stops, unless it drains already; when all threads have ended, the result of `supervise` is returned.
+    /// Serves all `socket_sets` with `worker_count` workers while `control` runs on this thread. When `control` returns,
+    /// the server stops, unless it drains already; when all threads have ended, the result of `control` is returned.
     /// Called once.
     ///
     /// Any number of workers can serve any number of sets: a worker serves several sets where there are fewer workers, and
@@ -60,7 +60,7 @@ impl Server {
         &self,
         socket_sets: &[SocketSet],
         worker_count: usize,
-        supervise: impl FnOnce(&Server) -> R,
+        control: impl FnOnce(&Server) -> R,
     ) -> io::Result<R> {
         if worker_count == 0 {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a server needs at least one worker"));
@@ -84,7 +84,7 @@ impl Server {
                 let name = params.metrics.thread.clone();
                 threads.push(self.spawn(scope, name, || Datagrams::new(&self.shared, params).run())?);
             }
-            let result = supervise(self);
+            let result = control(self);
             self.begin_drain(DrainMode::Stopping);
             let ended = join_all(threads);
             drop(stop);
@@ -104,7 +104,7 @@ impl Server {
     /// options.
     ///
     /// Returns when no thread accepts any more, which is when the owner of the sockets can shut them down if no process
-    /// serves them. A stuck thread is waited for no longer than a second.
+    /// serves them. A hung thread is waited for no longer than a second.
     pub fn drain(&self, mode: DrainMode) {
         self.shared.lifecycle.advance_to(State::Draining(mode));
         self.wake_all();
@@ -118,16 +118,16 @@ impl Server {
 
     /// The name of a thread that has been in one iteration for longer than the options allow. Only calls that follow each
     /// other, about a second apart, find it.
-    pub fn stuck_thread(&self) -> Option<String> {
-        self.stuck_thread_at(Instant::now())
+    pub fn hung_thread(&self) -> Option<String> {
+        self.hung_thread_at(Instant::now())
     }
 
-    fn stuck_thread_at(&self, now: Instant) -> Option<String> {
+    fn hung_thread_at(&self, now: Instant) -> Option<String> {
         let threads = self.shared.metrics.threads();
         let mut watchdog = self.watchdog.lock().unwrap_or_else(PoisonError::into_inner);
         let heartbeats = threads.iter().map(|thread| &thread.heartbeat);
-        let stuck = watchdog.check(now, heartbeats, self.shared.options.hang_limit)?;
-        Some(threads[stuck].thread.clone())
+        let hung = watchdog.check(now, heartbeats, self.shared.options.hang_limit)?;
+        Some(threads[hung].thread.clone())
     }
 
     /// The state of the server.
@@ -193,8 +193,8 @@ impl Server {
         let mut helpers = vec![self.spawn(scope, "watcher".into(), watch)?];
         for index in 0..shared.options.open_files.job_thread_count {
             let work = || {
-                while let Some((Job::OpenFile(lookup), attempt)) = shared.jobs.next() {
-                    shared.files.run_job(lookup, attempt);
+                while let Some(job) = shared.jobs.next() {
+                    shared.files.run_job(job);
                 }
                 Ok(())
             };
@@ -203,7 +203,7 @@ impl Server {
         Ok(helpers)
     }
 
-    /// Starts a thread. If it panics or ends with an error, the server stops: half of it would answer half of the clients.
+    /// Starts a thread. If it panics or ends with an error, the server stops: the sockets of the thread would not be served.
     fn spawn<'scope>(
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
@@ -211,12 +211,11 @@ impl Server {
         work: impl FnOnce() -> io::Result<()> + Send + 'scope,
     ) -> io::Result<Thread<'scope>> {
         let work = || {
-            let guard = DrainOnPanic(self);
+            let _guard = DrainOnPanic(self);
             let result = work();
             if result.is_err() {
                 self.begin_drain(DrainMode::Stopping);
             }
-            std::mem::forget(guard);
             result
         };
         thread::Builder::new().name(name).spawn_scoped(scope, work)
@@ -259,12 +258,14 @@ impl Drop for StopOnDrop<'_> {
     }
 }
 
-/// Drains the server when its thread panics.
+/// Drains the server if its thread panics.
 struct DrainOnPanic<'s>(&'s Server);
 
 impl Drop for DrainOnPanic<'_> {
     fn drop(&mut self) {
-        self.0.begin_drain(DrainMode::Stopping);
+        if thread::panicking() {
+            self.0.begin_drain(DrainMode::Stopping);
+        }
     }
 }
 

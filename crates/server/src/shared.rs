@@ -29,7 +29,7 @@ pub(crate) struct Shared {
     http_eviction_wanted: AtomicBool,
     dns_eviction_wanted: AtomicBool,
     snapshot: Mutex<Snapshot>,
-    /// Raised by each replacement, so that an iteration that finds it unchanged takes no lock.
+    /// Incremented by each replacement, so that an iteration that finds it unchanged takes no lock.
     snapshot_version: AtomicU64,
     /// When the server was created, on the monotonic clock.
     start_ms: Milliseconds,
@@ -95,7 +95,7 @@ impl Shared {
         self.eviction_wanted(protocol).load(Ordering::Relaxed)
     }
 
-    /// Ends such a request. If two workers have closed a connection for it, one permit more is free.
+    /// Ends such a request. If two workers have closed a connection for it, one permit is left over.
     pub(crate) fn end_eviction_request(&self, protocol: Protocol) {
         self.eviction_wanted(protocol).store(false, Ordering::Relaxed);
         self.jobs.wake_workers();

@@ -2,7 +2,7 @@
 
 use crate::connection::Protocol;
 use crate::connections::Connections;
-use crate::jobs::{Inbox, Job};
+use crate::jobs::Inbox;
 use crate::memory_stream::MemoryStream;
 use crate::metrics::Counter;
 use crate::options::Options;
@@ -145,8 +145,8 @@ impl Simulation<'_> {
         for _ in 0..iterations_max {
             self.run_once();
             let mut has_jobs = false;
-            while let Some((Job::OpenFile(lookup), attempt)) = self.shared.jobs.try_next() {
-                self.shared.files.run_job(lookup, attempt);
+            while let Some(job) = self.shared.jobs.try_next() {
+                self.shared.files.run_job(job);
                 has_jobs = true;
             }
             if !has_jobs && !self.connections.has_ready() {

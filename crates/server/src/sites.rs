@@ -30,11 +30,11 @@ pub struct Site {
 /// Where a site's files are.
 #[derive(Debug)]
 pub enum Root {
-    /// Beneath a folder.
-    Folder(Arc<sanderling_os::directory::Directory>),
+    /// Beneath a directory.
+    Directory(Arc<sanderling_os::directory::Directory>),
     /// In the program itself.
     Builtin(&'static [BuiltinFile]),
-    /// The folder could not be opened: requests are answered 503.
+    /// The directory could not be opened: requests are answered 503.
     Unavailable,
 }
 

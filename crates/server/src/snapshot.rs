@@ -1,4 +1,4 @@
-//! What a server answers from at one moment. Each part is immutable and replaced by itself.
+//! What a server answers from at one moment. Each part is immutable and replaced independently.
 
 use crate::sites::Sites;
 use sanderling_dns::ZoneMap;

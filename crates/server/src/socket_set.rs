@@ -35,7 +35,7 @@ pub(crate) struct Assignment {
 }
 
 /// The sets, of `set_count`, that the worker `worker_index` of `worker_count` serves. Each set is assigned to a worker: a
-/// listener that no worker accepts from would swallow the connections that the kernel gives to it. Where there are fewer
+/// listener that no worker accepts from would keep the connections that the kernel assigns to it. Where there are fewer
 /// sets than workers, workers share them.
 pub(crate) fn assign(worker_index: usize, worker_count: usize, set_count: usize) -> Vec<Assignment> {
     if set_count >= worker_count {

@@ -13,7 +13,7 @@ pub(crate) enum CloseMode {
     Linger,
 }
 
-/// What the application made of the input.
+/// What the protocol made of the input.
 #[derive(Debug)]
 pub(crate) enum Step<'s> {
     /// The rest of a request is missing.
@@ -28,9 +28,9 @@ pub(crate) enum Step<'s> {
     Invalid,
 }
 
-/// What the application may know of the connection.
+/// What the protocol may know of the connection.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Peer<'c> {
+pub(crate) struct ConnectionInfo<'c> {
     pub(crate) client: &'c SocketAddr,
     /// Requests answered before.
     pub(crate) answered_count: u64,

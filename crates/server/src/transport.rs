@@ -1,6 +1,7 @@
-//! The byte stream below a connection, with what is known of its readiness.
+//! The byte stream below a connection, with its readiness.
 //!
-//! Readiness is edge-triggered: the poller reports it once, so a transport remembers it until a call proves it wrong.
+//! Readiness is edge-triggered: the poller reports it once, so a transport remembers it until a call returns EAGAIN or less
+//! than asked.
 
 use sanderling_os::file::File;
 use sanderling_os::poll::Readiness;
@@ -12,7 +13,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 #[derive(Debug)]
 pub(crate) struct Transport {
     stream: ByteStream,
-    receiving: Receiving,
+    read_state: ReadState,
     /// The socket may have room for more.
     is_writable: bool,
 }
@@ -26,14 +27,14 @@ enum ByteStream {
     Memory(crate::memory_stream::MemoryStream),
 }
 
-/// What is known of the receiving side.
+/// The readiness of the receiving side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Receiving {
+enum ReadState {
     /// All that has arrived was received.
     Drained,
     /// There may be something to receive.
     Readable,
-    /// The client has closed its side, and only an empty receive proves that all was received.
+    /// The client has closed its side; an empty receive shows that all was received.
     ReadableToEnd,
     /// The client has closed its side, and all was received.
     Ended,
@@ -52,7 +53,7 @@ impl Transport {
     }
 
     fn new(stream: ByteStream) -> Transport {
-        Transport { stream, receiving: Receiving::Readable, is_writable: true }
+        Transport { stream, read_state: ReadState::Readable, is_writable: true }
     }
 
     /// The descriptor to register with a poller; streams in memory have none.
@@ -64,13 +65,13 @@ impl Transport {
         }
     }
 
-    /// Takes note of what the poller reports.
-    pub(crate) fn note(&mut self, readiness: Readiness) {
-        if self.receiving != Receiving::Ended {
+    /// Records what the poller reports.
+    pub(crate) fn set_readiness(&mut self, readiness: Readiness) {
+        if self.read_state != ReadState::Ended {
             if readiness.read_closed {
-                self.receiving = Receiving::ReadableToEnd;
-            } else if readiness.readable && self.receiving == Receiving::Drained {
-                self.receiving = Receiving::Readable;
+                self.read_state = ReadState::ReadableToEnd;
+            } else if readiness.readable && self.read_state == ReadState::Drained {
+                self.read_state = ReadState::Readable;
             }
         }
         self.is_writable |= readiness.writable;
@@ -78,21 +79,21 @@ impl Transport {
 
     /// Lets the next receive ask the kernel, whatever was reported.
     pub(crate) fn assume_readable(&mut self) {
-        if self.receiving == Receiving::Drained {
-            self.receiving = Receiving::Readable;
+        if self.read_state == ReadState::Drained {
+            self.read_state = ReadState::Readable;
         }
     }
 
     /// Whether there may be something to receive.
     #[inline]
     pub(crate) fn is_readable(&self) -> bool {
-        matches!(self.receiving, Receiving::Readable | Receiving::ReadableToEnd)
+        matches!(self.read_state, ReadState::Readable | ReadState::ReadableToEnd)
     }
 
     /// Whether the client has closed its side and all was received.
     #[inline]
     pub(crate) fn has_ended(&self) -> bool {
-        self.receiving == Receiving::Ended
+        self.read_state == ReadState::Ended
     }
 
     /// Whether there may be room to send.
@@ -112,18 +113,18 @@ impl Transport {
         };
         match received {
             Ok(0) => {
-                self.receiving = Receiving::Ended;
+                self.read_state = ReadState::Ended;
                 Ok(0)
             }
             Ok(count) => {
-                // A receive that leaves room proves the socket empty (epoll(7)): no call is spent to learn it.
-                if self.receiving != Receiving::ReadableToEnd && count < into.len() {
-                    self.receiving = Receiving::Drained;
+                // A receive that leaves room shows that the socket is empty (epoll(7)): no further call is needed.
+                if self.read_state != ReadState::ReadableToEnd && count < into.len() {
+                    self.read_state = ReadState::Drained;
                 }
                 Ok(count)
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                self.receiving = Receiving::Drained;
+                self.read_state = ReadState::Drained;
                 Ok(0)
             }
             Err(error) => Err(error),
@@ -132,15 +133,15 @@ impl Transport {
 
     /// Sends as much of `bytes` as there is room for.
     #[inline]
-    pub(crate) fn send(&mut self, bytes: &[u8], follows: More) -> io::Result<usize> {
+    pub(crate) fn send(&mut self, bytes: &[u8], more: More) -> io::Result<usize> {
         let mut sent = 0;
         while sent < bytes.len() {
             let result = match &self.stream {
-                ByteStream::Plain(stream) => stream.send(&bytes[sent..], follows),
+                ByteStream::Plain(stream) => stream.send(&bytes[sent..], more),
                 #[cfg(any(test, feature = "simulation"))]
                 ByteStream::Memory(stream) => stream.send(&bytes[sent..]),
             };
-            match self.note_sent(result)? {
+            match self.record_sent(result)? {
                 Some(count) => sent += count,
                 None => break,
             }
@@ -150,17 +151,17 @@ impl Transport {
 
     /// Sends as much of `head` and then of `body` as there is room for, by one call where possible; how much of both.
     #[inline]
-    pub(crate) fn send_both(&mut self, head: &[u8], body: &[u8], follows: More) -> io::Result<usize> {
+    pub(crate) fn send_both(&mut self, head: &[u8], body: &[u8], more: More) -> io::Result<usize> {
         let mut sent = 0;
         while sent < head.len() + body.len() {
             let (of_head, of_body) = split(sent, head.len());
             let (head, body) = (&head[of_head..], &body[of_body..]);
             let result = match &self.stream {
-                ByteStream::Plain(stream) => stream.send_vectored(head, body, follows),
+                ByteStream::Plain(stream) => stream.send_vectored(head, body, more),
                 #[cfg(any(test, feature = "simulation"))]
                 ByteStream::Memory(stream) => stream.send(if head.is_empty() { body } else { head }),
             };
-            match self.note_sent(result)? {
+            match self.record_sent(result)? {
                 Some(count) => sent += count,
                 None => break,
             }
@@ -183,7 +184,7 @@ impl Transport {
                 stream.send(&piece[..count])
             }
         };
-        self.note_sent(result)
+        self.record_sent(result)
     }
 
     /// Closes the sending side.
@@ -212,7 +213,7 @@ impl Transport {
 
     /// `None` for no room.
     #[inline]
-    fn note_sent(&mut self, result: io::Result<usize>) -> io::Result<Option<usize>> {
+    fn record_sent(&mut self, result: io::Result<usize>) -> io::Result<Option<usize>> {
         match result {
             Ok(count) => Ok(Some(count)),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {

@@ -1,4 +1,4 @@
-//! A thread with an event loop of its own: it accepts connections and serves them, each within a budget per iteration.
+//! A thread with an event loop: it accepts connections and serves them, each within a budget per iteration.
 //!
 //! The poller is edge-triggered: it reports once that a source is ready. A source that is left before it is empty goes into
 //! a ready list and is served again in the next iteration, which then does not wait.
@@ -43,30 +43,30 @@ pub(crate) struct Worker<'s> {
     /// Listeners that had more connections than the budget allowed, by their index.
     ready_listeners: Vec<usize>,
     /// Connections that were accepted at the limit and wait until another one is closed.
-    parked: Vec<Parked>,
+    parked: Vec<ParkedConnection>,
     connections: Connections<'s>,
     inbox: Arc<Inbox>,
     metrics: Arc<ThreadMetrics>,
-    phase: Phase<'s>,
+    drain_state: DrainState<'s>,
 }
 
 /// A connection without a permit.
 #[derive(Debug)]
-struct Parked {
+struct ParkedConnection {
     protocol: Protocol,
     stream: Stream,
     client: SocketAddr,
 }
 
-/// The lifecycle of a worker.
+/// Whether a worker serves or drains.
 #[derive(Debug)]
-enum Phase<'s> {
+enum DrainState<'s> {
     /// It accepts connections and serves them.
     Serving(AcceptGuard<'s>),
     /// The server stops and no process replaces it. Connections are still accepted for a moment: one whose client has sent
     /// nothing may be held by the kernel ([`Listener::set_defer_accept`](sanderling_os::tcp::Listener::set_defer_accept)).
-    FinalAccept { _guard: AcceptGuard<'s>, until_ms: Milliseconds, deadline_ms: Milliseconds },
-    /// It accepts no more. Connections that are left at the deadline are cut off.
+    FinalWindow { _guard: AcceptGuard<'s>, until_ms: Milliseconds, deadline_ms: Milliseconds },
+    /// It accepts no more. Connections that are left at the deadline are aborted.
     Draining { mode: DrainMode, deadline_ms: Milliseconds },
 }
 
@@ -120,17 +120,17 @@ impl<'s> Worker<'s> {
             connections: Connections::new(shared, index, Arc::clone(&metrics), shared.clock()),
             inbox,
             metrics,
-            phase: Phase::Serving(accept_guard),
+            drain_state: DrainState::Serving(accept_guard),
         })
     }
 
-    /// Serves until the server drains and all connections have closed or were cut off.
+    /// Serves until the server drains and all connections have closed or were aborted.
     pub(crate) fn run(mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(EVENTS_PER_WAIT_MAX);
         while !self.is_drained() {
             self.run_once(&mut events)?;
         }
-        self.connections.count_cut_off();
+        self.connections.count_aborted();
         Ok(())
     }
 
@@ -139,7 +139,7 @@ impl<'s> Worker<'s> {
         self.poller.wait(events, self.timeout())?;
         self.metrics.heartbeat.begin_iteration();
         self.connections.begin_iteration();
-        self.update_phase()?;
+        self.update_drain_state()?;
         let ready = self.connections.take_ready();
         let ready_listeners = std::mem::take(&mut self.ready_listeners);
         for (token, readiness) in events.iter() {
@@ -150,7 +150,7 @@ impl<'s> Worker<'s> {
         self.connections.expire();
         // After everything that closes connections: new ones get their permits at once.
         self.resume_accepting();
-        self.end_final_accept()?;
+        self.end_final_window()?;
         self.connections.end_iteration();
         Ok(())
     }
@@ -161,7 +161,7 @@ impl<'s> Worker<'s> {
             return Some(Duration::ZERO);
         }
         let paused = self.listeners.iter().filter_map(ListenerState::paused_until_ms);
-        let next_ms = paused.chain(self.connections.next_deadline_ms()).chain(self.phase.next_ms()).min()?;
+        let next_ms = paused.chain(self.connections.next_deadline_ms()).chain(self.drain_state.next_ms()).min()?;
         // One more than the difference: a clock of milliseconds that is short of the deadline would wait in vain.
         Some(Duration::from_millis(next_ms.saturating_sub(self.connections.clock().now_ms()).min(WAIT_MS_MAX) + 1))
     }
@@ -180,7 +180,7 @@ impl<'s> Worker<'s> {
     }
 
     /// Begins to drain once the server does, or to stop where it drained because it was replaced.
-    fn update_phase(&mut self) -> io::Result<()> {
+    fn update_drain_state(&mut self) -> io::Result<()> {
         let mode = match self.shared.lifecycle.state() {
             State::Serving => return Ok(()),
             State::Draining(mode) => mode,
@@ -188,39 +188,39 @@ impl<'s> Worker<'s> {
         };
         let now_ms = self.connections.clock().now_ms();
         let options = &self.shared.options;
-        match (&self.phase, mode) {
-            (Phase::Serving(_), DrainMode::Replaced) => {
+        match (&self.drain_state, mode) {
+            (DrainState::Serving(_), DrainMode::Replaced) => {
                 let deadline_ms = now_ms.saturating_add(ms(self.shared.drain_timeout));
                 // The guard is given up after the last accept.
-                let _serving = std::mem::replace(&mut self.phase, Phase::Draining { mode, deadline_ms });
+                let _serving = std::mem::replace(&mut self.drain_state, DrainState::Draining { mode, deadline_ms });
                 self.close_listeners()?;
                 self.connections.drain(options.drain_grace);
             }
-            (Phase::Serving(_), DrainMode::Stopping) => {
+            (DrainState::Serving(_), DrainMode::Stopping) => {
                 let deadline_ms = now_ms.saturating_add(ms(self.shared.drain_timeout));
                 let until_ms = now_ms + ms(options.stop_grace());
-                let serving = std::mem::replace(&mut self.phase, Phase::Draining { mode, deadline_ms });
-                if let Phase::Serving(guard) = serving {
-                    self.phase = Phase::FinalAccept { _guard: guard, until_ms, deadline_ms };
+                let serving = std::mem::replace(&mut self.drain_state, DrainState::Draining { mode, deadline_ms });
+                if let DrainState::Serving(guard) = serving {
+                    self.drain_state = DrainState::FinalWindow { _guard: guard, until_ms, deadline_ms };
                 }
                 self.connections.drain(options.stop_grace());
             }
-            (&Phase::Draining { mode: DrainMode::Replaced, deadline_ms }, DrainMode::Stopping) => {
-                self.phase = Phase::Draining { mode, deadline_ms };
+            (&DrainState::Draining { mode: DrainMode::Replaced, deadline_ms }, DrainMode::Stopping) => {
+                self.drain_state = DrainState::Draining { mode, deadline_ms };
                 self.close_listeners()?;
                 self.connections.drain(options.stop_grace());
             }
-            (Phase::FinalAccept { .. } | Phase::Draining { .. }, _) => {}
+            (DrainState::FinalWindow { .. } | DrainState::Draining { .. }, _) => {}
         }
         Ok(())
     }
 
-    fn end_final_accept(&mut self) -> io::Result<()> {
-        match self.phase {
-            Phase::FinalAccept { until_ms, deadline_ms, .. } if until_ms <= self.connections.clock().now_ms() => {
+    fn end_final_window(&mut self) -> io::Result<()> {
+        match self.drain_state {
+            DrainState::FinalWindow { until_ms, deadline_ms, .. } if until_ms <= self.connections.clock().now_ms() => {
                 // The guard is given up after the last accept.
                 let mode = DrainMode::Stopping;
-                let _final = std::mem::replace(&mut self.phase, Phase::Draining { mode, deadline_ms });
+                let _final = std::mem::replace(&mut self.drain_state, DrainState::Draining { mode, deadline_ms });
                 self.close_listeners()
             }
             _ => Ok(()),
@@ -228,22 +228,22 @@ impl<'s> Worker<'s> {
     }
 
     fn is_drained(&self) -> bool {
-        let deadline_ms = match self.phase {
-            Phase::Serving(_) => return false,
-            Phase::FinalAccept { deadline_ms, .. } | Phase::Draining { deadline_ms, .. } => deadline_ms,
+        let deadline_ms = match self.drain_state {
+            DrainState::Serving(_) => return false,
+            DrainState::FinalWindow { deadline_ms, .. } | DrainState::Draining { deadline_ms, .. } => deadline_ms,
         };
         let is_done = || self.connections.is_empty() && self.parked.is_empty() && self.has_closed_listeners();
         is_done() || self.connections.clock().now_ms() >= deadline_ms
     }
 }
 
-impl Phase<'_> {
-    /// When the phase ends, at the latest.
+impl DrainState<'_> {
+    /// When the state ends, at the latest.
     fn next_ms(&self) -> Option<Milliseconds> {
         match self {
-            Phase::Serving(_) => None,
-            Phase::FinalAccept { until_ms, deadline_ms, .. } => Some(*until_ms.min(deadline_ms)),
-            Phase::Draining { deadline_ms, .. } => Some(*deadline_ms),
+            DrainState::Serving(_) => None,
+            DrainState::FinalWindow { until_ms, deadline_ms, .. } => Some(*until_ms.min(deadline_ms)),
+            DrainState::Draining { deadline_ms, .. } => Some(*deadline_ms),
         }
     }
 }

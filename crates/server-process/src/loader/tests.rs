@@ -115,7 +115,7 @@ fn a_site_without_its_folder_keeps_the_one_that_was_opened_or_is_unavailable() {
     fs::rename(fixture.path("public"), fixture.path("away")).unwrap();
     let loaded = fixture.load();
     assert!(loaded.domains.sites[0].problem.as_ref().is_some_and(|text| text.contains("does not exist")));
-    assert!(matches!(loaded.snapshot.sites.all()[0].root, Root::Folder(_)));
+    assert!(matches!(loaded.snapshot.sites.all()[0].root, Root::Directory(_)));
     fixture.loader = Loader::new();
     assert!(matches!(fixture.load().snapshot.sites.all()[0].root, Root::Unavailable));
 }

@@ -36,8 +36,8 @@ pub(crate) fn repeat_dns(count: usize) {
 
 /// Serves while `act` runs with the addresses of HTTP and DNS.
 fn serve(act: impl FnOnce(SocketAddr, SocketAddr)) {
-    let folder = tempfile::tempdir().expect("created");
-    std::fs::write(folder.path().join("512"), [b'x'; http::FILE_BYTES]).expect("written");
+    let directory = tempfile::tempdir().expect("created");
+    std::fs::write(directory.path().join("512"), [b'x'; http::FILE_BYTES]).expect("written");
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let sockets = SocketSet {
         http: vec![Listener::bind(any).expect("a port is free")],
@@ -46,8 +46,8 @@ fn serve(act: impl FnOnce(SocketAddr, SocketAddr)) {
     };
     let http = sockets.http[0].local_address().expect("it is bound");
     let dns = sockets.dns_datagrams[0].local_address().expect("it is bound");
-    let root = Directory::open(folder.path()).expect("just created");
-    let site = Site { id: 0, hosts: vec!["www.example".into()], root: Root::Folder(std::sync::Arc::new(root)) };
+    let root = Directory::open(directory.path()).expect("just created");
+    let site = Site { id: 0, hosts: vec!["www.example".into()], root: Root::Directory(std::sync::Arc::new(root)) };
     let snapshot = Snapshot::new(Sites::new(vec![site], DefaultSite::None), dns::zones());
     let server = Server::new(snapshot, options(), Duration::ZERO);
     server.run(&[sockets], 1, |_| act(http, dns)).expect("the server serves");
@@ -57,8 +57,8 @@ fn options() -> Options {
     let mut options = Options::default();
     options.http.requests_per_connection_max = u64::MAX;
     options.http.idle_timeout = LONG;
-    options.open_files.fresh_for = LONG;
-    options.open_files.watched_fresh_for = LONG;
+    options.open_files.valid_for = LONG;
+    options.open_files.watched_valid_for = LONG;
     options.open_files.idle_timeout = LONG;
     options
 }

@@ -21,8 +21,8 @@ fn metadata(length_bytes: u64, seconds: i64, nanoseconds: u32) -> Metadata {
 
 #[test]
 fn a_precompressed_file_is_used_if_it_is_shorter_and_not_older() {
-    let check = |precompressed: Metadata, identity: Metadata, expected: bool| {
-        assert_eq!(is_usable(&precompressed, &identity), expected, "{precompressed:?}, {identity:?}");
+    let check = |precompressed: Metadata, uncompressed: Metadata, expected: bool| {
+        assert_eq!(is_usable(&precompressed, &uncompressed), expected, "{precompressed:?}, {uncompressed:?}");
     };
     check(metadata(50, 10, 5), metadata(100, 10, 5), true);
     check(metadata(50, 10, 6), metadata(100, 10, 5), true);
@@ -40,11 +40,11 @@ fn a_precompressed_file_is_used_if_it_is_shorter_and_not_older() {
     check(metadata(20, 10, 5), metadata(0, 10, 5), false);
 }
 
-const BUDGET: Budget = Budget { small_file_bytes_max: 8 * 1024, content_bytes: 1 << 20, descriptors: 100 };
+const LIMITS: EntryLimits = EntryLimits { small_file_bytes_max: 8 * 1024, content_bytes: 1 << 20, descriptors: 100 };
 
 /// A directory with files, one of which is looked up.
 struct Fixture {
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
     lookup: FileLookup,
     gauges: Arc<Gauges>,
 }
@@ -52,35 +52,35 @@ struct Fixture {
 impl Fixture {
     /// Files, each with its length.
     fn new(files: &[(&str, usize)], path: &str) -> Fixture {
-        let folder = tempfile::tempdir().expect("created");
-        let root = Root::Folder(Arc::new(Directory::open(folder.path()).expect("opened")));
+        let directory = tempfile::tempdir().expect("created");
+        let root = Root::Directory(Arc::new(Directory::open(directory.path()).expect("opened")));
         let site = Arc::new(Site { id: 0, hosts: Vec::new(), root });
         let lookup = FileLookup::new(&site, &SitePath::parse(path.as_bytes()).expect("a path"), &FileKey::default());
-        let fixture = Fixture { folder, lookup, gauges: Arc::default() };
+        let fixture = Fixture { directory, lookup, gauges: Arc::default() };
         files.iter().for_each(|(name, length)| fixture.write(name, *length));
         fixture
     }
 
     fn write(&self, name: &str, length: usize) {
-        let path = self.folder.path().join(name);
-        std::fs::create_dir_all(path.parent().expect("a folder of ours")).expect("made");
+        let path = self.directory.path().join(name);
+        std::fs::create_dir_all(path.parent().expect("a directory of ours")).expect("made");
         std::fs::write(path, vec![b'x'; length]).expect("written");
     }
 
-    /// The file, which differs from `known`.
+    /// The file, which differs from `cached`.
     #[track_caller]
-    fn find(&self, known: Option<&OpenFile>, budget: Budget) -> OpenFile {
-        match self.run(known, budget) {
-            Revalidation::Changed(file) => file,
-            Revalidation::Unchanged => panic!("unchanged: {known:?}"),
+    fn find(&self, cached: Option<&OpenFile>, limits: EntryLimits) -> OpenFile {
+        match self.run(cached, limits) {
+            LookupResult::New(file) => file,
+            LookupResult::Unchanged => panic!("unchanged: {cached:?}"),
         }
     }
 
     #[track_caller]
-    fn run(&self, known: Option<&OpenFile>, budget: Budget) -> Revalidation {
-        let attempt = Attempt { now_ms: 0, unix_s: 0, budget, number: 0 };
+    fn run(&self, cached: Option<&OpenFile>, limits: EntryLimits) -> LookupResult {
+        let context = LookupContext { now_ms: 0, unix_s: 0, limits, attempt_count: 0 };
         loop {
-            match self.lookup.run(known, attempt, Blocking::Yes, &self.gauges) {
+            match self.lookup.run(cached, context, Blocking::Yes, &self.gauges) {
                 Ok(found) => return found,
                 Err(OpenError::Retry(after)) => std::thread::park_timeout(after.delay()),
                 Err(OpenError::File(error)) => panic!("{error:?}"),
@@ -89,9 +89,9 @@ impl Fixture {
     }
 
     #[track_caller]
-    fn check_unchanged(&self, known: &OpenFile) {
-        let found = self.run(Some(known), BUDGET);
-        assert!(matches!(found, Revalidation::Unchanged), "{found:?}, not {known:?}");
+    fn check_unchanged(&self, cached: &OpenFile) {
+        let found = self.run(Some(cached), LIMITS);
+        assert!(matches!(found, LookupResult::Unchanged), "{found:?}, not {cached:?}");
     }
 
     #[track_caller]
@@ -105,56 +105,56 @@ impl Fixture {
 fn memory_and_descriptors_of_all_codings_are_counted_until_the_entry_is_dropped() {
     let files = [("a.txt", 60_000), ("a.txt.br", 20_000), ("a.txt.gz", 1_000), ("a.txt.zst", 60_001)];
     let fixture = Fixture::new(&files, "/a.txt");
-    let file = fixture.find(None, BUDGET);
+    let file = fixture.find(None, LIMITS);
     fixture.check_used(2, 1_000);
     assert!(!file.is_deleted());
-    std::fs::remove_file(fixture.folder.path().join("a.txt.br")).expect("removed");
+    std::fs::remove_file(fixture.directory.path().join("a.txt.br")).expect("removed");
     assert!(file.is_deleted());
     drop(file);
     fixture.check_used(0, 0);
     let fixture = Fixture::new(&files, "/a.txt.br");
-    let _file = fixture.find(None, BUDGET);
+    let _file = fixture.find(None, LIMITS);
     fixture.check_used(1, 0);
 }
 
 #[test]
 fn an_entry_is_unchanged_as_long_as_the_files_of_all_its_codings_are() {
     let fixture = Fixture::new(&[("a.txt", 60_000), ("a.txt.gz", 1_000), ("a.txt.br", 60_001)], "/a.txt");
-    let path = |name: &str| fixture.folder.path().join(name);
-    let mut file = fixture.find(None, BUDGET);
+    let path = |name: &str| fixture.directory.path().join(name);
+    let mut file = fixture.find(None, LIMITS);
     fixture.check_unchanged(&file);
     fixture.write("a.txt.br", 60_002);
     fixture.check_unchanged(&file);
     fixture.write("a.txt.gz", 1_000);
-    file = fixture.find(Some(&file), BUDGET);
+    file = fixture.find(Some(&file), LIMITS);
     std::fs::copy(path("a.txt"), path("copy")).expect("copied");
     std::fs::rename(path("copy"), path("a.txt")).expect("renamed");
     // The precompressed file is older now.
-    file = fixture.find(Some(&file), BUDGET);
+    file = fixture.find(Some(&file), LIMITS);
     fixture.check_used(1, 0);
     fixture.write("a.txt.gz", 1_000);
-    file = fixture.find(Some(&file), BUDGET);
+    file = fixture.find(Some(&file), LIMITS);
     fixture.check_used(1, 1_000);
     std::fs::remove_file(path("a.txt.gz")).expect("removed");
-    file = fixture.find(Some(&file), BUDGET);
+    file = fixture.find(Some(&file), LIMITS);
     // A link leads to the same file, and a watch on the directory does not report its changes.
     std::fs::create_dir(path("elsewhere")).expect("made");
     std::fs::rename(path("a.txt"), path("elsewhere/a.txt")).expect("renamed");
     std::os::unix::fs::symlink("elsewhere/a.txt", path("a.txt")).expect("linked");
-    file = fixture.find(Some(&file), BUDGET);
+    file = fixture.find(Some(&file), LIMITS);
     assert!(!file.can_be_watched());
     fixture.check_unchanged(&file);
 }
 
 #[test]
 fn the_same_file_behind_a_link_is_changed_unless_the_entry_is_watched() {
-    let fixture = Fixture::new(&[("folder/a.txt", 1_000)], "/folder/a.txt");
-    let file = fixture.find(None, BUDGET);
+    let fixture = Fixture::new(&[("directory/a.txt", 1_000)], "/directory/a.txt");
+    let file = fixture.find(None, LIMITS);
     assert!(file.can_be_watched());
-    let path = |name: &str| fixture.folder.path().join(name);
-    std::fs::rename(path("folder"), path("elsewhere")).expect("renamed");
-    std::os::unix::fs::symlink("elsewhere", path("folder")).expect("linked");
-    let behind_link = fixture.find(Some(&file), BUDGET);
+    let path = |name: &str| fixture.directory.path().join(name);
+    std::fs::rename(path("directory"), path("elsewhere")).expect("renamed");
+    std::os::unix::fs::symlink("elsewhere", path("directory")).expect("linked");
+    let behind_link = fixture.find(Some(&file), LIMITS);
     assert!(!behind_link.can_be_watched());
     fixture.check_unchanged(&behind_link);
     file.set_watched(true);
@@ -164,7 +164,7 @@ fn the_same_file_behind_a_link_is_changed_unless_the_entry_is_watched() {
 #[test]
 fn an_unchanged_file_is_not_read_again() {
     let fixture = Fixture::new(&[("a.txt", 1_000), ("a.txt.gz", 100)], "/a.txt");
-    let file = fixture.find(None, BUDGET);
+    let file = fixture.find(None, LIMITS);
     let check = |expected: &[(Syscall, u64)]| {
         let before = thread_counts();
         fixture.check_unchanged(&file);
@@ -183,10 +183,10 @@ fn no_entry_uses_more_than_the_budget() {
     let files = [("a.txt", 1_000), ("a.txt.br", 300), ("a.txt.gz", 200), ("a.txt.zst", 100)];
     let fixture = Fixture::new(&files, "/a.txt");
     let check = |content_bytes: u64, descriptors: u64, expected: (u64, u64)| {
-        let budget = Budget { content_bytes, descriptors, ..BUDGET };
-        let file = fixture.find(None, budget);
+        let limits = EntryLimits { content_bytes, descriptors, ..LIMITS };
+        let file = fixture.find(None, limits);
         fixture.check_used(expected.0, expected.1);
-        assert!(matches!(fixture.run(Some(&file), budget), Revalidation::Unchanged));
+        assert!(matches!(fixture.run(Some(&file), limits), LookupResult::Unchanged));
     };
     check(1_600, 100, (0, 1_600));
     check(1_599, 100, (1, 1_400));

@@ -10,19 +10,19 @@ use std::path::Path;
 const CONTENT: &[u8] = b"one version";
 
 /// A directory with a file called `file`.
-struct Folder(tempfile::TempDir);
+struct TestDirectory(tempfile::TempDir);
 
-impl Folder {
-    fn new() -> Folder {
-        let folder = tempfile::tempdir().expect("created");
-        fs::write(folder.path().join("file"), CONTENT).expect("written");
-        Folder(folder)
+impl TestDirectory {
+    fn new() -> TestDirectory {
+        let directory = tempfile::tempdir().expect("created");
+        fs::write(directory.path().join("file"), CONTENT).expect("written");
+        TestDirectory(directory)
     }
 
     fn open(&self) -> UnreadFile {
-        let folder = Directory::open(self.0.path()).expect("opened");
+        let directory = Directory::open(self.0.path()).expect("opened");
         loop {
-            match UnreadFile::new(folder.open_beneath(b"file").expect("opened")) {
+            match UnreadFile::new(directory.open_beneath(b"file").expect("opened")) {
                 Ok(seen) => return seen,
                 Err(OpenError::Retry(after)) => std::thread::park_timeout(after.delay()),
                 Err(OpenError::File(error)) => panic!("{error:?}"),
@@ -34,13 +34,13 @@ impl Folder {
 #[test]
 fn a_version_is_unchanged_as_long_as_the_file_cannot_have_been_written() {
     let check = |name: &str, act: &dyn Fn(&Path), expected: bool| {
-        let folder = Folder::new();
-        let version = folder.open().read(Storage::Descriptor, Blocking::Yes).expect("a file");
-        let budget = Budget { small_file_bytes_max: 0, content_bytes: 0, descriptors: 1 };
-        let attempt = Attempt { now_ms: 0, unix_s: 0, budget, number: 0 };
-        let variant = FileVariant::new(version, "text/plain", Negotiation::None, attempt, &Arc::default());
+        let directory = TestDirectory::new();
+        let version = directory.open().read(Storage::Descriptor, Blocking::Yes).expect("a file");
+        let limits = EntryLimits { small_file_bytes_max: 0, content_bytes: 0, descriptors: 1 };
+        let context = LookupContext { now_ms: 0, unix_s: 0, limits, attempt_count: 0 };
+        let variant = FileVariant::new(version, "text/plain", Negotiation::None, context, &Arc::default());
         assert!(variant.is_unchanged(), "{name}: at first");
-        act(&folder.0.path().join("file"));
+        act(&directory.0.path().join("file"));
         assert_eq!(variant.is_unchanged(), expected, "{name}");
     };
     let link = |path: &Path| fs::hard_link(path, path.with_extension("link")).expect("linked");
@@ -68,14 +68,14 @@ fn a_version_is_unchanged_as_long_as_the_file_cannot_have_been_written() {
 }
 
 #[test]
-fn a_file_written_between_fstat_and_read_is_left_to_settle() {
-    let folder = Folder::new();
-    let version = folder.open().read(Storage::Memory, Blocking::Yes).expect("a file");
+fn a_file_written_between_fstat_and_read_is_read_later() {
+    let directory = TestDirectory::new();
+    let version = directory.open().read(Storage::Memory, Blocking::Yes).expect("a file");
     assert!(matches!(version.content, FileContent::Memory(content) if *content == *CONTENT));
     for content in [[b'x'; CONTENT.len()].as_slice(), b"shorter", b""] {
-        let seen = folder.open();
-        fs::write(folder.0.path().join("file"), content).expect("written");
+        let seen = directory.open();
+        fs::write(directory.0.path().join("file"), content).expect("written");
         let read = seen.read(Storage::Memory, Blocking::Yes);
-        assert!(matches!(read, Err(OpenError::Retry(RetryAfter::Settling(_)))), "{read:?}");
+        assert!(matches!(read, Err(OpenError::Retry(RetryAfter::RecentChange(_)))), "{read:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Listeners and datagrams while a server drains, and the report of a stuck thread.
+//! Listeners and datagrams while a server drains, and the report of a hung thread.
 //!
 //! A test stops all threads of a server, lets its clients act, tells the server to drain, and lets the threads go on, so that
 //! nothing depends on which of them is quicker.
@@ -199,9 +199,9 @@ fn the_fin_of_a_draining_dns_connection_arrives_with_the_answer() {
 
 #[test]
 fn a_long_response_is_sent_whole_while_the_server_drains() {
-    let folder = tempfile::tempdir().expect("created");
-    std::fs::write(folder.path().join("large"), vec![b'l'; LARGE_BYTES]).expect("written");
-    let root = Root::Folder(Arc::new(Directory::open(folder.path()).expect("opened")));
+    let directory = tempfile::tempdir().expect("created");
+    std::fs::write(directory.path().join("large"), vec![b'l'; LARGE_BYTES]).expect("written");
+    let root = Root::Directory(Arc::new(Directory::open(directory.path()).expect("opened")));
     serve(snapshot(root), &[sockets()], 1, |scene| {
         let mut client = scene.http();
         client.send(GET.replace("file", "large"));
@@ -363,7 +363,7 @@ fn a_stuck_thread_is_named() {
         let mut now = Instant::now();
         let mut look = || {
             now += Duration::from_secs(1);
-            scene.server.stuck_thread_at(now)
+            scene.server.hung_thread_at(now)
         };
         let all_wait = || scene.server.metrics().threads().iter().all(|thread| !thread.heartbeat.is_working());
         // One that serves datagrams asks for them before it waits.

@@ -23,7 +23,7 @@ fn options() -> Options {
     Options {
         http: HttpOptions {
             connections_max: 3,
-            header_deadline: Duration::from_secs(10),
+            request_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(60),
             send_timeout: Duration::from_secs(30),
             ..HttpOptions::default()
@@ -137,14 +137,14 @@ fn a_response_leaves_in_pieces_as_the_window_opens() {
 #[test]
 fn a_file_on_disk_is_opened_by_a_job_and_sent_in_pieces() {
     const BYTES: usize = 3_000_000;
-    let folder = tempfile::tempdir().expect("made");
-    std::fs::write(folder.path().join("large"), vec![b'l'; BYTES]).expect("written");
-    let root = Root::Folder(Arc::new(Directory::open(folder.path()).expect("opened")));
+    let directory = tempfile::tempdir().expect("made");
+    std::fs::write(directory.path().join("large"), vec![b'l'; BYTES]).expect("written");
+    let root = Root::Directory(Arc::new(Directory::open(directory.path()).expect("opened")));
     simulate(snapshot(root), options(), |simulation| {
         let get = GET.replace("file", "large");
         let client = simulation.connect(ClientKind::Http, get.as_bytes(), 1_000_000).expect("accepted");
         let mut received = 0;
-        // The file is left to settle first.
+        // The file has just changed and is read later.
         while received == 0 {
             received += simulation.received(client).len();
         }

@@ -1,7 +1,7 @@
 //! How a worker accepts connections: within a budget, at the limit in exchange for an idle connection, and with pauses
 //! when there is nothing to accept with.
 
-use super::{Parked, Phase, Source, Worker};
+use super::{DrainState, ParkedConnection, Source, Worker};
 use crate::clock::ms;
 use crate::connection::Protocol;
 use crate::lifecycle::DrainMode;
@@ -11,13 +11,15 @@ use crate::permits::Permit;
 use crate::transport::Transport;
 use sanderling_os::error::{ErrorClass, classify};
 use sanderling_os::poll::Interest;
-use sanderling_os::tcp::{BACKLOG, Stream};
+use sanderling_os::tcp::Stream;
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 /// Connections that a worker accepts from one listener in one iteration.
 const ACCEPTS_PER_ITERATION_MAX: usize = 64;
+/// Connections that a worker accepts from a listener before it closes it: more than the longest listen queue, 65,535.
+const FINAL_ACCEPTS_MAX: usize = 1 << 16;
 /// Connections of a shared listener after which its other workers are woken before this one.
 const ACCEPTS_PER_REGISTRATION: usize = 16;
 /// How long a listener is paused when there is no permit, no descriptor or no memory for a connection.
@@ -45,7 +47,7 @@ impl<'s> Worker<'s> {
         }
         let listener = &self.listeners[index];
         if listener.is_shared && listener.accepted_since_registered >= ACCEPTS_PER_REGISTRATION {
-            self.rotate_exclusive_wait(index);
+            self.requeue_behind_other_workers(index);
         }
     }
 
@@ -54,9 +56,9 @@ impl<'s> Worker<'s> {
         for _ in 0..count_max {
             match listener.accept() {
                 Ok(Some((stream, client))) => match self.connections.permit(protocol) {
-                    Some(permit) => self.serve(protocol, stream, client, permit),
+                    Some(permit) => self.add_connection(protocol, stream, client, permit),
                     None => {
-                        self.parked.push(Parked { protocol, stream, client });
+                        self.parked.push(ParkedConnection { protocol, stream, client });
                         self.shared.request_eviction(protocol);
                         return self.pause(index);
                     }
@@ -79,7 +81,7 @@ impl<'s> Worker<'s> {
     }
 
     /// Serves a new connection, and registers it with the poller if it is still open then.
-    fn serve(&mut self, protocol: Protocol, stream: Stream, client: SocketAddr, permit: Permit<'s>) {
+    fn add_connection(&mut self, protocol: Protocol, stream: Stream, client: SocketAddr, permit: Permit<'s>) {
         let Some(key) = self.connections.insert(protocol, Transport::plain(stream), client, permit) else { return };
         let Some(connection) = self.connections.get_mut(key) else { return };
         let Some(descriptor) = connection.transport().descriptor() else { return };
@@ -103,9 +105,9 @@ impl<'s> Worker<'s> {
         }
     }
 
-    /// Lets the other workers of a shared listener be woken before this one: the kernel wakes the first of those that wait,
-    /// in the order of their registration, and would give nearly all connections to one.
-    fn rotate_exclusive_wait(&mut self, index: usize) {
+    /// Registers a shared listener again, after the other workers: with `EPOLLEXCLUSIVE` the kernel wakes the worker that
+    /// waits and was registered first, which would get nearly all connections.
+    fn requeue_behind_other_workers(&mut self, index: usize) {
         let listener = &mut self.listeners[index];
         let deregistered = listener.deregister(&self.poller);
         if deregistered.and_then(|()| listener.register(Source::Listener(index).token(), &self.poller)).is_err() {
@@ -138,7 +140,7 @@ impl<'s> Worker<'s> {
             if !self.admit_parked(protocol) {
                 self.shared.request_eviction(protocol);
                 self.pause(index);
-            } else if matches!(self.phase, Phase::Draining { .. }) {
+            } else if matches!(self.drain_state, DrainState::Draining { .. }) {
                 self.close_listener(index);
             } else if self.listeners[index].register(Source::Listener(index).token(), &self.poller).is_err() {
                 self.pause(index);
@@ -153,8 +155,8 @@ impl<'s> Worker<'s> {
     fn admit_parked(&mut self, protocol: Protocol) -> bool {
         while let Some(index) = self.parked.iter().position(|parked| parked.protocol == protocol) {
             let Some(permit) = self.connections.permit(protocol) else { return false };
-            let Parked { stream, client, .. } = self.parked.remove(index);
-            self.serve(protocol, stream, client, permit);
+            let ParkedConnection { stream, client, .. } = self.parked.remove(index);
+            self.add_connection(protocol, stream, client, permit);
         }
         true
     }
@@ -174,11 +176,11 @@ impl<'s> Worker<'s> {
     /// Accepts the connections that must not be left in the listener, and then none.
     fn close_listener(&mut self, index: usize) {
         self.listeners[index].accepting = Accepting::Closed;
-        let is_stopping = matches!(self.phase, Phase::Draining { mode: DrainMode::Stopping, .. });
+        let is_stopping = matches!(self.drain_state, DrainState::Draining { mode: DrainMode::Stopping, .. });
         // A connection in a shared listener may have woken this worker alone: the other processes would not learn of it
         // before another connection arrives.
         if self.listeners[index].is_shared || is_stopping {
-            self.accept_batch(index, BACKLOG as usize);
+            self.accept_batch(index, FINAL_ACCEPTS_MAX);
         }
     }
 

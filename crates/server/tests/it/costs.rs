@@ -34,18 +34,18 @@ fn folder() -> Folder {
     ] {
         folder.write(name, &vec![b'x'; length]);
     }
-    wait_until_settled(&folder.path().join("100k"));
+    wait_until_readable(&folder.path().join("100k"));
     folder
 }
 
 /// Waits until the file is older than files that may still be written.
-fn wait_until_settled(path: &Path) {
+fn wait_until_readable(path: &Path) {
     let age = || std::fs::metadata(path).and_then(|metadata| metadata.modified()).expect("a time").elapsed();
     wait_until("the file settles", || age().is_ok_and(|age| age > Duration::from_millis(30)));
 }
 
-/// Serves with one worker while `act` is its client. Files are checked again after `fresh_for`.
-fn with_server(fresh_for: Duration, act: impl FnOnce(&Folder, SocketAddr, SocketAddr)) {
+/// Serves with one worker while `act` is its client. Files are checked again after `valid_for`.
+fn with_server(valid_for: Duration, act: impl FnOnce(&Folder, SocketAddr, SocketAddr)) {
     let folder = folder();
     let any = "127.0.0.1:0".parse().expect("an address");
     let sockets = SocketSet {
@@ -55,11 +55,11 @@ fn with_server(fresh_for: Duration, act: impl FnOnce(&Folder, SocketAddr, Socket
     };
     let http = sockets.http[0].local_address().expect("bound");
     let dns = sockets.dns_datagrams[0].local_address().expect("bound");
-    let root = Root::Folder(Arc::new(Directory::open(folder.path()).expect("opened")));
+    let root = Root::Directory(Arc::new(Directory::open(folder.path()).expect("opened")));
     let mut options = Options::default();
     // Files that were just written are settled.
-    options.open_files.settled_after = Duration::ZERO;
-    options.open_files.watched_fresh_for = fresh_for;
+    options.open_files.sendfile_after = Duration::ZERO;
+    options.open_files.watched_valid_for = valid_for;
     serve(snapshot(root), options, &[sockets], 1, |_| act(&folder, http, dns));
 }
 
@@ -76,14 +76,14 @@ fn counts_of(thread: &str, since: Option<&SyscallCounts>) -> SyscallCounts {
     loop {
         // The last of its name: those of servers that have ended are returned as well.
         let counts = counters::all_thread_counts().into_iter().rfind(|counts| counts.thread == thread);
-        let has_waited = |counts: &SyscallCounts| {
+        let must_recheck = |counts: &SyscallCounts| {
             since.is_none_or(|since| {
                 let new = counts.since(since);
                 new.get(Syscall::EpollWait) + new.get(Syscall::Ppoll) > 0
             })
         };
         if let Some(counts) = counts {
-            if last.as_ref() == Some(&counts) && has_waited(&counts) {
+            if last.as_ref() == Some(&counts) && must_recheck(&counts) {
                 return counts;
             }
             last = Some(counts);
@@ -118,7 +118,7 @@ fn system_calls_of_a_request_are_those_of_the_snapshot() {
     let mut lines = Vec::new();
     with_server(DEADLINE, |folder, http, dns| {
         let mut client = HttpClient::connect(http);
-        // The first request of a folder is answered by a job, which also watches the folder.
+        // The first request of a directory is answered by a job, which also watches the directory.
         let etag = request(&mut client, "/512", "", 1).expect("an entity tag");
         for path in ["/16k", "/32k", "/100k", "/none"] {
             request(&mut client, path, "", 1);
@@ -126,24 +126,24 @@ fn system_calls_of_a_request_are_those_of_the_snapshot() {
         let if_none_match = format!("If-None-Match: {etag}\r\n");
         let accept = "Accept-Encoding: gzip, br\r\n";
         for (what, path, field, count) in [
-            ("512 bytes, known", "/512", "", 1),
-            ("16 KiB, known", "/16k", "", 1),
-            ("32 KiB, known", "/32k", "", 1),
-            ("100 KiB, known", "/100k", "", 1),
+            ("512 bytes, cached", "/512", "", 1),
+            ("16 KiB, cached", "/16k", "", 1),
+            ("32 KiB, cached", "/32k", "", 1),
+            ("100 KiB, cached", "/100k", "", 1),
             ("304", "/512", &if_none_match, 1),
-            ("404, known", "/none", "", 1),
-            ("16 pipelined, known", "/512", "", 16),
+            ("404, cached", "/none", "", 1),
+            ("16 pipelined, cached", "/512", "", 16),
         ] {
             lines.push(cost(WORKER, what, || drop(request(&mut client, path, field, count))));
         }
         request(&mut client, "/coded.js", accept, 1);
-        let coded = "512 bytes that are 100 in a coding, known";
+        let coded = "512 bytes that are 100 in a coding, cached";
         lines.push(cost(WORKER, coded, || drop(request(&mut client, "/coded.js", accept, 1))));
         for name in ["new.png", "new"] {
             folder.write(name, &[b'y'; 512]);
         }
-        wait_until_settled(&folder.path().join("new"));
-        let packed = "512 bytes of a packed type, new";
+        wait_until_readable(&folder.path().join("new"));
+        let packed = "512 bytes of an incompressible type, new";
         lines.push(cost(WORKER, packed, || drop(request(&mut client, "/new.png", "", 1))));
         // The names of the precompressed files are not in the kernel's cache, so a job looks them up.
         lines.push(cost(WORKER, "512 bytes, new", || drop(request(&mut client, "/new", "", 1))));
@@ -154,10 +154,10 @@ fn system_calls_of_a_request_are_those_of_the_snapshot() {
         let mut client = HttpClient::connect(http);
         std::fs::copy(folder.path().join("512"), folder.path().join("512.png")).expect("copied");
         for (what, path) in [
-            ("512 bytes of a packed type, asked about again", "/512.png"),
-            ("512 bytes, asked about again", "/512"),
-            ("512 bytes that are 100 in a coding, asked about again", "/coded.js"),
-            ("100 KiB, asked about again", "/100k"),
+            ("512 bytes of an incompressible type, revalidated", "/512.png"),
+            ("512 bytes, revalidated", "/512"),
+            ("512 bytes that are 100 in a coding, revalidated", "/coded.js"),
+            ("100 KiB, revalidated", "/100k"),
         ] {
             request(&mut client, path, "", 1);
             // More than a millisecond after the response before.
@@ -182,7 +182,7 @@ fn serve_for_strace() {
         }
         request(&mut client, "/512", "", 16);
         let counts = counts_of(WORKER, None);
-        for task in std::fs::read_dir("/proc/self/task").expect("a folder") {
+        for task in std::fs::read_dir("/proc/self/task").expect("a directory") {
             let task = task.expect("a thread").path();
             let name = std::fs::read_to_string(task.join("comm")).unwrap_or_default();
             println!("\nTHREAD {} {}", task.file_name().expect("a number").display(), name.trim());

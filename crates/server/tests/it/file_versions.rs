@@ -20,7 +20,7 @@ use std::time::Duration;
 const WORKER_COUNT: usize = 4;
 const CLIENT_COUNT: usize = 4;
 const FILE_COUNT: usize = 24;
-/// Until a changed file in an unwatched folder is served: the second for which it is not checked, and time to check it.
+/// Until a changed file in an unwatched directory is served: the second for which it is not checked, and time to check it.
 const CHECKED_AGAIN_MAX: Duration = Duration::from_millis(1_100);
 /// The kernel selects the worker of a connection: so many reach all of four, except one time in 10^24.
 const CONNECTION_COUNT_MAX: usize = 200;
@@ -197,12 +197,12 @@ fn options() -> Options {
     options
 }
 
-/// Serves a folder with four workers while `act` is the client.
+/// Serves a directory with four workers while `act` is the client.
 fn with_server(options: Options, act: impl FnOnce(&Path, SocketAddr, &Server)) {
-    let folder = tempfile::tempdir().expect("created");
+    let directory = tempfile::tempdir().expect("created");
     let (sockets, http, _) = bind(WORKER_COUNT);
-    let root = Root::Folder(Arc::new(Directory::open(folder.path()).expect("opened")));
-    serve(snapshot(root), options, &sockets, WORKER_COUNT, |server| act(folder.path(), http, server));
+    let root = Root::Directory(Arc::new(Directory::open(directory.path()).expect("opened")));
+    serve(snapshot(root), options, &sockets, WORKER_COUNT, |server| act(directory.path(), http, server));
 }
 
 #[test]
@@ -320,7 +320,7 @@ fn connect_to_all_workers(address: SocketAddr, server: &Server, version: u64) ->
 #[test]
 fn all_workers_check_unwatched_files_again_after_a_second() {
     let mut options = options();
-    options.open_files.watched_dirs_max = 0;
+    options.open_files.watched_directories_max = 0;
     with_server(options, |tree, address, server| {
         let (path, aside) = (tree.join("0"), tree.join("aside"));
         // Deleted files are noticed without a request, so each version has a second name.
@@ -343,7 +343,7 @@ fn all_workers_check_unwatched_files_again_after_a_second() {
         check_all(Some(2), 1);
         fs::remove_file(&path).expect("removed");
         check_all(None, 0);
-        assert_eq!(server.cache_stats().watched_dir_count, 0);
+        assert_eq!(server.cache_stats().watched_directory_count, 0);
     });
 }
 

@@ -13,30 +13,30 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Watched directories.
 #[derive(Debug)]
-pub(crate) struct WatchedDirs {
+pub(crate) struct WatchedDirectories {
     /// `None` where the kernel lacks inotify or refuses it: then every file is revalidated in time.
     inotify: Option<Inotify>,
     count_max: usize,
-    dirs: Mutex<Dirs>,
-    /// Raised by each event before anything is invalidated, so that a thread that opened a file meanwhile learns that its
-    /// result may be out of date.
+    watches: Mutex<Watches>,
+    /// Incremented for each event before anything is invalidated, so that a thread that opened a file meanwhile sees that
+    /// its result may be out of date.
     event_count: AtomicU64,
     /// The system's own limit of watches is reached.
     is_exhausted: AtomicBool,
 }
 
 #[derive(Debug, Default)]
-struct Dirs {
-    by_path: HashMap<DirKey, WatchId>,
-    by_id: HashMap<WatchId, Vec<DirKey>>,
+struct Watches {
+    by_path: HashMap<DirectoryKey, WatchId>,
+    by_id: HashMap<WatchId, Vec<DirectoryKey>>,
 }
 
 /// A directory beneath the document root of a site.
-type DirKey = (u32, Vec<u8>);
+type DirectoryKey = (u32, Vec<u8>);
 
-/// What an event makes out of date.
+/// The entries that an event makes out of date.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Outdated {
+pub(crate) enum Invalidation {
     /// The entries of this path, and that of the directory that the path is the index of.
     Path {
         /// The site that the path belongs to.
@@ -50,12 +50,12 @@ pub(crate) enum Outdated {
     Everything,
 }
 
-impl WatchedDirs {
-    pub(crate) fn new(count_max: usize) -> WatchedDirs {
-        WatchedDirs {
+impl WatchedDirectories {
+    pub(crate) fn new(count_max: usize) -> WatchedDirectories {
+        WatchedDirectories {
             inotify: Inotify::new().ok(),
             count_max,
-            dirs: Mutex::default(),
+            watches: Mutex::default(),
             event_count: AtomicU64::new(0),
             is_exhausted: AtomicBool::new(false),
         }
@@ -78,13 +78,13 @@ impl WatchedDirs {
 
     /// Whether the directory and all directories above it, up to the document root, are watched.
     pub(crate) fn is_watched(&self, site: &Site, directory: &[u8]) -> bool {
-        let dirs = self.lock();
-        ancestors(directory).all(|path| dirs.by_path.contains_key(&(site.id, path.to_vec())))
+        let watches = self.lock();
+        ancestors(directory).all(|path| watches.by_path.contains_key(&(site.id, path.to_vec())))
     }
 
     /// Watches the directory and all directories above it; whether that succeeded. May wait for the file system.
     pub(crate) fn watch(&self, site: &Site, directory: &[u8]) -> bool {
-        let (Some(inotify), Root::Folder(root)) = (&self.inotify, &site.root) else { return false };
+        let (Some(inotify), Root::Directory(root)) = (&self.inotify, &site.root) else { return false };
         ancestors(directory).all(|path| {
             let key = (site.id, path.to_vec());
             if self.lock().by_path.contains_key(&key) {
@@ -94,14 +94,14 @@ impl WatchedDirs {
             if opened.is_remote().unwrap_or(true) {
                 return false;
             }
-            // Locked over both steps: an event of the directory finds it known.
-            let mut dirs = self.lock();
-            if self.is_exhausted.load(Ordering::Relaxed) || dirs.by_id.len() >= self.count_max {
+            // Locked over both steps: an event of the directory finds it registered.
+            let mut watches = self.lock();
+            if self.is_exhausted.load(Ordering::Relaxed) || watches.by_id.len() >= self.count_max {
                 return false;
             }
             match inotify.add_watch(&opened) {
                 Ok(id) => {
-                    dirs.insert(key, id);
+                    watches.insert(key, id);
                     true
                 }
                 Err(error) => {
@@ -115,7 +115,7 @@ impl WatchedDirs {
     }
 
     /// Reads the events since the last call and reports to `invalidate` what they make out of date.
-    pub(crate) fn read_events(&self, mut invalidate: impl FnMut(Outdated)) {
+    pub(crate) fn read_events(&self, mut invalidate: impl FnMut(Invalidation)) {
         let Some(inotify) = &self.inotify else { return };
         let read = inotify.read_events(|event| {
             // Counted before anything is invalidated. Both invalidating and publishing an entry take the lock of the
@@ -126,32 +126,32 @@ impl WatchedDirs {
                 Event::Overflow => {
                     // A lost event may have been that of a directory: no watch has a path that is still certain.
                     self.unwatch(inotify, |_| true);
-                    invalidate(Outdated::Everything);
+                    invalidate(Invalidation::Everything);
                 }
-                Event::Changed { id, name, is_directory: is_folder } => {
+                Event::Changed { id, name, is_directory } => {
                     let keys = self.lock().by_id.get(&id).cloned().unwrap_or_default();
                     for (site_id, mut path) in keys {
                         if !path.is_empty() {
                             path.push(b'/');
                         }
                         path.extend_from_slice(name);
-                        if is_folder {
+                        if is_directory {
                             self.unwatch_below(inotify, site_id, &path);
                         }
-                        invalidate(Outdated::Path { site_id, path, is_directory: is_folder });
+                        invalidate(Invalidation::Path { site_id, path, is_directory });
                     }
                 }
                 Event::WatchRemoved(id) => {
                     let keys = self.lock().by_id.get(&id).cloned().unwrap_or_default();
                     for (site_id, path) in keys {
                         self.unwatch_below(inotify, site_id, &path);
-                        invalidate(Outdated::Path { site_id, path, is_directory: true });
+                        invalidate(Invalidation::Path { site_id, path, is_directory: true });
                     }
                 }
             }
         });
         if read.is_err() {
-            invalidate(Outdated::Everything);
+            invalidate(Invalidation::Everything);
         }
     }
 
@@ -176,23 +176,23 @@ impl WatchedDirs {
         self.unwatch(inotify, |(id, directory)| *id == site_id && is_below(directory));
     }
 
-    fn unwatch(&self, inotify: &Inotify, choose: impl Fn(&DirKey) -> bool) {
-        let mut dirs = self.lock();
-        let chosen: Vec<DirKey> = dirs.by_path.keys().filter(|key| choose(key)).cloned().collect();
+    fn unwatch(&self, inotify: &Inotify, choose: impl Fn(&DirectoryKey) -> bool) {
+        let mut watches = self.lock();
+        let chosen: Vec<DirectoryKey> = watches.by_path.keys().filter(|key| choose(key)).cloned().collect();
         for key in chosen {
-            if let Some(id) = dirs.remove(&key) {
+            if let Some(id) = watches.remove(&key) {
                 inotify.remove_watch(id);
             }
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Dirs> {
-        self.dirs.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Watches> {
+        self.watches.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Dirs {
-    fn insert(&mut self, key: DirKey, id: WatchId) {
+impl Watches {
+    fn insert(&mut self, key: DirectoryKey, id: WatchId) {
         let keys = self.by_id.entry(id).or_default();
         if !keys.contains(&key) {
             keys.push(key.clone());
@@ -201,7 +201,7 @@ impl Dirs {
     }
 
     /// Removes a directory; returns its watch if no other path leads to the same directory.
-    fn remove(&mut self, key: &DirKey) -> Option<WatchId> {
+    fn remove(&mut self, key: &DirectoryKey) -> Option<WatchId> {
         let id = self.by_path.remove(key)?;
         let keys = self.by_id.get_mut(&id)?;
         keys.retain(|other| other != key);
@@ -220,34 +220,34 @@ fn ancestors(directory: &[u8]) -> impl Iterator<Item = &[u8]> {
     [0].into_iter().chain(slashes).chain(whole).map(move |end| &directory[..end])
 }
 
-impl Outdated {
+impl Invalidation {
     /// The keys of a changed file: with and without a final slash, and that of the directory that the file is the index of.
     pub(crate) fn keys(&self) -> impl Iterator<Item = FileKey> {
         self.path().into_iter().flat_map(|(site_id, path)| keys_of(site_id, path))
     }
 
     /// The keys of the file that the changed one, by its name, is a precompressed form of.
-    pub(crate) fn identity_keys(&self) -> impl Iterator<Item = FileKey> {
-        let identity =
+    pub(crate) fn uncompressed_keys(&self) -> impl Iterator<Item = FileKey> {
+        let uncompressed =
             self.path().and_then(|(site_id, path)| Some((site_id, ContentCoding::strip_file_extension(path)?)));
-        identity.into_iter().flat_map(|(site_id, path)| keys_of(site_id, path))
+        uncompressed.into_iter().flat_map(|(site_id, path)| keys_of(site_id, path))
     }
 
     fn path(&self) -> Option<(u32, &[u8])> {
         match self {
-            Outdated::Path { site_id, path, .. } => Some((*site_id, path)),
-            Outdated::Everything => None,
+            Invalidation::Path { site_id, path, .. } => Some((*site_id, path)),
+            Invalidation::Everything => None,
         }
     }
 
-    /// Whether more than [`Outdated::keys`] is out of date, so that every entry must be looked at.
+    /// Whether more than [`Invalidation::keys`] is out of date, so that every entry must be looked at.
     pub(crate) fn is_recursive(&self) -> bool {
-        !matches!(self, Outdated::Path { is_directory: false, .. })
+        !matches!(self, Invalidation::Path { is_directory: false, .. })
     }
 
     /// Whether the entry of `key` is below what is out of date.
     pub(crate) fn contains(&self, key: &FileKey) -> bool {
-        let Outdated::Path { site_id, path, .. } = self else { return true };
+        let Invalidation::Path { site_id, path, .. } = self else { return true };
         let is_below = || key.path.strip_prefix(path.as_slice()).is_some_and(|rest| rest.starts_with(b"/"));
         key.site_id == *site_id && (path.is_empty() || is_below())
     }
@@ -276,8 +276,9 @@ mod tests {
     }
 
     #[test]
-    fn an_event_outdates_the_path_everything_below_it_and_its_directory_if_it_is_the_index() {
-        let changed = |path: &str| Outdated::Path { site_id: 7, path: path.as_bytes().to_vec(), is_directory: true };
+    fn an_event_invalidates_the_path_everything_below_it_and_its_directory_if_it_is_the_index() {
+        let changed =
+            |path: &str| Invalidation::Path { site_id: 7, path: path.as_bytes().to_vec(), is_directory: true };
         let keys = |path: &str| changed(path).keys().collect::<Vec<_>>();
         assert_eq!(keys("a/b"), [key(7, "a/b"), key(7, "a/b/")]);
         assert_eq!(keys("a/index.html"), [key(7, "a/index.html"), key(7, "a/index.html/"), key(7, "a/")]);
@@ -288,19 +289,20 @@ mod tests {
         assert!(!changed("a").contains(&key(8, "a/b")));
         assert!(!changed("a").contains(&key(7, "ab/c")));
         assert!(changed("").contains(&key(7, "a")));
-        assert!(Outdated::Everything.contains(&key(7, "a")));
+        assert!(Invalidation::Everything.contains(&key(7, "a")));
     }
 
     #[test]
-    fn an_event_of_a_precompressed_file_outdates_the_file_without_a_coding() {
-        let changed = |path: &str| Outdated::Path { site_id: 7, path: path.as_bytes().to_vec(), is_directory: false };
+    fn an_event_of_a_precompressed_file_invalidates_the_file_without_a_coding() {
+        let changed =
+            |path: &str| Invalidation::Path { site_id: 7, path: path.as_bytes().to_vec(), is_directory: false };
         for extension in ["br", "zst", "gz"] {
-            for identity in ["a/app.js", "index.html"] {
-                let outdated = changed(&format!("{identity}.{extension}"));
-                assert!(outdated.identity_keys().eq(changed(identity).keys()), "{extension}");
+            for uncompressed in ["a/app.js", "index.html"] {
+                let invalidation = changed(&format!("{uncompressed}.{extension}"));
+                assert!(invalidation.uncompressed_keys().eq(changed(uncompressed).keys()), "{extension}");
             }
         }
-        assert_eq!(changed("a/app.js").identity_keys().count(), 0);
-        assert_eq!(Outdated::Everything.identity_keys().count(), 0);
+        assert_eq!(changed("a/app.js").uncompressed_keys().count(), 0);
+        assert_eq!(Invalidation::Everything.uncompressed_keys().count(), 0);
     }
 }
