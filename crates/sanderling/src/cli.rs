@@ -352,7 +352,7 @@ impl ServeArgs {
 /// Check a configuration file with its zones and sites
 ///
 /// Each error is printed as FILE:LINE:COLUMN: PROBLEM; REMEDY, on a terminal with its source line. No socket is opened, so
-/// it can run beside a server. Without arguments the file is that of SANDERLING_CONFIG, else ./sanderling.toml, else
+/// it can run beside a server. Run as root, it reads sites and zones as the configured user. Without arguments the file is that of SANDERLING_CONFIG, else ./sanderling.toml, else
 /// /etc/sanderling/sanderling.toml.
 #[derive(Debug, Args)]
 #[command(

@@ -34,9 +34,9 @@ pub(crate) fn lookup_user(config: &Config) -> Result<Option<User>, Vec<Diagnosti
                 .collect()
         }
     };
-    let remedy = "correct `user` and `group`, or remove them";
+    // The errors name their remedies.
     let diagnostic = |(location, error): (&Location, io::Error)| {
-        Diagnostic::error(location.clone(), Problem::new(reason(&error), remedy))
+        Diagnostic::error(location.clone(), Problem::new(reason(&error), ""))
     };
     Err(errors.into_iter().map(diagnostic).collect())
 }

@@ -52,7 +52,7 @@ fn descriptors(pid: u32) -> BTreeMap<String, usize> {
 }
 
 #[test]
-fn server_process_inherits_only_its_descriptors() {
+fn server_process_has_the_name_of_the_program_and_only_its_descriptors() {
     let folder = domain("workers = 1\nlisteners = 2", ANY, ANY);
     // The supervisor has inherited one more, as from a careless shell.
     let serve = folder.serve_command();
@@ -60,7 +60,9 @@ fn server_process_inherits_only_its_descriptors() {
     command.args(["-c", "exec 9</etc/hostname; exec \"$@\"", "sh"]).arg(serve.get_program()).args(serve.get_args());
     let server = TestServer::start_command(command, BOTH);
     HttpClient::connect(server.http()).get("/");
-
+    for pid in [server.process_id(), server.server_process_id()] {
+        assert_eq!(fs::read_to_string(format!("/proc/{pid}/comm")).expect("it runs"), "sanderling\n");
+    }
     let of_supervisor = descriptors(server.process_id());
     assert_eq!(of_supervisor.get("/etc/hostname"), Some(&1), "{of_supervisor:?}");
     let mut of_server = descriptors(server.server_process_id());
@@ -78,16 +80,6 @@ fn server_process_inherits_only_its_descriptors() {
     };
     of_server.retain(|kind, _| !known(kind));
     assert!(of_server.is_empty(), "not meant for it: {of_server:?}");
-}
-
-#[test]
-fn both_processes_have_the_name_of_the_program() {
-    let folder = domain("workers = 1", ANY, ANY);
-    let server = TestServer::start_command(folder.serve_command(), BOTH);
-    for pid in [server.process_id(), server.server_process_id()] {
-        let name = fs::read_to_string(format!("/proc/{pid}/comm")).expect("it runs");
-        assert_eq!(name, "sanderling\n");
-    }
 }
 
 #[test]
