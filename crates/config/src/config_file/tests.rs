@@ -259,7 +259,9 @@ fn limits_accept_min_and_max_and_nothing_beyond() {
             format!("{domain}[limits]\n{other}{} = {value}\n", limit.key)
         };
         for value in [limit.min, limit.default, limit.max] {
-            config(&text(value));
+            // Each range fits the type of its field.
+            let limits = format!("{:?}", config(&text(value)).limits);
+            assert!(limits.contains(&format!(" {}: {value}", limit.key)), "{limits}");
         }
         let below = limit.min.checked_sub(1);
         for value in below.into_iter().chain([limit.max + 1]) {
