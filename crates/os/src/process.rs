@@ -297,23 +297,9 @@ mod tests {
     /// The environment variable with the role of a process that is this test program started again.
     const ROLE: &str = "SANDERLING_TEST_ROLE";
 
-    /// Runs the test `name` alone with this role; its output and process ID.
-    fn run_as(name: &str, role: &str) -> (String, u32) {
-        let mut command = std::process::Command::new(std::env::current_exe().expect("known"));
-        command.args(["--exact", "--nocapture", name]).env(ROLE, role).env("KEPT", "unchanged");
-        command.env("CHANGED", "old").stdout(std::process::Stdio::piped());
-        let mut process = command.spawn().expect("started");
-        let mut written = String::new();
-        process.stdout.take().expect("piped").read_to_string(&mut written).expect("read");
-        let status = process.wait().expect("ended");
-        assert!(status.success(), "{status}: {written}");
-        (written, process.id())
-    }
-
     #[test]
     fn exec_keeps_the_process_id_the_environment_and_the_kept_descriptors() {
-        let name = "process::tests::\
-                    exec_keeps_the_process_id_the_environment_and_the_kept_descriptors";
+        const NAME: &str = "process::tests::exec_keeps_the_process_id_the_environment_and_the_kept_descriptors";
         if std::env::var_os(ROLE).is_some() {
             let kept = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).expect("created");
             let _not_kept = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).expect("created");
@@ -327,41 +313,18 @@ mod tests {
             let environment = [("CHANGED", "new".to_owned()), ("ADDED", "more".to_owned())];
             panic!("{}", exec(Path::new("/bin/sh"), &arguments, &environment, &[kept.as_fd()]));
         }
-        let (written, number) = run_as(name, "exec");
+        let mut command = std::process::Command::new(std::env::current_exe().expect("known"));
+        command.args(["--exact", "--nocapture", NAME]).env(ROLE, "exec").env("KEPT", "unchanged").env("CHANGED", "old");
+        let mut process = command.stdout(std::process::Stdio::piped()).spawn().expect("started");
+        let mut written = String::new();
+        process.stdout.take().expect("piped").read_to_string(&mut written).expect("read");
+        let (status, number) = (process.wait().expect("ended"), process.id());
+        assert!(status.success(), "{status}: {written}");
         assert!(written.contains(&format!("\nfound {number} unchanged, new, more, an argument\n")), "{written}");
         let events: Vec<&str> = written.lines().filter_map(|line| line.strip_prefix("event ")).collect();
         let [event] = events[..] else { panic!("one eventfd was kept: {written}") };
         let (found, kept) = event.split_once(' ').expect("two numbers");
         assert_eq!(found, kept);
-    }
-
-    #[test]
-    fn child_started_before_an_exec_can_be_waited_for_after_it() {
-        let name = "process::tests::child_started_before_an_exec_can_be_waited_for_after_it";
-        match std::env::var(ROLE).as_deref() {
-            Ok("first") => {
-                let child = spawn(Path::new("/bin/sh"), &["-c".into(), "exit 5".into()], &[]).expect("started");
-                let arguments = ["--exact".into(), "--nocapture".into(), name.into()];
-                let environment = [
-                    (ROLE, "second".to_owned()),
-                    ("CHILD", child.pid().to_string()),
-                    ("PIDFD", child.as_fd().as_raw_fd().to_string()),
-                ];
-                let program = std::env::current_exe().expect("known");
-                panic!("{}", exec(&program, &arguments, &environment, &[child.as_fd()]));
-            }
-            Ok(_) => {
-                let number = |name| std::env::var(name).expect("given").parse::<i32>().expect("a number");
-                let pidfd = crate::listen_fds::take_fd(number("PIDFD")).expect("inherited");
-                let child = ProcessHandle::from_pidfd(number("CHILD"), pidfd);
-                PollSet::new([child.as_fd()]).wait(Some(Duration::from_secs(10))).expect("no error");
-                println!("\nthe child {}", child.try_wait().expect("no error").expect("ended"));
-            }
-            Err(_) => {
-                let (written, _) = run_as(name, "first");
-                assert!(written.contains("\nthe child exited with status 5\n"), "{written}");
-            }
-        }
     }
 
     #[test]

@@ -264,17 +264,6 @@ mod tests {
     }
 
     #[test]
-    fn look_up_releases_invalidated_entry_without_sweep() {
-        let table = table_of([1u32]);
-        let mut cache = LocalCache::new(&table, 4);
-        cache.get(&1);
-        assert!(table.insert(1, 10).is_ok());
-        assert_eq!(cache.get(&1).map(|entry| **entry), Some(10));
-        assert_eq!(table.check(), 0);
-        assert_eq!(cache.sweep(), 0);
-    }
-
-    #[test]
     fn dropped_cache_releases_all_references() {
         let table = table_of(0..8u32);
         let mut cache = LocalCache::new(&table, 8);

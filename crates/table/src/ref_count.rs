@@ -91,14 +91,4 @@ mod tests {
         assert!(!count.decrement());
         assert!(count.decrement());
     }
-
-    #[test]
-    fn increment_after_decrement_to_zero_keeps_entry_alive() {
-        let count = RefCount::dead();
-        count.start(1);
-        assert_eq!(count.0.fetch_sub(1, Relaxed), 1, "the first half of a last decrement");
-        assert!(count.try_increment());
-        assert!(!count.try_die(), "there is a new holder");
-        assert!(count.decrement());
-    }
 }

@@ -176,16 +176,21 @@ fn each_layer_works_alone() {
     let tree = Tree::new();
     // File permissions must not deny it, so that the layers do.
     std::fs::set_permissions(tree.path().join("root"), PermissionsExt::from_mode(0o777)).expect("set");
-    let check = |task: &str, expected: [&str; 7]| {
+    let check = |task: &str, first: &str, others: [&str; 6]| {
         let child = Sandboxed::start(&tree, user(), task, "");
-        assert_eq!(child.lines, expected);
+        let version = child.lines[0].split("version ").nth(1).and_then(|rest| rest.split(';').next()?.parse().ok());
+        if version.is_some_and(|version: u32| version < 6) || child.lines[0].contains("unavailable") {
+            eprintln!("NOT TESTED: a layer that this kernel does not have, or in an older version: {}", child.lines[0]);
+            return child.end();
+        }
+        assert!(child.lines[0].contains(first), "{}", child.lines[0]);
+        assert_eq!(child.lines[1..], others);
         child.end();
     };
-    let none = "no capabilities; no new privileges";
     check(
         "without-landlock",
+        "no capabilities; no new privileges; Landlock disabled; seccomp enforced",
         [
-            &format!("{none}; Landlock disabled; seccomp enforced"),
             "/etc/passwd: ()",
             // Seccomp does not distinguish opening for writing from opening for reading.
             "creating a file: ()",
@@ -195,24 +200,18 @@ fn each_layer_works_alone() {
             "a page beneath the open root: ()",
         ],
     );
-    let landlock = Sandboxed::start(&tree, user(), "without-seccomp", "");
-    let (first, others) = landlock.lines.split_first().expect("printed");
-    let version = first.split("version ").nth(1).and_then(|rest| rest.split(';').next()?.parse::<u32>().ok());
-    if version.is_none_or(|version| version < 6) {
-        eprintln!("NOT TESTED: all rights of Landlock, since this kernel has an older version: {first}");
-        return landlock.end();
-    }
-    assert!(first.ends_with("seccomp disabled"), "{first}");
-    let expected = [
-        "/etc/passwd: EACCES",
-        "creating a file: EACCES",
-        "connecting: EACCES",
-        "binding: EACCES",
-        "signalling the parent: EPERM",
-        "a page beneath the open root: ()",
-    ];
-    assert_eq!(others, expected);
-    landlock.end();
+    check(
+        "without-seccomp",
+        "seccomp disabled",
+        [
+            "/etc/passwd: EACCES",
+            "creating a file: EACCES",
+            "connecting: EACCES",
+            "binding: EACCES",
+            "signalling the parent: EPERM",
+            "a page beneath the open root: ()",
+        ],
+    );
 }
 
 fn unprivileged_user_can_enter_the_sandbox() {
