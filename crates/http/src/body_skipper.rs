@@ -32,7 +32,7 @@ pub struct BodySkipper {
 /// Where in the body the next byte is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// In content that has a Content-Length; this many bytes are left, at least one.
+    /// In content that has a Content-Length; this many bytes remain, at least one.
     Length(u64),
     /// In the size of a chunk.
     Size {
@@ -48,7 +48,7 @@ enum State {
     SizeLineFeed {
         size_bytes: u64,
     },
-    /// In a chunk; this many bytes are left, at least one.
+    /// In a chunk; this many bytes remain, at least one.
     Chunk(u64),
     /// At the CR after a chunk.
     ChunkReturn,
@@ -125,7 +125,7 @@ impl BodySkipper {
     }
 
     /// Skips as many of `left_bytes` of content as are available, and returns how many. The next state is `at_end`, or
-    /// `within` with the bytes that are still left.
+    /// `within` with the bytes that remain.
     fn skip_content(
         &mut self,
         left_bytes: u64,

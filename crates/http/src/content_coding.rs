@@ -22,8 +22,8 @@ pub enum ContentCoding {
 impl ContentCoding {
     const COUNT: usize = 4;
 
-    /// All but identity, the preferred one first.
-    pub const COMPRESSIONS: [ContentCoding; ContentCoding::COUNT - 1] =
+    /// All codings but identity, the preferred one first.
+    pub const COMPRESSED: [ContentCoding; ContentCoding::COUNT - 1] =
         [ContentCoding::Brotli, ContentCoding::Zstd, ContentCoding::Gzip];
 
     /// The name in Accept-Encoding and Content-Encoding.
@@ -48,7 +48,7 @@ impl ContentCoding {
 
     /// The path of the plain file of the coded file at `path`; `None` if `path` has no extension of a coding.
     pub fn strip_file_extension(path: &[u8]) -> Option<&[u8]> {
-        ContentCoding::COMPRESSIONS.iter().find_map(|coding| path.strip_suffix(coding.file_extension().as_bytes()))
+        ContentCoding::COMPRESSED.iter().find_map(|coding| path.strip_suffix(coding.file_extension().as_bytes()))
     }
 
     /// The coding with this name, in any case (RFC 9110 §8.4.1).
@@ -57,7 +57,7 @@ impl ContentCoding {
         if name.eq_ignore_ascii_case(b"x-gzip") {
             return Some(ContentCoding::Gzip);
         }
-        let all = [ContentCoding::Identity].into_iter().chain(ContentCoding::COMPRESSIONS);
+        let all = [ContentCoding::Identity].into_iter().chain(ContentCoding::COMPRESSED);
         all.into_iter().find(|coding| name.eq_ignore_ascii_case(coding.name().as_bytes()))
     }
 }
@@ -151,9 +151,9 @@ mod tests {
 
     #[test]
     fn coding_is_found_by_its_name() {
-        assert!(ContentCoding::COMPRESSIONS.is_sorted_by(|left, right| left > right));
-        assert!(ContentCoding::COMPRESSIONS.iter().all(|&coding| coding > ContentCoding::Identity));
-        for coding in ContentCoding::COMPRESSIONS {
+        assert!(ContentCoding::COMPRESSED.is_sorted_by(|left, right| left > right));
+        assert!(ContentCoding::COMPRESSED.iter().all(|&coding| coding > ContentCoding::Identity));
+        for coding in ContentCoding::COMPRESSED {
             assert_eq!(ContentCoding::from_name(coding.name().to_uppercase().as_bytes()), Some(coding));
         }
         assert_eq!(ContentCoding::from_name(b"X-GZip"), Some(ContentCoding::Gzip));

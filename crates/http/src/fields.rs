@@ -41,28 +41,30 @@ impl FieldName {
     fn from_bytes(name: &[u8]) -> Option<FieldName> {
         // The length leaves one or two names; the first letter rules out most others without a comparison.
         match (name.len(), name.first()? | 0x20) {
-            (4, b'h') => FieldName::Host.if_named(name, b"host"),
-            (5, b'r') => FieldName::Range.if_named(name, b"range"),
-            (6, b'e') => FieldName::Expect.if_named(name, b"expect"),
-            (8, b'i') if name[3] | 0x20 == b'm' => FieldName::IfMatch.if_named(name, b"if-match"),
-            (8, b'i') => FieldName::IfRange.if_named(name, b"if-range"),
-            (10, b'c') => FieldName::Connection.if_named(name, b"connection"),
-            (13, b'i') => FieldName::IfNoneMatch.if_named(name, b"if-none-match"),
-            (14, b'c') => FieldName::ContentLength.if_named(name, b"content-length"),
-            (15, b'a') => FieldName::AcceptEncoding.if_named(name, b"accept-encoding"),
-            (17, b'i') => FieldName::IfModifiedSince.if_named(name, b"if-modified-since"),
-            (17, b't') => FieldName::TransferEncoding.if_named(name, b"transfer-encoding"),
-            (19, b'i') => FieldName::IfUnmodifiedSince.if_named(name, b"if-unmodified-since"),
+            (4, b'h') => FieldName::Host.when_name_is(name, b"host"),
+            (5, b'r') => FieldName::Range.when_name_is(name, b"range"),
+            (6, b'e') => FieldName::Expect.when_name_is(name, b"expect"),
+            (8, b'i') if name[3] | 0x20 == b'm' => FieldName::IfMatch.when_name_is(name, b"if-match"),
+            (8, b'i') => FieldName::IfRange.when_name_is(name, b"if-range"),
+            (10, b'c') => FieldName::Connection.when_name_is(name, b"connection"),
+            (13, b'i') => FieldName::IfNoneMatch.when_name_is(name, b"if-none-match"),
+            (14, b'c') => FieldName::ContentLength.when_name_is(name, b"content-length"),
+            (15, b'a') => FieldName::AcceptEncoding.when_name_is(name, b"accept-encoding"),
+            (17, b'i') => FieldName::IfModifiedSince.when_name_is(name, b"if-modified-since"),
+            (17, b't') => FieldName::TransferEncoding.when_name_is(name, b"transfer-encoding"),
+            (19, b'i') => FieldName::IfUnmodifiedSince.when_name_is(name, b"if-unmodified-since"),
             _ => None,
         }
     }
 
-    /// This field if `name` is `known`. The length is a constant and no byte branches, so a few words are compared.
+    /// This field if `name` is `expected`, in any case. The length is a constant and no byte branches, so a few words are
+    /// compared.
     #[inline]
-    fn if_named<const N: usize>(self, name: &[u8], known: &[u8; N]) -> Option<FieldName> {
+    fn when_name_is<const N: usize>(self, name: &[u8], expected: &[u8; N]) -> Option<FieldName> {
         let name: &[u8; N] = name.try_into().ok()?;
         // In a token this folds the case of letters and keeps the hyphen.
-        let difference = name.iter().zip(known).fold(0, |difference, (byte, known)| difference | (byte | 0x20) ^ known);
+        let difference =
+            name.iter().zip(expected).fold(0, |difference, (byte, expected)| difference | (byte | 0x20) ^ expected);
         (difference == 0).then_some(self)
     }
 
@@ -76,11 +78,11 @@ impl FieldName {
 pub struct Fields<'b> {
     /// All field lines, each with its CRLF, without the empty line after them.
     lines: &'b [u8],
-    /// The value of the first line of each known field, with the white space around it; empty if there is none.
+    /// The value of the first line of each field in [`FieldName`], with the white space around it; empty if there is none.
     first: [Span; FieldName::COUNT],
-    /// The known fields that are present, by [`FieldName::bit`].
+    /// The fields that are present, by [`FieldName::bit`].
     present: u16,
-    /// The known fields that have more than one line.
+    /// The fields that have more than one line.
     repeated: u16,
 }
 
@@ -168,7 +170,7 @@ pub struct FieldValues<'b> {
     name: FieldName,
     /// The value, if the field has one line.
     first: Option<&'b [u8]>,
-    /// The lines left to search, if the field has several.
+    /// The remaining lines to search, if the field has several.
     lines: &'b [u8],
 }
 

@@ -49,7 +49,7 @@ pub struct Representation {
     head: Vec<u8>,
     /// Where in `head` the fields start that a 206 repeats: those after Content-Length.
     content_fields_start: usize,
-    /// Where in `head` the fields start that a 304 repeats: ETag, Vary and those of the site.
+    /// Where in `head` the fields start that a 304 repeats: ETag, Vary and the extra fields.
     not_modified_start: usize,
     etag_bytes: usize,
 }
@@ -58,8 +58,8 @@ impl Representation {
     /// Prepares the representation of a file.
     ///
     /// `metadata` is that of the file as sent, so of the coded one; `media_type` is the Content-Type of the decoded
-    /// content. `extra_fields` are field lines of the site, each with its CRLF, such as Cache-Control; 200, 206 and 304
-    /// have them. `now_unix_s` is the current time in seconds since 1970.
+    /// content. `extra_fields` are further field lines, each with its CRLF, such as Cache-Control; 200, 206 and 304 have
+    /// them. `now_unix_s` is the current time in seconds since 1970.
     pub fn new(
         metadata: &FileMetadata,
         media_type: &str,

@@ -113,7 +113,7 @@ impl Method {
 pub enum Version {
     /// HTTP/1.0.
     Http10,
-    /// HTTP/1.1, or a later 1.x, which is processed as the highest known version (RFC 9110 §6.2).
+    /// HTTP/1.1, or a later 1.x, which is processed as the highest supported version (RFC 9110 §6.2).
     Http11,
 }
 
@@ -317,7 +317,7 @@ fn parse_version(bytes: &[u8]) -> Result<Option<Version>, RequestError> {
     }
 }
 
-/// RFC 9112 §6.3, without the repairs that it permits.
+/// RFC 9112 §6.3, without the lenient recovery that it permits.
 fn framing(version: Version, fields: &Fields<'_>, limits: &RequestLimits) -> Result<Framing, RequestError> {
     let has_length = fields.contains(FieldName::ContentLength);
     if fields.contains(FieldName::TransferEncoding) {

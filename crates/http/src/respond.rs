@@ -48,17 +48,18 @@ pub fn respond<'r>(request: &Request<'r>, file: Result<&'r Representation, Looku
         }
         Method::Options => Head::Options,
         // RFC 9110 §15.5.6 and §15.6.2.
-        Method::NotAllowed => Head::Page(Status::MethodNotAllowed),
-        Method::Unknown => Head::Page(Status::NotImplemented),
+        Method::NotAllowed => Head::StatusPage(Status::MethodNotAllowed),
+        Method::Unknown => Head::StatusPage(Status::NotImplemented),
     };
     // A client that sends a malformed path is not to be trusted with the framing of its next request either.
-    let is_trusted = !matches!(head, Head::Page(Status::BadRequest));
+    let is_trusted = !matches!(head, Head::StatusPage(Status::BadRequest));
     let persistence = if is_trusted { request.persistence } else { Persistence::Close };
     Response { head, persistence, is_head_only: request.method == Method::Head }
 }
 
 fn head_of_error<'r>(request: &Request<'r>, error: LookupError<'r>) -> Head<'r> {
-    Head::Page(match error {
+    Head::StatusPage(match error {
+        // GET and HEAD always have a path, so `NotLookedUp` does not occur here.
         LookupError::Directory(path) => return Head::Redirect { path, query: query(request) },
         LookupError::NotFound | LookupError::NotLookedUp => Status::NotFound,
         LookupError::Forbidden => Status::Forbidden,
@@ -71,7 +72,7 @@ fn head_of_error<'r>(request: &Request<'r>, error: LookupError<'r>) -> Head<'r> 
 
 fn head_of_file<'r>(request: &Request<'r>, file: &'r Representation) -> Head<'r> {
     match evaluate(&request.fields, file) {
-        Evaluation::Failed => return Head::Page(Status::PreconditionFailed),
+        Evaluation::Failed => return Head::StatusPage(Status::PreconditionFailed),
         Evaluation::NotModified => return Head::NotModified(file),
         Evaluation::Proceed => {}
     }

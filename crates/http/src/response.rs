@@ -34,8 +34,8 @@ pub(crate) enum Head<'r> {
     Redirect { path: &'r SitePath<'r>, query: Option<&'r [u8]> },
     /// 204
     Options,
-    /// A status whose body is its page.
-    Page(Status),
+    /// Any other status, with its HTML page.
+    StatusPage(Status),
 }
 
 /// The body of a response.
@@ -44,7 +44,7 @@ pub enum Body {
     /// No body.
     Empty,
     /// The HTML page of a status.
-    Page(&'static [u8]),
+    StatusPage(&'static [u8]),
     /// These bytes of the file that [`respond`](crate::respond) was given; at least one.
     File {
         /// Offset of the first byte.
@@ -58,7 +58,7 @@ impl Response<'_> {
     /// The page of `status`, after which the connection closes. For [`RequestError`](crate::RequestError)s, and for
     /// errors without a request such as [`Status::RequestTimeout`].
     pub fn error(status: Status) -> Response<'static> {
-        Response { head: Head::Page(status), persistence: Persistence::Close, is_head_only: false }
+        Response { head: Head::StatusPage(status), persistence: Persistence::Close, is_head_only: false }
     }
 
     /// The same response, after which the connection closes.
@@ -76,7 +76,7 @@ impl Response<'_> {
             Head::RangeNotSatisfiable(_) => Status::RangeNotSatisfiable,
             Head::Redirect { .. } => Status::MovedPermanently,
             Head::Options => Status::NoContent,
-            Head::Page(status) => status,
+            Head::StatusPage(status) => status,
         }
     }
 
@@ -95,7 +95,9 @@ impl Response<'_> {
             Head::Full(file) => Body::File { start_bytes: 0, length_bytes: file.length_bytes() },
             Head::Partial(_, ByteRange { start_bytes, length_bytes }) => Body::File { start_bytes, length_bytes },
             Head::NotModified(_) | Head::Options => Body::Empty,
-            Head::RangeNotSatisfiable(_) | Head::Redirect { .. } | Head::Page(_) => Body::Page(self.status().page()),
+            Head::RangeNotSatisfiable(_) | Head::Redirect { .. } | Head::StatusPage(_) => {
+                Body::StatusPage(self.status().page())
+            }
         }
     }
 
@@ -104,7 +106,7 @@ impl Response<'_> {
         match self.head {
             // Fast path: a copy of a head made when the file was opened or at compile time, with the current date.
             Head::Full(file) => put_dated(Status::Ok, file.head(), date, out),
-            Head::Page(status) => put_dated(status, status.page_head(), date, out),
+            Head::StatusPage(status) => put_dated(status, status.page_head(), date, out),
             Head::NotModified(file) => {
                 put_dated(Status::NotModified, Status::NotModified.start(), date, out);
                 out.extend_from_slice(file.not_modified_fields());

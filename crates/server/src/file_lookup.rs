@@ -141,7 +141,7 @@ impl FileLookup {
     ) -> Result<PrecompressedFiles, OpenError> {
         let mut precompressed = PrecompressedFiles::default();
         let mut wait = None;
-        for coding in ContentCoding::COMPRESSIONS {
+        for coding in ContentCoding::COMPRESSED {
             let path = [&self.path, coding.file_extension().as_bytes()].concat();
             let opened = open_beneath(root, Cow::Owned(path), blocking);
             match unless_unavailable(opened, context, &mut precompressed.is_unwatchable) {

@@ -57,7 +57,7 @@ impl Http1 {
     pub(crate) fn write_timeout_response(&mut self, is_receiving: bool, context: &mut Context<'_, '_>) -> bool {
         context.metrics.add(Counter::HttpTimeouts, 1);
         if is_receiving {
-            write_page(&Response::error(Status::RequestTimeout), context);
+            write_status_page(&Response::error(Status::RequestTimeout), context);
         }
         is_receiving
     }
@@ -208,7 +208,7 @@ impl Http1 {
                 let may_use_sendfile = hit.may_use_sendfile(context.options, context.clock);
                 hit.put(start_bytes, length_bytes, may_use_sendfile, output)
             }
-            (Body::Page(page), _) => {
+            (Body::StatusPage(page), _) => {
                 output.extend_from_slice(page);
                 None
             }
@@ -227,7 +227,7 @@ impl Http1 {
     /// unknown.
     fn refuse<'s>(&mut self, error: RequestError, context: &mut Context<'_, 's>) -> Step<'s> {
         context.metrics.add(Counter::HttpRefused, 1);
-        write_page(&Response::error(error.status()), context);
+        write_status_page(&Response::error(error.status()), context);
         Step::Last(CloseMode::Linger, None)
     }
 }
@@ -289,10 +289,10 @@ fn lookup_error<'r>(error: FileError, path: &'r SitePath<'r>) -> LookupError<'r>
 }
 
 /// Writes a response without a file.
-fn write_page(response: &Response<'_>, context: &mut Context<'_, '_>) {
+fn write_status_page(response: &Response<'_>, context: &mut Context<'_, '_>) {
     let output = &mut context.buffers.output;
     response.write_head(context.clock.date(), output);
-    if let Body::Page(page) = response.body() {
+    if let Body::StatusPage(page) = response.body() {
         output.extend_from_slice(page);
     }
 }

@@ -18,8 +18,8 @@ fn selected(lines: &[&str], available: &[ContentCoding]) -> ContentCoding {
 /// Checks the coding selected for these lines if all codings are available, and if only gzip is.
 #[track_caller]
 fn check_selected(lines: &[&str], of_all: &str, of_gzip: &str) {
-    assert_eq!(selected(lines, &ContentCoding::COMPRESSIONS).name(), of_all, "{lines:?}, all available");
-    let mut from_the_least = ContentCoding::COMPRESSIONS;
+    assert_eq!(selected(lines, &ContentCoding::COMPRESSED).name(), of_all, "{lines:?}, all available");
+    let mut from_the_least = ContentCoding::COMPRESSED;
     from_the_least.reverse();
     assert_eq!(selected(lines, &from_the_least).name(), of_all, "{lines:?}, all available, in reverse order");
     assert_eq!(selected(lines, &[ContentCoding::Gzip]).name(), of_gzip, "{lines:?}, gzip available");
@@ -273,7 +273,7 @@ proptest! {
     #[test]
     fn best_available_coding_is_selected(
         members in prop::collection::vec(member(), 0..6),
-        available in prop::sample::subsequence(ContentCoding::COMPRESSIONS.to_vec(), 0..=3),
+        available in prop::sample::subsequence(ContentCoding::COMPRESSED.to_vec(), 0..=3),
     ) {
         let weight = |name: &str| {
             let of = |name: &str| members.iter().filter(|member| member.0 == name).map(|m| m.1.unwrap_or(1000)).min();
@@ -299,7 +299,7 @@ proptest! {
     #[test]
     fn any_text_selects_an_available_coding(
         text in "([ -~\u{e9}]|br|gzip|zstd|;q=|[,;*=.01]){0,60}",
-        available in prop::sample::subsequence(ContentCoding::COMPRESSIONS.to_vec(), 0..=3),
+        available in prop::sample::subsequence(ContentCoding::COMPRESSED.to_vec(), 0..=3),
     ) {
         let coding = selected(&[&text], &available);
         prop_assert!(coding == ContentCoding::Identity || available.contains(&coding));

@@ -69,7 +69,7 @@ fn answer(bytes: &[u8], file: Option<&Representation>, memory: &[u8], date: &Htt
     response.write_head(date, out);
     match response.body() {
         Body::Empty => {}
-        Body::Page(page) => out.extend_from_slice(page),
+        Body::StatusPage(page) => out.extend_from_slice(page),
         Body::File { start_bytes, length_bytes } => {
             out.extend_from_slice(&memory[start_bytes as usize..(start_bytes + length_bytes) as usize]);
         }
