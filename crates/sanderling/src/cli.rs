@@ -35,22 +35,13 @@ macro_rules! examples {
     };
 }
 
-/// The examples of `check --help`.
-macro_rules! check_examples {
-    () => {
-        "Examples:
+/// The end of `check -h`.
+const CHECK_HELP: &str = "Examples:
   sanderling check
   sanderling check --config /etc/sanderling/sanderling.toml
   sanderling check --zone example.com=example.com.zone
-"
-    };
-}
 
-macro_rules! check_exit_status {
-    () => {
-        "Exit status: 0 without errors, 1 with errors, 2 for a wrong command line."
-    };
-}
+Exit status: 0 without errors, 1 with errors, 2 for a wrong command line.";
 
 /// A parsed command line.
 #[derive(Debug, PartialEq, Eq)]
@@ -209,7 +200,8 @@ not be loaded, or the server did not answer, 2 for a wrong command line.")]
     /// Switch to the newly installed binary without closing sockets
     ///
     /// The process ID stays the same, and no client is refused meanwhile. Downloads that take longer than `drain_timeout_ms`
-    /// are cut off. If the new program cannot serve, the old one is kept. SIGUSR2 to the server does the same, with the errors in its log.
+    /// are cut off. If the new program cannot serve, the old one is kept. SIGUSR2 to the server does the same, with the errors
+    /// in its log.
     #[command(after_help = "Examples:
   sanderling upgrade                    after a new version was installed
 
@@ -352,14 +344,10 @@ impl ServeArgs {
 /// Check a configuration file with its zones and sites
 ///
 /// Each error is printed as FILE:LINE:COLUMN: PROBLEM; REMEDY, on a terminal with its source line. No socket is opened, so
-/// it can run beside a server. Run as root, it reads sites and zones as the configured user. Without arguments the file is that of SANDERLING_CONFIG, else ./sanderling.toml, else
-/// /etc/sanderling/sanderling.toml.
+/// it can run beside a server. Run as root, it reads sites and zones as the configured user. Without arguments the file is
+/// that of SANDERLING_CONFIG, else ./sanderling.toml, else /etc/sanderling/sanderling.toml.
 #[derive(Debug, Args)]
-#[command(
-    after_help = concat!(check_examples!(), "
-", check_exit_status!()),
-    after_long_help = check_long_help()
-)]
+#[command(after_help = CHECK_HELP, after_long_help = check_long_help())]
 struct CheckArgs {
     /// The configuration file
     #[arg(long, value_name = "FILE", conflicts_with = "zones")]
@@ -416,18 +404,13 @@ impl From<ProbeArgs> for probe::Options {
 
 fn check_long_help() -> String {
     format!(
-        concat!(
-            check_examples!(),
-            "
+        "{CHECK_HELP}
+
 A configuration file with all keys except the limits, which are below:
-{}
+{EXAMPLE_CONFIG}
 Limits, with their defaults:
   [limits]
-{}
-",
-            check_exit_status!()
-        ),
-        EXAMPLE_CONFIG,
+{}",
         limits_help()
     )
 }

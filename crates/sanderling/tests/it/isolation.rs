@@ -1,11 +1,9 @@
 //! One broken zone or site affects no other one: at the start, on a reload, and after a crash of the server process.
 
 use sanderling_testkit::http::HttpClient;
-use sanderling_testkit::{DEADLINE, Folder, ListenerCounts, TestServer, curl, dig, run, send_signal};
+use sanderling_testkit::{Folder, ListenerCounts, TestServer, curl, dig, run, send_signal};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::thread;
-use std::time::Instant;
 
 const BOTH: ListenerCounts = ListenerCounts { http: 1, dns: 1 };
 
@@ -103,11 +101,7 @@ fn a_server_process_that_dies_is_replaced_although_a_zone_is_broken() {
     folder.write("a.zone", b"bad A 1.2.3\n");
     let old = server.server_process_id();
     assert!(send_signal("KILL", &old.to_string()));
-    let deadline = Instant::now() + DEADLINE;
-    while !server.errors().contains("serves") {
-        assert!(Instant::now() < deadline, "{}", server.errors());
-        thread::yield_now();
-    }
+    server.wait_for_error("serves");
     assert_eq!(serial_of(&server, "b.example."), "NOERROR 1");
     assert_eq!(http_status(&server, "a.example"), "200");
 }

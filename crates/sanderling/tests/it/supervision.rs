@@ -101,14 +101,7 @@ fn reloads_and_upgrades_leak_no_descriptors() {
         }
         let first = first.get_or_insert_with(look);
         // The descriptors of a process that has just exited are closed a moment later.
-        let deadline = Instant::now() + DEADLINE;
-        loop {
-            let found = look();
-            if found.iter().all(|(kind, count)| first.get(kind).is_some_and(|at_first| count <= at_first)) {
-                break;
-            }
-            assert!(Instant::now() < deadline, "{found:#?}, at first {first:#?}");
-        }
+        wait_until(|| look().iter().all(|(kind, count)| first.get(kind).is_some_and(|at_first| count <= at_first)));
     }
 }
 
@@ -177,11 +170,7 @@ fn sockets_of_a_service_manager_are_used_and_left_open() {
         // A client that connects before the server is ready waits.
         HttpClient::connect(http_address).get("/");
         let announced = format!("http {http_address}\ndns {dns_address}\n");
-        let deadline = Instant::now() + DEADLINE;
-        while fs::read_to_string(&output).is_ok_and(|text| text != announced) {
-            assert!(Instant::now() < deadline, "{:?}", fs::read_to_string(&output));
-            thread::yield_now();
-        }
+        wait_until(|| fs::read_to_string(&output).is_ok_and(|text| text == announced));
         // One socket of each kind, which both workers share.
         let status = folder.control("status").text();
         assert!(status.contains(&format!("http {http_address}, 1 socket")), "{status}");
@@ -239,11 +228,7 @@ fn new_address_is_announced_and_the_old_one_is_closed() {
     HttpClient::connect(new).get("/");
     // Clients of the old address are refused when the old server process has exited.
     server.server_process_id();
-    let deadline = Instant::now() + DEADLINE;
-    while std::net::TcpStream::connect_timeout(&old, Duration::from_secs(1)).is_ok() {
-        assert!(Instant::now() < deadline, "still listened on");
-        thread::yield_now();
-    }
+    wait_until(|| std::net::TcpStream::connect_timeout(&old, Duration::from_secs(1)).is_err());
 }
 
 #[test]
@@ -291,13 +276,19 @@ fn stop_during_a_start() {
     assert_eq!(child.wait().expect("a child").code(), Some(0));
 }
 
+#[track_caller]
+fn wait_until(is_reached: impl Fn() -> bool) {
+    let deadline = Instant::now() + DEADLINE;
+    while !is_reached() {
+        assert!(Instant::now() < deadline, "not reached within {DEADLINE:?}");
+        thread::yield_now();
+    }
+}
+
 /// The replaced process may still answer connections that it has accepted.
 #[track_caller]
 fn wait_for_page(server: &TestServer, content: &[u8]) {
-    let deadline = Instant::now() + DEADLINE;
-    while HttpClient::connect(server.http()).get("/").body != content {
-        assert!(Instant::now() < deadline);
-    }
+    wait_until(|| HttpClient::connect(server.http()).get("/").body == content);
 }
 
 /// A process in the sandbox can open a new folder, but read nothing in it.
