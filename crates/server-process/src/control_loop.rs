@@ -56,7 +56,7 @@ pub(crate) struct ControlLoop<'s> {
     server: &'s Server,
     socket_sets: &'s [SocketSet],
     state: ProcessState,
-    loaded: (Sender<Load>, Receiver<Load>),
+    results: (Sender<LoadResult>, Receiver<LoadResult>),
     load_finished: Arc<EventFd>,
     /// Whether a command to stop or drain has arrived.
     is_stopping: bool,
@@ -65,7 +65,7 @@ pub(crate) struct ControlLoop<'s> {
 }
 
 /// The result of loading a configuration.
-struct Load {
+struct LoadResult {
     loader: Loader,
     config_text: OwnedFd,
     result: Result<(Arc<Config>, Loaded), Vec<Diagnostic>>,
@@ -81,7 +81,7 @@ impl<'s> ControlLoop<'s> {
             server,
             socket_sets,
             state,
-            loaded: mpsc::channel(),
+            results: mpsc::channel(),
             load_finished: Arc::new(EventFd::new()?),
             is_stopping: false,
             next_heartbeat: Instant::now(),
@@ -163,12 +163,12 @@ impl<'s> ControlLoop<'s> {
                 Ok(Received::WouldBlock) => return,
                 Ok(Received::Message(Message::Command(command), descriptors)) => self.handle(command, descriptors),
                 Ok(Received::Message(other, _)) => {
-                    self.send_new_process_needed(&format!("the running one received {other:?}"));
+                    self.send_new_process_needed(&format!("the running process received {other:?}"));
                 }
                 Ok(Received::Closed) => self.on_supervisor_lost(),
                 // No descriptor was free for the configuration, or the supervisor is of another version.
                 Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                    self.send_new_process_needed(&format!("the running one cannot receive it: {}", reason(&error)));
+                    self.send_new_process_needed(&format!("the running process cannot receive it: {}", reason(&error)));
                 }
                 Err(_) => self.on_supervisor_lost(),
             }
@@ -183,7 +183,7 @@ impl<'s> ControlLoop<'s> {
                     .find_map(|(kind, text)| (kind == FdKind::Artefact(ArtefactKind::Configuration)).then_some(text));
                 let result = text.ok_or_else(|| io::Error::other("no configuration came with the command"));
                 if let Err(error) = result.and_then(|text| self.load(text)) {
-                    self.send_new_process_needed(&format!("the running one cannot load it: {}", reason(&error)));
+                    self.send_new_process_needed(&format!("the running process cannot load it: {}", reason(&error)));
                 }
             }
             Command::Status(format) => {
@@ -250,7 +250,7 @@ impl<'s> ControlLoop<'s> {
         }
         if diagnostics.len() > DIAGNOSTICS_SENT_MAX {
             let more = diagnostics.len() - DIAGNOSTICS_SENT_MAX;
-            self.send(Event::Stderr(Text::new(&format!("and {more} more, which the log has\n"))));
+            self.send(Event::Stderr(Text::new(&format!("and {more} more in the log\n"))));
         }
     }
 
@@ -260,6 +260,7 @@ impl<'s> ControlLoop<'s> {
             return;
         }
         self.next_heartbeat = now + HEARTBEAT_INTERVAL;
+        self.server.free_replaced_zones();
         match self.server.hung_thread() {
             Some(thread) => self.send(Event::ThreadHung(Text::new(&thread))),
             // Unsent events are as good as a heartbeat.
@@ -268,41 +269,41 @@ impl<'s> ControlLoop<'s> {
         }
     }
 
-    /// Loads a configuration on a thread of its own: zones may take seconds, in which heartbeats are due.
+    /// Loads a configuration on a new thread: zones may take seconds, in which heartbeats are due.
     fn load(&mut self, config_text: OwnedFd) -> io::Result<()> {
         // Before the loader is taken, which an error would not give back.
         let text = memfd::read(&config_text, ARTEFACT_BYTES_MAX)?;
         let is_same = memfd::read(&self.state.config_text, ARTEFACT_BYTES_MAX).is_ok_and(|current| current == text);
         let same_config = is_same.then(|| Arc::clone(&self.state.config));
         let Some(mut loader) = self.state.loader.take() else {
-            return Err(io::Error::other("it is still loading the configuration before"));
+            return Err(io::Error::other("it is still loading the previous configuration"));
         };
         let (source, sender, finished) =
-            (self.state.source.clone(), self.loaded.0.clone(), Arc::clone(&self.load_finished));
-        let load = move || {
-            let load = || {
+            (self.state.source.clone(), self.results.0.clone(), Arc::clone(&self.load_finished));
+        let run = move || {
+            let parse_and_load = || {
                 let config = same_config.map_or_else(|| source.parse(&text).map(Arc::new), Ok)?;
                 let loaded = loader.load(&config);
                 Ok((config, loaded))
             };
             // A bug in a parser fails the reload, and nothing else.
-            let result = catch_unwind(AssertUnwindSafe(load)).unwrap_or_else(|_| {
+            let result = catch_unwind(AssertUnwindSafe(parse_and_load)).unwrap_or_else(|_| {
                 let remedy = "this is a bug in sanderling: report it with the configuration and its zones";
                 let problem = Problem::new("loading the configuration panicked", remedy);
                 Err(vec![Diagnostic::error(Location::Argument("reload".to_owned()), problem)])
             });
             // Fails only if the process exits.
-            let _ = sender.send(Load { loader, config_text, result });
+            let _ = sender.send(LoadResult { loader, config_text, result });
             let signalled = finished.signal();
             debug_assert!(signalled.is_ok());
         };
-        thread::Builder::new().name("loader".to_owned()).spawn(load)?;
+        thread::Builder::new().name("loader".to_owned()).spawn(run)?;
         Ok(())
     }
 
-    /// Applies a loaded configuration, if one is there.
+    /// Applies a configuration that was loaded, if there is one.
     fn handle_loaded(&mut self) {
-        let Ok(Load { loader, config_text, result }) = self.loaded.1.try_recv() else { return };
+        let Ok(LoadResult { loader, config_text, result }) = self.results.1.try_recv() else { return };
         self.state.loader = Some(loader);
         match result {
             Err(diagnostics) => {
@@ -313,7 +314,7 @@ impl<'s> ControlLoop<'s> {
             // A new process loads before it enters its sandbox; what it is denied is denied to the operator's files.
             Ok((_, loaded)) if loaded.is_denied && self.state.sandbox.restricts_files() => {
                 let first = loaded.errors.first().map(ToString::to_string).unwrap_or_default();
-                self.send_new_process_needed(&format!("the running one cannot load it in its sandbox ({first})"));
+                self.send_new_process_needed(&format!("the running process cannot load it in its sandbox ({first})"));
             }
             Ok((config, loaded)) => match config.needs_new_process(&self.state.config) {
                 Some(reason) => self.send_new_process_needed(reason),

@@ -93,10 +93,17 @@ impl Server {
         })
     }
 
-    /// Replaces parts of the snapshot. Each thread uses the new one from its next iteration on; connections stay open.
+    /// Replaces parts of the snapshot. Each thread uses the new one from its next iteration on; connections stay open. The
+    /// replaced zones stay in memory until [`Server::free_replaced_zones`].
     pub fn update_snapshot(&self, change: impl FnOnce(&mut Snapshot)) {
         self.shared.update_snapshot(change);
         self.wake_all();
+    }
+
+    /// Frees zones that were replaced and that no thread answers from any more, which may take long. Called from time to
+    /// time by the thread that replaces them.
+    pub fn free_replaced_zones(&self) {
+        self.shared.free_replaced_zones();
     }
 
     /// Drains: no new connections are accepted, after a short final window if no process replaces this server. Requests in

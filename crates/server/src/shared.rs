@@ -9,9 +9,10 @@ use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::permits::Permits;
 use crate::snapshot::Snapshot;
+use sanderling_dns::ZoneMap;
 use sanderling_os::clock::monotonic_ms;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// The shared state of a server.
@@ -29,6 +30,8 @@ pub(crate) struct Shared {
     http_eviction_wanted: AtomicBool,
     dns_eviction_wanted: AtomicBool,
     snapshot: Mutex<Snapshot>,
+    /// Zones that were replaced, until no thread answers from them: freeing a large zone takes too long for a worker.
+    replaced_zones: Mutex<Vec<Arc<ZoneMap>>>,
     /// Incremented by each replacement, so that an iteration that finds it unchanged takes no lock.
     snapshot_version: AtomicU64,
     /// When the server was created, on the monotonic clock.
@@ -49,6 +52,7 @@ impl Shared {
             http_eviction_wanted: AtomicBool::new(false),
             dns_eviction_wanted: AtomicBool::new(false),
             snapshot: Mutex::new(snapshot),
+            replaced_zones: Mutex::default(),
             snapshot_version: AtomicU64::new(0),
             options,
             drain_timeout,
@@ -71,9 +75,22 @@ impl Shared {
     /// Replaces parts of the snapshot.
     pub(crate) fn update_snapshot(&self, change: impl FnOnce(&mut Snapshot)) {
         let mut snapshot = self.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
+        let zones = Arc::clone(&snapshot.zones);
         change(&mut snapshot);
+        if !Arc::ptr_eq(&zones, &snapshot.zones) {
+            self.lock_replaced_zones().push(zones);
+        }
         // Release pairs with the Acquire of `snapshot_version`: a thread that sees the new number finds the new snapshot.
         self.snapshot_version.fetch_add(1, Ordering::Release);
+    }
+
+    /// Frees replaced zones that no thread answers from any more.
+    pub(crate) fn free_replaced_zones(&self) {
+        self.lock_replaced_zones().retain(|zones| Arc::strong_count(zones) > 1);
+    }
+
+    fn lock_replaced_zones(&self) -> MutexGuard<'_, Vec<Arc<ZoneMap>>> {
+        self.replaced_zones.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The permits for connections of `protocol`.
@@ -120,5 +137,30 @@ impl Shared {
         let held = self.snapshot.lock().expect("no panic");
         self.snapshot_version.fetch_add(1, Ordering::Release);
         held
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sites::{DefaultSite, Sites};
+    use sanderling_dns::HashSeed;
+
+    #[test]
+    fn replaced_zones_are_freed_on_request_when_no_thread_uses_them() {
+        let zones = || ZoneMap::new(HashSeed(1), []);
+        let snapshot = Snapshot::new(Sites::new(Vec::new(), DefaultSite::None), zones());
+        let replaced = Arc::downgrade(&snapshot.zones);
+        let shared = Shared::new(snapshot, Options::default(), Duration::ZERO);
+        let (of_worker, _) = shared.snapshot();
+        shared.update_snapshot(|snapshot| snapshot.zones = Arc::new(zones()));
+        shared.update_snapshot(|_| {});
+        shared.free_replaced_zones();
+        assert!(replaced.strong_count() > 0, "a worker uses them");
+        drop(of_worker);
+        assert!(replaced.strong_count() > 0, "the worker does not free them");
+        shared.free_replaced_zones();
+        assert_eq!(replaced.strong_count(), 0);
+        assert!(shared.lock_replaced_zones().is_empty());
     }
 }
