@@ -1,7 +1,7 @@
 //! The command `check`: reports everything that `serve` could not serve. It binds no socket.
 
 use crate::access;
-use crate::domains::{Domains, ZoneState};
+use crate::load_status::{LoadStatus, ZoneState};
 use crate::loader::{Loaded, Loader};
 use crate::sandbox::lookup_user;
 use sanderling_config::diagnostic::{Diagnostic, Problem, reason};
@@ -15,7 +15,7 @@ pub fn check(source: &ConfigSource) -> Exit {
     match source.load().and_then(|config| load(&config)) {
         Ok(loaded) if loaded.errors.is_empty() => {
             report(&loaded.warnings);
-            print(&summary(&loaded.domains));
+            print(&summary(&loaded.load_status));
             Exit::Success
         }
         Ok(Loaded { mut errors, mut warnings, .. }) => {
@@ -56,12 +56,12 @@ fn load(config: &Config) -> Result<Loaded, Vec<Diagnostic>> {
 }
 
 /// A line for each site and zone.
-fn summary(domains: &Domains) -> String {
+fn summary(load_status: &LoadStatus) -> String {
     let mut text = String::new();
-    for site in &domains.sites {
+    for site in &load_status.sites {
         text += &format!("site {} for {}\n", site.folder.display(), site.hosts_text());
     }
-    for zone in &domains.zones {
+    for zone in &load_status.zones {
         let ZoneState { name, file, serial, record_count, .. } = zone.as_ref();
         let serial = serial.unwrap_or_default();
         text += &format!("zone {name} from {}: {record_count} records, serial {serial}\n", file.display());

@@ -1,7 +1,7 @@
 //! The control thread of a server process: carries out the commands of the supervisor, loads new configurations, sends
 //! heartbeats, and answers at the control socket while there is no supervisor. It serves no client of the network.
 
-use crate::domains::Domains;
+use crate::load_status::LoadStatus;
 use crate::loader::{Loaded, Loader};
 use crate::sandbox::Sandbox;
 use crate::status::ProcessStatus;
@@ -43,7 +43,7 @@ pub(crate) struct ProcessState {
     /// `None` while it loads.
     pub(crate) loader: Option<Loader>,
     /// The state of what is served.
-    pub(crate) domains: Domains,
+    pub(crate) load_status: LoadStatus,
     /// `None` after the supervisor has exited.
     pub(crate) supervisor: Option<Connection>,
     pub(crate) control: Option<ControlSocket>,
@@ -91,7 +91,7 @@ impl<'s> ControlLoop<'s> {
 
     /// Runs until the server drains; the connection to the supervisor, if there is one.
     pub(crate) fn run(mut self, signals: &Signals) -> io::Result<Option<Connection>> {
-        self.send(Event::Ready { problem_count: self.state.domains.problem_count() });
+        self.send(Event::Ready { problem_count: self.state.load_status.problem_count() });
         if self.state.supervisor.is_none() {
             // The next supervisor may have started another process, and only one may serve.
             warn("lost the supervisor before this process was ready; exiting");
@@ -324,7 +324,7 @@ impl<'s> ControlLoop<'s> {
     }
 
     fn apply(&mut self, config: Arc<Config>, config_text: OwnedFd, loaded: Loaded) {
-        let Loaded { snapshot, domains, changes, warnings, errors, .. } = loaded;
+        let Loaded { snapshot, load_status, changes, warnings, errors, .. } = loaded;
         for diagnostics in [&errors, &warnings] {
             report(diagnostics);
             self.send_diagnostics(diagnostics);
@@ -332,9 +332,9 @@ impl<'s> ControlLoop<'s> {
         self.server.update_snapshot(|current| *current = snapshot);
         self.state.config = config;
         self.state.config_text = config_text;
-        self.state.domains = domains;
-        let text = changes.to_text() + &self.state.domains.problems_text();
-        let problem_count = self.state.domains.problem_count();
+        self.state.load_status = load_status;
+        let text = changes.to_text() + &self.state.load_status.problems_text();
+        let problem_count = self.state.load_status.problem_count();
         self.send(Event::Reloaded { changes: Text::new(&text), problem_count });
     }
 
@@ -342,7 +342,7 @@ impl<'s> ControlLoop<'s> {
         let status = ProcessStatus::new(
             self.server,
             &self.state.sandbox,
-            &self.state.domains,
+            &self.state.load_status,
             self.started_at,
             self.state.config.worker_count,
         );

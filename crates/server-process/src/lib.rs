@@ -12,7 +12,7 @@ mod status;
 mod sandbox;
 mod access;
 mod loader;
-mod domains;
+mod load_status;
 mod zone_loader;
 mod zone_sources;
 mod options;

@@ -1,9 +1,9 @@
-//! Loads what a configuration names: opens the folders of the sites, and reads the zones that have changed.
+//! Loads what a configuration specifies: opens the document roots of the sites, and reads the zones that have changed.
 //!
 //! A site or zone that cannot be loaded affects no other one: its last good version stays in service, and without one it is
 //! unavailable.
 
-use crate::domains::{Changes, Domains, SiteState, ZoneState};
+use crate::load_status::{Changes, LoadStatus, SiteState, ZoneState};
 use crate::zone_loader::{self, Failure};
 use crate::zone_sources::ZoneSources;
 use sanderling_config::diagnostic::{Diagnostic, Problem, reason};
@@ -27,27 +27,27 @@ const ZONES_PER_THREAD_MIN: usize = 1_000;
 pub(crate) struct Loader {
     /// One for all zones of the process, so that a zone can be part of one snapshot after another.
     seed: HashSeed,
-    /// The folders of all sites so far; the index is the ID of the site. A folder keeps its ID, and with it its entries in
-    /// the open-file cache.
-    folders: Vec<FolderIdentity>,
-    /// The last folder that could be opened at each path, with its ID.
+    /// The document roots of all sites so far; the index is the ID of the site. A directory keeps its ID, and with it its
+    /// entries in the open-file cache.
+    directories: Vec<DirectoryId>,
+    /// The last directory that could be opened at each path, with its ID.
     roots: HashMap<PathBuf, (u32, Arc<Directory>)>,
-    /// The zones of the last configuration.
-    zones: HashMap<DomainName, KnownZone>,
-    /// The sandbox of this process allows only these folders.
-    forbids_new_folders: bool,
+    /// The zones of the previous configuration.
+    zones: HashMap<DomainName, LoadedZone>,
+    /// The sandbox of this process allows only these directories.
+    forbids_new_directories: bool,
     load_count: u64,
     parsed_count: u64,
 }
 
-/// The path, device and inode of a folder.
-type FolderIdentity = (PathBuf, u64, u64);
+/// The path, device and inode of a directory.
+type DirectoryId = (PathBuf, u64, u64);
 
-/// A zone of the last configuration.
+/// A zone of the previous configuration.
 #[derive(Debug)]
-struct KnownZone {
+struct LoadedZone {
     /// The last good version.
-    good: Option<Arc<Zone>>,
+    last_good: Option<Arc<Zone>>,
     /// The files of that version; `None` if the zone must be read anyway.
     sources: Option<ZoneSources>,
     state: Arc<ZoneState>,
@@ -62,7 +62,7 @@ struct KnownZone {
 pub(crate) struct Loaded {
     pub(crate) snapshot: Snapshot,
     /// The state of each site and zone, in the order of the configuration.
-    pub(crate) domains: Domains,
+    pub(crate) load_status: LoadStatus,
     /// What differs from the configuration before.
     pub(crate) changes: Changes,
     pub(crate) warnings: Vec<Diagnostic>,
@@ -76,10 +76,10 @@ impl Loader {
     pub(crate) fn new() -> Loader {
         Loader {
             seed: hash_seed(),
-            folders: Vec::new(),
+            directories: Vec::new(),
             roots: HashMap::new(),
             zones: HashMap::new(),
-            forbids_new_folders: false,
+            forbids_new_directories: false,
             load_count: 0,
             parsed_count: 0,
         }
@@ -98,14 +98,14 @@ impl Loader {
         check_sources(self.zones.values_mut().collect());
         let entries: Vec<ZoneEntry> =
             config.zones.iter().map(|zone| self.load_zone(zone, &config.limits, &mut report)).collect();
-        let removed = self.zones.extract_if(|_, known| known.load_count != self.load_count);
+        let removed = self.zones.extract_if(|_, loaded| loaded.load_count != self.load_count);
         report.changes.removed.extend(removed.map(|(apex, _)| apex));
         self.parsed_count += report.changes.parsed_count;
         report.changes.parsed_count = self.parsed_count;
         let zones = ZoneMap::new(self.seed, entries).with_cname_chain_max(config.limits.dns_cname_chain_max);
         let snapshot = Snapshot::new(Sites::new(sites, default_site), zones);
-        let Report { domains, changes, warnings, errors, is_denied } = report;
-        Loaded { snapshot, domains, changes, warnings, errors, is_denied }
+        let Report { load_status, changes, warnings, errors, is_denied } = report;
+        Loaded { snapshot, load_status, changes, warnings, errors, is_denied }
     }
 
     fn load_site(&mut self, site: &sanderling_config::Site, report: &mut Report) -> Site {
@@ -115,67 +115,67 @@ impl Loader {
             Err(diagnostic) => Some(report.fail(diagnostic)),
         };
         let (id, root) = match self.roots.get(&site.folder) {
-            Some((id, folder)) => (*id, Root::Directory(Arc::clone(folder))),
+            Some((id, root)) => (*id, Root::Directory(Arc::clone(root))),
             None => (u32::MAX, Root::Unavailable),
         };
-        report.domains.sites.push(SiteState { hosts: hosts.clone(), folder: site.folder.clone(), problem });
+        report.load_status.sites.push(SiteState { hosts: hosts.clone(), folder: site.folder.clone(), problem });
         Site { id, hosts, root }
     }
 
     fn open_site(&mut self, site: &sanderling_config::Site, report: &mut Report) -> Result<(), Diagnostic> {
-        let opened = open_folder(&site.folder).and_then(|(folder, identity)| Ok((self.id_of(identity)?, folder)));
-        let (id, folder) = opened.map_err(|error| {
+        let opened = open_directory(&site.folder).and_then(|(root, id)| Ok((self.id_of(id)?, root)));
+        let (id, root) = opened.map_err(|error| {
             report.is_denied |= error.kind() == io::ErrorKind::PermissionDenied;
             let message = format!("cannot open the site `{}`: {}", site.folder.display(), reason(&error));
-            let problem = Problem::new(message, "check the path of the folder and its permissions");
+            let problem = Problem::new(message, "check the path of the directory and its permissions");
             Diagnostic::error(site.location.clone(), problem)
         })?;
-        self.roots.insert(site.folder.clone(), (id, Arc::new(folder)));
+        self.roots.insert(site.folder.clone(), (id, Arc::new(root)));
         Ok(())
     }
 
-    /// From now on the sandbox of this process allows only the folders loaded so far.
-    pub(crate) fn forbid_new_folders(&mut self) {
-        self.forbids_new_folders = true;
+    /// From now on the sandbox of this process allows only the directories loaded so far.
+    pub(crate) fn forbid_new_directories(&mut self) {
+        self.forbids_new_directories = true;
     }
 
     /// # Errors
-    /// The sandbox allows to open the folder, but nothing in it.
-    fn id_of(&mut self, identity: FolderIdentity) -> io::Result<u32> {
-        let known = self.folders.iter().position(|known| *known == identity);
-        if known.is_none() && self.forbids_new_folders {
-            let message = "the sandbox of the server process does not allow this folder";
+    /// The sandbox allows opening the directory, but nothing in it.
+    fn id_of(&mut self, id: DirectoryId) -> io::Result<u32> {
+        let index = self.directories.iter().position(|other| *other == id);
+        if index.is_none() && self.forbids_new_directories {
+            let message = "the sandbox of the server process does not allow this directory";
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
         }
-        let index = known.unwrap_or_else(|| {
-            self.folders.push(identity);
-            self.folders.len() - 1
+        let index = index.unwrap_or_else(|| {
+            self.directories.push(id);
+            self.directories.len() - 1
         });
         Ok(index as u32)
     }
 
     fn load_zone(&mut self, zone: &ZoneConfig, limits: &Limits, report: &mut Report) -> ZoneEntry {
-        let known = match self.zones.get_mut(&zone.apex) {
-            Some(known) => known,
-            None => self.zones.entry(zone.apex.clone()).or_insert_with(|| KnownZone::new(zone)),
+        let loaded = match self.zones.get_mut(&zone.apex) {
+            Some(loaded) => loaded,
+            None => self.zones.entry(zone.apex.clone()).or_insert_with(|| LoadedZone::new(zone)),
         };
-        known.load_count = self.load_count;
-        if !known.is_unchanged || known.state.file.as_os_str() != zone.file.as_os_str() {
-            known.read(zone, limits, self.seed, report);
+        loaded.load_count = self.load_count;
+        if !loaded.is_unchanged || loaded.state.file.as_os_str() != zone.file.as_os_str() {
+            loaded.read(zone, limits, self.seed, report);
         }
-        report.domains.zones.push(Arc::clone(&known.state));
-        known.entry(zone)
+        report.load_status.zones.push(Arc::clone(&loaded.state));
+        loaded.entry(zone)
     }
 }
 
-impl KnownZone {
-    fn new(zone: &ZoneConfig) -> KnownZone {
+impl LoadedZone {
+    fn new(zone: &ZoneConfig) -> LoadedZone {
         let (name, file) = (zone.apex.as_str().to_owned(), zone.file.clone());
         let state = ZoneState { name, file, serial: None, record_count: 0, loaded_at: None, problem: None };
-        KnownZone { good: None, sources: None, state: Arc::new(state), is_unchanged: false, load_count: 0 }
+        LoadedZone { last_good: None, sources: None, state: Arc::new(state), is_unchanged: false, load_count: 0 }
     }
 
-    /// Reads the files of the zone. If they are not good, the version before stays.
+    /// Reads the files of the zone. After an error the last good version stays.
     fn read(&mut self, zone: &ZoneConfig, limits: &Limits, seed: HashSeed, report: &mut Report) {
         let mut state = ZoneState::clone(&self.state);
         let result = match zone.check_file() {
@@ -196,7 +196,7 @@ impl KnownZone {
                     problem: None,
                     ..state
                 };
-                (self.good, self.sources) = (Some(Arc::new(good)), Some(sources));
+                (self.last_good, self.sources) = (Some(Arc::new(good)), Some(sources));
             }
             Err(failure) => {
                 report.is_denied |= failure.is_denied;
@@ -209,7 +209,7 @@ impl KnownZone {
     }
 
     fn entry(&self, zone: &ZoneConfig) -> ZoneEntry {
-        match &self.good {
+        match &self.last_good {
             Some(good) => ZoneEntry::Served(Arc::clone(good)),
             None => ZoneEntry::Unavailable { apex: Box::new(zone_loader::wire_name(&zone.apex)) },
         }
@@ -217,8 +217,8 @@ impl KnownZone {
 }
 
 /// Finds out which zones are unchanged, on all processors: a `stat` for each of 10,000 files takes 15 ms.
-fn check_sources(mut zones: Vec<&mut KnownZone>) {
-    let check = |chunk: &mut [&mut KnownZone]| {
+fn check_sources(mut zones: Vec<&mut LoadedZone>) {
+    let check = |chunk: &mut [&mut LoadedZone]| {
         for zone in chunk {
             zone.is_unchanged = zone.sources.as_mut().is_some_and(ZoneSources::are_unchanged);
         }
@@ -239,7 +239,7 @@ fn check_sources(mut zones: Vec<&mut KnownZone>) {
 /// What is collected while a configuration is loaded.
 #[derive(Default)]
 struct Report {
-    domains: Domains,
+    load_status: LoadStatus,
     changes: Changes,
     warnings: Vec<Diagnostic>,
     errors: Vec<Diagnostic>,
@@ -255,11 +255,11 @@ impl Report {
     }
 }
 
-fn open_folder(path: &Path) -> io::Result<(Directory, FolderIdentity)> {
-    let folder = Directory::open(path)?;
-    let metadata = folder.metadata()?;
-    let identity = (folder.real_path().to_owned(), metadata.device, metadata.inode);
-    Ok((folder, identity))
+fn open_directory(path: &Path) -> io::Result<(Directory, DirectoryId)> {
+    let directory = Directory::open(path)?;
+    let metadata = directory.metadata()?;
+    let id = (directory.real_path().to_owned(), metadata.device, metadata.inode);
+    Ok((directory, id))
 }
 
 /// A seed that a client cannot predict, from the keys of the standard library's hash tables.

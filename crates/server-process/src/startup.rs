@@ -101,7 +101,7 @@ impl Inherited {
         let text = memfd::read(&self.config_text, ARTEFACT_BYTES_MAX)?;
         let config = source.parse(&text).map_err(|diagnostics| self.refuse(diagnostics))?;
         let mut loader = Loader::new();
-        let Loaded { snapshot, domains, mut errors, mut warnings, .. } = loader.load(&config);
+        let Loaded { snapshot, load_status, mut errors, mut warnings, .. } = loader.load(&config);
         for error in &errors {
             self.send(Event::Stderr(Text::new(&format!("{error}\n"))));
         }
@@ -113,7 +113,7 @@ impl Inherited {
         let sandbox = Sandbox::enter(&config, user).map_err(|error| self.fail(error))?;
         report(&access::problems(&config, &snapshot, sandbox.user.as_deref()));
         if sandbox.restricts_folders() {
-            loader.forbid_new_folders();
+            loader.forbid_new_directories();
         }
         let Inherited { supervisor, config_text, control, socket_sets } = self;
         let state = ProcessState {
@@ -121,7 +121,7 @@ impl Inherited {
             config: Arc::new(config),
             config_text,
             loader: Some(loader),
-            domains,
+            load_status,
             supervisor: Some(supervisor),
             control,
             sandbox,

@@ -1,6 +1,6 @@
 //! The status of a server process, as text for people and as JSON for programs.
 
-use crate::domains::{Domains, SiteState, ZoneState};
+use crate::load_status::{LoadStatus, SiteState, ZoneState};
 use crate::sandbox::Sandbox;
 use sanderling_os::features::FEATURES;
 use sanderling_server::{Counter, DrainMode, Server, State, Status};
@@ -65,7 +65,7 @@ impl<'d> ProcessStatus<'d> {
     pub(crate) fn new(
         server: &Server,
         sandbox: &Sandbox,
-        domains: &'d Domains,
+        load_status: &'d LoadStatus,
         started_at: SystemTime,
         worker_count: usize,
     ) -> ProcessStatus<'d> {
@@ -102,8 +102,8 @@ impl<'d> ProcessStatus<'d> {
             counters: counters(&|counter| status.sum(counter)),
             worker_count,
             threads: threads.collect(),
-            sites: &domains.sites,
-            zones: &domains.zones,
+            sites: &load_status.sites,
+            zones: &load_status.zones,
         }
     }
 
@@ -127,7 +127,7 @@ impl<'d> ProcessStatus<'d> {
         line(
             "open files",
             format!(
-                "{} files in {} descriptors and {} bytes, {} negative entries, {} folders watched, {} evicted",
+                "{} files ({} descriptors, {} bytes in memory), {} negative entries, {} directories watched, {} evicted",
                 files["files"],
                 files["descriptors"],
                 files["content_bytes"],
@@ -168,7 +168,7 @@ impl<'d> ProcessStatus<'d> {
 }
 
 fn site_text(site: &SiteState) -> String {
-    let problem = site.problem.as_ref().map_or(String::new(), |problem| format!("; NOT RELOADED: {problem}"));
+    let problem = site.problem.as_ref().map_or(String::new(), |problem| format!("; ERROR: {problem}"));
     format!("  site          {} from {}{problem}\n", site.hosts_text(), site.folder.display())
 }
 
@@ -180,7 +180,7 @@ fn zone_text(zone: &ZoneState) -> String {
         }
         _ => "UNAVAILABLE, answered with SERVFAIL".to_owned(),
     };
-    let problem = zone.problem.as_ref().map_or(String::new(), |problem| format!("; NOT RELOADED: {problem}"));
+    let problem = zone.problem.as_ref().map_or(String::new(), |problem| format!("; ERROR: {problem}"));
     format!("  zone          {}: {version}{problem}\n", zone.name)
 }
 

@@ -7,9 +7,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// How many seconds ago the last change of a file must be for an equal time to mean an unchanged file: file systems keep times in
-/// steps, and two changes in one step have one time.
-const SETTLED_AFTER_S: i64 = 2;
+/// How many seconds ago the last change of a file must be for an equal time to mean an unchanged file: file systems
+/// round times, so two changes shortly after each other can have the same time.
+const TIMESTAMP_GRANULARITY_S: i64 = 2;
 
 /// The files of a zone, in the order in which they were read.
 #[derive(Debug, Default)]
@@ -21,7 +21,7 @@ pub(crate) struct ZoneSources {
 
 /// What `stat` says about a version of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp {
+struct FileStat {
     device: u64,
     inode: u64,
     length_bytes: u64,
@@ -33,9 +33,9 @@ struct Stamp {
 #[derive(Debug)]
 struct SourceFile {
     path: PathBuf,
-    stamp: Stamp,
-    /// The version was old enough for its times to be unique.
-    is_settled: bool,
+    stat: FileStat,
+    /// No other version can have the same times: the last change was long enough ago.
+    has_unique_times: bool,
 }
 
 /// Collects the files of a zone while it is read.
@@ -48,8 +48,12 @@ pub(crate) struct ZoneSourcesBuilder {
 impl ZoneSourcesBuilder {
     /// Adds a file, with its metadata from before it was read.
     pub(crate) fn add(&mut self, path: &Path, metadata: &Metadata, text: &[u8]) {
-        let stamp = Stamp::new(metadata);
-        self.files.push(SourceFile { path: path.to_owned(), stamp, is_settled: stamp.is_settled(SystemTime::now()) });
+        let stat = FileStat::new(metadata);
+        self.files.push(SourceFile {
+            path: path.to_owned(),
+            stat,
+            has_unique_times: stat.has_unique_times(SystemTime::now()),
+        });
         self.hasher.write(text);
         self.hasher.write_usize(text.len());
     }
@@ -63,17 +67,18 @@ impl ZoneSources {
     /// Whether all files have the content that they had. They are read only if `stat` does not show it.
     pub(crate) fn are_unchanged(&mut self) -> bool {
         let is_same = |file: &SourceFile| {
-            file.is_settled && fs::metadata(&file.path).is_ok_and(|metadata| Stamp::new(&metadata) == file.stamp)
+            file.has_unique_times
+                && fs::metadata(&file.path).is_ok_and(|metadata| FileStat::new(&metadata) == file.stat)
         };
         self.files.iter().all(is_same) || self.have_same_content()
     }
 
     fn have_same_content(&mut self) -> bool {
         let mut builder = ZoneSourcesBuilder::default();
-        for SourceFile { path, stamp, .. } in &self.files {
+        for SourceFile { path, stat, .. } in &self.files {
             let Ok(metadata) = fs::metadata(path) else { return false };
-            // Reading another length, or something that is not a file, would be in vain.
-            if !metadata.is_file() || metadata.len() != stamp.length_bytes {
+            // Another length means other content; only a regular file is read.
+            if !metadata.is_file() || metadata.len() != stat.length_bytes {
                 return false;
             }
             let read: io::Result<Vec<u8>> = fs::read(path);
@@ -89,9 +94,9 @@ impl ZoneSources {
     }
 }
 
-impl Stamp {
-    fn new(metadata: &Metadata) -> Stamp {
-        Stamp {
+impl FileStat {
+    fn new(metadata: &Metadata) -> FileStat {
+        FileStat {
             device: metadata.dev(),
             inode: metadata.ino(),
             length_bytes: metadata.len(),
@@ -101,10 +106,10 @@ impl Stamp {
     }
 
     /// Whether the last change is so long before `now` that a later one has another time.
-    fn is_settled(&self, now: SystemTime) -> bool {
+    fn has_unique_times(&self, now: SystemTime) -> bool {
         let newest_s = self.modified.0.max(self.changed.0);
         now.duration_since(SystemTime::UNIX_EPOCH)
-            .is_ok_and(|since| since.as_secs().cast_signed() > newest_s.saturating_add(SETTLED_AFTER_S))
+            .is_ok_and(|since| since.as_secs().cast_signed() > newest_s.saturating_add(TIMESTAMP_GRANULARITY_S))
     }
 }
 
@@ -144,11 +149,11 @@ mod tests {
         let path = folder.path().join("a.zone");
         fs::write(&path, "first").unwrap();
         let mut sources = sources(&path);
-        assert!(!sources.files[0].is_settled, "a file of this second");
+        assert!(!sources.files[0].has_unique_times, "a file of this second");
         sources.hash = 0;
         assert!(!sources.are_unchanged(), "the content is compared");
         // As if the file had been old: its metadata suffices, whatever the hash.
-        sources.files[0].is_settled = true;
+        sources.files[0].has_unique_times = true;
         assert!(sources.are_unchanged());
     }
 }

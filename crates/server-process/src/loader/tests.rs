@@ -40,7 +40,7 @@ impl Fixture {
 
 #[track_caller]
 fn check(loaded: &Loaded, index: usize, serial: Option<u32>, problem: Option<&str>) {
-    let state = &loaded.domains.zones[index];
+    let state = &loaded.load_status.zones[index];
     assert_eq!(state.serial, serial, "{state:?}");
     match (problem, &state.problem) {
         (Some(part), Some(text)) => assert!(text.contains(part), "{text}"),
@@ -75,10 +75,10 @@ fn a_broken_zone_keeps_its_last_good_version_and_affects_no_other_one() {
     let loaded = fixture.load();
     check(&loaded, 0, Some(1), Some("z0.zone:1:7:"));
     check(&loaded, 1, Some(2), None);
-    assert_eq!(loaded.domains.problem_count(), 1);
-    assert_eq!(loaded.domains.problems_text(), "zone z0.example: not reloaded, keeping serial 1\n");
+    assert_eq!(loaded.load_status.problem_count(), 1);
+    assert_eq!(loaded.load_status.problems_text(), "zone z0.example: not reloaded, keeping serial 1\n");
     // It is read again each time, until it is correct.
-    assert_eq!(fixture.load().domains.problem_count(), 1);
+    assert_eq!(fixture.load().load_status.problem_count(), 1);
     fixture.write(0, 3);
     check(&fixture.load(), 0, Some(3), None);
     fs::remove_file(fixture.path("z0.zone")).unwrap();
@@ -101,20 +101,20 @@ fn a_changed_include_is_a_change_of_the_zone() {
     let text = fs::read_to_string(fixture.path("z0.zone")).unwrap() + "$INCLUDE more\n";
     fs::write(fixture.path("z0.zone"), text).unwrap();
     fs::write(fixture.path("more"), "www 60 A 192.0.2.2\n").unwrap();
-    assert_eq!(fixture.load().domains.zones[0].record_count, 4);
+    assert_eq!(fixture.load().load_status.zones[0].record_count, 4);
     fs::write(fixture.path("more"), "www 60 A 192.0.2.2\nftp 60 A 192.0.2.2\n").unwrap();
     let loaded = fixture.load();
-    assert_eq!((loaded.domains.zones[0].record_count, loaded.changes.parsed_count), (5, 2));
+    assert_eq!((loaded.load_status.zones[0].record_count, loaded.changes.parsed_count), (5, 2));
     assert!(loaded.changes.to_text().contains("its serial is still 1"));
 }
 
 #[test]
 fn a_site_without_its_folder_keeps_the_one_that_was_opened_or_is_unavailable() {
     let mut fixture = Fixture::new(0);
-    assert_eq!(fixture.load().domains.problem_count(), 0);
+    assert_eq!(fixture.load().load_status.problem_count(), 0);
     fs::rename(fixture.path("public"), fixture.path("away")).unwrap();
     let loaded = fixture.load();
-    assert!(loaded.domains.sites[0].problem.as_ref().is_some_and(|text| text.contains("does not exist")));
+    assert!(loaded.load_status.sites[0].problem.as_ref().is_some_and(|text| text.contains("does not exist")));
     assert!(matches!(loaded.snapshot.sites.all()[0].root, Root::Directory(_)));
     fixture.loader = Loader::new();
     assert!(matches!(fixture.load().snapshot.sites.all()[0].root, Root::Unavailable));

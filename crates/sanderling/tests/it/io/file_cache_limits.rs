@@ -34,7 +34,7 @@ impl Domain {
         let text = self.folder.control("status").text();
         let line = text.lines().find(|line| line.contains("open files"));
         let line = line.unwrap_or_else(|| panic!("the status has no line of open files: {text}"));
-        let numbers = line.split_whitespace().filter_map(|word| word.trim_end_matches(',').parse().ok());
+        let numbers = line.split_whitespace().filter_map(|word| word.trim_matches(['(', ',']).parse().ok());
         match numbers.collect::<Vec<u64>>()[..] {
             [files, descriptors, content_bytes, negative, watched, evicted] => {
                 CacheStats { files, descriptors, content_bytes, negative, watched, evicted }

@@ -11,7 +11,7 @@ const CHANGES_SHOWN_MAX: usize = 20;
 
 /// All sites and zones, in the order of the configuration.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Domains {
+pub(crate) struct LoadStatus {
     pub(crate) sites: Vec<SiteState>,
     pub(crate) zones: Vec<Arc<ZoneState>>,
 }
@@ -22,7 +22,7 @@ pub(crate) struct SiteState {
     /// The hosts; empty for every host.
     pub(crate) hosts: Vec<String>,
     pub(crate) folder: PathBuf,
-    /// Why the folder could not be opened; the one that was opened before, if any, stays in service.
+    /// Why the directory could not be opened; the one that was opened before, if any, stays in service.
     pub(crate) problem: Option<String>,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct Changes {
     pub(crate) parsed_count: u64,
 }
 
-impl Domains {
+impl LoadStatus {
     /// Sites and zones with a problem.
     pub(crate) fn problem_count(&self) -> usize {
         let sites = self.sites.iter().filter(|site| site.problem.is_some()).count();
