@@ -75,7 +75,7 @@ limits! {
     http_request_content_bytes_max: u64 = 65_536 in 0..=1_073_741_824,
         "Size of a request body, which is read and discarded; a larger one gets status 413.";
     http_header_deadline_ms: u64 = 10_000 in 100..=600_000,
-        "Time to receive a complete request head; then the connection is closed.";
+        "Time to receive a request with its body; then it gets status 408, and the connection is closed.";
     http_idle_timeout_ms: u64 = 60_000 in 100..=3_600_000,
         "Time between two requests of a connection; then it is closed.";
     http_send_timeout_ms: u64 = 30_000 in 100..=3_600_000,
@@ -91,9 +91,9 @@ limits! {
     missing_files_max: usize = 1_024 in 1..=262_144,
         "Negative entries of the open-file cache; at the limit some are evicted.";
     watched_folders_max: usize = 8_192 in 0..=1_000_000,
-        "Folders watched with inotify; files in others are checked after `open_file_fresh_ms`.";
+        "Directories watched with inotify; files in others are checked after `open_file_fresh_ms`.";
     open_file_fresh_ms: u64 = 1_000 in 0..=60_000,
-        "Time until a file in an unwatched folder, or a negative entry, is checked again.";
+        "Time until a file in an unwatched directory, or a negative entry, is checked again.";
     watched_file_fresh_ms: u64 = 5_000 in 0..=600_000,
         "Time until a watched file is checked again: inotify misses other hard links and mmap.";
     open_file_idle_timeout_ms: u64 = 60_000 in 0..=3_600_000,
@@ -105,9 +105,9 @@ limits! {
     dns_tcp_idle_timeout_ms: u64 = 5_000 in 100..=600_000,
         "Time between two queries of a TCP connection; then it is closed.";
     dns_tcp_queries_in_flight_max: usize = 64 in 1..=4_096,
-        "Queries of a TCP connection with unsent replies; at the limit no more are read.";
+        "Replies on a TCP connection after which they are sent, before more queries are answered.";
     dns_cname_chain_max: usize = 16 in 1..=64,
-        "CNAME records followed for one answer; the answer ends there.";
+        "CNAME and DNAME records followed for one answer; the answer ends there.";
     zone_file_bytes_max: u64 = 1_073_741_824 in 1_024..=1_099_511_627_776,
         "Size of a zone file with the files that it includes; a larger one is refused.";
     zone_include_depth_max: usize = 8 in 0..=64,
@@ -123,7 +123,7 @@ limits! {
     drain_grace_ms: u64 = 2_000 in 0..=600_000,
         "Time for idle connections when a server process is replaced; 200 ms if the server stops.";
     start_timeout_ms: u64 = 30_000 in 100..=3_600_000,
-        "Time for a new server process to become ready; then it is killed and the old one kept.";
+        "Time to reload; then a new process is started. Time to start one; then it is killed.";
     hang_timeout_ms: u64 = 5_000 in 1_000..=600_000,
         "Time for one iteration of an event loop; then the server process is restarted.";
 }
