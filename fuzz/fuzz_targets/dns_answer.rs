@@ -6,7 +6,7 @@ use domain::base::Message;
 use libfuzzer_sys::fuzz_target;
 use sanderling_dns::zonefile::{Entry, Parser, ParserLimits, Position};
 use sanderling_dns::{
-    Answered, HashSeed, Name, RequestInfo, Transport, ZoneBuilder, ZoneEntry, ZoneLimits, ZoneMap, answer,
+    Answer, DnsTransport, HashSeed, Name, RequestInfo, ZoneBuilder, ZoneEntry, ZoneLimits, ZoneMap, answer,
 };
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, LazyLock};
@@ -36,10 +36,10 @@ static ZONES: LazyLock<ZoneMap> = LazyLock::new(|| {
 });
 
 fuzz_target!(|query: &[u8]| {
-    for (transport, length_max) in [(Transport::Udp { reply_bytes_max: 1232 }, 1232), (Transport::Tcp, 65_535)] {
+    for (transport, length_max) in [(DnsTransport::Udp { reply_bytes_max: 1232 }, 1232), (DnsTransport::Tcp, 65_535)] {
         let mut out = vec![0xa5; length_max];
         let info = RequestInfo { client: CLIENT, transport, now_unix_s: 0 };
-        let Answered::Reply(length_bytes) = answer(&ZONES, &info, query, &mut out) else {
+        let Answer::Reply(length_bytes) = answer(&ZONES, &info, query, &mut out) else {
             assert!(query.len() < 12 || query[2] & 0x80 != 0, "a query is dropped");
             continue;
         };
@@ -47,11 +47,11 @@ fuzz_target!(|query: &[u8]| {
     }
 });
 
-fn check(query: &[u8], reply: &[u8], transport: Transport) {
+fn check(query: &[u8], reply: &[u8], transport: DnsTransport) {
     assert_eq!(reply[..2], query[..2], "the id");
     let message = Message::from_octets(reply).expect("longer than a header");
     assert!(message.header().qr());
-    if transport != Transport::Tcp && message.opt().is_none() {
+    if transport != DnsTransport::Tcp && message.opt().is_none() {
         assert!(reply.len() <= 512, "{} bytes without EDNS", reply.len());
     }
     // Reads every name and every RDATA.

@@ -6,7 +6,7 @@
 use fastrand::Rng;
 use sanderling_dns::zonefile::{Entry, Parser, ParserLimits, Position};
 use sanderling_dns::{
-    Answered, HashSeed, Name, ParsedQuery, RequestInfo, Rtype, Transport, Zone, ZoneBuilder, ZoneEntry, ZoneLimits,
+    Answer, DnsTransport, HashSeed, Name, ParsedQuery, RequestInfo, Rtype, Zone, ZoneBuilder, ZoneEntry, ZoneLimits,
     ZoneMap, answer, answer_parsed,
 };
 use std::fmt::Write;
@@ -32,7 +32,7 @@ const RUN_COUNT: usize = 15;
 const SEED: HashSeed = HashSeed(0x5eed);
 const INFO: RequestInfo = RequestInfo {
     client: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1024),
-    transport: Transport::Udp { reply_bytes_max: 1232 },
+    transport: DnsTransport::Udp { reply_bytes_max: 1232 },
     now_unix_s: 0,
 };
 const APEX: &[u8] = b"\x07example\0";
@@ -84,7 +84,7 @@ fn time_answers(zones: &ZoneMap, queries: &[Vec<u8>], run_count: usize) -> f64 {
     fastest_ns(queries, run_count, || {
         for query in queries {
             let reply = answer(zones, &INFO, query, &mut out);
-            assert!(matches!(black_box(reply), Answered::Reply(_)));
+            assert!(matches!(black_box(reply), Answer::Reply(_)));
         }
     })
 }
@@ -104,7 +104,7 @@ fn time_batches(zones: &ZoneMap, queries: &[Vec<u8>], run_count: usize) -> f64 {
             parsed.iter().for_each(ParsedQuery::prefetch_records);
             for query in parsed {
                 let reply = answer_parsed(query, &INFO, &mut out);
-                assert!(matches!(black_box(reply), Answered::Reply(_)));
+                assert!(matches!(black_box(reply), Answer::Reply(_)));
             }
         }
     })

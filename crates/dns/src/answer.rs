@@ -6,7 +6,7 @@ use crate::message::{Additional, Edns, MessageFull, Question, Rcode, ReplyWriter
 use crate::name::{LABEL_COUNT_MAX, Name, NameBuf};
 use crate::name_hash::{IndexedName, NameHash, NameHashes};
 use crate::packed_rrset::{HEADER_BYTES, OPT_BYTES, OwnerLocation};
-use crate::query::{Disposition, ParsedQuery};
+use crate::query::{ParsedQuery, ReplyKind};
 use crate::rtype::Rtype;
 use crate::zone::{FoundRrset, Lookup, Zone};
 use crate::zone_map::{CNAME_CHAIN_MAX, FoundZone, ZoneMap};
@@ -19,7 +19,7 @@ pub const TCP_REPLY_BYTES_MAX: usize = 65_535;
 
 /// The transport of a request, which bounds the length of its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transport {
+pub enum DnsTransport {
     /// A datagram.
     Udp {
         /// Bytes of the longest reply that is sent without truncation: at least 512.
@@ -35,35 +35,35 @@ pub struct RequestInfo {
     /// Address and port of the client.
     pub client: SocketAddr,
     /// The transport of request and reply.
-    pub transport: Transport,
+    pub transport: DnsTransport,
     /// The time, in seconds since 1970-01-01 00:00 UTC.
     pub now_unix_s: u64,
 }
 
-/// What the caller has to do about a request.
+/// The answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answered {
+pub enum Answer {
     /// Send nothing: the message is not a query, and a reply could start a loop.
-    Drop,
+    NoReply,
     /// Send this many bytes from the start of `out`.
     Reply(usize),
 }
 
 /// Answers `query` from `zones` into `out`, which has the length of the longest reply of the transport.
-pub fn answer(zones: &ZoneMap, info: &RequestInfo, query: &[u8], out: &mut [u8]) -> Answered {
+pub fn answer(zones: &ZoneMap, info: &RequestInfo, query: &[u8], out: &mut [u8]) -> Answer {
     answer_parsed(&ParsedQuery::parse(zones, query), info, out)
 }
 
 /// Answers a parsed query into `out`, which has the length of the longest reply of the transport.
 #[inline]
-pub fn answer_parsed(query: &ParsedQuery<'_, '_>, info: &RequestInfo, out: &mut [u8]) -> Answered {
-    match &query.disposition {
-        Disposition::Drop => Answered::Drop,
-        &Disposition::HeaderOnly(rcode) => {
-            Answered::Reply(ReplyWriter::start(out, query.message, 0, HEADER_BYTES).finish(rcode, None))
+pub fn answer_parsed(query: &ParsedQuery<'_, '_>, info: &RequestInfo, out: &mut [u8]) -> Answer {
+    match &query.reply_kind {
+        ReplyKind::NoReply => Answer::NoReply,
+        &ReplyKind::HeaderOnly(rcode) => {
+            Answer::Reply(ReplyWriter::start(out, query.message, 0, HEADER_BYTES).finish(rcode, None))
         }
-        &Disposition::QuestionOnly(rcode) => reply_to(query, info.transport, out, |_| rcode),
-        Disposition::InZone(found) => reply_to(query, info.transport, out, |reply| put_sections(query, found, reply)),
+        &ReplyKind::QuestionOnly(rcode) => reply_to(query, info.transport, out, |_| rcode),
+        ReplyKind::InZone(found) => reply_to(query, info.transport, out, |reply| put_sections(query, found, reply)),
     }
 }
 
@@ -74,14 +74,14 @@ const TCP_PAYLOAD_BYTES: u16 = 1_232;
 #[inline]
 fn reply_to<'o>(
     query: &ParsedQuery<'_, '_>,
-    transport: Transport,
+    transport: DnsTransport,
     out: &'o mut [u8],
     put: impl FnOnce(&mut ReplyWriter<'o>) -> Rcode,
-) -> Answered {
+) -> Answer {
     let question = &query.question;
     let (limit, own_payload_bytes) = match transport {
-        Transport::Tcp => (TCP_REPLY_BYTES_MAX, TCP_PAYLOAD_BYTES),
-        Transport::Udp { reply_bytes_max } => {
+        DnsTransport::Tcp => (TCP_REPLY_BYTES_MAX, TCP_PAYLOAD_BYTES),
+        DnsTransport::Udp { reply_bytes_max } => {
             // RFC 6891 §6.2.3: values below 512 are treated as 512.
             let wanted = question.edns.map_or(UDP_REPLY_BYTES, |edns| usize::from(edns.payload_bytes));
             (wanted.clamp(UDP_REPLY_BYTES, usize::from(reply_bytes_max)), reply_bytes_max)
@@ -92,7 +92,7 @@ fn reply_to<'o>(
     let opt_bytes = if own_edns.is_some() { OPT_BYTES } else { 0 };
     let mut reply = ReplyWriter::start(out, query.message, question.section_bytes(), limit - opt_bytes);
     let rcode = put(&mut reply);
-    Answered::Reply(reply.finish(rcode, own_edns))
+    Answer::Reply(reply.finish(rcode, own_edns))
 }
 
 #[inline]
@@ -200,7 +200,7 @@ impl AnswerWriter<'_, '_> {
         let mut name = question.qname;
         let mut chain = AliasChain::default();
         loop {
-            let (target_at, next) = match lookup {
+            let (target_offset, next) = match lookup {
                 // The bound: the answer is the chain so far.
                 Lookup::Cname(_) | Lookup::Dname(_) if chain.count == self.cname_chain_max => {
                     return Ok(Rcode::NoError);
@@ -224,7 +224,7 @@ impl AnswerWriter<'_, '_> {
                 Lookup::Answer(found) if chain.contains_node(found.node) && found.is_dname_of(name) => {
                     return Ok(Rcode::NoError);
                 }
-                end => return self.put_end(&end, name, location, qname_bytes),
+                end => return self.put_chain_end(&end, name, location, qname_bytes),
             };
             if !next.as_name().is_at_or_below(self.zone.apex()) {
                 return Ok(Rcode::NoError);
@@ -237,13 +237,13 @@ impl AnswerWriter<'_, '_> {
                 // A loop: all its aliases are in the answer section.
                 return Ok(Rcode::NoError);
             }
-            location = NameLocation::Target(target_at);
+            location = NameLocation::Target(target_offset);
             lookup = self.zone.lookup(name, hashes, self.qtype);
         }
     }
 
     /// Writes the result of the lookup for `name`, the last target of a chain.
-    fn put_end(
+    fn put_chain_end(
         &mut self,
         lookup: &Lookup<'_>,
         name: Name<'_>,
@@ -252,12 +252,12 @@ impl AnswerWriter<'_, '_> {
     ) -> Result<Rcode, MessageFull> {
         match lookup {
             Lookup::Answer(found) => {
-                self.reply.put_expanded(Section::Answer, found, location.owner_of(name, &mut [0; 2]))?;
+                self.reply.put_uncompressed(Section::Answer, found, location.owner_of(name, &mut [0; 2]))?;
                 Ok(Rcode::NoError)
             }
             Lookup::Referral(delegation) => {
-                self.reply.put_expanded(Section::Authority, delegation, delegation.owner.as_bytes())?;
-                self.reply.put_expanded_additional(delegation)?;
+                self.reply.put_uncompressed(Section::Authority, delegation, delegation.owner.as_bytes())?;
+                self.reply.put_uncompressed_additional(delegation)?;
                 Ok(Rcode::NoError)
             }
             Lookup::Nodata => Ok(self.put_negative(location, qname_bytes, Rcode::NoError)),
@@ -276,17 +276,17 @@ impl AnswerWriter<'_, '_> {
         qname_bytes: usize,
     ) -> Result<(usize, NameBuf), MessageFull> {
         let (record, target) = found.alias_target();
-        let rdata_at = match location {
+        let rdata_offset = match location {
             NameLocation::Question => {
-                let rdata_at = self.reply.position() + record.rdata_start;
+                let rdata_offset = self.reply.position() + record.rdata_start;
                 self.reply.put_packed(Section::Answer, &found.rrset, owner_in_question(found, qname_bytes))?;
-                rdata_at
+                rdata_offset
             }
             NameLocation::Target(_) => {
-                self.reply.put_expanded(Section::Answer, found, location.owner_of(name, &mut [0; 2]))?
+                self.reply.put_uncompressed(Section::Answer, found, location.owner_of(name, &mut [0; 2]))?
             }
         };
-        Ok((rdata_at, target))
+        Ok((rdata_offset, target))
     }
 
     /// Writes the DNAME, unless it `is_written` already, and the CNAME synthesized for `name` (RFC 6672 §3.1). Returns
@@ -299,7 +299,7 @@ impl AnswerWriter<'_, '_> {
         is_written: bool,
     ) -> Result<Option<(usize, NameBuf)>, MessageFull> {
         if !is_written {
-            self.reply.put_expanded(Section::Answer, found, found.owner.as_bytes())?;
+            self.reply.put_uncompressed(Section::Answer, found, found.owner.as_bytes())?;
         }
         let (record, substitute) = found.alias_target();
         let kept_count = name.labels().count() - found.owner.labels().count();
@@ -309,9 +309,9 @@ impl AnswerWriter<'_, '_> {
         }
         let Ok(target) = NameBuf::joined(&labels[..kept_count], substitute.as_name()) else { return Ok(None) };
         let owner = &mut [0; 2];
-        let target_at =
+        let target_offset =
             self.reply.put_synthesized_cname(location.owner_of(name, owner), record.ttl(), target.as_name())?;
-        Ok(Some((target_at, target)))
+        Ok(Some((target_offset, target)))
     }
 
     /// Writes the SOA with which resolvers cache a negative answer (RFC 2308 §3).
@@ -321,7 +321,7 @@ impl AnswerWriter<'_, '_> {
         let put = match location {
             NameLocation::Question => self.reply.put_packed(Section::Authority, &soa.rrset, owner),
             NameLocation::Target(_) => {
-                self.reply.put_expanded(Section::Authority, &soa, &pointer_to(owner.offset)).map(|_| ())
+                self.reply.put_uncompressed(Section::Authority, &soa, &pointer_to(owner.offset)).map(|_| ())
             }
         };
         if put == Err(MessageFull) {

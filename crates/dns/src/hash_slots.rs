@@ -1,4 +1,4 @@
-//! An open-addressing hash table from names to numbers. The names themselves are stored by its owner.
+//! An open-addressing hash table from names to numbers. The user of the table stores the names.
 
 use crate::name_hash::NameHash;
 use alloc::boxed::Box;

@@ -5,7 +5,7 @@
 //! 0           1       flags
 //! 1           1       length of the name
 //! 2           2       number of RRsets
-//! 4           4       link, a node index: as the flags say, the delegation point, the DNAME owner or the wildcard child
+//! 4           4       reference, a node index: by the flags, the delegation point, the DNAME owner or the wildcard child
 //! 8           n       name, in lower case
 //! 8 + n       6 × r   for each RRset, in the order of types: type (2), offset of the packed RRset from the node (4)
 //! 8 + n + 6r          packed RRsets
@@ -19,8 +19,8 @@ use alloc::vec::Vec;
 /// Nodes start at multiples of this, so that a [`NodeIndex`] reaches 32 GiB.
 const ALIGNMENT_BYTES: usize = 8;
 const HEADER_BYTES: usize = 8;
-const FLAGS_AT: usize = 0;
-const LINK_AT: usize = 4;
+const FLAGS_OFFSET: usize = 0;
+const NODE_REF_OFFSET: usize = 4;
 const RRSET_ENTRY_BYTES: usize = 6;
 
 /// A DNAME is here: names below are aliases (RFC 6672).
@@ -38,10 +38,10 @@ impl NodeIndex {
     }
 }
 
-/// What the link of a node refers to. A node has at most one: only a node without the others has a wildcard child.
+/// What the reference of a node is to. A node has at most one: only a node without the others has a wildcard child.
 #[derive(Clone, Copy, Debug)]
 #[repr(u8)]
-pub(crate) enum Link {
+pub(crate) enum NodeRef {
     /// The delegation point that the node is at or below.
     DelegationPoint = 2,
     /// The owner of the DNAME that the node is below, and that hides it.
@@ -70,14 +70,14 @@ impl<'z> Node<'z> {
 
     #[inline]
     pub(crate) fn has_dname(&self) -> bool {
-        self.header[FLAGS_AT] & FLAG_HAS_DNAME != 0
+        self.header[FLAGS_OFFSET] & FLAG_HAS_DNAME != 0
     }
 
-    /// The node that a link of this kind refers to.
+    /// The node that a reference of this kind is to.
     #[inline]
-    pub(crate) fn link(&self, link: Link) -> Option<NodeIndex> {
+    pub(crate) fn node_ref(&self, kind: NodeRef) -> Option<NodeIndex> {
         let &[flags, _, _, _, ref index @ ..] = self.header;
-        (flags & link as u8 != 0).then(|| NodeIndex(u32::from_le_bytes(*index)))
+        (flags & kind as u8 != 0).then(|| NodeIndex(u32::from_le_bytes(*index)))
     }
 
     #[inline]
@@ -138,14 +138,14 @@ pub(crate) struct NodeWriter {
 }
 
 impl NodeWriter {
-    /// Starts a node without link. `None` when the arena is full.
+    /// Starts a node without reference. `None` when the arena is full.
     pub(crate) fn start(arena: &mut Vec<u8>, name: Name<'_>, rrset_count: usize) -> Option<(NodeIndex, NodeWriter)> {
         arena.resize(arena.len().next_multiple_of(ALIGNMENT_BYTES), 0);
         let start = arena.len();
         let index = NodeIndex(u32::try_from(start / ALIGNMENT_BYTES).ok()?);
         arena.extend_from_slice(&[0, name.length_bytes() as u8]);
         arena.extend_from_slice(&(rrset_count as u16).to_le_bytes());
-        arena.extend_from_slice(&[0; HEADER_BYTES - LINK_AT]);
+        arena.extend_from_slice(&[0; HEADER_BYTES - NODE_REF_OFFSET]);
         arena.extend_from_slice(name.as_bytes());
         let next_entry = arena.len();
         arena.resize(next_entry + rrset_count * RRSET_ENTRY_BYTES, 0);
@@ -162,15 +162,15 @@ impl NodeWriter {
     }
 }
 
-/// Links `node` to `target`.
-pub(crate) fn set_link(arena: &mut [u8], node: NodeIndex, link: Link, target: NodeIndex) {
+/// Sets the reference of `node` to `target`.
+pub(crate) fn set_node_ref(arena: &mut [u8], node: NodeIndex, kind: NodeRef, target: NodeIndex) {
     let at = node.offset();
-    debug_assert!(arena[at + FLAGS_AT] & !FLAG_HAS_DNAME & !(link as u8) == 0, "a node has at most one link");
-    arena[at + FLAGS_AT] |= link as u8;
-    arena[at + LINK_AT..at + HEADER_BYTES].copy_from_slice(&target.0.to_le_bytes());
+    debug_assert!(arena[at + FLAGS_OFFSET] & !FLAG_HAS_DNAME & !(kind as u8) == 0, "a node has at most one");
+    arena[at + FLAGS_OFFSET] |= kind as u8;
+    arena[at + NODE_REF_OFFSET..at + HEADER_BYTES].copy_from_slice(&target.0.to_le_bytes());
 }
 
 /// Marks `node` as the owner of a DNAME.
 pub(crate) fn set_has_dname(arena: &mut [u8], node: NodeIndex) {
-    arena[node.offset() + FLAGS_AT] |= FLAG_HAS_DNAME;
+    arena[node.offset() + FLAGS_OFFSET] |= FLAG_HAS_DNAME;
 }

@@ -26,7 +26,7 @@ pub mod rdata;
 pub mod rtype;
 pub mod name;
 
-pub use answer::{Answered, RequestInfo, Transport, answer, answer_parsed};
+pub use answer::{Answer, DnsTransport, RequestInfo, answer, answer_parsed};
 pub use name::{Name, NameBuf};
 pub use name_hash::HashSeed;
 pub use query::ParsedQuery;

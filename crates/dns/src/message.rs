@@ -243,7 +243,7 @@ pub(crate) struct ReplyWriter<'o> {
     id: u16,
     flags: u16,
     /// The end of the question: a truncated reply ends here.
-    sections_at: usize,
+    sections_offset: usize,
 }
 
 const FLAG_RESPONSE: u16 = 0x8000;
@@ -263,7 +263,7 @@ impl<'o> ReplyWriter<'o> {
         let id = u16::from_be_bytes([query[0], query[1]]);
         let flags = u16::from_be_bytes([query[2], query[3]]) & FLAGS_COPIED | FLAG_RESPONSE;
         let limit = limit.min(out.len());
-        ReplyWriter { out, at, limit, record_counts: [0; 3], id, flags, sections_at: at }
+        ReplyWriter { out, at, limit, record_counts: [0; 3], id, flags, sections_offset: at }
     }
 
     pub(crate) fn set_authoritative(&mut self) {
@@ -277,7 +277,7 @@ impl<'o> ReplyWriter<'o> {
 
     /// Removes all sections after the question and sets TC (RFC 2181 §9).
     pub(crate) fn truncate(&mut self) {
-        self.at = self.sections_at;
+        self.at = self.sections_offset;
         self.record_counts = [0; 3];
         self.flags |= FLAG_TRUNCATED;
     }
@@ -321,35 +321,35 @@ impl<'o> ReplyWriter<'o> {
 
     /// Appends the records of `found` with uncompressed names and with `owner`, a name or a pointer, as their owner. The
     /// additional section is left out. Returns the offset of the first RDATA.
-    pub(crate) fn put_expanded(
+    pub(crate) fn put_uncompressed(
         &mut self,
         section: Section,
         found: &FoundRrset<'_>,
         owner: &[u8],
     ) -> Result<usize, MessageFull> {
         let records = found.rrset.records(found.owner);
-        let mut first_rdata_at = 0;
+        let mut first_rdata_offset = 0;
         for record in records.clone().take(usize::from(found.rrset.answer_count)) {
-            let rdata_at = self.put_expanded_record(owner, &record, &records)?;
-            if first_rdata_at == 0 {
-                first_rdata_at = rdata_at;
+            let rdata_offset = self.put_uncompressed_record(owner, &record, &records)?;
+            if first_rdata_offset == 0 {
+                first_rdata_offset = rdata_offset;
             }
             self.record_counts[section as usize] += 1;
         }
-        Ok(first_rdata_at)
+        Ok(first_rdata_offset)
     }
 
     /// Appends the additional section of `found` with uncompressed names.
-    pub(crate) fn put_expanded_additional(&mut self, found: &FoundRrset<'_>) -> Result<(), MessageFull> {
+    pub(crate) fn put_uncompressed_additional(&mut self, found: &FoundRrset<'_>) -> Result<(), MessageFull> {
         let records = found.rrset.records(found.owner);
         for record in records.clone().skip(usize::from(found.rrset.answer_count)) {
-            self.put_expanded_record(record.owner.as_name().as_bytes(), &record, &records)?;
+            self.put_uncompressed_record(record.owner.as_name().as_bytes(), &record, &records)?;
             self.record_counts[Section::Additional as usize] += 1;
         }
         Ok(())
     }
 
-    fn put_expanded_record(
+    fn put_uncompressed_record(
         &mut self,
         owner: &[u8],
         record: &PackedRecord<'_>,
@@ -357,12 +357,12 @@ impl<'o> ReplyWriter<'o> {
     ) -> Result<usize, MessageFull> {
         self.put_bytes(owner)?;
         self.put_bytes(record.fixed)?;
-        let length_at = self.put_bytes(&[0, 0])?;
-        let length = records.expand(record, &mut self.out[self.at..self.limit]).ok_or(MessageFull)?;
-        self.out[length_at..self.at].copy_from_slice(&(length as u16).to_be_bytes());
-        let rdata_at = self.at;
+        let length_offset = self.put_bytes(&[0, 0])?;
+        let length = records.decompress(record, &mut self.out[self.at..self.limit]).ok_or(MessageFull)?;
+        self.out[length_offset..self.at].copy_from_slice(&(length as u16).to_be_bytes());
+        let rdata_offset = self.at;
         self.at += length;
-        Ok(rdata_at)
+        Ok(rdata_offset)
     }
 
     /// Appends the CNAME that a DNAME synthesizes (RFC 6672 §3.1). Returns the offset of its target.
@@ -398,7 +398,7 @@ impl<'o> ReplyWriter<'o> {
             additional_count += 1;
         }
         let flags = self.flags | rcode & 0x0f;
-        let question_count = u16::from(self.sections_at != HEADER_BYTES);
+        let question_count = u16::from(self.sections_offset != HEADER_BYTES);
         let fields = [self.id, flags, question_count, answer_count, authority_count, additional_count];
         let mut header = [0; HEADER_BYTES];
         for (bytes, field) in header.as_chunks_mut().0.iter_mut().zip(fields) {

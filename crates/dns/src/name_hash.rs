@@ -22,10 +22,10 @@ pub(crate) struct NameHashes {
 }
 
 impl NameHashes {
-    /// The hashes of `suffix`, whose parent these belong to.
+    /// The hashes of `child`, a suffix of `name`, given those of its parent.
     #[inline]
-    pub(crate) fn below(self, suffix: &[u8], name: &[u8]) -> NameHashes {
-        NameHashes { name: self.name.with_label(suffix, name), parent: self.name }
+    pub(crate) fn child(self, child: &[u8], name: &[u8]) -> NameHashes {
+        NameHashes { name: self.name.with_label(child, name), parent: self.name }
     }
 }
 
@@ -46,20 +46,21 @@ impl HashSeed {
 }
 
 impl NameHash {
-    /// The hash of `suffix`, a suffix of `name`, from this hash of the parent of `suffix`.
+    /// The hash of `suffix`, a suffix of `name`, from this hash of its parent. The last label is read as a word from the
+    /// end of `name`.
     // Inlined: most labels take one round, as much as a call.
     #[inline(always)]
     pub(crate) fn with_label(self, suffix: &[u8], name: &[u8]) -> NameHash {
         let mut rest = suffix;
         // The length byte is hashed with its label, so that the boundaries of labels make a difference.
-        let mut left_bytes = 1 + usize::from(rest[0]);
+        let mut remaining_bytes = 1 + usize::from(rest[0]);
         let mut state = self.0;
-        while left_bytes > WORD_BYTES {
+        while remaining_bytes > WORD_BYTES {
             let (&word, tail) = rest.split_first_chunk().expect("a label ends before its name does");
             state = folded_product(state ^ to_lowercase(u64::from_le_bytes(word)), MULTIPLIER);
-            (rest, left_bytes) = (tail, left_bytes - WORD_BYTES);
+            (rest, remaining_bytes) = (tail, remaining_bytes - WORD_BYTES);
         }
-        let last = first_word(rest, name) & LOW_BYTES[left_bytes];
+        let last = first_word(rest, name) & LOW_BYTES[remaining_bytes];
         NameHash(folded_product(state ^ to_lowercase(last), MULTIPLIER))
     }
 
@@ -114,7 +115,7 @@ fn first_word(rest: &[u8], name: &[u8]) -> u64 {
 ///
 /// Label lengths are below 64 and so not letters. Most queries are in lower case and need no folding.
 #[inline]
-pub(crate) fn eq_stored(stored: &[u8], name: &[u8]) -> bool {
+pub(crate) fn eq_lowercase(stored: &[u8], name: &[u8]) -> bool {
     if stored.len() != name.len() {
         return false;
     }
@@ -189,7 +190,7 @@ impl<'n> IndexedName<'n> {
 
     /// The suffixes with more than `depth` labels, shortest first.
     #[inline(always)]
-    pub(crate) fn suffixes_beyond(&self, depth: usize) -> impl Iterator<Item = &'n [u8]> {
+    pub(crate) fn suffixes_longer_than(&self, depth: usize) -> impl Iterator<Item = &'n [u8]> {
         let bytes = self.as_bytes();
         self.starts[..self.label_count - depth].iter().rev().map(|&start| &bytes[usize::from(start)..])
     }
@@ -246,16 +247,16 @@ mod tests {
     }
 
     #[test]
-    fn eq_stored_compares_every_byte() {
+    fn eq_lowercase_compares_every_byte() {
         for length in 0..=40 {
             let stored: Vec<u8> = (b'a'..).take(25).cycle().take(length).collect();
             let name = stored.to_ascii_uppercase();
-            assert!(eq_stored(&stored, &name), "{length}");
+            assert!(eq_lowercase(&stored, &name), "{length}");
             for at in 0..length {
                 let mut other = name.clone();
                 other[at] = b'z';
-                assert!(!eq_stored(&stored, &other), "{length} bytes differ at {at}");
-                assert!(!eq_stored(&stored, &name[..at]), "{at} of {length}");
+                assert!(!eq_lowercase(&stored, &other), "{length} bytes differ at {at}");
+                assert!(!eq_lowercase(&stored, &name[..at]), "{at} of {length}");
             }
         }
     }

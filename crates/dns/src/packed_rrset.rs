@@ -2,14 +2,14 @@
 //! loaded.
 //!
 //! The bytes are those of the shortest reply that holds them: the owner is QNAME, at offset 12, and the records follow
-//! the question. Names are compressed against the owner and against each other. There, the bytes are copied unchanged.
-//! Below a wildcard or a delegation point QNAME is longer than the owner: the compression pointers, whose offsets are
-//! stored, are shifted. After an alias, where the owner is not a suffix of QNAME, the records are written with
-//! uncompressed names.
+//! the question. Names are compressed against the owner and against each other. If QNAME is the owner, the bytes are
+//! copied unchanged. Below a wildcard or a delegation point QNAME is longer than the owner: the compression pointers,
+//! whose offsets are stored, are shifted. After an alias, where the owner is not a suffix of QNAME, the records are
+//! written with uncompressed names.
 //!
 //! ```text
 //! owner at 12: 3www7example0   type class   c00c 0001 0001 ttl 0004 a.b.c.d   …
-//!              └───────────┘                └── PackedRrset::bytes, virtual offset 12 + owner + 4
+//!              └───────────┘                └── PackedRrset::bytes: the pointers are for offset 12 + owner + 4
 //! ```
 
 use crate::name::{NAME_BYTES_MAX, Name, NameBuf};
@@ -134,7 +134,7 @@ pub(crate) struct PackedRecord<'z> {
     pub(crate) rtype: Rtype,
     /// Type, class and TTL in wire form.
     pub(crate) fixed: &'z [u8],
-    /// The RDATA in the packed bytes. Names in it may be compressed: [`PackedRecords::expand`] decompresses them.
+    /// The RDATA in the packed bytes. Names in it may be compressed: [`PackedRecords::decompress`] decompresses them.
     pub(crate) rdata_start: usize,
     pub(crate) rdata_end: usize,
 }
@@ -161,10 +161,10 @@ impl<'z> Iterator for PackedRecords<'z> {
         if self.at == self.bytes.len() {
             return None;
         }
-        let (owner, fixed_at) = self.name_at(self.at);
-        let fixed = &self.bytes[fixed_at..fixed_at + 8];
-        let rdata_start = fixed_at + RECORD_FIXED_BYTES;
-        let length = u16::from_be_bytes([self.bytes[fixed_at + 8], self.bytes[fixed_at + 9]]);
+        let (owner, fixed_offset) = self.name_at(self.at);
+        let fixed = &self.bytes[fixed_offset..fixed_offset + 8];
+        let rdata_start = fixed_offset + RECORD_FIXED_BYTES;
+        let length = u16::from_be_bytes([self.bytes[fixed_offset + 8], self.bytes[fixed_offset + 9]]);
         let rdata_end = rdata_start + usize::from(length);
         self.at = rdata_end;
         let rtype = Rtype(u16::from_be_bytes([fixed[0], fixed[1]]));
@@ -175,7 +175,7 @@ impl<'z> Iterator for PackedRecords<'z> {
 impl PackedRecords<'_> {
     /// Writes the RDATA of `record` with uncompressed names to the start of `out`. Returns its length, or `None` when
     /// `out` is too short.
-    pub(crate) fn expand(&self, record: &PackedRecord<'_>, out: &mut [u8]) -> Option<usize> {
+    pub(crate) fn decompress(&self, record: &PackedRecord<'_>, out: &mut [u8]) -> Option<usize> {
         let (prefix, name_count) = compressed_names(record.rtype);
         let mut from = record.rdata_start;
         let mut to = 0;
@@ -200,7 +200,7 @@ impl PackedRecords<'_> {
     /// The name at `at`, and the offset after it. [`RrsetPacker`] made the pointers: they point backwards, into the owner
     /// or into these bytes.
     fn name_at(&self, at: usize) -> (NameBuf, usize) {
-        let virtual_start = HEADER_BYTES + self.owner.length_bytes() + QUESTION_TAIL_BYTES;
+        let bytes_start = HEADER_BYTES + self.owner.length_bytes() + QUESTION_TAIL_BYTES;
         let mut wire = [0; NAME_BYTES_MAX];
         let mut length = 0;
         let mut after = None;
@@ -211,7 +211,7 @@ impl PackedRecords<'_> {
             if label_length & 0xc0 == 0xc0 {
                 after.get_or_insert(at + 2);
                 let target = usize::from(u16::from_be_bytes([source[at], source[at + 1]]) & !POINTER);
-                (source, at) = match target.checked_sub(virtual_start) {
+                (source, at) = match target.checked_sub(bytes_start) {
                     Some(offset) => (self.bytes, offset),
                     None => (self.owner.as_bytes(), target - HEADER_BYTES),
                 };
@@ -245,7 +245,7 @@ pub(crate) enum OwnerRole {
     /// The owner is QNAME. QNAME takes the place of a wildcard owner.
     Qname,
     /// The owner is QNAME or an ancestor of it, and appears in the reply: the NS of a delegation, the SOA of the apex.
-    Ancestor,
+    QnameOrAncestor,
 }
 
 /// Packs one RRset after another. Its buffers are reused.
@@ -304,7 +304,7 @@ impl RrsetPacker {
             // Too long already: `finish` refuses it.
             return;
         }
-        if self.role == OwnerRole::Ancestor {
+        if self.role == OwnerRole::QnameOrAncestor {
             self.pointers.push(self.bytes.len() as u16);
         }
         self.bytes.extend_from_slice(&POINTER_TO_QNAME.to_be_bytes());
@@ -356,7 +356,7 @@ impl RrsetPacker {
         self.bytes.extend_from_slice(&rtype.0.to_be_bytes());
         self.bytes.extend_from_slice(&CLASS_IN.to_be_bytes());
         self.bytes.extend_from_slice(&ttl_s.to_be_bytes());
-        let length_at = self.bytes.len();
+        let length_offset = self.bytes.len();
         self.bytes.extend_from_slice(&[0, 0]);
         let (prefix, name_count) = compressed_names(rtype);
         let mut rest = rdata;
@@ -370,8 +370,8 @@ impl RrsetPacker {
             self.put_name(name);
         }
         self.bytes.extend_from_slice(rest);
-        let length = (self.bytes.len() - length_at - 2) as u16;
-        self.bytes[length_at..length_at + 2].copy_from_slice(&length.to_be_bytes());
+        let length = (self.bytes.len() - length_offset - 2) as u16;
+        self.bytes[length_offset..length_offset + 2].copy_from_slice(&length.to_be_bytes());
     }
 
     /// Appends `name`, compressed against the known suffixes.
@@ -379,7 +379,7 @@ impl RrsetPacker {
         if self.known_suffixes.is_empty() {
             self.add_owner_suffixes();
         }
-        let virtual_start = HEADER_BYTES + self.owner.as_name().length_bytes() + QUESTION_TAIL_BYTES;
+        let bytes_start = HEADER_BYTES + self.owner.as_name().length_bytes() + QUESTION_TAIL_BYTES;
         let mut rest = name;
         loop {
             if rest.is_root() {
@@ -391,7 +391,7 @@ impl RrsetPacker {
                 self.bytes.extend_from_slice(&(POINTER | known.target).to_be_bytes());
                 return;
             }
-            self.add_suffix(virtual_start + self.bytes.len(), rest);
+            self.add_suffix(bytes_start + self.bytes.len(), rest);
             let parent = rest.parent().expect("the name is not the root");
             self.bytes.extend_from_slice(&rest.as_bytes()[..rest.length_bytes() - parent.length_bytes()]);
             rest = parent;

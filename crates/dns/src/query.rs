@@ -17,9 +17,9 @@ const OPCODE_QUERY: u8 = 0;
 pub struct ParsedQuery<'z, 'q> {
     /// The whole message.
     pub(crate) message: &'q [u8],
-    /// The question, as far as `disposition` says that it was parsed.
+    /// The question, as far as `reply_kind` says that it was parsed.
     pub(crate) question: Question<'q>,
-    pub(crate) disposition: Disposition<'z>,
+    pub(crate) reply_kind: ReplyKind<'z>,
     pub(crate) cname_chain_max: usize,
     /// The first slot for QNAME, once it is prefetched.
     slot: Slot,
@@ -27,9 +27,9 @@ pub struct ParsedQuery<'z, 'q> {
 
 /// How the query is answered.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Disposition<'z> {
+pub(crate) enum ReplyKind<'z> {
     /// No reply: the message is not a query.
-    Drop,
+    NoReply,
     /// A reply of a header alone: the question was not parsed.
     HeaderOnly(Rcode),
     /// A reply of header and question.
@@ -40,37 +40,37 @@ pub(crate) enum Disposition<'z> {
 
 impl<'z, 'q> ParsedQuery<'z, 'q> {
     /// Takes the place of a message that is dropped.
-    pub const EMPTY: ParsedQuery<'z, 'q> = ParsedQuery::without_question(&[], Disposition::Drop);
+    pub const EMPTY: ParsedQuery<'z, 'q> = ParsedQuery::without_question(&[], ReplyKind::NoReply);
 
-    const fn without_question(message: &'q [u8], disposition: Disposition<'z>) -> ParsedQuery<'z, 'q> {
-        ParsedQuery { message, question: Question::EMPTY, disposition, cname_chain_max: 0, slot: Slot::EMPTY }
+    const fn without_question(message: &'q [u8], reply_kind: ReplyKind<'z>) -> ParsedQuery<'z, 'q> {
+        ParsedQuery { message, question: Question::EMPTY, reply_kind, cname_chain_max: 0, slot: Slot::EMPTY }
     }
 
     /// Parses `message` and finds its zone in `zones`.
     #[inline]
     pub fn parse(zones: &'z ZoneMap, message: &'q [u8]) -> ParsedQuery<'z, 'q> {
         let Some(header) = Header::parse(message).filter(|header| !header.is_response()) else {
-            return ParsedQuery::without_question(message, Disposition::Drop);
+            return ParsedQuery::without_question(message, ReplyKind::NoReply);
         };
         if header.opcode() != OPCODE_QUERY {
-            return ParsedQuery::without_question(message, Disposition::HeaderOnly(Rcode::NotImp));
+            return ParsedQuery::without_question(message, ReplyKind::HeaderOnly(Rcode::NotImp));
         }
         let mut name = IndexedName::root();
         let parsed = name.parse(&message[HEADER_BYTES..]).ok();
         let Some(question) = parsed.and_then(|()| Question::parse(header, name.name(), message).ok()) else {
-            return ParsedQuery::without_question(message, Disposition::HeaderOnly(Rcode::FormErr));
+            return ParsedQuery::without_question(message, ReplyKind::HeaderOnly(Rcode::FormErr));
         };
-        let disposition = match refusal(&question) {
-            Some(rcode) => Disposition::QuestionOnly(rcode),
-            None => zones.find(&name, question.qtype).map_or_else(Disposition::QuestionOnly, Disposition::InZone),
+        let reply_kind = match refusal(&question) {
+            Some(rcode) => ReplyKind::QuestionOnly(rcode),
+            None => zones.find(&name, question.qtype).map_or_else(ReplyKind::QuestionOnly, ReplyKind::InZone),
         };
-        ParsedQuery { message, question, disposition, cname_chain_max: zones.cname_chain_max(), slot: Slot::EMPTY }
+        ParsedQuery { message, question, reply_kind, cname_chain_max: zones.cname_chain_max(), slot: Slot::EMPTY }
     }
 
     /// Loads the slot of the zone's hash table at which the search for QNAME starts.
     #[inline]
     pub fn prefetch_slot(&mut self) {
-        if let Disposition::InZone(found) = &self.disposition {
+        if let ReplyKind::InZone(found) = &self.reply_kind {
             self.slot = found.zone.first_slot(found.hashes.name);
         }
     }
@@ -78,7 +78,7 @@ impl<'z, 'q> ParsedQuery<'z, 'q> {
     /// Loads the records that the prefetched slot refers to or, if it is not the slot of QNAME, those of the parent name.
     #[inline]
     pub fn prefetch_records(&self) {
-        if let Disposition::InZone(found) = &self.disposition {
+        if let ReplyKind::InZone(found) = &self.reply_kind {
             found.zone.prefetch_node(self.slot, found.hashes);
         }
     }

@@ -6,9 +6,9 @@
 //! (docs/decisions/0007-zone-store.md).
 
 use crate::hash_slots::{HashSlots, Slot};
-use crate::layout::{Link, Node, NodeIndex};
+use crate::layout::{Node, NodeIndex, NodeRef};
 use crate::name::{Name, NameBuf};
-use crate::name_hash::{HashSeed, IndexedName, NameHash, NameHashes, eq_stored};
+use crate::name_hash::{HashSeed, IndexedName, NameHash, NameHashes, eq_lowercase};
 use crate::packed_rrset::{PackedRecord, PackedRrset};
 use crate::rtype::Rtype;
 use alloc::boxed::Box;
@@ -74,7 +74,7 @@ impl<'z> FoundRrset<'z> {
         let records = self.rrset.records(self.owner);
         let record = records.clone().next().expect("an RRset has a record");
         let mut target = [0; crate::name::NAME_BYTES_MAX];
-        let length = records.expand(&record, &mut target).expect("a name has at most 255 bytes");
+        let length = records.decompress(&record, &mut target).expect("a name has at most 255 bytes");
         let target = Name::parse(&target[..length]).expect("the RDATA of an alias is a name").to_owned();
         (record, target)
     }
@@ -119,7 +119,7 @@ impl Zone {
         let exact = self.exact(name.as_bytes(), hashes.name);
         let exists = exact.is_some();
         let mut node = exact.unwrap_or_else(|| self.closest_encloser(name, hashes.parent));
-        if let Some(delegation) = node.link(Link::DelegationPoint) {
+        if let Some(delegation) = node.node_ref(NodeRef::DelegationPoint) {
             let delegation = self.node(delegation);
             // RFC 4035 §3.1.4.1: the parent zone answers for the DS at the delegation point.
             return match exists && qtype == Rtype::DS && delegation.at == node.at {
@@ -132,7 +132,7 @@ impl Zone {
                 )),
             };
         }
-        if let Some(owner) = node.link(Link::DnameAbove) {
+        if let Some(owner) = node.node_ref(NodeRef::DnameAbove) {
             return dname_of(&self.node(owner));
         }
         if !exists {
@@ -140,7 +140,7 @@ impl Zone {
                 return dname_of(&node);
             }
             // RFC 4592 §3.3.1: the wildcard child of the closest encloser is the source of synthesis.
-            let Some(wildcard) = node.link(Link::WildcardChild) else { return Lookup::Nxdomain };
+            let Some(wildcard) = node.node_ref(NodeRef::WildcardChild) else { return Lookup::Nxdomain };
             node = self.node(wildcard);
         }
         if let Some(rrset) = node.rrset(qtype) {
@@ -180,12 +180,12 @@ impl Zone {
     #[inline(always)]
     fn exact(&self, name: &[u8], hash: NameHash) -> Option<Node<'_>> {
         // The first slot of a name that does not exist is usually empty: that needs no call.
-        if self.slots.first(hash) == Slot::EMPTY { None } else { self.exact_at(name, hash) }
+        if self.slots.first(hash) == Slot::EMPTY { None } else { self.find_node(name, hash) }
     }
 
     #[inline(never)]
-    fn exact_at(&self, name: &[u8], hash: NameHash) -> Option<Node<'_>> {
-        let is_name = |number| eq_stored(self.node(NodeIndex(number)).name_bytes(), name);
+    fn find_node(&self, name: &[u8], hash: NameHash) -> Option<Node<'_>> {
+        let is_name = |number| eq_lowercase(self.node(NodeIndex(number)).name_bytes(), name);
         self.slots.find(hash, is_name).map(|number| self.node(NodeIndex(number)))
     }
 
@@ -206,15 +206,15 @@ impl Zone {
         let mut encloser = self.node(self.apex_node);
         let mut depth = self.apex_depth;
         // No name of the zone is deeper than depth_max.
-        let mut too_deep = name.label_count().min(self.depth_max + 1);
+        let mut upper = name.label_count().min(self.depth_max + 1);
         let mut hash = self.apex_hash;
-        while too_deep - depth > 1 {
-            let middle = depth + (too_deep - depth) / 2;
+        while upper - depth > 1 {
+            let middle = depth + (upper - depth) / 2;
             // Each step hashes half of the labels in between: all steps together hash each label at most once.
             let middle_hash = name.extend_hash(hash, depth, middle);
             match self.exact(name.suffix(middle), middle_hash) {
                 Some(node) => (encloser, depth, hash) = (node, middle, middle_hash),
-                None => too_deep = middle,
+                None => upper = middle,
             }
         }
         encloser

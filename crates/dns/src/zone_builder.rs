@@ -3,7 +3,7 @@
 mod checks;
 mod names;
 
-use crate::layout::{self, Link, NodeIndex, NodeWriter};
+use crate::layout::{self, NodeIndex, NodeRef, NodeWriter};
 use crate::name::Name;
 use crate::name_hash::{HashSeed, IndexedName};
 use crate::packed_rrset::{OwnerRole, RrsetPacker};
@@ -20,7 +20,7 @@ use names::{NameId, NameTable};
 /// no such bound.
 const ADDITIONAL_TARGETS_MAX: usize = 13;
 
-/// Bytes of all names, or of all RDATA, of one zone: the reach of 32 bits less the longest record.
+/// Bytes of all names, or of all RDATA, of one zone: the range of a 32-bit offset minus the longest record.
 const ZONE_BYTES_MAX: usize = u32::MAX as usize - (1 << 17);
 
 /// Limits of a zone.
@@ -49,8 +49,8 @@ pub struct ZoneBuilder {
     overflow: Option<Position>,
     /// Filled by `group_records`: the RRsets, by owner.
     rrsets: Vec<RrsetRange>,
-    /// Filled by `find_visibility`: the visibility of each name.
-    visibility: Vec<Visibility>,
+    /// Filled by `find_authority`, for each name.
+    authority: Vec<Authority>,
 }
 
 /// A record that was added.
@@ -59,7 +59,7 @@ struct StagedRecord {
     name: NameId,
     rtype: Rtype,
     rdata_length: u16,
-    rdata_at: u32,
+    rdata_offset: u32,
     ttl_s: u32,
     position: Position,
 }
@@ -72,9 +72,9 @@ struct RrsetRange {
     end: u32,
 }
 
-/// Whether answers come from a name's own records.
+/// Whether the zone is authoritative for a name, so that answers contain its records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Visibility {
+enum Authority {
     Unknown,
     /// The zone is authoritative for the name.
     Authoritative,
@@ -106,7 +106,7 @@ impl ZoneBuilder {
             seed,
             overflow: None,
             rrsets: Vec::new(),
-            visibility: Vec::new(),
+            authority: Vec::new(),
         }
     }
 
@@ -117,13 +117,13 @@ impl ZoneBuilder {
             return;
         }
         let name = self.names.intern(record.owner);
-        let rdata_at = u32::try_from(self.rdata.len()).expect("bounded above");
+        let rdata_offset = u32::try_from(self.rdata.len()).expect("bounded above");
         self.rdata.extend_from_slice(record.rdata);
         self.records.push(StagedRecord {
             name,
             rtype: record.rtype,
             rdata_length: record.rdata.len() as u16,
-            rdata_at,
+            rdata_offset,
             ttl_s: record.ttl_s,
             position: record.position,
         });
@@ -140,7 +140,7 @@ impl ZoneBuilder {
         }
         self.remove_duplicates(&mut diagnostics);
         self.group_records(&mut diagnostics);
-        self.find_visibility();
+        self.find_authority();
         self.check(end, &mut diagnostics);
         let mut zone = None;
         if !has_error(&diagnostics) {
@@ -153,7 +153,7 @@ impl ZoneBuilder {
     }
 
     fn rdata(&self, record: &StagedRecord) -> &[u8] {
-        let start = record.rdata_at as usize;
+        let start = record.rdata_offset as usize;
         &self.rdata[start..start + usize::from(record.rdata_length)]
     }
 
@@ -244,31 +244,31 @@ impl ZoneBuilder {
         &self.records[rrset.start as usize..rrset.end as usize]
     }
 
-    fn visibility(&self, name: NameId) -> Visibility {
-        self.visibility[name.index()]
+    fn authority(&self, name: NameId) -> Authority {
+        self.authority[name.index()]
     }
 
     /// Finds for each name the highest delegation point or DNAME at or above it.
-    fn find_visibility(&mut self) {
-        self.visibility = vec![Visibility::Unknown; self.names.count()];
-        self.visibility[self.apex.index()] = Visibility::Authoritative;
+    fn find_authority(&mut self) {
+        self.authority = vec![Authority::Unknown; self.names.count()];
+        self.authority[self.apex.index()] = Authority::Authoritative;
         let mut pending = Vec::new();
         for id in self.names.ids() {
             let mut ancestor = id;
-            while self.visibility(ancestor) == Visibility::Unknown {
+            while self.authority(ancestor) == Authority::Unknown {
                 pending.push(ancestor);
                 ancestor = self.names.parent(ancestor).expect("only the apex has no parent, and it is known");
             }
             while let Some(name) = pending.pop() {
                 let parent = self.names.parent(name).expect("as above");
-                self.visibility[name.index()] = match self.visibility(parent) {
-                    Visibility::Delegated(point) => Visibility::Delegated(point),
-                    Visibility::BelowDname(owner) => Visibility::BelowDname(owner),
-                    _ if self.has_rrset(parent, Rtype::DNAME) => Visibility::BelowDname(parent),
+                self.authority[name.index()] = match self.authority(parent) {
+                    Authority::Delegated(point) => Authority::Delegated(point),
+                    Authority::BelowDname(owner) => Authority::BelowDname(owner),
+                    _ if self.has_rrset(parent, Rtype::DNAME) => Authority::BelowDname(parent),
                     _ if self.has_rrset(name, Rtype::NS) && !self.names.name(name).is_wildcard() => {
-                        Visibility::Delegated(name)
+                        Authority::Delegated(name)
                     }
-                    _ => Visibility::Authoritative,
+                    _ => Authority::Authoritative,
                 };
             }
         }
@@ -283,17 +283,17 @@ impl ZoneBuilder {
             depth_max = depth_max.max(self.names.name(id).labels().count());
             nodes.push(self.put_node(id, &mut packer, &mut arena, diagnostics)?);
         }
-        self.link_nodes(&nodes, &mut arena);
+        self.set_node_refs(&nodes, &mut arena);
         let negative_soa = arena.len();
         let soa = self.put_negative_soa(&mut packer, &mut arena)?;
-        let serial_at = soa.len() - 20;
+        let serial_offset = soa.len() - 20;
         let apex = self.names.name(self.apex);
         Some(Zone {
             apex: apex.to_owned(),
             apex_depth: apex.labels().count(),
             apex_hash: IndexedName::of(apex).hash(self.seed),
             depth_max,
-            serial: u32::from_be_bytes(soa[serial_at..serial_at + 4].try_into().expect("four bytes")),
+            serial: u32::from_be_bytes(soa[serial_offset..serial_offset + 4].try_into().expect("four bytes")),
             record_count: self.records.len(),
             name_count: self.names.count(),
             seed: self.seed,
@@ -304,7 +304,7 @@ impl ZoneBuilder {
         })
     }
 
-    /// Appends the node of `id`, without its link. `None` when the arena is full.
+    /// Appends the node of `id`, without its reference. `None` when the arena is full.
     fn put_node(
         &self,
         id: NameId,
@@ -317,8 +317,8 @@ impl ZoneBuilder {
         let (index, mut node) = NodeWriter::start(arena, name, rrsets.len())?;
         for rrset in rrsets {
             node.start_rrset(arena, rrset.rtype);
-            let is_referral = self.visibility(id) == Visibility::Delegated(id) && rrset.rtype == Rtype::NS;
-            packer.start(name, if is_referral { OwnerRole::Ancestor } else { OwnerRole::Qname });
+            let is_referral = self.authority(id) == Authority::Delegated(id) && rrset.rtype == Rtype::NS;
+            packer.start(name, if is_referral { OwnerRole::QnameOrAncestor } else { OwnerRole::Qname });
             for record in self.records_of(rrset) {
                 packer.put_answer(rrset.rtype, record.ttl_s, self.rdata(record));
             }
@@ -343,12 +343,12 @@ impl ZoneBuilder {
             if hosts.len() == ADDITIONAL_TARGETS_MAX && !is_referral {
                 break;
             }
-            let is_visible = match self.visibility(host) {
-                Visibility::Authoritative => true,
-                Visibility::Delegated(_) => is_referral,
+            let is_included = match self.authority(host) {
+                Authority::Authoritative => true,
+                Authority::Delegated(_) => is_referral,
                 _ => false,
             };
-            if !is_visible || hosts.contains(&host) {
+            if !is_included || hosts.contains(&host) {
                 continue;
             }
             hosts.push(host);
@@ -361,16 +361,17 @@ impl ZoneBuilder {
         }
     }
 
-    fn link_nodes(&self, nodes: &[NodeIndex], arena: &mut [u8]) {
+    fn set_node_refs(&self, nodes: &[NodeIndex], arena: &mut [u8]) {
         for id in self.names.ids() {
-            let mut link =
-                |from: NameId, link, to: NameId| layout::set_link(arena, nodes[from.index()], link, nodes[to.index()]);
-            match self.visibility(id) {
-                Visibility::Delegated(point) => link(id, Link::DelegationPoint, point),
-                Visibility::BelowDname(owner) => link(id, Link::DnameAbove, owner),
-                Visibility::Authoritative | Visibility::Unknown => {
+            let mut set = |from: NameId, kind, to: NameId| {
+                layout::set_node_ref(arena, nodes[from.index()], kind, nodes[to.index()]);
+            };
+            match self.authority(id) {
+                Authority::Delegated(point) => set(id, NodeRef::DelegationPoint, point),
+                Authority::BelowDname(owner) => set(id, NodeRef::DnameAbove, owner),
+                Authority::Authoritative | Authority::Unknown => {
                     if let Some(parent) = self.names.parent(id).filter(|_| self.names.name(id).is_wildcard()) {
-                        link(parent, Link::WildcardChild, id);
+                        set(parent, NodeRef::WildcardChild, id);
                     }
                     if self.has_rrset(id, Rtype::DNAME) {
                         layout::set_has_dname(arena, nodes[id.index()]);
@@ -385,7 +386,7 @@ impl ZoneBuilder {
         let record = self.records_of(self.rrset_of(self.apex, Rtype::SOA)?)[0];
         let soa = self.rdata(&record);
         let minimum_s = u32::from_be_bytes(soa[soa.len() - 4..].try_into().ok()?);
-        packer.start(self.names.name(self.apex), OwnerRole::Ancestor);
+        packer.start(self.names.name(self.apex), OwnerRole::QnameOrAncestor);
         packer.put_answer(Rtype::SOA, record.ttl_s.min(minimum_s), soa);
         packer.finish(arena).ok()?;
         Some(soa)

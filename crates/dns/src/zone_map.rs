@@ -3,7 +3,7 @@
 use crate::hash_slots::HashSlots;
 use crate::message::Rcode;
 use crate::name::{LABEL_COUNT_MAX, Name, NameBuf};
-use crate::name_hash::{HashSeed, IndexedName, NameHash, NameHashes, eq_stored};
+use crate::name_hash::{HashSeed, IndexedName, NameHash, NameHashes, eq_lowercase};
 use crate::rtype::Rtype;
 use crate::zone::{Lookup, Zone};
 use alloc::boxed::Box;
@@ -17,7 +17,7 @@ pub const CNAME_CHAIN_MAX: usize = 64;
 
 /// An immutable map from apexes to zones.
 ///
-/// A changed map is a new one that shares the zones that stay: [`ZoneMap::with_zone`].
+/// A reload builds a new map that shares the zones that stay.
 #[derive(Clone, Debug)]
 pub struct ZoneMap {
     seed: HashSeed,
@@ -148,8 +148,8 @@ impl ZoneMap {
         if self.depths[0] != 0 {
             entry = self.entry_at(Name::ROOT.as_bytes(), root);
         }
-        for (suffix, &zone_count) in name.suffixes_beyond(0).zip(&self.depths[1..]) {
-            hashes = hashes.below(suffix, name.as_bytes());
+        for (suffix, &zone_count) in name.suffixes_longer_than(0).zip(&self.depths[1..]) {
+            hashes = hashes.child(suffix, name.as_bytes());
             if zone_count != 0
                 && let Some(found) = self.entry_at(suffix, hashes.name)
             {
@@ -179,7 +179,7 @@ impl ZoneMap {
     // Not inlined: the loop over the suffixes would lose registers to this search.
     #[inline(never)]
     fn index_of(&self, apex: &[u8], hash: NameHash) -> Option<usize> {
-        let is_apex = |index| eq_stored(self.entries[index as usize].apex().as_bytes(), apex);
+        let is_apex = |index| eq_lowercase(self.entries[index as usize].apex().as_bytes(), apex);
         self.slots.find(hash, is_apex).map(|index| index as usize)
     }
 }
@@ -187,12 +187,12 @@ impl ZoneMap {
 /// [`ZoneMap::find`] for a map of one zone: nothing above the apex needs to be hashed.
 #[inline]
 fn find_in_only<'s>(zone: &'s Zone, name: &IndexedName<'_>) -> Option<FoundZone<'s>> {
-    if name.label_count() < zone.apex_depth || !eq_stored(zone.apex().as_bytes(), name.suffix(zone.apex_depth)) {
+    if name.label_count() < zone.apex_depth || !eq_lowercase(zone.apex().as_bytes(), name.suffix(zone.apex_depth)) {
         return None;
     }
     let mut hashes = NameHashes { name: zone.apex_hash, parent: zone.apex_hash };
-    for suffix in name.suffixes_beyond(zone.apex_depth) {
-        hashes = hashes.below(suffix, name.as_bytes());
+    for suffix in name.suffixes_longer_than(zone.apex_depth) {
+        hashes = hashes.child(suffix, name.as_bytes());
     }
     Some(FoundZone { zone, hashes })
 }

@@ -6,7 +6,7 @@
 #[path = "support/mod.rs"]
 mod support;
 
-use sanderling_dns::{Name, Rtype, Transport, ZoneEntry, ZoneMap};
+use sanderling_dns::{DnsTransport, Name, Rtype, ZoneEntry, ZoneMap};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -262,7 +262,7 @@ fn names_of(reply: &Reply, section: usize, rtype: Rtype) -> Vec<&ReplyRecord> {
 
 /// The accepted difference between two replies; `None` for any other difference.
 fn allowance(zones: &ZoneMap, question: &Question, ours: &Reply, theirs: &Reply) -> Option<Allowance> {
-    let over_tcp = |question: &Question| Question { transport: Transport::Tcp, ..question.clone() };
+    let over_tcp = |question: &Question| Question { transport: DnsTransport::Tcp, ..question.clone() };
     let is_same = |section: usize| ours.set_of(section) == theirs.set_of(section);
     let has_same_head = ours.rcode == theirs.rcode && ours.flags == theirs.flags;
     if ours.is_truncated() && !theirs.is_truncated() {

@@ -7,7 +7,7 @@ use crate::lifecycle::{AcceptGuard, DrainMode, State};
 use crate::metrics::{Counter, ThreadMetrics};
 use crate::shared::Shared;
 use crate::snapshot::Snapshot;
-use sanderling_dns::{Answered, ParsedQuery, RequestInfo, Transport};
+use sanderling_dns::{Answer, DnsTransport, ParsedQuery, RequestInfo};
 use sanderling_os::clock::unix_seconds;
 use sanderling_os::event_fd::EventFd;
 use sanderling_os::poll_set::PollSet;
@@ -135,7 +135,7 @@ impl<'s> Datagrams<'s> {
     /// Answers the datagrams of the batch step by step, each step for all of them, so that the memory that one would wait for
     /// is fetched for all at the same time.
     fn answer_batch<const COUNT_MAX: usize>(&mut self, received_count: usize) {
-        let transport = Transport::Udp { reply_bytes_max: self.shared.options.dns.udp_reply_bytes_max };
+        let transport = DnsTransport::Udp { reply_bytes_max: self.shared.options.dns.udp_reply_bytes_max };
         let zones = &*self.snapshot.zones;
         let now_unix_s = unix_seconds();
         let (queries, mut replies) = self.batch.queries_and_replies();
@@ -156,8 +156,8 @@ impl<'s> Datagrams<'s> {
         panic_count += each(parsed, |index, parsed| {
             let info = RequestInfo { client: queries.peer_address(index), transport, now_unix_s };
             match sanderling_dns::answer_parsed(parsed, &info, replies.buffer()) {
-                Answered::Reply(length_bytes) => replies.push(index, length_bytes),
-                Answered::Drop => dropped_count += 1,
+                Answer::Reply(length_bytes) => replies.push(index, length_bytes),
+                Answer::NoReply => dropped_count += 1,
             }
         });
         self.metrics.add(Counter::DnsUdpQueries, received_count as u64);

@@ -3,7 +3,7 @@
 use crate::context::{Context, Input};
 use crate::metrics::Counter;
 use crate::step::{CloseMode, ConnectionInfo, Step};
-use sanderling_dns::{Answered, RequestInfo, Transport};
+use sanderling_dns::{Answer, DnsTransport, RequestInfo};
 
 /// Bytes of the length before each message (RFC 1035 §4.2.2).
 const LENGTH_BYTES: usize = 2;
@@ -32,14 +32,14 @@ impl DnsStream {
         context.metrics.add(Counter::DnsTcpQueries, 1);
         let reply = &mut context.buffers.scratch;
         let now_unix_s = context.clock.unix_s();
-        let info = RequestInfo { client: *connection.client, transport: Transport::Tcp, now_unix_s };
+        let info = RequestInfo { client: *connection.client, transport: DnsTransport::Tcp, now_unix_s };
         match sanderling_dns::answer(&context.snapshot.zones, &info, query, reply) {
-            Answered::Reply(length_bytes) => {
+            Answer::Reply(length_bytes) => {
                 let output = &mut context.buffers.output;
                 output.extend_from_slice(&(length_bytes as u16).to_be_bytes());
                 output.extend_from_slice(&reply[..length_bytes]);
             }
-            Answered::Drop => context.metrics.add(Counter::DnsDropped, 1),
+            Answer::NoReply => context.metrics.add(Counter::DnsDropped, 1),
         }
         // While the server drains, the connection closes after the last query that the client has certainly sent.
         if context.is_draining() && input.is_empty() && !connection.may_have_sent_more {

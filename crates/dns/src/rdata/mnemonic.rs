@@ -33,7 +33,7 @@ pub(crate) const CERTIFICATE_TYPES: Mnemonics = table![
 /// Schemes of DSYNC (RFC 9859 §2.1).
 pub(crate) const DSYNC_SCHEMES: Mnemonics = table!["NOTIFY" 1];
 
-/// Transport protocols of WKS.
+/// DnsTransport protocols of WKS.
 pub(crate) const PROTOCOLS: Mnemonics = table!["TCP" 6, "UDP" 17];
 
 /// Common services of WKS (RFC 1035 §3.4.2, RFC 1010). Others are written as numbers.

@@ -1,7 +1,7 @@
-//! What records must and should fulfil as a zone (RFC 1034 §4.2, RFC 1912 §2, RFC 2181).
+//! Checks of a whole zone (RFC 1034 §4.2, RFC 1912 §2, RFC 2181): errors for what it must be, warnings for what it should.
 
 use super::names::NameId;
-use super::{RrsetRange, Visibility, ZoneBuilder};
+use super::{Authority, RrsetRange, ZoneBuilder};
 use crate::name::Name;
 use crate::rdata;
 use crate::rtype::Rtype;
@@ -15,7 +15,7 @@ impl ZoneBuilder {
         self.check_signed(diagnostics);
         for name in self.names.ids() {
             self.check_aliases(name, diagnostics);
-            self.check_visibility(name, diagnostics);
+            self.check_authority(name, diagnostics);
             for rrset in self.rrsets_of(name) {
                 self.check_rrset(name, rrset, diagnostics);
                 if matches!(rrset.rtype, Rtype::NS | Rtype::MX | Rtype::SRV) {
@@ -93,23 +93,23 @@ impl ZoneBuilder {
     }
 
     /// Reports records that no answer contains.
-    fn check_visibility(&self, name: NameId, diagnostics: &mut Vec<Diagnostic>) {
-        let visibility = self.visibility(name);
-        let (cause, remedy) = match visibility {
-            Visibility::Delegated(point) => (
+    fn check_authority(&self, name: NameId, diagnostics: &mut Vec<Diagnostic>) {
+        let authority = self.authority(name);
+        let (cause, remedy) = match authority {
+            Authority::Delegated(point) => (
                 format!("the delegation of {}", self.names.name(point)),
                 "move it into the delegated zone, or remove the NS records",
             ),
-            Visibility::BelowDname(owner) => (
+            Authority::BelowDname(owner) => (
                 format!("the DNAME record of {}", self.names.name(owner)),
                 "remove it: the DNAME record redirects all names below its owner",
             ),
-            Visibility::Authoritative | Visibility::Unknown => return,
+            Authority::Authoritative | Authority::Unknown => return,
         };
         for rrset in self.rrsets_of(name) {
-            let is_delegation = visibility == Visibility::Delegated(name)
+            let is_delegation = authority == Authority::Delegated(name)
                 && matches!(rrset.rtype, Rtype::NS | Rtype::DS | Rtype::NSEC | Rtype::RRSIG);
-            let is_glue = matches!(visibility, Visibility::Delegated(_))
+            let is_glue = matches!(authority, Authority::Delegated(_))
                 && matches!(rrset.rtype, Rtype::A | Rtype::AAAA | Rtype::RRSIG | Rtype::NSEC);
             if !is_delegation && !is_glue {
                 let problem = format!("the {} record of {} is hidden by {cause}", rrset.rtype, self.names.name(name));
@@ -165,7 +165,7 @@ impl ZoneBuilder {
         }
         // RFC 1034 §4.2.1: the address of a name server in the zone that it serves is needed to reach that zone.
         let needs_glue = rtype == Rtype::NS
-            && self.visibility(owner) == Visibility::Delegated(owner)
+            && self.authority(owner) == Authority::Delegated(owner)
             && target.is_at_or_below(self.names.name(owner));
         const NO_GLUE: Option<&str> = Some("has no address (glue) in the zone");
         let Some(host) = self.names.find(target) else {
@@ -175,9 +175,9 @@ impl ZoneBuilder {
         if self.has_rrset(host, Rtype::A) || self.has_rrset(host, Rtype::AAAA) {
             return None;
         }
-        match self.visibility(host) {
-            Visibility::Delegated(_) if needs_glue => NO_GLUE,
-            Visibility::Delegated(_) | Visibility::BelowDname(_) => None,
+        match self.authority(host) {
+            Authority::Delegated(_) if needs_glue => NO_GLUE,
+            Authority::Delegated(_) | Authority::BelowDname(_) => None,
             _ if self.has_rrset(host, Rtype::CNAME) => Some("is an alias"),
             _ => Some("has no address"),
         }
@@ -189,7 +189,7 @@ impl ZoneBuilder {
         while let Some(name) = ancestor {
             if let Some(encloser) = self.names.find(name) {
                 return self.names.wildcard_child(encloser).is_some()
-                    || self.visibility(encloser) != Visibility::Authoritative
+                    || self.authority(encloser) != Authority::Authoritative
                     || self.has_rrset(encloser, Rtype::DNAME);
             }
             ancestor = name.parent();

@@ -3,7 +3,7 @@
 use crate::hash_slots::HashSlots;
 use crate::layout::NodeIndex;
 use crate::name::{LABEL_COUNT_MAX, Name, NameBuf};
-use crate::name_hash::{HashSeed, IndexedName, NameHash, eq_stored};
+use crate::name_hash::{HashSeed, IndexedName, NameHash, eq_lowercase};
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -83,7 +83,7 @@ impl NameTable {
     /// The id of `name`, which is at or below the apex. A new name is added with its ancestors, because empty
     /// non-terminals exist (RFC 4592 §2.2.2).
     pub(super) fn intern(&mut self, name: Name<'_>) -> NameId {
-        if eq_stored(self.name_bytes(self.last), name.as_bytes()) {
+        if eq_lowercase(self.name_bytes(self.last), name.as_bytes()) {
             return self.last;
         }
         let name = IndexedName::of(name);
@@ -146,7 +146,7 @@ impl NameTable {
             return self.push(name.as_bytes(), hash, NameId(0).0);
         }
         let mut hashes = [self.seed.of_root(); LABEL_COUNT_MAX + 1];
-        for (depth, suffix) in name.suffixes_beyond(0).enumerate() {
+        for (depth, suffix) in name.suffixes_longer_than(0).enumerate() {
             hashes[depth + 1] = hashes[depth].with_label(suffix, name.as_bytes());
         }
         let mut depth = parent_depth;
@@ -184,6 +184,6 @@ impl NameTable {
     }
 
     fn at(&self, name: &[u8], hash: NameHash) -> Option<NameId> {
-        self.slots.find(hash, |id| eq_stored(self.name_bytes(NameId(id)), name)).map(NameId)
+        self.slots.find(hash, |id| eq_lowercase(self.name_bytes(NameId(id)), name)).map(NameId)
     }
 }

@@ -215,11 +215,11 @@ impl<'r> RdataReader<'r> {
     }
 
     fn put_string_of(&mut self, token: Token) -> Result<(), Diagnostic> {
-        let length_at = self.out.len();
+        let length_offset = self.out.len();
         self.out.push(0);
         put_unescaped(self.scanner, token, self.out)?;
-        let length_bytes = self.out.len() - length_at - 1;
-        self.out[length_at] =
+        let length_bytes = self.out.len() - length_offset - 1;
+        self.out[length_offset] =
             u8::try_from(length_bytes).map_err(|_| self.invalid(token, "has more than 255 bytes", "shorten it"))?;
         Ok(())
     }
@@ -236,13 +236,13 @@ impl<'r> RdataReader<'r> {
             if self.out.len() > RDATA_BYTES_MAX {
                 return Err(self.too_long());
             }
-            let mut length_at = start;
-            while self.out.len() - length_at - 1 > STRING_BYTES_MAX {
-                self.out[length_at] = STRING_BYTES_MAX as u8;
-                length_at += 1 + STRING_BYTES_MAX;
-                self.out.insert(length_at, 0);
+            let mut length_offset = start;
+            while self.out.len() - length_offset - 1 > STRING_BYTES_MAX {
+                self.out[length_offset] = STRING_BYTES_MAX as u8;
+                length_offset += 1 + STRING_BYTES_MAX;
+                self.out.insert(length_offset, 0);
             }
-            self.out[length_at] = (self.out.len() - length_at - 1) as u8;
+            self.out[length_offset] = (self.out.len() - length_offset - 1) as u8;
             match self.optional_token()? {
                 Some(next) => token = next,
                 None => return Ok(()),
@@ -328,10 +328,10 @@ impl<'r> RdataReader<'r> {
 
     /// Reads one token of digits, with a length byte before the bytes.
     pub(super) fn put_counted_digits(&mut self, base: Base) -> Result<(), Diagnostic> {
-        let length_at = self.out.len();
+        let length_offset = self.out.len();
         self.out.push(0);
         let length_bytes = self.put_digits_token(base, usize::from(u8::MAX))?;
-        self.out[length_at] = length_bytes as u8;
+        self.out[length_offset] = length_bytes as u8;
         Ok(())
     }
 

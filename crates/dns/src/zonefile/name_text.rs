@@ -93,50 +93,50 @@ enum Split {
 
 /// Splits `shifted`, which is text after one unspecified byte, into labels.
 fn split_in_place(shifted: &mut [u8]) -> Result<Split, NameTextError> {
-    let mut length_at = 0;
+    let mut length_offset = 0;
     for at in 1..shifted.len() {
         match shifted[at] {
             b'.' => {
-                shifted[length_at] = label_length(at - length_at - 1)?;
-                length_at = at;
+                shifted[length_offset] = label_length(at - length_offset - 1)?;
+                length_offset = at;
             }
             b'\\' => return Ok(Split::Escape),
             _ => {}
         }
     }
-    let last = shifted.len() - length_at - 1;
-    if last == 0 && length_at > 0 {
+    let last = shifted.len() - length_offset - 1;
+    if last == 0 && length_offset > 0 {
         // The last dot becomes the root label.
-        shifted[length_at] = 0;
+        shifted[length_offset] = 0;
         return Ok(Split::Done(NameForm::Absolute));
     }
-    shifted[length_at] = label_length(last)?;
+    shifted[length_offset] = label_length(last)?;
     Ok(Split::Done(NameForm::Relative))
 }
 
 /// Appends the labels of `text`, which has escapes, for an absolute name with the root label.
 fn put_escaped_labels(text: &[u8], out: &mut Vec<u8>) -> Result<NameForm, NameTextError> {
     let mut rest = text;
-    let mut length_at = out.len();
+    let mut length_offset = out.len();
     out.push(0);
     while let Some(split) = scanner::split_byte(rest) {
         let (byte, tail) = split.map_err(|_| NameTextError::InvalidEscape)?;
         // A dot that is one byte of text is not escaped and ends a label.
         if byte == b'.' && rest.len() - tail.len() == 1 {
-            out[length_at] = label_length(out.len() - length_at - 1)?;
-            length_at = out.len();
+            out[length_offset] = label_length(out.len() - length_offset - 1)?;
+            length_offset = out.len();
             out.push(0);
         } else {
             out.push(byte);
         }
         rest = tail;
     }
-    let last = out.len() - length_at - 1;
+    let last = out.len() - length_offset - 1;
     if last == 0 {
         // The text ends with a dot. The label before it is not empty, or its length would have been rejected.
         return Ok(NameForm::Absolute);
     }
-    out[length_at] = label_length(last)?;
+    out[length_offset] = label_length(last)?;
     Ok(NameForm::Relative)
 }
 

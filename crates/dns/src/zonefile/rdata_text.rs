@@ -176,10 +176,10 @@ impl RdataReader<'_> {
 
     /// RFC 4025 §3.1: type, algorithm and gateway.
     fn put_gateway(&mut self) -> Result<(), Diagnostic> {
-        let type_at = self.out.len();
+        let type_offset = self.out.len();
         self.put_number(1)?;
         self.put_mnemonic(1, &[("RSA", 2), ("DSA", 1)])?;
-        self.put_host(self.out[type_at])
+        self.put_host(self.out[type_offset])
     }
 
     /// RFC 8777 §4.3.1: discovery bit, type and relay.
@@ -190,11 +190,11 @@ impl RdataReader<'_> {
             b"1" => 0x80,
             _ => return Err(self.invalid(discovery, "is not a discovery bit", "write 0 or 1")),
         };
-        let type_at = self.out.len();
+        let type_offset = self.out.len();
         self.put_number(1)?;
-        let relay_type = self.out[type_at];
+        let relay_type = self.out[type_offset];
         // The type has seven bits. Valid types have two.
-        self.out[type_at] = bit | relay_type & 0x7f;
+        self.out[type_offset] = bit | relay_type & 0x7f;
         self.put_host(relay_type)
     }
 

@@ -73,15 +73,15 @@ fn put_param(rdata: &mut RdataReader<'_>, token: Token) -> Result<SvcParamKey, D
         None => {}
     }
     rdata.put_integer(u64::from(key.0), 2);
-    let length_at = rdata.out.len();
+    let length_offset = rdata.out.len();
     rdata.put_integer(0, 2);
     put_value(kind, rdata.scratch, rdata.out)
         .map_err(|expected| rdata.invalid(token, &format!("has an invalid value: {key} takes {expected}"), REMEDY))?;
-    let length_bytes = rdata.out.len() - length_at - 2;
+    let length_bytes = rdata.out.len() - length_offset - 2;
     let Ok(length_bytes) = u16::try_from(length_bytes) else {
         return Err(rdata.invalid(token, "has a value of more than 65535 bytes", "shorten it"));
     };
-    rdata.out[length_at..length_at + 2].copy_from_slice(&length_bytes.to_be_bytes());
+    rdata.out[length_offset..length_offset + 2].copy_from_slice(&length_bytes.to_be_bytes());
     Ok(key)
 }
 
@@ -127,20 +127,20 @@ fn put_keys(value: &[u8], out: &mut Vec<u8>) -> Option<()> {
 /// Appends protocol identifiers. A comma in an identifier is escaped twice (RFC 9460 appendix A.1).
 fn put_protocols(value: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let mut rest = value;
-    let mut length_at = out.len();
+    let mut length_offset = out.len();
     out.push(0);
     while let Some(split) = scanner::split_byte(rest) {
         let (byte, tail) = split.ok()?;
         if byte == b',' && rest.len() - tail.len() == 1 {
-            out[length_at] = protocol_length(out.len() - length_at - 1)?;
-            length_at = out.len();
+            out[length_offset] = protocol_length(out.len() - length_offset - 1)?;
+            length_offset = out.len();
             out.push(0);
         } else {
             out.push(byte);
         }
         rest = tail;
     }
-    out[length_at] = protocol_length(out.len() - length_at - 1)?;
+    out[length_offset] = protocol_length(out.len() - length_offset - 1)?;
     Some(())
 }
 

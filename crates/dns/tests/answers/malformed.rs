@@ -5,14 +5,14 @@ use super::support::question::{Question, UDP};
 use super::support::reply::Reply;
 use super::support::zone_text::zone_map;
 use proptest::prelude::*;
-use sanderling_dns::{Transport, ZoneMap};
+use sanderling_dns::{DnsTransport, ZoneMap};
 
 const FEATURES: &str = include_str!("features.zone");
 
 /// Sends `query` over both transports, and checks the properties of any reply.
 #[track_caller]
 fn check(zones: &ZoneMap, query: &[u8]) {
-    for transport in [UDP, Transport::Tcp] {
+    for transport in [UDP, DnsTransport::Tcp] {
         let Some(bytes) = send(zones, query, transport) else {
             assert!(query.len() < 12 || query[2] & 0x80 != 0, "a query is dropped: {query:02x?}");
             continue;

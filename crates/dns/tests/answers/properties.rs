@@ -8,7 +8,7 @@ use super::support::reply::Reply;
 use super::support::zone_text::zone_map;
 use domain::base::Message;
 use proptest::prelude::*;
-use sanderling_dns::{Transport, ZoneMap};
+use sanderling_dns::{DnsTransport, ZoneMap};
 
 /// Questions to each zone.
 const QUESTION_COUNT: usize = 60;
@@ -55,7 +55,7 @@ proptest! {
         let zones = zone_map(&text);
         let reference = Reference::new(&text);
         for question in questions {
-            let over_tcp = Question { transport: Transport::Tcp, ..question.clone() };
+            let over_tcp = Question { transport: DnsTransport::Tcp, ..question.clone() };
             let bytes = ask_bytes(&zones, &over_tcp);
             let reply = Reply::parse(&bytes).expect("has been read before");
             let found = Expected::of(&reply);

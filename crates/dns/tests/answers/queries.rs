@@ -4,7 +4,7 @@ use super::support::exchange::send;
 use super::support::question::{Question, UDP};
 use super::support::reply::Reply;
 use super::support::zone_text::zone_map;
-use sanderling_dns::Transport;
+use sanderling_dns::DnsTransport;
 
 const ZONE: &str = "$ORIGIN example.\nns A 192.0.2.53";
 
@@ -78,7 +78,7 @@ fn ixfr_with_its_soa_is_refused_rfc_1995_section_3() {
     query[9] = 1;
     let soa = [&[0xc0, 12, 0, 6, 0, 1, 0, 0, 0, 0, 0, 22][..], &[0, 0], &[0; 20]].concat();
     query.extend(soa);
-    for transport in [UDP, Transport::Tcp] {
+    for transport in [UDP, DnsTransport::Tcp] {
         let bytes = send(&zone_map(ZONE), &query, transport).expect("a query has a reply");
         assert_eq!(Reply::parse(&bytes).expect("a reply is well-formed").to_string(), "REFUSED\n");
     }

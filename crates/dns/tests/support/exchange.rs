@@ -2,7 +2,7 @@
 
 use super::question::{ID, Question};
 use super::reply::Reply;
-use sanderling_dns::{Answered, RequestInfo, Transport, ZoneMap, answer};
+use sanderling_dns::{Answer, DnsTransport, RequestInfo, ZoneMap, answer};
 use std::net::{Ipv4Addr, SocketAddr};
 
 /// The client of every query.
@@ -24,17 +24,17 @@ pub(crate) fn ask(zones: &ZoneMap, question: &Question) -> Reply {
 }
 
 /// The reply to any bytes; `None` if they are dropped. The buffer has the length of the longest reply.
-pub(crate) fn send(zones: &ZoneMap, query: &[u8], transport: Transport) -> Option<Vec<u8>> {
+pub(crate) fn send(zones: &ZoneMap, query: &[u8], transport: DnsTransport) -> Option<Vec<u8>> {
     let room_bytes = match transport {
-        Transport::Udp { reply_bytes_max } => usize::from(reply_bytes_max),
-        Transport::Tcp => 65_535,
+        DnsTransport::Udp { reply_bytes_max } => usize::from(reply_bytes_max),
+        DnsTransport::Tcp => 65_535,
     };
     // Filled, so that a byte that was not written shows.
     let mut out = vec![0xa5; room_bytes];
     let info = RequestInfo { client: CLIENT, transport, now_unix_s: 0 };
     match answer(zones, &info, query, &mut out) {
-        Answered::Drop => None,
-        Answered::Reply(length_bytes) => {
+        Answer::NoReply => None,
+        Answer::Reply(length_bytes) => {
             out.truncate(length_bytes);
             Some(out)
         }

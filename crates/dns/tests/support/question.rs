@@ -1,14 +1,14 @@
 //! Questions as text, `www.example. A +tcp +edns=1232`, and as queries in wire form.
 
 use super::zone_text::name_bytes;
-use sanderling_dns::{Name, Rtype, Transport};
+use sanderling_dns::{DnsTransport, Name, Rtype};
 use std::fmt;
 
 /// The id of every query.
 pub(crate) const ID: u16 = 0x1d1d;
 
 /// UDP with the default of the longest reply.
-pub(crate) const UDP: Transport = Transport::Udp { reply_bytes_max: 1232 };
+pub(crate) const UDP: DnsTransport = DnsTransport::Udp { reply_bytes_max: 1232 };
 
 /// A question with transport, flags and EDNS.
 #[derive(Clone, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub(crate) struct Question {
     pub(crate) name: Vec<u8>,
     pub(crate) rtype: Rtype,
     pub(crate) class: u16,
-    pub(crate) transport: Transport,
+    pub(crate) transport: DnsTransport,
     /// The UDP payload size that the client announces.
     pub(crate) edns_bytes: Option<u16>,
     pub(crate) edns_version: u8,
@@ -53,8 +53,8 @@ impl Question {
             let (key, value) = word.split_once('=').unwrap_or((word, "1232"));
             let number: u16 = value.parse().expect("a number");
             match key {
-                "+tcp" => question.transport = Transport::Tcp,
-                "+max" => question.transport = Transport::Udp { reply_bytes_max: number },
+                "+tcp" => question.transport = DnsTransport::Tcp,
+                "+max" => question.transport = DnsTransport::Udp { reply_bytes_max: number },
                 "+edns" => question.edns_bytes = Some(number),
                 "+version" => question.edns_version = u8::try_from(number).expect("below 256"),
                 "+do" => question.dnssec_ok = true,
@@ -87,8 +87,8 @@ impl Question {
     /// Bytes that the reply may have (RFC 1035 §4.2.1, RFC 6891 §6.2.3).
     pub(crate) fn reply_bytes_max(&self) -> usize {
         match self.transport {
-            Transport::Tcp => 65_535,
-            Transport::Udp { reply_bytes_max } => {
+            DnsTransport::Tcp => 65_535,
+            DnsTransport::Udp { reply_bytes_max } => {
                 let asked = self.edns_bytes.unwrap_or(512).max(512);
                 usize::from(asked.min(reply_bytes_max))
             }

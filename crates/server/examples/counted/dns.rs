@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use sanderling_dns::zonefile::{Entry, Parser, ParserLimits, Position};
-use sanderling_dns::{Answered, HashSeed, Name, RequestInfo, Rtype, Transport};
+use sanderling_dns::{Answer, DnsTransport, HashSeed, Name, RequestInfo, Rtype};
 use sanderling_dns::{Zone, ZoneBuilder, ZoneEntry, ZoneLimits, ZoneMap, answer};
 
 /// A name in wire format.
@@ -57,11 +57,11 @@ pub(crate) fn repeat_with_two_zones(name: WireName, count: usize) {
 fn repeat_with(zones: &ZoneMap, name: WireName, count: usize) {
     let query = query(name);
     let mut out = [0; REPLY_BYTES_MAX as usize];
-    let transport = Transport::Udp { reply_bytes_max: REPLY_BYTES_MAX };
+    let transport = DnsTransport::Udp { reply_bytes_max: REPLY_BYTES_MAX };
     let info = RequestInfo { client: SocketAddr::from(([192, 0, 2, 99], 1024)), transport, now_unix_s: 0 };
     for _ in 0..count {
         let reply = answer(zones, black_box(&info), black_box(&query), black_box(&mut out));
-        assert!(matches!(black_box(reply), Answered::Reply(_)));
+        assert!(matches!(black_box(reply), Answer::Reply(_)));
     }
 }
 
