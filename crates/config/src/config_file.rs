@@ -4,7 +4,7 @@ use crate::config::{
     Account, Config, DNS_LISTEN_DEFAULT, DefaultSite, HTTP_LISTEN_DEFAULT, ListenerCount, Site, WORKER_COUNT_MAX, Zone,
 };
 use crate::config_reader::{ConfigReader, Entry, entries};
-use crate::diagnostic::{Diagnostic, Location, Problem, reason};
+use crate::diagnostic::{Diagnostic, Location, Problem, error_text};
 use crate::domain_name::DomainName;
 use crate::keys::Section;
 use crate::limits::{LIMITS, UNLIMITED};
@@ -35,7 +35,7 @@ fn read_bounded(path: &Path) -> Result<Vec<u8>, Problem> {
             io::ErrorKind::PermissionDenied => "allow this user to read it",
             _ => "name another file with --config",
         };
-        Problem::new(format!("cannot read the configuration file: {}", reason(error)), remedy)
+        Problem::new(format!("cannot read the configuration file: {}", error_text(error)), remedy)
     };
     let mut content = Vec::new();
     // Without blocking: a FIFO at the path of the file would block a reload for ever.

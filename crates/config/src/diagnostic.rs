@@ -230,7 +230,7 @@ fn counted(count: usize, noun: &str) -> String {
 }
 
 /// The text of an I/O error for the operator: without the number that the standard library adds to it.
-pub fn reason(error: &io::Error) -> String {
+pub fn error_text(error: &io::Error) -> String {
     let text = error.to_string();
     match text.split_once(" (os error ") {
         Some((before, after)) => format!("{before}{}", after.split_once(')').map_or("", |(_, rest)| rest)),
@@ -425,9 +425,9 @@ mod tests {
     #[test]
     fn reason_has_no_error_number() {
         let error = io::Error::from_raw_os_error(13);
-        assert_eq!(reason(&error), "Permission denied");
+        assert_eq!(error_text(&error), "Permission denied");
         let wrapped = io::Error::other(format!("bind(\"x\") failed: {error}; start as root"));
-        assert_eq!(reason(&wrapped), "bind(\"x\") failed: Permission denied; start as root");
-        assert_eq!(reason(&io::Error::other("plain")), "plain");
+        assert_eq!(error_text(&wrapped), "bind(\"x\") failed: Permission denied; start as root");
+        assert_eq!(error_text(&io::Error::other("plain")), "plain");
     }
 }

@@ -1,6 +1,6 @@
 //! Output for the operator: lines on standard output, messages and diagnostics on standard error.
 //!
-//! A reader that has gone away is not an error: the server goes on.
+//! A closed standard output or standard error (EPIPE) is not an error.
 
 use crate::diagnostic::{Diagnostic, Format, write_report};
 use std::io::{self, Write};
@@ -18,6 +18,6 @@ pub fn report(diagnostics: &[Diagnostic]) {
 }
 
 /// Writes a message to standard error.
-pub fn warn(message: &str) {
+pub fn log(message: &str) {
     let _ = writeln!(io::stderr(), "sanderling: {message}");
 }

@@ -1,6 +1,6 @@
 //! Checks that the paths of the configuration lead to a folder and to regular files.
 
-use crate::diagnostic::{Problem, reason};
+use crate::diagnostic::{Problem, error_text};
 use std::fs::{self, Metadata};
 use std::io;
 use std::path::Path;
@@ -35,7 +35,7 @@ fn unreachable(object: &str, path: &Path, error: &io::Error) -> Problem {
         io::ErrorKind::PermissionDenied => {
             ("cannot be reached: permission denied".to_owned(), "allow this user to search all folders above it")
         }
-        _ => (format!("cannot be opened: {}", reason(error)), "correct the path"),
+        _ => (format!("cannot be opened: {}", error_text(error)), "correct the path"),
     };
     Problem::new(format!("the {object} `{shown}` {state}"), remedy)
 }

@@ -3,7 +3,7 @@
 use crate::connection::{Connection, Received};
 use crate::exit::Exit;
 use crate::message::{Command, DecodeError, Event, Message};
-use sanderling_config::diagnostic::reason;
+use sanderling_config::diagnostic::error_text;
 use sanderling_os::poll_set::PollSet;
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd;
@@ -35,7 +35,7 @@ fn connect(socket: &Path) -> Result<Connection, String> {
             "cannot connect to {path}: permission denied; run this command as root or as the user that started the server"
         ),
         ErrorKind::WouldBlock => format!("too many clients wait at {path}; try again"),
-        _ => reason(&error),
+        _ => error_text(&error),
     })
 }
 
@@ -55,7 +55,7 @@ fn exchange(
     match server.send(&Message::Command(command)) {
         // The reason may have arrived before the connection was closed.
         Err(error) if !matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => {
-            return Err(reason(&error));
+            return Err(error_text(&error));
         }
         _ => {}
     }
@@ -81,7 +81,7 @@ fn exchange(
             Ok(Received::Message(Message::Event(Event::Done { is_success }), _)) => return Ok(is_success),
             Ok(Received::Message(other, _)) => return Err(other_version(format!("unexpected answer {other:?}"))),
             Ok(Received::WouldBlock) => {
-                PollSet::new([server.as_fd()]).wait(Some(rest)).map_err(|error| reason(&error))?;
+                PollSet::new([server.as_fd()]).wait(Some(rest)).map_err(|error| error_text(&error))?;
             }
             Ok(Received::Closed) => {
                 return Err("the server closed the connection before the end of its answer; see its log".to_owned());
@@ -89,7 +89,7 @@ fn exchange(
             Err(error) if error.get_ref().is_some_and(|error| error.is::<DecodeError>()) => {
                 return Err(other_version(error.to_string()));
             }
-            Err(error) => return Err(reason(&error)),
+            Err(error) => return Err(error_text(&error)),
         }
     }
 }
@@ -98,7 +98,7 @@ fn exchange(
 fn write(output: &mut impl Write, text: &str) -> Result<(), String> {
     match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(format!("cannot write the answer: {}", reason(&error)))
+            Err(format!("cannot write the answer: {}", error_text(&error)))
         }
         _ => Ok(()),
     }

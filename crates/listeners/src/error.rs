@@ -1,6 +1,6 @@
 //! Why an address cannot be bound, with the remedy for the operator.
 
-use sanderling_config::diagnostic::{Problem, reason};
+use sanderling_config::diagnostic::{Problem, error_text};
 use sanderling_config::{ConfigSource, Service};
 use std::io;
 use std::net::SocketAddr;
@@ -44,7 +44,7 @@ impl BindError {
                 "this machine does not have the address".to_owned(),
                 format!("choose one of its addresses with {setting}; 0.0.0.0 and [::] are all addresses"),
             ),
-            _ => (reason(error), String::new()),
+            _ => (error_text(error), String::new()),
         };
         Problem::new(format!("cannot listen on {address}: {cause}"), remedy)
     }

@@ -5,7 +5,7 @@ mod cli;
 
 use cli::{Command, Invocation};
 use sanderling_config::SearchPaths;
-use sanderling_config::log::warn;
+use sanderling_config::log::log;
 use sanderling_ipc::control_path::{self, RuntimeEnv};
 use sanderling_ipc::{Exit, client};
 use sanderling_os::features;
@@ -20,7 +20,7 @@ fn main() -> Exit {
     let forced = features::force_from_environment()
         .and_then(|()| invocation.forced.iter().try_for_each(|variant| features::force(variant)));
     if let Err(error) = forced {
-        warn(&format!("--force: {error}"));
+        log(&format!("--force: {error}"));
         return Exit::Usage;
     }
     match invocation.command {
@@ -40,7 +40,7 @@ fn exit_of(command: &str, result: Result<(), impl std::fmt::Display>) -> Exit {
     match result {
         Ok(()) => Exit::Success,
         Err(error) => {
-            warn(&format!("{command}: {error}"));
+            log(&format!("{command}: {error}"));
             Exit::Failure
         }
     }

@@ -4,7 +4,7 @@ use crate::access;
 use crate::load_status::{LoadStatus, ZoneState};
 use crate::loader::{Loaded, Loader};
 use crate::sandbox::lookup_user;
-use sanderling_config::diagnostic::{Diagnostic, Problem, reason};
+use sanderling_config::diagnostic::{Diagnostic, Problem, error_text};
 use sanderling_config::log::{print, report};
 use sanderling_config::{Config, ConfigSource};
 use sanderling_ipc::Exit;
@@ -39,7 +39,7 @@ fn load(config: &Config) -> Result<Loaded, Vec<Diagnostic>> {
         && effective_uid() == 0
     {
         user.switch().map_err(|error| {
-            vec![Diagnostic::error(account.user_location.clone(), Problem::new(reason(&error), ""))]
+            vec![Diagnostic::error(account.user_location.clone(), Problem::new(error_text(&error), ""))]
         })?;
         name = Some(user.name);
     }

@@ -5,8 +5,8 @@ use crate::load_status::LoadStatus;
 use crate::loader::{Loaded, Loader};
 use crate::sandbox::Sandbox;
 use crate::status::ProcessStatus;
-use sanderling_config::diagnostic::{Diagnostic, Location, Problem, reason};
-use sanderling_config::log::{report, warn};
+use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text};
+use sanderling_config::log::{log, report};
 use sanderling_config::{Config, ConfigSource, ListenerRole, Service};
 use sanderling_ipc::control_socket::{ClientId, ControlSocket};
 use sanderling_ipc::{
@@ -94,13 +94,13 @@ impl<'s> ControlLoop<'s> {
         self.send(Event::Ready { problem_count: self.state.load_status.problem_count() });
         if self.state.supervisor.is_none() {
             // The next supervisor may have started another process, and only one may serve.
-            warn("lost the supervisor before this process was ready; exiting");
+            log("lost the supervisor before this process was ready; exiting");
             self.server.drain(DrainMode::Replaced);
             return Ok(None);
         }
         let result = self.run_until_drain(signals);
         if !self.is_stopping {
-            warn("this server process has failed; it finishes requests in progress and exits");
+            log("this server process has failed; it finishes requests in progress and exits");
             self.send(Event::Leaving);
         }
         result.map(|()| self.state.supervisor)
@@ -151,7 +151,7 @@ impl<'s> ControlLoop<'s> {
         while let Some(signal) = signals.take() {
             match (&self.state.supervisor, signal) {
                 (None, SIGTERM | SIGINT | SIGQUIT) => self.stop(),
-                (None, _) => warn("there is no supervisor; run `sanderling serve` to adopt this process"),
+                (None, _) => log("there is no supervisor; run `sanderling serve` to adopt this process"),
                 (Some(_), _) => {}
             }
         }
@@ -168,7 +168,10 @@ impl<'s> ControlLoop<'s> {
                 Ok(Received::Closed) => self.on_supervisor_lost(),
                 // No descriptor was free for the configuration, or the supervisor is of another version.
                 Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                    self.send_new_process_needed(&format!("the running process cannot receive it: {}", reason(&error)));
+                    self.send_new_process_needed(&format!(
+                        "the running process cannot receive it: {}",
+                        error_text(&error)
+                    ));
                 }
                 Err(_) => self.on_supervisor_lost(),
             }
@@ -183,7 +186,10 @@ impl<'s> ControlLoop<'s> {
                     .find_map(|(kind, text)| (kind == FdKind::Artefact(ArtefactKind::Configuration)).then_some(text));
                 let result = text.ok_or_else(|| io::Error::other("no configuration came with the command"));
                 if let Err(error) = result.and_then(|text| self.load(text)) {
-                    self.send_new_process_needed(&format!("the running process cannot load it: {}", reason(&error)));
+                    self.send_new_process_needed(&format!(
+                        "the running process cannot load it: {}",
+                        error_text(&error)
+                    ));
                 }
             }
             Command::Status(format) => {
@@ -197,7 +203,7 @@ impl<'s> ControlLoop<'s> {
             }
             Command::Stop => self.stop(),
             Command::Upgrade | Command::HandOver => {
-                warn(&format!("ignoring the command {command:?}: a server process does not carry it out"));
+                log(&format!("ignoring the command {command:?}: a server process does not carry it out"));
             }
         }
     }
@@ -211,14 +217,14 @@ impl<'s> ControlLoop<'s> {
         }
         for sockets in self.socket_sets {
             if let Err(error) = sockets.shut_down() {
-                warn(&format!("cannot shut down a listener: {}", reason(&error)));
+                log(&format!("cannot shut down a listener: {}", error_text(&error)));
             }
         }
     }
 
     fn on_supervisor_lost(&mut self) {
         self.state.supervisor = None;
-        warn("lost supervisor; still serving (run `sanderling serve` to adopt this process)");
+        log("lost supervisor; still serving (run `sanderling serve` to adopt this process)");
     }
 
     /// Sends an event to the supervisor. Heartbeats and text are dropped while many events are unsent.
@@ -424,7 +430,7 @@ impl<'s> ControlLoop<'s> {
                 // From now on the supervisor answers; the clients have to ask again.
                 control.disconnect_all();
             }
-            Err(error) => warn(&format!("cannot hand over to the new supervisor: {}", reason(&error))),
+            Err(error) => log(&format!("cannot hand over to the new supervisor: {}", error_text(&error))),
         }
         self.next_heartbeat = Instant::now();
     }

@@ -4,8 +4,8 @@ use crate::loader::hash_seed;
 use crate::options::options_of;
 use crate::socket_sets::socket_sets;
 use crate::zone_loader;
-use sanderling_config::diagnostic::reason;
-use sanderling_config::log::{print, warn};
+use sanderling_config::diagnostic::error_text;
+use sanderling_config::log::{log, print};
 use sanderling_config::{Config, ConfigSource, DomainName, Flags, Limits, ListenerCount};
 use sanderling_dns::{ZoneEntry, ZoneMap};
 use sanderling_ipc::Exit;
@@ -44,14 +44,14 @@ pub fn serve_demo(http: SocketAddr, dns: SocketAddr) -> Exit {
     let listeners = match Listeners::bind(&config, &Listeners::default()) {
         Ok(listeners) => listeners,
         Err(error) => {
-            warn(&error.to_problem(&ConfigSource::Flags(Flags::default())).to_string());
+            log(&error.to_problem(&ConfigSource::Flags(Flags::default())).to_string());
             return Exit::Failure;
         }
     };
     match serve(&config.limits, listeners) {
         Ok(()) => Exit::Success,
         Err(error) => {
-            warn(&reason(&error));
+            log(&error_text(&error));
             Exit::Failure
         }
     }

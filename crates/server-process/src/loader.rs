@@ -6,7 +6,7 @@
 use crate::load_status::{Changes, LoadStatus, SiteState, ZoneState};
 use crate::zone_loader::{self, Failure};
 use crate::zone_sources::ZoneSources;
-use sanderling_config::diagnostic::{Diagnostic, Problem, reason};
+use sanderling_config::diagnostic::{Diagnostic, Problem, error_text};
 use sanderling_config::{Config, DefaultSite, DomainName, Limits, Zone as ZoneConfig};
 use sanderling_dns::{HashSeed, Zone, ZoneEntry, ZoneMap};
 use sanderling_os::directory::Directory;
@@ -126,7 +126,7 @@ impl Loader {
         let opened = open_directory(&site.folder).and_then(|(root, id)| Ok((self.id_of(id)?, root)));
         let (id, root) = opened.map_err(|error| {
             report.is_denied |= error.kind() == io::ErrorKind::PermissionDenied;
-            let message = format!("cannot open the site `{}`: {}", site.folder.display(), reason(&error));
+            let message = format!("cannot open the site `{}`: {}", site.folder.display(), error_text(&error));
             let problem = Problem::new(message, "check the path of the directory and its permissions");
             Diagnostic::error(site.location.clone(), problem)
         })?;

@@ -2,7 +2,7 @@
 //! serving does not need.
 
 use sanderling_config::Config;
-use sanderling_config::diagnostic::{Diagnostic, Location, Problem, reason};
+use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text};
 use sanderling_os::directory::Directory;
 use sanderling_os::sandbox::{self, Landlock, Layer, SandboxConfig};
 use sanderling_os::user::User;
@@ -36,7 +36,7 @@ pub(crate) fn lookup_user(config: &Config) -> Result<Option<User>, Vec<Diagnosti
     };
     // The errors name their remedies.
     let diagnostic = |(location, error): (&Location, io::Error)| {
-        Diagnostic::error(location.clone(), Problem::new(reason(&error), ""))
+        Diagnostic::error(location.clone(), Problem::new(error_text(&error), ""))
     };
     Err(errors.into_iter().map(diagnostic).collect())
 }

@@ -7,8 +7,8 @@ use crate::options::{fit_to_descriptor_limit, options_of};
 use crate::sandbox::{Sandbox, lookup_user};
 use crate::socket_sets::socket_sets;
 use sanderling_config::ConfigSource;
-use sanderling_config::diagnostic::{Diagnostic, reason};
-use sanderling_config::log::{report, warn};
+use sanderling_config::diagnostic::{Diagnostic, error_text};
+use sanderling_config::log::{log, report};
 use sanderling_ipc::control_socket::ControlSocket;
 use sanderling_ipc::handover::{self, Descriptors};
 use sanderling_ipc::{ARTEFACT_BYTES_MAX, Connection, Event, Exit, Message, Text};
@@ -29,7 +29,7 @@ const REPORT_TIMEOUT: Duration = Duration::from_secs(1);
 pub fn serve(source: &ConfigSource, control_path: Option<PathBuf>) -> Exit {
     // It is started through /proc/self/exe, and would have the name `exe`.
     if let Err(error) = sanderling_os::process::set_name(c"sanderling") {
-        warn(&reason(&error));
+        log(&error_text(&error));
     }
     let result = Inherited::take(control_path)
         .map_err(StartupError::from)
@@ -42,7 +42,7 @@ pub fn serve(source: &ConfigSource, control_path: Option<PathBuf>) -> Exit {
             Exit::BadConfiguration
         }
         Err(StartupError::Failure(error)) => {
-            warn(&reason(&error));
+            log(&error_text(&error));
             Exit::Failure
         }
     }
@@ -141,7 +141,7 @@ impl Inherited {
 
     /// Reports a failure to the supervisor.
     fn fail(&mut self, error: io::Error) -> StartupError {
-        self.send(Event::Stderr(Text::new(&format!("{}\n", reason(&error)))));
+        self.send(Event::Stderr(Text::new(&format!("{}\n", error_text(&error)))));
         StartupError::Failure(error)
     }
 
@@ -158,8 +158,8 @@ impl Prepared {
         let mut options = options_of(limits);
         match fit_to_descriptor_limit(&mut options) {
             Ok(None) => {}
-            Ok(Some(message)) => warn(&message),
-            Err(error) => warn(&reason(&error)),
+            Ok(Some(message)) => log(&message),
+            Err(error) => log(&error_text(&error)),
         }
         let server = Server::new(snapshot, options, Duration::from_millis(limits.drain_timeout_ms));
         let supervisor = server.run(&socket_sets, worker_count, |server| {
@@ -167,7 +167,7 @@ impl Prepared {
         })??;
         let cut_off_count = server.status().sum(Counter::CutOff);
         if cut_off_count > 0 {
-            warn(&format!("responses cut off after `drain_timeout_ms`: {cut_off_count}"));
+            log(&format!("responses cut off after `drain_timeout_ms`: {cut_off_count}"));
         }
         if let Some(mut supervisor) = supervisor {
             // A supervisor that does not read has counted nothing; the log has the number.

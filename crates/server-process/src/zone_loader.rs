@@ -1,7 +1,7 @@
 //! Reads zone files, with the files that they include, and builds the zones that are served.
 
 use crate::zone_sources::{ZoneSources, ZoneSourcesBuilder};
-use sanderling_config::diagnostic::{Diagnostic, Location, Problem, reason};
+use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text};
 use sanderling_config::{DomainName, Limits, Zone as ZoneConfig};
 use sanderling_dns::zonefile::{self, Entry, Parser, Position};
 use sanderling_dns::{HashSeed, NameBuf, Zone, ZoneBuilder, ZoneLimits};
@@ -179,7 +179,7 @@ struct ReadError {
 
 impl From<io::Error> for ReadError {
     fn from(error: io::Error) -> ReadError {
-        let message = format!("cannot read the zone file: {}", reason(&error));
+        let message = format!("cannot read the zone file: {}", error_text(&error));
         let problem = Problem::new(message, "check its path and permissions");
         ReadError { problem, is_denied: error.kind() == io::ErrorKind::PermissionDenied }
     }

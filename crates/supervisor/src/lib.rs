@@ -20,8 +20,8 @@ use backoff::Backoff;
 use lifecycle::{Lifecycle, Requester};
 use phase::{Phase, PhaseInput};
 use process::Process;
-use sanderling_config::diagnostic::reason;
-use sanderling_config::log::warn;
+use sanderling_config::diagnostic::error_text;
+use sanderling_config::log::log;
 use sanderling_config::{Config, ConfigSource, UNLIMITED};
 use sanderling_ipc::control_socket::{ClientId, ControlSocket};
 use sanderling_ipc::{Command, Event, Exit, HEARTBEAT_INTERVAL, RETRY_INTERVAL, StatusFormat};
@@ -99,7 +99,7 @@ impl Supervisor {
     fn run(mut self) -> Exit {
         loop {
             if let Err(error) = self.wait() {
-                warn(&format!("cannot wait for events: {}; retrying", reason(&error)));
+                log(&format!("cannot wait for events: {}; retrying", error_text(&error)));
                 thread::sleep(POLL_RETRY_PAUSE);
             }
             self.handle_signals();
@@ -186,7 +186,7 @@ impl Supervisor {
         match event {
             Event::Heartbeat => {}
             Event::ThreadHung(thread) => {
-                warn(&format!("{process}: thread {thread} unresponsive, restarting"));
+                log(&format!("{process}: thread {thread} unresponsive, restarting"));
                 process.abort();
             }
             Event::Leaving => {
@@ -197,7 +197,7 @@ impl Supervisor {
             }
             Event::AcceptStopped => {
                 if let Err(error) = self.listeners.shut_down_except(&Listeners::default()) {
-                    warn(&reason(&error));
+                    log(&error_text(&error));
                 }
             }
             Event::Stdout(text) => {
@@ -226,7 +226,7 @@ impl Supervisor {
         let mut index = 0;
         while index < self.processes.len() {
             let status = self.processes[index].try_wait().unwrap_or_else(|error| {
-                warn(&format!("{}: {}; retrying", self.processes[index], reason(&error)));
+                log(&format!("{}: {}; retrying", self.processes[index], error_text(&error)));
                 None
             });
             let Some(status) = status else {
@@ -259,14 +259,14 @@ impl Supervisor {
             Phase::Draining => {
                 let is_expected = matches!(status, ExitStatus::Exited(0) | ExitStatus::Unknown);
                 if !is_expected && !self.lifecycle.is_stopping() {
-                    warn(&format!("{process}, which had been replaced, {status}"));
+                    log(&format!("{process}, which had been replaced, {status}"));
                 }
                 None
             }
             Phase::Starting => self.on_failed_start(process.generation, &format!("{process} {status}"), status),
             Phase::Serving => {
                 let served = process.since.elapsed();
-                warn(&format!("{process} {status} after {:.1} s; restarting", served.as_secs_f64()));
+                log(&format!("{process} {status} after {:.1} s; restarting", served.as_secs_f64()));
                 self.fail_reload_in_place();
                 self.restart_after(served);
                 None
@@ -301,11 +301,11 @@ impl Supervisor {
         for process in &mut self.processes {
             process.flush();
             if process.is_silent_for(hang_limit) {
-                warn(&format!("{process}: no heartbeat for {} s, restarting", hang_limit.as_secs()));
+                log(&format!("{process}: no heartbeat for {} s, restarting", hang_limit.as_secs()));
                 process.abort();
             }
             if process.drain_deadline(drain_limit).is_some_and(|deadline| Instant::now() >= deadline) {
-                warn(&format!("{process} has not finished within `drain_timeout_ms`, killing it"));
+                log(&format!("{process} has not finished within `drain_timeout_ms`, killing it"));
                 process.kill();
             }
             process.poll_termination();
@@ -358,7 +358,7 @@ impl Supervisor {
     /// Notifies the service manager.
     fn notify(&self, states: &[State<'_>]) {
         if let Err(error) = self.notifier.notify(states) {
-            warn(&format!("cannot notify the service manager: {}", reason(&error)));
+            log(&format!("cannot notify the service manager: {}", error_text(&error)));
         }
     }
 

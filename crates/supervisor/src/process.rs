@@ -1,8 +1,8 @@
 //! A server process: its handle, the connection to it, and its state.
 
 use crate::phase::{Phase, PhaseAction, PhaseInput, Termination};
-use sanderling_config::diagnostic::reason;
-use sanderling_config::log::warn;
+use sanderling_config::diagnostic::error_text;
+use sanderling_config::log::log;
 use sanderling_ipc::{Command, Connection, Event, FdKind, IncomingFds, Message, ProcessInfo, Received, Text};
 use sanderling_os::process::{ExitStatus, ProcessHandle};
 use sanderling_os::signals::Signal;
@@ -99,14 +99,14 @@ impl Process {
                 return None;
             }
             Ok(Received::Message(other, _)) => format!("unexpected message {other:?}"),
-            Err(error) => reason(&error),
+            Err(error) => error_text(&error),
         };
         self.is_connected = false;
         let (message, aborts) = match self.phase {
             Phase::Draining => (format!("{self}: {problem}; it finishes what is in progress"), false),
             Phase::Starting | Phase::Serving => (format!("{self}: {problem}; aborting it"), true),
         };
-        warn(&message);
+        log(&message);
         if aborts {
             self.abort();
         }
@@ -130,7 +130,7 @@ impl Process {
     fn on_send_error(&mut self, error: &io::Error) {
         // The exit of a process closes its connection, and is handled as such.
         if self.is_connected && self.termination == Termination::None {
-            warn(&format!("{self} does not receive commands: {}; aborting it", reason(error)));
+            log(&format!("{self} does not receive commands: {}; aborting it", error_text(error)));
         }
         self.abort();
     }

@@ -6,8 +6,8 @@ use crate::lifecycle::{Lifecycle, Requester};
 use crate::process::Process;
 use crate::tasks::QueuedRequest;
 use crate::{ActiveConfig, Supervisor, program};
-use sanderling_config::diagnostic::{Diagnostic, reason};
-use sanderling_config::log::{report, warn};
+use sanderling_config::diagnostic::{Diagnostic, error_text};
+use sanderling_config::log::{log, report};
 use sanderling_config::{Config, ConfigSource, ListenerRole, Service};
 use sanderling_ipc::control_socket::{ControlSocket, Opened};
 use sanderling_ipc::handover::{self, Descriptors};
@@ -37,7 +37,7 @@ pub fn serve(
             Exit::BadConfiguration
         }
         Err(StartupError::Failure(message)) => {
-            warn(&message);
+            log(&message);
             Exit::Failure
         }
     }
@@ -51,7 +51,7 @@ enum StartupError {
 
 impl From<io::Error> for StartupError {
     fn from(error: io::Error) -> StartupError {
-        StartupError::Failure(reason(&error))
+        StartupError::Failure(error_text(&error))
     }
 }
 
@@ -63,7 +63,7 @@ fn start(
     let signals = Signals::register(&[SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2])?;
     signals::unblock_all()?;
     if let Err(error) = sanderling_os::rlimit::raise_nofile_limit() {
-        warn(&reason(&error));
+        log(&error_text(&error));
     }
     if let Some(descriptors) = handover::from_list()? {
         return Ok(resume(source, forced, signals, control_path, descriptors)?);
@@ -84,10 +84,10 @@ fn start(
         match ControlSocket::open(&path) {
             Ok(Opened::Created(control)) => inherited.control = Some(control),
             Ok(Opened::InUse(connection)) => inherited = adopt(connection, &path, source)?,
-            Err(error) => warn(&format!(
+            Err(error) => log(&format!(
                 "cannot create the control socket {}: {}; only signals control this server",
                 path.display(),
-                reason(&error)
+                error_text(&error)
             )),
         }
     }
@@ -143,14 +143,14 @@ fn adopt(mut connection: Connection, path: &Path, source: &ConfigSource) -> io::
             io::ErrorKind::InvalidData => "; stop the running server with the version that it was started with",
             _ => "",
         };
-        io::Error::new(error.kind(), format!("{}: {}{remedy}", path.display(), reason(&error)))
+        io::Error::new(error.kind(), format!("{}: {}{remedy}", path.display(), error_text(&error)))
     };
     connection.send(&Message::Command(Command::HandOver)).map_err(at_path)?;
     let descriptors = handover::receive(&mut connection).map_err(at_path)?;
     let Some((info, pidfd)) = descriptors.processes.into_iter().next() else {
         return Err(at_path(io::Error::other("the process that answers there is not a server process")));
     };
-    warn(&format!("adopting server process {}, which has lost its supervisor", info.pid));
+    log(&format!("adopting server process {}, which has lost its supervisor", info.pid));
     let mut listeners = Listeners::from_fds(descriptors.listeners)?;
     // With its configuration the sockets keep the configured addresses, port 0 among them.
     let text = descriptors.configuration.and_then(|text| memfd::read(&text, ARTEFACT_BYTES_MAX).ok());
@@ -194,7 +194,7 @@ fn resume(
     supervisor.processes = processes;
     let version = env!("CARGO_PKG_VERSION");
     let done = format!("upgraded; sanderling {version} serves as process {}\n", std::process::id());
-    warn(done.trim_end());
+    log(done.trim_end());
     for (pending, client) in clients {
         let Some(control) = &mut supervisor.control else { continue };
         let requester = Requester::Client(control.adopt_client(client)?);

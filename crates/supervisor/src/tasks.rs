@@ -6,8 +6,8 @@ use crate::process::Process;
 use crate::program::{self, RUNNING};
 use crate::start::{AfterFailure, StartInput, StartReason, StartState, StartStep};
 use crate::{ActiveConfig, StatusRequest, Supervisor};
-use sanderling_config::diagnostic::{Diagnostic, Location, Problem, reason};
-use sanderling_config::log::{print, report, warn};
+use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text};
+use sanderling_config::log::{log, print, report};
 use sanderling_ipc::{
     ARTEFACT_BYTES_MAX, ArtefactKind, Command, Connection, Exit, FdKind, OutgoingFds, PendingCommand, handover,
 };
@@ -109,7 +109,7 @@ impl Supervisor {
             self.start(Path::new(RUNNING), start_reason, Requester::Signal, active, listeners)
         });
         if let Err(error) = result {
-            warn(&format!("cannot start a server process: {}; retrying", reason(&error)));
+            log(&format!("cannot start a server process: {}; retrying", error_text(&error)));
             self.restart_after(Duration::ZERO);
         }
     }
@@ -133,7 +133,7 @@ impl Supervisor {
         };
         if next.config.control != self.active.config.control {
             const UNCHANGED: &str = "`control` has changed: the control socket keeps its path until the next start";
-            warn(UNCHANGED);
+            log(UNCHANGED);
             self.send_stderr(requester, &format!("sanderling: {UNCHANGED}\n"));
         }
         if let Some(reason) = next.config.needs_new_process(&self.active.config) {
@@ -158,7 +158,7 @@ impl Supervisor {
             _ => Arc::new(self.source.parse(&text)?),
         };
         let text = memfd::create("configuration", &text).map_err(|error| {
-            let problem = Problem::new(reason(&error), "check the memory and the file descriptor limit");
+            let problem = Problem::new(error_text(&error), "check the memory and the file descriptor limit");
             vec![Diagnostic::error(Location::Argument("reload".to_owned()), problem)]
         })?;
         Ok(ActiveConfig { config, text })
@@ -179,19 +179,19 @@ impl Supervisor {
             if larger.has_more_than(&self.listeners) {
                 self.serve_new_sockets(larger);
             }
-            self.refuse_reload_with(requester, &reason(&error));
+            self.refuse_reload_with(requester, &error_text(&error));
         }
     }
 
     fn refuse_reload_with(&mut self, requester: Requester, problem: &str) {
-        warn(problem);
+        log(problem);
         self.send_stderr(requester, &format!("{problem}\n"));
         self.refuse_reload(requester);
     }
 
     fn refuse_reload(&mut self, requester: Requester) {
         const REFUSED: &str = "reload failed, keeping the current configuration";
-        warn(REFUSED);
+        log(REFUSED);
         self.reply(requester, Err(REFUSED));
         self.notify(&[State::Ready]);
     }
@@ -206,9 +206,9 @@ impl Supervisor {
             let message = format!(
                 "upgrade failed, keeping the running program: cannot start {}: {}",
                 program.display(),
-                reason(&error)
+                error_text(&error)
             );
-            warn(&message);
+            log(&message);
             self.reply(requester, Err(&message));
         }
     }
@@ -296,13 +296,13 @@ impl Supervisor {
 
     /// Reports a reload that is in effect. It has failed in part if sites or zones could not be loaded.
     fn finish_reload(&mut self, requester: Requester, message: &str, problem_count: usize) {
-        warn(message.trim_end());
+        log(message.trim_end());
         if problem_count == 0 {
             return self.reply(requester, Ok(message));
         }
         let problems =
             format!("{problem_count} of the sites and zones could not be loaded; everything else was reloaded");
-        warn(&problems);
+        log(&problems);
         self.send_stdout(requester, message);
         self.reply(requester, Err(&problems));
     }
@@ -340,7 +340,7 @@ impl Supervisor {
         self.announced = start.listeners.clone();
         // Clients of an address that is no longer served are refused instead of waiting for ever.
         if let Err(error) = self.listeners.shut_down_except(&start.listeners) {
-            warn(&reason(&error));
+            log(&error_text(&error));
         }
         self.listeners = start.listeners;
         self.active = start.next;
@@ -348,13 +348,13 @@ impl Supervisor {
         self.notify(&[State::Ready]);
         match start.reason {
             StartReason::First => {}
-            StartReason::Restart | StartReason::NewSockets => warn(&format!("server process {pid} serves")),
+            StartReason::Restart | StartReason::NewSockets => log(&format!("server process {pid} serves")),
             StartReason::Reload(why) => {
                 let message = format!("reloaded with the new server process {pid}: {why}\n");
                 self.finish_reload(start.requester, &message, problem_count);
             }
             StartReason::Upgrade => {
-                warn(&format!("server process {pid} of {} serves", self.installed_program.display()));
+                log(&format!("server process {pid} of {} serves", self.installed_program.display()));
                 self.become_new_program(start.requester);
             }
         }
@@ -366,8 +366,8 @@ impl Supervisor {
             Ok(never) => match never {},
             Err(error) => error,
         };
-        let message = format!("the new program serves, but the old one still supervises: {}", reason(&error));
-        warn(&message);
+        let message = format!("the new program serves, but the old one still supervises: {}", error_text(&error));
+        log(&message);
         self.reply(requester, Err(&message));
     }
 
@@ -423,7 +423,7 @@ impl Supervisor {
         let Some(Task::Start(start)) = self.task.take() else { return None };
         if !is_reported {
             let message = format!("{exited} before it was ready");
-            warn(&message);
+            log(&message);
             self.send_stderr(start.requester, &format!("{message}\n"));
         }
         match start.reason {
@@ -431,7 +431,7 @@ impl Supervisor {
             StartReason::Reload(_) => self.refuse_reload(start.requester),
             StartReason::Upgrade => {
                 const FAILED: &str = "upgrade failed, keeping the running program";
-                warn(FAILED);
+                log(FAILED);
                 self.reply(start.requester, Err(FAILED));
             }
         }
@@ -472,7 +472,7 @@ impl Supervisor {
         };
         if self.step_start(generation, StartInput::DeadlinePassed) == Some(StartStep::Kill) {
             for process in self.processes.iter_mut().filter(|process| process.generation == generation) {
-                warn(&format!("{process} is not ready within `start_timeout_ms`, killing it"));
+                log(&format!("{process} is not ready within `start_timeout_ms`, killing it"));
                 process.kill();
             }
         }
