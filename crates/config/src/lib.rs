@@ -15,12 +15,14 @@ mod listen_address;
 mod domain_name;
 mod limits;
 mod service;
+mod exit;
 pub mod log;
 pub mod diagnostic;
 
 pub use config::{Account, Config, DefaultSite, ListenerCount, Site, Zone};
 pub use config_source::{CONFIG_VARIABLE, ConfigSource, SearchPaths};
 pub use domain_name::DomainName;
+pub use exit::Exit;
 pub use flags::{Flags, parse_zone_argument};
 pub use limits::{Limits, UNLIMITED, help_text as limits_help};
 pub use listen_address::parse_listen_address;

@@ -1,8 +1,8 @@
 //! The client of the control socket: sends a command to the running server, writes its answer, returns the exit status.
 
 use crate::connection::{Connection, Received};
-use crate::exit::Exit;
 use crate::message::{Command, DecodeError, Event, Message};
+use sanderling_config::Exit;
 use sanderling_config::diagnostic::error_text;
 use sanderling_os::poll_set::PollSet;
 use std::io::{self, ErrorKind, Write};
@@ -65,7 +65,7 @@ fn exchange(
         )
     };
     loop {
-        // Before each message: a server that sends without end is left as well.
+        // Before each message: a server that sends without end also ends at the deadline.
         let rest = deadline.saturating_duration_since(Instant::now());
         if rest.is_zero() {
             return Err(format!(

@@ -97,7 +97,7 @@ impl Connection {
                     self.failure_count = 0;
                 }
                 Ok(false) => return Ok(()),
-                Err(error) => return self.tolerate(error),
+                Err(error) => return self.fail_if_persistent(error),
             }
         }
         Ok(())
@@ -138,7 +138,7 @@ impl Connection {
             Ok(seqpacket::Received::WouldBlock) => return Ok(Received::WouldBlock),
             Ok(seqpacket::Received::Closed) => return Ok(Received::Closed),
             Err(error) if error.kind() == io::ErrorKind::InvalidData => return Err(error),
-            Err(error) => return self.tolerate(error).map(|()| Received::WouldBlock),
+            Err(error) => return self.fail_if_persistent(error).map(|()| Received::WouldBlock),
         };
         self.failure_count = 0;
         let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
@@ -150,8 +150,8 @@ impl Connection {
         Ok(Received::Message(message, kinds.into_iter().zip(descriptors).collect()))
     }
 
-    /// An error that does not close the connection is not one until it has lasted.
-    fn tolerate(&mut self, error: io::Error) -> io::Result<()> {
+    /// Ignores an error that may be temporary, up to `FAILURES_MAX` in a row.
+    fn fail_if_persistent(&mut self, error: io::Error) -> io::Result<()> {
         self.failure_count += 1;
         let is_closed = matches!(
             error.kind(),

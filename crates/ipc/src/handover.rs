@@ -1,7 +1,7 @@
 //! Hands descriptors over: to a program that is executed, to a server process that is started, to another process.
 
 use crate::connection::{Connection, OutgoingFds, Received};
-use crate::message::{ArtefactKind, Event, FdKind, Message, PendingCommand, ProcessInfo};
+use crate::message::{Event, FdKind, Message, PendingCommand, ProcessInfo};
 use sanderling_config::log::log;
 use sanderling_config::{ListenerRole, Service};
 use sanderling_os::poll_set::PollSet;
@@ -22,8 +22,8 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The names of descriptors that a server process inherits (`LISTEN_FDNAMES`).
 const NAMES: [(&str, FdKind); 5] = [
-    ("channel", FdKind::Connection),
-    ("configuration", FdKind::Artefact(ArtefactKind::Configuration)),
+    ("supervisor", FdKind::Connection),
+    ("configuration", FdKind::Configuration),
     ("control", FdKind::ControlSocket),
     ("http", FdKind::Listener(ListenerRole { service: Service::Http, is_external: false })),
     ("dns", FdKind::Listener(ListenerRole { service: Service::Dns, is_external: false })),
@@ -62,7 +62,7 @@ impl Extend<(FdKind, OwnedFd)> for Descriptors {
     fn extend<I: IntoIterator<Item = (FdKind, OwnedFd)>>(&mut self, received: I) {
         for (kind, descriptor) in received {
             match kind {
-                FdKind::Artefact(ArtefactKind::Configuration) => self.configuration = Some(descriptor),
+                FdKind::Configuration => self.configuration = Some(descriptor),
                 FdKind::ControlSocket => self.control = Some(descriptor),
                 FdKind::Listener(role) => self.listeners.push((role, descriptor)),
                 FdKind::Process(info) => self.processes.push((info, descriptor)),
@@ -148,12 +148,12 @@ pub fn receive(connection: &mut Connection) -> io::Result<Descriptors> {
     loop {
         match connection.recv()? {
             Received::WouldBlock => {
-                let left = deadline.saturating_duration_since(Instant::now());
-                if left.is_zero() {
+                let remaining = deadline.saturating_duration_since(Instant::now());
+                if remaining.is_zero() {
                     let message = "the process that answers there does not hand over its sockets; stop it first";
                     return Err(io::Error::new(io::ErrorKind::TimedOut, message));
                 }
-                PollSet::new([connection.as_fd()]).wait(Some(left))?;
+                PollSet::new([connection.as_fd()]).wait(Some(remaining))?;
             }
             Received::Closed => return Err(io::ErrorKind::UnexpectedEof.into()),
             Received::Message(Message::Handover { has_more }, received) => {

@@ -15,18 +15,14 @@ pub mod control_path;
 pub mod handover;
 mod connection;
 mod message;
-mod exit;
 
 pub use connection::{Connection, IncomingFds, OutgoingFds, RETRY_INTERVAL, Received};
-pub use exit::Exit;
-pub use message::{
-    ArtefactKind, Command, DecodeError, Event, FdKind, Message, PendingCommand, ProcessInfo, StatusFormat, Text,
-};
+pub use message::{Command, DecodeError, Event, FdKind, Message, PendingCommand, ProcessInfo, StatusFormat, Text};
 
 use std::time::Duration;
 
-/// Bytes of the largest artefact; the text of a configuration is the only one so far.
-pub const ARTEFACT_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// Bytes of the longest configuration.
+pub const CONFIGURATION_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// Time between two heartbeats of a server process. The supervisor kills a process that has missed several.
 pub const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);

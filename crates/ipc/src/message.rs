@@ -1,8 +1,8 @@
 //! The messages, their descriptors' kinds, and how both are encoded in a packet.
 //!
 //! A packet is `SDLG`, the version of the protocol, three zero bytes, and JSON. Magic and version have the same place in
-//! every version, so that two versions at least recognize each other. A packet may come from a stranger: all of it is
-//! checked.
+//! every version, so that two versions at least recognize each other. A packet may come from an untrusted process: all of
+//! it is checked.
 
 use sanderling_config::ListenerRole;
 use sanderling_os::seqpacket::MESSAGE_BYTES_MAX;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 const MAGIC: [u8; 4] = *b"SDLG";
-/// Version 1 had three encodings. A change that an older version would misread needs the next number.
+/// A change that an older version would misread needs the next number.
 const VERSION: u8 = 2;
 const HEADER_BYTES: usize = 8;
 
@@ -34,7 +34,7 @@ pub enum Command {
     /// Report the status.
     Status(StatusFormat),
     /// Reload configuration and zones. To a server process it comes with the configuration
-    /// ([`ArtefactKind::Configuration`]).
+    /// ([`FdKind::Configuration`]).
     Reload,
     /// Switch to the newly installed program without closing sockets.
     Upgrade,
@@ -88,7 +88,7 @@ pub enum Event {
     /// The server process cannot apply the configuration, but a new one could, for this reason.
     NewProcessNeeded(Text),
     /// The server process has failed and exits when it has finished what is in progress.
-    Leaving,
+    Failed,
     /// The server process has stopped accepting, after the command to stop: the listeners can be shut down.
     AcceptStopped,
     /// The server process has finished to drain, and exits.
@@ -101,8 +101,8 @@ pub enum Event {
 /// What a descriptor in a packet is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FdKind {
-    /// A sealed memfd.
-    Artefact(ArtefactKind),
+    /// The text of the configuration in a sealed memfd.
+    Configuration,
     /// The control socket.
     ControlSocket,
     /// A bound socket. The reuseport sockets of one address follow each other, and the addresses have the order of the
@@ -114,13 +114,6 @@ pub enum FdKind {
     Connection,
     /// A client of the control socket that waits for the end of its command.
     Client(PendingCommand),
-}
-
-/// The content of a sealed memfd.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ArtefactKind {
-    /// The text of the configuration.
-    Configuration,
 }
 
 /// A server process that is handed over.
@@ -268,7 +261,7 @@ pub(crate) mod tests {
             Event::Reloaded { changes: text(), problem_count: 1 },
             Event::ReloadRefused,
             Event::NewProcessNeeded(text()),
-            Event::Leaving,
+            Event::Failed,
             Event::AcceptStopped,
             Event::Drained { cut_off_count: 1 },
         ];
@@ -283,7 +276,7 @@ pub(crate) mod tests {
             [PendingCommand::ThisUpgrade, PendingCommand::Reload, PendingCommand::Upgrade].map(FdKind::Client);
         let services = [Service::Http, Service::Dns]
             .map(|service| FdKind::Listener(ListenerRole { service, is_external: service == Service::Dns }));
-        let others = [FdKind::Artefact(ArtefactKind::Configuration), FdKind::ControlSocket, FdKind::Process(process)];
+        let others = [FdKind::Configuration, FdKind::ControlSocket, FdKind::Process(process)];
         [&pending[..], &services, &others, &[FdKind::Connection]].concat()
     }
 
@@ -302,7 +295,7 @@ pub(crate) mod tests {
             assert_eq!(decode(&packet), Ok((message, kinds())));
         }
         let enums = [variants::<Message>(), variants::<Command>(), variants::<Event>(), variants::<FdKind>()];
-        let inner = [variants::<StatusFormat>(), variants::<PendingCommand>(), variants::<ArtefactKind>()];
+        let inner = [variants::<StatusFormat>(), variants::<PendingCommand>()];
         for name in enums.iter().chain(&inner).flatten() {
             assert!(all.contains(&format!("\"{name}\"")), "{name} is not in `messages` or `kinds`");
         }
@@ -321,10 +314,8 @@ pub(crate) mod tests {
             (&b""[..], DecodeError::NotOurs),
             (b"GET / HTTP/1.1", DecodeError::NotOurs),
             (b"SDLG\x02\0\0\x01[]", DecodeError::NotOurs),
-            // A request of version 1.
             (b"SDLG\x01\x03\0\0", DecodeError::OtherVersion(1)),
             (b"SDLG\x03what a later version may send", DecodeError::OtherVersion(3)),
-            // An answer of version 1.
             (b"\x01the server understands nothing of this", DecodeError::NotOurs),
         ] {
             assert_eq!(decode(packet), Err(error), "{packet:?}");

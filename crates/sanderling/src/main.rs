@@ -4,10 +4,10 @@
 mod cli;
 
 use cli::{Command, Invocation};
-use sanderling_config::SearchPaths;
 use sanderling_config::log::log;
+use sanderling_config::{Exit, SearchPaths};
+use sanderling_ipc::client;
 use sanderling_ipc::control_path::{self, RuntimeEnv};
-use sanderling_ipc::{Exit, client};
 use sanderling_os::features;
 
 fn main() -> Exit {

@@ -6,8 +6,7 @@ use crate::loader::{Loaded, Loader};
 use crate::sandbox::lookup_user;
 use sanderling_config::diagnostic::{Diagnostic, Problem, error_text};
 use sanderling_config::log::{print, report};
-use sanderling_config::{Config, ConfigSource};
-use sanderling_ipc::Exit;
+use sanderling_config::{Config, ConfigSource, Exit};
 use sanderling_os::process::effective_uid;
 
 /// Checks the configuration of `source`, with its sites and zones.

@@ -10,8 +10,8 @@ use sanderling_config::log::{log, report};
 use sanderling_config::{Config, ConfigSource, ListenerRole, Service};
 use sanderling_ipc::control_socket::{ClientId, ControlSocket};
 use sanderling_ipc::{
-    ARTEFACT_BYTES_MAX, ArtefactKind, Command, Connection, Event, FdKind, HEARTBEAT_INTERVAL, IncomingFds, Message,
-    OutgoingFds, ProcessInfo, RETRY_INTERVAL, Received, StatusFormat, Text, handover,
+    CONFIGURATION_BYTES_MAX, Command, Connection, Event, FdKind, HEARTBEAT_INTERVAL, IncomingFds, Message, OutgoingFds,
+    ProcessInfo, RETRY_INTERVAL, Received, StatusFormat, Text, handover,
 };
 use sanderling_os::event_fd::EventFd;
 use sanderling_os::memfd;
@@ -101,7 +101,7 @@ impl<'s> ControlLoop<'s> {
         let result = self.run_until_drain(signals);
         if !self.is_stopping {
             log("this server process has failed; it finishes requests in progress and exits");
-            self.send(Event::Leaving);
+            self.send(Event::Failed);
         }
         result.map(|()| self.state.supervisor)
     }
@@ -181,9 +181,8 @@ impl<'s> ControlLoop<'s> {
     fn handle(&mut self, command: Command, descriptors: IncomingFds) {
         match command {
             Command::Reload => {
-                let text = descriptors
-                    .into_iter()
-                    .find_map(|(kind, text)| (kind == FdKind::Artefact(ArtefactKind::Configuration)).then_some(text));
+                let text =
+                    descriptors.into_iter().find_map(|(kind, text)| (kind == FdKind::Configuration).then_some(text));
                 let result = text.ok_or_else(|| io::Error::other("no configuration came with the command"));
                 if let Err(error) = result.and_then(|text| self.load(text)) {
                     self.send_new_process_needed(&format!(
@@ -278,8 +277,9 @@ impl<'s> ControlLoop<'s> {
     /// Loads a configuration on a new thread: zones may take seconds, in which heartbeats are due.
     fn load(&mut self, config_text: OwnedFd) -> io::Result<()> {
         // Before the loader is taken, which an error would not give back.
-        let text = memfd::read(&config_text, ARTEFACT_BYTES_MAX)?;
-        let is_same = memfd::read(&self.state.config_text, ARTEFACT_BYTES_MAX).is_ok_and(|current| current == text);
+        let text = memfd::read(&config_text, CONFIGURATION_BYTES_MAX)?;
+        let is_same =
+            memfd::read(&self.state.config_text, CONFIGURATION_BYTES_MAX).is_ok_and(|current| current == text);
         let same_config = is_same.then(|| Arc::clone(&self.state.config));
         let Some(mut loader) = self.state.loader.take() else {
             return Err(io::Error::other("it is still loading the previous configuration"));
@@ -415,7 +415,7 @@ impl<'s> ControlLoop<'s> {
         let info = ProcessInfo { generation: 1, pid, is_serving: true, ready_at_unix_s };
         let mut descriptors: OutgoingFds<'_> = vec![
             (FdKind::Process(info), self.state.own_pidfd.as_fd()),
-            (FdKind::Artefact(ArtefactKind::Configuration), self.state.config_text.as_fd()),
+            (FdKind::Configuration, self.state.config_text.as_fd()),
             (FdKind::ControlSocket, control.listener()),
         ];
         let [http, dns] = [Service::Http, Service::Dns].map(|service| FdKind::Listener(ListenerRole::own(service)));

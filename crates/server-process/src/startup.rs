@@ -6,12 +6,12 @@ use crate::loader::{Loaded, Loader};
 use crate::options::{fit_to_descriptor_limit, options_of};
 use crate::sandbox::{Sandbox, lookup_user};
 use crate::socket_sets::socket_sets;
-use sanderling_config::ConfigSource;
 use sanderling_config::diagnostic::{Diagnostic, error_text};
 use sanderling_config::log::{log, report};
+use sanderling_config::{ConfigSource, Exit};
 use sanderling_ipc::control_socket::ControlSocket;
 use sanderling_ipc::handover::{self, Descriptors};
-use sanderling_ipc::{ARTEFACT_BYTES_MAX, Connection, Event, Exit, Message, Text};
+use sanderling_ipc::{CONFIGURATION_BYTES_MAX, Connection, Event, Message, Text};
 use sanderling_listeners::Listeners;
 use sanderling_os::memfd;
 use sanderling_os::signals::{self, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, Signals};
@@ -98,7 +98,7 @@ impl Inherited {
         let signals = Signals::register(&[SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2])?;
         // The supervisor has blocked them until there is a handler.
         signals::unblock_all()?;
-        let text = memfd::read(&self.config_text, ARTEFACT_BYTES_MAX)?;
+        let text = memfd::read(&self.config_text, CONFIGURATION_BYTES_MAX)?;
         let config = source.parse(&text).map_err(|diagnostics| self.refuse(diagnostics))?;
         let mut loader = Loader::new();
         let Loaded { snapshot, load_status, mut errors, mut warnings, .. } = loader.load(&config);

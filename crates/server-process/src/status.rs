@@ -32,7 +32,7 @@ type Map<V> = BTreeMap<&'static str, V>;
 #[derive(Serialize)]
 pub(crate) struct ProcessStatus<'d> {
     pid: u32,
-    since_unix_s: u64,
+    started_at_unix_s: u64,
     state: &'static str,
     reloads_in_place: u64,
     /// The user that the process has switched to.
@@ -85,7 +85,7 @@ impl<'d> ProcessStatus<'d> {
         });
         ProcessStatus {
             pid: std::process::id(),
-            since_unix_s: started_at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+            started_at_unix_s: started_at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
             state: state_text(&status),
             reloads_in_place: status.snapshot_version,
             user: sandbox.user.clone(),

@@ -26,7 +26,7 @@ pub(crate) enum PhaseInput {
     /// Another process serves in its place.
     Replaced,
     /// The process has reported that it has failed.
-    Leaving,
+    Failed,
     /// The server stops.
     Stop,
     /// The server stops without waiting for requests in progress.
@@ -49,7 +49,7 @@ impl Phase {
             (Phase::Starting, PhaseInput::Ready) => (Phase::Serving, Nothing),
             (Phase::Starting, PhaseInput::Stop | PhaseInput::StopNow) => (Phase::Draining, Kill),
             (Phase::Serving, PhaseInput::Replaced) => (Phase::Draining, Send(Command::Drain)),
-            (Phase::Serving, PhaseInput::Leaving) => (Phase::Draining, Nothing),
+            (Phase::Serving, PhaseInput::Failed) => (Phase::Draining, Nothing),
             (Phase::Serving, PhaseInput::Stop | PhaseInput::StopNow) => (Phase::Draining, Send(Command::Stop)),
             (Phase::Draining, PhaseInput::StopNow) => (Phase::Draining, Kill),
             _ => return None,
@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn phases_follow_the_table() {
         use PhaseAction::{Kill, Nothing, Send};
-        use PhaseInput::{Leaving, Ready, Replaced, Stop, StopNow};
+        use PhaseInput::{Failed, Ready, Replaced, Stop, StopNow};
         let drain = Some((Phase::Draining, Send(Command::Drain)));
         let stop = Some((Phase::Draining, Send(Command::Stop)));
         let kill = Some((Phase::Draining, Kill));
@@ -125,7 +125,7 @@ mod tests {
             (Phase::Draining, [None, None, None, None, kill]),
         ];
         for (phase, expected) in table {
-            for (input, expected) in [Ready, Replaced, Leaving, Stop, StopNow].into_iter().zip(expected) {
+            for (input, expected) in [Ready, Replaced, Failed, Stop, StopNow].into_iter().zip(expected) {
                 assert_eq!(phase.next(input), expected, "{phase:?} {input:?}");
             }
         }

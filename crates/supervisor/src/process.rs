@@ -21,7 +21,7 @@ pub(super) struct Process {
     is_connected: bool,
     phase: Phase,
     /// When the phase began.
-    pub(super) since: Instant,
+    pub(super) phase_since: Instant,
     /// When the process became ready; before that, when it was started.
     pub(super) ready_at: SystemTime,
     last_event_at: Instant,
@@ -38,7 +38,7 @@ impl Process {
             connection,
             is_connected: true,
             phase: Phase::Starting,
-            since: now,
+            phase_since: now,
             ready_at: SystemTime::now(),
             last_event_at: now,
             termination: Termination::None,
@@ -149,12 +149,12 @@ impl Process {
     pub(super) fn apply(&mut self, input: PhaseInput) -> bool {
         let Some((phase, action)) = self.phase.next(input) else { return false };
         if phase != self.phase {
-            self.since = Instant::now();
+            self.phase_since = Instant::now();
             self.phase = phase;
         }
         if phase == Phase::Serving {
             self.ready_at = SystemTime::now();
-            self.last_event_at = self.since;
+            self.last_event_at = self.phase_since;
         }
         match action {
             PhaseAction::Nothing => {}
@@ -173,7 +173,7 @@ impl Process {
     /// does not drain.
     pub(super) fn drain_deadline(&self, limit: Option<Duration>) -> Option<Instant> {
         let drains = self.phase == Phase::Draining && self.termination != Termination::Killed;
-        limit.filter(|_| drains).map(|limit| self.since + limit)
+        limit.filter(|_| drains).map(|limit| self.phase_since + limit)
     }
 
     /// When [`Process::poll_termination`] must be called.

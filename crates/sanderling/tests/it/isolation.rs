@@ -101,7 +101,7 @@ fn a_server_process_that_dies_is_replaced_although_a_zone_is_broken() {
     folder.write("a.zone", b"bad A 1.2.3\n");
     let old = server.server_process_id();
     assert!(send_signal("KILL", &old.to_string()));
-    server.wait_for_error("serves");
+    server.wait_for_error("is serving");
     assert_eq!(serial_of(&server, "b.example."), "NOERROR 1");
     assert_eq!(http_status(&server, "a.example"), "200");
 }

@@ -1,17 +1,16 @@
 //! The start of the supervisor: it binds its sockets, or inherits them from a service manager, from the program that it
 //! replaces, or from a server process without a supervisor.
 
+use super::{ActiveConfig, Lifecycle, QueuedRequest, Requester, Supervisor};
 use crate::backoff::Backoff;
-use crate::lifecycle::{Lifecycle, Requester};
 use crate::process::Process;
-use crate::tasks::QueuedRequest;
-use crate::{ActiveConfig, Supervisor, program};
+use crate::program;
 use sanderling_config::diagnostic::{Diagnostic, error_text};
 use sanderling_config::log::{log, report};
-use sanderling_config::{Config, ConfigSource, ListenerRole, Service};
+use sanderling_config::{Config, ConfigSource, Exit, ListenerRole, Service};
 use sanderling_ipc::control_socket::{ControlSocket, Opened};
 use sanderling_ipc::handover::{self, Descriptors};
-use sanderling_ipc::{ARTEFACT_BYTES_MAX, Command, Connection, Exit, Message, PendingCommand};
+use sanderling_ipc::{CONFIGURATION_BYTES_MAX, Command, Connection, Message, PendingCommand};
 use sanderling_listeners::Listeners;
 use sanderling_os::sd_notify::{Notifier, State};
 use sanderling_os::signals::{self, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, Signals};
@@ -153,7 +152,7 @@ fn adopt(mut connection: Connection, path: &Path, source: &ConfigSource) -> io::
     log(&format!("adopting server process {}, which has lost its supervisor", info.pid));
     let mut listeners = Listeners::from_fds(descriptors.listeners)?;
     // With its configuration the sockets keep the configured addresses, port 0 among them.
-    let text = descriptors.configuration.and_then(|text| memfd::read(&text, ARTEFACT_BYTES_MAX).ok());
+    let text = descriptors.configuration.and_then(|text| memfd::read(&text, CONFIGURATION_BYTES_MAX).ok());
     if let Some(Ok(config)) = text.map(|text| source.parse(&text)) {
         listeners = listeners.bound_for(&config);
     }
@@ -177,7 +176,7 @@ fn resume(
     let adopt = |((info, pidfd), connection)| Ok(Process::adopted(info, pidfd, Connection::from_fd(connection)?));
     let processes = processes.into_iter().zip(connections).map(adopt).collect::<io::Result<Vec<Process>>>()?;
     let text = configuration.ok_or_else(|| io::Error::other("inherited no configuration"))?;
-    let config = source.parse(&memfd::read(&text, ARTEFACT_BYTES_MAX)?).map_err(|diagnostics| {
+    let config = source.parse(&memfd::read(&text, CONFIGURATION_BYTES_MAX)?).map_err(|diagnostics| {
         report(&diagnostics);
         io::Error::other("the inherited configuration has errors")
     })?;

@@ -1,8 +1,7 @@
 //! The supervisor's part of the status; that of the serving process follows it.
 
-use crate::lifecycle::Requester;
+use super::{Requester, StatusRequest, Supervisor};
 use crate::phase::Phase;
-use crate::{StatusRequest, Supervisor};
 use sanderling_config::ConfigSource;
 use sanderling_ipc::control_socket::ClientId;
 use sanderling_ipc::{Command, StatusFormat};
@@ -15,15 +14,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 struct SupervisorStatus {
     version: &'static str,
     pid: u32,
-    since_unix_s: u64,
+    started_at_unix_s: u64,
     /// The configuration file, if there is one.
     configuration: Option<String>,
-    loaded_unix_s: u64,
+    loaded_at_unix_s: u64,
     restarts: u64,
     /// Responses that replaced server processes have cut off after `drain_timeout_ms`.
     cut_off: u64,
     listeners: Vec<ListenerStatus>,
-    processes: Vec<ProcessStatus>,
+    processes: Vec<ProcessSummary>,
 }
 
 #[derive(Serialize)]
@@ -34,7 +33,7 @@ struct ListenerStatus {
 }
 
 #[derive(Serialize)]
-struct ProcessStatus {
+struct ProcessSummary {
     pid: i32,
     generation: u64,
     state: &'static str,
@@ -86,7 +85,7 @@ impl Supervisor {
             address: address.bound,
             sockets: address.socket_count(),
         });
-        let processes = self.processes.iter().map(|process| ProcessStatus {
+        let processes = self.processes.iter().map(|process| ProcessSummary {
             pid: process.pid(),
             generation: process.generation,
             state: process.phase().name(),
@@ -95,12 +94,12 @@ impl Supervisor {
         SupervisorStatus {
             version: env!("CARGO_PKG_VERSION"),
             pid: std::process::id(),
-            since_unix_s: unix_s(self.started_at),
+            started_at_unix_s: unix_s(self.started_at),
             configuration: match &self.source {
                 ConfigSource::File(path) => Some(path.display().to_string()),
                 ConfigSource::Flags(_) => None,
             },
-            loaded_unix_s: unix_s(self.loaded_at),
+            loaded_at_unix_s: unix_s(self.loaded_at),
             restarts: self.backoff.restart_count,
             cut_off: self.cut_off_count,
             listeners: listeners.collect(),

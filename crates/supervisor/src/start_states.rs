@@ -11,8 +11,9 @@ pub(crate) enum StartReason {
     Reload(String),
     /// It is of the newly installed program.
     Upgrade,
-    /// A process that did not become ready has left sockets in which clients may wait.
-    NewSockets,
+    /// A failed start has bound new sockets. Clients may already be in their listen queues, so a process with the current
+    /// configuration must serve them.
+    RecoverNewSockets,
 }
 
 /// How far the start has come.
@@ -70,7 +71,7 @@ impl StartState {
 pub(crate) enum AfterFailure {
     /// The supervisor exits: nothing has been served yet.
     Exit,
-    /// A process with the current configuration is started for the new sockets: clients may wait in them.
+    /// A process with the current configuration serves the new sockets ([`StartReason::RecoverNewSockets`]).
     ServeNewSockets,
     /// The start is tried again later.
     RestartLater,
@@ -84,7 +85,7 @@ impl AfterFailure {
         match reason {
             StartReason::First => AfterFailure::Exit,
             _ if has_new_sockets => AfterFailure::ServeNewSockets,
-            StartReason::Restart | StartReason::NewSockets => AfterFailure::RestartLater,
+            StartReason::Restart | StartReason::RecoverNewSockets => AfterFailure::RestartLater,
             StartReason::Reload(_) | StartReason::Upgrade if !has_serving_process => AfterFailure::RestartLater,
             StartReason::Reload(_) | StartReason::Upgrade => AfterFailure::Keep,
         }
@@ -125,7 +126,7 @@ mod tests {
             (StartReason::Restart, [RestartLater, RestartLater, ServeNewSockets]),
             (reload, [Keep, RestartLater, ServeNewSockets]),
             (StartReason::Upgrade, [Keep, RestartLater, ServeNewSockets]),
-            (StartReason::NewSockets, [RestartLater, RestartLater, ServeNewSockets]),
+            (StartReason::RecoverNewSockets, [RestartLater, RestartLater, ServeNewSockets]),
         ] {
             let found = [(true, false), (false, false), (true, true)]
                 .map(|(has_serving, has_new_sockets)| AfterFailure::of(&reason, has_serving, has_new_sockets));

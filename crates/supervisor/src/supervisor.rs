@@ -1,0 +1,528 @@
+//! The loop of the supervisor. It does one task at a time: a start, a reload, an upgrade. Requests that come meanwhile wait.
+//! A failed task leaves the serving process as it was.
+
+mod startup;
+mod reload;
+mod upgrade;
+mod start_task;
+mod status;
+
+pub use startup::serve;
+
+use crate::backoff::Backoff;
+use crate::phase::{Phase, PhaseInput};
+use crate::process::Process;
+use crate::start_states::{StartReason, StartState};
+use sanderling_config::diagnostic::error_text;
+use sanderling_config::log::log;
+use sanderling_config::{Config, ConfigSource, Exit, UNLIMITED};
+use sanderling_ipc::control_socket::{ClientId, ControlSocket};
+use sanderling_ipc::{Command, Event, HEARTBEAT_INTERVAL, RETRY_INTERVAL, StatusFormat};
+use sanderling_listeners::Listeners;
+use sanderling_os::error::with_context;
+use sanderling_os::poll_set::PollSet;
+use sanderling_os::process::ExitStatus;
+use sanderling_os::sd_notify::{Notifier, State};
+use sanderling_os::signals::{SIGHUP, SIGUSR1, SIGUSR2, Signals};
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+/// Reloads and upgrades that wait for the current task.
+const QUEUE_MAX: usize = 64;
+/// Events of one process that are handled before signals and deadlines are.
+const EVENTS_PER_ITERATION_MAX: usize = 256;
+/// Time beyond `drain_timeout_ms` after which a draining process is killed.
+const DRAIN_MARGIN: Duration = Duration::from_secs(5);
+/// Pause after a failure to poll, such as for want of memory.
+const POLL_RETRY_PAUSE: Duration = Duration::from_millis(100);
+
+/// The supervisor.
+struct Supervisor {
+    source: ConfigSource,
+    forced: Vec<String>,
+    /// The program that an upgrade switches to.
+    installed_program: PathBuf,
+    signals: Signals,
+    control: Option<ControlSocket>,
+    notifier: Notifier,
+    listeners: Listeners,
+    /// The addresses that have been printed on standard output.
+    announced: Listeners,
+    active: ActiveConfig,
+    processes: Vec<Process>,
+    last_generation: u64,
+    task: Option<Task>,
+    queue: VecDeque<QueuedRequest>,
+    /// Clients that wait for the status of the serving process, in the order of their requests.
+    status_requests: VecDeque<StatusRequest>,
+    backoff: Backoff,
+    restart_at: Option<Instant>,
+    /// Responses that replaced server processes have cut off after `drain_timeout_ms`.
+    cut_off_count: u64,
+    lifecycle: Lifecycle,
+    next_watchdog: Option<Instant>,
+    started_at: SystemTime,
+    /// When the active configuration was loaded.
+    loaded_at: SystemTime,
+}
+
+/// A configuration, and its text as a sealed memfd.
+#[derive(Debug)]
+struct ActiveConfig {
+    config: Arc<Config>,
+    text: OwnedFd,
+}
+
+/// A client that waits for the status of a server process.
+#[derive(Clone, Copy, Debug)]
+struct StatusRequest {
+    client: ClientId,
+    format: StatusFormat,
+    /// The process that answers.
+    generation: u64,
+}
+
+/// The origin of a request, which receives its result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Requester {
+    /// A client of the control socket.
+    Client(ClientId),
+    /// A signal, or the supervisor itself: the result is only logged.
+    None,
+}
+
+/// A request that waits for the current task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum QueuedRequest {
+    Reload(Requester),
+    Upgrade(Requester),
+}
+
+impl QueuedRequest {
+    fn requester(self) -> Requester {
+        match self {
+            QueuedRequest::Reload(requester) | QueuedRequest::Upgrade(requester) => requester,
+        }
+    }
+}
+
+/// The current task.
+#[derive(Debug)]
+enum Task {
+    /// The serving process loads a configuration.
+    Reload {
+        requester: Requester,
+        next: ActiveConfig,
+        /// When a new process is started instead.
+        deadline: Instant,
+    },
+    /// A server process starts.
+    Start(Start),
+}
+
+/// The start of a server process.
+#[derive(Debug)]
+struct Start {
+    requester: Requester,
+    reason: StartReason,
+    next: ActiveConfig,
+    listeners: Listeners,
+    generation: u64,
+    deadline: Instant,
+    state: StartState,
+}
+
+impl Task {
+    fn requester(&self) -> Requester {
+        match self {
+            Task::Reload { requester, .. } | Task::Start(Start { requester, .. }) => *requester,
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        match self {
+            Task::Reload { deadline, .. } => Some(*deadline),
+            Task::Start(start) => (start.state != StartState::TimedOut).then_some(start.deadline),
+        }
+    }
+}
+
+/// Whether the supervisor runs or stops.
+#[derive(Debug, Default, PartialEq, Eq)]
+enum Lifecycle {
+    #[default]
+    Running,
+    /// It exits when all server processes have exited.
+    Stopping {
+        /// The clients that wait for it.
+        waiting: Vec<ClientId>,
+        /// Whether a signal was a reason: a second one stops at once.
+        is_by_signal: bool,
+    },
+}
+
+impl Lifecycle {
+    fn is_stopping(&self) -> bool {
+        *self != Lifecycle::Running
+    }
+
+    /// Begins to stop, or stops at once on a second signal: the input for the server processes.
+    fn stop(&mut self, requester: Requester) -> PhaseInput {
+        if *self == Lifecycle::Running {
+            *self = Lifecycle::Stopping { waiting: Vec::new(), is_by_signal: false };
+        }
+        let Lifecycle::Stopping { waiting, is_by_signal } = self else { unreachable!("set above") };
+        match requester {
+            Requester::Client(id) => {
+                waiting.push(id);
+                PhaseInput::Stop
+            }
+            Requester::None if std::mem::replace(is_by_signal, true) => PhaseInput::StopNow,
+            Requester::None => PhaseInput::Stop,
+        }
+    }
+
+    /// The clients that wait for the end.
+    fn into_waiting(self) -> Vec<ClientId> {
+        match self {
+            Lifecycle::Running => Vec::new(),
+            Lifecycle::Stopping { waiting, .. } => waiting,
+        }
+    }
+}
+
+impl Supervisor {
+    /// Supervises until the server has stopped.
+    fn run(mut self) -> Exit {
+        loop {
+            if let Err(error) = self.wait() {
+                log(&format!("cannot wait for events: {}; retrying", error_text(&error)));
+                thread::sleep(POLL_RETRY_PAUSE);
+            }
+            self.handle_signals();
+            self.handle_events();
+            if let Some(exit) = self.reap() {
+                return exit;
+            }
+            self.handle_commands();
+            self.handle_deadlines();
+            self.begin_next();
+            if self.lifecycle.is_stopping() && self.processes.is_empty() {
+                return self.finish();
+            }
+        }
+    }
+
+    fn wait(&self) -> io::Result<()> {
+        let mut sources = vec![self.signals.as_fd()];
+        sources.extend(self.processes.iter().flat_map(Process::poll_fds));
+        sources.extend(self.control.iter().flat_map(ControlSocket::poll_fds));
+        let now = Instant::now();
+        let timeout = self.next_deadline().map(|deadline| deadline.saturating_duration_since(now));
+        PollSet::new(sources).wait(timeout)
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        let now = Instant::now();
+        let drain_limit = self.drain_limit();
+        let processes = self.processes.iter().flat_map(|process| {
+            let heartbeat = (process.phase() == Phase::Serving).then(|| now + HEARTBEAT_INTERVAL);
+            let retry = process.has_unsent().then(|| now + RETRY_INTERVAL);
+            [heartbeat, retry, process.drain_deadline(drain_limit), process.termination_deadline()]
+        });
+        let task = self.task.as_ref().and_then(Task::deadline);
+        let control = self.control.as_ref().and_then(ControlSocket::deadline);
+        processes.chain([task, control, self.restart_at, self.next_watchdog]).flatten().min()
+    }
+
+    /// Time after which a draining process is killed; `None` for never.
+    fn drain_limit(&self) -> Option<Duration> {
+        let timeout_ms = self.active.config.limits.drain_timeout_ms;
+        (timeout_ms != UNLIMITED).then(|| Duration::from_millis(timeout_ms) + DRAIN_MARGIN)
+    }
+
+    fn handle_signals(&mut self) {
+        while let Some(signal) = self.signals.take() {
+            match signal {
+                SIGHUP => self.enqueue(QueuedRequest::Reload(Requester::None)),
+                SIGUSR2 => self.enqueue(QueuedRequest::Upgrade(Requester::None)),
+                // Other servers reopen their log files; here the log is standard error.
+                SIGUSR1 => {}
+                _ => self.stop(Requester::None),
+            }
+        }
+    }
+
+    fn enqueue(&mut self, request: QueuedRequest) {
+        if request.requester() == Requester::None && self.queue.contains(&request) {
+            // The one that waits does what this one asks for.
+            return;
+        }
+        if self.lifecycle.is_stopping() {
+            self.reply(request.requester(), Err("the server is stopping"));
+        } else if self.queue.len() == QUEUE_MAX {
+            self.reply(request.requester(), Err("too many requests are waiting; try again later"));
+        } else {
+            self.queue.push_back(request);
+        }
+    }
+
+    /// Handles the events of all server processes.
+    fn handle_events(&mut self) {
+        for index in 0..self.processes.len() {
+            for _ in 0..EVENTS_PER_ITERATION_MAX {
+                let Some(event) = self.processes[index].next_event() else { break };
+                self.handle_event(index, event);
+            }
+        }
+    }
+
+    fn handle_event(&mut self, index: usize, event: Event) {
+        let process = &mut self.processes[index];
+        let generation = process.generation;
+        match event {
+            Event::Heartbeat => {}
+            Event::ThreadHung(thread) => {
+                log(&format!("{process}: thread {thread} hangs; restarting"));
+                process.abort();
+            }
+            Event::Failed => {
+                if process.apply(PhaseInput::Failed) {
+                    self.fail_reload_in_place();
+                    self.restart_after(Duration::ZERO);
+                }
+            }
+            Event::AcceptStopped => {
+                if let Err(error) = self.listeners.shut_down_except(&Listeners::default()) {
+                    log(&error_text(&error));
+                }
+            }
+            Event::Stdout(text) => {
+                let request = self.status_requests.iter().find(|request| request.generation == generation);
+                if let (Some(request), Some(control)) = (request, &mut self.control) {
+                    control.send_stdout(request.client, &text);
+                }
+            }
+            Event::Done { .. } => {
+                let index = self.status_requests.iter().position(|request| request.generation == generation);
+                if let Some(request) = index.and_then(|index| self.status_requests.remove(index)) {
+                    self.finish_status(request.client, request.format);
+                }
+            }
+            Event::Stderr(text) => self.forward_stderr(generation, &text),
+            Event::Ready { problem_count } => self.on_ready(generation, problem_count),
+            Event::ReloadRefused => self.on_refused(generation),
+            Event::Reloaded { changes, problem_count } => self.on_reloaded(&changes, problem_count),
+            Event::NewProcessNeeded(reason) => self.on_new_process_needed(&reason),
+            Event::Drained { cut_off_count } => self.cut_off_count += cut_off_count,
+        }
+    }
+
+    /// Handles the exit of server processes. `Some` if the first one was never ready: then the supervisor exits as well.
+    fn reap(&mut self) -> Option<Exit> {
+        let mut index = 0;
+        while index < self.processes.len() {
+            let status = self.processes[index].try_wait().unwrap_or_else(|error| {
+                log(&format!("{}: {}; retrying", self.processes[index], error_text(&error)));
+                None
+            });
+            let Some(status) = status else {
+                index += 1;
+                continue;
+            };
+            // Its last events still count, except that it cannot serve any more.
+            while let Some(event) = self.processes[index].next_event() {
+                if !matches!(event, Event::Ready { .. }) {
+                    self.handle_event(index, event);
+                }
+            }
+            let process = self.processes.remove(index);
+            if let Some(exit) = self.on_exit(&process, status) {
+                return Some(exit);
+            }
+        }
+        None
+    }
+
+    fn on_exit(&mut self, process: &Process, status: ExitStatus) -> Option<Exit> {
+        let (unanswered, others) = std::mem::take(&mut self.status_requests)
+            .into_iter()
+            .partition::<VecDeque<_>, _>(|request| request.generation == process.generation);
+        self.status_requests = others;
+        for request in unanswered {
+            self.reply(Requester::Client(request.client), Err("the server process exited before it answered"));
+        }
+        match process.phase() {
+            Phase::Draining => {
+                let is_expected = matches!(status, ExitStatus::Exited(0) | ExitStatus::Unknown);
+                if !is_expected && !self.lifecycle.is_stopping() {
+                    log(&format!("{process}, which had been replaced, {status}"));
+                }
+                None
+            }
+            Phase::Starting => self.on_failed_start(process.generation, &format!("{process} {status}"), status),
+            Phase::Serving => {
+                let served = process.phase_since.elapsed();
+                log(&format!("{process} {status} after {:.1} s; restarting", served.as_secs_f64()));
+                self.fail_reload_in_place();
+                self.restart_after(served);
+                None
+            }
+        }
+    }
+
+    fn handle_commands(&mut self) {
+        let Some(control) = &mut self.control else { return };
+        for (client, command) in control.receive_commands() {
+            let requester = Requester::Client(client);
+            match command {
+                Command::Status(format) => self.begin_status(client, format),
+                Command::Reload => self.enqueue(QueuedRequest::Reload(requester)),
+                Command::Upgrade => self.enqueue(QueuedRequest::Upgrade(requester)),
+                Command::Stop => self.stop(requester),
+                Command::Drain => self.reply(requester, Err("only a supervisor can send the command to drain")),
+                Command::HandOver => {
+                    let pid = std::process::id();
+                    let message = format!(
+                        "a supervisor is already running, process {pid}; stop it first, or name another control socket"
+                    );
+                    self.reply(requester, Err(&message));
+                }
+            }
+        }
+    }
+
+    /// Begins the next task if there is none.
+    fn begin_next(&mut self) {
+        while self.task.is_none() && !self.lifecycle.is_stopping() {
+            // Requests come first: the current configuration may fail to start, and the requested one may not.
+            match self.queue.pop_front() {
+                Some(QueuedRequest::Reload(requester)) => self.begin_reload(requester),
+                Some(QueuedRequest::Upgrade(requester)) => self.begin_upgrade(requester),
+                None if self.restart_at.is_some_and(|at| Instant::now() >= at) => {
+                    self.restart_at = None;
+                    self.restart_exited(StartReason::Restart);
+                }
+                None => return,
+            }
+        }
+    }
+
+    fn handle_deadlines(&mut self) {
+        let hang_limit = Duration::from_millis(self.active.config.limits.hang_timeout_ms) + HEARTBEAT_INTERVAL;
+        let drain_limit = self.drain_limit();
+        for process in &mut self.processes {
+            process.flush();
+            if process.is_silent_for(hang_limit) {
+                log(&format!("{process}: no heartbeat for {} s, restarting", hang_limit.as_secs()));
+                process.abort();
+            }
+            if process.drain_deadline(drain_limit).is_some_and(|deadline| Instant::now() >= deadline) {
+                log(&format!("{process} has not finished within `drain_timeout_ms`, killing it"));
+                process.kill();
+            }
+            process.poll_termination();
+        }
+        self.handle_task_deadline();
+        if let Some(interval) = self.notifier.watchdog_interval()
+            && self.next_watchdog.is_none_or(|at| Instant::now() >= at)
+        {
+            self.next_watchdog = Some(Instant::now() + interval);
+            self.notify(&[State::Watchdog]);
+        }
+    }
+
+    /// Stops all server processes gracefully; at once on a second signal.
+    fn stop(&mut self, requester: Requester) {
+        self.notify(&[State::Stopping]);
+        let input = self.lifecycle.stop(requester);
+        self.restart_at = None;
+        for process in &mut self.processes {
+            process.apply(input);
+        }
+        let task = self.task.take().map(|task| task.requester());
+        let queued = self.queue.drain(..).map(QueuedRequest::requester);
+        let cancelled: Vec<Requester> = task.into_iter().chain(queued).collect();
+        for requester in cancelled {
+            self.reply(requester, Err("the server is stopping"));
+        }
+    }
+
+    fn finish(mut self) -> Exit {
+        for client in std::mem::take(&mut self.lifecycle).into_waiting() {
+            self.reply(Requester::Client(client), Ok("stopped\n"));
+        }
+        if let Some(control) = self.control.take() {
+            control.remove();
+        }
+        Exit::Success
+    }
+
+    /// Sends a requester the result of its request: text for its standard output, or an error.
+    fn reply(&mut self, requester: Requester, result: Result<&str, &str>) {
+        let (Requester::Client(client), Some(control)) = (requester, &mut self.control) else { return };
+        match result {
+            Ok(text) => control.send_stdout(client, text),
+            Err(error) => control.send_stderr(client, &format!("sanderling: {error}\n")),
+        }
+        control.finish(client, result.is_ok());
+    }
+
+    fn send_stdout(&mut self, requester: Requester, text: &str) {
+        if let (Requester::Client(client), Some(control)) = (requester, &mut self.control) {
+            control.send_stdout(client, text);
+        }
+    }
+
+    fn send_stderr(&mut self, requester: Requester, text: &str) {
+        let (Requester::Client(client), Some(control)) = (requester, &mut self.control) else { return };
+        control.send_stderr(client, text);
+    }
+
+    /// Notifies the service manager.
+    fn notify(&self, states: &[State<'_>]) {
+        if let Err(error) = self.notifier.notify(states) {
+            log(&format!("cannot notify the service manager: {}", error_text(&error)));
+        }
+    }
+
+    fn serving_process(&mut self) -> Option<&mut Process> {
+        self.processes.iter_mut().find(|process| process.phase() == Phase::Serving)
+    }
+}
+
+impl ActiveConfig {
+    fn start_timeout(&self) -> Duration {
+        Duration::from_millis(self.config.limits.start_timeout_ms)
+    }
+
+    fn try_clone(&self) -> io::Result<ActiveConfig> {
+        let text = self
+            .text
+            .try_clone()
+            .map_err(|error| with_context("fcntl(F_DUPFD_CLOEXEC)", "the configuration", &error))?;
+        Ok(ActiveConfig { config: Arc::clone(&self.config), text })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn second_signal_stops_at_once() {
+        let mut lifecycle = Lifecycle::Running;
+        assert!(!lifecycle.is_stopping());
+        assert_eq!(lifecycle.stop(Requester::Client(1)), PhaseInput::Stop);
+        assert!(lifecycle.is_stopping());
+        assert_eq!(lifecycle.stop(Requester::None), PhaseInput::Stop);
+        assert_eq!(lifecycle.stop(Requester::Client(2)), PhaseInput::Stop);
+        assert_eq!(lifecycle.stop(Requester::None), PhaseInput::StopNow);
+        assert_eq!(lifecycle.into_waiting(), [1, 2]);
+    }
+}

@@ -1,0 +1,136 @@
+//! A reload, from the request to its result.
+
+use super::{ActiveConfig, Requester, Supervisor, Task};
+use crate::program::RUNNING;
+use crate::start_states::StartReason;
+use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text};
+use sanderling_config::log::{log, report};
+use sanderling_ipc::{CONFIGURATION_BYTES_MAX, Command, FdKind};
+use sanderling_listeners::Listeners;
+use sanderling_os::memfd;
+use sanderling_os::sd_notify::State;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+impl Supervisor {
+    pub(super) fn begin_reload(&mut self, requester: Requester) {
+        self.notify(&[State::Reloading]);
+        let next = match self.read_config() {
+            Ok(next) => next,
+            Err(diagnostics) => {
+                report(&diagnostics);
+                for diagnostic in &diagnostics {
+                    self.send_stderr(requester, &format!("{diagnostic}\n"));
+                }
+                return self.refuse_reload(requester);
+            }
+        };
+        if next.config.control != self.active.config.control {
+            const UNCHANGED: &str = "`control` has changed: the control socket keeps its path until the next start";
+            log(UNCHANGED);
+            self.send_stderr(requester, &format!("sanderling: {UNCHANGED}\n"));
+        }
+        if let Some(reason) = next.config.needs_new_process(&self.active.config) {
+            return self.begin_replacement(requester, next, reason);
+        }
+        let text = next.text.try_clone();
+        match (self.serving_process(), text) {
+            (Some(process), Ok(text)) => {
+                process.send(Command::Reload, vec![(FdKind::Configuration, text)]);
+                let deadline = Instant::now() + next.start_timeout();
+                self.task = Some(Task::Reload { requester, next, deadline });
+            }
+            _ => self.begin_replacement(requester, next, "no server process was running"),
+        }
+    }
+
+    fn read_config(&self) -> Result<ActiveConfig, Vec<Diagnostic>> {
+        let text = self.source.read()?;
+        // Usually only a zone has changed: do not parse an identical configuration again.
+        let config = match memfd::read(&self.active.text, CONFIGURATION_BYTES_MAX) {
+            Ok(active) if active == text => Arc::clone(&self.active.config),
+            _ => Arc::new(self.source.parse(&text)?),
+        };
+        let text = memfd::create("configuration", &text).map_err(|error| {
+            let problem = Problem::new(error_text(&error), "check the memory and the file descriptor limit");
+            vec![Diagnostic::error(Location::Argument("reload".to_owned()), problem)]
+        })?;
+        Ok(ActiveConfig { config, text })
+    }
+
+    /// Starts a server process for `next`, which the serving one cannot apply for this reason.
+    fn begin_replacement(&mut self, requester: Requester, next: ActiveConfig, why: &str) {
+        let listeners = match Listeners::bind(&next.config, &self.listeners) {
+            Ok(listeners) => listeners,
+            Err(error) => {
+                let problem = error.to_problem(&self.source).to_string();
+                return self.refuse_reload_with(requester, &problem);
+            }
+        };
+        let listeners_with_new_sockets = self.listeners.with_sockets_of(&listeners);
+        let start_reason = StartReason::Reload(why.to_owned());
+        if let Err(error) = self.start(Path::new(RUNNING), start_reason, requester, next, listeners) {
+            if listeners_with_new_sockets.has_more_than(&self.listeners) {
+                self.serve_new_sockets(listeners_with_new_sockets);
+            }
+            self.refuse_reload_with(requester, &error_text(&error));
+        }
+    }
+
+    fn refuse_reload_with(&mut self, requester: Requester, problem: &str) {
+        log(problem);
+        self.send_stderr(requester, &format!("{problem}\n"));
+        self.refuse_reload(requester);
+    }
+
+    pub(super) fn refuse_reload(&mut self, requester: Requester) {
+        const REFUSED: &str = "reload failed, keeping the current configuration";
+        log(REFUSED);
+        self.reply(requester, Err(REFUSED));
+        self.notify(&[State::Ready]);
+    }
+
+    /// Ends the task if it is a reload by the serving process: the requester and the new configuration.
+    pub(super) fn take_reload(&mut self) -> Option<(Requester, ActiveConfig)> {
+        match self.task.take_if(|task| matches!(task, Task::Reload { .. }))? {
+            Task::Reload { requester, next, .. } => Some((requester, next)),
+            Task::Start(_) => None,
+        }
+    }
+
+    pub(super) fn on_reloaded(&mut self, changes: &str, problem_count: usize) {
+        if let Some((requester, next)) = self.take_reload() {
+            self.active = next;
+            self.loaded_at = SystemTime::now();
+            self.finish_reload(requester, &format!("reloaded; no connection was closed\n{changes}"), problem_count);
+            self.notify(&[State::Ready]);
+        }
+    }
+
+    /// Reports a reload that is in effect. It has failed in part if sites or zones could not be loaded.
+    pub(super) fn finish_reload(&mut self, requester: Requester, message: &str, problem_count: usize) {
+        log(message.trim_end());
+        if problem_count == 0 {
+            return self.reply(requester, Ok(message));
+        }
+        let problems =
+            format!("{problem_count} of the sites and zones could not be loaded; everything else was reloaded");
+        log(&problems);
+        self.send_stdout(requester, message);
+        self.reply(requester, Err(&problems));
+    }
+
+    pub(super) fn on_new_process_needed(&mut self, reason: &str) {
+        if let Some((requester, next)) = self.take_reload() {
+            self.begin_replacement(requester, next, reason);
+        }
+    }
+
+    /// The process that was to reload has exited or leaves.
+    pub(super) fn fail_reload_in_place(&mut self) {
+        if let Some((requester, _)) = self.take_reload() {
+            self.reply(requester, Err("the server process exited during the reload; try again"));
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! The start of a server process, from its cause to its result.
+
+use super::{ActiveConfig, Requester, Start, Supervisor, Task};
+use crate::phase::PhaseInput;
+use crate::process::Process;
+use crate::program;
+use crate::program::RUNNING;
+use crate::start_states::{AfterFailure, StartInput, StartReason, StartState, StartStep};
+use sanderling_config::Exit;
+use sanderling_config::diagnostic::error_text;
+use sanderling_config::log::{log, print};
+use sanderling_ipc::{Connection, FdKind, OutgoingFds, handover};
+use sanderling_listeners::Listeners;
+use sanderling_os::process::ExitStatus;
+use sanderling_os::sd_notify::State;
+use sanderling_os::signals;
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime};
+
+impl Supervisor {
+    pub(super) fn begin_first(&mut self, next: ActiveConfig, listeners: Listeners) -> io::Result<()> {
+        self.start(Path::new(RUNNING), StartReason::First, Requester::None, next, listeners)
+    }
+
+    /// Starts a process with the current configuration on the current sockets.
+    pub(super) fn restart_exited(&mut self, start_reason: StartReason) {
+        let result = self.active.try_clone().and_then(|active| {
+            let listeners = self.listeners.clone();
+            self.start(Path::new(RUNNING), start_reason, Requester::None, active, listeners)
+        });
+        if let Err(error) = result {
+            log(&format!("cannot start a server process: {}; retrying", error_text(&error)));
+            self.restart_after(Duration::ZERO);
+        }
+    }
+
+    /// Schedules a restart after a process has served for `served`.
+    pub(super) fn restart_after(&mut self, served: Duration) {
+        self.restart_at = Some(Instant::now() + self.backoff.delay_after(served));
+    }
+
+    /// Starts a process of `program`.
+    ///
+    /// # Errors
+    /// It cannot be started, and nothing has changed.
+    pub(super) fn start(
+        &mut self,
+        program: &Path,
+        start_reason: StartReason,
+        requester: Requester,
+        next: ActiveConfig,
+        listeners: Listeners,
+    ) -> io::Result<()> {
+        let (ours, theirs) = Connection::pair()?;
+        let mut descriptors: OutgoingFds<'_> =
+            vec![(FdKind::Connection, theirs.as_fd()), (FdKind::Configuration, next.text.as_fd())];
+        descriptors.extend(self.control.iter().map(|control| (FdKind::ControlSocket, control.listener())));
+        descriptors.extend(listeners.fds().map(|(role, socket)| (FdKind::Listener(role), socket)));
+        let arguments = self.arguments("internal-server-process");
+        // A signal to all processes with the name of the program would kill one that has no handler yet.
+        signals::block_all()?;
+        let handle = sanderling_os::process::spawn(program, &arguments, &handover::named(descriptors));
+        signals::unblock_all()?;
+        let handle = handle?;
+        self.last_generation += 1;
+        let generation = self.last_generation;
+        let deadline = Instant::now() + next.start_timeout();
+        self.processes.push(Process::new(generation, handle, ours));
+        let (reason, state) = (start_reason, StartState::Pending);
+        self.task = Some(Task::Start(Start { requester, reason, next, listeners, generation, deadline, state }));
+        Ok(())
+    }
+
+    pub(super) fn arguments(&self, command: &str) -> Vec<OsString> {
+        let control = self.control.iter().flat_map(|control| [OsString::from("--control"), control.path().into()]);
+        let rest = control.chain(self.source.to_arguments()).collect();
+        program::arguments(command, &self.forced, rest)
+    }
+
+    /// The next step of the start of process `generation`; `None` if that is not the current task.
+    fn step_start(&mut self, generation: u64, input: StartInput) -> Option<StartStep> {
+        match &mut self.task {
+            Some(Task::Start(start)) if start.generation == generation => {
+                let step = start.state.next(input);
+                match step {
+                    StartStep::Wait(state) => start.state = state,
+                    StartStep::Kill => start.state = StartState::TimedOut,
+                    StartStep::Serve | StartStep::Fail { .. } => {}
+                }
+                Some(step)
+            }
+            _ => None,
+        }
+    }
+
+    pub(super) fn on_refused(&mut self, generation: u64) {
+        if self.step_start(generation, StartInput::Refused).is_none()
+            && let Some((requester, _)) = self.take_reload()
+        {
+            self.refuse_reload(requester);
+        }
+    }
+
+    /// The new process serves: the one before drains.
+    pub(super) fn on_ready(&mut self, generation: u64, problem_count: usize) {
+        if self.step_start(generation, StartInput::Ready) != Some(StartStep::Serve) {
+            return;
+        }
+        let Some(Task::Start(start)) = self.task.take() else { return };
+        let mut pid = 0;
+        for process in &mut self.processes {
+            if process.generation == generation {
+                pid = process.pid();
+                process.apply(PhaseInput::Ready);
+            } else {
+                process.apply(PhaseInput::Replaced);
+            }
+        }
+        self.restart_at = None;
+        print(&start.listeners.announcement_except(&self.announced));
+        self.announced = start.listeners.clone();
+        // Clients of an address that is no longer served are refused instead of waiting for ever.
+        if let Err(error) = self.listeners.shut_down_except(&start.listeners) {
+            log(&error_text(&error));
+        }
+        self.listeners = start.listeners;
+        self.active = start.next;
+        self.loaded_at = SystemTime::now();
+        self.notify(&[State::Ready]);
+        match start.reason {
+            StartReason::First => {}
+            StartReason::Restart | StartReason::RecoverNewSockets => log(&format!("server process {pid} is serving")),
+            StartReason::Reload(why) => {
+                let message = format!("reloaded with the new server process {pid}: {why}\n");
+                self.finish_reload(start.requester, &message, problem_count);
+            }
+            StartReason::Upgrade => {
+                log(&format!("server process {pid}, started from {}, is serving", self.installed_program.display()));
+                self.become_new_program(start.requester);
+            }
+        }
+    }
+
+    /// Handles the exit of a process that was not ready. `Some` if the supervisor exits as well.
+    pub(super) fn on_failed_start(&mut self, generation: u64, exited: &str, status: ExitStatus) -> Option<Exit> {
+        let Some(StartStep::Fail { is_reported }) = self.step_start(generation, StartInput::Exited) else {
+            return None;
+        };
+        let Some(Task::Start(start)) = self.task.take() else { return None };
+        if !is_reported {
+            let message = format!("{exited} before it was ready");
+            log(&message);
+            self.send_stderr(start.requester, &format!("{message}\n"));
+        }
+        match start.reason {
+            StartReason::First | StartReason::Restart | StartReason::RecoverNewSockets => {}
+            StartReason::Reload(_) => self.refuse_reload(start.requester),
+            StartReason::Upgrade => {
+                const FAILED: &str = "upgrade failed, keeping the running program";
+                log(FAILED);
+                self.reply(start.requester, Err(FAILED));
+            }
+        }
+        let listeners_with_new_sockets = self.listeners.with_sockets_of(&start.listeners);
+        let has_new_sockets = listeners_with_new_sockets.has_more_than(&self.listeners);
+        let has_serving_process = self.serving_process().is_some();
+        match AfterFailure::of(&start.reason, has_serving_process, has_new_sockets) {
+            AfterFailure::Exit => {
+                let bad_configuration = ExitStatus::Exited(i32::from(Exit::BadConfiguration.status()));
+                let is_refused = is_reported || status == bad_configuration;
+                return Some(if is_refused { Exit::BadConfiguration } else { Exit::Failure });
+            }
+            AfterFailure::ServeNewSockets => self.serve_new_sockets(listeners_with_new_sockets),
+            AfterFailure::RestartLater => self.restart_after(Duration::ZERO),
+            AfterFailure::Keep => {}
+        }
+        None
+    }
+
+    /// Starts a process with the current configuration on the sockets of a failed start ([`StartReason::RecoverNewSockets`]).
+    pub(super) fn serve_new_sockets(&mut self, listeners: Listeners) {
+        self.listeners = listeners;
+        self.restart_exited(StartReason::RecoverNewSockets);
+    }
+
+    pub(super) fn handle_task_deadline(&mut self) {
+        if self.task.as_ref().and_then(Task::deadline).is_none_or(|deadline| Instant::now() < deadline) {
+            return;
+        }
+        let generation = match &self.task {
+            Some(Task::Start(start)) => start.generation,
+            _ => {
+                return self.on_new_process_needed(
+                    "the serving process has not loaded the configuration within `start_timeout_ms`",
+                );
+            }
+        };
+        if self.step_start(generation, StartInput::DeadlinePassed) == Some(StartStep::Kill) {
+            for process in self.processes.iter_mut().filter(|process| process.generation == generation) {
+                log(&format!("{process} was not ready within `start_timeout_ms`; killing it"));
+                process.kill();
+            }
+        }
+    }
+
+    /// Sends an error of process `generation` to the requester of its task.
+    pub(super) fn forward_stderr(&mut self, generation: u64, text: &str) {
+        let requester = match &self.task {
+            Some(Task::Reload { requester, .. }) => *requester,
+            Some(Task::Start(start)) if start.generation == generation => start.requester,
+            _ => return,
+        };
+        self.send_stderr(requester, text);
+    }
+}

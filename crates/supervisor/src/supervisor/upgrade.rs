@@ -1,0 +1,86 @@
+//! An upgrade: a server process of the new program, then the new program instead of this one.
+
+use super::{QueuedRequest, Requester, StatusRequest, Supervisor};
+use crate::process::Process;
+use crate::start_states::StartReason;
+use sanderling_config::diagnostic::error_text;
+use sanderling_config::log::log;
+use sanderling_ipc::{FdKind, OutgoingFds, PendingCommand, handover};
+use sanderling_os::signals;
+use sanderling_os::signals::{SIGHUP, SIGUSR2};
+use std::convert::Infallible;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+impl Supervisor {
+    pub(super) fn begin_upgrade(&mut self, requester: Requester) {
+        let program = self.installed_program.clone();
+        let result = self.active.try_clone().and_then(|active| {
+            let listeners = self.listeners.clone();
+            self.start(&program, StartReason::Upgrade, requester, active, listeners)
+        });
+        if let Err(error) = result {
+            let message = format!(
+                "upgrade failed, keeping the running program: cannot start {}: {}",
+                program.display(),
+                error_text(&error)
+            );
+            log(&message);
+            self.reply(requester, Err(&message));
+        }
+    }
+
+    /// Replaces this program by the new one. Returns only if that fails, and nothing has changed.
+    pub(super) fn become_new_program(&mut self, requester: Requester) {
+        let error = match self.try_become_new_program(requester) {
+            Ok(never) => match never {},
+            Err(error) => error,
+        };
+        let message = format!("the new program serves, but the old one still supervises: {}", error_text(&error));
+        log(&message);
+        self.reply(requester, Err(&message));
+    }
+
+    fn try_become_new_program(&mut self, requester: Requester) -> io::Result<Infallible> {
+        // The new program registers its signal handlers first; a signal before that would kill it. Signals that have
+        // arrived are handled here, and later ones wait for the new program.
+        signals::block_all()?;
+        self.handle_signals();
+        for StatusRequest { client, .. } in std::mem::take(&mut self.status_requests) {
+            self.reply(Requester::Client(client), Err("the program is being upgraded; try again"));
+        }
+        let error = if self.lifecycle.is_stopping() {
+            io::Error::other("the server is stopping")
+        } else {
+            self.exec_new_program(requester).unwrap_or_else(|error| error)
+        };
+        signals::unblock_all()?;
+        Err(error)
+    }
+
+    /// The error of the exec or of its preparation. A signal that is sent here stays pending through the exec.
+    fn exec_new_program(&self, requester: Requester) -> io::Result<io::Error> {
+        let mut descriptors: OutgoingFds<'_> = vec![(FdKind::Configuration, self.active.text.as_fd())];
+        descriptors.extend(self.control.iter().map(|control| (FdKind::ControlSocket, control.listener())));
+        descriptors.extend(self.listeners.fds().map(|(role, socket)| (FdKind::Listener(role), socket)));
+        descriptors.extend(self.processes.iter().flat_map(Process::handover_fds));
+        let client = |requester, pending| match requester {
+            Requester::Client(id) => self.control.as_ref()?.client_fd(id).map(|fd| (FdKind::Client(pending), fd)),
+            Requester::None => None,
+        };
+        descriptors.extend(client(requester, PendingCommand::ThisUpgrade));
+        for request in &self.queue {
+            let (pending, signal) = match request {
+                QueuedRequest::Reload(_) => (PendingCommand::Reload, SIGHUP),
+                QueuedRequest::Upgrade(_) => (PendingCommand::Upgrade, SIGUSR2),
+            };
+            match request.requester() {
+                Requester::None => signals::send_to_self(signal)?,
+                requester => descriptors.extend(client(requester, pending)),
+            }
+        }
+        let (list, variable) = handover::to_list(&descriptors)?;
+        let kept: Vec<BorrowedFd<'_>> = descriptors.iter().map(|(_, kept)| *kept).chain([list.as_fd()]).collect();
+        Ok(sanderling_os::process::exec(&self.installed_program, &self.arguments("serve"), &[variable], &kept))
+    }
+}
