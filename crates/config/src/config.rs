@@ -3,7 +3,7 @@
 use crate::diagnostic::{Diagnostic, Location};
 use crate::domain_name::DomainName;
 use crate::limits::Limits;
-use crate::paths::{check_site_folder, check_zone_file};
+use crate::paths::{check_document_root, check_zone_file};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -11,9 +11,9 @@ use std::sync::OnceLock;
 use std::thread::available_parallelism;
 
 /// The default address of HTTP.
-pub(super) const HTTP_LISTEN_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
+const HTTP_LISTEN_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 /// The default address of DNS.
-pub(super) const DNS_LISTEN_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 5353);
+const DNS_LISTEN_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 5353);
 /// Workers that one server process may have.
 pub(super) const WORKER_COUNT_MAX: u64 = 1024;
 
@@ -26,9 +26,9 @@ pub struct Config {
     /// Threads that serve, 1 to 1024.
     pub worker_count: usize,
     /// Sockets of each address.
-    pub listeners: ListenerCount,
+    pub sockets_per_address: SocketsPerAddress,
     /// The account of the server process; `None` keeps the user that started the program.
-    pub account: Option<Account>,
+    pub user_and_group: Option<UserAndGroup>,
     /// Whether the server process restricts its own access to files and system calls.
     pub sandbox: bool,
     /// The path of the control socket, if the file has one.
@@ -52,8 +52,8 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             worker_count: processor_count(),
-            listeners: ListenerCount::Auto,
-            account: None,
+            sockets_per_address: SocketsPerAddress::Auto,
+            user_and_group: None,
             sandbox: true,
             control: None,
             http_listen: Vec::new(),
@@ -67,11 +67,25 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The folders and zone files that do not exist or are of the wrong kind. They make their own site or zone
+    /// The directories and zone files that do not exist or are of the wrong kind. They make their own site or zone
     /// unavailable, and no other one.
     pub fn path_problems(&self) -> Vec<Diagnostic> {
-        let sites = self.sites.iter().filter_map(|site| site.check_folder().err());
+        let sites = self.sites.iter().filter_map(|site| site.check_document_root().err());
         sites.chain(self.zones.iter().filter_map(|zone| zone.check_file().err())).collect()
+    }
+
+    /// Gives each service with content an address, unless it has one, and no other service any.
+    pub(super) fn set_default_addresses(&mut self) {
+        for (listen, default, has_content) in [
+            (&mut self.http_listen, HTTP_LISTEN_DEFAULT, !self.sites.is_empty()),
+            (&mut self.dns_listen, DNS_LISTEN_DEFAULT, !self.zones.is_empty()),
+        ] {
+            match (has_content, listen.is_empty()) {
+                (false, _) => listen.clear(),
+                (true, true) => listen.push(default),
+                (true, false) => {}
+            }
+        }
     }
 
     /// Why a server process that runs with `running` cannot apply this configuration and a new process is needed;
@@ -81,8 +95,8 @@ impl Config {
             (self.http_listen != running.http_listen, "`listen` in [http] has changed"),
             (self.dns_listen != running.dns_listen, "`listen` in [dns] has changed"),
             (self.worker_count != running.worker_count, "`workers` has changed"),
-            (self.listeners != running.listeners, "`listeners` has changed"),
-            (self.account != running.account, "`user` or `group` has changed"),
+            (self.sockets_per_address != running.sockets_per_address, "`listeners` has changed"),
+            (self.user_and_group != running.user_and_group, "`user` or `group` has changed"),
             (self.sandbox != running.sandbox, "`sandbox` has changed"),
             (self.limits != running.limits, "a limit has changed"),
         ];
@@ -90,18 +104,18 @@ impl Config {
     }
 
     /// The number of sockets of each address.
-    pub fn listener_count(&self) -> usize {
-        match self.listeners {
+    pub fn socket_count(&self) -> usize {
+        match self.sockets_per_address {
             // A worker without a socket of its own shares another worker's.
-            ListenerCount::Auto => processor_count().max(self.worker_count),
-            ListenerCount::Exactly(count) => count,
+            SocketsPerAddress::Auto => processor_count().max(self.worker_count),
+            SocketsPerAddress::Exactly(count) => count,
         }
     }
 }
 
 /// The number of reuseport sockets (`SO_REUSEPORT`) of each address, among which the kernel distributes clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ListenerCount {
+pub enum SocketsPerAddress {
     /// The number of processors or of workers, whichever is larger.
     Auto,
     /// This number, 1 to 1024.
@@ -110,7 +124,7 @@ pub enum ListenerCount {
 
 /// A user of the system, and a group if it is not the user's own.
 #[derive(Clone, Debug)]
-pub struct Account {
+pub struct UserAndGroup {
     /// Name or number of the user.
     pub user: String,
     /// Name or number of the group.
@@ -122,33 +136,33 @@ pub struct Account {
 }
 
 /// Two accounts are equal if their names are, wherever the file has them.
-impl PartialEq for Account {
-    fn eq(&self, other: &Account) -> bool {
+impl PartialEq for UserAndGroup {
+    fn eq(&self, other: &UserAndGroup) -> bool {
         (&self.user, &self.group) == (&other.user, &other.group)
     }
 }
 
-impl Eq for Account {}
+impl Eq for UserAndGroup {}
 
-/// A folder that is served for some hosts.
+/// A web site: a document root that is served for some hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
     /// The hosts of the site, its own domain before the aliases. No host belongs to two sites. Empty for
     /// `serve FOLDER`, where [`DefaultSite::EveryHost`] selects the site.
     pub hosts: Vec<DomainName>,
-    /// The document root, relative to the working folder or absolute.
-    pub folder: PathBuf,
-    /// Where the configuration names the folder.
+    /// A directory, relative to the working directory or absolute.
+    pub document_root: PathBuf,
+    /// Where the configuration has the document root.
     pub location: Location,
 }
 
 impl Site {
-    /// Whether the folder is one.
+    /// Whether the document root is a directory.
     ///
     /// # Errors
     /// It is not, or it cannot be reached.
-    pub fn check_folder(&self) -> Result<(), Diagnostic> {
-        check_site_folder(&self.folder).map_err(|problem| Diagnostic::error(self.location.clone(), problem))
+    pub fn check_document_root(&self) -> Result<(), Diagnostic> {
+        check_document_root(&self.document_root).map_err(|problem| Diagnostic::error(self.location.clone(), problem))
     }
 }
 
@@ -157,9 +171,9 @@ impl Site {
 pub struct Zone {
     /// The name of the zone. No two zones have the same.
     pub apex: DomainName,
-    /// The zone file, relative to the working folder or absolute.
+    /// The zone file, relative to the working directory or absolute.
     pub file: PathBuf,
-    /// Where the configuration names the file.
+    /// Where the configuration has the file.
     pub location: Location,
 }
 

@@ -1,8 +1,6 @@
 //! Reads a configuration file into a [`Config`], or reports all problems in it.
 
-use crate::config::{
-    Account, Config, DNS_LISTEN_DEFAULT, DefaultSite, HTTP_LISTEN_DEFAULT, ListenerCount, Site, WORKER_COUNT_MAX, Zone,
-};
+use crate::config::{Config, DefaultSite, Site, SocketsPerAddress, UserAndGroup, WORKER_COUNT_MAX, Zone};
 use crate::config_reader::{ConfigReader, Entry, entries};
 use crate::diagnostic::{Diagnostic, Location, Problem, error_text};
 use crate::domain_name::DomainName;
@@ -12,7 +10,7 @@ use crate::listen_address::{ListenAddresses, parse_listen_address};
 use crate::service::Service;
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Read};
-use std::mem::take;
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
@@ -31,9 +29,9 @@ pub(super) fn read(path: &Path) -> Result<Vec<u8>, Vec<Diagnostic>> {
 fn read_bounded(path: &Path) -> Result<Vec<u8>, Problem> {
     let unreadable = |error: &io::Error| {
         let remedy = match error.kind() {
-            io::ErrorKind::NotFound => "create it, or name another file with --config",
+            io::ErrorKind::NotFound => "create it, or specify another file with --config",
             io::ErrorKind::PermissionDenied => "allow this user to read it",
-            _ => "name another file with --config",
+            _ => "specify another file with --config",
         };
         Problem::new(format!("cannot read the configuration file: {}", error_text(error)), remedy)
     };
@@ -41,17 +39,17 @@ fn read_bounded(path: &Path) -> Result<Vec<u8>, Problem> {
     // Without blocking: a FIFO at the path of the file would block a reload for ever.
     let file = sanderling_os::file::open_nonblocking(path).map_err(|error| unreadable(&error))?;
     if !file.metadata().map_err(|error| unreadable(&error))?.is_file() {
-        return Err(Problem::new("the configuration file is not a regular file", "name another file with --config"));
+        return Err(Problem::new("the configuration file is not a regular file", "specify another file with --config"));
     }
     file.take(FILE_BYTES_MAX + 1).read_to_end(&mut content).map_err(|error| unreadable(&error))?;
     if content.len() as u64 > FILE_BYTES_MAX {
         let message = format!("the configuration file is larger than {FILE_BYTES_MAX} bytes");
-        return Err(Problem::new(message, "name another file with --config"));
+        return Err(Problem::new(message, "specify another file with --config"));
     }
     Ok(content)
 }
 
-/// Checks the content of the file at `path`; relative paths in it are relative to its folder.
+/// Checks the content of the file at `path`; relative paths in it are relative to its directory.
 ///
 /// # Errors
 /// All problems, in the order of the file.
@@ -79,7 +77,7 @@ pub(super) fn parse(path: &Path, content: &[u8]) -> Result<Config, Vec<Diagnosti
 /// Builds the configuration from the sections of the file.
 struct ConfigBuilder<'e, 'a> {
     reader: &'e mut ConfigReader<'a>,
-    folder: &'e Path,
+    directory: &'e Path,
     config: Config,
     /// `user` with its offset.
     user: Option<(usize, String)>,
@@ -97,10 +95,10 @@ struct ConfigBuilder<'e, 'a> {
 }
 
 impl ConfigBuilder<'_, '_> {
-    fn new<'e, 'a>(reader: &'e mut ConfigReader<'a>, folder: &'e Path) -> ConfigBuilder<'e, 'a> {
+    fn new<'e, 'a>(reader: &'e mut ConfigReader<'a>, directory: &'e Path) -> ConfigBuilder<'e, 'a> {
         ConfigBuilder {
             reader,
-            folder,
+            directory,
             config: Config::default(),
             user: None,
             group: None,
@@ -151,7 +149,10 @@ impl ConfigBuilder<'_, '_> {
                 "`listeners` must be \"auto\" or a number",
                 "write listeners = \"auto\"",
             ),
-            _ => self.config.listeners = self.read_count(entry).map_or(ListenerCount::Auto, ListenerCount::Exactly),
+            _ => {
+                let count = self.read_count(entry);
+                self.config.sockets_per_address = count.map_or(SocketsPerAddress::Auto, SocketsPerAddress::Exactly);
+            }
         }
     }
 
@@ -293,8 +294,8 @@ impl ConfigBuilder<'_, '_> {
                 }
             }
         }
-        if let Some((folder, location)) = path {
-            self.config.sites.push(Site { hosts, folder, location });
+        if let Some((document_root, location)) = path {
+            self.config.sites.push(Site { hosts, document_root, location });
         }
     }
 
@@ -318,13 +319,13 @@ impl ConfigBuilder<'_, '_> {
         }
     }
 
-    /// The path of `entry`, relative to the folder of the file, and its location.
+    /// The path of `entry`, relative to the directory of the file, and its location.
     fn read_path(&mut self, entry: Entry<'_, '_>, example: &str) -> Option<(PathBuf, Location)> {
         let (offset, text) = self.reader.string(entry, example)?;
         if text.is_empty() {
             self.error(offset, format!("`{}` is empty", entry.key), format!("write {example}"));
         }
-        Some((self.folder.join(text), self.reader.location(offset)))
+        Some((self.directory.join(text), self.reader.location(offset)))
     }
 
     fn read_limits(&mut self, section: Entry<'_, '_>) {
@@ -359,17 +360,15 @@ impl ConfigBuilder<'_, '_> {
 
     fn into_config(mut self) -> Config {
         self.config.default_site = self.default_site();
-        self.config.account = self.account();
+        self.config.user_and_group = self.user_and_group();
         self.check_completeness();
-        let Config { http_listen, dns_listen, sites, zones, .. } = &mut self.config;
-        *http_listen = listen_or_default(take(http_listen), self.http_listen, HTTP_LISTEN_DEFAULT, !sites.is_empty());
-        *dns_listen = listen_or_default(take(dns_listen), self.dns_listen, DNS_LISTEN_DEFAULT, !zones.is_empty());
+        self.config.set_default_addresses();
         self.config
     }
 
-    fn account(&mut self) -> Option<Account> {
+    fn user_and_group(&mut self) -> Option<UserAndGroup> {
         match (self.user.take(), self.group.take()) {
-            (Some((offset, user)), group) => Some(Account {
+            (Some((offset, user)), group) => Some(UserAndGroup {
                 user,
                 user_location: self.reader.location(offset),
                 group_location: self.reader.location(group.as_ref().map_or(offset, |(offset, _)| *offset)),
@@ -390,7 +389,7 @@ impl ConfigBuilder<'_, '_> {
         match self.hosts.get(&host) {
             Some(&site_index) => DefaultSite::Addresses(site_index),
             None => {
-                self.error(offset, format!("no site has the host {host}"), "name a domain with a `site`");
+                self.error(offset, format!("no site has the host {host}"), "write a domain that has a `site`");
                 DefaultSite::None
             }
         }
@@ -399,7 +398,7 @@ impl ConfigBuilder<'_, '_> {
     /// Reports listeners without content, and a file without domains; not if the file has other problems, which are then
     /// the probable cause.
     fn check_completeness(&mut self) {
-        if !self.reader.is_clean() {
+        if self.reader.has_problems() {
             return;
         }
         let (has_site, has_zone) = (!self.config.sites.is_empty(), !self.config.zones.is_empty());
@@ -414,20 +413,6 @@ impl ConfigBuilder<'_, '_> {
         if let (Some(offset), false) = (self.dns_listen, has_zone) {
             self.error(offset, "[dns] has `listen`, but no domain has a `zone`", "add a zone or remove [dns]");
         }
-    }
-}
-
-/// `listen`, or the default if the file does not have it, or nothing if there is nothing to serve.
-fn listen_or_default(
-    listen: Vec<SocketAddr>,
-    offset: Option<usize>,
-    default: SocketAddr,
-    has_content: bool,
-) -> Vec<SocketAddr> {
-    match (has_content, offset) {
-        (false, _) => Vec::new(),
-        (true, None) => vec![default],
-        (true, Some(_)) => listen,
     }
 }
 

@@ -43,11 +43,6 @@ impl<'a> ConfigReader<'a> {
         ConfigReader { file, line_starts: std::iter::once(0).chain(ends).collect(), diagnostics: Vec::new() }
     }
 
-    /// Whether there are no problems so far.
-    pub(super) fn is_clean(&self) -> bool {
-        self.diagnostics.is_empty()
-    }
-
     /// The location of `offset`, in bytes from the start of the text.
     pub(super) fn location(&self, offset: usize) -> Location {
         let (line, column) = self.line_and_column(offset);
@@ -70,6 +65,7 @@ impl<'a> ConfigReader<'a> {
         self.diagnostics.push(diagnostic);
     }
 
+    /// Whether a problem has been added.
     pub(super) fn has_problems(&self) -> bool {
         !self.diagnostics.is_empty()
     }

@@ -59,7 +59,7 @@ pub enum Severity {
 pub enum Location {
     /// A command-line argument as typed: `--zone example.com=x.zone`.
     Argument(String),
-    /// A whole file or folder.
+    /// A whole file or directory.
     File(PathBuf),
     /// A position in a file.
     Position {
@@ -111,7 +111,7 @@ impl Diagnostic {
         Diagnostic { severity: Severity::Incomplete, location, problem }
     }
 
-    /// A problem in spite of which the input is accepted.
+    /// A problem that does not make the input invalid.
     pub fn warning(location: Location, problem: Problem) -> Diagnostic {
         Diagnostic { severity: Severity::Warning, location, problem }
     }
@@ -406,8 +406,8 @@ mod tests {
 
     #[test]
     fn report_reads_the_source_line_from_its_file() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("a.toml");
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("a.toml");
         std::fs::write(&file, "first\nsecond\r\n").unwrap();
         let shown = |line| {
             let location = Location::Position { file: file.clone(), line, column: 2 };

@@ -1,6 +1,6 @@
 //! The configuration that the arguments of `serve` and `check` give.
 
-use crate::config::{Config, DNS_LISTEN_DEFAULT, DefaultSite, HTTP_LISTEN_DEFAULT, Site, Zone, processor_count};
+use crate::config::{Config, DefaultSite, Site, Zone, processor_count};
 use crate::diagnostic::{Diagnostic, Location, Problem};
 use crate::domain_name::DomainName;
 use crate::listen_address::ListenAddresses;
@@ -14,8 +14,8 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
     /// The document root for every Host.
-    pub folder: Option<PathBuf>,
-    /// Addresses of HTTP; 127.0.0.1:8080 if empty and there is a folder.
+    pub directory: Option<PathBuf>,
+    /// Addresses of HTTP; 127.0.0.1:8080 if empty and there is a directory.
     pub http_listen: Vec<SocketAddr>,
     /// The zones.
     pub zones: Vec<Zone>,
@@ -48,7 +48,8 @@ impl Config {
     /// The configuration for `flags`.
     ///
     /// # Errors
-    /// All problems, such as duplicates. A path that does not exist is none by itself ([`Config::path_problems`]).
+    /// All problems, such as duplicates. A path that does not exist is reported only beside another one: see
+    /// [`Config::path_problems`].
     pub fn from_flags(flags: &Flags) -> Result<Config, Vec<Diagnostic>> {
         let mut diagnostics = Vec::new();
         let mut check = |argument: String, result: Result<(), Problem>| {
@@ -70,7 +71,8 @@ impl Config {
         for &address in &flags.dns_listen {
             check(format!("--dns {address}"), addresses.add(address, Service::Dns));
         }
-        let config = flags.to_config();
+        let mut config = flags.to_config();
+        config.set_default_addresses();
         if diagnostics.is_empty() {
             return Ok(config);
         }
@@ -99,37 +101,28 @@ impl Flags {
         if let Some(count) = self.worker_count {
             add("--workers", count.to_string().into());
         }
-        if let Some(folder) = &self.folder {
+        if let Some(directory) = &self.directory {
             // After the end of the options: it may begin with a dash.
-            arguments.extend([OsString::from("--"), folder.clone().into()]);
+            arguments.extend([OsString::from("--"), directory.clone().into()]);
         }
         arguments
     }
 
     fn to_config(&self) -> Config {
-        let site = self.folder.clone().map(|folder| {
-            let location = Location::Argument(folder.display().to_string());
-            Site { hosts: Vec::new(), folder, location }
+        let site = self.directory.clone().map(|document_root| {
+            let location = Location::Argument(document_root.display().to_string());
+            Site { hosts: Vec::new(), document_root, location }
         });
         let default_site = if site.is_some() { DefaultSite::EveryHost(0) } else { DefaultSite::None };
         Config {
             worker_count: self.worker_count.unwrap_or_else(processor_count),
-            http_listen: listen_or_default(&self.http_listen, HTTP_LISTEN_DEFAULT, site.is_some()),
-            dns_listen: listen_or_default(&self.dns_listen, DNS_LISTEN_DEFAULT, !self.zones.is_empty()),
+            http_listen: self.http_listen.clone(),
+            dns_listen: self.dns_listen.clone(),
             sites: site.into_iter().collect(),
             default_site,
             zones: self.zones.clone(),
             ..Config::default()
         }
-    }
-}
-
-/// `listen`, or the default if it is empty, or nothing if there is nothing to serve.
-fn listen_or_default(listen: &[SocketAddr], default: SocketAddr, has_content: bool) -> Vec<SocketAddr> {
-    match (has_content, listen.is_empty()) {
-        (false, _) => Vec::new(),
-        (true, true) => vec![default],
-        (true, false) => listen.to_vec(),
     }
 }
 
@@ -143,18 +136,18 @@ mod tests {
     }
 
     #[test]
-    fn folder_answers_every_host() {
-        let folder = tempfile::tempdir().unwrap();
-        let flags = Flags { folder: Some(folder.path().into()), ..Flags::default() };
+    fn directory_answers_every_host() {
+        let directory = tempfile::tempdir().unwrap();
+        let flags = Flags { directory: Some(directory.path().into()), ..Flags::default() };
         let config = Config::from_flags(&flags).unwrap();
-        assert_eq!((config.sites[0].hosts.len(), config.sites[0].folder.as_path()), (0, folder.path()));
+        assert_eq!((config.sites[0].hosts.len(), config.sites[0].document_root.as_path()), (0, directory.path()));
         assert_eq!(config.default_site, DefaultSite::EveryHost(0));
         assert_eq!((config.http_listen, config.dns_listen), (vec!["127.0.0.1:8080".parse().unwrap()], vec![]));
         assert_eq!(config.worker_count, processor_count());
     }
 
     #[test]
-    fn zones_without_a_folder_have_no_http_listener() {
+    fn zones_without_a_directory_have_no_http_listener() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let flags = Flags { zones: vec![zone("a.example", file.path().into())], ..Flags::default() };
         let config = Config::from_flags(&flags).unwrap();
@@ -166,7 +159,7 @@ mod tests {
     fn all_problems_are_reported_with_their_arguments() {
         let address: SocketAddr = "127.0.0.1:80".parse().unwrap();
         let flags = Flags {
-            folder: Some("/none/public".into()),
+            directory: Some("/none/public".into()),
             http_listen: vec![address, address],
             zones: vec![zone("a.example", "/none/a".into()), zone("a.example", "/dev/null".into())],
             dns_listen: vec![address],
@@ -183,7 +176,7 @@ mod tests {
                  DNS listens on TCP as well; choose another port for one of them",
                 "/none/public: the site `/none/public` does not exist; create it or correct the path",
                 "--zone a.example=/none/a: the zone file `/none/a` does not exist; create it or correct the path",
-                "--zone a.example=/dev/null: the zone file `/dev/null` is not a regular file; copy it to one",
+                "--zone a.example=/dev/null: the zone file `/dev/null` is not a regular file; give a regular file",
             ]
         );
     }

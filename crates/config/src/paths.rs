@@ -1,17 +1,17 @@
-//! Checks that the paths of the configuration lead to a folder and to regular files.
+//! Checks that the paths of the configuration lead to a directory and to regular files.
 
 use crate::diagnostic::{Problem, error_text};
 use std::fs::{self, Metadata};
 use std::io;
 use std::path::Path;
 
-/// Whether `folder` is a folder.
-pub(super) fn check_site_folder(folder: &Path) -> Result<(), Problem> {
-    let shown = folder.display();
-    match fs::metadata(folder) {
+/// Whether `root` is a directory.
+pub(super) fn check_document_root(root: &Path) -> Result<(), Problem> {
+    let shown = root.display();
+    match fs::metadata(root) {
         Ok(metadata) if metadata.is_dir() => Ok(()),
-        Ok(_) => Err(Problem::new(format!("the site `{shown}` is not a folder"), "name the folder of the file")),
-        Err(error) => Err(unreachable("site", folder, &error)),
+        Ok(_) => Err(Problem::new(format!("the site `{shown}` is not a directory"), "give a directory, not a file")),
+        Err(error) => Err(unreachable("site", root, &error)),
     }
 }
 
@@ -21,9 +21,9 @@ pub(super) fn check_zone_file(file: &Path) -> Result<(), Problem> {
     match fs::metadata(file).as_ref().map(Metadata::file_type) {
         Ok(file_type) if file_type.is_file() => Ok(()),
         Ok(file_type) if file_type.is_dir() => {
-            Err(Problem::new(format!("the zone file `{shown}` is a folder"), "name the zone file in it"))
+            Err(Problem::new(format!("the zone file `{shown}` is a directory"), "give a file in it"))
         }
-        Ok(_) => Err(Problem::new(format!("the zone file `{shown}` is not a regular file"), "copy it to one")),
+        Ok(_) => Err(Problem::new(format!("the zone file `{shown}` is not a regular file"), "give a regular file")),
         Err(error) => Err(unreachable("zone file", file, error)),
     }
 }
@@ -32,9 +32,10 @@ fn unreachable(object: &str, path: &Path, error: &io::Error) -> Problem {
     let shown = path.display();
     let (state, remedy) = match error.kind() {
         io::ErrorKind::NotFound => ("does not exist".to_owned(), "create it or correct the path"),
-        io::ErrorKind::PermissionDenied => {
-            ("cannot be reached: permission denied".to_owned(), "allow this user to search all folders above it")
-        }
+        io::ErrorKind::PermissionDenied => (
+            "cannot be reached: permission denied".to_owned(),
+            "give this user execute permission on all directories above it",
+        ),
         _ => (format!("cannot be opened: {}", error_text(error)), "correct the path"),
     };
     Problem::new(format!("the {object} `{shown}` {state}"), remedy)

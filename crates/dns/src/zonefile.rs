@@ -100,7 +100,7 @@ pub enum Entry<'p> {
     Include {
         /// The position of the file name.
         position: Position,
-        /// The file name, relative to the folder of the including file.
+        /// The file name, relative to the directory of the including file.
         path: String,
     },
 }

@@ -94,27 +94,27 @@ impl Program {
 struct Peer {
     program: Program,
     child: Child,
-    /// The folder of the program. It is kept with the log when a test fails.
+    /// The directory of the program. It is kept with the log when a test fails.
     home: PathBuf,
     address: SocketAddr,
     socket: UdpSocket,
 }
 
 impl Peer {
-    /// Starts `program` with the zones of `text`, in a folder of its own.
+    /// Starts `program` with the zones of `text`, in a directory of its own.
     fn start(program: Program, text: &str) -> Peer {
         let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("peers-{}-{program:?}", std::process::id()));
-        std::fs::create_dir_all(&home).expect("the folder for tests can be written to");
+        std::fs::create_dir_all(&home).expect("the directory for tests can be written to");
         let write_zone = |(index, (apex, text)): (usize, (Vec<u8>, &str))| {
             let path = home.join(format!("{index}.zone"));
-            std::fs::write(&path, text).expect("the folder can be written to");
+            std::fs::write(&path, text).expect("the directory can be written to");
             ZoneFile { apex: Name::parse(&apex).expect("an apex").to_string(), path }
         };
         let zones: Vec<ZoneFile> = texts_of_zones(text).into_iter().enumerate().map(write_zone).collect();
         let address = free_address();
         let config = home.join("config");
-        std::fs::write(&config, program.config(address, &home, &zones)).expect("the folder can be written to");
-        let log = std::fs::File::create(home.join("log")).expect("the folder can be written to");
+        std::fs::write(&config, program.config(address, &home, &zones)).expect("the directory can be written to");
+        let log = std::fs::File::create(home.join("log")).expect("the directory can be written to");
         let output = log.try_clone().expect("a file can be shared");
         let child = program.command(&config).stdout(output).stderr(log).stdin(Stdio::null()).spawn();
         let child = child.unwrap_or_else(|error| panic!("{program:?} must be installed: {error}"));

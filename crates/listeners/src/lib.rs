@@ -61,7 +61,7 @@ impl Listeners {
         }
         // Sockets are added when nothing can fail any more: closing one would lose the clients in its queue.
         for address in &mut addresses {
-            address.add_sockets(config.listener_count());
+            address.add_sockets(config.socket_count());
             let (service, bound) = (address.role.service, address.bound);
             address.apply_limits(config).map_err(|error| BindError { service, address: bound, error })?;
         }
@@ -113,7 +113,7 @@ impl Listeners {
     /// Sets the configured addresses, which may have port 0: the sockets have the order of `config`, with which they were
     /// bound.
     #[must_use]
-    pub fn bound_for(mut self, config: &Config) -> Listeners {
+    pub fn with_configured_addresses(mut self, config: &Config) -> Listeners {
         let configured = config.http_listen.iter().chain(&config.dns_listen);
         for (address, configured) in self.0.iter_mut().zip(configured) {
             address.configured = *configured;
@@ -147,7 +147,7 @@ impl Listeners {
 
     /// These addresses, with the sockets of `other` where it has more.
     #[must_use]
-    pub fn with_sockets_of(&self, other: &Listeners) -> Listeners {
+    pub fn with_added_sockets_of(&self, other: &Listeners) -> Listeners {
         let larger = |address: &ListenAddress| {
             let larger = other.same_as(address).filter(|it| it.socket_count() > address.socket_count());
             larger.unwrap_or(address).clone()
@@ -238,18 +238,18 @@ fn wrong_socket_type(service: Service, bound: SocketAddr) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sanderling_config::ListenerCount;
+    use sanderling_config::SocketsPerAddress;
 
-    fn config(http: &[&str], dns: &[&str], listeners: ListenerCount) -> Config {
+    fn config(http: &[&str], dns: &[&str], sockets_per_address: SocketsPerAddress) -> Config {
         let addresses = |texts: &[&str]| texts.iter().map(|text| text.parse().expect("an address")).collect();
-        Config { listeners, http_listen: addresses(http), dns_listen: addresses(dns), ..Config::default() }
+        Config { sockets_per_address, http_listen: addresses(http), dns_listen: addresses(dns), ..Config::default() }
     }
 
     const ANY: &str = "127.0.0.1:0";
 
     #[test]
     fn reuseport_sockets_share_the_port_that_the_kernel_chose() {
-        let config = config(&[ANY, ANY], &[ANY], ListenerCount::Exactly(3));
+        let config = config(&[ANY, ANY], &[ANY], SocketsPerAddress::Exactly(3));
         let listeners = Listeners::bind(&config, &Listeners::default()).expect("bound");
         let [first, second, dns] = listeners.addresses() else { panic!("three addresses") };
         assert_ne!(first.bound, second.bound);
@@ -267,19 +267,19 @@ mod tests {
 
     #[test]
     fn rebind_keeps_sockets_and_never_closes_one() {
-        let old = config(&[ANY, ANY], &[ANY], ListenerCount::Exactly(2));
+        let old = config(&[ANY, ANY], &[ANY], SocketsPerAddress::Exactly(2));
         let old = Listeners::bind(&old, &Listeners::default()).expect("bound");
-        let new = config(&[ANY], &[ANY, ANY], ListenerCount::Exactly(1));
+        let new = config(&[ANY], &[ANY, ANY], SocketsPerAddress::Exactly(1));
         let new = Listeners::bind(&new, &old).expect("bound");
         assert_eq!(new.0[0].bound, old.0[0].bound);
         assert_eq!(new.0[1].bound, old.0[2].bound);
         let counts: Vec<usize> = new.0.iter().map(ListenAddress::socket_count).collect();
         assert_eq!(counts, [2, 2, 1]);
         assert_eq!(old.fds().count(), 2 + 2 + 4);
-        let more = config(&[ANY, ANY], &[ANY], ListenerCount::Exactly(3));
+        let more = config(&[ANY, ANY], &[ANY], SocketsPerAddress::Exactly(3));
         let more = Listeners::bind(&more, &old).expect("bound");
         assert!(more.has_more_than(&old) && !old.has_more_than(&more));
-        let larger: Vec<usize> = old.with_sockets_of(&more).0.iter().map(ListenAddress::socket_count).collect();
+        let larger: Vec<usize> = old.with_added_sockets_of(&more).0.iter().map(ListenAddress::socket_count).collect();
         assert_eq!(larger, [3, 3, 3]);
     }
 
@@ -287,20 +287,20 @@ mod tests {
     fn address_in_use_is_an_error() {
         let used = std::net::TcpListener::bind(ANY).expect("bound");
         let address = used.local_addr().expect("bound").to_string();
-        let error = Listeners::bind(&config(&[ANY, &address], &[], ListenerCount::Auto), &Listeners::default());
+        let error = Listeners::bind(&config(&[ANY, &address], &[], SocketsPerAddress::Auto), &Listeners::default());
         let error = error.expect_err("in use");
         assert_eq!(error.error.kind(), io::ErrorKind::AddrInUse);
     }
 
     #[test]
     fn inherited_sockets_are_grouped_by_address() {
-        let config = config(&[ANY], &[ANY], ListenerCount::Exactly(2));
+        let config = config(&[ANY], &[ANY], SocketsPerAddress::Exactly(2));
         let bound = Listeners::bind(&config, &Listeners::default()).expect("bound");
         let copy = |(role, fd): (ListenerRole, BorrowedFd<'_>)| (role, fd.try_clone_to_owned().unwrap());
         let inherited = Listeners::from_fds(bound.fds().map(copy).collect()).expect("sockets");
         assert_eq!(inherited.announcement(), bound.announcement());
         assert_eq!(inherited.0[1].datagrams.len(), 2);
-        let inherited = inherited.bound_for(&config);
+        let inherited = inherited.with_configured_addresses(&config);
         assert_eq!(inherited.0[1].configured, ANY.parse().unwrap());
         let wrong = std::net::UdpSocket::bind(ANY).expect("bound");
         let error = Listeners::from_fds(vec![(ListenerRole::own(Service::Http), wrong.into())]).expect_err("datagrams");
@@ -321,7 +321,7 @@ mod tests {
             let address = socket::local_address(&socket).expect("bound").to_string();
             let role = ListenerRole { service: Service::Http, is_external };
             let inherited = Listeners::from_fds(vec![(role, socket)]).expect("a socket");
-            let config = config(&[&address], &[], ListenerCount::Exactly(4));
+            let config = config(&[&address], &[], SocketsPerAddress::Exactly(4));
             let listeners = Listeners::bind(&config, &inherited).expect("kept");
             assert_eq!(listeners.addresses()[0].socket_count(), 1, "external: {is_external}");
         }

@@ -144,8 +144,8 @@ mod tests {
 
     #[test]
     fn every_kind_of_change_is_reported() {
-        let folder = tempfile::tempdir().expect("created");
-        let path = folder.path();
+        let directory = tempfile::tempdir().expect("created");
+        let path = directory.path();
         let inotify = Inotify::new().expect("created");
         let directory = Directory::open(path).expect("opened");
         let id = inotify.add_watch(&directory).expect("watched");

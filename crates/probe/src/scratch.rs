@@ -1,9 +1,9 @@
-//! A temporary folder for the files of a measurement.
+//! A temporary directory for the files of a measurement.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The folder; it is removed with its files when this is dropped.
+/// The directory; it is removed with its files when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Scratch(PathBuf);
 

@@ -25,8 +25,8 @@ macro_rules! examples {
     () => {
         "Examples:
   sanderling demo                       serve a built-in domain on this machine
-  sanderling serve public               serve the folder `public` at http://127.0.0.1:8080/
-  sanderling serve                      serve what sanderling.toml says
+  sanderling serve public               serve the directory `public` at http://127.0.0.1:8080/
+  sanderling serve                      serve the configuration in sanderling.toml
   sanderling check                      check sanderling.toml first
   sanderling probe                      measure this machine
   sanderling status                     show the status of the running server
@@ -79,7 +79,7 @@ pub(crate) enum Command {
 }
 
 impl Invocation {
-    /// Parses `arguments`, the first of which is the name of the program. A configuration file that they do not name is
+    /// Parses `arguments`, the first of which is the name of the program. A configuration file that they do not give is
     /// looked for in `search_paths`, and the control socket of the running server in `env`.
     ///
     /// # Errors
@@ -95,25 +95,25 @@ impl Invocation {
             Err(problem) => Err(usage_error(name, ErrorKind::MissingRequiredArgument, &problem)),
         };
         let command = match cli.command {
-            Subcommands::Demo(demo) => Command::Demo { http: demo.http, dns: demo.dns },
-            Subcommands::Serve(mut serve) => {
+            CliCommand::Demo(demo) => Command::Demo { http: demo.http, dns: demo.dns },
+            CliCommand::Serve(mut serve) => {
                 Command::Serve { control: serve.control.take(), source: serve.source(search_paths)? }
             }
-            Subcommands::ServerProcess(mut serve) => {
+            CliCommand::ServerProcess(mut serve) => {
                 Command::ServerProcess { control: serve.control.take(), source: serve.source(search_paths)? }
             }
-            Subcommands::Check(check) => Command::Check(check.source(search_paths)?),
-            Subcommands::Probe(probe) => Command::Probe(probe.into()),
-            Subcommands::Status { json, control: arguments } => {
+            CliCommand::Check(check) => Command::Check(check.source(search_paths)?),
+            CliCommand::Probe(probe) => Command::Probe(probe.into()),
+            CliCommand::Status { json, control: arguments } => {
                 let format = if json { StatusFormat::Json } else { StatusFormat::Text };
                 control("status", arguments.request(Request::Status(format), search_paths, env))?
             }
-            Subcommands::Reload(arguments) => control("reload", arguments.request(Request::Reload, search_paths, env))?,
-            Subcommands::Upgrade(arguments) => {
+            CliCommand::Reload(arguments) => control("reload", arguments.request(Request::Reload, search_paths, env))?,
+            CliCommand::Upgrade(arguments) => {
                 control("upgrade", arguments.request(Request::Upgrade, search_paths, env))?
             }
-            Subcommands::Stop(arguments) => control("stop", arguments.request(Request::Stop, search_paths, env))?,
-            Subcommands::Generate(generate) => Command::Generate(generate),
+            CliCommand::Stop(arguments) => control("stop", arguments.request(Request::Stop, search_paths, env))?,
+            CliCommand::Generate(generate) => Command::Generate(generate),
         };
         Ok(Invocation { command, forced: cli.forced })
     }
@@ -142,16 +142,17 @@ Exit status:
   78  the configuration of `serve` is wrong
 
 Environment:
-  SANDERLING_CONFIG  the configuration file, if no argument names one
-  RUNTIME_DIRECTORY  the folder of the control socket, unless its path is set; the default is
+  SANDERLING_CONFIG  the configuration file, unless an argument gives one
+  RUNTIME_DIRECTORY  the directory of the control socket, unless its path is set; the default is
                      /run/sanderling for root, and $XDG_RUNTIME_DIR/sanderling for other users
+  SANDERLING_FORCE   as --force, several separated by commas; --force takes precedence
   NO_COLOR           if not empty, messages have no colour
 
 See also: `sanderling help serve` describes `serve`, and so on for each command.")
 )]
 struct Cli {
     #[command(subcommand)]
-    command: Subcommands,
+    command: CliCommand,
 
     /// Force VARIANT of a kernel FEATURE, for example udp-receive=recvmsg
     ///
@@ -161,7 +162,7 @@ struct Cli {
 }
 
 #[derive(Debug, Subcommand)]
-enum Subcommands {
+enum CliCommand {
     Demo(DemoArgs),
     Serve(ServeArgs),
     /// The process that serves; `serve` starts it.
@@ -233,16 +234,16 @@ line.")]
   sanderling demo
   sanderling demo --http 127.0.0.1:0 --dns 127.0.0.1:0     on free ports")]
 struct DemoArgs {
-    /// Address of HTTP; port 0 selects a free port
+    /// Listen address for HTTP; port 0 selects a free port
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080", value_parser = parse_listen_address)]
     http: SocketAddr,
 
-    /// Address of DNS, over UDP and TCP; port 0 selects a free port
+    /// Listen address for DNS, over UDP and TCP; port 0 selects a free port
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:5353", value_parser = parse_listen_address)]
     dns: SocketAddr,
 }
 
-/// Serve a folder over HTTP, zones over DNS, or everything in a configuration file
+/// Serve a directory over HTTP, zones over DNS, or everything in a configuration file
 ///
 /// Either arguments or a configuration file say what to serve, not both. Without arguments the file is that of
 /// SANDERLING_CONFIG, else ./sanderling.toml, else /etc/sanderling/sanderling.toml.
@@ -254,7 +255,7 @@ struct DemoArgs {
                       [--workers N] [--control PATH]\n       sanderling serve [--config FILE] [--control PATH]",
     after_help = "Examples:
   sanderling serve public
-      the folder `public` at http://127.0.0.1:8080/
+      the directory `public` at http://127.0.0.1:8080/
   sanderling serve public --http 0.0.0.0:80 --http [::]:80
       the same for all machines
   sanderling serve --zone example.com=example.com.zone
@@ -266,19 +267,19 @@ Exit status: 0 if the server was stopped, 1 after a failure, 2 for a wrong comma
 wrong configuration, after which a restart does not help."
 )]
 struct ServeArgs {
-    /// The folder to serve, for every host
+    /// The directory to serve, for every host
     #[arg(value_name = "FOLDER")]
-    folder: Option<PathBuf>,
+    directory: Option<PathBuf>,
 
-    /// Address of HTTP, any number of times; port 0 selects a free port [default: 127.0.0.1:8080]
+    /// Listen address for HTTP; may be repeated; port 0 selects a free port [default: 127.0.0.1:8080]
     #[arg(long, value_name = "ADDR:PORT", value_parser = parse_listen_address)]
     http: Vec<SocketAddr>,
 
-    /// A zone and its zone file, any number of times
+    /// A zone and its zone file; may be repeated
     #[arg(long = "zone", value_name = "NAME=FILE", value_parser = parse_zone_argument)]
     zones: Vec<Zone>,
 
-    /// Address of DNS, over UDP and TCP, any number of times; port 0 selects a free port [default: 127.0.0.1:5353]
+    /// Listen address for DNS, over UDP and TCP; may be repeated; port 0 selects a free port [default: 127.0.0.1:5353]
     #[arg(long, value_name = "ADDR:PORT", value_parser = parse_listen_address)]
     dns: Vec<SocketAddr>,
 
@@ -291,7 +292,7 @@ struct ServeArgs {
     workers: Option<u16>,
 
     /// The configuration file
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["folder", "http", "zones", "dns", "workers"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["directory", "http", "zones", "dns", "workers"])]
     config: Option<PathBuf>,
 
     /// The control socket, for `sanderling status`, `reload`, `upgrade` and `stop`
@@ -315,12 +316,12 @@ impl ServeArgs {
         if let Some(file) = self.config {
             return Ok(ConfigSource::File(file));
         }
-        let has_folder = self.folder.is_some();
-        let problem = if !has_folder && !self.http.is_empty() {
+        let has_directory = self.directory.is_some();
+        let problem = if !has_directory && !self.http.is_empty() {
             Some("`--http` needs a FOLDER to serve: sanderling serve FOLDER --http ADDR:PORT")
         } else if self.zones.is_empty() && !self.dns.is_empty() {
             Some("`--dns` needs a zone to serve: add --zone NAME=FILE")
-        } else if !has_folder && self.zones.is_empty() && self.workers.is_some() {
+        } else if !has_directory && self.zones.is_empty() && self.workers.is_some() {
             Some("`--workers` needs a FOLDER or --zone; in a configuration file it is the key `workers`")
         } else {
             None
@@ -328,11 +329,11 @@ impl ServeArgs {
         if let Some(problem) = problem {
             return Err(usage_error("serve", ErrorKind::MissingRequiredArgument, problem));
         }
-        if !has_folder && self.zones.is_empty() {
+        if !has_directory && self.zones.is_empty() {
             return find_file("serve", search_paths);
         }
         Ok(ConfigSource::Flags(Flags {
-            folder: self.folder,
+            directory: self.directory,
             http_listen: self.http,
             zones: self.zones,
             dns_listen: self.dns,
@@ -353,7 +354,7 @@ struct CheckArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "zones")]
     config: Option<PathBuf>,
 
-    /// A zone and its zone file instead of a configuration file, any number of times
+    /// A zone and its zone file instead of a configuration file; may be repeated
     #[arg(long = "zone", value_name = "NAME=FILE", value_parser = parse_zone_argument)]
     zones: Vec<Zone>,
 }
@@ -370,9 +371,9 @@ impl CheckArgs {
 
 /// Measure what each variant of a kernel feature costs on this machine
 ///
-/// Each variant that the kernel supports is measured in many short slices in random order, so that other load disturbs
-/// little. The report names the variant that the server uses. Sockets use the loopback interface and ports that
-/// the kernel chooses: it can run beside a server.
+/// Each variant that the kernel supports is measured in many short slices in random order, so that other load has
+/// little influence. The report names the variant that the server uses. Sockets use the loopback interface and ports
+/// that the kernel chooses: it can run beside a server.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   sanderling probe
@@ -386,7 +387,7 @@ struct ProbeArgs {
     #[arg(long)]
     quick: bool,
 
-    /// Measure only this, any number of times
+    /// Measure only NAME; may be repeated
     #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(probe::job_names()))]
     only: Vec<String>,
 
@@ -417,7 +418,7 @@ Limits, with their defaults:
 
 /// All keys, with what they mean.
 const EXAMPLE_CONFIG: &str = r#"  workers = 4                         # threads that serve; default: one per processor
-  listeners = "auto"                  # sockets of each address; default: "auto"
+  listeners = "auto"                  # SO_REUSEPORT sockets per address; default: "auto"
   user = "sanderling"                 # user of the process that serves; default: unchanged
   group = "sanderling"                # its group; default: the groups of the user
   sandbox = true                      # restrict its access to files and system calls
@@ -442,15 +443,15 @@ fn find_file(command: &str, search_paths: &SearchPaths) -> Result<ConfigSource, 
         return Ok(ConfigSource::File(file));
     }
     let defaults: Vec<String> = search_paths.defaults().iter().map(|path| format!("  {}", path.display())).collect();
-    let folder = if command == "serve" { "  sanderling serve FOLDER                  a web site\n" } else { "" };
+    let site = if command == "serve" { "  sanderling serve FOLDER                  a web site\n" } else { "" };
     let message = format!(
         "there is nothing to {command}: no configuration file was found
 
 {CONFIG_VARIABLE} is not set, and these files do not exist:
 {}
 
-Name what to {command}:
-{folder}  sanderling {command} --zone NAME=FILE        a zone
+Specify what to {command}:
+{site}  sanderling {command} --zone NAME=FILE        a zone
   sanderling {command} --config FILE           everything in a configuration file
   sanderling demo                          the built-in domain",
         defaults.join("\n")

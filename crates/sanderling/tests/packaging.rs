@@ -28,13 +28,13 @@ fn open_settings(text: &str) -> String {
 
 #[test]
 fn systemd_accepts_every_unit() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let directory = tempfile::tempdir().expect("a directory");
     let mut units = Vec::new();
     for name in ["sanderling.service", "sanderling-http.socket", "sanderling-dns.socket"] {
         let text = fs::read_to_string(packaging(name)).expect("the file exists");
         // The program under test instead of the installed one.
         let text = text.replace(INSTALLED, env!("CARGO_BIN_EXE_sanderling"));
-        let unit = folder.path().join(name);
+        let unit = directory.path().join(name);
         fs::write(&unit, text).expect("written");
         units.push(unit.to_str().expect("plain").to_owned());
     }
@@ -46,8 +46,8 @@ fn systemd_accepts_every_unit() {
 }
 
 #[test]
-fn user_and_folder_are_created() {
-    let root = tempfile::tempdir().expect("a folder");
+fn user_and_directory_are_created() {
+    let root = tempfile::tempdir().expect("a directory");
     fs::create_dir(root.path().join("etc")).expect("made");
     let into_root = format!("--root={}", root.path().display());
     let sysusers = packaging("sanderling.sysusers");

@@ -18,11 +18,11 @@ pub(crate) fn problems(config: &Config, snapshot: &Snapshot, user: Option<&str>)
         let Root::Directory(folder) = &opened.root else { return None };
         match folder.open_beneath(b"index.html").map_err(|error| error.kind()) {
             Err(io::ErrorKind::PermissionDenied) => {
-                let problem = cannot_read("site", &site.folder, "requests get status 403", "-R o+rX");
+                let problem = cannot_read("site", &site.document_root, "requests get status 403", "-R o+rX");
                 Some(Diagnostic::error(site.location.clone(), problem))
             }
             Err(io::ErrorKind::NotFound) => {
-                let message = format!("the site `{}` has no index.html", site.folder.display());
+                let message = format!("the site `{}` has no index.html", site.document_root.display());
                 let problem = Problem::new(message, "create it, or requests for / get status 404");
                 Some(Diagnostic::warning(site.location.clone(), problem))
             }

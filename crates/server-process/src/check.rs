@@ -34,7 +34,7 @@ fn load(config: &Config) -> Result<Loaded, Vec<Diagnostic>> {
     let user = lookup_user(config)?;
     sanderling_os::features::select_all();
     let mut name = None;
-    if let (Some(user), Some(account)) = (user, &config.account)
+    if let (Some(user), Some(account)) = (user, &config.user_and_group)
         && effective_uid() == 0
     {
         user.switch().map_err(|error| {
@@ -47,7 +47,7 @@ fn load(config: &Config) -> Result<Loaded, Vec<Diagnostic>> {
     let (errors, warnings): (Vec<_>, Vec<_>) = problems.into_iter().partition(Diagnostic::is_error);
     loaded.errors.extend(errors);
     loaded.warnings.extend(warnings);
-    if let (true, Some(name), Some(account)) = (loaded.is_denied, name, &config.account) {
+    if let (true, Some(name), Some(account)) = (loaded.is_denied, name, &config.user_and_group) {
         let problem = Problem::new(format!("sites and zones were read as the user `{name}`"), "allow it to read them");
         loaded.errors.push(Diagnostic::error(account.user_location.clone(), problem));
     }
@@ -58,7 +58,7 @@ fn load(config: &Config) -> Result<Loaded, Vec<Diagnostic>> {
 fn summary(load_status: &LoadStatus) -> String {
     let mut text = String::new();
     for site in &load_status.sites {
-        text += &format!("site {} for {}\n", site.folder.display(), site.hosts_text());
+        text += &format!("site {} for {}\n", site.document_root.display(), site.hosts_text());
     }
     for zone in &load_status.zones {
         let ZoneState { name, file, serial, record_count, .. } = zone.as_ref();

@@ -7,7 +7,7 @@ use crate::zone_loader;
 use sanderling_config::Exit;
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::{log, print};
-use sanderling_config::{Config, ConfigSource, DomainName, Flags, Limits, ListenerCount};
+use sanderling_config::{Config, ConfigSource, DomainName, Flags, Limits, SocketsPerAddress};
 use sanderling_dns::{ZoneEntry, ZoneMap};
 use sanderling_listeners::Listeners;
 use sanderling_os::signals::{SIGINT, SIGQUIT, SIGTERM, Signals};
@@ -36,7 +36,7 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// Serves the built-in domain at these addresses until a signal stops it.
 pub fn serve_demo(http: SocketAddr, dns: SocketAddr) -> Exit {
     let config = Config {
-        listeners: ListenerCount::Exactly(1),
+        sockets_per_address: SocketsPerAddress::Exactly(1),
         http_listen: vec![http],
         dns_listen: vec![dns],
         ..Config::default()

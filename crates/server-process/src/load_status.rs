@@ -21,7 +21,7 @@ pub(crate) struct LoadStatus {
 pub(crate) struct SiteState {
     /// The hosts; empty for every host.
     pub(crate) hosts: Vec<String>,
-    pub(crate) folder: PathBuf,
+    pub(crate) document_root: PathBuf,
     /// Why the directory could not be opened; the one that was opened before, if any, stays in service.
     pub(crate) problem: Option<String>,
 }
@@ -65,7 +65,7 @@ impl LoadStatus {
     pub(crate) fn problems_text(&self) -> String {
         let mut text = String::new();
         for site in self.sites.iter().filter(|site| site.problem.is_some()) {
-            text += &format!("site {}: not reloaded\n", site.folder.display());
+            text += &format!("site {}: not reloaded\n", site.document_root.display());
         }
         for zone in self.zones.iter().filter(|zone| zone.problem.is_some()) {
             text += &match zone.serial {

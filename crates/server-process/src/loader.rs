@@ -110,27 +110,31 @@ impl Loader {
 
     fn load_site(&mut self, site: &sanderling_config::Site, report: &mut Report) -> Site {
         let hosts: Vec<String> = site.hosts.iter().map(|host| host.as_str().to_owned()).collect();
-        let problem = match site.check_folder().and_then(|()| self.open_site(site, report)) {
+        let problem = match site.check_document_root().and_then(|()| self.open_site(site, report)) {
             Ok(()) => None,
             Err(diagnostic) => Some(report.fail(diagnostic)),
         };
-        let (id, root) = match self.roots.get(&site.folder) {
+        let (id, root) = match self.roots.get(&site.document_root) {
             Some((id, root)) => (*id, Root::Directory(Arc::clone(root))),
             None => (u32::MAX, Root::Unavailable),
         };
-        report.load_status.sites.push(SiteState { hosts: hosts.clone(), folder: site.folder.clone(), problem });
+        report.load_status.sites.push(SiteState {
+            hosts: hosts.clone(),
+            document_root: site.document_root.clone(),
+            problem,
+        });
         Site { id, hosts, root }
     }
 
     fn open_site(&mut self, site: &sanderling_config::Site, report: &mut Report) -> Result<(), Diagnostic> {
-        let opened = open_directory(&site.folder).and_then(|(root, id)| Ok((self.id_of(id)?, root)));
+        let opened = open_directory(&site.document_root).and_then(|(root, id)| Ok((self.id_of(id)?, root)));
         let (id, root) = opened.map_err(|error| {
             report.is_denied |= error.kind() == io::ErrorKind::PermissionDenied;
-            let message = format!("cannot open the site `{}`: {}", site.folder.display(), error_text(&error));
+            let message = format!("cannot open the site `{}`: {}", site.document_root.display(), error_text(&error));
             let problem = Problem::new(message, "check the path of the directory and its permissions");
             Diagnostic::error(site.location.clone(), problem)
         })?;
-        self.roots.insert(site.folder.clone(), (id, Arc::new(root)));
+        self.roots.insert(site.document_root.clone(), (id, Arc::new(root)));
         Ok(())
     }
 

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 /// # Errors
 /// The user or the group does not exist, or the user is root.
 pub(crate) fn lookup_user(config: &Config) -> Result<Option<User>, Vec<Diagnostic>> {
-    let Some(account) = &config.account else { return Ok(None) };
+    let Some(account) = &config.user_and_group else { return Ok(None) };
     let group = account.group.as_deref();
     let error = match User::lookup(&account.user, group) {
         Ok(user) => return Ok(Some(user)),
@@ -64,7 +64,7 @@ impl Sandbox {
         });
         // Each once: each needs a descriptor, and thousands of zones may be in one folder.
         let paths: BTreeSet<PathBuf> =
-            config.sites.iter().map(|site| site.folder.clone()).chain(zone_folders).collect();
+            config.sites.iter().map(|site| site.document_root.clone()).chain(zone_folders).collect();
         // Before the user changes: a folder that the user cannot reach concerns its own site alone.
         let folders: Vec<Directory> = paths.iter().filter_map(|path| Directory::open(path).ok()).collect();
         let sandbox_config = SandboxConfig {

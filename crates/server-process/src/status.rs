@@ -169,7 +169,7 @@ impl<'d> ProcessStatus<'d> {
 
 fn site_text(site: &SiteState) -> String {
     let problem = site.problem.as_ref().map_or(String::new(), |problem| format!("; ERROR: {problem}"));
-    format!("  site          {} from {}{problem}\n", site.hosts_text(), site.folder.display())
+    format!("  site          {} from {}{problem}\n", site.hosts_text(), site.document_root.display())
 }
 
 fn zone_text(zone: &ZoneState) -> String {

@@ -29,11 +29,11 @@ pub fn wget(arguments: &[&str]) -> Ended {
     run_program("wget", "wget", &[&fixed, arguments].concat())
 }
 
-/// `wget --mirror` of a whole site into `folder`, without a folder for the host.
+/// `wget --mirror` of a whole site into `directory`, without a directory for the host.
 #[track_caller]
-pub fn wget_mirror(url: &str, folder: &str) -> Ended {
+pub fn wget_mirror(url: &str, directory: &str) -> Ended {
     let fixed = ["--no-config", "--no-proxy", "--no-verbose", "--tries=1", "--mirror", "--no-host-directories"];
-    run_program("wget", "wget", &[&fixed, ["--directory-prefix", folder, url].as_slice()].concat())
+    run_program("wget", "wget", &[&fixed, ["--directory-prefix", directory, url].as_slice()].concat())
 }
 
 /// `dig` at this server, with these arguments: a name, a type, `+tcp`. It reads no configuration and tries once.

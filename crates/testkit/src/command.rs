@@ -11,8 +11,8 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The environment variable with the folder of the control socket.
-pub(crate) const CONTROL_FOLDER: &str = "RUNTIME_DIRECTORY";
+/// The environment variable with the directory of the control socket.
+pub(crate) const CONTROL_DIRECTORY: &str = "RUNTIME_DIRECTORY";
 
 /// A program that has ended.
 #[derive(Debug)]
@@ -49,30 +49,30 @@ pub fn sanderling() -> Command {
     for name in ["SANDERLING_CONFIG", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "NOTIFY_SOCKET"] {
         command.env_remove(name);
     }
-    command.env("NO_COLOR", "1").env(CONTROL_FOLDER, control_folder());
+    command.env("NO_COLOR", "1").env(CONTROL_DIRECTORY, control_directory());
     command
 }
 
-/// The path of the built program. Cargo sets it for the integration tests of its package; other tests are in a folder below
-/// it.
+/// The path of the built program. Cargo sets it for the integration tests of its package; other tests are in a
+/// directory below it.
 fn program() -> PathBuf {
     let from_cargo = std::env::var_os("CARGO_BIN_EXE_sanderling").map(PathBuf::from);
     from_cargo.unwrap_or_else(|| {
         let own = std::env::current_exe().expect("the kernel knows the running program");
-        own.ancestors().nth(2).expect("a test is in the folder `deps` of a profile").join("sanderling")
+        own.ancestors().nth(2).expect("a test is in the directory `deps` of a profile").join("sanderling")
     })
 }
 
-/// A folder that is not the control folder of another test. The server creates it.
-fn control_folder() -> PathBuf {
+/// A directory that is not the control directory of another test. The server creates it.
+fn control_directory() -> PathBuf {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     // The path of a socket has at most 107 bytes (unix(7)).
     const PATH_BYTES_MAX: usize = 80;
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let name = format!("run-{}-{number}", std::process::id());
     let target = program().ancestors().nth(2).map(Path::to_owned).unwrap_or_default();
-    let folder = target.join("tmp").join(&name);
-    if folder.as_os_str().len() <= PATH_BYTES_MAX { folder } else { std::env::temp_dir().join(name) }
+    let directory = target.join("tmp").join(&name);
+    if directory.as_os_str().len() <= PATH_BYTES_MAX { directory } else { std::env::temp_dir().join(name) }
 }
 
 /// Copies the built program to `path`. Another process does it: a descriptor for writing would be inherited by the programs

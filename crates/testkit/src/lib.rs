@@ -1,4 +1,4 @@
-//! For tests of several crates: the program under test, clients, temporary folders, random bytes.
+//! For tests of several crates: the program under test, clients, temporary directories, random bytes.
 //!
 //! A test that fails prints the output of the program. No helper waits longer than [`DEADLINE`].
 #![forbid(unsafe_code)]
@@ -7,7 +7,7 @@ pub mod dns;
 pub mod http;
 
 mod server;
-mod folder;
+mod directory;
 mod clients;
 mod command;
 mod processes;
@@ -17,7 +17,7 @@ pub use clients::{
     wget_mirror,
 };
 pub use command::{Ended, copy_program_to, run, run_to_end, sanderling};
-pub use folder::Folder;
+pub use directory::TestDirectory;
 pub use processes::{children_of, send_signal, server_pids};
 pub use server::{ListenerCounts, TestServer};
 

@@ -1,7 +1,7 @@
 //! A running program under test.
 
 use crate::DEADLINE;
-use crate::command::{CONTROL_FOLDER, Ended, Errors, lines_of, sanderling};
+use crate::command::{CONTROL_DIRECTORY, Ended, Errors, lines_of, sanderling};
 use crate::processes::{children_of, send_signal};
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -51,9 +51,9 @@ impl TestServer {
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?} cannot be started: {error}"));
         let errors = Errors::collect(child.stderr.take().expect("a pipe"));
         let lines = lines_of(child.stdout.take().expect("a pipe"));
-        let folder = command.get_envs().find(|(name, _)| *name == CONTROL_FOLDER).and_then(|(_, value)| value);
+        let directory = command.get_envs().find(|(name, _)| *name == CONTROL_DIRECTORY).and_then(|(_, value)| value);
         let arguments = command.get_args().skip_while(|argument| *argument != "--control").take(2);
-        let control = (arguments.map(OsString::from).collect(), folder.map(OsString::from));
+        let control = (arguments.map(OsString::from).collect(), directory.map(OsString::from));
         let (http, dns, other_lines) = (Vec::new(), Vec::new(), Vec::new());
         let mut server = TestServer { child, lines, errors, http, dns, other_lines, control, has_ended: false };
         server.wait_for(counts);
@@ -216,8 +216,8 @@ impl TestServer {
     fn status(&self) -> String {
         let mut command = sanderling();
         command.args(["status", "--timeout", "5"]).stdin(Stdio::null());
-        let (arguments, folder) = &self.control;
-        command.args(arguments).envs(folder.iter().map(|folder| (CONTROL_FOLDER, folder)));
+        let (arguments, directory) = &self.control;
+        command.args(arguments).envs(directory.iter().map(|directory| (CONTROL_DIRECTORY, directory)));
         let output = command.output().expect("the program can be started");
         let [text, errors] = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
         format!("; its status:\n{text}{errors}")

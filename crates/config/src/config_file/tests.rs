@@ -4,22 +4,22 @@ use super::*;
 use crate::config::processor_count;
 use crate::limits::Limits;
 
-/// A folder with a site in `public`, a zone in `a.zone` and nothing else.
-fn folder() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::create_dir(folder.path().join("public")).unwrap();
-    std::fs::write(folder.path().join("a.zone"), "").unwrap();
-    folder
+/// A directory with a site in `public`, a zone in `a.zone` and nothing else.
+fn directory() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::create_dir(directory.path().join("public")).unwrap();
+    std::fs::write(directory.path().join("a.zone"), "").unwrap();
+    directory
 }
 
-/// The configuration of a file with this `content` in such a folder, whose path is removed from messages.
+/// The configuration of a file with this `content` in such a directory, whose path is removed from messages.
 fn read(content: &[u8]) -> Result<Config, Vec<String>> {
-    let folder = folder();
-    let prefix = format!("{}/", folder.path().display());
-    parse(&folder.path().join("sanderling.toml"), content)
+    let directory = directory();
+    let prefix = format!("{}/", directory.path().display());
+    parse(&directory.path().join("sanderling.toml"), content)
         .map(|mut config| {
             let cut = |path: &mut PathBuf| *path = path.strip_prefix(&prefix).unwrap().to_owned();
-            config.sites.iter_mut().for_each(|site| cut(&mut site.folder));
+            config.sites.iter_mut().for_each(|site| cut(&mut site.document_root));
             config.zones.iter_mut().for_each(|zone| cut(&mut zone.file));
             config
         })
@@ -46,9 +46,9 @@ fn check(text: &str, expected: &[&str]) {
 /// The configuration is accepted, and its paths have these problems.
 #[track_caller]
 fn check_paths(text: &str, expected: &[&str]) {
-    let folder = folder();
-    let prefix = format!("{}/", folder.path().display());
-    let config = parse(&folder.path().join("sanderling.toml"), text.as_bytes()).expect("accepted");
+    let directory = directory();
+    let prefix = format!("{}/", directory.path().display());
+    let config = parse(&directory.path().join("sanderling.toml"), text.as_bytes()).expect("accepted");
     let problems = config.path_problems();
     let messages = problems.iter().map(|one| one.to_string().replace(&prefix, "").replace("sanderling.toml:", ""));
     assert_eq!(messages.collect::<Vec<_>>(), expected, "\n{text}");
@@ -94,7 +94,7 @@ fn all_sections_are_read() {
     assert_eq!(config.sites.len(), 2);
     assert_eq!(names(&config.sites[0].hosts), ["zz.example", "www.zz.example"]);
     assert_eq!(names(&config.sites[1].hosts), ["second.example", "www.second.example", "only-zone.example"]);
-    assert_eq!(config.sites[1].folder, Path::new("public"));
+    assert_eq!(config.sites[1].document_root, Path::new("public"));
     assert_eq!(config.default_site, DefaultSite::Addresses(1));
     assert_eq!(config.zones.len(), 2);
     assert_eq!(config.zones[1].apex.as_str(), "only-zone.example");
@@ -419,15 +419,15 @@ fn missing_and_wrong_paths_concern_their_own_site_or_zone() {
     check_paths(
         "[domain.\"a.example\"]\nsite = \"a.zone\"\nzone = \"public\"",
         &[
-            "2:8: the site `a.zone` is not a folder; name the folder of the file",
-            "3:8: the zone file `public` is a folder; name the zone file in it",
+            "2:8: the site `a.zone` is not a directory; give a directory, not a file",
+            "3:8: the zone file `public` is a directory; give a file in it",
         ],
     );
     check(
         "[domain.\"a.example\"]\nsite = \"\"\nzone = \"/dev/null\"",
         &[
             "2:8: `site` is empty; write site = \"public\"",
-            "3:8: the zone file `/dev/null` is not a regular file; copy it to one",
+            "3:8: the zone file `/dev/null` is not a regular file; give a regular file",
         ],
     );
 }
@@ -436,7 +436,7 @@ fn missing_and_wrong_paths_concern_their_own_site_or_zone() {
 fn default_must_be_a_host_of_a_site() {
     check_before_domain(
         "[http]\ndefault = \"b.example\"",
-        &["2:11: no site has the host b.example; name a domain with a `site`"],
+        &["2:11: no site has the host b.example; write a domain that has a `site`"],
     );
     check_paths(
         "[http]\ndefault = \"a.example\"\n[domain.\"a.example\"]\nsite = \"publik\"",
@@ -500,24 +500,24 @@ fn invalid_utf_8_has_its_position() {
 
 #[test]
 fn unreadable_file_has_a_reason() {
-    let folder = folder();
-    let path = folder.path().join("none.toml");
+    let directory = directory();
+    let path = directory.path().join("none.toml");
     let diagnostics = super::read(&path).unwrap_err();
     assert_eq!(
         diagnostics[0].to_string(),
         format!(
             "{}: cannot read the configuration file: No such file or directory; \
-             create it, or name another file with --config",
+             create it, or specify another file with --config",
             path.display()
         )
     );
-    assert_eq!(super::read(folder.path()).unwrap_err().len(), 1, "a folder is not a file");
+    assert_eq!(super::read(directory.path()).unwrap_err().len(), 1, "a directory is not a file");
 }
 
 #[test]
 fn file_above_the_size_limit_is_refused() {
-    let folder = folder();
-    let path = folder.path().join("large.toml");
+    let directory = directory();
+    let path = directory.path().join("large.toml");
     std::fs::File::create(&path).unwrap().set_len(FILE_BYTES_MAX + 1).unwrap();
     let message = super::read(&path).unwrap_err()[0].to_string();
     assert!(message.contains("is larger than 16777216 bytes"), "{message}");

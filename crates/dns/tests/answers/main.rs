@@ -1,6 +1,6 @@
 //! Tests of answers: by RFC, against a reference implementation, and for malformed queries.
 //!
-//! Cases that need no program are in the text files of this folder: lines of zones, and after them `! ` and a diagnostic
+//! Cases that need no program are in the text files beside this one: lines of zones, and after them `! ` and a diagnostic
 //! of the zone, `? ` and a question, `> ` and a line of the reply to the questions before it.
 
 mod aliases;
@@ -21,7 +21,7 @@ use support::exchange::ask;
 use support::question::Question;
 use support::zone_text::{built, texts_of_zones, zone_map};
 
-/// Checks each reply and diagnostic in a file of this folder.
+/// Checks each reply and diagnostic in a file of this directory.
 macro_rules! cases {
     ($($name:ident),*) => {
         $(#[test]

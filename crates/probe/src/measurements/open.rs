@@ -1,4 +1,4 @@
-//! Opening a file beneath a root, two folders deep.
+//! Opening a file beneath a root, two directories deep.
 
 use super::{Bench, CALLS_PER_SLICE, Heading};
 use crate::compare::Candidate;
@@ -24,7 +24,7 @@ pub(crate) fn measure(bench: &mut Bench<'_>) -> io::Result<()> {
         })
         .variant(JOB, "openat2-cached"),
         open("openat2", "openat2"),
-        open("walk, folder by folder", "walk"),
+        open("walk, directory by directory", "walk"),
         Candidate::of_calls("open, absolute path", CALLS_PER_SLICE, || {
             sanderling_os::file::open_nonblocking(&absolute).map(drop)
         }),

@@ -21,7 +21,7 @@ pub(crate) struct GenerateArgs {
 enum Output {
     /// Write a page for the program and one for each command
     Man {
-        /// The folder for them, which must exist
+        /// The directory for them, which must exist
         #[arg(long, value_name = "FOLDER")]
         into: PathBuf,
     },
@@ -30,7 +30,7 @@ enum Output {
         /// The shell
         shell: Shell,
 
-        /// A folder for them, under the name that the shell expects, instead of standard output
+        /// A directory for them, under the name that the shell expects, instead of standard output
         #[arg(long, value_name = "FOLDER")]
         into: Option<PathBuf>,
     },
@@ -89,9 +89,9 @@ mod tests {
 
     #[test]
     fn every_visible_command_has_a_valid_manual_page() {
-        let folder = tempfile::tempdir().expect("created");
-        run(Output::Man { into: folder.path().to_owned() });
-        let mut names: Vec<_> = std::fs::read_dir(folder.path())
+        let directory = tempfile::tempdir().expect("created");
+        run(Output::Man { into: directory.path().to_owned() });
+        let mut names: Vec<_> = std::fs::read_dir(directory.path())
             .expect("read")
             .map(|entry| entry.expect("read").file_name().into_string().expect("text"))
             .collect();
@@ -101,24 +101,26 @@ mod tests {
         expected.sort();
         assert_eq!(names, expected);
         for name in names {
-            let page = folder.path().join(name);
+            let page = directory.path().join(name);
             assert_eq!(output_of("groff", "groff-base", &["-man", "-ww", "-z", "-K", "utf8"], &page), "", "{page:?}");
         }
         let arguments = ["-man", "-T", "ascii", "-P", "-cbou", "-r", "LL=100n"];
-        let page = output_of("groff", "groff-base", &arguments, &folder.path().join("sanderling-serve.1"));
-        for expected in ["sanderling-serve - Serve a folder", "--http", "sanderling serve public\n", "Exit status: 0"] {
+        let page = output_of("groff", "groff-base", &arguments, &directory.path().join("sanderling-serve.1"));
+        for expected in
+            ["sanderling-serve - Serve a directory", "--http", "sanderling serve public\n", "Exit status: 0"]
+        {
             assert!(page.contains(expected), "{expected:?} is not in\n{page}");
         }
     }
 
     #[test]
     fn completions_have_the_visible_commands() {
-        let folder = tempfile::tempdir().expect("created");
+        let directory = tempfile::tempdir().expect("created");
         for (shell, name) in
             [(Shell::Bash, "sanderling.bash"), (Shell::Zsh, "_sanderling"), (Shell::Fish, "sanderling.fish")]
         {
-            run(Output::Completions { shell, into: Some(folder.path().to_owned()) });
-            let text = std::fs::read_to_string(folder.path().join(name)).expect("written");
+            run(Output::Completions { shell, into: Some(directory.path().to_owned()) });
+            let text = std::fs::read_to_string(directory.path().join(name)).expect("written");
             for command in COMMANDS {
                 assert!(text.contains(command), "{shell}: {command} is not in\n{text}");
             }
@@ -127,7 +129,7 @@ mod tests {
         let script = r#"source "$0"
             COMP_WORDS=(sanderling st); COMP_CWORD=1; _sanderling sanderling st sanderling; echo ${COMPREPLY[@]}
             COMP_WORDS=(sanderling status --j); COMP_CWORD=2; _sanderling sanderling --j status; echo ${COMPREPLY[@]}"#;
-        let output = output_of("bash", "bash", &["-c", script], &folder.path().join("sanderling.bash"));
+        let output = output_of("bash", "bash", &["-c", script], &directory.path().join("sanderling.bash"));
         assert_eq!(output, "status stop\n--json\n");
     }
 }

@@ -62,9 +62,9 @@ fn serve_accepts_several_addresses_and_zones() {
     let zones: Vec<_> = flags.zones.iter().map(|zone| (zone.apex.as_str(), zone.file.to_str().unwrap())).collect();
     assert_eq!(zones, [("a.example", "a.zone"), ("b.example", "x=y")]);
     assert_eq!(flags.worker_count, Some(3));
-    let expected = Flags { folder: Some("public".into()), ..Flags::default() };
+    let expected = Flags { directory: Some("public".into()), ..Flags::default() };
     assert_eq!(parsed_flags("sanderling serve public"), expected);
-    assert_eq!(parsed_flags("sanderling serve --zone a.example=a.zone --dns 127.0.0.1:0").folder, None);
+    assert_eq!(parsed_flags("sanderling serve --zone a.example=a.zone --dns 127.0.0.1:0").directory, None);
 }
 
 #[test]
@@ -76,13 +76,13 @@ fn named_configuration_file_need_not_exist() {
 
 #[test]
 fn environment_takes_precedence_over_default_files() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let file = |name: &str| {
-        let path = folder.path().join(name);
+        let path = directory.path().join(name);
         std::fs::write(&path, "").unwrap();
         path
     };
-    let usual = vec![folder.path().join("none.toml"), file("second.toml"), file("third.toml")];
+    let usual = vec![directory.path().join("none.toml"), file("second.toml"), file("third.toml")];
     let found = |named| match parse_in("sanderling serve", &SearchPaths::new(named, usual.clone())) {
         Ok(Invocation { command: Command::Serve { source: ConfigSource::File(path), .. }, .. }) => path,
         other => panic!("{other:?}"),
@@ -137,8 +137,8 @@ fn control_commands_have_a_socket_and_a_timeout() {
 
 #[test]
 fn configuration_file_names_the_socket() {
-    let folder = tempfile::tempdir().unwrap();
-    let (file, socket) = (folder.path().join("x.toml"), folder.path().join("my.sock"));
+    let directory = tempfile::tempdir().unwrap();
+    let (file, socket) = (directory.path().join("x.toml"), directory.path().join("my.sock"));
     std::fs::write(&file, "control = \"my.sock\"\n").unwrap();
     let named = control_request(&format!("sanderling status --config {}", file.display()));
     assert_eq!(named.1, socket.to_str().unwrap());
@@ -239,10 +239,10 @@ fn help_of_check_has_all_keys_and_limits() {
     let page = parse("sanderling help check").unwrap_err().to_string();
     assert!(page.contains("  dns_udp_answer_bytes_max = 1232\n"), "{page}");
     // The example must be valid, except that its files do not exist, and have every key.
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("sanderling.toml");
-    std::fs::create_dir(folder.path().join("public")).unwrap();
-    std::fs::write(folder.path().join("example.com.zone"), "").unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("sanderling.toml");
+    std::fs::create_dir(directory.path().join("public")).unwrap();
+    std::fs::write(directory.path().join("example.com.zone"), "").unwrap();
     std::fs::write(&file, EXAMPLE_CONFIG).unwrap();
     let config = ConfigSource::File(file).load().unwrap();
     assert_eq!((config.worker_count, config.sites.len(), config.zones.len()), (4, 1, 1));

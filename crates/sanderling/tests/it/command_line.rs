@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use sanderling_testkit::{DEADLINE, Folder, ListenerCounts, TestServer, run, run_to_end, sanderling};
+use sanderling_testkit::{DEADLINE, ListenerCounts, TestDirectory, TestServer, run, run_to_end, sanderling};
 
 const GOOD_ZONE: &[u8] = b"@ 300 IN SOA ns h 1 2 3 4 5\n@ 300 IN NS ns\nns 300 IN A 192.0.2.1\n";
 
@@ -39,9 +39,9 @@ fn wrong_command_line_exits_with_2() {
 /// For scripts: a line for each listener, and nothing else on standard output.
 #[test]
 fn serve_announces_its_listeners_and_nothing_else() {
-    let folder = Folder::with(&[("public/index.html", b"hi"), ("zone", GOOD_ZONE)]);
-    let zone = format!("example.com={}", folder.argument("zone"));
-    let public = folder.argument("public");
+    let directory = TestDirectory::with(&[("public/index.html", b"hi"), ("zone", GOOD_ZONE)]);
+    let zone = format!("example.com={}", directory.argument("zone"));
+    let public = directory.argument("public");
     let arguments =
         ["serve", &public, "--http", "127.0.0.1:0", "--http", "[::1]:0", "--zone", &zone, "--dns", "127.0.0.1:0"];
     let server = TestServer::start(&arguments, ListenerCounts { http: 2, dns: 1 });
@@ -55,8 +55,8 @@ fn serve_announces_its_listeners_and_nothing_else() {
 fn check_reports_all_errors_of_a_zone_with_positions() {
     let zone = b"@ 300 IN SOA ns h 1 2 3 4 5\n@ 300 IN NS ns\nns 300 IN A 192.0.2.999\n\
                  x 300 IN FROB 1\ny 300 IN MX ten mail\nz 300 IN TXT \"open\n";
-    let folder = Folder::with(&[("zone", zone)]);
-    let file = folder.argument("zone");
+    let directory = TestDirectory::with(&[("zone", zone)]);
+    let file = directory.argument("zone");
     let ended = run(&["check", "--zone", &format!("example.com={file}")]);
     assert_eq!(ended.code(), Some(1), "{ended}");
     assert_eq!(ended.text(), "", "{ended}");
@@ -67,8 +67,8 @@ fn check_reports_all_errors_of_a_zone_with_positions() {
 fn wrong_configuration_is_reported_by_check_and_serve() {
     let config = "[http]\nlissten = [\"127.0.0.1:0\"]\n[domain.\"example.com\"]\nsite = \"publik\"\nzone = 7\n\
                   [limits]\nhttp_idle_timeout = 3\ndns_tcp_idle_timeout_ms = 1\n";
-    let folder = Folder::with(&[("sanderling.toml", config.as_bytes())]);
-    let file = folder.argument("sanderling.toml");
+    let directory = TestDirectory::with(&[("sanderling.toml", config.as_bytes())]);
+    let file = directory.argument("sanderling.toml");
     for (command, status) in [("check", 1), ("serve", 78)] {
         let ended = run(&[command, "--config", &file]);
         assert_eq!((ended.code(), ended.text().as_str()), (Some(status), ""), "{command}: {ended}");
@@ -81,8 +81,8 @@ fn wrong_configuration_is_reported_by_check_and_serve() {
 /// A FIFO without a writer would block for ever.
 #[test]
 fn unusable_configuration_or_zone_file_is_refused_at_once() {
-    let folder = Folder::new();
-    let (fifo, missing) = (folder.argument("fifo"), folder.argument("none.toml"));
+    let directory = TestDirectory::new();
+    let (fifo, missing) = (directory.argument("fifo"), directory.argument("none.toml"));
     assert!(Command::new("mkfifo").arg(&fifo).status().is_ok_and(|status| status.success()));
     let zones = [&fifo, "/dev/zero", "/", "/none/zone"].map(|file| format!("example.com={file}"));
     let of_zones = zones.iter().map(|zone| ("--zone", zone));
@@ -104,10 +104,10 @@ fn unusable_configuration_or_zone_file_is_refused_at_once() {
 /// The message names the system call and its object.
 #[test]
 fn descriptor_limit_at_start_is_reported() {
-    let folder = Folder::with(&[("index.html", b"hi")]);
+    let directory = TestDirectory::with(&[("index.html", b"hi")]);
     let mut command = Command::new("prlimit");
     command.arg("--nofile=16:16").arg(sanderling().get_program());
-    command.args(["serve", folder.path().to_str().unwrap(), "--http", "127.0.0.1:0", "--workers", "8"]);
+    command.args(["serve", directory.path().to_str().unwrap(), "--http", "127.0.0.1:0", "--workers", "8"]);
     let ended = run_to_end(command, DEADLINE);
     assert_eq!(ended.code(), Some(1), "{ended}");
     assert!(ended.errors.contains(") failed: Too many open files"), "{ended}");
@@ -115,8 +115,8 @@ fn descriptor_limit_at_start_is_reported() {
 
 #[test]
 fn control_command_without_a_server_explains_the_control_socket() {
-    let folder = Folder::new();
-    let ended = folder.control("status");
+    let directory = TestDirectory::new();
+    let ended = directory.control("status");
     assert_eq!((ended.code(), ended.text().as_str()), (Some(1), ""), "{ended}");
     assert!(ended.errors.starts_with("sanderling: no server answers at "), "{ended}");
     assert!(ended.errors.contains("`demo` and `serve FOLDER` have no control socket unless"), "{ended}");
@@ -125,36 +125,36 @@ fn control_command_without_a_server_explains_the_control_socket() {
 #[test]
 fn wrong_user_and_group_are_both_reported() {
     let config = "user = \"no-such-user\"\ngroup = \"no-such-group\"\n[domain.\"example.com\"]\nsite = \".\"\n";
-    let folder = Folder::with(&[("sanderling.toml", config.as_bytes())]);
-    let file = folder.argument("sanderling.toml");
+    let directory = TestDirectory::with(&[("sanderling.toml", config.as_bytes())]);
+    let file = directory.argument("sanderling.toml");
     let ended = run(&["check", "--config", &file]);
     assert_eq!(ended.code(), Some(1), "{ended}");
     check_messages(&ended.errors, &file, &[(1, 8), (2, 9)]);
 }
 
 #[test]
-fn missing_folder_of_the_control_socket_is_reported() {
-    let folder = Folder::with(&[("public/index.html", b"hi")]);
-    let (public, path) = (folder.argument("public"), folder.argument("a/b/control"));
+fn missing_directory_of_the_control_socket_is_reported() {
+    let directory = TestDirectory::with(&[("public/index.html", b"hi")]);
+    let (public, path) = (directory.argument("public"), directory.argument("a/b/control"));
     let arguments = ["serve", &public, "--http", "127.0.0.1:0", "--control", &path];
     let server = TestServer::start(&arguments, ListenerCounts { http: 1, dns: 0 });
     server.wait_for_error("a/b does not exist; create it or name another path; only signals control this server");
-    assert!(!folder.path().join("a").exists());
+    assert!(!directory.path().join("a").exists());
     // Without a control socket there is no status to print if the test fails.
     assert_eq!(server.stop().code(), Some(0));
 }
 
 #[test]
 fn check_binds_no_socket_and_lists_sites_and_zones() {
-    let folder = Folder::with(&[("public/index.html", b"hi"), ("zone", GOOD_ZONE)]);
+    let directory = TestDirectory::with(&[("public/index.html", b"hi"), ("zone", GOOD_ZONE)]);
     // The port is in use.
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let config = format!(
         "[http]\nlisten = [\"{}\"]\n[domain.\"example.com\"]\nsite = \"public\"\nzone = \"zone\"\n",
         taken.local_addr().unwrap()
     );
-    folder.write("sanderling.toml", config.as_bytes());
-    let ended = run(&["check", "--config", &folder.argument("sanderling.toml")]);
+    directory.write("sanderling.toml", config.as_bytes());
+    let ended = run(&["check", "--config", &directory.argument("sanderling.toml")]);
     assert_eq!((ended.code(), ended.errors.as_str()), (Some(0), ""), "{ended}");
     assert!(ended.text().contains("zone example.com from") && ended.text().contains("serial 1"), "{ended}");
     assert!(ended.text().ends_with("no errors\n"), "{ended}");
@@ -162,9 +162,10 @@ fn check_binds_no_socket_and_lists_sites_and_zones() {
 
 #[test]
 fn environment_variable_names_the_configuration() {
-    let folder = Folder::with(&[("zone", GOOD_ZONE), ("x.toml", b"[domain.\"example.com\"]\nzone = \"zone\"\n")]);
+    let directory =
+        TestDirectory::with(&[("zone", GOOD_ZONE), ("x.toml", b"[domain.\"example.com\"]\nzone = \"zone\"\n")]);
     let mut command: Command = sanderling();
-    command.arg("check").env("SANDERLING_CONFIG", folder.argument("x.toml")).current_dir("/");
+    command.arg("check").env("SANDERLING_CONFIG", directory.argument("x.toml")).current_dir("/");
     let output = command.output().expect("the program can be started");
     assert!(output.status.success(), "{output:?}");
 }

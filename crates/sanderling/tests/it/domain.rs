@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use sanderling_testkit::{Folder, ListenerCounts, TestServer};
+use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer};
 
 /// The zone of most tests, with one case of each kind of answer.
 pub(crate) const ZONE: &str = r#"
@@ -39,11 +39,11 @@ big         TXT     "3 ddddddddddddddddddddddddddddddddddddddddddddddddddddddddd
 big         TXT     "4 eeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeee"
 "#;
 
-/// A served domain, and its folder: `public` is the site, `zone` the zone file.
+/// A served domain, and its directory: `public` is the site, `zone` the zone file.
 pub(crate) struct Domain {
-    // Before the folder: the program ends first.
+    // Before the directory: the program ends first.
     pub(crate) server: TestServer,
-    pub(crate) folder: Folder,
+    pub(crate) directory: TestDirectory,
 }
 
 /// What to serve, and how.
@@ -80,45 +80,45 @@ impl Domain {
 
     #[track_caller]
     pub(crate) fn serve(setup: Setup<'_>) -> Domain {
-        let folder = Folder::new();
-        let (command, listeners) = command(&folder, &setup);
-        Domain { server: TestServer::start_command(command, listeners), folder }
+        let directory = TestDirectory::new();
+        let (command, listeners) = command(&directory, &setup);
+        Domain { server: TestServer::start_command(command, listeners), directory }
     }
 
     /// The same, with this limit of open descriptors.
     #[track_caller]
     pub(crate) fn serve_with_descriptors(setup: Setup<'_>, descriptor_count_max: usize) -> Domain {
-        let folder = Folder::new();
-        let (command, listeners) = command(&folder, &setup);
+        let directory = TestDirectory::new();
+        let (command, listeners) = command(&directory, &setup);
         let mut limited = Command::new("prlimit");
         limited.arg(format!("--nofile={descriptor_count_max}:{descriptor_count_max}"));
         limited.arg(command.get_program()).args(command.get_args());
         limited.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        Domain { server: TestServer::start_command(limited, listeners), folder }
+        Domain { server: TestServer::start_command(limited, listeners), directory }
     }
 }
 
-/// The program with a configuration file in `folder`.
-fn command(folder: &Folder, setup: &Setup<'_>) -> (Command, ListenerCounts) {
+/// The program with a configuration file in `directory`.
+fn command(directory: &TestDirectory, setup: &Setup<'_>) -> (Command, ListenerCounts) {
     let mut services = String::new();
     let mut domain = String::from("[domain.\"example.com\"]\n");
     let mut listeners = ListenerCounts::default();
     if !setup.site.is_empty() {
         for (path, content) in setup.site {
-            folder.write(&Path::new("public").join(path).to_string_lossy(), content);
+            directory.write(&Path::new("public").join(path).to_string_lossy(), content);
         }
         services += "[http]\nlisten = [\"127.0.0.1:0\"]\n";
         domain += "site = \"public\"\n";
         listeners.http = 1;
     }
     if !setup.zone.is_empty() {
-        folder.write("zone", setup.zone.as_bytes());
+        directory.write("zone", setup.zone.as_bytes());
         services += "[dns]\nlisten = [\"127.0.0.1:0\"]\n";
         domain += "zone = \"zone\"\n";
         listeners.dns = 1;
     }
     let Setup { worker_count, limits, .. } = setup;
     let config = format!("workers = {worker_count}\n{services}{domain}[limits]\n{limits}\n");
-    folder.write("sanderling.toml", config.as_bytes());
-    (folder.serve_command(), listeners)
+    directory.write("sanderling.toml", config.as_bytes());
+    (directory.serve_command(), listeners)
 }

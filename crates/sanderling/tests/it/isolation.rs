@@ -1,7 +1,7 @@
 //! One broken zone or site affects no other one: at the start, on a reload, and after a crash of the server process.
 
 use sanderling_testkit::http::HttpClient;
-use sanderling_testkit::{Folder, ListenerCounts, TestServer, curl, dig, run, send_signal};
+use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, curl, dig, run, send_signal};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
@@ -12,16 +12,16 @@ fn zone(serial: u32) -> String {
 }
 
 /// Three domains with a zone each; `a.example` has a site in `public` too, and `b.example` one in `missing`.
-fn folder() -> Folder {
-    let folder = Folder::with(&[("public/index.html", b"hi\n")]);
+fn directory() -> TestDirectory {
+    let directory = TestDirectory::with(&[("public/index.html", b"hi\n")]);
     for name in ["a", "b", "c"] {
-        folder.write(&format!("{name}.zone"), zone(1).as_bytes());
+        directory.write(&format!("{name}.zone"), zone(1).as_bytes());
     }
     let config = "workers = 1\n[http]\nlisten = [\"127.0.0.1:0\"]\n[dns]\nlisten = [\"127.0.0.1:0\"]\n\
          [domain.\"a.example\"]\nsite = \"public\"\nzone = \"a.zone\"\n\
          [domain.\"b.example\"]\nsite = \"missing\"\nzone = \"b.zone\"\n[domain.\"c.example\"]\nzone = \"c.zone\"\n";
-    folder.write("sanderling.toml", config.as_bytes());
-    folder
+    directory.write("sanderling.toml", config.as_bytes());
+    directory
 }
 
 /// `NOERROR 2`: the response code and the serial of a zone.
@@ -43,10 +43,10 @@ fn http_status(server: &TestServer, host: &str) -> String {
 
 #[test]
 fn a_broken_zone_and_a_missing_site_do_not_stop_the_others_at_the_start() {
-    let folder = folder();
-    folder.write("b.zone", b"bad A 1.2.3\n");
-    fs::remove_file(folder.path().join("c.zone")).expect("ours");
-    let server = TestServer::start_command(folder.serve_command(), BOTH);
+    let directory = directory();
+    directory.write("b.zone", b"bad A 1.2.3\n");
+    fs::remove_file(directory.path().join("c.zone")).expect("ours");
+    let server = TestServer::start_command(directory.serve_command(), BOTH);
     assert_eq!(
         ["a", "b", "c"].map(|name| serial_of(&server, &format!("{name}.example."))),
         ["NOERROR 1", "SERVFAIL -", "SERVFAIL -"]
@@ -55,20 +55,20 @@ fn a_broken_zone_and_a_missing_site_do_not_stop_the_others_at_the_start() {
     server.wait_for_error("b.zone:1:7");
     let errors = server.errors();
     assert!(errors.contains("c.zone` does not exist") && errors.contains("missing` does not exist"), "{errors}");
-    let status = folder.control("status").text();
+    let status = directory.control("status").text();
     assert!(status.contains("b.example: UNAVAILABLE") && status.contains("a.example: serial 1, 3 records"), "{status}");
     // All of it is mended by reloads, one after the other.
-    folder.write("b.zone", zone(2).as_bytes());
-    let ended = folder.control("reload");
+    directory.write("b.zone", zone(2).as_bytes());
+    let ended = directory.control("reload");
     assert_eq!(ended.code(), Some(1), "{ended}");
     assert!(
         ended.text().contains("b.example: added, serial 2") && ended.text().contains("c.example: unavailable"),
         "{ended}"
     );
     assert_eq!(serial_of(&server, "b.example."), "NOERROR 2");
-    folder.write("c.zone", zone(3).as_bytes());
-    folder.write("missing/index.html", b"hi\n");
-    let ended = folder.control("reload");
+    directory.write("c.zone", zone(3).as_bytes());
+    directory.write("missing/index.html", b"hi\n");
+    let ended = directory.control("reload");
     assert_eq!(ended.code(), Some(0), "{ended}");
     assert_eq!(serial_of(&server, "c.example."), "NOERROR 3");
     assert_eq!(http_status(&server, "b.example"), "200");
@@ -76,29 +76,29 @@ fn a_broken_zone_and_a_missing_site_do_not_stop_the_others_at_the_start() {
 
 #[test]
 fn a_zone_that_breaks_keeps_its_last_good_version_while_others_are_reloaded() {
-    let folder = folder();
-    folder.write("missing/index.html", b"hi\n");
-    let server = TestServer::start_command(folder.serve_command(), BOTH);
-    folder.write("a.zone", b"bad A 1.2.3\n");
-    folder.write("c.zone", zone(2).as_bytes());
+    let directory = directory();
+    directory.write("missing/index.html", b"hi\n");
+    let server = TestServer::start_command(directory.serve_command(), BOTH);
+    directory.write("a.zone", b"bad A 1.2.3\n");
+    directory.write("c.zone", zone(2).as_bytes());
     let mut connection = HttpClient::connect(server.http());
     connection.get("/");
-    let ended = folder.control("reload");
+    let ended = directory.control("reload");
     assert_eq!(ended.code(), Some(1), "{ended}");
     assert!(ended.text().contains("c.example: serial 1 -> 2"), "{ended}");
     assert!(ended.text().contains("zone a.example: not reloaded, keeping serial 1"), "{ended}");
     assert!(ended.errors.contains("a.zone:1:7"), "{ended}");
     connection.get("/");
     assert_eq!(["a.example.", "c.example."].map(|apex| serial_of(&server, apex)), ["NOERROR 1", "NOERROR 2"]);
-    let status = folder.control("status").text();
+    let status = directory.control("status").text();
     assert!(status.contains("a.example: serial 1, 3 records") && status.contains("; ERROR: "), "{status}");
 }
 
 #[test]
 fn a_server_process_that_dies_is_replaced_although_a_zone_is_broken() {
-    let folder = folder();
-    let server = TestServer::start_command(folder.serve_command(), BOTH);
-    folder.write("a.zone", b"bad A 1.2.3\n");
+    let directory = directory();
+    let server = TestServer::start_command(directory.serve_command(), BOTH);
+    directory.write("a.zone", b"bad A 1.2.3\n");
     let old = server.server_process_id();
     assert!(send_signal("KILL", &old.to_string()));
     server.wait_for_error("is serving");
@@ -112,21 +112,21 @@ fn files_that_the_user_cannot_read_are_reported_by_check_and_serve() {
         println!("skipped: only root can switch to another user");
         return;
     }
-    let folder = folder();
-    let config = fs::read_to_string(folder.path().join("sanderling.toml")).expect("written");
+    let directory = directory();
+    let config = fs::read_to_string(directory.path().join("sanderling.toml")).expect("written");
     let config = config.replace("missing", "closed/site");
-    folder.write("sanderling.toml", format!("user = \"nobody\"\n{config}").as_bytes());
-    folder.write("closed/site/page.html", b"no index\n");
-    folder.write("c.zone", format!("{}$INCLUDE private\n", zone(1)).as_bytes());
-    folder.write("private", b"www 60 A 192.0.2.1\n");
+    directory.write("sanderling.toml", format!("user = \"nobody\"\n{config}").as_bytes());
+    directory.write("closed/site/page.html", b"no index\n");
+    directory.write("c.zone", format!("{}$INCLUDE private\n", zone(1)).as_bytes());
+    directory.write("private", b"www 60 A 192.0.2.1\n");
     let set_mode = |path: &str, mode| {
-        fs::set_permissions(folder.path().join(path), fs::Permissions::from_mode(mode)).expect("ours");
+        fs::set_permissions(directory.path().join(path), fs::Permissions::from_mode(mode)).expect("ours");
     };
     for (path, mode) in [("", 0o755), ("public", 0o700), ("closed", 0o700), ("b.zone", 0o600), ("private", 0o600)] {
         set_mode(path, mode);
     }
     let site = "the user `nobody` cannot read the site `";
-    let ended = run(&["check", "--config", &folder.argument("sanderling.toml")]);
+    let ended = run(&["check", "--config", &directory.argument("sanderling.toml")]);
     for expected in [
         site,
         "closed/site` cannot be reached: permission denied",
@@ -136,7 +136,7 @@ fn files_that_the_user_cannot_read_are_reported_by_check_and_serve() {
     ] {
         assert!(ended.code() == Some(1) && ended.errors.contains(expected), "{expected}: {ended}");
     }
-    let server = TestServer::start_command(folder.serve_command(), BOTH);
+    let server = TestServer::start_command(directory.serve_command(), BOTH);
     let index = "closed/site` has no index.html; create it, or requests for / get status 404";
     for expected in [site, index, "the user `nobody` cannot read the zone file `"] {
         server.wait_for_error(expected);

@@ -4,7 +4,9 @@
 use sanderling_os::poll_set::PollSet;
 use sanderling_os::seqpacket::{MESSAGE_BYTES_MAX, SeqpacketListener, SeqpacketSocket};
 use sanderling_testkit::http::HttpClient;
-use sanderling_testkit::{DEADLINE, Folder, ListenerCounts, RawConnection, TestServer, copy_program_to, run_to_end};
+use sanderling_testkit::{
+    DEADLINE, ListenerCounts, RawConnection, TestDirectory, TestServer, copy_program_to, run_to_end,
+};
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::TcpListener;
@@ -17,19 +19,19 @@ use std::time::{Duration, Instant};
 
 const ZONE: &[u8] = b"@ 3600 IN SOA ns1 host 1 3600 600 86400 300\n@ IN NS ns1\nns1 IN A 192.0.2.1\n";
 
-/// A folder with a site, a zone, and a configuration that begins with `top`.
-fn domain(top: &str, http: &str, dns: &str) -> Folder {
-    let folder = Folder::with(&[("public/index.html", b"hi\n"), ("example.com.zone", ZONE)]);
-    write_config(&folder, top, http, dns);
-    folder
+/// A directory with a site, a zone, and a configuration that begins with `top`.
+fn domain(top: &str, http: &str, dns: &str) -> TestDirectory {
+    let directory = TestDirectory::with(&[("public/index.html", b"hi\n"), ("example.com.zone", ZONE)]);
+    write_config(&directory, top, http, dns);
+    directory
 }
 
-fn write_config(folder: &Folder, top: &str, http: &str, dns: &str) {
+fn write_config(directory: &TestDirectory, top: &str, http: &str, dns: &str) {
     let text = format!(
         "{top}\n[http]\nlisten = [\"{http}\"]\n[dns]\nlisten = [\"{dns}\"]\n\
          [domain.\"example.com\"]\nsite = \"public\"\nzone = \"example.com.zone\"\n"
     );
-    folder.write("sanderling.toml", text.as_bytes());
+    directory.write("sanderling.toml", text.as_bytes());
 }
 
 const ANY: &str = "127.0.0.1:0";
@@ -53,9 +55,9 @@ fn descriptors(pid: u32) -> BTreeMap<String, usize> {
 
 #[test]
 fn server_process_has_the_name_of_the_program_and_only_its_descriptors() {
-    let folder = domain("workers = 1\nlisteners = 2", ANY, ANY);
+    let directory = domain("workers = 1\nlisteners = 2", ANY, ANY);
     // The supervisor has inherited one more, as from a careless shell.
-    let serve = folder.serve_command();
+    let serve = directory.serve_command();
     let mut command = Command::new("sh");
     command.args(["-c", "exec 9</etc/hostname; exec \"$@\"", "sh"]).arg(serve.get_program()).args(serve.get_args());
     let server = TestServer::start_command(command, BOTH);
@@ -69,7 +71,7 @@ fn server_process_has_the_name_of_the_program_and_only_its_descriptors() {
     // Reuseport sockets of three kinds, the control socket, the connection to the supervisor, and both ends of the signal pipe.
     let sockets = of_server.remove("socket").unwrap_or(0);
     assert!((2 * 3 + 2..=2 * 3 + 2 + 12).contains(&sockets), "{sockets} sockets");
-    let root = fs::canonicalize(folder.path().join("public")).expect("it is there").to_string_lossy().into_owned();
+    let root = fs::canonicalize(directory.path().join("public")).expect("it is there").to_string_lossy().into_owned();
     let known = |kind: &str| {
         ["pipe", "/dev/null", "anon_inode", "anon_inode:inotify", "anon_inode:[eventpoll]", "anon_inode:[eventfd]"]
             .contains(&kind)
@@ -84,8 +86,8 @@ fn server_process_has_the_name_of_the_program_and_only_its_descriptors() {
 
 #[test]
 fn reloads_and_upgrades_leak_no_descriptors() {
-    let folder = domain("workers = 1", ANY, ANY);
-    let server = TestServer::start_command(folder.serve_command(), BOTH);
+    let directory = domain("workers = 1", ANY, ANY);
+    let server = TestServer::start_command(directory.serve_command(), BOTH);
     let look = || {
         // Waits until no process drains.
         server.server_process_id();
@@ -96,7 +98,7 @@ fn reloads_and_upgrades_leak_no_descriptors() {
     // The first count may include those of a process that has just exited.
     for _ in 0..4 {
         for verb in ["reload", "upgrade"] {
-            let ended = folder.control(verb);
+            let ended = directory.control(verb);
             assert_eq!(ended.code(), Some(0), "{verb}: {ended}");
         }
         let first = first.get_or_insert_with(look);
@@ -114,7 +116,7 @@ fn status(pid: u32, name: &str) -> String {
 
 #[test]
 fn server_process_gives_up_its_privileges() {
-    let folder = domain("workers = 1\nuser = \"nobody\"", ANY, ANY);
+    let directory = domain("workers = 1\nuser = \"nobody\"", ANY, ANY);
     if !Path::new("/proc/self/status").exists() || status(std::process::id(), "Uid") != "0 0 0 0" {
         eprintln!("skipped: only root can switch to another user");
         return;
@@ -123,8 +125,8 @@ fn server_process_gives_up_its_privileges() {
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         fs::set_permissions(path, mode).expect("no error");
     };
-    open_to_all(folder.path());
-    let server = TestServer::start_command(folder.serve_command(), BOTH);
+    open_to_all(directory.path());
+    let server = TestServer::start_command(directory.serve_command(), BOTH);
     assert_eq!(HttpClient::connect(server.http()).get("/").status, 200);
     let check = || {
         let pid = server.server_process_id();
@@ -138,12 +140,12 @@ fn server_process_gives_up_its_privileges() {
         assert_eq!(status(server.process_id(), "Uid"), "0 0 0 0");
     };
     check();
-    let ended = folder.control("reload");
+    let ended = directory.control("reload");
     let unchanged = "reloaded; no connection was closed\nzones: 0 added, 0 changed, 0 removed\n";
     assert_eq!((ended.code(), ended.text().as_str()), (Some(0), unchanged), "{ended}");
     // An unknown user is reported, and the serving process is kept.
-    write_config(&folder, "workers = 1\nuser = \"no-such-user\"", ANY, ANY);
-    let ended = folder.control("reload");
+    write_config(&directory, "workers = 1\nuser = \"no-such-user\"", ANY, ANY);
+    let ended = directory.control("reload");
     assert_eq!(ended.code(), Some(1), "{ended}");
     assert!(ended.errors.contains("no-such-user"), "{ended}");
     check();
@@ -156,9 +158,9 @@ fn sockets_of_a_service_manager_are_used_and_left_open() {
     let (socket, stream) =
         sanderling_os::udp::Socket::bind_with_listener(ANY.parse().expect("an address")).expect("bound");
     let (http_address, dns_address) = (http.local_addr().expect("bound"), socket.local_address().expect("bound"));
-    let folder = domain("workers = 2", &http_address.to_string(), &dns_address.to_string());
-    let serve = folder.serve_command();
-    let output = folder.path().join("output");
+    let directory = domain("workers = 2", &http_address.to_string(), &dns_address.to_string());
+    let serve = directory.serve_command();
+    let output = directory.path().join("output");
     let script = format!("exec \"$0\" \"$@\" >{} 2>&1", output.display());
     let mut arguments = vec!["-c".into(), script.into(), serve.get_program().to_owned()];
     arguments.extend(serve.get_args().map(ToOwned::to_owned));
@@ -172,9 +174,9 @@ fn sockets_of_a_service_manager_are_used_and_left_open() {
         let announced = format!("http {http_address}\ndns {dns_address}\n");
         wait_until(|| fs::read_to_string(&output).is_ok_and(|text| text == announced));
         // One socket of each kind, which both workers share.
-        let status = folder.control("status").text();
+        let status = directory.control("status").text();
         assert!(status.contains(&format!("http {http_address}, 1 socket")), "{status}");
-        let ended = folder.control("stop");
+        let ended = directory.control("stop");
         assert_eq!(ended.code(), Some(0), "{ended}");
         PollSet::new([child.as_fd()]).wait(Some(DEADLINE)).expect("waited");
         assert_eq!(child.try_wait().expect("no error"), Some(sanderling_os::process::ExitStatus::Exited(0)));
@@ -184,8 +186,8 @@ fn sockets_of_a_service_manager_are_used_and_left_open() {
 
 #[test]
 fn service_manager_is_notified() {
-    let folder = domain("workers = 1", ANY, ANY);
-    let path = folder.path().join("notify");
+    let directory = domain("workers = 1", ANY, ANY);
+    let path = directory.path().join("notify");
     let manager = UnixDatagram::bind(&path).expect("bound");
     manager.set_read_timeout(Some(DEADLINE)).expect("set");
     let expect_notification = |expected: &str| {
@@ -194,14 +196,14 @@ fn service_manager_is_notified() {
         let text = String::from_utf8_lossy(&room[..length]).into_owned();
         assert!(text.starts_with(expected), "{text:?}, not {expected:?}");
     };
-    let mut command = folder.serve_command();
+    let mut command = directory.serve_command();
     command.env("NOTIFY_SOCKET", &path);
     let server = TestServer::start_command(command, BOTH);
     expect_notification("READY=1");
     server.signal("HUP");
     expect_notification("RELOADING=1");
     expect_notification("READY=1");
-    assert_eq!(folder.control("upgrade").code(), Some(0));
+    assert_eq!(directory.control("upgrade").code(), Some(0));
     expect_notification("READY=1");
     expect_notification("READY=1");
     drop(server);
@@ -210,8 +212,8 @@ fn service_manager_is_notified() {
 
 #[test]
 fn new_address_is_announced_and_the_old_one_is_closed() {
-    let folder = domain("workers = 1", ANY, ANY);
-    let mut server = TestServer::start_command(folder.serve_command(), BOTH);
+    let directory = domain("workers = 1", ANY, ANY);
+    let mut server = TestServer::start_command(directory.serve_command(), BOTH);
     let old = server.http();
     let new = loop {
         let free = TcpListener::bind(ANY).expect("bound").local_addr().expect("bound");
@@ -219,8 +221,8 @@ fn new_address_is_announced_and_the_old_one_is_closed() {
             break free;
         }
     };
-    write_config(&folder, "workers = 1", &new.to_string(), ANY);
-    let ended = folder.control("reload");
+    write_config(&directory, "workers = 1", &new.to_string(), ANY);
+    let ended = directory.control("reload");
     assert_eq!(ended.code(), Some(0), "{ended}");
     assert!(ended.text().contains("`listen` in [http] has changed"), "{ended}");
     server.wait_for(ListenerCounts { http: 2, dns: 1 });
@@ -233,21 +235,21 @@ fn new_address_is_announced_and_the_old_one_is_closed() {
 
 #[test]
 fn process_that_is_not_ready_in_time_is_killed_and_the_old_one_kept() {
-    let folder = domain("workers = 1", ANY, ANY);
-    let program = folder.argument("program");
+    let directory = domain("workers = 1", ANY, ANY);
+    let program = directory.argument("program");
     copy_program_to(Path::new(&program));
-    let mut config = fs::read_to_string(folder.path().join("sanderling.toml")).expect("no error");
+    let mut config = fs::read_to_string(directory.path().join("sanderling.toml")).expect("no error");
     config += "[limits]\nstart_timeout_ms = 300\n";
-    folder.write("sanderling.toml", config.as_bytes());
-    let serve = folder.serve_command();
+    directory.write("sanderling.toml", config.as_bytes());
+    let serve = directory.serve_command();
     let mut command = Command::new(&program);
     command.args(serve.get_args()).env_clear();
     let server = TestServer::start_command(command, BOTH);
     let old = server.server_process_id();
     fs::remove_file(&program).expect("no error");
-    folder.write("program", b"#!/bin/sh\nexec tail -f /dev/null\n");
+    directory.write("program", b"#!/bin/sh\nexec tail -f /dev/null\n");
     fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("no error");
-    let ended = folder.control("upgrade");
+    let ended = directory.control("upgrade");
     assert_eq!(ended.code(), Some(1), "{ended}");
     assert!(ended.errors.contains("upgrade failed, keeping the running program"), "{ended}");
     assert_eq!(server.server_process_id(), old);
@@ -256,18 +258,18 @@ fn process_that_is_not_ready_in_time_is_killed_and_the_old_one_kept() {
 
 #[test]
 fn stop_during_a_start() {
-    let folder = domain("workers = 1", ANY, ANY);
+    let directory = domain("workers = 1", ANY, ANY);
     // So many records that the stop arrives while they are read.
     let mut zone = ZONE.to_vec();
     for number in 0..200_000 {
         zone.extend_from_slice(format!("n{number} IN A 192.0.2.1\n").as_bytes());
     }
-    folder.write("example.com.zone", &zone);
-    let mut child = folder.serve_command().spawn().expect("started");
+    directory.write("example.com.zone", &zone);
+    let mut child = directory.serve_command().spawn().expect("started");
     let start = Instant::now();
     // A socket that does not listen yet refuses like one that does not exist.
     loop {
-        let ended = folder.control("stop");
+        let ended = directory.control("stop");
         if ended.code() == Some(0) {
             break;
         }
@@ -291,22 +293,22 @@ fn wait_for_page(server: &TestServer, content: &[u8]) {
     wait_until(|| HttpClient::connect(server.http()).get("/").body == content);
 }
 
-/// A process in the sandbox can open a new folder, but read nothing in it.
+/// A process in the sandbox can open a new directory, but read nothing in it.
 #[test]
-fn new_folder_in_the_configuration_is_served() {
-    let folder = domain("workers = 1", ANY, ANY);
-    let server = TestServer::start_command(folder.serve_command(), BOTH);
+fn new_directory_in_the_configuration_is_served() {
+    let directory = domain("workers = 1", ANY, ANY);
+    let server = TestServer::start_command(directory.serve_command(), BOTH);
     assert_eq!(HttpClient::connect(server.http()).get("/").body, b"hi\n");
-    folder.write("other/index.html", b"new\n");
-    let config = fs::read_to_string(folder.path().join("sanderling.toml")).expect("no error");
-    folder.write("sanderling.toml", config.replace("\"public\"", "\"other\"").as_bytes());
-    let ended = folder.control("reload");
+    directory.write("other/index.html", b"new\n");
+    let config = fs::read_to_string(directory.path().join("sanderling.toml")).expect("no error");
+    directory.write("sanderling.toml", config.replace("\"public\"", "\"other\"").as_bytes());
+    let ended = directory.control("reload");
     assert_eq!(ended.code(), Some(0), "{ended}");
     wait_for_page(&server, b"new\n");
-    // The same path with another folder.
-    fs::rename(folder.path().join("other"), folder.path().join("old")).expect("no error");
-    folder.write("other/index.html", b"newer\n");
-    let ended = folder.control("reload");
+    // The same path with another directory.
+    fs::rename(directory.path().join("other"), directory.path().join("old")).expect("no error");
+    directory.write("other/index.html", b"newer\n");
+    let ended = directory.control("reload");
     assert_eq!(ended.code(), Some(0), "{ended}");
     wait_for_page(&server, b"newer\n");
 }
@@ -316,15 +318,15 @@ fn download_is_cut_off_after_the_drain_timeout_and_survives_an_upgrade_without_o
     // More than sockets hold.
     let content: Vec<u8> = (0..20_000_000u32).map(|index| (index >> 16) as u8).collect();
     for (timeout_ms, cut_off_count) in [("100", 1), ("\"unlimited\"", 0)] {
-        let folder = domain("workers = 1", ANY, ANY);
-        folder.write("public/huge.bin", &content);
-        let config = fs::read_to_string(folder.path().join("sanderling.toml")).expect("written");
-        folder.write("sanderling.toml", format!("{config}[limits]\ndrain_timeout_ms = {timeout_ms}\n").as_bytes());
-        let server = TestServer::start_command(folder.serve_command(), BOTH);
+        let directory = domain("workers = 1", ANY, ANY);
+        directory.write("public/huge.bin", &content);
+        let config = fs::read_to_string(directory.path().join("sanderling.toml")).expect("written");
+        directory.write("sanderling.toml", format!("{config}[limits]\ndrain_timeout_ms = {timeout_ms}\n").as_bytes());
+        let server = TestServer::start_command(directory.serve_command(), BOTH);
         let mut client = RawConnection::open(server.http());
         client.send(b"GET /huge.bin HTTP/1.1\r\nHost: localhost\r\n\r\n");
         client.read_until(b"\r\n\r\n");
-        assert_eq!(folder.control("upgrade").code(), Some(0));
+        assert_eq!(directory.control("upgrade").code(), Some(0));
         if cut_off_count > 0 {
             server.wait_for_error("responses cut off after `drain_timeout_ms`: 1");
             // The replaced process has exited.
@@ -334,7 +336,7 @@ fn download_is_cut_off_after_the_drain_timeout_and_survives_an_upgrade_without_o
         assert_eq!(content.ends_with(&received[received.len() - 1_000..]), cut_off_count == 0, "{timeout_ms}");
         // The end of the drain, after which the process exits.
         server.server_process_id();
-        let status = folder.control("status").text();
+        let status = directory.control("status").text();
         assert!(status.contains(&format!("responses cut off by replacing it: {cut_off_count}\n")), "{status}");
     }
 }
@@ -344,11 +346,11 @@ const LATER: &[u8] = b"SDLG\xffwhat a later version may send";
 
 #[test]
 fn process_without_supervisor_refuses_one_of_another_version_and_serves() {
-    let folder = domain("workers = 1", ANY, ANY);
-    let server = TestServer::start_command(folder.serve_command(), BOTH);
+    let directory = domain("workers = 1", ANY, ANY);
+    let server = TestServer::start_command(directory.serve_command(), BOTH);
     server.signal("KILL");
     server.wait_for_error("lost supervisor");
-    let supervisor = SeqpacketSocket::connect(&folder.path().join("control")).expect("connected");
+    let supervisor = SeqpacketSocket::connect(&directory.path().join("control")).expect("connected");
     assert!(supervisor.send(LATER, &[]).expect("sent"));
     PollSet::new([supervisor.as_fd()]).wait(Some(DEADLINE)).expect("waited");
     let mut buffer = [0; MESSAGE_BYTES_MAX];
@@ -359,21 +361,21 @@ fn process_without_supervisor_refuses_one_of_another_version_and_serves() {
         "{answer}"
     );
     HttpClient::connect(server.http()).get("/");
-    assert_eq!(folder.control("stop").code(), Some(0));
+    assert_eq!(directory.control("stop").code(), Some(0));
     server.end();
 }
 
 #[test]
 fn supervisor_refuses_a_process_of_another_version() {
-    let folder = domain("workers = 1", ANY, ANY);
-    let listener = SeqpacketListener::bind(&folder.path().join("control"), 0o600).expect("bound");
+    let directory = domain("workers = 1", ANY, ANY);
+    let listener = SeqpacketListener::bind(&directory.path().join("control"), 0o600).expect("bound");
     let process = thread::spawn(move || {
         PollSet::new([listener.as_fd()]).wait(Some(DEADLINE)).expect("waited");
         let supervisor = listener.accept().expect("accepted").expect("a supervisor");
         assert!(supervisor.send(LATER, &[]).expect("sent"));
         supervisor
     });
-    let ended = run_to_end(folder.serve_command(), DEADLINE);
+    let ended = run_to_end(directory.serve_command(), DEADLINE);
     let expected = "this program has version 2; stop the running server with the version that it was started with";
     assert!(ended.code() == Some(1) && ended.errors.contains(expected), "{ended}");
     process.join().expect("no panic");

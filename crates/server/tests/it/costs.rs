@@ -9,7 +9,7 @@ use sanderling_os::tcp::Listener;
 use sanderling_os::udp::Socket;
 use sanderling_server::{Options, Root, SocketSet};
 use sanderling_testkit::http::HttpClient;
-use sanderling_testkit::{DEADLINE, Folder, udp_reply};
+use sanderling_testkit::{DEADLINE, TestDirectory, udp_reply};
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -22,8 +22,8 @@ const WORKER: &str = "worker 0";
 const TRACED: &str = "trace=recvfrom,sendto,sendfile,accept4,accept,openat2,openat,readlink,readlinkat,fstat,statx,pread64,\
                       preadv2,close,epoll_ctl,newfstatat,fcntl,ioctl";
 
-fn folder() -> Folder {
-    let folder = Folder::new();
+fn folder() -> TestDirectory {
+    let folder = TestDirectory::new();
     for (name, length) in [
         ("512", 512),
         ("coded.js", 512),
@@ -45,7 +45,7 @@ fn wait_until_readable(path: &Path) {
 }
 
 /// Serves with one worker while `act` is its client. Files are checked again after `valid_for`.
-fn with_server(valid_for: Duration, act: impl FnOnce(&Folder, SocketAddr, SocketAddr)) {
+fn with_server(valid_for: Duration, act: impl FnOnce(&TestDirectory, SocketAddr, SocketAddr)) {
     let folder = folder();
     let any = "127.0.0.1:0".parse().expect("an address");
     let sockets = SocketSet {

@@ -68,7 +68,7 @@ impl Supervisor {
                 return self.refuse_reload_with(requester, &problem);
             }
         };
-        let listeners_with_new_sockets = self.listeners.with_sockets_of(&listeners);
+        let listeners_with_new_sockets = self.listeners.with_added_sockets_of(&listeners);
         let start_reason = StartReason::Reload(why.to_owned());
         if let Err(error) = self.start(Path::new(RUNNING), start_reason, requester, next, listeners) {
             if listeners_with_new_sockets.has_more_than(&self.listeners) {

@@ -164,7 +164,7 @@ impl Supervisor {
                 self.reply(start.requester, Err(FAILED));
             }
         }
-        let listeners_with_new_sockets = self.listeners.with_sockets_of(&start.listeners);
+        let listeners_with_new_sockets = self.listeners.with_added_sockets_of(&start.listeners);
         let has_new_sockets = listeners_with_new_sockets.has_more_than(&self.listeners);
         let has_serving_process = self.serving_process().is_some();
         match AfterFailure::of(&start.reason, has_serving_process, has_new_sockets) {

@@ -154,7 +154,7 @@ fn adopt(mut connection: Connection, path: &Path, source: &ConfigSource) -> io::
     // With its configuration the sockets keep the configured addresses, port 0 among them.
     let text = descriptors.configuration.and_then(|text| memfd::read(&text, CONFIGURATION_BYTES_MAX).ok());
     if let Some(Ok(config)) = text.map(|text| source.parse(&text)) {
-        listeners = listeners.bound_for(&config);
+        listeners = listeners.with_configured_addresses(&config);
     }
     let control = descriptors.control.map(|control| ControlSocket::from_fd(path.to_owned(), control)).transpose()?;
     // The connection of the handover is the one for commands from now on.
@@ -180,7 +180,7 @@ fn resume(
         report(&diagnostics);
         io::Error::other("the inherited configuration has errors")
     })?;
-    let listeners = Listeners::from_fds(listeners)?.bound_for(&config);
+    let listeners = Listeners::from_fds(listeners)?.with_configured_addresses(&config);
     listeners.set_defer_accept();
     let path = control_path(config.control.as_deref());
     let mut supervisor = Supervisor::new(source, forced, signals, ActiveConfig { config: Arc::new(config), text })?;

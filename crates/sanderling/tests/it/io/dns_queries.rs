@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 
 use crate::domain::{Domain, Setup, ZONE};
 use sanderling_testkit::dns::{A, ANY, NS, Question, Reply, TXT};
-use sanderling_testkit::{Folder, ListenerCounts, RawConnection, TestServer, dig, framed, kdig, tcp_reply};
+use sanderling_testkit::{ListenerCounts, RawConnection, TestDirectory, TestServer, dig, framed, kdig, tcp_reply};
 
 #[test]
 fn dig_and_kdig_get_the_soa() {
@@ -157,8 +157,8 @@ fn check_replies(tcp: &mut RawConnection, count: u16) {
 /// The client's connected socket receives from no other address.
 #[test]
 fn reply_of_a_wildcard_listener_comes_from_the_queried_address() {
-    let folder = Folder::with(&[("zone", ZONE.as_bytes())]);
-    let zone = format!("example.com={}", folder.argument("zone"));
+    let directory = TestDirectory::with(&[("zone", ZONE.as_bytes())]);
+    let zone = format!("example.com={}", directory.argument("zone"));
     for (any, queried) in [("0.0.0.0:0", &["127.0.0.1", "127.0.0.7"][..]), ("[::]:0", &["::1", "127.0.0.9"])] {
         let arguments = ["serve", "--zone", &zone, "--dns", any];
         let server = TestServer::start(&arguments, ListenerCounts { http: 0, dns: 1 });

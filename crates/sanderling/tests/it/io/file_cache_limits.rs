@@ -31,7 +31,7 @@ impl Domain {
 
     #[track_caller]
     fn cache_stats(&self) -> CacheStats {
-        let text = self.folder.control("status").text();
+        let text = self.directory.control("status").text();
         let line = text.lines().find(|line| line.contains("open files"));
         let line = line.unwrap_or_else(|| panic!("the status has no line of open files: {text}"));
         let numbers = line.split_whitespace().filter_map(|word| word.trim_matches(['(', ',']).parse().ok());
@@ -79,7 +79,7 @@ fn each_limit_of_the_cache_applies() {
 #[test]
 fn replaced_content_that_is_still_sent_evicts_no_file() {
     let domain = Domain::with_files("open_file_content_bytes_max = 40000", 20);
-    domain.folder.replace("public/large", &[b'a'; 30_000]);
+    domain.directory.replace("public/large", &[b'a'; 30_000]);
     let mut client = HttpClient::connect(domain.server.http());
     assert_eq!(client.get("/large").body[0], b'a');
     let mut slow = HttpClient::connect(domain.server.http());
@@ -89,7 +89,7 @@ fn replaced_content_that_is_still_sent_evicts_no_file() {
     for _ in 0..100 {
         client.get("/0");
     }
-    domain.folder.replace("public/large", &[b'b'; 30_000]);
+    domain.directory.replace("public/large", &[b'b'; 30_000]);
     let start = Instant::now();
     while client.get("/large").body[0] != b'b' {
         assert!(start.elapsed() < DELAY_MAX);
@@ -107,7 +107,7 @@ fn unused_file_is_closed_after_its_timeout() {
     let limits = "watched_folders_max = 0\nsmall_file_bytes_max = 0\nopen_file_idle_timeout_ms = 300\n\
                   open_file_fresh_ms = 100\nwatched_file_fresh_ms = 100";
     let domain = Domain::with_files(limits, 1);
-    let file = domain.folder.path().join("public/0");
+    let file = domain.directory.path().join("public/0");
     let descriptors = format!("/proc/{}/fd", domain.server.server_process_id());
     let is_open = || {
         let descriptors = std::fs::read_dir(&descriptors).expect("it runs").flatten();

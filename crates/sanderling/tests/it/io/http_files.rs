@@ -19,12 +19,12 @@ const RESPONSE_TIME_MAX: Duration = Duration::from_secs(1);
 #[test]
 fn path_that_leads_out_of_the_root_or_to_no_regular_file_is_refused() {
     let domain = Domain::with_site(&[("index.html", b"hi\n"), ("inside/a.txt", b"a")]);
-    let root = domain.folder.path().join("public");
-    let outside = domain.folder.write("canary.txt", CANARY);
-    let aside = domain.folder.write("public-2/canary.txt", CANARY);
+    let root = domain.directory.path().join("public");
+    let outside = domain.directory.write("canary.txt", CANARY);
+    let aside = domain.directory.write("public-2/canary.txt", CANARY);
     symlink("../canary.txt", root.join("relative-out")).unwrap();
     symlink(&outside, root.join("absolute-out")).unwrap();
-    symlink(aside.parent().unwrap(), root.join("folder-out")).unwrap();
+    symlink(aside.parent().unwrap(), root.join("directory-out")).unwrap();
     symlink("/etc/passwd", root.join("passwd")).unwrap();
     symlink("/proc/self/environ", root.join("environ")).unwrap();
     symlink("/proc/self/fd/0", root.join("stdin")).unwrap();
@@ -41,9 +41,9 @@ fn path_that_leads_out_of_the_root_or_to_no_regular_file_is_refused() {
     for target in [
         "/relative-out",
         "/absolute-out",
-        "/folder-out/canary.txt",
-        "/folder-out/",
-        "/folder-out",
+        "/directory-out/canary.txt",
+        "/directory-out/",
+        "/directory-out",
         "/passwd",
         "/environ",
         "/stdin",
@@ -90,7 +90,7 @@ fn read_while_changed(change: impl FnOnce(&Path)) -> (Vec<u8>, Domain) {
     tcp.send(b"GET /huge.bin HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     let head = tcp.read_until(b"\r\n\r\n");
     let head_bytes = head.windows(4).position(|window| window == b"\r\n\r\n").expect("just found") + 4;
-    change(&domain.folder.path().join("public/huge.bin"));
+    change(&domain.directory.path().join("public/huge.bin"));
     let content = [head[head_bytes..].to_vec(), tcp.read_to_close()].concat();
     (content, domain)
 }
@@ -153,7 +153,7 @@ fn unreported_change_aborts_few_responses() {
     let limits = "watched_file_fresh_ms = 60000\nsmall_file_bytes_max = 100";
     let old = vec![b'o'; 200_000];
     let domain = Domain::serve(Setup { site: &[("large", &old)], limits, ..Setup::default() });
-    let root = domain.folder.path();
+    let root = domain.directory.path();
     fs::hard_link(root.join("public/large"), root.join("elsewhere")).unwrap();
     assert!(HttpClient::connect(domain.server.http()).get("/large").body == old);
     let new = vec![b'n'; 200_000];

@@ -5,12 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use fastrand::Rng;
-use sanderling_testkit::{Folder, ListenerCounts, TestServer, wget_mirror};
+use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, wget_mirror};
 
 #[test]
 fn mirror_of_a_site_equals_it() {
-    let folder = Folder::new();
-    let mut tree = Tree { root: folder.path().join("tree"), paths: Vec::new() };
+    let directory = TestDirectory::new();
+    let mut tree = Tree { root: directory.path().join("tree"), paths: Vec::new() };
     let mut random = Rng::with_seed(sanderling_testkit::seed());
     for (path, length) in [
         ("odd/with space.txt", 10),
@@ -39,7 +39,7 @@ fn mirror_of_a_site_equals_it() {
 
     let arguments = ["serve", tree.root.to_str().unwrap(), "--http", "127.0.0.1:0", "--workers", "2"];
     let server = TestServer::start(&arguments, ListenerCounts { http: 1, dns: 0 });
-    let mirror = folder.path().join("mirror");
+    let mirror = directory.path().join("mirror");
     let ended = wget_mirror(&format!("http://{}/", server.http()), mirror.to_str().unwrap());
     assert_eq!(ended.code(), Some(0), "{ended}");
 
@@ -88,8 +88,8 @@ fn escaped(path: &str) -> String {
 fn files_of(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut files = BTreeMap::new();
     let mut directories = vec![root.to_owned()];
-    while let Some(folder) = directories.pop() {
-        for entry in fs::read_dir(folder).expect("readable") {
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).expect("readable") {
             let path = entry.expect("readable").path();
             if path.is_dir() {
                 directories.push(path);

@@ -3,7 +3,7 @@
 
 use crate::domain::Domain;
 use sanderling_testkit::http::{HttpClient, get, response_to};
-use sanderling_testkit::{Folder, ListenerCounts, TestServer, curl};
+use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, curl};
 
 const PAGE: &[u8] = b"<!doctype html><title>hi</title>\n";
 const ALPHABET: &[u8] = b"abcdefghijklmnopqrstuvwxyz";
@@ -21,11 +21,11 @@ fn site() -> Domain {
         ("alphabet.txt", ALPHABET),
         ("empty.txt", b""),
         ("large.bin", &large),
-        ("folder/index.html", b"inside\n"),
+        ("directory/index.html", b"inside\n"),
         ("bare/note.txt", b"no index\n"),
         (".secret", b"canary"),
         (".well-known/security.txt", b"Contact: mailto:a@example.com\n"),
-        ("folder/.hidden/x", b"canary"),
+        ("directory/.hidden/x", b"canary"),
     ])
 }
 
@@ -38,7 +38,7 @@ fn curl_gets_the_index() {
     let ended = curl(&["--head", &url]);
     assert!(ended.text().starts_with("HTTP/1.1 200 OK\r\n"), "{ended}");
     assert!(ended.text().contains(&format!("Content-Length: {}\r\n", PAGE.len())), "{ended}");
-    let ended = curl(&["--location", &format!("{url}folder")]);
+    let ended = curl(&["--location", &format!("{url}directory")]);
     assert_eq!(ended.text(), "inside\n", "{ended}");
 }
 
@@ -54,15 +54,15 @@ fn each_target_has_its_status_and_media_type() {
         ("/%61lphabet.txt", 200, "text/plain"),
         ("/empty.txt", 200, "text/plain"),
         ("/large.bin", 200, "application/octet-stream"),
-        ("/folder/", 200, "text/html"),
-        ("/folder", 301, "text/html"),
+        ("/directory/", 200, "text/html"),
+        ("/directory", 301, "text/html"),
         ("/bare/", 404, "text/html"),
         ("/missing", 404, "text/html"),
         ("/alphabet.txt/", 404, "text/html"),
         ("/alphabet.txt/more", 404, "text/html"),
-        ("/folder//index.html", 404, "text/html"),
+        ("/directory//index.html", 404, "text/html"),
         ("/.secret", 404, "text/html"),
-        ("/folder/.hidden/x", 404, "text/html"),
+        ("/directory/.hidden/x", 404, "text/html"),
         ("/.well-known/security.txt", 200, "text/plain"),
         ("http://localhost/alphabet.txt", 200, "text/plain"),
     ] {
@@ -74,7 +74,7 @@ fn each_target_has_its_status_and_media_type() {
         assert!(!response.text().contains("canary"), "{target}");
     }
     assert_eq!(client.get("/large.bin").body, large());
-    assert_eq!(client.get("/folder?a=b&c").field("Location"), Some("/folder/?a=b&c"));
+    assert_eq!(client.get("/directory?a=b&c").field("Location"), Some("/directory/?a=b&c"));
     for target in ["/alphabet.txt", "/large.bin"] {
         let etag = client.get(target).field("ETag").expect("a file has an entity tag").to_owned();
         client.send(format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nIf-None-Match: {etag}\r\n\r\n"));
@@ -85,7 +85,7 @@ fn each_target_has_its_status_and_media_type() {
 #[test]
 fn curl_resumes_a_download() {
     let domain = site();
-    let part = domain.folder.write("part", &large()[..100_000]);
+    let part = domain.directory.write("part", &large()[..100_000]);
     let url = format!("http://{}/large.bin", domain.server.http());
     let ended = curl(&["--continue-at", "-", "--output", part.to_str().unwrap(), &url]);
     assert_eq!(ended.code(), Some(0), "{ended}");
@@ -96,8 +96,8 @@ fn curl_resumes_a_download() {
 fn curl_sends_content() {
     let domain = site();
     let url = format!("http://{}/alphabet.txt", domain.server.http());
-    let small = domain.folder.argument("public/index.html");
-    let large = domain.folder.argument("public/large.bin");
+    let small = domain.directory.argument("public/index.html");
+    let large = domain.directory.argument("public/large.bin");
     for (arguments, status) in [
         (&["--data", "a=b"][..], "405"),
         (&["--upload-file", &small], "405"),
@@ -153,8 +153,8 @@ fn host_selects_the_site() {
 
 #[test]
 fn site_of_the_command_line_answers_every_host() {
-    let folder = Folder::with(&[("index.html", PAGE)]);
-    let arguments = ["serve", folder.path().to_str().unwrap(), "--http", "127.0.0.1:0"];
+    let directory = TestDirectory::with(&[("index.html", PAGE)]);
+    let arguments = ["serve", directory.path().to_str().unwrap(), "--http", "127.0.0.1:0"];
     let server = TestServer::start(&arguments, ListenerCounts { http: 1, dns: 0 });
     for host in ["example.org", "127.0.0.1", "whatever"] {
         let response = response_to(server.http(), format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"));

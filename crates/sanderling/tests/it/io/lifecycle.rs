@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::domain::{Domain, Setup, ZONE};
 use sanderling_testkit::dns::{A, Question};
 use sanderling_testkit::http::{HttpClient, check_serves, get};
-use sanderling_testkit::{Folder, ListenerCounts, RawConnection, TestServer, run_to_end, sanderling};
+use sanderling_testkit::{ListenerCounts, RawConnection, TestDirectory, TestServer, run_to_end, sanderling};
 
 const SITE: &[(&str, &[u8])] = &[("index.html", b"hi\n")];
 
@@ -63,8 +63,8 @@ fn stopping_server_finishes_a_download_and_a_partial_request() {
 fn second_server_on_the_same_port_exits_with_an_error() {
     let domain = Domain::serve(Setup { site: SITE, zone: ZONE, ..Setup::default() });
     let (http, dns) = (domain.server.http().to_string(), domain.server.dns().to_string());
-    let public = domain.folder.argument("public");
-    let zone = format!("example.com={}", domain.folder.argument("zone"));
+    let public = domain.directory.argument("public");
+    let zone = format!("example.com={}", domain.directory.argument("zone"));
     for (arguments, address) in
         [(vec!["serve", &public, "--http", &http], &http), (vec!["serve", "--zone", &zone, "--dns", &dns], &dns)]
     {
@@ -86,8 +86,8 @@ fn port_chosen_by_the_kernel_is_used_once() {
         println!("skipped: no permission for a network namespace");
         return;
     }
-    let folder = Folder::with(&[("public/index.html", b"hi\n"), ("zone", ZONE.as_bytes())]);
-    let (public, zone) = (folder.argument("public"), format!("example.com={}", folder.argument("zone")));
+    let directory = TestDirectory::with(&[("public/index.html", b"hi\n"), ("zone", ZONE.as_bytes())]);
+    let (public, zone) = (directory.argument("public"), format!("example.com={}", directory.argument("zone")));
     // So few ports that a collision is likely.
     let script = "echo 40000 40031 >/proc/sys/net/ipv4/ip_local_port_range; trap 'kill $(jobs -p); wait; exit' TERM; \
                   for server in $(seq $1); do \
@@ -124,9 +124,9 @@ fn server_without_free_file_descriptors_goes_on() {
 
 #[test]
 fn server_with_forced_variants_answers() {
-    let folder = Folder::with(&[("public/large.bin", &[b'x'; 100_000]), ("zone", ZONE.as_bytes())]);
-    let public = folder.argument("public");
-    let zone = format!("example.com={}", folder.argument("zone"));
+    let directory = TestDirectory::with(&[("public/large.bin", &[b'x'; 100_000]), ("zone", ZONE.as_bytes())]);
+    let public = directory.argument("public");
+    let zone = format!("example.com={}", directory.argument("zone"));
     let listeners = ["--http", "127.0.0.1:0", "--zone", &zone, "--dns", "127.0.0.1:0"];
     let force = ["--force", "open=walk", "--force", "udp-receive=poll-recvmsg"];
     let arguments = [&["serve", public.as_str()], &listeners[..], &force].concat();

@@ -118,7 +118,7 @@ fn check_only(response: &Response, content: &[u8]) {
 fn curl_decodes_each_coding() {
     let domain = domain();
     let url = format!("http://{}/app.js", domain.server.http());
-    let output = domain.folder.argument("output");
+    let output = domain.directory.argument("output");
     for (accepted, coding, transferred) in [
         ("br", "br", BROTLI.len()),
         ("zstd", "zstd", ZSTD.len()),
@@ -179,20 +179,20 @@ fn only_valid_precompressed_files_are_used() {
         ("index.html", b"hi\n"),
         ("photo.png", b"a compressed type"),
         ("photo.png.br", b"photo"),
-        ("folder.js", b"a directory"),
-        ("folder.js.br/index.html", b"folder"),
+        ("directory.js", b"a directory"),
+        ("directory.js.br/index.html", b"directory"),
         ("fifo.js", b"a FIFO"),
         ("out.js", b"a symbolic link out of the root"),
         ("twice.js.br", b"a file that is requested by this name"),
         ("twice.js.br.gz", b"twice"),
         ("lone.js.br", b"without the plain file"),
     ]);
-    let root = domain.folder.path().join("public");
-    domain.folder.write("outside.js", b"out");
+    let root = domain.directory.path().join("public");
+    domain.directory.write("outside.js", b"out");
     symlink("../outside.js", root.join("out.js.br")).unwrap();
     assert!(Command::new("mkfifo").arg(root.join("fifo.js.br")).status().unwrap().success());
     let mut client = Client::connect(&domain);
-    for name in ["photo.png", "folder.js", "fifo.js", "out.js", "twice.js.br"] {
+    for name in ["photo.png", "directory.js", "fifo.js", "out.js", "twice.js.br"] {
         let content = fs::read(root.join(name)).unwrap();
         check_only(&client.get(&format!("/{name}"), "br, gzip, zstd"), &content);
     }
@@ -201,29 +201,33 @@ fn only_valid_precompressed_files_are_used() {
 
 #[test]
 fn created_changed_or_deleted_precompressed_file_is_noticed() {
-    let domain = Domain::with_site(&[("index.html", b"hi\n"), ("folder/app.js", LINES), ("folder/index.html", LINES)]);
-    for (target, path) in [("/folder/app.js", "public/folder/app.js"), ("/folder/", "public/folder/index.html")] {
+    let domain =
+        Domain::with_site(&[("index.html", b"hi\n"), ("directory/app.js", LINES), ("directory/index.html", LINES)]);
+    for (target, path) in
+        [("/directory/app.js", "public/directory/app.js"), ("/directory/", "public/directory/index.html")]
+    {
         let mut client = Client::connect(&domain);
         let mut other = Client::connect(&domain);
         check_only(&client.get(target, "br, gzip"), LINES);
         check_only(&other.get(target, "br, gzip"), LINES);
 
-        domain.folder.write(&format!("{path}.gz"), GZIP);
+        domain.directory.write(&format!("{path}.gz"), GZIP);
         check_variant(&client.wait_for_coding(target, Some("gzip")), Some("gzip"), GZIP);
         // All workers share the entry.
         check_variant(&other.get(target, "br, gzip"), Some("gzip"), GZIP);
         check_variant(&client.get(target, "br"), None, LINES);
 
         let tag = client.get(target, "gzip").field("ETag").unwrap().to_owned();
-        fs::rename(domain.folder.write("fresh", b"another"), domain.folder.path().join(format!("{path}.gz"))).unwrap();
+        fs::rename(domain.directory.write("fresh", b"another"), domain.directory.path().join(format!("{path}.gz")))
+            .unwrap();
         let changed = client.wait_until(target, SOON, |response| response.body != GZIP);
         check_variant(&changed, Some("gzip"), b"another");
         assert_ne!(changed.field("ETag"), Some(tag.as_str()));
 
-        domain.folder.write(&format!("{path}.br"), BROTLI);
+        domain.directory.write(&format!("{path}.br"), BROTLI);
         check_variant(&client.wait_for_coding(target, Some("br")), Some("br"), BROTLI);
         for ending in ["br", "gz"] {
-            fs::remove_file(domain.folder.path().join(format!("{path}.{ending}"))).unwrap();
+            fs::remove_file(domain.directory.path().join(format!("{path}.{ending}"))).unwrap();
         }
         check_only(&client.wait_for_coding(target, None), LINES);
     }
@@ -232,7 +236,7 @@ fn created_changed_or_deleted_precompressed_file_is_noticed() {
 #[test]
 fn continuous_writes_to_a_precompressed_file_delay_no_response() {
     let domain = Domain::with_site(&[("index.html", b"hi\n"), ("app.js", LINES)]);
-    let path = domain.folder.path().join("public/app.js.br");
+    let path = domain.directory.path().join("public/app.js.br");
     let is_done = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {

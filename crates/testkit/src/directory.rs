@@ -1,4 +1,4 @@
-//! Temporary folders.
+//! Temporary directories.
 
 use crate::DEADLINE;
 use crate::command::{Ended, run_to_end, sanderling};
@@ -7,27 +7,27 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
-/// A folder for one test; dropping it removes it.
+/// A directory for one test; dropping it removes it.
 #[derive(Debug)]
-pub struct Folder(TempDir);
+pub struct TestDirectory(TempDir);
 
-impl Folder {
-    /// An empty folder.
-    #[expect(clippy::new_without_default, reason = "creating a folder is not a default")]
-    pub fn new() -> Folder {
-        Folder(TempDir::with_prefix("sanderling-").expect("the folder for temporary files is writable"))
+impl TestDirectory {
+    /// An empty directory.
+    #[expect(clippy::new_without_default, reason = "creating a directory is not a default")]
+    pub fn new() -> TestDirectory {
+        TestDirectory(TempDir::with_prefix("sanderling-").expect("the directory for temporary files is writable"))
     }
 
-    /// A folder with these files; their paths may contain folders.
-    pub fn with(files: &[(&str, &[u8])]) -> Folder {
-        let folder = Folder::new();
+    /// A directory with these files; their paths may contain directories.
+    pub fn with(files: &[(&str, &[u8])]) -> TestDirectory {
+        let directory = TestDirectory::new();
         for (path, content) in files {
-            folder.write(path, content);
+            directory.write(path, content);
         }
-        folder
+        directory
     }
 
-    /// The path of the folder.
+    /// The path of the directory.
     pub fn path(&self) -> &Path {
         self.0.path()
     }
@@ -37,11 +37,11 @@ impl Folder {
         self.0.path().join(path).to_str().expect("the prefix and the paths of tests are UTF-8").to_owned()
     }
 
-    /// Writes a file and the folders above it.
+    /// Writes a file and the directories above it.
     pub fn write(&self, path: &str, content: &[u8]) -> PathBuf {
         let file = self.0.path().join(path);
-        let folder = file.parent().expect("a file has a folder");
-        fs::create_dir_all(folder).expect("the folder can be created");
+        let directory = file.parent().expect("a file has a directory");
+        fs::create_dir_all(directory).expect("the directory can be created");
         fs::write(&file, content).expect("the file can be written");
         file
     }
@@ -52,14 +52,14 @@ impl Folder {
         fs::rename(replacement, self.0.path().join(path)).expect("the file can be renamed");
     }
 
-    /// `sanderling serve` with `sanderling.toml` of this folder and a control socket in it.
+    /// `sanderling serve` with `sanderling.toml` of this directory and a control socket in it.
     pub fn serve_command(&self) -> Command {
         let mut command = sanderling();
         command.args(["serve", "--config", &self.argument("sanderling.toml"), "--control", &self.argument("control")]);
         command
     }
 
-    /// Runs a control command for the server of [`Folder::serve_command`].
+    /// Runs a control command for the server of [`TestDirectory::serve_command`].
     #[track_caller]
     pub fn control(&self, name: &str) -> Ended {
         let mut command = sanderling();
