@@ -6,8 +6,8 @@
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 use sanderling_dns::{HashSeed, ZoneMap};
-use sanderling_server::simulation::{ClientKind, Simulation, simulate};
-use sanderling_server::{BuiltinFile, Counter, DefaultSite, Options, Root, Site, Sites, Snapshot};
+use sanderling_server::simulation::{Simulation, simulate};
+use sanderling_server::{BuiltinFile, Counter, DefaultSite, Options, Protocol, Root, Site, Sites, Snapshot};
 use std::time::Duration;
 
 #[derive(Arbitrary, Debug)]
@@ -97,7 +97,7 @@ fn options() -> Options {
 }
 
 /// All of `bytes` at once, to a client that takes everything.
-fn whole_answer(kind: ClientKind, bytes: &[u8]) -> Vec<u8> {
+fn whole_answer(kind: Protocol, bytes: &[u8]) -> Vec<u8> {
     simulate(snapshot(), options(), |simulation| {
         let client = simulation.connect(kind, bytes, usize::MAX).expect("the first connection");
         simulation.run(ITERATIONS_MAX);
@@ -112,7 +112,7 @@ struct Client {
     received: Vec<u8>,
 }
 
-fn run(simulation: &mut Simulation<'_>, kind: ClientKind, bytes: &[u8], steps: &[Step]) -> Vec<Client> {
+fn run(simulation: &mut Simulation<'_>, kind: Protocol, bytes: &[u8], steps: &[Step]) -> Vec<Client> {
     let mut clients: Vec<Client> = Vec::new();
     for step in steps {
         match *step {
@@ -147,7 +147,7 @@ fn run(simulation: &mut Simulation<'_>, kind: ClientKind, bytes: &[u8], steps: &
 }
 
 fuzz_target!(|input: Input<'_>| {
-    let kind = if input.is_dns { ClientKind::Dns } else { ClientKind::Http };
+    let kind = if input.is_dns { Protocol::Dns } else { Protocol::Http };
     let mut bytes = Vec::new();
     input.messages.iter().for_each(|message| message.append(input.is_dns, &mut bytes));
     let has_drained = input.steps.iter().any(|step| matches!(step, Step::Drain));

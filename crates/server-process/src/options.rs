@@ -71,3 +71,13 @@ pub(crate) fn fit_to_descriptor_limit(options: &mut Options) -> io::Result<Optio
         options.http.connections_max, options.dns.tcp_connections_max, options.open_files.descriptors_max
     )))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_of_the_limits_are_those_of_the_server() {
+        assert_eq!(options_of(&Limits::default()), Options::default());
+    }
+}

@@ -5,7 +5,7 @@
 //! only what is left then, the start of a request, is copied into the connection.
 
 use crate::clock::{Milliseconds, ms};
-use crate::context::{Buffers, Context, Input, OUTPUT_BYTES_USUAL};
+use crate::context::{Buffers, CloseMode, ConnectionInfo, Context, Input, OUTPUT_BYTES_USUAL, Step};
 use crate::dns_stream::DnsStream;
 use crate::http1::Http1;
 use crate::metrics::Counter;
@@ -13,7 +13,6 @@ use crate::open_file::FileError;
 use crate::options::Options;
 use crate::permits::Permit;
 use crate::send_queue::{FileChunk, SendQueue, Sent};
-use crate::step::{CloseMode, ConnectionInfo, Step};
 use crate::timers::Timer;
 use crate::transport::Transport;
 use sanderling_os::poll::Readiness;
@@ -53,10 +52,12 @@ pub(crate) enum ProtocolState {
     Dns(DnsStream),
 }
 
-/// The protocol of a listener.
+/// The protocol of a listener or a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Protocol {
+pub enum Protocol {
+    /// HTTP/1.1.
     Http,
+    /// DNS over TCP.
     Dns,
 }
 

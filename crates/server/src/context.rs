@@ -1,12 +1,14 @@
-//! What a worker lends to the connection that it works on.
+//! What a connection and its protocol share with the worker, and with each other: buffers, input, and the result of a step.
 
 use crate::clock::{Clock, Milliseconds, ms};
 use crate::jobs::Waiter;
 use crate::local_files::LocalFiles;
 use crate::metrics::ThreadMetrics;
 use crate::options::Options;
+use crate::send_queue::FileChunk;
 use crate::snapshot::Snapshot;
 use sanderling_dns::answer::TCP_REPLY_BYTES_MAX;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// Buffers that all connections of a worker use one after another, so that an idle connection holds none.
@@ -108,4 +110,38 @@ impl<'i> Input<'i> {
         debug_assert!(consumed <= self.consumed);
         self.consumed = consumed;
     }
+}
+
+/// How a connection closes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CloseMode {
+    /// At once, if all that the client sent was received.
+    AtOnce,
+    /// After a wait for the client: something may still be arriving, for which the kernel would reset the connection.
+    Linger,
+}
+
+/// What the protocol made of the input.
+#[derive(Debug)]
+pub(crate) enum Step<'s> {
+    /// The rest of a request is missing.
+    Partial,
+    /// A request was answered: output was written, and a part of a file follows it, if any.
+    Answered(Option<FileChunk<'s>>),
+    /// The same, and it is the last answer.
+    Last(CloseMode, Option<FileChunk<'s>>),
+    /// The request, still in the input, waits for a job.
+    WaitForJob,
+    /// The input is not of this protocol: the connection closes without an answer.
+    Invalid,
+}
+
+/// What the protocol may know of the connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ConnectionInfo<'c> {
+    pub(crate) client: &'c SocketAddr,
+    /// Requests answered before.
+    pub(crate) answered_count: u64,
+    /// More bytes may have arrived than the input holds.
+    pub(crate) may_have_sent_more: bool,
 }

@@ -1,8 +1,7 @@
 //! DNS over TCP (RFC 7766): queries with their lengths before them, answered in order.
 
-use crate::context::{Context, Input};
+use crate::context::{CloseMode, ConnectionInfo, Context, Input, Step};
 use crate::metrics::Counter;
-use crate::step::{CloseMode, ConnectionInfo, Step};
 use sanderling_dns::{Answer, DnsTransport, RequestInfo};
 
 /// Bytes of the length before each message (RFC 1035 §4.2.2).

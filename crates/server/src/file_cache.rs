@@ -241,7 +241,7 @@ impl FileCache {
         // watched. Both threads store and then load, SeqCst: this one stores `is_watched` and loads the event count, the
         // watcher increments the count and loads `is_watched`. So at least one of them sees the other's store. If the
         // count has changed, the file is treated as unwatched and soon revalidated.
-        let can_be_reported = self.directories.is_watched(&lookup.site, lookup.directory()) && file.can_be_watched();
+        let can_be_reported = self.directories.is_watched(&lookup.site, lookup.directory()) && !file.is_unwatchable;
         file.set_watched(can_be_reported);
         let is_reported = can_be_reported && self.directories.event_count() == event_count_before;
         file.set_watched(is_reported);

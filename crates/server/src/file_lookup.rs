@@ -111,7 +111,7 @@ impl FileLookup {
         let is_watched = cached.is_some_and(OpenFile::is_watched);
         let has_symlinks = !is_watched && (uncompressed.has_symlink_in_path(root) || precompressed.has_symlinks(root));
         let mut is_unwatchable = precompressed.is_unwatchable || has_symlinks;
-        if cached.is_some_and(|cached| cached.is_unwatchable() == is_unwatchable) {
+        if cached.is_some_and(|cached| cached.is_unwatchable == is_unwatchable) {
             return Ok(LookupResult::Unchanged);
         }
         let uncompressed = uncompressed.file.read(storage, blocking)?;
@@ -298,7 +298,7 @@ fn find_builtin(
     };
     let representation = Representation::new(&metadata, media_type(path), Negotiation::None, b"", context.unix_s);
     let uncompressed = FileVariant::builtin(file.bytes, representation, gauges);
-    Ok(OpenFile::new(uncompressed, Vec::new(), false, context))
+    Ok(OpenFile::new(uncompressed, Vec::new(), true, context))
 }
 
 #[cfg(test)]

@@ -1,13 +1,12 @@
 //! HTTP/1.1 on a connection: received bytes become requests, and responses are written in their order.
 
 use crate::clock::Clock;
-use crate::context::{Context, Input};
+use crate::context::{CloseMode, ConnectionInfo, Context, Input, Step};
 use crate::file_cache::Lookup;
 use crate::metrics::Counter;
 use crate::open_file::{FileError, FileKey, FileVariant, OpenFile};
 use crate::options::Options;
 use crate::send_queue::FileChunk;
-use crate::step::{CloseMode, ConnectionInfo, Step};
 use sanderling_http::{
     Body, BodySkipper, ContentCoding, FieldName, Framing, LookupError, Parsed, Representation, Request, RequestError,
     Response, SitePath, Status, parse_request, respond,

@@ -14,9 +14,9 @@
 // The order is that of imports: a module uses those below it.
 mod server;
 mod socket_set;
-mod status;
 #[cfg(any(test, feature = "simulation"))]
 pub mod simulation;
+mod status;
 mod worker;
 mod listener_state;
 mod datagrams;
@@ -25,7 +25,6 @@ mod shared;
 mod connection;
 mod http1;
 mod dns_stream;
-mod step;
 mod context;
 mod send_queue;
 mod transport;
@@ -50,9 +49,10 @@ mod heartbeat;
 mod clock;
 mod options;
 
+pub use connection::Protocol;
 pub use file_cache::CacheStats;
 pub use lifecycle::{DrainMode, State};
-pub use metrics::{Counter, Metrics};
+pub use metrics::Counter;
 pub use options::{DnsOptions, HttpOptions, OpenFilesOptions, Options};
 pub use server::Server;
 pub use sites::{BuiltinFile, DefaultSite, Root, Site, Sites};

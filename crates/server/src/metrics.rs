@@ -78,7 +78,7 @@ impl ThreadMetrics {
 
 /// The counters of all threads.
 #[derive(Debug, Default)]
-pub struct Metrics(Mutex<Vec<Arc<ThreadMetrics>>>);
+pub(crate) struct Metrics(Mutex<Vec<Arc<ThreadMetrics>>>);
 
 impl Metrics {
     /// Counters for one more thread.
@@ -86,11 +86,6 @@ impl Metrics {
         let metrics = Arc::new(ThreadMetrics::new(thread, socket_sets));
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&metrics));
         metrics
-    }
-
-    /// The sum of a counter over all threads.
-    pub fn sum(&self, counter: Counter) -> u64 {
-        self.threads().iter().map(|thread| thread.counts[counter as usize].load(Ordering::Relaxed)).sum()
     }
 
     /// The counters of each thread, in the order of registration.

@@ -61,7 +61,7 @@ pub(crate) struct OpenFile {
     is_watched: AtomicBool,
     /// Watches on the directories of its path would not report every change: its path leads through a symbolic link, or a
     /// precompressed file could not be opened yet.
-    is_unwatchable: bool,
+    pub(crate) is_unwatchable: bool,
 }
 
 /// A file in one content coding.
@@ -294,16 +294,6 @@ impl OpenFile {
         let cached = self.coded.iter().map(|(coding, variant)| (*coding, variant.metadata.as_ref()));
         self.uncompressed.metadata.as_ref() == Some(uncompressed)
             && cached.eq(coded.map(|(coding, metadata)| (coding, Some(metadata))))
-    }
-
-    /// Whether watches on the directories of its path would not report every change.
-    pub(crate) fn is_unwatchable(&self) -> bool {
-        self.is_unwatchable
-    }
-
-    /// Whether watches on the directories of its path report every change.
-    pub(crate) fn can_be_watched(&self) -> bool {
-        self.can_change() && !self.is_unwatchable
     }
 
     /// Whether a file was unlinked, whose blocks on disk the descriptor keeps.

@@ -5,7 +5,7 @@ use std::time::Duration;
 const STOP_GRACE_MAX: Duration = Duration::from_millis(200);
 
 /// All options of a server.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// HTTP.
     pub http: HttpOptions,
@@ -21,6 +21,7 @@ pub struct Options {
 }
 
 impl Default for Options {
+    /// The defaults of the configuration.
     fn default() -> Options {
         Options {
             http: HttpOptions::default(),
@@ -41,7 +42,7 @@ impl Options {
 }
 
 /// Options of HTTP connections.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HttpOptions {
     /// Limits of a request.
     pub request: sanderling_http::RequestLimits,
@@ -58,7 +59,7 @@ pub struct HttpOptions {
 }
 
 /// Options of DNS.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DnsOptions {
     /// Bytes of a reply over UDP.
     pub udp_reply_bytes_max: u16,
@@ -95,7 +96,7 @@ impl Default for DnsOptions {
 }
 
 /// Options of the open-file cache.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenFilesOptions {
     /// Files; at most as many as a table holds.
     pub files_max: usize,

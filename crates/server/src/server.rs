@@ -2,12 +2,10 @@
 
 use crate::connection::Protocol;
 use crate::datagrams::{DatagramParams, Datagrams};
-use crate::file_cache::CacheStats;
 use crate::heartbeat::Watchdog;
 use crate::jobs::Inbox;
 use crate::lifecycle::{DrainMode, State};
 use crate::listener_state::ListenerState;
-use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::shared::Shared;
 use crate::snapshot::Snapshot;
@@ -140,16 +138,6 @@ impl Server {
     /// The state of the server.
     pub fn status(&self) -> Status {
         Status::of(&self.shared)
-    }
-
-    /// The counters of the server.
-    pub fn metrics(&self) -> &Metrics {
-        &self.shared.metrics
-    }
-
-    /// What the open-file cache holds.
-    pub fn cache_stats(&self) -> CacheStats {
-        self.shared.files.stats()
     }
 
     /// What the worker `index` of `worker_count` is created with, and the thread for datagrams beside it, if there are

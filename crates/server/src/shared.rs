@@ -24,11 +24,10 @@ pub(crate) struct Shared {
     pub(crate) jobs: Arc<JobQueue>,
     pub(crate) metrics: Metrics,
     pub(crate) lifecycle: Lifecycle,
-    http_permits: Permits,
-    dns_permits: Permits,
-    /// A worker asks the others to close an idle connection of the protocol, since it has none itself.
-    http_eviction_wanted: AtomicBool,
-    dns_eviction_wanted: AtomicBool,
+    /// For connections of each [`Protocol`].
+    permits: [Permits; 2],
+    /// For each [`Protocol`]: a worker asks the others to close an idle connection, since it has none itself.
+    eviction_wanted: [AtomicBool; 2],
     snapshot: Mutex<Snapshot>,
     /// Zones that were replaced, until no thread answers from them: freeing a large zone takes too long for a worker.
     replaced_zones: Mutex<Vec<Arc<ZoneMap>>>,
@@ -47,10 +46,8 @@ impl Shared {
             jobs,
             metrics: Metrics::default(),
             lifecycle: Lifecycle::default(),
-            http_permits: Permits::new(options.http.connections_max),
-            dns_permits: Permits::new(options.dns.tcp_connections_max),
-            http_eviction_wanted: AtomicBool::new(false),
-            dns_eviction_wanted: AtomicBool::new(false),
+            permits: [options.http.connections_max, options.dns.tcp_connections_max].map(Permits::new),
+            eviction_wanted: Default::default(),
             snapshot: Mutex::new(snapshot),
             replaced_zones: Mutex::default(),
             snapshot_version: AtomicU64::new(0),
@@ -95,34 +92,24 @@ impl Shared {
 
     /// The permits for connections of `protocol`.
     pub(crate) fn permits(&self, protocol: Protocol) -> &Permits {
-        match protocol {
-            Protocol::Http => &self.http_permits,
-            Protocol::Dns => &self.dns_permits,
-        }
+        &self.permits[protocol as usize]
     }
 
     /// Asks the workers to close an idle connection of `protocol`.
     pub(crate) fn request_eviction(&self, protocol: Protocol) {
-        self.eviction_wanted(protocol).store(true, Ordering::Relaxed);
+        self.eviction_wanted[protocol as usize].store(true, Ordering::Relaxed);
         self.jobs.wake_workers();
     }
 
     #[inline]
     pub(crate) fn is_eviction_wanted(&self, protocol: Protocol) -> bool {
-        self.eviction_wanted(protocol).load(Ordering::Relaxed)
+        self.eviction_wanted[protocol as usize].load(Ordering::Relaxed)
     }
 
     /// Ends such a request. If two workers have closed a connection for it, one permit is left over.
     pub(crate) fn end_eviction_request(&self, protocol: Protocol) {
-        self.eviction_wanted(protocol).store(false, Ordering::Relaxed);
+        self.eviction_wanted[protocol as usize].store(false, Ordering::Relaxed);
         self.jobs.wake_workers();
-    }
-
-    fn eviction_wanted(&self, protocol: Protocol) -> &AtomicBool {
-        match protocol {
-            Protocol::Http => &self.http_eviction_wanted,
-            Protocol::Dns => &self.dns_eviction_wanted,
-        }
     }
 
     /// A clock that counts from the server's start.

@@ -9,6 +9,7 @@ use crate::options::Options;
 use crate::shared::Shared;
 use crate::slab::Key;
 use crate::snapshot::Snapshot;
+use crate::status::Status;
 use crate::transport::Transport;
 use crate::worker::WAKEUP;
 use sanderling_os::poll::{Poller, Readiness};
@@ -20,15 +21,6 @@ pub use crate::memory_stream::Ending;
 
 /// The Unix time at which every simulation begins.
 pub const START_UNIX_S: u64 = 1_700_000_000;
-
-/// The protocol of a client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ClientKind {
-    /// HTTP/1.1.
-    Http,
-    /// DNS over TCP.
-    Dns,
-}
 
 /// The connections of one worker.
 pub struct Simulation<'s> {
@@ -63,11 +55,7 @@ pub fn simulate<R>(snapshot: Snapshot, options: Options, act: impl FnOnce(&mut S
 impl Simulation<'_> {
     /// A client connects, has sent `bytes`, and takes `window_bytes` of the answers; its number. `None`: the server is at
     /// its limit and has no idle connection to close.
-    pub fn connect(&mut self, kind: ClientKind, bytes: &[u8], window_bytes: usize) -> Option<usize> {
-        let protocol = match kind {
-            ClientKind::Http => Protocol::Http,
-            ClientKind::Dns => Protocol::Dns,
-        };
+    pub fn connect(&mut self, protocol: Protocol, bytes: &[u8], window_bytes: usize) -> Option<usize> {
         let permit = self.connections.permit(protocol)?;
         let stream = MemoryStream::default();
         stream.arrive(bytes);
@@ -173,7 +161,7 @@ impl Simulation<'_> {
 
     /// The value of a counter.
     pub fn count(&self, counter: Counter) -> u64 {
-        self.shared.metrics.sum(counter)
+        Status::of(self.shared).sum(counter)
     }
 }
 

@@ -103,9 +103,9 @@ impl Scene<'_> {
     }
 
     fn accepted(&self, address: SocketAddr, counter: Counter) -> Client {
-        let before = self.server.metrics().sum(counter);
+        let before = self.server.status().sum(counter);
         let client = Client::connect(address);
-        wait_until(|| self.server.metrics().sum(counter) > before);
+        wait_until(|| self.server.status().sum(counter) > before);
         client
     }
 }
@@ -365,7 +365,7 @@ fn a_stuck_thread_is_named() {
             now += Duration::from_secs(1);
             scene.server.hung_thread_at(now)
         };
-        let all_wait = || scene.server.metrics().threads().iter().all(|thread| !thread.heartbeat.is_working());
+        let all_wait = || scene.server.shared.metrics.threads().iter().all(|thread| !thread.heartbeat.is_working());
         // One that serves datagrams asks for them before it waits.
         wait_until(|| scene.server.status().threads[1].iteration_count > 0 && all_wait());
         for _ in 0..20 {

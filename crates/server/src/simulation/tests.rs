@@ -49,11 +49,11 @@ fn simulate_default(act: impl FnOnce(&mut Simulation<'_>)) {
 
 impl Simulation<'_> {
     fn http(&mut self, bytes: impl AsRef<[u8]>) -> usize {
-        self.connect(ClientKind::Http, bytes.as_ref(), UNLIMITED).expect("accepted")
+        self.connect(Protocol::Http, bytes.as_ref(), UNLIMITED).expect("accepted")
     }
 
     fn dns(&mut self, bytes: impl AsRef<[u8]>) -> usize {
-        self.connect(ClientKind::Dns, bytes.as_ref(), UNLIMITED).expect("accepted")
+        self.connect(Protocol::Dns, bytes.as_ref(), UNLIMITED).expect("accepted")
     }
 
     /// Sends `bytes`, and runs until they are processed.
@@ -119,7 +119,7 @@ fn a_response_leaves_in_pieces_as_the_window_opens() {
     for window in [1, 7, 100, 1_000] {
         simulate_default(|simulation| {
             let requests = GET.repeat(20);
-            let client = simulation.connect(ClientKind::Http, requests.as_bytes(), window).expect("accepted");
+            let client = simulation.connect(Protocol::Http, requests.as_bytes(), window).expect("accepted");
             let mut answers = simulation.received(client);
             while count(&answers, FILE) < 20 {
                 simulation.open_window(client, window);
@@ -142,7 +142,7 @@ fn a_file_on_disk_is_opened_by_a_job_and_sent_in_pieces() {
     let root = Root::Directory(Arc::new(Directory::open(directory.path()).expect("opened")));
     simulate(snapshot(root), options(), |simulation| {
         let get = GET.replace("file", "large");
-        let client = simulation.connect(ClientKind::Http, get.as_bytes(), 1_000_000).expect("accepted");
+        let client = simulation.connect(Protocol::Http, get.as_bytes(), 1_000_000).expect("accepted");
         let mut received = 0;
         // The file has just changed and is read later.
         while received == 0 {
@@ -161,7 +161,7 @@ fn a_file_on_disk_is_opened_by_a_job_and_sent_in_pieces() {
 fn a_connection_times_out_in_each_state() {
     let check = |what: &str, sent: &str, window: usize, timeout_ms: u64, expected_start: &str| {
         simulate_default(|simulation| {
-            let client = simulation.connect(ClientKind::Http, sent.as_bytes(), window).expect("accepted");
+            let client = simulation.connect(Protocol::Http, sent.as_bytes(), window).expect("accepted");
             simulation.run(ITERATIONS_MAX);
             simulation.take_received(client);
             simulation.advance(Duration::from_millis(timeout_ms) - ALMOST);
@@ -204,7 +204,7 @@ fn each_request_of_a_pipeline_in_pieces_has_a_deadline_of_its_own() {
 #[test]
 fn received_bytes_of_a_response_move_the_send_deadline() {
     simulate_default(|simulation| {
-        let client = simulation.connect(ClientKind::Http, GET.as_bytes(), 10).expect("accepted");
+        let client = simulation.connect(Protocol::Http, GET.as_bytes(), 10).expect("accepted");
         for _ in 0..5 {
             simulation.advance(Duration::from_secs(29));
             simulation.open_window(client, 10);
@@ -343,7 +343,7 @@ fn a_request_in_the_last_moment_of_the_grace_is_answered() {
 #[test]
 fn a_blocked_response_is_sent_whole_after_the_drain_has_begun() {
     simulate_default(|simulation| {
-        let client = simulation.connect(ClientKind::Http, GET.as_bytes(), 10).expect("accepted");
+        let client = simulation.connect(Protocol::Http, GET.as_bytes(), 10).expect("accepted");
         simulation.drain(GRACE);
         simulation.advance(GRACE * 2);
         assert!(simulation.is_open(client));
@@ -381,7 +381,7 @@ fn at_the_limit_the_least_recently_used_idle_connection_is_closed() {
         simulation.send(clients[0], &GET.as_bytes()[..5]);
         simulation.send(fourth, &GET.as_bytes()[..5]);
         simulation.run(ITERATIONS_MAX);
-        assert_eq!(simulation.connect(ClientKind::Http, GET.as_bytes(), UNLIMITED), None);
+        assert_eq!(simulation.connect(Protocol::Http, GET.as_bytes(), UNLIMITED), None);
         assert!(simulation.ask(clients[2], &GET[5..]).ends_with(FILE));
         simulation.http(GET);
         assert!(!simulation.is_open(clients[2]));
@@ -393,9 +393,9 @@ fn a_connection_that_is_sending_is_not_idle() {
     let mut options = options();
     options.http.connections_max = 1;
     simulate_with(options, |simulation| {
-        let client = simulation.connect(ClientKind::Http, GET.as_bytes(), 10).expect("accepted");
+        let client = simulation.connect(Protocol::Http, GET.as_bytes(), 10).expect("accepted");
         simulation.run(ITERATIONS_MAX);
-        assert_eq!(simulation.connect(ClientKind::Http, b"", UNLIMITED), None);
+        assert_eq!(simulation.connect(Protocol::Http, b"", UNLIMITED), None);
         simulation.open_window(client, UNLIMITED);
         simulation.run(ITERATIONS_MAX);
         simulation.http(GET);

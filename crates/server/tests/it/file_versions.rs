@@ -255,7 +255,7 @@ fn no_response_mixes_versions_of_a_file() {
         let torn = results.torn.lock().expect("no panic");
         assert!(torn.is_empty(), "{} torn responses, such as {:?}", torn.len(), &torn[..torn.len().min(5)]);
         assert!(results.whole_count.load(Ordering::Relaxed) > wanted_count / 2, "most responses are complete");
-        assert!(server.cache_stats().descriptor_count <= FILE_COUNT as u64);
+        assert!(server.status().cache.descriptor_count <= FILE_COUNT as u64);
     });
 }
 
@@ -292,7 +292,7 @@ fn all_workers_notice_changed_and_deleted_files() {
         }
         fs::remove_file(&path).expect("removed");
         wait_until("a deleted file is gone", || streams.iter_mut().all(|stream| read_version(stream).is_none()));
-        let took = wait_until("no descriptor of a deleted file", || server.cache_stats().descriptor_count == 0);
+        let took = wait_until("no descriptor of a deleted file", || server.status().cache.descriptor_count == 0);
         println!("its descriptors were closed after {took:?}");
         fs::write(&path, content(9, 10)).expect("written");
         let took =
@@ -334,7 +334,7 @@ fn all_workers_check_unwatched_files_again_after_a_second() {
         let mut check_all = |version, descriptor_count| {
             let took = wait_until("the version on all workers", || {
                 streams.iter_mut().all(|stream| read_version(stream) == version)
-                    && server.cache_stats().descriptor_count == descriptor_count
+                    && server.status().cache.descriptor_count == descriptor_count
             });
             assert!(took <= CHECKED_AGAIN_MAX, "{version:?} after {took:?}");
             println!("{version:?} on {} connections to {WORKER_COUNT} workers after {took:?}", streams.len());
@@ -343,7 +343,7 @@ fn all_workers_check_unwatched_files_again_after_a_second() {
         check_all(Some(2), 1);
         fs::remove_file(&path).expect("removed");
         check_all(None, 0);
-        assert_eq!(server.cache_stats().watched_directory_count, 0);
+        assert_eq!(server.status().cache.watched_directory_count, 0);
     });
 }
 
@@ -360,11 +360,11 @@ fn negative_entries_evict_no_file() {
         }
         let mut client = Client { address, results: &results, stream: None };
         (0..FILE_COUNT).for_each(|index| client.request(index));
-        let before = server.cache_stats();
+        let before = server.status().cache;
         assert_eq!(before.file_count, FILE_COUNT);
         let negative_count = setting("SANDERLING_MISSING", 2_000) as usize;
         (0..negative_count).for_each(|index| client.request(1_000_000 + index));
-        let after = server.cache_stats();
+        let after = server.status().cache;
         assert_eq!((after.file_count, after.evicted_count), (before.file_count, 0));
         assert!(after.negative_count <= 64, "{after:?}");
         assert_eq!(results.other_count.load(Ordering::Relaxed) as usize, negative_count);

@@ -34,7 +34,7 @@ fn idle_connection_needs_little_memory() {
         clients.extend((0..100).map(|_| answered()));
         let before = resident_bytes();
         clients.extend((0..count).map(|_| answered()));
-        wait_until("all requests", || server.metrics().sum(Counter::HttpRequests) == clients.len() as u64);
+        wait_until("all requests", || server.status().sum(Counter::HttpRequests) == clients.len() as u64);
         resident_bytes().saturating_sub(before) / count
     });
     println!("{count} idle connections: {idle_bytes} bytes each");
