@@ -135,8 +135,8 @@ fn cargo_test(arguments: &[String], log: &mut Log) -> Outcome {
 /// Every variant that is not the first of its feature, in as few runs as possible.
 const FORCED_WAYS: &[&str] = &[
     "cloexec=fioclex,cloexec-range=per-fd,stat=statx,sendfile=copy,open=walk,accept=accept,defer-accept=off,\
-     udp-receive=recvmsg",
-    "open=openat2,udp-receive=poll-recvmsg",
+     udp-io=recvmsg",
+    "open=openat2,udp-io=poll-recvmsg",
 ];
 
 /// The tests that make system calls with variants, in this process or in the program, for all sets of variants at the same

@@ -1,7 +1,7 @@
 //! Counts the system calls of each thread, so that a test can assert the cost of a request.
 //!
 //! A thread updates its own counts with plain loads and stores, without locked instructions. Other threads may read
-//! them at any time and see each number slightly late.
+//! them at any time, and may see a slightly old value.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -75,7 +75,7 @@ impl Directory {
         self.descriptor_beneath(&[path, b"/"].concat()).and_then(Directory::new)
     }
 
-    /// The path of the directory when it was opened, without links.
+    /// The path of the directory when it was opened, without symbolic links.
     pub fn real_path(&self) -> &Path {
         &self.real_path
     }

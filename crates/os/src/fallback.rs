@@ -60,10 +60,10 @@ impl Feature {
 
     #[cold]
     fn select(&self) -> usize {
-        let forced = std::env::var(FORCE_VARIABLE).ok().and_then(|list| {
-            let pairs = list.split(',').filter_map(|item| item.split_once('='));
-            let (_, variant) = pairs.filter(|(feature, _)| *feature == self.name).last()?;
-            self.index_of(variant)
+        // For programs that do not call `features::force_from_environment`, such as tests.
+        let forced = forced_in_environment().iter().rev().find_map(|text| {
+            let (feature, variant) = text.split_once('=')?;
+            if feature == self.name { self.index_of(variant) } else { None }
         });
         let first_supported = || self.variants.iter().position(|variant| (variant.is_supported)());
         let index = forced.or_else(first_supported).unwrap_or(self.variants.len() - 1);
@@ -86,6 +86,12 @@ impl Feature {
     fn index_of(&self, name: &str) -> Option<usize> {
         self.variants.iter().position(|variant| variant.name == name)
     }
+}
+
+/// The items `FEATURE=VARIANT` of the environment variable.
+pub(crate) fn forced_in_environment() -> Vec<String> {
+    let list = std::env::var(FORCE_VARIABLE).unwrap_or_default();
+    list.split(',').filter(|text| !text.is_empty()).map(str::to_owned).collect()
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The list of all kernel features with more than one variant: forces a variant by name, selects all at start.
 
-use crate::fallback::{FORCE_VARIABLE, Feature};
+use crate::fallback::{FORCE_VARIABLE, Feature, forced_in_environment};
 
 /// Every feature with more than one variant.
 pub static FEATURES: &[&Feature] = &[
@@ -11,7 +11,7 @@ pub static FEATURES: &[&Feature] = &[
     &crate::directory::OPEN,
     &crate::tcp::ACCEPT,
     &crate::tcp::DEFER_ACCEPT,
-    &crate::udp::UDP_RECEIVE,
+    &crate::udp::UDP_IO,
 ];
 
 /// Forces one variant, given as `cloexec=fcntl`. To be called at start, before the feature is first used.
@@ -21,14 +21,14 @@ pub static FEATURES: &[&Feature] = &[
 pub fn force(text: &str) -> Result<(), String> {
     let (name, variant) = text
         .split_once('=')
-        .ok_or_else(|| format!("invalid value \"{text}\", expected FEATURE=VARIANT, for example cloexec=fcntl"))?;
+        .ok_or_else(|| format!("\"{text}\" is not FEATURE=VARIANT; write for example cloexec=fcntl"))?;
     let feature = FEATURES.iter().find(|feature| feature.name() == name).ok_or_else(|| {
-        let known: Vec<_> = FEATURES.iter().map(|feature| feature.name()).collect();
-        format!("unknown feature \"{name}\", expected one of {}", known.join(", "))
+        let names: Vec<_> = FEATURES.iter().map(|feature| feature.name()).collect();
+        format!("unknown feature \"{name}\"; write one of {}", names.join(", "))
     })?;
     feature
         .force(variant)
-        .map_err(|known| format!("unknown variant \"{variant}\" of {name}, expected one of {}", known.join(", ")))
+        .map_err(|names| format!("unknown variant \"{variant}\" of {name}; write one of {}", names.join(", ")))
 }
 
 /// Selects a variant of every feature now, so that no feature test is made later: a sandboxed process could not make it.
@@ -38,10 +38,13 @@ pub fn select_all() {
     }
 }
 
-/// Forces the variants of the environment variable [`FORCE_VARIABLE`]; a misspelt name is an error.
+/// Forces the variants of the environment variable `SANDERLING_FORCE`.
+///
+/// # Errors
+/// What is wrong with its value, for the operator.
 pub fn force_from_environment() -> Result<(), String> {
-    let list = std::env::var(FORCE_VARIABLE).unwrap_or_default();
-    list.split(',').filter(|text| !text.is_empty()).try_for_each(force)
+    let result = forced_in_environment().iter().try_for_each(|text| force(text));
+    result.map_err(|error| format!("{FORCE_VARIABLE}: {error}"))
 }
 
 #[cfg(test)]
@@ -51,9 +54,9 @@ mod tests {
     #[test]
     fn invalid_force_values_are_errors() {
         for (text, expected) in [
-            ("cloexec", "invalid value \"cloexec\", "),
-            ("cloexek=fcntl", "unknown feature \"cloexek\", expected one of cloexec, "),
-            ("cloexec=magic", "unknown variant \"magic\" of cloexec, expected one of fcntl, fioclex"),
+            ("cloexec", "\"cloexec\" is not FEATURE=VARIANT; "),
+            ("cloexek=fcntl", "unknown feature \"cloexek\"; write one of cloexec, "),
+            ("cloexec=magic", "unknown variant \"magic\" of cloexec; write one of fcntl, fioclex"),
         ] {
             assert!(force(text).is_err_and(|error| error.starts_with(expected)), "{text}");
         }

@@ -112,7 +112,7 @@ impl File {
         Ok(Some(filled))
     }
 
-    /// The path of the file without links, as far as this process can see it.
+    /// The path of the file without symbolic links, as far as this process can see it.
     pub fn real_path(&self) -> io::Result<std::path::PathBuf> {
         real_path(&self.0)
     }
@@ -197,7 +197,7 @@ pub(crate) fn is_remote(descriptor: &OwnedFd) -> io::Result<bool> {
     Ok(REMOTE_FILE_SYSTEMS.contains(&kind))
 }
 
-/// The path of an open file or directory without links.
+/// The path of an open file or directory without symbolic links.
 pub(crate) fn real_path(descriptor: &OwnedFd) -> io::Result<std::path::PathBuf> {
     count(Syscall::Readlinkat);
     let link = format!("/proc/self/fd/{}", descriptor.as_raw_fd());

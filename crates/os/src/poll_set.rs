@@ -22,9 +22,9 @@ impl<'d> PollSet<'d> {
         poll_until(&mut self.0, timeout)
     }
 
-    /// Whether the last descriptor was readable after the last wait.
-    pub fn is_last_ready(&self) -> bool {
-        self.0.last().is_some_and(|last| !last.revents().is_empty())
+    /// Whether the descriptor at `index` was readable after the last wait.
+    pub fn is_ready(&self, index: usize) -> bool {
+        !self.0[index].revents().is_empty()
     }
 }
 

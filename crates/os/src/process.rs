@@ -217,7 +217,7 @@ impl ProcessHandle {
     fn has_ended(&self) -> io::Result<bool> {
         let mut poll_set = PollSet::new([self.as_fd()]);
         poll_set.wait(Some(Duration::ZERO))?;
-        Ok(poll_set.is_last_ready())
+        Ok(poll_set.is_ready(0))
     }
 
     /// Sends it a signal. A later process with the same ID never gets it.

@@ -92,9 +92,9 @@ impl fmt::Display for Sandbox {
 
 /// Allows core dumps, which a switch of the user disables (prctl(2)).
 ///
-/// A hung worker is killed by SIGABRT so that its core shows where. Its memory holds files and zones, which are public, and
-/// requests. The operator decides about cores (`LimitCORE=`, `kernel.core_pattern`). Processes of the same user may also
-/// read this memory, and only our own run as this user. This call must go when memory holds keys.
+/// A hung server process is aborted (SIGABRT) so that its core dump shows where it hangs. Its memory holds files and zones,
+/// which are public, and requests. The operator decides about core dumps (`LimitCORE=`, `kernel.core_pattern`). Processes
+/// of the same user may also read this memory, and only our own run as this user. Remove this call when memory holds keys.
 fn allow_core_dumps() -> io::Result<()> {
     rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable)
         .map_err(|errno| with_context("prctl", "PR_SET_DUMPABLE", &errno.into()))

@@ -2,7 +2,7 @@
 //!
 //! Three variants, the cheapest first: `recvmmsg` receives many datagrams per call and waits only after a call that
 //! returned none; `recvmsg` does the same with one datagram per call; `poll-recvmsg` waits before each datagram. The
-//! socket is in no epoll set, whose callback makes each datagram dearer (docs/decisions/0001-event-loop.md).
+//! socket is in no epoll set, whose callback makes each datagram more expensive (docs/decisions/0001-event-loop.md).
 
 mod socket;
 mod batch;
@@ -15,8 +15,8 @@ pub use batch::{BATCH_COUNT_MAX, Batch, Datagram, QUERY_BYTES_MAX, Queries, REPL
 pub use socket::{SendReport, Socket};
 
 /// How datagrams are received and sent.
-pub static UDP_RECEIVE: Feature = Feature::new(
-    "udp-receive",
+pub static UDP_IO: Feature = Feature::new(
+    "udp-io",
     &[
         Variant { name: "recvmmsg", is_supported: recvmmsg_is_supported },
         Variant { name: "recvmsg", is_supported: || true },

@@ -26,13 +26,13 @@ pub struct Options {
     pub json: bool,
     /// Fewer rounds: about five seconds.
     pub is_quick: bool,
-    /// Names of [`job_names`]; all if empty.
+    /// Names of [`measurement_names`]; all if empty.
     pub only: Vec<String>,
 }
 
 /// The values of `--only`.
-pub fn job_names() -> impl Iterator<Item = &'static str> {
-    measurements::ALL.iter().map(|measurement| measurement.job)
+pub fn measurement_names() -> impl Iterator<Item = &'static str> {
+    measurements::ALL.iter().map(|measurement| measurement.name)
 }
 
 /// Measures, and writes the report.
@@ -57,13 +57,14 @@ fn measure(options: &Options) -> Report {
     let start = Instant::now();
     let seed = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_nanos() as u64);
     let mut random = fastrand::Rng::with_seed(seed);
-    let is_wanted =
-        |measurement: &&Measurement| options.only.is_empty() || options.only.iter().any(|name| name == measurement.job);
+    let is_wanted = |measurement: &&Measurement| {
+        options.only.is_empty() || options.only.iter().any(|name| name == measurement.name)
+    };
     let wanted: Vec<&Measurement> = measurements::ALL.iter().filter(is_wanted).collect();
     let mut groups = Vec::new();
     for (index, measurement) in wanted.iter().enumerate() {
         if io::stderr().is_terminal() {
-            eprintln!("measuring {} ({} of {})", measurement.job, index + 1, wanted.len());
+            eprintln!("measuring {} ({} of {})", measurement.name, index + 1, wanted.len());
         }
         let bench = Bench { is_quick: options.is_quick, random: &mut random, groups: Vec::new() };
         groups.extend(run_measurement(measurement, bench));
@@ -74,9 +75,9 @@ fn measure(options: &Options) -> Report {
 
 fn run_measurement(measurement: &Measurement, mut bench: Bench<'_>) -> Vec<Group> {
     if let Err(error) = (measurement.run)(&mut bench) {
-        bench.groups.push(Group::failed(measurement.job, &error));
+        bench.groups.push(Group::failed(measurement.name, &error));
     }
-    let feature = FEATURES.iter().find(|feature| feature.name() == measurement.job);
+    let feature = FEATURES.iter().find(|feature| feature.name() == measurement.name);
     // The first group compares the variants; others show what surrounds them.
     if let (Some(first), Some(feature)) = (bench.groups.first_mut(), feature) {
         first.compare_variants(feature.selected_name());

@@ -2,7 +2,7 @@
 
 mod waiting;
 mod listeners;
-mod udp_receive;
+mod udp_io;
 mod defer_accept;
 mod accept;
 mod sendfile;
@@ -20,25 +20,25 @@ use std::time::Duration;
 
 pub(crate) struct Measurement {
     /// The value of `--only`; that of a kernel feature is the name of the feature.
-    pub(crate) job: &'static str,
+    pub(crate) name: &'static str,
     pub(crate) run: fn(&mut Bench<'_>) -> io::Result<()>,
 }
 
 /// All measurements, from a single call to whole event loops.
 pub(crate) const ALL: &[Measurement] = &[
-    Measurement { job: floor::JOB, run: floor::measure },
-    Measurement { job: cloexec::JOB, run: cloexec::measure },
-    Measurement { job: cloexec::RANGE_JOB, run: cloexec::measure_range },
-    Measurement { job: stat::JOB, run: stat::measure },
-    Measurement { job: open::JOB, run: open::measure },
-    Measurement { job: serving::JOB, run: serving::measure },
-    Measurement { job: lookup::JOB, run: lookup::measure },
-    Measurement { job: sendfile::JOB, run: sendfile::measure },
-    Measurement { job: accept::JOB, run: accept::measure },
-    Measurement { job: defer_accept::JOB, run: defer_accept::measure },
-    Measurement { job: udp_receive::JOB, run: udp_receive::measure },
-    Measurement { job: listeners::JOB, run: listeners::measure },
-    Measurement { job: waiting::JOB, run: waiting::measure },
+    Measurement { name: floor::NAME, run: floor::measure },
+    Measurement { name: cloexec::NAME, run: cloexec::measure },
+    Measurement { name: cloexec::RANGE_NAME, run: cloexec::measure_range },
+    Measurement { name: stat::NAME, run: stat::measure },
+    Measurement { name: open::NAME, run: open::measure },
+    Measurement { name: serving::NAME, run: serving::measure },
+    Measurement { name: lookup::NAME, run: lookup::measure },
+    Measurement { name: sendfile::NAME, run: sendfile::measure },
+    Measurement { name: accept::NAME, run: accept::measure },
+    Measurement { name: defer_accept::NAME, run: defer_accept::measure },
+    Measurement { name: udp_io::NAME, run: udp_io::measure },
+    Measurement { name: listeners::NAME, run: listeners::measure },
+    Measurement { name: waiting::NAME, run: waiting::measure },
 ];
 
 /// Calls per slice: 10 to 100 microseconds, which are rarely interrupted.
@@ -54,7 +54,7 @@ pub(crate) struct Bench<'b> {
 }
 
 struct Heading {
-    job: &'static str,
+    name: &'static str,
     title: String,
     unit: &'static str,
     basis: Basis,
@@ -62,8 +62,8 @@ struct Heading {
 
 impl Heading {
     /// A group that is compared by CPU time.
-    fn new(job: &'static str, title: impl Into<String>, unit: &'static str) -> Heading {
-        Heading { job, title: title.into(), unit, basis: Basis::Cpu }
+    fn new(name: &'static str, title: impl Into<String>, unit: &'static str) -> Heading {
+        Heading { name, title: title.into(), unit, basis: Basis::Cpu }
     }
 }
 
@@ -82,8 +82,8 @@ impl Bench<'_> {
 
     fn compare(&mut self, heading: Heading, candidates: Vec<Candidate<'_>>, effort: Effort) -> &mut Group {
         let rows = compare(candidates, effort, self.random);
-        let Heading { job, title, unit, basis } = heading;
-        self.groups.push(Group::new(job, title, unit, basis, rows));
+        let Heading { name, title, unit, basis } = heading;
+        self.groups.push(Group::new(name, title, unit, basis, rows));
         self.groups.last_mut().expect("pushed above")
     }
 }
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn every_kernel_feature_is_measured() {
         for feature in sanderling_os::features::FEATURES {
-            assert!(ALL.iter().any(|measured| measured.job == feature.name()), "{} is not measured", feature.name());
+            assert!(ALL.iter().any(|measured| measured.name == feature.name()), "{} is not measured", feature.name());
         }
     }
 }

@@ -26,13 +26,14 @@ pub(crate) struct Report {
 #[derive(Debug, Serialize)]
 pub(crate) struct Group {
     /// The value of `--only`.
-    pub(crate) job: &'static str,
+    #[serde(rename = "job")]
+    pub(crate) name: &'static str,
     pub(crate) title: String,
     /// The operation: `call`, `datagram`.
     pub(crate) unit: &'static str,
     pub(crate) basis: Basis,
     pub(crate) rows: Vec<Row>,
-    /// The variant that the server uses, if the job is a feature.
+    /// The variant that the server uses, if it is a kernel feature.
     pub(crate) selection: Option<Selection>,
     /// Remarks on the rows.
     pub(crate) notes: Vec<String>,
@@ -105,8 +106,8 @@ impl Report {
 
 impl Group {
     /// A group with these rows, whose ratios are computed here.
-    pub(crate) fn new(job: &'static str, title: String, unit: &'static str, basis: Basis, rows: Vec<Row>) -> Group {
-        let mut group = Group { job, title, unit, basis, rows, selection: None, notes: Vec::new() };
+    pub(crate) fn new(name: &'static str, title: String, unit: &'static str, basis: Basis, rows: Vec<Row>) -> Group {
+        let mut group = Group { name, title, unit, basis, rows, selection: None, notes: Vec::new() };
         for index in 0..group.rows.len() {
             let baseline = group.rows[index].baseline;
             let ratio = group.cost(index).zip(group.cost(baseline)).map(|(cost, of)| cost.ratio_to(of));
@@ -115,9 +116,9 @@ impl Group {
         group
     }
 
-    /// The group of a job that cannot be measured.
-    pub(crate) fn failed(job: &'static str, error: &io::Error) -> Group {
-        let mut group = Group::new(job, "Cannot be measured here".to_owned(), "call", Basis::Cpu, Vec::new());
+    /// The group of a measurement that cannot be measured.
+    pub(crate) fn failed(name: &'static str, error: &io::Error) -> Group {
+        let mut group = Group::new(name, "Cannot be measured here".to_owned(), "call", Basis::Cpu, Vec::new());
         group.notes.push(error.to_string());
         group
     }
@@ -154,10 +155,10 @@ impl Group {
 
     /// The argument that forces a better variant.
     fn to_force(&self) -> Option<String> {
-        Some(format!("--force {}={}", self.job, self.selection.as_ref()?.better?))
+        Some(format!("--force {}={}", self.name, self.selection.as_ref()?.better?))
     }
 
-    /// The last line of the table, if the job is a feature.
+    /// The last line of the table, if it is a kernel feature.
     pub(crate) fn selection_text(&self) -> Option<String> {
         let Selection { used, better, better_by } = self.selection.as_ref()?;
         Some(match (better, better_by, self.to_force()) {

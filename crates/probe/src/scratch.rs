@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
-    pub(crate) fn new(job: &str) -> io::Result<Scratch> {
-        let path = std::env::temp_dir().join(format!("sanderling-probe-{job}-{}", std::process::id()));
+    pub(crate) fn new(name: &str) -> io::Result<Scratch> {
+        let path = std::env::temp_dir().join(format!("sanderling-probe-{name}-{}", std::process::id()));
         // Fails if the path exists: another user may have put a link there.
         std::fs::create_dir(&path)?;
         Ok(Scratch(path))

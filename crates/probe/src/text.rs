@@ -19,7 +19,7 @@ pub(crate) fn table(report: &Report) -> String {
     let quick = if report.quick { "quick, " } else { "" };
     let _ = writeln!(out, "{quick}measured in {:.1} s, seed {}\n{LEGEND}", report.took_s, report.seed);
     for group in &report.groups {
-        let _ = write!(out, "\n{} [{}]\n{}", group.title, group.job, rows(group));
+        let _ = write!(out, "\n{} [{}]\n{}", group.title, group.name, rows(group));
         for note in group.selection_text().into_iter().chain(group.notes.iter().cloned()) {
             let _ = writeln!(out, "  {note}");
         }

@@ -154,7 +154,7 @@ struct Cli {
     #[command(subcommand)]
     command: CliCommand,
 
-    /// Force VARIANT of a kernel FEATURE, for example udp-receive=recvmsg
+    /// Force VARIANT of a kernel FEATURE, for example udp-io=recvmsg
     ///
     /// For tests and diagnosis.
     #[arg(long = "force", value_name = "FEATURE=VARIANT", global = true, hide_short_help = true, display_order = 100)]
@@ -388,7 +388,7 @@ struct ProbeArgs {
     quick: bool,
 
     /// Measure only NAME; may be repeated
-    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(probe::job_names()))]
+    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(probe::measurement_names()))]
     only: Vec<String>,
 
     /// Write JSON instead of a table

@@ -17,10 +17,10 @@ fn main() -> Exit {
         // Prints it, and exits with 0 for help and 2 for a wrong command line.
         Err(error) => error.exit(),
     };
-    let forced = features::force_from_environment()
-        .and_then(|()| invocation.forced.iter().try_for_each(|variant| features::force(variant)));
+    let force = |variant: &String| features::force(variant).map_err(|error| format!("--force: {error}"));
+    let forced = features::force_from_environment().and_then(|()| invocation.forced.iter().try_for_each(force));
     if let Err(error) = forced {
-        log(&format!("--force: {error}"));
+        log(&error);
         return Exit::Usage;
     }
     match invocation.command {

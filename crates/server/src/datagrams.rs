@@ -78,7 +78,7 @@ impl<'s> Datagrams<'s> {
             if self.run_once() != Received::MaybeMore {
                 self.metrics.heartbeat.begin_waiting();
                 waiting.wait(None)?;
-                if waiting.is_last_ready() {
+                if waiting.is_ready(sockets.len()) {
                     self.wakeup.drain();
                 }
             }

@@ -2,48 +2,48 @@
 
 use core::hash::{BuildHasher, Hasher};
 
-/// The random key of one table's hash: clients choose keys (the paths of requests) and must not know which collide.
+/// The random seed of one table's hash: clients choose keys (the paths of requests) and must not know which collide.
 ///
 /// Each step multiplies two words to 128 bits and combines the halves, as wyhash and foldhash do: one multiplication per
 /// 16 bytes. It is no cryptographic hash.
-pub(crate) struct Secret([u64; 3]);
+pub(crate) struct HashSeed([u64; 3]);
 
-impl Secret {
+impl HashSeed {
     /// From the random keys of the standard library's maps.
     #[cfg(not(loom))]
-    pub(crate) fn random() -> Secret {
+    pub(crate) fn random() -> HashSeed {
         let random = std::collections::hash_map::RandomState::new();
         // Odd, so that no word is zero.
-        Secret([1u64, 2, 3].map(|word| random.hash_one(word) | 1))
+        HashSeed([1u64, 2, 3].map(|word| random.hash_one(word) | 1))
     }
 
     /// Loom requires that each run is the same.
     #[cfg(loom)]
-    pub(crate) fn random() -> Secret {
-        Secret([0x9e37_79b9_7f4a_7c15, 0xc2b2_ae3d_27d4_eb4f, 0x1656_67b1_9e37_79f9])
+    pub(crate) fn random() -> HashSeed {
+        HashSeed([0x9e37_79b9_7f4a_7c15, 0xc2b2_ae3d_27d4_eb4f, 0x1656_67b1_9e37_79f9])
     }
 }
 
-impl BuildHasher for Secret {
+impl BuildHasher for HashSeed {
     type Hasher = KeyHasher;
 
     #[inline]
     fn build_hasher(&self) -> KeyHasher {
-        KeyHasher { state: self.0[0], secret: [self.0[1], self.0[2]] }
+        KeyHasher { state: self.0[0], seed: [self.0[1], self.0[2]] }
     }
 }
 
 pub(crate) struct KeyHasher {
     state: u64,
-    secret: [u64; 2],
+    seed: [u64; 2],
 }
 
 impl KeyHasher {
-    /// Both factors contain a secret, so that no choice of words makes one of them zero. The rotation by the number of
-    /// bytes distinguishes inputs whose overlapping words are equal.
+    /// Both factors contain a word of the seed, so that no choice of words makes one of them zero. The rotation
+    /// by the number of bytes distinguishes inputs whose overlapping words are equal.
     #[inline]
     fn mix(&mut self, low: u64, high: u64, length_bytes: u32) {
-        self.state = fold(self.state ^ low, self.secret[0].rotate_left(length_bytes) ^ high);
+        self.state = fold(self.state ^ low, self.seed[0].rotate_left(length_bytes) ^ high);
     }
 }
 
@@ -88,7 +88,7 @@ impl Hasher for KeyHasher {
 
     #[inline]
     fn finish(&self) -> u64 {
-        fold(self.state, self.secret[1])
+        fold(self.state, self.seed[1])
     }
 }
 
@@ -115,31 +115,31 @@ mod tests {
 
     #[test]
     fn each_bit_and_the_length_change_the_hash() {
-        let secret = Secret::random();
+        let seed = HashSeed::random();
         // Two words and a rest under Miri, which would take minutes for more.
         for length in 0..if cfg!(miri) { 20 } else { 70 } {
             let path = vec![b'a'; length];
-            let mut hashes = HashSet::from([secret.hash_one(path.as_slice())]);
+            let mut hashes = HashSet::from([seed.hash_one(path.as_slice())]);
             for at in 0..length {
                 for bit in 0..8 {
                     let mut other = path.clone();
                     other[at] ^= 1 << bit;
-                    assert!(hashes.insert(secret.hash_one(other.as_slice())), "length {length}, byte {at}, bit {bit}");
+                    assert!(hashes.insert(seed.hash_one(other.as_slice())), "length {length}, byte {at}, bit {bit}");
                 }
             }
         }
-        let lengths: HashSet<u64> = (0..70).map(|length| secret.hash_one([0u8; 70][..length].as_ref())).collect();
+        let lengths: HashSet<u64> = (0..70).map(|length| seed.hash_one([0u8; 70][..length].as_ref())).collect();
         assert_eq!(lengths.len(), 70);
     }
 
     #[test]
     fn low_and_high_bits_are_uniformly_distributed() {
-        let secret = Secret::random();
+        let seed = HashSeed::random();
         let count = if cfg!(miri) { 1 << 8 } else { 1 << 12 };
         for shift in [0, 32] {
             let mut load = vec![0; count];
             for number in 0..count as u64 {
-                load[(secret.hash_one(number) >> shift) as usize % count] += 1;
+                load[(seed.hash_one(number) >> shift) as usize % count] += 1;
             }
             // With as many random balls as bins, 36.8 % of the bins are empty and none has more than a dozen.
             let empty = load.iter().filter(|&&balls| balls == 0).count();
@@ -150,6 +150,6 @@ mod tests {
 
     #[test]
     fn secrets_differ() {
-        assert_ne!(Secret::random().hash_one(1u64), Secret::random().hash_one(1u64));
+        assert_ne!(HashSeed::random().hash_one(1u64), HashSeed::random().hash_one(1u64));
     }
 }

@@ -1,7 +1,7 @@
 //! The hash index: from a hash to the numbers of the slots that may have its key.
 
 use crate::slot::SlotNumber;
-use crate::sync::{AtomicU64, unless_planted};
+use crate::sync::{AtomicU64, unless_injected};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// Buckets of the first index of a table.
@@ -51,7 +51,7 @@ pub(crate) struct Index {
 
 /// The position of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct At(usize);
+pub(crate) struct BucketIndex(usize);
 
 impl Index {
     /// With empty buckets; `bucket_count` is a power of two.
@@ -68,7 +68,7 @@ impl Index {
     ///
     /// Each bucket at most once: an index that is filled during the probe could otherwise lead it around forever.
     #[inline]
-    pub(crate) fn probe(&self, hash: u64) -> impl Iterator<Item = (At, Bucket)> {
+    pub(crate) fn probe(&self, hash: u64) -> impl Iterator<Item = (BucketIndex, Bucket)> {
         let mask = self.buckets.len() - 1;
         let start = hash as usize & mask;
         let mut is_over = false;
@@ -76,7 +76,7 @@ impl Index {
             if is_over {
                 return None;
             }
-            let at = At((start + step) & mask);
+            let at = BucketIndex((start + step) & mask);
             let bucket = self.load(at);
             is_over = bucket == Bucket::EMPTY;
             Some((at, bucket))
@@ -85,21 +85,21 @@ impl Index {
 
     /// Acquire pairs with the Release in `store`.
     #[inline]
-    pub(crate) fn load(&self, At(at): At) -> Bucket {
+    pub(crate) fn load(&self, BucketIndex(at): BucketIndex) -> Bucket {
         Bucket(self.buckets[at].load(Acquire))
     }
 
     /// The current content of a bucket. Relaxed suffices after taking a reference, which was an Acquire: if that found a
     /// later entry of the slot, the earlier one had left this bucket before.
     #[inline]
-    pub(crate) fn reload(&self, At(at): At) -> Bucket {
+    pub(crate) fn reload(&self, BucketIndex(at): BucketIndex) -> Bucket {
         Bucket(self.buckets[at].load(Relaxed))
     }
 
     /// Only with the writers' lock.
-    pub(crate) fn store(&self, At(at): At, bucket: Bucket) {
+    pub(crate) fn store(&self, BucketIndex(at): BucketIndex, bucket: Bucket) {
         // Release pairs with the Acquire in `load`.
-        self.buckets[at].store(bucket.0, unless_planted("relaxed_bucket", Release));
+        self.buckets[at].store(bucket.0, unless_injected("relaxed_bucket", Release));
     }
 
     /// Stores a slot in the first empty bucket of its probe. Only with the writers' lock.
@@ -112,12 +112,12 @@ impl Index {
     /// Makes each bucket empty. Only with the writers' lock.
     pub(crate) fn clear(&self) {
         for at in 0..self.buckets.len() {
-            self.store(At(at), Bucket::EMPTY);
+            self.store(BucketIndex(at), Bucket::EMPTY);
         }
     }
 
-    pub(crate) fn buckets(&self) -> impl Iterator<Item = (At, Bucket)> {
-        (0..self.buckets.len()).map(|at| (At(at), self.load(At(at))))
+    pub(crate) fn buckets(&self) -> impl Iterator<Item = (BucketIndex, Bucket)> {
+        (0..self.buckets.len()).map(|at| (BucketIndex(at), self.load(BucketIndex(at))))
     }
 }
 

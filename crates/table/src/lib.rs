@@ -33,7 +33,7 @@
 //!  │         and reference │                            │
 //!  └───────────────────────┘    current index           │    segments, made on demand
 //!                             ┌─────┬───────────┐       │   ┌──────────────────────────────────────┐
-//!   hash of a key ──low half─▶│ tag │ slot + 1 ─┼───────┴──▶│ slot: reference count                │ own line
+//!   hash of a key ──low half─▶│ tag │ slot + 1 ─┼───────┴──▶│ slot: reference count                │ own cache line
 //!                  high half =│ tag │ tombstone │           │       ─────────────────────────────  │
 //!                             │  –  │   empty   │           │       generation │ hash, key, value  │
 //!                             └─────┴───────────┘           ├──────────────────────────────────────┤
@@ -57,8 +57,8 @@
 //! indexes of at most four times the largest; no probe visits a bucket twice; a look-up starts again only after a writer's
 //! change.
 //!
-//! The reasons for this design are in `docs/decisions/0008-local-caches.md`. Tests prove it: `tests/loom.rs` checks all
-//! interleavings of each race and that planted faults are found, `tests/model.rs` compares with a map, `tests/stress.rs`
+//! The reasons for this design are in `docs/decisions/0008-local-caches.md`. Tests check it: `tests/loom.rs` checks all
+//! interleavings of each race and that injected faults are found, `tests/model.rs` compares with a map, `tests/stress.rs`
 //! runs all operations at once, also under Miri and ThreadSanitizer.
 #![deny(clippy::undocumented_unsafe_blocks)]
 

@@ -3,7 +3,7 @@
 use crate::reference::CachedRef;
 use crate::slot::{Slot, SlotNumber};
 use crate::slots::CAPACITY_MAX;
-use crate::sync::planted;
+use crate::sync::fault_injected;
 use crate::table::Table;
 use core::borrow::Borrow;
 use core::hash::Hash;
@@ -24,7 +24,7 @@ pub struct LocalCache<'t, K, V> {
     count: usize,
     capacity_max: usize,
     /// Where the search for the next reference to evict starts.
-    evict_at: usize,
+    evict_index: usize,
     /// The table's version at the last sweep.
     version: u64,
 }
@@ -83,7 +83,7 @@ impl<'t, K, V> LocalCache<'t, K, V> {
             buckets: vec![CachedSlot::EMPTY; bucket_count].into(),
             count: 0,
             capacity_max,
-            evict_at: 0,
+            evict_index: 0,
             version: table.version(),
         }
     }
@@ -138,10 +138,10 @@ impl<'t, K, V> LocalCache<'t, K, V> {
         let mask = self.buckets.len() - 1;
         // The cache is full, so this ends.
         loop {
-            if let Some(number) = self.buckets[self.evict_at].number() {
-                return self.release(self.evict_at, number);
+            if let Some(number) = self.buckets[self.evict_index].number() {
+                return self.release(self.evict_index, number);
             }
-            self.evict_at = (self.evict_at + 1) & mask;
+            self.evict_index = (self.evict_index + 1) & mask;
         }
     }
 
@@ -184,7 +184,7 @@ impl<'t, K: Hash + Eq, V> LocalCache<'t, K, V> {
         let slot = match self.find(hash, key) {
             // Acquire, in `generation`, pairs with the Release in `Slot::invalidate`: a thread that sees the entry
             // invalidated sees the index without it.
-            Probe::Hit(_, slot) if slot.generation().is_valid() || planted("no_cache_check") => slot,
+            Probe::Hit(_, slot) if slot.generation().is_valid() || fault_injected("no_cache_check") => slot,
             Probe::Hit(at, invalidated) => {
                 self.release(at, invalidated.number());
                 self.fill(hash, key)?

@@ -1,6 +1,6 @@
 //! The reference count of an entry, which also tells whether the entry is dead.
 
-use crate::sync::{AtomicU64, planted, unless_planted};
+use crate::sync::{AtomicU64, fault_injected, unless_injected};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 /// Counts from here on are dead. Failed increments are never undone: at one per nanosecond it takes 292 years until they
@@ -31,7 +31,7 @@ impl RefCount {
         //
         // An exchange instead of a store asserts that the slot was dead. Also, loom would let a failed increment undo a
         // store.
-        let before = self.0.swap(references, unless_planted("relaxed_start", Release));
+        let before = self.0.swap(references, unless_injected("relaxed_start", Release));
         assert!(before >= DEAD, "a slot with references was allocated");
     }
 
@@ -43,8 +43,8 @@ impl RefCount {
     pub(crate) fn try_increment(&self) -> bool {
         // Acquire pairs with the Release in `start` if the entry is alive. If it is dead, it pairs with the AcqRel in
         // `try_die`, so that the next look-up sees the index without the entry.
-        let before = self.0.fetch_add(1, unless_planted("relaxed_increment", Acquire));
-        before < DEAD || planted("unchecked_increment")
+        let before = self.0.fetch_add(1, unless_injected("relaxed_increment", Acquire));
+        before < DEAD || fault_injected("unchecked_increment")
     }
 
     /// Adds a reference for a caller that has one, so that the entry cannot die meanwhile.
@@ -57,7 +57,7 @@ impl RefCount {
     #[inline]
     pub(crate) fn decrement(&self) -> bool {
         // Release pairs with the Acquire half in `try_die`: the entry is dropped after every thread's last access.
-        let before = self.0.fetch_sub(1, unless_planted("relaxed_decrement", Release));
+        let before = self.0.fetch_sub(1, unless_injected("relaxed_decrement", Release));
         before == 1 && self.try_die()
     }
 
@@ -65,7 +65,7 @@ impl RefCount {
     fn try_die(&self) -> bool {
         // Acquire pairs with the Release of each earlier decrement, Release with the Acquire of a failed increment. Fails
         // if another thread incremented after the decrement to zero: that thread holds the entry now.
-        let success = unless_planted("relaxed_death", AcqRel);
+        let success = unless_injected("relaxed_death", AcqRel);
         self.0.compare_exchange(0, DEAD, success, Relaxed).is_ok()
     }
 

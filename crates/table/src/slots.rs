@@ -1,7 +1,7 @@
 //! Allocates slots and frees them.
 
 use crate::slot::{Slot, SlotNumber};
-use crate::sync::{AtomicPtr, AtomicU32, CacheLine, planted, unless_planted};
+use crate::sync::{AtomicPtr, AtomicU32, CacheLine, fault_injected, unless_injected};
 use core::array;
 use core::marker::PhantomData;
 use core::ptr;
@@ -31,7 +31,7 @@ pub(crate) struct FreeList {
     /// The head of the list taken from `Slots::freed`, as `SlotNumber + 1`; 0 if it is empty.
     head: u32,
     /// Slots that have been allocated at least once.
-    made_count: u32,
+    created_count: u32,
     capacity_max: u32,
 }
 
@@ -67,10 +67,10 @@ impl<K, V> Slots<K, V> {
             free.head = slot.next_free.load(Relaxed);
             return Some(slot);
         }
-        (free.made_count < free.capacity_max).then(|| {
-            let number = SlotNumber(free.made_count);
+        (free.created_count < free.capacity_max).then(|| {
+            let number = SlotNumber(free.created_count);
             self.make_segment_of(number);
-            free.made_count += 1;
+            free.created_count += 1;
             self.slot(number)
         })
     }
@@ -105,9 +105,9 @@ impl<K, V> Slots<K, V> {
     /// `slot.release()` returned `true` to the caller.
     #[cold]
     unsafe fn drop_entry(&self, slot: &Slot<K, V>) {
-        if planted("free_before_drop") {
+        if fault_injected("free_before_drop") {
             self.free(slot);
-            // SAFETY: none. This is the fault, which only loom's build can plant.
+            // SAFETY: none. This is the fault, which only loom's build can inject.
             return unsafe { slot.drop_entry() };
         }
         // Frees the slot even if dropping the entry panics.
@@ -122,7 +122,7 @@ impl<K, V> Slots<K, V> {
         loop {
             slot.next_free.store(head, Relaxed);
             // Release pairs with the Acquire in `allocate`.
-            let success = unless_planted("relaxed_free", Release);
+            let success = unless_injected("relaxed_free", Release);
             match self.freed.0.compare_exchange_weak(head, number, success, Relaxed) {
                 Ok(_) => return,
                 // Another holder freed a slot, or a writer took the list.
@@ -140,7 +140,7 @@ impl<K, V> Slots<K, V> {
             while next != 0 {
                 let number = SlotNumber(next - 1);
                 numbers.push(number);
-                assert!(numbers.len() <= free.made_count as usize, "a slot is in the free list twice");
+                assert!(numbers.len() <= free.created_count as usize, "a slot is in the free list twice");
                 next = self.slot(number).next_free.load(Relaxed);
             }
         }
@@ -174,10 +174,10 @@ impl<K, V> Drop for Slots<K, V> {
 
 impl FreeList {
     pub(crate) fn new(capacity_max: u32) -> FreeList {
-        FreeList { head: 0, made_count: 0, capacity_max }
+        FreeList { head: 0, created_count: 0, capacity_max }
     }
 
-    pub(crate) fn made_count(&self) -> u32 {
-        self.made_count
+    pub(crate) fn created_count(&self) -> u32 {
+        self.created_count
     }
 }

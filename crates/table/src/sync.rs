@@ -40,22 +40,22 @@ impl<T> UnsafeCell<T> {
 #[repr(align(64))]
 pub(crate) struct CacheLine<T>(pub(crate) T);
 
-/// Whether this fault is planted: one per run, selected by the variable `TABLE_PLANTED`, in loom's build only. The test
-/// `each_planted_fault_is_caught` uses it.
+/// Whether this fault is injected: one per run, selected by the variable `TABLE_FAULT`, in loom's build only. The test
+/// `each_injected_fault_is_caught` uses it.
 #[cfg(not(loom))]
 #[inline(always)]
-pub(crate) const fn planted(_fault: &str) -> bool {
+pub(crate) const fn fault_injected(_fault: &str) -> bool {
     false
 }
 
 #[cfg(loom)]
-pub(crate) fn planted(fault: &str) -> bool {
-    static PLANTED: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();
-    PLANTED.get_or_init(|| std::env::var("TABLE_PLANTED").ok()).as_deref() == Some(fault)
+pub(crate) fn fault_injected(fault: &str) -> bool {
+    static INJECTED: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();
+    INJECTED.get_or_init(|| std::env::var("TABLE_FAULT").ok()).as_deref() == Some(fault)
 }
 
-/// The sound ordering, or Relaxed if that fault is planted.
+/// The sound ordering, or Relaxed if that fault is injected.
 #[inline(always)]
-pub(crate) fn unless_planted(fault: &str, sound: Ordering) -> Ordering {
-    if planted(fault) { Ordering::Relaxed } else { sound }
+pub(crate) fn unless_injected(fault: &str, sound: Ordering) -> Ordering {
+    if fault_injected(fault) { Ordering::Relaxed } else { sound }
 }

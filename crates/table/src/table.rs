@@ -1,11 +1,11 @@
 //! The table that all threads share: look-ups without a lock, writers with one.
 
-use crate::hash::Secret;
-use crate::index::{At, BUCKET_COUNT_MIN, Bucket, Index};
+use crate::hash::HashSeed;
+use crate::index::{BUCKET_COUNT_MIN, Bucket, BucketIndex, Index};
 use crate::reference::{CachedRef, Ref};
 use crate::slot::{Entry, Slot, SlotNumber};
 use crate::slots::{CAPACITY_MAX, FreeList, Slots};
-use crate::sync::{AtomicPtr, AtomicU64, CacheLine, Mutex, MutexGuard, planted, unless_planted};
+use crate::sync::{AtomicPtr, AtomicU64, CacheLine, Mutex, MutexGuard, fault_injected, unless_injected};
 use core::borrow::Borrow;
 use core::fmt;
 use core::hash::{BuildHasher, Hash};
@@ -39,7 +39,7 @@ struct Read {
     rebuild_count: AtomicU64,
     /// How many entries were invalidated: a worker checks whether its local cache may have invalidated ones.
     version: AtomicU64,
-    secret: Secret,
+    seed: HashSeed,
     capacity_max: usize,
 }
 
@@ -64,7 +64,7 @@ pub struct Full<K, V> {
     pub value: V,
 }
 
-enum LookUp<'t, K, V> {
+enum Lookup<'t, K, V> {
     Hit(Ref<'t, K, V>),
     Miss,
     /// The entry was invalidated before the reference was taken: look up again.
@@ -84,7 +84,7 @@ impl<K, V> Table<K, V> {
                 index: AtomicPtr::new(Arc::as_ptr(&index).cast_mut()),
                 rebuild_count: AtomicU64::new(0),
                 version: AtomicU64::new(0),
-                secret: Secret::random(),
+                seed: HashSeed::random(),
                 capacity_max,
             }),
             slots: Slots::new(),
@@ -185,13 +185,13 @@ impl<K, V> Table<K, V> {
             assert!(self.slots.slot(number).is_dead(), "slot {} is free and alive", number.0);
             assert!(!self.slots.slot(number).generation().is_valid(), "slot {} is free and valid", number.0);
         }
-        assert!(seen.len() <= writer.free.made_count() as usize, "more slots are in use than made");
-        assert!(writer.free.made_count() as usize <= self.capacity_max(), "more slots are made than allowed");
+        assert!(seen.len() <= writer.free.created_count() as usize, "more slots are in use than made");
+        assert!(writer.free.created_count() as usize <= self.capacity_max(), "more slots are made than allowed");
         for bucket_count in writer.indexes.iter().map(|index| index.bucket_count()) {
             let same = writer.indexes.iter().filter(|index| index.bucket_count() == bucket_count).count();
             assert!(same <= 2, "{same} indexes have {bucket_count} buckets");
         }
-        writer.free.made_count() as usize - seen.len()
+        writer.free.created_count() as usize - seen.len()
     }
 
     /// How many entries were invalidated. Acquire pairs with the Release in `replace_bucket`: the generations of all these
@@ -273,7 +273,7 @@ impl<K: Hash + Eq, V> Table<K, V> {
 
     #[inline]
     pub(crate) fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
-        self.read.0.secret.hash_one(key)
+        self.read.0.seed.hash_one(key)
     }
 
     #[inline]
@@ -286,11 +286,11 @@ impl<K: Hash + Eq, V> Table<K, V> {
             let rebuild_count = self.read.0.rebuild_count.load(Acquire);
             let index = self.index();
             match self.look_up(index, hash, key) {
-                LookUp::Hit(entry) => return Some(entry),
-                LookUp::Miss if self.is_unchanged(index, rebuild_count) => return None,
+                Lookup::Hit(entry) => return Some(entry),
+                Lookup::Miss if self.is_unchanged(index, rebuild_count) => return None,
                 // A writer rebuilt the index meanwhile, so that the probe may have missed the entry; or it invalidated the
                 // entry that was found, and the key may have another one now.
-                LookUp::Miss | LookUp::Retry => {}
+                Lookup::Miss | Lookup::Retry => {}
             }
         }
     }
@@ -300,37 +300,38 @@ impl<K: Hash + Eq, V> Table<K, V> {
     fn is_unchanged(&self, index: &Index, rebuild_count: u64) -> bool {
         // Still current, else entries may have been inserted elsewhere. A look-up that met a later entry of a slot
         // (Acquire) sees the index that the writer used for it.
-        let is_current = ptr::eq(self.index(), index) || planted("no_index_check");
+        let is_current = ptr::eq(self.index(), index) || fault_injected("no_index_check");
         // Not filled again: a look-up that read a bucket from a rebuild (Acquire) sees the count raised before it.
-        let is_same_build = self.read.0.rebuild_count.load(Relaxed) == rebuild_count || planted("no_rebuild_check");
+        let is_same_build =
+            self.read.0.rebuild_count.load(Relaxed) == rebuild_count || fault_injected("no_rebuild_check");
         is_current && is_same_build
     }
 
     #[inline]
-    fn look_up<Q: Eq + ?Sized>(&self, index: &Index, hash: u64, key: &Q) -> LookUp<'_, K, V>
+    fn look_up<Q: Eq + ?Sized>(&self, index: &Index, hash: u64, key: &Q) -> Lookup<'_, K, V>
     where
         K: Borrow<Q>,
     {
         for (at, bucket) in index.probe(hash) {
             let Some(number) = bucket.number_for(hash) else { continue };
             let slot = self.slots.slot(number);
-            let Some(entry) = Ref::try_new(&self.slots, slot) else { return LookUp::Retry };
+            let Some(entry) = Ref::try_new(&self.slots, slot) else { return Lookup::Retry };
             // The reference may be to a later entry of the slot. The bucket shows it if the entry was invalidated in this
             // index; the generation, if the index was replaced before that.
             let is_same = index.reload(at) == bucket && !entry.is_invalidated();
-            if !is_same && !planted("no_recheck") {
-                return LookUp::Retry;
+            if !is_same && !fault_injected("no_recheck") {
+                return Lookup::Retry;
             }
             if entry.key().borrow() == key {
-                return LookUp::Hit(entry);
+                return Lookup::Hit(entry);
             }
             // Another key with the same 32 bits of hash: its reference is dropped here, and the probe continues.
         }
-        LookUp::Miss
+        Lookup::Miss
     }
 
     /// The valid entry with this key. The argument of type [`Writer`] proves that the caller has the lock.
-    fn find<'t, Q: Eq + ?Sized>(&'t self, _: &Writer, hash: u64, key: &Q) -> Option<(At, &'t Slot<K, V>)>
+    fn find<'t, Q: Eq + ?Sized>(&'t self, _: &Writer, hash: u64, key: &Q) -> Option<(BucketIndex, &'t Slot<K, V>)>
     where
         K: Borrow<Q>,
     {
@@ -360,7 +361,7 @@ impl<K, V> Table<K, V> {
     }
 
     /// The valid entries. The argument of type [`Writer`] proves that the caller has the lock.
-    fn entries<'t>(&'t self, _: &Writer) -> impl Iterator<Item = (At, &'t Slot<K, V>)> + use<'t, K, V> {
+    fn entries<'t>(&'t self, _: &Writer) -> impl Iterator<Item = (BucketIndex, &'t Slot<K, V>)> + use<'t, K, V> {
         self.index().buckets().filter_map(|(at, bucket)| Some((at, self.slots.slot(bucket.number()?))))
     }
 
@@ -417,22 +418,28 @@ impl<K, V> Table<K, V> {
         }
         writer.used_count = writer.entry_count;
         // Release pairs with the Acquire in `index`.
-        self.read.0.index.store(Arc::as_ptr(&index).cast_mut(), unless_planted("relaxed_index", Release));
+        self.read.0.index.store(Arc::as_ptr(&index).cast_mut(), unless_injected("relaxed_index", Release));
     }
 
     /// Removes the entry in this bucket from the index and invalidates it. Returns the table's reference.
-    fn remove<'t>(&'t self, writer: &mut Writer, at: At, slot: &'t Slot<K, V>) -> Ref<'t, K, V> {
+    fn remove<'t>(&'t self, writer: &mut Writer, at: BucketIndex, slot: &'t Slot<K, V>) -> Ref<'t, K, V> {
         writer.entry_count -= 1;
         self.replace_bucket(writer, at, slot, Bucket::TOMBSTONE)
     }
 
     /// Stores `bucket` in place of the entry's, and then invalidates the entry: a thread that sees it invalidated must not
     /// find it again. Returns the table's reference.
-    fn replace_bucket<'t>(&'t self, _: &mut Writer, at: At, slot: &'t Slot<K, V>, bucket: Bucket) -> Ref<'t, K, V> {
+    fn replace_bucket<'t>(
+        &'t self,
+        _: &mut Writer,
+        at: BucketIndex,
+        slot: &'t Slot<K, V>,
+        bucket: Bucket,
+    ) -> Ref<'t, K, V> {
         self.index().store(at, bucket);
         slot.invalidate();
         // Release pairs with the Acquire in `version`.
-        self.read.0.version.fetch_add(1, unless_planted("relaxed_version", Release));
+        self.read.0.version.fetch_add(1, unless_injected("relaxed_version", Release));
         // SAFETY: the table's reference goes to the caller: the index leads no other writer to the slot.
         unsafe { Ref::from_counted(&self.slots, slot) }
     }

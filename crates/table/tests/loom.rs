@@ -363,7 +363,7 @@ fn look_up_between_last_decrement_and_death() {
     });
 }
 
-/// The faults that the crate can plant, and the race that fails with each.
+/// The faults that the crate can inject, and the race that fails with each.
 const FAULTS: [(&str, &str); 14] = [
     // The second check of the entry is missing.
     ("no_recheck", "replaced_key_is_always_found_despite_slot_reuse"),
@@ -388,11 +388,11 @@ const FAULTS: [(&str, &str); 14] = [
 ];
 
 #[test]
-fn each_planted_fault_is_caught() {
+fn each_injected_fault_is_caught() {
     let this = std::env::current_exe().expect("the path of the test");
     for (fault, race) in FAULTS {
         let mut command = std::process::Command::new(&this);
-        command.args(["--exact", race]).env("TABLE_PLANTED", fault).env("RUST_BACKTRACE", "0");
+        command.args(["--exact", race]).env("TABLE_FAULT", fault).env("RUST_BACKTRACE", "0");
         let out = command.output().expect("the test runs itself");
         let out = String::from_utf8_lossy(&out.stdout);
         let reason = out.lines().skip_while(|line| !line.contains("panicked at")).nth(1).unwrap_or_default();

@@ -24,7 +24,7 @@ const CANARY: u64 = 0x005a_4d4e_4445_524c;
 #[derive(Default)]
 struct Ledger {
     alive_count: AtomicI64,
-    made_count: AtomicU64,
+    created_count: AtomicU64,
 }
 
 struct Value<'l> {
@@ -38,7 +38,7 @@ struct Value<'l> {
 impl<'l> Value<'l> {
     fn new(key: u64, ledger: &'l Ledger) -> Value<'l> {
         ledger.alive_count.fetch_add(1, Relaxed);
-        ledger.made_count.fetch_add(1, Relaxed);
+        ledger.created_count.fetch_add(1, Relaxed);
         Value { canary: CANARY, key, echo: [key; 4], ledger }
     }
 
@@ -120,7 +120,7 @@ fn all_operations_at_once() {
     });
     assert_eq!(table.check(), 0, "a reference was not released");
     let alive_count = ledger.alive_count.load(Relaxed);
-    assert_eq!(alive_count, table.len() as i64, "of {} values made", ledger.made_count.load(Relaxed));
+    assert_eq!(alive_count, table.len() as i64, "of {} values made", ledger.created_count.load(Relaxed));
     drop(table);
     assert_eq!(ledger.alive_count.load(Relaxed), 0, "a value was not dropped, or one was dropped twice");
 }

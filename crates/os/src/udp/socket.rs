@@ -2,7 +2,7 @@
 
 use super::batch::{BATCH_COUNT_MAX, Batch};
 use super::local_address::request_local_addresses;
-use super::{BY_POLL_RECVMSG, BY_RECVMMSG, UDP_RECEIVE};
+use super::{BY_POLL_RECVMSG, BY_RECVMMSG, UDP_IO};
 use crate::counters::{Syscall, count};
 use crate::error::with_context;
 use crate::poll_set::poll_until;
@@ -40,13 +40,13 @@ impl Socket {
 
     /// A UDP socket and a TCP listener with the same address and port, also if the kernel chooses the port.
     pub fn bind_with_listener(address: SocketAddr) -> io::Result<(Socket, Listener)> {
-        let mut tries_left = if address.port() == 0 { PORT_TRIES_MAX } else { 1 };
+        let mut remaining_tries = if address.port() == 0 { PORT_TRIES_MAX } else { 1 };
         loop {
-            tries_left -= 1;
+            remaining_tries -= 1;
             let socket = Socket::bind(address)?;
             match Listener::bind(socket.local_address()?) {
                 Ok(listener) => return Ok((socket, listener)),
-                Err(error) if tries_left > 0 && error.kind() == io::ErrorKind::AddrInUse => {}
+                Err(error) if remaining_tries > 0 && error.kind() == io::ErrorKind::AddrInUse => {}
                 Err(error) => return Err(error),
             }
         }
@@ -93,7 +93,7 @@ impl Socket {
     pub fn receive(&self, batch: &mut Batch) -> io::Result<usize> {
         batch.prepare();
         let received =
-            if UDP_RECEIVE.selected() == BY_RECVMMSG { self.receive_many(batch) } else { self.receive_one(batch) };
+            if UDP_IO.selected() == BY_RECVMMSG { self.receive_many(batch) } else { self.receive_one(batch) };
         batch.received_count = match received {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
             result => result?,
@@ -103,7 +103,7 @@ impl Socket {
 
     /// Whether to receive again at once after a call that returned `received_count` datagrams; otherwise wait first.
     pub fn may_have_more(received_count: usize) -> bool {
-        match UDP_RECEIVE.selected() {
+        match UDP_IO.selected() {
             BY_POLL_RECVMSG => false,
             _ => received_count != 0,
         }
@@ -176,7 +176,7 @@ impl Socket {
     fn send_some(&self, batch: &mut Batch, first: usize, has_waited: &mut bool) -> io::Result<usize> {
         loop {
             let replies = &mut batch.replies[first..batch.reply_count];
-            let sent = if UDP_RECEIVE.selected() == BY_RECVMMSG {
+            let sent = if UDP_IO.selected() == BY_RECVMMSG {
                 count(Syscall::Sendmmsg);
                 // SAFETY: each header points to an address, a vector and control bytes of the same batch, set by
                 // `address_replies`; the count is that of the slice.

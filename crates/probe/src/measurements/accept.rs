@@ -7,15 +7,15 @@ use crate::stopwatch::Stopwatch;
 use sanderling_os::tcp::Listener;
 use std::io;
 
-pub(crate) const JOB: &str = "accept";
+pub(crate) const NAME: &str = "accept";
 /// Connections per slice.
 const CONNECTION_COUNT: usize = 16;
 
 pub(crate) fn measure(bench: &mut Bench<'_>) -> io::Result<()> {
     let listener = Listener::bind(any_address())?;
     let rows = [("accept4", "accept4"), ("accept, two flags", "accept")]
-        .map(|(name, variant)| Candidate::new(name, || slice(&listener)).variant(JOB, variant));
-    bench.calls(Heading::new(JOB, "Accepting a waiting connection", "connection"), rows.into());
+        .map(|(name, variant)| Candidate::new(name, || slice(&listener)).variant(NAME, variant));
+    bench.calls(Heading::new(NAME, "Accepting a waiting connection", "connection"), rows.into());
     Ok(())
 }
 

@@ -7,8 +7,8 @@ use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-pub(crate) const JOB: &str = "cloexec";
-pub(crate) const RANGE_JOB: &str = "cloexec-range";
+pub(crate) const NAME: &str = "cloexec";
+pub(crate) const RANGE_NAME: &str = "cloexec-range";
 
 /// Descriptors of the range.
 const RANGE_COUNT: i32 = 64;
@@ -19,13 +19,13 @@ pub(crate) fn measure(bench: &mut Bench<'_>) -> io::Result<()> {
         Candidate::of_calls(name, CALLS_PER_SLICE, || sanderling_os::cloexec::set(&file, "/dev/null"))
     };
     let rows = vec![
-        set("fcntl").variant(JOB, "fcntl"),
-        set("ioctl(FIOCLEX)").variant(JOB, "fioclex"),
+        set("fcntl").variant(NAME, "fcntl"),
+        set("ioctl(FIOCLEX)").variant(NAME, "fioclex"),
         Candidate::of_calls("F_GETFD, then F_SETFD", CALLS_PER_SLICE, || {
             Ok(fcntl_setfd(&file, fcntl_getfd(&file)? | FdFlags::CLOEXEC)?)
         }),
     ];
-    bench.calls(Heading::new(JOB, "Setting close-on-exec on an open descriptor", "call"), rows);
+    bench.calls(Heading::new(NAME, "Setting close-on-exec on an open descriptor", "call"), rows);
     let rows = vec![
         Candidate::of_calls("open, close", CALLS_PER_SLICE, || open_null(OFlags::empty()).map(drop)),
         Candidate::of_calls("open(O_CLOEXEC), close", CALLS_PER_SLICE, || open_null(OFlags::CLOEXEC).map(drop))
@@ -34,7 +34,7 @@ pub(crate) fn measure(bench: &mut Bench<'_>) -> io::Result<()> {
             sanderling_os::cloexec::set(&open_null(OFlags::empty())?, "/dev/null")
         }),
     ];
-    let group = bench.calls(Heading::new(JOB, "Setting close-on-exec at creation", "open and close"), rows);
+    let group = bench.calls(Heading::new(NAME, "Setting close-on-exec at creation", "open and close"), rows);
     group.notes.push("the server sets it at creation, and by a call only on inherited descriptors".to_owned());
     Ok(())
 }
@@ -44,12 +44,12 @@ pub(crate) fn measure_range(bench: &mut Bench<'_>) -> io::Result<()> {
     let copies: Vec<OwnedFd> = (0..RANGE_COUNT).map(|_| file.try_clone()).collect::<io::Result<_>>()?;
     let first = copies.iter().map(AsRawFd::as_raw_fd).min().expect("the range is not empty");
     let set = |name: &'static str, call_count| {
-        Candidate::of_calls(name, call_count, move || sanderling_os::cloexec::set_from(first)).variant(RANGE_JOB, name)
+        Candidate::of_calls(name, call_count, move || sanderling_os::cloexec::set_from(first)).variant(RANGE_NAME, name)
     };
     // A call per descriptor makes a hundred calls each time.
     let rows = vec![set("close_range", CALLS_PER_SLICE), set("per-fd", CALLS_PER_SLICE / 10)];
     let title = format!("Setting close-on-exec on {RANGE_COUNT} descriptors");
-    bench.calls(Heading::new(RANGE_JOB, title, "range"), rows);
+    bench.calls(Heading::new(RANGE_NAME, title, "range"), rows);
     Ok(())
 }
 

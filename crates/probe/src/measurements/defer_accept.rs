@@ -9,7 +9,7 @@ use sanderling_os::tcp::{Listener, Stream};
 use std::io;
 use std::time::Duration;
 
-pub(crate) const JOB: &str = "defer-accept";
+pub(crate) const NAME: &str = "defer-accept";
 /// Connections per slice.
 const CONNECTION_COUNT: usize = 16;
 const REQUEST: [u8; 64] = [b'q'; 64];
@@ -17,8 +17,8 @@ const REQUEST: [u8; 64] = [b'q'; 64];
 pub(crate) fn measure(bench: &mut Bench<'_>) -> io::Result<()> {
     let servers = [("with the request", "on", Server::new()?), ("when connected", "off", Server::new()?)];
     let rows =
-        servers.map(|(name, variant, mut server)| Candidate::new(name, move || server.slice()).variant(JOB, variant));
-    bench.calls(Heading::new(JOB, "Receiving the first request of a connection", "connection"), rows.into());
+        servers.map(|(name, variant, mut server)| Candidate::new(name, move || server.slice()).variant(NAME, variant));
+    bench.calls(Heading::new(NAME, "Receiving the first request of a connection", "connection"), rows.into());
     Ok(())
 }
 

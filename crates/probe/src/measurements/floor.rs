@@ -6,7 +6,7 @@ use std::hint::black_box;
 use std::io;
 use std::time::Instant;
 
-pub(crate) const JOB: &str = "floor";
+pub(crate) const NAME: &str = "floor";
 const SYSTEM_CALL: &str = "getppid";
 /// A higher cost has a cause outside of the program.
 const SLOW_NS: f64 = 250.0;
@@ -22,7 +22,7 @@ pub(crate) fn measure(bench: &mut Bench<'_>) -> io::Result<()> {
             Ok(())
         }),
     ];
-    let group = bench.calls(Heading::new(JOB, "A system call that does almost nothing", "call"), candidates);
+    let group = bench.calls(Heading::new(NAME, "A system call that does almost nothing", "call"), candidates);
     let measured = group.row(SYSTEM_CALL).and_then(|row| row.measured);
     if measured.is_some_and(|measured| measured.cpu_ns.median > SLOW_NS) {
         group.notes.push(format!(

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Instant;
 
-pub(crate) const JOB: &str = "listeners";
+pub(crate) const NAME: &str = "listeners";
 const WORKER_COUNTS: [usize; 2] = [2, 4];
 /// Connections per slice.
 const CONNECTION_COUNT: usize = 480;
@@ -54,7 +54,7 @@ pub(crate) fn measure(bench: &mut Bench<'_>) -> io::Result<()> {
             rows.push(row.threads(worker_count).used(plan == Plan::Reuseport));
         }
     }
-    let mut heading = Heading::new(JOB, "Accepting connections with 2 and 4 workers, over loopback", "connection");
+    let mut heading = Heading::new(NAME, "Accepting connections with 2 and 4 workers, over loopback", "connection");
     heading.basis = Basis::BothSides;
     let group = bench.loops(heading, rows);
     group.note_gain();

@@ -13,7 +13,7 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 use std::time::Instant;
 
-pub(crate) const JOB: &str = "lookup";
+pub(crate) const NAME: &str = "lookup";
 const THREAD_COUNTS: [usize; 4] = [1, 2, 4, 16];
 const ENTRY_COUNT: usize = 1_024;
 /// Look-ups of all threads together: enough for them to run at the same time.
@@ -93,7 +93,7 @@ pub(crate) fn measure(bench: &mut Bench<'_>) -> io::Result<()> {
         ]);
     }
     let title = format!("Looking up one of {ENTRY_COUNT} shared open files by its path");
-    let group = bench.loops(Heading::new(JOB, title, "look-up"), rows);
+    let group = bench.loops(Heading::new(NAME, title, "look-up"), rows);
     group.note_gain();
     Ok(())
 }

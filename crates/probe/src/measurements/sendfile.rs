@@ -12,7 +12,7 @@ use sanderling_os::tcp::{More, Stream};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-pub(crate) const JOB: &str = "sendfile";
+pub(crate) const NAME: &str = "sendfile";
 const SIZES_BYTES: [usize; 5] = [512, 4 << 10, 8 << 10, 16 << 10, 64 << 10];
 
 const HEAD_BYTES: usize = 240;
@@ -44,7 +44,7 @@ impl Content<'_> {
 }
 
 pub(crate) fn measure(bench: &mut Bench<'_>) -> io::Result<()> {
-    let scratch = Scratch::new(JOB)?;
+    let scratch = Scratch::new(NAME)?;
     let root = Directory::open(scratch.path())?;
     let limit_bytes = sanderling_config::Limits::default().small_file_bytes_max as usize;
     let mut contents = Vec::new();
@@ -61,7 +61,7 @@ pub(crate) fn measure(bench: &mut Bench<'_>) -> io::Result<()> {
         };
         let is_small = size_bytes <= limit_bytes;
         let by_variant = |name, variant| {
-            let row = candidate(name, Content::File(file, size_bytes)).variant(JOB, variant);
+            let row = candidate(name, Content::File(file, size_bytes)).variant(NAME, variant);
             if is_small { row.used(false) } else { row }
         };
         rows.push(candidate("memory", Content::Memory(bytes)).used(is_small));
@@ -69,7 +69,7 @@ pub(crate) fn measure(bench: &mut Bench<'_>) -> io::Result<()> {
         rows.push(by_variant("read, send", "copy"));
     }
     let title = "Sending a response with content from memory or from an open file";
-    let group = bench.loops(Heading::new(JOB, title, "response"), rows);
+    let group = bench.loops(Heading::new(NAME, title, "response"), rows);
     group.notes.push(format!("the server keeps files of up to {} in memory", size_name(limit_bytes)));
     Ok(())
 }

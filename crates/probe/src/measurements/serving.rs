@@ -7,12 +7,12 @@ use sanderling_os::directory::Directory;
 use std::hint::black_box;
 use std::io::{self, Read};
 
-pub(crate) const JOB: &str = "serving";
+pub(crate) const NAME: &str = "serving";
 
 const FILE_BYTES: usize = 512;
 
 pub(crate) fn measure(bench: &mut Bench<'_>) -> io::Result<()> {
-    let scratch = Scratch::new(JOB)?;
+    let scratch = Scratch::new(NAME)?;
     let absolute = scratch.write("file", FILE_BYTES)?;
     let root = Directory::open(scratch.path())?;
     let kept_open = root.open_beneath(b"file")?;
@@ -40,7 +40,7 @@ pub(crate) fn measure(bench: &mut Bench<'_>) -> io::Result<()> {
         .used(true),
     ];
     let title = format!("The content of a file of {FILE_BYTES} bytes for a request");
-    let group = bench.calls(Heading::new(JOB, title, "request"), rows);
+    let group = bench.calls(Heading::new(NAME, title, "request"), rows);
     group.note_gain();
     Ok(())
 }

@@ -10,7 +10,7 @@ use sanderling_os::tcp::{More, Stream};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-pub(crate) const JOB: &str = "waiting";
+pub(crate) const NAME: &str = "waiting";
 
 const CONNECTION_COUNT: usize = 64;
 /// Requests per connection and slice.
@@ -23,7 +23,7 @@ pub(crate) fn measure(bench: &mut Bench<'_>) -> io::Result<()> {
         Candidate::new("io_uring", || slice(serve_by_ring)),
     ];
     let title = format!("Answering requests on {CONNECTION_COUNT} connections, over loopback");
-    let group = bench.loops(Heading::new(JOB, title, "request"), rows);
+    let group = bench.loops(Heading::new(NAME, title, "request"), rows);
     group.notes.push("the server does not use io_uring, which most containers forbid".to_owned());
     Ok(())
 }

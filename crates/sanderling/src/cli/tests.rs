@@ -213,9 +213,9 @@ fn wrong_arguments_have_a_remedy() {
 #[test]
 fn variants_are_forced_before_or_after_the_command() {
     let forced = |line: &str| parse(line).unwrap().forced;
-    let expected = ["open=walk", "udp-receive=poll-recvmsg"];
-    assert_eq!(forced("sanderling --force open=walk --force udp-receive=poll-recvmsg demo"), expected);
-    assert_eq!(forced("sanderling demo --force open=walk --force udp-receive=poll-recvmsg"), expected);
+    let expected = ["open=walk", "udp-io=poll-recvmsg"];
+    assert_eq!(forced("sanderling --force open=walk --force udp-io=poll-recvmsg demo"), expected);
+    assert_eq!(forced("sanderling demo --force open=walk --force udp-io=poll-recvmsg"), expected);
     assert!(forced("sanderling demo").is_empty());
 }
 

@@ -15,11 +15,11 @@ const CLEANUP_INTERVAL: Duration = Duration::from_millis(500);
 impl FileCache {
     /// Runs the thread while `goes_on`; `wakeup` makes it look.
     pub(crate) fn run_watcher(&self, wakeup: &EventFd, goes_on: impl Fn() -> bool) -> io::Result<()> {
-        let mut waiting = PollSet::new(self.directories.descriptor().into_iter().chain([wakeup.as_fd()]));
+        let mut waiting = PollSet::new([wakeup.as_fd()].into_iter().chain(self.directories.descriptor()));
         let mut last_cleanup = Instant::now();
         while goes_on() {
             waiting.wait(Some(CLEANUP_INTERVAL))?;
-            if waiting.is_last_ready() {
+            if waiting.is_ready(0) {
                 wakeup.drain();
             }
             let mut count = 0;

@@ -113,7 +113,7 @@ fn all_variants_give_the_same_answers_with_different_numbers_of_calls() {
         command.args(["-c", "0", "chrt", "--batch", "0"]).arg(this_program());
         let test = "udp_variants::all_variants_give_the_same_answers_with_different_numbers_of_calls";
         let output = command_alone(command, test)
-            .env(sanderling_os::fallback::FORCE_VARIABLE, format!("udp-receive={variant}"))
+            .env(sanderling_os::fallback::FORCE_VARIABLE, format!("udp-io={variant}"))
             .output()
             .expect("taskset and chrt run (the Debian package util-linux)");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();

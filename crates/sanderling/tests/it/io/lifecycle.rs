@@ -128,7 +128,7 @@ fn server_with_forced_variants_answers() {
     let public = directory.argument("public");
     let zone = format!("example.com={}", directory.argument("zone"));
     let listeners = ["--http", "127.0.0.1:0", "--zone", &zone, "--dns", "127.0.0.1:0"];
-    let force = ["--force", "open=walk", "--force", "udp-receive=poll-recvmsg"];
+    let force = ["--force", "open=walk", "--force", "udp-io=poll-recvmsg"];
     let arguments = [&["serve", public.as_str()], &listeners[..], &force].concat();
     let server = TestServer::start(&arguments, ListenerCounts { http: 1, dns: 1 });
     assert_eq!(HttpClient::connect(server.http()).get("/large.bin").body.len(), 100_000);

@@ -10,21 +10,21 @@ use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-pub(crate) const JOB: &str = "udp-receive";
+pub(crate) const NAME: &str = "udp-io";
 /// Bytes of a reply.
 const REPLY_BYTES: usize = 120;
 /// Queries per slice.
 const QUERY_COUNT: usize = 1_000;
 
 pub(crate) fn measure(bench: &mut Bench<'_>) -> io::Result<()> {
-    let row = |name: &'static str, variant| Candidate::new(name, slice).variant(JOB, variant);
+    let row = |name: &'static str, variant| Candidate::new(name, slice).variant(NAME, variant);
     let rows = vec![
         row("poll, recvmsg", "poll-recvmsg"),
         row("recvmsg until empty", "recvmsg"),
         row("recvmmsg, in batches", "recvmmsg"),
     ];
     let title = format!("Answering datagrams of {QUERY_BYTES} with {REPLY_BYTES} bytes, over loopback");
-    let group = bench.loops(Heading::new(JOB, title, "datagram"), rows);
+    let group = bench.loops(Heading::new(NAME, title, "datagram"), rows);
     group.notes.push(format!("a batch has up to {BATCH_COUNT_MAX} datagrams"));
     Ok(())
 }
