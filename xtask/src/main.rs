@@ -25,6 +25,7 @@ Usage: cargo xtask COMMAND
   bench [ARG]...             measure the variants of each kernel feature; the arguments are those of `sanderling probe`
   compare [--quick] [ARG]... compare the cost per request with other servers, which it installs (Debian packages)
   soak [--short] [ARG]...    count the requests lost in reloads, upgrades and crashes
+  torture [ARG]...           fail system calls one by one in reloads, upgrades and crashes, and check the server after each
   fuzz TARGET [ARG]...       run a fuzz target; needs nightly Rust and cargo-fuzz
   setup                      install the programs that the tests use (Debian packages)
 
@@ -50,7 +51,7 @@ fn main() -> ExitCode {
         ["guard", "--update"] => guard::update(&mut log),
         ["bench", ..] => probe(&arguments[1..], &mut log),
         ["compare", ..] => setup::install(setup::PEERS, &mut log).and_then(|| measure(&arguments, &mut log)),
-        ["soak", ..] => measure(&arguments, &mut log),
+        ["soak" | "torture", ..] => measure(&arguments, &mut log),
         ["fuzz", ..] => fuzz(&arguments[1..], &mut log),
         ["setup"] => setup::run(&mut log),
         _ => {

@@ -1,8 +1,9 @@
-//! The commands `cargo xtask compare` and `cargo xtask soak`.
+//! The commands `cargo xtask compare`, `cargo xtask soak` and `cargo xtask torture`.
 #![forbid(unsafe_code)]
 
 mod compare;
 mod soak_command;
+mod torture_command;
 mod page;
 mod system;
 
@@ -15,6 +16,7 @@ use std::process::ExitCode;
 enum Command {
     Compare(compare::Options),
     Soak(soak_command::Options),
+    Torture(torture_command::Options),
 }
 
 fn main() -> ExitCode {
@@ -25,6 +27,7 @@ fn main() -> ExitCode {
     let result = match command {
         Command::Compare(options) => compare::run(&options),
         Command::Soak(options) => soak_command::run(&options),
+        Command::Torture(options) => torture_command::run(&options),
     };
     match result {
         Ok(true) => ExitCode::SUCCESS,

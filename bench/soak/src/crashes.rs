@@ -59,7 +59,7 @@ pub(crate) fn supervisor_death(program: &Path, extent: Extent, outcome: &mut Out
     let old_pid = service.supervisor_pid();
     let load = service.load()?;
     extent.repeat(&load, 1, Duration::from_secs(extent.pick(0, 1, 3)), |_| send_signal(old_pid, Signal::KILL))?;
-    service.restart_supervisor()?;
+    service.restart_supervisor(&[])?;
     let start = Instant::now();
     ensure!(becomes_true(LIMIT, || service.is_supervised()), "no supervisor: {}", service.last_output());
     outcome.fact(format!("The new supervisor was in control {} ms after its start", start.elapsed().as_millis()));

@@ -4,6 +4,7 @@
 //! with many. Every server listens on a loopback address of its own.
 #![forbid(unsafe_code)]
 
+pub mod torture;
 mod scenarios;
 mod crashes;
 mod nginx;

@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -56,21 +56,27 @@ impl Service {
         let folder = TempDir::with_prefix("soak-")?;
         let site = Site::write(folder.path(), client::free_address()?, client::free_address()?, config)?;
         replace_program(folder.path(), program, NewProgram::Good)?;
-        let supervisor = spawn(folder.path())?;
+        let supervisor = spawn(folder.path(), &[])?;
         let built = program.to_owned();
         let mut service = Service { site, extent, built, supervisor, _folder: folder };
         service.wait_until_ready()?;
         Ok(service)
     }
 
-    /// Starts the supervisor again by the same command, after the previous one was killed.
-    pub(crate) fn restart_supervisor(&mut self) -> anyhow::Result<()> {
+    /// Starts the supervisor again by the same command, with the words of a launcher before it, after the previous one has
+    /// ended.
+    pub(crate) fn restart_supervisor(&mut self, launcher: &[String]) -> anyhow::Result<()> {
         self.supervisor.wait()?;
-        self.supervisor = spawn(&self.site.folder)?;
+        self.supervisor = spawn(&self.site.folder, launcher)?;
         Ok(())
     }
 
-    fn wait_until_ready(&mut self) -> anyhow::Result<()> {
+    /// How the supervisor has ended, if it has.
+    pub(crate) fn supervisor_status(&mut self) -> anyhow::Result<Option<ExitStatus>> {
+        Ok(self.supervisor.try_wait()?)
+    }
+
+    pub(crate) fn wait_until_ready(&mut self) -> anyhow::Result<()> {
         let (http, dns) = (self.site.http, self.site.dns);
         let is_ready = becomes_true(LIMIT, || {
             client::get(http, "example.com", PAGE_PATH, "").is_ok_and(|(response, _)| response.status == 200)
@@ -183,9 +189,14 @@ impl Service {
         becomes_true(LIMIT, || !processes_in(&self.site.folder).into_iter().any(is_running))
     }
 
+    /// All that the service has written.
+    pub(crate) fn output(&self) -> String {
+        fs::read_to_string(self.site.folder.join(OUTPUT)).unwrap_or_default()
+    }
+
     /// The last lines that the service has written.
     pub(crate) fn last_output(&self) -> String {
-        let output = fs::read_to_string(self.site.folder.join(OUTPUT)).unwrap_or_default();
+        let output = self.output();
         output.lines().skip(output.lines().count().saturating_sub(5)).collect::<Vec<_>>().join(" | ")
     }
 }
@@ -206,9 +217,17 @@ impl Drop for Service {
 }
 
 /// Starts the supervisor; its output is appended to a file.
-fn spawn(folder: &Path) -> anyhow::Result<Child> {
+fn spawn(folder: &Path, launcher: &[String]) -> anyhow::Result<Child> {
     let output = fs::File::options().create(true).append(true).open(folder.join(OUTPUT))?;
-    let mut command = Command::new(folder.join(PROGRAM));
+    let program = folder.join(PROGRAM);
+    let mut command = match launcher {
+        [] => Command::new(program),
+        [first, rest @ ..] => {
+            let mut command = Command::new(first);
+            command.args(rest).arg(program);
+            command
+        }
+    };
     command.args(["serve", "--config", CONFIG, "--control", CONTROL]).current_dir(folder).env("NO_COLOR", "1");
     for name in ["SANDERLING_CONFIG", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "NOTIFY_SOCKET"] {
         command.env_remove(name);
