@@ -122,7 +122,7 @@ pub enum Version {
 pub enum Persistence {
     /// It persists, as HTTP/1.1 clients expect by default.
     Persist,
-    /// It persists, and the response tells an HTTP/1.0 client so by `keep-alive`.
+    /// It persists, and the response to an HTTP/1.0 client says so by `keep-alive`.
     KeepAlive,
     /// It closes, and the response says so.
     Close,

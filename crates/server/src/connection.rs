@@ -2,7 +2,7 @@
 //! iteration. It makes no call but through its transport, and takes the time from the context.
 //!
 //! An idle connection holds a few hundred bytes: received bytes lie in the worker's buffer until the iteration ends, and
-//! only what is left then, the start of a request, is copied into the connection.
+//! only what remains then, the start of a request, is copied into the connection.
 
 use crate::clock::{Milliseconds, ms};
 use crate::context::{Buffers, CloseMode, ConnectionInfo, Context, Input, OUTPUT_BYTES_USUAL, Step};

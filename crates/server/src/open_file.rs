@@ -138,7 +138,7 @@ pub(crate) enum FileError {
     NotFound,
     /// The server may not read it.
     Forbidden,
-    /// No descriptors are left, even after others were closed.
+    /// No descriptors are free, even after others were closed.
     Busy,
     /// The site's document root could not be opened.
     Unavailable,

@@ -176,14 +176,14 @@ impl<'s> FileChunk<'s> {
         self.file.variant(self.coding)
     }
 
-    /// What is left, if the file is in memory.
+    /// What remains, if the file is in memory.
     fn in_memory(&self) -> Option<&[u8]> {
         let start = self.offset as usize;
         let part = start..start + self.remaining_bytes as usize;
         self.variant().content.in_memory().map(|content| &content[part])
     }
 
-    /// What is left after `sent_bytes` more; `None` at the end.
+    /// What remains after `sent_bytes` more; `None` at the end.
     fn after(mut self, sent_bytes: u64) -> Option<Self> {
         self.advance(sent_bytes);
         (self.remaining_bytes > 0).then_some(self)

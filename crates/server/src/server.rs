@@ -38,7 +38,7 @@ enum ThreadWaker {
 }
 
 impl Server {
-    /// A server of `snapshot`. When it drains, connections that are left after `drain_timeout` are aborted.
+    /// A server of `snapshot`. When it drains, connections that remain after `drain_timeout` are aborted.
     pub fn new(snapshot: Snapshot, options: Options, drain_timeout: Duration) -> Server {
         let shared = Shared::new(snapshot, options, drain_timeout);
         Server { shared, wakers: Mutex::default(), watchdog: Mutex::default() }
@@ -116,7 +116,7 @@ impl Server {
         self.shared.lifecycle.wait_until_none_accepts(DRAIN_WAIT_MAX);
     }
 
-    /// Whether the server drains: it was told to, or one of its threads has ended.
+    /// Whether the server drains: after `drain`, or because one of its threads has ended.
     pub fn is_draining(&self) -> bool {
         self.shared.lifecycle.state() != State::Serving
     }

@@ -66,7 +66,7 @@ enum DrainState<'s> {
     /// The server stops and no process replaces it. Connections are still accepted for a moment: one whose client has sent
     /// nothing may be held by the kernel ([`Listener::set_defer_accept`](sanderling_os::tcp::Listener::set_defer_accept)).
     FinalWindow { _guard: AcceptGuard<'s>, until_ms: Milliseconds, deadline_ms: Milliseconds },
-    /// It accepts no more. Connections that are left at the deadline are aborted.
+    /// It accepts no more. Connections that remain at the deadline are aborted.
     Draining { mode: DrainMode, deadline_ms: Milliseconds },
 }
 
@@ -155,7 +155,7 @@ impl<'s> Worker<'s> {
         Ok(())
     }
 
-    /// How long to wait for events: not at all while work is left.
+    /// How long to wait for events: not at all while work remains.
     fn timeout(&self) -> Option<Duration> {
         if self.connections.has_ready() || !self.ready_listeners.is_empty() {
             return Some(Duration::ZERO);

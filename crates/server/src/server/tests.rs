@@ -1,6 +1,6 @@
 //! Listeners and datagrams while a server drains, and the report of a hung thread.
 //!
-//! A test stops all threads of a server, lets its clients act, tells the server to drain, and lets the threads go on, so that
+//! A test stops all threads of a server, lets its clients act, drains the server, and lets the threads go on, so that
 //! nothing depends on which of them is quicker.
 
 use super::*;
@@ -71,7 +71,7 @@ fn serve_builtin<R>(act: impl FnOnce(&Scene<'_>) -> R) -> R {
 }
 
 impl Scene<'_> {
-    /// Lets `act` happen while all threads stand still, after which they find themselves told to drain. Nobody takes
+    /// Lets `act` happen while all threads stand still, after which they drain. Nobody takes
     /// anything new any more then.
     fn act_before_drain(&self, drain: DrainMode, act: impl FnOnce()) {
         self.act_around_drain(drain, |begin_drain| {
@@ -358,7 +358,7 @@ fn waiting_datagrams_are_answered_by_a_stopping_server() {
 }
 
 #[test]
-fn a_stuck_thread_is_named() {
+fn a_hung_thread_is_named() {
     serve_builtin(|scene| {
         let mut now = Instant::now();
         let mut look = || {

@@ -25,7 +25,7 @@ const ACCEPTS_PER_REGISTRATION: usize = 16;
 /// How long a listener is paused when there is no permit, no descriptor or no memory for a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What is left in a listener.
+/// What remains in a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Backlog {
     Empty,
