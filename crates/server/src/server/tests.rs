@@ -71,8 +71,7 @@ fn serve_builtin<R>(act: impl FnOnce(&Scene<'_>) -> R) -> R {
 }
 
 impl Scene<'_> {
-    /// Lets `act` happen while all threads stand still, after which they drain. Nobody takes
-    /// anything new any more then.
+    /// Lets `act` happen while all threads are stopped; then they drain, and accept nothing new.
     fn act_before_drain(&self, drain: DrainMode, act: impl FnOnce()) {
         self.act_around_drain(drain, |begin_drain| {
             act();
