@@ -4,6 +4,7 @@
 //! and report problems of the operator's input as [`diagnostic::Diagnostic`]s.
 #![forbid(unsafe_code)]
 
+// The order is that of imports: a module uses those below it.
 mod config_source;
 mod config_file;
 mod config_reader;

@@ -11,6 +11,7 @@
 
 extern crate alloc;
 
+// The order is that of imports: a module uses those below it.
 pub mod answer;
 mod query;
 pub mod zone_map;

@@ -122,8 +122,8 @@ impl<'s> Datagrams<'s> {
                     1 => self.answer_batch::<1>(1),
                     _ => self.answer_batch::<BATCH_COUNT_MAX>(received),
                 }
-                let sent = socket.send(&mut self.batch);
-                self.metrics.add(Counter::UdpRepliesLost, sent.failed_count as u64);
+                let failed_count = socket.send(&mut self.batch);
+                self.metrics.add(Counter::UdpRepliesLost, failed_count as u64);
             }
             if !Socket::may_have_more(received) {
                 return found;

@@ -149,26 +149,19 @@ impl Socket {
 
     /// Sends the replies of `batch`, each to the sender of its query, from the address that the query was sent to.
     ///
-    /// A reply that cannot be sent is dropped and counted; the ones after it are still sent.
-    pub fn send(&self, batch: &mut Batch) -> SendReport {
+    /// A reply that cannot be sent is dropped; the ones after it are still sent. Returns the number of those dropped.
+    pub fn send(&self, batch: &mut Batch) -> usize {
         batch.address_replies(self.is_wildcard);
-        let mut sent = SendReport::default();
+        let mut failed_count = 0;
         let mut has_waited = false;
         let mut next = 0;
         while next < batch.reply_count {
-            match self.send_some(batch, next, &mut has_waited) {
-                Ok(count) => {
-                    sent.sent_count += count;
-                    next += count;
-                }
-                Err(error) => {
-                    sent.failed_count += 1;
-                    sent.last_error = Some(error);
-                    next += 1;
-                }
-            }
+            next += self.send_some(batch, next, &mut has_waited).unwrap_or_else(|_| {
+                failed_count += 1;
+                1
+            });
         }
-        sent
+        failed_count
     }
 
     /// Sends replies from `first` on and returns their number; an error is that of the first reply. Waits for space in
@@ -218,17 +211,6 @@ impl AsFd for Socket {
 
 /// How long to wait for space in the send buffer: a few times what a card of 1 Gbit/s needs to send it.
 const SEND_WAIT: Duration = Duration::from_millis(5);
-
-/// The result of sending the replies of a batch.
-#[derive(Debug, Default)]
-pub struct SendReport {
-    /// Replies that the kernel accepted.
-    pub sent_count: usize,
-    /// Replies that could not be sent.
-    pub failed_count: usize,
-    /// The error of the last one of those.
-    pub last_error: Option<io::Error>,
-}
 
 fn fail_unless_interrupted() -> io::Result<()> {
     match io::Error::last_os_error() {

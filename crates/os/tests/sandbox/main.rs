@@ -109,7 +109,7 @@ received from a connection: true
 a file sent to a connection: 6
 an option of a connection: ()
 datagrams received: 1
-datagrams sent: 1
+datagrams lost: 0
 the answer: true"#;
 
 fn process_status_shows_the_sandbox_from_outside() {
