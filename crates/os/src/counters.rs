@@ -30,7 +30,7 @@ syscalls! {
     Accept4 = "accept4", Accept = "accept", Bind = "bind", Clone = "clone", Close = "close",
     CloseRange = "close_range", Connect = "connect", EpollCreate1 = "epoll_create1", EpollCtl = "epoll_ctl",
     EpollWait = "epoll_wait", Eventfd2 = "eventfd2", EventfdRead = "read", EventfdWrite = "write", Execve = "execve",
-    Fchmod = "fchmod", Fcntl = "fcntl", Fioclex = "ioctl", Fionbio = "ioctl", Fstat = "fstat", Fstatfs = "fstatfs",
+    Fchmod = "fchmod", Faccessat = "faccessat", Fcntl = "fcntl", Fioclex = "ioctl", Fionbio = "ioctl", Fstat = "fstat", Fstatfs = "fstatfs",
     Geteuid = "geteuid", Getsockname = "getsockname", Getsockopt = "getsockopt",
     InotifyAddWatch = "inotify_add_watch", InotifyInit1 = "inotify_init1", InotifyRead = "read",
     InotifyRmWatch = "inotify_rm_watch", Kill = "kill", Listen = "listen", MemfdCreate = "memfd_create", Openat = "openat",

@@ -176,6 +176,13 @@ pub fn open_nonblocking(path: &std::path::Path) -> io::Result<std::fs::File> {
     Ok(file.into())
 }
 
+/// Whether the user of this process may read the file at `path`, or search and list the directory. Landlock is not asked:
+/// outside of its sandbox, the process could.
+pub fn is_permitted(path: &std::path::Path) -> bool {
+    count(Syscall::Faccessat);
+    rustix::fs::accessat(rustix::fs::CWD, path, rustix::fs::Access::READ_OK, AtFlags::empty()).is_ok()
+}
+
 /// The magic numbers of NFS, SMB (two), FUSE, 9P, AFS, Ceph, Coda, OCFS2 and GFS2 (statfs(2)).
 const REMOTE_FILE_SYSTEMS: [u32; 10] = [
     0x6969,

@@ -3,7 +3,7 @@
 use crate::counters::{Syscall, count};
 use crate::error::with_context;
 use crate::file;
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fstat, memfd_create};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, memfd_create};
 use rustix::io::Errno;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,14 +12,65 @@ use std::os::fd::{AsFd, OwnedFd};
 const SEALS: SealFlags = SealFlags::SEAL.union(SealFlags::SHRINK).union(SealFlags::GROW).union(SealFlags::WRITE);
 
 /// Creates a sealed file with `content`, close-on-exec. `name` shows in `/proc/PID/fd` and has no other purpose.
-pub fn create(name: &str, content: &[u8]) -> io::Result<OwnedFd> {
-    let file = create_empty(name).map_err(|errno| with_context("memfd_create", name, &errno.into()))?;
-    let mut file = std::fs::File::from(file);
-    count(Syscall::Write);
-    file.write_all(content).map_err(|error| with_context("write", name, &error))?;
+pub fn create(name: &'static str, content: &[u8]) -> io::Result<OwnedFd> {
+    let mut writer = Writer::new(name)?;
+    writer.write(content)?;
+    writer.seal()
+}
+
+/// A file that is being written.
+#[derive(Debug)]
+pub struct Writer {
+    file: std::fs::File,
+    name: &'static str,
+    length_bytes: u64,
+}
+
+impl Writer {
+    /// An empty file, close-on-exec; `name` as in [`create`].
+    pub fn new(name: &'static str) -> io::Result<Writer> {
+        let file = create_empty(name).map_err(|errno| with_context("memfd_create", name, &errno.into()))?;
+        Ok(Writer { file: file.into(), name, length_bytes: 0 })
+    }
+
+    /// Appends `content`.
+    pub fn write(&mut self, content: &[u8]) -> io::Result<()> {
+        count(Syscall::Write);
+        self.file.write_all(content).map_err(|error| with_context("write", self.name, &error))?;
+        self.length_bytes += content.len() as u64;
+        Ok(())
+    }
+
+    /// Bytes written so far.
+    pub fn length_bytes(&self) -> u64 {
+        self.length_bytes
+    }
+
+    /// The finished file.
+    pub fn seal(self) -> io::Result<OwnedFd> {
+        count(Syscall::Fcntl);
+        fcntl_add_seals(&self.file, SEALS)
+            .map_err(|errno| with_context("fcntl(F_ADD_SEALS)", self.name, &errno.into()))?;
+        Ok(self.file.into())
+    }
+}
+
+/// Whether a received file is sealed as those created here are, so that its sender cannot change it any more.
+pub fn is_sealed(descriptor: impl AsFd) -> bool {
     count(Syscall::Fcntl);
-    fcntl_add_seals(&file, SEALS).map_err(|errno| with_context("fcntl(F_ADD_SEALS)", name, &errno.into()))?;
-    Ok(file.into())
+    fcntl_get_seals(descriptor).is_ok_and(|seals| seals.contains(SEALS))
+}
+
+/// Reads `length_bytes` from `offset` on.
+///
+/// # Errors
+/// The file ends before.
+pub fn read_range(descriptor: impl AsFd, offset: u64, length_bytes: usize) -> io::Result<Vec<u8>> {
+    let mut content = vec![0; length_bytes];
+    match file::read_at(&descriptor, &mut content, offset)? {
+        filled_bytes if filled_bytes == length_bytes => Ok(content),
+        _ => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
 }
 
 /// With `NOEXEC_SEAL` (Linux 6.3), which `vm.memfd_noexec` may require, and without it on older kernels.
@@ -75,6 +126,9 @@ mod tests {
         assert_eq!(ftruncate(&file, 10).expect_err("sealed"), Errno::PERM);
         assert_eq!(fcntl_add_seals(&file, SealFlags::FUTURE_WRITE).expect_err("sealed"), Errno::PERM);
         assert_eq!(read(&file, 4).expect("read"), b"text");
+        assert_eq!(read_range(&file, 1, 2).expect("read"), b"ex");
+        assert_eq!(read_range(&file, 1, 4).expect_err("too short").kind(), io::ErrorKind::UnexpectedEof);
+        assert!(is_sealed(&file) && !is_sealed(Writer::new("test").expect("created").file));
         assert!(rustix::io::fcntl_getfd(&file).expect("open").contains(rustix::io::FdFlags::CLOEXEC));
     }
 

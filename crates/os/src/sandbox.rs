@@ -31,8 +31,6 @@ pub enum Layer {
 /// The access left to this process.
 #[derive(Debug, Default)]
 pub struct SandboxConfig<'d> {
-    /// The user to switch to; `None` keeps the current one.
-    pub user: Option<User>,
     /// Readable files, and directories with all that is beneath them, as far as the user may read it. A file that is
     /// replaced later is a new file and not readable; open its directory instead.
     pub readable_fds: Vec<BorrowedFd<'d>>,
@@ -42,7 +40,29 @@ pub struct SandboxConfig<'d> {
     pub seccomp: Layer,
 }
 
-/// Restricts this process for the rest of its life. To be called after it has its sockets and before it starts threads.
+/// Gives up all capabilities, and the user unless it is `None`, for the rest of the life of this process. To be called before
+/// it reads what is not its operator's own.
+///
+/// # Errors
+/// The process must end: it may have more rights than it should.
+///
+/// # Panics
+/// If another thread runs, which would keep its rights.
+pub fn drop_privileges(user: Option<&User>) -> io::Result<()> {
+    assert_eq!(thread_count()?, 1, "privileges are dropped before any other thread runs");
+    // Before the switch of the user, which removes the capability that this needs.
+    capabilities::empty_bounding_set()?;
+    if let Some(user) = user {
+        user.switch()?;
+    }
+    capabilities::drop_all()?;
+    rustix::thread::set_no_new_privs(true)
+        .map_err(|errno| with_context("prctl", "PR_SET_NO_NEW_PRIVS", &errno.into()))?;
+    allow_core_dumps()
+}
+
+/// Restricts this process to the given files and the system calls of a server, for the rest of its life. To be called after
+/// [`drop_privileges`], when it has its sockets, and before it starts threads.
 ///
 /// The result has the layers that this kernel does not support. Afterwards no socket can be created and nothing in `/proc`
 /// or `/sys` can be read: what is found there, and the feature tests ([`crate::features::select_all`]), must be done before.
@@ -54,15 +74,6 @@ pub struct SandboxConfig<'d> {
 /// If another thread runs, which would not be restricted.
 pub fn enter(config: &SandboxConfig<'_>) -> io::Result<Sandbox> {
     assert_eq!(thread_count()?, 1, "the sandbox is entered before any other thread runs");
-    // Before the switch of the user, which removes the capability that this needs.
-    capabilities::empty_bounding_set()?;
-    if let Some(user) = &config.user {
-        user.switch()?;
-    }
-    capabilities::drop_all()?;
-    rustix::thread::set_no_new_privs(true)
-        .map_err(|errno| with_context("prctl", "PR_SET_NO_NEW_PRIVS", &errno.into()))?;
-    allow_core_dumps()?;
     let landlock = match config.landlock {
         Layer::Enabled => landlock::restrict_to(config.readable_fds.iter().copied())?,
         Layer::Disabled => Landlock::Disabled,

@@ -4,6 +4,7 @@ use crate::access;
 use crate::load_status::{LoadStatus, ZoneState};
 use crate::loader::{Loaded, Loader};
 use crate::sandbox::lookup_user;
+use crate::zone_loader::Denial;
 use sanderling_config::diagnostic::{Diagnostic, Problem, error_text};
 use sanderling_config::log::{print, report};
 use sanderling_config::{Config, ConfigSource, Exit};
@@ -47,7 +48,7 @@ fn load(config: &Config) -> Result<Loaded, Vec<Diagnostic>> {
     let (errors, warnings): (Vec<_>, Vec<_>) = problems.into_iter().partition(Diagnostic::is_error);
     loaded.errors.extend(errors);
     loaded.warnings.extend(warnings);
-    if let (true, Some(name), Some(account)) = (loaded.is_denied, name, &config.user_and_group) {
+    if let (Denial::Permissions, Some(name), Some(account)) = (loaded.denial, name, &config.user_and_group) {
         let problem = Problem::new(format!("sites and zones were read as the user `{name}`"), "allow it to read them");
         loaded.errors.push(Diagnostic::error(account.user_location.clone(), problem));
     }

@@ -5,6 +5,7 @@ use crate::load_status::LoadStatus;
 use crate::loader::{Loaded, Loader};
 use crate::sandbox::Sandbox;
 use crate::status::ProcessStatus;
+use crate::zone_loader::Denial;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text};
 use sanderling_config::log::{log, report};
 use sanderling_config::{Config, ConfigSource, ListenerRole, Service};
@@ -317,8 +318,8 @@ impl<'s> ControlLoop<'s> {
                 self.send_diagnostics(&diagnostics);
                 self.send(Event::ReloadRefused);
             }
-            // A new process loads before it enters its sandbox; what it is denied is denied to the operator's files.
-            Ok((_, loaded)) if loaded.is_denied && self.state.sandbox.restricts_files() => {
+            // A new process loads before it enters its sandbox.
+            Ok((_, loaded)) if loaded.denial == Denial::Sandbox && self.state.sandbox.restricts_directories() => {
                 let first = loaded.errors.first().map(ToString::to_string).unwrap_or_default();
                 self.send_new_process_needed(&format!("the running process cannot load it in its sandbox ({first})"));
             }

@@ -4,14 +4,15 @@
 //! unavailable.
 
 use crate::load_status::{Changes, LoadStatus, SiteState, ZoneState};
-use crate::zone_loader::{self, Failure};
+use crate::zone_loader::{self, Denial, Failure};
 use crate::zone_sources::ZoneSources;
 use sanderling_config::diagnostic::{Diagnostic, Problem, error_text};
 use sanderling_config::{Config, DefaultSite, DomainName, Limits, Zone as ZoneConfig};
 use sanderling_dns::{HashSeed, Zone, ZoneEntry, ZoneMap};
 use sanderling_os::directory::Directory;
 use sanderling_server::{Root, Site, Sites, Snapshot};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -68,8 +69,7 @@ pub(crate) struct Loaded {
     pub(crate) warnings: Vec<Diagnostic>,
     /// What is wrong with sites and zones.
     pub(crate) errors: Vec<Diagnostic>,
-    /// Permission was denied: a process outside of the sandbox may be able to load more.
-    pub(crate) is_denied: bool,
+    pub(crate) denial: Denial,
 }
 
 impl Loader {
@@ -104,8 +104,8 @@ impl Loader {
         report.changes.parsed_count = self.parsed_count;
         let zones = ZoneMap::new(self.seed, entries).with_cname_chain_max(config.limits.dns_cname_chain_max);
         let snapshot = Snapshot::new(Sites::new(sites, default_site), zones);
-        let Report { load_status, changes, warnings, errors, is_denied } = report;
-        Loaded { snapshot, load_status, changes, warnings, errors, is_denied }
+        let Report { load_status, changes, warnings, errors, denial } = report;
+        Loaded { snapshot, load_status, changes, warnings, errors, denial }
     }
 
     fn load_site(&mut self, site: &sanderling_config::Site, report: &mut Report) -> Site {
@@ -127,15 +127,29 @@ impl Loader {
     }
 
     fn open_site(&mut self, site: &sanderling_config::Site, report: &mut Report) -> Result<(), Diagnostic> {
-        let opened = open_directory(&site.document_root).and_then(|(root, id)| Ok((self.id_of(id)?, root)));
+        let opened = open_directory(&site.document_root).and_then(|(root, id)| Ok((self.id_of(id, report)?, root)));
         let (id, root) = opened.map_err(|error| {
-            report.is_denied |= error.kind() == io::ErrorKind::PermissionDenied;
             let message = format!("cannot open the site `{}`: {}", site.document_root.display(), error_text(&error));
             let problem = Problem::new(message, "check the path of the directory and its permissions");
             Diagnostic::error(site.location.clone(), problem)
         })?;
         self.roots.insert(site.document_root.clone(), (id, Arc::new(root)));
         Ok(())
+    }
+
+    /// The directories of all files that the zones were read from, and of the zone files that could not be read.
+    pub(crate) fn zone_directories(&self) -> BTreeSet<PathBuf> {
+        let directory_of = |file: &Path| match file.parent() {
+            Some(directory) if !directory.as_os_str().is_empty() => directory.to_owned(),
+            _ => PathBuf::from("."),
+        };
+        let files = self.zones.values().flat_map(|zone| {
+            let included = zone.sources.iter().flat_map(ZoneSources::paths);
+            included.chain([zone.state.file.as_path()])
+        });
+        // A symbolic link is read where it leads to.
+        let linked = |file: &Path| fs::read_link(file).ok().and_then(|_| fs::canonicalize(file).ok());
+        files.flat_map(|file| [Some(directory_of(file)), linked(file).as_deref().map(directory_of)]).flatten().collect()
     }
 
     /// From now on the sandbox of this process allows only the directories loaded so far.
@@ -145,9 +159,10 @@ impl Loader {
 
     /// # Errors
     /// The sandbox allows opening the directory, but nothing in it.
-    fn id_of(&mut self, id: DirectoryId) -> io::Result<u32> {
+    fn id_of(&mut self, id: DirectoryId, report: &mut Report) -> io::Result<u32> {
         let index = self.directories.iter().position(|other| *other == id);
         if index.is_none() && self.forbids_new_directories {
+            report.denial = Denial::Sandbox;
             let message = "the sandbox of the server process does not allow this directory";
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
         }
@@ -187,7 +202,7 @@ impl LoadedZone {
                 report.changes.parsed_count += 1;
                 zone_loader::load(zone, limits, seed, &mut report.warnings)
             }
-            Err(diagnostic) => Err(Failure { diagnostics: vec![diagnostic], is_denied: false }),
+            Err(diagnostic) => Err(Failure { diagnostics: vec![diagnostic], denial: Denial::None }),
         };
         match result {
             Ok((good, sources)) => {
@@ -203,7 +218,7 @@ impl LoadedZone {
                 (self.last_good, self.sources) = (Some(Arc::new(good)), Some(sources));
             }
             Err(failure) => {
-                report.is_denied |= failure.is_denied;
+                report.denial = report.denial.max(failure.denial);
                 state.problem = failure.diagnostics.iter().find(|one| one.is_error()).map(ToString::to_string);
                 report.errors.extend(failure.diagnostics);
                 self.sources = None;
@@ -247,7 +262,7 @@ struct Report {
     changes: Changes,
     warnings: Vec<Diagnostic>,
     errors: Vec<Diagnostic>,
-    is_denied: bool,
+    denial: Denial,
 }
 
 impl Report {

@@ -50,39 +50,32 @@ pub(crate) struct Sandbox {
 }
 
 impl Sandbox {
-    /// Gives up what serving `config` does not need.
+    /// Gives up what serving `config` does not need, with zone files in `zone_directories`. The process runs as `user`
+    /// already.
     ///
     /// # Errors
-    /// The process cannot switch to `user`, or the kernel refuses a layer that it supports.
-    pub(crate) fn enter(config: &Config, user: Option<User>) -> io::Result<Sandbox> {
-        let name = user.as_ref().map(|user| user.name.clone());
+    /// The kernel refuses a layer that it supports.
+    pub(crate) fn enter(
+        config: &Config,
+        zone_directories: BTreeSet<PathBuf>,
+        user: Option<User>,
+    ) -> io::Result<Sandbox> {
         let layer = if config.sandbox { Layer::Enabled } else { Layer::Disabled };
-        // The folder of a zone file instead of the file, which an editor may replace by another one.
-        let zone_folders = config.zones.iter().map(|zone| match zone.file.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
-            _ => PathBuf::from("."),
-        });
-        // Each once: each needs a descriptor, and thousands of zones may be in one folder.
-        let paths: BTreeSet<PathBuf> =
-            config.sites.iter().map(|site| site.document_root.clone()).chain(zone_folders).collect();
-        // Before the user changes: a folder that the user cannot reach concerns its own site alone.
-        let folders: Vec<Directory> = paths.iter().filter_map(|path| Directory::open(path).ok()).collect();
+        // Directories instead of files, which an editor may replace by others. Each once: each needs a descriptor, and
+        // thousands of zones may be in one directory. One that cannot be opened concerns its own site or zones alone.
+        let mut paths = zone_directories;
+        paths.extend(config.sites.iter().map(|site| site.document_root.clone()));
+        let directories: Vec<Directory> = paths.iter().filter_map(|path| Directory::open(path).ok()).collect();
         let sandbox_config = SandboxConfig {
-            user,
-            readable_fds: folders.iter().map(AsFd::as_fd).collect(),
+            readable_fds: directories.iter().map(AsFd::as_fd).collect(),
             landlock: layer,
             seccomp: layer,
         };
-        Ok(Sandbox { layers: sandbox::enter(&sandbox_config)?, user: name })
+        Ok(Sandbox { layers: sandbox::enter(&sandbox_config)?, user: user.map(|user| user.name) })
     }
 
-    /// Whether a process outside of the sandbox may be able to read files that this one cannot.
-    pub(crate) fn restricts_files(&self) -> bool {
-        self.user.is_some() || self.restricts_folders()
-    }
-
-    /// Whether this process can read only in the folders that existed when it entered the sandbox.
-    pub(crate) fn restricts_folders(&self) -> bool {
+    /// Whether this process can read only in the directories that existed when it entered the sandbox.
+    pub(crate) fn restricts_directories(&self) -> bool {
         matches!(self.layers.landlock, Landlock::Enforced { .. })
     }
 }

@@ -1,4 +1,4 @@
-//! The start of a server process: inherit, load, give up privileges, serve.
+//! The start of a server process: inherit, give up privileges, load, enter the sandbox, serve.
 
 use crate::access;
 use crate::control_loop::{ControlLoop, ProcessState};
@@ -14,6 +14,7 @@ use sanderling_ipc::handover::{self, Descriptors};
 use sanderling_ipc::{CONFIGURATION_BYTES_MAX, Connection, Event, Message, Text};
 use sanderling_listeners::Listeners;
 use sanderling_os::memfd;
+use sanderling_os::sandbox::drop_privileges;
 use sanderling_os::signals::{self, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, Signals};
 use sanderling_server::{Counter, Server, Snapshot, SocketSet};
 use std::io;
@@ -92,7 +93,7 @@ impl Inherited {
         })
     }
 
-    /// Loads sites and zones, and gives up privileges.
+    /// Gives up privileges, and loads sites and zones.
     fn prepare(mut self, source: ConfigSource) -> Result<Prepared, StartupError> {
         // The supervisor handles the signals of the terminal, which reach both; without a supervisor this process does.
         let signals = Signals::register(&[SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2])?;
@@ -100,6 +101,11 @@ impl Inherited {
         signals::unblock_all()?;
         let text = memfd::read(&self.config_text, CONFIGURATION_BYTES_MAX)?;
         let config = source.parse(&text).map_err(|diagnostics| self.refuse(diagnostics))?;
+        sanderling_os::features::select_all();
+        let own_pidfd = sanderling_os::process::own_pidfd()?;
+        let user = lookup_user(&config).map_err(|diagnostics| self.refuse(diagnostics))?;
+        // Files are opened as this user: `$INCLUDE` in a zone of a customer must not read what only root may.
+        drop_privileges(user.as_ref()).map_err(|error| self.fail(error))?;
         let mut loader = Loader::new();
         let Loaded { snapshot, load_status, mut errors, mut warnings, .. } = loader.load(&config);
         for error in &errors {
@@ -107,12 +113,9 @@ impl Inherited {
         }
         errors.append(&mut warnings);
         report(&errors);
-        sanderling_os::features::select_all();
-        let own_pidfd = sanderling_os::process::own_pidfd()?;
-        let user = lookup_user(&config).map_err(|diagnostics| self.refuse(diagnostics))?;
-        let sandbox = Sandbox::enter(&config, user).map_err(|error| self.fail(error))?;
+        let sandbox = Sandbox::enter(&config, loader.zone_directories(), user).map_err(|error| self.fail(error))?;
         report(&access::problems(&config, &snapshot, sandbox.user.as_deref()));
-        if sandbox.restricts_folders() {
+        if sandbox.restricts_directories() {
             loader.forbid_new_directories();
         }
         let Inherited { supervisor, config_text, control, socket_sets } = self;

@@ -13,8 +13,18 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Failure {
     /// All errors, with the warnings.
     pub(crate) diagnostics: Vec<Diagnostic>,
-    /// Permission to read a file was denied.
-    pub(crate) is_denied: bool,
+    pub(crate) denial: Denial,
+}
+
+/// Whether permission to read something was denied, and by what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Denial {
+    #[default]
+    None,
+    /// The user of this process does not have it, and another process of this user would not either.
+    Permissions,
+    /// The sandbox of this process: a new process can read it, and can open it to its own sandbox.
+    Sandbox,
 }
 
 /// Loads the zone of `config`; the zone, and the files that it was read from.
@@ -30,9 +40,9 @@ pub(crate) fn load(
     let mut budget_bytes = limits.zone_file_bytes_max;
     let mut sources = ZoneSourcesBuilder::default();
     let text =
-        read(&config.file, &mut budget_bytes, &mut sources, limits).map_err(|ReadError { problem, is_denied }| {
+        read(&config.file, &mut budget_bytes, &mut sources, limits).map_err(|ReadError { problem, denial }| {
             let diagnostics = vec![Diagnostic::error(Location::File(config.file.clone()), problem)];
-            Failure { diagnostics, is_denied }
+            Failure { diagnostics, denial }
         })?;
     let mut loader = ZoneLoader::new(&config.apex, &config.file, text, budget_bytes, limits);
     loader.sources = sources;
@@ -71,7 +81,7 @@ struct ZoneLoader<'l> {
     files: Vec<PathBuf>,
     diagnostics: Vec<Diagnostic>,
     sources: ZoneSourcesBuilder,
-    is_denied: bool,
+    denial: Denial,
     /// Bytes that further files may have.
     budget_bytes: u64,
     limits: &'l Limits,
@@ -88,7 +98,7 @@ impl<'l> ZoneLoader<'l> {
             files: vec![file.to_owned()],
             diagnostics: Vec::new(),
             sources: ZoneSourcesBuilder::default(),
-            is_denied: false,
+            denial: Denial::None,
             budget_bytes,
             limits,
         }
@@ -114,7 +124,7 @@ impl<'l> ZoneLoader<'l> {
                 return Ok((zone, self.sources.build()));
             }
         }
-        Err(Failure { diagnostics: self.diagnostics, is_denied: self.is_denied })
+        Err(Failure { diagnostics: self.diagnostics, denial: self.denial })
     }
 
     /// Reads all records into `builder`, and returns the position of the last one.
@@ -142,8 +152,8 @@ impl<'l> ZoneLoader<'l> {
                 self.parser.include(path.display().to_string(), text);
                 self.files.push(path);
             }
-            Err(ReadError { problem, is_denied }) => {
-                self.is_denied |= is_denied;
+            Err(ReadError { problem, denial }) => {
+                self.denial = self.denial.max(denial);
                 let message = format!("cannot include {}: {}", path.display(), problem.message);
                 let location = self.location(position);
                 self.diagnostics.push(Diagnostic::error(location, Problem::new(message, problem.remedy)));
@@ -174,20 +184,25 @@ impl<'l> ZoneLoader<'l> {
 /// Why a file of a zone cannot be read.
 struct ReadError {
     problem: Problem,
-    is_denied: bool,
+    denial: Denial,
 }
 
-impl From<io::Error> for ReadError {
-    fn from(error: io::Error) -> ReadError {
-        let message = format!("cannot read the zone file: {}", error_text(&error));
+impl ReadError {
+    fn new(path: &Path, error: &io::Error) -> ReadError {
+        let message = format!("cannot read the zone file: {}", error_text(error));
         let problem = Problem::new(message, "check its path and permissions");
-        ReadError { problem, is_denied: error.kind() == io::ErrorKind::PermissionDenied }
+        let denial = match error.kind() {
+            io::ErrorKind::PermissionDenied if sanderling_os::file::is_permitted(path) => Denial::Sandbox,
+            io::ErrorKind::PermissionDenied => Denial::Permissions,
+            _ => Denial::None,
+        };
+        ReadError { problem, denial }
     }
 }
 
 impl From<Problem> for ReadError {
     fn from(problem: Problem) -> ReadError {
-        ReadError { problem, is_denied: false }
+        ReadError { problem, denial: Denial::None }
     }
 }
 
@@ -199,13 +214,14 @@ fn read(
     limits: &Limits,
 ) -> Result<Vec<u8>, ReadError> {
     // Without blocking: a FIFO at the path of a zone file would block a reload for ever.
-    let file = sanderling_os::file::open_nonblocking(path)?;
-    let metadata = file.metadata()?;
+    let read_error = |error| ReadError::new(path, &error);
+    let file = sanderling_os::file::open_nonblocking(path).map_err(read_error)?;
+    let metadata = file.metadata().map_err(read_error)?;
     if !metadata.is_file() {
         return Err(Problem::new("not a regular file", "name the zone's master file (RFC 1035 section 5)").into());
     }
     let mut text = Vec::with_capacity(metadata.len().min(*budget_bytes) as usize + 1);
-    file.take(*budget_bytes + 1).read_to_end(&mut text)?;
+    file.take(*budget_bytes + 1).read_to_end(&mut text).map_err(read_error)?;
     *budget_bytes = budget_bytes.checked_sub(text.len() as u64).ok_or_else(|| {
         let message = format!("the zone has more than {} bytes of text", limits.zone_file_bytes_max);
         Problem::new(message, "shorten it or raise `zone_file_bytes_max` in [limits]")

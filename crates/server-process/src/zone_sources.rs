@@ -64,6 +64,11 @@ impl ZoneSourcesBuilder {
 }
 
 impl ZoneSources {
+    /// The paths of all files.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.files.iter().map(|file| file.path.as_path())
+    }
+
     /// Whether all files have the content that they had. They are read only if `stat` does not show it.
     pub(crate) fn are_unchanged(&mut self) -> bool {
         let is_same = |file: &SourceFile| {

@@ -1,9 +1,8 @@
 //! One broken zone or site affects no other one: at the start, on a reload, and after a crash of the server process.
 
 use sanderling_testkit::http::HttpClient;
-use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, curl, dig, run, send_signal};
+use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, curl, dig, send_signal};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 
 const BOTH: ListenerCounts = ListenerCounts { http: 1, dns: 1 };
 
@@ -104,43 +103,4 @@ fn a_server_process_that_dies_is_replaced_although_a_zone_is_broken() {
     server.wait_for_error("is serving");
     assert_eq!(serial_of(&server, "b.example."), "NOERROR 1");
     assert_eq!(http_status(&server, "a.example"), "200");
-}
-
-#[test]
-fn files_that_the_user_cannot_read_are_reported_by_check_and_serve() {
-    if sanderling_os::process::effective_uid() != 0 {
-        println!("skipped: only root can switch to another user");
-        return;
-    }
-    let directory = directory();
-    let config = fs::read_to_string(directory.path().join("sanderling.toml")).expect("written");
-    let config = config.replace("missing", "closed/site");
-    directory.write("sanderling.toml", format!("user = \"nobody\"\n{config}").as_bytes());
-    directory.write("closed/site/page.html", b"no index\n");
-    directory.write("c.zone", format!("{}$INCLUDE private\n", zone(1)).as_bytes());
-    directory.write("private", b"www 60 A 192.0.2.1\n");
-    let set_mode = |path: &str, mode| {
-        fs::set_permissions(directory.path().join(path), fs::Permissions::from_mode(mode)).expect("ours");
-    };
-    for (path, mode) in [("", 0o755), ("public", 0o700), ("closed", 0o700), ("b.zone", 0o600), ("private", 0o600)] {
-        set_mode(path, mode);
-    }
-    let site = "the user `nobody` cannot read the site `";
-    let ended = run(&["check", "--config", &directory.argument("sanderling.toml")]);
-    for expected in [
-        site,
-        "closed/site` cannot be reached: permission denied",
-        "b.zone: cannot read the zone file: Permission denied",
-        "private: cannot read the zone file: Permission denied",
-        "sites and zones were read as the user `nobody`; allow it",
-    ] {
-        assert!(ended.code() == Some(1) && ended.errors.contains(expected), "{expected}: {ended}");
-    }
-    let server = TestServer::start_command(directory.serve_command(), BOTH);
-    let index = "closed/site` has no index.html; create it, or requests for / get status 404";
-    for expected in [site, index, "the user `nobody` cannot read the zone file `"] {
-        server.wait_for_error(expected);
-    }
-    assert_eq!([http_status(&server, "a.example"), http_status(&server, "b.example")], ["403", "404"]);
-    assert_eq!(serial_of(&server, "b.example."), "NOERROR 1");
 }

@@ -11,6 +11,7 @@ mod http_malformed;
 mod io;
 mod isolation;
 mod probe;
+mod rights;
 mod soak;
 mod supervision;
 

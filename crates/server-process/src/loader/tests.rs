@@ -92,7 +92,7 @@ fn a_zone_without_a_good_version_is_unavailable() {
     let loaded = fixture.load();
     check(&loaded, 0, None, Some("z0.zone:1:7:"));
     check(&loaded, 1, Some(1), None);
-    assert!(!loaded.errors.is_empty() && !loaded.is_denied);
+    assert!(!loaded.errors.is_empty() && loaded.denial == Denial::None);
 }
 
 #[test]

@@ -18,12 +18,12 @@ const ALLOWED: &[&[Number]] = &[
     &[libc::SYS_getsockname, libc::SYS_getpeername, libc::SYS_getsockopt],
     // Files: open beneath a root, metadata, read.
     &[libc::SYS_openat2, libc::SYS_openat, libc::SYS_readlinkat, libc::SYS_getdents64, libc::SYS_lseek],
-    &[libc::SYS_fstat, libc::SYS_newfstatat, libc::SYS_statx, libc::SYS_fstatfs],
+    &[libc::SYS_fstat, libc::SYS_newfstatat, libc::SYS_statx, libc::SYS_fstatfs, libc::SYS_faccessat],
     &[libc::SYS_read, libc::SYS_readv, libc::SYS_pread64, libc::SYS_preadv, libc::SYS_preadv2],
     // Watches. The inotify instance is created by the first thread that serves.
     &[libc::SYS_inotify_init1, libc::SYS_inotify_add_watch, libc::SYS_inotify_rm_watch],
-    // Standard error, the connection to the supervisor, wake-ups of other threads.
-    &[libc::SYS_write, libc::SYS_writev, libc::SYS_eventfd2],
+    // Standard error, the connection to the supervisor, wake-ups of other threads; sealed memory for the supervisor.
+    &[libc::SYS_write, libc::SYS_writev, libc::SYS_eventfd2, libc::SYS_memfd_create],
     // PollSet. Each worker makes its own poller.
     &[libc::SYS_epoll_create1, libc::SYS_epoll_ctl, libc::SYS_epoll_pwait, libc::SYS_epoll_pwait2, libc::SYS_ppoll],
     &[libc::SYS_nanosleep, libc::SYS_clock_nanosleep, libc::SYS_restart_syscall],
@@ -65,9 +65,16 @@ const KILLING: &[&[Number]] = &[
 /// The ioctls of this crate, and that of isatty(3), which the standard library calls on standard error.
 const IOCTLS: &[libc::Ioctl] = &[libc::FIOCLEX, libc::FIONCLEX, libc::FIONBIO, libc::TCGETS];
 
-/// Flags and copies of descriptors.
-const FCNTLS: &[libc::c_int] =
-    &[libc::F_GETFD, libc::F_SETFD, libc::F_GETFL, libc::F_SETFL, libc::F_DUPFD_CLOEXEC, libc::F_GET_SEALS];
+/// Flags, copies and seals of descriptors.
+const FCNTLS: &[libc::c_int] = &[
+    libc::F_GETFD,
+    libc::F_SETFD,
+    libc::F_GETFL,
+    libc::F_SETFL,
+    libc::F_DUPFD_CLOEXEC,
+    libc::F_ADD_SEALS,
+    libc::F_GET_SEALS,
+];
 
 /// Socket options by level and name: those that this crate sets. Others may load a program into the kernel
 /// (`SO_ATTACH_FILTER`).

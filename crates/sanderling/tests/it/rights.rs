@@ -1,0 +1,126 @@
+//! The files of sites and zones are read with the rights of the configured user, never with those of root.
+
+use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, curl, dig, run};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+const BOTH: ListenerCounts = ListenerCounts { http: 1, dns: 1 };
+const ZONE: &str = "@ 60 SOA ns host 1 1 1 1 1\n@ 60 NS ns\nns 60 A 192.0.2.1\n";
+
+/// The domains `a.example`, with a site in `public`, and `b.example`, each with a zone; served as `nobody`. `None` if the
+/// test cannot switch to another user.
+fn directory() -> Option<TestDirectory> {
+    if sanderling_os::process::effective_uid() != 0 {
+        println!("skipped: only root can switch to another user");
+        return None;
+    }
+    let directory = TestDirectory::with(&[("public/index.html", b"hi\n")]);
+    for name in ["a", "b"] {
+        directory.write(&format!("zones/{name}.zone"), ZONE.as_bytes());
+    }
+    let config = "user = \"nobody\"\nworkers = 1\n\
+        [http]\nlisten = [\"127.0.0.1:0\"]\n[dns]\nlisten = [\"127.0.0.1:0\"]\n\
+        [domain.\"a.example\"]\nsite = \"public\"\nzone = \"zones/a.zone\"\n\
+        [domain.\"b.example\"]\nsite = \"closed/site\"\nzone = \"zones/b.zone\"\n";
+    directory.write("sanderling.toml", config.as_bytes());
+    directory.write("closed/site/page.html", b"no index\n");
+    set_mode(&directory, "", 0o755);
+    Some(directory)
+}
+
+fn set_mode(directory: &TestDirectory, path: &str, mode: u32) {
+    fs::set_permissions(directory.path().join(path), fs::Permissions::from_mode(mode)).expect("ours");
+}
+
+/// The response code of the zone `apex`, and the number of records at `www` below it.
+#[track_caller]
+fn answer(server: &TestServer, apex: &str) -> String {
+    let text = dig(server.dns(), &[&format!("www.{apex}"), "A"]).text();
+    let code = text.split("status: ").nth(1).and_then(|rest| rest.split(',').next()).expect("a status");
+    let count = text.split("ANSWER: ").nth(1).and_then(|rest| rest.split(',').next()).expect("a count");
+    format!("{code} {count}")
+}
+
+#[test]
+fn files_that_the_user_cannot_read_are_reported_by_check_and_serve() {
+    let Some(directory) = directory() else { return };
+    for (path, mode) in [("public", 0o700), ("closed", 0o700), ("zones/b.zone", 0o600)] {
+        set_mode(&directory, path, mode);
+    }
+    let site = "the user `nobody` cannot read the site `";
+    let others = ["closed/site` cannot be reached: permission denied", "b.zone: cannot read the zone file: Permission"];
+    let ended = run(&["check", "--config", &directory.argument("sanderling.toml")]);
+    for expected in [&others[..], &[site, "sites and zones were read as the user `nobody`; allow it"]].concat() {
+        assert!(ended.code() == Some(1) && ended.errors.contains(expected), "{expected}: {ended}");
+    }
+    let server = TestServer::start_command(directory.serve_command(), BOTH);
+    for expected in [&others[..], &[site]].concat() {
+        server.wait_for_error(expected);
+    }
+    let status = |host: &str| {
+        let url = format!("http://{}/", server.http());
+        curl(&["-s", "-o", "/dev/null", "-w", "%{http_code}", "-H", &format!("Host: {host}"), &url]).text()
+    };
+    assert_eq!([status("a.example"), status("b.example")], ["403", "503"]);
+    assert_eq!([answer(&server, "a.example"), answer(&server, "b.example")], ["NXDOMAIN 0", "SERVFAIL 0"]);
+}
+
+#[test]
+fn include_is_read_with_the_rights_of_the_user() {
+    let Some(directory) = directory() else { return };
+    directory.write("zones/b.zone", format!("{ZONE}$INCLUDE private\n").as_bytes());
+    directory.write("zones/private", b"www 60 A 192.0.2.99\nSECRET\n");
+    set_mode(&directory, "zones/private", 0o600);
+    let server = TestServer::start_command(directory.serve_command(), BOTH);
+    server.wait_for_error("private: cannot read the zone file: Permission denied");
+    assert_eq!(answer(&server, "b.example"), "SERVFAIL 0");
+    assert!(!server.errors().contains("SECRET"), "{}", server.errors());
+}
+
+#[test]
+fn included_file_elsewhere_is_reloaded_in_place() {
+    let Some(directory) = directory() else { return };
+    directory.write("closed/site/index.html", b"hi\n");
+    directory.write("zones/b.zone", format!("{ZONE}$INCLUDE ../shared/hosts\n").as_bytes());
+    directory.write("shared/hosts", b"www 60 A 192.0.2.1\n");
+    let server = TestServer::start_command(directory.serve_command(), BOTH);
+    assert_eq!(answer(&server, "b.example"), "NOERROR 1");
+    directory.replace("shared/hosts", b"www 60 A 192.0.2.1\nwww 60 A 192.0.2.2\n");
+    let ended = directory.control("reload");
+    assert!(ended.code() == Some(0) && ended.text().contains("no connection was closed"), "{ended}");
+    assert_eq!(answer(&server, "b.example"), "NOERROR 2");
+}
+
+#[test]
+fn zone_that_no_process_may_read_does_not_cause_a_new_process_at_each_reload() {
+    let Some(directory) = directory() else { return };
+    set_mode(&directory, "zones/b.zone", 0o600);
+    set_mode(&directory, "closed", 0o700);
+    let server = TestServer::start_command(directory.serve_command(), BOTH);
+    let process = server.server_process_id();
+    let ended = directory.control("reload");
+    assert!(ended.code() == Some(1) && ended.text().contains("no connection was closed"), "{ended}");
+    assert_eq!(server.server_process_id(), process);
+    // Permission alone suffices.
+    set_mode(&directory, "zones/b.zone", 0o644);
+    directory.control("reload");
+    assert_eq!((answer(&server, "b.example").as_str(), server.server_process_id()), ("NXDOMAIN 0", process));
+}
+
+#[test]
+fn zone_in_a_new_directory_takes_one_new_process() {
+    let Some(directory) = directory() else { return };
+    directory.write("closed/site/index.html", b"hi\n");
+    let server = TestServer::start_command(directory.serve_command(), BOTH);
+    let config = fs::read_to_string(directory.path().join("sanderling.toml")).expect("written");
+    directory.write("elsewhere/c.zone", ZONE.as_bytes());
+    directory.replace(
+        "sanderling.toml",
+        format!("{config}[domain.\"c.example\"]\nzone = \"elsewhere/c.zone\"\n").as_bytes(),
+    );
+    let ended = directory.control("reload");
+    assert_eq!(ended.code(), Some(0), "{ended}");
+    assert_eq!(answer(&server, "c.example"), "NXDOMAIN 0");
+    let ended = directory.control("reload");
+    assert!(ended.code() == Some(0) && ended.text().contains("no connection was closed"), "{ended}");
+}
