@@ -1,23 +1,214 @@
 //! Output for the operator: lines on standard output, messages and diagnostics on standard error.
 //!
-//! A closed standard output or standard error (EPIPE) is not an error.
+//! A process that serves calls [`hold`] and [`start_writer`]: from then on a thread of its own writes, so that an output that nobody
+//! reads blocks no other thread. What does not fit into its queue is dropped and counted. A reader that has gone away is
+//! not an error: the server goes on.
 
 use crate::diagnostic::{Diagnostic, Format, write_report};
+use std::collections::VecDeque;
 use std::io::{self, Write};
+use std::panic;
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Bytes that wait to be written, before a configuration says otherwise; a message beyond them is dropped.
+const QUEUE_BYTES_MAX: usize = 256 * 1024;
+/// How long an output that takes nothing at the moment is left alone.
+const RETRY_INTERVAL: Duration = Duration::from_millis(10);
+
+/// The thread that writes, if there is one.
+static WRITER: OnceLock<Writer> = OnceLock::new();
+
+#[derive(Clone, Copy, Debug)]
+enum Output {
+    Stdout,
+    Stderr,
+}
+
+/// A queue of text, and the thread that writes it.
+#[derive(Debug, Default)]
+struct Writer {
+    queue: Mutex<Queue>,
+    /// Signalled when text was added, and when the queue has become empty.
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct Queue {
+    texts: VecDeque<(Output, Vec<u8>)>,
+    bytes: usize,
+    bytes_max: usize,
+    /// Messages dropped since the writer has reported them.
+    dropped_count: u64,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// No thread writes yet.
+    Held,
+    Writing,
+    Idle,
+}
+
+impl Default for Queue {
+    fn default() -> Queue {
+        Queue { texts: VecDeque::new(), bytes: 0, bytes_max: QUEUE_BYTES_MAX, dropped_count: 0, state: State::Held }
+    }
+}
 
 /// Writes to standard output.
 pub fn print(text: &str) {
-    let mut out = io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    write(Output::Stdout, text.as_bytes().to_vec());
 }
 
 /// Writes diagnostics to standard error.
 pub fn report(diagnostics: &[Diagnostic]) {
-    let err = io::stderr();
-    let _ = write_report(diagnostics, Format::for_output(&err), &mut err.lock());
+    let mut text = Vec::new();
+    let _ = write_report(diagnostics, Format::for_output(&io::stderr()), &mut text);
+    write(Output::Stderr, text);
 }
 
 /// Writes a message to standard error.
 pub fn log(message: &str) {
-    let _ = writeln!(io::stderr(), "sanderling: {message}");
+    write(Output::Stderr, format!("sanderling: {message}\n").into_bytes());
+}
+
+/// From now on everything, panics included, waits in a queue until [`start_writer`] is called.
+pub fn hold() {
+    WRITER.get_or_init(Writer::default);
+    panic::set_hook(Box::new(|panic| {
+        let thread = thread::current();
+        log(&format!("thread {} panicked: {panic}", thread.name().unwrap_or("without a name")));
+    }));
+}
+
+/// Starts the thread that writes what is in the queue from now on. A sandbox that is entered later does not hold for it.
+///
+/// # Errors
+/// The system has no thread for it.
+pub fn start_writer() -> io::Result<()> {
+    hold();
+    let writer = WRITER.get_or_init(Writer::default);
+    let mut queue = writer.lock();
+    if queue.state == State::Held {
+        thread::Builder::new().name("log".to_owned()).spawn(|| writer.run())?;
+        queue.state = State::Writing;
+    }
+    Ok(())
+}
+
+/// Limits the bytes that wait to be written.
+pub fn set_queue_limit(bytes_max: usize) {
+    if let Some(writer) = WRITER.get() {
+        writer.lock().bytes_max = bytes_max;
+    }
+}
+
+/// Waits until everything is written, at most for `limit`. Called before the process exits or becomes another program.
+pub fn flush(limit: Duration) {
+    let Some(writer) = WRITER.get() else { return };
+    if start_writer().is_err() {
+        return;
+    }
+    let deadline = Instant::now() + limit;
+    let mut queue = writer.lock();
+    while queue.state != State::Idle || !queue.texts.is_empty() {
+        let Some(left) = deadline.checked_duration_since(Instant::now()) else { return };
+        queue = writer.changed.wait_timeout(queue, left).unwrap_or_else(PoisonError::into_inner).0;
+    }
+}
+
+fn write(output: Output, text: Vec<u8>) {
+    match WRITER.get() {
+        Some(writer) => writer.push(output, text),
+        None => output.write(&text),
+    }
+}
+
+impl Output {
+    /// Writes all of `text`. Blocks as long as nobody reads it.
+    fn write(self, mut text: &[u8]) {
+        while !text.is_empty() {
+            let written = match self {
+                Output::Stdout => io::stdout().write(text),
+                Output::Stderr => io::stderr().write(text),
+            };
+            match written {
+                Ok(0) => return,
+                Ok(written) => text = &text[written..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // The output is not blocking, and full.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => thread::sleep(RETRY_INTERVAL),
+                Err(_) => return,
+            }
+        }
+        if matches!(self, Output::Stdout) {
+            let _ = io::stdout().flush();
+        }
+    }
+}
+
+impl Writer {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, output: Output, text: Vec<u8>) {
+        let mut queue = self.lock();
+        if queue.bytes + text.len() > queue.bytes_max {
+            queue.dropped_count += 1;
+        } else {
+            queue.bytes += text.len();
+            queue.texts.push_back((output, text));
+        }
+        self.changed.notify_all();
+    }
+
+    fn run(&self) {
+        loop {
+            let (output, text) = self.next();
+            output.write(&text);
+        }
+    }
+
+    /// Waits for the next text.
+    fn next(&self) -> (Output, Vec<u8>) {
+        let mut queue = self.lock();
+        queue.state = State::Idle;
+        loop {
+            if let Some((output, text)) = queue.texts.pop_front() {
+                queue.bytes -= text.len();
+                queue.state = State::Writing;
+                return (output, text);
+            }
+            let dropped_count = std::mem::take(&mut queue.dropped_count);
+            if dropped_count > 0 {
+                queue.state = State::Writing;
+                let text = format!("sanderling: {dropped_count} messages were dropped, because they were not read\n");
+                return (Output::Stderr, text.into_bytes());
+            }
+            self.changed.notify_all();
+            queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_beyond_the_limit_are_dropped_and_counted() {
+        let writer = Writer::default();
+        let line = vec![b'x'; QUEUE_BYTES_MAX / 4];
+        (0..6).for_each(|_| writer.push(Output::Stderr, line.clone()));
+        let counts = |queue: MutexGuard<'_, Queue>| (queue.texts.len(), queue.dropped_count);
+        assert_eq!(counts(writer.lock()), (4, 2));
+        (0..4).for_each(|_| assert_eq!(writer.next().1, line));
+        let (_, report) = writer.next();
+        assert_eq!(report, b"sanderling: 2 messages were dropped, because they were not read\n");
+        assert_eq!(writer.lock().bytes, 0);
+    }
 }

@@ -18,7 +18,7 @@ pub enum SitePathError {
     /// Not absolute, an invalid percent-encoding, an encoded slash, a backslash or control byte, or a segment `.` or
     /// `..`.
     Malformed,
-    /// A segment starts with a dot: never served, except `.well-known` at the root (RFC 8615 §3).
+    /// A segment starts with a dot, except `.well-known` at the root (RFC 8615 §3), or the file is a backup: never served.
     Hidden,
     /// A segment is empty: one file would have several URLs.
     EmptySegment,
@@ -79,7 +79,20 @@ fn is_plain(path: &[u8]) -> bool {
         before = byte;
     }
     let ends_with_slash = before == b'/' && !path.is_empty();
-    common != 0 && !has_special_segment && !ends_with_slash && path.len() <= SEGMENT_BYTES_MAX
+    common != 0 && !has_special_segment && !ends_with_slash && path.len() <= SEGMENT_BYTES_MAX && !is_backup(path)
+}
+
+/// Whether a path ends in the name of a file that an editor, a database or an interrupted upload has left: `a~`, `a.bak`.
+#[inline]
+fn is_backup(path: &[u8]) -> bool {
+    let has_extension = match path {
+        [.., b'~'] => true,
+        [.., b'.', a, b, c] => matches!(&[*a, *b, *c], b"bak" | b"swp" | b"swo" | b"sql"),
+        [.., b'.', a, b, c, d] => matches!(&[*a, *b, *c, *d], b"orig" | b"save" | b"part"),
+        _ => false,
+    };
+    let name = || path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
+    has_extension || (path.ends_with(b"#") && name().starts_with(b"#"))
 }
 
 /// Decodes each percent-encoding once: `%252e` becomes the three characters `%2e`.
@@ -130,5 +143,5 @@ fn check_segments(path: &[u8]) -> Result<(), SitePathError> {
             _ => {}
         }
     }
-    result
+    if is_backup(path) { result.and(Err(SitePathError::Hidden)) } else { result }
 }

@@ -4,13 +4,23 @@
 mod cli;
 
 use cli::{Command, Invocation};
-use sanderling_config::log::log;
+use sanderling_config::log::{self, log};
 use sanderling_config::{Exit, SearchPaths};
 use sanderling_ipc::client;
 use sanderling_ipc::control_path::{self, RuntimeEnv};
 use sanderling_os::features;
+use std::time::Duration;
+
+/// How long the last messages may take before the process exits without them.
+const FLUSH_MAX: Duration = Duration::from_secs(1);
 
 fn main() -> Exit {
+    let exit = run();
+    log::flush(FLUSH_MAX);
+    exit
+}
+
+fn run() -> Exit {
     let (search_paths, env) = (SearchPaths::from_env(), RuntimeEnv::from_env());
     let invocation = match Invocation::parse(std::env::args_os(), &search_paths, &env) {
         Ok(invocation) => invocation,

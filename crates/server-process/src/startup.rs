@@ -7,7 +7,7 @@ use crate::options::{fit_to_descriptor_limit, options_of};
 use crate::sandbox::{Sandbox, lookup_user};
 use crate::socket_sets::socket_sets;
 use sanderling_config::diagnostic::{Diagnostic, error_text};
-use sanderling_config::log::{log, report};
+use sanderling_config::log::{self, log, report};
 use sanderling_config::{ConfigSource, Exit};
 use sanderling_ipc::control_socket::ControlSocket;
 use sanderling_ipc::handover::{self, Descriptors};
@@ -28,6 +28,8 @@ const REPORT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Serves with what the supervisor has passed on.
 pub fn serve(source: &ConfigSource, control_path: Option<PathBuf>) -> Exit {
+    // Before its sandbox the process starts no thread.
+    log::hold();
     // It is started through /proc/self/exe, and would have the name `exe`.
     if let Err(error) = sanderling_os::process::set_name(c"sanderling") {
         log(&error_text(&error));
@@ -158,6 +160,8 @@ impl Prepared {
     fn serve(self) -> io::Result<()> {
         let Prepared { state, snapshot, socket_sets, signals } = self;
         let (limits, worker_count) = (&state.config.limits, state.config.worker_count);
+        log::set_queue_limit(limits.log_queue_bytes_max);
+        log::start_writer()?;
         let mut options = options_of(limits);
         match fit_to_descriptor_limit(&mut options) {
             Ok(None) => {}

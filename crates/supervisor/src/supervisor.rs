@@ -14,7 +14,7 @@ use crate::phase::{Phase, PhaseInput};
 use crate::process::Process;
 use crate::start_states::{StartReason, StartState};
 use sanderling_config::diagnostic::error_text;
-use sanderling_config::log::log;
+use sanderling_config::log::{self, log};
 use sanderling_config::{Config, ConfigSource, Exit, UNLIMITED};
 use sanderling_ipc::control_socket::{ClientId, ControlSocket};
 use sanderling_ipc::{Command, Event, HEARTBEAT_INTERVAL, RETRY_INTERVAL, StatusFormat};
@@ -199,6 +199,7 @@ impl Lifecycle {
 impl Supervisor {
     /// Supervises until the server has stopped.
     fn run(mut self) -> Exit {
+        log::set_queue_limit(self.active.config.limits.log_queue_bytes_max);
         loop {
             if let Err(error) = self.wait() {
                 log(&format!("cannot wait for events: {}; retrying", error_text(&error)));

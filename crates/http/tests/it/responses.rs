@@ -2,7 +2,7 @@
 
 use sanderling_http::{
     FileMetadata, FileTime, HttpDate, LookupError, Negotiation, Parsed, Representation, RequestLimits, SitePath,
-    parse_request, respond,
+    SitePathError, parse_request, respond,
 };
 
 use crate::site::{check, etag, response_to};
@@ -71,9 +71,17 @@ fn missing_file_is_404_and_connection_persists() {
 }
 
 #[test]
-fn hidden_file_is_404_except_well_known() {
+fn hidden_file_and_backup_are_404() {
     for path in ["/.git/config", "/.env", "/docs/.htaccess", "/docs/.well-known/a", "/.well-known/.a", "/..."] {
         check(&format!("GET {path} HTTP/1.1\nHost: a\n\n"), &["HTTP/1.1 404 Not Found"]);
+    }
+    for path in
+        ["/index.html~", "/a/%7E", "/x.bak", "/x.swp", "/dump.sql", "/x.orig", "/x.save", "/x.part", "/a/%23x%23"]
+    {
+        assert_eq!(SitePath::parse(path.as_bytes()), Err(SitePathError::Hidden), "{path}");
+    }
+    for path in ["/~user", "/a.bak/b", "/bak", "/.well-known/a", "/x.back", "/a%23", "/x.sqlite"] {
+        assert!(SitePath::parse(path.as_bytes()).is_ok(), "{path}");
     }
     check("GET /.well-known/security.txt HTTP/1.1\nHost: a\n\n", &["HTTP/1.1 200 OK"]);
 }

@@ -1,5 +1,6 @@
 //! One broken zone or site affects no other one: at the start, on a reload, and after a crash of the server process.
 
+use crate::supervision::wait_until;
 use sanderling_testkit::http::HttpClient;
 use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, curl, dig, send_signal};
 use std::fs;
@@ -103,4 +104,32 @@ fn a_server_process_that_dies_is_replaced_although_a_zone_is_broken() {
     server.wait_for_error("is serving");
     assert_eq!(serial_of(&server, "b.example."), "NOERROR 1");
     assert_eq!(http_status(&server, "a.example"), "200");
+}
+
+#[test]
+fn standard_error_that_nobody_reads_blocks_neither_reloads_nor_restarts() {
+    let directory = directory();
+    let log = directory.path().join("log");
+    assert!(std::process::Command::new("mkfifo").arg(&log).status().expect("mkfifo").success());
+    // Keeps the pipe open and reads nothing.
+    let _reader = fs::File::options().read(true).write(true).open(&log).expect("a pipe");
+    let mut command = std::process::Command::new("sh");
+    let serve = directory.serve_command();
+    command
+        .args(["-c", "exec \"$0\" \"$@\" 2>\"$LOG\""])
+        .arg(serve.get_program())
+        .args(serve.get_args())
+        .env("LOG", &log);
+    let server = TestServer::start_command(command, BOTH);
+    // The pipe takes 64 KiB, and the queue 256 KiB.
+    let errors = "a line that is not a record, and long enough to fill a pipe with few of them\n".repeat(100);
+    directory.write("b.zone", errors.as_bytes());
+    for _ in 0..20 {
+        assert_eq!(directory.control("reload").code(), Some(1));
+    }
+    let before = server.server_process_id();
+    assert!(send_signal("KILL", &before.to_string()));
+    wait_until(|| server.server_process_id() != before && serial_of(&server, "a.example.") == "NOERROR 1");
+    assert_eq!(directory.control("reload").code(), Some(1));
+    assert_eq!(server.stop().code(), Some(0));
 }

@@ -279,7 +279,7 @@ fn stop_during_a_start() {
 }
 
 #[track_caller]
-fn wait_until(is_reached: impl Fn() -> bool) {
+pub(crate) fn wait_until(is_reached: impl Fn() -> bool) {
     let deadline = Instant::now() + DEADLINE;
     while !is_reached() {
         assert!(Instant::now() < deadline, "not reached within {DEADLINE:?}");

@@ -8,7 +8,7 @@ use crate::program::RUNNING;
 use crate::start_states::{AfterFailure, StartInput, StartReason, StartState, StartStep};
 use sanderling_config::Exit;
 use sanderling_config::diagnostic::error_text;
-use sanderling_config::log::{log, print};
+use sanderling_config::log::{self, log, print};
 use sanderling_ipc::{Connection, FdKind, OutgoingFds, handover};
 use sanderling_listeners::Listeners;
 use sanderling_os::process::ExitStatus;
@@ -128,6 +128,7 @@ impl Supervisor {
         }
         self.listeners = start.listeners;
         self.active = start.next;
+        log::set_queue_limit(self.active.config.limits.log_queue_bytes_max);
         self.loaded_at = SystemTime::now();
         self.notify(&[State::Ready]);
         match start.reason {

@@ -6,7 +6,7 @@ use crate::backoff::Backoff;
 use crate::process::Process;
 use crate::program;
 use sanderling_config::diagnostic::{Diagnostic, error_text};
-use sanderling_config::log::{log, report};
+use sanderling_config::log::{self, log, report};
 use sanderling_config::{Config, ConfigSource, Exit, ListenerRole, Service};
 use sanderling_ipc::control_socket::{ControlSocket, Opened};
 use sanderling_ipc::handover::{self, Descriptors};
@@ -29,6 +29,9 @@ pub fn serve(
     forced: &[String],
     control_path: impl FnOnce(Option<&Path>) -> Option<PathBuf>,
 ) -> Exit {
+    if let Err(error) = log::start_writer() {
+        log(&format!("cannot start the log thread: {}", error_text(&error)));
+    }
     match start(source, forced, control_path) {
         Ok(supervisor) => supervisor.run(),
         Err(StartupError::BadConfiguration(diagnostics)) => {

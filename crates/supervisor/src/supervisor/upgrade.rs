@@ -4,13 +4,17 @@ use super::{QueuedRequest, Requester, StatusRequest, Supervisor};
 use crate::process::Process;
 use crate::start_states::StartReason;
 use sanderling_config::diagnostic::error_text;
-use sanderling_config::log::log;
+use sanderling_config::log::{self, log};
 use sanderling_ipc::{FdKind, OutgoingFds, PendingCommand, handover};
 use sanderling_os::signals;
 use sanderling_os::signals::{SIGHUP, SIGUSR2};
 use std::convert::Infallible;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+/// How long the messages of this program may take before the next one replaces it without them.
+const LOG_FLUSH_MAX: Duration = Duration::from_secs(1);
 
 impl Supervisor {
     pub(super) fn begin_upgrade(&mut self, requester: Requester) {
@@ -81,6 +85,7 @@ impl Supervisor {
         }
         let (list, variable) = handover::to_list(&descriptors)?;
         let kept: Vec<BorrowedFd<'_>> = descriptors.iter().map(|(_, kept)| *kept).chain([list.as_fd()]).collect();
+        log::flush(LOG_FLUSH_MAX);
         Ok(sanderling_os::process::exec(&self.installed_program, &self.arguments("serve"), &[variable], &kept))
     }
 }
