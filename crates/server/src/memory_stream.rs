@@ -62,12 +62,14 @@ impl MemoryStream {
         Ok(count)
     }
 
-    pub(crate) fn shutdown_write(&self) {
+    pub(crate) fn shutdown_write(&self) -> io::Result<()> {
         self.lock().has_shut_down = true;
+        Ok(())
     }
 
-    pub(crate) fn reset_on_close(&self) {
+    pub(crate) fn reset_on_close(&self) -> io::Result<()> {
         self.lock().is_reset = true;
+        Ok(())
     }
 
     /// The client sends `bytes`.

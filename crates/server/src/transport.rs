@@ -192,10 +192,7 @@ impl Transport {
         match &self.stream {
             ByteStream::Plain(stream) => stream.shutdown_write(),
             #[cfg(any(test, feature = "simulation"))]
-            ByteStream::Memory(stream) => {
-                stream.shutdown_write();
-                Ok(())
-            }
+            ByteStream::Memory(stream) => stream.shutdown_write(),
         }
     }
 
@@ -204,10 +201,7 @@ impl Transport {
         match &self.stream {
             ByteStream::Plain(stream) => stream.reset_on_close(),
             #[cfg(any(test, feature = "simulation"))]
-            ByteStream::Memory(stream) => {
-                stream.reset_on_close();
-                Ok(())
-            }
+            ByteStream::Memory(stream) => stream.reset_on_close(),
         }
     }
 
