@@ -117,7 +117,7 @@ limits! {
     listen_backlog_max: u16 = 4_096 in 1..=65_535,
         "Listen queue of one socket; the kernel also limits it to `net.core.somaxconn`.";
     dns_udp_waiting_bytes_max: usize = 1_048_576 in 4_096..=134_217_728,
-        "Receive buffer of one UDP socket; the kernel also limits it to `net.core.rmem_max`.";
+        "Receive buffer (SO_RCVBUF) of a UDP socket; the kernel also limits it to `net.core.rmem_max`.";
     drain_timeout_ms: u64 = 30_000 in 0..=604_800_000 or unlimited,
         "Time for unfinished requests when a server process stops; then they are aborted.";
     drain_grace_ms: u64 = 2_000 in 0..=600_000,

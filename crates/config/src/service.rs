@@ -48,7 +48,7 @@ pub struct ListenerRole {
 
 impl ListenerRole {
     /// A listener that this program created.
-    pub fn own(service: Service) -> ListenerRole {
+    pub fn internal(service: Service) -> ListenerRole {
         ListenerRole { service, is_external: false }
     }
 }

@@ -184,7 +184,7 @@ impl ListenAddress {
                 (socket.local_address()?, stream, vec![Arc::new(socket)])
             }
         };
-        let (role, streams) = (ListenerRole::own(service), vec![Arc::new(stream)]);
+        let (role, streams) = (ListenerRole::internal(service), vec![Arc::new(stream)]);
         Ok(ListenAddress { role, configured, bound, streams, datagrams })
     }
 
@@ -303,7 +303,8 @@ mod tests {
         let inherited = inherited.with_configured_addresses(&config);
         assert_eq!(inherited.0[1].configured, ANY.parse().unwrap());
         let wrong = std::net::UdpSocket::bind(ANY).expect("bound");
-        let error = Listeners::from_fds(vec![(ListenerRole::own(Service::Http), wrong.into())]).expect_err("datagrams");
+        let error =
+            Listeners::from_fds(vec![(ListenerRole::internal(Service::Http), wrong.into())]).expect_err("datagrams");
         assert!(error.to_string().contains("ListenStream="), "{error}");
     }
 

@@ -47,7 +47,7 @@ pub fn run(options: &Options) -> io::Result<()> {
         text::table(&report)
     };
     match io::stdout().lock().write_all(output.as_bytes()) {
-        // A reader that has gone away is not an error.
+        // A closed standard output is not an error.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
         _ => Ok(()),
     }

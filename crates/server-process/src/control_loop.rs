@@ -419,7 +419,8 @@ impl<'s> ControlLoop<'s> {
             (FdKind::Configuration, self.state.config_text.as_fd()),
             (FdKind::ControlSocket, control.listener()),
         ];
-        let [http, dns] = [Service::Http, Service::Dns].map(|service| FdKind::Listener(ListenerRole::own(service)));
+        let [http, dns] =
+            [Service::Http, Service::Dns].map(|service| FdKind::Listener(ListenerRole::internal(service)));
         for sockets in self.socket_sets {
             descriptors.extend(sockets.http.iter().map(|socket| (http, socket.as_fd())));
             descriptors.extend(sockets.dns_streams.iter().map(|socket| (dns, socket.as_fd())));
