@@ -8,6 +8,7 @@ pub static FEATURES: &[&Feature] = &[
     &crate::cloexec::CLOEXEC_RANGE,
     &crate::file::STAT,
     &crate::file::SENDFILE,
+    &crate::file::PAGE_CACHE,
     &crate::directory::OPEN,
     &crate::tcp::ACCEPT,
     &crate::tcp::DEFER_ACCEPT,

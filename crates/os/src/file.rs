@@ -6,6 +6,7 @@ use crate::tcp::{More, Stream};
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 
@@ -31,6 +32,19 @@ pub static SENDFILE: Feature = Feature::new(
 const BY_SENDFILE: usize = 0;
 /// Bytes read and sent at once without `sendfile`.
 const COPIED_BYTES: usize = 32 * 1024;
+
+/// How to find out whether file content is in the page cache. `cachestat` would be cheaper than a read, but reports only on
+/// files that the process may write.
+pub static PAGE_CACHE: Feature = Feature::new(
+    "page-cache",
+    &[Variant { name: "preadv2", is_supported: preadv2_is_supported }, Variant { name: "none", is_supported: || true }],
+);
+
+const BY_PREADV2: usize = 0;
+/// Bytes that [`File::is_cached`] copies at once: few enough to stay in the cache of the processor.
+const CHECK_BYTES: usize = 64 * 1024;
+/// Bytes that [`File::is_cached`] can check.
+pub const CHECKED_BYTES_MAX: usize = 16 * CHECK_BYTES;
 
 /// Opening must not block on a FIFO without a writer, nor acquire a controlling terminal.
 pub(crate) const OPEN_FLAGS: OFlags =
@@ -96,6 +110,9 @@ impl File {
 
     /// As [`File::read_at`], from the page cache alone: `Ok(None)` if that needs a disk, or if the kernel cannot tell.
     pub fn read_at_cached(&self, into: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
+        if PAGE_CACHE.selected() != BY_PREADV2 {
+            return Ok(None);
+        }
         let mut filled = 0;
         while filled < into.len() {
             count(Syscall::Preadv2);
@@ -110,6 +127,40 @@ impl File {
             }
         }
         Ok(Some(filled))
+    }
+
+    /// Whether `length_bytes` from `offset` on, at most [`CHECKED_BYTES_MAX`], are in the page cache. `false` as well if the
+    /// kernel cannot tell, as for file systems without support for `RWF_NOWAIT`.
+    pub fn is_cached(&self, offset: u64, length_bytes: usize) -> bool {
+        debug_assert!(length_bytes <= CHECKED_BYTES_MAX);
+        if PAGE_CACHE.selected() != BY_PREADV2 {
+            return false;
+        }
+        count(Syscall::Preadv2);
+        let mut discarded = [const { MaybeUninit::<u8>::uninit() }; CHECK_BYTES];
+        let mut parts = [libc::iovec { iov_base: discarded.as_mut_ptr().cast(), iov_len: CHECK_BYTES };
+            CHECKED_BYTES_MAX / CHECK_BYTES];
+        let part_count = length_bytes.div_ceil(CHECK_BYTES).min(parts.len());
+        if let Some(last) = parts[..part_count].last_mut() {
+            last.iov_len = length_bytes - (part_count - 1) * CHECK_BYTES;
+        }
+        // SAFETY: each part is `discarded`, which lives and is borrowed by nothing else during the call. The kernel writes
+        // one part after the other, and nothing reads them.
+        let read = unsafe {
+            libc::preadv2(
+                self.0.as_raw_fd(),
+                parts.as_ptr(),
+                part_count as libc::c_int,
+                offset as libc::off_t,
+                libc::RWF_NOWAIT,
+            )
+        };
+        usize::try_from(read).is_ok_and(|read| read == length_bytes)
+    }
+
+    /// Whether the file is on a network or user-space file system, where each call may have to wait. This one too.
+    pub fn is_remote(&self) -> io::Result<bool> {
+        is_remote(&self.0)
     }
 
     /// The path of the file without symbolic links, as far as this process can see it.
@@ -260,6 +311,15 @@ fn sendfile_is_supported() -> bool {
     root.is_ok_and(|root| rustix::fs::sendfile(&root, &root, None, 0) != Err(Errno::NOSYS))
 }
 
+/// Reads from a directory: only ENOSYS means that the call is missing.
+fn preadv2_is_supported() -> bool {
+    let root = rustix::fs::open("/", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+    root.is_ok_and(|root| {
+        let buffer = &mut [io::IoSliceMut::new(&mut [])];
+        rustix::io::preadv2(&root, buffer, 0, ReadWriteFlags::NOWAIT) != Err(Errno::NOSYS)
+    })
+}
+
 fn statx_is_supported() -> bool {
     let root = rustix::fs::open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
     root.is_ok_and(|root| metadata_by_statx(&root).is_ok())
@@ -290,6 +350,22 @@ mod tests {
         assert_eq!(metadata.length_bytes, 10);
         assert_eq!(metadata.file_type, FileType::Regular);
         assert_eq!(metadata.link_count, 0, "an unnamed file");
+    }
+
+    #[test]
+    fn content_is_cached_once_it_was_read() {
+        const BYTES: usize = 3 * CHECK_BYTES / 2;
+        let mut file = tempfile::tempfile().expect("created");
+        file.write_all(&[b'x'; BYTES]).expect("written");
+        file.sync_all().expect("synced");
+        let file = File::new(OwnedFd::from(file));
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).expect("dropped from the cache");
+        assert!(!file.is_cached(0, BYTES));
+        assert_eq!(file.read_at(&mut vec![0; BYTES], 0).expect("read"), BYTES);
+        let can_tell = file.read_at_cached(&mut [0], 0).expect("read").is_some();
+        assert_eq!(file.is_cached(0, BYTES), can_tell);
+        assert_eq!(file.is_cached(7, BYTES - 7), can_tell);
+        assert!(!file.is_cached(0, BYTES + 1), "beyond the end");
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod udp_io;
 mod defer_accept;
 mod accept;
 mod sendfile;
+mod page_cache;
 mod lookup;
 mod serving;
 mod open;
@@ -34,6 +35,7 @@ pub(crate) const ALL: &[Measurement] = &[
     Measurement { name: serving::NAME, run: serving::measure },
     Measurement { name: lookup::NAME, run: lookup::measure },
     Measurement { name: sendfile::NAME, run: sendfile::measure },
+    Measurement { name: page_cache::NAME, run: page_cache::measure },
     Measurement { name: accept::NAME, run: accept::measure },
     Measurement { name: defer_accept::NAME, run: defer_accept::measure },
     Measurement { name: udp_io::NAME, run: udp_io::measure },

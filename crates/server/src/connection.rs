@@ -5,7 +5,7 @@
 //! only what remains then, the start of a request, is copied into the connection.
 
 use crate::clock::{Milliseconds, ms};
-use crate::context::{Buffers, CloseMode, ConnectionInfo, Context, Input, OUTPUT_BYTES_USUAL, Step};
+use crate::context::{CloseMode, ConnectionInfo, Context, Input, OUTPUT_BYTES_USUAL, Step};
 use crate::dns_stream::DnsStream;
 use crate::http1::Http1;
 use crate::metrics::Counter;
@@ -69,7 +69,7 @@ enum State {
     Receiving,
     /// A request waits for a job.
     Waiting,
-    /// The transport does not take all that is to be sent.
+    /// Something is still to be sent: the transport does not take it, or a part of a file is being read.
     Sending,
     /// The same, and the connection closes after it.
     Closing(CloseMode),
@@ -165,9 +165,10 @@ impl<'s> Connection<'s> {
             if !self.transport.is_writable() {
                 return Ok(Next::Wait);
             }
-            let mut progress = 0;
-            let sent = self.queue.resume(&mut self.transport, &mut context.buffers.scratch, &mut progress)?;
-            if let Some(next) = self.after_sending(sent, progress, context)? {
+            let (_, mut send_context) = context.for_sending();
+            let sent = self.queue.resume(&mut self.transport, &mut send_context)?;
+            let sent_bytes = send_context.sent_bytes;
+            if let Some(next) = self.after_sending(sent, sent_bytes, context)? {
                 return Ok(next);
             }
         }
@@ -335,18 +336,28 @@ impl<'s> Connection<'s> {
         if context.buffers.output.is_empty() && file.is_none() {
             return Ok(None);
         }
-        let mut progress = 0;
-        let Buffers { output, scratch, .. } = &mut *context.buffers;
         let more = if matches!(self.state, State::Closing(_)) { More::Yes } else { More::No };
-        let sent = self.queue.send(&mut self.transport, output, file, more, scratch, &mut progress)?;
+        let (sent, sent_bytes) = match file {
+            None => self.queue.send(&mut self.transport, &context.buffers.output, more)?,
+            Some(file) => {
+                let (output, mut send_context) = context.for_sending();
+                let sent = self.queue.send_with_file(&mut self.transport, output, file, more, &mut send_context)?;
+                (sent, send_context.sent_bytes)
+            }
+        };
         context.buffers.output.clear();
         if sent == Sent::All && self.state == State::Idle {
             return Ok(None);
         }
-        self.after_sending(sent, progress, context)
+        self.after_sending(sent, sent_bytes, context)
     }
 
-    fn after_sending(&mut self, sent: Sent, progress: u64, context: &mut Context<'_, 's>) -> io::Result<Option<Next>> {
+    fn after_sending(
+        &mut self,
+        sent: Sent,
+        sent_bytes: u64,
+        context: &mut Context<'_, 's>,
+    ) -> io::Result<Option<Next>> {
         match sent {
             Sent::All => match self.state {
                 State::Closing(CloseMode::AtOnce) if !self.transport.is_readable() => Ok(Some(Next::Close)),
@@ -371,8 +382,8 @@ impl<'s> Connection<'s> {
                 self.transport.reset_on_close()?;
                 Ok(Some(Next::Close))
             }
-            Sent::Blocked | Sent::BudgetUsed => {
-                if progress != 0 || !matches!(self.state, State::Sending | State::Closing(_)) {
+            Sent::Blocked | Sent::BudgetUsed | Sent::WaitsForRead => {
+                if sent_bytes != 0 || !matches!(self.state, State::Sending | State::Closing(_)) {
                     self.set_send_deadline(context);
                 }
                 if !matches!(self.state, State::Closing(_)) {

@@ -250,6 +250,7 @@ impl<'s> Connections<'s> {
         let mut context = Context {
             snapshot: &self.snapshot,
             files: &mut self.files,
+            reads: &self.shared.reads,
             options: &self.shared.options,
             clock: &self.clock,
             buffers: &mut self.buffers,

@@ -1,11 +1,12 @@
 //! What a connection and its protocol share with the worker, and with each other: buffers, input, and the result of a step.
 
 use crate::clock::{Clock, Milliseconds, ms};
+use crate::file_reads::FileReads;
 use crate::jobs::Waiter;
 use crate::local_files::LocalFiles;
 use crate::metrics::ThreadMetrics;
 use crate::options::Options;
-use crate::send_queue::FileChunk;
+use crate::send_queue::{FileChunk, SendContext};
 use crate::snapshot::Snapshot;
 use sanderling_dns::answer::TCP_REPLY_BYTES_MAX;
 use std::net::SocketAddr;
@@ -44,6 +45,7 @@ impl Buffers {
 pub(crate) struct Context<'w, 's> {
     pub(crate) snapshot: &'w Snapshot,
     pub(crate) files: &'w mut LocalFiles<'s>,
+    pub(crate) reads: &'s FileReads,
     pub(crate) options: &'w Options,
     pub(crate) clock: &'w Clock,
     pub(crate) buffers: &'w mut Buffers,
@@ -57,6 +59,15 @@ pub(crate) struct Context<'w, 's> {
 }
 
 impl Context<'_, '_> {
+    /// The output, and what else sending needs.
+    #[inline]
+    pub(crate) fn for_sending(&mut self) -> (&[u8], SendContext<'_>) {
+        let Buffers { output, scratch, .. } = &mut *self.buffers;
+        let context =
+            SendContext { scratch, reads: self.reads, waiter: self.waiter, now_ms: self.clock.now_ms(), sent_bytes: 0 };
+        (output, context)
+    }
+
     pub(crate) fn is_draining(&self) -> bool {
         self.drain_grace.is_some()
     }

@@ -126,14 +126,13 @@ impl FileCache {
         now_ms.saturating_sub(file.checked_ms()) > ms(valid_for) && file.can_change()
     }
 
-    /// Looks up a path for which the worker has no reference, or a stale one (`had_reference`): in the negative entries, then
-    /// on disk if that needs no wait, and otherwise by a job.
+    /// Looks up a path for which the worker has no reference, or a stale one: in the negative entries, then on disk if that
+    /// needs no wait, and otherwise by a job.
     pub(crate) fn look_up(
         &self,
         site: &Arc<Site>,
         path: &SitePath<'_>,
         key: &FileKey,
-        had_reference: bool,
         context: LookupContext,
         waiter: Waiter,
     ) -> Lookup<'_, '_> {
@@ -148,9 +147,10 @@ impl FileCache {
         }
         let _guard = PanicGuard { cache: self, key };
         let lookup = FileLookup::new(site, path, key);
-        // Watching a directory for the first time may have to wait.
+        // Watching a directory for the first time may have to wait, and so may any call where watching is impossible: on a
+        // remote file system.
         let is_watchable = self.directories.descriptor().is_some() && lookup.is_on_disk();
-        let result = if !had_reference && is_watchable && !self.directories.is_watched(site, lookup.directory()) {
+        let result = if is_watchable && !self.directories.is_watched(site, lookup.directory()) {
             Err(OpenError::Retry(RetryAfter::Disk))
         } else {
             self.run(&lookup, context, Blocking::No)

@@ -4,6 +4,7 @@
 //! Server::run ─┬─ Worker      an event loop: HTTP and DNS over TCP     per iteration: wait, dispatch, ready list, timers
 //!              ├─ Datagrams   no poller: DNS over UDP                  per iteration: receive, answer, send; then wait
 //!              ├─ job         what may wait for the file system
+//!              ├─ read        file content that is not in the page cache
 //!              └─ watcher     inotify
 //! ```
 //!
@@ -34,9 +35,11 @@ mod local_files;
 mod file_cache;
 mod eviction;
 mod watched_directories;
+mod file_reads;
 mod jobs;
 mod file_lookup;
 mod open_file;
+mod disk_file;
 mod snapshot;
 mod sites;
 mod timers;

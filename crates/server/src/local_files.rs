@@ -49,12 +49,13 @@ impl<'s> LocalFiles<'s> {
         clock: &Clock,
     ) -> Lookup<'_, 's> {
         self.key.set(site.id, path);
-        let had_reference = match self.references.get(&self.key) {
-            Some(file) if !self.shared.is_stale(&file, clock.now_ms()) => return Lookup::Cached(file),
-            file => file.is_some(),
-        };
+        if let Some(file) = self.references.get(&self.key)
+            && !self.shared.is_stale(&file, clock.now_ms())
+        {
+            return Lookup::Cached(file);
+        }
         let context = self.shared.context_at(clock.now_ms(), clock.unix_s());
-        self.shared.look_up(site, path, &self.key, had_reference, context, waiter)
+        self.shared.look_up(site, path, &self.key, context, waiter)
     }
 
     /// Gives up references that were invalidated: once per iteration, before the worker may sleep.

@@ -5,6 +5,7 @@
 //! sent from a descriptor is compared with the first result when it has been sent.
 
 use crate::clock::Milliseconds;
+use crate::disk_file::DiskFile;
 use sanderling_http::{
     ContentCoding, Fields, FileMetadata, FileTime, Negotiation, Representation, SitePath, negotiate_coding,
 };
@@ -114,8 +115,8 @@ pub(crate) enum FileContent {
     Memory(Box<[u8]>),
     /// In the program itself.
     Builtin(&'static [u8]),
-    /// On disk, behind an open descriptor.
-    Descriptor(File),
+    /// On disk, behind an open descriptor. A read in progress shares it.
+    Descriptor(Arc<DiskFile>),
 }
 
 impl FileContent {
@@ -340,22 +341,18 @@ impl FileVariant {
         u64::try_from(changed_s).is_ok_and(|changed_s| changed_s + sendfile_after.as_secs() <= unix_s)
     }
 
-    /// Whether the descriptor still has the version that the head was made for. A file that was unlinked or got another
-    /// hard link still has it; one that was renamed or got another mode counts as changed, since that looks like a write
-    /// whose time was set back.
+    /// Whether the file still has the version that the head was made for.
+    #[cfg(test)]
     pub(crate) fn is_unchanged(&self) -> bool {
-        let (FileContent::Descriptor(file), Some(before)) = (&self.content, &self.metadata) else { return true };
-        file.metadata().is_ok_and(|now| {
-            // The number of links changes the inode's time too, and not the content.
-            let has_other_links = now.link_count != before.link_count;
-            (now.length_bytes, now.modified) == (before.length_bytes, before.modified)
-                && (now.changed == before.changed || has_other_links)
-        })
+        match &self.content {
+            FileContent::Descriptor(file) => file.is_unchanged(),
+            FileContent::Memory(_) | FileContent::Builtin(_) => true,
+        }
     }
 
     fn is_deleted(&self) -> bool {
         match &self.content {
-            FileContent::Descriptor(file) => file.metadata().is_ok_and(|now| now.link_count == 0),
+            FileContent::Descriptor(file) => file.is_deleted(),
             _ => false,
         }
     }
@@ -381,7 +378,10 @@ impl UnreadFile {
         let UnreadFile { file, metadata } = self;
         match storage {
             Storage::Memory => read_whole(&file, metadata, blocking),
-            Storage::Descriptor => Ok(FileVersion { metadata, content: FileContent::Descriptor(file) }),
+            Storage::Descriptor => {
+                let file = Arc::new(DiskFile::new(file, metadata));
+                Ok(FileVersion { metadata, content: FileContent::Descriptor(file) })
+            }
         }
     }
 }

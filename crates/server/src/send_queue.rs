@@ -1,5 +1,9 @@
 //! What a connection still has to send: bytes that the transport did not take yet, and parts of files.
 
+use crate::clock::Milliseconds;
+use crate::disk_file::{DiskFile, ReadResult};
+use crate::file_reads::{FileRead, FileReads};
+use crate::jobs::Waiter;
 use crate::open_file::{FileContent, FileKey, FileVariant, OpenFile};
 use crate::transport::{Transport, split};
 use sanderling_http::ContentCoding;
@@ -7,6 +11,7 @@ use sanderling_os::tcp::More;
 use sanderling_table::Ref;
 use std::collections::VecDeque;
 use std::io;
+use std::sync::Arc;
 
 /// Bytes of a file that are sent in one iteration, so that a large one does not delay other connections.
 const FILE_BYTES_PER_ITERATION_MAX: u64 = 1024 * 1024;
@@ -16,6 +21,8 @@ const SEPARATE_HEAD_BYTES: u64 = 256 * 1024;
 /// Bytes that are held back until `fstat` has shown that the file has not changed: a response that is not complete can
 /// still be aborted.
 const TAIL_BYTES: u64 = 16 * 1024;
+/// Bytes of a file that are read at once where the page cache does not prevent a wait.
+const READ_BYTES_MAX: u64 = 64 * 1024;
 
 /// Chunks in the order in which they are sent. Empty while the transport takes everything.
 #[derive(Debug, Default)]
@@ -38,8 +45,22 @@ pub(crate) enum Sent {
     Blocked,
     /// The budget of this iteration is used up.
     BudgetUsed,
+    /// The next part of a file is being read, and the connection receives a completion.
+    WaitsForRead,
     /// The file has changed, so that the rest of the response cannot be sent.
     FileChanged,
+}
+
+/// What sending a file needs.
+pub(crate) struct SendContext<'c> {
+    /// For pieces of the file.
+    pub(crate) scratch: &'c mut [u8],
+    pub(crate) reads: &'c FileReads,
+    /// Where the completion of a read goes.
+    pub(crate) waiter: Waiter,
+    pub(crate) now_ms: Milliseconds,
+    /// The bytes sent are added to this.
+    pub(crate) sent_bytes: u64,
 }
 
 impl<'s> SendQueue<'s> {
@@ -48,44 +69,43 @@ impl<'s> SendQueue<'s> {
         self.chunks.is_empty()
     }
 
-    /// Sends `bytes` and then `file`, and queues what the transport does not take. Only for an empty queue. `scratch` is
-    /// used for pieces of the file; the bytes sent are added to `progress`.
+    /// Sends `bytes`, and queues what the transport does not take; how far it came, and the bytes sent. Only for an empty
+    /// queue.
     ///
     /// The caller passes [`More::Yes`] only if it shuts down sending right after everything is sent: the FIN then
     /// leaves in the segment of the last bytes.
     #[inline]
-    pub(crate) fn send(
+    pub(crate) fn send(&mut self, transport: &mut Transport, bytes: &[u8], more: More) -> io::Result<(Sent, u64)> {
+        debug_assert!(self.is_empty());
+        let sent = transport.send(bytes, more)?;
+        let result = if sent == bytes.len() { Sent::All } else { self.queue_rest(&bytes[sent..], None) };
+        Ok((result, sent as u64))
+    }
+
+    /// As [`SendQueue::send`], with `file` after `bytes`.
+    pub(crate) fn send_with_file(
         &mut self,
         transport: &mut Transport,
         bytes: &[u8],
-        file: Option<FileChunk<'s>>,
+        file: FileChunk<'s>,
         more: More,
-        scratch: &mut [u8],
-        progress: &mut u64,
+        context: &mut SendContext<'_>,
     ) -> io::Result<Sent> {
         debug_assert!(self.is_empty());
-        let Some(file) = file else {
-            let sent = transport.send(bytes, more)?;
-            *progress += sent as u64;
-            if sent == bytes.len() {
-                return Ok(Sent::All);
-            }
-            return Ok(self.queue_rest(&bytes[sent..], None));
-        };
         if let Some(content) = file.in_memory() {
             let sent = transport.send_both(bytes, content, more)?;
-            *progress += sent as u64;
+            context.sent_bytes += sent as u64;
             let (of_head, of_content) = split(sent, bytes.len());
             let rest = file.after(of_content as u64);
             return Ok(self.queue_rest(&bytes[of_head..], rest));
         }
         let sent = transport.send(bytes, file.more_after_head())?;
-        *progress += sent as u64;
+        context.sent_bytes += sent as u64;
         if sent < bytes.len() {
             return Ok(self.queue_rest(&bytes[sent..], Some(file)));
         }
         self.chunks.push_back(Chunk::File(file));
-        self.resume(transport, scratch, progress)
+        self.resume(transport, context)
     }
 
     fn queue_rest(&mut self, bytes: &[u8], file: Option<FileChunk<'s>>) -> Sent {
@@ -100,23 +120,18 @@ impl<'s> SendQueue<'s> {
     }
 
     /// Sends what is queued, as far as the transport takes it.
-    pub(crate) fn resume(
-        &mut self,
-        transport: &mut Transport,
-        scratch: &mut [u8],
-        progress: &mut u64,
-    ) -> io::Result<Sent> {
+    pub(crate) fn resume(&mut self, transport: &mut Transport, context: &mut SendContext<'_>) -> io::Result<Sent> {
         while let Some(chunk) = self.chunks.front_mut() {
             match chunk {
                 Chunk::Bytes { bytes, sent } => {
                     let count = transport.send(&bytes[*sent..], More::No)?;
-                    *progress += count as u64;
+                    context.sent_bytes += count as u64;
                     *sent += count;
                     if *sent < bytes.len() {
                         return Ok(Sent::Blocked);
                     }
                 }
-                Chunk::File(file) => match file.send(transport, scratch, progress)? {
+                Chunk::File(file) => match file.send(transport, context)? {
                     Sent::All => {}
                     unfinished => return Ok(unfinished),
                 },
@@ -148,6 +163,20 @@ pub(crate) struct FileChunk<'s> {
     method: SendMethod,
     /// Sending has waited since the head was written, so that the file may have changed and must be checked.
     must_recheck: bool,
+    read: PieceRead,
+}
+
+/// The part of a file that comes next, if it was not in the page cache.
+#[derive(Debug)]
+enum PieceRead {
+    None,
+    /// It is being read.
+    InProgress(Arc<FileRead>),
+    /// It was read, and `sent` bytes of it were sent.
+    Bytes {
+        bytes: Vec<u8>,
+        sent: usize,
+    },
 }
 
 /// How a file gets into the transport.
@@ -169,7 +198,15 @@ impl<'s> FileChunk<'s> {
         may_use_sendfile: bool,
     ) -> FileChunk<'s> {
         let method = if may_use_sendfile { SendMethod::Sendfile } else { SendMethod::ReadAndSend };
-        FileChunk { file: file.clone(), coding, offset, remaining_bytes: length_bytes, method, must_recheck: false }
+        FileChunk {
+            file: file.clone(),
+            coding,
+            offset,
+            remaining_bytes: length_bytes,
+            method,
+            must_recheck: false,
+            read: PieceRead::None,
+        }
     }
 
     fn variant(&self) -> &FileVariant {
@@ -198,17 +235,24 @@ impl<'s> FileChunk<'s> {
         if self.remaining_bytes < SEPARATE_HEAD_BYTES { More::Yes } else { More::No }
     }
 
-    fn send(&mut self, transport: &mut Transport, scratch: &mut [u8], progress: &mut u64) -> io::Result<Sent> {
+    fn send(&mut self, transport: &mut Transport, context: &mut SendContext<'_>) -> io::Result<Sent> {
         let mut budget = FILE_BYTES_PER_ITERATION_MAX;
         while self.remaining_bytes > 0 {
             if budget == 0 {
                 self.must_recheck = true;
                 return Ok(Sent::BudgetUsed);
             }
-            let Some(sent) = self.send_some(transport, budget, scratch)? else { return Ok(Sent::FileChanged) };
-            self.advance(sent as u64);
-            *progress += sent as u64;
-            budget = budget.saturating_sub(sent as u64);
+            let sent = match self.send_some(transport, budget, context)? {
+                Piece::Sent(sent) => sent as u64,
+                Piece::WaitsForRead => {
+                    self.must_recheck = true;
+                    return Ok(Sent::WaitsForRead);
+                }
+                Piece::FileChanged => return Ok(Sent::FileChanged),
+            };
+            self.advance(sent);
+            context.sent_bytes += sent;
+            budget = budget.saturating_sub(sent);
             if !transport.is_writable() {
                 self.must_recheck = true;
                 return Ok(Sent::Blocked);
@@ -217,42 +261,104 @@ impl<'s> FileChunk<'s> {
         Ok(Sent::All)
     }
 
-    /// Sends a piece, and nothing if the transport is full; `None` if the file has changed. The last piece leaves only when
-    /// the whole is known to be one version of the file.
-    fn send_some(&self, transport: &mut Transport, budget_bytes: u64, scratch: &mut [u8]) -> io::Result<Option<usize>> {
+    /// Sends a piece, and nothing if the transport is full. The last piece leaves only when the whole is known to be one
+    /// version of the file.
+    fn send_some(
+        &mut self,
+        transport: &mut Transport,
+        budget_bytes: u64,
+        context: &mut SendContext<'_>,
+    ) -> io::Result<Piece> {
         let length = self.remaining_bytes.min(budget_bytes);
-        let variant = self.variant();
-        let file = match &variant.content {
-            FileContent::Memory(_) | FileContent::Builtin(_) => {
-                let content = self.in_memory().expect("both are in memory");
-                return transport.send(&content[..length as usize], More::No).map(Some);
-            }
-            FileContent::Descriptor(file) => file,
+        let FileContent::Descriptor(file) = &self.file.variant(self.coding).content else {
+            let content = self.in_memory().expect("content without a descriptor is in memory");
+            return transport.send(&content[..length as usize], More::No).map(Piece::Sent);
         };
-        match self.method {
-            SendMethod::ReadAndSend => {
-                let length = scratch.len().min(length as usize);
-                let count = file.read_at(&mut scratch[..length], self.offset)?;
-                let is_end = count as u64 == self.remaining_bytes;
-                if count == 0 || (is_end && !variant.is_unchanged()) {
-                    return Ok(None);
-                }
-                let more = if is_end { More::No } else { More::Yes };
-                transport.send(&scratch[..count], more).map(Some)
-            }
-            SendMethod::Sendfile => {
-                let mut length = length;
-                if self.must_recheck && self.remaining_bytes > TAIL_BYTES {
-                    length = length.min(self.remaining_bytes - TAIL_BYTES);
-                } else if (self.file.is_invalidated() || self.must_recheck) && !variant.is_unchanged() {
-                    return Ok(None);
-                }
-                match transport.send_file(file, self.offset, length as usize)? {
-                    // The file was truncated while it was sent.
-                    Some(0) => Ok(None),
-                    sent => Ok(Some(sent.unwrap_or(0))),
-                }
-            }
+        if let Some(piece) = self.read.send(transport, file, self.offset, context.now_ms)? {
+            return Ok(piece);
         }
+        let length = file.cached_bytes(self.offset, length, context.now_ms);
+        if length == 0 {
+            let length = self.remaining_bytes.min(READ_BYTES_MAX);
+            let is_end = length == self.remaining_bytes;
+            let read = context.reads.enqueue(file, self.offset, length as usize, is_end, context.waiter)?;
+            self.read = PieceRead::InProgress(read);
+            return Ok(Piece::WaitsForRead);
+        }
+        match self.method {
+            SendMethod::ReadAndSend => self.read_and_send(transport, file, length, context.scratch),
+            SendMethod::Sendfile => self.sendfile(transport, file, length),
+        }
+    }
+
+    fn read_and_send(
+        &self,
+        transport: &mut Transport,
+        file: &DiskFile,
+        length_bytes: u64,
+        scratch: &mut [u8],
+    ) -> io::Result<Piece> {
+        let length = scratch.len().min(length_bytes as usize);
+        let count = file.file().read_at(&mut scratch[..length], self.offset)?;
+        let is_end = count as u64 == self.remaining_bytes;
+        if count == 0 || (is_end && !file.is_unchanged()) {
+            return Ok(Piece::FileChanged);
+        }
+        let more = if is_end { More::No } else { More::Yes };
+        transport.send(&scratch[..count], more).map(Piece::Sent)
+    }
+
+    fn sendfile(&self, transport: &mut Transport, file: &DiskFile, mut length_bytes: u64) -> io::Result<Piece> {
+        if self.must_recheck && self.remaining_bytes > TAIL_BYTES {
+            length_bytes = length_bytes.min(self.remaining_bytes - TAIL_BYTES);
+        } else if (self.file.is_invalidated() || self.must_recheck) && !file.is_unchanged() {
+            return Ok(Piece::FileChanged);
+        }
+        match transport.send_file(file.file(), self.offset, length_bytes as usize)? {
+            // The file was truncated while it was sent.
+            Some(0) => Ok(Piece::FileChanged),
+            sent => Ok(Piece::Sent(sent.unwrap_or(0))),
+        }
+    }
+}
+
+/// What became of one piece of a file.
+enum Piece {
+    /// So many bytes were sent; none if the transport is full.
+    Sent(usize),
+    WaitsForRead,
+    FileChanged,
+}
+
+impl PieceRead {
+    /// Sends what was read; `None` if the file itself comes next.
+    #[inline]
+    fn send(
+        &mut self,
+        transport: &mut Transport,
+        file: &DiskFile,
+        offset: u64,
+        now_ms: Milliseconds,
+    ) -> io::Result<Option<Piece>> {
+        if let PieceRead::InProgress(read) = self {
+            *self = match read.take_result() {
+                None => return Ok(Some(Piece::WaitsForRead)),
+                Some(result) => match result? {
+                    ReadResult::Cached => {
+                        file.set_cached(offset, now_ms);
+                        PieceRead::None
+                    }
+                    ReadResult::Bytes(bytes) => PieceRead::Bytes { bytes, sent: 0 },
+                    ReadResult::FileChanged => return Ok(Some(Piece::FileChanged)),
+                },
+            };
+        }
+        let PieceRead::Bytes { bytes, sent } = self else { return Ok(None) };
+        let count = transport.send(&bytes[*sent..], More::No)?;
+        *sent += count;
+        if *sent == bytes.len() {
+            *self = PieceRead::None;
+        }
+        Ok(Some(Piece::Sent(count)))
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::connection::Protocol;
 use crate::datagrams::{DatagramParams, Datagrams};
+use crate::file_reads::READ_THREAD_COUNT;
 use crate::heartbeat::Watchdog;
 use crate::jobs::Inbox;
 use crate::lifecycle::{DrainMode, State};
@@ -186,6 +187,11 @@ impl Server {
         let shared = &self.shared;
         let watch = || shared.files.run_watcher(watcher_wakeup, || shared.lifecycle.state() != State::Ended);
         let mut helpers = vec![self.spawn(scope, "watcher".into(), watch)?];
+        for index in 0..READ_THREAD_COUNT {
+            // Not a thread of the scope: it ends with the process if a disk does not answer.
+            let reads = Arc::clone(&shared.reads);
+            thread::Builder::new().name(format!("read {index}")).spawn(move || reads.run_thread())?;
+        }
         for index in 0..shared.options.open_files.job_thread_count {
             let work = || {
                 while let Some(job) = shared.jobs.next() {
@@ -249,6 +255,7 @@ impl Drop for StopOnDrop<'_> {
         self.server.begin_drain(DrainMode::Stopping);
         self.server.shared.lifecycle.advance_to(State::Ended);
         self.server.shared.jobs.close();
+        self.server.shared.reads.close();
         signal(self.watcher_wakeup);
     }
 }

@@ -3,6 +3,7 @@
 use crate::clock::{Clock, Milliseconds};
 use crate::connection::Protocol;
 use crate::file_cache::FileCache;
+use crate::file_reads::FileReads;
 use crate::jobs::JobQueue;
 use crate::lifecycle::Lifecycle;
 use crate::metrics::Metrics;
@@ -22,6 +23,8 @@ pub(crate) struct Shared {
     pub(crate) drain_timeout: Duration,
     pub(crate) files: FileCache,
     pub(crate) jobs: Arc<JobQueue>,
+    /// Shared with threads that outlive the server if a disk does not answer.
+    pub(crate) reads: Arc<FileReads>,
     pub(crate) metrics: Metrics,
     pub(crate) lifecycle: Lifecycle,
     /// For connections of each [`Protocol`].
@@ -43,6 +46,7 @@ impl Shared {
         let jobs = Arc::new(JobQueue::default());
         Shared {
             files: FileCache::new(options.open_files, Arc::clone(&jobs), start_ms),
+            reads: Arc::new(FileReads::new(Arc::clone(&jobs))),
             jobs,
             metrics: Metrics::default(),
             lifecycle: Lifecycle::default(),

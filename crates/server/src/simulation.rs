@@ -28,6 +28,8 @@ pub struct Simulation<'s> {
     connections: Connections<'s>,
     inbox: Arc<Inbox>,
     clients: Vec<Client>,
+    /// Reads of file content do not end, as if a disk did not answer.
+    is_disk_stalled: bool,
 }
 
 struct Client {
@@ -49,7 +51,7 @@ pub fn simulate<R>(snapshot: Snapshot, options: Options, act: impl FnOnce(&mut S
     let metrics = shared.metrics.register("worker 0".into(), Vec::new());
     let clock = crate::clock::Clock::manual(START_UNIX_S);
     let connections = Connections::new(&shared, 0, metrics, clock);
-    act(&mut Simulation { shared: &shared, connections, inbox, clients: Vec::new() })
+    act(&mut Simulation { shared: &shared, connections, inbox, clients: Vec::new(), is_disk_stalled: false })
 }
 
 impl Simulation<'_> {
@@ -137,10 +139,21 @@ impl Simulation<'_> {
                 self.shared.files.run_job(job);
                 has_jobs = true;
             }
+            while !self.is_disk_stalled
+                && let Some(read) = self.shared.reads.try_next()
+            {
+                self.shared.reads.run(&read);
+                has_jobs = true;
+            }
             if !has_jobs && !self.connections.has_ready() {
                 return;
             }
         }
+    }
+
+    /// Lets reads of file content wait, or end.
+    pub fn stall_disk(&mut self, is_stalled: bool) {
+        self.is_disk_stalled = is_stalled;
     }
 
     /// Time passes; then one iteration.

@@ -157,6 +157,91 @@ fn a_file_on_disk_is_opened_by_a_job_and_sent_in_pieces() {
     });
 }
 
+/// Simulates a site with the file `large` of so many bytes, which is not in the page cache.
+fn simulate_uncached(bytes: usize, act: impl FnOnce(&mut Simulation<'_>, &std::path::Path)) {
+    let directory = tempfile::tempdir().expect("made");
+    let path = directory.path().join("large");
+    std::fs::write(&path, vec![b'l'; bytes]).expect("written");
+    let file = std::fs::File::open(&path).expect("opened");
+    file.sync_all().expect("synced");
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).expect("dropped from the page cache");
+    std::fs::write(directory.path().join("small"), FILE).expect("written");
+    let root = Root::Directory(Arc::new(Directory::open(directory.path()).expect("opened")));
+    let mut options = options();
+    options.open_files.sendfile_after = Duration::ZERO;
+    simulate(snapshot(root), options, |simulation| act(simulation, &path));
+}
+
+impl Simulation<'_> {
+    /// Asks for `/large` while the disk is stalled, until the client has received the head.
+    fn ask_stalled(&mut self) -> usize {
+        self.stall_disk(true);
+        let client = self.http(GET.replace("file", "large"));
+        self.first_received(client);
+        client
+    }
+
+    /// What the client receives first. A file that has just changed is read later.
+    fn first_received(&mut self, client: usize) -> String {
+        loop {
+            let received = self.received(client);
+            if !received.is_empty() {
+                return received;
+            }
+        }
+    }
+}
+
+#[test]
+fn content_that_is_not_in_the_page_cache_delays_its_own_connection_alone() {
+    const BYTES: usize = 2_500_000;
+    simulate_uncached(BYTES, |simulation, _| {
+        let waiting = simulation.ask_stalled();
+        for _ in 0..3 {
+            let other = simulation.http(GET.replace("file", "small"));
+            assert!(simulation.first_received(other).ends_with(FILE));
+            assert_eq!(simulation.received(waiting), "");
+            simulation.close(other);
+        }
+        simulation.stall_disk(false);
+        let mut received = simulation.received(waiting);
+        // Each window of the file is read by a job.
+        while let more = simulation.received(waiting)
+            && !more.is_empty()
+        {
+            received += &more;
+        }
+        assert_eq!((received.len(), simulation.is_open(waiting)), (BYTES, true));
+    });
+}
+
+#[test]
+fn a_connection_whose_content_cannot_be_read_is_closed_after_the_send_timeout() {
+    simulate_uncached(100_000, |simulation, _| {
+        let waiting = simulation.ask_stalled();
+        simulation.advance(Duration::from_secs(30) - ALMOST);
+        assert!(simulation.is_open(waiting));
+        simulation.advance(ALMOST);
+        assert!(!simulation.is_open(waiting));
+        let next = simulation.ask_stalled();
+        simulation.stall_disk(false);
+        assert_eq!(simulation.received(next).len(), 100_000);
+    });
+}
+
+#[test]
+fn a_file_that_changes_while_it_is_read_is_cut_off() {
+    for content in ["short".to_owned(), "x".repeat(100_000)] {
+        simulate_uncached(100_000, |simulation, path| {
+            let waiting = simulation.ask_stalled();
+            std::fs::write(path, &content).expect("written");
+            simulation.stall_disk(false);
+            assert!(simulation.received(waiting).len() < 100_000);
+            assert_eq!(simulation.ending(waiting), Ending::Reset);
+        });
+    }
+}
+
 #[test]
 fn a_connection_times_out_in_each_state() {
     let check = |what: &str, sent: &str, window: usize, timeout_ms: u64, expected_start: &str| {
