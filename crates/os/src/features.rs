@@ -27,9 +27,11 @@ pub fn force(text: &str) -> Result<(), String> {
         let names: Vec<_> = FEATURES.iter().map(|feature| feature.name()).collect();
         format!("unknown feature \"{name}\"; write one of {}", names.join(", "))
     })?;
-    feature
-        .force(variant)
-        .map_err(|names| format!("unknown variant \"{variant}\" of {name}; write one of {}", names.join(", ")))
+    if feature.force(variant) {
+        return Ok(());
+    }
+    let names: Vec<_> = feature.variants().iter().map(|variant| variant.name).collect();
+    Err(format!("unknown variant \"{variant}\" of {name}; write one of {}", names.join(", ")))
 }
 
 /// Selects a variant of every feature now, so that no feature test is made later: a sandboxed process could not make it.
