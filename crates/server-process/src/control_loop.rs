@@ -1,6 +1,7 @@
 //! The control thread of a server process: carries out the commands of the supervisor, loads new configurations, sends
 //! heartbeats, and answers at the control socket while there is no supervisor. It serves no client of the network.
 
+use crate::limit_log::LimitLog;
 use crate::load_status::LoadStatus;
 use crate::loader::{Loaded, Loader};
 use crate::sandbox::Sandbox;
@@ -62,6 +63,7 @@ pub(crate) struct ControlLoop<'s> {
     /// Whether a command to stop or drain has arrived.
     is_stopping: bool,
     next_heartbeat: Instant,
+    limit_log: LimitLog,
     started_at: SystemTime,
 }
 
@@ -86,6 +88,7 @@ impl<'s> ControlLoop<'s> {
             load_finished: Arc::new(EventFd::new()?),
             is_stopping: false,
             next_heartbeat: Instant::now(),
+            limit_log: LimitLog::default(),
             started_at: SystemTime::now(),
         })
     }
@@ -267,6 +270,8 @@ impl<'s> ControlLoop<'s> {
         }
         self.next_heartbeat = now + HEARTBEAT_INTERVAL;
         self.server.free_replaced_zones();
+        let status = self.server.status();
+        self.limit_log.lines(now, |counter| status.sum(counter)).iter().for_each(|line| log(line));
         match self.server.hung_thread() {
             Some(thread) => self.send(Event::ThreadHung(Text::new(&thread))),
             // Unsent events are as good as a heartbeat.

@@ -12,6 +12,7 @@ mod status;
 mod sandbox;
 mod access;
 mod loader;
+mod limit_log;
 mod load_status;
 mod zone_loader;
 mod zone_sources;

@@ -20,6 +20,7 @@ pub(crate) fn options_of(limits: &Limits) -> Options {
                 body_bytes_max: limits.http_request_content_bytes_max,
             },
             connections_max: limits.http_connections_max,
+            connections_per_client_max: limits.http_connections_per_client_max,
             requests_per_connection_max: limits.http_requests_per_connection_max,
             request_timeout: ms(limits.http_header_deadline_ms),
             idle_timeout: ms(limits.http_idle_timeout_ms),
@@ -28,6 +29,7 @@ pub(crate) fn options_of(limits: &Limits) -> Options {
         dns: DnsOptions {
             udp_reply_bytes_max: limits.dns_udp_answer_bytes_max,
             tcp_connections_max: limits.dns_tcp_connections_max,
+            tcp_connections_per_client_max: limits.dns_tcp_connections_per_client_max,
             tcp_idle_timeout: ms(limits.dns_tcp_idle_timeout_ms),
             tcp_replies_per_send_max: limits.dns_tcp_queries_in_flight_max,
         },

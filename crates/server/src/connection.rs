@@ -18,7 +18,6 @@ use crate::transport::Transport;
 use sanderling_os::poll::Readiness;
 use sanderling_os::tcp::More;
 use std::io;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 /// Bytes that are discarded from a client after the last response.
@@ -30,8 +29,7 @@ const LINGER_MS: Milliseconds = 2_000;
 #[derive(Debug)]
 pub(crate) struct Connection<'s> {
     transport: Transport,
-    client: SocketAddr,
-    _permit: Permit<'s>,
+    permit: Permit<'s>,
     pub(crate) timer: Timer,
     /// The connection is in the worker's ready list.
     pub(crate) is_in_ready_list: bool,
@@ -93,7 +91,6 @@ impl<'s> Connection<'s> {
     pub(crate) fn new(
         protocol: Protocol,
         transport: Transport,
-        client: SocketAddr,
         permit: Permit<'s>,
         options: &Options,
         now_ms: Milliseconds,
@@ -104,8 +101,7 @@ impl<'s> Connection<'s> {
         };
         Connection {
             transport,
-            client,
-            _permit: permit,
+            permit,
             timer: Timer::new(now_ms + ms(timeout)),
             is_in_ready_list: false,
             last_used: 0,
@@ -284,7 +280,7 @@ impl<'s> Connection<'s> {
             }
             *budget -= 1;
             let info = ConnectionInfo {
-                client: &self.client,
+                client: self.permit.client(),
                 answered_count: self.answered_count,
                 may_have_sent_more: self.transport.is_readable(),
             };

@@ -9,7 +9,7 @@ use crate::idle_list::IdleList;
 use crate::jobs::{Completion, Waiter};
 use crate::local_files::LocalFiles;
 use crate::metrics::{Counter, ThreadMetrics};
-use crate::permits::Permit;
+use crate::permits::{Permit, PermitError};
 use crate::shared::Shared;
 use crate::slab::{Key, Slab};
 use crate::snapshot::Snapshot;
@@ -113,26 +113,25 @@ impl<'s> Connections<'s> {
     }
 
     /// A permit for one more connection; at the limit, the longest idle connection is closed for it.
-    pub(crate) fn permit(&mut self, protocol: Protocol) -> Option<Permit<'s>> {
+    pub(crate) fn permit(&mut self, protocol: Protocol, client: SocketAddr) -> Result<Permit<'s>, PermitError> {
         let permits = self.shared.permits(protocol);
-        permits.take().or_else(|| {
-            self.evict(protocol);
-            permits.take()
-        })
+        let taken = permits.take(client).or_else(|error| match error {
+            PermitError::Exhausted if self.evict(protocol) => permits.take(client),
+            error => Err(error),
+        });
+        if taken.as_ref().err() == Some(&PermitError::ClientLimit) {
+            let counters = [Counter::HttpOverClientLimit, Counter::DnsStreamsOverClientLimit];
+            self.metrics.add(counters[protocol as usize], 1);
+        }
+        taken
     }
 
     /// Adds a connection and serves it at once, since its first request has mostly arrived with it. `None`: it was served
     /// whole and is closed already.
-    pub(crate) fn insert(
-        &mut self,
-        protocol: Protocol,
-        transport: Transport,
-        client: SocketAddr,
-        permit: Permit<'s>,
-    ) -> Option<Key> {
+    pub(crate) fn insert(&mut self, protocol: Protocol, transport: Transport, permit: Permit<'s>) -> Option<Key> {
         self.metrics.add([Counter::HttpConnections, Counter::DnsStreams][protocol as usize], 1);
         let now_ms = self.clock.now_ms();
-        let connection = Connection::new(protocol, transport, client, permit, &self.shared.options, now_ms);
+        let connection = Connection::new(protocol, transport, permit, &self.shared.options, now_ms);
         let key = self.slab.insert(connection);
         self.advance(key, None);
         self.slab.get_mut(key).is_some().then_some(key)

@@ -48,6 +48,8 @@ pub struct HttpOptions {
     pub request: sanderling_http::RequestLimits,
     /// Open connections, in the whole process.
     pub connections_max: usize,
+    /// Open connections of one client: an IPv4 address, or a /64 of IPv6.
+    pub connections_per_client_max: usize,
     /// Requests answered on one connection.
     pub requests_per_connection_max: u64,
     /// From the first byte of a request, or from the accept, to the last byte of its body.
@@ -65,6 +67,8 @@ pub struct DnsOptions {
     pub udp_reply_bytes_max: u16,
     /// Open TCP connections, in the whole process.
     pub tcp_connections_max: usize,
+    /// Open TCP connections of one client: an IPv4 address, or a /64 of IPv6.
+    pub tcp_connections_per_client_max: usize,
     /// Between two queries of a TCP connection, and until a query has arrived whole.
     pub tcp_idle_timeout: Duration,
     /// Replies on one TCP connection after which they are sent, even if more queries have been received.
@@ -76,6 +80,7 @@ impl Default for HttpOptions {
         HttpOptions {
             request: sanderling_http::RequestLimits::default(),
             connections_max: 10_000,
+            connections_per_client_max: 1_000,
             requests_per_connection_max: 10_000,
             request_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(60),
@@ -89,6 +94,7 @@ impl Default for DnsOptions {
         DnsOptions {
             udp_reply_bytes_max: 1_232,
             tcp_connections_max: 1_024,
+            tcp_connections_per_client_max: 128,
             tcp_idle_timeout: Duration::from_secs(5),
             tcp_replies_per_send_max: 64,
         }

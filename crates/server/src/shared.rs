@@ -50,7 +50,10 @@ impl Shared {
             jobs,
             metrics: Metrics::default(),
             lifecycle: Lifecycle::default(),
-            permits: [options.http.connections_max, options.dns.tcp_connections_max].map(Permits::new),
+            permits: [
+                Permits::new(options.http.connections_max, options.http.connections_per_client_max),
+                Permits::new(options.dns.tcp_connections_max, options.dns.tcp_connections_per_client_max),
+            ],
             eviction_wanted: Default::default(),
             snapshot: Mutex::new(snapshot),
             replaced_zones: Mutex::default(),

@@ -13,7 +13,7 @@ use crate::status::Status;
 use crate::transport::Transport;
 use crate::worker::WAKEUP;
 use sanderling_os::poll::{Poller, Readiness};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,6 +40,9 @@ struct Client {
     readiness: Readiness,
 }
 
+/// The address of clients without another one.
+const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+
 const NOT_READY: Readiness = Readiness { readable: false, writable: false, read_closed: false };
 
 /// Runs `act` with a simulation of a server with one worker.
@@ -55,15 +58,26 @@ pub fn simulate<R>(snapshot: Snapshot, options: Options, act: impl FnOnce(&mut S
 }
 
 impl Simulation<'_> {
-    /// A client connects, has sent `bytes`, and takes `window_bytes` of the answers; its number. `None`: the server is at
-    /// its limit and has no idle connection to close.
+    /// A client connects, has sent `bytes`, and takes `window_bytes` of the answers; its number. `None`: a limit
+    /// is reached, and there is no idle connection to close.
     pub fn connect(&mut self, protocol: Protocol, bytes: &[u8], window_bytes: usize) -> Option<usize> {
-        let permit = self.connections.permit(protocol)?;
+        self.connect_from(CLIENT, protocol, bytes, window_bytes)
+    }
+
+    /// The same, from this address.
+    pub fn connect_from(
+        &mut self,
+        client: IpAddr,
+        protocol: Protocol,
+        bytes: &[u8],
+        window_bytes: usize,
+    ) -> Option<usize> {
+        let address = SocketAddr::new(client, 1024 + (self.clients.len() % 60_000) as u16);
+        let permit = self.connections.permit(protocol, address).ok()?;
         let stream = MemoryStream::default();
         stream.arrive(bytes);
         stream.open_window(window_bytes);
-        let address = SocketAddr::from(([192, 0, 2, 1], 1024 + (self.clients.len() % 60_000) as u16));
-        let key = self.connections.insert(protocol, Transport::memory(stream.clone()), address, permit);
+        let key = self.connections.insert(protocol, Transport::memory(stream.clone()), permit);
         self.clients.push(Client { key, stream, readiness: NOT_READY });
         Some(self.clients.len() - 1)
     }

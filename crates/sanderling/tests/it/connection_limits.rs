@@ -1,6 +1,8 @@
 //! Timeouts and limits of connections, as far as they depend on the kernel or on several workers. The tests of the server crate
 //! have the others, in a simulation with a manual clock.
 
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -101,4 +103,52 @@ fn dns_connection_at_the_limit_replaces_one_of_another_worker() {
         assert!(start.elapsed() < DELAY_MAX, "the connection waited for {:?}", start.elapsed());
         connections.push(tcp);
     }
+}
+
+#[test]
+fn connections_of_one_client_above_its_limit_are_closed_and_logged_once() {
+    let limits = "http_connections_per_client_max = 3\ndns_tcp_connections_per_client_max = 2";
+    let domain = Domain::serve(Setup { site: SITE, zone: ZONE, limits, ..Setup::default() });
+    let (http, dns) = (domain.server.http(), domain.server.dns());
+    let mut clients: Vec<HttpClient> = (0..3).map(|_| HttpClient::connect(http)).collect();
+    clients.iter_mut().for_each(|client| assert_eq!(client.get("/").status, 200));
+    let mut streams: Vec<RawConnection> = (0..2).map(|_| RawConnection::open(dns)).collect();
+    streams.iter_mut().for_each(query);
+    for _ in 0..2 {
+        assert!(is_refused(http, get("/").as_bytes()));
+        assert!(is_refused(dns, &query_bytes()));
+    }
+    assert!(clients.iter_mut().all(|client| client.get("/").status == 200), "the others stay open");
+    for key in ["http_connections_per_client_max", "dns_tcp_connections_per_client_max"] {
+        let line = format!("{key} is reached");
+        domain.server.wait_for_error(&line);
+        assert_eq!(domain.server.errors().matches(&line).count(), 1);
+    }
+    let status = domain.directory.control("status").text();
+    assert!(
+        status.contains("http_over_client_limit 2") && status.contains("dns_streams_over_client_limit 2"),
+        "{status}"
+    );
+}
+
+/// Whether the server closes a new connection, or resets it, without an answer to these bytes.
+fn is_refused(server: SocketAddr, bytes: &[u8]) -> bool {
+    let mut stream = TcpStream::connect(server).expect("connected");
+    // The server may have reset the connection before.
+    let _ = stream.write_all(bytes);
+    matches!(stream.read(&mut [0; 1]), Ok(0) | Err(_))
+}
+
+#[test]
+fn idle_http_connection_is_closed_for_a_new_one_at_the_limit_and_that_is_logged() {
+    let domain = Domain::serve(Setup { site: SITE, limits: "http_connections_max = 4", ..Setup::default() });
+    let mut idle = Vec::new();
+    for _ in 0..20 {
+        let mut client = HttpClient::connect(domain.server.http());
+        let start = Instant::now();
+        assert_eq!(client.get("/").status, 200);
+        assert!(start.elapsed() < DELAY_MAX, "the connection waited for {:?}", start.elapsed());
+        idle.push(client);
+    }
+    domain.server.wait_for_error("http_connections_max is reached");
 }

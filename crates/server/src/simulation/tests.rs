@@ -474,6 +474,34 @@ fn at_the_limit_the_least_recently_used_idle_connection_is_closed() {
 }
 
 #[test]
+fn a_client_has_no_more_connections_than_its_limit() {
+    let mut options = options();
+    options.http.connections_per_client_max = 2;
+    options.dns.tcp_connections_per_client_max = 2;
+    let check = |protocol: Protocol, counter: Counter, evicted: Counter| {
+        simulate_with(options, |simulation| {
+            let mut connect = |address: &str| {
+                let client = address.parse().expect("an address");
+                simulation.connect_from(client, protocol, b"", UNLIMITED)
+            };
+            let first = connect("2001:db8::1").expect("accepted");
+            assert!(connect("2001:db8::2").is_some());
+            assert_eq!(connect("2001:db8::3"), None, "of the same /64");
+            assert!(connect("2001:db8:0:1::1").is_some());
+            assert_eq!(connect("2001:db8::3"), None, "no other connection is closed for it");
+            assert!(simulation.is_open(first));
+            simulation.break_off(first);
+            simulation.run(ITERATIONS_MAX);
+            let again = simulation.connect_from("2001:db8::3".parse().expect("an address"), protocol, b"", UNLIMITED);
+            assert!(again.is_some());
+            assert_eq!((simulation.count(counter), simulation.count(evicted)), (2, 0));
+        });
+    };
+    check(Protocol::Http, Counter::HttpOverClientLimit, Counter::HttpEvicted);
+    check(Protocol::Dns, Counter::DnsStreamsOverClientLimit, Counter::DnsStreamsEvicted);
+}
+
+#[test]
 fn a_connection_that_is_sending_is_not_idle() {
     let mut options = options();
     options.http.connections_max = 1;

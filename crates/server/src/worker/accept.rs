@@ -7,13 +7,12 @@ use crate::connection::Protocol;
 use crate::lifecycle::DrainMode;
 use crate::listener_state::{Accepting, ListenerState};
 use crate::metrics::Counter;
-use crate::permits::Permit;
+use crate::permits::{Permit, PermitError};
 use crate::transport::Transport;
 use sanderling_os::error::{ErrorClass, classify};
 use sanderling_os::poll::Interest;
 use sanderling_os::tcp::Stream;
 use std::io;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 /// Connections that a worker accepts from one listener in one iteration.
@@ -55,9 +54,11 @@ impl<'s> Worker<'s> {
         let ListenerState { protocol, listener, .. } = self.listeners[index];
         for _ in 0..count_max {
             match listener.accept() {
-                Ok(Some((stream, client))) => match self.connections.permit(protocol) {
-                    Some(permit) => self.add_connection(protocol, stream, client, permit),
-                    None => {
+                Ok(Some((stream, client))) => match self.connections.permit(protocol, client) {
+                    Ok(permit) => self.add_connection(protocol, stream, permit),
+                    Err(PermitError::ClientLimit) => drop(stream),
+                    Err(PermitError::Exhausted) => {
+                        self.metrics.add([Counter::HttpDelayed, Counter::DnsStreamsDelayed][protocol as usize], 1);
                         self.parked.push(ParkedConnection { protocol, stream, client });
                         self.shared.request_eviction(protocol);
                         return self.pause(index);
@@ -81,8 +82,8 @@ impl<'s> Worker<'s> {
     }
 
     /// Serves a new connection, and registers it with the poller if it is still open then.
-    fn add_connection(&mut self, protocol: Protocol, stream: Stream, client: SocketAddr, permit: Permit<'s>) {
-        let Some(key) = self.connections.insert(protocol, Transport::plain(stream), client, permit) else { return };
+    fn add_connection(&mut self, protocol: Protocol, stream: Stream, permit: Permit<'s>) {
+        let Some(key) = self.connections.insert(protocol, Transport::plain(stream), permit) else { return };
         let Some(connection) = self.connections.get_mut(key) else { return };
         let Some(descriptor) = connection.transport().descriptor() else { return };
         let token = Source::Connection(key).token();
@@ -154,9 +155,14 @@ impl<'s> Worker<'s> {
     /// Serves the parked connections of `protocol`; `false` if there are not permits for all.
     fn admit_parked(&mut self, protocol: Protocol) -> bool {
         while let Some(index) = self.parked.iter().position(|parked| parked.protocol == protocol) {
-            let Some(permit) = self.connections.permit(protocol) else { return false };
-            let ParkedConnection { stream, client, .. } = self.parked.remove(index);
-            self.add_connection(protocol, stream, client, permit);
+            match self.connections.permit(protocol, self.parked[index].client) {
+                Ok(permit) => {
+                    let ParkedConnection { stream, .. } = self.parked.remove(index);
+                    self.add_connection(protocol, stream, permit);
+                }
+                Err(PermitError::ClientLimit) => drop(self.parked.remove(index)),
+                Err(PermitError::Exhausted) => return false,
+            }
         }
         true
     }

@@ -1,0 +1,131 @@
+//! Log lines about the limits of connections: one when a limit is reached, one when it has not been reached for a while.
+
+use sanderling_server::Counter;
+use std::time::{Duration, Instant};
+
+/// How long a limit is not reached before its last line is logged: a limit that is reached now and then gives one pair of
+/// lines.
+const QUIET: Duration = Duration::from_secs(60);
+
+/// A limit, what the server does at it, and the counters of that.
+struct Limit {
+    key: &'static str,
+    effect: &'static str,
+    counters: &'static [Counter],
+}
+
+const LIMITS: [Limit; 4] = [
+    Limit {
+        key: "http_connections_max",
+        effect: "new HTTP connections replace idle ones, or wait",
+        counters: &[Counter::HttpEvicted, Counter::HttpDelayed],
+    },
+    Limit {
+        key: "http_connections_per_client_max",
+        effect: "further HTTP connections of a client are closed",
+        counters: &[Counter::HttpOverClientLimit],
+    },
+    Limit {
+        key: "dns_tcp_connections_max",
+        effect: "new DNS connections replace idle ones, or wait",
+        counters: &[Counter::DnsStreamsEvicted, Counter::DnsStreamsDelayed],
+    },
+    Limit {
+        key: "dns_tcp_connections_per_client_max",
+        effect: "further DNS connections of a client are closed",
+        counters: &[Counter::DnsStreamsOverClientLimit],
+    },
+];
+
+/// What was logged about each of the limits.
+#[derive(Debug, Default)]
+pub(crate) struct LimitLog([LimitState; LIMITS.len()]);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct LimitState {
+    /// The sum of the counters.
+    count: u64,
+    reached: Option<Reached>,
+}
+
+/// A limit is being reached.
+#[derive(Clone, Copy, Debug)]
+struct Reached {
+    since: Instant,
+    last: Instant,
+    count_before: u64,
+}
+
+impl LimitLog {
+    /// The lines that are due, for the sums of the counters now. Called about once a second.
+    pub(crate) fn lines(&mut self, now: Instant, sum: impl Fn(Counter) -> u64) -> Vec<String> {
+        let states = LIMITS.iter().zip(&mut self.0);
+        let lines = states.filter_map(|(limit, state)| {
+            let count = limit.counters.iter().map(|&counter| sum(counter)).sum();
+            state.update(now, count).map(|event| event.line(limit))
+        });
+        lines.collect()
+    }
+}
+
+enum Event {
+    Begins,
+    Ends { count: u64, seconds: u64 },
+}
+
+impl Event {
+    fn line(self, Limit { key, effect, .. }: &Limit) -> String {
+        match self {
+            Event::Begins => format!("{key} is reached: {effect}"),
+            Event::Ends { count, seconds } => {
+                format!("{key} is no longer reached: it was for {seconds} s, by {count} connections")
+            }
+        }
+    }
+}
+
+impl LimitState {
+    fn update(&mut self, now: Instant, count: u64) -> Option<Event> {
+        let before = std::mem::replace(&mut self.count, count);
+        match &mut self.reached {
+            None if count == before => None,
+            None => {
+                self.reached = Some(Reached { since: now, last: now, count_before: before });
+                Some(Event::Begins)
+            }
+            Some(reached) if count != before => {
+                reached.last = now;
+                None
+            }
+            Some(reached) if now.duration_since(reached.last) < QUIET => None,
+            Some(reached) => {
+                let seconds = reached.last.duration_since(reached.since).as_secs();
+                let count = count - reached.count_before;
+                self.reached = None;
+                Some(Event::Ends { count, seconds })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_logged_when_it_is_first_reached_and_after_it_was_not_for_a_while() {
+        let (start, mut log) = (Instant::now(), LimitLog::default());
+        let mut check = |after_s: u64, evicted: u64, expected: &[&str]| {
+            let sum = |counter| if counter == Counter::HttpEvicted { evicted } else { 0 };
+            assert_eq!(log.lines(start + Duration::from_secs(after_s), sum), expected, "after {after_s} s");
+        };
+        check(0, 0, &[]);
+        check(1, 5, &["http_connections_max is reached: new HTTP connections replace idle ones, or wait"]);
+        check(2, 9, &[]);
+        check(31, 10, &[]);
+        check(90, 10, &[]);
+        check(91, 10, &["http_connections_max is no longer reached: it was for 30 s, by 10 connections"]);
+        check(92, 10, &[]);
+        check(93, 11, &["http_connections_max is reached: new HTTP connections replace idle ones, or wait"]);
+    }
+}
