@@ -2,9 +2,9 @@
 //!
 //! A fault is injected by strace. Each has a service of its own; several trials run at the same time.
 
-mod strace;
-mod fault;
 mod trial;
+mod fault;
+mod strace;
 
 pub use fault::Fault;
 
