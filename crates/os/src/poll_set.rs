@@ -5,7 +5,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::thread;
 use std::time::Duration;
+
+/// Pause after a wait for which the kernel had no memory.
+const MEMORY_PAUSE: Duration = Duration::from_millis(10);
 
 /// Descriptors to wait for, until one of them is readable.
 #[derive(Debug)]
@@ -17,7 +21,8 @@ impl<'d> PollSet<'d> {
         PollSet(descriptors.into_iter().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect())
     }
 
-    /// Waits until one is readable, at most `timeout`; `None` is no limit. A signal ends the wait early.
+    /// Waits until one is readable, at most `timeout`; `None` is no limit. A signal ends the wait early, and so does a lack
+    /// of memory, after a pause: no program ends because of it.
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         poll_until(&mut self.0, timeout)
     }
@@ -28,13 +33,19 @@ impl<'d> PollSet<'d> {
     }
 }
 
-/// Waits for one of `targets`, at most `timeout`; a signal ends the wait early.
+/// Waits for one of `targets`, at most `timeout`; a signal or a lack of memory ends the wait early.
 pub(crate) fn poll_until(targets: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Result<()> {
     count(Syscall::Ppoll);
     // A timeout that the kernel cannot represent is no limit.
     let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
     match poll(targets, timeout.as_ref()) {
         Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(Errno::NOMEM | Errno::AGAIN) => {
+            // The last wait may have set some.
+            targets.iter_mut().for_each(PollFd::clear_revents);
+            thread::sleep(MEMORY_PAUSE);
+            Ok(())
+        }
         Err(errno) => Err(errno.into()),
     }
 }

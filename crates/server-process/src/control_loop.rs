@@ -111,16 +111,8 @@ impl<'s> ControlLoop<'s> {
     }
 
     fn run_until_drain(&mut self, signals: &Signals) -> io::Result<()> {
-        let mut failure_count = 0;
         while !self.server.is_draining() {
-            match self.wait(signals) {
-                Ok(()) => failure_count = 0,
-                Err(error) if failure_count == WAIT_FAILURES_MAX => return Err(error),
-                Err(_) => {
-                    failure_count += 1;
-                    thread::sleep(RETRY_INTERVAL);
-                }
-            }
+            self.wait(signals)?;
             self.handle_signals(signals);
             self.handle_commands();
             self.handle_loaded();
