@@ -32,6 +32,11 @@ const TOGETHER: &[Step] = &[
     Step { name: "doc", purpose: "the documentation builds without a warning or a dead link", run: doc },
     Step { name: "no-std", purpose: "dns and http build without an operating system", run: no_std },
     Step { name: "bench", purpose: "what measures the program builds and passes its tests", run: bench },
+    Step {
+        name: "torture",
+        purpose: "single faults of system calls end no process and lose nothing later",
+        run: torture,
+    },
 ];
 
 /// A target with `alloc` and without `std`.
@@ -195,13 +200,26 @@ fn target_is_installed() -> bool {
     Path::new(sysroot.trim()).join("lib/rustlib").join(NO_STD_TARGET).join("lib").is_dir()
 }
 
-/// Shares the target folder, so that most dependencies are built already.
-fn bench(log: &mut Log) -> Outcome {
+/// The arguments of cargo for the workspace `bench`, which shares the target folder, so that most dependencies are built
+/// already.
+fn bench_workspace() -> (String, String) {
     let target = env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".to_owned());
-    let workspace = format!("--locked --manifest-path bench/Cargo.toml --target-dir {target}");
+    (format!("--locked --manifest-path bench/Cargo.toml --target-dir {target}"), target)
+}
+
+fn bench(log: &mut Log) -> Outcome {
+    let (workspace, _) = bench_workspace();
     let clippy = format!("clippy {workspace} --workspace --all-targets -- -D warnings");
     let outcome = Program::cargo().args(&clippy).run(log);
     outcome.and_then(|| Program::cargo().args(&format!("test {workspace} --workspace")).run(log))
+}
+
+/// A random sample of the faults; its seed is printed.
+fn torture(log: &mut Log) -> Outcome {
+    let (workspace, target) = bench_workspace();
+    let run = format!("run {workspace} --package measure -- torture --faults 60 --program {target}/debug/sanderling");
+    let built = Program::cargo().args("build --locked --package sanderling").run(log);
+    built.and_then(|| Program::cargo().args(&run).run(log))
 }
 
 #[cfg(test)]

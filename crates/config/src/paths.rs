@@ -1,6 +1,7 @@
 //! Checks that the paths of the configuration lead to a directory and to regular files.
 
 use crate::diagnostic::{Problem, error_text};
+use sanderling_os::error::with_second_try;
 use std::fs::{self, Metadata};
 use std::io;
 use std::path::Path;
@@ -8,7 +9,7 @@ use std::path::Path;
 /// Whether `root` is a directory.
 pub(super) fn check_document_root(root: &Path) -> Result<(), Problem> {
     let shown = root.display();
-    match fs::metadata(root) {
+    match with_second_try(|| fs::metadata(root)) {
         Ok(metadata) if metadata.is_dir() => Ok(()),
         Ok(_) => Err(Problem::new(format!("the site `{shown}` is not a directory"), "give a directory, not a file")),
         Err(error) => Err(unreachable("site", root, &error)),
@@ -18,7 +19,7 @@ pub(super) fn check_document_root(root: &Path) -> Result<(), Problem> {
 /// Whether `file` is a regular file: reading a pipe or a device could block for ever.
 pub(super) fn check_zone_file(file: &Path) -> Result<(), Problem> {
     let shown = file.display();
-    match fs::metadata(file).as_ref().map(Metadata::file_type) {
+    match with_second_try(|| fs::metadata(file)).as_ref().map(Metadata::file_type) {
         Ok(file_type) if file_type.is_file() => Ok(()),
         Ok(file_type) if file_type.is_dir() => {
             Err(Problem::new(format!("the zone file `{shown}` is a directory"), "give a file in it"))

@@ -153,12 +153,13 @@ impl Connection {
     /// Ignores an error that may be temporary, up to `FAILURES_MAX` in a row.
     fn fail_if_persistent(&mut self, error: io::Error) -> io::Result<()> {
         self.failure_count += 1;
-        let is_closed = matches!(
-            error.kind(),
-            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset | io::ErrorKind::NotConnected
-        );
-        if is_closed || self.failure_count > FAILURES_MAX { Err(error) } else { Ok(()) }
+        if is_closed(&error) || self.failure_count > FAILURES_MAX { Err(error) } else { Ok(()) }
     }
+}
+
+/// Whether an error of sending means that the other process has closed the connection.
+pub fn is_closed(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset | io::ErrorKind::NotConnected)
 }
 
 impl AsFd for Connection {

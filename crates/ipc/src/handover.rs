@@ -96,12 +96,24 @@ pub fn to_list(descriptors: &OutgoingFds<'_>) -> io::Result<(OwnedFd, (&'static 
     Ok((list, variable))
 }
 
+/// The environment variable for a program that inherits nothing although this one did.
+pub const NO_LIST: (&str, &str) = (LIST_VARIABLE, "");
+
+fn list_number() -> Option<String> {
+    std::env::var(LIST_VARIABLE).ok().filter(|value| !value.is_empty())
+}
+
+/// Whether this program has replaced another one.
+pub fn has_list() -> bool {
+    list_number().is_some()
+}
+
 /// The descriptors of the program that this one has replaced; `None` if there was none.
 ///
 /// # Errors
 /// The list is malformed.
 pub fn from_list() -> io::Result<Option<Descriptors>> {
-    let Some(number) = std::env::var(LIST_VARIABLE).ok().filter(|value| !value.is_empty()) else { return Ok(None) };
+    let Some(number) = list_number() else { return Ok(None) };
     let number = number.parse().map_err(|_| io::Error::other(format!("{LIST_VARIABLE} is not a number")))?;
     let list = memfd::read(listen_fds::take_fd(number)?, LIST_BYTES_MAX)?;
     let list: Vec<(RawFd, Value)> = serde_json::from_slice(&list)

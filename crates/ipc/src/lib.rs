@@ -16,7 +16,7 @@ pub mod handover;
 mod connection;
 mod message;
 
-pub use connection::{Connection, IncomingFds, OutgoingFds, RETRY_INTERVAL, Received};
+pub use connection::{Connection, IncomingFds, OutgoingFds, RETRY_INTERVAL, Received, is_closed};
 pub use message::{Command, DecodeError, Event, FdKind, Message, PendingCommand, ProcessInfo, StatusFormat, Text};
 
 use std::time::Duration;

@@ -22,6 +22,16 @@ pub enum ErrorClass {
     Other,
 }
 
+/// Makes a call once more if it has failed for want of memory, by an interruption or by an error of the disk: a site, a
+/// zone or a wakeup is not given up for a fault that has passed. For calls that can be repeated.
+pub fn with_second_try<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    use io::ErrorKind::{InvalidFilename, InvalidInput, NotADirectory, NotFound, PermissionDenied};
+    call().or_else(|error| match error.kind() {
+        NotFound | PermissionDenied | NotADirectory | InvalidFilename | InvalidInput => Err(error),
+        _ => call(),
+    })
+}
+
 /// The class of `error`.
 pub fn classify(error: &io::Error) -> ErrorClass {
     match error.raw_os_error() {
@@ -31,5 +41,24 @@ pub fn classify(error: &io::Error) -> ErrorClass {
         Some(libc::EACCES | libc::EPERM) => ErrorClass::PermissionDenied,
         Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::ENOBUFS) => ErrorClass::Exhausted,
         _ => ErrorClass::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_errors_that_may_pass_have_a_second_try() {
+        for (code, try_count) in [(libc::ENOENT, 1), (libc::EACCES, 1), (libc::ENOMEM, 2), (libc::EIO, 2)] {
+            let mut count = 0;
+            let result: io::Result<()> = with_second_try(|| {
+                count += 1;
+                Err(io::Error::from_raw_os_error(code))
+            });
+            assert_eq!((result.expect_err("both fail").raw_os_error(), count), (Some(code), try_count));
+        }
+        let mut results = [Ok(7), Err(io::Error::from_raw_os_error(libc::EINTR))].into_iter().rev();
+        assert_eq!(with_second_try(|| results.next().expect("two tries")).expect("the second"), 7);
     }
 }

@@ -1,6 +1,7 @@
 //! Wakes a thread that waits outside a poller (eventfd(2)).
 
 use crate::counters::{Syscall, count};
+use crate::error::with_second_try;
 use rustix::event::{EventfdFlags, eventfd};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,11 +20,11 @@ impl EventFd {
     /// Makes the descriptor readable.
     pub fn signal(&self) -> io::Result<()> {
         count(Syscall::EventfdWrite);
-        match rustix::io::write(&self.0, &1_u64.to_ne_bytes()) {
+        with_second_try(|| match rustix::io::write(&self.0, &1_u64.to_ne_bytes()) {
             // The counter is full, so the descriptor is readable already.
             Ok(_) | Err(rustix::io::Errno::AGAIN) => Ok(()),
             Err(errno) => Err(errno.into()),
-        }
+        })
     }
 
     /// Makes the descriptor unreadable; returns whether it was readable.

@@ -15,6 +15,8 @@ use std::sync::{Mutex, PoisonError};
 pub const FIRST_FD: RawFd = 3;
 /// The environment variable with the number of descriptors.
 pub const COUNT_VARIABLE: &str = "LISTEN_FDS";
+/// The environment variable for a program that inherits none.
+pub const NO_FDS: (&str, &str) = (COUNT_VARIABLE, "");
 /// The environment variable with their names, separated by colons.
 pub const NAMES_VARIABLE: &str = "LISTEN_FDNAMES";
 /// The environment variable with the process they are for; empty for any process.

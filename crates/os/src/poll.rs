@@ -3,6 +3,7 @@
 //! Edge-triggered: an event is reported once, so a caller that stops before a source is empty must remember the source.
 
 use crate::counters::{Syscall, count};
+use crate::error::with_second_try;
 use mio::unix::SourceFd;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use std::io;
@@ -117,7 +118,8 @@ impl Waker {
     /// Ends the current wait of the poller, or the next one.
     pub fn wake(&self) -> io::Result<()> {
         count(Syscall::EventfdWrite);
-        self.0.wake()
+        // A wakeup that is lost would make a client wait.
+        with_second_try(|| self.0.wake())
     }
 }
 

@@ -119,8 +119,9 @@ impl fmt::Display for User {
 }
 
 pub(crate) fn thread_count() -> io::Result<usize> {
-    let tasks = std::fs::read_dir("/proc/self/task");
-    Ok(tasks.map_err(|error| with_context("opendir", "/proc/self/task", &error))?.count())
+    const PATH: &str = "/proc/self/task";
+    let tasks = std::fs::read_dir(PATH).map_err(|error| with_context("opendir", PATH, &error))?;
+    tasks.map(|task| task.map_or_else(|error| Err(with_context("getdents64", PATH, &error)), |_| Ok(1))).sum()
 }
 
 fn groups_of(entry: &unistd::User) -> io::Result<Vec<u32>> {

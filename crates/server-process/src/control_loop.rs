@@ -33,9 +33,6 @@ const UNSENT_EVENTS_MAX: usize = 4_096;
 /// Diagnostics that are sent to the client that has requested a reload; standard error has its own limit.
 const DIAGNOSTICS_SENT_MAX: usize = 100;
 
-/// Failures to poll in a row, such as for want of memory, after which the process gives up.
-const WAIT_FAILURES_MAX: u32 = 500;
-
 /// What a server process has loaded and inherited.
 pub(crate) struct ProcessState {
     pub(crate) source: ConfigSource,

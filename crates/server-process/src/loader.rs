@@ -10,6 +10,7 @@ use sanderling_config::diagnostic::{Diagnostic, Problem, error_text};
 use sanderling_config::{Config, DefaultSite, DomainName, Limits, Zone as ZoneConfig};
 use sanderling_dns::{HashSeed, Zone, ZoneEntry, ZoneMap};
 use sanderling_os::directory::Directory;
+use sanderling_os::error::with_second_try;
 use sanderling_server::{Root, Site, Sites, Snapshot};
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -275,8 +276,8 @@ impl Report {
 }
 
 fn open_directory(path: &Path) -> io::Result<(Directory, DirectoryId)> {
-    let directory = Directory::open(path)?;
-    let metadata = directory.metadata()?;
+    let directory = with_second_try(|| Directory::open(path))?;
+    let metadata = with_second_try(|| directory.metadata())?;
     let id = (directory.real_path().to_owned(), metadata.device, metadata.inode);
     Ok((directory, id))
 }

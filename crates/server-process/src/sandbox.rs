@@ -4,6 +4,7 @@
 use sanderling_config::Config;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text};
 use sanderling_os::directory::Directory;
+use sanderling_os::error::with_second_try;
 use sanderling_os::sandbox::{self, Landlock, Layer, SandboxConfig};
 use sanderling_os::user::User;
 use std::collections::BTreeSet;
@@ -65,7 +66,8 @@ impl Sandbox {
         // thousands of zones may be in one directory. One that cannot be opened concerns its own site or zones alone.
         let mut paths = zone_directories;
         paths.extend(config.sites.iter().map(|site| site.document_root.clone()));
-        let directories: Vec<Directory> = paths.iter().filter_map(|path| Directory::open(path).ok()).collect();
+        let directories: Vec<Directory> =
+            paths.iter().filter_map(|path| with_second_try(|| Directory::open(path)).ok()).collect();
         let sandbox_config = SandboxConfig {
             readable_fds: directories.iter().map(AsFd::as_fd).collect(),
             landlock: layer,

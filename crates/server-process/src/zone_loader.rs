@@ -5,6 +5,7 @@ use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text};
 use sanderling_config::{DomainName, Limits, Zone as ZoneConfig};
 use sanderling_dns::zonefile::{self, Entry, Parser, Position};
 use sanderling_dns::{HashSeed, NameBuf, Zone, ZoneBuilder, ZoneLimits};
+use sanderling_os::error::with_second_try;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -215,13 +216,19 @@ fn read(
 ) -> Result<Vec<u8>, ReadError> {
     // Without blocking: a FIFO at the path of a zone file would block a reload for ever.
     let read_error = |error| ReadError::new(path, &error);
-    let file = sanderling_os::file::open_nonblocking(path).map_err(read_error)?;
-    let metadata = file.metadata().map_err(read_error)?;
+    let open = || {
+        let file = sanderling_os::file::open_nonblocking(path)?;
+        let metadata = file.metadata()?;
+        Ok((file, metadata))
+    };
+    let (file, metadata) = with_second_try(open).map_err(read_error)?;
     if !metadata.is_file() {
         return Err(Problem::new("not a regular file", "name the zone's master file (RFC 1035 section 5)").into());
     }
     let mut text = Vec::with_capacity(metadata.len().min(*budget_bytes) as usize + 1);
-    file.take(*budget_bytes + 1).read_to_end(&mut text).map_err(read_error)?;
+    // What was read before an error is kept, so the second try goes on after it.
+    let mut rest = file.take(*budget_bytes + 1);
+    with_second_try(|| rest.read_to_end(&mut text)).map_err(read_error)?;
     *budget_bytes = budget_bytes.checked_sub(text.len() as u64).ok_or_else(|| {
         let message = format!("the zone has more than {} bytes of text", limits.zone_file_bytes_max);
         Problem::new(message, "shorten it or raise `zone_file_bytes_max` in [limits]")

@@ -10,7 +10,7 @@ use crate::connection::Protocol;
 use crate::connections::Connections;
 use crate::jobs::Inbox;
 use crate::lifecycle::{AcceptGuard, DrainMode, State};
-use crate::listener_state::ListenerState;
+use crate::listener_state::{Accepting, ListenerState};
 use crate::metrics::ThreadMetrics;
 use crate::shared::Shared;
 use crate::slab::Key;
@@ -109,7 +109,10 @@ impl<'s> Worker<'s> {
     pub(crate) fn new(shared: &'s Shared, index: usize, params: WorkerParams<'s>) -> io::Result<Worker<'s>> {
         let WorkerParams { poller, mut listeners, inbox, metrics, accept_guard } = params;
         for (index, listener) in listeners.iter_mut().enumerate() {
-            listener.register(Source::Listener(index).token(), &poller)?;
+            if listener.register(Source::Listener(index).token(), &poller).is_err() {
+                // No memory for it now: it is tried again in the first iteration.
+                listener.accepting = Accepting::Paused { until_ms: 0 };
+            }
         }
         Ok(Worker {
             shared,

@@ -3,7 +3,9 @@
 use crate::phase::{Phase, PhaseAction, PhaseInput, Termination};
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::log;
-use sanderling_ipc::{Command, Connection, Event, FdKind, IncomingFds, Message, ProcessInfo, Received, Text};
+use sanderling_ipc::{
+    Command, Connection, Event, FdKind, IncomingFds, Message, ProcessInfo, Received, Text, is_closed,
+};
 use sanderling_os::process::{ExitStatus, ProcessHandle};
 use sanderling_os::signals::Signal;
 use std::io;
@@ -128,11 +130,19 @@ impl Process {
     }
 
     fn on_send_error(&mut self, error: &io::Error) {
-        // The exit of a process closes its connection, and is handled as such.
-        if self.is_connected && self.termination == Termination::None {
+        if is_closed(error) {
+            // The exit of a process closes its connection, and is handled as such.
+            return;
+        }
+        if self.termination == Termination::None {
             log(&format!("{self} does not receive commands: {}; aborting it", error_text(error)));
         }
         self.abort();
+    }
+
+    /// Sends what the process had no room for, and waits until it has room; an error if it has none at `deadline`.
+    pub(super) fn flush_until(&mut self, deadline: Instant) -> io::Result<()> {
+        self.connection.flush_until(deadline).or_else(|error| if is_closed(&error) { Ok(()) } else { Err(error) })
     }
 
     /// Whether it has not received all commands yet.
@@ -222,14 +232,39 @@ mod tests {
     use sanderling_os::signals::{SIGABRT, SIGKILL};
     use std::path::Path;
 
+    /// A process in this phase, and the other end of its connection.
+    fn process_in(phase: Phase) -> (Process, SeqpacketSocket) {
+        let handle = sanderling_os::process::spawn(Path::new("/bin/tail"), &["-f".into(), "/dev/null".into()], &[]);
+        let (own, other) = SeqpacketSocket::pair().expect("a pair");
+        let connection = Connection::from_fd(own.into()).expect("a connection");
+        (Process { phase, ..Process::new(1, handle.expect("started"), connection) }, other)
+    }
+
+    #[test]
+    fn process_that_has_closed_its_connection_is_not_aborted() {
+        let (mut process, other) = process_in(Phase::Serving);
+        drop(other);
+        process.send(Command::Reload, Vec::new());
+        process.flush();
+        process.flush_until(Instant::now()).expect("nothing is left to send");
+        assert_eq!(process.termination, Termination::None);
+        process.kill();
+    }
+
+    #[test]
+    fn unsent_command_is_an_error_at_the_deadline() {
+        let (mut process, _other) = process_in(Phase::Draining);
+        while !process.has_unsent() {
+            process.send(Command::Drain, Vec::new());
+        }
+        assert_eq!(process.flush_until(Instant::now()).expect_err("no room").kind(), io::ErrorKind::TimedOut);
+        process.kill();
+    }
+
     #[test]
     fn process_of_another_version_is_aborted_with_the_reason_unless_it_drains() {
         for phase in [Phase::Starting, Phase::Serving, Phase::Draining] {
-            let handle = sanderling_os::process::spawn(Path::new("/bin/tail"), &["-f".into(), "/dev/null".into()], &[]);
-            let (own, other) = SeqpacketSocket::pair().expect("a pair");
-            let copy = own.as_fd().try_clone_to_owned().expect("a copy");
-            let connection = Connection::from_fd(copy).expect("a connection");
-            let mut process = Process { phase, ..Process::new(1, handle.expect("started"), connection) };
+            let (mut process, other) = process_in(phase);
             assert!(other.send(b"SDLG\xffwhat a later version may send", &[]).expect("sent"));
             let Some(Event::Stderr(reason)) = process.next_event() else { panic!("no reason") };
             assert!(reason.contains("version 255 of the protocol, and this program has version 2; "), "{reason}");

@@ -14,5 +14,6 @@ mod probe;
 mod rights;
 mod soak;
 mod supervision;
+mod torture;
 
 mod domain;

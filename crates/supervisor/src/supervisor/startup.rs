@@ -1,6 +1,7 @@
 //! The start of the supervisor: it binds its sockets, or inherits them from a service manager, from the program that it
 //! replaces, or from a server process without a supervisor.
 
+use super::upgrade::LOG_FLUSH_MAX;
 use super::{ActiveConfig, Lifecycle, QueuedRequest, Requester, Supervisor};
 use crate::backoff::Backoff;
 use crate::process::Process;
@@ -16,6 +17,7 @@ use sanderling_os::sd_notify::{Notifier, State};
 use sanderling_os::signals::{self, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, Signals};
 use sanderling_os::{listen_fds, memfd};
 use std::collections::VecDeque;
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -40,9 +42,29 @@ pub fn serve(
         }
         Err(StartupError::Failure(message)) => {
             log(&message);
+            if handover::has_list() {
+                log(&error_text(&adopt_instead()));
+            }
             Exit::Failure
         }
     }
+}
+
+/// Starts this program again without what it has inherited from the program before, since it could not take over: it
+/// adopts the server process instead, which goes on serving. Returns only on failure.
+fn adopt_instead() -> io::Error {
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    // Without a control socket the server process would not be found, and a second one would serve beside it.
+    if !arguments.iter().any(|argument| argument == "--control") {
+        return io::Error::other("the server process goes on serving without a supervisor; stop it and start again");
+    }
+    log("cannot take over from the program before; adopting the server process");
+    log::flush(LOG_FLUSH_MAX);
+    if let Err(error) = signals::block_all() {
+        return error;
+    }
+    let environment = [handover::NO_LIST, listen_fds::NO_FDS].map(|(name, value)| (name, value.to_owned()));
+    sanderling_os::process::exec(&program::installed_path(), &arguments, &environment, &[])
 }
 
 /// Why the supervisor does not start.

@@ -11,10 +11,12 @@ use sanderling_os::signals::{SIGHUP, SIGUSR2};
 use std::convert::Infallible;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long the messages of this program may take before the next one replaces it without them.
-const LOG_FLUSH_MAX: Duration = Duration::from_secs(1);
+pub(super) const LOG_FLUSH_MAX: Duration = Duration::from_secs(1);
+/// Time in which the server processes must receive all commands before this program is replaced.
+const COMMANDS_FLUSH_MAX: Duration = Duration::from_secs(1);
 
 impl Supervisor {
     pub(super) fn begin_upgrade(&mut self, requester: Requester) {
@@ -46,6 +48,9 @@ impl Supervisor {
     }
 
     fn try_become_new_program(&mut self, requester: Requester) -> io::Result<Infallible> {
+        // The exec would lose a command to drain that was not sent yet, and two processes would serve.
+        let deadline = Instant::now() + COMMANDS_FLUSH_MAX;
+        self.processes.iter_mut().try_for_each(|process| process.flush_until(deadline))?;
         // The new program registers its signal handlers first; a signal before that would kill it. Signals that have
         // arrived are handled here, and later ones wait for the new program.
         signals::block_all()?;
