@@ -13,6 +13,7 @@ mod isolation;
 mod probe;
 mod rights;
 mod soak;
+mod stalled_disk;
 mod supervision;
 mod torture;
 

@@ -1,0 +1,77 @@
+//! A disk that does not answer delays the responses that need it, and nothing else.
+
+use sanderling_testkit::http::{HttpClient, get};
+use sanderling_testkit::{
+    ANSWERED, CONTENT, DEADLINE, FILE_BYTES, ListenerCounts, STALLED, StalledDisk, TestDirectory, TestServer, udp_reply,
+};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const BOTH: ListenerCounts = ListenerCounts { http: 1, dns: 1 };
+/// Much longer than an answer that waits for no disk takes.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(3);
+
+/// Runs `act` with a server whose site has a directory `disk` that is a stalled disk. Without the right to mount, nothing
+/// happens.
+fn with_stalled_disk(act: impl FnOnce(&TestDirectory, &StalledDisk, TestServer)) {
+    let zone = b"@ 60 SOA ns host 1 1 1 1 1\n@ 60 NS ns\nns 60 A 192.0.2.1\n";
+    let directory =
+        TestDirectory::with(&[("public/index.html", b"hi\n"), ("public/disk/file", b""), ("example.com.zone", zone)]);
+    let config = "workers = 1\n[limits]\nhang_timeout_ms = 1000\ndrain_timeout_ms = 1000\n\
+         [http]\nlisten = [\"127.0.0.1:0\"]\n[dns]\nlisten = [\"127.0.0.1:0\"]\n\
+         [domain.\"localhost\"]\nsite = \"public\"\n[domain.\"example.com\"]\nzone = \"example.com.zone\"\n";
+    directory.write("sanderling.toml", config.as_bytes());
+    let Some(disk) = StalledDisk::mount(&directory.path().join("public/disk")) else { return };
+    let server = TestServer::start_command(directory.serve_command(), BOTH);
+    act(&directory, &disk, server);
+}
+
+/// A client that waits for the stalled file, of which it has received the head.
+fn client_of_stalled_file(server: &TestServer, disk: &StalledDisk) -> HttpClient {
+    let mut client = HttpClient::connect(server.http());
+    client.send(get(&format!("/disk/{STALLED}")));
+    let deadline = Instant::now() + DEADLINE;
+    while disk.waiting_count() == 0 {
+        assert!(Instant::now() < deadline, "the file is not read");
+        thread::yield_now();
+    }
+    client
+}
+
+#[test]
+fn everything_else_is_answered_while_a_disk_does_not_answer() {
+    with_stalled_disk(|directory, disk, server| {
+        let process_id = server.server_process_id();
+        let mut waiting = client_of_stalled_file(&server, disk);
+        // For longer than a hung thread is tolerated.
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_secs(4) {
+            let before = Instant::now();
+            let mut client = HttpClient::connect(server.http());
+            assert_eq!(client.get("/").text(), "hi\n");
+            assert_eq!(client.get(&format!("/disk/{ANSWERED}")).body, [CONTENT; FILE_BYTES]);
+            let query = b"\0\x19\0\0\0\x01\0\0\0\0\0\0\x07example\x03com\0\0\x06\0\x01";
+            assert_eq!(udp_reply(server.dns(), query)[..4], *b"\0\x19\x84\0");
+            for command in ["status", "reload"] {
+                assert_eq!(directory.control(command).code(), Some(0), "{command}");
+            }
+            assert!(before.elapsed() < ANSWER_TIME_MAX, "{:?}", before.elapsed());
+        }
+        disk.release();
+        assert_eq!(waiting.response().body, [CONTENT; FILE_BYTES]);
+        assert_eq!(server.server_process_id(), process_id, "the process was not replaced");
+    });
+}
+
+#[test]
+fn stop_does_not_wait_for_a_disk_that_does_not_answer() {
+    with_stalled_disk(|directory, disk, server| {
+        let _waiting = client_of_stalled_file(&server, disk);
+        let before = Instant::now();
+        let ended = directory.control("stop");
+        assert_eq!(ended.code(), Some(0), "{ended}");
+        assert!(before.elapsed() < ANSWER_TIME_MAX, "{:?}", before.elapsed());
+        disk.release();
+        assert_eq!(server.end().code(), Some(0));
+    });
+}

@@ -1,0 +1,181 @@
+//! A FUSE file system whose reads wait until a test lets them go on: a disk that does not answer.
+//!
+//! It serves the part of the protocol (linux/fuse.h, version 7.31) that reading files takes.
+
+use rustix::mount::{MountFlags, UnmountFlags};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+
+/// The file whose reads wait.
+pub const STALLED: &str = "stalled.bin";
+/// The file whose reads are answered at once.
+pub const ANSWERED: &str = "answered.bin";
+/// The length of each file.
+pub const FILE_BYTES: usize = 200_000;
+/// Each byte of them.
+pub const CONTENT: u8 = b'd';
+
+const ROOT_NODE: u64 = 1;
+const STALLED_NODE: u64 = 2;
+const ANSWERED_NODE: u64 = 3;
+const REQUEST_BYTES_MAX: usize = 1 << 17;
+const ENOENT: i32 = 2;
+const ENOSYS: i32 = 38;
+
+/// The mounted file system. Dropping it unmounts it; reads that wait fail then.
+pub struct StalledDisk {
+    directory: PathBuf,
+    device: Arc<Device>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl StalledDisk {
+    /// Mounts the file system on an existing directory; `None` if this process may not mount.
+    pub fn mount(directory: &Path) -> Option<StalledDisk> {
+        let is_root = rustix::process::geteuid().is_root();
+        let file = File::options().read(true).write(true).open("/dev/fuse").ok().filter(|_| is_root)?;
+        let options = format!("fd={},rootmode=40000,user_id=0,group_id=0,allow_other", file.as_raw_fd());
+        let options = std::ffi::CString::new(options).expect("no zero byte");
+        let flags = MountFlags::NOSUID | MountFlags::NODEV;
+        rustix::mount::mount("stalled", directory, "fuse", flags, Some(options.as_c_str())).ok()?;
+        let device = Arc::new(Device { file, state: Mutex::new(State::Stalled(Vec::new())) });
+        let serving = Arc::clone(&device);
+        let thread = thread::spawn(move || serving.serve());
+        Some(StalledDisk { directory: directory.to_owned(), device, thread: Some(thread) })
+    }
+
+    /// Reads that wait.
+    pub fn waiting_count(&self) -> usize {
+        match &*self.device.lock() {
+            State::Stalled(waiting) => waiting.len(),
+            State::Answering => 0,
+        }
+    }
+
+    /// Answers all reads, from now on too.
+    pub fn release(&self) {
+        let State::Stalled(waiting) = std::mem::replace(&mut *self.device.lock(), State::Answering) else { return };
+        waiting.iter().for_each(|read| self.device.answer_read(read));
+    }
+}
+
+impl Drop for StalledDisk {
+    fn drop(&mut self) {
+        let unmounted = rustix::mount::unmount(&self.directory, UnmountFlags::FORCE | UnmountFlags::DETACH);
+        if let (Ok(()), Some(thread)) = (unmounted, self.thread.take()) {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Device {
+    file: File,
+    state: Mutex<State>,
+}
+
+enum State {
+    /// The reads of the stalled file that wait.
+    Stalled(Vec<PendingRead>),
+    Answering,
+}
+
+struct PendingRead {
+    unique: u64,
+    offset: usize,
+    size: usize,
+}
+
+impl Device {
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Answers requests until the file system is unmounted.
+    fn serve(&self) {
+        let mut buffer = vec![0; REQUEST_BYTES_MAX];
+        while let Ok(length) = (&self.file).read(&mut buffer) {
+            self.handle(&buffer[..length]);
+        }
+    }
+
+    fn handle(&self, request: &[u8]) {
+        let number = |at: usize, size: usize| {
+            let mut bytes = [0; 8];
+            bytes[..size].copy_from_slice(&request[at..at + size]);
+            u64::from_ne_bytes(bytes)
+        };
+        let (operation, unique, node) = (number(4, 4), number(8, 8), number(16, 8));
+        let body = 40;
+        match operation {
+            // LOOKUP
+            1 => match &request[body..request.len() - 1] {
+                name if name == STALLED.as_bytes() => self.answer(unique, &entry(STALLED_NODE)),
+                name if name == ANSWERED.as_bytes() => self.answer(unique, &entry(ANSWERED_NODE)),
+                _ => self.answer_error(unique, ENOENT),
+            },
+            // FORGET, INTERRUPT, BATCH_FORGET have no answer.
+            2 | 36 | 42 => {}
+            // GETATTR: attributes that are valid for no time, so that each question comes here.
+            3 => self.answer(unique, &[vec![0; 16], attributes(node)].concat()),
+            // OPEN, OPENDIR: a handle and flags.
+            14 | 27 => self.answer(unique, &[0; 16]),
+            15 => {
+                let read =
+                    PendingRead { unique, offset: number(body + 8, 8) as usize, size: number(body + 16, 4) as usize };
+                match &mut *self.lock() {
+                    State::Stalled(waiting) if node == STALLED_NODE => waiting.push(read),
+                    _ => self.answer_read(&read),
+                }
+            }
+            // STATFS
+            17 => self.answer(unique, &[0; 80]),
+            // RELEASE, FLUSH, RELEASEDIR
+            18 | 25 | 29 => self.answer(unique, &[]),
+            // INIT: version, no read-ahead, no flags, 16 requests in the background, and the least size of a write.
+            26 => {
+                let words: [u32; 16] = [7, 31, 0, 0, 16 << 16 | 16, 4096, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+                self.answer(unique, &words.map(u32::to_ne_bytes).concat());
+            }
+            _ => self.answer_error(unique, ENOSYS),
+        }
+    }
+
+    fn answer_read(&self, read: &PendingRead) {
+        let length = read.size.min(FILE_BYTES.saturating_sub(read.offset));
+        self.answer(read.unique, &vec![CONTENT; length]);
+    }
+
+    fn answer(&self, unique: u64, body: &[u8]) {
+        self.write(unique, 0, body);
+    }
+
+    fn answer_error(&self, unique: u64, errno: i32) {
+        self.write(unique, -errno, &[]);
+    }
+
+    fn write(&self, unique: u64, error: i32, body: &[u8]) {
+        let length = 16 + body.len() as u32;
+        let head = [&length.to_ne_bytes()[..], &error.to_ne_bytes(), &unique.to_ne_bytes()].concat();
+        // It fails if the request was given up.
+        let _ = (&self.file).write(&[&head, body].concat());
+    }
+}
+
+/// `struct fuse_entry_out`: valid for no time.
+fn entry(node: u64) -> Vec<u8> {
+    [node.to_ne_bytes().to_vec(), vec![0; 32], attributes(node)].concat()
+}
+
+/// `struct fuse_attr` of a file that was changed in 1970.
+fn attributes(node: u64) -> Vec<u8> {
+    const DIRECTORY: u32 = 0o040_755;
+    const REGULAR: u32 = 0o100_644;
+    let (mode, length) = if node == ROOT_NODE { (DIRECTORY, 0) } else { (REGULAR, FILE_BYTES as u64) };
+    let long = [node, length, 0, 1, 1, 1].map(u64::to_ne_bytes).concat();
+    let short = [0, 0, 0, mode, 1, 0, 0, 0, 4096, 0].map(u32::to_ne_bytes).concat();
+    [long, short].concat()
+}
