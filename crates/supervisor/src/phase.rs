@@ -6,6 +6,9 @@ use std::time::{Duration, Instant};
 
 /// Time in which an aborted process may write a core dump.
 const CORE_DUMP_TIME: Duration = Duration::from_secs(1);
+/// Time in which a process exits that has reported its end, or was killed. One that takes longer has a thread that the kernel
+/// does not end, since it waits for a disk.
+const EXIT_TIME: Duration = Duration::from_secs(2);
 
 /// What a server process does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,10 +74,10 @@ impl Phase {
 pub(crate) enum Termination {
     #[default]
     None,
-    /// SIGABRT was sent, for a core dump.
-    Aborted { kill_at: Instant },
-    /// It was killed, and exits soon.
-    Killed,
+    /// SIGABRT was sent, for a core dump, or the process has reported its end.
+    Exiting { kill_at: Instant },
+    /// It was killed, and exits soon, or is given up.
+    Killed { give_up_at: Instant },
 }
 
 impl Termination {
@@ -83,27 +86,48 @@ impl Termination {
         if *self != Termination::None {
             return None;
         }
-        *self = Termination::Aborted { kill_at: now + CORE_DUMP_TIME };
+        *self = Termination::Exiting { kill_at: now + CORE_DUMP_TIME };
         Some(SIGABRT)
     }
 
+    /// The process has reported its end.
+    pub(crate) fn expect_exit(&mut self, now: Instant) {
+        if *self == Termination::None {
+            *self = Termination::Exiting { kill_at: now + EXIT_TIME };
+        }
+    }
+
     /// Kills the process: the signal to send, unless it was sent already.
-    pub(crate) fn kill(&mut self) -> Option<Signal> {
-        let is_new = *self != Termination::Killed;
-        *self = Termination::Killed;
-        is_new.then_some(SIGKILL)
+    pub(crate) fn kill(&mut self, now: Instant) -> Option<Signal> {
+        if self.is_killed() {
+            return None;
+        }
+        *self = Termination::Killed { give_up_at: now + EXIT_TIME };
+        Some(SIGKILL)
     }
 
-    /// Kills the process if it was aborted and has not exited in time.
+    /// Kills the process if it has not exited in time.
     pub(crate) fn poll(&mut self, now: Instant) -> Option<Signal> {
-        self.deadline().filter(|kill_at| now >= *kill_at).and_then(|_| self.kill())
+        match *self {
+            Termination::Exiting { kill_at } if now >= kill_at => self.kill(now),
+            _ => None,
+        }
     }
 
-    /// When to call [`Termination::poll`].
+    pub(crate) fn is_killed(self) -> bool {
+        matches!(self, Termination::Killed { .. })
+    }
+
+    /// Whether the process was killed and does not exit.
+    pub(crate) fn is_given_up(self, now: Instant) -> bool {
+        matches!(self, Termination::Killed { give_up_at } if now >= give_up_at)
+    }
+
+    /// When to call [`Termination::poll`] and [`Termination::is_given_up`].
     pub(crate) fn deadline(self) -> Option<Instant> {
         match self {
-            Termination::Aborted { kill_at } => Some(kill_at),
-            Termination::None | Termination::Killed => None,
+            Termination::None => None,
+            Termination::Exiting { kill_at: at } | Termination::Killed { give_up_at: at } => Some(at),
         }
     }
 }
@@ -141,14 +165,27 @@ mod tests {
         assert_eq!(termination.poll(now), None);
         assert_eq!(termination.deadline(), Some(now + CORE_DUMP_TIME));
         assert_eq!(termination.poll(now + CORE_DUMP_TIME), Some(SIGKILL));
-        assert_eq!(termination, Termination::Killed);
-        assert_eq!((termination.deadline(), termination.kill()), (None, None));
+        assert_eq!(termination.kill(now + CORE_DUMP_TIME), None);
+    }
+
+    #[test]
+    fn process_that_reports_its_end_and_does_not_exit_is_killed_and_given_up() {
+        let mut now = Instant::now();
+        let mut termination = Termination::None;
+        termination.expect_exit(now);
+        now += EXIT_TIME;
+        assert_eq!(termination.deadline(), Some(now));
+        assert_eq!(termination.poll(now), Some(SIGKILL));
+        assert!(!termination.is_given_up(now));
+        assert_eq!(termination.deadline(), Some(now + EXIT_TIME));
+        assert!(termination.is_given_up(now + EXIT_TIME));
+        assert_eq!(termination.poll(now + EXIT_TIME), None);
     }
 
     #[test]
     fn killed_process_is_not_aborted() {
         let mut termination = Termination::None;
-        assert_eq!(termination.kill(), Some(SIGKILL));
+        assert_eq!(termination.kill(Instant::now()), Some(SIGKILL));
         assert_eq!(termination.abort(Instant::now()), None);
     }
 }

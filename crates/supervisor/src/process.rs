@@ -182,11 +182,21 @@ impl Process {
     /// When it must have finished what is in progress, `limit` after it began to drain; `None` without a limit, or if it
     /// does not drain.
     pub(super) fn drain_deadline(&self, limit: Option<Duration>) -> Option<Instant> {
-        let drains = self.phase == Phase::Draining && self.termination != Termination::Killed;
+        let drains = self.phase == Phase::Draining && !self.termination.is_killed();
         limit.filter(|_| drains).map(|limit| self.phase_since + limit)
     }
 
-    /// When [`Process::poll_termination`] must be called.
+    /// The process has reported its end: it is killed if it does not exit.
+    pub(super) fn expect_exit(&mut self) {
+        self.termination.expect_exit(Instant::now());
+    }
+
+    /// Whether it was killed and does not exit.
+    pub(super) fn is_given_up(&self) -> bool {
+        self.termination.is_given_up(Instant::now())
+    }
+
+    /// When [`Process::poll_termination`] must be called, or [`Process::is_given_up`] becomes true.
     pub(super) fn termination_deadline(&self) -> Option<Instant> {
         self.termination.deadline()
     }
@@ -199,11 +209,11 @@ impl Process {
 
     /// Kills it.
     pub(super) fn kill(&mut self) {
-        let signal = self.termination.kill();
+        let signal = self.termination.kill(Instant::now());
         self.send_signal(signal);
     }
 
-    /// Kills it if it was aborted and has not exited.
+    /// Kills it if it should have exited.
     pub(super) fn poll_termination(&mut self) {
         let signal = self.termination.poll(Instant::now());
         self.send_signal(signal);

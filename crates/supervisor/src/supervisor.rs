@@ -290,7 +290,7 @@ impl Supervisor {
             Event::Heartbeat => {}
             Event::ThreadHung(thread) => {
                 log(&format!("{process}: thread {thread} hangs; restarting"));
-                process.abort();
+                self.replace_hung(index);
             }
             Event::Failed => {
                 if process.apply(PhaseInput::Failed) {
@@ -320,7 +320,22 @@ impl Supervisor {
             Event::ReloadRefused => self.on_refused(generation),
             Event::Reloaded { changes, problem_count } => self.on_reloaded(&changes, problem_count),
             Event::NewProcessNeeded(reason) => self.on_new_process_needed(&reason),
-            Event::Drained { cut_off_count } => self.cut_off_count += cut_off_count,
+            Event::Drained { cut_off_count } => {
+                process.expect_exit();
+                self.cut_off_count += cut_off_count;
+            }
+        }
+    }
+
+    /// Aborts a process and starts another one, which does not wait for its exit: the kernel may not end a thread that waits
+    /// for a disk.
+    fn replace_hung(&mut self, index: usize) {
+        let process = &mut self.processes[index];
+        let served = process.phase_since.elapsed();
+        process.abort();
+        if process.apply(PhaseInput::Failed) {
+            self.fail_reload_in_place();
+            self.restart_after(served);
         }
     }
 
@@ -332,9 +347,19 @@ impl Supervisor {
                 log(&format!("{}: {}; retrying", self.processes[index], error_text(&error)));
                 None
             });
-            let Some(status) = status else {
-                index += 1;
-                continue;
+            let status = match status {
+                Some(status) => status,
+                None if self.processes[index].is_given_up() => {
+                    let process = &self.processes[index];
+                    log(&format!(
+                        "{process} was killed and does not exit: a disk does not answer; continuing without it"
+                    ));
+                    ExitStatus::Unknown
+                }
+                None => {
+                    index += 1;
+                    continue;
+                }
             };
             // Its last events still count, except that it cannot serve any more.
             while let Some(event) = self.processes[index].next_event() {
@@ -417,12 +442,13 @@ impl Supervisor {
     fn handle_deadlines(&mut self) {
         let hang_limit = Duration::from_millis(self.active.config.limits.hang_timeout_ms) + HEARTBEAT_INTERVAL;
         let drain_limit = self.drain_limit();
-        for process in &mut self.processes {
-            process.flush();
-            if process.is_silent_for(hang_limit) {
-                log(&format!("{process}: no heartbeat for {} s, restarting", hang_limit.as_secs()));
-                process.abort();
+        for index in 0..self.processes.len() {
+            if self.processes[index].is_silent_for(hang_limit) {
+                log(&format!("{}: no heartbeat for {} s, restarting", self.processes[index], hang_limit.as_secs()));
+                self.replace_hung(index);
             }
+            let process = &mut self.processes[index];
+            process.flush();
             if process.drain_deadline(drain_limit).is_some_and(|deadline| Instant::now() >= deadline) {
                 log(&format!("{process} has not finished within `drain_timeout_ms`, killing it"));
                 process.kill();
