@@ -169,18 +169,21 @@ impl Prepared {
             Err(error) => log(&error_text(&error)),
         }
         let server = Server::new(snapshot, options, Duration::from_millis(limits.drain_timeout_ms));
-        let supervisor = server.run(&socket_sets, worker_count, |server| {
+        let control = |server: &Server| {
             ControlLoop::new(server, &socket_sets, state).and_then(|control_loop| control_loop.run(&signals))
-        })??;
-        let cut_off_count = server.status().sum(Counter::CutOff);
-        if cut_off_count > 0 {
-            log(&format!("responses cut off after `drain_timeout_ms`: {cut_off_count}"));
-        }
-        if let Some(mut supervisor) = supervisor {
-            // A supervisor that does not read has counted nothing; the log has the number.
-            let _ = supervisor.send(&Message::Event(Event::Drained { cut_off_count }));
-            let _ = supervisor.flush_until(Instant::now() + REPORT_TIMEOUT);
-        }
-        Ok(())
+        };
+        server.run_and_report(&socket_sets, worker_count, control, |ended| {
+            let supervisor = ended?;
+            let cut_off_count = server.status().sum(Counter::CutOff);
+            if cut_off_count > 0 {
+                log(&format!("responses cut off after `drain_timeout_ms`: {cut_off_count}"));
+            }
+            if let Some(mut supervisor) = supervisor {
+                // A supervisor that does not read has counted nothing; the log has the number.
+                let _ = supervisor.send(&Message::Event(Event::Drained { cut_off_count }));
+                let _ = supervisor.flush_until(Instant::now() + REPORT_TIMEOUT);
+            }
+            Ok(())
+        })?
     }
 }

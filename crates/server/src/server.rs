@@ -61,6 +61,21 @@ impl Server {
         worker_count: usize,
         control: impl FnOnce(&Server) -> R,
     ) -> io::Result<R> {
+        self.run_and_report(socket_sets, worker_count, control, |result| result)
+    }
+
+    /// As [`Server::run`]; `report` is called with the result of `control` when nothing is served any more. After it the
+    /// server waits for threads that may wait for a disk.
+    ///
+    /// # Errors
+    /// As for [`Server::run`]; then `report` is not called.
+    pub fn run_and_report<R, T>(
+        &self,
+        socket_sets: &[SocketSet],
+        worker_count: usize,
+        control: impl FnOnce(&Server) -> R,
+        report: impl FnOnce(R) -> T,
+    ) -> io::Result<T> {
         if worker_count == 0 {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a server needs at least one worker"));
         }
@@ -87,8 +102,10 @@ impl Server {
             self.begin_drain(DrainMode::Stopping);
             let ended = join_all(threads);
             drop(stop);
-            ended.and(join_all(helpers))?;
-            Ok(result)
+            ended?;
+            let reported = report(result);
+            join_all(helpers)?;
+            Ok(reported)
         })
     }
 

@@ -21,7 +21,7 @@ pub use command::{Ended, copy_program_to, run, run_to_end, sanderling};
 pub use directory::TestDirectory;
 pub use processes::{children_of, send_signal, server_pids};
 pub use server::{ListenerCounts, TestServer};
-pub use stalled_disk::{ANSWERED, CONTENT, FILE_BYTES, STALLED, StalledDisk};
+pub use stalled_disk::{ANSWERED, CONTENT, FILE_BYTES, NOT_FOUND_YET, STALLED, StalledDisk};
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A FUSE file system whose reads wait until a test lets them go on: a disk that does not answer.
+//! A FUSE file system that answers some requests only when a test says so: a disk that does not answer.
 //!
 //! It serves the part of the protocol (linux/fuse.h, version 7.31) that reading files takes.
 
@@ -12,6 +12,8 @@ use std::thread::{self, JoinHandle};
 
 /// The file whose reads wait.
 pub const STALLED: &str = "stalled.bin";
+/// The file whose look-up waits.
+pub const NOT_FOUND_YET: &str = "not-found-yet.bin";
 /// The file whose reads are answered at once.
 pub const ANSWERED: &str = "answered.bin";
 /// The length of each file.
@@ -22,11 +24,12 @@ pub const CONTENT: u8 = b'd';
 const ROOT_NODE: u64 = 1;
 const STALLED_NODE: u64 = 2;
 const ANSWERED_NODE: u64 = 3;
+const NOT_FOUND_YET_NODE: u64 = 4;
 const REQUEST_BYTES_MAX: usize = 1 << 17;
 const ENOENT: i32 = 2;
 const ENOSYS: i32 = 38;
 
-/// The mounted file system. Dropping it unmounts it; reads that wait fail then.
+/// The mounted file system. Dropping it unmounts it; requests that wait fail then.
 pub struct StalledDisk {
     directory: PathBuf,
     device: Arc<Device>,
@@ -48,7 +51,7 @@ impl StalledDisk {
         Some(StalledDisk { directory: directory.to_owned(), device, thread: Some(thread) })
     }
 
-    /// Reads that wait.
+    /// Requests that wait.
     pub fn waiting_count(&self) -> usize {
         match &*self.device.lock() {
             State::Stalled(waiting) => waiting.len(),
@@ -56,10 +59,10 @@ impl StalledDisk {
         }
     }
 
-    /// Answers all reads, from now on too.
+    /// Answers all requests, from now on too.
     pub fn release(&self) {
         let State::Stalled(waiting) = std::mem::replace(&mut *self.device.lock(), State::Answering) else { return };
-        waiting.iter().for_each(|read| self.device.answer_read(read));
+        waiting.iter().for_each(|(request_id, answer)| self.device.answer(*request_id, answer));
     }
 }
 
@@ -78,15 +81,9 @@ struct Device {
 }
 
 enum State {
-    /// The reads of the stalled file that wait.
-    Stalled(Vec<PendingRead>),
+    /// The requests that wait, with their answers.
+    Stalled(Vec<(u64, Vec<u8>)>),
     Answering,
-}
-
-struct PendingRead {
-    unique: u64,
-    offset: usize,
-    size: usize,
 }
 
 impl Device {
@@ -108,58 +105,63 @@ impl Device {
             bytes[..size].copy_from_slice(&request[at..at + size]);
             u64::from_ne_bytes(bytes)
         };
-        let (operation, unique, node) = (number(4, 4), number(8, 8), number(16, 8));
+        let (operation, request_id, node) = (number(4, 4), number(8, 8), number(16, 8));
         let body = 40;
         match operation {
             // LOOKUP
             1 => match &request[body..request.len() - 1] {
-                name if name == STALLED.as_bytes() => self.answer(unique, &entry(STALLED_NODE)),
-                name if name == ANSWERED.as_bytes() => self.answer(unique, &entry(ANSWERED_NODE)),
-                _ => self.answer_error(unique, ENOENT),
+                name if name == STALLED.as_bytes() => self.answer(request_id, &entry(STALLED_NODE)),
+                name if name == ANSWERED.as_bytes() => self.answer(request_id, &entry(ANSWERED_NODE)),
+                name if name == NOT_FOUND_YET.as_bytes() => self.answer_later(request_id, entry(NOT_FOUND_YET_NODE)),
+                _ => self.answer_error(request_id, ENOENT),
             },
             // FORGET, INTERRUPT, BATCH_FORGET have no answer.
             2 | 36 | 42 => {}
             // GETATTR: attributes that are valid for no time, so that each question comes here.
-            3 => self.answer(unique, &[vec![0; 16], attributes(node)].concat()),
+            3 => self.answer(request_id, &[vec![0; 16], attributes(node)].concat()),
             // OPEN, OPENDIR: a handle and flags.
-            14 | 27 => self.answer(unique, &[0; 16]),
+            14 | 27 => self.answer(request_id, &[0; 16]),
+            // READ
             15 => {
-                let read =
-                    PendingRead { unique, offset: number(body + 8, 8) as usize, size: number(body + 16, 4) as usize };
-                match &mut *self.lock() {
-                    State::Stalled(waiting) if node == STALLED_NODE => waiting.push(read),
-                    _ => self.answer_read(&read),
+                let (offset, length) = (number(body + 8, 8) as usize, number(body + 16, 4) as usize);
+                let content = vec![CONTENT; length.min(FILE_BYTES.saturating_sub(offset))];
+                match node {
+                    STALLED_NODE => self.answer_later(request_id, content),
+                    _ => self.answer(request_id, &content),
                 }
             }
             // STATFS
-            17 => self.answer(unique, &[0; 80]),
+            17 => self.answer(request_id, &[0; 80]),
             // RELEASE, FLUSH, RELEASEDIR
-            18 | 25 | 29 => self.answer(unique, &[]),
-            // INIT: version, no read-ahead, no flags, 16 requests in the background, and the least size of a write.
+            18 | 25 | 29 => self.answer(request_id, &[]),
+            // INIT: version, no read-ahead, look-ups at the same time (FUSE_PARALLEL_DIROPS), 16 requests in the
+            // background, and the least size of a write.
             26 => {
-                let words: [u32; 16] = [7, 31, 0, 0, 16 << 16 | 16, 4096, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-                self.answer(unique, &words.map(u32::to_ne_bytes).concat());
+                let words: [u32; 16] = [7, 31, 0, 1 << 18, 16 << 16 | 16, 4096, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+                self.answer(request_id, &words.map(u32::to_ne_bytes).concat());
             }
-            _ => self.answer_error(unique, ENOSYS),
+            _ => self.answer_error(request_id, ENOSYS),
         }
     }
 
-    fn answer_read(&self, read: &PendingRead) {
-        let length = read.size.min(FILE_BYTES.saturating_sub(read.offset));
-        self.answer(read.unique, &vec![CONTENT; length]);
+    fn answer_later(&self, request_id: u64, answer: Vec<u8>) {
+        match &mut *self.lock() {
+            State::Stalled(waiting) => waiting.push((request_id, answer)),
+            State::Answering => self.answer(request_id, &answer),
+        }
     }
 
-    fn answer(&self, unique: u64, body: &[u8]) {
-        self.write(unique, 0, body);
+    fn answer(&self, request_id: u64, body: &[u8]) {
+        self.write(request_id, 0, body);
     }
 
-    fn answer_error(&self, unique: u64, errno: i32) {
-        self.write(unique, -errno, &[]);
+    fn answer_error(&self, request_id: u64, errno: i32) {
+        self.write(request_id, -errno, &[]);
     }
 
-    fn write(&self, unique: u64, error: i32, body: &[u8]) {
+    fn write(&self, request_id: u64, error: i32, body: &[u8]) {
         let length = 16 + body.len() as u32;
-        let head = [&length.to_ne_bytes()[..], &error.to_ne_bytes(), &unique.to_ne_bytes()].concat();
+        let head = [&length.to_ne_bytes()[..], &error.to_ne_bytes(), &request_id.to_ne_bytes()].concat();
         // It fails if the request was given up.
         let _ = (&self.file).write(&[&head, body].concat());
     }

@@ -2,7 +2,8 @@
 
 use sanderling_testkit::http::{HttpClient, get};
 use sanderling_testkit::{
-    ANSWERED, CONTENT, DEADLINE, FILE_BYTES, ListenerCounts, STALLED, StalledDisk, TestDirectory, TestServer, udp_reply,
+    ANSWERED, CONTENT, DEADLINE, FILE_BYTES, ListenerCounts, NOT_FOUND_YET, STALLED, StalledDisk, TestDirectory,
+    TestServer, udp_reply,
 };
 use std::thread;
 use std::time::{Duration, Instant};
@@ -26,13 +27,14 @@ fn with_stalled_disk(act: impl FnOnce(&TestDirectory, &StalledDisk, TestServer))
     act(&directory, &disk, server);
 }
 
-/// A client that waits for the stalled file, of which it has received the head.
-fn client_of_stalled_file(server: &TestServer, disk: &StalledDisk) -> HttpClient {
+/// A client that waits for a file.
+fn waiting_client(server: &TestServer, disk: &StalledDisk, file: &str) -> HttpClient {
+    let count = disk.waiting_count();
     let mut client = HttpClient::connect(server.http());
-    client.send(get(&format!("/disk/{STALLED}")));
+    client.send(get(&format!("/disk/{file}")));
     let deadline = Instant::now() + DEADLINE;
-    while disk.waiting_count() == 0 {
-        assert!(Instant::now() < deadline, "the file is not read");
+    while disk.waiting_count() == count {
+        assert!(Instant::now() < deadline, "the disk is not asked");
         thread::yield_now();
     }
     client
@@ -42,7 +44,7 @@ fn client_of_stalled_file(server: &TestServer, disk: &StalledDisk) -> HttpClient
 fn everything_else_is_answered_while_a_disk_does_not_answer() {
     with_stalled_disk(|directory, disk, server| {
         let process_id = server.server_process_id();
-        let mut waiting = client_of_stalled_file(&server, disk);
+        let mut waiting = [STALLED, NOT_FOUND_YET].map(|file| waiting_client(&server, disk, file));
         // For longer than a hung thread is tolerated.
         let start = Instant::now();
         while start.elapsed() < Duration::from_secs(4) {
@@ -58,7 +60,9 @@ fn everything_else_is_answered_while_a_disk_does_not_answer() {
             assert!(before.elapsed() < ANSWER_TIME_MAX, "{:?}", before.elapsed());
         }
         disk.release();
-        assert_eq!(waiting.response().body, [CONTENT; FILE_BYTES]);
+        for client in &mut waiting {
+            assert_eq!(client.response().body, [CONTENT; FILE_BYTES]);
+        }
         assert_eq!(server.server_process_id(), process_id, "the process was not replaced");
     });
 }
@@ -66,7 +70,7 @@ fn everything_else_is_answered_while_a_disk_does_not_answer() {
 #[test]
 fn stop_does_not_wait_for_a_disk_that_does_not_answer() {
     with_stalled_disk(|directory, disk, server| {
-        let _waiting = client_of_stalled_file(&server, disk);
+        let _waiting = [STALLED, NOT_FOUND_YET].map(|file| waiting_client(&server, disk, file));
         let before = Instant::now();
         let ended = directory.control("stop");
         assert_eq!(ended.code(), Some(0), "{ended}");
