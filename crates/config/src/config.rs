@@ -3,7 +3,7 @@
 use crate::diagnostic::{Diagnostic, Location};
 use crate::domain_name::DomainName;
 use crate::limits::Limits;
-use crate::paths::{check_document_root, check_zone_file};
+use crate::paths::{check_control_path, check_document_root, check_zone_file};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -33,6 +33,8 @@ pub struct Config {
     pub sandbox: bool,
     /// The path of the control socket, if the file has one.
     pub control: Option<PathBuf>,
+    /// Where the file has it.
+    pub(super) control_location: Option<Location>,
     /// Addresses of HTTP; with port 0 the kernel chooses.
     pub http_listen: Vec<SocketAddr>,
     /// Addresses of DNS, over UDP and TCP; with port 0 the kernel chooses.
@@ -56,6 +58,7 @@ impl Default for Config {
             user_and_group: None,
             sandbox: true,
             control: None,
+            control_location: None,
             http_listen: Vec::new(),
             dns_listen: Vec::new(),
             sites: Vec::new(),
@@ -67,6 +70,12 @@ impl Default for Config {
 }
 
 impl Config {
+    /// Why a server cannot create its control socket at the path that the file has.
+    pub fn control_problem(&self) -> Option<Diagnostic> {
+        let problem = check_control_path(self.control.as_deref()?).err()?;
+        Some(Diagnostic::error(self.control_location.clone()?, problem))
+    }
+
     /// The directories and zone files that do not exist or are of the wrong kind. They make their own site or zone
     /// unavailable, and no other one.
     pub fn path_problems(&self) -> Vec<Diagnostic> {
@@ -90,7 +99,7 @@ impl Config {
 
     /// Why a server process that runs with `running` cannot apply this configuration and a new process is needed;
     /// `None` if it can.
-    pub fn needs_new_process(&self, running: &Config) -> Option<&'static str> {
+    pub fn needs_new_process(&self, running: &Config) -> Option<String> {
         let changes = [
             (self.http_listen != running.http_listen, "`listen` in [http] has changed"),
             (self.dns_listen != running.dns_listen, "`listen` in [dns] has changed"),
@@ -98,9 +107,13 @@ impl Config {
             (self.sockets_per_address != running.sockets_per_address, "`listeners` has changed"),
             (self.user_and_group != running.user_and_group, "`user` or `group` has changed"),
             (self.sandbox != running.sandbox, "`sandbox` has changed"),
-            (self.limits != running.limits, "a limit has changed"),
         ];
-        changes.into_iter().find_map(|(has_changed, reason)| has_changed.then_some(reason))
+        if let Some((_, reason)) = changes.into_iter().find(|(has_changed, _)| *has_changed) {
+            return Some(reason.to_owned());
+        }
+        let limits = self.limits.changed_keys(&running.limits);
+        let verb = if limits.len() == 1 { "has" } else { "have" };
+        (!limits.is_empty()).then(|| format!("`{}` {verb} changed", limits.join("`, `")))
     }
 
     /// The number of sockets of each address.

@@ -8,9 +8,8 @@ use crate::keys::Section;
 use crate::limits::{LIMITS, UNLIMITED};
 use crate::listen_address::{ListenAddresses, parse_listen_address};
 use crate::service::Service;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::io::{self, Read};
-
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
@@ -89,9 +88,10 @@ struct ConfigBuilder<'e, 'a> {
     listen_addresses: ListenAddresses,
     /// `default` in `[http]` with its offset.
     default_host: Option<(usize, DomainName)>,
-    /// The hosts of all sites, each with the index of its site.
-    hosts: HashMap<DomainName, usize>,
-    apexes: HashSet<DomainName>,
+    /// The hosts of all sites, each with the index of its site and its offset.
+    hosts: HashMap<DomainName, (usize, usize)>,
+    /// The zones with their offsets.
+    apexes: HashMap<DomainName, usize>,
 }
 
 impl ConfigBuilder<'_, '_> {
@@ -107,7 +107,7 @@ impl ConfigBuilder<'_, '_> {
             listen_addresses: ListenAddresses::default(),
             default_host: None,
             hosts: HashMap::new(),
-            apexes: HashSet::new(),
+            apexes: HashMap::new(),
         }
     }
 
@@ -126,7 +126,8 @@ impl ConfigBuilder<'_, '_> {
                 "group" => self.group = self.read_account_name(entry),
                 "sandbox" => self.config.sandbox = self.reader.boolean(entry).unwrap_or(true),
                 "control" => {
-                    self.config.control = self.read_path(entry, "control = \"control.sock\"").map(|(path, _)| path);
+                    let path = self.read_path(entry, "control = \"control.sock\"");
+                    (self.config.control, self.config.control_location) = path.unzip();
                 }
                 "http" => self.read_http(entry),
                 "dns" => self.read_dns(entry),
@@ -138,7 +139,7 @@ impl ConfigBuilder<'_, '_> {
     }
 
     fn read_count(&mut self, entry: Entry<'_, '_>) -> Option<usize> {
-        usize::try_from(self.reader.number(entry, 1, WORKER_COUNT_MAX, 4)?).ok()
+        usize::try_from(self.reader.number(entry, 1, WORKER_COUNT_MAX, 4, "")?).ok()
     }
 
     fn read_listeners(&mut self, entry: Entry<'_, '_>) {
@@ -158,7 +159,10 @@ impl ConfigBuilder<'_, '_> {
 
     /// The name of a user or group, with its offset. Whether it exists is checked on the machine that serves.
     fn read_account_name(&mut self, entry: Entry<'_, '_>) -> Option<(usize, String)> {
-        let example = format!("{} = \"sanderling\"", entry.key);
+        let example = match entry.value.get_ref() {
+            DeValue::Integer(number) => format!("{} = \"{number}\"", entry.key),
+            _ => format!("{} = \"sanderling\"", entry.key),
+        };
         let (offset, text) = self.reader.string(entry, &example)?;
         if text.is_empty() || text.contains('\0') {
             self.error(offset, format!("`{}` is not a name", entry.key), format!("write {example}"));
@@ -274,8 +278,8 @@ impl ConfigBuilder<'_, '_> {
     }
 
     fn read_zone(&mut self, name: &DomainName, offset: usize, entry: Entry<'_, '_>) {
-        if !self.apexes.insert(name.clone()) {
-            self.error(offset, format!("the zone {name} is defined twice"), "remove one of the two");
+        if let Some(earlier) = self.apexes.insert(name.clone(), offset) {
+            self.error_of_two(offset, format!("the zone {name} is defined twice"), earlier);
         }
         if let Some((file, location)) = self.read_path(entry, &format!("zone = \"{name}.zone\"")) {
             self.config.zones.push(Zone { apex: name.clone(), file, location });
@@ -306,17 +310,23 @@ impl ConfigBuilder<'_, '_> {
             return;
         }
         let site_index = self.config.sites.len();
-        match self.hosts.insert(host.clone(), site_index) {
+        match self.hosts.insert(host.clone(), (site_index, offset)) {
             None => hosts.push(host),
-            Some(earlier) => {
-                let owner = self.config.sites.get(earlier).and_then(|site| site.hosts.first());
+            Some((earlier_site, earlier)) => {
+                let owner = self.config.sites.get(earlier_site).and_then(|site| site.hosts.first());
                 let message = match owner {
                     Some(owner) if *owner != host => format!("{host} is already a host of {owner}"),
                     Some(_) | None => format!("{host} is listed twice"),
                 };
-                self.error(offset, message, "remove one of the two");
+                self.error_of_two(offset, message, earlier);
             }
         }
+    }
+
+    /// What is at `offset` is also at `earlier`.
+    fn error_of_two(&mut self, offset: usize, message: String, earlier: usize) {
+        let (line, _) = self.reader.line_and_column(earlier);
+        self.error(offset, message, format!("remove one of the two; the other is on line {line}"));
     }
 
     /// The path of `entry`, relative to the directory of the file, and its location.
@@ -324,6 +334,7 @@ impl ConfigBuilder<'_, '_> {
         let (offset, text) = self.reader.string(entry, example)?;
         if text.is_empty() {
             self.error(offset, format!("`{}` is empty", entry.key), format!("write {example}"));
+            return None;
         }
         Some((self.directory.join(text), self.reader.location(offset)))
     }
@@ -343,18 +354,29 @@ impl ConfigBuilder<'_, '_> {
                     }
                     Some(UNLIMITED)
                 }
-                _ => self.reader.number(entry, limit.min, limit.max, limit.default),
+                _ => {
+                    let or = if limit.may_be_unlimited { " or \"unlimited\"" } else { "" };
+                    self.reader.number(entry, limit.min, limit.max, limit.default, or)
+                }
             };
             if let Some(value) = value {
                 limit.set(&mut self.config.limits, value);
             }
         }
-        if self.config.limits.http_target_bytes_max >= self.config.limits.http_head_bytes_max {
-            self.error(
-                section.offset,
-                "`http_target_bytes_max` must be less than `http_head_bytes_max`, which includes it",
-                "raise `http_head_bytes_max` or lower `http_target_bytes_max`",
-            );
+        self.check_target_limit(table);
+    }
+
+    fn check_target_limit(&mut self, table: &DeTable<'_>) {
+        const KEYS: [&str; 2] = ["http_target_bytes_max", "http_head_bytes_max"];
+        let values = [self.config.limits.http_target_bytes_max, self.config.limits.http_head_bytes_max];
+        let last_set = entries(table).into_iter().rfind(|entry| KEYS.contains(&entry.key));
+        if let (Some(entry), true) = (last_set, values[0] >= values[1]) {
+            let shown = |index: usize| {
+                let default = if table.contains_key(KEYS[index]) { "" } else { ", the default" };
+                format!("`{}` ({}{default})", KEYS[index], values[index])
+            };
+            let message = format!("{} must be less than {}, which includes it", shown(0), shown(1));
+            self.error(entry.offset, message, "raise `http_head_bytes_max` or lower `http_target_bytes_max`");
         }
     }
 
@@ -387,7 +409,7 @@ impl ConfigBuilder<'_, '_> {
             return if self.config.sites.is_empty() { DefaultSite::None } else { DefaultSite::Addresses(0) };
         };
         match self.hosts.get(&host) {
-            Some(&site_index) => DefaultSite::Addresses(site_index),
+            Some(&(site_index, _)) => DefaultSite::Addresses(site_index),
             None => {
                 self.error(offset, format!("no site has the host {host}"), "write a domain that has a `site`");
                 DefaultSite::None

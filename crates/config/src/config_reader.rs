@@ -49,7 +49,8 @@ impl<'a> ConfigReader<'a> {
         Location::Position { file: PathBuf::from(self.file), line, column }
     }
 
-    fn line_and_column(&self, offset: usize) -> (u32, u32) {
+    /// Both from 1.
+    pub(super) fn line_and_column(&self, offset: usize) -> (u32, u32) {
         // The first line starts at 0, so at least one start is not after the offset.
         let line_index = self.line_starts.partition_point(|&start| start <= offset) - 1;
         let from_1 = |index: usize| u32::try_from(index + 1).unwrap_or(u32::MAX);
@@ -87,7 +88,7 @@ impl<'a> ConfigReader<'a> {
             if error.message() == "duplicate key" {
                 self.duplicate_key(text, span);
             } else if seen.insert(error.message()) {
-                self.error(offset, syntax_problem(error.message()));
+                self.error(offset, syntax_problem(error.message(), text.get(span).unwrap_or_default()));
             }
         }
         errors.is_empty().then(|| root.into_inner())
@@ -144,8 +145,8 @@ impl<'a> ConfigReader<'a> {
         strings
     }
 
-    /// The number of `entry`, from `min` to `max`.
-    pub(super) fn number(&mut self, entry: Entry<'_, '_>, min: u64, max: u64, example: u64) -> Option<u64> {
+    /// The number of `entry`, from `min` to `max`; `or` names what else the key may have.
+    pub(super) fn number(&mut self, entry: Entry<'_, '_>, min: u64, max: u64, example: u64, or: &str) -> Option<u64> {
         let DeValue::Integer(integer) = entry.value.get_ref() else {
             self.wrong_type(entry, entry.value, "a whole number", &format!("{} = {example}", entry.key));
             return None;
@@ -155,7 +156,7 @@ impl<'a> ConfigReader<'a> {
             // Any other integer of TOML is negative or larger than 64 bits.
             _ => {
                 let message = format!("`{}` is out of range: {integer}", entry.key);
-                self.error(entry.value.span().start, Problem::new(message, format!("write {min} to {max}")));
+                self.error(entry.value.span().start, Problem::new(message, format!("write {min} to {max}{or}")));
                 None
             }
         }
@@ -197,11 +198,21 @@ fn earlier_line_with(text: &str, span: &Range<usize>) -> Option<usize> {
     None
 }
 
-/// The message of the TOML parser, `problem, expected this, that`, with a remedy.
-fn syntax_problem(message: &str) -> Problem {
+/// The message of the TOML parser about `text`, `problem, expected this, that`, with a remedy.
+fn syntax_problem(message: &str, text: &str) -> Problem {
     let (message, expected) = message.split_once(", expected ").unwrap_or((message, ""));
+    if message.starts_with("cannot extend value of type") {
+        let message = format!("`{text}` is already set to a value, and cannot be a table as well");
+        return Problem::new(message, "remove one of the two");
+    }
+    let message = match (message, expected) {
+        ("invalid basic string", "`\"`") | ("invalid literal string", "`'`") => "the closing quote is missing",
+        _ => message,
+    };
     let remedy = match (message, expected) {
         ("string values must be quoted", _) => "write quotes around it, for example \"example.com\"".to_owned(),
+        ("the closing quote is missing", _) => "add it".to_owned(),
+        ("key with no value", _) => "write KEY = VALUE".to_owned(),
         ("invalid boolean", _) => "write true or false, or quotes around a string".to_owned(),
         (_, "") => "correct the TOML syntax here".to_owned(),
         (_, expected) => format!("expected {expected}"),

@@ -23,6 +23,9 @@ impl DomainName {
         let name = text.strip_suffix('.').unwrap_or(text);
         let problem =
             |reason: &str, remedy: &str| Err(Problem::new(format!("invalid domain name `{text}`: {reason}"), remedy));
+        if text == "." {
+            return problem("the root zone is not supported", "write a name such as example.com");
+        }
         if name.is_empty() {
             return problem("it is empty", "write a name such as example.com");
         }

@@ -15,6 +15,7 @@ pub(super) struct Limit {
     /// One sentence: what is limited, and what happens at the limit.
     description: &'static str,
     set: fn(&mut Limits, u64),
+    get: fn(&Limits) -> u64,
 }
 
 impl Limit {
@@ -56,6 +57,7 @@ macro_rules! limits {
                 description: $description,
                 // Each range fits the type of its field: a test of the configuration file sets both ends.
                 set: |limits, value| limits.$key = value as $type,
+                get: |limits| limits.$key as u64,
             },)*
         ];
     };
@@ -132,6 +134,13 @@ limits! {
         "Time for one iteration of an event loop; then the server process is restarted.";
     log_queue_bytes_max: usize = 262_144 in 4_096..=1_073_741_824,
         "Messages that wait until the log is read; further ones are dropped and counted.";
+}
+
+impl Limits {
+    /// The keys whose values differ from those of `other`.
+    pub(super) fn changed_keys(&self, other: &Limits) -> Vec<&'static str> {
+        LIMITS.iter().filter(|limit| (limit.get)(self) != (limit.get)(other)).map(|limit| limit.key).collect()
+    }
 }
 
 /// The table for `--help`: each default as a line of a configuration file, below its description.

@@ -4,7 +4,11 @@ use crate::diagnostic::{Problem, error_text};
 use sanderling_os::error::with_second_try;
 use std::fs::{self, Metadata};
 use std::io;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
+
+/// The longest path of a Unix socket (unix(7)): 108 bytes with the NUL at its end.
+const SOCKET_PATH_BYTES_MAX: usize = 107;
 
 /// Whether `root` is a directory.
 pub(super) fn check_document_root(root: &Path) -> Result<(), Problem> {
@@ -26,6 +30,34 @@ pub(super) fn check_zone_file(file: &Path) -> Result<(), Problem> {
         }
         Ok(_) => Err(Problem::new(format!("the zone file `{shown}` is not a regular file"), "give a regular file")),
         Err(error) => Err(unreachable("zone file", file, error)),
+    }
+}
+
+/// Whether a control socket can be created at `path`.
+pub(super) fn check_control_path(path: &Path) -> Result<(), Problem> {
+    let shown = path.display();
+    let bytes = path.as_os_str().as_encoded_bytes();
+    if bytes.len() > SOCKET_PATH_BYTES_MAX || bytes.contains(&0) {
+        let message = format!("`control` is not the path of a socket: {} bytes", bytes.len());
+        return Err(Problem::new(
+            message,
+            format!("write a path of at most {SOCKET_PATH_BYTES_MAX} bytes, without NUL"),
+        ));
+    }
+    if let Ok(metadata) = fs::symlink_metadata(path) {
+        return match metadata.file_type().is_socket() {
+            true => Ok(()),
+            false => Err(Problem::new(format!("`control`: {shown} exists and is not a socket"), "name another path")),
+        };
+    }
+    // The server creates the directory of the socket, and none above it.
+    let above = path.parent().and_then(Path::parent).filter(|above| !above.as_os_str().is_empty());
+    match above.filter(|above| !above.is_dir()) {
+        Some(above) => {
+            let message = format!("`control`: the directory {} does not exist", above.display());
+            Err(Problem::new(message, "create it or name another path"))
+        }
+        None => Ok(()),
     }
 }
 

@@ -68,14 +68,13 @@ pub fn of_client(
         return Ok(path);
     }
     let key = match file {
-        Some(file) => {
-            let text = ConfigSource::File(file.clone())
-                .read()
-                .map_err(|diagnostics| diagnostics.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))?;
-            key_of(&file, &text)
-        }
-        // A file that is only found may be unreadable: the server may have been started without it.
-        None => search_paths.find().and_then(|file| key_of(&file, &ConfigSource::File(file.clone()).read().ok()?)),
+        Some(file) => key_in(&file)?,
+        None => match search_paths.find() {
+            // The environment names a file that does not exist: the server may have been started without it.
+            Some(file) if matches!(file.try_exists(), Ok(false)) => None,
+            Some(file) => key_in(&file)?,
+            None => None,
+        },
     };
     key.or_else(|| env.0.clone()).ok_or_else(|| {
         "the control socket of the server is unknown: no configuration file has the key `control`, and XDG_RUNTIME_DIR \
@@ -85,12 +84,22 @@ pub fn of_client(
     })
 }
 
-/// The key `control` in the configuration file `file` with this `text`. The rest of the file may be wrong: the operator may
-/// be editing it.
-fn key_of(file: &Path, text: &[u8]) -> Option<PathBuf> {
-    let (root, _) = DeTable::parse_recoverable(str::from_utf8(text).ok()?);
-    let value = root.get_ref().get("control")?.get_ref().as_str().filter(|value| !value.is_empty())?;
-    Some(file.parent().unwrap_or(Path::new("")).join(value))
+/// The key `control` in the configuration file `file`. The rest of the file may be wrong: the operator may be editing it.
+fn key_in(file: &Path) -> Result<Option<PathBuf>, String> {
+    let text = ConfigSource::File(file.to_owned())
+        .read()
+        .map_err(|diagnostics| diagnostics.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))?;
+    let text = String::from_utf8_lossy(&text);
+    let (root, _) = DeTable::parse_recoverable(&text);
+    let Some(value) = root.get_ref().get("control") else { return Ok(None) };
+    match value.get_ref().as_str() {
+        Some(value) if !value.is_empty() => Ok(Some(file.parent().unwrap_or(Path::new("")).join(value))),
+        _ => Err(format!(
+            "{}: `control` is not the path of a socket; write control = \"control.sock\", or name the socket with \
+             --control PATH",
+            file.display()
+        )),
+    }
 }
 
 #[cfg(test)]
@@ -145,8 +154,6 @@ mod tests {
             ("control = \"my.sock\"\n", Some("my.sock")),
             ("control = \"/abs/my.sock\"\n", Some("/abs/my.sock")),
             ("control = \"my.sock\"\nworkers = \"many\"\n[domain.\"example.com\"\nsite = \n", Some("my.sock")),
-            ("control = \"\"\n", None),
-            ("control = 7\n", None),
             ("[http]\ncontrol = \"my.sock\"\n", None),
         ] {
             std::fs::write(&file, text).expect("written");
@@ -154,6 +161,18 @@ mod tests {
             for (named, found) in [(Some(file.clone()), &no_paths()), (None, &search_paths)] {
                 assert_eq!(of_client(None, named, found, &RuntimeEnv::default()).ok(), expected, "{text}");
             }
+        }
+    }
+
+    #[test]
+    fn wrong_key_is_an_error_and_not_the_default() {
+        let folder = tempfile::tempdir().expect("created");
+        let file = folder.path().join("sanderling.toml");
+        let search_paths = SearchPaths::new(None, vec![file.clone()]);
+        for text in ["control = \"\"\n", "control = 7\n"] {
+            std::fs::write(&file, text).expect("written");
+            let error = of_client(None, None, &search_paths, &RuntimeEnv::new("", true, "")).expect_err(text);
+            assert!(error.contains("sanderling.toml: `control` is not the path of a socket; "), "{error}");
         }
     }
 

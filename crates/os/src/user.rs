@@ -38,16 +38,16 @@ impl User {
             (Some(entry), _) => (entry.uid.as_raw(), entry.name.clone()),
             (None, Some(uid)) => (uid, uid.to_string()),
             (None, None) => {
-                return Err(invalid(format!(
-                    "unknown user \"{user}\"; create it (useradd --system {user}) or set another user"
-                )));
+                let create = if is_account_name(user) { format!("create it (useradd --system {user}) or ") } else { String::new() };
+                return Err(invalid(format!("unknown user {user:?}; {create}name another user")));
             }
         };
         let (gid, gids) = match (gid, entry) {
             (Some(gid), _) => (gid, vec![gid]),
             (None, Some(entry)) => (entry.gid.as_raw(), groups_of(&entry)?),
             (None, None) => {
-                return Err(invalid(format!("user ID {uid} has no entry; set a group too, or another user")));
+                let remedy = "add group = \"NAME\", or name another user";
+                return Err(invalid(format!("no user has the ID {uid}; {remedy}")));
             }
         };
         // setresuid(2) and setresgid(2) take -1 for "no change".
@@ -55,7 +55,7 @@ impl User {
             return Err(invalid(format!("{} is not a valid user or group ID; set another one", u32::MAX)));
         }
         if uid == 0 {
-            return Err(invalid(format!("refusing to run as root (user \"{user}\"); set another user")));
+            return Err(invalid(format!("`user` must not be root; name another user")));
         }
         Ok(User { uid, gid, gids, name })
     }
@@ -136,8 +136,15 @@ fn group_id(group: &str) -> io::Result<u32> {
     }
     let entry = found(Group::from_name(group), "getgrnam_r")?;
     entry.map(|entry| entry.gid.as_raw()).ok_or_else(|| {
-        invalid(format!("unknown group \"{group}\"; create it (groupadd --system {group}) or set another group"))
+        let create = if is_account_name(group) { format!("create it (groupadd --system {group}) or ") } else { String::new() };
+        invalid(format!("unknown group {group:?}; {create}name another group"))
     })
+}
+
+/// Whether `useradd` accepts the name (useradd(8)).
+fn is_account_name(name: &str) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'_' | b'-');
+    name.len() <= 32 && name.starts_with(|first: char| first.is_ascii_lowercase() || first == '_') && name.bytes().all(is_allowed)
 }
 
 /// The result of a look-up in the user database by `call`.
@@ -194,18 +201,18 @@ mod tests {
         check(
             "no-such-user",
             None,
-            "unknown user \"no-such-user\"; create it (useradd --system no-such-user) or set another user",
+            "unknown user \"no-such-user\"; create it (useradd --system no-such-user) or name another user",
         );
         check(
             "nobody",
             Some("no-such-group"),
-            "unknown group \"no-such-group\"; create it (groupadd --system no-such-group) or set another group",
+            "unknown group \"no-such-group\"; create it (groupadd --system no-such-group) or name another group",
         );
-        check("54321", None, "user ID 54321 has no entry; set a group too, or another user");
+        check("54321", None, "no user has the ID 54321; add group = \"NAME\", or name another user");
         check("4294967295", Some("1"), "4294967295 is not a valid user or group ID; set another one");
-        check("root", None, "refusing to run as root (user \"root\"); set another user");
-        check("0", Some("1"), "refusing to run as root (user \"0\"); set another user");
-        check("a\0b", None, "unknown user \"a\0b\"; create it (useradd --system a\0b) or set another user");
+        check("root", None, "`user` must not be root; name another user");
+        check("0", Some("1"), "`user` must not be root; name another user");
+        check("a\0b", None, "unknown user \"a\\0b\"; name another user");
     }
 
     #[test]

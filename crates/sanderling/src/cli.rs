@@ -288,8 +288,8 @@ struct ServeArgs {
     port: Option<String>,
 
     /// Threads that serve [default: one per processor]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    workers: Option<u16>,
+    #[arg(long, value_name = "N", value_parser = |text: &str| parse_number(text, 1024))]
+    workers: Option<u64>,
 
     /// The configuration file
     #[arg(long, value_name = "FILE", conflicts_with_all = ["directory", "http", "zones", "dns", "workers"])]
@@ -337,7 +337,7 @@ impl ServeArgs {
             http_listen: self.http,
             zones: self.zones,
             dns_listen: self.dns,
-            worker_count: self.workers.map(usize::from),
+            worker_count: self.workers.map(|count| count as usize),
         }))
     }
 }
@@ -436,6 +436,12 @@ const EXAMPLE_CONFIG: &str = r#"  workers = 4                         # threads 
   aliases = ["www.example.com"]       # other hosts of the site
   zone = "example.com.zone"           # zone file
 "#;
+
+/// Parses a whole number from 1 to `max`.
+fn parse_number(text: &str, max: u64) -> Result<u64, String> {
+    let number = text.parse().ok().filter(|number| (1..=max).contains(number));
+    number.ok_or_else(|| format!("write a whole number from 1 to {max}"))
+}
 
 /// The first configuration file in `search_paths`, for `command`.
 fn find_file(command: &str, search_paths: &SearchPaths) -> Result<ConfigSource, clap::Error> {

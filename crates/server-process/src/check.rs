@@ -4,7 +4,6 @@ use crate::access;
 use crate::load_status::{LoadStatus, ZoneState};
 use crate::loader::{Loaded, Loader};
 use crate::sandbox::lookup_user;
-use crate::zone_loader::Denial;
 use sanderling_config::diagnostic::{Diagnostic, Problem, error_text};
 use sanderling_config::log::{print, report};
 use sanderling_config::{Config, ConfigSource, Exit};
@@ -34,24 +33,25 @@ pub fn check(source: &ConfigSource) -> Exit {
 fn load(config: &Config) -> Result<Loaded, Vec<Diagnostic>> {
     let user = lookup_user(config)?;
     sanderling_os::features::select_all();
-    let mut name = None;
-    if let (Some(user), Some(account)) = (user, &config.user_and_group)
-        && effective_uid() == 0
-    {
-        user.switch().map_err(|error| {
-            vec![Diagnostic::error(account.user_location.clone(), Problem::new(error_text(&error), ""))]
-        })?;
-        name = Some(user.name);
+    let (mut name, mut switch_problem) = (None, None);
+    if let (Some(user), Some(account)) = (user, &config.user_and_group) {
+        let location = account.user_location.clone();
+        if effective_uid() == 0 {
+            user.switch().map_err(|error| vec![Diagnostic::error(location, Problem::new(error_text(&error), ""))])?;
+            name = Some(user.name);
+        } else if user.uid != effective_uid() {
+            let message = format!("only root can switch to the user `{}`", user.name);
+            let remedy = "start `sanderling serve` as root or as this user, or remove `user`";
+            switch_problem = Some(Diagnostic::warning(location, Problem::new(message, remedy)));
+        }
     }
     let mut loaded = Loader::new().load(config);
     let problems = access::problems(config, &loaded.snapshot, name.as_deref());
     let (errors, warnings): (Vec<_>, Vec<_>) = problems.into_iter().partition(Diagnostic::is_error);
     loaded.errors.extend(errors);
+    loaded.errors.extend(config.control_problem());
     loaded.warnings.extend(warnings);
-    if let (Denial::Permissions, Some(name), Some(account)) = (loaded.denial, name, &config.user_and_group) {
-        let problem = Problem::new(format!("sites and zones were read as the user `{name}`"), "allow it to read them");
-        loaded.errors.push(Diagnostic::error(account.user_location.clone(), problem));
-    }
+    loaded.warnings.extend(switch_problem);
     Ok(loaded)
 }
 

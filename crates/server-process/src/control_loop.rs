@@ -318,7 +318,7 @@ impl<'s> ControlLoop<'s> {
                 self.send_new_process_needed(&format!("the running process cannot load it in its sandbox ({first})"));
             }
             Ok((config, loaded)) => match config.needs_new_process(&self.state.config) {
-                Some(reason) => self.send_new_process_needed(reason),
+                Some(reason) => self.send_new_process_needed(&reason),
                 None => self.apply(config, config_text, loaded),
             },
         }

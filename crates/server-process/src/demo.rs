@@ -35,10 +35,15 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Serves the built-in domain at these addresses until a signal stops it.
 pub fn serve_demo(http: SocketAddr, dns: SocketAddr) -> Exit {
+    let flags = Flags { http_listen: vec![http], dns_listen: vec![dns], ..Flags::default() };
+    if let Err(diagnostics) = Config::from_flags(&flags) {
+        report(&diagnostics);
+        return Exit::BadConfiguration;
+    }
     let config = Config {
         sockets_per_address: SocketsPerAddress::Exactly(1),
-        http_listen: vec![http],
-        dns_listen: vec![dns],
+        http_listen: flags.http_listen,
+        dns_listen: flags.dns_listen,
         ..Config::default()
     };
     let listeners = match Listeners::bind(&config, &Listeners::default()) {

@@ -22,6 +22,9 @@ pub(crate) struct SiteState {
     /// The hosts; empty for every host.
     pub(crate) hosts: Vec<String>,
     pub(crate) document_root: PathBuf,
+    /// Whether a directory is served.
+    #[serde(skip)]
+    pub(crate) is_available: bool,
     /// Why the directory could not be opened; the one that was opened before, if any, stays in service.
     pub(crate) problem: Option<String>,
 }
@@ -65,12 +68,16 @@ impl LoadStatus {
     pub(crate) fn problems_text(&self) -> String {
         let mut text = String::new();
         for site in self.sites.iter().filter(|site| site.problem.is_some()) {
-            text += &format!("site {}: not reloaded\n", site.document_root.display());
+            let (root, hosts) = (site.document_root.display(), site.hosts_text());
+            text += &match site.is_available {
+                true => format!("site {root} for {hosts}: not reloaded, keeping the open directory\n"),
+                false => format!("site {root} for {hosts}: unavailable, answered with status 503 until it is corrected and reloaded\n"),
+            };
         }
         for zone in self.zones.iter().filter(|zone| zone.problem.is_some()) {
             text += &match zone.serial {
                 Some(serial) => format!("zone {}: not reloaded, keeping serial {serial}\n", zone.name),
-                None => format!("zone {}: unavailable, answered with SERVFAIL\n", zone.name),
+                None => format!("zone {}: unavailable, answered with SERVFAIL until it is corrected and reloaded\n", zone.name),
             };
         }
         text

@@ -101,6 +101,7 @@ impl Loader {
             config.zones.iter().map(|zone| self.load_zone(zone, &config.limits, &mut report)).collect();
         let removed = self.zones.extract_if(|_, loaded| loaded.load_count != self.load_count);
         report.changes.removed.extend(removed.map(|(apex, _)| apex));
+        report.changes.removed.sort();
         self.parsed_count += report.changes.parsed_count;
         report.changes.parsed_count = self.parsed_count;
         let zones = ZoneMap::new(self.seed, entries).with_cname_chain_max(config.limits.dns_cname_chain_max);
@@ -120,6 +121,7 @@ impl Loader {
             None => (u32::MAX, Root::Unavailable),
         };
         report.load_status.sites.push(SiteState {
+            is_available: matches!(root, Root::Directory(_)),
             hosts: hosts.clone(),
             document_root: site.document_root.clone(),
             problem,

@@ -6,7 +6,7 @@ use crate::loader::{Loaded, Loader};
 use crate::options::{fit_to_descriptor_limit, options_of};
 use crate::sandbox::{Sandbox, lookup_user};
 use crate::socket_sets::socket_sets;
-use sanderling_config::diagnostic::{Diagnostic, error_text};
+use sanderling_config::diagnostic::{Diagnostic, Problem, error_text};
 use sanderling_config::log::{self, log, report};
 use sanderling_config::{ConfigSource, Exit};
 use sanderling_ipc::control_socket::ControlSocket;
@@ -107,7 +107,13 @@ impl Inherited {
         let own_pidfd = sanderling_os::process::own_pidfd()?;
         let user = lookup_user(&config).map_err(|diagnostics| self.refuse(diagnostics))?;
         // Files are opened as this user: `$INCLUDE` in a zone of a customer must not read what only root may.
-        drop_privileges(user.as_ref()).map_err(|error| self.fail(error))?;
+        drop_privileges(user.as_ref()).map_err(|error| match &config.user_and_group {
+            Some(account) => {
+                let problem = Problem::new(error_text(&error), "");
+                self.refuse(vec![Diagnostic::error(account.user_location.clone(), problem)])
+            }
+            None => self.fail(error),
+        })?;
         let mut loader = Loader::new();
         let Loaded { snapshot, load_status, mut errors, mut warnings, .. } = loader.load(&config);
         for error in &errors {
@@ -115,6 +121,7 @@ impl Inherited {
         }
         errors.append(&mut warnings);
         report(&errors);
+        load_status.problems_text().lines().for_each(log);
         let sandbox = Sandbox::enter(&config, loader.zone_directories(), user).map_err(|error| self.fail(error))?;
         report(&access::problems(&config, &snapshot, sandbox.user.as_deref()));
         if sandbox.restricts_directories() {

@@ -206,6 +206,8 @@ fn domain_name_without_quotes_is_an_error() {
 #[test]
 fn wrong_type_names_the_value_and_an_example() {
     for (before, expected) in [
+        ("user = 65534", "1:8: `user` must be a string, not the number 65534; write user = \"65534\""),
+        ("control = \"\"", "1:11: `control` is empty; write control = \"control.sock\""),
         ("workers = \"2\"", "1:11: `workers` must be a whole number, not the string \"2\"; write workers = 4"),
         ("http = true", "1:8: `http` must be a table, not true; write [http] on a line of its own"),
         (
@@ -242,6 +244,10 @@ fn number_out_of_range_is_an_error() {
     check_before_domain(
         "[limits]\ndns_udp_answer_bytes_max = 99999999999999999999",
         &["2:28: `dns_udp_answer_bytes_max` is out of range: 99999999999999999999; write 512 to 4096"],
+    );
+    check_before_domain(
+        "[limits]\ndrain_timeout_ms = -1",
+        &["2:20: `drain_timeout_ms` is out of range: -1; write 0 to 604800000 or \"unlimited\""],
     );
 }
 
@@ -289,7 +295,8 @@ fn drain_timeout_may_be_unlimited() {
 fn target_limit_must_be_less_than_head_limit() {
     check_before_domain(
         "[limits]\nhttp_target_bytes_max = 16384",
-        &["1:2: `http_target_bytes_max` must be less than `http_head_bytes_max`, which includes it; \
+        &["2:1: `http_target_bytes_max` (16384) must be less than `http_head_bytes_max` (16384, the default), which \
+           includes it; \
            raise `http_head_bytes_max` or lower `http_target_bytes_max`"],
     );
 }
@@ -347,7 +354,7 @@ fn invalid_domain_names_are_errors() {
         ("a$b.example", "the character `$` is not allowed; write a name such as example.com"),
         ("a..example", "it has an empty label; remove the extra dot"),
         (".example", "it has an empty label; remove the extra dot"),
-        (".", "it is empty; write a name such as example.com"),
+        (".", "the root zone is not supported; write a name such as example.com"),
         ("", "it is empty; write a name such as example.com"),
         ("*.example.com", "wildcards are not supported here; list each name; zone files may have wildcards"),
         ("bücher.example", "it has characters beyond ASCII; write its ASCII form, which starts with xn--"),
@@ -371,23 +378,23 @@ fn invalid_domain_names_are_errors() {
 fn duplicate_host_or_zone_is_an_error() {
     check(
         "[domain.\"a.example\"]\nzone = \"a.zone\"\n[domain.\"A.example\"]\nzone = \"a.zone\"",
-        &["3:9: the zone a.example is defined twice; remove one of the two"],
+        &["3:9: the zone a.example is defined twice; remove one of the two; the other is on line 1"],
     );
     let second = "[domain.\"b.example\"]\nsite = \"public\"\n";
     check(
         &format!("[domain.\"a.example\"]\nsite = \"public\"\naliases = [\"B.example.\"]\n{second}"),
-        &["4:9: b.example is already a host of a.example; remove one of the two"],
+        &["4:9: b.example is already a host of a.example; remove one of the two; the other is on line 3"],
     );
     check(
         "[domain.\"a.example\"]\nsite = \"public\"\naliases = [\"www.a.example\", \"A.example\", \"www.a.example\"]",
         &[
-            "3:29: a.example is listed twice; remove one of the two",
-            "3:42: www.a.example is listed twice; remove one of the two",
+            "3:29: a.example is listed twice; remove one of the two; the other is on line 1",
+            "3:42: www.a.example is listed twice; remove one of the two; the other is on line 3",
         ],
     );
     check(
         "[domain.\"a.example\"]\nsite = \"public\"\n[domain.\"A.example.\"]\nsite = \"public\"",
-        &["3:9: a.example is listed twice; remove one of the two"],
+        &["3:9: a.example is listed twice; remove one of the two; the other is on line 1"],
     );
     check(
         "[domain.\"0/25.example\"]\nsite = \"public\"",
@@ -433,6 +440,38 @@ fn missing_and_wrong_paths_concern_their_own_site_or_zone() {
 }
 
 #[test]
+fn control_must_be_a_path_where_a_socket_can_be_created() {
+    for (control, expected) in [
+        ("a.sock", None),
+        ("run/a.sock", None),
+        ("public", Some("`control`: public exists and is not a socket; name another path")),
+        ("a.zone", Some("`control`: a.zone exists and is not a socket; name another path")),
+        ("a/b/c", Some("`control`: the directory a does not exist; create it or name another path")),
+        ("\\u0000", Some("without NUL")),
+        (&"a".repeat(108), Some("write a path of at most 107 bytes")),
+    ] {
+        let directory = directory();
+        let text = format!("control = \"{control}\"\n[domain.\"a.example\"]\nsite = \"public\"");
+        let config = parse(&directory.path().join("sanderling.toml"), text.as_bytes()).expect("accepted");
+        let prefix = format!("{}/", directory.path().display());
+        let found = config.control_problem().map(|one| one.to_string().replace(&prefix, ""));
+        assert_eq!(found.is_some(), expected.is_some(), "{control}: {found:?}");
+        assert!(found.unwrap_or_default().contains(expected.unwrap_or_default()), "{control}: {expected:?}");
+    }
+}
+
+#[test]
+fn changed_limits_are_named() {
+    let running = Config::default();
+    let mut config = Config::default();
+    assert_eq!(config.needs_new_process(&running), None);
+    config.limits.drain_timeout_ms += 1;
+    assert_eq!(config.needs_new_process(&running).unwrap(), "`drain_timeout_ms` has changed");
+    config.limits.open_files_max += 1;
+    assert_eq!(config.needs_new_process(&running).unwrap(), "`open_files_max`, `drain_timeout_ms` have changed");
+}
+
+#[test]
 fn default_must_be_a_host_of_a_site() {
     check_before_domain(
         "[http]\ndefault = \"b.example\"",
@@ -461,6 +500,12 @@ fn all_problems_are_reported_in_the_order_of_the_file() {
 #[test]
 fn syntax_errors_have_their_position() {
     check_before_domain("[http", &["1:6: unclosed table; expected `]`"]);
+    check_before_domain("user = \"x", &["1:10: the closing quote is missing; add it"]);
+    check_before_domain("workers", &["1:8: key with no value; write KEY = VALUE"]);
+    check_before_domain(
+        "[http]\nlisten = \"x\"\nlisten.y = 1",
+        &["3:1: `listen` is already set to a value, and cannot be a table as well; remove one of the two"],
+    );
     check_before_domain(
         "[dns]\nlisten = [\"127.0.0.1:53\"]\n[http]\nlisten = [\"127.0.0.1:80\"]\n\"listen\" = []",
         &["5:1: duplicate key `listen`; remove one of the two"],

@@ -1,5 +1,6 @@
 //! The arguments of the commands that control the running server.
 
+use super::parse_number;
 use clap::Args;
 use sanderling_config::SearchPaths;
 use sanderling_ipc::Command;
@@ -40,7 +41,7 @@ pub(super) struct ControlArgs {
     /// Time to wait for the whole answer [default: 5 for `status`, 60 for `reload` and `upgrade`, 35 for `stop`]
     ///
     /// For `stop`, more than `drain_timeout_ms`.
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=TIMEOUT_S_MAX))]
+    #[arg(long, value_name = "SECONDS", value_parser = |text: &str| parse_number(text, TIMEOUT_S_MAX))]
     timeout: Option<u64>,
 }
 

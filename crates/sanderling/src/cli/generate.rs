@@ -40,8 +40,16 @@ impl GenerateArgs {
     /// Writes it for the command line of `definition`.
     ///
     /// # Errors
-    /// A file cannot be written.
-    pub(crate) fn run(&self, definition: Command) -> io::Result<()> {
+    /// A file cannot be written; the message names the directory.
+    pub(crate) fn run(&self, definition: Command) -> Result<(), String> {
+        let (Output::Man { into } | Output::Completions { into, .. }) = &self.output;
+        self.write(definition).map_err(|error| {
+            let place = into.as_deref().map_or("standard output".into(), Path::to_string_lossy);
+            format!("cannot write to {place}: {}", error_text(&error))
+        })
+    }
+
+    fn write(&self, definition: Command) -> io::Result<()> {
         match &self.output {
             Output::Man { into } => clap_mangen::generate_to(definition, into),
             Output::Completions { shell, into: Some(into) } => {

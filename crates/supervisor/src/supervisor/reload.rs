@@ -32,7 +32,7 @@ impl Supervisor {
             self.send_stderr(requester, &format!("sanderling: {UNCHANGED}\n"));
         }
         if let Some(reason) = next.config.needs_new_process(&self.active.config) {
-            return self.begin_replacement(requester, next, reason);
+            return self.begin_replacement(requester, next, &reason);
         }
         let text = next.text.try_clone();
         match (self.serving_process(), text) {
