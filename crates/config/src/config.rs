@@ -34,7 +34,7 @@ pub struct Config {
     /// The path of the control socket, if the file has one.
     pub control: Option<PathBuf>,
     /// Where the file has it.
-    pub(super) control_location: Option<Location>,
+    pub control_location: Option<Location>,
     /// Addresses of HTTP; with port 0 the kernel chooses.
     pub http_listen: Vec<SocketAddr>,
     /// Addresses of DNS, over UDP and TCP; with port 0 the kernel chooses.

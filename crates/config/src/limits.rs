@@ -47,6 +47,7 @@ macro_rules! limits {
         }
 
         /// All limits, in the order of the manual.
+        #[allow(clippy::cast_lossless, reason = "some of the types are u64 already")]
         pub(super) const LIMITS: &[Limit] = &[
             $(Limit {
                 key: stringify!($key),

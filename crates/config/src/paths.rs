@@ -61,15 +61,23 @@ pub(super) fn check_control_path(path: &Path) -> Result<(), Problem> {
     }
 }
 
+/// The user of this process.
+fn user_text() -> String {
+    sanderling_os::user::switched_name().map_or_else(|| "this user".to_owned(), |name| format!("the user `{name}`"))
+}
+
 fn unreachable(object: &str, path: &Path, error: &io::Error) -> Problem {
     let shown = path.display();
     let (state, remedy) = match error.kind() {
-        io::ErrorKind::NotFound => ("does not exist".to_owned(), "create it or correct the path"),
-        io::ErrorKind::PermissionDenied => (
-            "cannot be reached: permission denied".to_owned(),
-            "give this user execute permission on all directories above it",
-        ),
-        _ => (format!("cannot be opened: {}", error_text(error)), "correct the path"),
+        io::ErrorKind::NotFound => ("does not exist".to_owned(), "create it or correct the path".to_owned()),
+        io::ErrorKind::PermissionDenied => {
+            // The lowest directory that can be reached is the one that cannot be searched.
+            let closed = path.ancestors().skip(1).find(|above| fs::metadata(above).is_ok()).unwrap_or(Path::new("."));
+            let (user, closed) = (user_text(), closed.display());
+            let remedy = format!("run chmod o+x {closed}, or move the {object}");
+            (format!("cannot be reached: {user} cannot enter {closed}"), remedy)
+        }
+        _ => (format!("cannot be opened: {}", error_text(error)), "correct the path".to_owned()),
     };
     Problem::new(format!("the {object} `{shown}` {state}"), remedy)
 }

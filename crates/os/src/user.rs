@@ -6,6 +6,10 @@ use nix::unistd::{self, Gid, Group, Uid};
 use std::ffi::CString;
 use std::fmt;
 use std::io;
+use std::sync::OnceLock;
+
+/// Kept, since the sandbox does not allow a look-up.
+static SWITCHED_NAME: OnceLock<String> = OnceLock::new();
 
 /// A user ID with group IDs (credentials(7)).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +42,11 @@ impl User {
             (Some(entry), _) => (entry.uid.as_raw(), entry.name.clone()),
             (None, Some(uid)) => (uid, uid.to_string()),
             (None, None) => {
-                let create = if is_account_name(user) { format!("create it (useradd --system {user}) or ") } else { String::new() };
+                let create = if is_account_name(user) {
+                    format!("create it (useradd --system {user}) or ")
+                } else {
+                    String::new()
+                };
                 return Err(invalid(format!("unknown user {user:?}; {create}name another user")));
             }
         };
@@ -55,7 +63,7 @@ impl User {
             return Err(invalid(format!("{} is not a valid user or group ID; set another one", u32::MAX)));
         }
         if uid == 0 {
-            return Err(invalid(format!("`user` must not be root; name another user")));
+            return Err(invalid("`user` must not be root; name another user".to_owned()));
         }
         Ok(User { uid, gid, gids, name })
     }
@@ -81,6 +89,7 @@ impl User {
                 return Err(io::Error::other(format!("the kernel did not switch this process to user {self}")));
             }
         }
+        let _ = SWITCHED_NAME.set(self.name.clone());
         let root = Uid::from_raw(0);
         if unistd::setresuid(root, root, root).is_err() {
             return Ok(());
@@ -136,15 +145,23 @@ fn group_id(group: &str) -> io::Result<u32> {
     }
     let entry = found(Group::from_name(group), "getgrnam_r")?;
     entry.map(|entry| entry.gid.as_raw()).ok_or_else(|| {
-        let create = if is_account_name(group) { format!("create it (groupadd --system {group}) or ") } else { String::new() };
+        let create =
+            if is_account_name(group) { format!("create it (groupadd --system {group}) or ") } else { String::new() };
         invalid(format!("unknown group {group:?}; {create}name another group"))
     })
+}
+
+/// The name of the user that this process has switched to ([`User::switch`]).
+pub fn switched_name() -> Option<&'static str> {
+    SWITCHED_NAME.get().map(String::as_str)
 }
 
 /// Whether `useradd` accepts the name (useradd(8)).
 fn is_account_name(name: &str) -> bool {
     let is_allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'_' | b'-');
-    name.len() <= 32 && name.starts_with(|first: char| first.is_ascii_lowercase() || first == '_') && name.bytes().all(is_allowed)
+    name.len() <= 32
+        && name.starts_with(|first: char| first.is_ascii_lowercase() || first == '_')
+        && name.bytes().all(is_allowed)
 }
 
 /// The result of a look-up in the user database by `call`.

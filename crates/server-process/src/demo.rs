@@ -6,7 +6,7 @@ use crate::socket_sets::socket_sets;
 use crate::zone_loader;
 use sanderling_config::Exit;
 use sanderling_config::diagnostic::error_text;
-use sanderling_config::log::{log, print};
+use sanderling_config::log::{log, print, report};
 use sanderling_config::{Config, ConfigSource, DomainName, Flags, Limits, SocketsPerAddress};
 use sanderling_dns::{ZoneEntry, ZoneMap};
 use sanderling_listeners::Listeners;

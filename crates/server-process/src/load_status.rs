@@ -71,13 +71,18 @@ impl LoadStatus {
             let (root, hosts) = (site.document_root.display(), site.hosts_text());
             text += &match site.is_available {
                 true => format!("site {root} for {hosts}: not reloaded, keeping the open directory\n"),
-                false => format!("site {root} for {hosts}: unavailable, answered with status 503 until it is corrected and reloaded\n"),
+                false => format!(
+                    "site {root} for {hosts}: unavailable, answered with status 503 until it is corrected and reloaded\n"
+                ),
             };
         }
         for zone in self.zones.iter().filter(|zone| zone.problem.is_some()) {
             text += &match zone.serial {
                 Some(serial) => format!("zone {}: not reloaded, keeping serial {serial}\n", zone.name),
-                None => format!("zone {}: unavailable, answered with SERVFAIL until it is corrected and reloaded\n", zone.name),
+                None => format!(
+                    "zone {}: unavailable, answered with SERVFAIL until it is corrected and reloaded\n",
+                    zone.name
+                ),
             };
         }
         text

@@ -190,7 +190,8 @@ struct ReadError {
 
 impl ReadError {
     fn new(path: &Path, error: &io::Error) -> ReadError {
-        let message = format!("cannot read the zone file: {}", error_text(error));
+        let user = sanderling_os::user::switched_name().map_or(String::new(), |name| format!(" as the user `{name}`"));
+        let message = format!("cannot read the zone file{user}: {}", error_text(error));
         let problem = Problem::new(message, "check its path and permissions");
         let denial = match error.kind() {
             io::ErrorKind::PermissionDenied if sanderling_os::file::is_permitted(path) => Denial::Sandbox,

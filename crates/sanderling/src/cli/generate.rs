@@ -2,6 +2,7 @@
 
 use clap::{Args, Command, Subcommand};
 use clap_complete::Shell;
+use sanderling_config::diagnostic::error_text;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
@@ -42,9 +43,11 @@ impl GenerateArgs {
     /// # Errors
     /// A file cannot be written; the message names the directory.
     pub(crate) fn run(&self, definition: Command) -> Result<(), String> {
-        let (Output::Man { into } | Output::Completions { into, .. }) = &self.output;
         self.write(definition).map_err(|error| {
-            let place = into.as_deref().map_or("standard output".into(), Path::to_string_lossy);
+            let place = match &self.output {
+                Output::Man { into } | Output::Completions { into: Some(into), .. } => into.to_string_lossy(),
+                Output::Completions { into: None, .. } => "standard output".into(),
+            };
             format!("cannot write to {place}: {}", error_text(&error))
         })
     }
