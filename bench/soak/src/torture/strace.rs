@@ -7,7 +7,12 @@ use rustix::process::Signal;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
 use tempfile::TempDir;
+
+/// Time after which a process makes few calls.
+const QUIET_TIME: Duration = Duration::from_millis(50);
 
 /// A strace that runs. It is detached when it is dropped.
 pub(crate) struct Strace {
@@ -57,8 +62,10 @@ impl Strace {
         fs::read_to_string(trace_path(self.folder.path())).unwrap_or_default()
     }
 
-    /// Detaches it; what it has written.
+    /// Detaches it; what it has written. A call that is failing at this moment would get another error, from the sandbox,
+    /// so the calls that the end of the scenario causes are awaited.
     pub(crate) fn finish(mut self) -> String {
+        thread::sleep(QUIET_TIME);
         self.detach();
         self.trace()
     }

@@ -151,6 +151,21 @@ fn server_process_gives_up_its_privileges() {
     check();
 }
 
+/// Prints the status and the output of a server if the test fails.
+struct PrintOnFailure<'d> {
+    directory: &'d TestDirectory,
+    output: &'d Path,
+}
+
+impl Drop for PrintOnFailure<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            println!("{}", self.directory.control("status"));
+            println!("output:\n{}", fs::read_to_string(self.output).unwrap_or_default());
+        }
+    }
+}
+
 /// Twice: after a stop, the sockets still listen.
 #[test]
 fn sockets_of_a_service_manager_are_used_and_left_open() {
@@ -161,6 +176,7 @@ fn sockets_of_a_service_manager_are_used_and_left_open() {
     let directory = domain("workers = 2", &http_address.to_string(), &dns_address.to_string());
     let serve = directory.serve_command();
     let output = directory.path().join("output");
+    let _print = PrintOnFailure { directory: &directory, output: &output };
     let script = format!("exec \"$0\" \"$@\" >{} 2>&1", output.display());
     let mut arguments = vec!["-c".into(), script.into(), serve.get_program().to_owned()];
     arguments.extend(serve.get_args().map(ToOwned::to_owned));

@@ -21,12 +21,12 @@ struct CacheStats {
 }
 
 impl Domain {
-    /// Starts a server with one worker and files of 100 bytes at the paths of [`each_file`].
+    /// Starts a server with files of 100 bytes at the paths of [`each_file`].
     #[track_caller]
-    fn with_files(limits: &str, file_count: usize) -> Domain {
+    fn with_files(limits: &str, file_count: usize, worker_count: usize) -> Domain {
         let names: Vec<String> = (0..file_count).map(|number| number.to_string()).collect();
         let site: Vec<(&str, &[u8])> = names.iter().map(|name| (name.as_str(), &[b'x'; 100][..])).collect();
-        Domain::serve(Setup { site: &site, limits, worker_count: 1, ..Setup::default() })
+        Domain::serve(Setup { site: &site, limits, worker_count, ..Setup::default() })
     }
 
     #[track_caller]
@@ -51,7 +51,7 @@ fn each_file(count: usize) -> impl Iterator<Item = String> {
 /// The numbers after a request for each of `paths`.
 #[track_caller]
 fn stats_after(limits: &str, file_count: usize, paths: impl Iterator<Item = String>) -> CacheStats {
-    let domain = Domain::with_files(limits, file_count);
+    let domain = Domain::with_files(limits, file_count, 1);
     let mut client = HttpClient::connect(domain.server.http());
     for path in paths {
         client.get(&path);
@@ -75,10 +75,23 @@ fn each_limit_of_the_cache_applies() {
     assert!(stats.files <= 5 && stats.descriptors <= 4 && stats.evicted >= 16, "{stats:?}");
 }
 
+/// Each look-up evicts a file; it must not be the one that another connection waits for.
+#[test]
+fn clients_are_answered_where_one_file_may_be_open() {
+    const FILE_COUNT: usize = 20;
+    let domain = Domain::with_files("open_files_max = 1", FILE_COUNT, 2);
+    let mut clients: Vec<HttpClient> = (0..8).map(|_| HttpClient::connect(domain.server.http())).collect();
+    for path in each_file(FILE_COUNT) {
+        clients.iter_mut().for_each(|client| client.send(get(&path)));
+        let statuses: Vec<u16> = clients.iter_mut().map(|client| client.response().status).collect();
+        assert_eq!(statuses, [200; 8], "{path}: {:?}", domain.cache_stats());
+    }
+}
+
 /// It stays in memory until it is sent, and no eviction would free it.
 #[test]
 fn replaced_content_that_is_still_sent_evicts_no_file() {
-    let domain = Domain::with_files("open_file_content_bytes_max = 40000", 20);
+    let domain = Domain::with_files("open_file_content_bytes_max = 40000", 20, 1);
     domain.directory.replace("public/large", &[b'a'; 30_000]);
     let mut client = HttpClient::connect(domain.server.http());
     assert_eq!(client.get("/large").body[0], b'a');
@@ -106,7 +119,7 @@ fn replaced_content_that_is_still_sent_evicts_no_file() {
 fn unused_file_is_closed_after_its_timeout() {
     let limits = "watched_folders_max = 0\nsmall_file_bytes_max = 0\nopen_file_idle_timeout_ms = 300\n\
                   open_file_fresh_ms = 100\nwatched_file_fresh_ms = 100";
-    let domain = Domain::with_files(limits, 1);
+    let domain = Domain::with_files(limits, 1, 1);
     let file = domain.directory.path().join("public/0");
     let descriptors = format!("/proc/{}/fd", domain.server.server_process_id());
     let is_open = || {
