@@ -85,6 +85,10 @@ limits! {
         "Time between two requests of a connection; then it is closed.";
     http_send_timeout_ms: u64 = 30_000 in 100..=3_600_000,
         "Time in which the client reads nothing of a response; then the connection is closed.";
+    connection_buffers_bytes_max: usize = 67_108_864 in 0..=1_099_511_627_776,
+        "Unprocessed requests and unsent answers of all connections; beyond it each gets 2 KiB pieces.";
+    connection_buffer_bytes_max: usize = 65_536 in 4_096..=1_048_576,
+        "Requests of a connection received at once, and answers written before they are sent.";
     open_files_max: usize = 32_768 in 1..=262_144,
         "Entries of the open-file cache; at the limit the least recently used is evicted.";
     open_file_descriptors_max: usize = 4_096 in 1..=262_144,

@@ -14,7 +14,7 @@ struct Limit {
     counters: &'static [Counter],
 }
 
-const LIMITS: [Limit; 4] = [
+const LIMITS: [Limit; 5] = [
     Limit {
         key: "http_connections_max",
         effect: "new HTTP connections replace idle ones, or wait",
@@ -24,6 +24,11 @@ const LIMITS: [Limit; 4] = [
         key: "http_connections_per_client_max",
         effect: "further HTTP connections of a client are closed",
         counters: &[Counter::HttpOverClientLimit],
+    },
+    Limit {
+        key: "connection_buffers_bytes_max",
+        effect: "further requests of clients that do not take their answers wait",
+        counters: &[Counter::BuffersScarce],
     },
     Limit {
         key: "dns_tcp_connections_max",
@@ -78,7 +83,7 @@ impl Event {
         match self {
             Event::Begins => format!("{key} is reached: {effect}"),
             Event::Ends { count, seconds } => {
-                format!("{key} is no longer reached: it was for {seconds} s, by {count} connections")
+                format!("{key} is no longer reached: it was for {seconds} s, {count} times")
             }
         }
     }
@@ -124,7 +129,7 @@ mod tests {
         check(2, 9, &[]);
         check(31, 10, &[]);
         check(90, 10, &[]);
-        check(91, 10, &["http_connections_max is no longer reached: it was for 30 s, by 10 connections"]);
+        check(91, 10, &["http_connections_max is no longer reached: it was for 30 s, 10 times"]);
         check(92, 10, &[]);
         check(93, 11, &["http_connections_max is reached: new HTTP connections replace idle ones, or wait"]);
     }

@@ -33,6 +33,8 @@ pub(crate) fn options_of(limits: &Limits) -> Options {
             tcp_idle_timeout: ms(limits.dns_tcp_idle_timeout_ms),
             tcp_replies_per_send_max: limits.dns_tcp_queries_in_flight_max,
         },
+        connection_buffers_bytes_max: limits.connection_buffers_bytes_max,
+        connection_buffer_bytes_max: limits.connection_buffer_bytes_max,
         open_files: OpenFilesOptions {
             files_max: limits.open_files_max,
             descriptors_max: limits.open_file_descriptors_max,

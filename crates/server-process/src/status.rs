@@ -41,6 +41,8 @@ pub(crate) struct ProcessStatus<'d> {
     /// The selected variant of each kernel feature.
     features: Map<&'static str>,
     open_files: Map<u64>,
+    /// Bytes that the buffers of all connections hold.
+    connection_buffers_bytes: usize,
     counters: Map<u64>,
     worker_count: usize,
     threads: Vec<Thread>,
@@ -99,6 +101,7 @@ impl<'d> ProcessStatus<'d> {
                 ("folders_watched", status.cache.watched_directory_count as u64),
                 ("evicted", status.cache.evicted_count),
             ]),
+            connection_buffers_bytes: status.buffers_bytes,
             counters: counters(&|counter| status.sum(counter)),
             worker_count,
             threads: threads.collect(),
@@ -136,6 +139,7 @@ impl<'d> ProcessStatus<'d> {
                 files["evicted"]
             ),
         );
+        line("buffers", format!("{} bytes", self.connection_buffers_bytes));
         for thread in &self.threads {
             let socket_sets = joined(thread.socket_sets.iter().map(ToString::to_string), " ");
             let value = format!(

@@ -4,8 +4,9 @@
 //! An idle connection holds a few hundred bytes: received bytes lie in the worker's buffer until the iteration ends, and
 //! only what remains then, the start of a request, is copied into the connection.
 
+use crate::buffer_budget::{BufferBudget, SCARCE_BYTES_MAX};
 use crate::clock::{Milliseconds, ms};
-use crate::context::{CloseMode, ConnectionInfo, Context, Input, OUTPUT_BYTES_USUAL, Step};
+use crate::context::{CloseMode, ConnectionInfo, Context, Input, Step};
 use crate::dns_stream::DnsStream;
 use crate::http1::Http1;
 use crate::metrics::Counter;
@@ -41,6 +42,8 @@ pub(crate) struct Connection<'s> {
     unprocessed: Vec<u8>,
     queue: SendQueue<'s>,
     protocol_state: ProtocolState,
+    /// What the budget of all buffers has been charged for this connection.
+    charged_bytes: usize,
 }
 
 /// The protocol of a connection with its state.
@@ -110,6 +113,7 @@ impl<'s> Connection<'s> {
             unprocessed: Vec::new(),
             queue: SendQueue::default(),
             protocol_state,
+            charged_bytes: 0,
         }
     }
 
@@ -140,6 +144,32 @@ impl<'s> Connection<'s> {
     /// Whether something is queued that the client has not received.
     pub(crate) fn has_unsent(&self) -> bool {
         !self.queue.is_empty()
+    }
+
+    /// Charges `budget` with what the connection holds; whether that has changed.
+    #[inline]
+    pub(crate) fn charge(&mut self, budget: &BufferBudget) -> bool {
+        let held_bytes = self.held_bytes();
+        if held_bytes == self.charged_bytes {
+            return false;
+        }
+        budget.change(self.charged_bytes, held_bytes);
+        self.charged_bytes = held_bytes;
+        true
+    }
+
+    /// Returns to `budget` what it was charged.
+    pub(crate) fn release(&mut self, budget: &BufferBudget) {
+        budget.change(std::mem::take(&mut self.charged_bytes), 0);
+    }
+
+    /// Whether the connection cannot go on while buffers are scarce: what it has received of a request takes too much.
+    pub(crate) fn holds_too_much_of_a_request(&self) -> bool {
+        self.state == State::Receiving && self.charged_bytes > SCARCE_BYTES_MAX
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.unprocessed.capacity() + self.queue.held_bytes() + self.protocol_state.held_bytes()
     }
 
     /// Records what the poller reports.
@@ -195,7 +225,10 @@ impl<'s> Connection<'s> {
                 let next = self.process(&mut input, &mut budget, context);
                 let consumed = input.consumed();
                 if consumed < bytes.len() {
-                    bytes.drain(..consumed);
+                    if consumed > 0 {
+                        bytes.drain(..consumed);
+                        bytes.shrink_to_fit();
+                    }
                     self.unprocessed = bytes;
                 }
                 next
@@ -213,7 +246,9 @@ impl<'s> Connection<'s> {
     fn receive(&mut self, context: &mut Context<'_, 's>) -> io::Result<Option<usize>> {
         let (has_unprocessed_request, is_draining) = (self.has_unprocessed_request(), context.is_draining());
         let buffer = &mut context.buffers.input;
-        let room = buffer.len().saturating_sub(self.unprocessed.len());
+        // A request that is longer than a piece is received in pieces that grow with it.
+        let piece = context.buffers.limits.received_bytes_max.max(self.unprocessed.len());
+        let room = buffer.len().saturating_sub(self.unprocessed.len()).min(piece);
         let mut received = 0;
         // One call fills the buffer; an unprocessed request comes first. While the server drains, all that the client has
         // sent is received as far as there is room, so that the last answer can say that the connection closes.
@@ -293,7 +328,7 @@ impl<'s> Connection<'s> {
                     self.answered_count += 1;
                     self.state = State::Idle;
                     unsent_count += 1;
-                    let is_full = context.buffers.output.len() >= OUTPUT_BYTES_USUAL
+                    let is_full = context.buffers.output.len() >= context.buffers.limits.written_bytes_max
                         || unsent_count == self.protocol_state.unsent_answers_max(context.options);
                     if file.is_some() || is_full {
                         unsent_count = 0;
@@ -452,6 +487,14 @@ impl ProtocolState {
         match self {
             ProtocolState::Http1(http) => http.has_partial_request(),
             ProtocolState::Dns(_) => false,
+        }
+    }
+
+    /// Bytes of a request that has left the input already.
+    fn held_bytes(&self) -> usize {
+        match self {
+            ProtocolState::Http1(http) => http.held_bytes(),
+            ProtocolState::Dns(_) => 0,
         }
     }
 

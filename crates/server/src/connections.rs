@@ -84,6 +84,7 @@ impl<'s> Connections<'s> {
     /// Begins an iteration: reads the clock, and takes the newest snapshot.
     pub(crate) fn begin_iteration(&mut self) {
         self.clock.tick();
+        self.buffers.limits = self.shared.piece_limits();
         if self.shared.snapshot_version() != self.snapshot_version {
             (self.snapshot, self.snapshot_version) = self.shared.snapshot();
         }
@@ -213,7 +214,8 @@ impl<'s> Connections<'s> {
 
     /// Closes a connection.
     pub(crate) fn close(&mut self, key: Key) {
-        let Some(connection) = self.slab.remove(key) else { return };
+        let Some(mut connection) = self.slab.remove(key) else { return };
+        connection.release(&self.shared.buffers);
         self.has_closed = true;
         let protocol = connection.protocol() as usize;
         self.idle[protocol].remove(key);
@@ -275,6 +277,16 @@ impl<'s> Connections<'s> {
                 self.ready.push(key);
             }
             Next::Again | Next::Wait => {}
+        }
+        if connection.charge(&self.shared.buffers) {
+            self.buffers.limits = self.shared.piece_limits();
+            if self.buffers.limits.is_scarce() {
+                self.metrics.add(Counter::BuffersScarce, 1);
+                if connection.holds_too_much_of_a_request() {
+                    self.metrics.add(Counter::BuffersRefused, 1);
+                    return self.close(key);
+                }
+            }
         }
         // On the path of each request: a match costs less than an index.
         let [http, dns] = &mut self.idle;

@@ -1,5 +1,6 @@
 //! What a connection and its protocol share with the worker, and with each other: buffers, input, and the result of a step.
 
+use crate::buffer_budget::PieceLimits;
 use crate::clock::{Clock, Milliseconds, ms};
 use crate::file_reads::FileReads;
 use crate::jobs::Waiter;
@@ -19,12 +20,12 @@ pub(crate) struct Buffers {
     pub(crate) input: Box<[u8]>,
     /// What is to be sent.
     pub(crate) output: Vec<u8>,
+    /// The pieces in which input and output are processed.
+    pub(crate) limits: PieceLimits,
     /// A DNS reply before it is appended to `output`, or a piece of a file.
     pub(crate) scratch: Box<[u8]>,
 }
 
-/// Bytes of output after which it is sent before more is written.
-pub(crate) const OUTPUT_BYTES_USUAL: usize = 64 * 1024;
 /// Bytes that are received at once, at least.
 const RECEIVE_BYTES_MIN: usize = 16 * 1024;
 /// The longest DNS message, with its length before it.
@@ -35,7 +36,8 @@ impl Buffers {
         let message_bytes_max = options.http.request.head_bytes_max.max(DNS_MESSAGE_BYTES_MAX);
         Buffers {
             input: vec![0; message_bytes_max + RECEIVE_BYTES_MIN].into_boxed_slice(),
-            output: Vec::with_capacity(OUTPUT_BYTES_USUAL),
+            output: Vec::with_capacity(options.connection_buffer_bytes_max),
+            limits: PieceLimits::new(false, options.connection_buffer_bytes_max),
             scratch: vec![0; TCP_REPLY_BYTES_MAX].into_boxed_slice(),
         }
     }

@@ -1,7 +1,7 @@
 //! HTTP/1.1 on a connection: received bytes become requests, and responses are written in their order.
 
 use crate::clock::Clock;
-use crate::context::{CloseMode, ConnectionInfo, Context, Input, Step};
+use crate::context::{Buffers, CloseMode, ConnectionInfo, Context, Input, Step};
 use crate::file_cache::Lookup;
 use crate::metrics::Counter;
 use crate::open_file::{FileError, FileKey, FileVariant, OpenFile};
@@ -15,9 +15,6 @@ use sanderling_table::Ref;
 
 /// Requests of one connection that are answered in one iteration.
 pub(crate) const REQUESTS_PER_ITERATION_MAX: usize = 128;
-/// File content in memory up to this size is copied after its head, which is cheaper than a second part of the send; more
-/// is sent from where it is.
-const COPIED_BYTES_MAX: u64 = 16 * 1024;
 /// Jobs that one request waits for: the file may be evicted again before the connection comes back to it, where many files are
 /// requested and few may be open.
 const JOBS_PER_REQUEST_MAX: u8 = 16;
@@ -45,6 +42,11 @@ struct Pending {
 impl Http1 {
     pub(crate) fn has_partial_request(&self) -> bool {
         self.pending.is_some()
+    }
+
+    /// Bytes of the request whose body has not arrived whole.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.pending.as_ref().map_or(0, |pending| pending.head.capacity())
     }
 
     /// Takes the result of the job that the current request waits for.
@@ -205,7 +207,7 @@ impl Http1 {
         let file = match (response.body(), &hit) {
             (Body::File { start_bytes, length_bytes }, Ok(hit)) => {
                 let may_use_sendfile = hit.may_use_sendfile(context.options, context.clock);
-                hit.put(start_bytes, length_bytes, may_use_sendfile, output)
+                hit.put(start_bytes, length_bytes, may_use_sendfile, context.buffers)
             }
             (Body::StatusPage(page), _) => {
                 output.extend_from_slice(page);
@@ -265,11 +267,11 @@ impl<'l, 's> FileHit<'l, 's> {
         start: u64,
         length_bytes: u64,
         may_use_sendfile: bool,
-        output: &mut Vec<u8>,
+        buffers: &mut Buffers,
     ) -> Option<FileChunk<'s>> {
         match self.variant.content.in_memory() {
-            Some(whole) if length_bytes <= COPIED_BYTES_MAX => {
-                output.extend_from_slice(&whole[start as usize..(start + length_bytes) as usize]);
+            Some(whole) if length_bytes <= buffers.limits.copied_bytes_max => {
+                buffers.output.extend_from_slice(&whole[start as usize..(start + length_bytes) as usize]);
                 None
             }
             _ => Some(FileChunk::new(self.file, self.coding, start, length_bytes, may_use_sendfile)),

@@ -46,6 +46,7 @@ mod timers;
 mod idle_list;
 mod slab;
 mod permits;
+mod buffer_budget;
 mod lifecycle;
 mod metrics;
 mod heartbeat;

@@ -32,6 +32,8 @@ counters! {
     HttpRefused = "http_refused": "Malformed HTTP requests, answered with an error and closed.";
     HttpTimeouts = "http_timeouts": "HTTP connections closed by a timeout.";
     HttpAborted = "http_aborted": "HTTP responses aborted because their file changed.";
+    BuffersScarce = "buffers_scarce": "Times a connection held bytes while the buffers of all were above their budget.";
+    BuffersRefused = "buffers_refused": "Connections closed because their request took too much memory then.";
     DnsStreams = "dns_streams": "DNS connections over TCP accepted.";
     DnsStreamsClosed = "dns_streams_closed": "DNS connections over TCP closed.";
     DnsStreamsEvicted = "dns_streams_evicted": "DNS connections over TCP closed to make room for new ones.";

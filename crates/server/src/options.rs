@@ -11,6 +11,11 @@ pub struct Options {
     pub http: HttpOptions,
     /// DNS.
     pub dns: DnsOptions,
+    /// Bytes of requests and answers that all connections hold; beyond it they get smaller pieces.
+    pub connection_buffers_bytes_max: usize,
+    /// Bytes of requests that are received for one connection, and of answers that are written, before they are processed
+    /// or sent.
+    pub connection_buffer_bytes_max: usize,
     /// The open-file cache.
     pub open_files: OpenFilesOptions,
     /// How long an idle connection stays open while the server drains because another process replaces it: its client may
@@ -26,6 +31,8 @@ impl Default for Options {
         Options {
             http: HttpOptions::default(),
             dns: DnsOptions::default(),
+            connection_buffers_bytes_max: 64 * 1024 * 1024,
+            connection_buffer_bytes_max: 64 * 1024,
             open_files: OpenFilesOptions::default(),
             drain_grace: Duration::from_secs(2),
             hang_limit: Duration::from_secs(5),

@@ -143,6 +143,21 @@ impl<'s> SendQueue<'s> {
         Ok(Sent::All)
     }
 
+    /// Bytes of memory that wait to be sent.
+    #[inline]
+    pub(crate) fn held_bytes(&self) -> usize {
+        if self.chunks.is_empty() {
+            return 0;
+        }
+        let of_chunk = |chunk: &Chunk<'_>| match chunk {
+            Chunk::Bytes { bytes, .. } | Chunk::File(FileChunk { read: PieceRead::Bytes { bytes, .. }, .. }) => {
+                bytes.capacity()
+            }
+            Chunk::File(_) => 0,
+        };
+        self.chunks.capacity() * size_of::<Chunk<'_>>() + self.chunks.iter().map(of_chunk).sum::<usize>()
+    }
+
     /// The files that are queued.
     pub(crate) fn files(&self) -> impl Iterator<Item = &Ref<'s, FileKey, OpenFile>> {
         self.chunks.iter().filter_map(|chunk| match chunk {

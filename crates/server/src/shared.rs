@@ -1,5 +1,6 @@
 //! What all threads of a server share.
 
+use crate::buffer_budget::{BufferBudget, PieceLimits};
 use crate::clock::{Clock, Milliseconds};
 use crate::connection::Protocol;
 use crate::file_cache::FileCache;
@@ -29,6 +30,7 @@ pub(crate) struct Shared {
     pub(crate) lifecycle: Lifecycle,
     /// For connections of each [`Protocol`].
     permits: [Permits; 2],
+    pub(crate) buffers: BufferBudget,
     /// For each [`Protocol`]: a worker asks the others to close an idle connection, since it has none itself.
     eviction_wanted: [AtomicBool; 2],
     snapshot: Mutex<Snapshot>,
@@ -54,6 +56,7 @@ impl Shared {
                 Permits::new(options.http.connections_max, options.http.connections_per_client_max),
                 Permits::new(options.dns.tcp_connections_max, options.dns.tcp_connections_per_client_max),
             ],
+            buffers: BufferBudget::new(options.connection_buffers_bytes_max),
             eviction_wanted: Default::default(),
             snapshot: Mutex::new(snapshot),
             replaced_zones: Mutex::default(),
@@ -95,6 +98,11 @@ impl Shared {
 
     fn lock_replaced_zones(&self) -> MutexGuard<'_, Vec<Arc<ZoneMap>>> {
         self.replaced_zones.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The pieces in which connections are served now.
+    pub(crate) fn piece_limits(&self) -> PieceLimits {
+        PieceLimits::new(self.buffers.is_scarce(), self.options.connection_buffer_bytes_max)
     }
 
     /// The permits for connections of `protocol`.

@@ -126,6 +126,11 @@ impl Simulation<'_> {
         self.clients[client].key.is_some_and(|key| self.connections.get_mut(key).is_some())
     }
 
+    /// Bytes that all connections hold.
+    pub fn held_bytes(&self) -> usize {
+        self.shared.buffers.held_bytes()
+    }
+
     /// One iteration of the event loop.
     pub fn run_once(&mut self) {
         self.connections.begin_iteration();

@@ -17,6 +17,8 @@ pub struct Status {
     pub threads: Vec<ThreadStatus>,
     /// The open-file cache.
     pub cache: CacheStats,
+    /// Bytes that the buffers of all connections hold.
+    pub buffers_bytes: usize,
 }
 
 /// The state of one thread.
@@ -49,6 +51,7 @@ impl Status {
             snapshot_version: shared.snapshot_version(),
             threads: shared.metrics.threads().iter().map(|metrics| thread(metrics)).collect(),
             cache: shared.files.stats(),
+            buffers_bytes: shared.buffers.held_bytes(),
         }
     }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::domain::{Domain, Setup, ZONE};
 use sanderling_testkit::dns::{A, Question, Reply};
-use sanderling_testkit::http::{HttpClient, get};
+use sanderling_testkit::http::{HttpClient, get, response_to};
 use sanderling_testkit::{RawConnection, framed};
 
 const SITE: &[(&str, &[u8])] = &[("index.html", b"hi\n")];
@@ -151,4 +151,32 @@ fn idle_http_connection_is_closed_for_a_new_one_at_the_limit_and_that_is_logged(
         idle.push(client);
     }
     domain.server.wait_for_error("http_connections_max is reached");
+}
+
+#[test]
+fn pipelines_that_are_not_read_take_little_memory_beyond_the_budget() {
+    const CLIENT_COUNT: usize = 20;
+    const REQUEST_COUNT: usize = 400;
+    let content = [b'x'; 16_000];
+    let limits = "connection_buffers_bytes_max = 0";
+    let domain = Domain::serve(Setup { site: &[("file", &content)], limits, ..Setup::default() });
+    // More than the buffers of both sockets have room for.
+    let pipeline = get("/file").repeat(REQUEST_COUNT);
+    let connect = || {
+        let mut client = HttpClient::connect(domain.server.http());
+        client.send(&pipeline);
+        client
+    };
+    let mut clients: Vec<HttpClient> = (0..CLIENT_COUNT).map(|_| connect()).collect();
+    assert_eq!(response_to(domain.server.http(), get("/file")).status, 200);
+    domain.server.wait_for_error("connection_buffers_bytes_max is reached");
+    let status = domain.directory.control("status").text();
+    let held = status.lines().find_map(|line| line.trim().strip_prefix("buffers")).expect("the line is there");
+    let held: usize = held.trim().trim_end_matches(" bytes").parse().expect("a number");
+    assert!(held <= CLIENT_COUNT * 4_096, "{held} bytes");
+    for client in &mut clients {
+        for _ in 0..REQUEST_COUNT {
+            assert_eq!(client.response().body.len(), content.len());
+        }
+    }
 }

@@ -502,6 +502,50 @@ fn a_client_has_no_more_connections_than_its_limit() {
 }
 
 #[test]
+fn beyond_the_budget_of_all_buffers_a_connection_holds_little() {
+    const CLIENT_COUNT: usize = 20;
+    const PIPELINE_BYTES: usize = 20_000;
+    const BUDGET_BYTES: usize = 100_000;
+    const FILES: &[BuiltinFile] = &[BuiltinFile { path: "file", bytes: &[b'x'; 16_000] }];
+    let mut options = options();
+    options.http.connections_max = CLIENT_COUNT;
+    options.connection_buffers_bytes_max = BUDGET_BYTES;
+    simulate(snapshot(Root::Builtin(FILES)), options, |simulation| {
+        let pipeline = GET.repeat(PIPELINE_BYTES / GET.len());
+        let mut connect = |window| simulation.connect(Protocol::Http, pipeline.as_bytes(), window).expect("accepted");
+        let clients: Vec<usize> = (0..CLIENT_COUNT).map(|number| connect(number * 1_000)).collect();
+        simulation.run(ITERATIONS_MAX);
+        let held = simulation.held_bytes();
+        assert!((BUDGET_BYTES..BUDGET_BYTES + CLIENT_COUNT * 4_096).contains(&held), "{held} bytes");
+        // All requests are answered all the same, as the clients take the answers.
+        for client in clients {
+            simulation.take_received(client);
+            simulation.open_window(client, UNLIMITED);
+        }
+        simulation.run(ITERATIONS_MAX);
+        assert_eq!(simulation.count(Counter::HttpRequests), (CLIENT_COUNT * (PIPELINE_BYTES / GET.len())) as u64);
+        assert_eq!(simulation.held_bytes(), 0);
+    });
+}
+
+#[test]
+fn while_buffers_are_scarce_a_request_in_pieces_takes_little_and_a_whole_one_may_be_long() {
+    let mut options = options();
+    options.connection_buffers_bytes_max = 0;
+    simulate_with(options, |simulation| {
+        let long = GET.replace("\r\n\r\n", &format!("\r\nCookie: {}\r\n\r\n", "c".repeat(10_000)));
+        let client = simulation.http(&long);
+        assert!(simulation.received(client).ends_with(FILE), "it has arrived whole");
+        let (start, rest) = GET.split_at(20);
+        assert_eq!(simulation.ask(client, start), "");
+        assert!(simulation.ask(client, rest).ends_with(FILE), "little is left of it");
+        assert_eq!(simulation.ask(client, &long[..5_000]), "");
+        assert!(!simulation.is_open(client));
+        assert_eq!((simulation.count(Counter::BuffersRefused), simulation.held_bytes()), (1, 0));
+    });
+}
+
+#[test]
 fn a_connection_that_is_sending_is_not_idle() {
     let mut options = options();
     options.http.connections_max = 1;

@@ -24,7 +24,9 @@ fn idle_connection_needs_little_memory() {
     // Both sides have a descriptor.
     let count = CONNECTION_COUNT.min(limit as usize / 3);
     let (sockets, http, _) = bind(1);
-    let idle_bytes = serve(builtin(), Options::default(), &sockets, 1, |server| {
+    let mut options = Options::default();
+    options.http.connections_per_client_max = options.http.connections_max;
+    let idle_bytes = serve(builtin(), options, &sockets, 1, |server| {
         let answered = || {
             let mut client = HttpClient::connect(http);
             client.get("/file");
