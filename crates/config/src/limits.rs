@@ -125,6 +125,12 @@ limits! {
         "Depth of $INCLUDE; 0 forbids it.";
     zone_records_per_rrset_max: usize = 1_000 in 1..=4_000,
         "Records of one name and type; a zone with more is refused.";
+    zone_guarded_records_min: u64 = 20 in 0..=1_000_000_000,
+        "Records of a zone above which a reload must not remove too many at once.";
+    zone_lost_records_percent_max: u64 = 50 in 0..=100,
+        "Share of its records that a zone may lose in one reload; a zone that lost more is refused.";
+    kept_zones_bytes_max: u64 = 268_435_456 in 0..=1_099_511_627_776,
+        "Text of last good versions that outlives a server process; zones beyond it are not kept.";
     listen_backlog_max: u16 = 4_096 in 1..=65_535,
         "Listen queue of one socket; the kernel also limits it to `net.core.somaxconn`.";
     dns_udp_waiting_bytes_max: usize = 1_048_576 in 4_096..=134_217_728,

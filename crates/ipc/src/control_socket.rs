@@ -285,9 +285,9 @@ mod tests {
         let (_folder, mut control) = control_socket();
         let mut client = Connection::connect(control.path()).expect("connected");
         assert_eq!(control.receive_commands(), []);
-        client.send(&Message::Command(Command::Reload)).expect("sent");
+        client.send(&Message::Command(Command::Reload { forced_zones: Vec::new() })).expect("sent");
         let commands = control.receive_commands();
-        let [(id, Command::Reload)] = commands[..] else { panic!("{commands:?}") };
+        let [(id, Command::Reload { .. })] = commands[..] else { panic!("{commands:?}") };
         control.send_stdout(id, "out");
         control.send_stderr(id, "err");
         control.finish(id, true);

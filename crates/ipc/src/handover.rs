@@ -21,9 +21,10 @@ const FDS_PER_PACKET: usize = 32;
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The names of descriptors that a server process inherits (`LISTEN_FDNAMES`).
-const NAMES: [(&str, FdKind); 5] = [
+const NAMES: [(&str, FdKind); 6] = [
     ("supervisor", FdKind::Connection),
     ("configuration", FdKind::Configuration),
+    ("zones", FdKind::Zones),
     ("control", FdKind::ControlSocket),
     ("http", FdKind::Listener(ListenerRole { service: Service::Http, is_external: false })),
     ("dns", FdKind::Listener(ListenerRole { service: Service::Dns, is_external: false })),
@@ -46,6 +47,8 @@ pub fn named(descriptors: OutgoingFds<'_>) -> Vec<(String, BorrowedFd<'_>)> {
 pub struct Descriptors {
     /// The text of the configuration.
     pub configuration: Option<OwnedFd>,
+    /// Good versions of zones; later ones replace those of the same zones.
+    pub zones: Vec<OwnedFd>,
     /// The control socket.
     pub control: Option<OwnedFd>,
     /// The bound sockets.
@@ -63,6 +66,7 @@ impl Extend<(FdKind, OwnedFd)> for Descriptors {
         for (kind, descriptor) in received {
             match kind {
                 FdKind::Configuration => self.configuration = Some(descriptor),
+                FdKind::Zones => self.zones.push(descriptor),
                 FdKind::ControlSocket => self.control = Some(descriptor),
                 FdKind::Listener(role) => self.listeners.push((role, descriptor)),
                 FdKind::Process(info) => self.processes.push((info, descriptor)),

@@ -21,6 +21,9 @@ pub use message::{Command, DecodeError, Event, FdKind, Message, PendingCommand, 
 
 use std::time::Duration;
 
+/// Descriptors of kept zones ([`FdKind::Zones`]) that the supervisor holds at most.
+pub const KEPT_ZONES_FDS_MAX: usize = 32;
+
 /// Bytes of the longest configuration.
 pub const CONFIGURATION_BYTES_MAX: u64 = 64 * 1024 * 1024;
 

@@ -29,13 +29,16 @@ pub enum Message {
 }
 
 /// What the receiver is to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Command {
     /// Report the status.
     Status(StatusFormat),
     /// Reload configuration and zones. To a server process it comes with the configuration
     /// ([`FdKind::Configuration`]).
-    Reload,
+    Reload {
+        /// Zones that are reloaded even if they have lost records or their serial went back.
+        forced_zones: Vec<String>,
+    },
     /// Switch to the newly installed program without closing sockets.
     Upgrade,
     /// Stop gracefully.
@@ -87,6 +90,11 @@ pub enum Event {
     ReloadRefused,
     /// The server process cannot apply the configuration, but a new one could, for this reason.
     NewProcessNeeded(Text),
+    /// The good versions of zones that come with this event ([`FdKind::Zones`]) are to be kept for the next server process.
+    ZonesKept {
+        /// Whether they are all; otherwise they replace those of the same zones.
+        replaces_all: bool,
+    },
     /// The server process has failed and exits when it has finished what is in progress.
     Failed,
     /// The server process has stopped accepting, after the command to stop: the listeners can be shut down.
@@ -103,6 +111,8 @@ pub enum Event {
 pub enum FdKind {
     /// The text of the configuration in a sealed memfd.
     Configuration,
+    /// Good versions of zones in a sealed memfd.
+    Zones,
     /// The control socket.
     ControlSocket,
     /// A bound socket. The reuseport sockets of one address follow each other, and the addresses have the order of the
@@ -248,9 +258,9 @@ pub(crate) mod tests {
     pub(crate) fn messages() -> Vec<Message> {
         let text = || Text::new("line\n");
         let formats = [StatusFormat::Text, StatusFormat::Json].map(Command::Status);
-        let commands = [Command::Reload, Command::Upgrade, Command::Stop, Command::Drain, Command::HandOver]
-            .into_iter()
-            .chain(formats);
+        let reload = Command::Reload { forced_zones: vec!["example.com".to_owned()] };
+        let commands =
+            [reload, Command::Upgrade, Command::Stop, Command::Drain, Command::HandOver].into_iter().chain(formats);
         let events = [
             Event::Stdout(text()),
             Event::Stderr(text()),
@@ -261,6 +271,7 @@ pub(crate) mod tests {
             Event::Reloaded { changes: text(), problem_count: 1 },
             Event::ReloadRefused,
             Event::NewProcessNeeded(text()),
+            Event::ZonesKept { replaces_all: true },
             Event::Failed,
             Event::AcceptStopped,
             Event::Drained { cut_off_count: 1 },
@@ -276,7 +287,7 @@ pub(crate) mod tests {
             [PendingCommand::ThisUpgrade, PendingCommand::Reload, PendingCommand::Upgrade].map(FdKind::Client);
         let services = [Service::Http, Service::Dns]
             .map(|service| FdKind::Listener(ListenerRole { service, is_external: service == Service::Dns }));
-        let others = [FdKind::Configuration, FdKind::ControlSocket, FdKind::Process(process)];
+        let others = [FdKind::Configuration, FdKind::Zones, FdKind::ControlSocket, FdKind::Process(process)];
         [&pending[..], &services, &others, &[FdKind::Connection]].concat()
     }
 
@@ -299,7 +310,7 @@ pub(crate) mod tests {
         for name in enums.iter().chain(&inner).flatten() {
             assert!(all.contains(&format!("\"{name}\"")), "{name} is not in `messages` or `kinds`");
         }
-        assert_eq!(enums.map(|names| names.len()), [3, 6, 12, 6], "{inner:?}");
+        assert_eq!(enums.map(|names| names.len()), [3, 6, 13, 7], "{inner:?}");
     }
 
     #[test]

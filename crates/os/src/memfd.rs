@@ -61,6 +61,12 @@ pub fn is_sealed(descriptor: impl AsFd) -> bool {
     fcntl_get_seals(descriptor).is_ok_and(|seals| seals.contains(SEALS))
 }
 
+/// The length of a file.
+pub fn length_bytes(descriptor: impl AsFd) -> io::Result<u64> {
+    count(Syscall::Fstat);
+    Ok(u64::try_from(fstat(&descriptor)?.st_size).unwrap_or(0))
+}
+
 /// Reads `length_bytes` from `offset` on.
 ///
 /// # Errors
@@ -89,8 +95,7 @@ fn create_empty(name: &str) -> Result<OwnedFd, Errno> {
 /// Reads a whole file from its start, whatever its file offset. A file of more than `bytes_max` is refused
 /// (`FileTooLarge`) before memory is allocated for it.
 pub fn read(descriptor: impl AsFd, bytes_max: u64) -> io::Result<Vec<u8>> {
-    count(Syscall::Fstat);
-    let length_bytes = u64::try_from(fstat(&descriptor)?.st_size).unwrap_or(0);
+    let length_bytes = length_bytes(&descriptor)?;
     if length_bytes > bytes_max {
         let reason = format!("file of {length_bytes} bytes is too large, the limit is {bytes_max}");
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, reason));

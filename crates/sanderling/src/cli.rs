@@ -8,7 +8,8 @@ use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use control::ControlArgs;
 use sanderling_config::{
-    CONFIG_VARIABLE, ConfigSource, Flags, SearchPaths, Zone, limits_help, parse_listen_address, parse_zone_argument,
+    CONFIG_VARIABLE, ConfigSource, DomainName, Flags, SearchPaths, Zone, limits_help, parse_listen_address,
+    parse_zone_argument,
 };
 use sanderling_ipc::control_path::RuntimeEnv;
 use sanderling_ipc::{Command as Request, StatusFormat};
@@ -67,6 +68,8 @@ pub(crate) enum Command {
         source: ConfigSource,
         /// The path of the control socket.
         control: Option<PathBuf>,
+        /// Zones that are loaded even if they have lost records or their serial went back.
+        forced_zones: Vec<DomainName>,
     },
     /// Report the errors of the configuration.
     Check(ConfigSource),
@@ -99,16 +102,21 @@ impl Invocation {
             CliCommand::Serve(mut serve) => {
                 Command::Serve { control: serve.control.take(), source: serve.source(search_paths)? }
             }
-            CliCommand::ServerProcess(mut serve) => {
-                Command::ServerProcess { control: serve.control.take(), source: serve.source(search_paths)? }
-            }
+            CliCommand::ServerProcess { mut serve, forced_zones } => Command::ServerProcess {
+                control: serve.control.take(),
+                source: serve.source(search_paths)?,
+                forced_zones,
+            },
             CliCommand::Check(check) => Command::Check(check.source(search_paths)?),
             CliCommand::Probe(probe) => Command::Probe(probe.into()),
             CliCommand::Status { json, control: arguments } => {
                 let format = if json { StatusFormat::Json } else { StatusFormat::Text };
                 control("status", arguments.request(Request::Status(format), search_paths, env))?
             }
-            CliCommand::Reload(arguments) => control("reload", arguments.request(Request::Reload, search_paths, env))?,
+            CliCommand::Reload { forced_zones, control: arguments } => {
+                let forced_zones = forced_zones.iter().map(ToString::to_string).collect();
+                control("reload", arguments.request(Request::Reload { forced_zones }, search_paths, env))?
+            }
             CliCommand::Upgrade(arguments) => {
                 control("upgrade", arguments.request(Request::Upgrade, search_paths, env))?
             }
@@ -167,7 +175,12 @@ enum CliCommand {
     Serve(ServeArgs),
     /// The process that serves; `serve` starts it.
     #[command(name = "internal-server-process", hide = true)]
-    ServerProcess(ServeArgs),
+    ServerProcess {
+        #[command(flatten)]
+        serve: ServeArgs,
+        #[arg(long = "force-zone", value_parser = parse_zone_name)]
+        forced_zones: Vec<DomainName>,
+    },
     Check(CheckArgs),
     Probe(ProbeArgs),
     /// Show the status of the running server
@@ -194,10 +207,17 @@ Exit status: 0 if the server answers, 1 if it does not, 2 for a wrong command li
     #[command(after_help = "Examples:
   sanderling check && sanderling reload
   sanderling reload --config /etc/sanderling/sanderling.toml
+  sanderling reload --force-zone example.com    after half of its records were deleted on purpose
 
 Exit status: 0 if all of it is in effect, 1 if the configuration was refused, a zone or site could
 not be loaded, or the server did not answer, 2 for a wrong command line.")]
-    Reload(ControlArgs),
+    Reload {
+        /// Reload zone NAME even if it has lost many records or its serial went back; may be repeated
+        #[arg(long = "force-zone", value_name = "NAME", value_parser = parse_zone_name)]
+        forced_zones: Vec<DomainName>,
+        #[command(flatten)]
+        control: ControlArgs,
+    },
     /// Switch to the newly installed binary without closing sockets
     ///
     /// The process ID stays the same, and no client is refused meanwhile. Downloads that take longer than `drain_timeout_ms`
@@ -302,6 +322,10 @@ struct ServeArgs {
     /// configuration file there is none by default.
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
+}
+
+fn parse_zone_name(name: &str) -> Result<DomainName, String> {
+    DomainName::parse(name).map_err(|problem| problem.to_string())
 }
 
 impl ServeArgs {

@@ -38,7 +38,9 @@ fn run() -> Exit {
         Command::Serve { source, control } => sanderling_supervisor::serve(&source, &invocation.forced, |key| {
             control_path::of_server(control.as_deref(), key, &source, &env)
         }),
-        Command::ServerProcess { source, control } => sanderling_server_process::serve(&source, control),
+        Command::ServerProcess { source, control, forced_zones } => {
+            sanderling_server_process::serve(&source, control, &forced_zones)
+        }
         Command::Check(source) => sanderling_server_process::check(&source),
         Command::Probe(options) => exit_of("probe", sanderling_probe::run(&options)),
         Command::Control(request) => client::run(request.command, &request.socket, request.timeout),

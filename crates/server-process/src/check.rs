@@ -45,7 +45,7 @@ fn load(config: &Config) -> Result<Loaded, Vec<Diagnostic>> {
             switch_problem = Some(Diagnostic::warning(location, Problem::new(message, remedy)));
         }
     }
-    let mut loaded = Loader::new().load(config);
+    let mut loaded = Loader::new().load(config, &[]);
     let problems = access::problems(config, &loaded.snapshot, name.as_deref());
     let (errors, warnings): (Vec<_>, Vec<_>) = problems.into_iter().partition(Diagnostic::is_error);
     loaded.errors.extend(errors);

@@ -1,6 +1,7 @@
 //! The control thread of a server process: carries out the commands of the supervisor, loads new configurations, sends
 //! heartbeats, and answers at the control socket while there is no supervisor. It serves no client of the network.
 
+use crate::kept_zones::NewSegment;
 use crate::limit_log::LimitLog;
 use crate::load_status::LoadStatus;
 use crate::loader::{Loaded, Loader};
@@ -9,7 +10,7 @@ use crate::status::ProcessStatus;
 use crate::zone_loader::Denial;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text};
 use sanderling_config::log::{log, report};
-use sanderling_config::{Config, ConfigSource, ListenerRole, Service};
+use sanderling_config::{Config, ConfigSource, DomainName, ListenerRole, Service};
 use sanderling_ipc::control_socket::{ClientId, ControlSocket};
 use sanderling_ipc::{
     CONFIGURATION_BYTES_MAX, Command, Connection, Event, FdKind, HEARTBEAT_INTERVAL, IncomingFds, Message, OutgoingFds,
@@ -39,6 +40,10 @@ pub(crate) struct ProcessState {
     pub(crate) config: Arc<Config>,
     /// The text of `config`, for the next supervisor.
     pub(crate) config_text: OwnedFd,
+    /// The segments of kept zones that the supervisor has, for the next one.
+    pub(crate) kept_zones: Vec<Arc<OwnedFd>>,
+    /// A segment that the supervisor must keep when this process serves.
+    pub(crate) unsent_zones: Option<NewSegment>,
     /// `None` while it loads.
     pub(crate) loader: Option<Loader>,
     /// The state of what is served.
@@ -99,6 +104,8 @@ impl<'s> ControlLoop<'s> {
             self.server.drain(DrainMode::Replaced);
             return Ok(None);
         }
+        let unsent_zones = self.state.unsent_zones.take();
+        self.keep_zones(unsent_zones);
         let result = self.run_until_drain(signals);
         if !self.is_stopping {
             log("this server process has failed; it finishes requests in progress and exits");
@@ -173,11 +180,11 @@ impl<'s> ControlLoop<'s> {
 
     fn handle(&mut self, command: Command, descriptors: IncomingFds) {
         match command {
-            Command::Reload => {
+            Command::Reload { forced_zones } => {
                 let text =
                     descriptors.into_iter().find_map(|(kind, text)| (kind == FdKind::Configuration).then_some(text));
                 let result = text.ok_or_else(|| io::Error::other("no configuration came with the command"));
-                if let Err(error) = result.and_then(|text| self.load(text)) {
+                if let Err(error) = result.and_then(|text| self.load(text, &forced_zones)) {
                     self.send_new_process_needed(&format!(
                         "the running process cannot load it: {}",
                         error_text(&error)
@@ -270,7 +277,7 @@ impl<'s> ControlLoop<'s> {
     }
 
     /// Loads a configuration on a new thread: zones may take seconds, in which heartbeats are due.
-    fn load(&mut self, config_text: OwnedFd) -> io::Result<()> {
+    fn load(&mut self, config_text: OwnedFd, forced_zones: &[String]) -> io::Result<()> {
         // Before the loader is taken, which an error would not give back.
         let text = memfd::read(&config_text, CONFIGURATION_BYTES_MAX)?;
         let is_same =
@@ -281,10 +288,11 @@ impl<'s> ControlLoop<'s> {
         };
         let (source, sender, finished) =
             (self.state.source.clone(), self.results.0.clone(), Arc::clone(&self.load_finished));
+        let forced_zones: Vec<DomainName> = forced_zones.iter().flat_map(|zone| DomainName::parse(zone)).collect();
         let run = move || {
             let parse_and_load = || {
                 let config = same_config.map_or_else(|| source.parse(&text).map(Arc::new), Ok)?;
-                let loaded = loader.load(&config);
+                let loaded = loader.load(&config, &forced_zones);
                 Ok((config, loaded))
             };
             // A bug in a parser fails the reload, and nothing else.
@@ -306,6 +314,11 @@ impl<'s> ControlLoop<'s> {
     fn handle_loaded(&mut self) {
         let Ok(LoadResult { loader, config_text, result }) = self.results.1.try_recv() else { return };
         self.state.loader = Some(loader);
+        let result = result.map(|(config, mut loaded)| {
+            // Before the result: when a client has it, a crash must not lose the versions.
+            self.keep_zones(loaded.kept.take());
+            (config, loaded)
+        });
         match result {
             Err(diagnostics) => {
                 report(&diagnostics);
@@ -322,6 +335,21 @@ impl<'s> ControlLoop<'s> {
                 None => self.apply(config, config_text, loaded),
             },
         }
+    }
+
+    /// Has the supervisor keep good versions of zones.
+    fn keep_zones(&mut self, segment: Option<NewSegment>) {
+        let Some(NewSegment { descriptor, replaces_all }) = segment else { return };
+        if let (Some(supervisor), Ok(copy)) = (&mut self.state.supervisor, descriptor.try_clone()) {
+            let event = Message::Event(Event::ZonesKept { replaces_all });
+            if supervisor.send_with(&event, vec![(FdKind::Zones, copy)]).is_err() {
+                self.on_supervisor_lost();
+            }
+        }
+        if replaces_all {
+            self.state.kept_zones.clear();
+        }
+        self.state.kept_zones.push(descriptor);
     }
 
     fn apply(&mut self, config: Arc<Config>, config_text: OwnedFd, loaded: Loaded) {
@@ -357,11 +385,11 @@ impl<'s> ControlLoop<'s> {
     fn handle_clients(&mut self) {
         let Some(control) = &mut self.state.control else { return };
         for (client, command) in control.receive_commands() {
-            self.handle_client(client, command);
+            self.handle_client(client, &command);
         }
     }
 
-    fn handle_client(&mut self, client: ClientId, command: Command) {
+    fn handle_client(&mut self, client: ClientId, command: &Command) {
         const NO_SUPERVISOR: &str =
             "there is no supervisor; run `sanderling serve` to start one that adopts the running server process\n";
         let status = match command {
@@ -386,7 +414,7 @@ impl<'s> ControlLoop<'s> {
                     control.remove();
                 }
             }
-            Command::Reload | Command::Upgrade | Command::Drain => {
+            Command::Reload { .. } | Command::Upgrade | Command::Drain => {
                 control.send_stderr(client, &format!("sanderling: {NO_SUPERVISOR}"));
                 control.finish(client, false);
             }
@@ -413,6 +441,7 @@ impl<'s> ControlLoop<'s> {
             (FdKind::Configuration, self.state.config_text.as_fd()),
             (FdKind::ControlSocket, control.listener()),
         ];
+        descriptors.extend(self.state.kept_zones.iter().map(|zones| (FdKind::Zones, zones.as_fd())));
         let [http, dns] =
             [Service::Http, Service::Dns].map(|service| FdKind::Listener(ListenerRole::internal(service)));
         for sockets in self.socket_sets {

@@ -14,6 +14,8 @@ mod access;
 mod loader;
 mod limit_log;
 mod load_status;
+mod zone_guard;
+mod kept_zones;
 mod zone_loader;
 mod zone_sources;
 mod options;

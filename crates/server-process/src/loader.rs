@@ -3,10 +3,13 @@
 //! A site or zone that cannot be loaded affects no other one: its last good version stays in service, and without one it is
 //! unavailable.
 
+use crate::kept_zones::{KeptZones, NewSegment, VersionInfo};
 use crate::load_status::{Changes, LoadStatus, SiteState, ZoneState};
+use crate::zone_guard;
 use crate::zone_loader::{self, Denial, Failure};
 use crate::zone_sources::ZoneSources;
 use sanderling_config::diagnostic::{Diagnostic, Problem, error_text};
+use sanderling_config::log::log;
 use sanderling_config::{Config, DefaultSite, DomainName, Limits, Zone as ZoneConfig};
 use sanderling_dns::{HashSeed, Zone, ZoneEntry, ZoneMap};
 use sanderling_os::directory::Directory;
@@ -19,7 +22,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
-use std::time::SystemTime;
+use std::time::{Duration, UNIX_EPOCH};
 
 /// A thread is not worth its start for fewer zones.
 const ZONES_PER_THREAD_MIN: usize = 1_000;
@@ -36,6 +39,8 @@ pub(crate) struct Loader {
     roots: HashMap<PathBuf, (u32, Arc<Directory>)>,
     /// The zones of the previous configuration.
     zones: HashMap<DomainName, LoadedZone>,
+    /// The good versions for the next server process; `None` if there is none.
+    kept: Option<KeptZones>,
     /// The sandbox of this process allows only these directories.
     forbids_new_directories: bool,
     load_count: u64,
@@ -50,6 +55,8 @@ type DirectoryId = (PathBuf, u64, u64);
 struct LoadedZone {
     /// The last good version.
     last_good: Option<Arc<Zone>>,
+    /// What is known of that version, or of that of an earlier process.
+    info: Option<VersionInfo>,
     /// The files of that version; `None` if the zone must be read anyway.
     sources: Option<ZoneSources>,
     state: Arc<ZoneState>,
@@ -71,23 +78,42 @@ pub(crate) struct Loaded {
     /// What is wrong with sites and zones.
     pub(crate) errors: Vec<Diagnostic>,
     pub(crate) denial: Denial,
+    /// Good versions that the supervisor must keep.
+    pub(crate) kept: Option<NewSegment>,
+}
+
+/// How zones are read.
+struct ZoneContext<'l> {
+    limits: &'l Limits,
+    seed: HashSeed,
+    kept: Option<&'l mut KeptZones>,
+    /// Zones that the guard does not refuse.
+    forced_zones: &'l [DomainName],
 }
 
 impl Loader {
+    /// A loader that keeps nothing for another process.
     pub(crate) fn new() -> Loader {
         Loader {
             seed: hash_seed(),
             directories: Vec::new(),
             roots: HashMap::new(),
             zones: HashMap::new(),
+            kept: None,
             forbids_new_directories: false,
             load_count: 0,
             parsed_count: 0,
         }
     }
 
-    /// Opens the sites of `config` and reads those zones that are new or have changed.
-    pub(crate) fn load(&mut self, config: &Config) -> Loaded {
+    /// A loader that keeps good versions of zones for the next process, and has those of earlier ones.
+    pub(crate) fn keeping(kept: KeptZones) -> Loader {
+        Loader { kept: Some(kept), ..Loader::new() }
+    }
+
+    /// Opens the sites of `config` and reads those zones that are new or have changed. A zone that the guard refuses is read
+    /// all the same if it is one of `forced_zones`.
+    pub(crate) fn load(&mut self, config: &Config, forced_zones: &[DomainName]) -> Loaded {
         let mut report = Report::default();
         let sites = config.sites.iter().map(|site| self.load_site(site, &mut report)).collect();
         let default_site = match config.default_site {
@@ -98,16 +124,31 @@ impl Loader {
         self.load_count += 1;
         check_sources(self.zones.values_mut().collect());
         let entries: Vec<ZoneEntry> =
-            config.zones.iter().map(|zone| self.load_zone(zone, &config.limits, &mut report)).collect();
+            config.zones.iter().map(|zone| self.load_zone(zone, &config.limits, forced_zones, &mut report)).collect();
         let removed = self.zones.extract_if(|_, loaded| loaded.load_count != self.load_count);
         report.changes.removed.extend(removed.map(|(apex, _)| apex));
         report.changes.removed.sort();
+        let kept = self.seal_kept(&report.changes.removed);
         self.parsed_count += report.changes.parsed_count;
         report.changes.parsed_count = self.parsed_count;
         let zones = ZoneMap::new(self.seed, entries).with_cname_chain_max(config.limits.dns_cname_chain_max);
         let snapshot = Snapshot::new(Sites::new(sites, default_site), zones);
         let Report { load_status, changes, warnings, errors, denial } = report;
-        Loaded { snapshot, load_status, changes, warnings, errors, denial }
+        Loaded { snapshot, load_status, changes, warnings, errors, denial, kept }
+    }
+
+    /// Ends the segment of good versions, without those of zones that are not served any more.
+    fn seal_kept(&mut self, removed: &[DomainName]) -> Option<NewSegment> {
+        let kept = self.kept.as_mut()?;
+        let result = match self.load_count {
+            // Those of an earlier process may be of zones of another configuration.
+            1 => kept.retain(|apex| self.zones.contains_key(apex)),
+            _ => removed.iter().try_for_each(|apex| kept.remove(apex)),
+        };
+        result.and_then(|()| kept.seal()).unwrap_or_else(|error| {
+            log(&format!("cannot keep zones for the next server process: {}", error_text(&error)));
+            None
+        })
     }
 
     fn load_site(&mut self, site: &sanderling_config::Site, report: &mut Report) -> Site {
@@ -176,14 +217,21 @@ impl Loader {
         Ok(index as u32)
     }
 
-    fn load_zone(&mut self, zone: &ZoneConfig, limits: &Limits, report: &mut Report) -> ZoneEntry {
+    fn load_zone(
+        &mut self,
+        zone: &ZoneConfig,
+        limits: &Limits,
+        forced_zones: &[DomainName],
+        report: &mut Report,
+    ) -> ZoneEntry {
+        let mut context = ZoneContext { limits, seed: self.seed, kept: self.kept.as_mut(), forced_zones };
         let loaded = match self.zones.get_mut(&zone.apex) {
             Some(loaded) => loaded,
-            None => self.zones.entry(zone.apex.clone()).or_insert_with(|| LoadedZone::new(zone)),
+            None => self.zones.entry(zone.apex.clone()).or_insert_with(|| LoadedZone::new(zone, &context)),
         };
         loaded.load_count = self.load_count;
         if !loaded.is_unchanged || loaded.state.file.as_os_str() != zone.file.as_os_str() {
-            loaded.read(zone, limits, self.seed, report);
+            loaded.read(zone, &mut context, report);
         }
         report.load_status.zones.push(Arc::clone(&loaded.state));
         loaded.entry(zone)
@@ -191,43 +239,98 @@ impl Loader {
 }
 
 impl LoadedZone {
-    fn new(zone: &ZoneConfig) -> LoadedZone {
+    fn new(zone: &ZoneConfig, context: &ZoneContext<'_>) -> LoadedZone {
         let (name, file) = (zone.apex.as_str().to_owned(), zone.file.clone());
         let state = ZoneState { name, file, serial: None, record_count: 0, loaded_at: None, problem: None };
-        LoadedZone { last_good: None, sources: None, state: Arc::new(state), is_unchanged: false, load_count: 0 }
+        let info = context.kept.as_ref().and_then(|kept| kept.info(&zone.apex));
+        let (state, is_unchanged) = (Arc::new(state), false);
+        LoadedZone { last_good: None, info, sources: None, state, is_unchanged, load_count: 0 }
     }
 
     /// Reads the files of the zone. After an error the last good version stays.
-    fn read(&mut self, zone: &ZoneConfig, limits: &Limits, seed: HashSeed, report: &mut Report) {
-        let mut state = ZoneState::clone(&self.state);
+    fn read(&mut self, zone: &ZoneConfig, context: &mut ZoneContext<'_>, report: &mut Report) {
         let result = match zone.check_file() {
             Ok(()) => {
                 report.changes.parsed_count += 1;
-                zone_loader::load(zone, limits, seed, &mut report.warnings)
+                let text_bytes_max = if context.kept.is_some() { context.limits.kept_zones_bytes_max } else { 0 };
+                zone_loader::load(zone, context.limits, context.seed, text_bytes_max, &mut report.warnings)
             }
             Err(diagnostic) => Err(Failure { diagnostics: vec![diagnostic], denial: Denial::None }),
         };
+        let result = match result {
+            Ok((good, sources, text)) => {
+                let info = VersionInfo::new(&good, &text);
+                match self.refusal(zone, &info, context) {
+                    Some(failure) => Err(failure),
+                    None => Ok((good, info, sources, text)),
+                }
+            }
+            Err(failure) => {
+                self.restore(zone, context);
+                Err(failure)
+            }
+        };
         match result {
-            Ok((good, sources)) => {
-                report.changes.zone_loaded(&zone.apex, state.serial, good.serial());
-                state = ZoneState {
-                    file: zone.file.clone(),
-                    serial: Some(good.serial()),
-                    record_count: good.record_count() as u64,
-                    loaded_at: Some(SystemTime::now()),
-                    problem: None,
-                    ..state
-                };
-                (self.last_good, self.sources) = (Some(Arc::new(good)), Some(sources));
+            Ok((good, info, sources, text)) => {
+                report.changes.zone_loaded(&zone.apex, self.state.serial, good.serial());
+                if let Some(Err(error)) = context
+                    .kept
+                    .as_mut()
+                    .map(|kept| kept.keep(&zone.apex, info, &text, context.limits.kept_zones_bytes_max))
+                {
+                    log(&format!("cannot keep zone {}: {}", zone.apex, error_text(&error)));
+                }
+                self.sources = Some(sources);
+                self.serve(zone, good, info, None);
             }
             Err(failure) => {
                 report.denial = report.denial.max(failure.denial);
-                state.problem = failure.diagnostics.iter().find(|one| one.is_error()).map(ToString::to_string);
+                let problem = failure.diagnostics.iter().find(|one| one.is_error()).map(ToString::to_string);
                 report.errors.extend(failure.diagnostics);
                 self.sources = None;
+                self.state = Arc::new(ZoneState { problem, ..ZoneState::clone(&self.state) });
             }
         }
-        self.state = Arc::new(state);
+    }
+
+    fn serve(&mut self, zone: &ZoneConfig, good: Zone, info: VersionInfo, problem: Option<String>) {
+        self.state = Arc::new(ZoneState {
+            name: self.state.name.clone(),
+            file: zone.file.clone(),
+            serial: Some(info.serial),
+            record_count: info.record_count,
+            loaded_at: Some(UNIX_EPOCH + Duration::from_secs(info.loaded_at_unix_s)),
+            problem,
+        });
+        (self.last_good, self.info) = (Some(Arc::new(good)), Some(info));
+    }
+
+    /// Why a version with `info` must not replace the last good one.
+    fn refusal(&mut self, zone: &ZoneConfig, info: &VersionInfo, context: &ZoneContext<'_>) -> Option<Failure> {
+        if context.forced_zones.contains(&zone.apex) {
+            return None;
+        }
+        let diagnostic = zone_guard::refusal(zone, self.info.as_ref()?, info, context.limits)?;
+        // Without a version to serve instead, this one is better than none.
+        let failure = Failure { diagnostics: vec![diagnostic], denial: Denial::None };
+        self.restore(zone, context).then_some(failure)
+    }
+
+    /// Serves the version that an earlier process has kept, unless there is a later one; whether there is a good version.
+    fn restore(&mut self, zone: &ZoneConfig, context: &ZoneContext<'_>) -> bool {
+        if self.last_good.is_some() {
+            return true;
+        }
+        let (Some(kept), Some(info)) = (&context.kept, self.info) else { return false };
+        let files = kept.files(&zone.apex).inspect_err(|error| {
+            log(&format!("cannot read the kept version of zone {}: {}", zone.apex, error_text(error)));
+        });
+        match files.map(|files| zone_loader::restore(&zone.apex, files, context.limits, context.seed)) {
+            Ok(Ok(good)) => self.serve(zone, good, info, None),
+            Ok(Err(diagnostics)) => sanderling_config::log::report(&diagnostics),
+            Err(_) => {}
+        }
+        self.last_good.is_some()
     }
 
     fn entry(&self, zone: &ZoneConfig) -> ZoneEntry {

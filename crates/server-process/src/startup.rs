@@ -2,13 +2,14 @@
 
 use crate::access;
 use crate::control_loop::{ControlLoop, ProcessState};
+use crate::kept_zones::KeptZones;
 use crate::loader::{Loaded, Loader};
 use crate::options::{fit_to_descriptor_limit, options_of};
 use crate::sandbox::{Sandbox, lookup_user};
 use crate::socket_sets::socket_sets;
 use sanderling_config::diagnostic::{Diagnostic, Problem, error_text};
 use sanderling_config::log::{self, log, report};
-use sanderling_config::{ConfigSource, Exit};
+use sanderling_config::{ConfigSource, DomainName, Exit};
 use sanderling_ipc::control_socket::ControlSocket;
 use sanderling_ipc::handover::{self, Descriptors};
 use sanderling_ipc::{CONFIGURATION_BYTES_MAX, Connection, Event, Message, Text};
@@ -26,8 +27,9 @@ use std::time::{Duration, Instant};
 /// Time in which the supervisor must read the last event.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Serves with what the supervisor has passed on.
-pub fn serve(source: &ConfigSource, control_path: Option<PathBuf>) -> Exit {
+/// Serves with what the supervisor has passed on. A zone is loaded although it has lost records or its serial went back if it
+/// is one of `forced_zones`.
+pub fn serve(source: &ConfigSource, control_path: Option<PathBuf>, forced_zones: &[DomainName]) -> Exit {
     // Before its sandbox the process starts no thread.
     log::hold();
     // It is started through /proc/self/exe, and would have the name `exe`.
@@ -36,7 +38,7 @@ pub fn serve(source: &ConfigSource, control_path: Option<PathBuf>) -> Exit {
     }
     let result = Inherited::take(control_path)
         .map_err(StartupError::from)
-        .and_then(|inherited| inherited.prepare(source.clone()))
+        .and_then(|inherited| inherited.prepare(source.clone(), forced_zones))
         .and_then(|prepared| Ok(prepared.serve()?));
     match result {
         Ok(()) => Exit::Success,
@@ -67,6 +69,7 @@ impl From<io::Error> for StartupError {
 struct Inherited {
     supervisor: Connection,
     config_text: OwnedFd,
+    kept_zones: Vec<Arc<OwnedFd>>,
     control: Option<ControlSocket>,
     socket_sets: Vec<SocketSet>,
 }
@@ -81,7 +84,7 @@ struct Prepared {
 
 impl Inherited {
     fn take(control_path: Option<PathBuf>) -> io::Result<Inherited> {
-        let Descriptors { configuration, control, listeners, connections, .. } = handover::from_names()?;
+        let Descriptors { configuration, zones, control, listeners, connections, .. } = handover::from_names()?;
         let missing = || io::Error::other("only a supervisor can run this command; run `sanderling serve`");
         let control = match (control_path, control) {
             (Some(path), Some(listener)) => Some(ControlSocket::from_fd(path, listener)?),
@@ -90,13 +93,14 @@ impl Inherited {
         Ok(Inherited {
             supervisor: Connection::from_fd(connections.into_iter().next().ok_or_else(missing)?)?,
             config_text: configuration.ok_or_else(missing)?,
+            kept_zones: zones.into_iter().map(Arc::new).collect(),
             control,
             socket_sets: socket_sets(Listeners::from_fds(listeners)?),
         })
     }
 
     /// Gives up privileges, and loads sites and zones.
-    fn prepare(mut self, source: ConfigSource) -> Result<Prepared, StartupError> {
+    fn prepare(mut self, source: ConfigSource, forced_zones: &[DomainName]) -> Result<Prepared, StartupError> {
         // The supervisor handles the signals of the terminal, which reach both; without a supervisor this process does.
         let signals = Signals::register(&[SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2])?;
         // The supervisor has blocked them until there is a handler.
@@ -114,8 +118,8 @@ impl Inherited {
             }
             None => self.fail(error),
         })?;
-        let mut loader = Loader::new();
-        let Loaded { snapshot, load_status, mut errors, mut warnings, .. } = loader.load(&config);
+        let mut loader = Loader::keeping(KeptZones::from_segments(&self.kept_zones));
+        let Loaded { snapshot, load_status, mut errors, mut warnings, kept, .. } = loader.load(&config, forced_zones);
         for error in &errors {
             self.send(Event::Stderr(Text::new(&format!("{error}\n"))));
         }
@@ -127,11 +131,13 @@ impl Inherited {
         if sandbox.restricts_directories() {
             loader.forbid_new_directories();
         }
-        let Inherited { supervisor, config_text, control, socket_sets } = self;
+        let Inherited { supervisor, config_text, kept_zones, control, socket_sets } = self;
         let state = ProcessState {
             source,
             config: Arc::new(config),
             config_text,
+            kept_zones,
+            unsent_zones: kept,
             loader: Some(loader),
             load_status,
             supervisor: Some(supervisor),

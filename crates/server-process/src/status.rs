@@ -2,6 +2,7 @@
 
 use crate::load_status::{LoadStatus, SiteState, ZoneState};
 use crate::sandbox::Sandbox;
+use sanderling_http::HttpDate;
 use sanderling_os::features::FEATURES;
 use sanderling_server::{Counter, DrainMode, Server, State, Status};
 use serde::Serialize;
@@ -177,15 +178,20 @@ fn site_text(site: &SiteState) -> String {
 }
 
 fn zone_text(zone: &ZoneState) -> String {
-    let version = match (zone.serial, zone.loaded_at) {
-        (Some(serial), Some(loaded_at)) => {
+    let ZoneState { name, serial, record_count, loaded_at, problem, .. } = zone;
+    let version = match (serial, loaded_at, problem) {
+        (Some(serial), Some(loaded_at), None) => {
             let age_s = loaded_at.elapsed().map_or(0, |age| age.as_secs());
-            format!("serial {serial}, {} records, loaded {age_s} s ago", zone.record_count)
+            format!("serial {serial}, {record_count} records, loaded {age_s} s ago")
         }
-        _ => "UNAVAILABLE, answered with SERVFAIL".to_owned(),
+        (Some(serial), Some(loaded_at), Some(problem)) => {
+            let date = HttpDate::from_unix_s(loaded_at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()));
+            let date = String::from_utf8_lossy(date.as_bytes());
+            format!("serving serial {serial} of {date}; the file has errors: {problem}")
+        }
+        _ => format!("UNAVAILABLE, answered with SERVFAIL; the file has errors: {}", problem.as_deref().unwrap_or("")),
     };
-    let problem = zone.problem.as_ref().map_or(String::new(), |problem| format!("; ERROR: {problem}"));
-    format!("  zone          {}: {version}{problem}\n", zone.name)
+    format!("  zone          {name}: {version}\n")
 }
 
 fn state_text(status: &Status) -> &'static str {

@@ -1,6 +1,6 @@
 //! Reads zone files, with the files that they include, and builds the zones that are served.
 
-use crate::zone_sources::{ZoneSources, ZoneSourcesBuilder};
+use crate::zone_sources::{ZoneSources, ZoneSourcesBuilder, ZoneText};
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text};
 use sanderling_config::{DomainName, Limits, Zone as ZoneConfig};
 use sanderling_dns::zonefile::{self, Entry, Parser, Position};
@@ -8,6 +8,7 @@ use sanderling_dns::{HashSeed, NameBuf, Zone, ZoneBuilder, ZoneLimits};
 use sanderling_os::error::with_second_try;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::vec;
 
 /// Why a zone could not be loaded.
 #[derive(Debug)]
@@ -28,7 +29,7 @@ pub(crate) enum Denial {
     Sandbox,
 }
 
-/// Loads the zone of `config`; the zone, and the files that it was read from.
+/// Loads the zone of `config`; the zone, the files that it was read from, and their text if it has at most `text_bytes_max`.
 ///
 /// # Errors
 /// Everything that is wrong with it.
@@ -36,10 +37,11 @@ pub(crate) fn load(
     config: &ZoneConfig,
     limits: &Limits,
     seed: HashSeed,
+    text_bytes_max: u64,
     warnings: &mut Vec<Diagnostic>,
-) -> Result<(Zone, ZoneSources), Failure> {
+) -> Result<(Zone, ZoneSources, ZoneText), Failure> {
     let mut budget_bytes = limits.zone_file_bytes_max;
-    let mut sources = ZoneSourcesBuilder::default();
+    let mut sources = ZoneSourcesBuilder::new(text_bytes_max);
     let text =
         read(&config.file, &mut budget_bytes, &mut sources, limits).map_err(|ReadError { problem, denial }| {
             let diagnostics = vec![Diagnostic::error(Location::File(config.file.clone()), problem)];
@@ -64,7 +66,27 @@ pub(crate) fn parse(
     let text = text.as_bytes().to_vec();
     let loader = ZoneLoader::new(apex, Path::new(name), text, limits.zone_file_bytes_max, limits);
     match loader.load(apex, seed, &mut Vec::new()) {
-        Ok((zone, _)) => Ok(zone),
+        Ok((zone, ..)) => Ok(zone),
+        Err(failure) => Err(failure.diagnostics),
+    }
+}
+
+/// The zone of a version whose `files` were kept, the main file first.
+///
+/// # Errors
+/// All errors, with the warnings.
+pub(crate) fn restore(
+    apex: &DomainName,
+    files: Vec<(PathBuf, Vec<u8>)>,
+    limits: &Limits,
+    seed: HashSeed,
+) -> Result<Zone, Vec<Diagnostic>> {
+    let mut files = files.into_iter();
+    let (path, text) = files.next().unwrap_or_default();
+    let mut loader = ZoneLoader::new(apex, &path, text, limits.zone_file_bytes_max, limits);
+    loader.kept_includes = Some(files);
+    match loader.load(apex, seed, &mut Vec::new()) {
+        Ok((zone, ..)) => Ok(zone),
         Err(failure) => Err(failure.diagnostics),
     }
 }
@@ -82,6 +104,8 @@ struct ZoneLoader<'l> {
     files: Vec<PathBuf>,
     diagnostics: Vec<Diagnostic>,
     sources: ZoneSourcesBuilder,
+    /// The included files of a version that was kept, in the order in which they were read, instead of those on disk.
+    kept_includes: Option<vec::IntoIter<(PathBuf, Vec<u8>)>>,
     denial: Denial,
     /// Bytes that further files may have.
     budget_bytes: u64,
@@ -98,7 +122,8 @@ impl<'l> ZoneLoader<'l> {
             parser: Parser::new(file.display().to_string(), text, wire_name(apex).as_name(), parser_limits),
             files: vec![file.to_owned()],
             diagnostics: Vec::new(),
-            sources: ZoneSourcesBuilder::default(),
+            sources: ZoneSourcesBuilder::new(0),
+            kept_includes: None,
             denial: Denial::None,
             budget_bytes,
             limits,
@@ -110,7 +135,7 @@ impl<'l> ZoneLoader<'l> {
         apex: &DomainName,
         seed: HashSeed,
         warnings: &mut Vec<Diagnostic>,
-    ) -> Result<(Zone, ZoneSources), Failure> {
+    ) -> Result<(Zone, ZoneSources, ZoneText), Failure> {
         let zone_limits = ZoneLimits { records_per_rrset_max: self.limits.zone_records_per_rrset_max };
         let mut builder = ZoneBuilder::new(wire_name(apex).as_name(), seed, zone_limits);
         let end = self.read_records(&mut builder);
@@ -122,7 +147,8 @@ impl<'l> ZoneLoader<'l> {
             }
             if let Some(zone) = built.zone {
                 warnings.append(&mut self.diagnostics);
-                return Ok((zone, self.sources.build()));
+                let (sources, text) = self.sources.build();
+                return Ok((zone, sources, text));
             }
         }
         Err(Failure { diagnostics: self.diagnostics, denial: self.denial })
@@ -148,7 +174,11 @@ impl<'l> ZoneLoader<'l> {
     fn include(&mut self, position: Position, path: &str) {
         let folder = self.files[position.file_index as usize].parent().unwrap_or(Path::new(""));
         let path = folder.join(path);
-        match read(&path, &mut self.budget_bytes, &mut self.sources, self.limits) {
+        let text = match &mut self.kept_includes {
+            Some(kept) => kept.next().map(|(_, text)| text).ok_or_else(|| Problem::new("it was not kept", "").into()),
+            None => read(&path, &mut self.budget_bytes, &mut self.sources, self.limits),
+        };
+        match text {
             Ok(text) => {
                 self.parser.include(path.display().to_string(), text);
                 self.files.push(path);

@@ -38,14 +38,36 @@ struct SourceFile {
     has_unique_times: bool,
 }
 
+/// The text of all files of a zone.
+#[derive(Debug)]
+pub(crate) struct ZoneText {
+    /// A hash of it.
+    pub(crate) hash: u64,
+    /// Path and length of each file, in the order in which they were read.
+    pub(crate) files: Vec<(String, u64)>,
+    /// The text of one file after the other; `None` if it is too long.
+    pub(crate) content: Option<Vec<u8>>,
+    /// Whether each file ends with a newline.
+    pub(crate) ends_with_newline: bool,
+}
+
 /// Collects the files of a zone while it is read.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct ZoneSourcesBuilder {
     files: Vec<SourceFile>,
     hasher: DefaultHasher,
+    text: ZoneText,
+    /// Bytes of `text` that are collected at most.
+    content_bytes_max: u64,
 }
 
 impl ZoneSourcesBuilder {
+    /// A builder that collects the text if it has at most `content_bytes_max`.
+    pub(crate) fn new(content_bytes_max: u64) -> ZoneSourcesBuilder {
+        let text = ZoneText { hash: 0, files: Vec::new(), content: Some(Vec::new()), ends_with_newline: true };
+        ZoneSourcesBuilder { files: Vec::new(), hasher: DefaultHasher::new(), text, content_bytes_max }
+    }
+
     /// Adds a file, with its metadata from before it was read.
     pub(crate) fn add(&mut self, path: &Path, metadata: &Metadata, text: &[u8]) {
         let stat = FileStat::new(metadata);
@@ -56,10 +78,18 @@ impl ZoneSourcesBuilder {
         });
         self.hasher.write(text);
         self.hasher.write_usize(text.len());
+        self.text.files.push((path.to_string_lossy().into_owned(), text.len() as u64));
+        self.text.ends_with_newline &= text.last().is_none_or(|last| *last == b'\n');
+        let max = self.content_bytes_max;
+        self.text.content = self.text.content.take().filter(|content| (content.len() + text.len()) as u64 <= max);
+        if let Some(content) = &mut self.text.content {
+            content.extend_from_slice(text);
+        }
     }
 
-    pub(crate) fn build(self) -> ZoneSources {
-        ZoneSources { files: self.files, hash: self.hasher.finish() }
+    pub(crate) fn build(self) -> (ZoneSources, ZoneText) {
+        let hash = self.hasher.finish();
+        (ZoneSources { files: self.files, hash }, ZoneText { hash, ..self.text })
     }
 }
 
@@ -79,7 +109,7 @@ impl ZoneSources {
     }
 
     fn have_same_content(&mut self) -> bool {
-        let mut builder = ZoneSourcesBuilder::default();
+        let mut builder = ZoneSourcesBuilder::new(0);
         for SourceFile { path, stat, .. } in &self.files {
             let Ok(metadata) = fs::metadata(path) else { return false };
             // Another length means other content; only a regular file is read.
@@ -90,7 +120,7 @@ impl ZoneSources {
             let Ok(text) = read else { return false };
             builder.add(path, &metadata, &text);
         }
-        let now = builder.build();
+        let (now, _) = builder.build();
         let is_same = now.hash == self.hash;
         if is_same {
             *self = now;
@@ -123,9 +153,9 @@ mod tests {
     use super::*;
 
     fn sources(path: &Path) -> ZoneSources {
-        let mut builder = ZoneSourcesBuilder::default();
+        let mut builder = ZoneSourcesBuilder::new(0);
         builder.add(path, &fs::metadata(path).unwrap(), &fs::read(path).unwrap());
-        builder.build()
+        builder.build().0
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub(crate) enum PhaseInput {
 }
 
 /// What the supervisor does to the process when the phase changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PhaseAction {
     Nothing,
     Send(Command),
@@ -140,13 +140,13 @@ mod tests {
     fn phases_follow_the_table() {
         use PhaseAction::{Kill, Nothing, Send};
         use PhaseInput::{Failed, Ready, Replaced, Stop, StopNow};
-        let drain = Some((Phase::Draining, Send(Command::Drain)));
-        let stop = Some((Phase::Draining, Send(Command::Stop)));
-        let kill = Some((Phase::Draining, Kill));
+        let drain = || Some((Phase::Draining, Send(Command::Drain)));
+        let stop = || Some((Phase::Draining, Send(Command::Stop)));
+        let kill = || Some((Phase::Draining, Kill));
         let table = [
-            (Phase::Starting, [Some((Phase::Serving, Nothing)), None, None, kill, kill]),
-            (Phase::Serving, [None, drain, Some((Phase::Draining, Nothing)), stop, stop]),
-            (Phase::Draining, [None, None, None, None, kill]),
+            (Phase::Starting, [Some((Phase::Serving, Nothing)), None, None, kill(), kill()]),
+            (Phase::Serving, [None, drain(), Some((Phase::Draining, Nothing)), stop(), stop()]),
+            (Phase::Draining, [None, None, None, None, kill()]),
         ];
         for (phase, expected) in table {
             for (input, expected) in [Ready, Replaced, Failed, Stop, StopNow].into_iter().zip(expected) {

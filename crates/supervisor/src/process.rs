@@ -84,16 +84,16 @@ impl Process {
         [(FdKind::Process(self.info()), self.handle.as_fd()), (FdKind::Connection, self.connection.as_fd())]
     }
 
-    /// Its next event; `None` if there is none now. A process whose messages are not understood, such as one of another
+    /// Its next event with its descriptors; `None` if there is none now. A process whose messages are not understood, such as one of another
     /// version, is aborted unless it drains; the event is then the reason, for the client that has requested its start.
-    pub(super) fn next_event(&mut self) -> Option<Event> {
+    pub(super) fn next_event(&mut self) -> Option<(Event, IncomingFds)> {
         if !self.is_connected {
             return None;
         }
         let problem = match self.connection.recv() {
-            Ok(Received::Message(Message::Event(event), _)) => {
+            Ok(Received::Message(Message::Event(event), descriptors)) => {
                 self.last_event_at = Instant::now();
-                return Some(event);
+                return Some((event, descriptors));
             }
             Ok(Received::WouldBlock) => return None,
             Ok(Received::Closed) => {
@@ -112,7 +112,7 @@ impl Process {
         if aborts {
             self.abort();
         }
-        Some(Event::Stderr(Text::new(&format!("{message}\n"))))
+        Some((Event::Stderr(Text::new(&format!("{message}\n"))), Vec::new()))
     }
 
     /// Sends a command. A process that cannot receive it is aborted.
@@ -254,7 +254,7 @@ mod tests {
     fn process_that_has_closed_its_connection_is_not_aborted() {
         let (mut process, other) = process_in(Phase::Serving);
         drop(other);
-        process.send(Command::Reload, Vec::new());
+        process.send(Command::Reload { forced_zones: Vec::new() }, Vec::new());
         process.flush();
         process.flush_until(Instant::now()).expect("nothing is left to send");
         assert_eq!(process.termination, Termination::None);
@@ -276,7 +276,7 @@ mod tests {
         for phase in [Phase::Starting, Phase::Serving, Phase::Draining] {
             let (mut process, other) = process_in(phase);
             assert!(other.send(b"SDLG\xffwhat a later version may send", &[]).expect("sent"));
-            let Some(Event::Stderr(reason)) = process.next_event() else { panic!("no reason") };
+            let Some((Event::Stderr(reason), _)) = process.next_event() else { panic!("no reason") };
             assert!(reason.contains("version 255 of the protocol, and this program has version 2; "), "{reason}");
             assert!(process.next_event().is_none());
             if phase == Phase::Draining {

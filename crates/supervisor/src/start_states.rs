@@ -7,8 +7,8 @@ pub(crate) enum StartReason {
     First,
     /// The server process has exited.
     Restart,
-    /// The serving process cannot apply the new configuration, for this reason.
-    Reload(String),
+    /// The serving process cannot apply the new configuration.
+    Reload { why: String, forced_zones: Vec<String> },
     /// It is of the newly installed program.
     Upgrade,
     /// A failed start has bound new sockets. Clients may already be in their listen queues, so a process with the current
@@ -86,8 +86,8 @@ impl AfterFailure {
             StartReason::First => AfterFailure::Exit,
             _ if has_new_sockets => AfterFailure::ServeNewSockets,
             StartReason::Restart | StartReason::RecoverNewSockets => AfterFailure::RestartLater,
-            StartReason::Reload(_) | StartReason::Upgrade if !has_serving_process => AfterFailure::RestartLater,
-            StartReason::Reload(_) | StartReason::Upgrade => AfterFailure::Keep,
+            StartReason::Reload { .. } | StartReason::Upgrade if !has_serving_process => AfterFailure::RestartLater,
+            StartReason::Reload { .. } | StartReason::Upgrade => AfterFailure::Keep,
         }
     }
 }
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn failure_is_followed_by_what_keeps_clients_served() {
         use AfterFailure::{Exit, Keep, RestartLater, ServeNewSockets};
-        let reload = StartReason::Reload("a reason".to_owned());
+        let reload = StartReason::Reload { why: "a reason".to_owned(), forced_zones: Vec::new() };
         // With a serving process and without, each without new sockets; then with new sockets.
         for (reason, expected) in [
             (StartReason::First, [Exit, Exit, Exit]),

@@ -17,9 +17,12 @@ use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::{self, log};
 use sanderling_config::{Config, ConfigSource, Exit, UNLIMITED};
 use sanderling_ipc::control_socket::{ClientId, ControlSocket};
-use sanderling_ipc::{Command, Event, HEARTBEAT_INTERVAL, RETRY_INTERVAL, StatusFormat};
+use sanderling_ipc::{
+    Command, Event, FdKind, HEARTBEAT_INTERVAL, IncomingFds, KEPT_ZONES_FDS_MAX, RETRY_INTERVAL, StatusFormat,
+};
 use sanderling_listeners::Listeners;
 use sanderling_os::error::with_context;
+use sanderling_os::memfd;
 use sanderling_os::poll_set::PollSet;
 use sanderling_os::process::ExitStatus;
 use sanderling_os::sd_notify::{Notifier, State};
@@ -54,6 +57,8 @@ struct Supervisor {
     /// The addresses that have been printed on standard output.
     announced: Listeners,
     active: ActiveConfig,
+    /// Good versions of zones for the next server process, in sealed memfds. Later ones replace those of the same zones.
+    kept_zones: Vec<OwnedFd>,
     processes: Vec<Process>,
     last_generation: u64,
     task: Option<Task>,
@@ -97,16 +102,17 @@ enum Requester {
 }
 
 /// A request that waits for the current task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum QueuedRequest {
-    Reload(Requester),
+    /// With the zones that are reloaded in any case.
+    Reload(Requester, Vec<String>),
     Upgrade(Requester),
 }
 
 impl QueuedRequest {
-    fn requester(self) -> Requester {
+    fn requester(&self) -> Requester {
         match self {
-            QueuedRequest::Reload(requester) | QueuedRequest::Upgrade(requester) => requester,
+            QueuedRequest::Reload(requester, _) | QueuedRequest::Upgrade(requester) => *requester,
         }
     }
 }
@@ -118,6 +124,7 @@ enum Task {
     Reload {
         requester: Requester,
         next: ActiveConfig,
+        forced_zones: Vec<String>,
         /// When a new process is started instead.
         deadline: Instant,
     },
@@ -250,7 +257,7 @@ impl Supervisor {
     fn handle_signals(&mut self) {
         while let Some(signal) = self.signals.take() {
             match signal {
-                SIGHUP => self.enqueue(QueuedRequest::Reload(Requester::None)),
+                SIGHUP => self.enqueue(QueuedRequest::Reload(Requester::None, Vec::new())),
                 SIGUSR2 => self.enqueue(QueuedRequest::Upgrade(Requester::None)),
                 // Other servers reopen their log files; here the log is standard error.
                 SIGUSR1 => {}
@@ -277,13 +284,13 @@ impl Supervisor {
     fn handle_events(&mut self) {
         for index in 0..self.processes.len() {
             for _ in 0..EVENTS_PER_ITERATION_MAX {
-                let Some(event) = self.processes[index].next_event() else { break };
-                self.handle_event(index, event);
+                let Some((event, descriptors)) = self.processes[index].next_event() else { break };
+                self.handle_event(index, event, descriptors);
             }
         }
     }
 
-    fn handle_event(&mut self, index: usize, event: Event) {
+    fn handle_event(&mut self, index: usize, event: Event, descriptors: IncomingFds) {
         let process = &mut self.processes[index];
         let generation = process.generation;
         match event {
@@ -315,6 +322,7 @@ impl Supervisor {
                     self.finish_status(request.client, request.format);
                 }
             }
+            Event::ZonesKept { replaces_all } => self.keep_zones(descriptors, replaces_all),
             Event::Stderr(text) => self.forward_stderr(generation, &text),
             Event::Ready { problem_count } => self.on_ready(generation, problem_count),
             Event::ReloadRefused => self.on_refused(generation),
@@ -336,6 +344,22 @@ impl Supervisor {
         if process.apply(PhaseInput::Failed) {
             self.fail_reload_in_place();
             self.restart_after(served);
+        }
+    }
+
+    /// Keeps good versions of zones for the next server process.
+    fn keep_zones(&mut self, descriptors: IncomingFds, replaces_all: bool) {
+        for (kind, zones) in descriptors {
+            // What its sender can still change, another process must not trust.
+            if kind != FdKind::Zones || !memfd::is_sealed(&zones) {
+                log("a server process sends zones to keep in memory that is not sealed; ignoring them");
+                continue;
+            }
+            if replaces_all {
+                self.kept_zones.clear();
+            }
+            self.kept_zones.truncate(KEPT_ZONES_FDS_MAX - 1);
+            self.kept_zones.push(zones);
         }
     }
 
@@ -362,9 +386,9 @@ impl Supervisor {
                 }
             };
             // Its last events still count, except that it cannot serve any more.
-            while let Some(event) = self.processes[index].next_event() {
+            while let Some((event, descriptors)) = self.processes[index].next_event() {
                 if !matches!(event, Event::Ready { .. }) {
-                    self.handle_event(index, event);
+                    self.handle_event(index, event, descriptors);
                 }
             }
             let process = self.processes.remove(index);
@@ -408,7 +432,7 @@ impl Supervisor {
             let requester = Requester::Client(client);
             match command {
                 Command::Status(format) => self.begin_status(client, format),
-                Command::Reload => self.enqueue(QueuedRequest::Reload(requester)),
+                Command::Reload { forced_zones } => self.enqueue(QueuedRequest::Reload(requester, forced_zones)),
                 Command::Upgrade => self.enqueue(QueuedRequest::Upgrade(requester)),
                 Command::Stop => self.stop(requester),
                 Command::Drain => self.reply(requester, Err("only a supervisor can send the command to drain")),
@@ -428,7 +452,7 @@ impl Supervisor {
         while self.task.is_none() && !self.lifecycle.is_stopping() {
             // Requests come first: the current configuration may fail to start, and the requested one may not.
             match self.queue.pop_front() {
-                Some(QueuedRequest::Reload(requester)) => self.begin_reload(requester),
+                Some(QueuedRequest::Reload(requester, forced_zones)) => self.begin_reload(requester, forced_zones),
                 Some(QueuedRequest::Upgrade(requester)) => self.begin_upgrade(requester),
                 None if self.restart_at.is_some_and(|at| Instant::now() >= at) => {
                     self.restart_at = None;
@@ -473,7 +497,7 @@ impl Supervisor {
             process.apply(input);
         }
         let task = self.task.take().map(|task| task.requester());
-        let queued = self.queue.drain(..).map(QueuedRequest::requester);
+        let queued = self.queue.drain(..).map(|request| request.requester());
         let cancelled: Vec<Requester> = task.into_iter().chain(queued).collect();
         for requester in cancelled {
             self.reply(requester, Err("the server is stopping"));

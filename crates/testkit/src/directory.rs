@@ -62,8 +62,14 @@ impl TestDirectory {
     /// Runs a control command for the server of [`TestDirectory::serve_command`].
     #[track_caller]
     pub fn control(&self, name: &str) -> Ended {
+        self.control_with(name, &[])
+    }
+
+    /// The same with further arguments.
+    #[track_caller]
+    pub fn control_with(&self, name: &str, arguments: &[&str]) -> Ended {
         let mut command = sanderling();
-        command.args([name, "--control", &self.argument("control")]);
+        command.args([name, "--control", &self.argument("control")]).args(arguments);
         run_to_end(command, DEADLINE)
     }
 }

@@ -120,7 +120,7 @@ fn control_commands_have_a_socket_and_a_timeout() {
     for (line, request, timeout_s) in [
         ("sanderling status --control s", Request::Status(StatusFormat::Text), 5),
         ("sanderling status --control s --json", Request::Status(StatusFormat::Json), 5),
-        ("sanderling reload --control s", Request::Reload, 60),
+        ("sanderling reload --control s", Request::Reload { forced_zones: Vec::new() }, 60),
         ("sanderling upgrade --control s", Request::Upgrade, 60),
         ("sanderling stop --control s", Request::Stop, stop_s),
         ("sanderling stop --control s --timeout 600", Request::Stop, 600),

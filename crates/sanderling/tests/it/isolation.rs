@@ -91,7 +91,10 @@ fn a_zone_that_breaks_keeps_its_last_good_version_while_others_are_reloaded() {
     connection.get("/");
     assert_eq!(["a.example.", "c.example."].map(|apex| serial_of(&server, apex)), ["NOERROR 1", "NOERROR 2"]);
     let status = directory.control("status").text();
-    assert!(status.contains("a.example: serial 1, 3 records") && status.contains("; ERROR: "), "{status}");
+    assert!(
+        status.contains("a.example: serving serial 1 of ") && status.contains("; the file has errors: "),
+        "{status}"
+    );
 }
 
 #[test]
@@ -132,4 +135,114 @@ fn standard_error_that_nobody_reads_blocks_neither_reloads_nor_restarts() {
     wait_until(|| server.server_process_id() != before && serial_of(&server, "a.example.") == "NOERROR 1");
     assert_eq!(directory.control("reload").code(), Some(1));
     assert_eq!(server.stop().code(), Some(0));
+}
+
+/// Kills the server process, and waits for the next one.
+#[track_caller]
+fn crash(server: &TestServer) {
+    let old = server.server_process_id();
+    let known = server.errors().matches("is serving").count();
+    assert!(send_signal("KILL", &old.to_string()));
+    wait_until(|| server.errors().matches("is serving").count() > known);
+    assert_ne!(server.server_process_id(), old);
+}
+
+/// A zone with this many records beside the SOA record.
+fn zone_of(serial: u32, record_count: usize) -> String {
+    let hosts = (2..=record_count).map(|number| format!("h{number} 60 A 192.0.2.1\n"));
+    format!("@ 60 SOA ns host {serial} 1 1 1 1\n@ 60 NS ns\n{}", hosts.collect::<String>())
+}
+
+#[test]
+fn last_good_version_of_a_zone_survives_the_server_process() {
+    let directory = directory();
+    directory.write("a.zone", format!("{}$INCLUDE a.hosts\n", zone(1)).as_bytes());
+    directory.write("a.hosts", b"www 60 A 192.0.2.7\n");
+    directory.write("missing/index.html", b"hi\n");
+    let server = TestServer::start_command(directory.serve_command(), BOTH);
+    directory.write("b.zone", zone(2).as_bytes());
+    assert_eq!(directory.control("reload").code(), Some(0));
+    // Broken without a reload.
+    directory.write("a.hosts", b"www 60 A 192.0.2\n");
+    directory.write("b.zone", b"bad A 1.2.3\n");
+    fs::remove_file(directory.path().join("c.zone")).expect("ours");
+    let check = |server: &TestServer, event: &str| {
+        let serials = ["a", "b", "c"].map(|name| serial_of(server, &format!("{name}.example.")));
+        assert_eq!(serials, ["NOERROR 1", "NOERROR 2", "NOERROR 1"], "{event}: {}", server.errors());
+        let text = dig(server.dns(), &["www.a.example", "A"]).text();
+        assert!(text.contains("192.0.2.7"), "{event}: {text}");
+    };
+    crash(&server);
+    check(&server, "after a crash");
+    crash(&server);
+    check(&server, "after a second crash");
+    let status = directory.control("status").text();
+    assert!(
+        status.contains("b.example: serving serial 2 of ") && status.contains("; the file has errors: "),
+        "{status}"
+    );
+    let config = fs::read_to_string(directory.path().join("sanderling.toml")).expect("written");
+    directory.replace("sanderling.toml", config.replace("workers = 1", "workers = 2").as_bytes());
+    let ended = directory.control("reload");
+    assert!(ended.text().contains("reloaded with the new server process"), "{ended}");
+    check(&server, "after a reload with a new process");
+    assert_eq!(directory.control("upgrade").code(), Some(0));
+    crash(&server);
+    check(&server, "after an upgrade and a crash");
+    // Without the supervisor, and with the next one.
+    server.signal("KILL");
+    server.wait_for_error("lost supervisor");
+    let next = TestServer::start_command(directory.serve_command(), BOTH);
+    check(&next, "after an adoption");
+    crash(&next);
+    check(&next, "after an adoption and a crash");
+    directory.write("b.zone", zone(3).as_bytes());
+    directory.control("reload");
+    assert_eq!(serial_of(&next, "b.example."), "NOERROR 3");
+    // A zone that was removed has no version any more.
+    directory.replace("sanderling.toml", config.replace("zone = \"c.zone\"", "site = \"public\"").as_bytes());
+    directory.control("reload");
+    directory.replace("sanderling.toml", config.as_bytes());
+    directory.control("reload");
+    crash(&next);
+    assert_eq!(serial_of(&next, "c.example."), "SERVFAIL -");
+    next.stop();
+    server.end();
+}
+
+#[test]
+fn zone_that_lost_records_or_whose_serial_went_back_is_refused_unless_forced() {
+    let directory = directory();
+    directory.write("missing/index.html", b"hi\n");
+    directory.write("a.zone", zone_of(5, 1_000).as_bytes());
+    let server = TestServer::start_command(directory.serve_command(), BOTH);
+    let reload = |arguments: &[&str], expected: &str, serial: &str| {
+        let ended = directory.control_with("reload", arguments);
+        let is_refused = !expected.is_empty();
+        assert_eq!(ended.code(), Some(i32::from(is_refused)), "{ended}");
+        assert!(ended.errors.contains(expected), "{expected}: {ended}");
+        assert_eq!(ended.errors.contains("`sanderling reload --force-zone a.example`"), is_refused, "{ended}");
+        assert_eq!(serial_of(&server, "a.example."), format!("NOERROR {serial}"));
+    };
+    directory.write("a.zone", zone_of(6, 3).as_bytes());
+    reload(&[], "997 of 1001 records are missing, more than `zone_lost_records_percent_max` (50 %)", "5");
+    reload(&["--force-zone", "b.example"], "997 of 1001 records are missing", "5");
+    let cut = zone_of(7, 1_000);
+    directory.write("a.zone", &cut.as_bytes()[..cut.len() - 22]);
+    reload(&[], "the zone seems to be cut off: 1 of 1001 records are missing", "5");
+    directory.write("a.zone", zone_of(4, 1_000).as_bytes());
+    reload(&[], "the serial went back from 5 to 4", "5");
+    // A new process has the same version to compare with.
+    crash(&server);
+    assert_eq!(serial_of(&server, "a.example."), "NOERROR 5");
+    reload(&["--force-zone", "A.Example."], "", "4");
+    crash(&server);
+    assert_eq!(serial_of(&server, "a.example."), "NOERROR 4");
+    // Also if the configuration takes a new process.
+    directory.write("a.zone", zone_of(3, 2).as_bytes());
+    let config = fs::read_to_string(directory.path().join("sanderling.toml")).expect("written");
+    directory.replace("sanderling.toml", config.replace("workers = 1", "workers = 2").as_bytes());
+    reload(&[], "998 of 1001", "4");
+    directory.replace("sanderling.toml", config.as_bytes());
+    reload(&["--force-zone", "a.example"], "", "3");
 }

@@ -34,7 +34,7 @@ impl Fixture {
     fn load(&mut self) -> Loaded {
         let source = ConfigSource::File(self.path("sanderling.toml"));
         let config = source.load().unwrap();
-        self.loader.load(&config)
+        self.loader.load(&config, &[])
     }
 }
 

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 impl Supervisor {
-    pub(super) fn begin_reload(&mut self, requester: Requester) {
+    pub(super) fn begin_reload(&mut self, requester: Requester, forced_zones: Vec<String>) {
         self.notify(&[State::Reloading]);
         let next = match self.read_config() {
             Ok(next) => next,
@@ -32,16 +32,17 @@ impl Supervisor {
             self.send_stderr(requester, &format!("sanderling: {UNCHANGED}\n"));
         }
         if let Some(reason) = next.config.needs_new_process(&self.active.config) {
-            return self.begin_replacement(requester, next, &reason);
+            return self.begin_replacement(requester, next, &forced_zones, &reason);
         }
         let text = next.text.try_clone();
         match (self.serving_process(), text) {
             (Some(process), Ok(text)) => {
-                process.send(Command::Reload, vec![(FdKind::Configuration, text)]);
+                let command = Command::Reload { forced_zones: forced_zones.clone() };
+                process.send(command, vec![(FdKind::Configuration, text)]);
                 let deadline = Instant::now() + next.start_timeout();
-                self.task = Some(Task::Reload { requester, next, deadline });
+                self.task = Some(Task::Reload { requester, next, forced_zones, deadline });
             }
-            _ => self.begin_replacement(requester, next, "no server process was running"),
+            _ => self.begin_replacement(requester, next, &forced_zones, "no server process was running"),
         }
     }
 
@@ -60,7 +61,7 @@ impl Supervisor {
     }
 
     /// Starts a server process for `next`, which the serving one cannot apply for this reason.
-    fn begin_replacement(&mut self, requester: Requester, next: ActiveConfig, why: &str) {
+    fn begin_replacement(&mut self, requester: Requester, next: ActiveConfig, forced_zones: &[String], why: &str) {
         let listeners = match Listeners::bind(&next.config, &self.listeners) {
             Ok(listeners) => listeners,
             Err(error) => {
@@ -69,7 +70,7 @@ impl Supervisor {
             }
         };
         let listeners_with_new_sockets = self.listeners.with_added_sockets_of(&listeners);
-        let start_reason = StartReason::Reload(why.to_owned());
+        let start_reason = StartReason::Reload { why: why.to_owned(), forced_zones: forced_zones.to_vec() };
         if let Err(error) = self.start(Path::new(RUNNING), start_reason, requester, next, listeners) {
             if listeners_with_new_sockets.has_more_than(&self.listeners) {
                 self.serve_new_sockets(listeners_with_new_sockets);
@@ -91,16 +92,16 @@ impl Supervisor {
         self.notify(&[State::Ready]);
     }
 
-    /// Ends the task if it is a reload by the serving process: the requester and the new configuration.
-    pub(super) fn take_reload(&mut self) -> Option<(Requester, ActiveConfig)> {
+    /// Ends the task if it is a reload by the serving process: the requester, the new configuration, the forced zones.
+    pub(super) fn take_reload(&mut self) -> Option<(Requester, ActiveConfig, Vec<String>)> {
         match self.task.take_if(|task| matches!(task, Task::Reload { .. }))? {
-            Task::Reload { requester, next, .. } => Some((requester, next)),
+            Task::Reload { requester, next, forced_zones, .. } => Some((requester, next, forced_zones)),
             Task::Start(_) => None,
         }
     }
 
     pub(super) fn on_reloaded(&mut self, changes: &str, problem_count: usize) {
-        if let Some((requester, next)) = self.take_reload() {
+        if let Some((requester, next, _)) = self.take_reload() {
             self.active = next;
             self.loaded_at = SystemTime::now();
             self.finish_reload(requester, &format!("reloaded; no connection was closed\n{changes}"), problem_count);
@@ -122,14 +123,14 @@ impl Supervisor {
     }
 
     pub(super) fn on_new_process_needed(&mut self, reason: &str) {
-        if let Some((requester, next)) = self.take_reload() {
-            self.begin_replacement(requester, next, reason);
+        if let Some((requester, next, forced_zones)) = self.take_reload() {
+            self.begin_replacement(requester, next, &forced_zones, reason);
         }
     }
 
     /// The process that was to reload has exited or leaves.
     pub(super) fn fail_reload_in_place(&mut self) {
-        if let Some((requester, _)) = self.take_reload() {
+        if let Some((requester, ..)) = self.take_reload() {
             self.reply(requester, Err("the server process exited during the reload; try again"));
         }
     }

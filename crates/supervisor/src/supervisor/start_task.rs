@@ -57,9 +57,13 @@ impl Supervisor {
         let (ours, theirs) = Connection::pair()?;
         let mut descriptors: OutgoingFds<'_> =
             vec![(FdKind::Connection, theirs.as_fd()), (FdKind::Configuration, next.text.as_fd())];
+        descriptors.extend(self.kept_zones.iter().map(|zones| (FdKind::Zones, zones.as_fd())));
         descriptors.extend(self.control.iter().map(|control| (FdKind::ControlSocket, control.listener())));
         descriptors.extend(listeners.fds().map(|(role, socket)| (FdKind::Listener(role), socket)));
-        let arguments = self.arguments("internal-server-process");
+        let mut arguments = self.arguments("internal-server-process");
+        if let StartReason::Reload { forced_zones, .. } = &start_reason {
+            arguments.extend(forced_zones.iter().flat_map(|zone| ["--force-zone".into(), OsString::from(zone)]));
+        }
         // A signal to all processes with the name of the program would kill one that has no handler yet.
         signals::block_all()?;
         let handle = sanderling_os::process::spawn(program, &arguments, &handover::named(descriptors));
@@ -98,7 +102,7 @@ impl Supervisor {
 
     pub(super) fn on_refused(&mut self, generation: u64) {
         if self.step_start(generation, StartInput::Refused).is_none()
-            && let Some((requester, _)) = self.take_reload()
+            && let Some((requester, ..)) = self.take_reload()
         {
             self.refuse_reload(requester);
         }
@@ -134,7 +138,7 @@ impl Supervisor {
         match start.reason {
             StartReason::First => {}
             StartReason::Restart | StartReason::RecoverNewSockets => log(&format!("server process {pid} is serving")),
-            StartReason::Reload(why) => {
+            StartReason::Reload { why, .. } => {
                 let message = format!("reloaded with the new server process {pid}: {why}\n");
                 self.finish_reload(start.requester, &message, problem_count);
             }
@@ -158,7 +162,7 @@ impl Supervisor {
         }
         match start.reason {
             StartReason::First | StartReason::Restart | StartReason::RecoverNewSockets => {}
-            StartReason::Reload(_) => self.refuse_reload(start.requester),
+            StartReason::Reload { .. } => self.refuse_reload(start.requester),
             StartReason::Upgrade => {
                 const FAILED: &str = "upgrade failed, keeping the running program";
                 log(FAILED);

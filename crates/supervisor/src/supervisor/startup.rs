@@ -123,6 +123,7 @@ fn start(
     supervisor.control = inherited.control;
     supervisor.last_generation = inherited.processes.len() as u64;
     supervisor.processes = inherited.processes;
+    supervisor.kept_zones = inherited.kept_zones;
     supervisor.begin_first(next, listeners)?;
     Ok(supervisor)
 }
@@ -133,6 +134,7 @@ struct Inherited {
     listeners: Listeners,
     control: Option<ControlSocket>,
     processes: Vec<Process>,
+    kept_zones: Vec<OwnedFd>,
 }
 
 /// The sockets of a service manager, each for the service that has its address in the configuration.
@@ -183,7 +185,8 @@ fn adopt(mut connection: Connection, path: &Path, source: &ConfigSource) -> io::
     }
     let control = descriptors.control.map(|control| ControlSocket::from_fd(path.to_owned(), control)).transpose()?;
     // The connection of the handover is the one for commands from now on.
-    Ok(Inherited { listeners, control, processes: vec![Process::adopted(info, pidfd, connection)] })
+    let processes = vec![Process::adopted(info, pidfd, connection)];
+    Ok(Inherited { listeners, control, processes, kept_zones: descriptors.zones })
 }
 
 /// Continues with the state of the program that this one has replaced.
@@ -194,7 +197,7 @@ fn resume(
     control_path: impl FnOnce(Option<&Path>) -> Option<PathBuf>,
     descriptors: Descriptors,
 ) -> io::Result<Supervisor> {
-    let Descriptors { configuration, control, listeners, processes, connections, clients } = descriptors;
+    let Descriptors { configuration, zones, control, listeners, processes, connections, clients } = descriptors;
     if processes.len() != connections.len() {
         return Err(io::Error::other("inherited a connection without its process"));
     }
@@ -216,6 +219,7 @@ fn resume(
     }
     supervisor.last_generation = processes.iter().map(|process| process.generation).max().unwrap_or(0);
     supervisor.processes = processes;
+    supervisor.kept_zones = zones;
     let version = env!("CARGO_PKG_VERSION");
     let done = format!("upgraded; sanderling {version} serves as process {}\n", std::process::id());
     log(done.trim_end());
@@ -224,7 +228,7 @@ fn resume(
         let requester = Requester::Client(control.adopt_client(client)?);
         match pending {
             PendingCommand::ThisUpgrade => supervisor.reply(requester, Ok(&done)),
-            PendingCommand::Reload => supervisor.enqueue(QueuedRequest::Reload(requester)),
+            PendingCommand::Reload => supervisor.enqueue(QueuedRequest::Reload(requester, Vec::new())),
             PendingCommand::Upgrade => supervisor.enqueue(QueuedRequest::Upgrade(requester)),
         }
     }
@@ -244,6 +248,7 @@ impl Supervisor {
             listeners: Listeners::default(),
             announced: Listeners::default(),
             active,
+            kept_zones: Vec::new(),
             processes: Vec::new(),
             last_generation: 0,
             task: None,

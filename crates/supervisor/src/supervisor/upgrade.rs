@@ -70,6 +70,7 @@ impl Supervisor {
     /// The error of the exec or of its preparation. A signal that is sent here stays pending through the exec.
     fn exec_new_program(&self, requester: Requester) -> io::Result<io::Error> {
         let mut descriptors: OutgoingFds<'_> = vec![(FdKind::Configuration, self.active.text.as_fd())];
+        descriptors.extend(self.kept_zones.iter().map(|zones| (FdKind::Zones, zones.as_fd())));
         descriptors.extend(self.control.iter().map(|control| (FdKind::ControlSocket, control.listener())));
         descriptors.extend(self.listeners.fds().map(|(role, socket)| (FdKind::Listener(role), socket)));
         descriptors.extend(self.processes.iter().flat_map(Process::handover_fds));
@@ -80,7 +81,7 @@ impl Supervisor {
         descriptors.extend(client(requester, PendingCommand::ThisUpgrade));
         for request in &self.queue {
             let (pending, signal) = match request {
-                QueuedRequest::Reload(_) => (PendingCommand::Reload, SIGHUP),
+                QueuedRequest::Reload(..) => (PendingCommand::Reload, SIGHUP),
                 QueuedRequest::Upgrade(_) => (PendingCommand::Upgrade, SIGUSR2),
             };
             match request.requester() {

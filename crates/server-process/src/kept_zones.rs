@@ -1,0 +1,404 @@
+//! The last good version of each zone as text, in sealed memory that the supervisor keeps for the next server process, which
+//! serves it if the files are broken by then.
+//!
+//! A segment has the texts of some zones, an index in JSON, and the length of the index in its last 8 bytes. A version in a
+//! later segment replaces that of the same zone in an earlier one, so that a reload writes only what has changed
+//! (docs/decisions/0021-last-good-zones.md).
+
+use crate::zone_sources::ZoneText;
+use sanderling_config::DomainName;
+use sanderling_config::diagnostic::error_text;
+use sanderling_config::log::log;
+use sanderling_dns::Zone;
+use sanderling_ipc::KEPT_ZONES_FDS_MAX;
+use sanderling_os::memfd;
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The name of the segments in `/proc/PID/fd`.
+const NAME: &str = "zones";
+/// Bytes of the length of the index.
+const LENGTH_BYTES: u64 = 8;
+/// Bytes of replaced versions that are always tolerated; above, no more than the current versions have.
+const DEAD_BYTES_MAX: u64 = 1024 * 1024;
+
+/// What is known of a version of a zone without parsing it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct VersionInfo {
+    pub(crate) serial: u32,
+    pub(crate) record_count: u64,
+    pub(crate) loaded_at_unix_s: u64,
+    /// Whether each file ended with a newline.
+    pub(crate) ends_with_newline: bool,
+}
+
+impl VersionInfo {
+    /// What is known of `zone`, which was read from `text` now.
+    pub(crate) fn new(zone: &Zone, text: &ZoneText) -> VersionInfo {
+        VersionInfo {
+            serial: zone.serial(),
+            record_count: zone.record_count() as u64,
+            loaded_at_unix_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+            ends_with_newline: text.ends_with_newline,
+        }
+    }
+}
+
+/// The versions that are kept, and those that are to be kept next.
+#[derive(Debug, Default)]
+pub(crate) struct KeptZones {
+    segments: Vec<Arc<OwnedFd>>,
+    zones: HashMap<String, KeptZone>,
+    pending: Option<Pending>,
+    /// Bytes of the texts in all segments.
+    written_bytes: u64,
+    /// Bytes of the texts of `zones`.
+    kept_bytes: u64,
+    /// Zones that were too large to be kept since the last call of [`KeptZones::seal`].
+    unkept_count: usize,
+}
+
+/// A version and the segment that has it; `segments.len()` is that of `pending`.
+#[derive(Debug)]
+struct KeptZone {
+    segment: usize,
+    entry: IndexEntry,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct IndexEntry {
+    zone: String,
+    info: VersionInfo,
+    /// A hash of all texts.
+    hash: u64,
+    /// Where the text of the first file begins; the others follow it.
+    offset: u64,
+    /// Path and length of each file, in the order in which they were read.
+    files: Vec<(String, u64)>,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Index {
+    entries: Vec<IndexEntry>,
+    /// Zones of earlier segments that are not kept any more.
+    removed: Vec<String>,
+}
+
+/// A segment that is being written.
+#[derive(Debug)]
+struct Pending {
+    writer: memfd::Writer,
+    index: Index,
+}
+
+/// A new segment for the supervisor.
+#[derive(Debug)]
+pub(crate) struct NewSegment {
+    pub(crate) descriptor: Arc<OwnedFd>,
+    /// It has all zones, and the earlier segments are not needed any more.
+    pub(crate) replaces_all: bool,
+}
+
+impl KeptZones {
+    /// The versions in these segments of an earlier process. One that cannot be read is left out.
+    pub(crate) fn from_segments(segments: &[Arc<OwnedFd>]) -> KeptZones {
+        let mut kept = KeptZones::default();
+        for descriptor in segments {
+            match read_index(descriptor) {
+                Ok((index, text_bytes)) => kept.add_segment(Arc::clone(descriptor), index, text_bytes),
+                Err(error) => log(&format!("cannot read kept zones: {}; ignoring them", error_text(&error))),
+            }
+        }
+        kept
+    }
+
+    fn add_segment(&mut self, descriptor: Arc<OwnedFd>, index: Index, text_bytes: u64) {
+        for zone in index.removed {
+            self.forget(&zone);
+        }
+        for entry in index.entries {
+            self.insert(self.segments.len(), entry);
+        }
+        self.segments.push(descriptor);
+        self.written_bytes += text_bytes;
+    }
+
+    fn insert(&mut self, segment: usize, entry: IndexEntry) {
+        self.forget(&entry.zone);
+        self.kept_bytes += entry.text_bytes();
+        self.zones.insert(entry.zone.clone(), KeptZone { segment, entry });
+    }
+
+    fn forget(&mut self, zone: &str) -> bool {
+        let removed = self.zones.remove(zone);
+        self.kept_bytes -= removed.as_ref().map_or(0, |kept| kept.entry.text_bytes());
+        removed.is_some()
+    }
+
+    /// What is known of the kept version of `apex`.
+    pub(crate) fn info(&self, apex: &DomainName) -> Option<VersionInfo> {
+        self.zones.get(apex.as_str()).map(|kept| kept.entry.info)
+    }
+
+    /// The files of the kept version of `apex`, in the order in which they were read; none if there is no such version.
+    pub(crate) fn files(&self, apex: &DomainName) -> io::Result<Vec<(PathBuf, Vec<u8>)>> {
+        let Some(KeptZone { segment, entry }) = self.zones.get(apex.as_str()) else { return Ok(Vec::new()) };
+        // While a load is in progress, the versions that it has added are not read: their zones have just been parsed.
+        let Some(descriptor) = self.segments.get(*segment) else { return Ok(Vec::new()) };
+        let mut offset = entry.offset;
+        let files = entry.files.iter().map(|(path, length_bytes)| {
+            let text = memfd::read_range(descriptor, offset, to_usize(*length_bytes)?)?;
+            offset += length_bytes;
+            Ok((PathBuf::from(path), text))
+        });
+        files.collect()
+    }
+
+    /// Keeps a version of `apex`, unless all texts would then have more than `bytes_max`.
+    ///
+    /// # Errors
+    /// There is no memory or no descriptor; the version before is kept.
+    pub(crate) fn keep(
+        &mut self,
+        apex: &DomainName,
+        info: VersionInfo,
+        text: &ZoneText,
+        bytes_max: u64,
+    ) -> io::Result<()> {
+        let zone = apex.as_str();
+        let before = self.zones.get(zone).map(|kept| &kept.entry);
+        if before.is_some_and(|entry| entry.hash == text.hash && entry.info.serial == info.serial) {
+            return Ok(());
+        }
+        let other_bytes = self.kept_bytes - before.map_or(0, IndexEntry::text_bytes);
+        let Some(content) = text.content.as_ref().filter(|content| other_bytes + content.len() as u64 <= bytes_max)
+        else {
+            self.unkept_count += 1;
+            return self.remove(apex);
+        };
+        let pending = self.pending()?;
+        let offset = pending.writer.length_bytes();
+        let result = pending.writer.write(content);
+        if result.is_err() {
+            self.discard_pending();
+            return result;
+        }
+        let files = text.files.clone();
+        let entry = IndexEntry { zone: zone.to_owned(), info, hash: text.hash, offset, files };
+        pending.index.entries.push(entry.clone());
+        self.insert(self.segments.len(), entry);
+        Ok(())
+    }
+
+    /// Forgets what the segment that is being written has: its end is unknown.
+    fn discard_pending(&mut self) {
+        self.pending = None;
+        self.zones.retain(|_, kept| kept.segment < self.segments.len());
+        self.kept_bytes = self.zones.values().map(|kept| kept.entry.text_bytes()).sum();
+    }
+
+    /// Keeps no version of `apex` any more.
+    pub(crate) fn remove(&mut self, apex: &DomainName) -> io::Result<()> {
+        if self.forget(apex.as_str()) {
+            self.pending()?.index.removed.push(apex.as_str().to_owned());
+        }
+        Ok(())
+    }
+
+    /// Keeps no versions of other zones than those for which `is_served`.
+    pub(crate) fn retain(&mut self, is_served: impl Fn(&DomainName) -> bool) -> io::Result<()> {
+        let apexes: Vec<DomainName> = self.zones.keys().filter_map(|zone| DomainName::parse(zone).ok()).collect();
+        apexes.iter().filter(|apex| !is_served(apex)).try_for_each(|apex| self.remove(apex))
+    }
+
+    fn pending(&mut self) -> io::Result<&mut Pending> {
+        match &mut self.pending {
+            Some(pending) => Ok(pending),
+            none => Ok(none.insert(Pending { writer: memfd::Writer::new(NAME)?, index: Index::default() })),
+        }
+    }
+
+    /// Ends the segment with what has changed since the last call; `None` if nothing has. Many segments, or many replaced
+    /// versions, become one segment.
+    pub(crate) fn seal(&mut self) -> io::Result<Option<NewSegment>> {
+        if std::mem::take(&mut self.unkept_count) > 0 {
+            log("not all zones are kept for the next server process; to keep all, raise `kept_zones_bytes_max`");
+        }
+        let Some(pending) = self.pending.take() else { return Ok(None) };
+        let text_bytes = pending.writer.length_bytes();
+        let descriptor = pending.seal().inspect_err(|_| self.discard_pending())?;
+        self.written_bytes += text_bytes;
+        self.segments.push(Arc::new(descriptor));
+        let dead_bytes = self.written_bytes - self.kept_bytes;
+        let is_large = self.segments.len() >= KEPT_ZONES_FDS_MAX || dead_bytes > self.kept_bytes.max(DEAD_BYTES_MAX);
+        let replaces_all = is_large && self.compact().is_ok();
+        Ok(self.segments.last().map(|last| NewSegment { descriptor: Arc::clone(last), replaces_all }))
+    }
+
+    /// Copies all versions to one segment.
+    fn compact(&mut self) -> io::Result<()> {
+        let mut pending = Pending { writer: memfd::Writer::new(NAME)?, index: Index::default() };
+        for KeptZone { segment, entry } in self.zones.values() {
+            let text = memfd::read_range(&self.segments[*segment], entry.offset, to_usize(entry.text_bytes())?)?;
+            pending.index.entries.push(IndexEntry { offset: pending.writer.length_bytes(), ..entry.clone() });
+            pending.writer.write(&text)?;
+        }
+        for entry in &pending.index.entries {
+            let moved = KeptZone { segment: 0, entry: entry.clone() };
+            self.zones.insert(entry.zone.clone(), moved);
+        }
+        self.written_bytes = pending.writer.length_bytes();
+        self.segments = vec![Arc::new(pending.seal()?)];
+        Ok(())
+    }
+}
+
+impl IndexEntry {
+    fn text_bytes(&self) -> u64 {
+        self.files.iter().map(|(_, length_bytes)| length_bytes).sum()
+    }
+}
+
+impl Pending {
+    fn seal(mut self) -> io::Result<OwnedFd> {
+        let index = serde_json::to_vec(&self.index)?;
+        self.writer.write(&index)?;
+        self.writer.write(&(index.len() as u64).to_le_bytes())?;
+        self.writer.seal()
+    }
+}
+
+/// The index of a segment, and the bytes of its texts.
+///
+/// # Errors
+/// It is not a segment, or another process can still change it.
+fn read_index(segment: &OwnedFd) -> io::Result<(Index, u64)> {
+    if !memfd::is_sealed(segment) {
+        return Err(io::Error::other("the memory is not sealed"));
+    }
+    let malformed = || io::Error::other("it is not a segment of zones");
+    let file_bytes = memfd::length_bytes(segment)?;
+    let end = file_bytes.checked_sub(LENGTH_BYTES).ok_or_else(malformed)?;
+    let length = memfd::read_range(segment, end, LENGTH_BYTES as usize)?;
+    let index_bytes = u64::from_le_bytes(length.try_into().map_err(|_| malformed())?);
+    let text_bytes = end.checked_sub(index_bytes).ok_or_else(malformed)?;
+    let index: Index = serde_json::from_slice(&memfd::read_range(segment, text_bytes, to_usize(index_bytes)?)?)?;
+    let is_within = |entry: &IndexEntry| {
+        let mut lengths = entry.files.iter().map(|(_, length_bytes)| *length_bytes);
+        lengths.try_fold(entry.offset, u64::checked_add).is_some_and(|end| end <= text_bytes)
+    };
+    if index.entries.iter().all(is_within) { Ok((index, text_bytes)) } else { Err(malformed()) }
+}
+
+fn to_usize(length: u64) -> io::Result<usize> {
+    usize::try_from(length).map_err(|_| io::ErrorKind::FileTooLarge.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn apex(number: usize) -> DomainName {
+        DomainName::parse(&format!("z{number}.example")).unwrap()
+    }
+
+    fn info(serial: u32) -> VersionInfo {
+        VersionInfo { serial, record_count: 3, loaded_at_unix_s: 1_800_000_000, ends_with_newline: true }
+    }
+
+    /// Two files whose content shows zone and serial.
+    fn text(number: usize, serial: u32) -> ZoneText {
+        let (first, second) = (format!("zone {number} serial {serial}\n"), "included\n".repeat(number + 1));
+        let files = vec![("a".to_owned(), first.len() as u64), ("b".to_owned(), second.len() as u64)];
+        let content = Some((first + &second).into_bytes());
+        ZoneText { hash: u64::from(serial), files, content, ends_with_newline: true }
+    }
+
+    #[track_caller]
+    fn check(kept: &KeptZones, number: usize, serial: Option<u32>) {
+        assert_eq!(kept.info(&apex(number)), serial.map(info));
+        let files = kept.files(&apex(number)).expect("read");
+        let joined: Vec<u8> = files.iter().flat_map(|(_, text)| text).copied().collect();
+        assert_eq!(joined, serial.map_or(Vec::new(), |serial| text(number, serial).content.unwrap()));
+        assert!(files.is_empty() || files[1].0.ends_with("b"));
+    }
+
+    /// What a process finds that inherits the segments.
+    fn inherited(segments: &[Arc<OwnedFd>]) -> KeptZones {
+        KeptZones::from_segments(segments)
+    }
+
+    /// Adds a segment as the supervisor does.
+    fn hand_over(kept: &mut KeptZones, supervisor: &mut Vec<Arc<OwnedFd>>) {
+        let Some(NewSegment { descriptor, replaces_all }) = kept.seal().expect("sealed") else { return };
+        if replaces_all {
+            supervisor.clear();
+        }
+        supervisor.push(descriptor);
+        assert!(supervisor.len() < KEPT_ZONES_FDS_MAX, "the supervisor would drop a segment");
+    }
+
+    #[test]
+    fn next_process_finds_the_last_version_of_each_zone() {
+        let (mut kept, mut supervisor) = (KeptZones::default(), Vec::new());
+        (0..5).for_each(|number| kept.keep(&apex(number), info(1), &text(number, 1), 1_000).expect("kept"));
+        hand_over(&mut kept, &mut supervisor);
+        kept.keep(&apex(1), info(2), &text(1, 2), 1_000).expect("kept");
+        kept.remove(&apex(2)).expect("removed");
+        hand_over(&mut kept, &mut supervisor);
+        assert!(kept.seal().expect("nothing to seal").is_none());
+        kept.keep(&apex(1), info(2), &text(1, 2), 1_000).expect("kept already");
+        assert!(kept.seal().expect("nothing to seal").is_none(), "the same version is not written again");
+        for kept in [&kept, &inherited(&supervisor)] {
+            check(kept, 0, Some(1));
+            check(kept, 1, Some(2));
+            check(kept, 2, None);
+        }
+        let mut next = inherited(&supervisor);
+        next.retain(|zone| *zone == apex(0)).expect("removed");
+        hand_over(&mut next, &mut supervisor);
+        check(&inherited(&supervisor), 0, Some(1));
+        check(&inherited(&supervisor), 1, None);
+    }
+
+    #[test]
+    fn any_number_of_changes_fits_into_few_segments() {
+        let (mut kept, mut supervisor) = (KeptZones::default(), Vec::new());
+        for serial in 0..200_u32 {
+            let number = serial as usize % 3;
+            kept.keep(&apex(number), info(serial), &text(number, serial), 1_000).expect("kept");
+            hand_over(&mut kept, &mut supervisor);
+        }
+        for kept in [&kept, &inherited(&supervisor)] {
+            check(kept, 0, Some(198));
+            check(kept, 1, Some(199));
+            check(kept, 2, Some(197));
+        }
+    }
+
+    #[test]
+    fn zone_beyond_the_limit_is_not_kept() {
+        let mut kept = KeptZones::default();
+        let bytes_max = text(0, 1).content.unwrap().len() as u64;
+        kept.keep(&apex(0), info(1), &text(0, 1), bytes_max).expect("kept");
+        kept.keep(&apex(1), info(1), &text(1, 1), bytes_max).expect("left out");
+        check(&kept, 1, None);
+        kept.keep(&apex(0), info(22), &text(0, 22), bytes_max).expect("removed");
+        assert!(kept.seal().expect("sealed").is_some());
+        check(&kept, 0, None);
+    }
+
+    #[test]
+    fn memory_that_is_no_segment_is_ignored() {
+        let fds = [&b""[..], b"short", &[0xff; 100], &[0; 100]].map(|content| memfd::create(NAME, content).unwrap());
+        for descriptor in fds {
+            let kept = inherited(&[Arc::new(descriptor)]);
+            assert!(kept.segments.is_empty() && kept.zones.is_empty());
+        }
+    }
+}
