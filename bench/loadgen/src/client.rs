@@ -42,9 +42,11 @@ pub fn get(server: SocketAddr, host: &str, path: &str, fields: &str) -> io::Resu
                 return Ok((Response { status, entity_tag, content }, stream));
             }
         }
-        match stream.read(&mut buffer)? {
-            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            length => received.extend_from_slice(&buffer[..length]),
+        match stream.read(&mut buffer) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(length) => received.extend_from_slice(&buffer[..length]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
         }
     }
 }
