@@ -14,6 +14,7 @@ pub mod sandbox;
 pub mod user;
 pub mod process;
 pub mod rlimit;
+pub mod heap;
 pub mod listen_fds;
 pub mod sd_notify;
 pub mod signals;

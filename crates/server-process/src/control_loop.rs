@@ -1,6 +1,7 @@
 //! The control thread of a server process: carries out the commands of the supervisor, loads new configurations, sends
 //! heartbeats, and answers at the control socket while there is no supervisor. It serves no client of the network.
 
+use crate::heap_trim::HeapTrim;
 use crate::kept_zones::NewSegment;
 use crate::limit_log::LimitLog;
 use crate::load_status::LoadStatus;
@@ -66,6 +67,7 @@ pub(crate) struct ControlLoop<'s> {
     is_stopping: bool,
     next_heartbeat: Instant,
     limit_log: LimitLog,
+    heap_trim: HeapTrim,
     started_at: SystemTime,
 }
 
@@ -91,6 +93,7 @@ impl<'s> ControlLoop<'s> {
             is_stopping: false,
             next_heartbeat: Instant::now(),
             limit_log: LimitLog::default(),
+            heap_trim: HeapTrim::default(),
             started_at: SystemTime::now(),
         })
     }
@@ -268,6 +271,9 @@ impl<'s> ControlLoop<'s> {
         self.server.free_replaced_zones();
         let status = self.server.status();
         self.limit_log.lines(now, |counter| status.sum(counter)).iter().for_each(|line| log(line));
+        if self.heap_trim.is_due(status.buffers_bytes) {
+            sanderling_os::heap::trim();
+        }
         match self.server.hung_thread() {
             Some(thread) => self.send(Event::ThreadHung(Text::new(&thread))),
             // Unsent events are as good as a heartbeat.

@@ -13,6 +13,7 @@ mod sandbox;
 mod access;
 mod loader;
 mod limit_log;
+mod heap_trim;
 mod load_status;
 mod zone_guard;
 mod kept_zones;
