@@ -70,9 +70,13 @@ pub fn report(diagnostics: &[Diagnostic]) {
     write(Output::Stderr, text);
 }
 
-/// Writes a message to standard error.
+/// Writes a message to standard error, each line with the name of the program.
 pub fn log(message: &str) {
-    write(Output::Stderr, format!("sanderling: {message}\n").into_bytes());
+    write(Output::Stderr, log_lines(message).into_bytes());
+}
+
+fn log_lines(message: &str) -> String {
+    message.lines().map(|line| format!("sanderling: {line}\n")).collect()
 }
 
 /// From now on everything, panics included, waits in a queue until [`start_writer`] is called.

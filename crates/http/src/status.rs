@@ -126,7 +126,7 @@ statuses! {
         "This server does not support the method or the transfer coding of the request. Use GET or HEAD.";
     /// A limit of the server is reached.
     ServiceUnavailable = 503, "Service Unavailable",
-        "The server is busy. Please try again in a few seconds.";
+        "This site is unavailable at the moment. Please try again in a few seconds.";
     /// The major version is not 1.
     HttpVersionNotSupported = 505, "HTTP Version Not Supported",
         "This server does not support the HTTP version of the request. Use HTTP/1.1.";

@@ -86,6 +86,19 @@ impl ControlSocket {
         Ok(Opened::Created(ControlSocket::new(path.into(), listener)))
     }
 
+    /// Creates the socket again if its path has been removed; whether it has.
+    ///
+    /// # Errors
+    /// Those of [`ControlSocket::open`].
+    pub fn restore(&mut self) -> io::Result<bool> {
+        if !matches!(fs::symlink_metadata(&self.path), Err(error) if error.kind() == io::ErrorKind::NotFound) {
+            return Ok(false);
+        }
+        create_folder_of(&self.path)?;
+        self.listener = SeqpacketListener::bind(&self.path, MODE)?;
+        Ok(true)
+    }
+
     /// The control socket at `path` that another process has created.
     pub fn from_fd(path: PathBuf, listener: OwnedFd) -> io::Result<ControlSocket> {
         Ok(ControlSocket::new(path, SeqpacketListener::from_fd(listener)?))
@@ -245,7 +258,9 @@ fn create_folder_of(path: &Path) -> io::Result<()> {
     let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Ok(()) };
     match fs::create_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let message = format!("the folder {} does not exist; create it or name another path", folder.display());
+            // The server creates the last directory, so the one above it is missing.
+            let above = folder.parent().unwrap_or(folder).display();
+            let message = format!("the directory {above} does not exist; create it or name another path");
             Err(io::Error::new(io::ErrorKind::NotFound, message))
         }
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
@@ -323,7 +338,7 @@ mod tests {
     fn only_the_last_folder_is_created() {
         let folder = tempfile::tempdir().expect("a folder");
         let error = ControlSocket::open(&folder.path().join("a/b/control.sock")).expect_err("a is missing");
-        assert!(error.to_string().contains("a/b does not exist; create it"), "{error}");
+        assert!(error.to_string().contains("a does not exist; create it"), "{error}");
         assert!(!folder.path().join("a").exists());
     }
 }

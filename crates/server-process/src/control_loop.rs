@@ -52,6 +52,8 @@ pub(crate) struct ProcessState {
     /// `None` after the supervisor has exited.
     pub(crate) supervisor: Option<Connection>,
     pub(crate) control: Option<ControlSocket>,
+    /// The client that has stopped the process while there was no supervisor; it learns of the end.
+    pub(crate) stop_client: Option<Connection>,
     pub(crate) sandbox: Sandbox,
     pub(crate) own_pidfd: OwnedFd,
 }
@@ -98,14 +100,14 @@ impl<'s> ControlLoop<'s> {
         })
     }
 
-    /// Runs until the server drains; the connection to the supervisor, if there is one.
-    pub(crate) fn run(mut self, signals: &Signals) -> io::Result<Option<Connection>> {
+    /// Runs until the server drains; the connections to the supervisor and to the client that has stopped the process.
+    pub(crate) fn run(mut self, signals: &Signals) -> io::Result<[Option<Connection>; 2]> {
         self.send(Event::Ready { problem_count: self.state.load_status.problem_count() });
         if self.state.supervisor.is_none() {
             // The next supervisor may have started another process, and only one may serve.
             log("lost the supervisor before this process was ready; exiting");
             self.server.drain(DrainMode::Replaced);
-            return Ok(None);
+            return Ok([None, None]);
         }
         let unsent_zones = self.state.unsent_zones.take();
         self.keep_zones(unsent_zones);
@@ -114,7 +116,7 @@ impl<'s> ControlLoop<'s> {
             log("this server process has failed; it finishes requests in progress and exits");
             self.send(Event::Failed);
         }
-        result.map(|()| self.state.supervisor)
+        result.map(|()| [self.state.supervisor, self.state.stop_client])
     }
 
     fn run_until_drain(&mut self, signals: &Signals) -> io::Result<()> {
@@ -154,7 +156,7 @@ impl<'s> ControlLoop<'s> {
         while let Some(signal) = signals.take() {
             match (&self.state.supervisor, signal) {
                 (None, SIGTERM | SIGINT | SIGQUIT) => self.stop(),
-                (None, _) => log("there is no supervisor; run `sanderling serve` to adopt this process"),
+                (None, _) => log(&format!("there is no supervisor; {}", self.remedy())),
                 (Some(_), _) => {}
             }
         }
@@ -226,7 +228,15 @@ impl<'s> ControlLoop<'s> {
 
     fn on_supervisor_lost(&mut self) {
         self.state.supervisor = None;
-        log("lost supervisor; still serving (run `sanderling serve` to adopt this process)");
+        log(&format!("lost supervisor; still serving; {}", self.remedy()));
+    }
+
+    /// What the operator does without a supervisor.
+    fn remedy(&self) -> String {
+        match self.state.control {
+            Some(_) => "run `sanderling serve` to adopt this process".to_owned(),
+            None => format!("stop it with: kill {}", std::process::id()),
+        }
     }
 
     /// Sends an event to the supervisor. Heartbeats and text are dropped while many events are unsent.
@@ -334,7 +344,7 @@ impl<'s> ControlLoop<'s> {
             // A new process loads before it enters its sandbox.
             Ok((_, loaded)) if loaded.denial == Denial::Sandbox && self.state.sandbox.restricts_directories() => {
                 let first = loaded.errors.first().map(ToString::to_string).unwrap_or_default();
-                self.send_new_process_needed(&format!("the running process cannot load it in its sandbox ({first})"));
+                self.send_new_process_needed(&format!("something is new to its sandbox ({first})"));
             }
             Ok((config, loaded)) => match config.needs_new_process(&self.state.config) {
                 Some(reason) => self.send_new_process_needed(&reason),
@@ -416,7 +426,7 @@ impl<'s> ControlLoop<'s> {
             Command::Stop => {
                 self.stop();
                 if let Some(mut control) = self.state.control.take() {
-                    control.finish(client, true);
+                    self.state.stop_client = control.take_client(client);
                     control.remove();
                 }
             }

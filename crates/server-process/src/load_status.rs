@@ -105,6 +105,11 @@ impl Changes {
                 self.changed
                     .push(format!("{apex}: changed, but its serial is still {serial}; secondaries will not notice"));
             }
+            // RFC 1982 section 3.2.
+            Some(old) if serial.wrapping_sub(old).cast_signed() < 0 => {
+                self.changed
+                    .push(format!("{apex}: serial {old} -> {serial}, which is lower; secondaries will not notice"));
+            }
             Some(old) => self.changed.push(format!("{apex}: serial {old} -> {serial}")),
         }
     }
@@ -143,7 +148,12 @@ mod tests {
             "zones: 1 added, 2 changed, 1 removed\n  b.example: serial 1 -> 2\n  c.example: changed, but its serial is \
              still 5; secondaries will not notice\n  a.example: added, serial 7\n  d.example: removed\n"
         );
+        let mut changes = Changes::default();
+        changes.zone_loaded(&apex("a.example"), Some(7), 3);
+        changes.zone_loaded(&apex("b.example"), Some(u32::MAX), 3);
+        let expected = "  a.example: serial 7 -> 3, which is lower; secondaries will not notice\n  b.example: serial 4294967295 -> 3\n";
+        assert!(changes.to_text().ends_with(expected), "{}", changes.to_text());
         (0..30).for_each(|number| changes.zone_loaded(&apex("e.example"), Some(number), 99));
-        assert!(changes.to_text().ends_with("\n  and 14 more\n"), "{}", changes.to_text());
+        assert!(changes.to_text().ends_with("\n  and 12 more\n"), "{}", changes.to_text());
     }
 }

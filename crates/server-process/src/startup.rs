@@ -142,6 +142,7 @@ impl Inherited {
             load_status,
             supervisor: Some(supervisor),
             control,
+            stop_client: None,
             sandbox,
             own_pidfd,
         };
@@ -186,7 +187,7 @@ impl Prepared {
             ControlLoop::new(server, &socket_sets, state).and_then(|control_loop| control_loop.run(&signals))
         };
         server.run_and_report(&socket_sets, worker_count, control, |ended| {
-            let supervisor = ended?;
+            let [supervisor, stop_client] = ended?;
             let cut_off_count = server.status().sum(Counter::CutOff);
             if cut_off_count > 0 {
                 log(&format!("responses cut off after `drain_timeout_ms`: {cut_off_count}"));
@@ -195,6 +196,11 @@ impl Prepared {
                 // A supervisor that does not read has counted nothing; the log has the number.
                 let _ = supervisor.send(&Message::Event(Event::Drained { cut_off_count }));
                 let _ = supervisor.flush_until(Instant::now() + REPORT_TIMEOUT);
+            }
+            if let Some(mut client) = stop_client {
+                // A client that has gone away needs no answer.
+                let _ = client.send(&Message::Event(Event::Stdout(Text::new("stopped\n"))));
+                let _ = client.send(&Message::Event(Event::Done { is_success: true }));
             }
             Ok(())
         })?

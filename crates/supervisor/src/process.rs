@@ -179,6 +179,11 @@ impl Process {
         self.phase == Phase::Serving && self.termination == Termination::None && self.last_event_at.elapsed() >= limit
     }
 
+    /// Whether this supervisor ends it by force.
+    pub(super) fn is_terminated(&self) -> bool {
+        self.termination != Termination::None
+    }
+
     /// When it must have finished what is in progress, `limit` after it began to drain; `None` without a limit, or if it
     /// does not drain.
     pub(super) fn drain_deadline(&self, limit: Option<Duration>) -> Option<Instant> {

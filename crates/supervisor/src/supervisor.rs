@@ -28,12 +28,13 @@ use sanderling_os::process::ExitStatus;
 use sanderling_os::sd_notify::{Notifier, State};
 use sanderling_os::signals::{SIGHUP, SIGUSR1, SIGUSR2, Signals};
 use std::collections::VecDeque;
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Reloads and upgrades that wait for the current task.
 const QUEUE_MAX: usize = 64;
@@ -72,8 +73,6 @@ struct Supervisor {
     lifecycle: Lifecycle,
     next_watchdog: Option<Instant>,
     started_at: SystemTime,
-    /// When the active configuration was loaded.
-    loaded_at: SystemTime,
 }
 
 /// A configuration, and its text as a sealed memfd.
@@ -215,6 +214,12 @@ impl Supervisor {
             self.handle_signals();
             self.handle_events();
             if let Some(exit) = self.reap() {
+                // A server process that was to be adopted still answers at the control socket.
+                if self.processes.is_empty()
+                    && let Some(control) = self.control.take()
+                {
+                    control.remove();
+                }
                 return exit;
             }
             self.handle_commands();
@@ -296,7 +301,7 @@ impl Supervisor {
         match event {
             Event::Heartbeat => {}
             Event::ThreadHung(thread) => {
-                log(&format!("{process}: thread {thread} hangs; restarting"));
+                log(&format!("{process}: thread {thread} hung (`hang_timeout_ms`); killed and restarted"));
                 self.replace_hung(index);
             }
             Event::Failed => {
@@ -418,7 +423,10 @@ impl Supervisor {
             Phase::Starting => self.on_failed_start(process.generation, &format!("{process} {status}"), status),
             Phase::Serving => {
                 let served = process.phase_since.elapsed();
-                log(&format!("{process} {status} after {:.1} s; restarting", served.as_secs_f64()));
+                // The reason for ending it by force is logged already.
+                if !process.is_terminated() {
+                    log(&format!("{process} {status} after {:.1} s; restarting", served.as_secs_f64()));
+                }
                 self.fail_reload_in_place();
                 self.restart_after(served);
                 None
@@ -468,7 +476,8 @@ impl Supervisor {
         let drain_limit = self.drain_limit();
         for index in 0..self.processes.len() {
             if self.processes[index].is_silent_for(hang_limit) {
-                log(&format!("{}: no heartbeat for {} s, restarting", self.processes[index], hang_limit.as_secs()));
+                let (process, hang_s) = (&self.processes[index], hang_limit.as_secs());
+                log(&format!("{process} hung for {hang_s} s (`hang_timeout_ms`); killed and restarted"));
                 self.replace_hung(index);
             }
             let process = &mut self.processes[index];
@@ -491,6 +500,9 @@ impl Supervisor {
     /// Stops all server processes gracefully; at once on a second signal.
     fn stop(&mut self, requester: Requester) {
         self.notify(&[State::Stopping]);
+        if !self.lifecycle.is_stopping() {
+            log("stopping: requests in progress are finished");
+        }
         let input = self.lifecycle.stop(requester);
         self.restart_at = None;
         for process in &mut self.processes {
@@ -558,6 +570,12 @@ impl ActiveConfig {
             .try_clone()
             .map_err(|error| with_context("fcntl(F_DUPFD_CLOEXEC)", "the configuration", &error))?;
         Ok(ActiveConfig { config: Arc::clone(&self.config), text })
+    }
+
+    /// When the configuration was read: the memfd keeps the time of its last write, through an exec as well.
+    fn read_at(&self) -> SystemTime {
+        let text = self.text.try_clone().map(File::from);
+        text.and_then(|text| text.metadata()?.modified()).unwrap_or(UNIX_EPOCH)
     }
 }
 

@@ -119,6 +119,11 @@ impl Context {
         let form = name_text::put_name(scanner.text_of(token), token.kind, self.origin.as_name(), &mut bytes)
             .map_err(|error| error.about("owner", scanner, token))?;
         let owner = Name::parse(&bytes).expect("put_name writes a name");
+        if !scanner.text_of(token).is_ascii() {
+            let problem = format!("the owner {owner} has bytes beyond ASCII, which resolvers do not ask for");
+            let remedy = "write its ASCII form, which starts with xn--";
+            self.warning = Some(Diagnostic::warning(scanner.position_of(token), problem, remedy));
+        }
         let below_origin = form == NameForm::Relative && self.is_origin_in_zone;
         if below_origin || owner.is_at_or_below(self.apex.as_name()) {
             self.owner = Owner::InZone(bytes);
@@ -146,6 +151,14 @@ impl Context {
             Some(minimum) if rtype == Rtype::SOA => {
                 let ttl_s = u32::from_be_bytes(*minimum).min(TTL_S_MAX);
                 self.default_ttl_s = Some(ttl_s);
+                // One of the record itself, such as a TTL over the limit, comes first.
+                self.warning.get_or_insert_with(|| {
+                    let problem = format!(
+                        "the record has no TTL, and there is no $TTL before it: it and later ones get the minimum of the \
+                         SOA record, {ttl_s} (RFC 2308 section 4)"
+                    );
+                    Diagnostic::warning(position, problem, "put $TTL 3600 at the start of the file")
+                });
                 Ok(ttl_s)
             }
             _ => Err(Diagnostic::error(
@@ -164,6 +177,8 @@ pub(super) fn read(
     context: &mut Context,
     limits: &ParserLimits,
 ) -> Result<EntryKind, Diagnostic> {
+    // An entry with an error may have left a warning.
+    context.warning = None;
     if start == EntryStart::Token {
         let Some(token) = scanner.token()? else {
             return Ok(EntryKind::Ignored);
@@ -193,8 +208,6 @@ pub(super) fn read(
 
 /// Reads TTL, class, type and RDATA.
 fn record(scanner: &mut Scanner, context: &mut Context) -> Result<EntryKind, Diagnostic> {
-    // An entry with an error after its TTL may have left a warning.
-    context.warning = None;
     let RecordHead { explicit_ttl_s, position, rtype } = head(scanner, context)?;
     if !rtype.is_data() {
         let problem = format!("{rtype} is not a type that a zone can hold");
@@ -202,7 +215,13 @@ fn record(scanner: &mut Scanner, context: &mut Context) -> Result<EntryKind, Dia
     }
     context.rdata.clear();
     let origin = context.origin.as_name();
-    RdataReader::new(scanner, origin, rtype, &mut context.rdata, &mut context.scratch).read()?;
+    let mut reader = RdataReader::new(scanner, origin, rtype, &mut context.rdata, &mut context.scratch);
+    reader.read()?;
+    if let Some(token) = reader.split_string.take() {
+        let problem = "the string has more than 255 bytes and is split into several strings (RFC 1035 section 3.3)";
+        let remedy = "write several strings of at most 255 bytes, each in quotes";
+        context.warning.get_or_insert_with(|| Diagnostic::warning(scanner.position_of(token), problem, remedy));
+    }
     let ttl_s = context.ttl_s(explicit_ttl_s, rtype, position)?;
     match context.owner {
         Owner::InZone(_) => Ok(EntryKind::Record { position, rtype, ttl_s }),

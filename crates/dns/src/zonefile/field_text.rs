@@ -28,6 +28,8 @@ pub(super) struct RdataReader<'r> {
     /// The current field, for messages, and its first token.
     pub(super) field: &'static str,
     pub(super) field_start: Option<Token>,
+    /// A string that was split.
+    pub(super) split_string: Option<Token>,
     pub(super) out: &'r mut Vec<u8>,
     /// A buffer for text without escapes or blanks.
     pub(super) scratch: &'r mut Vec<u8>,
@@ -42,7 +44,7 @@ impl<'r> RdataReader<'r> {
         out: &'r mut Vec<u8>,
         scratch: &'r mut Vec<u8>,
     ) -> RdataReader<'r> {
-        RdataReader { scanner, origin, rtype, field: "RDATA", field_start: None, out, scratch }
+        RdataReader { scanner, origin, rtype, field: "RDATA", field_start: None, split_string: None, out, scratch }
     }
 
     /// The next token of the field, which is required.
@@ -238,6 +240,7 @@ impl<'r> RdataReader<'r> {
             }
             let mut length_offset = start;
             while self.out.len() - length_offset - 1 > STRING_BYTES_MAX {
+                self.split_string = Some(token);
                 self.out[length_offset] = STRING_BYTES_MAX as u8;
                 length_offset += 1 + STRING_BYTES_MAX;
                 self.out.insert(length_offset, 0);

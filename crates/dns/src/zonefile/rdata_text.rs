@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 
 impl RdataReader<'_> {
     /// Reads the RDATA up to the end of the entry.
-    pub(super) fn read(mut self) -> Result<(), Diagnostic> {
+    pub(super) fn read(&mut self) -> Result<(), Diagnostic> {
         // RFC 3597 §5.
         if let Some(marker) = self.scanner.token_if(b"\\#")? {
             self.put_generic(marker)?;

@@ -4,7 +4,14 @@ use super::{check, lines};
 
 #[track_caller]
 fn check_alone(text: &str, expected: &[&str]) {
-    assert_eq!(lines(text.as_bytes()), expected, "\n{text}");
+    check_records(text.as_bytes(), expected);
+}
+
+/// What `text` means, whatever the parser warns of.
+#[track_caller]
+fn check_records(text: &[u8], expected: &[&str]) {
+    let records: Vec<String> = lines(text).into_iter().filter(|line| !line.contains(": warning: ")).collect();
+    assert_eq!(records, expected, "\n{}", String::from_utf8_lossy(text));
 }
 
 #[test]
@@ -20,7 +27,7 @@ fn owners_are_relative_absolute_escaped_or_repeated() {
     check("\\$ORIGIN A 192.0.2.1\n", &["\\$ORIGIN.example. 300 A 192.0.2.1"]);
     check("\\097 A 192.0.2.1\n", &["a.example. 300 A 192.0.2.1"]);
     check("a\\;b A 192.0.2.1\n", &["a\\;b.example. 300 A 192.0.2.1"]);
-    check("ü A 192.0.2.1\n", &["\\195\\188.example. 300 A 192.0.2.1"]);
+    check("\\195\\188 A 192.0.2.1\n", &["\\195\\188.example. 300 A 192.0.2.1"]);
     check("a\\000 A 192.0.2.1\n", &["a\\000.example. 300 A 192.0.2.1"]);
     check("a A 192.0.2.1\n  A 192.0.2.2\n", &["a.example. 300 A 192.0.2.1", "a.example. 300 A 192.0.2.2"]);
     check("a A 192.0.2.1\n\n;\n\tA 192.0.2.2", &["a.example. 300 A 192.0.2.1", "a.example. 300 A 192.0.2.2"]);
@@ -96,7 +103,10 @@ fn blanks_comments_and_parentheses_are_ignored() {
     check("a MX ((10) (b))\n", expected);
     check("a(MX)10(b)\n", expected);
     check("a MX 10 \"b\"\n", expected);
-    check(b"a MX 10 b\n\xef\xbb\xbf MX 10 b\n", &[expected[0], "\\239\\187\\191.example. 300 MX 10 b.example."]);
+    check_records(
+        b"$TTL 300\na MX 10 b\n\xef\xbb\xbf MX 10 b\n",
+        &[expected[0], "\\239\\187\\191.example. 300 MX 10 b.example."],
+    );
     assert_eq!(lines(b"\xef\xbb\xbf@ 5 NS a\n"), ["example. 5 NS a.example."]);
     check("$DATE 20260101000000\na MX 10 b\n", expected);
     check("", &[]);
@@ -135,7 +145,7 @@ fn strings_over_255_bytes_are_split() {
         let pieces: Vec<String> =
             long.as_bytes().chunks(255).map(|piece| format!("\"{}\"", "x".repeat(piece.len()))).collect();
         let expected = format!("a.example. 300 TXT \"b\" {} \"c\"", pieces.join(" "));
-        check(format!("a TXT b {long} c\n"), &[&expected]);
+        check_records(format!("a 300 TXT b {long} c\n").as_bytes(), &[&expected]);
     }
 }
 

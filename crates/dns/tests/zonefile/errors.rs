@@ -88,6 +88,32 @@ fn locations_out_of_range_are_errors() {
 }
 
 #[test]
+fn what_other_servers_read_differently_gets_a_warning() {
+    let long = "x".repeat(256);
+    for (text, expected) in [
+        (
+            "@ SOA a b 1 2 3 4 300\na A 192.0.2.1\n".to_owned(),
+            "1:3: warning: the record has no TTL, and there is no $TTL before it: it and later ones get the minimum of \
+             the SOA record, 300 (RFC 2308 section 4); put $TTL 3600 at the start of the file",
+        ),
+        (
+            format!("a 5 TXT b {long}\na 5 TXT c\n"),
+            "1:11: warning: the string has more than 255 bytes and is split into several strings (RFC 1035 section \
+             3.3); write several strings of at most 255 bytes, each in quotes",
+        ),
+        (
+            "b\u{fc} 5 A 192.0.2.1\na 5 TXT \u{fc}\n".to_owned(),
+            "1:1: warning: the owner b\\195\\188.example. has bytes beyond ASCII, which resolvers do not ask for; write \
+             its ASCII form, which starts with xn--",
+        ),
+    ] {
+        let found = lines(text.as_bytes());
+        assert_eq!(found.len(), 3, "{found:#?}");
+        assert_eq!(found[0], expected);
+    }
+}
+
+#[test]
 fn errors_are_reported_up_to_the_limit() {
     let faulty = "a A x\n".repeat(120);
     let found = lines(format!("$TTL 5\n{faulty}").as_bytes());

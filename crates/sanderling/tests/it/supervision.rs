@@ -365,6 +365,7 @@ const LATER: &[u8] = b"SDLG\xffwhat a later version may send";
 fn process_without_supervisor_refuses_one_of_another_version_and_serves() {
     let directory = domain("workers = 1", ANY, ANY);
     let server = TestServer::start_command(directory.serve_command(), BOTH);
+    let pid = server.server_process_id();
     server.signal("KILL");
     server.wait_for_error("lost supervisor");
     let supervisor = SeqpacketSocket::connect(&directory.path().join("control")).expect("connected");
@@ -378,8 +379,40 @@ fn process_without_supervisor_refuses_one_of_another_version_and_serves() {
         "{answer}"
     );
     HttpClient::connect(server.http()).get("/");
-    assert_eq!(directory.control("stop").code(), Some(0));
+    let ended = directory.control("stop");
+    assert_eq!((ended.code(), ended.text().as_str()), (Some(0), "stopped\n"), "{ended}");
     server.end();
+    assert!(!Path::new(&format!("/proc/{pid}/fd/0")).exists());
+}
+
+#[test]
+fn removed_control_socket_is_created_again_by_sighup() {
+    let directory = domain("workers = 1", ANY, ANY);
+    let server = TestServer::start_command(directory.serve_command(), BOTH);
+    fs::remove_file(directory.path().join("control")).expect("it is there");
+    server.signal("HUP");
+    wait_until(|| directory.path().join("control").exists());
+    server.wait_for_error("because the control socket had been removed");
+    assert_eq!(directory.control("status").code(), Some(0));
+}
+
+#[test]
+fn upgrade_warns_of_a_broken_configuration() {
+    let directory = domain("workers = 1", ANY, ANY);
+    let _server = TestServer::start_command(directory.serve_command(), BOTH);
+    directory.write("sanderling.toml", b"workers = many\n");
+    let ended = directory.control("upgrade");
+    assert_eq!(ended.code(), Some(0), "{ended}");
+    assert!(ended.errors.contains("warning: the configuration file cannot be loaded"), "{ended}");
+}
+
+#[test]
+fn server_that_cannot_listen_leaves_no_control_socket() {
+    let taken = TcpListener::bind(ANY).expect("bound");
+    let directory = domain("workers = 1", &taken.local_addr().expect("bound").to_string(), ANY);
+    let ended = run_to_end(directory.serve_command(), DEADLINE);
+    assert_eq!(ended.code(), Some(1), "{ended}");
+    assert!(!directory.path().join("control").exists());
 }
 
 #[test]

@@ -5,13 +5,14 @@ use crate::program::RUNNING;
 use crate::start_states::StartReason;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text};
 use sanderling_config::log::{log, report};
+use sanderling_ipc::control_socket::ControlSocket;
 use sanderling_ipc::{CONFIGURATION_BYTES_MAX, Command, FdKind};
 use sanderling_listeners::Listeners;
 use sanderling_os::memfd;
 use sanderling_os::sd_notify::State;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 impl Supervisor {
     pub(super) fn begin_reload(&mut self, requester: Requester, forced_zones: Vec<String>) {
@@ -31,6 +32,15 @@ impl Supervisor {
             log(UNCHANGED);
             self.send_stderr(requester, &format!("sanderling: {UNCHANGED}\n"));
         }
+        match self.control.as_mut().map_or(Ok(false), ControlSocket::restore) {
+            // The running process would answer at the old socket if it lost its supervisor.
+            Ok(true) => {
+                let reason = "the control socket had been removed";
+                return self.begin_replacement(requester, next, &forced_zones, reason);
+            }
+            Ok(false) => {}
+            Err(error) => log(&format!("cannot restore the control socket: {}", error_text(&error))),
+        }
         if let Some(reason) = next.config.needs_new_process(&self.active.config) {
             return self.begin_replacement(requester, next, &forced_zones, &reason);
         }
@@ -46,7 +56,7 @@ impl Supervisor {
         }
     }
 
-    fn read_config(&self) -> Result<ActiveConfig, Vec<Diagnostic>> {
+    pub(super) fn read_config(&self) -> Result<ActiveConfig, Vec<Diagnostic>> {
         let text = self.source.read()?;
         // Usually only a zone has changed: do not parse an identical configuration again.
         let config = match memfd::read(&self.active.text, CONFIGURATION_BYTES_MAX) {
@@ -103,7 +113,6 @@ impl Supervisor {
     pub(super) fn on_reloaded(&mut self, changes: &str, problem_count: usize) {
         if let Some((requester, next, _)) = self.take_reload() {
             self.active = next;
-            self.loaded_at = SystemTime::now();
             self.finish_reload(requester, &format!("reloaded; no connection was closed\n{changes}"), problem_count);
             self.notify(&[State::Ready]);
         }

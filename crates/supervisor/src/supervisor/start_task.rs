@@ -18,7 +18,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 impl Supervisor {
     pub(super) fn begin_first(&mut self, next: ActiveConfig, listeners: Listeners) -> io::Result<()> {
@@ -133,13 +133,12 @@ impl Supervisor {
         self.listeners = start.listeners;
         self.active = start.next;
         log::set_queue_limit(self.active.config.limits.log_queue_bytes_max);
-        self.loaded_at = SystemTime::now();
         self.notify(&[State::Ready]);
         match start.reason {
             StartReason::First => {}
             StartReason::Restart | StartReason::RecoverNewSockets => log(&format!("server process {pid} is serving")),
             StartReason::Reload { why, .. } => {
-                let message = format!("reloaded with the new server process {pid}: {why}\n");
+                let message = format!("reloaded; server process {pid} has replaced the old one, because {why}\n");
                 self.finish_reload(start.requester, &message, problem_count);
             }
             StartReason::Upgrade => {

@@ -18,7 +18,7 @@ use sanderling_os::signals::{self, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SI
 use sanderling_os::{listen_fds, memfd};
 use std::collections::VecDeque;
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -67,6 +67,9 @@ fn adopt_instead() -> io::Error {
     sanderling_os::process::exec(&program::installed_path(), &arguments, &environment, &[])
 }
 
+/// What the operator does without a control socket.
+const WITHOUT_CONTROL: &str = "the server runs without it; use SIGHUP, SIGUSR2 and SIGTERM";
+
 /// Why the supervisor does not start.
 enum StartupError {
     BadConfiguration(Vec<Diagnostic>),
@@ -109,14 +112,23 @@ fn start(
             Ok(Opened::Created(control)) => inherited.control = Some(control),
             Ok(Opened::InUse(connection)) => inherited = adopt(connection, &path, source)?,
             Err(error) => log(&format!(
-                "cannot create the control socket {}: {}; only signals control this server",
+                "cannot create the control socket {}: {}; {WITHOUT_CONTROL}",
                 path.display(),
                 error_text(&error)
             )),
         }
+    } else if let ConfigSource::File(_) = source {
+        log(&format!(
+            "there is no control socket, because XDG_RUNTIME_DIR is not set; set the key `control`; {WITHOUT_CONTROL}"
+        ));
     }
-    let listeners = Listeners::bind(&config, &inherited.listeners)
-        .map_err(|error| StartupError::Failure(error.to_problem(source).to_string()))?;
+    let listeners = Listeners::bind(&config, &inherited.listeners).map_err(|error| {
+        // One that was adopted still belongs to the server process.
+        if let (Some(control), true) = (inherited.control.take(), inherited.processes.is_empty()) {
+            control.remove();
+        }
+        StartupError::Failure(error.to_problem(source).to_string())
+    })?;
     let next = ActiveConfig { config: Arc::new(config), text };
     let active = next.try_clone()?;
     let mut supervisor = Supervisor::new(source, forced, signals, active)?;
@@ -165,6 +177,10 @@ fn external_listeners(external: Vec<(String, OwnedFd)>, config: &Config) -> io::
 /// It is a supervisor, or does not answer.
 fn adopt(mut connection: Connection, path: &Path, source: &ConfigSource) -> io::Result<Inherited> {
     let at_path = |error: io::Error| {
+        if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof) {
+            // The server process has disconnected this one, because another supervisor has adopted it.
+            return io::Error::new(error.kind(), format!("a supervisor is already running at {}", path.display()));
+        }
         let remedy = match error.kind() {
             io::ErrorKind::InvalidData => "; stop the running server with the version that it was started with",
             _ => "",
@@ -260,7 +276,6 @@ impl Supervisor {
             lifecycle: Lifecycle::Running,
             next_watchdog: None,
             started_at: SystemTime::now(),
-            loaded_at: SystemTime::now(),
         })
     }
 }

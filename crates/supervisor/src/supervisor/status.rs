@@ -62,6 +62,7 @@ impl Supervisor {
             }
             None => {
                 let text = match format {
+                    StatusFormat::Text if self.lifecycle.is_stopping() => "",
                     StatusFormat::Text => "no server process running\n",
                     StatusFormat::Json => "null}\n",
                 };
@@ -99,7 +100,7 @@ impl Supervisor {
                 ConfigSource::File(path) => Some(path.display().to_string()),
                 ConfigSource::Flags(_) => None,
             },
-            loaded_at_unix_s: unix_s(self.loaded_at),
+            loaded_at_unix_s: unix_s(self.active.read_at()),
             restarts: self.backoff.restart_count,
             cut_off: self.cut_off_count,
             listeners: listeners.collect(),
@@ -111,7 +112,14 @@ impl Supervisor {
         let SupervisorStatus { version, pid, restarts, cut_off, .. } = status;
         let mut out = format!("sanderling {version}, supervisor process {pid}, up {}\n", age(self.started_at));
         let source = status.configuration.as_deref().unwrap_or("from the command line");
-        out += &format!("configuration {source}, loaded {} ago\n", age(self.loaded_at));
+        out += &format!("configuration {source}, loaded {} ago\n", age(self.active.read_at()));
+        if self.lifecycle.is_stopping() {
+            let subject = match self.processes.len() {
+                1 => "1 process finishes its requests".to_owned(),
+                count => format!("{count} processes finish their requests"),
+            };
+            out += &format!("stopping: {subject}; no new connections\n");
+        }
         for ListenerStatus { service, address, sockets } in &status.listeners {
             let plural = if *sockets == 1 { "" } else { "s" };
             out += &format!("{service} {address}, {sockets} socket{plural}\n");

@@ -4,7 +4,7 @@ use super::{QueuedRequest, Requester, StatusRequest, Supervisor};
 use crate::process::Process;
 use crate::start_states::StartReason;
 use sanderling_config::diagnostic::error_text;
-use sanderling_config::log::{self, log};
+use sanderling_config::log::{self, log, report};
 use sanderling_ipc::{FdKind, OutgoingFds, PendingCommand, handover};
 use sanderling_os::signals;
 use sanderling_os::signals::{SIGHUP, SIGUSR2};
@@ -20,6 +20,14 @@ const COMMANDS_FLUSH_MAX: Duration = Duration::from_secs(1);
 
 impl Supervisor {
     pub(super) fn begin_upgrade(&mut self, requester: Requester) {
+        if let Err(diagnostics) = self.read_config() {
+            const KEPT: &str =
+                "warning: the configuration file cannot be loaded; the upgrade keeps the current configuration";
+            report(&diagnostics);
+            log(KEPT);
+            diagnostics.iter().for_each(|diagnostic| self.send_stderr(requester, &format!("{diagnostic}\n")));
+            self.send_stderr(requester, &format!("sanderling: {KEPT}\n"));
+        }
         let program = self.installed_program.clone();
         let result = self.active.try_clone().and_then(|active| {
             let listeners = self.listeners.clone();
