@@ -67,7 +67,7 @@ macro_rules! limits {
 limits! {
     http_connections_max: usize = 10_000 in 1..=1_000_000,
         "Open HTTP connections; at the limit the one idle for longest is closed for a new one.";
-    http_connections_per_client_max: usize = 1_000 in 1..=1_000_000,
+    http_connections_per_client_max: usize = 1_000_000 in 1..=1_000_000,
         "Open HTTP connections of one IPv4 address or IPv6 /64; at the limit new ones are closed.";
     http_requests_per_connection_max: u64 = 10_000 in 1..=1_000_000_000,
         "Requests on one connection; then the server closes it.";
@@ -111,7 +111,7 @@ limits! {
         "Size of a reply over UDP, even if the client accepts more; a larger one is truncated.";
     dns_tcp_connections_max: usize = 1_024 in 1..=1_000_000,
         "Open DNS connections over TCP; at the limit the one idle for longest is closed.";
-    dns_tcp_connections_per_client_max: usize = 128 in 1..=1_000_000,
+    dns_tcp_connections_per_client_max: usize = 1_000_000 in 1..=1_000_000,
         "Open DNS connections of one IPv4 address or IPv6 /64; at the limit new ones are closed.";
     dns_tcp_idle_timeout_ms: u64 = 5_000 in 100..=600_000,
         "Time between two queries of a TCP connection; then it is closed.";

@@ -87,7 +87,7 @@ impl Default for HttpOptions {
         HttpOptions {
             request: sanderling_http::RequestLimits::default(),
             connections_max: 10_000,
-            connections_per_client_max: 1_000,
+            connections_per_client_max: 1_000_000,
             requests_per_connection_max: 10_000,
             request_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(60),
@@ -101,7 +101,7 @@ impl Default for DnsOptions {
         DnsOptions {
             udp_reply_bytes_max: 1_232,
             tcp_connections_max: 1_024,
-            tcp_connections_per_client_max: 128,
+            tcp_connections_per_client_max: 1_000_000,
             tcp_idle_timeout: Duration::from_secs(5),
             tcp_replies_per_send_max: 64,
         }
