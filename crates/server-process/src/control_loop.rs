@@ -68,6 +68,8 @@ pub(crate) struct ControlLoop<'s> {
     /// Whether a command to stop or drain has arrived.
     is_stopping: bool,
     next_heartbeat: Instant,
+    /// The thread that waits for a disk, as logged.
+    logged_disk_wait: Option<String>,
     limit_log: LimitLog,
     heap_trim: HeapTrim,
     started_at: SystemTime,
@@ -94,6 +96,7 @@ impl<'s> ControlLoop<'s> {
             load_finished: Arc::new(EventFd::new()?),
             is_stopping: false,
             next_heartbeat: Instant::now(),
+            logged_disk_wait: None,
             limit_log: LimitLog::default(),
             heap_trim: HeapTrim::default(),
             started_at: SystemTime::now(),
@@ -284,11 +287,17 @@ impl<'s> ControlLoop<'s> {
         if self.heap_trim.is_due(status.buffers_bytes) {
             sanderling_os::heap::trim();
         }
-        match self.server.hung_thread() {
-            Some(thread) => self.send(Event::ThreadHung(Text::new(&thread))),
+        let hung = self.server.hung_thread();
+        let waiting = hung.as_ref().filter(|thread| thread.waits_for_disk).map(|thread| thread.name.clone());
+        if let Some(thread) = waiting.as_ref().filter(|_| waiting != self.logged_disk_wait) {
+            log(&format!("thread {thread} waits for a disk, and its connections wait with it"));
+        }
+        self.logged_disk_wait = waiting;
+        match hung {
+            Some(thread) if !thread.waits_for_disk => self.send(Event::ThreadHung(Text::new(&thread.name))),
             // Unsent events are as good as a heartbeat.
-            None if self.state.supervisor.as_ref().is_some_and(|supervisor| supervisor.unsent_count() > 0) => {}
-            None => self.send(Event::Heartbeat),
+            _ if self.state.supervisor.as_ref().is_some_and(|supervisor| supervisor.unsent_count() > 0) => {}
+            _ => self.send(Event::Heartbeat),
         }
     }
 

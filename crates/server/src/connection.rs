@@ -191,8 +191,10 @@ impl<'s> Connection<'s> {
             if !self.transport.is_writable() {
                 return Ok(Next::Wait);
             }
+            let metrics = context.metrics;
             let (_, mut send_context) = context.for_sending();
-            let sent = self.queue.resume(&mut self.transport, &mut send_context)?;
+            let sent =
+                metrics.heartbeat.during_file_call(|| self.queue.resume(&mut self.transport, &mut send_context))?;
             let sent_bytes = send_context.sent_bytes;
             if let Some(next) = self.after_sending(sent, sent_bytes, context)? {
                 return Ok(next);
@@ -371,8 +373,12 @@ impl<'s> Connection<'s> {
         let (sent, sent_bytes) = match file {
             None => self.queue.send(&mut self.transport, &context.buffers.output, more)?,
             Some(file) => {
+                let metrics = context.metrics;
                 let (output, mut send_context) = context.for_sending();
-                let sent = self.queue.send_with_file(&mut self.transport, output, file, more, &mut send_context)?;
+                let (queue, transport) = (&mut self.queue, &mut self.transport);
+                let sent = metrics
+                    .heartbeat
+                    .during_file_call(|| queue.send_with_file(transport, output, file, more, &mut send_context))?;
                 (sent, send_context.sent_bytes)
             }
         };

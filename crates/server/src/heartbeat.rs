@@ -1,6 +1,6 @@
 //! Whether a thread makes progress: it increments a number in each iteration, and another thread watches the number.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// The most that one check adds to the time that a thread is thought to have been hung. Between two checks that are
@@ -9,7 +9,11 @@ const CHECK_GAP_MAX: Duration = Duration::from_millis(1_500);
 
 /// The iterations of one thread. The number never goes back; it is odd while the thread works and even while it waits.
 #[derive(Debug, Default)]
-pub(crate) struct Heartbeat(AtomicU64);
+pub(crate) struct Heartbeat {
+    number: AtomicU64,
+    /// The thread makes calls that may wait for a disk.
+    is_in_file_call: AtomicBool,
+}
 
 impl Heartbeat {
     /// The thread begins an iteration.
@@ -24,6 +28,14 @@ impl Heartbeat {
         self.update(|number| (number + 1) & !1);
     }
 
+    /// Runs `call`, which may wait for a disk.
+    #[inline]
+    pub(crate) fn during_file_call<R>(&self, call: impl FnOnce() -> R) -> R {
+        let _guard = FileCallGuard(&self.is_in_file_call);
+        self.is_in_file_call.store(true, Ordering::Relaxed);
+        call()
+    }
+
     /// How many iterations have begun.
     pub(crate) fn iteration_count(&self) -> u64 {
         self.number().div_ceil(2)
@@ -36,14 +48,23 @@ impl Heartbeat {
     }
 
     fn number(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.number.load(Ordering::Relaxed)
     }
 
     #[inline]
     fn update(&self, next: impl FnOnce(u64) -> u64) {
         // Only its own thread writes the number, so a load and a store lose nothing. One number holds both the
         // iteration and whether the thread works, so that no order between two numbers has to be kept.
-        self.0.store(next(self.number()), Ordering::Relaxed);
+        self.number.store(next(self.number()), Ordering::Relaxed);
+    }
+}
+
+/// Ends a call that may wait for a disk, also by a panic.
+struct FileCallGuard<'h>(&'h AtomicBool);
+
+impl Drop for FileCallGuard<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
     }
 }
 
@@ -54,6 +75,14 @@ pub(crate) struct Watchdog {
     last_check: Option<Instant>,
 }
 
+/// A thread that makes no progress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Hang {
+    pub(crate) index: usize,
+    /// It probably waits for a disk.
+    pub(crate) is_in_file_call: bool,
+}
+
 /// The number of a thread at the last check, and how long the thread has had it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
@@ -62,17 +91,17 @@ struct Seen {
 }
 
 impl Watchdog {
-    /// The index of the first of `heartbeats` that has been in the same iteration for `limit`. Each check has the same
-    /// threads as the one before, and possibly more after them.
+    /// The first of `heartbeats` that has been in the same iteration for `limit`; one that waits for a disk only if there is
+    /// no other. Each check has the same threads as the one before, and possibly more after them.
     pub(crate) fn check<'h>(
         &mut self,
         now: Instant,
         heartbeats: impl Iterator<Item = &'h Heartbeat>,
         limit: Duration,
-    ) -> Option<usize> {
+    ) -> Option<Hang> {
         let gap = self.last_check.map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
         self.last_check = Some(now);
-        let mut hung = None;
+        let mut hung: Option<Hang> = None;
         for (index, heartbeat) in heartbeats.enumerate() {
             if index == self.seen.len() {
                 self.seen.push(Seen::default());
@@ -85,7 +114,10 @@ impl Watchdog {
                 *seen = Seen { number, hung_for: Duration::ZERO };
             }
             if is_working(number) && seen.hung_for >= limit {
-                hung = hung.or(Some(index));
+                let is_in_file_call = heartbeat.is_in_file_call.load(Ordering::Relaxed);
+                if hung.is_none_or(|hung| hung.is_in_file_call && !is_in_file_call) {
+                    hung = Some(Hang { index, is_in_file_call });
+                }
             }
         }
         hung
@@ -164,6 +196,21 @@ mod tests {
             heartbeats[2].begin_iteration();
             watchdog.check(start + SECOND * second, heartbeats.iter(), LIMIT)
         });
-        assert_eq!(checks.last(), Some(Some(1)));
+        assert_eq!(checks.last(), Some(Some(Hang { index: 1, is_in_file_call: false })));
+    }
+
+    #[test]
+    fn a_thread_that_waits_for_a_disk_is_distinguished_and_hides_no_other() {
+        let (heartbeats, mut watchdog, start) =
+            ([(); 2].map(|()| Heartbeat::default()), Watchdog::default(), Instant::now());
+        let mut check = |seconds: std::ops::Range<u32>| {
+            seconds.map(|second| watchdog.check(start + SECOND * second, heartbeats.iter(), LIMIT)).last()
+        };
+        heartbeats[0].begin_iteration();
+        heartbeats[0].during_file_call(|| {
+            assert_eq!(check(0..10), Some(Some(Hang { index: 0, is_in_file_call: true })));
+            heartbeats[1].begin_iteration();
+            assert_eq!(check(10..20), Some(Some(Hang { index: 1, is_in_file_call: false })));
+        });
     }
 }

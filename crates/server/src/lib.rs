@@ -58,7 +58,7 @@ pub use file_cache::CacheStats;
 pub use lifecycle::{DrainMode, State};
 pub use metrics::Counter;
 pub use options::{DnsOptions, HttpOptions, OpenFilesOptions, Options};
-pub use server::Server;
+pub use server::{HungThread, Server};
 pub use sites::{BuiltinFile, DefaultSite, Root, Site, Sites};
 pub use snapshot::Snapshot;
 pub use socket_set::SocketSet;

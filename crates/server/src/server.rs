@@ -31,6 +31,15 @@ pub struct Server {
     watchdog: Mutex<Watchdog>,
 }
 
+/// A thread that makes no progress.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HungThread {
+    /// Its name.
+    pub name: String,
+    /// It is in a call that may wait for a disk. Another process would have to wait as well.
+    pub waits_for_disk: bool,
+}
+
 /// How to wake a thread.
 #[derive(Debug)]
 enum ThreadWaker {
@@ -139,18 +148,18 @@ impl Server {
         self.shared.lifecycle.state() != State::Serving
     }
 
-    /// The name of a thread that has been in one iteration for longer than the options allow. Only calls that follow each
-    /// other, about a second apart, find it.
-    pub fn hung_thread(&self) -> Option<String> {
+    /// A thread that has been in one iteration for longer than the options allow. Only calls that follow each other, about a
+    /// second apart, find it.
+    pub fn hung_thread(&self) -> Option<HungThread> {
         self.hung_thread_at(Instant::now())
     }
 
-    fn hung_thread_at(&self, now: Instant) -> Option<String> {
+    fn hung_thread_at(&self, now: Instant) -> Option<HungThread> {
         let threads = self.shared.metrics.threads();
         let mut watchdog = self.watchdog.lock().unwrap_or_else(PoisonError::into_inner);
         let heartbeats = threads.iter().map(|thread| &thread.heartbeat);
-        let hung = watchdog.check(now, heartbeats, self.shared.options.hang_limit)?;
-        Some(threads[hung].thread.clone())
+        let hang = watchdog.check(now, heartbeats, self.shared.options.hang_limit)?;
+        Some(HungThread { name: threads[hang.index].thread.clone(), waits_for_disk: hang.is_in_file_call })
     }
 
     /// The state of the server.

@@ -378,7 +378,8 @@ fn a_hung_thread_is_named() {
             hung = look();
             thread::yield_now();
         }
-        assert!(matches!(hung.as_deref(), Some("worker 0" | "datagrams 0")), "{hung:?}");
+        let hung = hung.expect("a hung thread");
+        assert!(matches!(hung.name.as_str(), "worker 0" | "datagrams 0") && !hung.waits_for_disk, "{hung:?}");
         drop(stopped);
         wait_until(all_wait);
         assert_eq!(look(), None);
