@@ -66,15 +66,19 @@ impl Listeners {
             address.apply_limits(config).map_err(|error| BindError { service, address: bound, error })?;
         }
         let listeners = Listeners(addresses);
-        listeners.set_defer_accept();
+        listeners.set_http_options();
         Ok(listeners)
     }
 
-    /// Leaves HTTP connections in the kernel until their first data arrives ([`Listener::set_defer_accept`]). DNS
+    /// Leaves HTTP connections in the kernel until their first data arrives ([`Listener::set_defer_accept`]), and limits what
+    /// the kernel takes of a response ([`Listener::set_unsent_limit`]). DNS connections
     /// connections may be opened before they are needed.
-    pub fn set_defer_accept(&self) {
+    pub fn set_http_options(&self) {
         let http = self.0.iter().filter(|address| address.role.service == Service::Http);
-        http.flat_map(|address| &address.streams).for_each(|stream| stream.set_defer_accept());
+        http.flat_map(|address| &address.streams).for_each(|stream| {
+            stream.set_defer_accept();
+            stream.set_unsent_limit();
+        });
     }
 
     /// Shuts down the listening sockets of the addresses that `kept` does not have, except for external ones.

@@ -117,6 +117,13 @@ impl Listener {
             set_defer_accept_s(&self.0, if DEFER_ACCEPT.selected() == DEFER_ACCEPT_ON { DEFER_ACCEPT_S } else { 0 });
     }
 
+    /// Limits what the kernel takes of a connection before it is sent (`TCP_NOTSENT_LOWAT`, tcp(7)); connections inherit it
+    /// from here. Without a limit that may be megabytes.
+    pub fn set_unsent_limit(&self) {
+        // A failure does no harm: the kernel then takes more.
+        let _ = set_option(&self.0, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, UNSENT_BYTES_MAX);
+    }
+
     /// Accepts the next connection; `Ok(None)` if none waits. The peer's address is as [`socket::canonical`] has it.
     ///
     /// A connection that failed before it was accepted is skipped. What remains are local errors: no descriptor is left
@@ -177,6 +184,9 @@ fn defer_accept_is_supported() -> bool {
 fn set_defer_accept_s(socket: &OwnedFd, seconds: libc::c_int) -> io::Result<()> {
     set_option(socket, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, seconds)
 }
+
+/// Bytes that the kernel takes of a connection before they are sent: enough for a client to receive without a pause.
+const UNSENT_BYTES_MAX: libc::c_int = 1024 * 1024;
 
 /// The address of a peer that the kernel did not report.
 const UNKNOWN_PEER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);

@@ -21,6 +21,9 @@ const SEPARATE_HEAD_BYTES: u64 = 256 * 1024;
 /// Bytes that are held back until `fstat` has shown that the file has not changed: a response that is not complete can
 /// still be aborted.
 const TAIL_BYTES: u64 = 16 * 1024;
+/// How long a transport may take nothing until the rest of the file is copied: pages that wait in the socket of a slow client
+/// may be changed after the last comparison of the file's version.
+const SLOW_CLIENT_MS: Milliseconds = 100;
 /// Bytes of a file that are read at once where the page cache does not prevent a wait.
 const READ_BYTES_MAX: u64 = 64 * 1024;
 
@@ -178,6 +181,8 @@ pub(crate) struct FileChunk<'s> {
     method: SendMethod,
     /// Sending has waited since the head was written, so that the file may have changed and must be checked.
     must_recheck: bool,
+    /// Since when the transport has taken nothing.
+    blocked_since_ms: Option<Milliseconds>,
     read: PieceRead,
 }
 
@@ -199,7 +204,7 @@ enum PieceRead {
 enum SendMethod {
     /// By reference to its pages, without a copy (`sendfile(2)`).
     Sendfile,
-    /// By a copy, since another process may be writing the file: what was read does not change any more.
+    /// By a copy, since another process may be writing the file, or the client is slow: what was read does not change any more.
     ReadAndSend,
 }
 
@@ -220,6 +225,7 @@ impl<'s> FileChunk<'s> {
             remaining_bytes: length_bytes,
             method,
             must_recheck: false,
+            blocked_since_ms: None,
             read: PieceRead::None,
         }
     }
@@ -251,6 +257,11 @@ impl<'s> FileChunk<'s> {
     }
 
     fn send(&mut self, transport: &mut Transport, context: &mut SendContext<'_>) -> io::Result<Sent> {
+        if let Some(since_ms) = self.blocked_since_ms.take()
+            && context.now_ms - since_ms >= SLOW_CLIENT_MS
+        {
+            self.method = SendMethod::ReadAndSend;
+        }
         let mut budget = FILE_BYTES_PER_ITERATION_MAX;
         while self.remaining_bytes > 0 {
             if budget == 0 {
@@ -270,6 +281,7 @@ impl<'s> FileChunk<'s> {
             budget = budget.saturating_sub(sent);
             if !transport.is_writable() {
                 self.must_recheck = true;
+                self.blocked_since_ms = Some(context.now_ms);
                 return Ok(Sent::Blocked);
             }
         }

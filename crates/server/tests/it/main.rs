@@ -4,6 +4,7 @@
 mod costs;
 mod file_versions;
 mod idle_memory;
+mod slow_reader;
 mod socket_sets;
 mod takeover;
 mod udp_variants;

@@ -225,7 +225,7 @@ fn resume(
         io::Error::other("the inherited configuration has errors")
     })?;
     let listeners = Listeners::from_fds(listeners)?.with_configured_addresses(&config);
-    listeners.set_defer_accept();
+    listeners.set_http_options();
     let path = control_path(config.control.as_deref());
     let mut supervisor = Supervisor::new(source, forced, signals, ActiveConfig { config: Arc::new(config), text })?;
     supervisor.announced = listeners.clone();
