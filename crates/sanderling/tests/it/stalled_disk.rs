@@ -3,7 +3,7 @@
 use sanderling_testkit::http::{HttpClient, get};
 use sanderling_testkit::{
     ANSWERED, CONTENT, DEADLINE, FILE_BYTES, ListenerCounts, NOT_FOUND_YET, STALLED, StalledDisk, TestDirectory,
-    TestServer, udp_reply,
+    TestServer, send_signal, udp_reply,
 };
 use std::thread;
 use std::time::{Duration, Instant};
@@ -64,6 +64,19 @@ fn everything_else_is_answered_while_a_disk_does_not_answer() {
             assert_eq!(client.response().body, [CONTENT; FILE_BYTES]);
         }
         assert_eq!(server.server_process_id(), process_id, "the process was not replaced");
+    });
+}
+
+#[test]
+fn a_replacement_does_not_wait_for_the_exit_of_a_process_that_waits_for_a_disk() {
+    with_stalled_disk(|_, disk, server| {
+        let _waiting = waiting_client(&server, disk, STALLED);
+        // Its heartbeats stop, and it is killed.
+        assert!(send_signal("STOP", &server.server_process_id().to_string()));
+        assert_eq!(HttpClient::connect(server.http()).get("/").text(), "hi\n");
+        assert_eq!(disk.waiting_count(), 1, "the killed process still waits");
+        server.wait_for_error("was killed and does not exit");
+        disk.release();
     });
 }
 
