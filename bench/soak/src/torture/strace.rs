@@ -14,6 +14,9 @@ use tempfile::TempDir;
 /// Time after which a process makes few calls.
 const QUIET_TIME: Duration = Duration::from_millis(50);
 
+/// How long strace may take to detach.
+const DETACH_LIMIT: Duration = Duration::from_secs(2);
+
 /// A strace that runs. It is detached when it is dropped.
 pub(crate) struct Strace {
     child: Child,
@@ -72,7 +75,11 @@ impl Strace {
 
     fn detach(&mut self) {
         let _ = send_signal(self.child.id(), Signal::TERM);
-        let _ = self.child.wait();
+        // It may wait for ever for a process whose threads have exited. Its death detaches it as well.
+        if !becomes_true(DETACH_LIMIT, || !matches!(self.child.try_wait(), Ok(None))) {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
     }
 }
 
