@@ -30,6 +30,7 @@ impl BufferBudget {
     }
 
     /// The bytes that all connections hold.
+    #[inline]
     pub(crate) fn held_bytes(&self) -> usize {
         self.held_bytes.load(Ordering::Relaxed)
     }
@@ -69,8 +70,9 @@ impl PieceLimits {
     }
 
     /// Whether these are the limits while buffers are scarce.
+    #[inline]
     pub(crate) fn is_scarce(&self) -> bool {
-        *self == SCARCE
+        self.copied_bytes_max == 0
     }
 }
 

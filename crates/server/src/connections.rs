@@ -84,7 +84,9 @@ impl<'s> Connections<'s> {
     /// Begins an iteration: reads the clock, and takes the newest snapshot.
     pub(crate) fn begin_iteration(&mut self) {
         self.clock.tick();
-        self.buffers.limits = self.shared.piece_limits();
+        if self.shared.buffers.is_scarce() != self.buffers.limits.is_scarce() {
+            self.buffers.limits = self.shared.piece_limits();
+        }
         if self.shared.snapshot_version() != self.snapshot_version {
             (self.snapshot, self.snapshot_version) = self.shared.snapshot();
         }
