@@ -23,6 +23,7 @@ use growth::Growth;
 use rounds::{Outcome, Rounds, Row};
 use server::Bench;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -62,7 +63,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<bool> {
     let is_quick = options.quick;
     let default: &[Part] = if is_quick { &Part::value_variants()[..2] } else { Part::value_variants() };
     let parts = if options.only.is_empty() { default } else { &options.only };
-    let folder = tempfile::Builder::new().prefix("compare-").tempdir_in(page::folder()?)?;
+    // Root serves as another user, which must reach it; the target folder may be in root's home.
+    let folder = tempfile::Builder::new().prefix("compare-").tempdir()?;
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))?;
     let cpu_count = std::thread::available_parallelism().map_or(1, usize::from);
     let mut rounds = Rounds {
         bench: Bench {

@@ -54,6 +54,8 @@ pub(crate) enum NewProgram {
 impl Service {
     pub(crate) fn start(program: &Path, extent: Extent, config: &Config) -> anyhow::Result<Service> {
         let folder = TempDir::with_prefix("soak-")?;
+        // Root serves as another user, which must reach it.
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))?;
         let site = Site::write(folder.path(), client::free_address()?, client::free_address()?, config)?;
         replace_program(folder.path(), program, NewProgram::Good)?;
         let supervisor = spawn(folder.path(), &[])?;

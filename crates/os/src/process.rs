@@ -3,7 +3,8 @@
 use crate::cloexec;
 use crate::counters::{Syscall, count};
 use crate::error::with_context;
-use crate::listen_fds::{COUNT_VARIABLE, FIRST_FD, NAMES_VARIABLE, PID_VARIABLE};
+use crate::fallback::FORCE_VARIABLE;
+use crate::listen_fds::{COUNT_VARIABLE, FIRST_FD, NAMES_VARIABLE};
 use crate::poll_set::PollSet;
 use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, posix_spawn};
 use rustix::io::Errno;
@@ -44,22 +45,20 @@ impl std::fmt::Display for ExitStatus {
     }
 }
 
-/// Starts `program` with `arguments` (without the program's name). The child inherits the standard streams, and
-/// `descriptors` from 3 on under their names (`LISTEN_FDS`, `LISTEN_FDNAMES`); all others are closed on exec.
+/// The variables of our environment that a child inherits: those that it reads. Others may have secrets, or change what
+/// its libraries do.
+const INHERITED_VARIABLES: [&str; 5] = [FORCE_VARIABLE, "NO_COLOR", "RUST_BACKTRACE", "RUST_LIB_BACKTRACE", "TERM"];
+
+/// Starts `program` with `arguments` (without the program's name). The child inherits the standard streams, a few variables,
+/// and `descriptors` from 3 on under their names (`LISTEN_FDS`, `LISTEN_FDNAMES`); all others are closed on exec.
 pub fn spawn(
     program: &Path,
     arguments: &[OsString],
     descriptors: &[(String, BorrowedFd<'_>)],
 ) -> io::Result<ProcessHandle> {
     let names: Vec<&str> = descriptors.iter().map(|(name, _)| name.as_str()).collect();
-    let environment = environment_with(&[
-        (COUNT_VARIABLE, descriptors.len().to_string()),
-        (NAMES_VARIABLE, names.join(":")),
-        (PID_VARIABLE, String::new()),
-        // The service manager would take a child's notifications for those of this process.
-        (crate::sd_notify::SOCKET_VARIABLE, String::new()),
-        (crate::sd_notify::WATCHDOG_VARIABLE, String::new()),
-    ])?;
+    let changes = [(COUNT_VARIABLE, descriptors.len().to_string()), (NAMES_VARIABLE, names.join(":"))];
+    let environment = environment_with(&changes, |name| INHERITED_VARIABLES.iter().any(|kept| name == *kept))?;
     let command = command_line(program, arguments)?;
     // Descriptors that this process inherited itself are not for its children.
     cloexec::set_from(FIRST_FD)?;
@@ -120,7 +119,7 @@ fn try_exec(
     environment: &[(&str, String)],
     kept: &[BorrowedFd<'_>],
 ) -> io::Result<Infallible> {
-    let environment = environment_with(environment)?;
+    let environment = environment_with(environment, |_| true)?;
     let command = command_line(program, arguments)?;
     cloexec::set_from(FIRST_FD)?;
     for descriptor in kept {
@@ -135,9 +134,10 @@ fn description(descriptor: &BorrowedFd<'_>) -> String {
     format!("descriptor {}", descriptor.as_raw_fd())
 }
 
-/// Our environment, with `changes` added or replaced.
-fn environment_with(changes: &[(&str, String)]) -> io::Result<Vec<CString>> {
-    let ours = std::env::vars_os().filter(|(key, _)| !changes.iter().any(|(changed, _)| key == changed));
+/// Our environment as far as it `is_kept`, with `changes` added or replaced.
+fn environment_with(changes: &[(&str, String)], is_kept: impl Fn(&OsStr) -> bool) -> io::Result<Vec<CString>> {
+    let ours =
+        std::env::vars_os().filter(|(key, _)| is_kept(key) && !changes.iter().any(|(changed, _)| key == changed));
     let changes = changes.iter().map(|(key, value)| (OsString::from(key), OsString::from(value)));
     let assignment = |(key, value): (OsString, OsString)| c_string(&[&key, OsStr::new("="), &value]);
     ours.chain(changes).map(assignment).collect()

@@ -4,7 +4,7 @@ use crate::access;
 use crate::load_status::{LoadStatus, ZoneState};
 use crate::loader::{Loaded, Loader};
 use crate::sandbox::lookup_user;
-use sanderling_config::diagnostic::{Diagnostic, Problem, error_text};
+use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text};
 use sanderling_config::log::{print, report};
 use sanderling_config::{Config, ConfigSource, Exit};
 use sanderling_os::process::effective_uid;
@@ -12,12 +12,12 @@ use sanderling_os::process::effective_uid;
 /// Checks the configuration of `source`, with its sites and zones.
 pub fn check(source: &ConfigSource) -> Exit {
     match source.load().and_then(|config| load(&config)) {
-        Ok(loaded) if loaded.errors.is_empty() => {
+        Ok((loaded, default_user)) if loaded.errors.is_empty() => {
             report(&loaded.warnings);
-            print(&summary(&loaded.load_status));
+            print(&summary(&loaded.load_status, default_user));
             Exit::Success
         }
-        Ok(Loaded { mut errors, mut warnings, .. }) => {
+        Ok((Loaded { mut errors, mut warnings, .. }, _)) => {
             errors.append(&mut warnings);
             report(&errors);
             Exit::Failure
@@ -29,13 +29,15 @@ pub fn check(source: &ConfigSource) -> Exit {
     }
 }
 
-/// Loads sites and zones, as the user of the server process if this process can switch to it.
-fn load(config: &Config) -> Result<Loaded, Vec<Diagnostic>> {
+/// Loads sites and zones, as the user of the server process if this process can switch to it; also the name of that user if
+/// the configuration has none.
+fn load(config: &Config) -> Result<(Loaded, Option<String>), Vec<Diagnostic>> {
     let user = lookup_user(config)?;
     sanderling_os::features::select_all();
     let (mut name, mut switch_problem) = (None, None);
-    if let (Some(user), Some(account)) = (user, &config.user_and_group) {
-        let location = account.user_location.clone();
+    if let Some(user) = user {
+        let account = config.user_and_group.as_ref();
+        let location = account.map_or(Location::Argument("check".to_owned()), |account| account.user_location.clone());
         if effective_uid() == 0 {
             user.switch().map_err(|error| vec![Diagnostic::error(location, Problem::new(error_text(&error), ""))])?;
             name = Some(user.name);
@@ -52,12 +54,15 @@ fn load(config: &Config) -> Result<Loaded, Vec<Diagnostic>> {
     loaded.errors.extend(config.control_problem());
     loaded.warnings.extend(warnings);
     loaded.warnings.extend(switch_problem);
-    Ok(loaded)
+    Ok((loaded, name.filter(|_| config.user_and_group.is_none())))
 }
 
 /// A line for each site and zone.
-fn summary(load_status: &LoadStatus) -> String {
+fn summary(load_status: &LoadStatus, default_user: Option<String>) -> String {
     let mut text = String::new();
+    if let Some(name) = default_user {
+        text += &format!("user {name}, since root does not serve; set `user` to choose another one\n");
+    }
     for site in &load_status.sites {
         text += &format!("site {} for {}\n", site.document_root.display(), site.hosts_text());
     }

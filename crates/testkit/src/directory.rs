@@ -3,6 +3,7 @@
 use crate::DEADLINE;
 use crate::command::{Ended, run_to_end, sanderling};
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
@@ -15,7 +16,10 @@ impl TestDirectory {
     /// An empty directory.
     #[expect(clippy::new_without_default, reason = "creating a directory is not a default")]
     pub fn new() -> TestDirectory {
-        TestDirectory(TempDir::with_prefix("sanderling-").expect("the directory for temporary files is writable"))
+        let directory = TempDir::with_prefix("sanderling-").expect("the directory for temporary files is writable");
+        // Root serves as another user, which must reach it.
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).expect("ours");
+        TestDirectory(directory)
     }
 
     /// A directory with these files; their paths may contain directories.

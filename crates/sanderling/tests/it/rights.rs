@@ -127,3 +127,25 @@ fn zone_in_a_new_directory_takes_one_new_process() {
     let ended = directory.control("reload");
     assert!(ended.code() == Some(0) && ended.text().contains("no connection was closed"), "{ended}");
 }
+
+#[test]
+fn root_without_a_user_serves_as_another_user_with_a_clean_environment() {
+    let Some(directory) = directory() else { return };
+    directory.write("closed/site/index.html", b"hi\n");
+    let config = fs::read_to_string(directory.path().join("sanderling.toml")).expect("written");
+    directory.replace("sanderling.toml", config.replace("user = \"nobody\"\n", "").as_bytes());
+    let ended = run(&["check", "--config", &directory.argument("sanderling.toml")]);
+    assert!(ended.text().contains(", since root does not serve; set `user`"), "{ended}");
+    set_mode(&directory, "public/index.html", 0o600);
+    let mut command = directory.serve_command();
+    command.env("SECRET_TOKEN", "1").env("NO_COLOR", "1");
+    let server = TestServer::start_command(command, BOTH);
+    let url = format!("http://{}/", server.http());
+    assert_eq!(curl(&["-s", "-o", "/dev/null", "-w", "%{http_code}", "-H", "Host: a.example", &url]).text(), "403");
+    let process = format!("/proc/{}", server.server_process_id());
+    let status = fs::read_to_string(format!("{process}/status")).expect("it runs");
+    assert!(!status.contains("Uid:\t0"), "{status}");
+    let environment = fs::read_to_string(format!("{process}/environ")).expect("it runs");
+    assert!(environment.contains("NO_COLOR=1") && !environment.contains("SECRET_TOKEN"), "{environment}");
+    assert!(!directory.control("status").text().contains("unchanged"));
+}
