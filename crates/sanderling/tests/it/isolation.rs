@@ -184,7 +184,7 @@ fn last_good_version_of_a_zone_survives_the_server_process() {
     let config = fs::read_to_string(directory.path().join("sanderling.toml")).expect("written");
     directory.replace("sanderling.toml", config.replace("workers = 1", "workers = 2").as_bytes());
     let ended = directory.control("reload");
-    assert!(ended.text().contains("reloaded with the new server process"), "{ended}");
+    assert!(ended.text().contains("has replaced the old one"), "{ended}");
     check(&server, "after a reload with a new process");
     assert_eq!(directory.control("upgrade").code(), Some(0));
     crash(&server);
