@@ -217,7 +217,9 @@ fn bench(log: &mut Log) -> Outcome {
 /// A random sample of the faults; its seed is printed.
 fn torture(log: &mut Log) -> Outcome {
     let (workspace, target) = bench_workspace();
-    let run = format!("run {workspace} --package measure -- torture --faults 60 --program {target}/debug/sanderling");
+    let run = format!(
+        "run {workspace} --package measure -- torture --faults 60 --seed 1 --program {target}/debug/sanderling"
+    );
     let built = Program::cargo().args("build --locked --package sanderling").run(log);
     built.and_then(|| Program::cargo().args(&run).run(log))
 }

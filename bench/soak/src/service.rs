@@ -272,8 +272,11 @@ pub(crate) fn is_running(pid: u32) -> bool {
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
 }
 
+/// The open descriptors but those of the zones that the supervisor keeps: their number has a limit, and changes.
 pub(crate) fn fd_count(pid: u32) -> usize {
-    fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)
+    let is_zones = |link: PathBuf| link.to_string_lossy().starts_with("/memfd:zones");
+    let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    descriptors.filter(|descriptor| !fs::read_link(descriptor.path()).is_ok_and(is_zones)).count()
 }
 
 /// The processes whose working directory is this folder.

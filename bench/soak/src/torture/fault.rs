@@ -116,6 +116,8 @@ fn errors(call: &str) -> &'static [&'static str] {
         call if MEMORY_CALLS.contains(&call) => &["ENOMEM"],
         "getrandom" | "clock_nanosleep" | "nanosleep" => &["EINTR"],
         "close" | "close_range" | "exit" | "exit_group" | "futex" | "madvise" | "munmap" | "restart_syscall" => &[],
+        // With the arguments that are used, it cannot fail (getrlimit(2)).
+        "prlimit64" => &[],
         "getpid" | "gettid" | "getuid" | "geteuid" | "getgid" | "getegid" | "getppid" | "umask" => &[],
         "rseq" | "rt_sigaction" | "rt_sigprocmask" | "rt_sigreturn" | "sched_yield" | "set_robust_list"
         | "set_tid_address" | "sigaltstack" | "arch_prctl" | "shutdown" => &[],
