@@ -6,14 +6,16 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Locks over the counts of the clients. A worker takes one of them when it accepts a connection and when it closes one.
+/// Locks over the counts of the clients. Where a client may not have all permits, a worker takes one of them when it
+/// accepts a connection and when it closes one.
 const SHARD_COUNT: usize = 16;
 
 /// The remaining permits, and those that each client has.
 #[derive(Debug)]
 pub(crate) struct Permits {
     remaining: AtomicUsize,
-    per_client_max: usize,
+    /// `None`: one client may have all.
+    per_client_max: Option<usize>,
     /// Only clients with a permit have an entry.
     clients: [Mutex<HashMap<ClientPrefix, usize>>; SHARD_COUNT],
 }
@@ -50,22 +52,28 @@ impl ClientPrefix {
 
 impl Permits {
     pub(crate) fn new(count_max: usize, per_client_max: usize) -> Permits {
+        let per_client_max = Some(per_client_max).filter(|of_client| *of_client <= count_max);
         Permits { remaining: AtomicUsize::new(count_max), per_client_max, clients: Default::default() }
     }
 
     /// A permit for a connection of `client`, if one remains.
     pub(crate) fn take(&self, client: SocketAddr) -> Result<Permit<'_>, PermitError> {
+        let Some(per_client_max) = self.per_client_max else { return self.take_any(client) };
         let prefix = ClientPrefix::of(client.ip());
         let mut counts = self.lock(prefix);
         let count = counts.get(&prefix).copied().unwrap_or(0);
-        if count >= self.per_client_max {
+        if count >= per_client_max {
             return Err(PermitError::ClientLimit);
         }
+        let permit = self.take_any(client)?;
+        counts.insert(prefix, count + 1);
+        Ok(permit)
+    }
+
+    fn take_any(&self, client: SocketAddr) -> Result<Permit<'_>, PermitError> {
         // Relaxed: the number guards no other memory.
         let taken = self.remaining.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
-        taken.map_err(|_| PermitError::Exhausted)?;
-        counts.insert(prefix, count + 1);
-        Ok(Permit { permits: self, client })
+        taken.map(|_| Permit { permits: self, client }).map_err(|_| PermitError::Exhausted)
     }
 
     /// Whether none remains.
@@ -90,11 +98,13 @@ impl Permit<'_> {
 
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
-        let prefix = ClientPrefix::of(self.client.ip());
-        let mut counts = self.permits.lock(prefix);
-        match counts.get_mut(&prefix) {
-            Some(count) if *count > 1 => *count -= 1,
-            _ => drop(counts.remove(&prefix)),
+        if self.permits.per_client_max.is_some() {
+            let prefix = ClientPrefix::of(self.client.ip());
+            let mut counts = self.permits.lock(prefix);
+            match counts.get_mut(&prefix) {
+                Some(count) if *count > 1 => *count -= 1,
+                _ => drop(counts.remove(&prefix)),
+            }
         }
         self.permits.remaining.fetch_add(1, Ordering::Relaxed);
     }
