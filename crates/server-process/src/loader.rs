@@ -60,7 +60,7 @@ struct LoadedZone {
     /// The files of that version; `None` if the zone must be read anyway.
     sources: Option<ZoneSources>,
     state: Arc<ZoneState>,
-    /// The files have the content that they had.
+    /// The check of this load has found that the files have the content that they had.
     is_unchanged: bool,
     /// The load that has seen the zone last.
     load_count: u64,
@@ -230,7 +230,8 @@ impl Loader {
             None => self.zones.entry(zone.apex.clone()).or_insert_with(|| LoadedZone::new(zone, &context)),
         };
         loaded.load_count = self.load_count;
-        if !loaded.is_unchanged || loaded.state.file.as_os_str() != zone.file.as_os_str() {
+        let is_unchanged = std::mem::take(&mut loaded.is_unchanged);
+        if !is_unchanged || loaded.state.file.as_os_str() != zone.file.as_os_str() {
             loaded.read(zone, &mut context, report);
         }
         report.load_status.zones.push(Arc::clone(&loaded.state));
@@ -348,13 +349,12 @@ fn check_sources(mut zones: Vec<&mut LoadedZone>) {
             zone.is_unchanged = zone.sources.as_mut().is_some_and(ZoneSources::are_unchanged);
         }
     };
-    // A zone that is not checked, for want of a thread, is read.
-    zones.iter_mut().for_each(|zone| zone.is_unchanged = false);
     let thread_count = thread::available_parallelism().map_or(1, usize::from);
     let chunk_len = zones.len().div_ceil(thread_count).max(ZONES_PER_THREAD_MIN).min(zones.len());
     let (own, others) = zones.split_at_mut(chunk_len);
     thread::scope(|scope| {
         for chunk in others.chunks_mut(chunk_len.max(1)) {
+            // A zone that is not checked, for want of a thread, is read.
             let _ = thread::Builder::new().name("loader".to_owned()).spawn_scoped(scope, move || check(chunk));
         }
         check(own);
