@@ -23,10 +23,22 @@ pub use processes::{children_of, send_signal, server_pids};
 pub use server::{ListenerCounts, TestServer};
 pub use stalled_disk::{ANSWERED, CONTENT, FILE_BYTES, NOT_FOUND_YET, STALLED, StalledDisk};
 
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Time in which a program must start, answer or end. It is for machines under load: no test that passes waits for it.
 pub const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Waits for something; how long it took.
+#[track_caller]
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) -> Duration {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < DEADLINE, "{what}: not within {DEADLINE:?}");
+        thread::sleep(Duration::from_millis(1));
+    }
+    start.elapsed()
+}
 
 /// A seed for random numbers: that of the variable `SANDERLING_SEED`, or another one in each run. It is printed.
 pub fn seed() -> u64 {

@@ -1,8 +1,7 @@
 //! One broken zone or site affects no other one: at the start, on a reload, and after a crash of the server process.
 
-use crate::supervision::wait_until;
 use sanderling_testkit::http::HttpClient;
-use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, curl, dig, send_signal};
+use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, curl, dig, send_signal, wait_until};
 use std::fs;
 
 const BOTH: ListenerCounts = ListenerCounts { http: 1, dns: 1 };
@@ -132,7 +131,9 @@ fn standard_error_that_nobody_reads_blocks_neither_reloads_nor_restarts() {
     }
     let before = server.server_process_id();
     assert!(send_signal("KILL", &before.to_string()));
-    wait_until(|| server.server_process_id() != before && serial_of(&server, "a.example.") == "NOERROR 1");
+    wait_until("a new process serves the zone", || {
+        server.server_process_id() != before && serial_of(&server, "a.example.") == "NOERROR 1"
+    });
     assert_eq!(directory.control("reload").code(), Some(1));
     assert_eq!(server.stop().code(), Some(0));
 }
@@ -143,7 +144,7 @@ fn crash(server: &TestServer) {
     let old = server.server_process_id();
     let known = server.errors().matches("is serving").count();
     assert!(send_signal("KILL", &old.to_string()));
-    wait_until(|| server.errors().matches("is serving").count() > known);
+    wait_until("a new process serves", || server.errors().matches("is serving").count() > known);
     assert_ne!(server.server_process_id(), old);
 }
 

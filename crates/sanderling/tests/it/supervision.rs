@@ -5,7 +5,7 @@ use sanderling_os::poll_set::PollSet;
 use sanderling_os::seqpacket::{MESSAGE_BYTES_MAX, SeqpacketListener, SeqpacketSocket};
 use sanderling_testkit::http::HttpClient;
 use sanderling_testkit::{
-    DEADLINE, ListenerCounts, RawConnection, TestDirectory, TestServer, copy_program_to, run_to_end,
+    DEADLINE, ListenerCounts, RawConnection, TestDirectory, TestServer, copy_program_to, run_to_end, wait_until,
 };
 use std::collections::BTreeMap;
 use std::fs;
@@ -104,7 +104,9 @@ fn reloads_and_upgrades_leak_no_descriptors() {
         }
         let first = first.get_or_insert_with(look);
         // The descriptors of a process that has just exited are closed a moment later.
-        wait_until(|| look().iter().all(|(kind, count)| first.get(kind).is_some_and(|at_first| count <= at_first)));
+        wait_until("no more descriptors", || {
+            look().iter().all(|(kind, count)| first.get(kind).is_some_and(|at_first| count <= at_first))
+        });
     }
 }
 
@@ -189,7 +191,7 @@ fn sockets_of_a_service_manager_are_used_and_left_open() {
         // A client that connects before the server is ready waits.
         HttpClient::connect(http_address).get("/");
         let announced = format!("http {http_address}\ndns {dns_address}\n");
-        wait_until(|| fs::read_to_string(&output).is_ok_and(|text| text == announced));
+        wait_until("the announcement", || fs::read_to_string(&output).is_ok_and(|text| text == announced));
         // One socket of each kind, which both workers share.
         let status = directory.control("status").text();
         assert!(status.contains(&format!("http {http_address}, 1 socket")), "{status}");
@@ -247,7 +249,9 @@ fn new_address_is_announced_and_the_old_one_is_closed() {
     HttpClient::connect(new).get("/");
     // Clients of the old address are refused when the old server process has exited.
     server.server_process_id();
-    wait_until(|| std::net::TcpStream::connect_timeout(&old, Duration::from_secs(1)).is_err());
+    wait_until("the old address is closed", || {
+        std::net::TcpStream::connect_timeout(&old, Duration::from_secs(1)).is_err()
+    });
 }
 
 #[test]
@@ -295,19 +299,10 @@ fn stop_during_a_start() {
     assert_eq!(child.wait().expect("a child").code(), Some(0));
 }
 
-#[track_caller]
-pub(crate) fn wait_until(is_reached: impl Fn() -> bool) {
-    let deadline = Instant::now() + DEADLINE;
-    while !is_reached() {
-        assert!(Instant::now() < deadline, "not reached within {DEADLINE:?}");
-        thread::yield_now();
-    }
-}
-
 /// The replaced process may still answer connections that it has accepted.
 #[track_caller]
 fn wait_for_page(server: &TestServer, content: &[u8]) {
-    wait_until(|| HttpClient::connect(server.http()).get("/").body == content);
+    wait_until("the new page", || HttpClient::connect(server.http()).get("/").body == content);
 }
 
 /// A process in the sandbox can open a new directory, but read nothing in it.
@@ -391,7 +386,7 @@ fn removed_control_socket_is_created_again_by_sighup() {
     let server = TestServer::start_command(directory.serve_command(), BOTH);
     fs::remove_file(directory.path().join("control")).expect("it is there");
     server.signal("HUP");
-    wait_until(|| directory.path().join("control").exists());
+    wait_until("the control socket", || directory.path().join("control").exists());
     server.wait_for_error("because the control socket had been removed");
     assert_eq!(directory.control("status").code(), Some(0));
 }

@@ -2,7 +2,7 @@
 //!
 //! `UPDATE_COSTS=1 cargo test -p sanderling-server --test it costs` writes the snapshot; the diff shows the change of each cost.
 
-use crate::support::{QUERY, command_alone, is_alone, run_alone, serve, snapshot, this_program, wait_until};
+use crate::support::{QUERY, command_alone, is_alone, run_alone, serve, snapshot, this_program, wait_until_readable};
 use sanderling_os::counters::{self, Syscall, SyscallCounts};
 use sanderling_os::directory::Directory;
 use sanderling_os::tcp::Listener;
@@ -36,12 +36,6 @@ fn folder() -> TestDirectory {
     }
     wait_until_readable(&folder.path().join("100k"));
     folder
-}
-
-/// Waits until the file is older than files that may still be written.
-fn wait_until_readable(path: &Path) {
-    let age = || std::fs::metadata(path).and_then(|metadata| metadata.modified()).expect("a time").elapsed();
-    wait_until("the file settles", || age().is_ok_and(|age| age > Duration::from_millis(30)));
 }
 
 /// Serves with one worker while `act` is its client. Files are checked again after `valid_for`.

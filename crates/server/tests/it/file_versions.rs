@@ -1,11 +1,11 @@
 //! A complete response is one version of its file, with the entity tag of that version, however files change meanwhile.
 //! `SANDERLING_RESPONSES=1000000` makes it long.
 
-use crate::support::{bind, serve, snapshot, wait_until};
+use crate::support::{bind, serve, snapshot};
 use fastrand::Rng;
 use sanderling_os::directory::Directory;
 use sanderling_server::{Counter, Options, Root, Server};
-use sanderling_testkit::DEADLINE;
+use sanderling_testkit::{DEADLINE, wait_until};
 use std::collections::HashMap;
 use std::fs;
 use std::io::{self, Read, Write};

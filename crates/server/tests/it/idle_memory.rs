@@ -1,8 +1,9 @@
 //! The memory of an idle connection: the growth of the process, with the side of the client.
 
-use crate::support::{bind, builtin, run_alone, serve, wait_until};
+use crate::support::{bind, builtin, run_alone, serve};
 use sanderling_server::{Counter, Options};
 use sanderling_testkit::http::HttpClient;
+use sanderling_testkit::wait_until;
 
 /// So many that the memory of the server itself counts little.
 const CONNECTION_COUNT: usize = 4_000;

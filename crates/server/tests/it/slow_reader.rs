@@ -1,12 +1,12 @@
 //! A file that is changed in place while a slow client receives it is never completed as a mixture.
 
-use crate::support::{serve, snapshot, wait_until};
+use crate::support::{serve, snapshot, wait_until_readable};
 use sanderling_os::directory::Directory;
 use sanderling_os::tcp::Listener;
 use sanderling_server::{Options, Root, SocketSet};
 use sanderling_testkit::http::get;
 use sanderling_testkit::{RawConnection, TestDirectory};
-use std::fs::{self, File};
+use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,8 +18,7 @@ const CLIENT_COUNT: usize = 20;
 fn a_response_that_waits_in_the_socket_is_cut_off_when_its_file_is_changed_in_place() {
     let directory = TestDirectory::with(&[("file", &[b'a'; BYTES])]);
     let path = directory.path().join("file");
-    let age = || fs::metadata(&path).and_then(|metadata| metadata.modified()).expect("a time").elapsed();
-    wait_until("the file settles", || age().is_ok_and(|age| age > Duration::from_millis(30)));
+    wait_until_readable(&path);
     let listener = Listener::bind("127.0.0.1:0".parse().expect("an address")).expect("bound");
     listener.set_unsent_limit();
     let address = listener.local_address().expect("bound");

@@ -4,11 +4,11 @@ use sanderling_dns::{HashSeed, ZoneMap};
 use sanderling_os::tcp::Listener;
 use sanderling_os::udp::Socket;
 use sanderling_server::{BuiltinFile, DefaultSite, Options, Root, Server, Site, Sites, Snapshot, SocketSet};
-use sanderling_testkit::DEADLINE;
+use sanderling_testkit::wait_until;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The only file of [`builtin`].
 pub(crate) const FILES: &[BuiltinFile] = &[BuiltinFile { path: "file", bytes: b"content" }];
@@ -40,15 +40,10 @@ pub(crate) fn builtin() -> Snapshot {
     snapshot(Root::Builtin(FILES))
 }
 
-/// Waits for something; how long it took.
-#[track_caller]
-pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) -> Duration {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < DEADLINE, "{what}: not within {DEADLINE:?}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    start.elapsed()
+/// Waits until the file is older than files that may still be written.
+pub(crate) fn wait_until_readable(path: &Path) {
+    let age = || std::fs::metadata(path).and_then(|metadata| metadata.modified()).expect("a time").elapsed();
+    wait_until("the file is read", || age().is_ok_and(|age| age > Duration::from_millis(30)));
 }
 
 /// Serves while `act` runs.
