@@ -24,10 +24,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<bool> {
-    let program = match &options.program {
-        Some(program) => program.canonicalize()?,
-        None => system::build("Cargo.toml", "sanderling")?,
-    };
+    let program = system::server_program(options.program.as_deref())?;
     let extent = if options.short { Extent::Short } else { Extent::Full };
     let mut description = system::description();
     // Without this setting, connections in the accept queue of a closed reuseport socket are lost.

@@ -3,7 +3,7 @@
 use anyhow::{Context, ensure};
 use std::env;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 pub(crate) fn root() -> PathBuf {
@@ -22,6 +22,14 @@ pub(crate) fn build(manifest: &str, package: &str) -> anyhow::Result<PathBuf> {
     cargo.arg(root().join(manifest)).arg("--target-dir").arg(target());
     ensure!(cargo.status().context("cargo")?.success(), "{package} cannot be built");
     Ok(target().join("release").join(package).canonicalize()?)
+}
+
+/// The server program: the one that was chosen, or else the one of the sources, which is built.
+pub(crate) fn server_program(chosen: Option<&Path>) -> anyhow::Result<PathBuf> {
+    match chosen {
+        Some(program) => Ok(program.canonicalize()?),
+        None => build("Cargo.toml", "sanderling"),
+    }
 }
 
 /// The standard output of a program; empty if it fails.

@@ -26,10 +26,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<bool> {
-    let program = match &options.program {
-        Some(program) => program.canonicalize()?,
-        None => system::build("Cargo.toml", "sanderling")?,
-    };
+    let program = system::server_program(options.program.as_deref())?;
     println!("{}\n", system::description().join("\n"));
     let start = Instant::now();
     let seed = options.seed.unwrap_or_else(|| fastrand::u64(..));
