@@ -2,14 +2,18 @@
 //! sockets of a service manager.
 
 use sanderling_os::poll_set::PollSet;
+use sanderling_os::process::{ExitStatus, ProcessHandle};
 use sanderling_os::seqpacket::{MESSAGE_BYTES_MAX, SeqpacketListener, SeqpacketSocket};
+use sanderling_os::tcp::Listener;
+use sanderling_os::udp::Socket;
 use sanderling_testkit::http::HttpClient;
 use sanderling_testkit::{
-    DEADLINE, ListenerCounts, RawConnection, TestDirectory, TestServer, copy_program_to, run_to_end, wait_until,
+    DEADLINE, ListenerCounts, RawConnection, TestDirectory, TestServer, copy_program_to, run_to_end, tcp_reply,
+    udp_reply, wait_until,
 };
 use std::collections::BTreeMap;
 use std::fs;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
@@ -169,25 +173,84 @@ impl Drop for PrintOnFailure<'_> {
     }
 }
 
+/// The sockets of a service manager, which another program than the server has bound.
+struct ManagerSockets {
+    http: Vec<Listener>,
+    dns: Vec<(Socket, Listener)>,
+}
+
+impl ManagerSockets {
+    /// `count` reuseport sockets of each kind.
+    fn bind(count: usize) -> ManagerSockets {
+        let any = ANY.parse().expect("an address");
+        let mut http = vec![Listener::bind(any).expect("bound")];
+        let mut dns = vec![Socket::bind_with_listener(any).expect("bound")];
+        let http_address = http[0].local_address().expect("bound");
+        let dns_address = dns[0].0.local_address().expect("bound");
+        for _ in 1..count {
+            http.push(Listener::bind_reuseport(http_address).expect("bound"));
+            let socket = Socket::bind_reuseport(dns_address).expect("bound");
+            dns.push((socket, Listener::bind_reuseport(dns_address).expect("bound")));
+        }
+        ManagerSockets { http, dns }
+    }
+
+    fn http_address(&self) -> SocketAddr {
+        self.http[0].local_address().expect("bound")
+    }
+
+    fn dns_address(&self) -> SocketAddr {
+        self.dns[0].0.local_address().expect("bound")
+    }
+
+    /// Starts a server with these sockets, with its output in `output`.
+    fn start(&self, directory: &TestDirectory, output: &Path) -> ProcessHandle {
+        let serve = directory.serve_command();
+        let script = format!("exec \"$0\" \"$@\" >{} 2>&1", output.display());
+        let mut arguments = vec!["-c".into(), script.into(), serve.get_program().to_owned()];
+        arguments.extend(serve.get_args().map(ToOwned::to_owned));
+        let http = self.http.iter().map(|stream| ("http".to_owned(), stream.as_fd()));
+        let dns = self.dns.iter().flat_map(|(socket, stream)| [socket.as_fd(), stream.as_fd()]);
+        let given: Vec<_> = http.chain(dns.map(|descriptor| ("dns".to_owned(), descriptor))).collect();
+        sanderling_os::process::spawn(Path::new("/bin/sh"), &arguments, &given).expect("started")
+    }
+
+    /// The sockets that are bound to the addresses: HTTP, DNS over TCP, DNS over UDP.
+    fn bound_counts(&self) -> [usize; 3] {
+        const LISTEN: &str = "0A";
+        const UNCONNECTED: &str = "07";
+        let count = |protocol: &str, port: u16, state: &str| {
+            let table = fs::read_to_string(format!("/proc/self/net/{protocol}")).expect("it is there");
+            let is_bound = |line: &&str| {
+                let mut fields = line.split_whitespace().skip(1);
+                let (address, state_field) = (fields.next().unwrap_or(""), fields.nth(1).unwrap_or(""));
+                address.ends_with(&format!(":{port:04X}")) && state_field == state
+            };
+            table.lines().filter(is_bound).count()
+        };
+        let (http, dns) = (self.http_address().port(), self.dns_address().port());
+        [count("tcp", http, LISTEN), count("tcp", dns, LISTEN), count("udp", dns, UNCONNECTED)]
+    }
+}
+
+fn stop_and_wait(directory: &TestDirectory, process: &ProcessHandle) {
+    let ended = directory.control("stop");
+    assert_eq!(ended.code(), Some(0), "{ended}");
+    PollSet::new([process.as_fd()]).wait(Some(DEADLINE)).expect("waited");
+    assert_eq!(process.try_wait().expect("no error"), Some(ExitStatus::Exited(0)));
+}
+
 /// Twice: after a stop, the sockets still listen.
 #[test]
 fn sockets_of_a_service_manager_are_used_and_left_open() {
-    let http = TcpListener::bind(ANY).expect("bound");
-    let (socket, stream) =
-        sanderling_os::udp::Socket::bind_with_listener(ANY.parse().expect("an address")).expect("bound");
-    let (http_address, dns_address) = (http.local_addr().expect("bound"), socket.local_address().expect("bound"));
+    let sockets = ManagerSockets::bind(1);
+    let (http_address, dns_address) = (sockets.http_address(), sockets.dns_address());
     let directory = domain("workers = 2", &http_address.to_string(), &dns_address.to_string());
-    let serve = directory.serve_command();
     let output = directory.path().join("output");
     let _print = PrintOnFailure { directory: &directory, output: &output };
-    let script = format!("exec \"$0\" \"$@\" >{} 2>&1", output.display());
-    let mut arguments = vec!["-c".into(), script.into(), serve.get_program().to_owned()];
-    arguments.extend(serve.get_args().map(ToOwned::to_owned));
     for _ in 0..2 {
         fs::write(&output, "").expect("written");
-        let given = [("http", http.as_fd()), ("dns", socket.as_fd()), ("dns", stream.as_fd())];
-        let given = given.map(|(name, descriptor)| (name.to_owned(), descriptor));
-        let child = sanderling_os::process::spawn(Path::new("/bin/sh"), &arguments, &given).expect("started");
+        let process = sockets.start(&directory, &output);
         // A client that connects before the server is ready waits.
         HttpClient::connect(http_address).get("/");
         let announced = format!("http {http_address}\ndns {dns_address}\n");
@@ -195,12 +258,38 @@ fn sockets_of_a_service_manager_are_used_and_left_open() {
         // One socket of each kind, which both workers share.
         let status = directory.control("status").text();
         assert!(status.contains(&format!("http {http_address}, 1 socket")), "{status}");
-        let ended = directory.control("stop");
-        assert_eq!(ended.code(), Some(0), "{ended}");
-        PollSet::new([child.as_fd()]).wait(Some(DEADLINE)).expect("waited");
-        assert_eq!(child.try_wait().expect("no error"), Some(sanderling_os::process::ExitStatus::Exited(0)));
+        stop_and_wait(&directory, &process);
     }
     std::net::TcpStream::connect(http_address).expect("it still listens");
+}
+
+/// A socket that the server added would be closed when it stops, with the clients in its queue.
+#[test]
+fn no_socket_is_added_to_those_of_a_service_manager_and_restarts_lose_no_request() {
+    const ROUNDS_MIN: usize = 3;
+    const REQUESTS_PER_CLIENT: usize = 500;
+    let soa_query = b"\0\x19\0\0\0\x01\0\0\0\0\0\0\x07example\x03com\0\0\x06\0\x01";
+    let sockets = ManagerSockets::bind(2);
+    let (http, dns) = (sockets.http_address(), sockets.dns_address());
+    let directory = domain("workers = 3", &http.to_string(), &dns.to_string());
+    let output = directory.path().join("output");
+    let _print = PrintOnFailure { directory: &directory, output: &output };
+    let requests: [&(dyn Fn() + Sync); 3] = [
+        &|| assert_eq!(HttpClient::connect(http).get("/").status, 200),
+        &|| assert_eq!(udp_reply(dns, soa_query)[..4], *b"\0\x19\x84\0"),
+        &|| assert_eq!(tcp_reply(dns, soa_query)[..4], *b"\0\x19\x84\0"),
+    ];
+    thread::scope(|scope| {
+        let clients: Vec<_> =
+            requests.map(|request| scope.spawn(|| (0..REQUESTS_PER_CLIENT).for_each(|_| request()))).into();
+        let mut rounds = 0..;
+        while rounds.next() < Some(ROUNDS_MIN) || !clients.iter().all(|client| client.is_finished()) {
+            let process = sockets.start(&directory, &output);
+            HttpClient::connect(http).get("/");
+            assert_eq!(sockets.bound_counts(), [2, 2, 2]);
+            stop_and_wait(&directory, &process);
+        }
+    });
 }
 
 #[test]
