@@ -104,7 +104,7 @@ impl WallClock {
 
 /// A duration in milliseconds. All configured durations fit.
 pub(crate) fn ms(duration: Duration) -> Milliseconds {
-    duration.as_millis() as Milliseconds
+    duration.as_secs() * 1000 + Milliseconds::from(duration.subsec_millis())
 }
 
 #[cfg(test)]

@@ -149,6 +149,12 @@ impl<'s> Connection<'s> {
     /// Charges `budget` with what the connection holds; whether that has changed.
     #[inline]
     pub(crate) fn charge(&mut self, budget: &BufferBudget) -> bool {
+        let holds_nothing =
+            self.unprocessed.capacity() == 0 && self.queue.is_empty() && !self.protocol_state.has_partial_request();
+        // Between two requests a connection holds nothing: that is known without a sum.
+        if holds_nothing && self.charged_bytes == 0 {
+            return false;
+        }
         let held_bytes = self.held_bytes();
         if held_bytes == self.charged_bytes {
             return false;
@@ -168,6 +174,7 @@ impl<'s> Connection<'s> {
         self.state == State::Receiving && self.charged_bytes > SCARCE_BYTES_MAX
     }
 
+    #[cold]
     fn held_bytes(&self) -> usize {
         self.unprocessed.capacity() + self.queue.held_bytes() + self.protocol_state.held_bytes()
     }

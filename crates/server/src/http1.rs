@@ -84,19 +84,20 @@ impl Http1 {
     ) -> Step<'s> {
         let (start, bytes) = (input.consumed(), input.rest());
         let scanned_bytes = std::mem::take(&mut self.scanned_bytes);
-        let step = match parse_request(bytes, scanned_bytes, &context.options.http.request) {
+        // The request is large: it is borrowed from the result, not moved out of it.
+        let step = match &parse_request(bytes, scanned_bytes, &context.options.http.request) {
             Ok(Parsed::Partial) => {
                 self.scanned_bytes = bytes.len();
                 Step::Partial
             }
             Ok(Parsed::Complete { request, head_bytes }) => {
-                input.consume(head_bytes);
+                input.consume(*head_bytes);
                 match request.framing {
-                    Framing::None => self.answer_request(&request, input, connection, context),
-                    _ => self.start_body(&request, &bytes[..head_bytes], input, connection, context),
+                    Framing::None => self.answer_request(request, input, connection, context),
+                    _ => self.start_body(request, &bytes[..*head_bytes], input, connection, context),
                 }
             }
-            Err(error) => self.refuse(error, context),
+            Err(error) => self.refuse(*error, context),
         };
         if matches!(step, Step::WaitForJob) {
             input.rewind(start);
