@@ -1,5 +1,8 @@
 //! Work that may wait for the file system, done by job threads, and its completions, which return to the worker whose
 //! connection waits.
+//!
+//! A look-up on a disk or a network file system that does not answer occupies its thread. So the look-ups of one site, and
+//! those of one directory in its document root, run in a part of the threads only.
 
 use crate::file_lookup::FileLookup;
 use crate::open_file::FileError;
@@ -9,8 +12,16 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+/// Threads for jobs.
+pub(crate) const JOB_THREAD_COUNT: usize = 8;
+/// Jobs of one site that run at the same time.
+const RUNNING_PER_SITE_MAX: usize = JOB_THREAD_COUNT / 2;
+/// The same for one directory in a document root, with all below it.
+const RUNNING_PER_TOP_DIRECTORY_MAX: usize = RUNNING_PER_SITE_MAX / 2;
 /// Jobs that wait for a thread; further ones are refused.
-const QUEUED_MAX: usize = 4_096;
+const QUEUED_MAX: usize = 8_192;
+/// The same for one site.
+const QUEUED_PER_SITE_MAX: usize = QUEUED_MAX / 2;
 
 /// Work that a worker must not wait for: opens a file and publishes it in the open-file cache.
 #[derive(Debug)]
@@ -46,7 +57,16 @@ pub(crate) struct JobQueue {
 #[derive(Debug, Default)]
 struct State {
     jobs: VecDeque<QueuedJob>,
+    running: Vec<JobPlace>,
     is_closed: bool,
+}
+
+/// Where the file of a job is.
+#[derive(Debug, PartialEq, Eq)]
+struct JobPlace {
+    site_id: u32,
+    /// The first directory of its path; empty for a file of the document root itself.
+    top_directory: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -71,7 +91,7 @@ impl JobQueue {
     /// Queues a first attempt that is to begin after `delay`; returns the look-up if too many jobs are queued.
     pub(crate) fn enqueue(&self, lookup: FileLookup, delay: Duration) -> Result<(), FileLookup> {
         let mut state = self.lock();
-        if state.jobs.len() >= QUEUED_MAX {
+        if state.is_full_for(lookup.key.site_id) {
             return Err(lookup);
         }
         self.push(&mut state, Job { lookup, attempt_count: 0 }, delay);
@@ -88,8 +108,28 @@ impl JobQueue {
         self.changed.notify_one();
     }
 
+    /// Runs jobs with `run` until the queue is closed.
+    pub(crate) fn run_thread(&self, run: impl Fn(Job)) {
+        while let Some(job) = self.next() {
+            self.run_and_finish(job, &run);
+        }
+    }
+
+    /// Runs the next job that is due; false if there is none.
+    #[cfg(any(test, feature = "simulation"))]
+    pub(crate) fn run_due(&self, run: impl Fn(Job)) -> bool {
+        let due = self.lock().take_due(Instant::now());
+        due.map(|job| self.run_and_finish(job, run)).is_some()
+    }
+
+    fn run_and_finish(&self, job: Job, run: impl Fn(Job)) {
+        let place = job.place();
+        run(job);
+        self.lock().finish(&place);
+    }
+
     /// Waits for the next job; `None` when the queue is closed.
-    pub(crate) fn next(&self) -> Option<Job> {
+    fn next(&self) -> Option<Job> {
         let mut state = self.lock();
         loop {
             if state.is_closed {
@@ -97,9 +137,14 @@ impl JobQueue {
             }
             let now = Instant::now();
             if let Some(due) = state.take_due(now) {
+                if !state.jobs.is_empty() {
+                    // It may be due as well, and no other thread waits for its time.
+                    self.changed.notify_one();
+                }
                 return Some(due);
             }
-            state = match state.jobs.iter().map(|job| job.not_before).min() {
+            // A job that is due, but has no free thread of its place, is taken by the thread that ends one there.
+            state = match state.jobs.iter().map(|job| job.not_before).filter(|time| *time > now).min() {
                 None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
                 Some(next) => {
                     let pause = next.saturating_duration_since(now);
@@ -109,13 +154,7 @@ impl JobQueue {
         }
     }
 
-    /// The next job that is due, without a wait.
-    #[cfg(any(test, feature = "simulation"))]
-    pub(crate) fn try_next(&self) -> Option<Job> {
-        self.lock().take_due(Instant::now())
-    }
-
-    /// Ends the threads that wait in [`JobQueue::next`].
+    /// Ends the threads that wait in [`JobQueue::run_thread`].
     pub(crate) fn close(&self) {
         self.lock().is_closed = true;
         self.changed.notify_all();
@@ -140,9 +179,41 @@ impl JobQueue {
 }
 
 impl State {
+    /// Takes the first job that is due and has a thread of its place.
     fn take_due(&mut self, now: Instant) -> Option<Job> {
-        let due = self.jobs.iter().position(|job| job.not_before <= now)?;
-        self.jobs.remove(due).map(|queued| queued.job)
+        let can_run = |queued: &QueuedJob| queued.not_before <= now && self.has_thread_for(&queued.job);
+        let due = self.jobs.iter().position(can_run)?;
+        let job = self.jobs.remove(due)?.job;
+        self.running.push(job.place());
+        Some(job)
+    }
+
+    fn has_thread_for(&self, job: &Job) -> bool {
+        let of_site = || self.running.iter().filter(|place| place.site_id == job.lookup.key.site_id);
+        of_site().count() < RUNNING_PER_SITE_MAX
+            && of_site().filter(|place| place.top_directory == job.top_directory()).count()
+                < RUNNING_PER_TOP_DIRECTORY_MAX
+    }
+
+    /// A job at `place` has ended.
+    fn finish(&mut self, place: &JobPlace) {
+        let index = self.running.iter().position(|running| running == place).expect("the job was running");
+        self.running.swap_remove(index);
+    }
+
+    fn is_full_for(&self, site_id: u32) -> bool {
+        let of_site = || self.jobs.iter().filter(|queued| queued.job.lookup.key.site_id == site_id).count();
+        self.jobs.len() >= QUEUED_MAX || self.jobs.len() >= QUEUED_PER_SITE_MAX && of_site() >= QUEUED_PER_SITE_MAX
+    }
+}
+
+impl Job {
+    fn top_directory(&self) -> &[u8] {
+        self.lookup.directory().split(|&byte| byte == b'/').next().expect("a split gives at least one part")
+    }
+
+    fn place(&self) -> JobPlace {
+        JobPlace { site_id: self.lookup.key.site_id, top_directory: self.top_directory().to_vec() }
     }
 }
 
@@ -172,6 +243,50 @@ impl Inbox {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::open_file::FileKey;
+    use crate::sites::{Root, Site};
+    use sanderling_http::SitePath;
+
+    fn enqueue(jobs: &JobQueue, site_id: u32, path: &str) -> bool {
+        let site = Arc::new(Site { id: site_id, hosts: Vec::new(), root: Root::Unavailable });
+        let path = SitePath::parse(path.as_bytes()).expect("a path");
+        let mut key = FileKey::default();
+        key.set(site_id, &path);
+        jobs.enqueue(FileLookup::new(&site, &path, &key), Duration::ZERO).is_ok()
+    }
+
+    /// The site and the path of each job that is due, if all of them wait for a disk.
+    fn take_all(jobs: &JobQueue) -> Vec<(u32, String)> {
+        let text = |job: Job| (job.lookup.site.id, String::from_utf8(job.lookup.path).expect("text"));
+        std::iter::from_fn(|| jobs.lock().take_due(Instant::now()).map(text)).collect()
+    }
+
+    #[test]
+    fn jobs_of_one_directory_or_one_site_leave_threads_for_others() {
+        let jobs = JobQueue::default();
+        for path in ["/a/1", "/a/2", "/a/b/3", "/a/4", "/5", "/c/6", "/7", "/d/8"] {
+            assert!(enqueue(&jobs, 1, path));
+        }
+        let expected = ["a/1", "a/2", "5", "c/6"].map(|path| (1, path.to_owned()));
+        assert_eq!(take_all(&jobs), expected);
+        assert!(enqueue(&jobs, 2, "/a/1"));
+        assert_eq!(take_all(&jobs), [(2, "a/1".to_owned())]);
+        let ended = |top_directory: &str| {
+            jobs.lock().finish(&JobPlace { site_id: 1, top_directory: top_directory.into() });
+            take_all(&jobs)
+        };
+        assert_eq!(ended("a"), [(1, "a/b/3".to_owned())]);
+        assert_eq!(ended("c"), [(1, "7".to_owned())]);
+        assert_eq!(ended(""), [(1, "d/8".to_owned())]);
+        assert_eq!(ended("a"), [(1, "a/4".to_owned())]);
+    }
+
+    #[test]
+    fn jobs_of_one_site_leave_room_in_the_queue_for_others() {
+        let jobs = JobQueue::default();
+        let queued = |site_id| (0..QUEUED_MAX).filter(|number| enqueue(&jobs, site_id, &format!("/{number}"))).count();
+        assert_eq!([1, 2, 3].map(queued), [QUEUED_PER_SITE_MAX, QUEUED_PER_SITE_MAX, 0]);
+    }
 
     #[test]
     fn waiting_for_a_job_ends_when_the_queue_is_closed() {

@@ -132,8 +132,6 @@ pub struct OpenFilesOptions {
     /// How long ago the last change of a file must be for `sendfile`, which sends pages without a copy: a process that
     /// writes to the file would change what is being sent.
     pub sendfile_after: Duration,
-    /// Threads for jobs that wait for the file system.
-    pub job_thread_count: usize,
 }
 
 impl Default for OpenFilesOptions {
@@ -149,7 +147,6 @@ impl Default for OpenFilesOptions {
             watched_valid_for: Duration::from_secs(5),
             idle_timeout: Duration::from_secs(60),
             sendfile_after: Duration::from_secs(10),
-            job_thread_count: 2,
         }
     }
 }

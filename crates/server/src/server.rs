@@ -4,7 +4,7 @@ use crate::connection::Protocol;
 use crate::datagrams::{DatagramParams, Datagrams};
 use crate::file_reads::READ_THREAD_COUNT;
 use crate::heartbeat::Watchdog;
-use crate::jobs::Inbox;
+use crate::jobs::{Inbox, JOB_THREAD_COUNT};
 use crate::lifecycle::{DrainMode, State};
 use crate::listener_state::ListenerState;
 use crate::options::Options;
@@ -218,11 +218,9 @@ impl Server {
             let reads = Arc::clone(&shared.reads);
             thread::Builder::new().name(format!("read {index}")).spawn(move || reads.run_thread())?;
         }
-        for index in 0..shared.options.open_files.job_thread_count {
+        for index in 0..JOB_THREAD_COUNT {
             let work = || {
-                while let Some(job) = shared.jobs.next() {
-                    shared.files.run_job(job);
-                }
+                shared.jobs.run_thread(|job| shared.files.run_job(job));
                 Ok(())
             };
             helpers.push(self.spawn(scope, format!("job {index}"), work)?);

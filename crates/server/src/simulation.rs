@@ -154,8 +154,7 @@ impl Simulation<'_> {
         for _ in 0..iterations_max {
             self.run_once();
             let mut has_jobs = false;
-            while let Some(job) = self.shared.jobs.try_next() {
-                self.shared.files.run_job(job);
+            while self.shared.jobs.run_due(|job| self.shared.files.run_job(job)) {
                 has_jobs = true;
             }
             while !self.is_disk_stalled

@@ -12,8 +12,8 @@ use std::thread::{self, JoinHandle};
 
 /// The file whose reads wait.
 pub const STALLED: &str = "stalled.bin";
-/// The file whose look-up waits.
-pub const NOT_FOUND_YET: &str = "not-found-yet.bin";
+/// The beginning of the names whose look-up waits; all of them are the same file.
+pub const NOT_FOUND_YET: &str = "not-found-yet";
 /// The file whose reads are answered at once.
 pub const ANSWERED: &str = "answered.bin";
 /// The length of each file.
@@ -112,7 +112,9 @@ impl Device {
             1 => match &request[body..request.len() - 1] {
                 name if name == STALLED.as_bytes() => self.answer(request_id, &entry(STALLED_NODE)),
                 name if name == ANSWERED.as_bytes() => self.answer(request_id, &entry(ANSWERED_NODE)),
-                name if name == NOT_FOUND_YET.as_bytes() => self.answer_later(request_id, entry(NOT_FOUND_YET_NODE)),
+                name if name.starts_with(NOT_FOUND_YET.as_bytes()) => {
+                    self.answer_later(request_id, entry(NOT_FOUND_YET_NODE));
+                }
                 _ => self.answer_error(request_id, ENOENT),
             },
             // FORGET, INTERRUPT, BATCH_FORGET have no answer.

@@ -3,7 +3,7 @@
 use sanderling_testkit::http::{HttpClient, get};
 use sanderling_testkit::{
     ANSWERED, CONTENT, DEADLINE, FILE_BYTES, ListenerCounts, NOT_FOUND_YET, STALLED, StalledDisk, TestDirectory,
-    TestServer, send_signal, udp_reply,
+    TestServer, send_signal, udp_reply, wait_until,
 };
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,11 +16,16 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(8);
 /// happens.
 fn with_stalled_disk(act: impl FnOnce(&TestDirectory, &StalledDisk, TestServer)) {
     let zone = b"@ 60 SOA ns host 1 1 1 1 1\n@ 60 NS ns\nns 60 A 192.0.2.1\n";
-    let directory =
-        TestDirectory::with(&[("public/index.html", b"hi\n"), ("public/disk/file", b""), ("example.com.zone", zone)]);
+    let directory = TestDirectory::with(&[
+        ("public/index.html", b"hi\n"),
+        ("public/disk/file", b""),
+        ("public/elsewhere/index.html", b"elsewhere\n"),
+        ("public2/index.html", b"another site\n"),
+        ("example.com.zone", zone),
+    ]);
     let config = "workers = 1\n[limits]\nhang_timeout_ms = 1000\ndrain_timeout_ms = 1000\n\
          [http]\nlisten = [\"127.0.0.1:0\"]\n[dns]\nlisten = [\"127.0.0.1:0\"]\n\
-         [domain.\"localhost\"]\nsite = \"public\"\n[domain.\"example.com\"]\nzone = \"example.com.zone\"\n";
+         [domain.\"localhost\"]\nsite = \"public\"\n[domain.\"example.com\"]\nsite = \"public2\"\nzone = \"example.com.zone\"\n";
     directory.write("sanderling.toml", config.as_bytes());
     let Some(disk) = StalledDisk::mount(&directory.path().join("public/disk")) else { return };
     let server = TestServer::start_command(directory.serve_command(), BOTH);
@@ -64,6 +69,30 @@ fn everything_else_is_answered_while_a_disk_does_not_answer() {
             assert_eq!(client.response().body, [CONTENT; FILE_BYTES]);
         }
         assert_eq!(server.server_process_id(), process_id, "the process was not replaced");
+    });
+}
+
+#[test]
+fn many_look_ups_on_a_disk_that_does_not_answer_delay_no_other_directory_or_site() {
+    with_stalled_disk(|_, disk, server| {
+        // More than there are job threads.
+        let mut waiting: Vec<HttpClient> = (0..20)
+            .map(|number| {
+                let mut client = HttpClient::connect(server.http());
+                client.send(get(&format!("/disk/{NOT_FOUND_YET}-{number}")));
+                client
+            })
+            .collect();
+        wait_until("two look-ups", || disk.waiting_count() == 2);
+        let mut client = HttpClient::connect(server.http());
+        assert_eq!(client.get("/elsewhere/").text(), "elsewhere\n");
+        client.send("GET / HTTP/1.1\r\nHost: example.com\r\n\r\n");
+        assert_eq!(client.response().text(), "another site\n");
+        assert_eq!(disk.waiting_count(), 2);
+        disk.release();
+        for client in &mut waiting {
+            assert_eq!(client.response().body, [CONTENT; FILE_BYTES]);
+        }
     });
 }
 
