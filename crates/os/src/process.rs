@@ -49,17 +49,20 @@ impl std::fmt::Display for ExitStatus {
 /// its libraries do.
 const INHERITED_VARIABLES: [&str; 5] = [FORCE_VARIABLE, "NO_COLOR", "RUST_BACKTRACE", "RUST_LIB_BACKTRACE", "TERM"];
 
-/// Starts `program` with `arguments` (without the program's name). The child inherits the standard streams, a few variables,
-/// and `descriptors` from 3 on under their names (`LISTEN_FDS`, `LISTEN_FDNAMES`); all others are closed on exec.
+/// Starts `program` with `name`, which `ps` shows, and `arguments` after it. The child inherits the standard streams, a few
+/// variables, and `descriptors` from 3 on under their names (`LISTEN_FDS`, `LISTEN_FDNAMES`); all others are closed on
+/// exec.
 pub fn spawn(
     program: &Path,
+    name: &str,
     arguments: &[OsString],
     descriptors: &[(String, BorrowedFd<'_>)],
 ) -> io::Result<ProcessHandle> {
     let names: Vec<&str> = descriptors.iter().map(|(name, _)| name.as_str()).collect();
     let changes = [(COUNT_VARIABLE, descriptors.len().to_string()), (NAMES_VARIABLE, names.join(":"))];
     let environment = environment_with(&changes, |name| INHERITED_VARIABLES.iter().any(|kept| name == *kept))?;
-    let command = command_line(program, arguments)?;
+    let path = c_string(&[program.as_os_str()])?;
+    let command = command_line(name.as_ref(), arguments)?;
     // Descriptors that this process inherited itself are not for its children.
     cloexec::set_from(FIRST_FD)?;
     // The copies are above all target numbers, so that no dup2 overwrites a source that is still needed.
@@ -74,7 +77,7 @@ pub fn spawn(
         copies.push(copy);
     }
     count(Syscall::Clone);
-    let pid = posix_spawn(command[0].as_c_str(), &actions, &PosixSpawnAttr::init()?, &command, &environment)
+    let pid = posix_spawn(path.as_c_str(), &actions, &PosixSpawnAttr::init()?, &command, &environment)
         .map_err(|errno| with_context("posix_spawn", program.display(), &errno.into()))?;
     let pid = Pid::from_raw(pid.as_raw()).expect("the process ID of a child is positive");
     match pidfd_open(pid) {
@@ -120,7 +123,7 @@ fn try_exec(
     kept: &[BorrowedFd<'_>],
 ) -> io::Result<Infallible> {
     let environment = environment_with(environment, |_| true)?;
-    let command = command_line(program, arguments)?;
+    let command = command_line(program.as_os_str(), arguments)?;
     cloexec::set_from(FIRST_FD)?;
     for descriptor in kept {
         cloexec::clear(descriptor, &description(descriptor))?;
@@ -144,11 +147,8 @@ fn environment_with(changes: &[(&str, String)], is_kept: impl Fn(&OsStr) -> bool
 }
 
 /// The name of the program, then its arguments.
-fn command_line(program: &Path, arguments: &[OsString]) -> io::Result<Vec<CString>> {
-    std::iter::once(program.as_os_str())
-        .chain(arguments.iter().map(OsString::as_os_str))
-        .map(|word| c_string(&[word]))
-        .collect()
+fn command_line(name: &OsStr, arguments: &[OsString]) -> io::Result<Vec<CString>> {
+    std::iter::once(name).chain(arguments.iter().map(OsString::as_os_str)).map(|word| c_string(&[word])).collect()
 }
 
 fn c_string(parts: &[&OsStr]) -> io::Result<CString> {
@@ -174,8 +174,8 @@ pub fn own_pidfd() -> io::Result<OwnedFd> {
 }
 
 /// Sets the name that `ps` and `pgrep -x` show for this process, at most 15 bytes (prctl(2), PR_SET_NAME). To be called
-/// by the main thread, whose name it is; threads created later without a name inherit it. A program started through
-/// `/proc/self/exe` is called `exe` otherwise.
+/// by the main thread, whose name it is; threads created later without a name inherit it. The name of a program started
+/// through `/proc/self/exe` is `exe` otherwise.
 pub fn set_name(name: &CStr) -> io::Result<()> {
     rustix::thread::set_name(name).map_err(|errno| with_context("prctl", "PR_SET_NAME", &errno.into()))
 }
@@ -251,7 +251,7 @@ mod tests {
         // The shell lists its own descriptors, one per line, and the variables.
         let script = "for fd in /proc/$$/fd/*; do echo ${fd##*/}; done >&3; echo $LISTEN_FDS $LISTEN_FDNAMES >&3";
         let descriptors = [("out".to_owned(), writer.as_fd()), ("given".to_owned(), given.as_fd())];
-        let child = spawn(Path::new("/bin/sh"), &["-c".into(), script.into()], &descriptors).expect("started");
+        let child = spawn(Path::new("/bin/sh"), "sh", &["-c".into(), script.into()], &descriptors).expect("started");
         drop(writer);
         let mut output = String::new();
         reader.read_to_string(&mut output).expect("read");
@@ -264,7 +264,7 @@ mod tests {
         assert!(numbers == [0, 1, 2, 3, 4] || numbers == [0, 1, 2, 3, 4, 5], "{numbers:?}");
         PollSet::new([child.as_fd()]).wait(Some(Duration::from_secs(10))).expect("no error");
         assert_eq!(child.try_wait().expect("no error"), Some(ExitStatus::Exited(0)));
-        let error = spawn(Path::new("/nonexistent/program"), &[], &[]).expect_err("no such program");
+        let error = spawn(Path::new("/nonexistent/program"), "program", &[], &[]).expect_err("no such program");
         assert!(error.to_string().contains("posix_spawn(\"/nonexistent/program\")"), "{error}");
     }
 
@@ -276,7 +276,7 @@ mod tests {
         let (input, input_writer) = std::io::pipe().expect("created");
         let script = "{ read line <&4; } & echo $! >&3; exec 4<&-; wait; kill -KILL $$";
         let descriptors = [("out".to_owned(), writer.as_fd()), ("input".to_owned(), input.as_fd())];
-        let parent = spawn(Path::new("/bin/sh"), &["-c".into(), script.into()], &descriptors).expect("started");
+        let parent = spawn(Path::new("/bin/sh"), "sh", &["-c".into(), script.into()], &descriptors).expect("started");
         drop(writer);
         let mut line = [0; 16];
         let length = reader.read(&mut line).expect("printed");

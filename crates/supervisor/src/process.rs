@@ -249,7 +249,8 @@ mod tests {
 
     /// A process in this phase, and the other end of its connection.
     fn process_in(phase: Phase) -> (Process, SeqpacketSocket) {
-        let handle = sanderling_os::process::spawn(Path::new("/bin/tail"), &["-f".into(), "/dev/null".into()], &[]);
+        let handle =
+            sanderling_os::process::spawn(Path::new("/bin/tail"), "tail", &["-f".into(), "/dev/null".into()], &[]);
         let (own, other) = SeqpacketSocket::pair().expect("a pair");
         let connection = Connection::from_fd(own.into()).expect("a connection");
         (Process { phase, ..Process::new(1, handle.expect("started"), connection) }, other)

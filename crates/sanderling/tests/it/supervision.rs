@@ -69,6 +69,8 @@ fn server_process_has_the_name_of_the_program_and_only_its_descriptors() {
     for pid in [server.process_id(), server.server_process_id()] {
         assert_eq!(fs::read_to_string(format!("/proc/{pid}/comm")).expect("it runs"), "sanderling\n");
     }
+    let command = fs::read_to_string(format!("/proc/{}/cmdline", server.server_process_id())).expect("it runs");
+    assert!(command.starts_with("sanderling: server process\0"), "{command:?}");
     let of_supervisor = descriptors(server.process_id());
     assert_eq!(of_supervisor.get("/etc/hostname"), Some(&1), "{of_supervisor:?}");
     let mut of_server = descriptors(server.server_process_id());
@@ -212,7 +214,7 @@ impl ManagerSockets {
         let http = self.http.iter().map(|stream| ("http".to_owned(), stream.as_fd()));
         let dns = self.dns.iter().flat_map(|(socket, stream)| [socket.as_fd(), stream.as_fd()]);
         let given: Vec<_> = http.chain(dns.map(|descriptor| ("dns".to_owned(), descriptor))).collect();
-        sanderling_os::process::spawn(Path::new("/bin/sh"), &arguments, &given).expect("started")
+        sanderling_os::process::spawn(Path::new("/bin/sh"), "sh", &arguments, &given).expect("started")
     }
 
     /// The sockets that are bound to the addresses: HTTP, DNS over TCP, DNS over UDP.

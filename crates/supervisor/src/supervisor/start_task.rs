@@ -20,6 +20,9 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+/// What `ps` shows of a server process before its arguments.
+const SERVER_PROCESS_NAME: &str = "sanderling: server process";
+
 impl Supervisor {
     pub(super) fn begin_first(&mut self, next: ActiveConfig, listeners: Listeners) -> io::Result<()> {
         self.start(Path::new(RUNNING), StartReason::First, Requester::None, next, listeners)
@@ -66,7 +69,8 @@ impl Supervisor {
         }
         // A signal to all processes with the name of the program would kill one that has no handler yet.
         signals::block_all()?;
-        let handle = sanderling_os::process::spawn(program, &arguments, &handover::named(descriptors));
+        let handle =
+            sanderling_os::process::spawn(program, SERVER_PROCESS_NAME, &arguments, &handover::named(descriptors));
         signals::unblock_all()?;
         let handle = handle?;
         self.last_generation += 1;
