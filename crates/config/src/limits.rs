@@ -85,6 +85,10 @@ limits! {
         "Time between two requests of a connection; then it is closed.";
     http_send_timeout_ms: u64 = 30_000 in 100..=3_600_000,
         "Time in which the client reads nothing of a response; then the connection is closed.";
+    http_send_rate_min: u64 = 240 in 0..=1_000_000_000_000,
+        "Bytes per second of a response that a client receives; 0 for any. See below.";
+    http_receive_rate_min: u64 = 500 in 0..=1_000_000_000_000,
+        "Bytes per second of a request that a client sends; 0 for any. See below.";
     connection_buffers_bytes_max: usize = 67_108_864 in 0..=1_099_511_627_776,
         "Unprocessed requests and unsent answers of all connections; beyond it each gets 2 KiB pieces.";
     connection_buffer_bytes_max: usize = 65_536 in 4_096..=1_048_576,

@@ -95,6 +95,20 @@ pub(crate) fn set_option(
     if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Reads an option that `rustix` does not have; the bytes that the kernel wrote.
+pub(crate) fn get_option(
+    socket: impl AsFd,
+    level: libc::c_int,
+    option: libc::c_int,
+    value: &mut [u64],
+) -> io::Result<usize> {
+    count(Syscall::Getsockopt);
+    let (descriptor, mut length) = (socket.as_fd().as_raw_fd(), size_of_val(value) as libc::socklen_t);
+    // SAFETY: the kernel writes at most `length` bytes to `value`, of which any are valid numbers.
+    let status = unsafe { libc::getsockopt(descriptor, level, option, value.as_mut_ptr().cast(), &raw mut length) };
+    if status == 0 { Ok(length as usize) } else { Err(io::Error::last_os_error()) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,7 +3,7 @@
 use crate::counters::{Syscall, count};
 use crate::error::with_context;
 use crate::fallback::{Feature, Variant};
-use crate::socket::{self, ReusePort, set_option, set_reuseport};
+use crate::socket::{self, ReusePort, get_option, set_option, set_reuseport};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, SocketAddrAny, SocketFlags, SocketType,
@@ -249,6 +249,16 @@ impl Stream {
         retry(Syscall::Sendmsg, || {
             rustix::net::sendmsg(&self.0, &parts, &mut SendAncillaryBuffer::default(), more.flags())
         })
+    }
+
+    /// Bytes that the peer has acknowledged since the connection began (`tcpi_bytes_acked` of `TCP_INFO`, Linux 4.1); `None`
+    /// if the kernel does not report it.
+    pub fn acked_bytes(&self) -> Option<u64> {
+        // linux/tcp.h: the counter follows 8 fields of 1 byte, 24 of 4, and 2 of 8.
+        const INDEX: usize = (8 + 24 * 4 + 2 * 8) / 8;
+        let mut info = [0; INDEX + 1];
+        let length = get_option(&self.0, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info).ok()?;
+        (length == size_of_val(&info)).then_some(info[INDEX])
     }
 
     /// Shuts down our side, so that the peer reads an end of file after the data sent.

@@ -10,33 +10,57 @@ const QUIET: Duration = Duration::from_secs(60);
 /// A limit, what the server does at it, and the counters of that.
 struct Limit {
     key: &'static str,
+    kind: Kind,
     effect: &'static str,
     counters: &'static [Counter],
 }
 
-const LIMITS: [Limit; 5] = [
+#[derive(Clone, Copy)]
+enum Kind {
+    Maximum,
+    Minimum,
+}
+
+const LIMITS: [Limit; 7] = [
     Limit {
         key: "http_connections_max",
+        kind: Kind::Maximum,
         effect: "new HTTP connections replace idle ones, or wait",
         counters: &[Counter::HttpEvicted, Counter::HttpDelayed],
     },
     Limit {
         key: "http_connections_per_client_max",
+        kind: Kind::Maximum,
         effect: "further HTTP connections of a client are closed",
         counters: &[Counter::HttpOverClientLimit],
     },
     Limit {
+        key: "http_send_rate_min",
+        kind: Kind::Minimum,
+        effect: "HTTP connections of clients that receive more slowly are reset",
+        counters: &[Counter::HttpSlowResponses],
+    },
+    Limit {
+        key: "http_receive_rate_min",
+        kind: Kind::Minimum,
+        effect: "HTTP requests that arrive more slowly are answered with 408",
+        counters: &[Counter::HttpSlowRequests],
+    },
+    Limit {
         key: "connection_buffers_bytes_max",
+        kind: Kind::Maximum,
         effect: "further requests of clients that do not take their answers wait",
         counters: &[Counter::BuffersScarce],
     },
     Limit {
         key: "dns_tcp_connections_max",
+        kind: Kind::Maximum,
         effect: "new DNS connections replace idle ones, or wait",
         counters: &[Counter::DnsStreamsEvicted, Counter::DnsStreamsDelayed],
     },
     Limit {
         key: "dns_tcp_connections_per_client_max",
+        kind: Kind::Maximum,
         effect: "further DNS connections of a client are closed",
         counters: &[Counter::DnsStreamsOverClientLimit],
     },
@@ -79,12 +103,14 @@ enum Event {
 }
 
 impl Event {
-    fn line(self, Limit { key, effect, .. }: &Limit) -> String {
+    fn line(self, &Limit { key, kind, effect, .. }: &Limit) -> String {
+        let (begins, ends) = match kind {
+            Kind::Maximum => ("is reached", "is no longer reached: it was for"),
+            Kind::Minimum => ("is not reached", "is reached again: it was not for"),
+        };
         match self {
-            Event::Begins => format!("{key} is reached: {effect}"),
-            Event::Ends { count, seconds } => {
-                format!("{key} is no longer reached: it was for {seconds} s, {count} times")
-            }
+            Event::Begins => format!("{key} {begins}: {effect}"),
+            Event::Ends { count, seconds } => format!("{key} {ends} {seconds} s, {count} times"),
         }
     }
 }
@@ -132,5 +158,18 @@ mod tests {
         check(91, 10, &["http_connections_max is no longer reached: it was for 30 s, 10 times"]);
         check(92, 10, &[]);
         check(93, 11, &["http_connections_max is reached: new HTTP connections replace idle ones, or wait"]);
+    }
+
+    #[test]
+    fn a_least_rate_is_logged_when_it_is_not_reached() {
+        let (start, mut log) = (Instant::now(), LimitLog::default());
+        let mut lines = |after_s: u64, slow: u64| {
+            let sum = |counter| if counter == Counter::HttpSlowResponses { slow } else { 0 };
+            log.lines(start + Duration::from_secs(after_s), sum)
+        };
+        let begins =
+            "http_send_rate_min is not reached: HTTP connections of clients that receive more slowly are reset";
+        assert_eq!(lines(1, 2), [begins]);
+        assert_eq!(lines(61, 2), ["http_send_rate_min is reached again: it was not for 0 s, 2 times"]);
     }
 }

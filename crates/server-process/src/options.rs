@@ -25,6 +25,8 @@ pub(crate) fn options_of(limits: &Limits) -> Options {
             request_timeout: ms(limits.http_header_deadline_ms),
             idle_timeout: ms(limits.http_idle_timeout_ms),
             send_timeout: ms(limits.http_send_timeout_ms),
+            send_rate_min: limits.http_send_rate_min,
+            receive_rate_min: limits.http_receive_rate_min,
         },
         dns: DnsOptions {
             udp_reply_bytes_max: limits.dns_udp_answer_bytes_max,

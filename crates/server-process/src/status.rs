@@ -13,9 +13,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// The counters of the first line of the text.
 const REQUESTS: [Counter; 3] = [Counter::HttpRequests, Counter::DnsUdpQueries, Counter::DnsTcpQueries];
 /// The counters of the second line.
-const ERRORS: [Counter; 8] = [
+const ERRORS: [Counter; 10] = [
     Counter::HttpRefused,
     Counter::HttpTimeouts,
+    Counter::HttpSlowRequests,
+    Counter::HttpSlowResponses,
     Counter::HttpAborted,
     Counter::UdpReceiveErrors,
     Counter::UdpRepliesLost,

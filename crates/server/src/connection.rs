@@ -13,6 +13,7 @@ use crate::metrics::Counter;
 use crate::open_file::FileError;
 use crate::options::Options;
 use crate::permits::Permit;
+use crate::rate_window::{Expiry, RECEIVE_WINDOW_MS, RateWindow};
 use crate::send_queue::{FileChunk, SendQueue, Sent};
 use crate::timers::Timer;
 use crate::transport::Transport;
@@ -32,6 +33,7 @@ pub(crate) struct Connection<'s> {
     transport: Transport,
     permit: Permit<'s>,
     pub(crate) timer: Timer,
+    rate_window: RateWindow,
     /// The connection is in the worker's ready list.
     pub(crate) is_in_ready_list: bool,
     /// The [`Context::use_number`] of the last answer.
@@ -106,6 +108,7 @@ impl<'s> Connection<'s> {
             transport,
             permit,
             timer: Timer::new(now_ms + ms(timeout)),
+            rate_window: RateWindow::None,
             is_in_ready_list: false,
             last_used: 0,
             answered_count: 0,
@@ -291,7 +294,8 @@ impl<'s> Connection<'s> {
         let timeout = match self.state {
             State::Idle if has_answered => Some(self.protocol_state.idle_timeout(context.options)),
             State::Receiving if has_answered || state_before != State::Receiving => {
-                self.protocol_state.receive_timeout(self.answered_count, has_answered, context.options)
+                self.begin_receiving(has_answered, context);
+                None
             }
             // The others have set the deadline where they began.
             _ => None,
@@ -303,6 +307,13 @@ impl<'s> Connection<'s> {
             self.last_used = context.use_number;
         }
         next
+    }
+
+    fn begin_receiving(&mut self, has_answered: bool, context: &Context<'_, 's>) {
+        let now_ms = context.clock.now_ms();
+        let timeout = self.protocol_state.receive_timeout(self.answered_count, has_answered, context.options);
+        let deadline_ms = timeout.map_or(self.timer.deadline_ms, |timeout| now_ms + ms(timeout));
+        self.timer.deadline_ms = self.rate_window.begin_receiving(now_ms, deadline_ms);
     }
 
     fn answer_all(
@@ -413,6 +424,7 @@ impl<'s> Connection<'s> {
                 }
                 State::Sending => {
                     self.state = State::Idle;
+                    self.rate_window = RateWindow::None;
                     self.last_used = context.use_number;
                     self.timer.deadline_ms =
                         context.clock.now_ms() + ms(self.protocol_state.idle_timeout(context.options));
@@ -427,15 +439,30 @@ impl<'s> Connection<'s> {
                 Ok(Some(Next::Close))
             }
             Sent::Blocked | Sent::BudgetUsed | Sent::WaitsForRead => {
-                if sent_bytes != 0 || !matches!(self.state, State::Sending | State::Closing(_)) {
-                    self.set_send_deadline(context);
-                }
+                let has_begun = !matches!(self.state, State::Sending | State::Closing(_));
+                self.move_send_deadline(sent, sent_bytes != 0 || has_begun, context);
                 if !matches!(self.state, State::Closing(_)) {
                     self.state = State::Sending;
                 }
                 Ok(Some(if sent == Sent::BudgetUsed { Next::Again } else { Next::Wait }))
             }
         }
+    }
+
+    /// Something is still to be sent. The deadline is a new one if the transport `has_progress`; the rate is measured while the
+    /// transport, and not a disk, delays the response.
+    fn move_send_deadline(&mut self, sent: Sent, has_progress: bool, context: &Context<'_, 's>) {
+        let (now_ms, timeout_ms) = (context.clock.now_ms(), ms(self.protocol_state.send_timeout(context.options)));
+        let deadline_ms = match has_progress {
+            true => now_ms + timeout_ms,
+            false => self.rate_window.send_deadline_ms().unwrap_or(self.timer.deadline_ms),
+        };
+        self.timer.deadline_ms = if sent == Sent::WaitsForRead {
+            self.rate_window = RateWindow::None;
+            deadline_ms
+        } else {
+            self.rate_window.continue_sending(now_ms, timeout_ms, deadline_ms)
+        };
     }
 
     fn set_send_deadline(&mut self, context: &Context<'_, 's>) {
@@ -472,6 +499,19 @@ impl<'s> Connection<'s> {
                 next => Ok(next),
             };
         }
+        match self.expire_rate_window(context) {
+            Expiry::DeadlinePassed => {}
+            Expiry::Continues(deadline_ms) => {
+                self.timer.deadline_ms = deadline_ms;
+                return Ok(Next::Wait);
+            }
+            Expiry::TooSlow if self.state == State::Receiving => context.metrics.add(Counter::HttpSlowRequests, 1),
+            Expiry::TooSlow => {
+                context.metrics.add(Counter::HttpSlowResponses, 1);
+                // The kernel would go on sending what it has taken.
+                self.transport.reset_on_close()?;
+            }
+        }
         context.buffers.output.clear();
         if !self.protocol_state.write_timeout_response(self.state == State::Receiving, context) {
             return Ok(Next::Close);
@@ -479,6 +519,23 @@ impl<'s> Connection<'s> {
         self.set_send_deadline(context);
         self.state = State::Closing(CloseMode::Linger);
         Ok(self.flush(None, context)?.unwrap_or(Next::Close))
+    }
+
+    /// Measures the rate, if a deadline is the end of a window.
+    fn expire_rate_window(&mut self, context: &Context<'_, 's>) -> Expiry {
+        let now_ms = context.clock.now_ms();
+        let (receive_rate_min, send_rate_min) = self.protocol_state.rates_min(context.options);
+        match self.state {
+            State::Receiving => {
+                let bytes = self.unprocessed.len() as u64 + self.protocol_state.received_bytes();
+                self.rate_window.expire(now_ms, RECEIVE_WINDOW_MS, Some(bytes), receive_rate_min)
+            }
+            State::Sending | State::Closing(_) => {
+                let length_ms = ms(self.protocol_state.send_timeout(context.options));
+                self.rate_window.expire(now_ms, length_ms, self.transport.acked_bytes(), send_rate_min)
+            }
+            State::Idle | State::Waiting | State::Lingering { .. } => Expiry::DeadlinePassed,
+        }
     }
 }
 
@@ -508,6 +565,22 @@ impl ProtocolState {
         match self {
             ProtocolState::Http1(http) => http.held_bytes(),
             ProtocolState::Dns(_) => 0,
+        }
+    }
+
+    /// Bytes of the partial request that have left the input already.
+    fn received_bytes(&self) -> u64 {
+        match self {
+            ProtocolState::Http1(http) => http.received_bytes(),
+            ProtocolState::Dns(_) => 0,
+        }
+    }
+
+    /// The least rates, in bytes per second, at which a client must send a request, and receive a response.
+    fn rates_min(&self, options: &Options) -> (u64, u64) {
+        match self {
+            ProtocolState::Http1(_) => (options.http.receive_rate_min, options.http.send_rate_min),
+            ProtocolState::Dns(_) => (0, 0),
         }
     }
 

@@ -37,6 +37,8 @@ pub(crate) struct Http1 {
 struct Pending {
     head: Vec<u8>,
     skipper: BodySkipper,
+    /// Bytes of head and body that have arrived.
+    received_bytes: u64,
 }
 
 impl Http1 {
@@ -47,6 +49,11 @@ impl Http1 {
     /// Bytes of the request whose body has not arrived whole.
     pub(crate) fn held_bytes(&self) -> usize {
         self.pending.as_ref().map_or(0, |pending| pending.head.capacity())
+    }
+
+    /// Bytes of that request.
+    pub(crate) fn received_bytes(&self) -> u64 {
+        self.pending.as_ref().map_or(0, |pending| pending.received_bytes)
     }
 
     /// Takes the result of the job that the current request waits for.
@@ -131,7 +138,8 @@ impl Http1 {
                 step => step,
             };
         }
-        self.pending = Some(Box::new(Pending { head: head.to_vec(), skipper }));
+        let received_bytes = (head.len() + skipped.consumed_bytes) as u64;
+        self.pending = Some(Box::new(Pending { head: head.to_vec(), skipper, received_bytes }));
         Step::Partial
     }
 
@@ -148,6 +156,7 @@ impl Http1 {
             Ok(skipped) => skipped,
         };
         input.consume(skipped.consumed_bytes);
+        pending.received_bytes += skipped.consumed_bytes as u64;
         if !skipped.is_done {
             self.pending = Some(pending);
             return Step::Partial;

@@ -43,6 +43,7 @@ mod disk_file;
 mod snapshot;
 mod sites;
 mod timers;
+mod rate_window;
 mod idle_list;
 mod slab;
 mod permits;

@@ -13,6 +13,7 @@ struct State {
     arrived: VecDeque<u8>,
     has_client_closed: bool,
     sent: Vec<u8>,
+    acked_bytes: u64,
     window_bytes: usize,
     has_shut_down: bool,
     is_reset: bool,
@@ -59,7 +60,13 @@ impl MemoryStream {
         let count = bytes.len().min(state.window_bytes);
         state.window_bytes -= count;
         state.sent.extend_from_slice(&bytes[..count]);
+        state.acked_bytes += count as u64;
         Ok(count)
+    }
+
+    /// Bytes that the client has received: all that were sent.
+    pub(crate) fn acked_bytes(&self) -> u64 {
+        self.lock().acked_bytes
     }
 
     pub(crate) fn shutdown_write(&self) -> io::Result<()> {

@@ -31,6 +31,8 @@ counters! {
     HttpRequests = "http_requests": "HTTP requests answered.";
     HttpRefused = "http_refused": "Malformed HTTP requests, answered with an error and closed.";
     HttpTimeouts = "http_timeouts": "HTTP connections closed by a timeout.";
+    HttpSlowRequests = "http_slow_requests": "Requests below http_receive_rate_min, answered with 408 and closed.";
+    HttpSlowResponses = "http_slow_responses": "HTTP connections reset because a response was below http_send_rate_min.";
     HttpAborted = "http_aborted": "HTTP responses aborted because their file changed.";
     BuffersScarce = "buffers_scarce": "Times a connection held bytes while the buffers of all were above their budget.";
     BuffersRefused = "buffers_refused": "Connections closed because their request took too much memory then.";

@@ -65,6 +65,10 @@ pub struct HttpOptions {
     pub idle_timeout: Duration,
     /// While the client receives nothing of a response.
     pub send_timeout: Duration,
+    /// Bytes per second of a blocked response that the client must receive, in each `send_timeout` after the first.
+    pub send_rate_min: u64,
+    /// Bytes per second of a request that the client must send, in each 20 seconds.
+    pub receive_rate_min: u64,
 }
 
 /// Options of DNS.
@@ -92,6 +96,8 @@ impl Default for HttpOptions {
             request_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(60),
             send_timeout: Duration::from_secs(30),
+            send_rate_min: 240,
+            receive_rate_min: 500,
         }
     }
 }

@@ -187,6 +187,15 @@ impl Transport {
         self.record_sent(result)
     }
 
+    /// Bytes that the client has received since the connection began; `None` if the kernel does not know.
+    pub(crate) fn acked_bytes(&self) -> Option<u64> {
+        match &self.stream {
+            ByteStream::Plain(stream) => stream.acked_bytes(),
+            #[cfg(any(test, feature = "simulation"))]
+            ByteStream::Memory(stream) => Some(stream.acked_bytes()),
+        }
+    }
+
     /// Closes the sending side.
     pub(crate) fn shutdown_write(&self) -> io::Result<()> {
         match &self.stream {

@@ -154,6 +154,32 @@ fn idle_http_connection_is_closed_for_a_new_one_at_the_limit_and_that_is_logged(
 }
 
 #[test]
+fn client_that_receives_below_the_least_rate_is_reset_and_that_is_logged() {
+    const FILE_BYTES: usize = 64 << 20;
+    // Enough for each send timeout, and too little to end within some of them.
+    const CLIENT_BYTES_PER_S: usize = 10_000_000;
+    let limits = "http_send_timeout_ms = 1000\nhttp_send_rate_min = 1000000000000";
+    let content = vec![b'x'; FILE_BYTES];
+    let domain = Domain::serve(Setup { site: &[("file", &content)], limits, ..Setup::default() });
+    let mut client = RawConnection::open(domain.server.http());
+    client.send(get("/file").as_bytes());
+    let (start, mut received) = (Instant::now(), client.read_piece().len());
+    loop {
+        while received as f64 > start.elapsed().as_secs_f64() * CLIENT_BYTES_PER_S as f64 {
+            domain.directory.control("status");
+        }
+        match client.try_read(64 * 1024) {
+            0 => break,
+            count => received += count,
+        }
+    }
+    assert!(received < FILE_BYTES, "all {received} bytes");
+    domain.server.wait_for_error("http_send_rate_min is not reached");
+    let status = domain.directory.control("status").text();
+    assert!(status.contains("http_slow_responses 1"), "{status}");
+}
+
+#[test]
 fn pipelines_that_are_not_read_take_little_memory_beyond_the_budget() {
     const CLIENT_COUNT: usize = 20;
     const REQUEST_COUNT: usize = 400;

@@ -18,7 +18,7 @@ const OK: &str = "HTTP/1.1 200 OK\r\n";
 const GRACE: Duration = Duration::from_secs(2);
 const ALMOST: Duration = Duration::from_millis(1);
 
-/// Short timeouts, all different.
+/// Short timeouts, all different, and no least rates.
 fn options() -> Options {
     Options {
         http: HttpOptions {
@@ -26,6 +26,8 @@ fn options() -> Options {
             request_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(60),
             send_timeout: Duration::from_secs(30),
+            send_rate_min: 0,
+            receive_rate_min: 0,
             ..HttpOptions::default()
         },
         dns: DnsOptions { tcp_connections_max: 3, tcp_idle_timeout: Duration::from_secs(5), ..DnsOptions::default() },
@@ -301,6 +303,92 @@ fn received_bytes_of_a_response_move_the_send_deadline() {
         simulation.advance(Duration::from_secs(30));
         assert!(!simulation.is_open(client));
     });
+}
+
+/// Simulates least rates of 100 bytes a second, under which a request may take ten minutes.
+fn simulate_rates(act: impl FnOnce(&mut Simulation<'_>)) {
+    let mut options = options();
+    options.http.send_rate_min = 100;
+    options.http.receive_rate_min = 100;
+    options.http.request_timeout = Duration::from_secs(600);
+    options.http.request.body_bytes_max = 1_000_000;
+    simulate_with(options, act);
+}
+
+#[test]
+fn a_client_that_receives_a_response_below_the_least_rate_is_reset() {
+    const SECONDS: u64 = 120;
+    let check = |bytes_per_s: usize, expected_ms: Option<u64>| {
+        simulate_rates(|simulation| {
+            // More than the client takes.
+            let client = simulation.connect(Protocol::Http, GET.repeat(100).as_bytes(), 1).expect("accepted");
+            for _ in 0..SECONDS {
+                simulation.advance(Duration::from_secs(1));
+                if !simulation.is_open(client) {
+                    break;
+                }
+                simulation.open_window(client, bytes_per_s);
+                simulation.run(ITERATIONS_MAX);
+            }
+            assert_eq!(simulation.is_open(client), expected_ms.is_none(), "{bytes_per_s} bytes/s");
+            assert_eq!(simulation.count(Counter::HttpSlowResponses), u64::from(expected_ms.is_some()));
+            if let Some(expected_ms) = expected_ms {
+                assert_eq!(simulation.ending(client), Ending::Reset);
+                assert_eq!(simulation.connections.clock().now_ms(), expected_ms, "{bytes_per_s} bytes/s");
+            }
+        });
+    };
+    // The first window of 30 seconds is not measured.
+    check(1, Some(60_000));
+    check(99, Some(60_000));
+    check(100, None);
+}
+
+#[test]
+fn a_response_that_waits_for_a_disk_has_no_least_rate() {
+    simulate_uncached(100_000, |simulation, _| {
+        let waiting = simulation.ask_stalled();
+        simulation.advance(Duration::from_secs(29));
+        simulation.stall_disk(false);
+        assert_ne!(simulation.received(waiting).len(), 0);
+        assert_eq!(simulation.count(Counter::HttpSlowResponses), 0);
+    });
+}
+
+#[test]
+fn a_client_that_sends_a_request_below_the_least_rate_gets_408() {
+    let head = GET.replace("\r\n\r\n", "\r\nCookie: ");
+    let body = "POST /file HTTP/1.1\r\nHost: example\r\nContent-Length: 900000\r\n\r\n";
+    let check = |start: &str, bytes_per_s: usize, expected_s: Option<u64>| {
+        simulate_rates(|simulation| {
+            // The request is not the first one.
+            let client = simulation.http(GET);
+            simulation.run(ITERATIONS_MAX);
+            simulation.take_received(client);
+            simulation.send(client, start.as_bytes());
+            simulation.run(ITERATIONS_MAX);
+            let mut answered_s = None;
+            for second in 1..=100 {
+                simulation.advance(Duration::from_secs(1));
+                let answer = simulation.received(client);
+                if !answer.is_empty() {
+                    assert!(answer.starts_with("HTTP/1.1 408 ") && answer.contains(CLOSE), "{answer}");
+                    answered_s = Some(second);
+                    break;
+                }
+                simulation.ask(client, "x".repeat(bytes_per_s));
+            }
+            assert_eq!(answered_s, expected_s, "{bytes_per_s} bytes/s");
+            assert_eq!(simulation.count(Counter::HttpSlowRequests), u64::from(expected_s.is_some()));
+        });
+    };
+    for start in [&head, body] {
+        check(start, 1, Some(20));
+        check(start, 90, Some(20));
+        check(start, 105, None);
+    }
+    // A fast start does not pay for the rest.
+    check(&format!("{body}{}", "x".repeat(50_000)), 1, Some(40));
 }
 
 #[test]
