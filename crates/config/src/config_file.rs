@@ -305,6 +305,11 @@ impl ConfigBuilder<'_, '_> {
 
     /// Adds `host` to the site that is about to be pushed, unless another site has it or it cannot be a host.
     fn add_host(&mut self, host: DomainName, offset: usize, hosts: &mut Vec<DomainName>) {
+        if host.is_wildcard() {
+            let problem = format!("{host} cannot have a site: wildcards are not supported for sites");
+            self.error(offset, problem, "list each name; only zones may have wildcards");
+            return;
+        }
         if !host.can_be_host() {
             self.error(offset, format!("{host} cannot have a site: a URL cannot contain it"), "give it only a zone");
             return;

@@ -7,15 +7,18 @@ use std::fmt;
 const TEXT_BYTES_MAX: usize = 253;
 /// Bytes of the longest label (RFC 1035 §2.3.4).
 const LABEL_BYTES_MAX: usize = 63;
+const ROOT: &str = ".";
+const WILDCARD: &str = "*";
 
-/// A domain name: lower case, at least one label, no dot at the end, no escapes. Equal names are equal by `==`.
+/// A domain name: lower case, no dot at the end, no escapes; `.` is the root. Equal names are equal by `==`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DomainName(String);
 
 impl DomainName {
     /// Parses a name with or without its last dot.
     ///
-    /// Labels consist of letters, digits, hyphens and underscores, and of slashes for the zones of RFC 2317 §4.
+    /// Labels consist of letters, digits, hyphens and underscores, and of slashes for the zones of RFC 2317 §4. A label may
+    /// be `*`, because a zone may have such an apex (RFC 4592 §4.1).
     ///
     /// # Errors
     /// Why `text` is not a name.
@@ -23,8 +26,8 @@ impl DomainName {
         let name = text.strip_suffix('.').unwrap_or(text);
         let problem =
             |reason: &str, remedy: &str| Err(Problem::new(format!("invalid domain name `{text}`: {reason}"), remedy));
-        if text == "." {
-            return problem("the root zone is not supported", "write a name such as example.com");
+        if text == ROOT {
+            return Ok(DomainName(ROOT.to_owned()));
         }
         if name.is_empty() {
             return problem("it is empty", "write a name such as example.com");
@@ -35,14 +38,12 @@ impl DomainName {
                 "the site that `default` in [http] names, else the first site, answers requests for addresses",
             );
         }
-        if name.starts_with("*.") {
-            return problem("wildcards are not supported here", "list each name; zone files may have wildcards");
-        }
         if !name.is_ascii() {
             return problem("it has characters beyond ASCII", "write its ASCII form, which starts with xn--");
         }
         let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'/');
-        if let Some(other) = name.bytes().find(|&byte| byte != b'.' && !is_allowed(byte)) {
+        let labels = || name.split('.').filter(|&label| label != WILDCARD);
+        if let Some(other) = labels().flat_map(str::bytes).find(|&byte| !is_allowed(byte)) {
             let other = char::from(other);
             let shown = if other.is_control() { other.escape_default().to_string() } else { other.to_string() };
             return problem(&format!("the character `{shown}` is not allowed"), "write a name such as example.com");
@@ -60,19 +61,24 @@ impl DomainName {
         Ok(DomainName(name.to_ascii_lowercase()))
     }
 
-    /// The name in lower case, without a dot at the end: `www.example.com`.
+    /// The name in lower case, without a dot at the end: `www.example.com`; the root is `.`.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
     /// The labels from left to right; none is empty or longer than 63 bytes.
     pub fn labels(&self) -> impl Iterator<Item = &str> {
-        self.0.split('.')
+        self.0.split('.').filter(|label| !label.is_empty())
     }
 
-    /// Whether a URL can have this host: names with a slash are for zones only.
+    /// Whether a URL can have this host: the root and names with a slash or an asterisk are for zones only.
     pub(super) fn can_be_host(&self) -> bool {
-        !self.0.contains('/')
+        self.0 != ROOT && !self.0.contains(['/', '*'])
+    }
+
+    /// Whether the first label is `*` alone.
+    pub(super) fn is_wildcard(&self) -> bool {
+        self.labels().next() == Some(WILDCARD)
     }
 }
 

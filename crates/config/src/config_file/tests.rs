@@ -354,9 +354,8 @@ fn invalid_domain_names_are_errors() {
         ("a$b.example", "the character `$` is not allowed; write a name such as example.com"),
         ("a..example", "it has an empty label; remove the extra dot"),
         (".example", "it has an empty label; remove the extra dot"),
-        (".", "the root zone is not supported; write a name such as example.com"),
         ("", "it is empty; write a name such as example.com"),
-        ("*.example.com", "wildcards are not supported here; list each name; zone files may have wildcards"),
+        ("a*.example", "the character `*` is not allowed; write a name such as example.com"),
         ("bücher.example", "it has characters beyond ASCII; write its ASCII form, which starts with xn--"),
         (&long_label, "it has a label of 64 characters; a label has at most 63 characters"),
         (&long_name, "it has 255 characters; a name has at most 253 characters"),
@@ -400,6 +399,26 @@ fn duplicate_host_or_zone_is_an_error() {
         "[domain.\"0/25.example\"]\nsite = \"public\"",
         &["1:9: 0/25.example cannot have a site: a URL cannot contain it; give it only a zone"],
     );
+    check(
+        "[domain.\".\"]\nsite = \"public\"",
+        &["1:9: . cannot have a site: a URL cannot contain it; give it only a zone"],
+    );
+    check(
+        "[domain.\"*.a.example\"]\nsite = \"public\"",
+        &[
+            "1:9: *.a.example cannot have a site: wildcards are not supported for sites; list each name; only zones may \
+           have wildcards",
+        ],
+    );
+}
+
+#[test]
+fn root_and_names_with_wildcards_may_be_zones() {
+    let names = [".", "*.a.example", "a.*.example", "0/25.example"];
+    let text: String = names.iter().map(|name| format!("[domain.\"{name}\"]\nzone = \"a.zone\"\n")).collect();
+    let config = read(text.as_bytes()).expect("accepted");
+    assert_eq!(config.zones.iter().map(|zone| zone.apex.as_str()).collect::<Vec<_>>(), names);
+    assert_eq!(config.zones[0].apex.labels().count(), 0);
 }
 
 #[test]

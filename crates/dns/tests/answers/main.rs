@@ -34,7 +34,7 @@ macro_rules! cases {
 mod replies {
     use super::check_file;
 
-    cases!(aliases, dname, edns, negative, referrals, rfc1034, wildcards, zone_maps, zones);
+    cases!(aliases, apexes, dname, edns, negative, referrals, rfc1034, wildcards, zone_maps, zones);
 }
 
 #[track_caller]
