@@ -229,12 +229,29 @@ fn counted(count: usize, noun: &str) -> String {
     format!("{count} {noun}{plural}")
 }
 
-/// The text of an I/O error for the operator: without the number that the standard library adds to it.
+/// The text of an I/O error for the operator: without the number that the standard library adds to it, and with the remedy
+/// if the process or the system lacks something.
 pub fn error_text(error: &io::Error) -> String {
     let text = error.to_string();
     match text.split_once(" (os error ") {
-        Some((before, after)) => format!("{before}{}", after.split_once(')').map_or("", |(_, rest)| rest)),
+        Some((before, after)) => {
+            let (number, rest) = after.split_once(')').unwrap_or((after, ""));
+            format!("{before}{rest}{}", remedy(number))
+        }
         None => text,
+    }
+}
+
+/// What to do about the error with this number (errno(3)).
+fn remedy(number: &str) -> &'static str {
+    const NO_MEMORY: &str = "12";
+    const NO_DESCRIPTOR_IN_SYSTEM: &str = "23";
+    const NO_DESCRIPTOR: &str = "24";
+    match number {
+        NO_MEMORY => "; free memory, or raise the memory limit of the service (MemoryMax= of systemd)",
+        NO_DESCRIPTOR_IN_SYSTEM => "; raise the limit of open files of the system (sysctl fs.file-max)",
+        NO_DESCRIPTOR => "; raise the limit of open files (ulimit -n, LimitNOFILE= of systemd)",
+        _ => "",
     }
 }
 
@@ -429,5 +446,11 @@ mod tests {
         let wrapped = io::Error::other(format!("bind(\"x\") failed: {error}; start as root"));
         assert_eq!(error_text(&wrapped), "bind(\"x\") failed: Permission denied; start as root");
         assert_eq!(error_text(&io::Error::other("plain")), "plain");
+        let without_memory = io::Error::from_raw_os_error(12);
+        assert_eq!(
+            error_text(&io::Error::other(format!("epoll_create1() failed: {without_memory}"))),
+            "epoll_create1() failed: Cannot allocate memory; free memory, or raise the memory limit of the service \
+             (MemoryMax= of systemd)"
+        );
     }
 }

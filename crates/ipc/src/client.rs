@@ -35,7 +35,7 @@ fn connect(socket: &Path) -> Result<Connection, String> {
             "cannot connect to {path}: permission denied; run this command as root or as the user that started the server"
         ),
         ErrorKind::WouldBlock => format!("too many clients wait at {path}; try again"),
-        _ => error_text(&error),
+        _ => format!("cannot connect to the server: {}", error_text(&error)),
     })
 }
 
@@ -55,7 +55,7 @@ fn exchange(
     match server.send(&Message::Command(command)) {
         // The reason may have arrived before the connection was closed.
         Err(error) if !matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => {
-            return Err(error_text(&error));
+            return Err(format!("cannot send the command: {}", error_text(&error)));
         }
         _ => {}
     }
@@ -81,7 +81,8 @@ fn exchange(
             Ok(Received::Message(Message::Event(Event::Done { is_success }), _)) => return Ok(is_success),
             Ok(Received::Message(other, _)) => return Err(other_version(format!("unexpected answer {other:?}"))),
             Ok(Received::WouldBlock) => {
-                PollSet::new([server.as_fd()]).wait(Some(rest)).map_err(|error| error_text(&error))?;
+                let waited = PollSet::new([server.as_fd()]).wait(Some(rest));
+                waited.map_err(|error| format!("cannot wait for the answer: {}", error_text(&error)))?;
             }
             Ok(Received::Closed) => {
                 return Err("the server closed the connection before the end of its answer; see its log".to_owned());
@@ -89,7 +90,7 @@ fn exchange(
             Err(error) if error.get_ref().is_some_and(|error| error.is::<DecodeError>()) => {
                 return Err(other_version(error.to_string()));
             }
-            Err(error) => return Err(error_text(&error)),
+            Err(error) => return Err(format!("cannot receive the answer: {}", error_text(&error))),
         }
     }
 }
@@ -208,7 +209,7 @@ mod tests {
         check("no server answers at PATH: start it, or name its socket with --control");
         std::fs::remove_file(&path).expect("removed");
         let _stream = std::os::unix::net::UnixListener::bind(&path).expect("bound");
-        check("connect(\"PATH\") failed: ");
+        check("cannot connect to the server: connect(\"PATH\") failed: ");
     }
 
     #[test]

@@ -80,7 +80,8 @@ mod tests {
         );
         assert_eq!(
             message("127.0.0.1:80", io::Error::from_raw_os_error(24), flags()),
-            "cannot listen on 127.0.0.1:80: Too many open files"
+            "cannot listen on 127.0.0.1:80: Too many open files; raise the limit of open files (ulimit -n, LimitNOFILE= of \
+             systemd)"
         );
     }
 }

@@ -39,7 +39,10 @@ fn load(config: &Config) -> Result<(Loaded, Option<String>), Vec<Diagnostic>> {
         let account = config.user_and_group.as_ref();
         let location = account.map_or(Location::Argument("check".to_owned()), |account| account.user_location.clone());
         if effective_uid() == 0 {
-            user.switch().map_err(|error| vec![Diagnostic::error(location, Problem::new(error_text(&error), ""))])?;
+            user.switch().map_err(|error| {
+                let message = format!("cannot switch to the user `{}`: {}", user.name, error_text(&error));
+                vec![Diagnostic::error(location, Problem::new(message, ""))]
+            })?;
             name = Some(user.name);
         } else if user.uid != effective_uid() {
             let message = format!("only root can switch to the user `{}`", user.name);

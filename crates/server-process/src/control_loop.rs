@@ -351,9 +351,8 @@ impl<'s> ControlLoop<'s> {
                 self.send(Event::ReloadRefused);
             }
             // A new process loads before it enters its sandbox.
-            Ok((_, loaded)) if loaded.denial == Denial::Sandbox && self.state.sandbox.restricts_directories() => {
-                let first = loaded.errors.first().map(ToString::to_string).unwrap_or_default();
-                self.send_new_process_needed(&format!("something is new to its sandbox ({first})"));
+            Ok((_, Loaded { denial: Denial::Sandbox(path), .. })) if self.state.sandbox.restricts_directories() => {
+                self.send_new_process_needed(&format!("its sandbox does not allow {}", path.display()));
             }
             Ok((config, loaded)) => match config.needs_new_process(&self.state.config) {
                 Some(reason) => self.send_new_process_needed(&reason),

@@ -56,7 +56,7 @@ pub fn serve_demo(http: SocketAddr, dns: SocketAddr) -> Exit {
     match serve(&config.limits, listeners) {
         Ok(()) => Exit::Success,
         Err(error) => {
-            log(&error_text(&error));
+            log(&format!("cannot serve: {}", error_text(&error)));
             Exit::Failure
         }
     }

@@ -19,6 +19,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
+use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
@@ -171,7 +172,8 @@ impl Loader {
     }
 
     fn open_site(&mut self, site: &sanderling_config::Site, report: &mut Report) -> Result<(), Diagnostic> {
-        let opened = open_directory(&site.document_root).and_then(|(root, id)| Ok((self.id_of(id, report)?, root)));
+        let opened = open_directory(&site.document_root)
+            .and_then(|(root, id)| Ok((self.id_of(id, &site.document_root, report)?, root)));
         let (id, root) = opened.map_err(|error| {
             let message = format!("cannot open the site `{}`: {}", site.document_root.display(), error_text(&error));
             let problem = Problem::new(message, "check the path of the directory and its permissions");
@@ -203,10 +205,10 @@ impl Loader {
 
     /// # Errors
     /// The sandbox allows opening the directory, but nothing in it.
-    fn id_of(&mut self, id: DirectoryId, report: &mut Report) -> io::Result<u32> {
+    fn id_of(&mut self, id: DirectoryId, path: &Path, report: &mut Report) -> io::Result<u32> {
         let index = self.directories.iter().position(|other| *other == id);
         if index.is_none() && self.forbids_new_directories {
-            report.denial = Denial::Sandbox;
+            report.denial = Denial::Sandbox(path.to_owned());
             let message = "the sandbox of the server process does not allow this directory";
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
         }
@@ -285,7 +287,7 @@ impl LoadedZone {
                 self.serve(zone, good, info, None);
             }
             Err(failure) => {
-                report.denial = report.denial.max(failure.denial);
+                report.denial = mem::take(&mut report.denial).max(failure.denial);
                 let problem = failure.diagnostics.iter().find(|one| one.is_error()).map(ToString::to_string);
                 report.errors.extend(failure.diagnostics);
                 self.sources = None;

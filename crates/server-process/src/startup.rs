@@ -34,7 +34,7 @@ pub fn serve(source: &ConfigSource, control_path: Option<PathBuf>, forced_zones:
     log::hold();
     // It is started through /proc/self/exe, and would have the name `exe`.
     if let Err(error) = sanderling_os::process::set_name(c"sanderling") {
-        log(&error_text(&error));
+        log(&format!("cannot set the name of the process: {}", error_text(&error)));
     }
     let result = Inherited::take(control_path)
         .map_err(StartupError::from)
@@ -47,10 +47,14 @@ pub fn serve(source: &ConfigSource, control_path: Option<PathBuf>, forced_zones:
             Exit::BadConfiguration
         }
         Err(StartupError::Failure(error)) => {
-            log(&error_text(&error));
+            log(&failure_text(&error));
             Exit::Failure
         }
     }
+}
+
+fn failure_text(error: &io::Error) -> String {
+    format!("the server process cannot serve: {}", error_text(error))
 }
 
 /// Why the process does not serve.
@@ -113,7 +117,7 @@ impl Inherited {
         // Files are opened as this user: `$INCLUDE` in a zone of a customer must not read what only root may.
         drop_privileges(user.as_ref()).map_err(|error| match &config.user_and_group {
             Some(account) => {
-                let problem = Problem::new(error_text(&error), "");
+                let problem = Problem::new(format!("cannot switch to this user: {}", error_text(&error)), "");
                 self.refuse(vec![Diagnostic::error(account.user_location.clone(), problem)])
             }
             None => self.fail(error),
@@ -160,7 +164,7 @@ impl Inherited {
 
     /// Reports a failure to the supervisor.
     fn fail(&mut self, error: io::Error) -> StartupError {
-        self.send(Event::Stderr(Text::new(&format!("{}\n", error_text(&error)))));
+        self.send(Event::Stderr(Text::new(&format!("{}\n", failure_text(&error)))));
         StartupError::Failure(error)
     }
 
@@ -180,7 +184,7 @@ impl Prepared {
         match fit_to_descriptor_limit(&mut options) {
             Ok(None) => {}
             Ok(Some(message)) => log(&message),
-            Err(error) => log(&error_text(&error)),
+            Err(error) => log(&format!("cannot read the limit of open files: {}", error_text(&error))),
         }
         let server = Server::new(snapshot, options, Duration::from_millis(limits.drain_timeout_ms));
         let control = |server: &Server| {

@@ -7,6 +7,7 @@ use sanderling_dns::zonefile::{self, Entry, Parser, Position};
 use sanderling_dns::{HashSeed, NameBuf, Zone, ZoneBuilder, ZoneLimits};
 use sanderling_os::error::with_second_try;
 use std::io::{self, Read};
+use std::mem;
 use std::path::{Path, PathBuf};
 use std::vec;
 
@@ -19,14 +20,14 @@ pub(crate) struct Failure {
 }
 
 /// Whether permission to read something was denied, and by what.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Denial {
     #[default]
     None,
     /// The user of this process does not have it, and another process of this user would not either.
     Permissions,
-    /// The sandbox of this process: a new process can read it, and can open it to its own sandbox.
-    Sandbox,
+    /// The sandbox of this process: a new process can read this path, and can open it to its own sandbox.
+    Sandbox(PathBuf),
 }
 
 /// Loads the zone of `config`; the zone, the files that it was read from, and their text if it has at most `text_bytes_max`.
@@ -184,7 +185,7 @@ impl<'l> ZoneLoader<'l> {
                 self.files.push(path);
             }
             Err(ReadError { problem, denial }) => {
-                self.denial = self.denial.max(denial);
+                self.denial = mem::take(&mut self.denial).max(denial);
                 let message = format!("cannot include {}: {}", path.display(), problem.message);
                 let location = self.location(position);
                 self.diagnostics.push(Diagnostic::error(location, Problem::new(message, problem.remedy)));
@@ -224,7 +225,9 @@ impl ReadError {
         let message = format!("cannot read the zone file{user}: {}", error_text(error));
         let problem = Problem::new(message, "check its path and permissions");
         let denial = match error.kind() {
-            io::ErrorKind::PermissionDenied if sanderling_os::file::is_permitted(path) => Denial::Sandbox,
+            io::ErrorKind::PermissionDenied if sanderling_os::file::is_permitted(path) => {
+                Denial::Sandbox(path.to_owned())
+            }
             io::ErrorKind::PermissionDenied => Denial::Permissions,
             _ => Denial::None,
         };

@@ -101,7 +101,7 @@ impl Process {
                 return None;
             }
             Ok(Received::Message(other, _)) => format!("unexpected message {other:?}"),
-            Err(error) => error_text(&error),
+            Err(error) => format!("cannot receive its messages: {}", error_text(&error)),
         };
         self.is_connected = false;
         let (message, aborts) = match self.phase {

@@ -312,7 +312,7 @@ impl Supervisor {
             }
             Event::AcceptStopped => {
                 if let Err(error) = self.listeners.shut_down_except(&Listeners::default()) {
-                    log(&error_text(&error));
+                    log(&format!("cannot shut down a listener: {}", error_text(&error)));
                 }
             }
             Event::Stdout(text) => {
@@ -373,7 +373,7 @@ impl Supervisor {
         let mut index = 0;
         while index < self.processes.len() {
             let status = self.processes[index].try_wait().unwrap_or_else(|error| {
-                log(&format!("{}: {}; retrying", self.processes[index], error_text(&error)));
+                log(&format!("cannot wait for {}: {}; retrying", self.processes[index], error_text(&error)));
                 None
             });
             let status = match status {

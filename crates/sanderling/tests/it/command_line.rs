@@ -102,7 +102,7 @@ fn unusable_configuration_or_zone_file_is_refused_at_once() {
     }
 }
 
-/// The message names the system call and its object.
+/// The message names what failed, the system call with its object, and the remedy.
 #[test]
 fn descriptor_limit_at_start_is_reported() {
     let directory = TestDirectory::with(&[("index.html", b"hi")]);
@@ -111,7 +111,8 @@ fn descriptor_limit_at_start_is_reported() {
     command.args(["serve", directory.path().to_str().unwrap(), "--http", "127.0.0.1:0", "--workers", "8"]);
     let ended = run_to_end(command, DEADLINE);
     assert_eq!(ended.code(), Some(1), "{ended}");
-    assert!(ended.errors.contains(") failed: Too many open files"), "{ended}");
+    let message = ") failed: Too many open files; raise the limit of open files";
+    assert!(ended.errors.contains("cannot ") && ended.errors.contains(message), "{ended}");
 }
 
 #[test]

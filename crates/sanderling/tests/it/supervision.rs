@@ -407,6 +407,8 @@ fn new_directory_in_the_configuration_is_served() {
     directory.write("sanderling.toml", config.replace("\"public\"", "\"other\"").as_bytes());
     let ended = directory.control("reload");
     assert_eq!(ended.code(), Some(0), "{ended}");
+    let expected = format!("its sandbox does not allow {}", directory.path().join("other").display());
+    assert!(ended.text().contains("no connection was closed") || ended.text().contains(&expected), "{ended}");
     wait_for_page(&server, b"new\n");
     // The same path with another directory.
     fs::rename(directory.path().join("other"), directory.path().join("old")).expect("no error");

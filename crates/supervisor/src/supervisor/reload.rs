@@ -64,7 +64,7 @@ impl Supervisor {
             _ => Arc::new(self.source.parse(&text)?),
         };
         let text = memfd::create("configuration", &text).map_err(|error| {
-            let problem = Problem::new(error_text(&error), "check the memory and the file descriptor limit");
+            let problem = Problem::new(format!("cannot store the configuration: {}", error_text(&error)), "");
             vec![Diagnostic::error(Location::Argument("reload".to_owned()), problem)]
         })?;
         Ok(ActiveConfig { config, text })
@@ -85,7 +85,7 @@ impl Supervisor {
             if listeners_with_new_sockets.has_more_than(&self.listeners) {
                 self.serve_new_sockets(listeners_with_new_sockets);
             }
-            self.refuse_reload_with(requester, &error_text(&error));
+            self.refuse_reload_with(requester, &format!("cannot start a server process: {}", error_text(&error)));
         }
     }
 

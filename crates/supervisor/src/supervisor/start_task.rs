@@ -132,7 +132,7 @@ impl Supervisor {
         self.announced = start.listeners.clone();
         // Clients of an address that is no longer served are refused instead of waiting for ever.
         if let Err(error) = self.listeners.shut_down_except(&start.listeners) {
-            log(&error_text(&error));
+            log(&format!("cannot shut down a listener: {}", error_text(&error)));
         }
         self.listeners = start.listeners;
         self.active = start.next;

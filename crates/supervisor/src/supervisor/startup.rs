@@ -43,7 +43,7 @@ pub fn serve(
         Err(StartupError::Failure(message)) => {
             log(&message);
             if handover::has_list() {
-                log(&error_text(&adopt_instead()));
+                log(&format!("{}; start `sanderling serve` again", error_text(&adopt_instead())));
             }
             Exit::Failure
         }
@@ -56,7 +56,7 @@ fn adopt_instead() -> io::Error {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     // Without a control socket the server process would not be found, and a second one would serve beside it.
     if !arguments.iter().any(|argument| argument == "--control") {
-        return io::Error::other("the server process goes on serving without a supervisor; stop it and start again");
+        return io::Error::other("the server process goes on serving without a supervisor; stop it");
     }
     log("cannot take over from the program before; adopting the server process");
     log::flush(LOG_FLUSH_MAX);
@@ -78,7 +78,7 @@ enum StartupError {
 
 impl From<io::Error> for StartupError {
     fn from(error: io::Error) -> StartupError {
-        StartupError::Failure(error_text(&error))
+        StartupError::Failure(format!("cannot start: {}", error_text(&error)))
     }
 }
 
@@ -90,7 +90,7 @@ fn start(
     let signals = Signals::register(&[SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2])?;
     signals::unblock_all()?;
     if let Err(error) = sanderling_os::rlimit::raise_nofile_limit() {
-        log(&error_text(&error));
+        log(&format!("cannot raise the limit of open files: {}", error_text(&error)));
     }
     if let Some(descriptors) = handover::from_list()? {
         return Ok(resume(source, forced, signals, control_path, descriptors)?);
