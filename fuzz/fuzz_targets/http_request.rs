@@ -16,6 +16,7 @@ fuzz_target!(|bytes: &[u8]| {
     let metadata = FileMetadata { length_bytes: LENGTH_BYTES, modified: time, changed: time, device: 1, inode: 2 };
     let file = Representation::new(
         &metadata,
+        None,
         "text/plain",
         Negotiation::AcceptEncoding(ContentCoding::Gzip),
         b"",
@@ -51,7 +52,7 @@ fn check_response<'r>(
     request: &sanderling_http::Request<'r>,
     file_result: Result<&'r Representation, LookupError<'r>>,
 ) {
-    let response = respond(request, file_result);
+    let response = respond(request, file_result, 784_111_777);
     let mut head = Vec::new();
     response.write_head(&HttpDate::from_unix_s(784_111_777), &mut head);
     let text = core::str::from_utf8(&head).expect("a head is ASCII");

@@ -48,7 +48,7 @@ fn main() {
     };
     let extra_fields = b"Cache-Control: no-cache\r\n";
     let file =
-        Representation::new(&metadata, media_type(b"index.html"), Negotiation::None, extra_fields, 1_700_000_100);
+        Representation::new(&metadata, None, media_type(b"index.html"), Negotiation::None, extra_fields, 1_700_000_100);
     let not_modified = BROWSER.replace(
         "Accept-Language",
         &format!("If-None-Match: {}\r\nAccept-Language", String::from_utf8_lossy(file.etag())),
@@ -111,7 +111,7 @@ fn serve(bytes: &[u8], file: &Representation, date: &HttpDate, out: &mut Vec<u8>
     };
     let path = request.path().expect("a GET has a path");
     black_box(SitePath::parse(path).expect("a site path").as_bytes());
-    let response = respond(&request, Ok(black_box(file)));
+    let response = respond(&request, Ok(black_box(file)), 1_700_000_200);
     response.write_head(date, out);
     black_box(response.body());
 }

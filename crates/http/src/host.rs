@@ -38,13 +38,6 @@ impl<'b> Host<'b> {
         };
         is_valid.then_some(Host { name, port })
     }
-
-    /// Whether both are the same host and port in the scheme http (RFC 9110 §4.2.3).
-    pub fn is_equivalent_to(&self, other: &Host<'_>) -> bool {
-        const DEFAULT_PORT: u16 = 80;
-        self.name.eq_ignore_ascii_case(other.name)
-            && self.port.unwrap_or(DEFAULT_PORT) == other.port.unwrap_or(DEFAULT_PORT)
-    }
 }
 
 /// Whether `address` is valid between the brackets of an `IP-literal`. Of `IPvFuture`, the grammar's alternative, no

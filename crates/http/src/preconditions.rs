@@ -44,14 +44,25 @@ pub(crate) fn evaluate(fields: &Fields<'_>, file: &Representation) -> Evaluation
 
 /// Whether If-Range allows a partial response (RFC 9110 §13.1.5, and step 5 of §13.2.2).
 ///
-/// A date never matches: it is no strong validator, since a file can change twice in a second. §13.1.5 requires clients
-/// to send the entity tag, which every response has.
-pub(crate) fn allows_range(fields: &Fields<'_>, file: &Representation) -> bool {
+/// `now_unix_s` is the current time in seconds since 1970.
+pub(crate) fn allows_range(fields: &Fields<'_>, file: &Representation, now_unix_s: u64) -> bool {
     if !fields.contains(FieldName::IfRange) {
         return true;
     }
-    let tag = fields.single(FieldName::IfRange).and_then(EntityTag::parse);
-    tag.is_some_and(|tag| tag.is_strong_match(file.etag()))
+    let Some(value) = fields.single(FieldName::IfRange) else { return false };
+    match EntityTag::parse(value) {
+        Some(tag) => tag.is_strong_match(file.etag()),
+        None => {
+            let date_unix_s = HttpDate::parse_unix_s(value);
+            date_unix_s.is_some() && date_unix_s == file.modified_unix_s() && is_strong_date(file, now_unix_s)
+        }
+    }
+}
+
+/// Whether Last-Modified is a strong validator (RFC 9110 §8.8.2.2): its second is over, so the file has not changed again in
+/// it. A client that has its date from a response in that second must not send it.
+fn is_strong_date(file: &Representation, now_unix_s: u64) -> bool {
+    file.modified_unix_s().is_some_and(|modified_unix_s| modified_unix_s < now_unix_s)
 }
 
 /// Whether the field is `*`, which matches any file that exists, or a list with a tag that matches `etag`.

@@ -57,11 +57,12 @@ pub struct Representation {
 impl Representation {
     /// Prepares the representation of a file.
     ///
-    /// `metadata` is that of the file as sent, so of the coded one; `media_type` is the Content-Type of the decoded
-    /// content. `extra_fields` are further field lines, each with its CRLF, such as Cache-Control; 200, 206 and 304 have
+    /// `metadata` and `content` are those of the file as sent, so of the coded one; with `content` the entity tag is the same
+    /// on every machine that has this content. `media_type` is the Content-Type of the decoded content. `extra_fields` are further field lines, each with its CRLF, such as Cache-Control; 200, 206 and 304 have
     /// them. `now_unix_s` is the current time in seconds since 1970.
     pub fn new(
         metadata: &FileMetadata,
+        content: Option<&[u8]>,
         media_type: &str,
         negotiation: Negotiation,
         extra_fields: &[u8],
@@ -82,7 +83,7 @@ impl Representation {
         head.extend_from_slice(b"Accept-Ranges: bytes\r\nX-Content-Type-Options: nosniff\r\n");
         let not_modified_start = head.len();
         head.extend_from_slice(ETAG);
-        let (high, low) = fingerprint(metadata);
+        let (high, low) = fingerprint(metadata, content, content_encoding(negotiation));
         put_fmt(&mut head, format_args!("\"{high:016x}{low:016x}\"\r\n"));
         let etag_bytes = head.len() - not_modified_start - ETAG.len() - 2;
         if negotiation != Negotiation::None {
@@ -148,30 +149,75 @@ fn content_encoding(negotiation: Negotiation) -> Option<ContentCoding> {
 
 /// The date of Last-Modified.
 fn last_modified_unix_s(metadata: &FileMetadata, now_unix_s: u64) -> Option<u64> {
-    // Reproducible builds stamp every version of a file with second 0 or 1: clients would keep outdated copies.
-    const STAMP_S_MAX: i64 = 1;
-    if metadata.modified.unix_s <= STAMP_S_MAX {
+    // Of a stamp no date: clients would keep outdated copies.
+    if is_stamp(metadata.modified) {
         return None;
     }
     // RFC 9110 §8.8.2.1: never later than the date of the response.
     u64::try_from(metadata.modified.unix_s).ok().map(|unix_s| unix_s.min(now_unix_s))
 }
 
-/// A hash of 128 bits of all metadata, which distinguishes any two versions of a file. No field can be read from it.
-fn fingerprint(metadata: &FileMetadata) -> (u64, u64) {
-    let words = [
-        metadata.device,
-        metadata.inode,
-        metadata.length_bytes,
-        metadata.modified.unix_s.cast_unsigned(),
-        metadata.changed.unix_s.cast_unsigned(),
-        u64::from(metadata.modified.nanos) << 32 | u64::from(metadata.changed.nanos),
-    ];
-    // Two chains with different starts; the finalizer of SplitMix64 is a bijection with full avalanche.
-    let chain = |start: u64| words.iter().fold(start, |state, word| mix((state ^ word).wrapping_add(start)));
-    (chain(0x9e37_79b9_7f4a_7c15), chain(0xd1b5_4a32_d192_ed03))
+/// A hash of 128 bits that distinguishes two versions of a file, and its codings.
+///
+/// Of the content, if it is given. Else of the length and the modification time, which a copy with its times keeps (`cp -p`,
+/// `rsync -t`, `tar`), on another machine too. A stamp says nothing about the version: then all metadata are hashed.
+fn fingerprint(metadata: &FileMetadata, content: Option<&[u8]>, coding: Option<ContentCoding>) -> (u64, u64) {
+    let mut hash = Hash::new(metadata.length_bytes);
+    hash.put(coding.map_or(0, |coding| coding as u64));
+    if let Some(content) = content {
+        let (words, rest) = content.as_chunks();
+        words.iter().for_each(|word| hash.put(u64::from_le_bytes(*word)));
+        let mut last = [0; 8];
+        last[..rest.len()].copy_from_slice(rest);
+        hash.put(u64::from_le_bytes(last));
+        return hash.finish();
+    }
+    let put_time = |hash: &mut Hash, time: FileTime| {
+        hash.put(time.unix_s.cast_unsigned());
+        hash.put(u64::from(time.nanos));
+    };
+    put_time(&mut hash, metadata.modified);
+    if is_stamp(metadata.modified) {
+        put_time(&mut hash, metadata.changed);
+        hash.put(metadata.device);
+        hash.put(metadata.inode);
+    }
+    hash.finish()
 }
 
+/// Whether a modification time is the one that reproducible builds give to every version of a file: second 0 or 1.
+fn is_stamp(modified: FileTime) -> bool {
+    modified.unix_s <= 1
+}
+
+/// A hash of words, in two chains with different starts. It is not made to resist an attacker: one that can write a file needs
+/// no collision.
+struct Hash {
+    high: u64,
+    low: u64,
+}
+
+impl Hash {
+    const HIGH_START: u64 = 0x9e37_79b9_7f4a_7c15;
+    const LOW_START: u64 = 0xd1b5_4a32_d192_ed03;
+
+    fn new(word: u64) -> Hash {
+        let mut hash = Hash { high: Hash::HIGH_START, low: Hash::LOW_START };
+        hash.put(word);
+        hash
+    }
+
+    fn put(&mut self, word: u64) {
+        self.high = mix((self.high ^ word).wrapping_add(Hash::HIGH_START));
+        self.low = mix((self.low ^ word).wrapping_add(Hash::LOW_START));
+    }
+
+    fn finish(self) -> (u64, u64) {
+        (self.high, self.low)
+    }
+}
+
+/// The finalizer of SplitMix64: a bijection, so that contents which differ in one word never have the same hash.
 fn mix(mut value: u64) -> u64 {
     value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -236,13 +236,8 @@ impl<'b> RequestLine<'b> {
         }
         let value = fields.single(FieldName::Host).ok_or(RequestError::MissingOrRepeatedHost)?;
         let host = Host::parse(value).ok_or(RequestError::InvalidHost)?;
-        match self.authority {
-            None => Ok(Some(host)),
-            // By RFC 9112 §3.2.2 the target takes precedence. Senders make both equal, so a difference is an attempt to
-            // make two recipients see two sites.
-            Some(authority) if authority.is_equivalent_to(&host) => Ok(Some(authority)),
-            Some(_) => Err(RequestError::HostMismatch),
-        }
+        // §3.2.2: the host of an absolute-form target replaces that of Host.
+        Ok(Some(self.authority.unwrap_or(host)))
     }
 
     /// RFC 9112 §9.3.

@@ -30,8 +30,6 @@ pub enum RequestError {
     MissingOrRepeatedHost,
     /// A Host or an authority is not `host[:port]` (RFC 3986 §3.2.2).
     InvalidHost,
-    /// The target and Host name different authorities.
-    HostMismatch,
     /// Content-Length is not one plain decimal number (RFC 9112 §6.3).
     InvalidContentLength,
     /// The end of the body is ambiguous: Transfer-Encoding with Content-Length, repeated, in HTTP/1.0, or without
@@ -63,7 +61,6 @@ impl RequestError {
             | RequestError::InvalidField
             | RequestError::MissingOrRepeatedHost
             | RequestError::InvalidHost
-            | RequestError::HostMismatch
             | RequestError::InvalidContentLength
             | RequestError::AmbiguousFraming
             | RequestError::InvalidChunk => Status::BadRequest,
@@ -85,7 +82,6 @@ impl fmt::Display for RequestError {
             RequestError::HeadTooLong => "request head too long",
             RequestError::MissingOrRepeatedHost => "Host missing or repeated",
             RequestError::InvalidHost => "invalid host",
-            RequestError::HostMismatch => "the target and Host name different hosts",
             RequestError::InvalidContentLength => "invalid or repeated Content-Length",
             RequestError::AmbiguousFraming => {
                 "Transfer-Encoding with Content-Length, repeated, in HTTP/1.0, or without chunked as its last coding"

@@ -40,11 +40,15 @@ impl From<SitePathError> for LookupError<'_> {
     }
 }
 
-/// The response to `request`, whose target resource is `file`.
-pub fn respond<'r>(request: &Request<'r>, file: Result<&'r Representation, LookupError<'r>>) -> Response<'r> {
+/// The response to `request`, whose target resource is `file`. `now_unix_s` is the current time in seconds since 1970.
+pub fn respond<'r>(
+    request: &Request<'r>,
+    file: Result<&'r Representation, LookupError<'r>>,
+    now_unix_s: u64,
+) -> Response<'r> {
     let head = match request.method {
         Method::Get | Method::Head => {
-            file.map_or_else(|error| head_of_error(request, error), |file| head_of_file(request, file))
+            file.map_or_else(|error| head_of_error(request, error), |file| head_of_file(request, file, now_unix_s))
         }
         Method::Options => Head::Options,
         // RFC 9110 §15.5.6 and §15.6.2.
@@ -70,14 +74,14 @@ fn head_of_error<'r>(request: &Request<'r>, error: LookupError<'r>) -> Head<'r> 
     })
 }
 
-fn head_of_file<'r>(request: &Request<'r>, file: &'r Representation) -> Head<'r> {
+fn head_of_file<'r>(request: &Request<'r>, file: &'r Representation, now_unix_s: u64) -> Head<'r> {
     match evaluate(&request.fields, file) {
         Evaluation::Failed => return Head::StatusPage(Status::PreconditionFailed),
         Evaluation::NotModified => return Head::NotModified(file),
         Evaluation::Proceed => {}
     }
     // RFC 9110 §14.2: a range applies to GET only, and after the preconditions.
-    let is_range_allowed = request.method == Method::Get && allows_range(&request.fields, file);
+    let is_range_allowed = request.method == Method::Get && allows_range(&request.fields, file, now_unix_s);
     let range = request.fields.single(FieldName::Range).filter(|_| is_range_allowed);
     match range.map_or(RangeRequest::Ignored, |value| parse_range(value, file.length_bytes())) {
         RangeRequest::Ignored => Head::Full(file),

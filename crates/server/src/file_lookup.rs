@@ -284,19 +284,15 @@ fn find_builtin(
         let is_directory = files.iter().any(is_below);
         return Err(if is_directory { FileError::IsDirectory } else { FileError::NotFound }.into());
     };
-    // The entity tag comes from a hash of the content, since there is no file with a time: FNV-1a, 64 bits.
-    let hash = file
-        .bytes
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
     let metadata = FileMetadata {
         length_bytes: file.bytes.len() as u64,
         modified: FileTime::default(),
         changed: FileTime::default(),
         device: 0,
-        inode: hash,
+        inode: 0,
     };
-    let representation = Representation::new(&metadata, media_type(path), Negotiation::None, b"", context.unix_s);
+    let representation =
+        Representation::new(&metadata, Some(file.bytes), media_type(path), Negotiation::None, b"", context.unix_s);
     let uncompressed = FileVariant::builtin(file.bytes, representation, gauges);
     Ok(OpenFile::new(uncompressed, Vec::new(), true, context))
 }

@@ -208,7 +208,8 @@ impl Http1 {
         self.job_count = 0;
         self.job_error = None;
         context.metrics.add(Counter::HttpRequests, 1);
-        let mut response = respond(request, hit.as_ref().map(FileHit::representation).map_err(|error| *error));
+        let mut response =
+            respond(request, hit.as_ref().map(FileHit::representation).map_err(|error| *error), context.clock.unix_s());
         if is_last {
             response = response.with_connection_close();
         }

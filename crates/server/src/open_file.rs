@@ -314,7 +314,8 @@ impl FileVariant {
     ) -> FileVariant {
         let FileVersion { metadata, content } = version;
         let for_http = http_metadata(&metadata);
-        let representation = Representation::new(&for_http, media_type, negotiation, b"", context.unix_s);
+        let representation =
+            Representation::new(&for_http, content.in_memory(), media_type, negotiation, b"", context.unix_s);
         let usage = match &content {
             FileContent::Memory(content) => Usage::new(gauges, 0, content.len() as u64),
             FileContent::Descriptor(_) => Usage::new(gauges, 1, 0),

@@ -1,6 +1,8 @@
 //! Tests of preconditions and ranges: cases that other servers get wrong, then all combinations.
 
-use crate::site::{MODIFIED, check, etag, response_to};
+use sanderling_http::{Negotiation, Parsed, Representation, RequestLimits, Status, parse_request, respond};
+
+use crate::site::{MODIFIED, MODIFIED_UNIX_S, check, etag, metadata, response_to};
 
 /// Checks the response to a GET of a file of 36 bytes with these field lines; `TAG` is a placeholder for its entity tag.
 #[track_caller]
@@ -178,10 +180,35 @@ fn if_range_matches_only_same_strong_tag() {
     check_get("Range: bytes=0-1\nIf-Range: TAG, TAG", OK);
     check_get("Range: bytes=0-1\nIf-Range: *", OK);
     check_get("Range: bytes=0-1\nIf-Range: TAG\nIf-Range: TAG", OK);
-    check_get(&format!("Range: bytes=0-1\nIf-Range: {MODIFIED}"), OK);
     check_get("Range: bytes=99-\nIf-Range: \"old\"", OK);
     check_get("Range: bytes=99-\nIf-Range: TAG", UNSATISFIABLE);
     check_get("If-Range: \"old\"", OK);
+}
+
+#[test]
+fn if_range_matches_the_date_of_last_modified() {
+    check_get(&format!("Range: bytes=0-1\nIf-Range: {MODIFIED}"), &["HTTP/1.1 206 Partial Content", "> file 0+2"]);
+    check_get(&format!("Range: bytes=99-\nIf-Range: {MODIFIED}"), UNSATISFIABLE);
+    // RFC 9110 §13.1.5: an exact match, unlike If-Unmodified-Since.
+    check_get("Range: bytes=0-1\nIf-Range: Sat, 05 Nov 1994 08:49:38 GMT", OK);
+    check_get("Range: bytes=0-1\nIf-Range: Sat, 05 Nov 1994 08:49:36 GMT", OK);
+    check_get("Range: bytes=0-1\nIf-Range: Sat, 05 Nov 1994", OK);
+    check_get(&format!("Range: bytes=0-1\nIf-Range: {MODIFIED}\nIf-Range: {MODIFIED}"), OK);
+}
+
+/// RFC 9110 §8.8.2.2: the file may change again within the second of its date.
+#[test]
+fn if_range_date_is_weak_in_its_own_second() {
+    let modified_unix_s = MODIFIED_UNIX_S.cast_unsigned();
+    for (now_unix_s, expected) in [(modified_unix_s, Status::Ok), (modified_unix_s + 1, Status::PartialContent)] {
+        let file = Representation::new(&metadata(36), None, "text/plain", Negotiation::None, b"", now_unix_s);
+        let request = format!("GET / HTTP/1.1\r\nHost: a\r\nRange: bytes=0-1\r\nIf-Range: {MODIFIED}\r\n\r\n");
+        let Ok(Parsed::Complete { request, .. }) = parse_request(request.as_bytes(), 0, &RequestLimits::default())
+        else {
+            panic!("refused");
+        };
+        assert_eq!(respond(&request, Ok(&file), now_unix_s).status(), expected, "{now_unix_s}");
+    }
 }
 
 #[test]

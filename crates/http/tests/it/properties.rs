@@ -175,7 +175,7 @@ proptest! {
     fn reused_representation_responds_like_new(requests in prop::collection::vec(request_text(), 1..8)) {
         let negotiation = Negotiation::AcceptEncoding(ContentCoding::Gzip);
         let fields = b"Cache-Control: no-cache\r\n";
-        let make = || Representation::new(&metadata(36), "text/html", negotiation, fields, NOW_UNIX_S);
+        let make = || Representation::new(&metadata(36), None, "text/html", negotiation, fields, NOW_UNIX_S);
         let kept = make();
         let mut kept_out = Vec::new();
         for (index, bytes) in requests.iter().enumerate() {
@@ -185,8 +185,8 @@ proptest! {
             let new = make();
             let mut new_out = Vec::new();
             let start = kept_out.len();
-            respond(&request, Ok(&kept)).write_head(&date, &mut kept_out);
-            respond(&request, Ok(&new)).write_head(&date, &mut new_out);
+            respond(&request, Ok(&kept), NOW_UNIX_S).write_head(&date, &mut kept_out);
+            respond(&request, Ok(&new), NOW_UNIX_S).write_head(&date, &mut new_out);
             prop_assert_eq!(&kept_out[start..], &new_out[..]);
         }
     }
@@ -224,12 +224,12 @@ proptest! {
         length_bytes in prop_oneof![0..50u64, any::<u64>()],
         range in "bytes=([0-9]{0,3}|[0-9]{18,22})-([0-9]{0,3}|[0-9]{18,22})",
     ) {
-        let file = Representation::new(&metadata(length_bytes), "text/html", Negotiation::None, b"", NOW_UNIX_S);
+        let file = Representation::new(&metadata(length_bytes), None, "text/html", Negotiation::None, b"", NOW_UNIX_S);
         let text = format!("GET / HTTP/1.1\r\nHost: a\r\nRange: {range}\r\n\r\n");
         let Ok(Parsed::Complete { request, .. }) = parse_request(text.as_bytes(), 0, &RequestLimits::default()) else {
             return Err(TestCaseError::fail("refused"));
         };
-        let response = respond(&request, Ok(&file));
+        let response = respond(&request, Ok(&file), NOW_UNIX_S);
         response.write_head(&HttpDate::from_unix_s(NOW_UNIX_S), &mut Vec::new());
         if let Body::File { start_bytes, length_bytes: part_bytes } = response.body() {
             prop_assert!(part_bytes > 0);

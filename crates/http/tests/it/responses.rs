@@ -1,8 +1,8 @@
 //! Tests of the response to each kind of request.
 
 use sanderling_http::{
-    FileMetadata, FileTime, HttpDate, LookupError, Negotiation, Parsed, Representation, RequestLimits, SitePath,
-    SitePathError, parse_request, respond,
+    ContentCoding, FileMetadata, FileTime, HttpDate, LookupError, Negotiation, Parsed, Representation, RequestLimits,
+    SitePath, SitePathError, parse_request, respond,
 };
 
 use crate::site::{check, etag, response_to};
@@ -58,6 +58,8 @@ fn path_is_decoded_once() {
 #[test]
 fn absolute_form_equals_origin_form() {
     check("GET http://Example.com/index.html HTTP/1.1\nHost: example.com:80\n\n", &["HTTP/1.1 200 OK"]);
+    // RFC 9112 §3.2.2: Host is ignored.
+    check("GET http://localhost:8080/index.html HTTP/1.1\nHost: localhost\n\n", &["HTTP/1.1 200 OK"]);
     check("OPTIONS http://example.com HTTP/1.1\nHost: example.com\n\n", &["HTTP/1.1 204 No Content"]);
     check("GET HTTP://example.com?q HTTP/1.1\nHost: example.com\n\n", &["HTTP/1.1 404 Not Found"]);
 }
@@ -106,7 +108,7 @@ fn redirect_never_starts_with_two_slashes() {
     };
     let root = SitePath::parse(b"/").expect("the root");
     let mut head = Vec::new();
-    respond(&request, Err(LookupError::Directory(&root))).write_head(&HttpDate::from_unix_s(0), &mut head);
+    respond(&request, Err(LookupError::Directory(&root)), 0).write_head(&HttpDate::from_unix_s(0), &mut head);
     assert!(String::from_utf8_lossy(&head).contains("\r\nLocation: /?q\r\n"));
 }
 
@@ -199,7 +201,7 @@ fn implausible_modification_time_is_omitted() {
     let now_unix_s = 1_000_000;
     let modified = |unix_s| {
         let metadata = FileMetadata { modified: FileTime { unix_s, nanos: 0 }, ..crate::site::metadata(1) };
-        Representation::new(&metadata, "text/plain", Negotiation::None, b"", now_unix_s).modified_unix_s()
+        Representation::new(&metadata, None, "text/plain", Negotiation::None, b"", now_unix_s).modified_unix_s()
     };
     assert_eq!(modified(999_999), Some(999_999));
     assert_eq!(modified(1_000_001), Some(1_000_000), "not after now");
@@ -208,25 +210,82 @@ fn implausible_modification_time_is_omitted() {
     }
 }
 
+/// The number of different entity tags.
+fn tag_count(files: &[(FileMetadata, Option<&[u8]>, Negotiation)]) -> usize {
+    let tag = |(metadata, content, negotiation): &(FileMetadata, Option<&[u8]>, Negotiation)| {
+        let file = Representation::new(metadata, *content, "a/b", *negotiation, b"", 0);
+        let tag = String::from_utf8(file.etag().to_vec()).expect("ASCII");
+        assert!(tag.len() == 34 && tag.starts_with('"') && tag.ends_with('"'), "{tag}");
+        tag
+    };
+    files.iter().map(tag).collect::<std::collections::BTreeSet<_>>().len()
+}
+
 #[test]
-fn entity_tag_depends_on_all_metadata() {
+fn entity_tag_of_a_large_file_depends_on_length_time_and_coding() {
     let base = crate::site::metadata(36);
     let later = FileTime { unix_s: base.modified.unix_s, nanos: base.modified.nanos + 1 };
-    let swapped = FileMetadata { device: base.inode, inode: base.device, ..base };
-    let all = [
-        base,
-        FileMetadata { length_bytes: 37, ..base },
-        FileMetadata { modified: later, ..base },
-        FileMetadata { changed: later, ..base },
-        FileMetadata { modified: later, changed: later, ..base },
-        FileMetadata { device: base.device + 1, ..base },
-        FileMetadata { inode: base.inode + 1, ..base },
-        swapped,
+    let next_second = FileTime { unix_s: base.modified.unix_s + 1, nanos: base.modified.nanos };
+    let plain = |metadata| (metadata, None, Negotiation::None);
+    let coded = |coding| (base, None, Negotiation::AcceptEncoding(coding));
+    let versions = [
+        plain(base),
+        plain(FileMetadata { length_bytes: 37, ..base }),
+        plain(FileMetadata { modified: later, ..base }),
+        plain(FileMetadata { modified: next_second, ..base }),
+        coded(ContentCoding::Gzip),
+        coded(ContentCoding::Zstd),
+        coded(ContentCoding::Brotli),
     ];
-    let mut tags: Vec<_> =
-        all.map(|metadata| Representation::new(&metadata, "a/b", Negotiation::None, b"", 0).etag().to_vec()).into();
-    tags.sort();
-    tags.dedup();
-    assert_eq!(tags.len(), all.len());
-    assert!(tags.iter().all(|tag| tag.len() == 34 && tag.starts_with(b"\"") && tag.ends_with(b"\"")));
+    assert_eq!(tag_count(&versions), versions.len());
+    // A copy with its times, a chmod, a hard link, a compressed file beside it.
+    let same = [
+        plain(base),
+        plain(FileMetadata { changed: later, device: 1, inode: 2, ..base }),
+        coded(ContentCoding::Identity),
+    ];
+    assert_eq!(tag_count(&same), 1);
+}
+
+/// Reproducible builds give all versions of a file the same time.
+#[test]
+fn entity_tag_of_a_large_file_with_a_stamp_depends_on_all_metadata() {
+    for unix_s in [-5, 0, 1] {
+        let base = FileMetadata { modified: FileTime { unix_s, nanos: 0 }, ..crate::site::metadata(36) };
+        let later = FileTime { unix_s: base.changed.unix_s, nanos: base.changed.nanos + 1 };
+        let versions = [
+            base,
+            FileMetadata { length_bytes: 37, ..base },
+            FileMetadata { changed: later, ..base },
+            FileMetadata { device: base.device + 1, ..base },
+            FileMetadata { inode: base.inode + 1, ..base },
+            FileMetadata { device: base.inode, inode: base.device, ..base },
+        ]
+        .map(|metadata| (metadata, None, Negotiation::None));
+        assert_eq!(tag_count(&versions), versions.len());
+    }
+}
+
+#[test]
+fn entity_tag_of_a_small_file_depends_on_its_content_alone() {
+    let base = crate::site::metadata(36);
+    let other = FileMetadata { modified: base.changed, changed: FileTime::default(), device: 1, inode: 2, ..base };
+    let same: Vec<_> = [base, other].map(|metadata| (metadata, Some(&b"the content"[..]), Negotiation::None)).into();
+    assert_eq!(tag_count(&same), 1);
+
+    // Each bit of each byte, and each length with the same bytes.
+    let mut contents = vec![Vec::new()];
+    for length in 1..20 {
+        contents.push(vec![0; length]);
+        for bit in 0..8 * length {
+            let mut content = vec![0; length];
+            content[bit / 8] |= 1 << (bit % 8);
+            contents.push(content);
+        }
+    }
+    let files = contents.iter().map(|content| {
+        let metadata = FileMetadata { length_bytes: content.len() as u64, ..base };
+        (metadata, Some(&content[..]), Negotiation::None)
+    });
+    assert_eq!(tag_count(&files.collect::<Vec<_>>()), contents.len());
 }

@@ -49,7 +49,7 @@ fn app(coding: ContentCoding) -> Representation {
 }
 
 fn new_representation(metadata: &FileMetadata, path: &[u8], variant: Negotiation) -> Representation {
-    Representation::new(metadata, media_type(path), variant, b"Cache-Control: no-cache\r\n", NOW_UNIX_S)
+    Representation::new(metadata, None, media_type(path), variant, b"Cache-Control: no-cache\r\n", NOW_UNIX_S)
 }
 
 /// The entity tag, with its quotes, of a file of 36 bytes.
@@ -109,7 +109,7 @@ pub(crate) fn response_to(bytes: &[u8]) -> Option<TestResponse> {
                 }
                 (Some(Ok(_)), None) => Err(LookupError::NotFound),
             };
-            Some(write(&respond(&request, file_result), Some(head_bytes)))
+            Some(write(&respond(&request, file_result, NOW_UNIX_S), Some(head_bytes)))
         }
     }
 }

@@ -43,7 +43,7 @@ fn file() -> Representation {
         device: 1,
         inode: 2,
     };
-    Representation::new(&metadata, media_type(b"512"), Negotiation::None, b"", NOW_UNIX_S)
+    Representation::new(&metadata, None, media_type(b"512"), Negotiation::None, b"", NOW_UNIX_S)
 }
 
 fn repeat(request: &str, file: Option<&Representation>, expected: Status, count: usize) {
@@ -65,7 +65,7 @@ fn answer(bytes: &[u8], file: Option<&Representation>, memory: &[u8], date: &Htt
     };
     let path = SitePath::parse(request.path().expect("a GET has a path")).expect("the path of a file");
     black_box(path.as_bytes());
-    let response = respond(&request, file.ok_or(LookupError::NotFound));
+    let response = respond(&request, file.ok_or(LookupError::NotFound), NOW_UNIX_S);
     response.write_head(date, out);
     match response.body() {
         Body::Empty => {}

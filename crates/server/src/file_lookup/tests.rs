@@ -197,3 +197,32 @@ fn no_entry_uses_more_than_the_budget() {
     check(0, 1, (1, 0));
     check(100, 1, (1, 100));
 }
+
+/// As `cp -p`, a new unpack of an archive, another machine.
+#[test]
+fn a_copy_with_its_times_has_the_same_entity_tag() {
+    for length in [1_000, 60_000] {
+        let fixture = Fixture::new(&[("a.txt", length)], "/a.txt");
+        let path = |name: &str| fixture.directory.path().join(name);
+        let (file, modified) = (fixture.find(None, LIMITS), modified_at(&path("a.txt")));
+        let replace_by_copy = |modified| {
+            std::fs::copy(path("a.txt"), path("copy")).expect("copied");
+            let copy = std::fs::File::options().write(true).open(path("copy")).expect("opened");
+            copy.set_modified(modified).expect("the time is set");
+            std::fs::rename(path("copy"), path("a.txt")).expect("renamed");
+            fixture.find(Some(&file), LIMITS)
+        };
+        assert_eq!(etag(&replace_by_copy(modified)), etag(&file));
+        // That of a file in memory depends on its content alone.
+        let touched = replace_by_copy(modified + std::time::Duration::from_nanos(1));
+        assert_eq!(etag(&touched) == etag(&file), length == 1_000, "{length}");
+    }
+}
+
+fn etag(file: &OpenFile) -> &[u8] {
+    file.variant(ContentCoding::Identity).representation.etag()
+}
+
+fn modified_at(path: &Path) -> std::time::SystemTime {
+    path.metadata().and_then(|metadata| metadata.modified()).expect("a time")
+}
