@@ -86,7 +86,7 @@ pub fn from_names() -> io::Result<Descriptors> {
     for (name, descriptor) in listen_fds::take()? {
         let known = NAMES.iter().find(|(known, _)| *known == name);
         let (_, kind) = known.ok_or_else(|| io::Error::other(format!("unknown inherited descriptor `{name}`")))?;
-        descriptors.extend([(*kind, descriptor)]);
+        descriptors.extend([(kind.clone(), descriptor)]);
     }
     Ok(descriptors)
 }
@@ -94,7 +94,7 @@ pub fn from_names() -> io::Result<Descriptors> {
 /// A list of `descriptors` for the program that replaces this one by `exec`: its descriptor, which must stay open like
 /// theirs, and the environment variable that names it.
 pub fn to_list(descriptors: &OutgoingFds<'_>) -> io::Result<(OwnedFd, (&'static str, String))> {
-    let list: Vec<(RawFd, FdKind)> = descriptors.iter().map(|(kind, fd)| (fd.as_raw_fd(), *kind)).collect();
+    let list: Vec<(RawFd, FdKind)> = descriptors.iter().map(|(kind, fd)| (fd.as_raw_fd(), kind.clone())).collect();
     let list = memfd::create("handover", &serde_json::to_vec(&list)?)?;
     let variable = (LIST_VARIABLE, list.as_raw_fd().to_string());
     Ok((list, variable))
@@ -143,7 +143,7 @@ pub fn send(descriptors: &OutgoingFds<'_>, connection: &mut Connection) -> io::R
     let mut rest = descriptors.as_slice();
     loop {
         let (packet, after) = rest.split_at(rest.len().min(FDS_PER_PACKET));
-        let copies = packet.iter().map(|(kind, fd)| Ok((*kind, fd.try_clone_to_owned()?)));
+        let copies = packet.iter().map(|(kind, fd)| Ok((kind.clone(), fd.try_clone_to_owned()?)));
         let has_more = !after.is_empty();
         connection.send_with(&Message::Handover { has_more }, copies.collect::<io::Result<_>>()?)?;
         connection.flush_until(deadline)?;
@@ -201,7 +201,7 @@ mod tests {
             let kinds: Vec<FdKind> = kinds().into_iter().cycle().take(count).collect();
             let received = std::thread::scope(|scope| {
                 let receiving = scope.spawn(|| receive(&mut receiver).expect("received"));
-                let outgoing = kinds.iter().map(|kind| (*kind, own.as_fd())).collect();
+                let outgoing = kinds.iter().map(|kind| (kind.clone(), own.as_fd())).collect();
                 send(&outgoing, &mut sender).expect("sent");
                 receiving.join().expect("no panic")
             });

@@ -107,7 +107,7 @@ pub enum Event {
 }
 
 /// What a descriptor in a packet is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FdKind {
     /// The text of the configuration in a sealed memfd.
     Configuration,
@@ -140,12 +140,15 @@ pub struct ProcessInfo {
 }
 
 /// The command whose end a client waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PendingCommand {
     /// The upgrade that the handover is a part of.
     ThisUpgrade,
     /// A reload that has not begun.
-    Reload,
+    Reload {
+        /// As of [`Command::Reload`].
+        forced_zones: Vec<String>,
+    },
     /// An upgrade that has not begun.
     Upgrade,
 }
@@ -283,8 +286,8 @@ pub(crate) mod tests {
     /// Every kind of descriptor.
     pub(crate) fn kinds() -> Vec<FdKind> {
         let process = ProcessInfo { generation: 7, pid: 1234, is_serving: false, ready_at_unix_s: 1_800_000_000 };
-        let pending =
-            [PendingCommand::ThisUpgrade, PendingCommand::Reload, PendingCommand::Upgrade].map(FdKind::Client);
+        let reload = PendingCommand::Reload { forced_zones: vec!["example.com".to_owned()] };
+        let pending = [PendingCommand::ThisUpgrade, reload, PendingCommand::Upgrade].map(FdKind::Client);
         let services = [Service::Http, Service::Dns]
             .map(|service| FdKind::Listener(ListenerRole { service, is_external: service == Service::Dns }));
         let others = [FdKind::Configuration, FdKind::Zones, FdKind::ControlSocket, FdKind::Process(process)];

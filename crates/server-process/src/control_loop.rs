@@ -466,12 +466,11 @@ impl<'s> ControlLoop<'s> {
             (FdKind::ControlSocket, control.listener()),
         ];
         descriptors.extend(self.state.kept_zones.iter().map(|zones| (FdKind::Zones, zones.as_fd())));
-        let [http, dns] =
-            [Service::Http, Service::Dns].map(|service| FdKind::Listener(ListenerRole::internal(service)));
+        let kind = |service| FdKind::Listener(ListenerRole::internal(service));
         for sockets in self.socket_sets {
-            descriptors.extend(sockets.http.iter().map(|socket| (http, socket.as_fd())));
-            descriptors.extend(sockets.dns_streams.iter().map(|socket| (dns, socket.as_fd())));
-            descriptors.extend(sockets.dns_datagrams.iter().map(|socket| (dns, socket.as_fd())));
+            descriptors.extend(sockets.http.iter().map(|socket| (kind(Service::Http), socket.as_fd())));
+            descriptors.extend(sockets.dns_streams.iter().map(|socket| (kind(Service::Dns), socket.as_fd())));
+            descriptors.extend(sockets.dns_datagrams.iter().map(|socket| (kind(Service::Dns), socket.as_fd())));
         }
         match handover::send(&descriptors, &mut connection) {
             Ok(()) => {

@@ -1,8 +1,9 @@
 //! One broken zone or site affects no other one: at the start, on a reload, and after a crash of the server process.
 
 use sanderling_testkit::http::HttpClient;
-use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, curl, dig, send_signal, wait_until};
+use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, curl, dig, send_signal, server_pids, wait_until};
 use std::fs;
+use std::thread;
 
 const BOTH: ListenerCounts = ListenerCounts { http: 1, dns: 1 };
 
@@ -246,4 +247,21 @@ fn zone_that_lost_records_or_whose_serial_went_back_is_refused_unless_forced() {
     reload(&[], "998 of 1001", "4");
     directory.replace("sanderling.toml", config.as_bytes());
     reload(&["--force-zone", "a.example"], "", "3");
+}
+
+#[test]
+fn reload_that_waits_for_an_upgrade_forces_its_zones() {
+    let directory = directory();
+    // So many records that the reload is requested while they are read.
+    directory.write("c.zone", zone_of(1, 20_000).as_bytes());
+    let server = TestServer::start_command(directory.serve_command(), BOTH);
+    thread::scope(|scope| {
+        let upgrade = scope.spawn(|| directory.control("upgrade"));
+        wait_until("a new server process", || server_pids(server.process_id()).len() == 2);
+        directory.write("a.zone", zone(0).as_bytes());
+        let ended = directory.control_with("reload", &["--force-zone", "a.example"]);
+        assert!(ended.text().contains("a.example: serial 1 -> 0"), "{ended}");
+        assert_eq!(upgrade.join().expect("no panic").code(), Some(0));
+    });
+    assert_eq!(serial_of(&server, "a.example."), "NOERROR 0");
 }

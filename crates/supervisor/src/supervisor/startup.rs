@@ -244,7 +244,9 @@ fn resume(
         let requester = Requester::Client(control.adopt_client(client)?);
         match pending {
             PendingCommand::ThisUpgrade => supervisor.reply(requester, Ok(&done)),
-            PendingCommand::Reload => supervisor.enqueue(QueuedRequest::Reload(requester, Vec::new())),
+            PendingCommand::Reload { forced_zones } => {
+                supervisor.enqueue(QueuedRequest::Reload(requester, forced_zones));
+            }
             PendingCommand::Upgrade => supervisor.enqueue(QueuedRequest::Upgrade(requester)),
         }
     }

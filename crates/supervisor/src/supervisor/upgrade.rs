@@ -89,7 +89,9 @@ impl Supervisor {
         descriptors.extend(client(requester, PendingCommand::ThisUpgrade));
         for request in &self.queue {
             let (pending, signal) = match request {
-                QueuedRequest::Reload(..) => (PendingCommand::Reload, SIGHUP),
+                QueuedRequest::Reload(_, forced_zones) => {
+                    (PendingCommand::Reload { forced_zones: forced_zones.clone() }, SIGHUP)
+                }
                 QueuedRequest::Upgrade(_) => (PendingCommand::Upgrade, SIGUSR2),
             };
             match request.requester() {
