@@ -125,6 +125,15 @@ impl Listeners {
         self
     }
 
+    /// Marks the sockets of the addresses of `external` as external: a server process that hands them over does not know.
+    #[must_use]
+    pub fn with_external(mut self, external: &Listeners) -> Listeners {
+        for address in &mut self.0 {
+            address.role.is_external |= external.has(address);
+        }
+        self
+    }
+
     /// All addresses, in the order of the configuration, HTTP first.
     pub fn addresses(&self) -> &[ListenAddress] {
         &self.0

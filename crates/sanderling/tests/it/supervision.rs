@@ -8,8 +8,8 @@ use sanderling_os::tcp::Listener;
 use sanderling_os::udp::Socket;
 use sanderling_testkit::http::HttpClient;
 use sanderling_testkit::{
-    DEADLINE, ListenerCounts, RawConnection, TestDirectory, TestServer, copy_program_to, run_to_end, tcp_reply,
-    udp_reply, wait_until,
+    DEADLINE, ListenerCounts, RawConnection, TestDirectory, TestServer, copy_program_to, run_to_end, send_signal,
+    tcp_reply, udp_reply, wait_until,
 };
 use std::collections::BTreeMap;
 use std::fs;
@@ -263,6 +263,26 @@ fn sockets_of_a_service_manager_are_used_and_left_open() {
         stop_and_wait(&directory, &process);
     }
     std::net::TcpStream::connect(http_address).expect("it still listens");
+}
+
+#[test]
+fn supervisor_that_adopts_a_server_process_leaves_the_sockets_of_a_service_manager_as_they_are() {
+    let sockets = ManagerSockets::bind(1);
+    let http = sockets.http_address();
+    let directory = domain("workers = 2", &http.to_string(), &sockets.dns_address().to_string());
+    let output = directory.path().join("output");
+    let _print = PrintOnFailure { directory: &directory, output: &output };
+    let killed = sockets.start(&directory, &output);
+    HttpClient::connect(http).get("/");
+    assert!(send_signal("KILL", &killed.pid().to_string()));
+    PollSet::new([killed.as_fd()]).wait(Some(DEADLINE)).expect("waited");
+    let adopting = sockets.start(&directory, &output);
+    wait_until("the adoption", || directory.control("status").text().contains("supervisor process"));
+    assert_eq!(directory.control("upgrade").code(), Some(0));
+    HttpClient::connect(http).get("/");
+    assert_eq!(sockets.bound_counts(), [1, 1, 1]);
+    stop_and_wait(&directory, &adopting);
+    std::net::TcpStream::connect(http).expect("it still listens");
 }
 
 /// A socket that the server added would be closed when it stops, with the clients in its queue.

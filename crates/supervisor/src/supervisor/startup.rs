@@ -110,7 +110,11 @@ fn start(
     if let Some(path) = control_path(config.control.as_deref()) {
         match ControlSocket::open(&path) {
             Ok(Opened::Created(control)) => inherited.control = Some(control),
-            Ok(Opened::InUse(connection)) => inherited = adopt(connection, &path, source)?,
+            Ok(Opened::InUse(connection)) => {
+                let external = inherited.listeners;
+                inherited = adopt(connection, &path, source)?;
+                inherited.listeners = inherited.listeners.with_external(&external);
+            }
             Err(error) => log(&format!(
                 "cannot create the control socket {}: {}; {WITHOUT_CONTROL}",
                 path.display(),
