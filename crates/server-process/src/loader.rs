@@ -252,14 +252,20 @@ impl LoadedZone {
 
     /// Reads the files of the zone. After an error the last good version stays.
     fn read(&mut self, zone: &ZoneConfig, context: &mut ZoneContext<'_>, report: &mut Report) {
+        let mut warnings = Vec::new();
         let result = match zone.check_file() {
             Ok(()) => {
                 report.changes.parsed_count += 1;
                 let text_bytes_max = if context.kept.is_some() { context.limits.kept_zones_bytes_max } else { 0 };
-                zone_loader::load(zone, context.limits, context.seed, text_bytes_max, &mut report.warnings)
+                zone_loader::load(zone, context.limits, context.seed, text_bytes_max, &mut warnings)
             }
             Err(diagnostic) => Err(Failure { diagnostics: vec![diagnostic], denial: Denial::None }),
         };
+        if context.kept.is_some() {
+            // A server reports thousands of zones, and `check` one that is being corrected.
+            keep_first(&mut warnings);
+        }
+        report.warnings.append(&mut warnings);
         let result = match result {
             Ok((good, sources, text)) => {
                 let info = VersionInfo::new(&good, &text);
@@ -341,6 +347,17 @@ impl LoadedZone {
             Some(good) => ZoneEntry::Served(Arc::clone(good)),
             None => ZoneEntry::Unavailable { apex: Box::new(zone_loader::wire_name(&zone.apex)) },
         }
+    }
+}
+
+/// Leaves the first warning of a zone, with the number of the others.
+fn keep_first(warnings: &mut Vec<Diagnostic>) {
+    let count = warnings.len();
+    warnings.truncate(1);
+    if let Some(first) = warnings.first_mut().filter(|_| count > 1) {
+        let more = format!("`sanderling check` shows {} more of this zone", count - 1);
+        let remedy = &mut first.problem.remedy;
+        *remedy = if remedy.is_empty() { more } else { format!("{remedy}; {more}") };
     }
 }
 

@@ -67,6 +67,27 @@ fn only_zones_whose_files_have_changed_are_parsed() {
 }
 
 #[test]
+fn server_reports_the_first_warning_of_a_zone_and_check_all_of_them() {
+    for (kept, counts) in [(None, [1, 3]), (Some(KeptZones::from_segments(&[])), [1, 1])] {
+        let is_server = kept.is_some();
+        let mut fixture = Fixture::new(3);
+        fixture.loader.kept = kept;
+        for (index, count) in [(1, 1), (2, 3)] {
+            fixture.write(index, 1);
+            let path = fixture.path(&format!("z{index}.zone"));
+            let text = fs::read_to_string(&path).unwrap() + &"other.test. 60 A 192.0.2.1\n".repeat(count);
+            fs::write(path, text).unwrap();
+        }
+        let warnings: Vec<String> = fixture.load().warnings.iter().map(ToString::to_string).collect();
+        let of_zone = |name: &str| warnings.iter().filter(|warning| warning.contains(name)).count();
+        assert_eq!(["z0.zone:", "z1.zone:", "z2.zone:"].map(of_zone), [0, counts[0], counts[1]], "{warnings:?}");
+        let last = warnings.last().expect("warnings");
+        assert_eq!(last.contains("`sanderling check` shows 2 more of this zone"), is_server, "{last}");
+        assert!(!warnings[0].contains("more of this zone"), "{}", warnings[0]);
+    }
+}
+
+#[test]
 fn a_broken_zone_keeps_its_last_good_version_and_affects_no_other_one() {
     let mut fixture = Fixture::new(2);
     fixture.load();
