@@ -66,9 +66,9 @@ macro_rules! limits {
 
 limits! {
     http_connections_max: usize = 10_000 in 1..=1_000_000,
-        "Open HTTP connections; at the limit the one idle for longest is closed for a new one.";
+        "Open HTTP connections; at the limit one is closed for a new one: see below.";
     http_connections_per_client_max: usize = 1_000_000 in 1..=1_000_000,
-        "Open HTTP connections of one IPv4 address or IPv6 /64; at the limit new ones are closed.";
+        "Open HTTP connections of one IPv4 address or IPv6 /64; at the limit see below.";
     http_requests_per_connection_max: u64 = 10_000 in 1..=1_000_000_000,
         "Requests on one connection; then the server closes it.";
     http_head_bytes_max: usize = 16_384 in 1_024..=1_048_576,
@@ -116,7 +116,7 @@ limits! {
     dns_tcp_connections_max: usize = 1_024 in 1..=1_000_000,
         "Open DNS connections over TCP; at the limit the one idle for longest is closed.";
     dns_tcp_connections_per_client_max: usize = 1_000_000 in 1..=1_000_000,
-        "Open DNS connections of one IPv4 address or IPv6 /64; at the limit new ones are closed.";
+        "Open DNS connections of one IPv4 address or IPv6 /64; at the limit see below.";
     dns_tcp_idle_timeout_ms: u64 = 5_000 in 100..=600_000,
         "Time between two queries of a TCP connection; then it is closed.";
     dns_tcp_queries_in_flight_max: usize = 64 in 1..=4_096,

@@ -26,13 +26,13 @@ const LIMITS: [Limit; 7] = [
         key: "http_connections_max",
         kind: Kind::Maximum,
         effect: "new HTTP connections replace idle ones, or wait",
-        counters: &[Counter::HttpEvicted, Counter::HttpDelayed],
+        counters: &[Counter::HttpEvicted, Counter::HttpPartialEvicted, Counter::HttpDelayed],
     },
     Limit {
         key: "http_connections_per_client_max",
         kind: Kind::Maximum,
-        effect: "further HTTP connections of a client are closed",
-        counters: &[Counter::HttpOverClientLimit],
+        effect: "new HTTP connections of a client replace its idle ones, or are closed",
+        counters: &[Counter::HttpClientEvicted, Counter::HttpOverClientLimit],
     },
     Limit {
         key: "http_send_rate_min",
@@ -61,8 +61,8 @@ const LIMITS: [Limit; 7] = [
     Limit {
         key: "dns_tcp_connections_per_client_max",
         kind: Kind::Maximum,
-        effect: "further DNS connections of a client are closed",
-        counters: &[Counter::DnsStreamsOverClientLimit],
+        effect: "new DNS connections of a client replace its idle ones, or are closed",
+        counters: &[Counter::DnsStreamsClientEvicted, Counter::DnsStreamsOverClientLimit],
     },
 ];
 

@@ -12,7 +12,7 @@ use crate::http1::Http1;
 use crate::metrics::Counter;
 use crate::open_file::FileError;
 use crate::options::Options;
-use crate::permits::Permit;
+use crate::permits::{ClientPrefix, Permit};
 use crate::rate_window::{Expiry, RECEIVE_WINDOW_MS, RateWindow};
 use crate::send_queue::{FileChunk, SendQueue, Sent};
 use crate::timers::Timer;
@@ -36,7 +36,7 @@ pub(crate) struct Connection<'s> {
     rate_window: RateWindow,
     /// The connection is in the worker's ready list.
     pub(crate) is_in_ready_list: bool,
-    /// The [`Context::use_number`] of the last answer.
+    /// The [`Context::use_number`] of the last answer or, of HTTP, the first bytes of a request after it.
     last_used: u64,
     answered_count: u64,
     state: State,
@@ -142,6 +142,22 @@ impl<'s> Connection<'s> {
             ProtocolState::Dns(_) => true,
         };
         is_idle.then_some(self.last_used)
+    }
+
+    /// As [`Connection::idle_use_number`], of a connection that may be closed if no other one is idle: part of an HTTP request has
+    /// been received since then.
+    pub(crate) fn partial_use_number(&self) -> Option<u64> {
+        (self.state == State::Receiving && self.protocol() == Protocol::Http).then_some(self.last_used)
+    }
+
+    /// Whether the connection has been answered and is over, but for what the client may still send.
+    pub(crate) fn is_lingering(&self) -> bool {
+        matches!(self.state, State::Lingering { .. })
+    }
+
+    /// The client of the connection.
+    pub(crate) fn client(&self) -> ClientPrefix {
+        ClientPrefix::of(self.permit.client().ip())
     }
 
     /// Whether something is queued that the client has not received.
@@ -295,7 +311,7 @@ impl<'s> Connection<'s> {
             State::Idle if has_answered => Some(self.protocol_state.idle_timeout(context.options)),
             State::Receiving if has_answered || state_before != State::Receiving => {
                 self.begin_receiving(has_answered, context);
-                None
+                return next;
             }
             // The others have set the deadline where they began.
             _ => None,
@@ -314,6 +330,10 @@ impl<'s> Connection<'s> {
         let timeout = self.protocol_state.receive_timeout(self.answered_count, has_answered, context.options);
         let deadline_ms = timeout.map_or(self.timer.deadline_ms, |timeout| now_ms + ms(timeout));
         self.timer.deadline_ms = self.rate_window.begin_receiving(now_ms, deadline_ms);
+        // Part of a DNS query is no use of a connection (RFC 7766 §6.2.3).
+        if has_answered || self.protocol() == Protocol::Http {
+            self.last_used = context.use_number;
+        }
     }
 
     fn answer_all(

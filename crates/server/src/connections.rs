@@ -5,11 +5,11 @@
 use crate::clock::{Clock, Milliseconds};
 use crate::connection::{Connection, Next, Protocol};
 use crate::context::{Buffers, Context};
-use crate::idle_list::IdleList;
+use crate::idle_list::{ClientIdleLists, IdleList};
 use crate::jobs::{Completion, Waiter};
 use crate::local_files::LocalFiles;
 use crate::metrics::{Counter, ThreadMetrics};
-use crate::permits::{Permit, PermitError};
+use crate::permits::{ClientPrefix, Permit, PermitError};
 use crate::shared::Shared;
 use crate::slab::{Key, Slab};
 use crate::snapshot::Snapshot;
@@ -32,6 +32,10 @@ pub(crate) struct Connections<'s> {
     timers: Timers,
     /// Of each [`Protocol`].
     idle: [IdleList; 2],
+    /// HTTP connections with part of a request, in the order in which the requests began.
+    partial: IdleList,
+    /// The idle connections of each client and [`Protocol`], where one client may not have all permits.
+    idle_of_clients: Option<Box<[ClientIdleLists; 2]>>,
     clock: Clock,
     buffers: Buffers,
     files: LocalFiles<'s>,
@@ -60,6 +64,11 @@ impl<'s> Connections<'s> {
             ready: Vec::new(),
             timers: Timers::default(),
             idle: [IdleList::new(), IdleList::new()],
+            partial: IdleList::new(),
+            idle_of_clients: [Protocol::Http, Protocol::Dns]
+                .iter()
+                .any(|&protocol| shared.permits(protocol).has_client_limit())
+                .then(Box::default),
             clock,
             buffers: Buffers::new(&shared.options),
             files: LocalFiles::new(&shared.files),
@@ -115,11 +124,15 @@ impl<'s> Connections<'s> {
         !self.ready.is_empty()
     }
 
-    /// A permit for one more connection; at the limit, the longest idle connection is closed for it.
+    /// A permit for one more connection. At the limit of all, the longest idle connection is closed for it, and at that of a
+    /// client the longest idle one of this client.
     pub(crate) fn permit(&mut self, protocol: Protocol, client: SocketAddr) -> Result<Permit<'s>, PermitError> {
         let permits = self.shared.permits(protocol);
         let taken = permits.take(client).or_else(|error| match error {
             PermitError::Exhausted if self.evict(protocol) => permits.take(client),
+            PermitError::ClientLimit if self.evict_of_client(protocol, ClientPrefix::of(client.ip())) => {
+                permits.take(client)
+            }
             error => Err(error),
         });
         if taken.as_ref().err() == Some(&PermitError::ClientLimit) {
@@ -206,10 +219,28 @@ impl<'s> Connections<'s> {
         }
     }
 
-    /// Closes the connection of `protocol` that was not used for longest; whether there was one.
+    /// Closes the connection of `protocol` that was not used for longest or, if none is idle, the one that has been receiving
+    /// a request for longest; whether there was one.
     pub(crate) fn evict(&mut self, protocol: Protocol) -> bool {
-        let Some(key) = self.idle[protocol as usize].oldest() else { return false };
-        self.metrics.add([Counter::HttpEvicted, Counter::DnsStreamsEvicted][protocol as usize], 1);
+        let (key, counter) = match (self.idle[protocol as usize].oldest(), protocol) {
+            (Some(key), Protocol::Http) => (key, Counter::HttpEvicted),
+            (Some(key), Protocol::Dns) => (key, Counter::DnsStreamsEvicted),
+            (None, Protocol::Http) => match self.partial.oldest() {
+                Some(key) => (key, Counter::HttpPartialEvicted),
+                None => return false,
+            },
+            (None, Protocol::Dns) => return false,
+        };
+        self.metrics.add(counter, 1);
+        self.close(key);
+        true
+    }
+
+    /// Closes the connection of `client` that was not used for longest; whether there was one.
+    fn evict_of_client(&mut self, protocol: Protocol, client: ClientPrefix) -> bool {
+        let lists = self.idle_of_clients.as_ref().map(|lists| &lists[protocol as usize]);
+        let Some(key) = lists.and_then(|lists| lists.oldest(client)) else { return false };
+        self.metrics.add([Counter::HttpClientEvicted, Counter::DnsStreamsClientEvicted][protocol as usize], 1);
         self.close(key);
         true
     }
@@ -221,6 +252,10 @@ impl<'s> Connections<'s> {
         self.has_closed = true;
         let protocol = connection.protocol() as usize;
         self.idle[protocol].remove(key);
+        self.partial.remove(key);
+        if let Some(lists) = &mut self.idle_of_clients {
+            lists[protocol].update(connection.client(), key, None);
+        }
         self.metrics.add([Counter::HttpClosed, Counter::DnsStreamsClosed][protocol], 1);
     }
 
@@ -297,8 +332,25 @@ impl<'s> Connections<'s> {
             Protocol::Dns => dns,
         };
         match connection.idle_use_number() {
-            Some(last_used) => list.touch(key, last_used),
-            None => list.remove(key),
+            Some(last_used) => {
+                if list.touch(key, last_used) {
+                    self.partial.remove(key);
+                }
+            }
+            None if connection.is_lingering() => {
+                list.put_oldest(key);
+                self.partial.remove(key);
+            }
+            None => {
+                list.remove(key);
+                match connection.partial_use_number() {
+                    Some(since) => drop(self.partial.touch(key, since)),
+                    None => self.partial.remove(key),
+                }
+            }
+        }
+        if let Some(lists) = &mut self.idle_of_clients {
+            lists[connection.protocol() as usize].update(connection.client(), key, connection.idle_use_number());
         }
         self.timers.queue(key, &mut connection.timer);
     }

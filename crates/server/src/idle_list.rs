@@ -1,6 +1,8 @@
-//! A worker's connections that may be closed for new ones, in the order of their last use.
+//! A worker's connections that may be closed for new ones, in the order of their last use: of all clients, and of each one.
 
+use crate::permits::ClientPrefix;
 use crate::slab::Key;
+use std::collections::HashMap;
 
 /// Index of no link.
 const NONE: u32 = u32::MAX;
@@ -8,15 +10,31 @@ const NONE: u32 = u32::MAX;
 /// A doubly linked list over the slots of a slab: every operation takes constant time.
 #[derive(Debug)]
 pub(crate) struct IdleList {
-    /// By the slot of the connection.
-    links: Vec<Link>,
+    links: Links,
+    ends: Ends,
+}
+
+/// A list for each client.
+#[derive(Debug, Default)]
+pub(crate) struct ClientIdleLists {
+    links: Links,
+    /// Of the lists that are not empty.
+    ends: HashMap<ClientPrefix, Ends>,
+}
+
+/// The links of all lists, by the slot of the connection.
+#[derive(Debug, Default)]
+struct Links(Vec<Link>);
+
+#[derive(Clone, Copy, Debug)]
+struct Ends {
     oldest: u32,
     newest: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Link {
-    /// `None`: the connection of this slot is not in the list.
+    /// `None`: the connection of this slot is in no list.
     key: Option<Key>,
     /// The number of its last use.
     used: u64,
@@ -25,64 +43,125 @@ struct Link {
 }
 
 const UNLINKED: Link = Link { key: None, used: 0, older: NONE, newer: NONE };
+const EMPTY: Ends = Ends { oldest: NONE, newest: NONE };
 
 impl IdleList {
     pub(crate) fn new() -> IdleList {
-        IdleList { links: Vec::new(), oldest: NONE, newest: NONE }
+        IdleList { links: Links::default(), ends: EMPTY }
     }
 
     /// The connection that has not been used for longest.
     pub(crate) fn oldest(&self) -> Option<Key> {
-        self.links.get(self.oldest as usize).and_then(|link| link.key)
+        self.links.oldest(self.ends)
     }
 
-    /// Puts `key` at the newest end, unless it is in the list with the same use.
+    /// Puts `key` at the newest end, unless it is in the list with the same use. Whether it was not in the list.
     #[inline(always)]
-    pub(crate) fn touch(&mut self, key: Key, used: u64) {
-        let index = key.index();
-        match self.links.get_mut(index) {
-            // A closed connection was removed, so that a link in the slot is that of `key`.
-            Some(link) if link.key.is_some() && (link.used == used || link.newer == NONE) => link.used = used,
-            _ => self.push_newest(key, used),
-        }
+    pub(crate) fn touch(&mut self, key: Key, used: u64) -> bool {
+        self.links.touch(&mut self.ends, key, used)
     }
 
-    fn push_newest(&mut self, key: Key, used: u64) {
-        let index = key.index();
-        if index >= self.links.len() {
-            self.links.resize(index + 1, UNLINKED);
-        }
-        self.unlink(index);
-        self.links[index] = Link { key: Some(key), used, older: self.newest, newer: NONE };
-        match self.newest {
-            NONE => self.oldest = index as u32,
-            newest => self.links[newest as usize].newer = index as u32,
-        }
-        self.newest = index as u32;
+    /// Puts `key` at the oldest end.
+    pub(crate) fn put_oldest(&mut self, key: Key) {
+        self.links.put_oldest(&mut self.ends, key);
     }
 
     /// Takes `key` out of the list.
     #[inline]
     pub(crate) fn remove(&mut self, key: Key) {
-        if self.links.get(key.index()).is_some_and(|link| link.key == Some(key)) {
-            self.unlink(key.index());
+        self.links.remove(&mut self.ends, key);
+    }
+}
+
+impl ClientIdleLists {
+    /// The connection of `client` that has not been used for longest.
+    pub(crate) fn oldest(&self, client: ClientPrefix) -> Option<Key> {
+        self.ends.get(&client).and_then(|ends| self.links.oldest(*ends))
+    }
+
+    /// As [`IdleList::touch`], or [`IdleList::remove`] without a use.
+    pub(crate) fn update(&mut self, client: ClientPrefix, key: Key, used: Option<u64>) {
+        let ends = self.ends.entry(client).or_insert(EMPTY);
+        match used {
+            Some(used) => drop(self.links.touch(ends, key, used)),
+            None => self.links.remove(ends, key),
+        }
+        if ends.oldest == NONE {
+            self.ends.remove(&client);
+        }
+    }
+}
+
+impl Links {
+    fn oldest(&self, ends: Ends) -> Option<Key> {
+        self.0.get(ends.oldest as usize).and_then(|link| link.key)
+    }
+
+    #[inline(always)]
+    fn touch(&mut self, ends: &mut Ends, key: Key, used: u64) -> bool {
+        match self.0.get_mut(key.index()) {
+            // A closed connection was removed, so that a link in the slot is that of `key`.
+            Some(link) if link.key.is_some() && (link.used == used || link.newer == NONE) => {
+                link.used = used;
+                false
+            }
+            _ => self.put_newest(ends, key, used),
         }
     }
 
-    fn unlink(&mut self, index: usize) {
-        let Link { key, older, newer, .. } = self.links[index];
+    fn put_newest(&mut self, ends: &mut Ends, key: Key, used: u64) -> bool {
+        let was_linked = self.make_free(ends, key);
+        self.0[key.index()] = Link { key: Some(key), used, older: ends.newest, newer: NONE };
+        match ends.newest {
+            NONE => ends.oldest = key.index() as u32,
+            newest => self.0[newest as usize].newer = key.index() as u32,
+        }
+        ends.newest = key.index() as u32;
+        !was_linked
+    }
+
+    fn put_oldest(&mut self, ends: &mut Ends, key: Key) {
+        self.make_free(ends, key);
+        self.0[key.index()] = Link { key: Some(key), used: 0, older: NONE, newer: ends.oldest };
+        match ends.oldest {
+            NONE => ends.newest = key.index() as u32,
+            oldest => self.0[oldest as usize].older = key.index() as u32,
+        }
+        ends.oldest = key.index() as u32;
+    }
+
+    /// Makes a link for `key` that is in no list; whether it was in one.
+    fn make_free(&mut self, ends: &mut Ends, key: Key) -> bool {
+        let index = key.index();
+        if index >= self.0.len() {
+            self.0.resize(index + 1, UNLINKED);
+        }
+        let was_linked = self.0[index].key.is_some();
+        self.unlink(ends, index);
+        was_linked
+    }
+
+    #[inline]
+    fn remove(&mut self, ends: &mut Ends, key: Key) {
+        if self.0.get(key.index()).is_some_and(|link| link.key == Some(key)) {
+            self.unlink(ends, key.index());
+        }
+    }
+
+    fn unlink(&mut self, ends: &mut Ends, index: usize) {
+        let Link { key, older, newer, .. } = self.0[index];
         if key.is_none() {
             return;
         }
         match older {
-            NONE => self.oldest = newer,
-            older => self.links[older as usize].newer = newer,
+            NONE => ends.oldest = newer,
+            older => self.0[older as usize].newer = newer,
         }
         match newer {
-            NONE => self.newest = older,
-            newer => self.links[newer as usize].older = older,
+            NONE => ends.newest = older,
+            newer => self.0[newer as usize].older = older,
         }
-        self.links[index] = UNLINKED;
+        self.0[index] = UNLINKED;
     }
 }
 
@@ -96,7 +175,7 @@ mod tests {
         let (mut slab, mut list) = (Slab::new(), IdleList::new());
         let keys: Vec<Key> = (0..4).map(|number| slab.insert(number)).collect();
         assert_eq!(list.oldest(), None);
-        keys.iter().zip(1..).for_each(|(key, used)| list.touch(*key, used));
+        assert!(keys.iter().zip(1..).all(|(key, used)| list.touch(*key, used)));
         assert_eq!(list.oldest(), Some(keys[0]));
         list.touch(keys[0], 1);
         assert_eq!(list.oldest(), Some(keys[0]), "the same use again is no use");
@@ -125,5 +204,36 @@ mod tests {
         list.touch(second, 2);
         list.remove(first);
         assert_eq!(list.oldest(), Some(second));
+    }
+
+    #[test]
+    fn a_connection_at_the_oldest_end_comes_before_all_others() {
+        let (mut slab, mut list) = (Slab::new(), IdleList::new());
+        let keys: Vec<Key> = (0..3).map(|number| slab.insert(number)).collect();
+        list.put_oldest(keys[1]);
+        assert!(list.touch(keys[0], 7) && list.touch(keys[2], 8) && !list.touch(keys[0], 9));
+        list.put_oldest(keys[2]);
+        for expected in [2, 1, 0] {
+            assert_eq!(list.oldest(), Some(keys[expected]));
+            list.remove(keys[expected]);
+        }
+        assert_eq!(list.oldest(), None);
+    }
+
+    #[test]
+    fn each_client_has_its_own_oldest_connection() {
+        let [one, other] =
+            ["192.0.2.1", "192.0.2.2"].map(|client| ClientPrefix::of(client.parse().expect("an address")));
+        let (mut slab, mut lists) = (Slab::new(), ClientIdleLists::default());
+        let keys: Vec<Key> = (0..4).map(|number| slab.insert(number)).collect();
+        lists.update(one, keys[0], Some(1));
+        lists.update(other, keys[1], Some(2));
+        lists.update(one, keys[2], Some(3));
+        lists.update(other, keys[3], Some(4));
+        lists.update(one, keys[0], Some(5));
+        assert_eq!((lists.oldest(one), lists.oldest(other)), (Some(keys[2]), Some(keys[1])));
+        lists.update(one, keys[2], None);
+        lists.update(one, keys[0], None);
+        assert_eq!((lists.oldest(one), lists.ends.len()), (None, 1));
     }
 }

@@ -26,8 +26,10 @@ counters! {
     HttpConnections = "http_connections": "HTTP connections accepted.";
     HttpClosed = "http_closed": "HTTP connections closed.";
     HttpEvicted = "http_evicted": "Idle HTTP connections closed to make room for new ones.";
+    HttpPartialEvicted = "http_partial_evicted": "HTTP connections with part of a request closed likewise.";
+    HttpClientEvicted = "http_client_evicted": "Idle HTTP connections closed for a new one of the same client at its limit.";
     HttpDelayed = "http_delayed": "HTTP connections that waited because the limit was reached and no other one was idle.";
-    HttpOverClientLimit = "http_over_client_limit": "HTTP connections closed because their client had too many.";
+    HttpOverClientLimit = "http_over_client_limit": "HTTP connections closed because their client had too many, and none idle.";
     HttpRequests = "http_requests": "HTTP requests answered.";
     HttpRefused = "http_refused": "Malformed HTTP requests, answered with an error and closed.";
     HttpTimeouts = "http_timeouts": "HTTP connections closed by a timeout.";
@@ -39,6 +41,7 @@ counters! {
     DnsStreams = "dns_streams": "DNS connections over TCP accepted.";
     DnsStreamsClosed = "dns_streams_closed": "DNS connections over TCP closed.";
     DnsStreamsEvicted = "dns_streams_evicted": "DNS connections over TCP closed to make room for new ones.";
+    DnsStreamsClientEvicted = "dns_streams_client_evicted": "DNS connections closed for a new one of the same client.";
     DnsStreamsDelayed = "dns_streams_delayed": "DNS connections over TCP that waited for another one to close.";
     DnsStreamsOverClientLimit = "dns_streams_over_client_limit": "DNS connections closed because their client had too many.";
     DnsUdpQueries = "dns_udp_queries": "Datagrams received.";

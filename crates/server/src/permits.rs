@@ -38,11 +38,11 @@ pub(crate) enum PermitError {
 
 /// What counts as one client: an IPv4 address, or a /64 of IPv6, which is the usual assignment to one site (RFC 6177).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct ClientPrefix(u64);
+pub(crate) struct ClientPrefix(u64);
 
 impl ClientPrefix {
     /// IPv4 addresses are numbered within ::/32, where no client has its address.
-    fn of(address: IpAddr) -> ClientPrefix {
+    pub(crate) fn of(address: IpAddr) -> ClientPrefix {
         match address {
             IpAddr::V4(address) => ClientPrefix(u64::from(address.to_bits())),
             IpAddr::V6(address) => ClientPrefix((address.to_bits() >> 64) as u64),
@@ -74,6 +74,11 @@ impl Permits {
         // Relaxed: the number guards no other memory.
         let taken = self.remaining.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
         taken.map(|_| Permit { permits: self, client }).map_err(|_| PermitError::Exhausted)
+    }
+
+    /// Whether one client may have fewer than all.
+    pub(crate) fn has_client_limit(&self) -> bool {
+        self.per_client_max.is_some()
     }
 
     /// Whether none remains.

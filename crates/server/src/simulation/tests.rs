@@ -553,14 +553,44 @@ fn at_the_limit_the_least_recently_used_idle_connection_is_closed() {
         assert!(simulation.received(fourth).ends_with(FILE));
         assert_eq!(clients.map(|client| simulation.is_open(client)), [true, false, true]);
         assert_eq!(simulation.count(Counter::HttpEvicted), 1);
-        // None of the others is idle: one is sending, and the two others have begun a request.
-        simulation.send(clients[0], &GET.as_bytes()[..5]);
-        simulation.send(fourth, &GET.as_bytes()[..5]);
-        simulation.run(ITERATIONS_MAX);
-        assert_eq!(simulation.connect(Protocol::Http, GET.as_bytes(), UNLIMITED), None);
-        assert!(simulation.ask(clients[2], &GET[5..]).ends_with(FILE));
+    });
+}
+
+#[test]
+fn at_the_limit_without_an_idle_connection_the_one_that_receives_a_request_for_longest_is_closed() {
+    simulate_default(|simulation| {
+        let blocked = simulation.connect(Protocol::Http, GET.as_bytes(), 10).expect("accepted");
+        let (first, second) = (simulation.http(GET), simulation.http(&GET[..5]));
+        simulation.ask(first, &GET[..5]);
+        // Further bytes do not make the request a newer one.
+        simulation.ask(second, &GET[5..6]);
         simulation.http(GET);
-        assert!(!simulation.is_open(clients[2]));
+        assert_eq!([blocked, first, second].map(|client| simulation.is_open(client)), [true, true, false]);
+        assert_eq!((simulation.count(Counter::HttpEvicted), simulation.count(Counter::HttpPartialEvicted)), (0, 1));
+        // An idle one comes before one that receives.
+        simulation.http(&GET[..5]);
+        assert!(simulation.is_open(first));
+        assert!(simulation.ask(first, &GET[5..]).ends_with(FILE));
+        simulation.open_window(blocked, UNLIMITED);
+        simulation.run(ITERATIONS_MAX);
+        let others = [(); 3].map(|()| simulation.http(&GET[..5]));
+        assert!(!simulation.is_open(first) && !simulation.is_open(blocked));
+        assert!(others.into_iter().all(|client| simulation.is_open(client)));
+        assert_eq!(simulation.count(Counter::HttpPartialEvicted), 2);
+    });
+}
+
+#[test]
+fn at_the_limit_a_connection_that_lingers_is_closed_first() {
+    simulate_default(|simulation| {
+        let idle = simulation.http(GET);
+        let late = simulation.http(&GET[..5]);
+        simulation.advance(Duration::from_secs(10));
+        assert!(simulation.received(late).starts_with("HTTP/1.1 408 "));
+        simulation.http(GET);
+        assert!(simulation.is_open(late));
+        simulation.http(GET);
+        assert!(!simulation.is_open(late) && simulation.is_open(idle));
     });
 }
 
@@ -577,19 +607,29 @@ fn a_client_has_no_more_connections_than_its_limit() {
             };
             let first = connect("2001:db8::1").expect("accepted");
             assert!(connect("2001:db8::2").is_some());
-            assert_eq!(connect("2001:db8::3"), None, "of the same /64");
-            assert!(connect("2001:db8:0:1::1").is_some());
-            assert_eq!(connect("2001:db8::3"), None, "no other connection is closed for it");
-            assert!(simulation.is_open(first));
-            simulation.break_off(first);
-            simulation.run(ITERATIONS_MAX);
-            let again = simulation.connect_from("2001:db8::3".parse().expect("an address"), protocol, b"", UNLIMITED);
-            assert!(again.is_some());
-            assert_eq!((simulation.count(counter), simulation.count(evicted)), (2, 0));
+            let other = connect("2001:db8:0:1::1").expect("accepted");
+            let third = connect("2001:db8::3").expect("in exchange for the first");
+            assert_eq!([first, other, third].map(|client| simulation.is_open(client)), [false, true, true]);
+            assert_eq!((simulation.count(counter), simulation.count(evicted)), (1, 0));
         });
     };
-    check(Protocol::Http, Counter::HttpOverClientLimit, Counter::HttpEvicted);
-    check(Protocol::Dns, Counter::DnsStreamsOverClientLimit, Counter::DnsStreamsEvicted);
+    check(Protocol::Http, Counter::HttpClientEvicted, Counter::HttpEvicted);
+    check(Protocol::Dns, Counter::DnsStreamsClientEvicted, Counter::DnsStreamsEvicted);
+}
+
+#[test]
+fn a_client_at_its_limit_without_an_idle_connection_gets_no_more() {
+    let mut options = options();
+    options.http.connections_per_client_max = 2;
+    simulate_with(options, |simulation| {
+        let blocked = simulation.connect(Protocol::Http, GET.as_bytes(), 10).expect("accepted");
+        let receiving = simulation.http(&GET[..5]);
+        assert_eq!(simulation.connect(Protocol::Http, GET.as_bytes(), UNLIMITED), None);
+        assert_eq!(simulation.count(Counter::HttpOverClientLimit), 1);
+        assert!(simulation.is_open(blocked) && simulation.ask(receiving, &GET[5..]).ends_with(FILE));
+        simulation.http(GET);
+        assert!(simulation.is_open(blocked) && !simulation.is_open(receiving));
+    });
 }
 
 #[test]
