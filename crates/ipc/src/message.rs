@@ -52,8 +52,10 @@ pub enum Command {
 /// How the status is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StatusFormat {
-    /// For people.
+    /// For people, on one screen.
     Text,
+    /// For people, with all threads, sites and zones.
+    Verbose,
     /// For programs.
     Json,
 }
@@ -260,7 +262,7 @@ pub(crate) mod tests {
     /// Every message.
     pub(crate) fn messages() -> Vec<Message> {
         let text = || Text::new("line\n");
-        let formats = [StatusFormat::Text, StatusFormat::Json].map(Command::Status);
+        let formats = [StatusFormat::Text, StatusFormat::Verbose, StatusFormat::Json].map(Command::Status);
         let reload = Command::Reload { forced_zones: vec!["example.com".to_owned()] };
         let commands =
             [reload, Command::Upgrade, Command::Stop, Command::Drain, Command::HandOver].into_iter().chain(formats);

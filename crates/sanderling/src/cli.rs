@@ -109,8 +109,12 @@ impl Invocation {
             },
             CliCommand::Check(check) => Command::Check(check.source(search_paths)?),
             CliCommand::Probe(probe) => Command::Probe(probe.into()),
-            CliCommand::Status { json, control: arguments } => {
-                let format = if json { StatusFormat::Json } else { StatusFormat::Text };
+            CliCommand::Status { json, verbose, control: arguments } => {
+                let format = match (json, verbose) {
+                    (true, _) => StatusFormat::Json,
+                    (false, true) => StatusFormat::Verbose,
+                    (false, false) => StatusFormat::Text,
+                };
                 control("status", arguments.request(Request::Status(format), search_paths, env))?
             }
             CliCommand::Reload { forced_zones, control: arguments } => {
@@ -188,6 +192,7 @@ enum CliCommand {
     /// Its addresses, its processes, for how long they have been running, and what they have done.
     #[command(after_help = "Examples:
   sanderling status
+  sanderling status --verbose                               with all threads, sites and zones
   sanderling status --json                                  for programs
   sanderling status --control /run/sanderling/control.sock
 
@@ -196,6 +201,9 @@ Exit status: 0 if the server answers, 1 if it does not, 2 for a wrong command li
         /// Write JSON instead of text
         #[arg(long)]
         json: bool,
+        /// List all threads, sites and zones
+        #[arg(long, conflicts_with = "json")]
+        verbose: bool,
         #[command(flatten)]
         control: ControlArgs,
     },

@@ -401,6 +401,7 @@ impl<'s> ControlLoop<'s> {
         );
         match format {
             StatusFormat::Text => status.to_text(),
+            StatusFormat::Verbose => status.to_verbose_text(),
             StatusFormat::Json => status.to_json(),
         }
     }
@@ -417,12 +418,10 @@ impl<'s> ControlLoop<'s> {
         const NO_SUPERVISOR: &str =
             "there is no supervisor; run `sanderling serve` to start one that adopts the running server process\n";
         let status = match command {
-            Command::Status(StatusFormat::Text) => {
-                format!("{NO_SUPERVISOR}{}", self.status_text(StatusFormat::Text))
+            Command::Status(format @ StatusFormat::Json) => {
+                format!("{{\"supervisor\":null,\"process\":{}}}\n", self.status_text(*format))
             }
-            Command::Status(StatusFormat::Json) => {
-                format!("{{\"supervisor\":null,\"process\":{}}}\n", self.status_text(StatusFormat::Json))
-            }
+            Command::Status(format) => format!("{NO_SUPERVISOR}{}", self.status_text(*format)),
             _ => String::new(),
         };
         let Some(control) = &mut self.state.control else { return };

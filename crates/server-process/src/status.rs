@@ -25,8 +25,8 @@ const ERRORS: [Counter; 10] = [
     Counter::CutOff,
     Counter::Panics,
 ];
-/// Sites and zones in the text.
-const DOMAINS_SHOWN_MAX: usize = 100;
+/// Sites and zones in the short text.
+const DOMAINS_SHOWN_MAX: usize = 20;
 
 /// A list of names and values that JSON has as an object.
 type Map<V> = BTreeMap<&'static str, V>;
@@ -117,9 +117,19 @@ impl<'d> ProcessStatus<'d> {
         serde_json::to_string(self).expect("the keys of all maps are strings")
     }
 
+    /// One screen.
     pub(crate) fn to_text(&self) -> String {
+        self.summary_text() + &self.domains_text(DOMAINS_SHOWN_MAX)
+    }
+
+    /// With all threads, sites and zones.
+    pub(crate) fn to_verbose_text(&self) -> String {
+        self.summary_text() + &self.threads_text() + &self.domains_text(usize::MAX)
+    }
+
+    fn summary_text(&self) -> String {
         let mut out = String::new();
-        let mut line = |name: &str, value: String| out += &format!("  {name:<13} {value}\n");
+        let mut line = |name: &str, value: String| out += &text_line(name, &value);
         let is_in = |counters: &[Counter], name: &str| counters.iter().any(|counter| counter.name() == name);
         line("requests", nonzero(&self.counters, |name| is_in(&REQUESTS, name)));
         line("errors", nonzero(&self.counters, |name| is_in(&ERRORS, name)));
@@ -143,7 +153,11 @@ impl<'d> ProcessStatus<'d> {
             ),
         );
         line("buffers", format!("{} bytes", self.connection_buffers_bytes));
-        for thread in &self.threads {
+        out
+    }
+
+    fn threads_text(&self) -> String {
+        let line = |thread: &Thread| {
             let socket_sets = joined(thread.socket_sets.iter().map(ToString::to_string), " ");
             let value = format!(
                 "socket sets {socket_sets}; accepted {}, open {} HTTP and {} DNS, iterations {}; calls: {}",
@@ -153,25 +167,29 @@ impl<'d> ProcessStatus<'d> {
                 thread.iterations,
                 nonzero(&thread.calls, |_| true)
             );
-            line(&thread.name, value);
-        }
-        out + &self.domains_text()
+            text_line(&thread.name, &value)
+        };
+        self.threads.iter().map(line).collect()
     }
 
     /// Problems first, so that thousands of domains do not hide them.
-    fn domains_text(&self) -> String {
+    fn domains_text(&self, count_max: usize) -> String {
         let (bad_sites, good_sites): (Vec<_>, Vec<_>) = self.sites.iter().partition(|site| site.problem.is_some());
         let (bad_zones, good_zones): (Vec<_>, Vec<_>) =
             self.zones.iter().map(Arc::as_ref).partition(|zone: &&ZoneState| zone.problem.is_some());
         let mut lines = bad_sites.into_iter().map(site_text).chain(bad_zones.into_iter().map(zone_text));
         let mut rest = good_sites.into_iter().map(site_text).chain(good_zones.into_iter().map(zone_text));
         let mut out = String::new();
-        lines.by_ref().chain(rest.by_ref()).take(DOMAINS_SHOWN_MAX).for_each(|line| out += &line);
+        lines.by_ref().chain(rest.by_ref()).take(count_max).for_each(|line| out += &line);
         match lines.count() + rest.count() {
             0 => out,
-            more => out + &format!("  and {more} more; `sanderling status --json` has all of them\n"),
+            more => out + &format!("  and {more} more; `sanderling status --verbose` lists all of them\n"),
         }
     }
+}
+
+fn text_line(name: &str, value: &str) -> String {
+    format!("  {name:<13} {value}\n")
 }
 
 fn site_text(site: &SiteState) -> String {

@@ -215,7 +215,7 @@ impl TestServer {
 
     fn status(&self) -> String {
         let mut command = sanderling();
-        command.args(["status", "--timeout", "5"]).stdin(Stdio::null());
+        command.args(["status", "--verbose", "--timeout", "5"]).stdin(Stdio::null());
         let (arguments, directory) = &self.control;
         command.args(arguments).envs(directory.iter().map(|directory| (CONTROL_DIRECTORY, directory)));
         let output = command.output().expect("the program can be started");

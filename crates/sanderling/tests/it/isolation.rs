@@ -265,3 +265,20 @@ fn reload_that_waits_for_an_upgrade_forces_its_zones() {
     });
     assert_eq!(serial_of(&server, "a.example."), "NOERROR 0");
 }
+
+#[test]
+fn status_shows_problems_first_and_lists_everything_if_verbose() {
+    let directory = directory();
+    let config = fs::read_to_string(directory.path().join("sanderling.toml")).expect("written");
+    let domains = (0..100).map(|number| format!("[domain.\"d{number}.example\"]\nzone = \"c.zone\"\n"));
+    directory.replace("sanderling.toml", (config + &domains.collect::<String>()).as_bytes());
+    let _server = TestServer::start_command(directory.serve_command(), BOTH);
+    let status = directory.control("status").text();
+    assert!(status.lines().count() < 50, "{status}");
+    let first = status.lines().find(|line| line.starts_with("  site") || line.starts_with("  zone"));
+    assert!(first.is_some_and(|line| line.contains("b.example")), "{status}");
+    assert!(status.ends_with("more; `sanderling status --verbose` lists all of them\n"), "{status}");
+    let verbose = directory.control_with("status", &["--verbose"]).text();
+    assert_eq!(verbose.lines().filter(|line| line.starts_with("  zone")).count(), 103, "{verbose}");
+    assert!(verbose.contains("  worker 0 "), "{verbose}");
+}

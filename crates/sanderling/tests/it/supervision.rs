@@ -169,7 +169,7 @@ struct PrintOnFailure<'d> {
 impl Drop for PrintOnFailure<'_> {
     fn drop(&mut self) {
         if thread::panicking() {
-            println!("{}", self.directory.control("status"));
+            println!("{}", self.directory.control_with("status", &["--verbose"]));
             println!("output:\n{}", fs::read_to_string(self.output).unwrap_or_default());
         }
     }

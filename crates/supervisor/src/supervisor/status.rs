@@ -45,7 +45,7 @@ impl Supervisor {
     pub(super) fn begin_status(&mut self, client: ClientId, format: StatusFormat) {
         let status = self.status();
         let text = match format {
-            StatusFormat::Text => self.to_text(&status),
+            StatusFormat::Text | StatusFormat::Verbose => self.to_text(&status),
             StatusFormat::Json => {
                 let status = serde_json::to_string(&status).expect("a status has no map");
                 format!("{{\"supervisor\":{status},\"process\":")
@@ -62,9 +62,9 @@ impl Supervisor {
             }
             None => {
                 let text = match format {
-                    StatusFormat::Text if self.lifecycle.is_stopping() => "",
-                    StatusFormat::Text => "no server process running\n",
                     StatusFormat::Json => "null}\n",
+                    StatusFormat::Text | StatusFormat::Verbose if self.lifecycle.is_stopping() => "",
+                    StatusFormat::Text | StatusFormat::Verbose => "no server process running\n",
                 };
                 self.reply(Requester::Client(client), Ok(text));
             }
@@ -74,7 +74,7 @@ impl Supervisor {
     /// Ends the status after that of the serving process.
     pub(super) fn finish_status(&mut self, client: ClientId, format: StatusFormat) {
         let end = match format {
-            StatusFormat::Text => "",
+            StatusFormat::Text | StatusFormat::Verbose => "",
             StatusFormat::Json => "}\n",
         };
         self.reply(Requester::Client(client), Ok(end));
