@@ -113,6 +113,8 @@ limits! {
         "Time until an unused entry of the open-file cache is closed.";
     dns_udp_answer_bytes_max: u16 = 1_232 in 512..=4_096,
         "Size of a reply over UDP, even if the client accepts more; a larger one is truncated.";
+    dns_udp_errors_per_second_max: u32 = 200 in 0..=1_000_000,
+        "Error replies to one IPv4 /24 or IPv6 /56 in a second, of each thread; more are not sent.";
     dns_tcp_connections_max: usize = 1_024 in 1..=1_000_000,
         "Open DNS connections over TCP; at the limit the one idle for longest is closed.";
     dns_tcp_connections_per_client_max: usize = 1_000_000 in 1..=1_000_000,

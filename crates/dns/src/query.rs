@@ -67,6 +67,12 @@ impl<'z, 'q> ParsedQuery<'z, 'q> {
         ParsedQuery { message, question, reply_kind, cname_chain_max: zones.cname_chain_max(), slot: Slot::EMPTY }
     }
 
+    /// Whether the reply is an error without data of a zone.
+    #[inline]
+    pub fn is_refused(&self) -> bool {
+        matches!(self.reply_kind, ReplyKind::HeaderOnly(_) | ReplyKind::QuestionOnly(_))
+    }
+
     /// Loads the slot of the zone's hash table at which the search for QNAME starts.
     #[inline]
     pub fn prefetch_slot(&mut self) {

@@ -21,7 +21,7 @@ enum Kind {
     Minimum,
 }
 
-const LIMITS: [Limit; 7] = [
+const LIMITS: [Limit; 8] = [
     Limit {
         key: "http_connections_max",
         kind: Kind::Maximum,
@@ -51,6 +51,12 @@ const LIMITS: [Limit; 7] = [
         kind: Kind::Maximum,
         effect: "further requests of clients that do not take their answers wait",
         counters: &[Counter::BuffersScarce],
+    },
+    Limit {
+        key: "dns_udp_errors_per_second_max",
+        kind: Kind::Maximum,
+        effect: "further DNS errors are not sent to the same network",
+        counters: &[Counter::DnsErrorsLimited],
     },
     Limit {
         key: "dns_tcp_connections_max",

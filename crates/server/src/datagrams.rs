@@ -3,6 +3,7 @@
 //!
 //! Its sockets are in no poller: the thread receives before it waits, and does not wait under load.
 
+use crate::error_limit::{ErrorLimit, is_answered};
 use crate::lifecycle::{AcceptGuard, DrainMode, State};
 use crate::metrics::{Counter, ThreadMetrics};
 use crate::shared::Shared;
@@ -11,7 +12,7 @@ use sanderling_dns::{Answer, DnsTransport, ParsedQuery, RequestInfo};
 use sanderling_os::clock::unix_seconds;
 use sanderling_os::event_fd::EventFd;
 use sanderling_os::poll_set::PollSet;
-use sanderling_os::udp::{BATCH_COUNT_MAX, Batch, Socket};
+use sanderling_os::udp::{BATCH_COUNT_MAX, Batch, Queries, Socket};
 use std::io;
 use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -52,6 +53,7 @@ pub(crate) struct Datagrams<'s> {
     batch: Batch,
     snapshot: Snapshot,
     snapshot_version: u64,
+    error_limit: ErrorLimit,
     metrics: Arc<ThreadMetrics>,
     _accept_guard: AcceptGuard<'s>,
 }
@@ -60,8 +62,17 @@ impl<'s> Datagrams<'s> {
     pub(crate) fn new(shared: &'s Shared, params: DatagramParams<'s>) -> Datagrams<'s> {
         let DatagramParams { sockets, wakeup, metrics, accept_guard } = params;
         let (snapshot, snapshot_version) = shared.snapshot();
-        let batch = Batch::new();
-        Datagrams { shared, sockets, wakeup, batch, snapshot, snapshot_version, metrics, _accept_guard: accept_guard }
+        Datagrams {
+            shared,
+            sockets,
+            wakeup,
+            batch: Batch::new(),
+            snapshot,
+            snapshot_version,
+            error_limit: ErrorLimit::new(shared.options.dns.udp_errors_per_second_max, Arc::clone(&metrics)),
+            metrics,
+            _accept_guard: accept_guard,
+        }
     }
 
     /// Serves until the server drains. What was received is answered, and if the server stops, so is what waits in the
@@ -144,10 +155,13 @@ impl<'s> Datagrams<'s> {
         let mut dropped_count = 0;
         let parse_panic_count = each(parsed, |index, parsed| {
             let query = queries.get(index);
-            if query.peer_port != 0 && !query.is_truncated {
+            if is_answered(query.peer_port) && !query.is_truncated {
                 *parsed = ParsedQuery::parse(zones, query.bytes);
             }
         });
+        if parsed.iter().any(ParsedQuery::is_refused) {
+            limit_errors(&mut self.error_limit, parsed, queries, now_unix_s);
+        }
         let mut panic_count = 0;
         if COUNT_MAX > 1 {
             panic_count += each(parsed, |_, parsed| parsed.prefetch_slot());
@@ -161,15 +175,28 @@ impl<'s> Datagrams<'s> {
             }
         });
         self.metrics.add(Counter::DnsUdpQueries, received_count as u64);
-        // A query whose parsing panicked is dropped too, but counted as a panic.
-        self.metrics.add(Counter::DnsDropped, dropped_count - parse_panic_count);
-        self.metrics.add(Counter::Panics, parse_panic_count + panic_count);
+        if dropped_count | panic_count != 0 {
+            // A query whose parsing panicked is dropped too, but counted as a panic.
+            self.metrics.add(Counter::DnsDropped, dropped_count - parse_panic_count);
+            self.metrics.add(Counter::Panics, parse_panic_count + panic_count);
+        }
     }
 }
 
 impl Drop for Datagrams<'_> {
     fn drop(&mut self) {
         self.metrics.heartbeat.begin_waiting();
+    }
+}
+
+/// Drops the queries whose replies would be too many errors to one network. Apart, so that other queries do not pay for it.
+#[cold]
+#[inline(never)]
+fn limit_errors(limit: &mut ErrorLimit, parsed: &mut [ParsedQuery<'_, '_>], queries: Queries<'_>, unix_s: u64) {
+    for (index, query) in parsed.iter_mut().enumerate().filter(|(_, query)| query.is_refused()) {
+        if !limit.take(queries.peer_address(index).ip(), unix_s) {
+            *query = ParsedQuery::EMPTY;
+        }
     }
 }
 

@@ -48,6 +48,7 @@ mod idle_list;
 mod slab;
 mod permits;
 mod buffer_budget;
+mod error_limit;
 mod lifecycle;
 mod metrics;
 mod heartbeat;

@@ -46,7 +46,8 @@ counters! {
     DnsStreamsOverClientLimit = "dns_streams_over_client_limit": "DNS connections closed because their client had too many.";
     DnsUdpQueries = "dns_udp_queries": "Datagrams received.";
     DnsTcpQueries = "dns_tcp_queries": "Queries received over TCP.";
-    DnsDropped = "dns_dropped": "Messages without a reply: not a query, too long, or sent from port 0.";
+    DnsDropped = "dns_dropped": "Messages without a reply: no query, too long, from a port that gets none, or an error beyond the limit.";
+    DnsErrorsLimited = "dns_errors_limited": "Of those, errors to a network that had too many.";
     UdpReceiveErrors = "udp_receive_errors": "Failed calls to receive datagrams.";
     UdpRepliesLost = "udp_replies_lost": "UDP replies that the kernel refused.";
     AcceptErrors = "accept_errors": "Connections not accepted for lack of descriptors or memory.";

@@ -76,6 +76,8 @@ pub struct HttpOptions {
 pub struct DnsOptions {
     /// Bytes of a reply over UDP.
     pub udp_reply_bytes_max: u16,
+    /// Error replies over UDP to one network in a second, of each thread.
+    pub udp_errors_per_second_max: u32,
     /// Open TCP connections, in the whole process.
     pub tcp_connections_max: usize,
     /// Open TCP connections of one client: an IPv4 address, or a /64 of IPv6.
@@ -106,6 +108,7 @@ impl Default for DnsOptions {
     fn default() -> DnsOptions {
         DnsOptions {
             udp_reply_bytes_max: 1_232,
+            udp_errors_per_second_max: 200,
             tcp_connections_max: 1_024,
             tcp_connections_per_client_max: 1_000_000,
             tcp_idle_timeout: Duration::from_secs(5),

@@ -1,10 +1,10 @@
 //! Malformed and hostile DNS messages: the server replies with an error or not at all, and answers the next query. The tests
 //! of the dns crate have further cases.
 
-use crate::domain::{Domain, ZONE};
+use crate::domain::{Domain, Setup, ZONE};
 use fastrand::Rng;
-use sanderling_testkit::dns::{A, FORMERR, NOERROR, Question, Reply, TXT};
-use sanderling_testkit::{RawConnection, UdpClient, framed, tcp_exchange, udp_reply};
+use sanderling_testkit::dns::{A, FORMERR, NOERROR, NXDOMAIN, Question, REFUSED, Reply, TXT};
+use sanderling_testkit::{RawConnection, UdpClient, framed, tcp_exchange, tcp_reply, udp_reply};
 
 /// The RCODE of the reply to `message`, or `None` if there is no reply before that to a valid query after it.
 #[track_caller]
@@ -44,6 +44,22 @@ fn malformed_datagram_is_answered_with_formerr_or_dropped() {
     ] {
         assert_eq!(rcode(&client, &message), expected, "{case}");
     }
+}
+
+#[test]
+fn errors_to_one_network_are_limited_and_answers_are_not() {
+    let limits = "dns_udp_errors_per_second_max = 0";
+    let domain = Domain::serve(Setup { zone: ZONE, limits, ..Setup::default() });
+    let client = UdpClient::new(domain.server.dns());
+    let no_zone = Question::new("example.org", A).message();
+    for error in [&no_zone, &valid()[..12]] {
+        assert_eq!(rcode(&client, error), None);
+    }
+    assert_eq!(rcode(&client, &Question::new("none.example.com", A).message()), Some(NXDOMAIN));
+    assert_eq!(Reply::parse(&tcp_reply(domain.server.dns(), &no_zone)).rcode, REFUSED, "over TCP");
+    domain.server.wait_for_error("dns_udp_errors_per_second_max is reached");
+    let status = domain.directory.control("status").text();
+    assert!(status.contains("dns_errors_limited 2"), "{status}");
 }
 
 #[test]

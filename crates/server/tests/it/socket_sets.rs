@@ -1,7 +1,7 @@
 //! Any numbers of workers and reuseport sockets: each connection and datagram is answered, whichever socket the kernel selects.
 
-use crate::support::{QUERY, bind, builtin};
-use sanderling_server::{Counter, DrainMode, Options, Server};
+use crate::support::{QUERY, bind, builtin, unlimited_errors};
+use sanderling_server::{Counter, DrainMode, Server};
 use sanderling_testkit::http::HttpClient;
 use sanderling_testkit::{DEADLINE, tcp_reply, udp_reply};
 
@@ -11,7 +11,7 @@ const CLIENT_COUNT: usize = 4;
 #[track_caller]
 fn check(worker_count: usize, set_count: usize) {
     let (sockets, http, dns) = bind(set_count);
-    let server = Server::new(builtin(), Options::default(), DEADLINE);
+    let server = Server::new(builtin(), unlimited_errors(), DEADLINE);
     let served = server.run(&sockets, worker_count, |server| {
         std::thread::scope(|scope| {
             for _ in 0..CLIENT_COUNT {

@@ -46,6 +46,13 @@ pub(crate) fn wait_until_readable(path: &Path) {
     wait_until("the file is read", || age().is_ok_and(|age| age > Duration::from_millis(30)));
 }
 
+/// The defaults, but for any number of DNS errors: [`QUERY`] asks for a name of no zone.
+pub(crate) fn unlimited_errors() -> Options {
+    let mut options = Options::default();
+    options.dns.udp_errors_per_second_max = u32::MAX;
+    options
+}
+
 /// Serves while `act` runs.
 pub(crate) fn serve<R>(
     snapshot: Snapshot,

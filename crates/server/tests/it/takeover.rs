@@ -1,7 +1,7 @@
 //! One server replaces another on the same sockets, again and again, while clients that never retry send requests: none is
 //! lost. `SANDERLING_CHANGES=100` makes it long.
 
-use crate::support::{QUERY, bind, builtin};
+use crate::support::{QUERY, bind, builtin, unlimited_errors};
 use sanderling_server::{DrainMode, Options, Server, SocketSet};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -123,7 +123,7 @@ const KINDS: [(&str, Client); 5] = [
 
 /// Serves until `stop` is closed.
 fn serve(sockets: &Sockets, worker_count: usize, ready: &mpsc::Sender<()>, stop: &mpsc::Receiver<()>) {
-    let options = Options { drain_grace: Duration::from_millis(500), ..Options::default() };
+    let options = Options { drain_grace: Duration::from_millis(500), ..unlimited_errors() };
     let server = Server::new(builtin(), options, DEADLINE);
     let served = server.run(&sockets.sets, worker_count, |server| {
         ready.send(()).expect("received");
