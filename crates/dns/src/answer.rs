@@ -2,9 +2,10 @@
 //!
 //! The caller owns the buffers of query and reply. Nothing here allocates, blocks or panics on any bytes of a query.
 
-use crate::message::{Additional, Edns, MessageFull, Question, Rcode, ReplyWriter, Section};
+use crate::compression::NameOffsets;
+use crate::message::{Edns, MessageFull, Rcode, ReplyWriter, Section};
 use crate::name::{LABEL_COUNT_MAX, Name, NameBuf};
-use crate::name_hash::{IndexedName, NameHash, NameHashes};
+use crate::name_hash::{IndexedName, NameHash};
 use crate::packed_rrset::{HEADER_BYTES, OPT_BYTES, OwnerLocation};
 use crate::query::{ParsedQuery, ReplyKind};
 use crate::rtype::Rtype;
@@ -97,252 +98,48 @@ fn reply_to<'o>(
 
 #[inline]
 fn put_sections(query: &ParsedQuery<'_, '_>, found: &FoundZone<'_>, reply: &mut ReplyWriter<'_>) -> Rcode {
-    let &ParsedQuery { ref question, cname_chain_max, .. } = query;
-    let mut answer = AnswerWriter { zone: found.zone, qtype: question.qtype, cname_chain_max, reply };
-    answer.put(question, found.hashes).unwrap_or_else(|MessageFull| {
-        answer.reply.truncate();
+    put_answer(query, found, reply).unwrap_or_else(|MessageFull| {
+        reply.truncate();
         Rcode::NoError
     })
 }
 
-/// Writes the sections of one reply from one zone.
-struct AnswerWriter<'a, 'o> {
-    zone: &'a Zone,
-    qtype: Rtype,
-    cname_chain_max: usize,
-    reply: &'a mut ReplyWriter<'o>,
-}
-
-/// Where the current name of a lookup, QNAME or the target of an alias, is in the reply.
-#[derive(Clone, Copy)]
-enum NameLocation {
-    /// In the question section.
-    Question,
-    /// In the RDATA of an alias, at this offset.
-    Target(usize),
-}
-
-/// The aliases of one reply.
-struct AliasChain {
-    aliases: [Alias; CNAME_CHAIN_MAX],
-    count: usize,
-}
-
-#[derive(Clone, Copy, Default)]
-struct Alias {
-    /// The hash of the alias's own name. Among so few names, equal hashes mean equal names.
-    name: NameHash,
-    /// The node of the CNAME or DNAME.
-    node: usize,
-}
-
-impl Default for AliasChain {
-    fn default() -> AliasChain {
-        AliasChain { aliases: [Alias::default(); CNAME_CHAIN_MAX], count: 0 }
+/// Writes all sections. RRsets of QNAME itself are copied in packed form; the others are compressed as they are written.
+#[inline(always)]
+fn put_answer(
+    query: &ParsedQuery<'_, '_>,
+    found: &FoundZone<'_>,
+    reply: &mut ReplyWriter<'_>,
+) -> Result<Rcode, MessageFull> {
+    let question = &query.question;
+    let qname_bytes = question.qname.length_bytes();
+    let lookup = found.zone.lookup(question.qname, found.hashes, question.qtype);
+    let is_referral = matches!(lookup, Lookup::Referral(_));
+    if !is_referral {
+        reply.set_authoritative();
+    }
+    match lookup {
+        Lookup::Answer(found) | Lookup::Referral(found) => {
+            let section = if is_referral { Section::Authority } else { Section::Answer };
+            let owner = owner_in_question(&found, qname_bytes);
+            reply.put_packed(section, (found.owner, &found.rrset), owner)?;
+            Ok(Rcode::NoError)
+        }
+        Lookup::Nodata => Ok(put_negative(found.zone, qname_bytes, reply, Rcode::NoError)),
+        Lookup::Nxdomain => Ok(put_negative(found.zone, qname_bytes, reply, Rcode::NxDomain)),
+        Lookup::Cname(_) | Lookup::Dname(_) => ChainWriter::put(query, found, &lookup, reply),
     }
 }
 
-impl AliasChain {
-    fn push(&mut self, name: NameHash, node: usize) {
-        self.aliases[self.count] = Alias { name, node };
-        self.count += 1;
+/// Writes the SOA with which resolvers cache a negative answer (RFC 2308 §3).
+#[inline(always)]
+fn put_negative(zone: &Zone, qname_bytes: usize, reply: &mut ReplyWriter<'_>, rcode: Rcode) -> Rcode {
+    let soa = zone.negative_soa();
+    let owner = owner_in_question(&soa, qname_bytes);
+    if reply.put_packed(Section::Authority, (soa.owner, &soa.rrset), owner).is_err() {
+        reply.truncate();
     }
-
-    fn contains_name(&self, name: NameHash) -> bool {
-        self.aliases[..self.count].iter().any(|alias| alias.name == name)
-    }
-
-    fn contains_node(&self, node: usize) -> bool {
-        self.aliases[..self.count].iter().any(|alias| alias.node == node)
-    }
-}
-
-impl AnswerWriter<'_, '_> {
-    /// Writes all sections. RRsets for QNAME itself are copied in packed form; those after an alias are written with
-    /// uncompressed names.
-    #[inline(always)]
-    fn put(&mut self, question: &Question<'_>, hashes: NameHashes) -> Result<Rcode, MessageFull> {
-        let qname_bytes = question.qname.length_bytes();
-        let lookup = self.zone.lookup(question.qname, hashes, self.qtype);
-        let is_referral = matches!(lookup, Lookup::Referral(_));
-        if !is_referral {
-            self.reply.set_authoritative();
-        }
-        match lookup {
-            Lookup::Answer(found) | Lookup::Referral(found) => {
-                let section = if is_referral { Section::Authority } else { Section::Answer };
-                let owner = owner_in_question(&found, qname_bytes);
-                match self.reply.put_packed_with_additional(section, &found.rrset, owner)? {
-                    // RFC 9471 §3.1: missing glue sets TC, because the client needs it; other addresses are optional
-                    // (RFC 2181 §9).
-                    Additional::Omitted if is_referral => Err(MessageFull),
-                    _ => Ok(Rcode::NoError),
-                }
-            }
-            Lookup::Nodata => Ok(self.put_negative(NameLocation::Question, qname_bytes, Rcode::NoError)),
-            Lookup::Nxdomain => Ok(self.put_negative(NameLocation::Question, qname_bytes, Rcode::NxDomain)),
-            Lookup::Cname(_) | Lookup::Dname(_) => self.put_chain(question, hashes.name, &lookup),
-        }
-    }
-
-    /// Writes the chain of aliases that starts with `lookup` for QNAME, and the data at its end.
-    // Not inlined: the chain takes kilobytes of stack that other answers do not need.
-    #[inline(never)]
-    fn put_chain(
-        &mut self,
-        question: &Question<'_>,
-        hash: NameHash,
-        lookup: &Lookup<'_>,
-    ) -> Result<Rcode, MessageFull> {
-        let qname_bytes = question.qname.length_bytes();
-        let (mut lookup, mut hash, mut location) = (*lookup, hash, NameLocation::Question);
-        let mut target;
-        let mut name = question.qname;
-        let mut chain = AliasChain::default();
-        loop {
-            let (target_offset, next) = match lookup {
-                // The bound: the answer is the chain so far.
-                Lookup::Cname(_) | Lookup::Dname(_) if chain.count == self.cname_chain_max => {
-                    return Ok(Rcode::NoError);
-                }
-                Lookup::Cname(found) => {
-                    chain.push(hash, found.node);
-                    self.put_cname(&found, name, location, qname_bytes)?
-                }
-                Lookup::Dname(found) => {
-                    let is_written = chain.contains_node(found.node);
-                    chain.push(hash, found.node);
-                    match self.put_dname(&found, name, location, is_written)? {
-                        // QTYPE CNAME: the synthesized CNAME is the answer. RFC 6672 §3.2 would go on, but no server
-                        // does, and NXDOMAIN for the target would deny the record in the answer section.
-                        Some(_) if self.qtype == Rtype::CNAME => return Ok(Rcode::NoError),
-                        Some(next) => next,
-                        None => return Ok(Rcode::YxDomain),
-                    }
-                }
-                // QTYPE DNAME, and the DNAME has led back to its own owner.
-                Lookup::Answer(found) if chain.contains_node(found.node) && found.is_dname_of(name) => {
-                    return Ok(Rcode::NoError);
-                }
-                end => return self.put_chain_end(&end, name, location, qname_bytes),
-            };
-            if !next.as_name().is_at_or_below(self.zone.apex()) {
-                return Ok(Rcode::NoError);
-            }
-            target = next;
-            name = target.as_name();
-            let hashes = IndexedName::of(name).hashes(self.zone.seed);
-            hash = hashes.name;
-            if chain.contains_name(hash) {
-                // A loop: all its aliases are in the answer section.
-                return Ok(Rcode::NoError);
-            }
-            location = NameLocation::Target(target_offset);
-            lookup = self.zone.lookup(name, hashes, self.qtype);
-        }
-    }
-
-    /// Writes the result of the lookup for `name`, the last target of a chain.
-    fn put_chain_end(
-        &mut self,
-        lookup: &Lookup<'_>,
-        name: Name<'_>,
-        location: NameLocation,
-        qname_bytes: usize,
-    ) -> Result<Rcode, MessageFull> {
-        match lookup {
-            Lookup::Answer(found) => {
-                self.reply.put_uncompressed(Section::Answer, found, location.owner_of(name, &mut [0; 2]))?;
-                Ok(Rcode::NoError)
-            }
-            Lookup::Referral(delegation) => {
-                self.reply.put_uncompressed(Section::Authority, delegation, delegation.owner.as_bytes())?;
-                self.reply.put_uncompressed_additional(delegation)?;
-                Ok(Rcode::NoError)
-            }
-            Lookup::Nodata => Ok(self.put_negative(location, qname_bytes, Rcode::NoError)),
-            // RFC 6604 §3: the RCODE is that of the last name of the chain.
-            Lookup::Nxdomain => Ok(self.put_negative(location, qname_bytes, Rcode::NxDomain)),
-            Lookup::Cname(_) | Lookup::Dname(_) => unreachable!("put_chain follows aliases itself"),
-        }
-    }
-
-    /// Writes a CNAME record of the zone. Returns the offset of its target in the reply, and the target.
-    fn put_cname(
-        &mut self,
-        found: &FoundRrset<'_>,
-        name: Name<'_>,
-        location: NameLocation,
-        qname_bytes: usize,
-    ) -> Result<(usize, NameBuf), MessageFull> {
-        let (record, target) = found.alias_target();
-        let rdata_offset = match location {
-            NameLocation::Question => {
-                let rdata_offset = self.reply.position() + record.rdata_start;
-                self.reply.put_packed(Section::Answer, &found.rrset, owner_in_question(found, qname_bytes))?;
-                rdata_offset
-            }
-            NameLocation::Target(_) => {
-                self.reply.put_uncompressed(Section::Answer, found, location.owner_of(name, &mut [0; 2]))?
-            }
-        };
-        Ok((rdata_offset, target))
-    }
-
-    /// Writes the DNAME, unless it `is_written` already, and the CNAME synthesized for `name` (RFC 6672 §3.1). Returns
-    /// the offset of the CNAME's target in the reply, and the target; `None` when the target would be too long.
-    fn put_dname(
-        &mut self,
-        found: &FoundRrset<'_>,
-        name: Name<'_>,
-        location: NameLocation,
-        is_written: bool,
-    ) -> Result<Option<(usize, NameBuf)>, MessageFull> {
-        if !is_written {
-            self.reply.put_uncompressed(Section::Answer, found, found.owner.as_bytes())?;
-        }
-        let (record, substitute) = found.alias_target();
-        let kept_count = name.labels().count() - found.owner.labels().count();
-        let mut labels = [&[][..]; LABEL_COUNT_MAX];
-        for (label, kept) in labels.iter_mut().zip(name.labels().take(kept_count)) {
-            *label = kept;
-        }
-        let Ok(target) = NameBuf::joined(&labels[..kept_count], substitute.as_name()) else { return Ok(None) };
-        let owner = &mut [0; 2];
-        let target_offset =
-            self.reply.put_synthesized_cname(location.owner_of(name, owner), record.ttl(), target.as_name())?;
-        Ok(Some((target_offset, target)))
-    }
-
-    /// Writes the SOA with which resolvers cache a negative answer (RFC 2308 §3).
-    fn put_negative(&mut self, location: NameLocation, qname_bytes: usize, rcode: Rcode) -> Rcode {
-        let soa = self.zone.negative_soa();
-        let owner = owner_in_question(&soa, qname_bytes);
-        let put = match location {
-            NameLocation::Question => self.reply.put_packed(Section::Authority, &soa.rrset, owner),
-            NameLocation::Target(_) => {
-                self.reply.put_uncompressed(Section::Authority, &soa, &pointer_to(owner.offset)).map(|_| ())
-            }
-        };
-        if put == Err(MessageFull) {
-            self.reply.truncate();
-        }
-        rcode
-    }
-}
-
-impl NameLocation {
-    /// The owner field of records of `name`, which is at this location: a compression pointer, or the whole name beyond
-    /// the reach of pointers. Only long chains of long names get there.
-    fn owner_of<'n>(self, name: Name<'n>, pointer: &'n mut [u8; 2]) -> &'n [u8] {
-        let at = match self {
-            NameLocation::Question => HEADER_BYTES,
-            NameLocation::Target(at) if at < POINTER_REACH_BYTES => at,
-            NameLocation::Target(_) => return name.as_bytes(),
-        };
-        *pointer = pointer_to(at);
-        pointer
-    }
+    rcode
 }
 
 /// The owner of `found` as a suffix of QNAME. Of a wildcard, it is the suffix of the same length.
@@ -351,11 +148,150 @@ fn owner_in_question(found: &FoundRrset<'_>, qname_bytes: usize) -> OwnerLocatio
     OwnerLocation { offset: HEADER_BYTES + qname_bytes - length_bytes, length_bytes }
 }
 
-/// Offsets below this fit into a compression pointer: 14 bits (RFC 1035 §4.1.4).
-const POINTER_REACH_BYTES: usize = 1 << 14;
+/// The aliases that a reply has followed.
+struct AliasChain<'z> {
+    aliases: [Alias<'z>; CNAME_CHAIN_MAX],
+    count: usize,
+}
 
-/// A compression pointer to offset `at`.
-fn pointer_to(at: usize) -> [u8; 2] {
-    debug_assert!(at < POINTER_REACH_BYTES);
-    (0xc000 | at as u16).to_be_bytes()
+#[derive(Clone, Copy, Default)]
+struct Alias<'z> {
+    /// The hash of the alias's own name. Among so few names, equal hashes mean equal names.
+    name: NameHash,
+    /// The zone and the node of the CNAME or DNAME.
+    owner: Option<(&'z Zone, usize)>,
+}
+
+impl<'z> AliasChain<'z> {
+    fn push(&mut self, name: NameHash, zone: &'z Zone, found: &FoundRrset<'_>) {
+        self.aliases[self.count] = Alias { name, owner: Some((zone, found.node)) };
+        self.count += 1;
+    }
+
+    fn contains_name(&self, name: NameHash) -> bool {
+        self.aliases[..self.count].iter().any(|alias| alias.name == name)
+    }
+
+    fn contains_owner(&self, zone: &Zone, found: &FoundRrset<'_>) -> bool {
+        let is_owner = |(of, node): (&Zone, usize)| core::ptr::eq(of, zone) && node == found.node;
+        self.aliases[..self.count].iter().filter_map(|alias| alias.owner).any(is_owner)
+    }
+}
+
+/// Writes a chain of aliases, and the data at its end.
+struct ChainWriter<'a, 'z, 'o> {
+    qtype: Rtype,
+    zones: &'z ZoneMap,
+    reply: &'a mut ReplyWriter<'o>,
+    known: NameOffsets,
+    chain: AliasChain<'z>,
+}
+
+impl<'z> ChainWriter<'_, 'z, '_> {
+    /// Writes the chain that starts with `lookup`, the result for QNAME in the zone of `found`.
+    // Not inlined: the chain takes kilobytes of stack that other answers do not need.
+    #[inline(never)]
+    fn put(
+        query: &ParsedQuery<'z, '_>,
+        found: &FoundZone<'z>,
+        lookup: &Lookup<'z>,
+        reply: &mut ReplyWriter<'_>,
+    ) -> Result<Rcode, MessageFull> {
+        let (question, zones) = (&query.question, query.zones.expect("the zone was found in them"));
+        let chain = AliasChain { aliases: [Alias::default(); CNAME_CHAIN_MAX], count: 0 };
+        let known = NameOffsets::of_question(question.qname);
+        let mut writer = ChainWriter { qtype: question.qtype, zones, reply, known, chain };
+        let (mut zone, mut hash, mut lookup) = (found.zone, found.hashes.name, *lookup);
+        let mut name = question.qname.to_owned();
+        loop {
+            if let Lookup::Cname(alias) | Lookup::Dname(alias) = &lookup {
+                if writer.chain.count == writer.zones.cname_chain_max() {
+                    // The bound: the answer is the chain so far.
+                    return Ok(Rcode::NoError);
+                }
+                let is_written = writer.chain.contains_owner(zone, alias);
+                writer.chain.push(hash, zone, alias);
+                name = match &lookup {
+                    Lookup::Dname(dname) => match writer.put_dname(dname, name.as_name(), is_written)? {
+                        // QTYPE CNAME: the synthesized CNAME is the answer. RFC 6672 §3.2 would go on, but no server
+                        // does, and NXDOMAIN for the target would deny the record in the answer section.
+                        Some(_) if writer.qtype == Rtype::CNAME => return Ok(Rcode::NoError),
+                        Some(target) => target,
+                        None => return Ok(Rcode::YxDomain),
+                    },
+                    _ => writer.put_cname(alias, name.as_name())?,
+                };
+            } else {
+                return writer.put_end(zone, &lookup, name.as_name());
+            }
+            let indexed = IndexedName::of(name.as_name());
+            // RFC 1034 §4.3.2 step 3a: the target is looked up from step 2 on, in the nearest zone of the server.
+            let Ok(next) = writer.zones.find(&indexed, writer.qtype) else { return Ok(Rcode::NoError) };
+            (zone, hash) = (next.zone, next.hashes.name);
+            if writer.chain.contains_name(hash) {
+                // A loop: all its aliases are in the answer section.
+                return Ok(Rcode::NoError);
+            }
+            lookup = zone.lookup(name.as_name(), next.hashes, writer.qtype);
+        }
+    }
+
+    /// Writes the result of the lookup in `zone` for `name`, the last target of the chain.
+    fn put_end(&mut self, zone: &Zone, lookup: &Lookup<'_>, name: Name<'_>) -> Result<Rcode, MessageFull> {
+        match lookup {
+            // QTYPE DNAME, and the DNAME has led back to its own owner.
+            Lookup::Answer(found) if found.is_dname_of(name) && self.chain.contains_owner(zone, found) => {
+                Ok(Rcode::NoError)
+            }
+            Lookup::Answer(found) => self.put_rrset(Section::Answer, found, name),
+            Lookup::Referral(found) => self.put_rrset(Section::Authority, found, found.owner),
+            Lookup::Nodata => Ok(self.put_negative(zone, Rcode::NoError)),
+            // RFC 6604 §3: the RCODE is that of the last name of the chain.
+            Lookup::Nxdomain => Ok(self.put_negative(zone, Rcode::NxDomain)),
+            Lookup::Cname(_) | Lookup::Dname(_) => unreachable!("put follows aliases itself"),
+        }
+    }
+
+    fn put_rrset(&mut self, section: Section, found: &FoundRrset<'_>, owner: Name<'_>) -> Result<Rcode, MessageFull> {
+        self.reply.put_compressed(section, found, owner, &mut self.known)?;
+        self.reply.put_compressed_additional(section, found, owner, &mut self.known)?;
+        Ok(Rcode::NoError)
+    }
+
+    /// Writes a CNAME record of the zone. Returns its target.
+    fn put_cname(&mut self, found: &FoundRrset<'_>, name: Name<'_>) -> Result<NameBuf, MessageFull> {
+        self.reply.put_compressed(Section::Answer, found, name, &mut self.known)?;
+        Ok(found.alias_target().1)
+    }
+
+    /// Writes the DNAME, unless it `is_written` already, and the CNAME synthesized for `name` (RFC 6672 §3.1). Returns
+    /// the target of the CNAME; `None` when it would be too long.
+    fn put_dname(
+        &mut self,
+        found: &FoundRrset<'_>,
+        name: Name<'_>,
+        is_written: bool,
+    ) -> Result<Option<NameBuf>, MessageFull> {
+        if !is_written {
+            self.reply.put_compressed(Section::Answer, found, found.owner, &mut self.known)?;
+        }
+        let (record, substitute) = found.alias_target();
+        let kept_count = name.labels().count() - found.owner.labels().count();
+        let mut labels = [&[][..]; LABEL_COUNT_MAX];
+        for (label, kept) in labels.iter_mut().zip(name.labels().take(kept_count)) {
+            *label = kept;
+        }
+        let Ok(target) = NameBuf::joined(&labels[..kept_count], substitute.as_name()) else { return Ok(None) };
+        self.reply.put_synthesized_cname(name, record.ttl(), target.as_name(), &mut self.known)?;
+        Ok(Some(target))
+    }
+
+    /// [`put_negative`] after an alias.
+    fn put_negative(&mut self, zone: &Zone, rcode: Rcode) -> Rcode {
+        let soa = zone.negative_soa();
+        if self.reply.put_compressed(Section::Authority, &soa, soa.owner, &mut self.known).is_err() {
+            self.reply.truncate();
+        }
+        rcode
+    }
 }

@@ -19,6 +19,7 @@ mod message;
 pub mod zone_builder;
 pub mod zone;
 mod layout;
+mod compression;
 mod packed_rrset;
 mod hash_slots;
 mod name_hash;

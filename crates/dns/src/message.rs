@@ -1,9 +1,10 @@
 //! A DNS message in wire form (RFC 1035 §4): reads the header, question and EDNS of a query, writes a reply.
 
-use crate::name::{NAME_BYTES_MAX, Name};
+use crate::compression::NameOffsets;
+use crate::name::{NAME_BYTES_MAX, Name, NameBuf};
 use crate::packed_rrset::{
     CLASS_IN, HEADER_BYTES, OPT_BYTES, OwnerLocation, PackedRecord, PackedRecords, PackedRrset, QUESTION_TAIL_BYTES,
-    RECORD_FIXED_BYTES,
+    RECORD_FIXED_BYTES, RdataPart,
 };
 use crate::rtype::Rtype;
 use crate::zone::FoundRrset;
@@ -224,14 +225,6 @@ pub(crate) enum Section {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MessageFull;
 
-/// Whether the additional section of a packed RRset is in the reply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Additional {
-    Included,
-    /// It does not fit.
-    Omitted,
-}
-
 /// Writes a reply into the caller's buffer, section by section, up to a limit.
 #[derive(Debug)]
 pub(crate) struct ReplyWriter<'o> {
@@ -270,11 +263,6 @@ impl<'o> ReplyWriter<'o> {
         self.flags |= FLAG_AUTHORITATIVE;
     }
 
-    /// The offset of the next record.
-    pub(crate) fn position(&self) -> usize {
-        self.at
-    }
-
     /// Removes all sections after the question and sets TC (RFC 2181 §9).
     pub(crate) fn truncate(&mut self) {
         self.at = self.sections_offset;
@@ -282,104 +270,150 @@ impl<'o> ReplyWriter<'o> {
         self.flags |= FLAG_TRUNCATED;
     }
 
-    /// Appends a packed RRset, without its additional section, for the owner at `owner`.
-    #[inline]
+    /// Appends a packed RRset, whose owner in the zone is `owner_name`, for the owner at `owner`, with as much of its
+    /// additional section as fits. No RRset may follow in the same section.
+    // Inlined: most replies have one packed RRset.
+    #[inline(always)]
     pub(crate) fn put_packed(
         &mut self,
         section: Section,
-        rrset: &PackedRrset<'_>,
+        (owner_name, rrset): (Name<'_>, &PackedRrset<'_>),
         owner: OwnerLocation,
     ) -> Result<(), MessageFull> {
-        let at = self.put_bytes(rrset.answer_bytes())?;
-        rrset.shift_pointers(self.out, at, rrset.answer_bytes().len(), owner);
-        self.record_counts[section as usize] += rrset.answer_count;
-        Ok(())
-    }
-
-    /// Appends a packed RRset for the owner at `owner` and, if it fits, its additional section. No RRset may follow in
-    /// the same section.
-    #[inline]
-    pub(crate) fn put_packed_with_additional(
-        &mut self,
-        section: Section,
-        rrset: &PackedRrset<'_>,
-        owner: OwnerLocation,
-    ) -> Result<Additional, MessageFull> {
-        if rrset.additional_count == 0 {
-            return self.put_packed(section, rrset, owner).map(|()| Additional::Included);
-        }
         match self.put_bytes(rrset.all_bytes()) {
             Ok(at) => {
                 rrset.shift_pointers(self.out, at, rrset.all_bytes().len(), owner);
                 self.record_counts[section as usize] += rrset.answer_count;
                 self.record_counts[Section::Additional as usize] += rrset.additional_count;
-                Ok(Additional::Included)
+                Ok(())
             }
-            Err(MessageFull) => self.put_packed(section, rrset, owner).map(|()| Additional::Omitted),
+            Err(MessageFull) => self.put_packed_in_part(section, (owner_name, rrset), owner),
         }
     }
 
-    /// Appends the records of `found` with uncompressed names and with `owner`, a name or a pointer, as their owner. The
-    /// additional section is left out. Returns the offset of the first RDATA.
-    pub(crate) fn put_uncompressed(
+    /// [`ReplyWriter::put_packed`] when the whole additional section does not fit.
+    #[cold]
+    fn put_packed_in_part(
+        &mut self,
+        section: Section,
+        (owner_name, rrset): (Name<'_>, &PackedRrset<'_>),
+        owner: OwnerLocation,
+    ) -> Result<(), MessageFull> {
+        let prefix = rrset.prefix(owner_name, self.limit - self.at).ok_or(MessageFull)?;
+        if let Some(host) = &prefix.omitted
+            && is_required(section, owner_name, host.as_name())
+        {
+            return Err(MessageFull);
+        }
+        let at = self.put_bytes(&rrset.all_bytes()[..prefix.length_bytes])?;
+        rrset.shift_pointers(self.out, at, prefix.length_bytes, owner);
+        self.record_counts[section as usize] += rrset.answer_count;
+        self.record_counts[Section::Additional as usize] += prefix.additional_count;
+        Ok(())
+    }
+
+    /// Appends the records of `found` with `owner` as their owner, compressed against the names in `known`. The additional
+    /// section is left out.
+    pub(crate) fn put_compressed(
         &mut self,
         section: Section,
         found: &FoundRrset<'_>,
-        owner: &[u8],
-    ) -> Result<usize, MessageFull> {
+        owner: Name<'_>,
+        known: &mut NameOffsets,
+    ) -> Result<(), MessageFull> {
         let records = found.rrset.records(found.owner);
-        let mut first_rdata_offset = 0;
         for record in records.clone().take(usize::from(found.rrset.answer_count)) {
-            let rdata_offset = self.put_uncompressed_record(owner, &record, &records)?;
-            if first_rdata_offset == 0 {
-                first_rdata_offset = rdata_offset;
-            }
-            self.record_counts[section as usize] += 1;
-        }
-        Ok(first_rdata_offset)
-    }
-
-    /// Appends the additional section of `found` with uncompressed names.
-    pub(crate) fn put_uncompressed_additional(&mut self, found: &FoundRrset<'_>) -> Result<(), MessageFull> {
-        let records = found.rrset.records(found.owner);
-        for record in records.clone().skip(usize::from(found.rrset.answer_count)) {
-            self.put_uncompressed_record(record.owner.as_name().as_bytes(), &record, &records)?;
-            self.record_counts[Section::Additional as usize] += 1;
+            self.put_record(section, owner, &record, &records, known)?;
         }
         Ok(())
     }
 
-    fn put_uncompressed_record(
+    /// Appends as much of the additional section of `found` as fits, compressed; `owner` is the owner of `found` in the
+    /// reply. `section` is the section of `found`.
+    pub(crate) fn put_compressed_additional(
         &mut self,
-        owner: &[u8],
-        record: &PackedRecord<'_>,
-        records: &PackedRecords<'_>,
-    ) -> Result<usize, MessageFull> {
-        self.put_bytes(owner)?;
-        self.put_bytes(record.fixed)?;
-        let length_offset = self.put_bytes(&[0, 0])?;
-        let length = records.decompress(record, &mut self.out[self.at..self.limit]).ok_or(MessageFull)?;
-        self.out[length_offset..self.at].copy_from_slice(&(length as u16).to_be_bytes());
-        let rdata_offset = self.at;
-        self.at += length;
-        Ok(rdata_offset)
+        section: Section,
+        found: &FoundRrset<'_>,
+        owner: Name<'_>,
+        known: &mut NameOffsets,
+    ) -> Result<(), MessageFull> {
+        let records = found.rrset.records(found.owner);
+        let mut rrset: Option<(NameBuf, Rtype)> = None;
+        let mut before = (self.at, self.record_counts);
+        for record in records.clone().skip(usize::from(found.rrset.answer_count)) {
+            let is_same =
+                |(name, rtype): &(NameBuf, Rtype)| *rtype == record.rtype && name.as_name() == record.owner.as_name();
+            if !rrset.as_ref().is_some_and(is_same) {
+                rrset = Some((record.owner, record.rtype));
+                before = (self.at, self.record_counts);
+            }
+            let host = if record.is_of_owner { owner } else { record.owner.as_name() };
+            if self.put_record(Section::Additional, host, &record, &records, known).is_err() {
+                known.remove_from(before.0);
+                (self.at, self.record_counts) = before;
+                return if is_required(section, found.owner, host) { Err(MessageFull) } else { Ok(()) };
+            }
+        }
+        Ok(())
     }
 
-    /// Appends the CNAME that a DNAME synthesizes (RFC 6672 §3.1). Returns the offset of its target.
+    fn put_record(
+        &mut self,
+        section: Section,
+        owner: Name<'_>,
+        record: &PackedRecord<'_>,
+        records: &PackedRecords<'_>,
+        known: &mut NameOffsets,
+    ) -> Result<(), MessageFull> {
+        self.put_name(owner, known)?;
+        self.put_bytes(record.fixed)?;
+        let length_offset = self.put_bytes(&[0, 0])?;
+        records.each_part(record, |part| match part {
+            RdataPart::Bytes(bytes) => self.put_bytes(bytes).map(|_| ()),
+            RdataPart::Name(name) => self.put_name(name, known),
+        })?;
+        self.finish_record(section, length_offset);
+        Ok(())
+    }
+
+    /// Appends the CNAME that a DNAME synthesizes for `owner` (RFC 6672 §3.1).
     pub(crate) fn put_synthesized_cname(
         &mut self,
-        owner: &[u8],
+        owner: Name<'_>,
         ttl: &[u8],
         target: Name<'_>,
-    ) -> Result<usize, MessageFull> {
-        self.put_bytes(owner)?;
+        known: &mut NameOffsets,
+    ) -> Result<(), MessageFull> {
+        self.put_name(owner, known)?;
         self.put_bytes(&Rtype::CNAME.0.to_be_bytes())?;
         self.put_bytes(&CLASS_IN.to_be_bytes())?;
         self.put_bytes(ttl)?;
-        self.put_bytes(&(target.length_bytes() as u16).to_be_bytes())?;
-        let at = self.put_bytes(target.as_bytes())?;
-        self.record_counts[Section::Answer as usize] += 1;
-        Ok(at)
+        let length_offset = self.put_bytes(&[0, 0])?;
+        self.put_name(target, known)?;
+        self.finish_record(Section::Answer, length_offset);
+        Ok(())
+    }
+
+    /// Writes the length of the RDATA that ends here, and counts its record.
+    fn finish_record(&mut self, section: Section, length_offset: usize) {
+        let length = (self.at - length_offset - 2) as u16;
+        self.out[length_offset..length_offset + 2].copy_from_slice(&length.to_be_bytes());
+        self.record_counts[section as usize] += 1;
+    }
+
+    /// Appends `name`, compressed against the names in `known`, and adds it to them.
+    fn put_name(&mut self, name: Name<'_>, known: &mut NameOffsets) -> Result<(), MessageFull> {
+        let mut rest = name;
+        while let Some(parent) = rest.parent() {
+            if let Some(offset) = known.find(self.out, rest) {
+                return self.put_bytes(&(0xc000 | offset as u16).to_be_bytes()).map(|_| ());
+            }
+            let label_bytes = rest.length_bytes() - parent.length_bytes();
+            let offset = self.put_bytes(&rest.as_bytes()[..label_bytes])?;
+            known.add(offset, rest);
+            rest = parent;
+        }
+        self.put_bytes(&[0]).map(|_| ())
     }
 
     /// Completes the reply with its header and, for a query with EDNS, an OPT. Returns its length.
@@ -419,4 +453,11 @@ impl<'o> ReplyWriter<'o> {
         self.at = end;
         Ok(start)
     }
+}
+
+/// Whether the addresses of `host` must be in the additional section for an RRset of `owner` in `section`: glue below the
+/// delegation point of a referral (RFC 9471 §3.1). Sibling glue and addresses with an answer are optional (RFC 9471 §3.2,
+/// RFC 2181 §9).
+fn is_required(section: Section, owner: Name<'_>, host: Name<'_>) -> bool {
+    section == Section::Authority && host.is_at_or_below(owner)
 }

@@ -209,13 +209,6 @@ impl<'n> IndexedName<'n> {
     pub(crate) fn hash(&self, seed: HashSeed) -> NameHash {
         self.extend_hash(seed.of_root(), 0, self.label_count)
     }
-
-    /// The hashes of the whole name and of its parent.
-    pub(crate) fn hashes(&self, seed: HashSeed) -> NameHashes {
-        let parent_depth = self.label_count.saturating_sub(1);
-        let parent = self.extend_hash(seed.of_root(), 0, parent_depth);
-        NameHashes { name: self.extend_hash(parent, parent_depth, self.label_count), parent }
-    }
 }
 
 impl core::fmt::Debug for IndexedName<'_> {

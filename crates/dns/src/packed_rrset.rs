@@ -69,26 +69,20 @@ impl<'z> PackedRrset<'z> {
         let (header, rest) =
             stored.split_first_chunk::<STORED_HEADER_BYTES>().expect("stored by `RrsetPacker::finish`");
         let number = |at: usize| u16::from_le_bytes([header[at], header[at + 1]]);
-        let (answer_length, additional_length) = (usize::from(number(4)), usize::from(number(6)));
+        let (answer_length, length) = (usize::from(number(4)), usize::from(number(6)));
         let (pointers, rest) = rest.split_at(2 * usize::from(number(8)));
         PackedRrset {
             answer_count: number(0),
             additional_count: number(2),
             answer_length,
             pointers,
-            bytes: &rest[..answer_length + additional_length],
+            bytes: &rest[..length],
         }
     }
 
     /// The type of the RRset: the field after the owner's pointer.
     pub(crate) fn rtype(&self) -> Rtype {
         Rtype(u16::from_be_bytes([self.bytes[2], self.bytes[3]]))
-    }
-
-    /// The RRset's own records.
-    #[inline]
-    pub(crate) fn answer_bytes(&self) -> &'z [u8] {
-        &self.bytes[..self.answer_length]
     }
 
     /// All records, those of the additional section included.
@@ -121,20 +115,62 @@ impl<'z> PackedRrset<'z> {
         }
     }
 
+    /// The records that fit into `room_bytes`: the RRset and the first RRsets of the additional section. `None` if the
+    /// RRset itself does not fit. `owner` is the owner in the zone.
+    pub(crate) fn prefix(&self, owner: Name<'z>, room_bytes: usize) -> Option<PackedPrefix> {
+        let mut prefix = PackedPrefix { length_bytes: self.answer_length, additional_count: 0, omitted: None };
+        let (mut end, mut count) = (self.answer_length, 0);
+        let mut last: Option<(NameBuf, Rtype)> = None;
+        for record in self.records(owner).skip(usize::from(self.answer_count)) {
+            let is_same_rrset =
+                |(name, rtype): &(NameBuf, Rtype)| *rtype == record.rtype && name.as_name() == record.owner.as_name();
+            if !last.as_ref().is_some_and(is_same_rrset) {
+                (prefix.length_bytes, prefix.additional_count) = (end, count);
+            }
+            if record.rdata_end > room_bytes {
+                prefix.omitted = Some(record.owner);
+                break;
+            }
+            (end, count) = (record.rdata_end, count + 1);
+            last = Some((record.owner, record.rtype));
+        }
+        (self.answer_length <= room_bytes).then_some(prefix)
+    }
+
     /// The records, with the owners decompressed.
     pub(crate) fn records(&self, owner: Name<'z>) -> PackedRecords<'z> {
         PackedRecords { owner, bytes: self.bytes, at: 0 }
     }
 }
 
+/// The first records of a packed RRset.
+#[derive(Debug)]
+pub(crate) struct PackedPrefix {
+    pub(crate) length_bytes: usize,
+    /// Records of the additional section.
+    pub(crate) additional_count: u16,
+    /// The owner of the first RRset that is left out.
+    pub(crate) omitted: Option<NameBuf>,
+}
+
+/// A part of RDATA.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum RdataPart<'a> {
+    Bytes(&'a [u8]),
+    /// A name that may be compressed.
+    Name(Name<'a>),
+}
+
 /// A record of a packed RRset.
 #[derive(Debug)]
 pub(crate) struct PackedRecord<'z> {
     pub(crate) owner: NameBuf,
+    /// Whether the owner is that of the RRset, for which the name in the reply may differ: below a wildcard.
+    pub(crate) is_of_owner: bool,
     pub(crate) rtype: Rtype,
     /// Type, class and TTL in wire form.
     pub(crate) fixed: &'z [u8],
-    /// The RDATA in the packed bytes. Names in it may be compressed: [`PackedRecords::decompress`] decompresses them.
+    /// The RDATA in the packed bytes. Names in it may be compressed: [`PackedRecords::each_part`] decompresses them.
     pub(crate) rdata_start: usize,
     pub(crate) rdata_end: usize,
 }
@@ -161,6 +197,7 @@ impl<'z> Iterator for PackedRecords<'z> {
         if self.at == self.bytes.len() {
             return None;
         }
+        let is_of_owner = self.bytes[self.at..].starts_with(&POINTER_TO_QNAME.to_be_bytes());
         let (owner, fixed_offset) = self.name_at(self.at);
         let fixed = &self.bytes[fixed_offset..fixed_offset + 8];
         let rdata_start = fixed_offset + RECORD_FIXED_BYTES;
@@ -168,33 +205,34 @@ impl<'z> Iterator for PackedRecords<'z> {
         let rdata_end = rdata_start + usize::from(length);
         self.at = rdata_end;
         let rtype = Rtype(u16::from_be_bytes([fixed[0], fixed[1]]));
-        Some(PackedRecord { owner, rtype, fixed, rdata_start, rdata_end })
+        Some(PackedRecord { owner, is_of_owner, rtype, fixed, rdata_start, rdata_end })
     }
 }
 
 impl PackedRecords<'_> {
-    /// Writes the RDATA of `record` with uncompressed names to the start of `out`. Returns its length, or `None` when
-    /// `out` is too short.
-    pub(crate) fn decompress(&self, record: &PackedRecord<'_>, out: &mut [u8]) -> Option<usize> {
+    /// Calls `put` with the parts of the RDATA of `record`, until an error.
+    pub(crate) fn each_part<E>(
+        &self,
+        record: &PackedRecord<'_>,
+        mut put: impl FnMut(RdataPart<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
         let (prefix, name_count) = compressed_names(record.rtype);
         let mut from = record.rdata_start;
-        let mut to = 0;
-        let mut put = |bytes: &[u8]| -> Option<()> {
-            out.get_mut(to..to + bytes.len())?.copy_from_slice(bytes);
-            to += bytes.len();
-            Some(())
-        };
         if name_count != 0 {
-            put(&self.bytes[from..from + prefix])?;
+            put(RdataPart::Bytes(&self.bytes[from..from + prefix]))?;
             from += prefix;
         }
         for _ in 0..name_count {
             let (name, after) = self.name_at(from);
-            put(name.as_name().as_bytes())?;
+            put(RdataPart::Name(name.as_name()))?;
             from = after;
         }
-        put(&self.bytes[from..record.rdata_end])?;
-        Some(to)
+        put(RdataPart::Bytes(&self.bytes[from..record.rdata_end]))
+    }
+
+    /// The name that is the RDATA of `record`, a CNAME or DNAME.
+    pub(crate) fn target(&self, record: &PackedRecord<'_>) -> NameBuf {
+        self.name_at(record.rdata_start).0
     }
 
     /// The name at `at`, and the offset after it. [`RrsetPacker`] made the pointers: they point backwards, into the owner
@@ -336,14 +374,13 @@ impl RrsetPacker {
         if self.bytes.len() > RECORDS_BYTES_MAX {
             return Err(RrsetTooLong);
         }
-        let additional_length = self.bytes.len() - answer_length;
-        for number in [answer_length, additional_length, self.pointers.len()] {
+        for number in [self.bytes.len(), self.pointers.len()] {
             debug_assert!(number <= usize::from(u16::MAX));
         }
         store.extend_from_slice(&self.answer_count.to_le_bytes());
         store.extend_from_slice(&self.additional_count.to_le_bytes());
         store.extend_from_slice(&(answer_length as u16).to_le_bytes());
-        store.extend_from_slice(&(additional_length as u16).to_le_bytes());
+        store.extend_from_slice(&(self.bytes.len() as u16).to_le_bytes());
         store.extend_from_slice(&(self.pointers.len() as u16).to_le_bytes());
         for pointer in &self.pointers {
             store.extend_from_slice(&pointer.to_le_bytes());

@@ -20,7 +20,8 @@ pub struct ParsedQuery<'z, 'q> {
     /// The question, as far as `reply_kind` says that it was parsed.
     pub(crate) question: Question<'q>,
     pub(crate) reply_kind: ReplyKind<'z>,
-    pub(crate) cname_chain_max: usize,
+    /// The map that was searched, if it was.
+    pub(crate) zones: Option<&'z ZoneMap>,
     /// The first slot for QNAME, once it is prefetched.
     slot: Slot,
 }
@@ -43,7 +44,7 @@ impl<'z, 'q> ParsedQuery<'z, 'q> {
     pub const EMPTY: ParsedQuery<'z, 'q> = ParsedQuery::without_question(&[], ReplyKind::NoReply);
 
     const fn without_question(message: &'q [u8], reply_kind: ReplyKind<'z>) -> ParsedQuery<'z, 'q> {
-        ParsedQuery { message, question: Question::EMPTY, reply_kind, cname_chain_max: 0, slot: Slot::EMPTY }
+        ParsedQuery { message, question: Question::EMPTY, reply_kind, zones: None, slot: Slot::EMPTY }
     }
 
     /// Parses `message` and finds its zone in `zones`.
@@ -64,7 +65,7 @@ impl<'z, 'q> ParsedQuery<'z, 'q> {
             Some(rcode) => ReplyKind::QuestionOnly(rcode),
             None => zones.find(&name, question.qtype).map_or_else(ReplyKind::QuestionOnly, ReplyKind::InZone),
         };
-        ParsedQuery { message, question, reply_kind, cname_chain_max: zones.cname_chain_max(), slot: Slot::EMPTY }
+        ParsedQuery { message, question, reply_kind, zones: Some(zones), slot: Slot::EMPTY }
     }
 
     /// Whether the reply is an error without data of a zone.

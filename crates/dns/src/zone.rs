@@ -73,9 +73,7 @@ impl<'z> FoundRrset<'z> {
     pub(crate) fn alias_target(&self) -> (PackedRecord<'z>, NameBuf) {
         let records = self.rrset.records(self.owner);
         let record = records.clone().next().expect("an RRset has a record");
-        let mut target = [0; crate::name::NAME_BYTES_MAX];
-        let length = records.decompress(&record, &mut target).expect("a name has at most 255 bytes");
-        let target = Name::parse(&target[..length]).expect("the RDATA of an alias is a name").to_owned();
+        let target = records.target(&record);
         (record, target)
     }
 }

@@ -322,7 +322,7 @@ impl ZoneBuilder {
             for record in self.records_of(rrset) {
                 packer.put_answer(rrset.rtype, record.ttl_s, self.rdata(record));
             }
-            self.put_additional(rrset, is_referral, packer);
+            self.put_additional(id, rrset, is_referral, packer);
             if packer.finish(arena).is_err() {
                 let problem =
                     format!("the {} records of {name} do not fit into a message of 65,535 bytes", rrset.rtype);
@@ -333,22 +333,39 @@ impl ZoneBuilder {
         Some(index)
     }
 
-    /// Packs the addresses of the targets of `rrset`: for a referral all addresses in the zone, including glue
-    /// (RFC 9471 §3.1), otherwise those that the zone is authoritative for.
-    fn put_additional(&self, rrset: &RrsetRange, is_referral: bool, packer: &mut RrsetPacker) {
+    /// Packs the addresses of the targets of `rrset`: for a referral all addresses in the zone, first the glue that is
+    /// required (RFC 9471 §3.1), otherwise those that the zone is authoritative for.
+    fn put_additional(&self, owner: NameId, rrset: &RrsetRange, is_referral: bool, packer: &mut RrsetPacker) {
+        if !is_referral {
+            return self.put_targets(rrset, ADDITIONAL_TARGETS_MAX, packer, |host, _| {
+                self.authority(host) == Authority::Authoritative
+            });
+        }
+        let point = self.names.name(owner);
+        for is_required in [true, false] {
+            self.put_targets(rrset, usize::MAX, packer, |host, target| {
+                let has_address = !matches!(self.authority(host), Authority::BelowDname(_) | Authority::Unknown);
+                has_address && target.is_at_or_below(point) == is_required
+            });
+        }
+    }
+
+    /// Packs the addresses of those of the first `target_count_max` targets in the zone for which `is_included`.
+    fn put_targets(
+        &self,
+        rrset: &RrsetRange,
+        target_count_max: usize,
+        packer: &mut RrsetPacker,
+        is_included: impl Fn(NameId, Name<'_>) -> bool,
+    ) {
         let mut hosts: Vec<NameId> = Vec::new();
         for record in self.records_of(rrset) {
             let Some(target) = rdata::target(rrset.rtype, self.rdata(record)) else { continue };
             let Some(host) = self.names.find(target) else { continue };
-            if hosts.len() == ADDITIONAL_TARGETS_MAX && !is_referral {
+            if hosts.len() == target_count_max {
                 break;
             }
-            let is_included = match self.authority(host) {
-                Authority::Authoritative => true,
-                Authority::Delegated(_) => is_referral,
-                _ => false,
-            };
-            if !is_included || hosts.contains(&host) {
+            if !is_included(host, target) || hosts.contains(&host) {
                 continue;
             }
             hosts.push(host);

@@ -88,13 +88,14 @@ fn pointers_are_shifted_for_qnames_of_every_length() {
                  authority: cut.c.z. 60 NS ns.c.z.
                  authority: cut.c.z. 60 NS cut.c.z.
                  additional: ns.cut.c.z. 60 A 192.0.2.2
-                 additional: ns.c.z. 60 A 192.0.2.3
-                 additional: cut.c.z. 60 A 192.0.2.4";
+                 additional: cut.c.z. 60 A 192.0.2.4
+                 additional: ns.c.z. 60 A 192.0.2.3";
             check(&zones, &format!("{prefix}.cut.c.z. A +edns"), referral);
             let alias = format!(
                 "NOERROR aa edns=1232
                  answer: {prefix}.alias.z. 60 CNAME end.alias.z.
-                 answer: end.alias.z. 60 MX 10 mail.w.z."
+                 answer: end.alias.z. 60 MX 10 mail.w.z.
+                 additional: mail.w.z. 60 A 192.0.2.1"
             );
             check(&zones, &format!("{prefix}.alias.z. MX +edns"), &alias);
             check(&zones, &format!("{prefix}.no.z. MX"), NXDOMAIN);
@@ -170,4 +171,40 @@ fn names_are_compressed_only_in_types_of_rfc_1035_rfc_3597_section_4() {
     for (rtype, fields, fields_bytes) in [("SRV", "1 2 3", 6), ("KX", "1", 2), ("AFSDB", "1", 2), ("RT", "1", 2)] {
         check_length(rtype, fields, 2 * fields_bytes + 67 + 71);
     }
+}
+
+/// Checks the length of the reply to `question`.
+#[track_caller]
+fn check_length(zones: &ZoneMap, question: &str, length_bytes: usize) {
+    let bytes = ask_bytes(zones, &Question::parse(question));
+    assert_eq!(bytes.len(), length_bytes, "{question}\n{}", ask(zones, &Question::parse(question)));
+}
+
+#[test]
+fn names_behind_aliases_are_compressed() {
+    let label = "m".repeat(60);
+    let zones = zone(&format!(
+        "{label}.a CNAME {label}.b
+         {label}.b CNAME c
+         c MX 10 {label}.b.mail
+         {label}.b.mail A 192.0.2.1
+         {label}.d DNAME {label}.b
+         x.{label}.b CNAME c"
+    ));
+    let question = |qname_bytes: usize| 12 + qname_bytes + 4;
+    // The owner, a pointer, and the fixed fields of each record have 12 bytes.
+    let end = (12 + 2 + 61 + 2 + 5 + 2) + (12 + 4);
+    check_length(&zones, &format!("{label}.a.z. MX +edns"), question(66) + (12 + 61 + 2 + 2) + (12 + 4) + end + 11);
+    // RFC 6672 section 3.1 forbids compression in the RDATA of the DNAME alone.
+    let dname = 12 + 61 + 5;
+    let cname = 12 + 2 + 61 + 2 + 2;
+    check_length(&zones, &format!("x.{label}.d.z. MX +edns"), question(68) + dname + cname + (12 + 4) + end + 11);
+}
+
+#[test]
+fn long_chain_of_shrinking_names_fits_into_512_bytes() {
+    let zones = zone_map("$ORIGIN mybankcard.\nnet.email DNAME email");
+    let reply = ask(&zones, &Question::parse(&format!("{}net.email.mybankcard. A", "net.".repeat(50))));
+    assert!(!reply.is_truncated());
+    assert_eq!(reply.sections[0].len(), 1 + 16);
 }

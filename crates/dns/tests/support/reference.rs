@@ -81,7 +81,7 @@ impl Reference {
         let Some(zone) = self.zone_for(&name, question.rtype) else {
             return Expected { rcode: REFUSED, is_authoritative: false, sections: Default::default() };
         };
-        let mut answering = Answer { zone, rtype: question.rtype, sections: Default::default() };
+        let mut answering = Answer { reference: self, zone, rtype: question.rtype, sections: Default::default() };
         let is_referral = matches!(zone.walk(&name, question.rtype), End::Delegation(_));
         let rcode = answering.answer(name);
         let sections = answering.sections.map(|records| {
@@ -148,6 +148,7 @@ impl ReferenceZone {
 }
 
 struct Answer<'r> {
+    reference: &'r Reference,
     zone: &'r ReferenceZone,
     rtype: Rtype,
     sections: [Vec<ReplyRecord>; 3],
@@ -157,7 +158,11 @@ impl Answer<'_> {
     fn answer(&mut self, mut name: Labels) -> u16 {
         let mut names_passed: Vec<Labels> = vec![];
         for alias_count in 0..=CNAME_CHAIN_MAX {
-            let is_first = alias_count == 0;
+            // Step 3a: the target of an alias is looked up from step 2 on.
+            match self.reference.zone_for(&name, self.rtype) {
+                Some(zone) => self.zone = zone,
+                None => return NOERROR,
+            }
             if names_passed.contains(&name) {
                 return NOERROR;
             }
@@ -175,9 +180,6 @@ impl Answer<'_> {
                         Some(_) if self.rtype == Rtype::CNAME => return NOERROR,
                         Some(target) => name = target,
                     }
-                    if !name.ends_with(&self.zone.apex) {
-                        return NOERROR;
-                    }
                     continue;
                 }
                 End::Exact(owner) | End::Wildcard(owner) => owner,
@@ -189,9 +191,7 @@ impl Answer<'_> {
             let rrset = self.zone.rrset(&owner, rtype);
             if !rrset.is_empty() {
                 self.put(0, &name, &rrset);
-                if is_first {
-                    self.put_addresses(&rrset, false);
-                }
+                self.put_addresses(&rrset, false);
                 return NOERROR;
             }
             let alias = self.zone.rrset(&owner, Rtype::CNAME);
@@ -201,9 +201,6 @@ impl Answer<'_> {
             }
             let target = labels(&cname.rdata);
             self.put(0, &name, &alias);
-            if !target.ends_with(&self.zone.apex) {
-                return NOERROR;
-            }
             name = target;
         }
         NOERROR
