@@ -7,8 +7,8 @@
 //! 4. takes the file's [`Representation`], made when the file was opened, in the coding from [`negotiate_coding`];
 //! 5. calls [`respond`] and sends what [`Response::write_head`] writes, then [`Response::body`].
 //!
-//! This crate never opens a file, reads a socket or asks for the time. It does not support HTTP/2, multiple ranges in
-//! one response (the whole file is sent instead) or trailers, and it compresses nothing: a coded file is another file.
+//! This crate never opens a file, reads a socket or asks for the time. It does not support HTTP/2 or
+//! trailers, and it compresses nothing: a coded file is another file.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -17,6 +17,7 @@ extern crate alloc;
 
 mod respond;
 mod response;
+mod multipart;
 mod preconditions;
 mod representation;
 mod range;
@@ -41,6 +42,7 @@ pub use date::HttpDate;
 pub use fields::{FieldName, FieldValues, Fields};
 pub use host::Host;
 pub use media_type::{is_compressible, media_type};
+pub use multipart::{Multipart, Part};
 pub use representation::{FileMetadata, FileTime, Negotiation, Representation};
 pub use request::{Framing, Method, Parsed, Persistence, Request, RequestLimits, Version, parse_request};
 pub use request_error::RequestError;

@@ -52,6 +52,9 @@ pub struct Representation {
     /// Where in `head` the fields start that a 304 repeats: ETag, Vary and the extra fields.
     not_modified_start: usize,
     etag_bytes: usize,
+    /// Length of the Content-Type line, the first of the content fields.
+    content_type_bytes: usize,
+    is_coded: bool,
 }
 
 impl Representation {
@@ -74,6 +77,7 @@ impl Representation {
         put_fmt(&mut head, format_args!("Content-Length: {}\r\n", metadata.length_bytes));
         let content_fields_start = head.len();
         put_fmt(&mut head, format_args!("Content-Type: {media_type}\r\n"));
+        let content_type_bytes = head.len() - content_fields_start;
         if let Some(coding) = content_encoding(negotiation) {
             put_fmt(&mut head, format_args!("Content-Encoding: {}\r\n", coding.name()));
         }
@@ -99,6 +103,8 @@ impl Representation {
             content_fields_start,
             not_modified_start,
             etag_bytes,
+            content_type_bytes,
+            is_coded: content_encoding(negotiation).is_some(),
         }
     }
 
@@ -126,6 +132,16 @@ impl Representation {
     /// The fields of a 206 but Content-Length and Content-Range, without the last empty line.
     pub(crate) fn content_fields(&self) -> &[u8] {
         &self.head[self.content_fields_start..self.head.len() - 2]
+    }
+
+    /// The first of them, Content-Type, with its CRLF.
+    pub(crate) fn content_type_line(&self) -> &[u8] {
+        &self.content_fields()[..self.content_type_bytes]
+    }
+
+    /// Whether the file has a content coding.
+    pub(crate) fn is_coded(&self) -> bool {
+        self.is_coded
     }
 
     /// The fields of a 304 (RFC 9110 §15.4.5), with the last empty line.
@@ -234,4 +250,22 @@ pub(crate) fn put_fmt(out: &mut Vec<u8>, text: core::fmt::Arguments<'_>) {
         }
     }
     Bytes(out).write_fmt(text).expect("writing to a vector cannot fail");
+}
+
+/// Appends `prefix` and a number. Faster than `core::fmt`, which a 206 would use four times.
+pub(crate) fn put_number(prefix: &[u8], number: u64, out: &mut Vec<u8>) {
+    const DIGIT_COUNT_MAX: usize = 20;
+    let mut digits = [0; DIGIT_COUNT_MAX];
+    let mut start = DIGIT_COUNT_MAX;
+    let mut rest = number;
+    loop {
+        start -= 1;
+        digits[start] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(prefix);
+    out.extend_from_slice(&digits[start..]);
 }

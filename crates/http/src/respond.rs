@@ -1,6 +1,7 @@
 //! Decides the response: by method, look-up, preconditions and range.
 
 use crate::fields::FieldName;
+use crate::multipart::Multipart;
 use crate::preconditions::{Evaluation, allows_range, evaluate};
 use crate::range::{RangeRequest, parse_range};
 use crate::representation::Representation;
@@ -86,6 +87,7 @@ fn head_of_file<'r>(request: &Request<'r>, file: &'r Representation, now_unix_s:
     match range.map_or(RangeRequest::Ignored, |value| parse_range(value, file.length_bytes())) {
         RangeRequest::Ignored => Head::Full(file),
         RangeRequest::Satisfiable(range) => Head::Partial(file, range),
+        RangeRequest::Multiple(list) => Multipart::new(file, list).map_or(Head::Full(file), Head::Multipart),
         RangeRequest::Unsatisfiable => Head::RangeNotSatisfiable(file),
     }
 }

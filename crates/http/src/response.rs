@@ -4,8 +4,9 @@ use alloc::vec::Vec;
 
 use crate::date::HttpDate;
 use crate::grammar::{PATH, class};
+use crate::multipart::{Multipart, put_content_range};
 use crate::range::ByteRange;
-use crate::representation::{Representation, put_fmt};
+use crate::representation::{Representation, put_fmt, put_number};
 use crate::request::Persistence;
 use crate::site_path::SitePath;
 use crate::status::{ALLOW, Status};
@@ -26,6 +27,8 @@ pub(crate) enum Head<'r> {
     Full(&'r Representation),
     /// 206
     Partial(&'r Representation, ByteRange),
+    /// 206 with several ranges.
+    Multipart(Multipart<'r>),
     /// 304
     NotModified(&'r Representation),
     /// 416
@@ -39,8 +42,8 @@ pub(crate) enum Head<'r> {
 }
 
 /// The body of a response.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Body {
+#[derive(Clone, Copy, Debug)]
+pub enum Body<'r> {
     /// No body.
     Empty,
     /// The HTML page of a status.
@@ -52,9 +55,11 @@ pub enum Body {
         /// Number of bytes.
         length_bytes: u64,
     },
+    /// Several parts of that file.
+    Multipart(Multipart<'r>),
 }
 
-impl Response<'_> {
+impl<'r> Response<'r> {
     /// The page of `status`, after which the connection closes. For [`RequestError`](crate::RequestError)s, and for
     /// errors without a request such as [`Status::RequestTimeout`].
     pub fn error(status: Status) -> Response<'static> {
@@ -71,7 +76,7 @@ impl Response<'_> {
     pub fn status(&self) -> Status {
         match self.head {
             Head::Full(_) => Status::Ok,
-            Head::Partial(..) => Status::PartialContent,
+            Head::Partial(..) | Head::Multipart(_) => Status::PartialContent,
             Head::NotModified(_) => Status::NotModified,
             Head::RangeNotSatisfiable(_) => Status::RangeNotSatisfiable,
             Head::Redirect { .. } => Status::MovedPermanently,
@@ -86,7 +91,7 @@ impl Response<'_> {
     }
 
     /// What to send after the head.
-    pub fn body(&self) -> Body {
+    pub fn body(&self) -> Body<'r> {
         if self.is_head_only {
             return Body::Empty;
         }
@@ -94,6 +99,7 @@ impl Response<'_> {
             Head::Full(file) if file.length_bytes() == 0 => Body::Empty,
             Head::Full(file) => Body::File { start_bytes: 0, length_bytes: file.length_bytes() },
             Head::Partial(_, ByteRange { start_bytes, length_bytes }) => Body::File { start_bytes, length_bytes },
+            Head::Multipart(multipart) => Body::Multipart(multipart),
             Head::NotModified(_) | Head::Options => Body::Empty,
             Head::RangeNotSatisfiable(_) | Head::Redirect { .. } | Head::StatusPage(_) => {
                 Body::StatusPage(self.status().page())
@@ -113,13 +119,16 @@ impl Response<'_> {
             }
             Head::Partial(file, range) => {
                 put_dated(Status::PartialContent, Status::PartialContent.start(), date, out);
-                let (start, end) = (range.start_bytes, range.start_bytes + range.length_bytes);
                 put_number(b"Content-Length: ", range.length_bytes, out);
-                put_number(b"\r\nContent-Range: bytes ", start, out);
-                put_number(b"-", end - 1, out);
-                put_number(b"/", file.length_bytes(), out);
-                out.extend_from_slice(b"\r\n");
+                out.extend_from_slice(CRLF);
+                put_content_range(range, file, out);
+                out.extend_from_slice(CRLF);
                 out.extend_from_slice(file.content_fields());
+                out.extend_from_slice(CRLF);
+            }
+            Head::Multipart(multipart) => {
+                put_dated(Status::PartialContent, Status::PartialContent.start(), date, out);
+                multipart.write_fields(out);
                 out.extend_from_slice(CRLF);
             }
             Head::RangeNotSatisfiable(file) => {
@@ -171,24 +180,6 @@ fn put_dated(status: Status, head: &[u8], date: &HttpDate, out: &mut Vec<u8>) {
     out.extend_from_slice(head);
     let date = date.as_bytes();
     out[start..start + date.len()].copy_from_slice(date);
-}
-
-/// Appends `prefix` and a number. Faster than `core::fmt`, which a 206 would use four times.
-fn put_number(prefix: &[u8], number: u64, out: &mut Vec<u8>) {
-    const DIGIT_COUNT_MAX: usize = 20;
-    let mut digits = [0; DIGIT_COUNT_MAX];
-    let mut start = DIGIT_COUNT_MAX;
-    let mut rest = number;
-    loop {
-        start -= 1;
-        digits[start] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        if rest == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(prefix);
-    out.extend_from_slice(&digits[start..]);
 }
 
 /// Appends Location with a path only, which is valid with any host, port and scheme, also behind a proxy.

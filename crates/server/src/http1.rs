@@ -6,10 +6,10 @@ use crate::file_cache::Lookup;
 use crate::metrics::Counter;
 use crate::open_file::{FileError, FileKey, FileVariant, OpenFile};
 use crate::options::Options;
-use crate::send_queue::FileChunk;
+use crate::send_queue::{FileChunk, NextPart};
 use sanderling_http::{
-    Body, BodySkipper, ContentCoding, FieldName, Framing, LookupError, Parsed, Representation, Request, RequestError,
-    Response, SitePath, Status, parse_request, respond,
+    Body, BodySkipper, ContentCoding, FieldName, Framing, LookupError, Multipart, Parsed, Representation, Request,
+    RequestError, Response, SitePath, Status, parse_request, respond,
 };
 use sanderling_table::Ref;
 
@@ -220,12 +220,16 @@ impl Http1 {
                 let may_use_sendfile = hit.may_use_sendfile(context.options, context.clock);
                 hit.put(start_bytes, length_bytes, may_use_sendfile, context.buffers)
             }
+            (Body::Multipart(multipart), Ok(hit)) => {
+                let may_use_sendfile = hit.may_use_sendfile(context.options, context.clock);
+                hit.put_multipart(&multipart, may_use_sendfile, context.buffers)
+            }
             (Body::StatusPage(page), _) => {
                 output.extend_from_slice(page);
                 None
             }
             // Only a hit has the body of a file.
-            (Body::Empty | Body::File { .. }, _) => None,
+            (Body::Empty | Body::File { .. } | Body::Multipart(_), _) => None,
         };
         match response.persistence().is_close() {
             // The client did not ask for the close and may have sent more meanwhile.
@@ -287,6 +291,42 @@ impl<'l, 's> FileHit<'l, 's> {
             }
             _ => Some(FileChunk::new(self.file, self.coding, start, length_bytes, may_use_sendfile)),
         }
+    }
+
+    /// The same for several ranges of a file.
+    fn put_multipart(
+        &self,
+        multipart: &Multipart<'_>,
+        may_use_sendfile: bool,
+        buffers: &mut Buffers,
+    ) -> Option<FileChunk<'s>> {
+        let output = &mut buffers.output;
+        let mut parts = multipart.parts();
+        if let Some(whole) = self.variant.content.in_memory()
+            && multipart.length_bytes() <= buffers.limits.copied_bytes_max
+        {
+            for part in parts {
+                multipart.write_part_head(part, output);
+                let start = part.start_bytes as usize;
+                output.extend_from_slice(&whole[start..start + part.length_bytes as usize]);
+            }
+            multipart.write_end(output);
+            return None;
+        }
+        let first = parts.next().expect("several ranges have a first one");
+        multipart.write_part_head(first, output);
+        let mut next_parts: Vec<_> = parts
+            .map(|part| {
+                let mut text = Vec::new();
+                multipart.write_part_head(part, &mut text);
+                NextPart { text, offset: part.start_bytes, length_bytes: part.length_bytes }
+            })
+            .collect();
+        let mut end = Vec::new();
+        multipart.write_end(&mut end);
+        next_parts.push(NextPart { text: end, offset: 0, length_bytes: 0 });
+        let chunk = FileChunk::new(self.file, self.coding, first.start_bytes, first.length_bytes, may_use_sendfile);
+        Some(chunk.with_next_parts(next_parts.into_iter()))
     }
 }
 

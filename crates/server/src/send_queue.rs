@@ -95,7 +95,7 @@ impl<'s> SendQueue<'s> {
         context: &mut SendContext<'_>,
     ) -> io::Result<Sent> {
         debug_assert!(self.is_empty());
-        if let Some(content) = file.in_memory() {
+        if let Some(content) = file.in_memory().filter(|_| file.next_parts.is_empty()) {
             let sent = transport.send_both(bytes, content, more)?;
             context.sent_bytes += sent as u64;
             let (of_head, of_content) = split(sent, bytes.len());
@@ -139,11 +139,25 @@ impl<'s> SendQueue<'s> {
                     unfinished => return Ok(unfinished),
                 },
             }
-            self.chunks.pop_front();
+            if let Some(Chunk::File(file)) = self.chunks.pop_front() {
+                self.queue_next_part(file);
+            }
         }
         // An idle connection holds no buffer.
         self.chunks = VecDeque::new();
         Ok(Sent::All)
+    }
+
+    /// Queues what follows a part of a file in its response.
+    fn queue_next_part(&mut self, mut file: FileChunk<'s>) {
+        let Some(NextPart { text, offset, length_bytes }) = file.next_parts.pop() else { return };
+        if length_bytes > 0 {
+            file.offset = offset;
+            file.remaining_bytes = length_bytes;
+            file.must_recheck = true;
+            self.chunks.push_front(Chunk::File(file));
+        }
+        self.chunks.push_front(Chunk::Bytes { bytes: text, sent: 0 });
     }
 
     /// Bytes of memory that wait to be sent.
@@ -153,10 +167,8 @@ impl<'s> SendQueue<'s> {
             return 0;
         }
         let of_chunk = |chunk: &Chunk<'_>| match chunk {
-            Chunk::Bytes { bytes, .. } | Chunk::File(FileChunk { read: PieceRead::Bytes { bytes, .. }, .. }) => {
-                bytes.capacity()
-            }
-            Chunk::File(_) => 0,
+            Chunk::Bytes { bytes, .. } => bytes.capacity(),
+            Chunk::File(file) => file.held_bytes(),
         };
         self.chunks.capacity() * size_of::<Chunk<'_>>() + self.chunks.iter().map(of_chunk).sum::<usize>()
     }
@@ -170,7 +182,7 @@ impl<'s> SendQueue<'s> {
     }
 }
 
-/// A part of a file.
+/// A part of a file, or several parts of it with text between them.
 #[derive(Debug)]
 pub(crate) struct FileChunk<'s> {
     /// A counted reference: the response may outlive the iteration, and the worker's cached reference with it.
@@ -184,6 +196,18 @@ pub(crate) struct FileChunk<'s> {
     /// Since when the transport has taken nothing.
     blocked_since_ms: Option<Milliseconds>,
     read: PieceRead,
+    /// Further parts of the file in the same response, the next one last.
+    next_parts: Vec<NextPart>,
+}
+
+/// A further part of a file in a response with several ranges.
+#[derive(Debug)]
+pub(crate) struct NextPart {
+    /// What precedes it.
+    pub(crate) text: Vec<u8>,
+    pub(crate) offset: u64,
+    /// 0 after the last part, where the text is all.
+    pub(crate) length_bytes: u64,
 }
 
 /// The part of a file that comes next, if it was not in the page cache.
@@ -227,7 +251,20 @@ impl<'s> FileChunk<'s> {
             must_recheck: false,
             blocked_since_ms: None,
             read: PieceRead::None,
+            next_parts: Vec::new(),
         }
+    }
+
+    /// The same, with further parts of the file after it.
+    pub(crate) fn with_next_parts(mut self, parts: impl DoubleEndedIterator<Item = NextPart>) -> FileChunk<'s> {
+        self.next_parts = parts.rev().collect();
+        self
+    }
+
+    fn held_bytes(&self) -> usize {
+        let read = if let PieceRead::Bytes { bytes, .. } = &self.read { bytes.capacity() } else { 0 };
+        let of_part = |part: &NextPart| size_of::<NextPart>() + part.text.capacity();
+        read + self.next_parts.iter().map(of_part).sum::<usize>()
     }
 
     fn variant(&self) -> &FileVariant {

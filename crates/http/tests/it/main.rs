@@ -2,6 +2,7 @@
 
 mod content_codings;
 mod hostile;
+mod multipart;
 mod preconditions;
 mod properties;
 mod responses;

@@ -1,7 +1,7 @@
 //! A site with a fixed set of files and directories, and the checks of its responses.
 
 use sanderling_http::{
-    Body, ContentCoding, FileMetadata, FileTime, HttpDate, LookupError, Negotiation, Parsed, Persistence,
+    Body, ContentCoding, FileMetadata, FileTime, HttpDate, LookupError, Negotiation, Parsed, Part, Persistence,
     Representation, Request, RequestLimits, Response, SitePath, media_type, negotiate_coding, parse_request, respond,
 };
 
@@ -25,6 +25,7 @@ pub(crate) const APP_BYTES: u64 = 1_000;
 fn representation(path: &[u8], request: &Request<'_>) -> Option<Representation> {
     let length_bytes = match path {
         b"index.html" | b"a b.txt" | b".well-known/security.txt" => 36,
+        b"ten-thousand.txt" => 10_000,
         b"empty.txt" => 0,
         b"huge.bin" => u64::MAX,
         b"app.js" => return Some(app(negotiate_coding(&request.fields, CODINGS_OF_APP))),
@@ -71,7 +72,7 @@ fn etag_of(file: &Representation) -> String {
 pub(crate) struct TestResponse {
     /// The lines of the head, without the empty one.
     pub(crate) lines: Vec<String>,
-    /// `none`, `page LENGTH` or `file START+LENGTH`.
+    /// `none`, `page LENGTH`, `file START+LENGTH` or `parts START+LENGTH,START+LENGTH`.
     pub(crate) body: String,
     pub(crate) is_close: bool,
     /// Length of the request head; `None` if the request was refused.
@@ -123,6 +124,10 @@ fn write(response: &Response<'_>, head_bytes: Option<usize>) -> TestResponse {
         Body::Empty => "none".to_owned(),
         Body::StatusPage(page) => format!("page {}", page.len()),
         Body::File { start_bytes, length_bytes } => format!("file {start_bytes}+{length_bytes}"),
+        Body::Multipart(multipart) => {
+            let part = |part: Part| format!("{}+{}", part.start_bytes, part.length_bytes);
+            format!("parts {}", multipart.parts().map(part).collect::<Vec<_>>().join(","))
+        }
     };
     TestResponse {
         lines: lines.map(str::to_owned).collect(),

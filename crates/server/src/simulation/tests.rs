@@ -159,6 +159,43 @@ fn a_file_on_disk_is_opened_by_a_job_and_sent_in_pieces() {
     });
 }
 
+/// From memory in one piece and in several, and from a descriptor.
+#[test]
+fn several_ranges_of_a_file_are_sent_in_pieces() {
+    let directory = tempfile::tempdir().expect("made");
+    for (bytes, window) in
+        [(2_000, UNLIMITED), (30_000, UNLIMITED), (30_000, 777), (3_000_000, UNLIMITED), (3_000_000, 70_001)]
+    {
+        let content: Vec<u8> = (0..bytes).map(|index| b'a' + (index % 23) as u8).collect();
+        std::fs::write(directory.path().join("large"), &content).expect("written");
+        let root = Root::Directory(Arc::new(Directory::open(directory.path()).expect("opened")));
+        simulate(snapshot(root), options(), |simulation| {
+            let ranges = [0..bytes / 4, bytes - 5..bytes, bytes / 2..bytes / 2 + bytes / 3];
+            let list = ranges.clone().map(|range| format!("{}-{}", range.start, range.end - 1)).join(",");
+            let get = GET.replace("file", "large").replace("Host", &format!("Range: bytes={list}\r\nHost"));
+            let client = simulation.connect(Protocol::Http, get.as_bytes(), window).expect("accepted");
+            let mut answer = String::new();
+            while !answer.ends_with("--\r\n") {
+                simulation.open_window(client, window);
+                answer += &simulation.received(client);
+            }
+            let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+            assert!(head.contains(&format!("\r\nContent-Length: {}\r\n", body.len())), "{head}, not {}", body.len());
+            let boundary =
+                head.split("boundary=").nth(1).and_then(|rest| rest.split("\r\n").next()).expect("a boundary");
+            let parts: Vec<&str> = body.split(&format!("\r\n--{boundary}")).collect();
+            assert_eq!((parts.len(), parts[0], parts[4]), (5, "", "--\r\n"));
+            for (part, range) in parts[1..].iter().zip(ranges) {
+                let (head, part) = part.split_once("\r\n\r\n").expect("an empty line");
+                assert!(head.ends_with(&format!("bytes {}-{}/{bytes}", range.start, range.end - 1)), "{head}");
+                assert!(part.as_bytes() == &content[range], "another content");
+            }
+            simulation.open_window(client, UNLIMITED);
+            assert!(simulation.ask(client, GET).starts_with("HTTP/1.1 404 "));
+        });
+    }
+}
+
 /// Simulates a site with the file `large` of so many bytes, which is not in the page cache.
 fn simulate_uncached(bytes: usize, act: impl FnOnce(&mut Simulation<'_>, &std::path::Path)) {
     let directory = tempfile::tempdir().expect("made");
