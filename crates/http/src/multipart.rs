@@ -12,7 +12,6 @@ pub struct Multipart<'r> {
     file: &'r Representation,
     /// The list of ranges in the request: parsing it again is cheaper than to move the ranges with each response.
     list: &'r [u8],
-    length_bytes: u64,
 }
 
 /// A part.
@@ -27,21 +26,23 @@ pub struct Part {
 impl<'r> Multipart<'r> {
     /// The parts of `file` that `list` requests. `None` if they would be as long as the whole file, with their heads, or the
     /// file has a content coding: a Content-Encoding of the whole body would be wrong, and parts have none.
+    #[cold]
     pub(crate) fn new(file: &'r Representation, list: &'r [u8]) -> Option<Multipart<'r>> {
-        let mut multipart = Multipart { file, list, length_bytes: 0 };
-        let mut text = Vec::new();
-        for part in multipart.parts() {
-            multipart.write_part_head(part, &mut text);
-            multipart.length_bytes = multipart.length_bytes.checked_add(part.length_bytes)?;
-        }
-        multipart.write_end(&mut text);
-        multipart.length_bytes = multipart.length_bytes.checked_add(text.len() as u64)?;
-        (multipart.length_bytes < file.length_bytes() && !file.is_coded()).then_some(multipart)
+        let multipart = Multipart { file, list };
+        (!file.is_coded() && multipart.length_bytes() < file.length_bytes()).then_some(multipart)
     }
 
     /// The length of the body.
     pub fn length_bytes(&self) -> u64 {
-        self.length_bytes
+        let mut text = Vec::new();
+        let mut content_bytes = 0u64;
+        for part in self.parts() {
+            self.write_part_head(part, &mut text);
+            // No two parts have the same bytes, so the sum is at most the length of the file.
+            content_bytes += part.length_bytes;
+        }
+        self.write_end(&mut text);
+        content_bytes.saturating_add(text.len() as u64)
     }
 
     /// The parts, in their order.
@@ -71,7 +72,7 @@ impl<'r> Multipart<'r> {
 
     /// Appends the fields of the head: those of the file, but with the type and the length of the body.
     pub(crate) fn write_fields(&self, out: &mut Vec<u8>) {
-        put_number(b"Content-Length: ", self.length_bytes, out);
+        put_number(b"Content-Length: ", self.length_bytes(), out);
         out.extend_from_slice(b"\r\nContent-Type: multipart/byteranges; boundary=");
         out.extend_from_slice(self.boundary());
         out.extend_from_slice(b"\r\n");

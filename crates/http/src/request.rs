@@ -200,8 +200,8 @@ struct RequestLine<'b> {
     length_bytes: usize,
     method: Method,
     target: Target<'b>,
-    /// The authority of an absolute-form target.
-    authority: Option<Host<'b>>,
+    /// The authority of an absolute-form target, a valid [`Host`].
+    authority: Option<&'b [u8]>,
     version: Version,
 }
 
@@ -229,15 +229,18 @@ impl<'b> RequestLine<'b> {
     fn host(&self, fields: &Fields<'b>) -> Result<Option<Host<'b>>, RequestError> {
         if !fields.contains(FieldName::Host) {
             return if self.version == Version::Http10 {
-                Ok(self.authority)
+                Ok(self.authority.and_then(Host::parse))
             } else {
                 Err(RequestError::MissingOrRepeatedHost)
             };
         }
-        let value = fields.single(FieldName::Host).ok_or(RequestError::MissingOrRepeatedHost)?;
-        let host = Host::parse(value).ok_or(RequestError::InvalidHost)?;
-        // §3.2.2: the host of an absolute-form target replaces that of Host.
-        Ok(Some(self.authority.unwrap_or(host)))
+        let mut host = fields.single(FieldName::Host).ok_or(RequestError::MissingOrRepeatedHost)?;
+        if let Some(authority) = self.authority {
+            // §3.2.2: the host of an absolute-form target replaces that of Host, which must be valid all the same.
+            Host::parse(host).ok_or(RequestError::InvalidHost)?;
+            host = authority;
+        }
+        Ok(Some(Host::parse(host).ok_or(RequestError::InvalidHost)?))
     }
 
     /// RFC 9112 §9.3.
@@ -279,11 +282,11 @@ fn method_bytes(bytes: &[u8]) -> Result<Option<usize>, RequestError> {
 
 /// Parses the four forms of RFC 9112 §3.2; authority-form is for CONNECT only, asterisk-form for OPTIONS only.
 #[inline]
-fn parse_target<'b>(method: &[u8], target: &'b [u8]) -> Option<(Target<'b>, Option<Host<'b>>)> {
+fn parse_target<'b>(method: &[u8], target: &'b [u8]) -> Option<(Target<'b>, Option<&'b [u8]>)> {
     match (method, target) {
         (b"CONNECT", _) => {
             let host = Host::parse(target)?;
-            host.port.map(|_| (Target::Authority, Some(host)))
+            host.port.map(|_| (Target::Authority, Some(target)))
         }
         (b"OPTIONS", b"*") => Some((Target::Asterisk, None)),
         _ => Target::parse(target),

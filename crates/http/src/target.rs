@@ -22,10 +22,10 @@ pub enum Target<'b> {
 }
 
 impl<'b> Target<'b> {
-    /// Parses origin-form, or absolute-form with its authority.
+    /// Parses origin-form, or absolute-form with its authority, a valid [`Host`].
     ///
     /// `http` is the only scheme: RFC 9110 §7.4 requires that `https` is refused on an unsecured connection.
-    pub(crate) fn parse(target: &'b [u8]) -> Option<(Target<'b>, Option<Host<'b>>)> {
+    pub(crate) fn parse(target: &'b [u8]) -> Option<(Target<'b>, Option<&'b [u8]>)> {
         const SCHEME: &[u8] = b"http://";
         if target.first() == Some(&b'/') {
             return Some((Target::parse_path(target)?, None));
@@ -36,7 +36,8 @@ impl<'b> Target<'b> {
         }
         let authority_bytes = rest.iter().position(|byte| b"/?".contains(byte)).unwrap_or(rest.len());
         let (authority, path) = rest.split_at(authority_bytes);
-        Some((Target::parse_path(path)?, Some(Host::parse(authority)?)))
+        Host::parse(authority)?;
+        Some((Target::parse_path(path)?, Some(authority)))
     }
 
     fn parse_path(target: &'b [u8]) -> Option<Target<'b>> {

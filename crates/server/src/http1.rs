@@ -293,7 +293,9 @@ impl<'l, 's> FileHit<'l, 's> {
         }
     }
 
-    /// The same for several ranges of a file.
+    /// The same for several ranges of a file. By itself, so that the path of other responses stays short.
+    #[cold]
+    #[inline(never)]
     fn put_multipart(
         &self,
         multipart: &Multipart<'_>,
