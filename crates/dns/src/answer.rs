@@ -3,11 +3,12 @@
 //! The caller owns the buffers of query and reply. Nothing here allocates, blocks or panics on any bytes of a query.
 
 use crate::compression::NameOffsets;
-use crate::message::{Edns, MessageFull, Rcode, ReplyWriter, Section};
+use crate::message::{MessageFull, Rcode, ReplyWriter, Section, put_badkey};
 use crate::name::{LABEL_COUNT_MAX, Name, NameBuf};
 use crate::name_hash::{IndexedName, NameHash};
 use crate::packed_rrset::{HEADER_BYTES, OPT_BYTES, OwnerLocation};
 use crate::query::{ParsedQuery, ReplyKind};
+use crate::question::{Edns, tsig_at};
 use crate::rtype::Rtype;
 use crate::zone::{FoundRrset, Lookup, Zone};
 use crate::zone_map::{CNAME_CHAIN_MAX, FoundZone, ZoneMap};
@@ -61,8 +62,10 @@ pub fn answer_parsed(query: &ParsedQuery<'_, '_>, info: &RequestInfo, out: &mut 
     match &query.reply_kind {
         ReplyKind::NoReply => Answer::NoReply,
         &ReplyKind::HeaderOnly(rcode) => {
-            Answer::Reply(ReplyWriter::start(out, query.message, 0, HEADER_BYTES).finish(rcode, None))
+            let mut reply = ReplyWriter::start(out, query.message, 0, HEADER_BYTES);
+            Answer::Reply(reply.finish(rcode, own_edns(query, info.transport)))
         }
+        &ReplyKind::QuestionOnly(Rcode::NotAuth) => unknown_key(query, info.transport, out),
         &ReplyKind::QuestionOnly(rcode) => reply_to(query, info.transport, out, |_| rcode),
         ReplyKind::InZone(found) => reply_to(query, info.transport, out, |reply| put_sections(query, found, reply)),
     }
@@ -79,21 +82,46 @@ fn reply_to<'o>(
     out: &'o mut [u8],
     put: impl FnOnce(&mut ReplyWriter<'o>) -> Rcode,
 ) -> Answer {
-    let question = &query.question;
-    let (limit, own_payload_bytes) = match transport {
-        DnsTransport::Tcp => (TCP_REPLY_BYTES_MAX, TCP_PAYLOAD_BYTES),
-        DnsTransport::Udp { reply_bytes_max } => {
-            // RFC 6891 §6.2.3: values below 512 are treated as 512.
-            let wanted = question.edns.map_or(UDP_REPLY_BYTES, |edns| usize::from(edns.payload_bytes));
-            (wanted.clamp(UDP_REPLY_BYTES, usize::from(reply_bytes_max)), reply_bytes_max)
-        }
-    };
-    // RFC 3225 §3: DO is copied.
-    let own_edns = question.edns.map(|edns| Edns { payload_bytes: own_payload_bytes, version: 0, ..edns });
+    let own_edns = own_edns(query, transport);
+    let limit = reply_bytes_max(query, transport);
     let opt_bytes = if own_edns.is_some() { OPT_BYTES } else { 0 };
-    let mut reply = ReplyWriter::start(out, query.message, question.section_bytes(), limit - opt_bytes);
+    let mut reply = ReplyWriter::start(out, query.message, query.question.section_bytes(), limit - opt_bytes);
     let rcode = put(&mut reply);
     Answer::Reply(reply.finish(rcode, own_edns))
+}
+
+/// Bytes that the reply may have.
+#[inline]
+fn reply_bytes_max(query: &ParsedQuery<'_, '_>, transport: DnsTransport) -> usize {
+    match transport {
+        DnsTransport::Tcp => TCP_REPLY_BYTES_MAX,
+        DnsTransport::Udp { reply_bytes_max } => {
+            // RFC 6891 §6.2.3: values below 512 are treated as 512.
+            let wanted = query.question.edns.map_or(UDP_REPLY_BYTES, |edns| usize::from(edns.payload_bytes));
+            wanted.clamp(UDP_REPLY_BYTES, usize::from(reply_bytes_max))
+        }
+    }
+}
+
+/// The OPT of the reply to a query with one. RFC 3225 §3: DO is copied.
+#[inline]
+fn own_edns(query: &ParsedQuery<'_, '_>, transport: DnsTransport) -> Option<Edns> {
+    let payload_bytes = match transport {
+        DnsTransport::Tcp => TCP_PAYLOAD_BYTES,
+        DnsTransport::Udp { reply_bytes_max } => reply_bytes_max,
+    };
+    query.question.edns.map(|edns| Edns { payload_bytes, version: 0, ..edns })
+}
+
+/// The reply to a query with TSIG (RFC 8945 §5.2.1): its key is unknown, because the server has none.
+#[cold]
+fn unknown_key(query: &ParsedQuery<'_, '_>, transport: DnsTransport, out: &mut [u8]) -> Answer {
+    let limit = reply_bytes_max(query, transport).min(out.len());
+    let Answer::Reply(length_bytes) = reply_to(query, transport, out, |_| Rcode::NotAuth) else {
+        return Answer::NoReply;
+    };
+    let tsig = query.question.tsig_offset.and_then(|offset| tsig_at(query.message, offset));
+    Answer::Reply(tsig.map_or(length_bytes, |tsig| put_badkey(out, length_bytes, limit, &tsig)))
 }
 
 #[inline]

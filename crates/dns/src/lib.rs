@@ -16,6 +16,8 @@ pub mod answer;
 mod query;
 pub mod zone_map;
 mod message;
+mod question;
+mod tsig;
 pub mod zone_builder;
 pub mod zone;
 mod layout;

@@ -1,16 +1,14 @@
-//! A DNS message in wire form (RFC 1035 §4): reads the header, question and EDNS of a query, writes a reply.
+//! Writes a reply in wire form (RFC 1035 §4).
 
 use crate::compression::NameOffsets;
-use crate::name::{NAME_BYTES_MAX, Name, NameBuf};
+use crate::name::{Name, NameBuf};
 use crate::packed_rrset::{
-    CLASS_IN, HEADER_BYTES, OPT_BYTES, OwnerLocation, PackedRecord, PackedRecords, PackedRrset, QUESTION_TAIL_BYTES,
-    RECORD_FIXED_BYTES, RdataPart,
+    CLASS_IN, HEADER_BYTES, OPT_BYTES, OwnerLocation, PackedRecord, PackedRecords, PackedRrset, RdataPart,
 };
+use crate::question::Edns;
 use crate::rtype::Rtype;
+use crate::tsig::Tsig;
 use crate::zone::FoundRrset;
-
-/// Records that the additional section of a query may have: OPT, TSIG and a few unknown ones.
-const QUERY_ADDITIONAL_COUNT_MAX: u16 = 16;
 
 /// The RCODE of a reply (RFC 6895 §2.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,192 +23,6 @@ pub(crate) enum Rcode {
     YxDomain = 6,
     NotAuth = 9,
     BadVers = 16,
-}
-
-/// The header of a query.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Header<'q>(&'q [u8; HEADER_BYTES]);
-
-impl<'q> Header<'q> {
-    pub(crate) fn parse(message: &'q [u8]) -> Option<Header<'q>> {
-        message.first_chunk().map(Header)
-    }
-
-    /// The flag QR.
-    pub(crate) fn is_response(self) -> bool {
-        self.0[2] & 0x80 != 0
-    }
-
-    pub(crate) fn opcode(self) -> u8 {
-        self.0[2] >> 3 & 0x0f
-    }
-
-    fn record_count(self, section: usize) -> u16 {
-        u16::from_be_bytes([self.0[4 + 2 * section], self.0[5 + 2 * section]])
-    }
-}
-
-/// The question of a query, with its EDNS.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Question<'q> {
-    pub(crate) qname: Name<'q>,
-    pub(crate) qtype: Rtype,
-    pub(crate) qclass: u16,
-    pub(crate) edns: Option<Edns>,
-    pub(crate) has_tsig: bool,
-}
-
-/// The fields of an OPT record (RFC 6891 §6.1).
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Edns {
-    /// Bytes of the longest UDP message that the sender accepts.
-    pub(crate) payload_bytes: u16,
-    pub(crate) version: u8,
-    /// The flag DO (RFC 3225).
-    pub(crate) dnssec_ok: bool,
-}
-
-impl Edns {
-    /// The fields of an OPT with this class and these bytes of its TTL (RFC 6891 §6.1.3).
-    #[inline]
-    fn new(payload: [u8; 2], version: u8, flags: u8) -> Edns {
-        Edns { payload_bytes: u16::from_be_bytes(payload), version, dnssec_ok: flags & 0x80 != 0 }
-    }
-
-    /// The fields of `rest` if it is one OPT without options, as in most queries.
-    #[inline]
-    fn of_plain_opt(rest: &[u8]) -> Option<Edns> {
-        const OPT: u8 = Rtype::OPT.0 as u8;
-        match *rest {
-            [0, 0, OPT, payload_high, payload_low, _, version, flags, _, 0, 0] => {
-                Some(Edns::new([payload_high, payload_low], version, flags))
-            }
-            _ => None,
-        }
-    }
-}
-
-/// The query is malformed: FORMERR.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct FormErr;
-
-impl<'q> Question<'q> {
-    /// Takes the place of a question that was not parsed.
-    pub(crate) const EMPTY: Question<'static> =
-        Question { qname: Name::ROOT, qtype: Rtype(0), qclass: CLASS_IN, edns: None, has_tsig: false };
-
-    /// Parses the question, whose name is `qname`, and the additional section. Bytes after the last record are ignored.
-    #[inline]
-    pub(crate) fn parse(header: Header<'_>, qname: Name<'q>, message: &'q [u8]) -> Result<Question<'q>, FormErr> {
-        // RFC 9619: one question. Queries have no answer section.
-        if header.record_count(0) != 1 || header.record_count(1) != 0 {
-            return Err(FormErr);
-        }
-        let qname_end = HEADER_BYTES + qname.length_bytes();
-        let tail = message.get(qname_end..qname_end + QUESTION_TAIL_BYTES).ok_or(FormErr)?;
-        let mut question = Question {
-            qname,
-            qtype: Rtype(u16::from_be_bytes([tail[0], tail[1]])),
-            qclass: u16::from_be_bytes([tail[2], tail[3]]),
-            edns: None,
-            has_tsig: false,
-        };
-        // RFC 1995 §3: an IXFR query carries the client's SOA.
-        let authority_count_max = u16::from(question.qtype == Rtype::IXFR);
-        if header.record_count(2) > authority_count_max || header.record_count(3) > QUERY_ADDITIONAL_COUNT_MAX {
-            return Err(FormErr);
-        }
-        let rest = &message[qname_end + QUESTION_TAIL_BYTES..];
-        match (header.record_count(2), header.record_count(3)) {
-            (0, 0) => {}
-            (0, 1) if let Some(edns) = Edns::of_plain_opt(rest) => question.edns = Some(edns),
-            (authority_count, additional_count) => question.read_records(authority_count, additional_count, rest)?,
-        }
-        Ok(question)
-    }
-
-    /// Reads the records of the authority and of the additional section.
-    #[inline(never)]
-    fn read_records(&mut self, authority_count: u16, additional_count: u16, rest: &[u8]) -> Result<(), FormErr> {
-        let mut rest = rest;
-        for _ in 0..authority_count {
-            rest = QueryRecord::parse(rest)?.1;
-        }
-        for _ in 0..additional_count {
-            let (record, tail) = QueryRecord::parse(rest)?;
-            self.read_additional(&record)?;
-            rest = tail;
-        }
-        Ok(())
-    }
-
-    fn read_additional(&mut self, record: &QueryRecord<'_>) -> Result<(), FormErr> {
-        let fixed = record.fixed;
-        match Rtype(u16::from_be_bytes([fixed[0], fixed[1]])) {
-            Rtype::OPT => {
-                let &[_, _, payload_high, payload_low, _, version, flags, ..] = fixed;
-                let edns = Edns::new([payload_high, payload_low], version, flags);
-                // RFC 6891 §6.1.1: one OPT, owned by the root. The format of options is that of version 0.
-                let is_well_formed = record.owner_length == 1 && (edns.version != 0 || options_fit(record.rdata));
-                if self.edns.is_some() || !is_well_formed {
-                    return Err(FormErr);
-                }
-                self.edns = Some(edns);
-            }
-            Rtype::TSIG => self.has_tsig = true,
-            _ => {}
-        }
-        Ok(())
-    }
-
-    /// Bytes of the question section.
-    pub(crate) fn section_bytes(&self) -> usize {
-        self.qname.length_bytes() + QUESTION_TAIL_BYTES
-    }
-}
-
-/// A record of a query.
-struct QueryRecord<'q> {
-    owner_length: usize,
-    fixed: &'q [u8; RECORD_FIXED_BYTES],
-    rdata: &'q [u8],
-}
-
-impl<'q> QueryRecord<'q> {
-    /// The record at the start of `bytes`, and the rest.
-    fn parse(bytes: &'q [u8]) -> Result<(QueryRecord<'q>, &'q [u8]), FormErr> {
-        let owner_length = owner_length(bytes)?;
-        let (fixed, rest) = bytes.get(owner_length..).and_then(<[u8]>::split_first_chunk).ok_or(FormErr)?;
-        let rdata_length = usize::from(u16::from_be_bytes([fixed[8], fixed[9]]));
-        let (rdata, rest) = rest.split_at_checked(rdata_length).ok_or(FormErr)?;
-        Ok((QueryRecord { owner_length, fixed, rdata }, rest))
-    }
-}
-
-/// Bytes of the owner at the start of `bytes`, up to the root label or a pointer, which is not followed.
-fn owner_length(bytes: &[u8]) -> Result<usize, FormErr> {
-    let mut at = 0;
-    while at < NAME_BYTES_MAX {
-        match bytes.get(at) {
-            Some(0) => return Ok(at + 1),
-            Some(&length) if length < 0x40 => at += 1 + usize::from(length),
-            Some(&length) if length >= 0xc0 => return Ok(at + 2),
-            _ => return Err(FormErr),
-        }
-    }
-    Err(FormErr)
-}
-
-/// Whether options fill the RDATA of an OPT exactly (RFC 6891 §6.1.2). Their contents are ignored.
-fn options_fit(mut rdata: &[u8]) -> bool {
-    while let [_, _, high, low, rest @ ..] = rdata {
-        let length = usize::from(u16::from_be_bytes([*high, *low]));
-        match rest.get(length..) {
-            Some(next) => rdata = next,
-            None => return false,
-        }
-    }
-    rdata.is_empty()
 }
 
 /// A section of a reply after the question.
@@ -422,7 +234,7 @@ impl<'o> ReplyWriter<'o> {
         let [answer_count, authority_count, mut additional_count] = self.record_counts;
         let mut end = self.at;
         let rcode = rcode as u16;
-        if let Some(Edns { payload_bytes, version, dnssec_ok }) = edns {
+        if let Some(Edns { payload_bytes, version, dnssec_ok, .. }) = edns {
             // RFC 6891 §6.1.3: the TTL of the OPT holds the upper eight bits of the RCODE.
             let [payload_high, payload_low] = payload_bytes.to_be_bytes();
             let (rcode_high, flags_high) = ((rcode >> 4) as u8, u8::from(dnssec_ok) << 7);
@@ -460,4 +272,15 @@ impl<'o> ReplyWriter<'o> {
 /// RFC 2181 §9).
 fn is_required(section: Section, owner: Name<'_>, host: Name<'_>) -> bool {
     section == Section::Authority && host.is_at_or_below(owner)
+}
+
+/// Appends the TSIG record that answers an unknown key to the reply at the start of `out`. Returns the new length, which is
+/// at most `limit`; without space the reply stays as it is.
+#[cold]
+pub(crate) fn put_badkey(out: &mut [u8], length_bytes: usize, limit: usize, tsig: &Tsig<'_>) -> usize {
+    let id = [out[0], out[1]];
+    let Some(tsig_bytes) = tsig.put_badkey(id, &mut out[length_bytes..limit]) else { return length_bytes };
+    // The lower byte of ARCOUNT: the reply has an OPT at most.
+    out[11] += 1;
+    length_bytes + tsig_bytes
 }

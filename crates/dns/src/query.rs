@@ -4,9 +4,10 @@
 //! and then answers: the cache misses of one query overlap with those of the others.
 
 use crate::hash_slots::Slot;
-use crate::message::{Header, Question, Rcode};
+use crate::message::Rcode;
 use crate::name_hash::IndexedName;
 use crate::packed_rrset::{CLASS_IN, HEADER_BYTES};
+use crate::question::{Header, Question, find_edns};
 use crate::rtype::Rtype;
 use crate::zone_map::{FoundZone, ZoneMap};
 
@@ -47,6 +48,14 @@ impl<'z, 'q> ParsedQuery<'z, 'q> {
         ParsedQuery { message, question: Question::EMPTY, reply_kind, zones: None, slot: Slot::EMPTY }
     }
 
+    /// A query whose question is not parsed.
+    #[cold]
+    fn header_only(header: Header<'_>, message: &'q [u8], rcode: Rcode) -> ParsedQuery<'z, 'q> {
+        let mut query = ParsedQuery::without_question(message, ReplyKind::HeaderOnly(rcode));
+        query.question.edns = find_edns(header, message);
+        query
+    }
+
     /// Parses `message` and finds its zone in `zones`.
     #[inline]
     pub fn parse(zones: &'z ZoneMap, message: &'q [u8]) -> ParsedQuery<'z, 'q> {
@@ -54,12 +63,12 @@ impl<'z, 'q> ParsedQuery<'z, 'q> {
             return ParsedQuery::without_question(message, ReplyKind::NoReply);
         };
         if header.opcode() != OPCODE_QUERY {
-            return ParsedQuery::without_question(message, ReplyKind::HeaderOnly(Rcode::NotImp));
+            return ParsedQuery::header_only(header, message, Rcode::NotImp);
         }
         let mut name = IndexedName::root();
         let parsed = name.parse(&message[HEADER_BYTES..]).ok();
         let Some(question) = parsed.and_then(|()| Question::parse(header, name.name(), message).ok()) else {
-            return ParsedQuery::without_question(message, ReplyKind::HeaderOnly(Rcode::FormErr));
+            return ParsedQuery::header_only(header, message, Rcode::FormErr);
         };
         let reply_kind = match refusal(&question) {
             Some(rcode) => ReplyKind::QuestionOnly(rcode),
@@ -97,7 +106,7 @@ fn refusal(question: &Question<'_>) -> Option<Rcode> {
     if question.edns.is_some_and(|edns| edns.version != 0) {
         return Some(Rcode::BadVers);
     }
-    if question.has_tsig {
+    if question.tsig_offset.is_some() {
         // RFC 8945 §5.2.1: the key is unknown, because the server has none.
         return Some(Rcode::NotAuth);
     }
