@@ -15,13 +15,10 @@ pub const SEGMENT_BYTES_MAX: usize = 255;
 /// Why a target's path cannot be the path of a served file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SitePathError {
-    /// Not absolute, an invalid percent-encoding, an encoded slash, a backslash or control byte, or a segment `.` or
-    /// `..`.
+    /// Not absolute, an invalid percent-encoding, a backslash or control byte, or a segment `..` that leads out of the root.
     Malformed,
     /// A segment starts with a dot, except `.well-known` at the root (RFC 8615 §3), or the file is a backup: never served.
     Hidden,
-    /// A segment is empty: one file would have several URLs.
-    EmptySegment,
     /// The path exceeds [`SITE_PATH_BYTES_MAX`], or a segment [`SEGMENT_BYTES_MAX`].
     TooLong,
 }
@@ -34,27 +31,59 @@ pub enum SitePathError {
 pub struct SitePath<'b> {
     path: Cow<'b, [u8]>,
     ends_with_slash: bool,
+    is_normalized: bool,
 }
 
 impl<'b> SitePath<'b> {
-    /// Decodes `path`, which starts with a slash as in [`Target::Path`](crate::Target::Path). Allocates only if it has
-    /// percent-encodings.
+    /// Decodes and normalizes `path`, which starts with a slash as in [`Target::Path`](crate::Target::Path). Allocates only if
+    /// it has percent-encodings, or segments that are removed.
+    ///
+    /// As in nginx, `%2F` is a separator, empty segments and `.` are removed, and `..` removes the segment before it (RFC 3986
+    /// §5.2.4).
     pub fn parse(path: &'b [u8]) -> Result<SitePath<'b>, SitePathError> {
         let relative = path.strip_prefix(b"/").ok_or(SitePathError::Malformed)?;
         let (path, ends_with_slash) = match relative.strip_suffix(b"/") {
-            None => (relative, relative.is_empty()),
-            Some([]) => return Err(SitePathError::EmptySegment),
-            Some(directory) => (directory, true),
+            Some(directory) if !directory.is_empty() => (directory, true),
+            _ => (relative, relative.is_empty()),
         };
         if is_plain(path) {
-            return Ok(SitePath { path: Cow::Borrowed(path), ends_with_slash });
+            return Ok(SitePath { path: Cow::Borrowed(path), ends_with_slash, is_normalized: false });
         }
-        let path = match memchr(b'%', path) {
-            None => Cow::Borrowed(path),
-            Some(_) => Cow::Owned(decode(path)?),
+        let site_path = SitePath::normalize(relative)?;
+        check_segments(&site_path.path)?;
+        Ok(site_path)
+    }
+
+    fn normalize(relative: &'b [u8]) -> Result<SitePath<'b>, SitePathError> {
+        let mut is_normalized = false;
+        let path = match memchr(b'%', relative) {
+            None => Cow::Borrowed(relative),
+            Some(_) => Cow::Owned(decode(relative, &mut is_normalized)?),
         };
-        check_segments(&path)?;
-        Ok(SitePath { path, ends_with_slash })
+        let (directory, mut ends_with_slash) = match path.strip_suffix(b"/") {
+            None => (&path[..], path.is_empty()),
+            Some(directory) => (directory, true),
+        };
+        let is_removed = |segment: &[u8]| matches!(segment, b"" | b"." | b"..");
+        if path.is_empty() || !directory.split(|&byte| byte == b'/').any(is_removed) {
+            let path = match path {
+                Cow::Borrowed(path) => Cow::Borrowed(&path[..directory.len()]),
+                Cow::Owned(_) => Cow::Owned(directory.to_vec()),
+            };
+            return Ok(SitePath { path, ends_with_slash, is_normalized });
+        }
+        let mut kept = Vec::with_capacity(path.len());
+        for segment in path.split(|&byte| byte == b'/') {
+            ends_with_slash = is_removed(segment);
+            match segment {
+                b"" | b"." => {}
+                b".." => {
+                    kept.pop().ok_or(SitePathError::Malformed)?;
+                }
+                _ => kept.push(segment),
+            }
+        }
+        Ok(SitePath { path: Cow::Owned(kept.join(&b'/')), ends_with_slash, is_normalized: true })
     }
 
     /// The path relative to the root, without a slash at either end; empty for the root.
@@ -65,6 +94,11 @@ impl<'b> SitePath<'b> {
     /// Whether the target's path ends with a slash, as a directory's does; always for the root.
     pub fn ends_with_slash(&self) -> bool {
         self.ends_with_slash
+    }
+
+    /// Whether segments were removed or an encoded slash was decoded, so that the file has another URL.
+    pub fn is_normalized(&self) -> bool {
+        self.is_normalized
     }
 }
 
@@ -106,8 +140,8 @@ fn is_backup(path: &[u8]) -> bool {
     }
 }
 
-/// Decodes each percent-encoding once: `%252e` becomes the three characters `%2e`.
-fn decode(path: &[u8]) -> Result<Vec<u8>, SitePathError> {
+/// Decodes each percent-encoding once: `%252e` becomes the three characters `%2e`. `has_slash` becomes true if one is a slash.
+fn decode(path: &[u8], has_slash: &mut bool) -> Result<Vec<u8>, SitePathError> {
     let mut decoded = Vec::with_capacity(path.len());
     let mut rest = path;
     while let Some((&byte, after)) = rest.split_first() {
@@ -119,9 +153,11 @@ fn decode(path: &[u8]) -> Result<Vec<u8>, SitePathError> {
         let (digits, after) = rest.split_at_checked(2).ok_or(SitePathError::Malformed)?;
         rest = after;
         match hex(digits[0]).zip(hex(digits[1])).map(|(high, low)| high << 4 | low) {
-            // An encoded slash is not a separator (RFC 3986 §2.2), and no file name can contain one.
-            None | Some(b'/' | b'\\') => return Err(SitePathError::Malformed),
-            Some(byte) => decoded.push(byte),
+            None => return Err(SitePathError::Malformed),
+            Some(byte) => {
+                *has_slash |= byte == b'/';
+                decoded.push(byte);
+            }
         }
     }
     Ok(decoded)
@@ -141,18 +177,13 @@ fn check_segments(path: &[u8]) -> Result<(), SitePathError> {
     if path.is_empty() {
         return Ok(());
     }
-    // A dot segment takes precedence over other errors: clients remove them before they send (RFC 3986 §5.2.4), so one
-    // is a sign of an attack.
-    let mut result = Ok(());
     for (index, segment) in path.split(|&byte| byte == b'/').enumerate() {
         match segment {
-            b"." | b".." => return Err(SitePathError::Malformed),
             b".well-known" if index == 0 => {}
-            [b'.', ..] => result = result.and(Err(SitePathError::Hidden)),
-            [] => result = result.and(Err(SitePathError::EmptySegment)),
-            _ if segment.len() > SEGMENT_BYTES_MAX => result = result.and(Err(SitePathError::TooLong)),
+            [b'.', ..] => return Err(SitePathError::Hidden),
+            _ if segment.len() > SEGMENT_BYTES_MAX => return Err(SitePathError::TooLong),
             _ => {}
         }
     }
-    if is_backup(path) { result.and(Err(SitePathError::Hidden)) } else { result }
+    if is_backup(path) { Err(SitePathError::Hidden) } else { Ok(()) }
 }

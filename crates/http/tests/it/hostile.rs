@@ -18,34 +18,79 @@ fn check_bad_requests(requests: &[&str]) {
 }
 
 #[test]
-fn dot_segment_is_refused_in_every_encoding() {
+fn path_out_of_the_root_is_refused_in_every_encoding() {
     for path in [
         "/..",
         "/../",
         "/../../etc/passwd",
-        "/a/../b",
-        "/./a",
-        "/a/.",
-        "/a/..",
+        "/a/../../b",
+        "/./../a",
         "/%2e%2e/a",
         "/%2E./a",
         "/.%2e",
-        "/%2e/",
+        "/%2e./",
+        "/..%2fa",
+        "/a%2F..%2f..",
+        "/a/%2e%2e%2f%2e%2e/b",
         "//..",
-        "//evil.com/..",
-        "//evil.com/%2f..",
-        "/.hidden/../a",
+        "//evil.com/..//..",
     ] {
         check_refused(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes(), 400);
         check_refused(format!("GET http://a{path} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes(), 400);
     }
 }
 
+/// As in nginx.
 #[test]
-fn encoded_separator_or_control_byte_is_refused() {
+fn path_is_normalized_within_the_root() {
+    for (path, expected, ends_with_slash) in [
+        ("/", "", true),
+        ("//", "", true),
+        ("/.", "", true),
+        ("/a/..", "", true),
+        ("/a/../", "", true),
+        ("/%2F", "", true),
+        ("//a//b///c", "a/b/c", false),
+        ("/a//", "a", true),
+        ("/a/.", "a", true),
+        ("/a/./", "a", true),
+        ("/a/b/..", "a", true),
+        ("/a/b/../c", "a/c", false),
+        ("/./a", "a", false),
+        ("/.hidden/../a", "a", false),
+        ("/x/../.well-known/a", ".well-known/a", false),
+        ("//evil.com/%2f..", "", true),
+        ("/a%2fb", "a/b", false),
+        ("/a%2F", "a", true),
+        ("/a%2F..%2fb", "b", false),
+        ("/%61/%2e/b", "a/b", false),
+        ("/%2e%2e%61", "..a", false),
+    ] {
+        match SitePath::parse(path.as_bytes()) {
+            Err(error) => assert_eq!((error, expected), (SitePathError::Hidden, "..a"), "{path}"),
+            Ok(found) => {
+                assert_eq!(String::from_utf8_lossy(found.as_bytes()), expected, "{path}");
+                assert_eq!((found.ends_with_slash(), found.is_normalized()), (ends_with_slash, path != "/"), "{path}");
+            }
+        }
+    }
+    for path in ["/a", "/a/", "/%61", "/a%20b/", "/.well-known/a", "/%2ewell-known/a"] {
+        assert_eq!(SitePath::parse(path.as_bytes()).map(|path| path.is_normalized()), Ok(false), "{path}");
+    }
+}
+
+#[test]
+fn hidden_name_is_404_in_a_normalized_path() {
     for path in
-        ["/a%2fb", "/a%2Fb", "/..%5c", "/%5cevil.com", "/a%00.html", "/dir%0d%0aSet-Cookie:x", "/%7f", "/%1b[2J"]
+        ["//.git/config", "/a/../.env", "/.%2fb/.c", "/%2egit%2fconfig", "/a/..//b.bak", "/x/../a/.well-known/b"]
     {
+        check(&format!("GET {path} HTTP/1.1\nHost: a\n\n"), &["HTTP/1.1 404 Not Found"]);
+    }
+}
+
+#[test]
+fn encoded_control_byte_or_backslash_is_refused() {
+    for path in ["/..%5c", "/%5cevil.com", "/a%00.html", "/dir%0d%0aSet-Cookie:x", "/%7f", "/%1b[2J", "/a/../%00"] {
         check_refused(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes(), 400);
     }
     for path in ["/%252e%252e/", "/a%252fb", "/a%c0%af", "/..a", "/~", "/a%25"] {
@@ -86,10 +131,14 @@ fn byte_not_allowed_in_target_is_refused() {
 
 /// In Location, a path that starts with two slashes names another host.
 #[test]
-fn empty_segment_is_404_and_never_redirected() {
-    for path in ["//", "//docs", "//evil.com/docs", "/docs//", "/a//b", "///"] {
-        check(&format!("GET {path} HTTP/1.1\nHost: a\n\n"), &["HTTP/1.1 404 Not Found", "!Location"]);
+fn redirect_to_a_normalized_path_has_one_slash() {
+    for path in ["//docs", "///docs", "/./docs", "/evil.com/../docs", "//evil.com/..//docs", "/%2fdocs"] {
+        check(
+            &format!("GET {path}?a=//b HTTP/1.1\nHost: a\n\n"),
+            &["HTTP/1.1 301 Moved Permanently", "Location: /docs/?a=//b"],
+        );
     }
+    check("GET //evil.com/docs HTTP/1.1\nHost: a\n\n", &["HTTP/1.1 404 Not Found", "!Location"]);
 }
 
 #[test]
