@@ -1,13 +1,15 @@
-//! Edge-triggered epoll by `mio`, with the calls counted.
+//! Edge-triggered epoll, with the calls counted.
 //!
 //! Edge-triggered: an event is reported once, so a caller that stops before a source is empty must remember the source.
 
 use crate::counters::{Syscall, count};
 use crate::error::with_second_try;
-use mio::unix::SourceFd;
-use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::{EventfdFlags, Timespec, eventfd};
+use rustix::io::Errno;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,24 +29,29 @@ pub struct Readiness {
 
 /// An epoll instance.
 #[derive(Debug)]
-pub struct Poller(mio::Poll);
+pub struct Poller(OwnedFd);
 
 /// The events of one wait.
-#[derive(Debug)]
-pub struct Events(mio::Events);
+pub struct Events(Vec<epoll::Event>);
 
 impl Events {
     /// At most `events_per_wait_max` events; the others are reported by the next wait.
     pub fn with_capacity(events_per_wait_max: usize) -> Events {
-        Events(mio::Events::with_capacity(events_per_wait_max))
+        Events(Vec::with_capacity(events_per_wait_max))
     }
 
     /// The events of the last wait.
     pub fn iter(&self) -> impl Iterator<Item = (Token, Readiness)> + '_ {
+        const CLOSED: EventFlags = EventFlags::HUP.union(EventFlags::ERR);
+        const READ_CLOSED: EventFlags = EventFlags::RDHUP.union(CLOSED);
         self.0.iter().map(|event| {
-            let readable = event.is_readable() || event.is_read_closed() || event.is_error();
-            let writable = event.is_writable() || event.is_write_closed() || event.is_error();
-            (event.token().0, Readiness { readable, writable, read_closed: event.is_read_closed() || event.is_error() })
+            let (flags, data) = (event.flags, event.data);
+            let readiness = Readiness {
+                readable: flags.intersects(EventFlags::IN | READ_CLOSED),
+                writable: flags.intersects(EventFlags::OUT | CLOSED),
+                read_closed: flags.intersects(READ_CLOSED),
+            };
+            (data.u64() as Token, readiness)
         })
     }
 }
@@ -62,17 +69,19 @@ impl Poller {
     /// A poller without sources.
     pub fn new() -> io::Result<Poller> {
         count(Syscall::EpollCreate1);
-        mio::Poll::new().map(Poller)
+        Ok(Poller(epoll::create(CreateFlags::CLOEXEC)?))
     }
 
     /// Reports events of `source` as `token`. Closing the descriptor ends the registration.
     pub fn register(&self, source: &impl AsFd, token: Token, interest: Interest) -> io::Result<()> {
-        count(Syscall::EpollCtl);
-        let interest = match interest {
-            Interest::Readable => mio::Interest::READABLE,
-            Interest::ReadableAndWritable => mio::Interest::READABLE | mio::Interest::WRITABLE,
-        };
-        self.0.registry().register(&mut SourceFd(&source.as_fd().as_raw_fd()), mio::Token(token), interest)
+        self.add(
+            source,
+            token,
+            match interest {
+                Interest::Readable => EventFlags::IN | EventFlags::RDHUP,
+                Interest::ReadableAndWritable => EventFlags::IN | EventFlags::RDHUP | EventFlags::OUT,
+            },
+        )
     }
 
     /// As [`Poller::register`] with [`Interest::Readable`], for a listener of several pollers: a connection wakes one of the
@@ -81,45 +90,53 @@ impl Poller {
     ///
     /// Linux before 4.5 ignores the flag and wakes all of them.
     pub fn register_exclusive(&self, source: &impl AsFd, token: Token) -> io::Result<()> {
+        self.add(source, token, EventFlags::IN | EventFlags::EXCLUSIVE)
+    }
+
+    fn add(&self, source: &impl AsFd, token: Token, flags: EventFlags) -> io::Result<()> {
         count(Syscall::EpollCtl);
-        // Not through mio, which does not have the flag.
-        let flags = EventFlags::IN | EventFlags::ET | EventFlags::EXCLUSIVE;
-        Ok(epoll::add(self.0.registry(), source, EventData::new_u64(token as u64), flags)?)
+        Ok(epoll::add(&self.0, source, EventData::new_u64(token as u64), flags | EventFlags::ET)?)
     }
 
     /// Reports no further events of `source`, which stays open.
     pub fn deregister(&self, source: &impl AsFd) -> io::Result<()> {
         count(Syscall::EpollCtl);
-        self.0.registry().deregister(&mut SourceFd(&source.as_fd().as_raw_fd()))
+        Ok(epoll::delete(&self.0, source)?)
     }
 
-    /// Waits for at least one event, at most `timeout`; `None` is no limit. A signal ends the wait early, without events.
+    /// Waits for at least one event, at most `timeout`, which the kernel takes in milliseconds, rounded up; `None` is no limit.
+    /// A signal ends the wait early, without events.
     pub fn wait(&mut self, events: &mut Events, timeout: Option<Duration>) -> io::Result<()> {
-        count(Syscall::EpollWait);
-        match self.0.poll(&mut events.0, timeout) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
-            result => result,
+        count(Syscall::EpollPwait);
+        events.0.clear();
+        let timeout = timeout
+            .map(|timeout| Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: i64::from(timeout.subsec_nanos()) });
+        match epoll::wait(&self.0, spare_capacity(&mut events.0), timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
         }
     }
 
     /// A waker of this poller for other threads, reported as `token`.
     pub fn waker(&self, token: Token) -> io::Result<Waker> {
         count(Syscall::Eventfd2);
-        count(Syscall::EpollCtl);
-        mio::Waker::new(self.0.registry(), mio::Token(token)).map(|waker| Waker(Arc::new(waker)))
+        let eventfd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        self.register(&eventfd, token, Interest::Readable)?;
+        Ok(Waker(Arc::new(eventfd)))
     }
 }
 
 /// Wakes a poller, from any thread.
 #[derive(Clone, Debug)]
-pub struct Waker(Arc<mio::Waker>);
+pub struct Waker(Arc<OwnedFd>);
 
 impl Waker {
     /// Ends the current wait of the poller, or the next one.
     pub fn wake(&self) -> io::Result<()> {
         count(Syscall::EventfdWrite);
-        // A wakeup that is lost would make a client wait.
-        with_second_try(|| self.0.wake())
+        // Each write is an event of its own, so that the poller need not read the counter, which 64 bits never fill. A
+        // wakeup that is lost would make a client wait.
+        with_second_try(|| Ok(rustix::io::write(&*self.0, &1_u64.to_ne_bytes()).map(drop)?))
     }
 }
 

@@ -90,7 +90,7 @@ impl FromStr for Fault {
 fn errors(call: &str) -> &'static [&'static str] {
     match call {
         "ppoll" | "poll" => &["ENOMEM", "EINTR", "EAGAIN", DELAY],
-        "epoll_wait" | "epoll_pwait" => &["EINTR", DELAY],
+        "epoll_pwait" => &["EINTR", DELAY],
         "epoll_ctl" => &["ENOMEM", "ENOSPC"],
         "sendmsg" => &["EAGAIN", "ENOBUFS", "ENOMEM", "EINTR", "EPERM", "EMFILE", "ETOOMANYREFS", DELAY],
         "recvmsg" => &["EAGAIN", "ENOBUFS", "ENOMEM", "EINTR", "EIO", "EMFILE", DELAY],

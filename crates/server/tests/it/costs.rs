@@ -73,7 +73,7 @@ fn counts_of(thread: &str, since: Option<&SyscallCounts>) -> SyscallCounts {
         let must_recheck = |counts: &SyscallCounts| {
             since.is_none_or(|since| {
                 let new = counts.since(since);
-                new.get(Syscall::EpollWait) + new.get(Syscall::Ppoll) > 0
+                new.get(Syscall::EpollPwait) + new.get(Syscall::Ppoll) > 0
             })
         };
         if let Some(counts) = counts {

@@ -41,8 +41,7 @@ const ALLOWED: &[&[Number]] = &[
 
 /// Allowed as well; other architectures do not have these.
 #[cfg(target_arch = "x86_64")]
-const ALLOWED_ON_THIS_ARCHITECTURE: &[Number] =
-    &[libc::SYS_epoll_wait, libc::SYS_poll, libc::SYS_open, libc::SYS_readlink, libc::SYS_time];
+const ALLOWED_ON_THIS_ARCHITECTURE: &[Number] = &[libc::SYS_poll, libc::SYS_open, libc::SYS_readlink, libc::SYS_time];
 #[cfg(not(target_arch = "x86_64"))]
 const ALLOWED_ON_THIS_ARCHITECTURE: &[Number] = &[];
 
