@@ -43,17 +43,18 @@ impl<'b> SitePath<'b> {
     pub fn parse(path: &'b [u8]) -> Result<SitePath<'b>, SitePathError> {
         let relative = path.strip_prefix(b"/").ok_or(SitePathError::Malformed)?;
         let (path, ends_with_slash) = match relative.strip_suffix(b"/") {
-            Some(directory) if !directory.is_empty() => (directory, true),
-            _ => (relative, relative.is_empty()),
+            None => (relative, relative.is_empty()),
+            Some([]) => return SitePath::normalize(relative),
+            Some(directory) => (directory, true),
         };
         if is_plain(path) {
             return Ok(SitePath { path: Cow::Borrowed(path), ends_with_slash, is_normalized: false });
         }
-        let site_path = SitePath::normalize(relative)?;
-        check_segments(&site_path.path)?;
-        Ok(site_path)
+        SitePath::normalize(relative)
     }
 
+    #[cold]
+    #[inline(never)]
     fn normalize(relative: &'b [u8]) -> Result<SitePath<'b>, SitePathError> {
         let mut is_normalized = false;
         let path = match memchr(b'%', relative) {
@@ -70,6 +71,7 @@ impl<'b> SitePath<'b> {
                 Cow::Borrowed(path) => Cow::Borrowed(&path[..directory.len()]),
                 Cow::Owned(_) => Cow::Owned(directory.to_vec()),
             };
+            check_segments(&path)?;
             return Ok(SitePath { path, ends_with_slash, is_normalized });
         }
         let mut kept = Vec::with_capacity(path.len());
@@ -83,7 +85,9 @@ impl<'b> SitePath<'b> {
                 _ => kept.push(segment),
             }
         }
-        Ok(SitePath { path: Cow::Owned(kept.join(&b'/')), ends_with_slash, is_normalized: true })
+        let path = kept.join(&b'/');
+        check_segments(&path)?;
+        Ok(SitePath { path: Cow::Owned(path), ends_with_slash, is_normalized: true })
     }
 
     /// The path relative to the root, without a slash at either end; empty for the root.
