@@ -9,6 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const WINDOW_BYTES: u64 = CHECKED_BYTES_MAX as u64;
 /// How long content that was found in the page cache is taken to be there still.
 const CACHED_FOR_MS: Milliseconds = 5_000;
+/// Bytes at the end of a file that are compared when it has grown. A file that was written again differs there: what is
+/// inserted or removed before them moves them.
+const TAIL_BYTES_MAX: usize = 1024;
 /// Bytes that are read at once in order to bring them into the page cache.
 const READ_BYTES: usize = 64 * 1024;
 
@@ -18,6 +21,8 @@ pub(crate) struct DiskFile {
     file: File,
     /// When it was opened.
     metadata: Metadata,
+    /// Its last bytes then, by which an append is told from another change; empty if they were not in the page cache.
+    tail: Box<[u8]>,
     /// Until when each window is taken to be in the page cache.
     cached_until_ms: Box<[AtomicU64]>,
     /// It is on a network or user-space file system: each call may have to wait, whatever is in the page cache.
@@ -40,7 +45,8 @@ impl DiskFile {
         let is_remote = file.is_remote().unwrap_or(true);
         let window_count = metadata.length_bytes.div_ceil(WINDOW_BYTES);
         let cached_until_ms = (0..window_count).map(|_| AtomicU64::new(0)).collect();
-        DiskFile { file, metadata, cached_until_ms, is_remote }
+        let tail = if is_remote { Box::default() } else { cached_tail(&file, &metadata).unwrap_or_default() };
+        DiskFile { file, metadata, tail, cached_until_ms, is_remote }
     }
 
     pub(crate) fn file(&self) -> &File {
@@ -100,17 +106,26 @@ impl DiskFile {
         Ok(ReadResult::Cached)
     }
 
-    /// Whether the descriptor still has the version that the head was made for. A file that was unlinked or got another
-    /// hard link still has it; one that was renamed or got another mode counts as changed, since that looks like a write
-    /// whose time was set back.
+    /// Whether the bytes up to the announced length are still those of the version that the head was made for. A file that
+    /// was unlinked, got another hard link, or was only appended to still has them; one that was renamed or got another mode
+    /// counts as changed, since that looks like a write whose time was set back.
     pub(crate) fn is_unchanged(&self) -> bool {
         let before = &self.metadata;
         self.file.metadata().is_ok_and(|now| {
+            if now.length_bytes > before.length_bytes {
+                return self.has_same_tail();
+            }
             // The number of links changes the inode's time too, and not the content.
             let has_other_links = now.link_count != before.link_count;
             (now.length_bytes, now.modified) == (before.length_bytes, before.modified)
                 && (now.changed == before.changed || has_other_links)
         })
+    }
+
+    /// Whether the file, which has grown, has the same bytes before its former end.
+    #[cold]
+    fn has_same_tail(&self) -> bool {
+        !self.tail.is_empty() && cached_tail(&self.file, &self.metadata).is_some_and(|now| now == self.tail)
     }
 
     /// Whether the file was unlinked, as far as that is known without a wait.
@@ -123,6 +138,14 @@ impl DiskFile {
         let start = index as u64 * WINDOW_BYTES;
         (start, (self.metadata.length_bytes - start).min(WINDOW_BYTES) as usize)
     }
+}
+
+/// The last bytes of the version with this metadata; `None` if they are not in the page cache, or the file is shorter now.
+fn cached_tail(file: &File, metadata: &Metadata) -> Option<Box<[u8]>> {
+    let count = metadata.length_bytes.min(TAIL_BYTES_MAX as u64);
+    let mut tail = vec![0; count as usize];
+    let read = file.read_at_cached(&mut tail, metadata.length_bytes - count).ok()??;
+    (read == tail.len()).then(|| tail.into_boxed_slice())
 }
 
 fn window_index(offset: u64) -> usize {

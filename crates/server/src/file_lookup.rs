@@ -11,12 +11,16 @@ use sanderling_http::{
 use sanderling_os::directory::Directory;
 use sanderling_os::file::Metadata;
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
 /// The file that answers for a directory.
 const INDEX: &[u8] = b"index.html";
+/// How often in turn a file has grown between two attempts until it is one that is appended to. A file that is written again
+/// does not grow each time.
+const GROWTHS_MIN: u8 = 3;
 /// Attempts after which a precompressed file that is being written is left out.
 const RECENT_CHANGE_ATTEMPTS_MAX: u8 = 3;
 
@@ -29,6 +33,17 @@ pub(crate) struct FileLookup {
     pub(crate) path: Vec<u8>,
     /// The requested path ends in a slash: the file is a directory's index.
     is_index: bool,
+    /// What earlier attempts have seen of the file.
+    growth: Cell<Growth>,
+}
+
+/// How a file changes between the attempts to read it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Growth {
+    /// The length at the last attempt.
+    length_bytes: u64,
+    /// Attempts in turn, up to the last one, each of which has found the file longer; the first one counts.
+    count: u8,
 }
 
 /// The result of a look-up.
@@ -50,7 +65,8 @@ impl FileLookup {
             }
             file_path.extend_from_slice(INDEX);
         }
-        FileLookup { site: Arc::clone(site), key: key.clone(), path: file_path, is_index: path.ends_with_slash() }
+        let (site, key, is_index) = (Arc::clone(site), key.clone(), path.ends_with_slash());
+        FileLookup { site, key, path: file_path, is_index, growth: Cell::default() }
     }
 
     /// The directory of the file, relative to the document root, which itself is the empty path.
@@ -96,6 +112,7 @@ impl FileLookup {
         gauges: &Arc<Gauges>,
     ) -> Result<LookupResult, OpenError> {
         let uncompressed = open_beneath(root, Cow::Borrowed(&self.path), blocking)?;
+        let uncompressed = OpenedFile { file: self.settled(uncompressed.file)?, ..uncompressed };
         let media_type = media_type(self.file_name());
         let mut precompressed = match self.may_be_precompressed(media_type) {
             true => self.open_precompressed(root, context, blocking)?,
@@ -127,6 +144,19 @@ impl FileLookup {
         Ok(LookupResult::New(OpenFile::new(uncompressed, coded, is_unwatchable, context)))
     }
 
+    /// The file, once it can be read. A file that has grown again at each of some attempts is appended to all the time, as a
+    /// log is, and is read all the same: what was written stays.
+    fn settled(&self, file: UnreadFile) -> Result<UnreadFile, OpenError> {
+        let length_bytes = file.metadata.length_bytes;
+        let before = self.growth.get();
+        let count = if length_bytes > before.length_bytes { before.count + 1 } else { 0 };
+        if count > GROWTHS_MIN {
+            return Ok(UnreadFile { is_growing: true, ..file });
+        }
+        self.growth.set(Growth { length_bytes, count });
+        file.settled()
+    }
+
     /// Whether precompressed files are looked for. A precompressed file that is requested by its own name is a file like
     /// any other.
     fn may_be_precompressed(&self, media_type: &str) -> bool {
@@ -143,7 +173,8 @@ impl FileLookup {
         let mut wait = None;
         for coding in ContentCoding::COMPRESSED {
             let path = [&self.path, coding.file_extension().as_bytes()].concat();
-            let opened = open_beneath(root, Cow::Owned(path), blocking);
+            let opened = open_beneath(root, Cow::Owned(path), blocking)
+                .and_then(|opened| Ok(OpenedFile { file: opened.file.settled()?, ..opened }));
             match unless_unavailable(opened, context, &mut precompressed.is_unwatchable) {
                 Ok(Some(opened)) => precompressed.files.push(PrecompressedFile { coding, opened, storage: None }),
                 Ok(None) => {}

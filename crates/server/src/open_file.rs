@@ -80,6 +80,8 @@ pub(crate) struct FileVariant {
 pub(crate) struct UnreadFile {
     pub(crate) file: File,
     pub(crate) metadata: Metadata,
+    /// It is being appended to: its version is what `metadata` says, however much longer it becomes.
+    pub(crate) is_growing: bool,
 }
 
 /// Where the content of a file is to be kept.
@@ -360,30 +362,56 @@ impl FileVariant {
 }
 
 impl UnreadFile {
-    /// A file whose last change is not too recent for it to be read.
+    /// A regular file.
     pub(crate) fn new(file: File) -> Result<UnreadFile, OpenError> {
         let metadata = file.metadata().map_err(|error| file_error(&error))?;
         match metadata.file_type {
-            FileType::Regular => {}
-            FileType::Directory => return Err(FileError::IsDirectory.into()),
-            FileType::Other => return Err(FileError::NotFound.into()),
+            FileType::Regular => Ok(UnreadFile { file, metadata, is_growing: false }),
+            FileType::Directory => Err(FileError::IsDirectory.into()),
+            FileType::Other => Err(FileError::NotFound.into()),
         }
-        match wait_after_change(&metadata) {
+    }
+
+    /// The same file, if its last change is not too recent for it to be read.
+    pub(crate) fn settled(self) -> Result<UnreadFile, OpenError> {
+        match wait_after_change(&self.metadata) {
             Some(wait) => Err(OpenError::Retry(RetryAfter::RecentChange(wait))),
-            None => Ok(UnreadFile { file, metadata }),
+            None => Ok(self),
         }
     }
 
     /// Reads the version that `fstat` has seen, or keeps its descriptor.
     pub(crate) fn read(self, storage: Storage, blocking: Blocking) -> Result<FileVersion, OpenError> {
-        let UnreadFile { file, metadata } = self;
         match storage {
-            Storage::Memory => read_whole(&file, metadata, blocking),
+            Storage::Memory => self.read_whole(blocking),
             Storage::Descriptor => {
+                let UnreadFile { file, metadata, .. } = self;
                 let file = Arc::new(DiskFile::new(file, metadata));
                 Ok(FileVersion { metadata, content: FileContent::Descriptor(file) })
             }
         }
+    }
+
+    /// Reads the file whole. `fstat` has the same result after the read as before it, so that what was read is one version.
+    fn read_whole(self, blocking: Blocking) -> Result<FileVersion, OpenError> {
+        let UnreadFile { file, metadata, is_growing } = self;
+        let mut content = vec![0; metadata.length_bytes as usize];
+        let read = match file.read_at_cached(&mut content, 0) {
+            Ok(None) if blocking == Blocking::No => return Err(OpenError::Retry(RetryAfter::Disk)),
+            Ok(None) => file.read_at(&mut content, 0),
+            Ok(Some(read)) => Ok(read),
+            Err(error) => Err(error),
+        };
+        let read = read.map_err(|error| file_error(&error))?;
+        let now = file.metadata().map_err(|error| file_error(&error))?;
+        if now != metadata && !(is_growing && now.length_bytes >= metadata.length_bytes) {
+            return Err(OpenError::Retry(RetryAfter::RecentChange(RECENT_CHANGE)));
+        }
+        if read != content.len() {
+            // A file such as in /proc, whose `st_size` is not the length of what a read returns.
+            return Err(FileError::Failed.into());
+        }
+        Ok(FileVersion { metadata, content: FileContent::Memory(content.into_boxed_slice()) })
     }
 }
 
@@ -421,26 +449,6 @@ impl Drop for Usage {
         self.gauges.descriptors.fetch_sub(self.descriptors, Ordering::Relaxed);
         self.gauges.content_bytes.fetch_sub(self.content_bytes, Ordering::Relaxed);
     }
-}
-
-/// Reads a file whole. `fstat` has the same result after the read as before it, so that what was read is one version.
-fn read_whole(file: &File, metadata: Metadata, blocking: Blocking) -> Result<FileVersion, OpenError> {
-    let mut content = vec![0; metadata.length_bytes as usize];
-    let read = match file.read_at_cached(&mut content, 0) {
-        Ok(None) if blocking == Blocking::No => return Err(OpenError::Retry(RetryAfter::Disk)),
-        Ok(None) => file.read_at(&mut content, 0),
-        Ok(Some(read)) => Ok(read),
-        Err(error) => Err(error),
-    };
-    let read = read.map_err(|error| file_error(&error))?;
-    if file.metadata().map_err(|error| file_error(&error))? != metadata {
-        return Err(OpenError::Retry(RetryAfter::RecentChange(RECENT_CHANGE)));
-    }
-    if read != content.len() {
-        // A file such as in /proc, whose `st_size` is not the length of what a read returns.
-        return Err(FileError::Failed.into());
-    }
-    Ok(FileVersion { metadata, content: FileContent::Memory(content.into_boxed_slice()) })
 }
 
 /// How long to wait until the last change of a file is no longer recent; `None` if it is not.

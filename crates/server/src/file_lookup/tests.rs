@@ -88,6 +88,11 @@ impl Fixture {
         }
     }
 
+    fn attempt(&self) -> Result<LookupResult, OpenError> {
+        let context = LookupContext { now_ms: 0, unix_s: 0, limits: LIMITS, attempt_count: 0 };
+        self.lookup.run(None, context, Blocking::Yes, &self.gauges)
+    }
+
     #[track_caller]
     fn check_unchanged(&self, cached: &OpenFile) {
         let found = self.run(Some(cached), LIMITS);
@@ -225,4 +230,38 @@ fn etag(file: &OpenFile) -> &[u8] {
 
 fn modified_at(path: &Path) -> std::time::SystemTime {
     path.metadata().and_then(|metadata| metadata.modified()).expect("a time")
+}
+
+/// As a log is, or a recording.
+#[test]
+fn a_file_that_is_appended_to_all_the_time_is_found_with_its_length_at_that_time() {
+    for length in [1_000, 60_000] {
+        let fixture = Fixture::new(&[("a.txt", length)], "/a.txt");
+        let path = fixture.directory.path().join("a.txt");
+        let mut written = length as u64;
+        let file = loop {
+            let mut file = std::fs::File::options().append(true).open(&path).expect("opened");
+            std::io::Write::write_all(&mut file, b"line\n").expect("written");
+            written += 5;
+            assert!(written < length as u64 + 50, "it is not found");
+            match fixture.attempt() {
+                Ok(LookupResult::New(file)) => break file,
+                other => assert!(matches!(other, Err(OpenError::Retry(RetryAfter::RecentChange(_)))), "{other:?}"),
+            }
+        };
+        let variant = file.variant(ContentCoding::Identity);
+        assert_eq!(variant.representation.length_bytes(), written);
+        std::fs::File::options().append(true).open(&path).and_then(|file| file.set_len(written + 7)).expect("longer");
+        assert!(variant.is_unchanged());
+    }
+}
+
+#[test]
+fn a_file_that_is_written_again_all_the_time_is_not_found() {
+    let fixture = Fixture::new(&[], "/a.txt");
+    for length in [9_000, 9_001, 9_002, 9_002, 9_003, 100, 101, 102, 50].repeat(3) {
+        fixture.write("a.txt", length);
+        let found = fixture.attempt();
+        assert!(matches!(found, Err(OpenError::Retry(RetryAfter::RecentChange(_)))), "{length}: {found:?}");
+    }
 }

@@ -3,6 +3,7 @@
 use super::*;
 use sanderling_os::directory::Directory;
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -22,7 +23,7 @@ impl TestDirectory {
     fn open(&self) -> UnreadFile {
         let directory = Directory::open(self.0.path()).expect("opened");
         loop {
-            match UnreadFile::new(directory.open_beneath(b"file").expect("opened")) {
+            match UnreadFile::new(directory.open_beneath(b"file").expect("opened")).and_then(UnreadFile::settled) {
                 Ok(seen) => return seen,
                 Err(OpenError::Retry(after)) => std::thread::park_timeout(after.delay()),
                 Err(OpenError::File(error)) => panic!("{error:?}"),
@@ -50,7 +51,20 @@ fn a_version_is_unchanged_as_long_as_the_file_cannot_have_been_written() {
     check("unlinked", &|path| fs::remove_file(path).expect("removed"), true);
     check("linked", &link, true);
     check("written", &write, false);
-    check("appended", &|path| fs::write(path, [CONTENT, CONTENT].concat()).expect("written"), false);
+    let append = |path: &Path, bytes: &[u8]| {
+        fs::File::options().append(true).open(path).and_then(|mut file| file.write_all(bytes)).expect("appended");
+    };
+    check("appended", &|path| append(path, b"more"), true);
+    check(
+        "appended and shortened",
+        &|path| {
+            append(path, b"more");
+            fs::File::options().write(true).open(path).and_then(|file| file.set_len(3)).expect("shortened");
+        },
+        false,
+    );
+    check("prepended", &|path| fs::write(path, [b"more", CONTENT].concat()).expect("written"), false);
+    check("written and longer", &|path| fs::write(path, [b'x'; CONTENT.len() + 1]).expect("written"), false);
     // A write whose time was set back leaves a newer time of the inode, and so do these.
     let write_and_set_back = |path: &Path| {
         let modified = fs::metadata(path).and_then(|metadata| metadata.modified()).expect("a time");
