@@ -56,9 +56,33 @@ pub fn drop_privileges(user: Option<&User>) -> io::Result<()> {
         user.switch()?;
     }
     capabilities::drop_all()?;
-    rustix::thread::set_no_new_privs(true)
-        .map_err(|errno| with_context("prctl", "PR_SET_NO_NEW_PRIVS", &errno.into()))?;
+    set_no_new_privs()?;
     allow_core_dumps()
+}
+
+/// Takes from a process that runs as root, and from all that it starts, what no supervisor does: most capabilities, and system
+/// calls such as mount(2), ptrace(2) and bpf(2). Another user has nothing to lose: it stays as it is.
+///
+/// Both are inherited by later versions of the program, so that only what no version does may be taken. A system call filter
+/// that applies already is not followed by another one: of the service manager or container, or of the version before.
+///
+/// # Errors
+/// The process has more rights than it needs, as any process of root. It can go on.
+///
+/// # Panics
+/// If another thread runs, which would keep its rights.
+pub fn confine_supervisor() -> io::Result<()> {
+    assert_eq!(thread_count()?, 1, "a supervisor is confined before any other thread runs");
+    if !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    capabilities::keep_those_of_a_supervisor()?;
+    set_no_new_privs()?;
+    seccomp::deny_to_supervisor()
+}
+
+fn set_no_new_privs() -> io::Result<()> {
+    rustix::thread::set_no_new_privs(true).map_err(|errno| with_context("prctl", "PR_SET_NO_NEW_PRIVS", &errno.into()))
 }
 
 /// Restricts this process to the given files and the system calls of a server, for the rest of its life. To be called after

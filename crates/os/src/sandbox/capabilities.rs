@@ -1,18 +1,38 @@
-//! Drops all capabilities of this process (capabilities(7)).
+//! Drops capabilities of this process (capabilities(7)).
 
 use crate::error::with_context;
 use rustix::io::Errno;
 use rustix::thread::{
-    CapabilitySet, CapabilitySets, capability_is_in_bounding_set, clear_ambient_capability_set,
+    CapabilitySet, CapabilitySets, capabilities, capability_is_in_bounding_set, clear_ambient_capability_set,
     remove_capability_from_bounding_set, set_capabilities,
 };
 use std::io;
 
+/// What the supervisor of a system service does with the rights of root: it binds ports below 1024, reads and writes files of
+/// its operator, raises its limit of open files, starts server processes as another user, and signals them.
+const SUPERVISING: CapabilitySet = CapabilitySet::NET_BIND_SERVICE
+    .union(CapabilitySet::DAC_OVERRIDE)
+    .union(CapabilitySet::DAC_READ_SEARCH)
+    .union(CapabilitySet::CHOWN)
+    .union(CapabilitySet::FOWNER)
+    .union(CapabilitySet::SYS_RESOURCE)
+    .union(CapabilitySet::SETUID)
+    .union(CapabilitySet::SETGID)
+    .union(CapabilitySet::SETPCAP)
+    .union(CapabilitySet::KILL);
+
 /// Empties the bounding set, which limits the capabilities that an exec can grant. It stays unchanged without CAP_SETPCAP,
 /// and has no effect then, since no exec can grant capabilities.
 pub(super) fn empty_bounding_set() -> io::Result<()> {
+    limit_bounding_set(CapabilitySet::empty())
+}
+
+fn limit_bounding_set(kept: CapabilitySet) -> io::Result<()> {
     for number in 0..u64::BITS {
         let capability = CapabilitySet::from_bits_retain(1 << number);
+        if kept.contains(capability) {
+            continue;
+        }
         match capability_is_in_bounding_set(capability) {
             Ok(false) => continue,
             Ok(true) => {}
@@ -27,6 +47,19 @@ pub(super) fn empty_bounding_set() -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Keeps those capabilities that a supervisor needs, here and in the programs that it starts.
+pub(super) fn keep_those_of_a_supervisor() -> io::Result<()> {
+    limit_bounding_set(SUPERVISING)?;
+    let CapabilitySets { effective, permitted, inheritable } =
+        capabilities(None).map_err(|errno| with_context("capget", "", &errno.into()))?;
+    let kept = CapabilitySets {
+        effective: effective & SUPERVISING,
+        permitted: permitted & SUPERVISING,
+        inheritable: inheritable & SUPERVISING,
+    };
+    set_capabilities(None, kept).map_err(|errno| with_context("capset", "of a supervisor", &errno.into()))
 }
 
 /// Clears the other sets: ambient, inheritable, permitted, effective.

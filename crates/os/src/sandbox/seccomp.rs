@@ -9,6 +9,7 @@
 mod syscalls;
 
 use ::seccompiler::{BpfProgram, SeccompAction, SeccompFilter, SeccompRule, apply_filter};
+use rustix::thread::{SecureComputingMode, secure_computing_mode};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
@@ -49,9 +50,23 @@ pub(super) fn install() -> io::Result<Seccomp> {
         programs.push(compile(rules, otherwise, then)?);
     }
     for program in &programs {
-        apply_filter(program).map_err(|error| io::Error::other(format!("seccomp failed: {error}")))?;
+        apply(program)?;
     }
     Ok(Seccomp::Enforced)
+}
+
+/// Denies what no supervisor does, unless a filter applies already.
+pub(super) fn deny_to_supervisor() -> io::Result<()> {
+    if !matches!(secure_computing_mode(), Ok(SecureComputingMode::Disabled)) || !is_supported() {
+        return Ok(());
+    }
+    let denied =
+        compile(syscalls::denied_to_supervisor(), SeccompAction::Allow, SeccompAction::Errno(libc::EPERM as u32))?;
+    apply(&denied)
+}
+
+fn apply(program: &BpfProgram) -> io::Result<()> {
+    apply_filter(program).map_err(|error| io::Error::other(format!("seccomp failed: {error}")))
 }
 
 /// System calls by number, each with the conditions under which the filter matches; without any it always does.

@@ -109,7 +109,7 @@ fn dns_connection_at_the_limit_replaces_one_of_another_worker() {
 fn connections_of_one_client_above_its_limit_replace_its_idle_ones_or_are_closed_and_logged_once() {
     let limits = "http_connections_per_client_max = 3\ndns_tcp_connections_per_client_max = 2";
     // A worker closes its own idle connections only.
-    let domain = Domain::serve(Setup { site: SITE, zone: ZONE, limits, worker_count: 1, ..Setup::default() });
+    let domain = Domain::serve(Setup { site: SITE, zone: ZONE, limits, worker_count: 1 });
     let (http, dns) = (domain.server.http(), domain.server.dns());
     let mut clients: Vec<HttpClient> = (0..3).map(|_| HttpClient::connect(http)).collect();
     clients.iter_mut().for_each(|client| assert_eq!(client.get("/").status, 200));

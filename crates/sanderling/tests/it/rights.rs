@@ -149,3 +149,24 @@ fn root_without_a_user_serves_as_another_user_with_a_clean_environment() {
     assert!(environment.contains("NO_COLOR=1") && !environment.contains("SECRET_TOKEN"), "{environment}");
     assert!(!directory.control("status").text().contains("unchanged"));
 }
+
+#[test]
+fn supervisor_of_root_keeps_few_rights_also_after_an_upgrade() {
+    let Some(directory) = directory() else { return };
+    let server = TestServer::start_command(directory.serve_command(), BOTH);
+    let rights = || {
+        let status = fs::read_to_string(format!("/proc/{}/status", server.process_id())).expect("it runs");
+        let is_of_rights =
+            |line: &&str| line.starts_with("Cap") || line.starts_with("NoNew") || line.starts_with("Seccomp");
+        status.lines().filter(is_of_rights).map(str::to_owned).collect::<Vec<String>>()
+    };
+    let before = rights();
+    assert!(before.contains(&"NoNewPrivs:\t1".to_owned()) && before.contains(&"Seccomp:\t2".to_owned()), "{before:?}");
+    let bits = |name: &str| {
+        let line = before.iter().find_map(|line| line.strip_prefix(name)).expect("a line of each set");
+        u64::from_str_radix(line.trim(), 16).expect("hexadecimal").count_ones()
+    };
+    assert!(bits("CapBnd:") <= 10 && bits("CapEff:") <= 10, "{before:?}");
+    assert_eq!(directory.control("upgrade").code(), Some(0));
+    assert_eq!(rights(), before);
+}

@@ -31,6 +31,9 @@ pub fn serve(
     forced: &[String],
     control_path: impl FnOnce(Option<&Path>) -> Option<PathBuf>,
 ) -> Exit {
+    if let Err(error) = sanderling_os::sandbox::confine_supervisor() {
+        log(&format!("the supervisor keeps all rights of root: {}", error_text(&error)));
+    }
     if let Err(error) = log::start_writer() {
         log(&format!("cannot start the log thread: {}", error_text(&error)));
     }

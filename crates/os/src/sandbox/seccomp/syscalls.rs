@@ -45,10 +45,9 @@ const ALLOWED_ON_THIS_ARCHITECTURE: &[Number] = &[libc::SYS_poll, libc::SYS_open
 #[cfg(not(target_arch = "x86_64"))]
 const ALLOWED_ON_THIS_ARCHITECTURE: &[Number] = &[];
 
-/// Kill the process. No server makes them and an attacker would: to run a program, read another process, mount, load or
-/// run code in the kernel.
-const KILLING: &[&[Number]] = &[
-    &[libc::SYS_execve, libc::SYS_execveat],
+/// No supervisor and no server makes these calls and an attacker would: to read another process, mount, load or run code in the
+/// kernel. With those that run a program, they kill a server process.
+const OF_ATTACKERS: &[&[Number]] = &[
     &[libc::SYS_ptrace, libc::SYS_process_vm_readv, libc::SYS_process_vm_writev, libc::SYS_pidfd_getfd, libc::SYS_kcmp],
     &[libc::SYS_mount, libc::SYS_umount2, libc::SYS_pivot_root, libc::SYS_chroot, libc::SYS_open_by_handle_at],
     &[libc::SYS_open_tree, libc::SYS_move_mount, libc::SYS_mount_setattr],
@@ -130,7 +129,14 @@ pub(super) fn allowed() -> Rules {
 
 /// The calls that kill the process.
 pub(super) fn killing() -> Rules {
-    any_arguments(KILLING)
+    let mut rules = denied_to_supervisor();
+    rules.extend(any_arguments(&[&[libc::SYS_execve, libc::SYS_execveat]]));
+    rules
+}
+
+/// The calls that fail in the supervisor.
+pub(super) fn denied_to_supervisor() -> Rules {
+    any_arguments(OF_ATTACKERS)
 }
 
 /// The calls that fail as if the kernel did not have them.
@@ -176,9 +182,10 @@ mod tests {
 
     #[test]
     fn no_group_repeats_a_call() {
-        let listed =
-            ALLOWED.iter().chain(KILLING).map(|group| group.len()).sum::<usize>() + ALLOWED_ON_THIS_ARCHITECTURE.len();
-        let distinct = any_arguments(ALLOWED).len() + any_arguments(KILLING).len() + ALLOWED_ON_THIS_ARCHITECTURE.len();
+        let listed = ALLOWED.iter().chain(OF_ATTACKERS).map(|group| group.len()).sum::<usize>()
+            + ALLOWED_ON_THIS_ARCHITECTURE.len();
+        let distinct =
+            any_arguments(ALLOWED).len() + any_arguments(OF_ATTACKERS).len() + ALLOWED_ON_THIS_ARCHITECTURE.len();
         assert_eq!(listed, distinct);
     }
 }
