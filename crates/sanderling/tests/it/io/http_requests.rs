@@ -60,7 +60,7 @@ fn each_target_has_its_status_and_media_type() {
         ("/missing", 404, "text/html"),
         ("/alphabet.txt/", 404, "text/html"),
         ("/alphabet.txt/more", 404, "text/html"),
-        ("/directory//index.html", 404, "text/html"),
+        ("/directory//index.html", 200, "text/html"),
         ("/.secret", 404, "text/html"),
         ("/directory/.hidden/x", 404, "text/html"),
         ("/.well-known/security.txt", 200, "text/plain"),
