@@ -8,8 +8,8 @@ use std::os::fd::BorrowedFd;
 use std::thread;
 use std::time::Duration;
 
-/// Pause after a wait for which the kernel had no memory.
-const MEMORY_PAUSE: Duration = Duration::from_millis(10);
+/// Pause after a wait that has failed, so that a caller that waits again is not busy.
+const FAILURE_PAUSE: Duration = Duration::from_millis(10);
 
 /// Descriptors to wait for, until one of them is readable.
 #[derive(Debug)]
@@ -23,6 +23,9 @@ impl<'d> PollSet<'d> {
 
     /// Waits until one is readable, at most `timeout`; `None` is no limit. A signal ends the wait early, and so does a lack
     /// of memory, after a pause: no program ends because of it.
+    ///
+    /// # Errors
+    /// Any other error, after the same pause. No descriptor is ready then, and the caller may wait again.
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         poll_until(&mut self.0, timeout)
     }
@@ -40,12 +43,11 @@ pub(crate) fn poll_until(targets: &mut [PollFd<'_>], timeout: Option<Duration>) 
     let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
     match poll(targets, timeout.as_ref()) {
         Ok(_) | Err(Errno::INTR) => Ok(()),
-        Err(Errno::NOMEM | Errno::AGAIN) => {
+        Err(errno) => {
             // The last wait may have set some.
             targets.iter_mut().for_each(PollFd::clear_revents);
-            thread::sleep(MEMORY_PAUSE);
-            Ok(())
+            thread::sleep(FAILURE_PAUSE);
+            if matches!(errno, Errno::NOMEM | Errno::AGAIN) { Ok(()) } else { Err(errno.into()) }
         }
-        Err(errno) => Err(errno.into()),
     }
 }

@@ -68,6 +68,8 @@ pub(crate) struct ControlLoop<'s> {
     /// Whether a command to stop or drain has arrived.
     is_stopping: bool,
     next_heartbeat: Instant,
+    /// The last wait for events has failed.
+    has_wait_failed: bool,
     /// The thread that waits for a disk, as logged.
     logged_disk_wait: Option<String>,
     limit_log: LimitLog,
@@ -96,6 +98,7 @@ impl<'s> ControlLoop<'s> {
             load_finished: Arc::new(EventFd::new()?),
             is_stopping: false,
             next_heartbeat: Instant::now(),
+            has_wait_failed: false,
             logged_disk_wait: None,
             limit_log: LimitLog::default(),
             heap_trim: HeapTrim::default(),
@@ -104,27 +107,27 @@ impl<'s> ControlLoop<'s> {
     }
 
     /// Runs until the server drains; the connections to the supervisor and to the client that has stopped the process.
-    pub(crate) fn run(mut self, signals: &Signals) -> io::Result<[Option<Connection>; 2]> {
+    pub(crate) fn run(mut self, signals: &Signals) -> [Option<Connection>; 2] {
         self.send(Event::Ready { problem_count: self.state.load_status.problem_count() });
         if self.state.supervisor.is_none() {
             // The next supervisor may have started another process, and only one may serve.
             log("lost the supervisor before this process was ready; exiting");
             self.server.drain(DrainMode::Replaced);
-            return Ok([None, None]);
+            return [None, None];
         }
         let unsent_zones = self.state.unsent_zones.take();
         self.keep_zones(unsent_zones);
-        let result = self.run_until_drain(signals);
+        self.run_until_drain(signals);
         if !self.is_stopping {
             log("this server process has failed; it finishes requests in progress and exits");
             self.send(Event::Failed);
         }
-        result.map(|()| [self.state.supervisor, self.state.stop_client])
+        [self.state.supervisor, self.state.stop_client]
     }
 
-    fn run_until_drain(&mut self, signals: &Signals) -> io::Result<()> {
+    fn run_until_drain(&mut self, signals: &Signals) {
         while !self.server.is_draining() {
-            self.wait(signals)?;
+            self.wait_and_log_error(signals);
             self.handle_signals(signals);
             self.handle_commands();
             self.handle_loaded();
@@ -134,7 +137,17 @@ impl<'s> ControlLoop<'s> {
             self.send_heartbeat();
             self.flush();
         }
-        Ok(())
+    }
+
+    /// Waits for events. An error ends no process that serves: the sources are looked at all the same, and one error is
+    /// logged until a wait has succeeded.
+    fn wait_and_log_error(&mut self, signals: &Signals) {
+        let result = self.wait(signals);
+        self.load_finished.drain();
+        if let (Err(error), false) = (&result, self.has_wait_failed) {
+            log(&format!("cannot wait for events: {}; retrying", error_text(error)));
+        }
+        self.has_wait_failed = result.is_err();
     }
 
     fn wait(&self, signals: &Signals) -> io::Result<()> {
@@ -149,9 +162,7 @@ impl<'s> ControlLoop<'s> {
             sources.extend(control.poll_fds());
             deadline = control.deadline().map_or(deadline, |of_clients| of_clients.min(deadline));
         }
-        PollSet::new(sources).wait(Some(deadline.saturating_duration_since(Instant::now())))?;
-        self.load_finished.drain();
-        Ok(())
+        PollSet::new(sources).wait(Some(deadline.saturating_duration_since(Instant::now())))
     }
 
     /// A signal of the terminal reaches the supervisor as well, which handles it as long as it exists.

@@ -188,7 +188,7 @@ impl Prepared {
         }
         let server = Server::new(snapshot, options, Duration::from_millis(limits.drain_timeout_ms));
         let control = |server: &Server| {
-            ControlLoop::new(server, &socket_sets, state).and_then(|control_loop| control_loop.run(&signals))
+            ControlLoop::new(server, &socket_sets, state).map(|control_loop| control_loop.run(&signals))
         };
         server.run_and_report(&socket_sets, worker_count, control, |ended| {
             let [supervisor, stop_client] = ended?;

@@ -13,7 +13,6 @@ use sanderling_os::clock::unix_seconds;
 use sanderling_os::event_fd::EventFd;
 use sanderling_os::poll_set::PollSet;
 use sanderling_os::udp::{BATCH_COUNT_MAX, Batch, Queries, Socket};
-use std::io;
 use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -77,7 +76,7 @@ impl<'s> Datagrams<'s> {
 
     /// Serves until the server drains. What was received is answered, and if the server stops, so is what waits in the
     /// sockets.
-    pub(crate) fn run(mut self) -> io::Result<()> {
+    pub(crate) fn run(mut self) {
         let (sockets, wakeup) = (self.sockets.clone(), Arc::clone(&self.wakeup));
         let descriptors = sockets.iter().map(AsFd::as_fd).chain([wakeup.as_fd()]);
         let mut waiting = PollSet::new(descriptors);
@@ -88,7 +87,8 @@ impl<'s> Datagrams<'s> {
             }
             if self.run_once() != Received::MaybeMore {
                 self.metrics.heartbeat.begin_waiting();
-                waiting.wait(None)?;
+                // After an error and its pause the sockets are looked at all the same.
+                let _ = waiting.wait(None);
                 if waiting.is_ready(sockets.len()) {
                     self.wakeup.drain();
                 }
@@ -101,7 +101,6 @@ impl<'s> Datagrams<'s> {
                 }
             }
         }
-        Ok(())
     }
 
     /// Serves each socket within its budget; the most that was found in one of them.

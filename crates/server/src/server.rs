@@ -105,7 +105,11 @@ impl Server {
             }
             for params in datagrams.into_iter().flatten() {
                 let name = params.metrics.thread.clone();
-                threads.push(self.spawn(scope, name, || Datagrams::new(&self.shared, params).run())?);
+                let work = || {
+                    Datagrams::new(&self.shared, params).run();
+                    Ok(())
+                };
+                threads.push(self.spawn(scope, name, work)?);
             }
             let result = control(self);
             self.begin_drain(DrainMode::Stopping);
@@ -211,7 +215,10 @@ impl Server {
         watcher_wakeup: &'scope EventFd,
     ) -> io::Result<Vec<Thread<'scope>>> {
         let shared = &self.shared;
-        let watch = || shared.files.run_watcher(watcher_wakeup, || shared.lifecycle.state() != State::Ended);
+        let watch = || {
+            shared.files.run_watcher(watcher_wakeup, || shared.lifecycle.state() != State::Ended);
+            Ok(())
+        };
         let mut helpers = vec![self.spawn(scope, "watcher".into(), watch)?];
         for index in 0..READ_THREAD_COUNT {
             // Not a thread of the scope: it ends with the process if a disk does not answer.

@@ -27,6 +27,11 @@ fn lack_of_memory_while_waiting_ends_no_process() {
 }
 
 #[test]
+fn other_errors_while_waiting_end_no_process() {
+    check(&["serve/server/ppoll:ENOBUFS:1", "serve/server/ppoll:EPERM:2", "serve/server/ppoll:EIO:2"]);
+}
+
+#[test]
 fn listener_that_cannot_be_registered_is_tried_again() {
     let faults = (3..=5).map(|occurrence| format!("kill-server/new-server/epoll_ctl:ENOMEM:{occurrence}"));
     let faults: Vec<String> = faults.collect();

@@ -5,7 +5,6 @@ use crate::clock::ms;
 use crate::watched_directories::Invalidation;
 use sanderling_os::event_fd::EventFd;
 use sanderling_os::poll_set::PollSet;
-use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -14,11 +13,12 @@ const CLEANUP_INTERVAL: Duration = Duration::from_millis(500);
 
 impl FileCache {
     /// Runs the thread while `goes_on`; `wakeup` makes it look.
-    pub(crate) fn run_watcher(&self, wakeup: &EventFd, goes_on: impl Fn() -> bool) -> io::Result<()> {
+    pub(crate) fn run_watcher(&self, wakeup: &EventFd, goes_on: impl Fn() -> bool) {
         let mut waiting = PollSet::new([wakeup.as_fd()].into_iter().chain(self.directories.descriptor()));
         let mut last_cleanup = Instant::now();
         while goes_on() {
-            waiting.wait(Some(CLEANUP_INTERVAL))?;
+            // After an error no descriptor is ready, and the events are read without one.
+            let _ = waiting.wait(Some(CLEANUP_INTERVAL));
             if waiting.is_ready(0) {
                 wakeup.drain();
             }
@@ -32,7 +32,6 @@ impl FileCache {
                 self.jobs.wake_workers();
             }
         }
-        Ok(())
     }
 
     fn apply(&self, invalidation: &Invalidation) -> usize {
