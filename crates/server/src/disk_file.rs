@@ -45,7 +45,9 @@ impl DiskFile {
         let is_remote = file.is_remote().unwrap_or(true);
         let window_count = metadata.length_bytes.div_ceil(WINDOW_BYTES);
         let cached_until_ms = (0..window_count).map(|_| AtomicU64::new(0)).collect();
-        let tail = if is_remote { Box::default() } else { cached_tail(&file, &metadata).unwrap_or_default() };
+        let tail = if is_remote { None } else { cached_tail(&file, metadata.length_bytes) };
+        // Only the tail of this version.
+        let tail = tail.filter(|_| file.metadata().is_ok_and(|now| now == metadata)).unwrap_or_default();
         DiskFile { file, metadata, tail, cached_until_ms, is_remote }
     }
 
@@ -125,7 +127,7 @@ impl DiskFile {
     /// Whether the file, which has grown, has the same bytes before its former end.
     #[cold]
     fn has_same_tail(&self) -> bool {
-        !self.tail.is_empty() && cached_tail(&self.file, &self.metadata).is_some_and(|now| now == self.tail)
+        !self.tail.is_empty() && cached_tail(&self.file, self.metadata.length_bytes).is_some_and(|now| now == self.tail)
     }
 
     /// Whether the file was unlinked, as far as that is known without a wait.
@@ -140,11 +142,11 @@ impl DiskFile {
     }
 }
 
-/// The last bytes of the version with this metadata; `None` if they are not in the page cache, or the file is shorter now.
-fn cached_tail(file: &File, metadata: &Metadata) -> Option<Box<[u8]>> {
-    let count = metadata.length_bytes.min(TAIL_BYTES_MAX as u64);
+/// The last bytes before `length_bytes`; `None` if they are not in the page cache, or the file is shorter.
+pub(crate) fn cached_tail(file: &File, length_bytes: u64) -> Option<Box<[u8]>> {
+    let count = length_bytes.min(TAIL_BYTES_MAX as u64);
     let mut tail = vec![0; count as usize];
-    let read = file.read_at_cached(&mut tail, metadata.length_bytes - count).ok()??;
+    let read = file.read_at_cached(&mut tail, length_bytes - count).ok()??;
     (read == tail.len()).then(|| tail.into_boxed_slice())
 }
 

@@ -1,5 +1,6 @@
 //! The look-up of a requested path on disk: the file, and the precompressed files beside it.
 
+use crate::disk_file::cached_tail;
 use crate::open_file::{
     Blocking, EntryLimits, FileError, FileKey, FileVariant, FileVersion, Gauges, LookupContext, OpenError, OpenFile,
     RetryAfter, Storage, UnreadFile, file_error,
@@ -11,7 +12,7 @@ use sanderling_http::{
 use sanderling_os::directory::Directory;
 use sanderling_os::file::Metadata;
 use std::borrow::Cow;
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -34,16 +35,28 @@ pub(crate) struct FileLookup {
     /// The requested path ends in a slash: the file is a directory's index.
     is_index: bool,
     /// What earlier attempts have seen of the file.
-    growth: Cell<Growth>,
+    growth: RefCell<Growth>,
 }
 
 /// How a file changes between the attempts to read it.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Growth {
     /// The length at the last attempt.
     length_bytes: u64,
-    /// Attempts in turn, up to the last one, each of which has found the file longer; the first one counts.
+    /// The bytes before it.
+    tail: Box<[u8]>,
+    /// Attempts in turn, up to the last one, that have found the file longer, with the same bytes as before.
     count: u8,
+}
+
+impl Growth {
+    fn record(&mut self, UnreadFile { file, metadata, .. }: &UnreadFile) {
+        let has_grown = metadata.length_bytes > self.length_bytes
+            && cached_tail(file, self.length_bytes).is_some_and(|tail| tail == self.tail && !tail.is_empty());
+        self.count = if has_grown { self.count + 1 } else { 0 };
+        self.length_bytes = metadata.length_bytes;
+        self.tail = cached_tail(file, self.length_bytes).unwrap_or_default();
+    }
 }
 
 /// The result of a look-up.
@@ -66,7 +79,7 @@ impl FileLookup {
             file_path.extend_from_slice(INDEX);
         }
         let (site, key, is_index) = (Arc::clone(site), key.clone(), path.ends_with_slash());
-        FileLookup { site, key, path: file_path, is_index, growth: Cell::default() }
+        FileLookup { site, key, path: file_path, is_index, growth: RefCell::default() }
     }
 
     /// The directory of the file, relative to the document root, which itself is the empty path.
@@ -147,14 +160,13 @@ impl FileLookup {
     /// The file, once it can be read. A file that has grown again at each of some attempts is appended to all the time, as a
     /// log is, and is read all the same: what was written stays.
     fn settled(&self, file: UnreadFile) -> Result<UnreadFile, OpenError> {
-        let length_bytes = file.metadata.length_bytes;
-        let before = self.growth.get();
-        let count = if length_bytes > before.length_bytes { before.count + 1 } else { 0 };
-        if count > GROWTHS_MIN {
+        let Some(wait) = file.wait_after_change() else { return Ok(file) };
+        let mut growth = self.growth.borrow_mut();
+        growth.record(&file);
+        if growth.count >= GROWTHS_MIN {
             return Ok(UnreadFile { is_growing: true, ..file });
         }
-        self.growth.set(Growth { length_bytes, count });
-        file.settled()
+        Err(OpenError::Retry(RetryAfter::RecentChange(wait)))
     }
 
     /// Whether precompressed files are looked for. A precompressed file that is requested by its own name is a file like

@@ -5,7 +5,7 @@
 //! sent from a descriptor is compared with the first result when it has been sent.
 
 use crate::clock::Milliseconds;
-use crate::disk_file::DiskFile;
+use crate::disk_file::{DiskFile, cached_tail};
 use sanderling_http::{
     ContentCoding, Fields, FileMetadata, FileTime, Negotiation, Representation, SitePath, negotiate_coding,
 };
@@ -374,10 +374,19 @@ impl UnreadFile {
 
     /// The same file, if its last change is not too recent for it to be read.
     pub(crate) fn settled(self) -> Result<UnreadFile, OpenError> {
-        match wait_after_change(&self.metadata) {
+        match self.wait_after_change() {
             Some(wait) => Err(OpenError::Retry(RetryAfter::RecentChange(wait))),
             None => Ok(self),
         }
+    }
+
+    /// How long to wait until the last change is no longer recent; `None` if it is not.
+    pub(crate) fn wait_after_change(&self) -> Option<Duration> {
+        let changed = self.metadata.modified.max(self.metadata.changed);
+        let changed = Duration::new(u64::try_from(changed.seconds).ok()?, changed.nanoseconds);
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok()?;
+        // A change in the future has the time of another clock.
+        RECENT_CHANGE.checked_sub(now.checked_sub(changed)?).filter(|wait| !wait.is_zero())
     }
 
     /// Reads the version that `fstat` has seen, or keeps its descriptor.
@@ -404,7 +413,11 @@ impl UnreadFile {
         };
         let read = read.map_err(|error| file_error(&error))?;
         let now = file.metadata().map_err(|error| file_error(&error))?;
-        if now != metadata && !(is_growing && now.length_bytes >= metadata.length_bytes) {
+        let has_grown = || {
+            let tail = cached_tail(&file, metadata.length_bytes);
+            now.length_bytes > metadata.length_bytes && tail.is_some_and(|tail| content.ends_with(&tail))
+        };
+        if now != metadata && !(is_growing && has_grown()) {
             return Err(OpenError::Retry(RetryAfter::RecentChange(RECENT_CHANGE)));
         }
         if read != content.len() {
@@ -449,15 +462,6 @@ impl Drop for Usage {
         self.gauges.descriptors.fetch_sub(self.descriptors, Ordering::Relaxed);
         self.gauges.content_bytes.fetch_sub(self.content_bytes, Ordering::Relaxed);
     }
-}
-
-/// How long to wait until the last change of a file is no longer recent; `None` if it is not.
-fn wait_after_change(metadata: &Metadata) -> Option<Duration> {
-    let changed = metadata.modified.max(metadata.changed);
-    let changed = Duration::new(u64::try_from(changed.seconds).ok()?, changed.nanoseconds);
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok()?;
-    // A change in the future has the time of another clock.
-    RECENT_CHANGE.checked_sub(now.checked_sub(changed)?).filter(|wait| !wait.is_zero())
 }
 
 fn http_metadata(metadata: &Metadata) -> FileMetadata {
