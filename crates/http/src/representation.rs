@@ -61,8 +61,8 @@ impl Representation {
     /// Prepares the representation of a file.
     ///
     /// `metadata` and `content` are those of the file as sent, so of the coded one; with `content` the entity tag is the same
-    /// on every machine that has this content. `media_type` is the Content-Type of the decoded content. `extra_fields` are further field lines, each with its CRLF, such as Cache-Control; 200, 206 and 304 have
-    /// them. `now_unix_s` is the current time in seconds since 1970.
+    /// on every machine that has this content. `media_type` is the Content-Type of the decoded content. `extra_fields` are
+    /// further field lines, each with its CRLF, such as Cache-Control; 200, 206 and 304 have them. `now_unix_s` is the current time in seconds since 1970.
     pub fn new(
         metadata: &FileMetadata,
         content: Option<&[u8]>,
@@ -87,7 +87,7 @@ impl Representation {
         head.extend_from_slice(b"Accept-Ranges: bytes\r\nX-Content-Type-Options: nosniff\r\n");
         let not_modified_start = head.len();
         head.extend_from_slice(ETAG);
-        let (high, low) = fingerprint(metadata, content, content_encoding(negotiation));
+        let (high, low) = fingerprint(metadata, content, content_encoding(negotiation), now_unix_s);
         put_fmt(&mut head, format_args!("\"{high:016x}{low:016x}\"\r\n"));
         let etag_bytes = head.len() - not_modified_start - ETAG.len() - 2;
         if negotiation != Negotiation::None {
@@ -176,8 +176,15 @@ fn last_modified_unix_s(metadata: &FileMetadata, now_unix_s: u64) -> Option<u64>
 /// A hash of 128 bits that distinguishes two versions of a file, and its codings.
 ///
 /// Of the content, if it is given. Else of the length and the modification time, which a copy with its times keeps (`cp -p`,
-/// `rsync -t`, `tar`), on another machine too. A stamp says nothing about the version: then all metadata are hashed.
-fn fingerprint(metadata: &FileMetadata, content: Option<&[u8]>, coding: Option<ContentCoding>) -> (u64, u64) {
+/// `rsync -t`, `tar`), on another machine too. A stamp says nothing about the version, and the clock of a file system ticks every
+/// few milliseconds, so that a file which has just been written may be written again at the same time: of both, all metadata are
+/// hashed.
+fn fingerprint(
+    metadata: &FileMetadata,
+    content: Option<&[u8]>,
+    coding: Option<ContentCoding>,
+    now_unix_s: u64,
+) -> (u64, u64) {
     let mut hash = Hash::new(metadata.length_bytes);
     hash.put(coding.map_or(0, |coding| coding as u64));
     if let Some(content) = content {
@@ -193,7 +200,8 @@ fn fingerprint(metadata: &FileMetadata, content: Option<&[u8]>, coding: Option<C
         hash.put(u64::from(time.nanos));
     };
     put_time(&mut hash, metadata.modified);
-    if is_stamp(metadata.modified) {
+    let is_recent = metadata.modified.unix_s.saturating_add(1) >= now_unix_s.cast_signed();
+    if is_recent || is_stamp(metadata.modified) {
         put_time(&mut hash, metadata.changed);
         hash.put(metadata.device);
         hash.put(metadata.inode);
