@@ -42,6 +42,9 @@ fn a_precompressed_file_is_used_if_it_is_shorter_and_not_older() {
 
 const LIMITS: EntryLimits = EntryLimits { small_file_bytes_max: 8 * 1024, content_bytes: 1 << 20, descriptors: 100 };
 
+/// Long after the files were written.
+const NOW_UNIX_S: u64 = 10_000_000_000;
+
 /// A directory with files, one of which is looked up.
 struct Fixture {
     directory: tempfile::TempDir,
@@ -78,7 +81,7 @@ impl Fixture {
 
     #[track_caller]
     fn run(&self, cached: Option<&OpenFile>, limits: EntryLimits) -> LookupResult {
-        let context = LookupContext { now_ms: 0, unix_s: 0, limits, attempt_count: 0 };
+        let context = LookupContext { now_ms: 0, unix_s: NOW_UNIX_S, limits, attempt_count: 0 };
         loop {
             match self.lookup.run(cached, context, Blocking::Yes, &self.gauges) {
                 Ok(found) => return found,
@@ -89,7 +92,7 @@ impl Fixture {
     }
 
     fn attempt(&self) -> Result<LookupResult, OpenError> {
-        let context = LookupContext { now_ms: 0, unix_s: 0, limits: LIMITS, attempt_count: 0 };
+        let context = LookupContext { now_ms: 0, unix_s: NOW_UNIX_S, limits: LIMITS, attempt_count: 0 };
         self.lookup.run(None, context, Blocking::Yes, &self.gauges)
     }
 
@@ -209,10 +212,7 @@ fn a_copy_with_its_times_has_the_same_entity_tag() {
     for length in [1_000, 60_000] {
         let fixture = Fixture::new(&[("a.txt", length)], "/a.txt");
         let path = |name: &str| fixture.directory.path().join(name);
-        // The tag of a file that has just been written depends on all metadata.
-        let modified = modified_at(&path("a.txt")) - std::time::Duration::from_secs(3_600);
-        std::fs::File::options().write(true).open(path("a.txt")).and_then(|it| it.set_modified(modified)).expect("set");
-        let file = fixture.find(None, LIMITS);
+        let (file, modified) = (fixture.find(None, LIMITS), modified_at(&path("a.txt")));
         let replace_by_copy = |modified| {
             std::fs::copy(path("a.txt"), path("copy")).expect("copied");
             let copy = std::fs::File::options().write(true).open(path("copy")).expect("opened");
