@@ -134,6 +134,7 @@ impl SiteCache {
 
 /// Whether a host is an IP address or `localhost`.
 fn is_address(host: &[u8]) -> bool {
+    let host = host.strip_suffix(b".").unwrap_or(host);
     host.starts_with(b"[")
         || host.eq_ignore_ascii_case(b"localhost")
         || std::str::from_utf8(host).is_ok_and(|host| host.parse::<Ipv4Addr>().is_ok())
@@ -173,6 +174,7 @@ mod tests {
         check(&sites, "127.0.0.1:80", Some(8));
         check(&sites, "[::1]", Some(8));
         check(&sites, "localhost:8080", Some(8));
+        check(&sites, "localhost.", Some(8));
         check(&sites, "127.0.0.1.example", None);
         assert_eq!(SiteCache::default().find(&sites, None).map(|site| site.id), Some(8));
     }
