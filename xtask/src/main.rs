@@ -26,6 +26,8 @@ Usage: cargo xtask COMMAND
   compare [--quick] [ARG]... compare the cost per request with other servers, which it installs (Debian packages)
   soak [--short] [ARG]...    count the requests lost in reloads, upgrades and crashes
   torture [ARG]...           fail system calls one by one in reloads, upgrades and crashes, and check the server after each
+  dns-differential [--zones COUNT] [--seed NUMBER]
+                             compare replies from generated zones with those of NSD, Knot and BIND; default: 300 zones, seed 1
   fuzz TARGET [ARG]...       run a fuzz target; needs nightly Rust and cargo-fuzz
   setup                      install the programs that the tests use (Debian packages)
 
@@ -52,6 +54,10 @@ fn main() -> ExitCode {
         ["bench", ..] => probe(&arguments[1..], &mut log),
         ["compare", ..] => setup::install(setup::PEERS, &mut log).and_then(|| measure(&arguments, &mut log)),
         ["soak" | "torture", ..] => measure(&arguments, &mut log),
+        ["dns-differential"] => dns_differential("300", "1", &mut log),
+        ["dns-differential", "--zones", zones] => dns_differential(zones, "1", &mut log),
+        ["dns-differential", "--seed", seed] => dns_differential("300", seed, &mut log),
+        ["dns-differential", "--zones", zones, "--seed", seed] => dns_differential(zones, seed, &mut log),
         ["fuzz", ..] => fuzz(&arguments[1..], &mut log),
         ["setup"] => setup::run(&mut log),
         _ => {
@@ -82,6 +88,12 @@ fn probe(arguments: &[String], log: &mut Log) -> Outcome {
 fn measure(arguments: &[String], log: &mut Log) -> Outcome {
     let cargo = Program::cargo().args("run --quiet --release --package measure --manifest-path bench/Cargo.toml --");
     cargo.args_of(arguments).run(log)
+}
+
+/// The test that compares replies, with more zones than by itself.
+fn dns_differential(zones: &str, seed: &str, log: &mut Log) -> Outcome {
+    let test = Program::cargo().args("test --release --package sanderling-dns --test differential -- --nocapture");
+    test.env("SANDERLING_DIFFERENTIAL_ZONES", zones).env("SANDERLING_DIFFERENTIAL_SEED", seed).run(log)
 }
 
 fn fuzz(arguments: &[String], log: &mut Log) -> Outcome {

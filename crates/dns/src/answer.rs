@@ -244,6 +244,10 @@ impl<'z> ChainWriter<'_, 'z, '_> {
                         // QTYPE CNAME: the synthesized CNAME is the answer. RFC 6672 §3.2 would go on, but no server
                         // does, and NXDOMAIN for the target would deny the record in the answer section.
                         Some(_) if writer.qtype == Rtype::CNAME => return Ok(Rcode::NoError),
+                        // The same DNAME would apply again and again, to longer and longer names.
+                        Some(_) if dname.alias_target().1.as_name().is_at_or_below(dname.owner) => {
+                            return Ok(Rcode::NoError);
+                        }
                         Some(target) => target,
                         None => return Ok(Rcode::YxDomain),
                     },

@@ -246,6 +246,11 @@ pub fn target(rtype: Rtype, rdata: &[u8]) -> Option<Name<'_>> {
     Name::parse(rdata.get(offset..)?).ok().filter(|name| !name.is_root())
 }
 
+/// Whether this is an SVCB or HTTPS record in AliasMode (RFC 9460 §2.4.1).
+pub(crate) fn is_svcb_alias(rtype: Rtype, rdata: &[u8]) -> bool {
+    matches!(rtype, Rtype::SVCB | Rtype::HTTPS) && rdata.starts_with(&[0, 0])
+}
+
 /// Iterates over the checked fields of RDATA. An error is the last item.
 pub(crate) struct FieldSlices<'a> {
     fields: core::slice::Iter<'static, Field>,

@@ -140,6 +140,10 @@ impl Zone {
             // RFC 4592 §3.3.1: the wildcard child of the closest encloser is the source of synthesis.
             let Some(wildcard) = node.node_ref(NodeRef::WildcardChild) else { return Lookup::Nxdomain };
             node = self.node(wildcard);
+            // RFC 4592 §4.2: an NS RRset delegates the names below its wildcard owner, and is not synthesized.
+            if matches!(qtype, Rtype::NS | Rtype::ANY) && node.node_ref(NodeRef::DelegationPoint).is_some() {
+                return Lookup::Nodata;
+            }
         }
         if let Some(rrset) = node.rrset(qtype) {
             return Lookup::Answer(found(&node, rrset));
@@ -147,7 +151,11 @@ impl Zone {
         if qtype == Rtype::ANY {
             return node.first_rrset().map_or(Lookup::Nodata, |rrset| Lookup::Answer(found(&node, rrset)));
         }
-        node.rrset(Rtype::CNAME).map_or(Lookup::Nodata, |rrset| Lookup::Cname(found(&node, rrset)))
+        // RFC 4034 §3 and §4: a CNAME may have RRSIG and NSEC records beside it, so questions for these concern the alias.
+        match node.rrset(Rtype::CNAME) {
+            Some(rrset) if !matches!(qtype, Rtype::RRSIG | Rtype::NSEC) => Lookup::Cname(found(&node, rrset)),
+            _ => Lookup::Nodata,
+        }
     }
 
     /// The slot at which the search for `hash` starts.

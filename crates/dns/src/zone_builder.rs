@@ -265,9 +265,7 @@ impl ZoneBuilder {
                     Authority::Delegated(point) => Authority::Delegated(point),
                     Authority::BelowDname(owner) => Authority::BelowDname(owner),
                     _ if self.has_rrset(parent, Rtype::DNAME) => Authority::BelowDname(parent),
-                    _ if self.has_rrset(name, Rtype::NS) && !self.names.name(name).is_wildcard() => {
-                        Authority::Delegated(name)
-                    }
+                    _ if self.has_rrset(name, Rtype::NS) => Authority::Delegated(name),
                     _ => Authority::Authoritative,
                 };
             }
@@ -358,18 +356,22 @@ impl ZoneBuilder {
         packer: &mut RrsetPacker,
         is_included: impl Fn(NameId, Name<'_>) -> bool,
     ) {
-        let mut hosts: Vec<NameId> = Vec::new();
+        let mut hosts: Vec<(NameId, Name<'_>)> = Vec::new();
         for record in self.records_of(rrset) {
             let Some(target) = rdata::target(rrset.rtype, self.rdata(record)) else { continue };
-            let Some(host) = self.names.find(target) else { continue };
+            let Some(host) = self.node_of(target) else { continue };
             if hosts.len() == target_count_max {
                 break;
             }
-            if !is_included(host, target) || hosts.contains(&host) {
+            let is_same = |&(other, name): &(NameId, Name<'_>)| other == host && name.eq_ignore_case(target);
+            if !is_included(host, target) || hosts.iter().any(is_same) {
                 continue;
             }
-            hosts.push(host);
-            for rtype in [Rtype::A, Rtype::AAAA] {
+            hosts.push((host, target));
+            // RFC 9460 §4.1: the records that an alias leads to.
+            let is_alias = rdata::is_svcb_alias(rrset.rtype, self.rdata(record)) && host != record.name;
+            let leads_to = is_alias.then_some(rrset.rtype);
+            for rtype in [Rtype::A, Rtype::AAAA].into_iter().chain(leads_to) {
                 let Some(addresses) = self.rrset_of(host, rtype) else { continue };
                 for address in self.records_of(addresses) {
                     packer.put_additional(target, rtype, address.ttl_s, self.rdata(address));
@@ -378,24 +380,40 @@ impl ZoneBuilder {
         }
     }
 
+    /// The name with the records of `target`: itself, or the wildcard that it matches (RFC 4592 §3.3.1).
+    fn node_of(&self, target: Name<'_>) -> Option<NameId> {
+        self.names.find(target).or_else(|| {
+            let encloser = self.names.closest_encloser(target).filter(|&name| !self.has_rrset(name, Rtype::DNAME))?;
+            self.names.wildcard_child(encloser)
+        })
+    }
+
     fn set_node_refs(&self, nodes: &[NodeIndex], arena: &mut [u8]) {
         for id in self.names.ids() {
             let mut set = |from: NameId, kind, to: NameId| {
                 layout::set_node_ref(arena, nodes[from.index()], kind, nodes[to.index()]);
             };
+            if let Some(parent) = self.wildcard_parent(id) {
+                set(parent, NodeRef::WildcardChild, id);
+            }
             match self.authority(id) {
                 Authority::Delegated(point) => set(id, NodeRef::DelegationPoint, point),
                 Authority::BelowDname(owner) => set(id, NodeRef::DnameAbove, owner),
                 Authority::Authoritative | Authority::Unknown => {
-                    if let Some(parent) = self.names.parent(id).filter(|_| self.names.name(id).is_wildcard()) {
-                        set(parent, NodeRef::WildcardChild, id);
-                    }
                     if self.has_rrset(id, Rtype::DNAME) {
                         layout::set_has_dname(arena, nodes[id.index()]);
                     }
                 }
             }
         }
+    }
+
+    /// The parent of a wildcard, if names below it match the wildcard: the zone is authoritative for it.
+    fn wildcard_parent(&self, id: NameId) -> Option<NameId> {
+        let parent = self.names.parent(id).filter(|_| self.names.name(id).is_wildcard());
+        parent.filter(|&parent| {
+            self.authority(parent) == Authority::Authoritative && !self.has_rrset(parent, Rtype::DNAME)
+        })
     }
 
     /// Packs the SOA for negative answers, whose TTL is the lower of the SOA's TTL and MINIMUM (RFC 2308 §5).

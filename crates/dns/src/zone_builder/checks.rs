@@ -185,15 +185,10 @@ impl ZoneBuilder {
 
     /// Whether a wildcard, a DNAME or a delegated zone answers for `target`, which is not in the zone.
     fn is_synthesized_or_delegated(&self, target: Name<'_>) -> bool {
-        let mut ancestor = target.parent();
-        while let Some(name) = ancestor {
-            if let Some(encloser) = self.names.find(name) {
-                return self.names.wildcard_child(encloser).is_some()
-                    || self.authority(encloser) != Authority::Authoritative
-                    || self.has_rrset(encloser, Rtype::DNAME);
-            }
-            ancestor = name.parent();
-        }
-        false
+        self.names.closest_encloser(target).is_some_and(|encloser| {
+            self.names.wildcard_child(encloser).is_some()
+                || self.authority(encloser) != Authority::Authoritative
+                || self.has_rrset(encloser, Rtype::DNAME)
+        })
     }
 }

@@ -108,6 +108,18 @@ impl NameTable {
         (parent != NO_PARENT).then_some(NameId(parent))
     }
 
+    /// The closest ancestor of `name` that was added (RFC 4592 §3.3.1); `None` for a name outside of the zone.
+    pub(super) fn closest_encloser(&self, name: Name<'_>) -> Option<NameId> {
+        let mut ancestor = name.parent();
+        while let Some(name) = ancestor.filter(|name| name.is_at_or_below(self.name(NameId(0)))) {
+            if let Some(id) = self.find(name) {
+                return Some(id);
+            }
+            ancestor = name.parent();
+        }
+        None
+    }
+
     /// The child with the label `*`.
     pub(super) fn wildcard_child(&self, id: NameId) -> Option<NameId> {
         let child = NameBuf::child(b"*", self.name(id)).ok()?;

@@ -94,9 +94,21 @@ fn check_dname(target: &str, prefix: &str, rcode: u16, answer_count: usize, targ
 
 #[test]
 fn name_that_grows_with_each_dname_ends_in_yxdomain_or_at_the_chain_limit() {
+    let check = |label: &str, rcode: u16, answer_count: usize| {
+        let zones = zone_map(&format!("$ORIGIN example.\nd DNAME {label}.e\ne DNAME d"));
+        let reply = ask(&zones, &Question::parse("x.d.example. A +tcp"));
+        assert_eq!((reply.rcode, reply.sections[0].len()), (rcode, answer_count), "{reply}");
+    };
     // Three times 61 bytes fit, the fourth does not.
-    check_dname(&format!("{}.d", "y".repeat(60)), "x", 6, 1 + 3, None);
-    check_dname("a.d", "x", 0, 1 + 16, None);
+    check(&"y".repeat(60), 6, 2 + 6);
+    check("a", 0, 2 + 16);
+}
+
+#[test]
+fn dname_to_a_name_below_itself_is_applied_once() {
+    for target in ["d", "a.d", "a.b.d"] {
+        check_dname(target, "x", 0, 2, None);
+    }
 }
 
 #[test]

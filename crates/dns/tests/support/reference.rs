@@ -120,7 +120,7 @@ impl ReferenceZone {
                 let wildcard = [vec![b"*".to_vec()], node[1..].to_vec()].concat();
                 return if self.exists(&wildcard) { End::Wildcard(wildcard) } else { End::None };
             }
-            let is_delegation = node != self.apex && node[0] != b"*" && !self.rrset(&node, Rtype::NS).is_empty();
+            let is_delegation = node != self.apex && !self.rrset(&node, Rtype::NS).is_empty();
             if is_delegation && !(node == *name && rtype == Rtype::DS) {
                 return End::Delegation(node);
             }
@@ -134,6 +134,17 @@ impl ReferenceZone {
     /// RFC 4592 §2.2.2: a name exists if it, or a name below it, owns a record.
     fn exists(&self, name: &Labels) -> bool {
         self.records.iter().any(|entry| entry.owner.ends_with(name))
+    }
+
+    /// The owner of the glue for `name`, which is at or below a delegation point: the name, or a wildcard that it matches.
+    fn glue_node(&self, name: &Labels) -> Option<Labels> {
+        if self.exists(name) {
+            return Some(name.clone());
+        }
+        let encloser = (1..name.len()).map(|depth| &name[depth..]).find(|name| self.exists(&name.to_vec()))?;
+        let wildcard = [&[b"*".to_vec()], encloser].concat();
+        let is_hidden = !self.rrset(&encloser.to_vec(), Rtype::DNAME).is_empty();
+        (!is_hidden && self.exists(&wildcard)).then_some(wildcard)
     }
 
     fn rrset(&self, owner: &Labels, rtype: Rtype) -> Vec<&ReplyRecord> {
@@ -178,9 +189,18 @@ impl Answer<'_> {
                         None => return YXDOMAIN,
                         // Not in RFC 6672 §3.2, but in all servers: the answer is complete.
                         Some(_) if self.rtype == Rtype::CNAME => return NOERROR,
+                        // As NSD: the DNAME would apply again and again.
+                        Some(target) if target[name.len() - owner.len()..].ends_with(&owner) => return NOERROR,
                         Some(target) => name = target,
                     }
                     continue;
+                }
+                // RFC 4592 §4.2 leaves open what names that match get.
+                End::Wildcard(owner)
+                    if matches!(self.rtype, Rtype::NS | Rtype::ANY)
+                        && !self.zone.rrset(&owner, Rtype::NS).is_empty() =>
+                {
+                    return self.deny(NOERROR);
                 }
                 End::Exact(owner) | End::Wildcard(owner) => owner,
             };
@@ -246,20 +266,29 @@ impl Answer<'_> {
 
     /// RFC 1034 §4.3.2 step 6 and RFC 9471: addresses of hosts in the zone; for a referral, glue too.
     fn put_addresses(&mut self, rrset: &[&ReplyRecord], is_referral: bool) {
-        let mut hosts: Vec<Labels> = vec![];
-        for target in rrset.iter().filter_map(|record| host(record)) {
-            let is_known = match self.zone.walk(&target, Rtype::A) {
-                End::Exact(_) => target.ends_with(&self.zone.apex),
-                End::Delegation(_) => is_referral && self.zone.exists(&target),
-                End::Dname(_) | End::Wildcard(_) | End::None => false,
+        let mut hosts: Vec<(Labels, Labels, Option<Rtype>)> = vec![];
+        for record in rrset {
+            let Some(target) = host(record).filter(|name| name.ends_with(&self.zone.apex)) else { continue };
+            // RFC 9460 §4.1: AliasMode.
+            let is_service = matches!(record.rtype, Rtype::SVCB | Rtype::HTTPS);
+            let is_alias = is_service && record.rdata.starts_with(&[0, 0]);
+            let node = match self.zone.walk(&target, Rtype::A) {
+                // As above.
+                End::Wildcard(node) if !is_referral && !self.zone.rrset(&node, Rtype::NS).is_empty() => None,
+                End::Exact(node) | End::Wildcard(node) => Some(node),
+                End::Delegation(_) if is_referral => self.zone.glue_node(&target),
+                End::Delegation(_) | End::Dname(_) | End::None => None,
             };
-            if is_known && !hosts.contains(&target) && (is_referral || hosts.len() < ADDITIONAL_NAMES_MAX) {
-                hosts.push(target);
+            let Some(node) = node else { continue };
+            let is_known = hosts.iter().any(|(known, ..)| *known == target);
+            if !is_known && (is_referral || hosts.len() < ADDITIONAL_NAMES_MAX) {
+                let leads_to = (is_alias && node != labels(&record.owner)).then_some(record.rtype);
+                hosts.push((target, node, leads_to));
             }
         }
-        for host in hosts {
-            for rtype in [Rtype::A, Rtype::AAAA] {
-                self.put(2, &host, &self.zone.rrset(&host, rtype));
+        for (host, node, leads_to) in hosts {
+            for rtype in [Rtype::A, Rtype::AAAA].into_iter().chain(leads_to) {
+                self.put(2, &host, &self.zone.rrset(&node, rtype));
             }
         }
     }

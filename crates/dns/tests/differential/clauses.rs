@@ -1,0 +1,100 @@
+//! The accepted differences between correct replies, each with its reason.
+
+use crate::peer::Program;
+use crate::support::question::Question;
+use crate::support::reply::{Reply, ReplyRecord};
+use sanderling_dns::{Name, Rtype, ZoneEntry, ZoneMap};
+
+/// Why a reply may differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Clause {
+    /// RFC 8482 §4.1: each program selects another of the RRsets.
+    AnyOfSeveral,
+    /// RFC 1183 §1, RFC 2230 §3.1 and RFC 9460 §4.1: these types have an additional section, which some programs omit.
+    AdditionalOmitted,
+    /// RFC 9471 §3.2: addresses with a referral are optional, except for those below the delegation point.
+    SiblingGlue,
+    /// RFC 4035 §3.1.4.1: without the parent zone, the DS of an apex is answered with NODATA from the zone itself. The others
+    /// refer to the servers of the parent zone, if a zone above it is served.
+    DsWithoutParent,
+    /// RFC 1034 §3.6.2 leaves open where a loop of aliases ends. NSD ends it at the first name that is repeated, or that a
+    /// DNAME makes longer and longer; Knot and BIND write records twice, or answer SERVFAIL.
+    EndOfLoop,
+    /// RFC 1034 §4.3.2 step 3a: the target of an alias is looked up from step 2 on, as by NSD; the others stay in the zone.
+    /// For the DS of an apex, that is the parent zone (RFC 4035 §3.1.4.1).
+    AliasIntoOtherZone,
+    /// RFC 4034 §3 and §4: RRSIG and NSEC records may be beside a CNAME, so it is not followed for them. NSD follows it.
+    DnssecOfAlias,
+    /// RFC 4592 §4.2 leaves open what the NS RRset of a wildcard does to names that match it.
+    NsOfWildcard,
+}
+
+/// The clause that allows `ours` beside `theirs`.
+pub(crate) fn of(map: &ZoneMap, question: &Question, ours: &Reply, theirs: &[(Program, &Reply)]) -> Option<Clause> {
+    let is_same_section = |other: &Reply, section: usize| other.set_of(section) == ours.set_of(section);
+    let has_same_head = |reply: &&Reply| reply.rcode == ours.rcode && reply.flags == ours.flags;
+    let mut alike = theirs.iter().map(|(_, reply)| *reply).filter(has_same_head);
+    let has_ns_of_wildcard = |reply: &Reply| {
+        let mut records = reply.sections.iter().flatten();
+        records.any(|record| record.rtype == Rtype::NS && record.owner.starts_with(b"\x01*"))
+    };
+    if theirs.iter().any(|(_, reply)| has_ns_of_wildcard(reply)) {
+        return Some(Clause::NsOfWildcard);
+    }
+    if question.rtype == Rtype::ANY && alike.clone().any(|reply| !reply.sections[0].is_empty()) {
+        return (!ours.sections[0].is_empty()).then_some(Clause::AnyOfSeveral);
+    }
+    if matches!(question.rtype, Rtype::AFSDB | Rtype::KX | Rtype::SVCB | Rtype::HTTPS) {
+        let is_bare = |reply: &Reply| reply.sections[2].is_empty();
+        if alike.any(|reply| is_bare(reply) && is_same_section(reply, 0) && is_same_section(reply, 1)) {
+            return Some(Clause::AdditionalOmitted);
+        }
+    }
+    let is_of_child = ours.sections[1].first().is_some_and(|soa| soa.owner.eq_ignore_ascii_case(&question.name));
+    if question.rtype == Rtype::DS && is_of_child && theirs.iter().all(|(_, reply)| !reply.is_authoritative()) {
+        return Some(Clause::DsWithoutParent);
+    }
+    let glue = required_glue(ours);
+    let has_same_glue = |reply: &Reply| is_same_section(reply, 1) && required_glue(reply) == glue;
+    if glue.is_some() && alike.clone().any(has_same_glue) {
+        return Some(Clause::SiblingGlue);
+    }
+    if ends_in_loop(&ours.sections[0]) {
+        return Some(Clause::EndOfLoop);
+    }
+    if matches!(question.rtype, Rtype::RRSIG | Rtype::NSEC) && aliases(&ours.sections[0]).next().is_some() {
+        return Some(Clause::DnssecOfAlias);
+    }
+    let apex_of = |name: &[u8]| {
+        let is_above = |entry: &&ZoneEntry| Name::parse(name).expect("a name").is_at_or_below(entry.apex());
+        map.entries().iter().filter(is_above).map(ZoneEntry::apex).max_by_key(|apex| apex.length_bytes())
+    };
+    let leads_into_other_zone = |record: &&ReplyRecord| {
+        let apex = apex_of(&record.rdata);
+        apex.is_some() && (apex != apex_of(&record.owner) || question.rtype == Rtype::DS)
+    };
+    aliases(&ours.sections[0]).any(|record| leads_into_other_zone(&record)).then_some(Clause::AliasIntoOtherZone)
+}
+
+/// The addresses with a referral below its delegation point; `None` without a referral.
+fn required_glue(reply: &Reply) -> Option<Vec<&ReplyRecord>> {
+    let point = reply.sections[1].iter().find(|record| record.rtype == Rtype::NS)?;
+    let is_below = |record: &&ReplyRecord| {
+        Name::parse(&record.owner).expect("a name").is_at_or_below(Name::parse(&point.owner).expect("a name"))
+    };
+    Some(reply.sections[2].iter().filter(is_below).collect())
+}
+
+fn aliases(answer: &[ReplyRecord]) -> impl Iterator<Item = &ReplyRecord> {
+    answer.iter().filter(|record| record.rtype == Rtype::CNAME)
+}
+
+/// Whether the last alias of `answer` leads to another one of them, or to a DNAME of them.
+fn ends_in_loop(answer: &[ReplyRecord]) -> bool {
+    let Some(last) = answer.last().filter(|record| record.rtype == Rtype::CNAME) else { return false };
+    let target = Name::parse(&last.rdata).expect("a name");
+    answer.iter().any(|record| {
+        let owner = Name::parse(&record.owner).expect("a name");
+        target.eq_ignore_case(owner) || record.rtype == Rtype::DNAME && target.is_at_or_below(owner)
+    })
+}
