@@ -7,7 +7,9 @@ use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 use sanderling_dns::{HashSeed, ZoneMap};
 use sanderling_server::simulation::{Simulation, simulate};
-use sanderling_server::{BuiltinFile, Counter, DefaultSite, Options, Protocol, Root, Site, Sites, Snapshot};
+use sanderling_server::{
+    BuiltinFile, Counter, DefaultSite, Options, Protocol, Root, Site, SiteOptions, Sites, Snapshot,
+};
 use std::time::Duration;
 
 #[derive(Arbitrary, Debug)]
@@ -84,7 +86,7 @@ impl Message<'_> {
 }
 
 fn snapshot() -> Snapshot {
-    let site = Site { id: 0, hosts: Vec::new(), root: Root::Builtin(FILES) };
+    let site = Site { id: 0, hosts: Vec::new(), root: Root::Builtin(FILES), options: SiteOptions::default() };
     Snapshot::new(Sites::new(vec![site], DefaultSite::EveryHost(0)), ZoneMap::new(HashSeed(1), []))
 }
 

@@ -167,6 +167,16 @@ pub struct Site {
     pub document_root: PathBuf,
     /// Where the configuration has the document root.
     pub location: Location,
+    /// How its files are served.
+    pub options: SiteOptions,
+}
+
+/// How the files of a site are served.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SiteOptions {
+    /// Extensions of file names, in lower case and without their dot, each with a media type that takes precedence over the
+    /// built-in one. The empty extension is that of names without one.
+    pub media_types: Vec<(String, String)>,
 }
 
 impl Site {

@@ -1,6 +1,6 @@
 //! Reads a configuration file into a [`Config`], or reports all problems in it.
 
-use crate::config::{Config, DefaultSite, Site, SocketsPerAddress, UserAndGroup, WORKER_COUNT_MAX, Zone};
+use crate::config::{Config, DefaultSite, Site, SiteOptions, SocketsPerAddress, UserAndGroup, WORKER_COUNT_MAX, Zone};
 use crate::config_reader::{ConfigReader, Entry, entries};
 use crate::diagnostic::{Diagnostic, Location, Problem, error_text};
 use crate::domain_name::DomainName;
@@ -246,13 +246,14 @@ impl ConfigBuilder<'_, '_> {
     }
 
     fn read_domain_keys(&mut self, name: &DomainName, offset: usize, table: &DeTable<'_>) {
-        let (mut site, mut zone, mut aliases) = (None, None, None);
+        let (mut site, mut zone, mut aliases, mut media_types) = (None, None, None, None);
         let mut has_unknown = false;
         for entry in entries(table) {
             match entry.key {
                 "site" => site = Some(entry),
                 "zone" => zone = Some(entry),
                 "aliases" => aliases = Some(entry),
+                "media_types" => media_types = Some(entry),
                 key => {
                     has_unknown = true;
                     self.reader.error(entry.offset, Section::unknown_domain_key(name, key));
@@ -262,10 +263,14 @@ impl ConfigBuilder<'_, '_> {
         if let Some(entry) = zone {
             self.read_zone(name, offset, entry);
         }
-        match (site, aliases) {
-            (Some(entry), aliases) => self.read_site(name, offset, entry, aliases),
-            (None, Some(aliases)) => {
-                self.error(aliases.offset, format!("{name} has aliases, but no site"), "add site = \"FOLDER\"");
+        let of_site = aliases.or(media_types);
+        match (site, of_site) {
+            (Some(entry), _) => {
+                let options = SiteOptions { media_types: self.read_media_types(media_types) };
+                self.read_site(name, offset, entry, aliases, options);
+            }
+            (None, Some(entry)) => {
+                self.error(entry.offset, format!("{name} has {}, but no site", entry.key), "add site = \"FOLDER\"");
             }
             // An unknown key is probably the missing one, misspelt.
             (None, None) if zone.is_none() && !has_unknown => self.error(
@@ -286,7 +291,33 @@ impl ConfigBuilder<'_, '_> {
         }
     }
 
-    fn read_site(&mut self, name: &DomainName, offset: usize, entry: Entry<'_, '_>, aliases: Option<Entry<'_, '_>>) {
+    /// Media types by extension, each checked.
+    fn read_media_types(&mut self, section: Option<Entry<'_, '_>>) -> Vec<(String, String)> {
+        const EXAMPLE: &str = "media_types = { log = \"text/plain; charset=utf-8\" }";
+        let mut media_types = Vec::new();
+        let table = section.and_then(|section| self.reader.table(section, EXAMPLE));
+        for entry in table.map(entries).unwrap_or_default() {
+            let Some((offset, media_type)) = self.reader.string(entry, EXAMPLE) else { continue };
+            if !entry.key.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'.' && byte != b'/') {
+                let message = format!("`{}` is not an extension", entry.key);
+                self.error(entry.offset, message, format!("write it without a dot: {EXAMPLE}"));
+            } else if !is_media_type(media_type) {
+                self.error(offset, format!("`{media_type}` is not a media type"), format!("write {EXAMPLE}"));
+            } else {
+                media_types.push((entry.key.to_ascii_lowercase(), media_type.to_owned()));
+            }
+        }
+        media_types
+    }
+
+    fn read_site(
+        &mut self,
+        name: &DomainName,
+        offset: usize,
+        entry: Entry<'_, '_>,
+        aliases: Option<Entry<'_, '_>>,
+        options: SiteOptions,
+    ) {
         let path = self.read_path(entry, "site = \"public\"");
         let mut hosts = Vec::new();
         self.add_host(name.clone(), offset, &mut hosts);
@@ -299,7 +330,7 @@ impl ConfigBuilder<'_, '_> {
             }
         }
         if let Some((document_root, location)) = path {
-            self.config.sites.push(Site { hosts, document_root, location });
+            self.config.sites.push(Site { hosts, document_root, location, options });
         }
     }
 
@@ -441,6 +472,16 @@ impl ConfigBuilder<'_, '_> {
             self.error(offset, "[dns] has `listen`, but no domain has a `zone`", "add a zone or remove [dns]");
         }
     }
+}
+
+/// Whether `text` is a type and a subtype, and parameters, if any, that cannot end the line of a field (RFC 9110 §8.3.1).
+fn is_media_type(text: &str) -> bool {
+    let essence = text.split(';').next().unwrap_or_default().trim_end();
+    let is_token = |part: &str| {
+        !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&byte))
+    };
+    let is_printable = text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
+    is_printable && essence.split_once('/').is_some_and(|(main, sub)| is_token(main) && is_token(sub))
 }
 
 /// The name that `[domain.example.com]` was meant to be: TOML reads it as nested tables. `None` if the table at `key` is

@@ -1,6 +1,6 @@
 //! The configuration that the arguments of `serve` and `check` give.
 
-use crate::config::{Config, DefaultSite, Site, Zone, processor_count};
+use crate::config::{Config, DefaultSite, Site, SiteOptions, Zone, processor_count};
 use crate::diagnostic::{Diagnostic, Location, Problem};
 use crate::domain_name::DomainName;
 use crate::listen_address::ListenAddresses;
@@ -111,7 +111,7 @@ impl Flags {
     fn to_config(&self) -> Config {
         let site = self.directory.clone().map(|document_root| {
             let location = Location::Argument(document_root.display().to_string());
-            Site { hosts: Vec::new(), document_root, location }
+            Site { hosts: Vec::new(), document_root, location, options: SiteOptions::default() }
         });
         let default_site = if site.is_some() { DefaultSite::EveryHost(0) } else { DefaultSite::None };
         Config {

@@ -26,7 +26,7 @@ impl Section {
             }
             Section::Http => vec!["listen", "default"],
             Section::Dns => vec!["listen"],
-            Section::Domain => vec!["site", "aliases", "zone"],
+            Section::Domain => vec!["site", "aliases", "zone", "media_types"],
             Section::Limits => LIMITS.iter().map(|limit| limit.key).collect(),
         }
     }

@@ -11,7 +11,7 @@ use sanderling_config::{Config, ConfigSource, DomainName, Flags, Limits, Sockets
 use sanderling_dns::{ZoneEntry, ZoneMap};
 use sanderling_listeners::Listeners;
 use sanderling_os::signals::{SIGINT, SIGQUIT, SIGTERM, Signals};
-use sanderling_server::{BuiltinFile, DrainMode, Root, Server, Site, Sites, Snapshot, SocketSet};
+use sanderling_server::{BuiltinFile, DrainMode, Root, Server, Site, SiteOptions, Sites, Snapshot, SocketSet};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -82,7 +82,7 @@ fn snapshot(limits: &Limits) -> Snapshot {
     let apex = DomainName::parse(APEX).expect("the built-in name is valid");
     let zone = zone_loader::parse(&apex, "demo.zone", ZONE, limits, seed).expect("the built-in zone is valid");
     let zones = ZoneMap::new(seed, [ZoneEntry::Served(Arc::new(zone))]);
-    let site = Site { id: 0, hosts: vec![APEX.to_owned()], root: Root::Builtin(SITE) };
+    let site = Site { id: 0, hosts: vec![APEX.to_owned()], root: Root::Builtin(SITE), options: SiteOptions::default() };
     Snapshot::new(Sites::new(vec![site], sanderling_server::DefaultSite::EveryHost(0)), zones)
 }
 

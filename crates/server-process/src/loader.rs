@@ -14,7 +14,7 @@ use sanderling_config::{Config, DefaultSite, DomainName, Limits, Zone as ZoneCon
 use sanderling_dns::{HashSeed, Zone, ZoneEntry, ZoneMap};
 use sanderling_os::directory::Directory;
 use sanderling_os::error::with_second_try;
-use sanderling_server::{Root, Site, Sites, Snapshot};
+use sanderling_server::{Root, Site, SiteOptions, Sites, Snapshot};
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -33,11 +33,13 @@ const ZONES_PER_THREAD_MIN: usize = 1_000;
 pub(crate) struct Loader {
     /// One for all zones of the process, so that a zone can be part of one snapshot after another.
     seed: HashSeed,
-    /// The document roots of all sites so far; the index is the ID of the site. A directory keeps its ID, and with it its
-    /// entries in the open-file cache.
+    /// The document roots of all sites so far.
     directories: Vec<DirectoryId>,
-    /// The last directory that could be opened at each path, with its ID.
-    roots: HashMap<PathBuf, (u32, Arc<Directory>)>,
+    /// Each of them with the options of a site; the index is the ID of the site. Both keep their ID, and with it their entries
+    /// in the open-file cache.
+    site_ids: Vec<(usize, SiteOptions)>,
+    /// The last directory that could be opened at each path, with its index in `directories`.
+    roots: HashMap<PathBuf, (usize, Arc<Directory>)>,
     /// The zones of the previous configuration.
     zones: HashMap<DomainName, LoadedZone>,
     /// The good versions for the next server process; `None` if there is none.
@@ -98,6 +100,7 @@ impl Loader {
         Loader {
             seed: hash_seed(),
             directories: Vec::new(),
+            site_ids: Vec::new(),
             roots: HashMap::new(),
             zones: HashMap::new(),
             kept: None,
@@ -158,8 +161,12 @@ impl Loader {
             Ok(()) => None,
             Err(diagnostic) => Some(report.fail(diagnostic)),
         };
+        let options = SiteOptions { media_types: site.options.media_types.clone() };
         let (id, root) = match self.roots.get(&site.document_root) {
-            Some((id, root)) => (*id, Root::Directory(Arc::clone(root))),
+            Some((index, root)) => {
+                let (index, root) = (*index, Root::Directory(Arc::clone(root)));
+                (self.id_of(index, &options), root)
+            }
             None => (u32::MAX, Root::Unavailable),
         };
         report.load_status.sites.push(SiteState {
@@ -168,18 +175,18 @@ impl Loader {
             document_root: site.document_root.clone(),
             problem,
         });
-        Site { id, hosts, root }
+        Site { id, hosts, root, options }
     }
 
     fn open_site(&mut self, site: &sanderling_config::Site, report: &mut Report) -> Result<(), Diagnostic> {
         let opened = open_directory(&site.document_root)
-            .and_then(|(root, id)| Ok((self.id_of(id, &site.document_root, report)?, root)));
-        let (id, root) = opened.map_err(|error| {
+            .and_then(|(root, id)| Ok((self.index_of(id, &site.document_root, report)?, root)));
+        let (index, root) = opened.map_err(|error| {
             let message = format!("cannot open the site `{}`: {}", site.document_root.display(), error_text(&error));
             let problem = Problem::new(message, "check the path of the directory and its permissions");
             Diagnostic::error(site.location.clone(), problem)
         })?;
-        self.roots.insert(site.document_root.clone(), (id, Arc::new(root)));
+        self.roots.insert(site.document_root.clone(), (index, Arc::new(root)));
         Ok(())
     }
 
@@ -205,18 +212,27 @@ impl Loader {
 
     /// # Errors
     /// The sandbox allows opening the directory, but nothing in it.
-    fn id_of(&mut self, id: DirectoryId, path: &Path, report: &mut Report) -> io::Result<u32> {
+    fn index_of(&mut self, id: DirectoryId, path: &Path, report: &mut Report) -> io::Result<usize> {
         let index = self.directories.iter().position(|other| *other == id);
         if index.is_none() && self.forbids_new_directories {
             report.denial = Denial::Sandbox(path.to_owned());
             let message = "the sandbox of the server process does not allow this directory";
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
         }
-        let index = index.unwrap_or_else(|| {
+        Ok(index.unwrap_or_else(|| {
             self.directories.push(id);
             self.directories.len() - 1
+        }))
+    }
+
+    /// The ID of a site with this index of its directory. Other options need other entries in the open-file cache.
+    fn id_of(&mut self, directory: usize, options: &SiteOptions) -> u32 {
+        let index = self.site_ids.iter().position(|(index, own)| *index == directory && own == options);
+        let index = index.unwrap_or_else(|| {
+            self.site_ids.push((directory, options.clone()));
+            self.site_ids.len() - 1
         });
-        Ok(index as u32)
+        index as u32
     }
 
     fn load_zone(

@@ -126,7 +126,7 @@ impl FileLookup {
     ) -> Result<LookupResult, OpenError> {
         let uncompressed = open_beneath(root, Cow::Borrowed(&self.path), blocking)?;
         let uncompressed = OpenedFile { file: self.settled(uncompressed.file)?, ..uncompressed };
-        let media_type = media_type(self.file_name());
+        let media_type = self.site.options.media_type(self.file_name());
         let mut precompressed = match self.may_be_precompressed(media_type) {
             true => self.open_precompressed(root, context, blocking)?,
             false => PrecompressedFiles::default(),

@@ -244,11 +244,12 @@ impl Inbox {
 mod tests {
     use super::*;
     use crate::open_file::FileKey;
-    use crate::sites::{Root, Site};
+    use crate::sites::{Root, Site, SiteOptions};
     use sanderling_http::SitePath;
 
     fn enqueue(jobs: &JobQueue, site_id: u32, path: &str) -> bool {
-        let site = Arc::new(Site { id: site_id, hosts: Vec::new(), root: Root::Unavailable });
+        let site =
+            Arc::new(Site { id: site_id, hosts: Vec::new(), root: Root::Unavailable, options: SiteOptions::default() });
         let path = SitePath::parse(path.as_bytes()).expect("a path");
         let mut key = FileKey::default();
         key.set(site_id, &path);

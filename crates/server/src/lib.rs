@@ -61,7 +61,7 @@ pub use lifecycle::{DrainMode, State};
 pub use metrics::Counter;
 pub use options::{DnsOptions, HttpOptions, OpenFilesOptions, Options};
 pub use server::{HungThread, Server};
-pub use sites::{BuiltinFile, DefaultSite, Root, Site, Sites};
+pub use sites::{BuiltinFile, DefaultSite, Root, Site, SiteOptions, Sites};
 pub use snapshot::Snapshot;
 pub use socket_set::SocketSet;
 pub use status::{Status, ThreadStatus};

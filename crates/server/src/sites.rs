@@ -1,6 +1,6 @@
 //! The web sites of a server, and which of them a request's host selects.
 
-use sanderling_http::Host;
+use sanderling_http::{Host, media_type};
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -25,6 +25,26 @@ pub struct Site {
     pub hosts: Vec<String>,
     /// The document root.
     pub root: Root,
+    /// How its files are served.
+    pub options: SiteOptions,
+}
+
+/// How the files of a site are served.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SiteOptions {
+    /// Extensions, in lower case and without their dot, each with a media type that takes precedence over the built-in one.
+    /// The empty extension is that of names without one.
+    pub media_types: Vec<(String, String)>,
+}
+
+impl SiteOptions {
+    /// The media type of a file by its name.
+    pub(crate) fn media_type(&self, file_name: &[u8]) -> &str {
+        let dot = file_name.iter().rposition(|&byte| byte == b'.');
+        let extension = dot.map_or(&[][..], |dot| &file_name[dot + 1..]);
+        let own = self.media_types.iter().find(|(own, _)| extension.eq_ignore_ascii_case(own.as_bytes()));
+        own.map_or_else(|| media_type(file_name), |(_, media_type)| media_type)
+    }
 }
 
 /// Where a site's files are.
@@ -149,6 +169,7 @@ mod tests {
             id,
             hosts: hosts.iter().map(|&host| host.to_owned()).collect(),
             root: Root::Builtin(&[]),
+            options: SiteOptions::default(),
         };
         Sites::new(vec![site(7, &["example.com", "www.example.com"]), site(8, &["example.org"])], default_site)
     }

@@ -185,13 +185,15 @@ fn table_in_a_domain_is_an_unknown_key() {
     check(
         "[domain.\"a.example\"]\nroot = \"a\"\nheaders = { \"Cache-Control\" = \"max-age=60\" }",
         &[
-            "2:1: unknown key `root` in [domain.\"a.example\"]; the keys are `site`, `aliases`, `zone`",
-            "3:1: unknown key `headers` in [domain.\"a.example\"]; the keys are `site`, `aliases`, `zone`",
+            "2:1: unknown key `root` in [domain.\"a.example\"]; the keys are `site`, `aliases`, `zone`, `media_types`",
+            "3:1: unknown key `headers` in [domain.\"a.example\"]; the keys are `site`, `aliases`, `zone`, `media_types`",
         ],
     );
     check(
         "[domain.localhost]\nsite = \"public\"\n[domain.localhost.headers]\na = 1",
-        &["3:19: unknown key `headers` in [domain.\"localhost\"]; the keys are `site`, `aliases`, `zone`"],
+        &[
+            "3:19: unknown key `headers` in [domain.\"localhost\"]; the keys are `site`, `aliases`, `zone`, `media_types`",
+        ],
     );
 }
 
@@ -644,4 +646,38 @@ fn deep_nesting_is_refused() {
     check_any(format!("x = {}", "[".repeat(100_000)).as_bytes());
     check_any(format!("[{}a]", "a.".repeat(100_000)).as_bytes());
     check_any(format!("x = {}", "{a=".repeat(100_000)).as_bytes());
+}
+
+#[test]
+fn media_types_are_read_by_extension() {
+    let site = "[domain.\"a.example\"]\nsite = \"public\"\n";
+    let config =
+        config(&format!("{site}media_types = {{ LOG = \"text/plain; charset=utf-8\", \"\" = \"text/plain\" }}"));
+    let expected = [("log", "text/plain; charset=utf-8"), ("", "text/plain")];
+    let expected = expected.map(|(extension, media_type)| (extension.to_owned(), media_type.to_owned()));
+    // In the order of the file or of the alphabet.
+    let mut found = config.sites[0].options.media_types.clone();
+    found.sort_unstable_by(|left, right| right.cmp(left));
+    assert_eq!(found, expected);
+
+    let example = "write media_types = { log = \"text/plain; charset=utf-8\" }";
+    let extension = "write it without a dot: media_types = { log = \"text/plain; charset=utf-8\" }";
+    for (value, expected) in [
+        ("{ log = \"text\" }", format!("3:23: `text` is not a media type; {example}")),
+        ("{ log = \"text/\" }", format!("3:23: `text/` is not a media type; {example}")),
+        ("{ log = \"/plain\" }", format!("3:23: `/plain` is not a media type; {example}")),
+        ("{ log = \"a b/c\" }", format!("3:23: `a b/c` is not a media type; {example}")),
+        ("{ log = \"text/é\" }", format!("3:23: `text/é` is not a media type; {example}")),
+        ("{ log = \"a/b\\nX: c\" }", format!("3:23: `a/b\\nX: c` is not a media type; {example}")),
+        ("{ \".log\" = \"a/b\" }", format!("3:17: `.log` is not an extension; {extension}")),
+        ("{ \"tar.gz\" = \"a/b\" }", format!("3:17: `tar.gz` is not an extension; {extension}")),
+        ("{ log = 1 }", format!("3:23: `log` must be a string, not the number 1; {example}")),
+        ("\"text/plain\"", format!("3:15: `media_types` must be a table, not the string \"text/plain\"; {example}")),
+    ] {
+        check(&format!("{site}media_types = {value}\n"), &[&expected]);
+    }
+    check(
+        "[domain.\"a.example\"]\nzone = \"a.zone\"\nmedia_types = {}",
+        &["3:1: a.example has media_types, but no site; add site = \"FOLDER\""],
+    );
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use sanderling_os::directory::Directory;
 use sanderling_os::tcp::Listener;
 use sanderling_os::udp::Socket;
-use sanderling_server::{DefaultSite, Options, Root, Server, Site, Sites, Snapshot, SocketSet};
+use sanderling_server::{DefaultSite, Options, Root, Server, Site, SiteOptions, Sites, Snapshot, SocketSet};
 
 use crate::{dns, http};
 
@@ -47,7 +47,12 @@ fn serve(act: impl FnOnce(SocketAddr, SocketAddr)) {
     let http = sockets.http[0].local_address().expect("it is bound");
     let dns = sockets.dns_datagrams[0].local_address().expect("it is bound");
     let root = Directory::open(directory.path()).expect("just created");
-    let site = Site { id: 0, hosts: vec!["www.example".into()], root: Root::Directory(std::sync::Arc::new(root)) };
+    let site = Site {
+        id: 0,
+        hosts: vec!["www.example".into()],
+        root: Root::Directory(std::sync::Arc::new(root)),
+        options: SiteOptions::default(),
+    };
     let snapshot = Snapshot::new(Sites::new(vec![site], DefaultSite::None), dns::zones());
     let server = Server::new(snapshot, options(), Duration::ZERO);
     server.run(&[sockets], 1, |_| act(http, dns)).expect("the server serves");

@@ -1,6 +1,7 @@
 //! Files with their precompressed files: which are used, what they use, and when a look-up finds them unchanged.
 
 use super::*;
+use crate::sites::SiteOptions;
 use sanderling_os::counters::{Syscall, thread_counts};
 use sanderling_os::directory::OPEN;
 use sanderling_os::file::{FileType, STAT, Timestamp};
@@ -57,7 +58,7 @@ impl Fixture {
     fn new(files: &[(&str, usize)], path: &str) -> Fixture {
         let directory = tempfile::tempdir().expect("created");
         let root = Root::Directory(Arc::new(Directory::open(directory.path()).expect("opened")));
-        let site = Arc::new(Site { id: 0, hosts: Vec::new(), root });
+        let site = Arc::new(Site { id: 0, hosts: Vec::new(), root, options: SiteOptions::default() });
         let lookup = FileLookup::new(&site, &SitePath::parse(path.as_bytes()).expect("a path"), &FileKey::default());
         let fixture = Fixture { directory, lookup, gauges: Arc::default() };
         files.iter().for_each(|(name, length)| fixture.write(name, *length));
@@ -268,5 +269,24 @@ fn a_file_that_is_written_again_all_the_time_is_not_found() {
         std::fs::write(fixture.directory.path().join("a.txt"), content).expect("written");
         let found = fixture.attempt();
         assert!(matches!(found, Err(OpenError::Retry(RetryAfter::RecentChange(_)))), "{version}");
+    }
+}
+
+#[test]
+fn a_media_type_of_the_site_takes_precedence() {
+    let options = SiteOptions {
+        media_types: [("log", "text/x-log"), ("html", "text/x-own"), ("", "text/x-none")]
+            .map(|(extension, media_type)| (extension.to_owned(), media_type.to_owned()))
+            .into(),
+    };
+    for (file_name, expected) in [
+        ("a.log", "text/x-log"),
+        ("a.b.LOG", "text/x-log"),
+        ("a.html", "text/x-own"),
+        ("a.htm", "text/html; charset=utf-8"),
+        ("LICENSE", "text/x-none"),
+        ("a.unknown", "application/octet-stream"),
+    ] {
+        assert_eq!(options.media_type(file_name.as_bytes()), expected, "{file_name}");
     }
 }

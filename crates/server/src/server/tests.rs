@@ -5,7 +5,7 @@
 
 use super::*;
 use crate::metrics::Counter;
-use crate::sites::{BuiltinFile, DefaultSite, Root, Site, Sites};
+use crate::sites::{BuiltinFile, DefaultSite, Root, Site, SiteOptions, Sites};
 use sanderling_dns::{HashSeed, ZoneMap};
 use sanderling_os::directory::Directory;
 use sanderling_os::tcp::Listener;
@@ -41,7 +41,10 @@ fn sockets() -> SocketSet {
 }
 
 fn snapshot(root: Root) -> Snapshot {
-    let sites = Sites::new(vec![Site { id: 0, hosts: Vec::new(), root }], DefaultSite::EveryHost(0));
+    let sites = Sites::new(
+        vec![Site { id: 0, hosts: Vec::new(), root, options: SiteOptions::default() }],
+        DefaultSite::EveryHost(0),
+    );
     Snapshot::new(sites, ZoneMap::new(HashSeed(1), []))
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::options::{DnsOptions, HttpOptions};
-use crate::sites::{BuiltinFile, DefaultSite, Root, Site, Sites};
+use crate::sites::{BuiltinFile, DefaultSite, Root, Site, SiteOptions, Sites};
 use sanderling_dns::{HashSeed, ZoneMap};
 use sanderling_os::directory::Directory;
 
@@ -36,7 +36,10 @@ fn options() -> Options {
 }
 
 fn snapshot(root: Root) -> Snapshot {
-    let sites = Sites::new(vec![Site { id: 0, hosts: Vec::new(), root }], DefaultSite::EveryHost(0));
+    let sites = Sites::new(
+        vec![Site { id: 0, hosts: Vec::new(), root, options: SiteOptions::default() }],
+        DefaultSite::EveryHost(0),
+    );
     Snapshot::new(sites, ZoneMap::new(HashSeed(1), []))
 }
 
@@ -797,12 +800,12 @@ fn a_new_snapshot_is_used_from_the_next_request_on() {
         let client = simulation.http(GET);
         assert!(simulation.received(client).ends_with(FILE));
         simulation.update_snapshot(|snapshot| {
-            let site = Site { id: 1, hosts: Vec::new(), root: Root::Builtin(OTHER) };
+            let site = Site { id: 1, hosts: Vec::new(), root: Root::Builtin(OTHER), options: SiteOptions::default() };
             snapshot.sites = Arc::new(Sites::new(vec![site], DefaultSite::EveryHost(0)));
         });
         assert!(simulation.ask(client, GET).ends_with("another file"));
         simulation.update_snapshot(|snapshot| {
-            let site = Site { id: 2, hosts: Vec::new(), root: Root::Unavailable };
+            let site = Site { id: 2, hosts: Vec::new(), root: Root::Unavailable, options: SiteOptions::default() };
             snapshot.sites = Arc::new(Sites::new(vec![site], DefaultSite::EveryHost(0)));
         });
         assert!(simulation.ask(client, GET).starts_with("HTTP/1.1 503 "));

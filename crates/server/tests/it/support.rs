@@ -3,7 +3,9 @@
 use sanderling_dns::{HashSeed, ZoneMap};
 use sanderling_os::tcp::Listener;
 use sanderling_os::udp::Socket;
-use sanderling_server::{BuiltinFile, DefaultSite, Options, Root, Server, Site, Sites, Snapshot, SocketSet};
+use sanderling_server::{
+    BuiltinFile, DefaultSite, Options, Root, Server, Site, SiteOptions, Sites, Snapshot, SocketSet,
+};
 use sanderling_testkit::wait_until;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -32,7 +34,7 @@ pub(crate) fn bind(count: usize) -> (Vec<SocketSet>, SocketAddr, SocketAddr) {
 
 /// A site for every host, and no zone.
 pub(crate) fn snapshot(root: Root) -> Snapshot {
-    let site = Site { id: 0, hosts: Vec::new(), root };
+    let site = Site { id: 0, hosts: Vec::new(), root, options: SiteOptions::default() };
     Snapshot::new(Sites::new(vec![site], DefaultSite::EveryHost(0)), ZoneMap::new(HashSeed(1), []))
 }
 
