@@ -56,7 +56,8 @@ impl Strace {
         let pid = pid.context("the supervisor has started no process")?;
         drop(stopper);
         let strace = Strace::attach(pid, arguments);
-        send_signal(pid, Signal::CONT)?;
+        // It may have ended already, by the fault or with the first strace: that is judged as any other death.
+        let _ = send_signal(pid, Signal::CONT);
         strace
     }
 
