@@ -3,7 +3,7 @@
 use crate::diagnostic::{Diagnostic, Location};
 use crate::domain_name::DomainName;
 use crate::limits::Limits;
-use crate::paths::{check_control_path, check_document_root, check_zone_file};
+use crate::paths::{check_control_path, check_directory, check_zone_file};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -80,7 +80,8 @@ impl Config {
     /// unavailable, and no other one.
     pub fn path_problems(&self) -> Vec<Diagnostic> {
         let sites = self.sites.iter().filter_map(|site| site.check_document_root().err());
-        sites.chain(self.zones.iter().filter_map(|zone| zone.check_file().err())).collect()
+        let link_targets = self.sites.iter().flat_map(Site::link_target_problems);
+        sites.chain(link_targets).chain(self.zones.iter().filter_map(|zone| zone.check_file().err())).collect()
     }
 
     /// Gives each service with content an address, unless it has one, and no other service any.
@@ -177,6 +178,8 @@ pub struct SiteOptions {
     /// Extensions of file names, in lower case and without their dot, each with a media type that takes precedence over the
     /// built-in one. The empty extension is that of names without one.
     pub media_types: Vec<(String, String)>,
+    /// Directories that symbolic links out of the document root may lead to, each with its place in the configuration.
+    pub link_targets: Vec<(PathBuf, Location)>,
 }
 
 impl Site {
@@ -185,7 +188,16 @@ impl Site {
     /// # Errors
     /// It is not, or it cannot be reached.
     pub fn check_document_root(&self) -> Result<(), Diagnostic> {
-        check_document_root(&self.document_root).map_err(|problem| Diagnostic::error(self.location.clone(), problem))
+        check_directory("site", &self.document_root)
+            .map_err(|problem| Diagnostic::error(self.location.clone(), problem))
+    }
+
+    /// The link targets that are not directories, or cannot be reached.
+    pub fn link_target_problems(&self) -> impl Iterator<Item = Diagnostic> {
+        self.options.link_targets.iter().filter_map(|(path, location)| {
+            let problem = check_directory("link target", path).err()?;
+            Some(Diagnostic::error(location.clone(), problem))
+        })
     }
 }
 

@@ -246,7 +246,7 @@ impl ConfigBuilder<'_, '_> {
     }
 
     fn read_domain_keys(&mut self, name: &DomainName, offset: usize, table: &DeTable<'_>) {
-        let (mut site, mut zone, mut aliases, mut media_types) = (None, None, None, None);
+        let (mut site, mut zone, mut aliases, mut media_types, mut link_targets) = (None, None, None, None, None);
         let mut has_unknown = false;
         for entry in entries(table) {
             match entry.key {
@@ -254,6 +254,7 @@ impl ConfigBuilder<'_, '_> {
                 "zone" => zone = Some(entry),
                 "aliases" => aliases = Some(entry),
                 "media_types" => media_types = Some(entry),
+                "link_targets" => link_targets = Some(entry),
                 key => {
                     has_unknown = true;
                     self.reader.error(entry.offset, Section::unknown_domain_key(name, key));
@@ -263,10 +264,13 @@ impl ConfigBuilder<'_, '_> {
         if let Some(entry) = zone {
             self.read_zone(name, offset, entry);
         }
-        let of_site = aliases.or(media_types);
+        let of_site = aliases.or(media_types).or(link_targets);
         match (site, of_site) {
             (Some(entry), _) => {
-                let options = SiteOptions { media_types: self.read_media_types(media_types) };
+                let options = SiteOptions {
+                    media_types: self.read_media_types(media_types),
+                    link_targets: self.read_link_targets(link_targets),
+                };
                 self.read_site(name, offset, entry, aliases, options);
             }
             (None, Some(entry)) => {
@@ -308,6 +312,20 @@ impl ConfigBuilder<'_, '_> {
             }
         }
         media_types
+    }
+
+    fn read_link_targets(&mut self, entry: Option<Entry<'_, '_>>) -> Vec<(PathBuf, Location)> {
+        const EXAMPLE: &str = "link_targets = [\"/srv/uploads\"]";
+        let Some(entry) = entry else { return Vec::new() };
+        let mut link_targets = Vec::new();
+        for (offset, text) in self.reader.strings(entry, EXAMPLE) {
+            if text.is_empty() {
+                self.error(offset, "the link target is empty", format!("write {EXAMPLE}"));
+            } else {
+                link_targets.push((self.directory.join(text), self.reader.location(offset)));
+            }
+        }
+        link_targets
     }
 
     fn read_site(

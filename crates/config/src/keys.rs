@@ -26,7 +26,7 @@ impl Section {
             }
             Section::Http => vec!["listen", "default"],
             Section::Dns => vec!["listen"],
-            Section::Domain => vec!["site", "aliases", "zone", "media_types"],
+            Section::Domain => vec!["site", "aliases", "zone", "media_types", "link_targets"],
             Section::Limits => LIMITS.iter().map(|limit| limit.key).collect(),
         }
     }

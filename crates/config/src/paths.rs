@@ -10,13 +10,13 @@ use std::path::Path;
 /// The longest path of a Unix socket (unix(7)): 108 bytes with the NUL at its end.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
 
-/// Whether `root` is a directory.
-pub(super) fn check_document_root(root: &Path) -> Result<(), Problem> {
-    let shown = root.display();
-    match with_second_try(|| fs::metadata(root)) {
+/// Whether `path` is a directory; `what` names it in the problem.
+pub(super) fn check_directory(what: &str, path: &Path) -> Result<(), Problem> {
+    let shown = path.display();
+    match with_second_try(|| fs::metadata(path)) {
         Ok(metadata) if metadata.is_dir() => Ok(()),
-        Ok(_) => Err(Problem::new(format!("the site `{shown}` is not a directory"), "give a directory, not a file")),
-        Err(error) => Err(unreachable("site", root, &error)),
+        Ok(_) => Err(Problem::new(format!("the {what} `{shown}` is not a directory"), "give a directory, not a file")),
+        Err(error) => Err(unreachable(what, path, &error)),
     }
 }
 

@@ -66,6 +66,16 @@ impl Directory {
         }
     }
 
+    /// The path, without symbolic links, of what is at `path`, relative to this directory, wherever its links lead. What is there
+    /// is not opened for reading (`O_PATH`), so that this has no effect on it. May wait for a disk.
+    pub fn resolve(&self, path: &[u8]) -> io::Result<PathBuf> {
+        count(Syscall::Openat);
+        let found = rustix::fs::openat(&self.descriptor, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        let real_path = crate::file::real_path(&found);
+        count(Syscall::Close);
+        real_path
+    }
+
     /// Opens the directory at `path`, as [`Directory::open_beneath`] would.
     pub fn open_directory_beneath(&self, path: &[u8]) -> io::Result<Directory> {
         if path.is_empty() {
@@ -207,6 +217,21 @@ mod tests {
             }
             check(&"x".repeat(300), &format!("{:?}", Errno::NAMETOOLONG));
         }
+    }
+
+    #[test]
+    fn links_are_resolved_wherever_they_lead() {
+        let (tree, root) = tree();
+        let real = tree.path().canonicalize().expect("resolved");
+        for (path, expected) in [
+            ("file", real.join("root/file")),
+            ("out", real.join("secret")),
+            ("absolute", "/etc/passwd".into()),
+            ("hop/deep/far", real.join("root/directory/deep/leaf")),
+        ] {
+            assert_eq!(root.resolve(path.as_bytes()).expect("resolved"), expected, "{path}");
+        }
+        assert!(root.resolve(b"dangling").is_err() && root.resolve(b"loop").is_err());
     }
 
     #[test]

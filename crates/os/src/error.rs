@@ -44,6 +44,12 @@ pub fn classify(error: &io::Error) -> ErrorClass {
     }
 }
 
+/// Whether a path was not opened because it leads out of its root
+/// ([`Directory::open_beneath`](crate::directory::Directory::open_beneath)).
+pub fn leads_out(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EXDEV)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

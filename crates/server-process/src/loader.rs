@@ -37,7 +37,7 @@ pub(crate) struct Loader {
     directories: Vec<DirectoryId>,
     /// Each of them with the options of a site; the index is the ID of the site. Both keep their ID, and with it their entries
     /// in the open-file cache.
-    site_ids: Vec<(usize, SiteOptions)>,
+    site_ids: Vec<SiteKey>,
     /// The last directory that could be opened at each path, with its index in `directories`.
     roots: HashMap<PathBuf, (usize, Arc<Directory>)>,
     /// The zones of the previous configuration.
@@ -161,11 +161,12 @@ impl Loader {
             Ok(()) => None,
             Err(diagnostic) => Some(report.fail(diagnostic)),
         };
-        let options = SiteOptions { media_types: site.options.media_types.clone() };
+        let (link_target_indexes, link_targets) = self.open_link_targets(site, report);
+        let options = SiteOptions { media_types: site.options.media_types.clone(), link_targets };
         let (id, root) = match self.roots.get(&site.document_root) {
             Some((index, root)) => {
                 let (index, root) = (*index, Root::Directory(Arc::clone(root)));
-                (self.id_of(index, &options), root)
+                (self.id_of((index, link_target_indexes, options.media_types.clone())), root)
             }
             None => (u32::MAX, Root::Unavailable),
         };
@@ -176,6 +177,20 @@ impl Loader {
             problem,
         });
         Site { id, hosts, root, options }
+    }
+
+    /// The link targets that can be opened, and their indexes. A site is served without one that cannot.
+    fn open_link_targets(
+        &mut self,
+        site: &sanderling_config::Site,
+        report: &mut Report,
+    ) -> (Vec<usize>, Vec<Arc<Directory>>) {
+        report.errors.extend(site.link_target_problems());
+        let targets = site.options.link_targets.iter().filter_map(|(path, _)| {
+            let (directory, id) = open_directory(path).ok()?;
+            Some((self.index_of(id, path, report).ok()?, Arc::new(directory)))
+        });
+        targets.unzip()
     }
 
     fn open_site(&mut self, site: &sanderling_config::Site, report: &mut Report) -> Result<(), Diagnostic> {
@@ -225,11 +240,11 @@ impl Loader {
         }))
     }
 
-    /// The ID of a site with this index of its directory. Other options need other entries in the open-file cache.
-    fn id_of(&mut self, directory: usize, options: &SiteOptions) -> u32 {
-        let index = self.site_ids.iter().position(|(index, own)| *index == directory && own == options);
+    /// The ID of a site. Other options need other entries in the open-file cache.
+    fn id_of(&mut self, key: SiteKey) -> u32 {
+        let index = self.site_ids.iter().position(|other| *other == key);
         let index = index.unwrap_or_else(|| {
-            self.site_ids.push((directory, options.clone()));
+            self.site_ids.push(key);
             self.site_ids.len() - 1
         });
         index as u32
@@ -414,6 +429,9 @@ impl Report {
         text
     }
 }
+
+/// What distinguishes sites: the index of the document root, those of the link targets, and the media types.
+type SiteKey = (usize, Vec<usize>, Vec<(String, String)>);
 
 fn open_directory(path: &Path) -> io::Result<(Directory, DirectoryId)> {
     let directory = with_second_try(|| Directory::open(path))?;

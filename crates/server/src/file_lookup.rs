@@ -10,7 +10,8 @@ use sanderling_http::{
     ContentCoding, FileMetadata, FileTime, Negotiation, Representation, SitePath, is_compressible, media_type,
 };
 use sanderling_os::directory::Directory;
-use sanderling_os::file::Metadata;
+use sanderling_os::error::leads_out;
+use sanderling_os::file::{File, Metadata};
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::os::unix::ffi::OsStrExt;
@@ -124,7 +125,7 @@ impl FileLookup {
         blocking: Blocking,
         gauges: &Arc<Gauges>,
     ) -> Result<LookupResult, OpenError> {
-        let uncompressed = open_beneath(root, Cow::Borrowed(&self.path), blocking)?;
+        let uncompressed = open_beneath(root, &self.site.options.link_targets, Cow::Borrowed(&self.path), blocking)?;
         let uncompressed = OpenedFile { file: self.settled(uncompressed.file)?, ..uncompressed };
         let media_type = self.site.options.media_type(self.file_name());
         let mut precompressed = match self.may_be_precompressed(media_type) {
@@ -185,7 +186,7 @@ impl FileLookup {
         let mut wait = None;
         for coding in ContentCoding::COMPRESSED {
             let path = [&self.path, coding.file_extension().as_bytes()].concat();
-            let opened = open_beneath(root, Cow::Owned(path), blocking)
+            let opened = open_beneath(root, &self.site.options.link_targets, Cow::Owned(path), blocking)
                 .and_then(|opened| Ok(OpenedFile { file: opened.file.settled()?, ..opened }));
             match unless_unavailable(opened, context, &mut precompressed.is_unwatchable) {
                 Ok(Some(opened)) => precompressed.files.push(PrecompressedFile { coding, opened, storage: None }),
@@ -287,15 +288,41 @@ fn unless_unavailable<T>(
 }
 
 /// Opens the file at `path` and calls `fstat`.
-fn open_beneath<'p>(root: &Directory, path: Cow<'p, [u8]>, blocking: Blocking) -> Result<OpenedFile<'p>, OpenError> {
+fn open_beneath<'p>(
+    root: &Directory,
+    link_targets: &[Arc<Directory>],
+    path: Cow<'p, [u8]>,
+    blocking: Blocking,
+) -> Result<OpenedFile<'p>, OpenError> {
     let opened = match root.open_beneath_cached(&path) {
         Ok(None) if blocking == Blocking::No => return Err(OpenError::Retry(RetryAfter::Disk)),
         Ok(None) => root.open_beneath(&path),
         Ok(Some(file)) => Ok(file),
         Err(error) => Err(error),
     };
-    let file = UnreadFile::new(opened.map_err(|error| file_error(&error))?)?;
-    Ok(OpenedFile { file, path })
+    let file = match opened {
+        Err(error) if leads_out(&error) && blocking == Blocking::No => return Err(OpenError::Retry(RetryAfter::Disk)),
+        Err(error) if leads_out(&error) => open_linked(root, link_targets, &path)?,
+        opened => opened.map_err(|error| file_error(&error))?,
+    };
+    Ok(OpenedFile { file: UnreadFile::new(file)?, path })
+}
+
+/// Opens the file at `path`, on which a symbolic link is absolute or leads out of the root, if it is beneath the root all the same
+/// or beneath a link target. It is opened by its real path beneath that directory, so that no link can change meanwhile.
+#[cold]
+fn open_linked(root: &Directory, link_targets: &[Arc<Directory>], path: &[u8]) -> Result<File, FileError> {
+    let Ok(real_path) = root.resolve(path) else { return Err(FileError::NotFound) };
+    let directories = std::iter::once(root).chain(link_targets.iter().map(Arc::as_ref));
+    let mut found =
+        directories.filter_map(|directory| Some((directory, real_path.strip_prefix(directory.real_path()).ok()?)));
+    if let Some((directory, rest)) = found.next() {
+        let rest = rest.as_os_str().as_bytes();
+        // What is not readable is not there: clients learn nothing of what is outside.
+        let rest = if rest.is_empty() { b"." } else { rest };
+        return directory.open_beneath(rest).map_err(|_| FileError::NotFound);
+    }
+    Err(FileError::NotFound)
 }
 
 /// Whether `real` is `path` beneath `root`, so that no part of `path` is a symbolic link.

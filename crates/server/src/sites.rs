@@ -1,6 +1,7 @@
 //! The web sites of a server, and which of them a request's host selects.
 
 use sanderling_http::{Host, media_type};
+use sanderling_os::directory::Directory;
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -30,8 +31,10 @@ pub struct Site {
 }
 
 /// How the files of a site are served.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct SiteOptions {
+    /// Directories that symbolic links out of the document root may lead to.
+    pub link_targets: Vec<Arc<Directory>>,
     /// Extensions, in lower case and without their dot, each with a media type that takes precedence over the built-in one.
     /// The empty extension is that of names without one.
     pub media_types: Vec<(String, String)>,
@@ -51,7 +54,7 @@ impl SiteOptions {
 #[derive(Debug)]
 pub enum Root {
     /// Beneath a directory.
-    Directory(Arc<sanderling_os::directory::Directory>),
+    Directory(Arc<Directory>),
     /// In the program itself.
     Builtin(&'static [BuiltinFile]),
     /// The directory could not be opened: requests are answered 503.

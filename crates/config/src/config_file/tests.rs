@@ -185,14 +185,14 @@ fn table_in_a_domain_is_an_unknown_key() {
     check(
         "[domain.\"a.example\"]\nroot = \"a\"\nheaders = { \"Cache-Control\" = \"max-age=60\" }",
         &[
-            "2:1: unknown key `root` in [domain.\"a.example\"]; the keys are `site`, `aliases`, `zone`, `media_types`",
-            "3:1: unknown key `headers` in [domain.\"a.example\"]; the keys are `site`, `aliases`, `zone`, `media_types`",
+            "2:1: unknown key `root` in [domain.\"a.example\"]; the keys are `site`, `aliases`, `zone`, `media_types`, `link_targets`",
+            "3:1: unknown key `headers` in [domain.\"a.example\"]; the keys are `site`, `aliases`, `zone`, `media_types`, `link_targets`",
         ],
     );
     check(
         "[domain.localhost]\nsite = \"public\"\n[domain.localhost.headers]\na = 1",
         &[
-            "3:19: unknown key `headers` in [domain.\"localhost\"]; the keys are `site`, `aliases`, `zone`, `media_types`",
+            "3:19: unknown key `headers` in [domain.\"localhost\"]; the keys are `site`, `aliases`, `zone`, `media_types`, `link_targets`",
         ],
     );
 }
@@ -679,5 +679,27 @@ fn media_types_are_read_by_extension() {
     check(
         "[domain.\"a.example\"]\nzone = \"a.zone\"\nmedia_types = {}",
         &["3:1: a.example has media_types, but no site; add site = \"FOLDER\""],
+    );
+}
+
+#[test]
+fn link_targets_are_relative_to_the_file() {
+    let site = "[domain.\"a.example\"]\nsite = \"public\"\n";
+    let targets = &config(&format!("{site}link_targets = [\"public\", \"/\"]")).sites[0].options.link_targets;
+    let paths: Vec<_> = targets.iter().map(|(path, _)| path.as_path()).collect();
+    assert!(paths[0].is_absolute() && paths[0].ends_with("public"), "{paths:?}");
+    assert_eq!(paths[1], Path::new("/"));
+    check(
+        &format!("{site}link_targets = \"uploads\"\n"),
+        &["3:16: `link_targets` must be a list of strings, not the string \"uploads\"; write link_targets = \
+           [\"/srv/uploads\"]"],
+    );
+    check(
+        &format!("{site}link_targets = [\"\"]\n"),
+        &["3:17: the link target is empty; write link_targets = [\"/srv/uploads\"]"],
+    );
+    check(
+        "[domain.\"a.example\"]\nzone = \"a.zone\"\nlink_targets = []",
+        &["3:1: a.example has link_targets, but no site; add site = \"FOLDER\""],
     );
 }

@@ -46,6 +46,13 @@ const LIMITS: EntryLimits = EntryLimits { small_file_bytes_max: 8 * 1024, conten
 /// Long after the files were written.
 const NOW_UNIX_S: u64 = 10_000_000_000;
 
+fn lookup_of(root: &Path, path: &str, link_targets: Vec<Arc<Directory>>) -> FileLookup {
+    let root = Root::Directory(Arc::new(Directory::open(root).expect("opened")));
+    let options = SiteOptions { link_targets, ..SiteOptions::default() };
+    let site = Arc::new(Site { id: 0, hosts: Vec::new(), root, options });
+    FileLookup::new(&site, &SitePath::parse(path.as_bytes()).expect("a path"), &FileKey::default())
+}
+
 /// A directory with files, one of which is looked up.
 struct Fixture {
     directory: tempfile::TempDir,
@@ -57,9 +64,7 @@ impl Fixture {
     /// Files, each with its length.
     fn new(files: &[(&str, usize)], path: &str) -> Fixture {
         let directory = tempfile::tempdir().expect("created");
-        let root = Root::Directory(Arc::new(Directory::open(directory.path()).expect("opened")));
-        let site = Arc::new(Site { id: 0, hosts: Vec::new(), root, options: SiteOptions::default() });
-        let lookup = FileLookup::new(&site, &SitePath::parse(path.as_bytes()).expect("a path"), &FileKey::default());
+        let lookup = lookup_of(directory.path(), path, Vec::new());
         let fixture = Fixture { directory, lookup, gauges: Arc::default() };
         files.iter().for_each(|(name, length)| fixture.write(name, *length));
         fixture
@@ -275,6 +280,7 @@ fn a_file_that_is_written_again_all_the_time_is_not_found() {
 #[test]
 fn a_media_type_of_the_site_takes_precedence() {
     let options = SiteOptions {
+        link_targets: Vec::new(),
         media_types: [("log", "text/x-log"), ("html", "text/x-own"), ("", "text/x-none")]
             .map(|(extension, media_type)| (extension.to_owned(), media_type.to_owned()))
             .into(),
@@ -288,5 +294,62 @@ fn a_media_type_of_the_site_takes_precedence() {
         ("a.unknown", "application/octet-stream"),
     ] {
         assert_eq!(options.media_type(file_name.as_bytes()), expected, "{file_name}");
+    }
+}
+
+#[test]
+fn a_link_leads_to_a_file_beneath_the_root_or_a_link_target() {
+    let tree = tempfile::tempdir().expect("made");
+    let path = |name: &str| tree.path().join(name);
+    for (name, content) in [("site/a.txt", "inside"), ("uploads/b.txt", "upload"), ("uploads-2/c.txt", "secret")] {
+        std::fs::create_dir_all(path(name).parent().expect("a directory")).expect("made");
+        std::fs::write(path(name), content).expect("written");
+    }
+    for (link, to) in [
+        ("site/absolute", path("site/a.txt")),
+        ("site/root", path("site")),
+        ("site/uploads", path("uploads")),
+        ("site/upload", "../uploads/b.txt".into()),
+        ("site/beside", "../uploads-2/c.txt".into()),
+        ("site/passwd", "/etc/passwd".into()),
+        ("site/stdin", "/proc/self/fd/0".into()),
+        ("uploads/out", path("uploads-2/c.txt")),
+        ("uploads/back", path("site/a.txt")),
+    ] {
+        std::os::unix::fs::symlink(to, path(link)).expect("linked");
+    }
+    let found = |requested: &str, link_targets: &[&str]| {
+        let targets = link_targets.iter().map(|name| Arc::new(Directory::open(&path(name)).expect("opened")));
+        let lookup = lookup_of(&path("site"), requested, targets.collect());
+        let context = LookupContext { now_ms: 0, unix_s: 0, limits: LIMITS, attempt_count: 0 };
+        loop {
+            match lookup.run(None, context, Blocking::Yes, &Arc::default()) {
+                Ok(LookupResult::New(file)) => {
+                    assert!(file.is_unwatchable, "{requested}");
+                    let content = file.variant(ContentCoding::Identity).content.in_memory().expect("a small file");
+                    break Ok(String::from_utf8_lossy(content).into_owned());
+                }
+                Ok(LookupResult::Unchanged) => panic!("nothing is cached"),
+                Err(OpenError::Retry(after)) => std::thread::park_timeout(after.delay()),
+                Err(OpenError::File(error)) => break Err(error),
+            }
+        }
+    };
+    for (requested, alone, with_target) in [
+        ("/absolute", Ok("inside"), Ok("inside")),
+        ("/root/a.txt", Ok("inside"), Ok("inside")),
+        ("/root", Err(FileError::IsDirectory), Err(FileError::IsDirectory)),
+        ("/upload", Err(FileError::NotFound), Ok("upload")),
+        ("/uploads", Err(FileError::NotFound), Err(FileError::IsDirectory)),
+        ("/uploads/b.txt", Err(FileError::NotFound), Ok("upload")),
+        ("/uploads/missing", Err(FileError::NotFound), Err(FileError::NotFound)),
+        ("/uploads/out", Err(FileError::NotFound), Err(FileError::NotFound)),
+        ("/uploads/back", Ok("inside"), Ok("inside")),
+        ("/beside", Err(FileError::NotFound), Err(FileError::NotFound)),
+        ("/passwd", Err(FileError::NotFound), Err(FileError::NotFound)),
+        ("/stdin", Err(FileError::NotFound), Err(FileError::NotFound)),
+    ] {
+        assert_eq!(found(requested, &[]), alone.map(str::to_owned), "{requested}");
+        assert_eq!(found(requested, &["uploads"]), with_target.map(str::to_owned), "{requested} with uploads");
     }
 }

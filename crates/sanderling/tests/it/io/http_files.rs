@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::domain::{Domain, Setup};
 use sanderling_testkit::http::{HttpClient, get};
-use sanderling_testkit::{DEADLINE, RawConnection};
+use sanderling_testkit::{DEADLINE, ListenerCounts, RawConnection, TestDirectory, TestServer};
 
 /// Outside of the document root, and never served.
 const CANARY: &[u8] = b"the canary sings";
@@ -69,8 +69,38 @@ fn path_that_leads_out_of_the_root_or_to_no_regular_file_is_refused() {
         let said = response.text();
         assert!(!said.contains("canary") && !said.contains("root:"), "{target}: {said}");
     }
-    for target in ["/relative-in", "/inside/a.txt"] {
+    for target in ["/relative-in", "/absolute-in", "/inside/a.txt"] {
         assert_eq!(HttpClient::connect(domain.server.http()).get(target).text(), "a", "{target}");
+    }
+}
+
+/// The sandbox allows the directories of link targets.
+#[test]
+fn links_lead_to_link_targets_and_files_have_the_media_types_of_the_domain() {
+    let directory = TestDirectory::with(&[
+        ("public/index.html", b"hi\n"),
+        ("public/a.log", b"a"),
+        ("uploads/b.log", b"b"),
+        ("elsewhere/c.log", CANARY),
+    ]);
+    let path = |name: &str| directory.path().join(name);
+    symlink(path("uploads"), path("public/uploads")).unwrap();
+    symlink("../elsewhere", path("public/elsewhere")).unwrap();
+    let config = "[http]\nlisten = [\"127.0.0.1:0\"]\n[domain.\"example.com\"]\nsite = \"public\"\n\
+                  link_targets = [\"uploads\"]\nmedia_types = { log = \"text/x-log\" }\n";
+    directory.write("sanderling.toml", config.as_bytes());
+    let server = TestServer::start_command(directory.serve_command(), ListenerCounts { http: 1, dns: 0 });
+    for (target, status, content) in [
+        ("/a.log", 200, "a"),
+        ("/uploads/b.log", 200, "b"),
+        ("/uploads/missing.log", 404, ""),
+        ("/elsewhere/c.log", 404, ""),
+    ] {
+        let response = HttpClient::connect(server.http()).get(target);
+        assert_eq!(response.status, status, "{target}");
+        if status == 200 {
+            assert_eq!((response.text().as_str(), response.field("Content-Type")), (content, Some("text/x-log")));
+        }
     }
 }
 
