@@ -16,6 +16,7 @@ const NEEDED: &[Needed] = &[
     ("nsd", "nsd"),
     ("knotd", "knot"),
     ("named", "bind9"),
+    ("openssl", "openssl"),
     ("strace", "strace"),
     ("groff", "groff-base"),
     ("valgrind", "valgrind"),

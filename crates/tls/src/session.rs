@@ -1,0 +1,358 @@
+//! The server's side of one TLS connection: bytes of the network in, bytes of the application out, and back.
+
+use crate::alpn::Alpn;
+use crate::certificate_store::CertificateStore;
+use crate::server_tls::ServerTls;
+use rustls::server::ServerConnection;
+use rustls::{AlertDescription, HandshakeKind, ProtocolVersion};
+use std::io::{self, IoSlice, Read, Write};
+use std::sync::Arc;
+
+/// Plaintext that a session takes before it must send: enough for one system call to be cheap beside encryption.
+pub const UNSENT_BYTES_MAX: usize = 128 * 1024;
+/// Slices that [`Session::write`] takes at once.
+pub const WRITE_PARTS_MAX: usize = 8;
+/// The longest plaintext of a record (RFC 8446 §5.1).
+pub const RECORD_BYTES_MAX: usize = 16 * 1024;
+/// What a record has besides its plaintext, at most (RFC 8446 §5.2).
+const RECORD_OVERHEAD_BYTES_MAX: usize = 5 + 256;
+/// The plaintext of a record that fits into one segment.
+const SHORT_RECORD_BYTES: usize = 1_300;
+/// After so long without sending, the congestion window may be small again.
+const IDLE_MS: u64 = 1_000;
+/// What the records of [`UNSENT_BYTES_MAX`] and of a handshake need besides their plaintext, at most.
+const OVERHEAD_BYTES_MAX: usize = 16 * 1024;
+/// What a client sends in a handshake, at most; rustls would keep messages of up to 64 KiB. A ClientHello with a key share of
+/// X25519MLKEM768 has some 1.8 KiB.
+const HANDSHAKE_BYTES_MAX: usize = 16 * 1024;
+/// The messages that answer a ClientHello, with a usual chain of certificates.
+const HANDSHAKE_UNSENT_BYTES: usize = 4 * 1024;
+/// The alert `access_denied` (RFC 8446 §6), before encryption begins.
+const ACCESS_DENIED: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];
+/// The alerts that it stands for.
+const UNRECOGNIZED_NAME: u8 = 112;
+const HANDSHAKE_FAILURE: u8 = 40;
+
+/// What a session can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Nothing can be read or written yet.
+    Handshaking,
+    /// Both sides can send.
+    Open,
+    /// The client sends no more (`close_notify`), and can still receive.
+    ClientClosed,
+    /// The session has failed. What is unsent is the alert for the client; then the connection closes.
+    Failed,
+}
+
+/// Why a session has failed. The client's errors are counted by kind, not logged.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum SessionError {
+    /// There is no certificate for the name that the client asks for, or no default for a client that asks for none.
+    #[error("no certificate for the name that the client asks for")]
+    UnknownName,
+    /// Client and server have no version, cipher suite, key exchange, signature scheme or protocol in common.
+    #[error("nothing in common with the client: {0}")]
+    Incompatible(rustls::Error),
+    /// The client has ended the session by an alert, for example because it does not trust the certificate.
+    #[error("the client has ended the session: {0}")]
+    ClientAlert(rustls::Error),
+    /// The client has broken the protocol.
+    #[error("the client has broken the protocol: {0}")]
+    Invalid(rustls::Error),
+    /// The server cannot go on: the key cannot sign, or there are no random numbers.
+    #[error("TLS has failed: {0}")]
+    Internal(rustls::Error),
+}
+
+/// The length of the next record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NextRecord {
+    /// The client can use the first segment as soon as it arrives, without those that would complete a long record.
+    Short,
+    /// As long as possible, unless nothing was sent for a while.
+    Long { last_write_ms: u64 },
+}
+
+/// The server's side of a TLS connection.
+///
+/// It has no deadline: the caller closes connections whose handshake takes too long.
+#[derive(Debug)]
+pub struct Session {
+    connection: ServerConnection,
+    certificates: Arc<CertificateStore>,
+    state: State,
+    next_record: NextRecord,
+    /// Plaintext that was decrypted and not taken.
+    readable_bytes: usize,
+    /// Bytes that have arrived since the last plaintext: of a record, or of a message of the handshake, that is not complete.
+    partial_bytes: usize,
+    /// Plaintext that was written since nothing was unsent.
+    unsent_bytes: usize,
+    /// Its limit.
+    unsent_bytes_max: usize,
+    /// What is sent instead of what rustls would send, after a failure.
+    last_words: Vec<u8>,
+}
+
+impl Session {
+    /// A session in which nothing has arrived.
+    pub fn new(tls: &ServerTls) -> Session {
+        let mut connection = ServerConnection::new(Arc::clone(tls.config())).expect("the configuration is valid");
+        connection.set_buffer_limit(Some(UNSENT_BYTES_MAX + OVERHEAD_BYTES_MAX));
+        Session {
+            connection,
+            certificates: Arc::clone(tls.certificates()),
+            state: State::Handshaking,
+            next_record: NextRecord::Short,
+            readable_bytes: 0,
+            partial_bytes: 0,
+            unsent_bytes: 0,
+            unsent_bytes_max: UNSENT_BYTES_MAX,
+            last_words: Vec::new(),
+        }
+    }
+
+    /// What the session can do.
+    #[inline]
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// Whether there is plaintext to take.
+    #[inline]
+    pub fn is_readable(&self) -> bool {
+        self.readable_bytes > 0
+    }
+
+    /// Whether there is something for [`Session::send`] to send.
+    #[inline]
+    pub fn has_unsent(&self) -> bool {
+        !self.last_words.is_empty() || self.connection.wants_write()
+    }
+
+    /// Bytes that [`Session::write`] takes now: none before the handshake is complete.
+    pub fn writable_bytes(&self) -> usize {
+        match self.state {
+            State::Open | State::ClientClosed => self.unsent_bytes_max.saturating_sub(self.unsent_bytes),
+            State::Handshaking | State::Failed => 0,
+        }
+    }
+
+    /// Limits the plaintext that the session takes before it must send, to [`UNSENT_BYTES_MAX`] or less.
+    #[inline]
+    pub fn set_unsent_bytes_max(&mut self, bytes: usize) {
+        self.unsent_bytes_max = bytes.min(UNSENT_BYTES_MAX);
+    }
+
+    /// Bytes that the session holds because they have not arrived whole, were not taken, or are unsent. Beside them it needs
+    /// some KiB.
+    pub fn held_bytes(&self) -> usize {
+        let unsent_bytes = match self.state {
+            _ if !self.has_unsent() => 0,
+            State::Handshaking => HANDSHAKE_UNSENT_BYTES,
+            _ => self.unsent_bytes + self.last_words.len(),
+        };
+        self.partial_bytes() + self.readable_bytes + unsent_bytes
+    }
+
+    /// Bytes of a record, or of a message of the handshake, that have arrived and are not complete; an upper bound.
+    pub fn partial_bytes(&self) -> usize {
+        self.partial_bytes.min(RECORD_BYTES_MAX + RECORD_OVERHEAD_BYTES_MAX)
+    }
+
+    /// The protocol that was agreed on, once the handshake is complete; `None` if the client has asked for none.
+    pub fn alpn(&self) -> Option<Alpn> {
+        self.connection.alpn_protocol().and_then(Alpn::from_id)
+    }
+
+    /// The host name that the client has asked for, in lower case.
+    pub fn server_name(&self) -> Option<&str> {
+        self.connection.server_name()
+    }
+
+    /// Whether the session goes on from an earlier one, by a ticket.
+    pub fn is_resumed(&self) -> bool {
+        self.connection.handshake_kind() == Some(HandshakeKind::Resumed)
+    }
+
+    /// `TLSv1.2` or `TLSv1.3`, once the client's first message has arrived.
+    pub fn version(&self) -> Option<&'static str> {
+        self.connection.protocol_version().and_then(|version| match version {
+            ProtocolVersion::TLSv1_2 => Some("TLSv1.2"),
+            ProtocolVersion::TLSv1_3 => Some("TLSv1.3"),
+            _ => None,
+        })
+    }
+
+    /// Takes bytes of the network, and returns how many: all of them, unless more than [`RECORD_BYTES_MAX`] of plaintext
+    /// wait to be taken.
+    ///
+    /// After an error, the unsent alert is sent, and the connection closed.
+    pub fn feed(&mut self, ciphertext: &[u8]) -> Result<usize, SessionError> {
+        let mut fed = 0;
+        while fed < ciphertext.len() && self.readable_bytes <= RECORD_BYTES_MAX {
+            fed += self.feed_some(&ciphertext[fed..])?;
+        }
+        Ok(fed)
+    }
+
+    /// Takes plaintext, as much as there is and fits, and returns how much.
+    pub fn take(&mut self, plaintext: &mut [u8]) -> usize {
+        if self.readable_bytes == 0 {
+            return 0;
+        }
+        let taken = self.connection.reader().read(plaintext).expect("there is plaintext");
+        self.readable_bytes -= taken;
+        taken
+    }
+
+    /// Replaces the bytes of the network at the start of `buffer` by what is decrypted, and returns its length.
+    ///
+    /// All plaintext must have been taken before ([`Session::is_readable`]). Afterwards some can be left, if the buffer is
+    /// full.
+    pub fn decrypt_in_place(&mut self, buffer: &mut [u8], ciphertext_bytes: usize) -> Result<usize, SessionError> {
+        debug_assert!(!self.is_readable());
+        let (mut fed, mut taken) = (0, 0);
+        while fed < ciphertext_bytes {
+            // At most one incomplete record, and what was fed, can have been decrypted. So either it fits into the space
+            // of what was fed, or no more than a record is left, which does not prevent feeding.
+            fed += self.feed_some(&buffer[fed..ciphertext_bytes])?;
+            taken += self.take(&mut buffer[taken..fed]);
+        }
+        taken += self.take(&mut buffer[taken..]);
+        Ok(taken)
+    }
+
+    /// Writes the start of `parts`, up to [`Session::writable_bytes`], and returns how many bytes. They are encrypted now,
+    /// and sent by [`Session::send`].
+    ///
+    /// A call ends a record: short parts are best written together. At most [`WRITE_PARTS_MAX`] parts.
+    pub fn write(&mut self, parts: &[&[u8]], now_ms: u64) -> usize {
+        let length = parts.iter().map(|part| part.len()).sum::<usize>().min(self.writable_bytes());
+        if length == 0 {
+            return 0;
+        }
+        let is_short = match self.next_record {
+            NextRecord::Short => true,
+            NextRecord::Long { last_write_ms } => now_ms.saturating_sub(last_write_ms) >= IDLE_MS,
+        };
+        self.next_record = NextRecord::Long { last_write_ms: now_ms };
+        let mut written = 0;
+        if is_short && length > SHORT_RECORD_BYTES {
+            written = self.write_range(parts, 0, SHORT_RECORD_BYTES);
+        }
+        written += self.write_range(parts, written, length);
+        self.unsent_bytes += written;
+        written
+    }
+
+    /// Sends what is unsent by one vectored write, and returns how much left. Errors are those of `sink`.
+    pub fn send(&mut self, sink: &mut dyn Write) -> io::Result<usize> {
+        if !self.last_words.is_empty() {
+            let sent = sink.write(&self.last_words)?;
+            self.last_words.drain(..sent);
+            return Ok(sent);
+        }
+        let sent = self.connection.write_tls(sink)?;
+        if !self.connection.wants_write() {
+            self.unsent_bytes = 0;
+        }
+        Ok(sent)
+    }
+
+    /// Says that nothing more is sent (`close_notify`), so that the client does not take the end of the connection for an
+    /// attack (RFC 8446 §6.1). Nothing happens unless the session is open.
+    pub fn close(&mut self) {
+        if matches!(self.state, State::Open | State::ClientClosed) {
+            self.connection.send_close_notify();
+        }
+    }
+
+    /// Takes the start of `ciphertext`, at least a byte, and processes the records that are complete.
+    fn feed_some(&mut self, mut ciphertext: &[u8]) -> Result<usize, SessionError> {
+        if self.state == State::ClientClosed {
+            // Data after close_notify is ignored (RFC 8446 §6.1).
+            return Ok(ciphertext.len());
+        }
+        let available = ciphertext.len();
+        let is_read = self.connection.read_tls(&mut ciphertext);
+        let processed = self.connection.process_new_packets();
+        match (processed, is_read) {
+            (Err(error), _) => Err(self.fail(error)),
+            // A message of the handshake is longer than rustls accepts.
+            (Ok(_), Err(_) | Ok(0)) => Err(self.fail(rustls::InvalidMessage::HandshakePayloadTooLarge.into())),
+            (Ok(io_state), Ok(_)) => {
+                let has_plaintext = io_state.plaintext_bytes_to_read() > self.readable_bytes;
+                self.readable_bytes = io_state.plaintext_bytes_to_read();
+                let was_handshaking = self.state == State::Handshaking;
+                self.state = match (io_state.peer_has_closed(), self.connection.is_handshaking()) {
+                    (false, true) => State::Handshaking,
+                    (false, false) => State::Open,
+                    (true, false) => State::ClientClosed,
+                    (true, true) => return Err(self.fail(rustls::Error::AlertReceived(AlertDescription::CloseNotify))),
+                };
+                let fed_bytes = available - ciphertext.len();
+                let is_complete = has_plaintext || (was_handshaking && self.state != State::Handshaking);
+                self.partial_bytes = if is_complete { 0 } else { self.partial_bytes + fed_bytes };
+                if self.state == State::Handshaking && self.partial_bytes > HANDSHAKE_BYTES_MAX {
+                    return Err(self.fail(rustls::InvalidMessage::HandshakePayloadTooLarge.into()));
+                }
+                Ok(fed_bytes)
+            }
+        }
+    }
+
+    fn fail(&mut self, error: rustls::Error) -> SessionError {
+        self.state = State::Failed;
+        self.last_words.clear();
+        while self.connection.wants_write() {
+            self.connection.write_tls(&mut self.last_words).expect("a vector takes all");
+        }
+        if self.last_words.ends_with(&ACCESS_DENIED) {
+            return self.fail_without_certificate();
+        }
+        match error {
+            rustls::Error::PeerIncompatible(_) | rustls::Error::NoApplicationProtocol => {
+                SessionError::Incompatible(error)
+            }
+            rustls::Error::AlertReceived(_) => SessionError::ClientAlert(error),
+            rustls::Error::InappropriateMessage { .. }
+            | rustls::Error::InappropriateHandshakeMessage { .. }
+            | rustls::Error::InvalidEncryptedClientHello(_)
+            | rustls::Error::InvalidMessage(_)
+            | rustls::Error::DecryptError
+            | rustls::Error::PeerMisbehaved(_)
+            | rustls::Error::PeerSentOversizedRecord => SessionError::Invalid(error),
+            _ => SessionError::Internal(error),
+        }
+    }
+
+    /// rustls sends `access_denied`, in clear, only if the store gave it no certificate. RFC 6066 §3 and RFC 8446 §6.2 have
+    /// other alerts for the causes.
+    fn fail_without_certificate(&mut self) -> SessionError {
+        let (alert, error) = if self.certificates.has_certificate_for(self.connection.server_name()) {
+            let error = rustls::PeerIncompatible::NoSignatureSchemesInCommon.into();
+            (HANDSHAKE_FAILURE, SessionError::Incompatible(error))
+        } else {
+            (UNRECOGNIZED_NAME, SessionError::UnknownName)
+        };
+        *self.last_words.last_mut().expect("an alert") = alert;
+        error
+    }
+
+    /// Encrypts the bytes `start..end` of `parts`; how many.
+    fn write_range(&mut self, parts: &[&[u8]], start: usize, end: usize) -> usize {
+        let mut slices = [IoSlice::new(&[]); WRITE_PARTS_MAX];
+        let mut part_start = 0;
+        for (slice, part) in slices.iter_mut().zip(parts) {
+            let part_end = part_start + part.len();
+            let (from, to) = (start.clamp(part_start, part_end), end.clamp(part_start, part_end));
+            *slice = IoSlice::new(&part[from - part_start..to - part_start]);
+            part_start = part_end;
+        }
+        let slices = &slices[..parts.len()];
+        self.connection.writer().write_vectored(slices).expect("writing into memory does not fail")
+    }
+}

@@ -1,0 +1,232 @@
+//! Versions, protocols, and the choice of the certificate.
+
+use crate::pair::{Pair, VERSIONS, certificate, client_config, http_client, provider, server_tls, store, tickets};
+use rustls::client::ClientConfig;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{AlertDescription, CipherSuite, Error, SignatureAlgorithm, SignatureScheme};
+use sanderling_tls::{Alpn, Certificate, CertificateStore, ServerTls, SessionError, Signer, SigningKey, State};
+use std::sync::Arc;
+
+#[test]
+fn request_and_response_pass_in_pieces_of_any_length() {
+    for version in VERSIONS {
+        for piece_bytes in [1, 2, 5, 100, usize::MAX] {
+            let mut pair = Pair::new(&Arc::new(http_client(version)), "example.com", &server_tls());
+            pair.piece_bytes = piece_bytes;
+            pair.run().unwrap();
+            assert_eq!(pair.session.state(), State::Open);
+            assert_eq!(pair.session.alpn(), Some(Alpn::H2));
+            assert_eq!(pair.session.server_name(), Some("example.com"));
+            assert_eq!(pair.session.version(), if version == VERSIONS[0] { Some("TLSv1.2") } else { Some("TLSv1.3") });
+            assert!(!pair.session.is_resumed());
+            pair.exchange(b"a request", b"a response");
+            pair.exchange(&[1; 3000], &[2; 3000]);
+        }
+    }
+}
+
+#[test]
+fn request_in_the_last_flight_of_the_handshake_is_decrypted_in_place() {
+    use std::io::Write;
+    for version in VERSIONS {
+        let mut pair = Pair::new(&Arc::new(http_client(version)), "example.com", &server_tls());
+        // Held back by the client until the handshake is complete.
+        pair.client.writer().write_all(b"a request").unwrap();
+        let mut decrypted = Vec::new();
+        for _ in 0..3 {
+            let mut buffer = vec![0; 20_000];
+            let arrived = pair.client_bytes();
+            buffer[..arrived.len()].copy_from_slice(&arrived);
+            let length = pair.session.decrypt_in_place(&mut buffer, arrived.len()).unwrap();
+            decrypted.extend_from_slice(&buffer[..length]);
+            let answer = pair.session_bytes();
+            pair.feed_client(&answer);
+        }
+        assert_eq!(decrypted, b"a request");
+    }
+}
+
+#[test]
+fn random_numbers_are_drawn_before_the_first_handshake() {
+    assert!(server_tls().warm_up());
+}
+
+#[test]
+fn hybrid_key_exchange_is_used() {
+    let mut pair = Pair::new(&Arc::new(client_config(&VERSIONS, provider())), "example.com", &server_tls());
+    pair.run().unwrap();
+    let group = pair.client.negotiated_key_exchange_group().unwrap().name();
+    let expected =
+        if cfg!(feature = "aws-lc-rs") { rustls::NamedGroup::X25519MLKEM768 } else { rustls::NamedGroup::X25519 };
+    assert_eq!(group, expected);
+}
+
+#[test]
+fn protocol_is_the_first_of_the_server_that_the_client_knows() {
+    let check = |client: &[&str], expected: Option<Alpn>| {
+        let mut config = client_config(&VERSIONS, provider());
+        config.alpn_protocols = client.iter().map(|id| id.as_bytes().to_vec()).collect();
+        let mut pair = Pair::new(&Arc::new(config), "example.com", &server_tls());
+        pair.run().unwrap();
+        assert_eq!(pair.session.alpn(), expected, "{client:?}");
+    };
+    check(&["http/1.1", "h2"], Some(Alpn::H2));
+    check(&["http/1.1", "unknown"], Some(Alpn::Http1));
+    check(&[], None);
+}
+
+#[test]
+fn client_without_a_protocol_in_common_gets_an_alert() {
+    let mut config = client_config(&VERSIONS, provider());
+    config.alpn_protocols = vec![b"dot".to_vec()];
+    let mut pair = Pair::new(&Arc::new(config), "example.com", &server_tls());
+    assert!(matches!(pair.run(), Err(SessionError::Incompatible(Error::NoApplicationProtocol))));
+    assert_eq!(pair.client_error, Some(Error::AlertReceived(AlertDescription::NoApplicationProtocol)));
+    assert_eq!((pair.session.state(), pair.session.writable_bytes()), (State::Failed, 0));
+}
+
+/// The certificate that a client gets for a name, or the alert.
+fn certificate_for(
+    store: CertificateStore,
+    config: ClientConfig,
+    name: &str,
+) -> Result<CertificateDer<'static>, Error> {
+    let tls = ServerTls::new(Arc::new(store), tickets(1, None), &[]);
+    let mut pair = Pair::new(&Arc::new(config), name, &tls);
+    let result = pair.run();
+    match pair.client_error {
+        Some(error) => Err(error),
+        None => {
+            result.unwrap();
+            Ok(pair.client.peer_certificates().unwrap()[0].clone().into_owned())
+        }
+    }
+}
+
+fn first(name: &str) -> CertificateDer<'static> {
+    use rustls::pki_types::pem::PemObject;
+    CertificateDer::from_pem_slice(&crate::pki::pki().read(&format!("{name}.pem"))).unwrap()
+}
+
+#[test]
+fn certificate_is_chosen_by_exact_name_then_by_wildcard() {
+    let stores = || {
+        let mut store = store();
+        store.add("Other.example.com", &certificate("other"));
+        store
+    };
+    let check = |name: &str, expected: &str| {
+        for version in VERSIONS {
+            let found = certificate_for(stores(), client_config(&[version], provider()), name);
+            assert_eq!(found, Ok(first(expected)), "{name}");
+        }
+    };
+    check("example.com", "ecdsa");
+    check("EXAMPLE.org", "ecdsa");
+    check("www.example.com", "ecdsa");
+    check("other.example.com", "other");
+}
+
+#[test]
+fn unknown_name_is_refused_with_its_alert() {
+    let unknown = Err(Error::AlertReceived(AlertDescription::UnrecognisedName));
+    // A wildcard holds for one label.
+    for name in ["example.net", "a.b.example.com", "com"] {
+        for version in VERSIONS {
+            assert_eq!(certificate_for(store(), client_config(&[version], provider()), name), unknown, "{name}");
+        }
+    }
+    // Without a name.
+    assert_eq!(certificate_for(store(), client_config(&VERSIONS, provider()), "192.0.2.1"), unknown);
+
+    let mut pair = Pair::new(&Arc::new(http_client(VERSIONS[1])), "example.net", &server_tls());
+    assert!(matches!(pair.run(), Err(SessionError::UnknownName)));
+}
+
+#[test]
+fn default_certificate_is_for_other_names_and_for_none() {
+    let mut store = CertificateStore::new();
+    store.add_default(&certificate("other"));
+    assert_eq!(certificate_for(store, client_config(&VERSIONS, provider()), "192.0.2.1"), Ok(first("other")));
+
+    let mut store = CertificateStore::new();
+    store.add_default(&certificate("ecdsa"));
+    assert_eq!(certificate_for(store, client_config(&VERSIONS, provider()), "example.org"), Ok(first("ecdsa")));
+}
+
+#[test]
+fn client_gets_the_preferred_key_type_that_it_supports() {
+    let store = || {
+        let mut store = CertificateStore::new();
+        ["rsa", "ed25519", "ecdsa"].iter().for_each(|name| store.add("example.com", &certificate(name)));
+        store
+    };
+    let full = client_config(&VERSIONS, provider());
+    assert_eq!(certificate_for(store(), full, "example.com"), Ok(first("ecdsa")));
+
+    let mut rsa_alone = provider();
+    rsa_alone.cipher_suites.retain(|suite| suite.suite() == CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256);
+    let rsa_alone = client_config(&[VERSIONS[0]], rsa_alone);
+    assert_eq!(certificate_for(store(), rsa_alone.clone(), "example.com"), Ok(first("rsa")));
+
+    let mut ecdsa_store = CertificateStore::new();
+    ecdsa_store.add("example.com", &certificate("ecdsa"));
+    let failure = Err(Error::AlertReceived(AlertDescription::HandshakeFailure));
+    assert_eq!(certificate_for(ecdsa_store, rsa_alone, "example.com"), failure);
+}
+
+/// A key in another place, which does not show its public key, and may fail.
+#[derive(Debug)]
+struct RemoteKey {
+    key: Arc<dyn SigningKey>,
+    fails: bool,
+}
+
+#[derive(Debug)]
+struct RemoteSigner {
+    signer: Box<dyn Signer>,
+    fails: bool,
+}
+
+impl SigningKey for RemoteKey {
+    fn choose_scheme(&self, offered: &[SignatureScheme]) -> Option<Box<dyn Signer>> {
+        let signer = self.key.choose_scheme(offered)?;
+        Some(Box::new(RemoteSigner { signer, fails: self.fails }))
+    }
+
+    fn algorithm(&self) -> SignatureAlgorithm {
+        self.key.algorithm()
+    }
+}
+
+impl Signer for RemoteSigner {
+    fn sign(&self, message: &[u8]) -> Result<Vec<u8>, Error> {
+        if self.fails { Err(Error::General("the other process is gone".into())) } else { self.signer.sign(message) }
+    }
+
+    fn scheme(&self) -> SignatureScheme {
+        self.signer.scheme()
+    }
+}
+
+#[test]
+fn key_may_be_in_another_process() {
+    use rustls::pki_types::pem::PemObject;
+    for version in VERSIONS {
+        for fails in [false, true] {
+            let der = PrivateKeyDer::from_pem_slice(&crate::pki::pki().read("ecdsa.key")).unwrap();
+            let key = provider().key_provider.load_private_key(der).unwrap();
+            let chain = ["ecdsa", "intermediate"].map(first).to_vec();
+            let certificate = Certificate::new(chain, Arc::new(RemoteKey { key, fails })).unwrap();
+            let mut store = CertificateStore::new();
+            store.add_default(&certificate);
+            let tls = ServerTls::new(Arc::new(store), tickets(1, None), &[]);
+            let mut pair = Pair::new(&Arc::new(client_config(&[version], provider())), "example.com", &tls);
+            match pair.run() {
+                Ok(()) => pair.exchange(b"a request", b"a response"),
+                Err(error) => assert!(fails && matches!(error, SessionError::Internal(_)), "{error}"),
+            }
+            assert_eq!(pair.session.state(), if fails { State::Failed } else { State::Open });
+        }
+    }
+}

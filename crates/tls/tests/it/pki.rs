@@ -1,0 +1,72 @@
+//! Certificates of a test authority, made by OpenSSL.
+
+use sanderling_testkit::{TestDirectory, run_program};
+use std::fs;
+use std::sync::OnceLock;
+
+/// Files of one folder. Certificates: `root`, `intermediate`, and of servers `ecdsa`, `rsa`, `other`.
+pub(crate) struct Pki(TestDirectory);
+
+/// Those of this process.
+pub(crate) fn pki() -> &'static Pki {
+    static PKI: OnceLock<Pki> = OnceLock::new();
+    PKI.get_or_init(Pki::new)
+}
+
+impl Pki {
+    fn new() -> Pki {
+        let pki = Pki(TestDirectory::with(&[("config", b"[req]\ndistinguished_name = dn\n[dn]\n")]));
+        pki.openssl("ecparam -genkey -name prime256v1 -out root.key");
+        pki.openssl("ecparam -genkey -name prime256v1 -out intermediate.key");
+        // SEC1 with parameters before it, PKCS#1 and PKCS#8.
+        pki.openssl("ecparam -genkey -name prime256v1 -out ecdsa.key");
+        pki.openssl("genrsa -traditional -out rsa.key 2048");
+        pki.openssl("genpkey -algorithm ed25519 -out ed25519.key");
+        pki.openssl("pkcs8 -topk8 -nocrypt -in ecdsa.key -out other.key");
+        pki.openssl("pkcs8 -topk8 -in ecdsa.key -passout pass:secret -out encrypted.key");
+        pki.openssl("ec -in ecdsa.key -aes128 -passout pass:secret -out encrypted-sec1.key");
+        pki.openssl("genrsa -traditional -out short.key 1024");
+        pki.openssl("pkey -in ecdsa.key -outform der -out der.key");
+        let names = "example.com,DNS:*.example.com,DNS:example.org";
+        pki.certificate("root", None, "basicConstraints=critical,CA:TRUE");
+        pki.certificate("intermediate", Some("root"), "basicConstraints=critical,CA:TRUE");
+        pki.certificate("ecdsa", Some("intermediate"), &format!("subjectAltName=DNS:{names}"));
+        pki.certificate("rsa", Some("intermediate"), &format!("subjectAltName=DNS:{names}"));
+        pki.certificate("ed25519", Some("intermediate"), &format!("subjectAltName=DNS:{names}"));
+        pki.certificate("other", Some("intermediate"), "subjectAltName=DNS:other.example.com,IP:192.0.2.1");
+        pki
+    }
+
+    fn openssl(&self, arguments: &str) {
+        let in_folder = |word: &str| match word.rsplit_once('.') {
+            Some((_, "key" | "pem")) => self.0.argument(word),
+            _ => word.to_owned(),
+        };
+        let arguments: Vec<String> = arguments.split(' ').map(in_folder).collect();
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let ended = run_program("openssl", "openssl", &arguments);
+        assert!(ended.status.success(), "openssl {arguments:?}: {ended}");
+    }
+
+    fn certificate(&self, name: &str, issuer: Option<&str>, extension: &str) {
+        let config = self.0.argument("config");
+        let by = issuer.map_or(String::new(), |issuer| format!(" -CA {issuer}.pem -CAkey {issuer}.key"));
+        self.openssl(&format!(
+            "req -x509 -config {config} -subj /CN=Test-{name} -days 10 -addext {extension} -key {name}.key{by} \
+             -out {name}.pem"
+        ));
+    }
+
+    pub(crate) fn read(&self, file: &str) -> Vec<u8> {
+        fs::read(self.path(file)).unwrap()
+    }
+
+    pub(crate) fn path(&self, file: &str) -> String {
+        self.0.argument(file)
+    }
+
+    /// These certificates one after another.
+    pub(crate) fn chain(&self, names: &[&str]) -> Vec<u8> {
+        names.iter().flat_map(|name| self.read(&format!("{name}.pem"))).collect()
+    }
+}
