@@ -1,4 +1,5 @@
-//! HTTP/1.1 without I/O: parses requests, decides and writes responses.
+//! HTTP/1.1 without I/O: parses requests, decides and writes responses. The crate `http2` writes requests in this form, and
+//! reads responses in it.
 //!
 //! For each request the caller
 //! 1. parses the received bytes with [`parse_request`];
@@ -7,8 +8,8 @@
 //! 4. takes the file's [`Representation`], made when the file was opened, in the coding from [`negotiate_coding`];
 //! 5. calls [`respond`] and sends what [`Response::write_head`] writes, then [`Response::body`].
 //!
-//! This crate never opens a file, reads a socket or asks for the time. It does not support HTTP/2 or
-//! trailers, and it compresses nothing: a coded file is another file.
+//! This crate never opens a file, reads a socket or asks for the time. It does not support trailers, and it compresses
+//! nothing: a coded file is another file.
 
 #![no_std]
 #![forbid(unsafe_code)]

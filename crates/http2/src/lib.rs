@@ -1,0 +1,32 @@
+//! HTTP/2 (RFC 9113) without I/O: received bytes become requests, and responses become frames.
+//!
+//! The caller
+//! 1. gives received bytes to [`Session::receive`], which takes whole frames off them;
+//! 2. parses the head of a complete request, which has the form of HTTP/1.1, with [`sanderling_http::parse_request`], and
+//!    answers it as it would answer a request of HTTP/1.1, with [`Session::answer`], or keeps it for later with
+//!    [`Session::park`];
+//! 3. fills the frames of [`Session::next_data`] while its output has room, which are in the order of RFC 9218;
+//! 4. sends the output, and closes the connection once [`Session::is_finished`].
+//!
+//! The crate knows no clock: [`Session::activity`] says what a connection waits for, and the caller how long it may. It
+//! does not support server push, the upgrade from HTTP/1.1, trailers in responses or CONNECT, and it does not keep the
+//! content of requests.
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod session;
+mod streams;
+mod response_head;
+mod request_head;
+mod limits;
+mod priority;
+mod hpack;
+mod frame;
+
+pub use frame::ErrorCode;
+pub use limits::Limits;
+pub use request_head::Scratch;
+pub use session::{Activity, Content, DATA_BYTES_MAX, DataFrame, Received, Request, Session};

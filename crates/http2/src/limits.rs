@@ -1,0 +1,108 @@
+//! The limits of a connection, and the budgets that it has of what costs work but is no request.
+
+use sanderling_http::RequestLimits;
+
+use crate::frame::{ErrorCode, HEADER_BYTES};
+
+/// The limits of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Limits of a request, the same as in HTTP/1.1. Its head has the form of HTTP/1.1 here.
+    pub request: RequestLimits,
+    /// Streams that are open at once (SETTINGS_MAX_CONCURRENT_STREAMS).
+    pub streams_max: u32,
+    /// Requests of one connection; then it is shut down.
+    pub requests_max: u64,
+    /// Bytes of a header block before it is decoded. A larger one ends the connection, since it cannot be skipped.
+    pub header_block_bytes_max: usize,
+    /// Bytes of the heads of requests that cannot be answered yet. If there are several, one that exceeds it is refused.
+    pub kept_heads_bytes_max: usize,
+    /// CONTINUATION frames of one header block.
+    pub continuations_max: u8,
+    /// Streams reset by the client or because of its errors, beyond those answered completely.
+    pub reset_budget: u32,
+    /// Frames that neither are a request nor have content, beyond those that responses account for.
+    pub control_budget: u32,
+    /// Bytes that are neither header fields nor content, beyond eight times those that are.
+    pub overhead_bytes_max: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            request: RequestLimits::default(),
+            streams_max: 100,
+            requests_max: 10_000,
+            header_block_bytes_max: 32 * 1024,
+            kept_heads_bytes_max: 64 * 1024,
+            continuations_max: 8,
+            reset_budget: 200,
+            control_budget: 1_000,
+            overhead_bytes_max: 1024 * 1024,
+        }
+    }
+}
+
+/// Bytes of content sent for which the client may send one control frame more: clients open windows in steps of several
+/// KiB, of the stream and of the connection.
+const CONTENT_BYTES_PER_CONTROL: u32 = 1024;
+
+/// What is left of the budgets of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Budgets {
+    resets: u32,
+    controls: u32,
+    /// Content sent that has not added to `controls` yet.
+    content_bytes: u32,
+    received_bytes: u64,
+    payload_bytes: u64,
+}
+
+impl Budgets {
+    pub(crate) fn new(limits: &Limits) -> Budgets {
+        Budgets {
+            resets: limits.reset_budget,
+            controls: limits.control_budget,
+            content_bytes: 0,
+            received_bytes: 0,
+            payload_bytes: 0,
+        }
+    }
+
+    /// A frame was received.
+    pub(crate) fn note_frame(&mut self, payload_bytes: usize, limits: &Limits) -> Result<(), ErrorCode> {
+        self.received_bytes += (HEADER_BYTES + payload_bytes) as u64;
+        let is_exceeded = self.received_bytes / 8 > self.payload_bytes + limits.overhead_bytes_max;
+        if is_exceeded { Err(ErrorCode::EnhanceYourCalm) } else { Ok(()) }
+    }
+
+    /// Header fields or content were received.
+    pub(crate) fn note_payload(&mut self, bytes: usize) {
+        self.payload_bytes += bytes as u64;
+    }
+
+    /// A frame was received that is no request and has no content.
+    pub(crate) fn take_control(&mut self) -> Result<(), ErrorCode> {
+        self.controls = self.controls.checked_sub(1).ok_or(ErrorCode::EnhanceYourCalm)?;
+        Ok(())
+    }
+
+    /// A stream was reset by the client, or because of it.
+    pub(crate) fn take_reset(&mut self) -> Result<(), ErrorCode> {
+        self.resets = self.resets.checked_sub(1).ok_or(ErrorCode::EnhanceYourCalm)?;
+        Ok(())
+    }
+
+    /// A response was sent whole.
+    pub(crate) fn note_answered(&mut self, limits: &Limits) {
+        self.resets = (self.resets + 1).min(limits.reset_budget);
+    }
+
+    /// Content was sent.
+    pub(crate) fn note_sent(&mut self, bytes: u32, limits: &Limits) {
+        self.content_bytes += bytes;
+        let added = self.content_bytes / CONTENT_BYTES_PER_CONTROL;
+        self.content_bytes %= CONTENT_BYTES_PER_CONTROL;
+        self.controls = (self.controls + added).min(limits.control_budget);
+    }
+}

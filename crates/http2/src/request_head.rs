@@ -1,0 +1,236 @@
+//! Turns a header block into a request head in the form of HTTP/1.1, so that one parser decides what a valid request is.
+//!
+//! What the other form cannot express is decided here: pseudo-header fields, and bytes that would end a line.
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use memchr::memchr3;
+use sanderling_http::RequestError;
+
+use crate::hpack::{CompressionError, Decoder, Field};
+use crate::limits::Limits;
+use crate::priority::Priority;
+
+/// Buffers of the caller that connections use one after another.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    /// The head of the last request, for [`parse_request`](sanderling_http::parse_request).
+    pub head: Vec<u8>,
+    /// Decoded text of one field.
+    strings: Vec<u8>,
+    /// The values of the pseudo-header fields.
+    pseudo: Vec<u8>,
+}
+
+/// What is known of a request beside its head.
+#[derive(Debug, Default)]
+pub(crate) struct HeadFacts {
+    /// The request breaks RFC 9113 §8.1.1, so that its stream is reset.
+    pub(crate) is_malformed: bool,
+    /// The request is refused by a response, and its head is incomplete.
+    pub(crate) error: Option<RequestError>,
+    /// The value of Content-Length.
+    pub(crate) content_bytes: Option<u64>,
+    /// The field Expect is present.
+    pub(crate) has_expectation: bool,
+    pub(crate) priority: Priority,
+    /// Bytes of all names and values.
+    pub(crate) list_bytes: usize,
+}
+
+/// The pseudo-header fields of a request (RFC 9113 §8.3.1).
+#[derive(Clone, Copy)]
+enum Pseudo {
+    Method,
+    Scheme,
+    Authority,
+    Path,
+}
+
+impl Pseudo {
+    const COUNT: usize = 4;
+
+    fn from_bytes(name: &[u8]) -> Option<Pseudo> {
+        match name {
+            b":method" => Some(Pseudo::Method),
+            b":scheme" => Some(Pseudo::Scheme),
+            b":authority" => Some(Pseudo::Authority),
+            b":path" => Some(Pseudo::Path),
+            _ => None,
+        }
+    }
+}
+
+/// Decodes the header block of a request. `Err` ends the connection; anything else wrong ends the request only.
+pub(crate) fn decode_request(
+    decoder: &mut Decoder,
+    bytes: &[u8],
+    scratch: &mut Scratch,
+    limits: &Limits,
+) -> Result<HeadFacts, CompressionError> {
+    let Scratch { head, strings, pseudo } = scratch;
+    head.clear();
+    pseudo.clear();
+    let mut writer = HeadWriter { head, pseudo, found: [const { None }; Pseudo::COUNT], has_line: false };
+    let mut facts = HeadFacts::default();
+    let mut field_count = 0;
+    let mut block = decoder.block(bytes);
+    while let Some(field) = block.next(strings)? {
+        field_count += 1;
+        facts.list_bytes += field.name.len() + field.value.len();
+        // The rest is decoded all the same, since it changes the table.
+        if facts.is_malformed || facts.error.is_some() {
+            continue;
+        }
+        if facts.list_bytes > limits.request.head_bytes_max {
+            facts.error = Some(RequestError::HeadTooLong);
+        } else if field_count > limits.request.field_count_max + Pseudo::COUNT {
+            facts.error = Some(RequestError::TooManyFields);
+        } else {
+            facts.is_malformed = writer.put(field, &mut facts).is_none();
+        }
+    }
+    if !facts.is_malformed && facts.error.is_none() {
+        facts.is_malformed = writer.finish().is_none();
+    }
+    Ok(facts)
+}
+
+/// Decodes trailers, which no response depends on; whether they are well-formed.
+pub(crate) fn decode_trailers(
+    decoder: &mut Decoder,
+    bytes: &[u8],
+    scratch: &mut Scratch,
+) -> Result<bool, CompressionError> {
+    let mut block = decoder.block(bytes);
+    let mut is_valid = true;
+    while let Some(field) = block.next(&mut scratch.strings)? {
+        // RFC 9113 §8.1: no pseudo-header fields.
+        is_valid &= is_valid_name(field.name) && is_valid_value(field.value);
+    }
+    Ok(is_valid)
+}
+
+struct HeadWriter<'s> {
+    head: &'s mut Vec<u8>,
+    pseudo: &'s mut Vec<u8>,
+    found: [Option<Range<usize>>; Pseudo::COUNT],
+    /// The request line and Host are written.
+    has_line: bool,
+}
+
+impl HeadWriter<'_> {
+    /// Takes a field; `None` if the request is malformed.
+    #[inline]
+    fn put(&mut self, field: Field<'_>, facts: &mut HeadFacts) -> Option<()> {
+        let Field { name, value } = field;
+        if name.first() == Some(&b':') {
+            return self.put_pseudo(name, value);
+        }
+        if !is_valid_name(name) || !is_valid_value(value) {
+            return None;
+        }
+        if !self.has_line {
+            self.put_line()?;
+        }
+        match (name.len(), name) {
+            // RFC 9113 §8.2.2: fields of one connection are malformed.
+            (10, b"connection" | b"keep-alive") | (7, b"upgrade") => return None,
+            (16, b"proxy-connection") | (17, b"transfer-encoding") => return None,
+            (2, b"te") if value != b"trailers" => return None,
+            // No response depends on them, and browsers send many.
+            (6, b"cookie") => return Some(()),
+            (4, b"host") if self.is_authority(value) => return Some(()),
+            (6, b"expect") => facts.has_expectation = true,
+            (8, b"priority") => facts.priority = Priority::parse(value),
+            (14, b"content-length") => facts.content_bytes = Some(content_bytes(value, facts.content_bytes)?),
+            _ => {}
+        }
+        self.put_line_of_field(name, value);
+        Some(())
+    }
+
+    fn put_line_of_field(&mut self, name: &[u8], value: &[u8]) {
+        self.head.extend_from_slice(name);
+        self.head.extend_from_slice(b": ");
+        self.head.extend_from_slice(value);
+        self.head.extend_from_slice(b"\r\n");
+    }
+
+    fn put_pseudo(&mut self, name: &[u8], value: &[u8]) -> Option<()> {
+        let pseudo = Pseudo::from_bytes(name)?;
+        let found = &mut self.found[pseudo as usize];
+        // RFC 9113 §8.3: before all other fields, and once. The parts of a request line have no spaces.
+        let is_visible = value.iter().all(|byte| byte.is_ascii_graphic() || !byte.is_ascii());
+        if self.has_line || found.is_some() || !is_visible {
+            return None;
+        }
+        let start = self.pseudo.len();
+        self.pseudo.extend_from_slice(value);
+        *found = Some(start..self.pseudo.len());
+        Some(())
+    }
+
+    /// Writes the request line, and Host with the authority.
+    fn put_line(&mut self) -> Option<()> {
+        self.has_line = true;
+        let HeadWriter { head, pseudo, found, .. } = self;
+        let found = |name: Pseudo| found[name as usize].clone().map(|range| &pseudo[range]);
+        let method = found(Pseudo::Method)?;
+        let (scheme, path) = (found(Pseudo::Scheme), found(Pseudo::Path));
+        let authority = found(Pseudo::Authority);
+        let is_valid = match method {
+            // RFC 9113 §8.5.
+            b"CONNECT" => scheme.is_none() && path.is_none() && authority.is_some(),
+            b"OPTIONS" if path == Some(b"*") => scheme.is_some(),
+            _ => scheme.is_some_and(|scheme| !scheme.is_empty()) && path.is_some_and(|path| path.starts_with(b"/")),
+        };
+        if !is_valid || method.is_empty() {
+            return None;
+        }
+        let target = path.or(authority)?;
+        let parts: [&[u8]; 4] = [method, b" ", target, b" HTTP/1.1\r\n"];
+        let host: [&[u8]; 3] = [b"host: ", authority.unwrap_or_default(), b"\r\n"];
+        let host = if authority.is_some() { &host[..] } else { &[] };
+        parts.iter().chain(host).for_each(|part| head.extend_from_slice(part));
+        Some(())
+    }
+
+    /// Whether Host says what `:authority` has said. Where they differ, both are written, which the parser refuses.
+    fn is_authority(&self, value: &[u8]) -> bool {
+        let range = self.found[Pseudo::Authority as usize].clone();
+        range.is_some_and(|range| self.pseudo[range].eq_ignore_ascii_case(value))
+    }
+
+    fn finish(&mut self) -> Option<()> {
+        if !self.has_line {
+            self.put_line()?;
+        }
+        self.head.extend_from_slice(b"\r\n");
+        Some(())
+    }
+}
+
+/// RFC 9113 §8.2.1: lower-case, and no byte that would end a name in HTTP/1.1. The parser checks the rest.
+#[inline]
+fn is_valid_name(name: &[u8]) -> bool {
+    let is_valid = |byte: &u8| byte.is_ascii_graphic() && !byte.is_ascii_uppercase() && *byte != b':';
+    !name.is_empty() && name.iter().all(is_valid)
+}
+
+/// RFC 9113 §8.2.1. The parser refuses other control bytes.
+#[inline]
+fn is_valid_value(value: &[u8]) -> bool {
+    let is_space = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
+    memchr3(0, b'\r', b'\n', value).is_none() && !is_space(value.first()) && !is_space(value.last())
+}
+
+/// A decimal number, which repeated fields must agree on.
+fn content_bytes(digits: &[u8], before: Option<u64>) -> Option<u64> {
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let bytes = core::str::from_utf8(digits).ok()?.parse().ok()?;
+    before.is_none_or(|before| before == bytes).then_some(bytes)
+}

@@ -1,0 +1,554 @@
+//! One connection: received frames become requests, and responses become frames.
+
+mod control;
+mod requests;
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::mem;
+
+use sanderling_http::RequestError;
+
+use crate::frame::{
+    self, ErrorCode, FrameHeader, HEADER_BYTES, PAYLOAD_BYTES_MAX, PREFACE, U31_MAX, flag, kind, setting,
+};
+use crate::hpack::Decoder;
+use crate::limits::{Budgets, Limits};
+use crate::priority::Priority;
+use crate::request_head::Scratch;
+use crate::response_head;
+use crate::streams::{Stream, Streams, Work};
+
+/// Content of one DATA frame: with its header, the frame is one TLS record.
+pub const DATA_BYTES_MAX: usize = PAYLOAD_BYTES_MAX - HEADER_BYTES;
+
+/// The windows of a connection at its start (RFC 9113 §6.9.2).
+const INITIAL_WINDOW: u32 = 65_535;
+/// Streams that were reset last, for which frames may still arrive.
+const RESET_STREAMS_KEPT: usize = 16;
+
+/// A connection. `B` is the caller's source of the content of a response.
+#[derive(Debug)]
+pub struct Session<B> {
+    phase: Phase,
+    decoder: Decoder,
+    /// A header block that has arrived in part.
+    block: Option<Box<PartialBlock>>,
+    streams: Streams<B>,
+    /// The highest stream that the client has opened.
+    last_stream: u32,
+    request_count: u64,
+    /// Content that the client takes on all streams together.
+    window: i64,
+    /// The first window of each stream.
+    stream_window: u32,
+    /// Content received since the last WINDOW_UPDATE.
+    unreported_bytes: u32,
+    budgets: Budgets,
+    reset_streams: [u32; RESET_STREAMS_KEPT],
+    reset_count: usize,
+    /// A response was encoded.
+    has_answered: bool,
+    /// The client sends no more requests.
+    is_client_leaving: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// The preface has not arrived whole.
+    Preface,
+    /// The first SETTINGS frame has not arrived.
+    FirstSettings,
+    Open,
+    /// The client was asked to open no further streams; those that it opens meanwhile are served.
+    ShuttingDown,
+    /// Streams above this one are ignored.
+    Final {
+        last_stream: u32,
+    },
+    /// The connection has ended.
+    Closed,
+}
+
+#[derive(Debug)]
+struct PartialBlock {
+    header: FrameHeader,
+    bytes: Vec<u8>,
+    continuation_count: u8,
+}
+
+/// What [`Session::receive`] made of the input.
+#[derive(Debug)]
+pub enum Received {
+    /// The rest of a frame is missing, or there is no input.
+    Partial,
+    /// A request is complete: [`Scratch::head`] has its head. It is to be given to [`Session::answer`] or
+    /// [`Session::park`].
+    Request(Request),
+    /// The connection has ended; the output has the reason for the client.
+    Closed,
+}
+
+/// A request that is not answered yet.
+#[derive(Debug)]
+#[must_use]
+pub struct Request {
+    stream: u32,
+    window: i64,
+    priority: Priority,
+    is_client_open: bool,
+    error: Option<RequestError>,
+}
+
+impl Request {
+    /// The number of the stream.
+    pub fn stream(&self) -> u32 {
+        self.stream
+    }
+
+    /// Why the request is refused, if it exceeds a limit: then its head is incomplete.
+    pub fn error(&self) -> Option<RequestError> {
+        self.error
+    }
+}
+
+/// The content of a response.
+#[derive(Debug)]
+pub enum Content<'c, B> {
+    /// None.
+    Empty,
+    /// These bytes, for which [`Session::has_room_for`] is true.
+    Bytes(&'c [u8]),
+    /// As many bytes as `length_bytes`, at least one, which the caller supplies later, in [`DataFrame`]s.
+    Later {
+        /// Their source.
+        body: B,
+        /// Their number.
+        length_bytes: u64,
+    },
+}
+
+/// What a connection waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activity {
+    /// For the next request.
+    Idle,
+    /// For the rest of a request.
+    Receiving,
+    /// For the caller, or for the client to take content.
+    Answering,
+}
+
+/// Ends the connection with a code.
+type Outcome<T> = Result<T, ErrorCode>;
+
+impl<B> Session<B> {
+    /// A connection on which nothing has been received.
+    pub fn new(limits: &Limits) -> Session<B> {
+        Session {
+            phase: Phase::Preface,
+            decoder: Decoder::new(),
+            block: None,
+            streams: Streams::new(),
+            last_stream: 0,
+            request_count: 0,
+            window: i64::from(INITIAL_WINDOW),
+            stream_window: INITIAL_WINDOW,
+            unreported_bytes: 0,
+            budgets: Budgets::new(limits),
+            reset_streams: [0; RESET_STREAMS_KEPT],
+            reset_count: 0,
+            has_answered: false,
+            is_client_leaving: false,
+        }
+    }
+
+    /// What the connection waits for.
+    pub fn activity(&self) -> Activity {
+        if self.streams.iter().any(|stream| !matches!(stream.work, Work::Receiving { .. })) {
+            Activity::Answering
+        } else if self.streams.len() > 0 || self.block.is_some() {
+            Activity::Receiving
+        } else {
+            Activity::Idle
+        }
+    }
+
+    /// Whether the connection has ended, so that it closes once its output is sent.
+    pub fn is_finished(&self) -> bool {
+        match self.phase {
+            Phase::Closed => true,
+            Phase::Final { .. } => self.streams.len() == 0,
+            _ => self.is_client_leaving && self.streams.len() == 0,
+        }
+    }
+
+    /// Whether the first SETTINGS of the client have arrived.
+    pub fn is_established(&self) -> bool {
+        !matches!(self.phase, Phase::Preface | Phase::FirstSettings)
+    }
+
+    /// Bytes of memory that the connection holds, with those of the content that waits, by `of_body`.
+    pub fn held_bytes(&self, of_body: impl Fn(&B) -> usize) -> usize {
+        let of_stream = |stream: &Stream<B>| match &stream.work {
+            Work::Receiving { head, .. } | Work::Parked { head } => head.capacity(),
+            Work::Sending { body, .. } | Work::Stalled { body, .. } => of_body(body),
+            Work::Abandoned => 0,
+        };
+        let of_block = self.block.as_ref().map_or(0, |block| block.bytes.capacity());
+        let of_streams = self.streams.iter().map(of_stream).sum::<usize>();
+        self.decoder.held_bytes() + of_block + self.streams.list_bytes() + of_streams
+    }
+
+    /// Those of requests that have not arrived whole.
+    pub fn partial_bytes(&self) -> usize {
+        let of_stream = |stream: &Stream<B>| match &stream.work {
+            Work::Receiving { head, .. } => head.capacity(),
+            _ => 0,
+        };
+        let of_block = self.block.as_ref().map_or(0, |block| block.bytes.capacity());
+        of_block + self.streams.iter().map(of_stream).sum::<usize>()
+    }
+
+    /// Whether the connection may keep another head of a request that cannot be answered yet.
+    pub fn may_keep(&self, head: &[u8], limits: &Limits) -> bool {
+        let of_stream = |stream: &Stream<B>| match &stream.work {
+            Work::Receiving { head, .. } | Work::Parked { head } => head.len(),
+            _ => 0,
+        };
+        let kept_bytes = self.streams.iter().map(of_stream).sum::<usize>();
+        kept_bytes == 0 || kept_bytes + head.len() <= limits.kept_heads_bytes_max
+    }
+
+    /// Releases memory that an idle connection does not need.
+    pub fn shrink(&mut self) {
+        self.streams.shrink();
+    }
+
+    /// Takes frames off `input` until there is a request; returns how many bytes were taken. Replies to the client's
+    /// control frames are appended to `out`: at most as many bytes as were taken, and some settings.
+    pub fn receive(
+        &mut self,
+        input: &[u8],
+        limits: &Limits,
+        scratch: &mut Scratch,
+        out: &mut Vec<u8>,
+    ) -> (usize, Received) {
+        let mut consumed = 0;
+        loop {
+            let taken = match self.phase {
+                Phase::Closed => return (input.len(), Received::Closed),
+                Phase::Preface => self.take_preface(&input[consumed..], limits, out).map(|taken| (taken, None)),
+                _ => self.take_frame(&input[consumed..], limits, scratch, out),
+            };
+            match taken {
+                Ok((0, _)) => return (consumed, Received::Partial),
+                Ok((taken_bytes, request)) => {
+                    consumed += taken_bytes;
+                    if let Some(request) = request {
+                        return (consumed, Received::Request(request));
+                    }
+                }
+                Err(code) => {
+                    self.close(code, out);
+                    return (input.len(), Received::Closed);
+                }
+            }
+        }
+    }
+
+    /// Ends the connection at once. The client learns why, and which requests were not processed.
+    pub fn close(&mut self, code: ErrorCode, out: &mut Vec<u8>) {
+        if self.phase != Phase::Closed {
+            frame::put_goaway(self.last_stream, code, out);
+            self.phase = Phase::Closed;
+            self.streams.clear();
+            self.block = None;
+        }
+    }
+
+    /// Begins a graceful shutdown (RFC 9113 §6.8): asks the client to send no further requests.
+    pub fn begin_shutdown(&mut self, out: &mut Vec<u8>) {
+        if matches!(self.phase, Phase::Open) {
+            frame::put_goaway(U31_MAX, ErrorCode::NoError, out);
+            self.phase = Phase::ShuttingDown;
+        }
+    }
+
+    /// Goes on with it, when what the client sent meanwhile has arrived: further requests are ignored.
+    pub fn finish_shutdown(&mut self, out: &mut Vec<u8>) {
+        if !matches!(self.phase, Phase::Final { .. } | Phase::Closed) {
+            frame::put_goaway(self.last_stream, ErrorCode::NoError, out);
+            self.phase = Phase::Final { last_stream: self.last_stream };
+        }
+    }
+
+    /// Whether the client takes content of `length_bytes` now, in one frame.
+    pub fn has_room_for(&self, request: &Request, length_bytes: u64) -> bool {
+        length_bytes <= DATA_BYTES_MAX as u64 && length_bytes as i64 <= self.window.min(request.window)
+    }
+
+    /// Answers a request. `head` is in the form of HTTP/1.1, with its last empty line.
+    #[expect(clippy::needless_pass_by_value, reason = "a request is answered once")]
+    pub fn answer(
+        &mut self,
+        request: Request,
+        head: &[u8],
+        content: Content<'_, B>,
+        limits: &Limits,
+        out: &mut Vec<u8>,
+    ) {
+        let Request { stream: id, window, priority, is_client_open, .. } = request;
+        let is_empty = matches!(content, Content::Empty);
+        let start = out.len();
+        out.extend_from_slice(&[0; HEADER_BYTES]);
+        response_head::encode(head, !mem::replace(&mut self.has_answered, true), out);
+        finish_head(start, id, is_empty, out);
+        match content {
+            Content::Empty => self.end_stream(id, is_client_open, limits, out),
+            Content::Bytes(bytes) => {
+                out.extend_from_slice(&frame::header(bytes.len(), kind::DATA, flag::END_STREAM, id));
+                out.extend_from_slice(bytes);
+                self.window -= bytes.len() as i64;
+                self.budgets.note_sent(bytes.len() as u32, limits);
+                self.end_stream(id, is_client_open, limits, out);
+            }
+            Content::Later { body, length_bytes } => {
+                let work = Work::Sending { body, left_bytes: length_bytes, turn: self.streams.next_turn() };
+                self.streams.push(Stream { id, window, priority, is_client_open, work });
+            }
+        }
+    }
+
+    /// Keeps a request that cannot be answered yet, until [`Session::resume`]; [`Session::may_keep`] is true.
+    #[expect(clippy::needless_pass_by_value, reason = "a request is parked or answered")]
+    pub fn park(&mut self, request: Request, head: &[u8]) {
+        let Request { stream: id, window, priority, is_client_open, .. } = request;
+        self.streams.push(Stream { id, window, priority, is_client_open, work: Work::Parked { head: head.to_vec() } });
+    }
+
+    /// Takes back a request that was parked. `None`: the client has reset its stream.
+    pub fn resume(&mut self, stream: u32, scratch: &mut Scratch) -> Option<Request> {
+        let index = self.streams.position(stream)?;
+        match &mut self.streams.at_mut(index).work {
+            Work::Parked { head } => scratch.head = mem::take(head),
+            Work::Abandoned => {
+                self.streams.remove(index);
+                return None;
+            }
+            Work::Receiving { .. } | Work::Sending { .. } | Work::Stalled { .. } => return None,
+        }
+        Some(request_of(&self.streams.remove(index), None))
+    }
+
+    /// Whether [`Session::next_data`] gives a frame.
+    pub fn can_send(&self) -> bool {
+        self.window > 0 && self.streams.next_to_send().is_some()
+    }
+
+    /// Begins the next DATA frame, with at most `content_bytes_max` of content. `None`: there is no content, or the client
+    /// takes none.
+    pub fn next_data<'d>(
+        &'d mut self,
+        content_bytes_max: usize,
+        limits: &'d Limits,
+        out: &'d mut Vec<u8>,
+    ) -> Option<DataFrame<'d, B>> {
+        if self.window <= 0 {
+            return None;
+        }
+        let index = self.streams.next_to_send()?;
+        let stream = self.streams.at_mut(index);
+        let Work::Sending { left_bytes, .. } = stream.work else { return None };
+        let bytes_max = self.window.min(stream.window).min(content_bytes_max.min(DATA_BYTES_MAX) as i64) as usize;
+        let bytes_max = bytes_max.min(usize::try_from(left_bytes).unwrap_or(usize::MAX));
+        let start = out.len();
+        out.resize(start + HEADER_BYTES + bytes_max, 0);
+        Some(DataFrame { session: self, limits, out, start, index })
+    }
+
+    /// Lets `stream` send again, if it waits for content ([`DataFrame::stall`]).
+    pub fn wake(&mut self, stream: u32) {
+        let turn = self.streams.next_turn();
+        let Some(stream) = self.streams.find_mut(stream) else { return };
+        stream.work = match mem::replace(&mut stream.work, Work::Abandoned) {
+            Work::Stalled { body, left_bytes } => Work::Sending { body, left_bytes, turn },
+            other => other,
+        };
+    }
+
+    /// The response on `id` is sent whole.
+    fn end_stream(&mut self, id: u32, is_client_open: bool, limits: &Limits, out: &mut Vec<u8>) {
+        self.budgets.note_answered(limits);
+        if is_client_open {
+            // RFC 9113 §8.1: the rest of the request is not needed.
+            self.put_reset(id, ErrorCode::NoError, out);
+        }
+    }
+
+    fn put_reset(&mut self, id: u32, code: ErrorCode, out: &mut Vec<u8>) {
+        frame::put_reset(id, code, out);
+        self.reset_streams[self.reset_count % RESET_STREAMS_KEPT] = id;
+        self.reset_count += 1;
+    }
+
+    /// Resets a stream because of an error of the client.
+    fn refuse(&mut self, id: u32, code: ErrorCode, out: &mut Vec<u8>) -> Outcome<()> {
+        self.put_reset(id, code, out);
+        self.budgets.take_reset()
+    }
+
+    fn take_preface(&mut self, input: &[u8], limits: &Limits, out: &mut Vec<u8>) -> Outcome<usize> {
+        let length_bytes = input.len().min(PREFACE.len());
+        if input[..length_bytes] != PREFACE[..length_bytes] {
+            return Err(ErrorCode::ProtocolError);
+        }
+        if length_bytes < PREFACE.len() {
+            return Ok(0);
+        }
+        self.phase = Phase::FirstSettings;
+        // Content is discarded as it arrives, so that a window bounds no memory. It has room for the first byte too many.
+        let content_window = limits.request.body_bytes_max.saturating_add(1).min(u64::from(U31_MAX)) as u32;
+        let settings = [
+            (setting::MAX_CONCURRENT_STREAMS, limits.streams_max),
+            (setting::INITIAL_WINDOW_SIZE, content_window),
+            (setting::MAX_HEADER_LIST_SIZE, u32::try_from(limits.request.head_bytes_max).unwrap_or(u32::MAX)),
+            (setting::NO_RFC7540_PRIORITIES, 1),
+        ];
+        frame::put_settings(&settings, out);
+        Ok(length_bytes)
+    }
+
+    /// Takes one frame, if it has arrived whole; returns its length and the request that it completes.
+    fn take_frame(
+        &mut self,
+        input: &[u8],
+        limits: &Limits,
+        scratch: &mut Scratch,
+        out: &mut Vec<u8>,
+    ) -> Outcome<(usize, Option<Request>)> {
+        let Some(header) = FrameHeader::parse(input) else { return Ok((0, None)) };
+        if header.payload_bytes > PAYLOAD_BYTES_MAX {
+            return Err(ErrorCode::FrameSizeError);
+        }
+        let frame_bytes = HEADER_BYTES + header.payload_bytes;
+        let Some(payload) = input.get(HEADER_BYTES..frame_bytes) else { return Ok((0, None)) };
+        if self.phase == Phase::FirstSettings {
+            if header.kind != kind::SETTINGS || header.has(flag::ACK) {
+                return Err(ErrorCode::ProtocolError);
+            }
+            self.phase = Phase::Open;
+        }
+        if self.block.is_some() && header.kind != kind::CONTINUATION {
+            return Err(ErrorCode::ProtocolError);
+        }
+        self.budgets.note_frame(header.payload_bytes, limits)?;
+        let request = match header.kind {
+            kind::HEADERS => self.take_headers(header, payload, limits, scratch, out)?,
+            kind::CONTINUATION => self.take_continuation(header, payload, limits, scratch, out)?,
+            kind::DATA => self.take_data(header, payload, limits, scratch, out)?,
+            _ => {
+                self.take_control(header, payload, out)?;
+                None
+            }
+        };
+        Ok((frame_bytes, request))
+    }
+}
+
+/// A DATA frame at the end of the output, which waits for its content.
+#[derive(Debug)]
+#[must_use]
+pub struct DataFrame<'d, B> {
+    session: &'d mut Session<B>,
+    limits: &'d Limits,
+    out: &'d mut Vec<u8>,
+    start: usize,
+    index: usize,
+}
+
+impl<B> DataFrame<'_, B> {
+    /// The source of the content, and the room for it: the content that is left, if it fits.
+    pub fn parts(&mut self) -> (&mut B, &mut [u8]) {
+        let Work::Sending { body, .. } = &mut self.session.streams.at_mut(self.index).work else {
+            unreachable!("only a stream that sends has a frame")
+        };
+        (body, &mut self.out[self.start + HEADER_BYTES..])
+    }
+
+    /// Ends the frame, whose content are the first `length_bytes` of the room, at least one.
+    pub fn finish(self, length_bytes: usize) {
+        let DataFrame { session, limits, out, start, index } = self;
+        debug_assert!(length_bytes > 0 && start + HEADER_BYTES + length_bytes <= out.len());
+        out.truncate(start + HEADER_BYTES + length_bytes);
+        let now = session.streams.next_turn();
+        let stream = session.streams.at_mut(index);
+        let (id, is_client_open) = (stream.id, stream.is_client_open);
+        stream.window -= length_bytes as i64;
+        let is_end = match &mut stream.work {
+            Work::Sending { left_bytes, turn, .. } => {
+                *left_bytes -= length_bytes as u64;
+                *turn = now;
+                *left_bytes == 0
+            }
+            _ => true,
+        };
+        session.window -= length_bytes as i64;
+        session.budgets.note_sent(length_bytes as u32, limits);
+        let flags = if is_end { flag::END_STREAM } else { 0 };
+        out[start..start + HEADER_BYTES].copy_from_slice(&frame::header(length_bytes, kind::DATA, flags, id));
+        if is_end {
+            session.streams.remove(index);
+            session.end_stream(id, is_client_open, limits, out);
+        }
+    }
+
+    /// The stream of the content.
+    pub fn stream(&self) -> u32 {
+        self.session.streams.at(self.index).id
+    }
+
+    /// Lets the stream wait for content until [`Session::wake`].
+    pub fn stall(self) {
+        let DataFrame { session, out, start, index, .. } = self;
+        out.truncate(start);
+        let work = &mut session.streams.at_mut(index).work;
+        if let Work::Sending { body, left_bytes, .. } = mem::replace(work, Work::Abandoned) {
+            *work = Work::Stalled { body, left_bytes };
+        }
+    }
+
+    /// Ends the stream without the rest of the content, which the caller cannot supply.
+    pub fn abort(self) {
+        let DataFrame { session, out, start, index, .. } = self;
+        out.truncate(start);
+        let id = session.streams.remove(index).id;
+        session.put_reset(id, ErrorCode::InternalError, out);
+    }
+}
+
+fn request_of<B>(stream: &Stream<B>, error: Option<RequestError>) -> Request {
+    let &Stream { id, window, priority, is_client_open, .. } = stream;
+    Request { stream: id, window, priority, is_client_open, error }
+}
+
+/// Writes the frame header at `start` before the header block at the end of `out`, and divides a block that is too long
+/// for one frame (RFC 9113 §4.3).
+fn finish_head(start: usize, id: u32, is_end: bool, out: &mut Vec<u8>) {
+    let block_bytes = out.len() - start - HEADER_BYTES;
+    let end_stream = if is_end { flag::END_STREAM } else { 0 };
+    if block_bytes <= PAYLOAD_BYTES_MAX {
+        let header = frame::header(block_bytes, kind::HEADERS, flag::END_HEADERS | end_stream, id);
+        return out[start..start + HEADER_BYTES].copy_from_slice(&header);
+    }
+    let block = out.split_off(start + HEADER_BYTES);
+    out.truncate(start);
+    let mut pieces = block.chunks(PAYLOAD_BYTES_MAX).peekable();
+    let (mut kind, mut flags) = (kind::HEADERS, end_stream);
+    while let Some(piece) = pieces.next() {
+        flags |= if pieces.peek().is_none() { flag::END_HEADERS } else { 0 };
+        out.extend_from_slice(&frame::header(piece.len(), kind, flags, id));
+        out.extend_from_slice(piece);
+        (kind, flags) = (kind::CONTINUATION, 0);
+    }
+}

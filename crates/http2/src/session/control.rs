@@ -1,0 +1,149 @@
+//! Frames that are no requests and have no content.
+
+use alloc::vec::Vec;
+
+use super::{Outcome, Phase, Session};
+use crate::frame::{self, ErrorCode, FrameHeader, PAYLOAD_BYTES_MAX, U31_MAX, flag, kind, setting};
+use crate::priority::Priority;
+use crate::streams::Work;
+
+/// Settings of one frame. RFC 9113 knows six.
+const SETTINGS_MAX: usize = 32;
+
+impl<B> Session<B> {
+    /// A frame that is no request and has no content.
+    pub(super) fn take_control(&mut self, header: FrameHeader, payload: &[u8], out: &mut Vec<u8>) -> Outcome<()> {
+        if header.kind != kind::RST_STREAM {
+            self.budgets.take_control()?;
+        }
+        let is_of_connection =
+            matches!(header.kind, kind::SETTINGS | kind::PING | kind::GOAWAY | kind::PRIORITY_UPDATE);
+        let is_of_stream = matches!(header.kind, kind::PRIORITY | kind::RST_STREAM);
+        if (is_of_connection && header.stream != 0) || (is_of_stream && header.stream == 0) {
+            return Err(ErrorCode::ProtocolError);
+        }
+        let is_valid_size = match header.kind {
+            kind::SETTINGS if header.has(flag::ACK) => payload.is_empty(),
+            kind::SETTINGS => payload.len().is_multiple_of(6),
+            kind::PRIORITY => payload.len() == 5,
+            kind::RST_STREAM | kind::WINDOW_UPDATE => payload.len() == 4,
+            kind::PRIORITY_UPDATE => payload.len() >= 4,
+            kind::PING => payload.len() == 8,
+            kind::GOAWAY => payload.len() >= 8,
+            _ => true,
+        };
+        if !is_valid_size {
+            return Err(ErrorCode::FrameSizeError);
+        }
+        let number = frame::u32_at_start(payload) & U31_MAX;
+        match header.kind {
+            kind::SETTINGS if !header.has(flag::ACK) => self.take_settings(payload, out),
+            kind::WINDOW_UPDATE => self.take_window_update(header.stream, number, out),
+            kind::RST_STREAM => self.take_reset(header.stream),
+            kind::PING if !header.has(flag::ACK) => {
+                frame::put_ping_ack(payload, out);
+                Ok(())
+            }
+            kind::GOAWAY => {
+                self.is_client_leaving = true;
+                Ok(())
+            }
+            // RFC 7540 §5.3.1.
+            kind::PRIORITY if number == header.stream => Err(ErrorCode::ProtocolError),
+            kind::PRIORITY_UPDATE => {
+                if let Some(stream) = self.streams.find_mut(number) {
+                    stream.priority = Priority::parse(&payload[4..]);
+                }
+                Ok(())
+            }
+            // RFC 9113 §8.4: clients push nothing.
+            kind::PUSH_PROMISE => Err(ErrorCode::ProtocolError),
+            // RFC 9113 §5.5: unknown types are ignored.
+            _ => Ok(()),
+        }
+    }
+
+    fn take_settings(&mut self, payload: &[u8], out: &mut Vec<u8>) -> Outcome<()> {
+        if payload.len() > SETTINGS_MAX * 6 {
+            return Err(ErrorCode::EnhanceYourCalm);
+        }
+        for entry in payload.chunks_exact(6) {
+            let value = frame::u32_at_start(&entry[2..]);
+            match u16::from_be_bytes([entry[0], entry[1]]) {
+                setting::ENABLE_PUSH if value > 1 => return Err(ErrorCode::ProtocolError),
+                setting::MAX_FRAME_SIZE if !(PAYLOAD_BYTES_MAX as u32..1 << 24).contains(&value) => {
+                    return Err(ErrorCode::ProtocolError);
+                }
+                setting::INITIAL_WINDOW_SIZE => {
+                    if value > U31_MAX {
+                        return Err(ErrorCode::FlowControlError);
+                    }
+                    let change = i64::from(value) - i64::from(self.stream_window);
+                    self.stream_window = value;
+                    for stream in self.streams.iter_mut() {
+                        stream.window += change;
+                        check_window(stream.window)?;
+                    }
+                }
+                // Larger frames and the client's table are not used.
+                _ => {}
+            }
+        }
+        frame::put_settings_ack(out);
+        Ok(())
+    }
+
+    fn take_window_update(&mut self, id: u32, increment: u32, out: &mut Vec<u8>) -> Outcome<()> {
+        if increment == 0 || (id != 0 && self.is_idle(id)) {
+            return Err(ErrorCode::ProtocolError);
+        }
+        if id == 0 {
+            self.window += i64::from(increment);
+            return check_window(self.window);
+        }
+        let Some(index) = self.streams.position(id) else { return Ok(()) };
+        let window = &mut self.streams.at_mut(index).window;
+        *window += i64::from(increment);
+        match check_window(*window) {
+            Ok(()) => Ok(()),
+            Err(code) => {
+                self.drop_stream(index);
+                self.refuse(id, code, out)
+            }
+        }
+    }
+
+    fn take_reset(&mut self, id: u32) -> Outcome<()> {
+        if self.is_idle(id) {
+            return Err(ErrorCode::ProtocolError);
+        }
+        if let Some(index) = self.streams.position(id) {
+            self.drop_stream(index);
+        }
+        self.budgets.take_reset()
+    }
+
+    /// Ends a stream without an answer, once the caller's work on it has ended.
+    fn drop_stream(&mut self, index: usize) {
+        let stream = self.streams.at_mut(index);
+        match stream.work {
+            Work::Parked { .. } | Work::Abandoned => stream.work = Work::Abandoned,
+            Work::Receiving { .. } | Work::Sending { .. } | Work::Stalled { .. } => drop(self.streams.remove(index)),
+        }
+    }
+
+    /// Whether the client has not opened this stream.
+    pub(super) fn is_idle(&self, id: u32) -> bool {
+        let is_after_last = match self.phase {
+            // Streams that are ignored may have been opened.
+            Phase::Final { .. } => false,
+            _ => id > self.last_stream,
+        };
+        id.is_multiple_of(2) || is_after_last
+    }
+}
+
+/// RFC 9113 §6.9.1.
+fn check_window(window: i64) -> Outcome<()> {
+    if window > i64::from(U31_MAX) { Err(ErrorCode::FlowControlError) } else { Ok(()) }
+}

@@ -1,0 +1,239 @@
+//! Frames that make requests: HEADERS, CONTINUATION and DATA.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::mem;
+
+use sanderling_http::RequestError;
+
+use super::{INITIAL_WINDOW, Outcome, PartialBlock, Phase, Request, Session, request_of};
+use crate::frame::{self, ErrorCode, FrameHeader, U31_MAX, flag};
+use crate::limits::Limits;
+use crate::request_head::{HeadFacts, Scratch, decode_request, decode_trailers};
+use crate::streams::{Stream, Work};
+
+/// Received content after which the client may send as much again.
+const WINDOW_UPDATE_BYTES: u32 = INITIAL_WINDOW / 2;
+/// Shorter pieces of content, but the last, count as control frames.
+const SMALL_CONTENT_BYTES: usize = 256;
+
+impl<B> Session<B> {
+    pub(super) fn take_headers(
+        &mut self,
+        header: FrameHeader,
+        payload: &[u8],
+        limits: &Limits,
+        scratch: &mut Scratch,
+        out: &mut Vec<u8>,
+    ) -> Outcome<Option<Request>> {
+        // RFC 9113 §5.1.1: clients open streams with odd numbers.
+        if header.stream.is_multiple_of(2) {
+            return Err(ErrorCode::ProtocolError);
+        }
+        let mut bytes = without_padding(header, payload)?;
+        if header.has(flag::PRIORITY) {
+            // A deprecated hint, which is ignored but for what RFC 7540 §5.3.1 forbids.
+            let (dependency, rest) = bytes.split_at_checked(5).ok_or(ErrorCode::FrameSizeError)?;
+            if frame::u32_at_start(dependency) & U31_MAX == header.stream {
+                return Err(ErrorCode::ProtocolError);
+            }
+            bytes = rest;
+        }
+        if header.has(flag::END_HEADERS) {
+            return self.take_block(header, bytes, limits, scratch, out);
+        }
+        self.block = Some(Box::new(PartialBlock { header, bytes: bytes.to_vec(), continuation_count: 0 }));
+        Ok(None)
+    }
+
+    pub(super) fn take_continuation(
+        &mut self,
+        header: FrameHeader,
+        payload: &[u8],
+        limits: &Limits,
+        scratch: &mut Scratch,
+        out: &mut Vec<u8>,
+    ) -> Outcome<Option<Request>> {
+        let mut block = self.block.take().ok_or(ErrorCode::ProtocolError)?;
+        if block.header.stream != header.stream {
+            return Err(ErrorCode::ProtocolError);
+        }
+        block.continuation_count += 1;
+        block.bytes.extend_from_slice(payload);
+        if block.continuation_count > limits.continuations_max || block.bytes.len() > limits.header_block_bytes_max {
+            return Err(ErrorCode::EnhanceYourCalm);
+        }
+        if header.has(flag::END_HEADERS) {
+            return self.take_block(block.header, &block.bytes, limits, scratch, out);
+        }
+        self.block = Some(block);
+        Ok(None)
+    }
+
+    /// Takes a whole header block: a request, or trailers.
+    fn take_block(
+        &mut self,
+        header: FrameHeader,
+        bytes: &[u8],
+        limits: &Limits,
+        scratch: &mut Scratch,
+        out: &mut Vec<u8>,
+    ) -> Outcome<Option<Request>> {
+        let id = header.stream;
+        self.budgets.note_payload(bytes.len());
+        let is_ignored = match self.phase {
+            Phase::Final { last_stream } => id > last_stream,
+            _ => false,
+        };
+        if id <= self.last_stream || is_ignored {
+            let is_valid = decode_trailers(&mut self.decoder, bytes, scratch);
+            let is_valid = is_valid.map_err(|_| ErrorCode::CompressionError)?;
+            return if is_ignored { Ok(None) } else { self.take_trailers(header, is_valid, scratch, out) };
+        }
+        self.last_stream = id;
+        self.request_count += 1;
+        let facts = decode_request(&mut self.decoder, bytes, scratch, limits);
+        let facts = facts.map_err(|_| ErrorCode::CompressionError)?;
+        if self.request_count == limits.requests_max {
+            self.finish_shutdown(out);
+        }
+        if self.streams.len() >= limits.streams_max as usize {
+            self.refuse(id, ErrorCode::RefusedStream, out)?;
+            return Ok(None);
+        }
+        let is_client_open = !header.has(flag::END_STREAM);
+        let HeadFacts { is_malformed, error, content_bytes, has_expectation, priority, .. } = facts;
+        // RFC 9113 §8.1.1: the length of the content is what was announced.
+        if is_malformed || (!is_client_open && content_bytes.is_some_and(|bytes| bytes != 0)) {
+            self.refuse(id, ErrorCode::ProtocolError, out)?;
+            return Ok(None);
+        }
+        let window = i64::from(self.stream_window);
+        let is_too_large = content_bytes.is_some_and(|bytes| bytes > limits.request.body_bytes_max);
+        // RFC 9110 §10.1.1: a client that waits for 100 (Continue) gets the final response instead.
+        if !is_client_open || error.is_some() || has_expectation || is_too_large {
+            return Ok(Some(Request { stream: id, window, priority, is_client_open, error }));
+        }
+        if !self.may_keep(&scratch.head, limits) {
+            self.refuse(id, ErrorCode::RefusedStream, out)?;
+            return Ok(None);
+        }
+        let work = Work::Receiving { head: scratch.head.clone(), announced_bytes: content_bytes, received_bytes: 0 };
+        self.streams.push(Stream { id, window, priority, is_client_open, work });
+        Ok(None)
+    }
+
+    /// A header block on a stream that was opened before.
+    fn take_trailers(
+        &mut self,
+        header: FrameHeader,
+        is_valid: bool,
+        scratch: &mut Scratch,
+        out: &mut Vec<u8>,
+    ) -> Outcome<Option<Request>> {
+        let id = header.stream;
+        match self.streams.position(id) {
+            Some(index) if self.streams.at_mut(index).is_client_open => {
+                // RFC 9113 §8.1: trailers end the request.
+                if !is_valid || !header.has(flag::END_STREAM) {
+                    self.streams.remove(index);
+                    self.refuse(id, ErrorCode::ProtocolError, out)?;
+                    return Ok(None);
+                }
+                self.end_of_content(index, scratch, out)
+            }
+            None if self.reset_streams.contains(&id) => Ok(None),
+            _ => Err(ErrorCode::StreamClosed),
+        }
+    }
+
+    pub(super) fn take_data(
+        &mut self,
+        header: FrameHeader,
+        payload: &[u8],
+        limits: &Limits,
+        scratch: &mut Scratch,
+        out: &mut Vec<u8>,
+    ) -> Outcome<Option<Request>> {
+        let id = header.stream;
+        if self.is_idle(id) {
+            return Err(ErrorCode::ProtocolError);
+        }
+        let content = without_padding(header, payload)?;
+        let is_end = header.has(flag::END_STREAM);
+        if content.len() < SMALL_CONTENT_BYTES && !is_end {
+            self.budgets.take_control()?;
+        }
+        self.budgets.note_payload(content.len());
+        self.unreported_bytes += payload.len() as u32;
+        if self.unreported_bytes > WINDOW_UPDATE_BYTES {
+            frame::put_window_update(0, mem::take(&mut self.unreported_bytes), out);
+        }
+        let Some(index) = self.streams.position(id) else {
+            if !self.reset_streams.contains(&id) {
+                self.refuse(id, ErrorCode::StreamClosed, out)?;
+            }
+            return Ok(None);
+        };
+        let stream = self.streams.at_mut(index);
+        if !stream.is_client_open {
+            // RFC 9113 §5.1, half-closed (remote).
+            return Err(ErrorCode::StreamClosed);
+        }
+        if let Work::Receiving { announced_bytes, received_bytes, .. } = &mut stream.work {
+            *received_bytes += content.len() as u64;
+            if announced_bytes.is_some_and(|bytes| *received_bytes > bytes) {
+                self.streams.remove(index);
+                self.refuse(id, ErrorCode::ProtocolError, out)?;
+                return Ok(None);
+            }
+            if *received_bytes > limits.request.body_bytes_max {
+                return Ok(Some(self.take_request(index, Some(RequestError::BodyTooLarge), scratch)));
+            }
+        }
+        if is_end {
+            return self.end_of_content(index, scratch, out);
+        }
+        // The limit of the content, which the window is made for, does not count padding.
+        let padding_bytes = (payload.len() - content.len()) as u32;
+        if padding_bytes > 0 {
+            frame::put_window_update(id, padding_bytes, out);
+        }
+        Ok(None)
+    }
+
+    /// The client has ended its side of a stream.
+    fn end_of_content(&mut self, index: usize, scratch: &mut Scratch, out: &mut Vec<u8>) -> Outcome<Option<Request>> {
+        let stream = self.streams.at_mut(index);
+        stream.is_client_open = false;
+        let Work::Receiving { announced_bytes, received_bytes, .. } = stream.work else { return Ok(None) };
+        if announced_bytes.is_some_and(|bytes| bytes != received_bytes) {
+            let id = stream.id;
+            self.streams.remove(index);
+            self.refuse(id, ErrorCode::ProtocolError, out)?;
+            return Ok(None);
+        }
+        Ok(Some(self.take_request(index, None, scratch)))
+    }
+
+    fn take_request(&mut self, index: usize, error: Option<RequestError>, scratch: &mut Scratch) -> Request {
+        let mut stream = self.streams.remove(index);
+        if let Work::Receiving { head, .. } = &mut stream.work {
+            scratch.head = mem::take(head);
+        }
+        request_of(&stream, error)
+    }
+}
+
+/// The payload of a DATA or HEADERS frame without its padding (RFC 9113 §6.1).
+fn without_padding(header: FrameHeader, payload: &[u8]) -> Outcome<&[u8]> {
+    if header.stream == 0 {
+        return Err(ErrorCode::ProtocolError);
+    }
+    if !header.has(flag::PADDED) {
+        return Ok(payload);
+    }
+    let (&padding_bytes, rest) = payload.split_first().ok_or(ErrorCode::FrameSizeError)?;
+    let content_bytes = rest.len().checked_sub(usize::from(padding_bytes)).ok_or(ErrorCode::ProtocolError)?;
+    Ok(&rest[..content_bytes])
+}

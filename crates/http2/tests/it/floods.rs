@@ -1,0 +1,162 @@
+//! Clients that send 100,000 frames of one kind: the connection ends within the budget for them.
+
+use crate::support::*;
+use sanderling_http2::Limits;
+
+const FRAME_COUNT: usize = 100_000;
+const ENHANCE_YOUR_CALM: u32 = 11;
+
+/// Sends the frames until the connection ends with `code`; how many frames that took.
+fn flood(server: &mut Server, code: u32, mut frame: impl FnMut(usize) -> Vec<u8>) -> usize {
+    for index in 0..FRAME_COUNT {
+        let sent = server.take(&frame(index));
+        if server.is_closed {
+            let goaway = sent.iter().find(|frame| frame.kind == GOAWAY).expect("the client learns why");
+            assert_eq!(goaway.code(), code);
+            return index + 1;
+        }
+    }
+    panic!("{FRAME_COUNT} frames are allowed");
+}
+
+/// Floods a new connection; `count_max` frames at most are allowed.
+#[track_caller]
+fn check(content_bytes: usize, count_max: usize, frame: impl FnMut(usize) -> Vec<u8>) {
+    let mut server = Server::opened(content_bytes);
+    let count = flood(&mut server, ENHANCE_YOUR_CALM, frame);
+    assert!(count <= count_max, "{count} frames");
+}
+
+fn stream(index: usize) -> u32 {
+    index as u32 * 2 + 1
+}
+
+/// A header block on stream 1 that does not end, and whose stream has content.
+fn post() -> Vec<u8> {
+    frame(HEADERS, END_HEADERS, 1, b"\x83\x86\x84\x41\x07example")
+}
+
+#[test]
+fn requests_that_the_client_resets_are_bounded() {
+    let limits = Limits::default();
+    // CVE-2023-44487. Content of 1 MiB does not fit into the window, so that the streams are open when they are reset.
+    check(1 << 20, limits.reset_budget as usize + 1, |index| {
+        [get(stream(index)), frame(RST_STREAM, 0, stream(index), &[0, 0, 0, 8])].concat()
+    });
+}
+
+#[test]
+fn requests_that_are_reset_after_the_answer_are_bounded_by_those_of_a_connection() {
+    let mut server = Server::opened(0);
+    let count = flood(&mut server, 0, |index| {
+        [get(stream(index)), frame(RST_STREAM, 0, stream(index), &[0, 0, 0, 8])].concat()
+    });
+    assert_eq!(count as u64, Limits::default().requests_max);
+}
+
+#[test]
+fn streams_that_the_server_must_reset_are_bounded() {
+    let budget = Limits::default().reset_budget as usize;
+    // CVE-2025-8671: overflow of the window of a stream, and content that contradicts Content-Length.
+    check(1 << 20, budget + 1, |index| {
+        let overflow = frame(WINDOW_UPDATE, 0, stream(index), &[0x7f, 0xff, 0xff, 0xff]);
+        [get(stream(index)), overflow].concat()
+    });
+    check(10, budget + 1, |index| {
+        let block = b"\x83\x86\x84\x41\x07example\x0f\x0d\x011";
+        frame(HEADERS, END_STREAM | END_HEADERS, stream(index), block)
+    });
+    check(10, budget + 1, |index| frame(HEADERS, END_STREAM | END_HEADERS, stream(index), b"\x82\x86"));
+    // RFC 9113 §5.1.2.
+    check(1 << 20, Limits::default().streams_max as usize + budget + 1, |index| get(stream(index)));
+}
+
+#[test]
+fn header_blocks_without_end_are_bounded() {
+    let limits = Limits::default();
+    // CVE-2024-27316 and its relatives, with and without content.
+    let start = frame(HEADERS, END_STREAM, 1, GET);
+    for payload in [&b""[..], &[0; 16_384]] {
+        check(10, 1 + usize::from(limits.continuations_max) + 1, |index| {
+            if index == 0 { start.clone() } else { frame(CONTINUATION, 0, 1, payload) }
+        });
+    }
+}
+
+#[test]
+fn frames_that_are_no_requests_are_bounded() {
+    // Two frames of the opening count as well.
+    let budget = Limits::default().control_budget as usize;
+    // CVE-2019-9512, 9515 and 9518, and the rest of their kind.
+    check(10, budget, |_| frame(PING, 0, 0, &[0; 8]));
+    check(10, budget, |_| frame(PING, ACK, 0, &[0; 8]));
+    check(10, budget, |_| frame(SETTINGS, 0, 0, &[]));
+    check(10, budget, |_| frame(SETTINGS, 0, 0, &setting(4, 70_000)));
+    check(10, budget, |_| frame(SETTINGS, ACK, 0, &[]));
+    check(10, budget, |_| frame(PRIORITY, 0, 1, &[0, 0, 0, 5, 0]));
+    check(10, budget, |_| frame(PRIORITY_UPDATE, 0, 0, b"\0\0\0\x01u=1"));
+    check(10, budget, |_| frame(WINDOW_UPDATE, 0, 0, &[0, 0, 0, 1]));
+    check(10, budget, |_| frame(0xfa, 0, 0, &[]));
+    check(10, budget + 1, |index| if index == 0 { get(1) } else { frame(WINDOW_UPDATE, 0, 1, &[0, 0, 0, 1]) });
+    for content in [&b""[..], b"x"] {
+        check(10, budget + 1, |index| if index == 0 { post() } else { frame(DATA, 0, 1, content) });
+    }
+    check(10, budget + 1, |index| if index == 0 { post() } else { frame(DATA, PADDED, 1, &[200; 201]) });
+}
+
+#[test]
+fn content_in_tiny_windows_is_bounded() {
+    // CVE-2019-9511: each byte of content is asked for by itself.
+    let mut server = Server::opened(1 << 20);
+    server.take(&frame(SETTINGS, 0, 0, &setting(4, 0)));
+    let count = flood(&mut server, ENHANCE_YOUR_CALM, |index| {
+        if index == 0 { get(1) } else { frame(WINDOW_UPDATE, 0, 1, &[0, 0, 0, 1]) }
+    });
+    assert!(count <= Limits::default().control_budget as usize + 1, "{count} frames");
+}
+
+#[test]
+fn long_frames_without_use_are_bounded() {
+    let limits = Limits { control_budget: u32::MAX, ..Limits::default() };
+    let mut server = Server::with_limits(10, limits);
+    server.take(&opening());
+    let count = flood(&mut server, ENHANCE_YOUR_CALM, |_| frame(0xfa, 0, 0, &[0; 16_384]));
+    assert!(count as u64 * 16_384 <= 9 * limits.overhead_bytes_max, "{count} frames");
+}
+
+#[test]
+fn a_stream_counts_until_the_work_on_it_ends() {
+    let mut server = Server::opened(10);
+    server.is_slow = true;
+    let streams_max = Limits::default().streams_max;
+    for index in 0..streams_max as usize {
+        let sent = server.take(&[get(stream(index)), frame(RST_STREAM, 0, stream(index), &[0, 0, 0, 8])].concat());
+        assert_eq!(sent, []);
+    }
+    // RFC 9113 §7: REFUSED_STREAM.
+    let refused = server.take(&get(stream(streams_max as usize)));
+    assert_eq!((refused[0].kind, refused[0].code()), (RST_STREAM, 7));
+    assert_eq!(server.resume(), []);
+    assert_eq!(server.take(&get(stream(streams_max as usize + 1))).len(), 2);
+}
+
+#[test]
+fn an_honest_client_uses_no_budget_up() {
+    // A download with a window of 64 KiB, opened by steps of 4 KiB on both levels.
+    let mut server = Server::opened(64 << 20);
+    let mut received = 0;
+    let mut sent = server.take(&get(1));
+    while received < 64 << 20 {
+        received += sent.iter().filter(|frame| frame.kind == DATA).map(|frame| frame.payload.len()).sum::<usize>();
+        let step = [0, 0, 0x10, 0];
+        sent = server.take(&[frame(WINDOW_UPDATE, 0, 0, &step), frame(WINDOW_UPDATE, 0, 1, &step)].concat());
+        assert!(!server.is_closed);
+    }
+    // Requests that are cancelled now and then.
+    for index in 1..5_000 {
+        server.content_bytes = if index % 3 == 0 { 1 << 20 } else { 0 };
+        let cancel = frame(RST_STREAM, 0, stream(index), &[0, 0, 0, 8]);
+        server.take(&[get(stream(index)), if index % 3 == 0 { cancel } else { vec![] }].concat());
+        assert!(!server.is_closed, "{index}");
+    }
+}

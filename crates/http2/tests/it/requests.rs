@@ -1,0 +1,299 @@
+//! What a client sees of requests, errors, flow control, priorities and shutdown.
+
+use crate::support::*;
+use sanderling_http::RequestError;
+use sanderling_http2::{Activity, DATA_BYTES_MAX};
+
+const PROTOCOL_ERROR: u32 = 1;
+const FLOW_CONTROL_ERROR: u32 = 3;
+const STREAM_CLOSED: u32 = 5;
+const FRAME_SIZE_ERROR: u32 = 6;
+const COMPRESSION_ERROR: u32 = 9;
+
+/// Fields as a header block of literals.
+fn block(fields: &[(&str, &str)]) -> Vec<u8> {
+    let mut bytes = vec![];
+    for text in fields.iter().flat_map(|(name, value)| [name, value]).enumerate().map(|(index, text)| {
+        let is_name = index % 2 == 0;
+        let mut literal = if is_name { vec![0] } else { vec![] };
+        if text.len() < 127 {
+            literal.push(text.len() as u8);
+        } else {
+            let rest = text.len() - 127;
+            literal.extend([127, (rest & 0x7f) as u8 | 0x80, (rest >> 7) as u8 | 0x80, 0]);
+        }
+        literal.extend(text.bytes());
+        literal
+    }) {
+        bytes.extend(text);
+    }
+    bytes
+}
+
+const START: [(&str, &str); 4] = [(":method", "GET"), (":scheme", "https"), (":path", "/a?b"), (":authority", "x.y")];
+
+fn request(fields: &[(&str, &str)]) -> Vec<u8> {
+    frame(HEADERS, END_STREAM | END_HEADERS, 1, &block(fields))
+}
+
+/// The head that the parser of HTTP/1.1 is given.
+#[track_caller]
+fn check_head(fields: &[(&str, &str)], expected: &str) {
+    let mut server = Server::opened(0);
+    server.take(&request(fields));
+    assert_eq!(server.heads, [expected]);
+}
+
+#[track_caller]
+fn check_malformed(fields: &[(&str, &str)]) {
+    let mut server = Server::opened(0);
+    let sent = server.take(&request(fields));
+    assert_eq!((sent[0].kind, sent[0].code(), sent.len()), (RST_STREAM, PROTOCOL_ERROR, 1), "{fields:?}");
+    // Other streams are not affected.
+    assert_eq!(server.take(&get(3))[0].kind, HEADERS);
+}
+
+/// The connection ends with this error.
+#[track_caller]
+fn check_error(code: u32, bytes: &[u8]) {
+    let mut server = Server::opened(1 << 20);
+    let sent = server.take(bytes);
+    let last = sent.last().expect("GOAWAY");
+    assert_eq!((last.kind, last.code(), server.is_closed), (GOAWAY, code, true));
+    assert_eq!(server.take(&get(9)), []);
+}
+
+#[test]
+fn heads_have_the_form_of_http_1_1() {
+    check_head(&START, "GET /a?b HTTP/1.1\r\nhost: x.y\r\n\r\n");
+    let fields = [&START[..], &[("accept", "*/*"), ("cookie", "a=b"), ("te", "trailers")]].concat();
+    check_head(&fields, "GET /a?b HTTP/1.1\r\nhost: x.y\r\naccept: */*\r\nte: trailers\r\n\r\n");
+    let host = [&START[..], &[("host", "X.y")]].concat();
+    check_head(&host, "GET /a?b HTTP/1.1\r\nhost: x.y\r\n\r\n");
+    // The parser refuses two different hosts.
+    let other = [&START[..], &[("host", "z")]].concat();
+    check_head(&other, "GET /a?b HTTP/1.1\r\nhost: x.y\r\nhost: z\r\n\r\n");
+    check_head(&[(":method", "CONNECT"), (":authority", "x:1")], "CONNECT x:1 HTTP/1.1\r\nhost: x:1\r\n\r\n");
+    let options = [(":method", "OPTIONS"), (":scheme", "http"), (":path", "*"), ("host", "a")];
+    check_head(&options, "OPTIONS * HTTP/1.1\r\nhost: a\r\n\r\n");
+}
+
+#[test]
+fn malformed_requests_reset_their_stream() {
+    for missing in 0..3 {
+        let mut fields = START.to_vec();
+        fields.remove(missing);
+        check_malformed(&fields);
+    }
+    for field in [
+        (":path", "/again"),
+        (":status", "200"),
+        (":protocol", "websocket"),
+        ("Accept", "*/*"),
+        ("", "empty"),
+        ("a b", "c"),
+        ("a:b", "c"),
+        ("a\r\nb", "c"),
+        ("a", "b\r\nc"),
+        ("a", "b\0"),
+        ("a", " b"),
+        ("a", "b\t"),
+        ("connection", "close"),
+        ("keep-alive", "1"),
+        ("proxy-connection", "1"),
+        ("transfer-encoding", "chunked"),
+        ("upgrade", "h2c"),
+        ("te", "gzip"),
+        ("content-length", "x"),
+        ("content-length", "1"),
+    ] {
+        check_malformed(&[&START[..], &[field]].concat());
+    }
+    check_malformed(&[&START[..3], &[("a", "b"), START[3]]].concat());
+    for path in ["", "a", "http://x.y/", "*", "/a b", "/a\r\nb: c"] {
+        check_malformed(&[START[0], START[1], START[3], (":path", path)]);
+    }
+    check_malformed(&[START[1], START[2], START[3], (":method", "GET / HTTP/1.1\r\nx:")]);
+}
+
+#[test]
+fn heads_beyond_a_limit_are_refused_with_a_response() {
+    // A field of 3,000 bytes that enters the table, and is repeated by its index.
+    let mut bytes = block(&START);
+    bytes.extend(b"\x40\x01a\x7f\xb9\x16");
+    bytes.extend([b'x'; 3_000]);
+    bytes.extend([0xbe; 5]);
+    let mut server = Server::opened(0);
+    let sent = server.take(&frame(HEADERS, END_STREAM | END_HEADERS, 1, &bytes));
+    assert_eq!((sent[0].kind, &server.errors[..]), (HEADERS, &[RequestError::HeadTooLong][..]));
+    let many = [&START[..], &[("a", "b"); 101]].concat();
+    let mut server = Server::opened(0);
+    server.take(&request(&many));
+    assert_eq!(server.errors, [RequestError::TooManyFields]);
+}
+
+#[test]
+fn content_is_discarded_and_its_length_checked() {
+    let post = |length: &str| {
+        let fields = [&START[..], &[("content-length", length)]].concat();
+        frame(HEADERS, END_HEADERS, 1, &block(&fields))
+    };
+    let mut server = Server::opened(0);
+    assert_eq!(server.take(&[post("5"), frame(DATA, 0, 1, b"abc")].concat()), []);
+    assert_eq!(server.session.activity(), Activity::Receiving);
+    assert_eq!(server.take(&frame(DATA, END_STREAM | PADDED, 1, b"\x02de\0\0"))[0].kind, HEADERS);
+    for content in [&b"abcdef"[..], b"a"] {
+        let mut server = Server::opened(0);
+        let sent = server.take(&[post("5"), frame(DATA, END_STREAM, 1, content)].concat());
+        assert_eq!((sent[0].kind, sent[0].code()), (RST_STREAM, PROTOCOL_ERROR));
+    }
+    // Trailers end a request as well.
+    let mut server = Server::opened(0);
+    let trailers = frame(HEADERS, END_STREAM | END_HEADERS, 1, &block(&[("a", "b")]));
+    assert_eq!(server.take(&[post("1"), frame(DATA, 0, 1, b"a"), trailers].concat())[0].kind, HEADERS);
+}
+
+#[test]
+fn content_beyond_the_limit_is_refused_with_a_response() {
+    let post = frame(HEADERS, END_HEADERS, 1, b"\x83\x86\x84\x41\x07example");
+    let mut server = Server::opened(0);
+    server.limits.request.body_bytes_max = 1_000;
+    let sent = server.take(&[post, frame(DATA, 0, 1, &[0; 1_001])].concat());
+    assert_eq!(server.errors, [RequestError::BodyTooLarge]);
+    // RFC 9113 §8.1: a response before the end of the request, and a reset without an error.
+    assert_eq!([sent[0].kind, sent[1].kind], [HEADERS, RST_STREAM]);
+    assert_eq!(sent[1].code(), 0);
+    // What was on its way is ignored.
+    assert_eq!(server.take(&frame(DATA, END_STREAM, 1, &[0; 1_000])), []);
+    // As is a client that waits for 100 (Continue).
+    let fields = [&START[..], &[("expect", "100-continue"), ("content-length", "7")]].concat();
+    let sent = server.take(&frame(HEADERS, END_HEADERS, 3, &block(&fields)));
+    assert_eq!([sent[0].kind, sent[1].kind], [HEADERS, RST_STREAM]);
+}
+
+#[test]
+fn violations_end_the_connection() {
+    check_error(PROTOCOL_ERROR, &frame(DATA, 0, 1, b"x"));
+    check_error(PROTOCOL_ERROR, &frame(DATA, 0, 0, b"x"));
+    check_error(PROTOCOL_ERROR, &frame(HEADERS, END_HEADERS, 0, GET));
+    check_error(PROTOCOL_ERROR, &frame(HEADERS, END_HEADERS, 2, GET));
+    check_error(PROTOCOL_ERROR, &frame(HEADERS, END_HEADERS | PADDED, 1, &[9, 0]));
+    check_error(PROTOCOL_ERROR, &frame(CONTINUATION, END_HEADERS, 1, GET));
+    check_error(PROTOCOL_ERROR, &[frame(HEADERS, 0, 1, GET), frame(PING, 0, 0, &[0; 8])].concat());
+    check_error(PROTOCOL_ERROR, &[frame(HEADERS, 0, 1, GET), frame(CONTINUATION, 4, 3, &[])].concat());
+    check_error(PROTOCOL_ERROR, &frame(PRIORITY, 0, 1, &[0, 0, 0, 1, 0]));
+    check_error(PROTOCOL_ERROR, &frame(5, END_HEADERS, 1, &[0, 0, 0, 2]));
+    check_error(PROTOCOL_ERROR, &frame(RST_STREAM, 0, 1, &[0; 4]));
+    check_error(PROTOCOL_ERROR, &frame(WINDOW_UPDATE, 0, 0, &[0; 4]));
+    check_error(PROTOCOL_ERROR, &frame(WINDOW_UPDATE, 0, 7, &[0, 0, 0, 1]));
+    check_error(PROTOCOL_ERROR, &frame(SETTINGS, 0, 0, &setting(2, 2)));
+    check_error(PROTOCOL_ERROR, &frame(SETTINGS, 0, 0, &setting(5, 16_383)));
+    check_error(PROTOCOL_ERROR, &frame(SETTINGS, 0, 1, &[]));
+    check_error(FLOW_CONTROL_ERROR, &frame(SETTINGS, 0, 0, &setting(4, 1 << 31)));
+    check_error(FLOW_CONTROL_ERROR, &frame(WINDOW_UPDATE, 0, 0, &[0x7f, 255, 255, 255]));
+    check_error(FRAME_SIZE_ERROR, &frame(SETTINGS, 0, 0, &[0; 5]));
+    check_error(FRAME_SIZE_ERROR, &frame(SETTINGS, ACK, 0, &[0; 6]));
+    check_error(FRAME_SIZE_ERROR, &frame(PING, 0, 0, &[0; 7]));
+    check_error(FRAME_SIZE_ERROR, &frame(DATA, 0, 1, &[0; 16_385]));
+    check_error(COMPRESSION_ERROR, &frame(HEADERS, END_HEADERS | END_STREAM, 1, &[0xff]));
+    check_error(STREAM_CLOSED, &[get(1), frame(DATA, 0, 1, b"x")].concat());
+    check_error(STREAM_CLOSED, &[get(1), get(1)].concat());
+    let mut server = Server::new(0);
+    assert_eq!(server.take(b"GET / HTTP/1.1\r\n\r\n")[0].code(), PROTOCOL_ERROR);
+    let mut server = Server::new(0);
+    assert_eq!(server.take(&[PREFACE, &get(1)].concat()).last().map(Frame::code), Some(PROTOCOL_ERROR));
+}
+
+/// The content of DATA frames, as (stream, bytes, is_end).
+fn content(frames: &[Frame]) -> Vec<(u32, usize, bool)> {
+    let data = frames.iter().filter(|frame| frame.kind == DATA);
+    data.map(|frame| (frame.stream, frame.payload.len(), frame.flags == END_STREAM)).collect()
+}
+
+#[test]
+fn content_keeps_within_both_windows() {
+    let mut server = Server::opened(40_000);
+    server.take(&frame(SETTINGS, 0, 0, &setting(4, 20_000)));
+    let first = server.take(&get(1));
+    assert_eq!(content(&first), [(1, DATA_BYTES_MAX, false), (1, 20_000 - DATA_BYTES_MAX, false)]);
+    assert_eq!(server.session.activity(), Activity::Answering);
+    // A smaller initial window makes that of the stream negative (RFC 9113 §6.9.2).
+    assert_eq!(content(&server.take(&frame(SETTINGS, 0, 0, &setting(4, 10_000)))), []);
+    assert_eq!(content(&server.take(&frame(WINDOW_UPDATE, 0, 1, &[0, 0, 0x27, 0x10]))), []);
+    assert_eq!(content(&server.take(&frame(WINDOW_UPDATE, 0, 1, &[0, 0, 0, 7]))), [(1, 7, false)]);
+    let rest = server.take(&frame(WINDOW_UPDATE, 0, 1, &[0, 1, 0, 0]));
+    assert_eq!(content(&rest), [(1, DATA_BYTES_MAX, false), (1, 40_000 - 20_007 - DATA_BYTES_MAX, true)]);
+    assert_eq!(server.session.activity(), Activity::Idle);
+    // 25,535 bytes are left to the connection.
+    server.take(&frame(SETTINGS, 0, 0, &setting(4, 65_535)));
+    assert_eq!(content(&server.take(&get(3))), [(3, DATA_BYTES_MAX, false), (3, 25_535 - DATA_BYTES_MAX, false)]);
+}
+
+#[test]
+fn urgent_responses_are_sent_first() {
+    let with_priority = |stream: u32, value: &str| {
+        let fields = [&START[..], &[("priority", value)]].concat();
+        frame(HEADERS, END_STREAM | END_HEADERS, stream, &block(&fields))
+    };
+    let mut server = Server::opened(DATA_BYTES_MAX + 1);
+    server.take(&frame(SETTINGS, 0, 0, &setting(4, 0)));
+    let requests = [with_priority(1, "u=5"), with_priority(3, "i"), with_priority(5, "i"), with_priority(7, "u=0")];
+    assert_eq!(content(&server.take(&requests.concat())), []);
+    // RFC 9218 §7.1: the client changes its mind.
+    server.take(&frame(PRIORITY_UPDATE, 0, 0, b"\0\0\0\x01u=1"));
+    let order: Vec<u32> =
+        content(&server.take(&frame(SETTINGS, 0, 0, &setting(4, 65_535)))).iter().map(|(stream, ..)| *stream).collect();
+    assert_eq!(order, [7, 7, 1, 1, 3, 5, 3, 5]);
+}
+
+#[test]
+fn graceful_shutdown_serves_what_the_client_had_sent() {
+    let mut server = Server::opened(100_000);
+    server.take(&get(1));
+    let mut out = vec![];
+    server.session.begin_shutdown(&mut out);
+    assert_eq!(frames(&out)[0].payload, [0x7f, 255, 255, 255, 0, 0, 0, 0]);
+    server.take(&get(3));
+    out.clear();
+    server.session.finish_shutdown(&mut out);
+    assert_eq!(frames(&out)[0].payload, [0, 0, 0, 3, 0, 0, 0, 0]);
+    // Ignored: the client repeats it on another connection.
+    assert_eq!(server.take(&get(5)), []);
+    let window = [0, 1, 0x86, 0xa0];
+    let sent = server.take(&[frame(WINDOW_UPDATE, 0, 1, &window), frame(WINDOW_UPDATE, 0, 3, &window)].concat());
+    assert!(sent.is_empty() && !server.is_closed);
+    let sent = server.take(&frame(WINDOW_UPDATE, 0, 0, &[0, 4, 0, 0]));
+    assert_eq!(content(&sent).iter().filter(|(.., is_end)| *is_end).count(), 2);
+    assert!(server.is_closed);
+}
+
+#[test]
+fn a_client_that_leaves_gets_its_answers() {
+    let mut server = Server::opened(100_000);
+    server.take(&[get(1), frame(GOAWAY, 0, 0, &[0; 8])].concat());
+    assert!(!server.is_closed);
+    let window = [0, 1, 0x86, 0xa0];
+    server.take(&[frame(WINDOW_UPDATE, 0, 1, &window), frame(WINDOW_UPDATE, 0, 0, &window)].concat());
+    assert!(server.is_closed);
+}
+
+#[test]
+fn parked_requests_are_answered_later() {
+    let mut server = Server::opened(5);
+    server.is_slow = true;
+    assert_eq!(server.take(&[get(1), get(3)].concat()), []);
+    assert_eq!(server.session.activity(), Activity::Answering);
+    server.take(&frame(RST_STREAM, 0, 1, &[0; 4]));
+    let sent = server.resume();
+    assert_eq!(content(&sent), [(3, 5, true)]);
+    assert_eq!(server.heads.last().map(String::as_str), Some("GET / HTTP/1.1\r\nhost: example\r\n\r\n"));
+}
+
+#[test]
+fn frames_in_single_bytes_are_the_same_frames() {
+    let bytes = [opening(), get(1), frame(PING, 0, 0, b"12345678"), get(3)].concat();
+    let whole = Server::new(20).take(&bytes);
+    let mut server = Server::new(20);
+    let pieces: Vec<Frame> = bytes.iter().flat_map(|byte| server.take(&[*byte])).collect();
+    assert_eq!(pieces, whole);
+}
