@@ -1,14 +1,16 @@
 //! The checked configuration, independent of its source: a file and the arguments of `serve` both become a [`Config`].
 
-use crate::diagnostic::{Diagnostic, Location};
+use crate::diagnostic::{Diagnostic, Location, Problem};
 use crate::domain_name::DomainName;
 use crate::limits::Limits;
-use crate::paths::{check_control_path, check_directory, check_zone_file};
+use crate::paths::{check_control_path, check_directory, check_zone_file, read_pem_file};
+use crate::service::Service;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::thread::available_parallelism;
+use zeroize::Zeroizing;
 
 /// The default address of HTTP.
 const HTTP_LISTEN_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
@@ -37,14 +39,20 @@ pub struct Config {
     pub control_location: Option<Location>,
     /// Addresses of HTTP; with port 0 the kernel chooses.
     pub http_listen: Vec<SocketAddr>,
+    /// Addresses of HTTPS; with port 0 the kernel chooses.
+    pub https_listen: Vec<SocketAddr>,
     /// Addresses of DNS, over UDP and TCP; with port 0 the kernel chooses.
     pub dns_listen: Vec<SocketAddr>,
+    /// Addresses of DNS over TLS; with port 0 the kernel chooses.
+    pub dot_listen: Vec<SocketAddr>,
     /// The web sites, in the order of the file.
     pub sites: Vec<Site>,
     /// The site for a Host that no site has.
     pub default_site: DefaultSite,
     /// The zones, in the order of the file.
     pub zones: Vec<Zone>,
+    /// The certificates, in the order of the file.
+    pub certificates: Vec<CertificateFiles>,
     /// The limits.
     pub limits: Limits,
 }
@@ -60,10 +68,13 @@ impl Default for Config {
             control: None,
             control_location: None,
             http_listen: Vec::new(),
+            https_listen: Vec::new(),
             dns_listen: Vec::new(),
+            dot_listen: Vec::new(),
             sites: Vec::new(),
             default_site: DefaultSite::None,
             zones: Vec::new(),
+            certificates: Vec::new(),
             limits: Limits::default(),
         }
     }
@@ -82,6 +93,16 @@ impl Config {
         let sites = self.sites.iter().filter_map(|site| site.check_document_root().err());
         let link_targets = self.sites.iter().flat_map(Site::link_target_problems);
         sites.chain(link_targets).chain(self.zones.iter().filter_map(|zone| zone.check_file().err())).collect()
+    }
+
+    /// The addresses of `service`.
+    pub fn listen(&self, service: Service) -> &[SocketAddr] {
+        match service {
+            Service::Http => &self.http_listen,
+            Service::Https => &self.https_listen,
+            Service::Dns => &self.dns_listen,
+            Service::Dot => &self.dot_listen,
+        }
     }
 
     /// Gives each service with content an address, unless it has one, and no other service any.
@@ -103,7 +124,9 @@ impl Config {
     pub fn needs_new_process(&self, running: &Config) -> Option<String> {
         let changes = [
             (self.http_listen != running.http_listen, "`listen` in [http] has changed"),
+            (self.https_listen != running.https_listen, "`listen` in [https] has changed"),
             (self.dns_listen != running.dns_listen, "`listen` in [dns] has changed"),
+            (self.dot_listen != running.dot_listen, "`tls` in [dns] has changed"),
             (self.worker_count != running.worker_count, "`workers` has changed"),
             (self.sockets_per_address != running.sockets_per_address, "`listeners` has changed"),
             (self.user_and_group != running.user_and_group, "`user` or `group` has changed"),
@@ -219,6 +242,31 @@ impl Zone {
     /// It is not, or it cannot be reached.
     pub fn check_file(&self) -> Result<(), Diagnostic> {
         check_zone_file(&self.file).map_err(|problem| Diagnostic::error(self.location.clone(), problem))
+    }
+}
+
+/// The files of a certificate and its private key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateFiles {
+    /// The names that it is used for: the domain and its aliases. The certificate also serves a name that is none of any
+    /// certificate, if it is the first one.
+    pub names: Vec<DomainName>,
+    /// The certificates as PEM, that of the server first.
+    pub chain: PathBuf,
+    /// The private key as PEM.
+    pub key: PathBuf,
+    /// Where the configuration has them.
+    pub location: Location,
+}
+
+impl CertificateFiles {
+    /// Reads the chain and the key.
+    ///
+    /// # Errors
+    /// Which file cannot be read, and what to do.
+    pub fn read(&self) -> Result<(Vec<u8>, Zeroizing<Vec<u8>>), Problem> {
+        let chain = read_pem_file("certificate chain", &self.chain)?;
+        Ok((chain, Zeroizing::new(read_pem_file("private key", &self.key)?)))
     }
 }
 

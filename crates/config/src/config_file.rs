@@ -1,6 +1,8 @@
 //! Reads a configuration file into a [`Config`], or reports all problems in it.
 
-use crate::config::{Config, DefaultSite, Site, SiteOptions, SocketsPerAddress, UserAndGroup, WORKER_COUNT_MAX, Zone};
+use crate::config::{
+    CertificateFiles, Config, DefaultSite, Site, SiteOptions, SocketsPerAddress, UserAndGroup, WORKER_COUNT_MAX, Zone,
+};
 use crate::config_reader::{ConfigReader, Entry, entries};
 use crate::diagnostic::{Diagnostic, Location, Problem, error_text};
 use crate::domain_name::DomainName;
@@ -85,6 +87,8 @@ struct ConfigBuilder<'e, 'a> {
     /// The offsets of `listen` in `[http]` and `[dns]`, if the file has them.
     http_listen: Option<usize>,
     dns_listen: Option<usize>,
+    /// The offset of the first list of addresses for TLS.
+    tls_listen: Option<usize>,
     listen_addresses: ListenAddresses,
     /// `default` in `[http]` with its offset.
     default_host: Option<(usize, DomainName)>,
@@ -104,6 +108,7 @@ impl ConfigBuilder<'_, '_> {
             group: None,
             http_listen: None,
             dns_listen: None,
+            tls_listen: None,
             listen_addresses: ListenAddresses::default(),
             default_host: None,
             hosts: HashMap::new(),
@@ -130,6 +135,7 @@ impl ConfigBuilder<'_, '_> {
                     (self.config.control, self.config.control_location) = path.unzip();
                 }
                 "http" => self.read_http(entry),
+                "https" => self.read_https(entry),
                 "dns" => self.read_dns(entry),
                 "domain" => self.read_domains(entry),
                 "limits" => self.read_limits(entry),
@@ -185,6 +191,19 @@ impl ConfigBuilder<'_, '_> {
         }
     }
 
+    fn read_https(&mut self, section: Entry<'_, '_>) {
+        let Some(table) = self.reader.table(section, "[https] on a line of its own") else { return };
+        for entry in entries(table) {
+            match entry.key {
+                "listen" => {
+                    self.tls_listen.get_or_insert(entry.offset);
+                    self.config.https_listen = self.read_listen(entry, Service::Https);
+                }
+                key => self.reader.error(entry.offset, Section::Https.unknown_key(key)),
+            }
+        }
+    }
+
     fn read_default(&mut self, entry: Entry<'_, '_>) {
         let Some((offset, text)) = self.reader.string(entry, "default = \"example.com\"") else { return };
         match DomainName::parse(text) {
@@ -201,6 +220,10 @@ impl ConfigBuilder<'_, '_> {
                     self.dns_listen = Some(entry.offset);
                     self.config.dns_listen = self.read_listen(entry, Service::Dns);
                 }
+                "tls" => {
+                    self.tls_listen.get_or_insert(entry.offset);
+                    self.config.dot_listen = self.read_listen(entry, Service::Dot);
+                }
                 key => self.reader.error(entry.offset, Section::Dns.unknown_key(key)),
             }
         }
@@ -209,7 +232,9 @@ impl ConfigBuilder<'_, '_> {
     fn read_listen(&mut self, entry: Entry<'_, '_>, service: Service) -> Vec<SocketAddr> {
         let example = match service {
             Service::Http => "listen = [\"127.0.0.1:8080\"]",
+            Service::Https => "listen = [\"127.0.0.1:8443\"]",
             Service::Dns => "listen = [\"127.0.0.1:5353\"]",
+            Service::Dot => "tls = [\"127.0.0.1:8853\"]",
         };
         let mut addresses = Vec::new();
         for (offset, text) in self.reader.strings(entry, example) {
@@ -220,7 +245,8 @@ impl ConfigBuilder<'_, '_> {
             }
         }
         if matches!(entry.value.get_ref(), DeValue::Array(items) if items.is_empty()) {
-            self.error(entry.value.span().start, "`listen` is empty", format!("write {example} or remove the line"));
+            let message = format!("`{}` is empty", entry.key);
+            self.error(entry.value.span().start, message, format!("write {example} or remove the line"));
         }
         addresses
     }
@@ -246,7 +272,8 @@ impl ConfigBuilder<'_, '_> {
     }
 
     fn read_domain_keys(&mut self, name: &DomainName, offset: usize, table: &DeTable<'_>) {
-        let (mut site, mut zone, mut aliases, mut media_types, mut link_targets) = (None, None, None, None, None);
+        let (mut site, mut zone, mut aliases, mut certificate) = (None, None, None, None);
+        let (mut media_types, mut link_targets) = (None, None);
         let mut has_unknown = false;
         for entry in entries(table) {
             match entry.key {
@@ -255,6 +282,7 @@ impl ConfigBuilder<'_, '_> {
                 "aliases" => aliases = Some(entry),
                 "media_types" => media_types = Some(entry),
                 "link_targets" => link_targets = Some(entry),
+                "certificate" => certificate = Some(entry),
                 key => {
                     has_unknown = true;
                     self.reader.error(entry.offset, Section::unknown_domain_key(name, key));
@@ -264,6 +292,7 @@ impl ConfigBuilder<'_, '_> {
         if let Some(entry) = zone {
             self.read_zone(name, offset, entry);
         }
+        let sites_before = self.config.sites.len();
         let of_site = aliases.or(media_types).or(link_targets);
         match (site, of_site) {
             (Some(entry), _) => {
@@ -283,6 +312,38 @@ impl ConfigBuilder<'_, '_> {
                 "add site = \"FOLDER\" or zone = \"FILE\"",
             ),
             (None, None) => {}
+        }
+        if let Some(entry) = certificate {
+            let names = match self.config.sites.get(sites_before) {
+                Some(site) => site.hosts.clone(),
+                None => vec![name.clone()],
+            };
+            self.read_certificate(names, entry);
+        }
+    }
+
+    fn read_certificate(&mut self, names: Vec<DomainName>, section: Entry<'_, '_>) {
+        const EXAMPLE: &str = "certificate = { chain = \"fullchain.pem\", key = \"privkey.pem\" }";
+        let Some(table) = self.reader.table(section, EXAMPLE) else { return };
+        let (mut chain, mut key) = (None, None);
+        for entry in entries(table) {
+            match entry.key {
+                "chain" => chain = self.read_path(entry, "chain = \"fullchain.pem\""),
+                "key" => key = self.read_path(entry, "key = \"privkey.pem\""),
+                other => {
+                    let problem =
+                        Problem::new(format!("unknown key `{other}` in `certificate`"), format!("write {EXAMPLE}"));
+                    self.reader.error(entry.offset, problem);
+                }
+            }
+        }
+        match (chain, key) {
+            (Some((chain, location)), Some((key, _))) => {
+                self.config.certificates.push(CertificateFiles { names, chain, key, location });
+            }
+            _ if self.reader.has_problems() => {}
+            (None, _) => self.error(section.offset, "`certificate` has no `chain`", format!("write {EXAMPLE}")),
+            (_, None) => self.error(section.offset, "`certificate` has no `key`", format!("write {EXAMPLE}")),
         }
     }
 
@@ -485,6 +546,10 @@ impl ConfigBuilder<'_, '_> {
         }
         if let (Some(offset), false) = (self.http_listen, has_site) {
             self.error(offset, "[http] has `listen`, but no domain has a `site`", "add a site or remove [http]");
+        }
+        if let (Some(offset), true) = (self.tls_listen, self.config.certificates.is_empty()) {
+            let remedy = "add certificate = { chain = \"fullchain.pem\", key = \"privkey.pem\" } to a domain";
+            self.error(offset, "there are addresses for TLS, but no domain has a `certificate`", remedy);
         }
         if let (Some(offset), false) = (self.dns_listen, has_zone) {
             self.error(offset, "[dns] has `listen`, but no domain has a `zone`", "add a zone or remove [dns]");

@@ -10,6 +10,7 @@ pub(super) enum Section {
     /// Before the first `[section]`.
     Top,
     Http,
+    Https,
     Dns,
     /// `[domain."NAME"]`.
     Domain,
@@ -17,16 +18,30 @@ pub(super) enum Section {
 }
 
 impl Section {
-    const ALL: [Section; 5] = [Section::Top, Section::Http, Section::Dns, Section::Domain, Section::Limits];
+    const ALL: [Section; 6] =
+        [Section::Top, Section::Http, Section::Https, Section::Dns, Section::Domain, Section::Limits];
 
     pub(super) fn keys(self) -> Vec<&'static str> {
         match self {
             Section::Top => {
-                vec!["workers", "listeners", "user", "group", "sandbox", "control", "http", "dns", "domain", "limits"]
+                vec![
+                    "workers",
+                    "listeners",
+                    "user",
+                    "group",
+                    "sandbox",
+                    "control",
+                    "http",
+                    "https",
+                    "dns",
+                    "domain",
+                    "limits",
+                ]
             }
             Section::Http => vec!["listen", "default"],
-            Section::Dns => vec!["listen"],
-            Section::Domain => vec!["site", "aliases", "zone", "media_types", "link_targets"],
+            Section::Https => vec!["listen"],
+            Section::Dns => vec!["listen", "tls"],
+            Section::Domain => vec!["site", "aliases", "zone", "media_types", "link_targets", "certificate"],
             Section::Limits => LIMITS.iter().map(|limit| limit.key).collect(),
         }
     }
@@ -39,6 +54,7 @@ impl Section {
         match self {
             Section::Top => "at the top of the file, before the first [section]",
             Section::Http => "in [http]",
+            Section::Https => "in [https]",
             Section::Dns => "in [dns]",
             Section::Domain => "in [domain.\"NAME\"]",
             Section::Limits => "in [limits]",
@@ -78,9 +94,11 @@ impl Section {
         let keys = self.keys();
         match self {
             Section::Top => {
-                let plain: Vec<&str> =
-                    keys.into_iter().filter(|key| !matches!(*key, "http" | "dns" | "domain" | "limits")).collect();
-                format!("the keys are {}, [http], [dns], [domain.\"NAME\"] and [limits]", quoted(&plain))
+                let plain: Vec<&str> = keys
+                    .into_iter()
+                    .filter(|key| !matches!(*key, "http" | "https" | "dns" | "domain" | "limits"))
+                    .collect();
+                format!("the keys are {}, [http], [https], [dns], [domain.\"NAME\"] and [limits]", quoted(&plain))
             }
             Section::Limits => "`sanderling help check` lists the limits".to_owned(),
             _ if keys.len() == 1 => format!("the only key is {}", quoted(&keys)),

@@ -49,9 +49,17 @@ impl ListenAddresses {
         self.0.push((address, service));
         let Some((earlier, earlier_service)) = conflict else { return Ok(()) };
         Err(if earlier_service != service {
-            let remedy = "DNS listens on TCP as well; choose another port for one of them";
+            let remedy = match (earlier_service, service) {
+                (Service::Dns, _) | (_, Service::Dns) => {
+                    "DNS listens on TCP as well; choose another port for one of them"
+                }
+                _ => "choose another port for one of them",
+            };
             match earlier == address {
-                true => Problem::new(format!("{address} is listed for both HTTP and DNS"), remedy),
+                true if earlier_service as u8 > service as u8 => {
+                    Problem::new(format!("{address} is listed for both {service} and {earlier_service}"), remedy)
+                }
+                true => Problem::new(format!("{address} is listed for both {earlier_service} and {service}"), remedy),
                 false => {
                     Problem::new(format!("{address} overlaps {earlier}, which is listed for {earlier_service}"), remedy)
                 }

@@ -3,7 +3,7 @@
 use crate::diagnostic::{Problem, error_text};
 use sanderling_os::error::with_second_try;
 use std::fs::{self, Metadata};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
@@ -18,6 +18,24 @@ pub(super) fn check_directory(what: &str, path: &Path) -> Result<(), Problem> {
         Ok(_) => Err(Problem::new(format!("the {what} `{shown}` is not a directory"), "give a directory, not a file")),
         Err(error) => Err(unreachable(what, path, &error)),
     }
+}
+
+/// Bytes of the largest file with certificates or a key.
+const PEM_FILE_BYTES_MAX: u64 = 1024 * 1024;
+
+/// Reads the `kind` of file at `path`. Keys are not copied while they are read.
+pub(super) fn read_pem_file(kind: &str, path: &Path) -> Result<Vec<u8>, Problem> {
+    let shown = path.display();
+    // Without blocking: the path may be a FIFO.
+    let file = sanderling_os::file::open_nonblocking(path).map_err(|error| unreachable(kind, path, &error))?;
+    let metadata = file.metadata().map_err(|error| unreachable(kind, path, &error))?;
+    if !metadata.is_file() || metadata.len() > PEM_FILE_BYTES_MAX {
+        let message = format!("the {kind} `{shown}` is not a regular file of at most {PEM_FILE_BYTES_MAX} bytes");
+        return Err(Problem::new(message, "give a PEM file"));
+    }
+    let mut content = Vec::with_capacity(metadata.len() as usize + 1);
+    file.take(PEM_FILE_BYTES_MAX).read_to_end(&mut content).map_err(|error| unreachable(kind, path, &error))?;
+    Ok(content)
 }
 
 /// Whether `file` is a regular file: reading a pipe or a device could block for ever.

@@ -1,4 +1,4 @@
-//! The two services of the program, and which of its listeners belong to a service manager.
+//! The services of the program, and which of its listeners belong to a service manager.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -8,31 +8,42 @@ use std::fmt;
 pub enum Service {
     /// HTTP over TCP.
     Http,
+    /// HTTP over TLS.
+    Https,
     /// DNS over UDP and TCP.
     Dns,
+    /// DNS over TLS.
+    Dot,
 }
 
 impl Service {
-    /// The name on standard output, in `status` and on a socket that is handed over: `http`, `dns`.
+    /// All of them, in the order of their listeners.
+    pub const ALL: [Service; 4] = [Service::Http, Service::Https, Service::Dns, Service::Dot];
+
+    /// The name on standard output, in `status` and on a socket that is handed over: `http`, `https`, `dns`, `dot`.
     pub fn name(self) -> &'static str {
         match self {
             Service::Http => "http",
+            Service::Https => "https",
             Service::Dns => "dns",
+            Service::Dot => "dot",
         }
     }
 
     /// The service with this name.
     pub fn from_name(name: &str) -> Option<Service> {
-        [Service::Http, Service::Dns].into_iter().find(|service| service.name() == name)
+        Service::ALL.into_iter().find(|service| service.name() == name)
     }
 }
 
-/// `HTTP`, `DNS`.
+/// `HTTP`, `HTTPS`, `DNS`, `DNS over TLS`.
 impl fmt::Display for Service {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
             Service::Http => "HTTP",
+            Service::Https => "HTTPS",
             Service::Dns => "DNS",
+            Service::Dot => "DNS over TLS",
         })
     }
 }

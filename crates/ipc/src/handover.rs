@@ -21,13 +21,17 @@ const FDS_PER_PACKET: usize = 32;
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The names of descriptors that a server process inherits (`LISTEN_FDNAMES`).
-const NAMES: [(&str, FdKind); 6] = [
+const NAMES: [(&str, FdKind); 10] = [
     ("supervisor", FdKind::Connection),
     ("configuration", FdKind::Configuration),
     ("zones", FdKind::Zones),
+    ("certificates", FdKind::Certificates),
+    ("ticket-keys", FdKind::TicketKeys),
     ("control", FdKind::ControlSocket),
     ("http", FdKind::Listener(ListenerRole { service: Service::Http, is_external: false })),
+    ("https", FdKind::Listener(ListenerRole { service: Service::Https, is_external: false })),
     ("dns", FdKind::Listener(ListenerRole { service: Service::Dns, is_external: false })),
+    ("dot", FdKind::Listener(ListenerRole { service: Service::Dot, is_external: false })),
 ];
 
 /// `descriptors` with the names under which a new server process inherits them.
@@ -49,6 +53,10 @@ pub struct Descriptors {
     pub configuration: Option<OwnedFd>,
     /// Good versions of zones; later ones replace those of the same zones.
     pub zones: Vec<OwnedFd>,
+    /// The certificates with their private keys.
+    pub certificates: Option<OwnedFd>,
+    /// The ticket keys.
+    pub ticket_keys: Option<OwnedFd>,
     /// The control socket.
     pub control: Option<OwnedFd>,
     /// The bound sockets.
@@ -67,6 +75,8 @@ impl Extend<(FdKind, OwnedFd)> for Descriptors {
             match kind {
                 FdKind::Configuration => self.configuration = Some(descriptor),
                 FdKind::Zones => self.zones.push(descriptor),
+                FdKind::Certificates => self.certificates = Some(descriptor),
+                FdKind::TicketKeys => self.ticket_keys = Some(descriptor),
                 FdKind::ControlSocket => self.control = Some(descriptor),
                 FdKind::Listener(role) => self.listeners.push((role, descriptor)),
                 FdKind::Process(info) => self.processes.push((info, descriptor)),

@@ -31,6 +31,8 @@ pub enum Message {
 /// What the receiver is to do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Command {
+    /// Use the certificates and ticket keys that come with the command for new connections.
+    UpdateTls,
     /// Report the status.
     Status(StatusFormat),
     /// Reload configuration and zones. To a server process it comes with the configuration
@@ -115,6 +117,10 @@ pub enum FdKind {
     Configuration,
     /// Good versions of zones in a sealed memfd.
     Zones,
+    /// The certificates with their private keys in a sealed memfd ([`crate::tls`]).
+    Certificates,
+    /// The ticket keys in a sealed memfd ([`crate::tls`]).
+    TicketKeys,
     /// The control socket.
     ControlSocket,
     /// A bound socket. The reuseport sockets of one address follow each other, and the addresses have the order of the
@@ -264,8 +270,9 @@ pub(crate) mod tests {
         let text = || Text::new("line\n");
         let formats = [StatusFormat::Text, StatusFormat::Verbose, StatusFormat::Json].map(Command::Status);
         let reload = Command::Reload { forced_zones: vec!["example.com".to_owned()] };
-        let commands =
-            [reload, Command::Upgrade, Command::Stop, Command::Drain, Command::HandOver].into_iter().chain(formats);
+        let commands = [Command::UpdateTls, reload, Command::Upgrade, Command::Stop, Command::Drain, Command::HandOver]
+            .into_iter()
+            .chain(formats);
         let events = [
             Event::Stdout(text()),
             Event::Stderr(text()),
@@ -290,9 +297,16 @@ pub(crate) mod tests {
         let process = ProcessInfo { generation: 7, pid: 1234, is_serving: false, ready_at_unix_s: 1_800_000_000 };
         let reload = PendingCommand::Reload { forced_zones: vec!["example.com".to_owned()] };
         let pending = [PendingCommand::ThisUpgrade, reload, PendingCommand::Upgrade].map(FdKind::Client);
-        let services = [Service::Http, Service::Dns]
+        let services = Service::ALL
             .map(|service| FdKind::Listener(ListenerRole { service, is_external: service == Service::Dns }));
-        let others = [FdKind::Configuration, FdKind::Zones, FdKind::ControlSocket, FdKind::Process(process)];
+        let others = [
+            FdKind::Configuration,
+            FdKind::Zones,
+            FdKind::Certificates,
+            FdKind::TicketKeys,
+            FdKind::ControlSocket,
+            FdKind::Process(process),
+        ];
         [&pending[..], &services, &others, &[FdKind::Connection]].concat()
     }
 
@@ -315,7 +329,7 @@ pub(crate) mod tests {
         for name in enums.iter().chain(&inner).flatten() {
             assert!(all.contains(&format!("\"{name}\"")), "{name} is not in `messages` or `kinds`");
         }
-        assert_eq!(enums.map(|names| names.len()), [3, 6, 13, 7], "{inner:?}");
+        assert_eq!(enums.map(|names| names.len()), [3, 7, 13, 9], "{inner:?}");
     }
 
     #[test]

@@ -26,6 +26,7 @@ impl BindError {
         let name = service.name();
         let setting = match source {
             ConfigSource::Flags(_) => format!("--{name}"),
+            ConfigSource::File(_) if *service == Service::Dot => "`tls` in [dns]".to_owned(),
             ConfigSource::File(_) => format!("`listen` in [{name}]"),
         };
         let (cause, remedy) = match error.kind() {

@@ -29,7 +29,7 @@ pub struct ListenAddress {
     pub bound: SocketAddr,
     /// The stream sockets.
     pub streams: Vec<Arc<Listener>>,
-    /// The datagram sockets: none for HTTP, as many as stream sockets for DNS.
+    /// The datagram sockets: as many as stream sockets for DNS, none for other services.
     pub datagrams: Vec<Arc<Socket>>,
 }
 
@@ -44,10 +44,9 @@ impl Listeners {
     /// An address cannot be bound. `existing` is unchanged.
     pub fn bind(config: &Config, existing: &Listeners) -> Result<Listeners, BindError> {
         let mut existing = existing.0.clone();
-        let http = config.http_listen.iter().map(|address| (Service::Http, *address));
-        let dns = config.dns_listen.iter().map(|address| (Service::Dns, *address));
+        let listen = |service| config.listen(service).iter().map(move |address| (service, *address));
         let mut addresses = Vec::new();
-        for (service, configured) in http.chain(dns) {
+        for (service, configured) in Service::ALL.into_iter().flat_map(listen) {
             let is_same = |address: &ListenAddress| address.role.service == service && address.configured == configured;
             let address = match existing.iter().position(is_same) {
                 Some(index) => existing.remove(index),
@@ -70,11 +69,11 @@ impl Listeners {
         Ok(listeners)
     }
 
-    /// Leaves HTTP connections in the kernel until their first data arrives ([`Listener::set_defer_accept`]), and limits what
-    /// the kernel takes of a response ([`Listener::set_unsent_limit`]). DNS connections
-    /// connections may be opened before they are needed.
+    /// Leaves connections of HTTP and HTTPS in the kernel until their first data arrives ([`Listener::set_defer_accept`]), and
+    /// limits what the kernel takes of a response ([`Listener::set_unsent_limit`]). DNS connections may be opened before they
+    /// are needed.
     pub fn set_http_options(&self) {
-        let http = self.0.iter().filter(|address| address.role.service == Service::Http);
+        let http = self.0.iter().filter(|address| matches!(address.role.service, Service::Http | Service::Https));
         http.flat_map(|address| &address.streams).for_each(|stream| {
             stream.set_defer_accept();
             stream.set_unsent_limit();
@@ -118,7 +117,7 @@ impl Listeners {
     /// bound.
     #[must_use]
     pub fn with_configured_addresses(mut self, config: &Config) -> Listeners {
-        let configured = config.http_listen.iter().chain(&config.dns_listen);
+        let configured = Service::ALL.into_iter().flat_map(|service| config.listen(service));
         for (address, configured) in self.0.iter_mut().zip(configured) {
             address.configured = *configured;
         }
@@ -188,7 +187,7 @@ impl Listeners {
 impl ListenAddress {
     fn bind(service: Service, configured: SocketAddr) -> io::Result<ListenAddress> {
         let (bound, stream, datagrams) = match service {
-            Service::Http => {
+            Service::Http | Service::Https | Service::Dot => {
                 let stream = Listener::bind(configured)?;
                 (stream.local_address()?, stream, Vec::new())
             }
@@ -242,7 +241,7 @@ impl ListenAddress {
 
 fn wrong_socket_type(service: Service, bound: SocketAddr) -> io::Error {
     let expected = match service {
-        Service::Http => "a stream socket (ListenStream=)",
+        Service::Http | Service::Https | Service::Dot => "a stream socket (ListenStream=)",
         Service::Dns => "a stream or datagram socket (ListenStream=, ListenDatagram=)",
     };
     io::Error::other(format!("the inherited socket at {bound} for {service} is not {expected}"))

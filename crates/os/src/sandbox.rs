@@ -60,6 +60,13 @@ pub fn drop_privileges(user: Option<&User>) -> io::Result<()> {
     allow_core_dumps()
 }
 
+/// Forbids core dumps, and other processes of the same user to read the memory and the descriptors of this one (prctl(2)). To
+/// be called after [`drop_privileges`], before this process reads a private key.
+pub fn forbid_core_dumps() -> io::Result<()> {
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
+        .map_err(|errno| with_context("prctl", "PR_SET_DUMPABLE", &errno.into()))
+}
+
 /// Takes from a process that runs as root, and from all that it starts, what no supervisor does: most capabilities, and system
 /// calls such as mount(2), ptrace(2) and bpf(2). Another user has nothing to lose: it stays as it is.
 ///
@@ -129,7 +136,7 @@ impl fmt::Display for Sandbox {
 ///
 /// A hung server process is aborted (SIGABRT) so that its core dump shows where it hangs. Its memory holds files and zones,
 /// which are public, and requests. The operator decides about core dumps (`LimitCORE=`, `kernel.core_pattern`). Processes
-/// of the same user may also read this memory, and only our own run as this user. Remove this call when memory holds keys.
+/// of the same user may also read this memory, and only our own run as this user. See [`forbid_core_dumps`].
 fn allow_core_dumps() -> io::Result<()> {
     rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable)
         .map_err(|errno| with_context("prctl", "PR_SET_DUMPABLE", &errno.into()))

@@ -245,9 +245,14 @@ impl Stream {
 
     /// Sends `first` and then `second`, as much as the kernel takes, without copying them together.
     pub fn send_vectored(&self, first: &[u8], second: &[u8], more: More) -> io::Result<usize> {
-        let parts = [IoSlice::new(first), IoSlice::new(second)];
+        self.send_slices(&[IoSlice::new(first), IoSlice::new(second)], more)
+    }
+
+    /// Sends `slices` one after another, as much as the kernel takes; at most 1024 of them (`IOV_MAX`).
+    #[inline]
+    pub fn send_slices(&self, slices: &[IoSlice<'_>], more: More) -> io::Result<usize> {
         retry(Syscall::Sendmsg, || {
-            rustix::net::sendmsg(&self.0, &parts, &mut SendAncillaryBuffer::default(), more.flags())
+            rustix::net::sendmsg(&self.0, slices, &mut SendAncillaryBuffer::default(), more.flags())
         })
     }
 

@@ -1,6 +1,7 @@
 //! The control thread of a server process: carries out the commands of the supervisor, loads new configurations, sends
 //! heartbeats, and answers at the control socket while there is no supervisor. It serves no client of the network.
 
+use crate::certificates::{Certificates, TlsDescriptors};
 use crate::heap_trim::HeapTrim;
 use crate::kept_zones::NewSegment;
 use crate::limit_log::LimitLog;
@@ -13,6 +14,7 @@ use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text};
 use sanderling_config::log::{log, report};
 use sanderling_config::{Config, ConfigSource, DomainName, ListenerRole, Service};
 use sanderling_ipc::control_socket::{ClientId, ControlSocket};
+use sanderling_ipc::handover::Descriptors;
 use sanderling_ipc::{
     CONFIGURATION_BYTES_MAX, Command, Connection, Event, FdKind, HEARTBEAT_INTERVAL, IncomingFds, Message, OutgoingFds,
     ProcessInfo, RETRY_INTERVAL, Received, StatusFormat, Text, handover,
@@ -21,7 +23,7 @@ use sanderling_os::event_fd::EventFd;
 use sanderling_os::memfd;
 use sanderling_os::poll_set::PollSet;
 use sanderling_os::signals::{SIGINT, SIGQUIT, SIGTERM, Signals};
-use sanderling_server::{DrainMode, Server, SocketSet};
+use sanderling_server::{DrainMode, Server, SocketSet, Tls};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -49,6 +51,9 @@ pub(crate) struct ProcessState {
     pub(crate) loader: Option<Loader>,
     /// The state of what is served.
     pub(crate) load_status: LoadStatus,
+    pub(crate) certificates: Certificates,
+    /// What came with the configuration that is being loaded.
+    pub(crate) loaded_tls: TlsDescriptors,
     /// `None` after the supervisor has exited.
     pub(crate) supervisor: Option<Connection>,
     pub(crate) control: Option<ControlSocket>,
@@ -108,7 +113,7 @@ impl<'s> ControlLoop<'s> {
 
     /// Runs until the server drains; the connections to the supervisor and to the client that has stopped the process.
     pub(crate) fn run(mut self, signals: &Signals) -> [Option<Connection>; 2] {
-        self.send(Event::Ready { problem_count: self.state.load_status.problem_count() });
+        self.send(Event::Ready { problem_count: self.problem_count() });
         if self.state.supervisor.is_none() {
             // The next supervisor may have started another process, and only one may serve.
             log("lost the supervisor before this process was ready; exiting");
@@ -200,14 +205,26 @@ impl<'s> ControlLoop<'s> {
     fn handle(&mut self, command: Command, descriptors: IncomingFds) {
         match command {
             Command::Reload { forced_zones } => {
-                let text =
-                    descriptors.into_iter().find_map(|(kind, text)| (kind == FdKind::Configuration).then_some(text));
-                let result = text.ok_or_else(|| io::Error::other("no configuration came with the command"));
+                let mut received = Descriptors::default();
+                received.extend(descriptors);
+                let Descriptors { configuration, certificates, ticket_keys, .. } = received;
+                self.state.loaded_tls = TlsDescriptors { certificates, ticket_keys };
+                let result = configuration.ok_or_else(|| io::Error::other("no configuration came with the command"));
                 if let Err(error) = result.and_then(|text| self.load(text, &forced_zones)) {
                     self.send_new_process_needed(&format!(
                         "the running process cannot load it: {}",
                         error_text(&error)
                     ));
+                }
+            }
+            Command::UpdateTls => {
+                let mut received = Descriptors::default();
+                received.extend(descriptors);
+                let Descriptors { certificates, ticket_keys, .. } = received;
+                let config = Arc::clone(&self.state.config);
+                let tls = self.load_certificates(&config, TlsDescriptors { certificates, ticket_keys });
+                if let Some(tls) = tls {
+                    self.server.update_snapshot(|snapshot| snapshot.tls = tls);
                 }
             }
             Command::Status(format) => {
@@ -388,18 +405,37 @@ impl<'s> ControlLoop<'s> {
     }
 
     fn apply(&mut self, config: Arc<Config>, config_text: OwnedFd, loaded: Loaded) {
-        let Loaded { snapshot, load_status, changes, warnings, errors, .. } = loaded;
+        let Loaded { mut snapshot, load_status, changes, warnings, errors, .. } = loaded;
         for diagnostics in [&errors, &warnings] {
             report(diagnostics);
             self.send_diagnostics(diagnostics);
         }
-        self.server.update_snapshot(|current| *current = snapshot);
+        let descriptors = std::mem::take(&mut self.state.loaded_tls);
+        let tls = self.load_certificates(&config, descriptors);
+        self.server.update_snapshot(|current| {
+            snapshot.tls = tls.unwrap_or_else(|| current.tls.clone());
+            *current = snapshot;
+        });
         self.state.config = config;
         self.state.config_text = config_text;
         self.state.load_status = load_status;
         let text = changes.to_text() + &self.state.load_status.problems_text();
-        let problem_count = self.state.load_status.problem_count();
+        let problem_count = self.problem_count();
         self.send(Event::Reloaded { changes: Text::new(&text), problem_count });
+    }
+
+    /// Sites, zones and certificates that could not be loaded.
+    fn problem_count(&self) -> usize {
+        self.state.load_status.problem_count() + self.state.certificates.problem_count()
+    }
+
+    /// Loads certificates and ticket keys, and reports what is wrong with them; `None` if the current ones stay.
+    fn load_certificates(&mut self, config: &Config, descriptors: TlsDescriptors) -> Option<Option<Arc<Tls>>> {
+        let mut diagnostics = Vec::new();
+        let loaded = self.state.certificates.load(config, descriptors, &mut diagnostics);
+        report(&diagnostics);
+        self.send_diagnostics(&diagnostics);
+        loaded.inspect_err(|error| log(&format!("cannot load the certificates: {}", error_text(error)))).ok()
     }
 
     fn status_text(&self, format: StatusFormat) -> String {
@@ -407,6 +443,7 @@ impl<'s> ControlLoop<'s> {
             self.server,
             &self.state.sandbox,
             &self.state.load_status,
+            &self.state.certificates.states,
             self.started_at,
             self.state.config.worker_count,
         );
@@ -448,7 +485,7 @@ impl<'s> ControlLoop<'s> {
                     control.remove();
                 }
             }
-            Command::Reload { .. } | Command::Upgrade | Command::Drain => {
+            Command::Reload { .. } | Command::Upgrade | Command::Drain | Command::UpdateTls => {
                 control.send_stderr(client, &format!("sanderling: {NO_SUPERVISOR}"));
                 control.finish(client, false);
             }
@@ -476,9 +513,12 @@ impl<'s> ControlLoop<'s> {
             (FdKind::ControlSocket, control.listener()),
         ];
         descriptors.extend(self.state.kept_zones.iter().map(|zones| (FdKind::Zones, zones.as_fd())));
+        descriptors.extend(self.state.certificates.ticket_keys.iter().map(|keys| (FdKind::TicketKeys, keys.as_fd())));
         let kind = |service| FdKind::Listener(ListenerRole::internal(service));
         for sockets in self.socket_sets {
             descriptors.extend(sockets.http.iter().map(|socket| (kind(Service::Http), socket.as_fd())));
+            descriptors.extend(sockets.https.iter().map(|socket| (kind(Service::Https), socket.as_fd())));
+            descriptors.extend(sockets.dot.iter().map(|socket| (kind(Service::Dot), socket.as_fd())));
             descriptors.extend(sockets.dns_streams.iter().map(|socket| (kind(Service::Dns), socket.as_fd())));
             descriptors.extend(sockets.dns_datagrams.iter().map(|socket| (kind(Service::Dns), socket.as_fd())));
         }

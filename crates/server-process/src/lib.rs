@@ -11,6 +11,7 @@ mod control_loop;
 mod status;
 mod sandbox;
 mod access;
+mod certificates;
 mod loader;
 mod limit_log;
 mod heap_trim;

@@ -19,6 +19,8 @@ pub(crate) fn options_of(limits: &Limits) -> Options {
                 target_bytes_max: limits.http_target_bytes_max,
                 body_bytes_max: limits.http_request_content_bytes_max,
             },
+            http2: sanderling_server::Http2Limits::default(),
+            is_http2_only: false,
             connections_max: limits.http_connections_max,
             connections_per_client_max: limits.http_connections_per_client_max,
             requests_per_connection_max: limits.http_requests_per_connection_max,

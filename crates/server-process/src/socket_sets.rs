@@ -15,7 +15,9 @@ pub(crate) fn socket_sets(listeners: Listeners) -> Vec<SocketSet> {
             let set = set_at(&mut sets, index);
             match address.role.service {
                 Service::Http => set.http.push(stream),
+                Service::Https => set.https.push(stream),
                 Service::Dns => set.dns_streams.push(stream),
+                Service::Dot => set.dot.push(stream),
             }
         }
         for (index, socket) in address.datagrams.into_iter().enumerate() {

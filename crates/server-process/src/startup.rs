@@ -1,6 +1,7 @@
 //! The start of a server process: inherit, give up privileges, load, enter the sandbox, serve.
 
 use crate::access;
+use crate::certificates::{Certificates, TlsDescriptors};
 use crate::control_loop::{ControlLoop, ProcessState};
 use crate::kept_zones::KeptZones;
 use crate::loader::{Loaded, Loader};
@@ -15,7 +16,7 @@ use sanderling_ipc::handover::{self, Descriptors};
 use sanderling_ipc::{CONFIGURATION_BYTES_MAX, Connection, Event, Message, Text};
 use sanderling_listeners::Listeners;
 use sanderling_os::memfd;
-use sanderling_os::sandbox::drop_privileges;
+use sanderling_os::sandbox::{drop_privileges, forbid_core_dumps};
 use sanderling_os::signals::{self, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, Signals};
 use sanderling_server::{Counter, Server, Snapshot, SocketSet};
 use std::io;
@@ -74,6 +75,7 @@ struct Inherited {
     supervisor: Connection,
     config_text: OwnedFd,
     kept_zones: Vec<Arc<OwnedFd>>,
+    tls: TlsDescriptors,
     control: Option<ControlSocket>,
     socket_sets: Vec<SocketSet>,
 }
@@ -88,7 +90,8 @@ struct Prepared {
 
 impl Inherited {
     fn take(control_path: Option<PathBuf>) -> io::Result<Inherited> {
-        let Descriptors { configuration, zones, control, listeners, connections, .. } = handover::from_names()?;
+        let Descriptors { configuration, zones, certificates, ticket_keys, control, listeners, connections, .. } =
+            handover::from_names()?;
         let missing = || io::Error::other("only a supervisor can run this command; run `sanderling serve`");
         let control = match (control_path, control) {
             (Some(path), Some(listener)) => Some(ControlSocket::from_fd(path, listener)?),
@@ -98,6 +101,7 @@ impl Inherited {
             supervisor: Connection::from_fd(connections.into_iter().next().ok_or_else(missing)?)?,
             config_text: configuration.ok_or_else(missing)?,
             kept_zones: zones.into_iter().map(Arc::new).collect(),
+            tls: TlsDescriptors { certificates, ticket_keys },
             control,
             socket_sets: socket_sets(Listeners::from_fds(listeners)?),
         })
@@ -122,8 +126,17 @@ impl Inherited {
             }
             None => self.fail(error),
         })?;
+        if self.tls.certificates.is_some() {
+            forbid_core_dumps().map_err(|error| self.fail(error))?;
+        }
         let mut loader = Loader::keeping(KeptZones::from_segments(&self.kept_zones));
-        let Loaded { snapshot, load_status, mut errors, mut warnings, kept, .. } = loader.load(&config, forced_zones);
+        let Loaded { mut snapshot, load_status, mut errors, mut warnings, kept, .. } =
+            loader.load(&config, forced_zones);
+        let mut certificates = Certificates::default();
+        snapshot.tls = certificates.load(&config, std::mem::take(&mut self.tls), &mut errors)?;
+        if snapshot.tls.as_ref().is_some_and(|tls| !tls.https.warm_up()) {
+            return Err(self.fail(io::Error::other("there are no random numbers for TLS")));
+        }
         for error in &errors {
             self.send(Event::Stderr(Text::new(&format!("{error}\n"))));
         }
@@ -135,7 +148,7 @@ impl Inherited {
         if sandbox.restricts_directories() {
             loader.forbid_new_directories();
         }
-        let Inherited { supervisor, config_text, kept_zones, control, socket_sets } = self;
+        let Inherited { supervisor, config_text, kept_zones, control, socket_sets, .. } = self;
         let state = ProcessState {
             source,
             config: Arc::new(config),
@@ -144,6 +157,8 @@ impl Inherited {
             unsent_zones: kept,
             loader: Some(loader),
             load_status,
+            certificates,
+            loaded_tls: TlsDescriptors::default(),
             supervisor: Some(supervisor),
             control,
             stop_client: None,

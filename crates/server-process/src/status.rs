@@ -1,5 +1,6 @@
 //! The status of a server process, as text for people and as JSON for programs.
 
+use crate::certificates::CertificateState;
 use crate::load_status::{LoadStatus, SiteState, ZoneState};
 use crate::sandbox::Sandbox;
 use sanderling_http::HttpDate;
@@ -51,6 +52,7 @@ pub(crate) struct ProcessStatus<'d> {
     threads: Vec<Thread>,
     sites: &'d [SiteState],
     zones: &'d [Arc<ZoneState>],
+    certificates: &'d [CertificateState],
 }
 
 #[derive(Serialize)]
@@ -71,6 +73,7 @@ impl<'d> ProcessStatus<'d> {
         server: &Server,
         sandbox: &Sandbox,
         load_status: &'d LoadStatus,
+        certificates: &'d [CertificateState],
         started_at: SystemTime,
         worker_count: usize,
     ) -> ProcessStatus<'d> {
@@ -110,6 +113,7 @@ impl<'d> ProcessStatus<'d> {
             threads: threads.collect(),
             sites: &load_status.sites,
             zones: &load_status.zones,
+            certificates,
         }
     }
 
@@ -177,8 +181,14 @@ impl<'d> ProcessStatus<'d> {
         let (bad_sites, good_sites): (Vec<_>, Vec<_>) = self.sites.iter().partition(|site| site.problem.is_some());
         let (bad_zones, good_zones): (Vec<_>, Vec<_>) =
             self.zones.iter().map(Arc::as_ref).partition(|zone: &&ZoneState| zone.problem.is_some());
-        let mut lines = bad_sites.into_iter().map(site_text).chain(bad_zones.into_iter().map(zone_text));
-        let mut rest = good_sites.into_iter().map(site_text).chain(good_zones.into_iter().map(zone_text));
+        let (bad_certificates, good_certificates): (Vec<_>, Vec<_>) =
+            self.certificates.iter().partition(|it| it.problem.is_some() || !it.warnings.is_empty());
+        let texts = |sites: Vec<_>, certificates: Vec<_>, zones: Vec<_>| {
+            let sites = sites.into_iter().map(site_text);
+            sites.chain(certificates.into_iter().map(certificate_text)).chain(zones.into_iter().map(zone_text))
+        };
+        let mut lines = texts(bad_sites, bad_certificates, bad_zones);
+        let mut rest = texts(good_sites, good_certificates, good_zones);
         let mut out = String::new();
         lines.by_ref().chain(rest.by_ref()).take(count_max).for_each(|line| out += &line);
         match lines.count() + rest.count() {
@@ -190,6 +200,13 @@ impl<'d> ProcessStatus<'d> {
 
 fn text_line(name: &str, value: &str) -> String {
     format!("  {name:<13} {value}\n")
+}
+
+fn certificate_text(certificate: &CertificateState) -> String {
+    let version = certificate.in_service.as_ref().map_or("UNAVAILABLE".to_owned(), |version| version.text());
+    let problem = certificate.problem.as_ref().map_or(String::new(), |problem| format!("; ERROR: {problem}"));
+    let warnings: String = certificate.warnings.iter().map(|warning| format!("; {warning}")).collect();
+    format!("  certificate   {}: {version}{problem}{warnings}\n", certificate.names.join(" "))
 }
 
 fn site_text(site: &SiteState) -> String {

@@ -4,11 +4,14 @@
 //! An idle connection holds a few hundred bytes: received bytes lie in the worker's buffer until the iteration ends, and
 //! only what remains then, the start of a request, is copied into the connection.
 
+mod streams;
+
 use crate::buffer_budget::{BufferBudget, SCARCE_BYTES_MAX};
 use crate::clock::{Milliseconds, ms};
 use crate::context::{CloseMode, ConnectionInfo, Context, Input, Step};
 use crate::dns_stream::DnsStream;
 use crate::http1::Http1;
+use crate::http2::Http2;
 use crate::metrics::Counter;
 use crate::open_file::FileError;
 use crate::options::Options;
@@ -19,6 +22,7 @@ use crate::timers::Timer;
 use crate::transport::Transport;
 use sanderling_os::poll::Readiness;
 use sanderling_os::tcp::More;
+use sanderling_tls::Alpn;
 use std::io;
 use std::time::Duration;
 
@@ -34,6 +38,8 @@ pub(crate) struct Connection<'s> {
     permit: Permit<'s>,
     pub(crate) timer: Timer,
     rate_window: RateWindow,
+    /// It speaks HTTP/1.1 or DNS, without encryption: the path of its requests leaves out what the others need.
+    is_plain: bool,
     /// The connection is in the worker's ready list.
     pub(crate) is_in_ready_list: bool,
     /// The [`Context::use_number`] of the last answer or, of HTTP, the first bytes of a request after it.
@@ -43,15 +49,22 @@ pub(crate) struct Connection<'s> {
     /// Received bytes that are not processed yet.
     unprocessed: Vec<u8>,
     queue: SendQueue<'s>,
-    protocol_state: ProtocolState,
+    protocol_state: ProtocolState<'s>,
     /// What the budget of all buffers has been charged for this connection.
     charged_bytes: usize,
 }
 
 /// The protocol of a connection with its state.
 #[derive(Debug)]
-pub(crate) enum ProtocolState {
+pub(crate) enum ProtocolState<'s> {
     Http1(Http1),
+    Other(OtherProtocol<'s>),
+}
+
+/// By itself, so that HTTP/1.1 is found by one comparison.
+#[derive(Debug)]
+pub(crate) enum OtherProtocol<'s> {
+    Http2(Box<Http2<'s>>),
     Dns(DnsStream),
 }
 
@@ -66,12 +79,16 @@ pub enum Protocol {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
+    /// The stream is encrypted, and client and server have not agreed on the keys.
+    Handshaking,
     /// No part of a request has been received that is not answered.
     Idle,
     /// Part of a request has been received.
     Receiving,
     /// A request waits for a job.
     Waiting,
+    /// Streams wait for jobs, or for the client to take content, while others may be opened.
+    InProgress,
     /// Something is still to be sent: the transport does not take it, or a part of a file is being read.
     Sending,
     /// The same, and the connection closes after it.
@@ -101,10 +118,17 @@ impl<'s> Connection<'s> {
         now_ms: Milliseconds,
     ) -> Connection<'s> {
         let (protocol_state, timeout) = match protocol {
+            Protocol::Http if options.http.is_http2_only => (
+                ProtocolState::Other(OtherProtocol::Http2(Box::new(Http2::new(&options.http.http2)))),
+                options.http.request_timeout,
+            ),
             Protocol::Http => (ProtocolState::Http1(Http1::default()), options.http.request_timeout),
-            Protocol::Dns => (ProtocolState::Dns(DnsStream), options.dns.tcp_idle_timeout),
+            Protocol::Dns => (ProtocolState::Other(OtherProtocol::Dns(DnsStream)), options.dns.tcp_idle_timeout),
         };
+        let state = if transport.is_handshaking() { State::Handshaking } else { State::Idle };
         Connection {
+            is_plain: !transport.is_encrypted()
+                && !matches!(protocol_state, ProtocolState::Other(OtherProtocol::Http2(_))),
             transport,
             permit,
             timer: Timer::new(now_ms + ms(timeout)),
@@ -112,7 +136,7 @@ impl<'s> Connection<'s> {
             is_in_ready_list: false,
             last_used: 0,
             answered_count: 0,
-            state: State::Idle,
+            state,
             unprocessed: Vec::new(),
             queue: SendQueue::default(),
             protocol_state,
@@ -126,8 +150,8 @@ impl<'s> Connection<'s> {
 
     pub(crate) fn protocol(&self) -> Protocol {
         match self.protocol_state {
-            ProtocolState::Http1(_) => Protocol::Http,
-            ProtocolState::Dns(_) => Protocol::Dns,
+            ProtocolState::Http1(_) | ProtocolState::Other(OtherProtocol::Http2(_)) => Protocol::Http,
+            ProtocolState::Other(OtherProtocol::Dns(_)) => Protocol::Dns,
         }
     }
 
@@ -136,18 +160,19 @@ impl<'s> Connection<'s> {
     #[inline]
     pub(crate) fn idle_use_number(&self) -> Option<u64> {
         let is_idle = match self.protocol_state {
-            ProtocolState::Http1(_) => {
-                self.state == State::Idle && self.unprocessed.is_empty() && self.queue.is_empty()
+            ProtocolState::Http1(_) | ProtocolState::Other(OtherProtocol::Http2(_)) => {
+                self.state == State::Idle && self.unprocessed.is_empty() && !self.has_unsent()
             }
-            ProtocolState::Dns(_) => true,
+            ProtocolState::Other(OtherProtocol::Dns(_)) => true,
         };
         is_idle.then_some(self.last_used)
     }
 
-    /// As [`Connection::idle_use_number`], of a connection that may be closed if no other one is idle: part of an HTTP request has
-    /// been received since then.
+    /// As [`Connection::idle_use_number`], of a connection that may be closed if no other one is idle: part of an HTTP request, or
+    /// of a handshake, has been received since then.
     pub(crate) fn partial_use_number(&self) -> Option<u64> {
-        (self.state == State::Receiving && self.protocol() == Protocol::Http).then_some(self.last_used)
+        let is_partial = matches!(self.state, State::Receiving | State::Handshaking);
+        (is_partial && self.protocol() == Protocol::Http).then_some(self.last_used)
     }
 
     /// Whether the connection has been answered and is over, but for what the client may still send.
@@ -161,15 +186,25 @@ impl<'s> Connection<'s> {
     }
 
     /// Whether something is queued that the client has not received.
+    #[inline]
     pub(crate) fn has_unsent(&self) -> bool {
-        !self.queue.is_empty()
+        !self.queue.is_empty() || self.transport.has_unsent()
+    }
+
+    /// Ends the stream in an orderly way, if all was sent; the connection is dropped after it.
+    pub(crate) fn end(&mut self) {
+        if self.queue.is_empty() {
+            self.transport.send_close_notify();
+        }
     }
 
     /// Charges `budget` with what the connection holds; whether that has changed.
     #[inline]
     pub(crate) fn charge(&mut self, budget: &BufferBudget) -> bool {
-        let holds_nothing =
-            self.unprocessed.capacity() == 0 && self.queue.is_empty() && !self.protocol_state.has_partial_request();
+        let holds_nothing = self.unprocessed.capacity() == 0
+            && self.queue.is_empty()
+            && self.is_plain
+            && !self.protocol_state.has_work();
         // Between two requests a connection holds nothing: that is known without a sum.
         if holds_nothing && self.charged_bytes == 0 {
             return false;
@@ -190,12 +225,17 @@ impl<'s> Connection<'s> {
 
     /// Whether the connection cannot go on while buffers are scarce: what it has received of a request takes too much.
     pub(crate) fn holds_too_much_of_a_request(&self) -> bool {
-        self.state == State::Receiving && self.charged_bytes > SCARCE_BYTES_MAX
+        let partial_bytes =
+            || self.unprocessed.capacity() + self.transport.partial_bytes() + self.protocol_state.partial_bytes();
+        matches!(self.state, State::Receiving | State::InProgress) && partial_bytes() > SCARCE_BYTES_MAX
     }
 
     #[cold]
     fn held_bytes(&self) -> usize {
-        self.unprocessed.capacity() + self.queue.held_bytes() + self.protocol_state.held_bytes()
+        self.unprocessed.capacity()
+            + self.queue.held_bytes()
+            + self.protocol_state.held_bytes()
+            + self.transport.held_bytes()
     }
 
     /// Records what the poller reports.
@@ -203,28 +243,25 @@ impl<'s> Connection<'s> {
         self.transport.set_readiness(readiness);
     }
 
-    /// Takes the result of the job that the connection waits for.
-    pub(crate) fn complete(&mut self, result: Result<(), FileError>) {
-        if let (State::Waiting, ProtocolState::Http1(http)) = (self.state, &mut self.protocol_state) {
-            self.state = State::Idle;
-            http.complete(result);
+    /// Takes the result of the job that the connection, or a stream of it, waits for.
+    pub(crate) fn complete(&mut self, stream: u32, result: Result<(), FileError>) {
+        match (self.state, &mut self.protocol_state) {
+            (State::Waiting, ProtocolState::Http1(http)) => {
+                self.state = State::Idle;
+                http.complete(result);
+            }
+            (_, ProtocolState::Other(OtherProtocol::Http2(http))) => http.complete(stream, result),
+            _ => {}
         }
     }
 
     /// Does what can be done now, within the budget of an iteration. An error means that the client is gone.
+    #[inline(always)]
     pub(crate) fn advance(&mut self, context: &mut Context<'_, 's>) -> io::Result<Next> {
-        if !self.queue.is_empty() {
-            if !self.transport.is_writable() {
-                return Ok(Next::Wait);
-            }
-            let metrics = context.metrics;
-            let (_, mut send_context) = context.for_sending();
-            let sent =
-                metrics.heartbeat.during_file_call(|| self.queue.resume(&mut self.transport, &mut send_context))?;
-            let sent_bytes = send_context.sent_bytes;
-            if let Some(next) = self.after_sending(sent, sent_bytes, context)? {
-                return Ok(next);
-            }
+        if (!self.is_plain || !self.queue.is_empty())
+            && let Some(next) = self.resume(context)?
+        {
+            return Ok(next);
         }
         match self.state {
             State::Lingering { .. } => self.linger(context),
@@ -233,11 +270,61 @@ impl<'s> Connection<'s> {
         }
     }
 
+    /// Goes on with a handshake, or with sending; `None` if what is to be received follows.
+    #[inline(never)]
+    fn resume(&mut self, context: &mut Context<'_, 's>) -> io::Result<Option<Next>> {
+        self.transport.begin(context.clock.now_ms(), &context.buffers.limits);
+        if self.state == State::Handshaking {
+            // Its last message is unsent, and leaves with the response to a request that has arrived already.
+            if !self.handshake(context)? {
+                return Ok(Some(Next::Wait));
+            }
+        } else if self.has_unsent() {
+            if !self.transport.is_writable() {
+                return Ok(Some(Next::Wait));
+            }
+            let metrics = context.metrics;
+            let (_, mut send_context) = context.for_sending();
+            let sent =
+                metrics.heartbeat.during_file_call(|| self.queue.resume(&mut self.transport, &mut send_context))?;
+            let (sent, sent_bytes) = self.encrypted(sent, send_context.sent_bytes)?;
+            if let Some(next) = self.after_sending(sent, sent_bytes, context)? {
+                return Ok(Some(next));
+            }
+        }
+        if context.is_draining() && self.begin_shutdown(context) { self.flush(None, context) } else { Ok(None) }
+    }
+
+    /// Whether the stream is encrypted, and its keys are not agreed on yet.
+    pub(crate) fn is_handshaking(&self) -> bool {
+        self.state == State::Handshaking
+    }
+
+    /// Does what can be done of the handshake; whether it is complete. The deadline of the first request includes it.
+    fn handshake(&mut self, context: &mut Context<'_, 's>) -> io::Result<bool> {
+        let is_complete = self
+            .transport
+            .handshake(&mut context.buffers.input)
+            .inspect_err(|_| context.metrics.add(Counter::TlsFailed, 1))?;
+        if is_complete {
+            self.state = State::Idle;
+            context.metrics.add(Counter::TlsHandshakes, 1);
+            if self.transport.is_resumed() {
+                context.metrics.add(Counter::TlsResumed, 1);
+            }
+            if self.transport.alpn() == Some(Alpn::H2) {
+                self.protocol_state =
+                    ProtocolState::Other(OtherProtocol::Http2(Box::new(Http2::new(&context.options.http.http2))));
+            }
+        }
+        Ok(is_complete)
+    }
+
     /// Receives, answers and sends until nothing more has arrived or the budget is used up.
     fn receive_and_answer(&mut self, context: &mut Context<'_, 's>) -> io::Result<Next> {
         let mut budget = self.protocol_state.requests_per_iteration_max();
         loop {
-            let Some(received) = self.receive(context)? else { return Ok(self.wait_for_event(context)) };
+            let Some(received) = self.receive(context)? else { return self.wait_for_event(context) };
             let next = if self.unprocessed.is_empty() {
                 // `input` borrows the buffer while `process` needs all of `context`: it is moved out and back, two words.
                 let buffer = std::mem::take(&mut context.buffers.input);
@@ -264,7 +351,7 @@ impl<'s> Connection<'s> {
             match next? {
                 Some(next) => return Ok(next),
                 None if self.transport.has_ended() => return Ok(Next::Close),
-                None if !self.transport.is_readable() => return Ok(self.wait_for_event(context)),
+                None if !self.transport.is_readable() => return self.wait_for_event(context),
                 None => {}
             }
         }
@@ -293,12 +380,26 @@ impl<'s> Connection<'s> {
 
     /// Whether a whole request may have been received and not processed, because the budget was used up.
     fn has_unprocessed_request(&self) -> bool {
-        self.state != State::Receiving && (!self.unprocessed.is_empty() || self.protocol_state.has_partial_request())
+        self.state != State::Receiving
+            && (self.protocol_state.has_work() || (!self.unprocessed.is_empty() && self.state != State::InProgress))
     }
 
     /// Lets the protocol answer what the input holds, and sends; what to do next, or `None` to receive more.
-    #[inline]
+    #[inline(always)]
     fn process(
+        &mut self,
+        input: &mut Input<'_>,
+        budget: &mut usize,
+        context: &mut Context<'_, 's>,
+    ) -> io::Result<Option<Next>> {
+        match self.protocol_state {
+            ProtocolState::Other(OtherProtocol::Http2(_)) => self.process_streams(input, budget, context),
+            _ => self.process_requests(input, budget, context),
+        }
+    }
+
+    #[inline(never)]
+    fn process_requests(
         &mut self,
         input: &mut Input<'_>,
         budget: &mut usize,
@@ -345,7 +446,7 @@ impl<'s> Connection<'s> {
         context.buffers.output.clear();
         let mut unsent_count = 0;
         loop {
-            if input.is_empty() && !self.protocol_state.has_partial_request() {
+            if input.is_empty() && !self.protocol_state.has_work() {
                 self.state = State::Idle;
                 return self.flush(None, context);
             }
@@ -420,11 +521,22 @@ impl<'s> Connection<'s> {
                 (sent, send_context.sent_bytes)
             }
         };
+        let (sent, sent_bytes) = self.encrypted(sent, sent_bytes)?;
         context.buffers.output.clear();
         if sent == Sent::All && self.state == State::Idle {
             return Ok(None);
         }
         self.after_sending(sent, sent_bytes, context)
+    }
+
+    /// The result of sending `sent_bytes`, with that of sending what the transport has encrypted of it.
+    #[inline]
+    fn encrypted(&mut self, sent: Sent, mut sent_bytes: u64) -> io::Result<(Sent, u64)> {
+        // After a change of the file, the connection is reset.
+        if self.is_plain || sent == Sent::FileChanged || self.transport.flush(&mut sent_bytes)? {
+            return Ok((sent, sent_bytes));
+        }
+        Ok((Sent::Blocked, sent_bytes))
     }
 
     fn after_sending(
@@ -443,11 +555,14 @@ impl<'s> Connection<'s> {
                     self.linger(context).map(Some)
                 }
                 State::Sending => {
-                    self.state = State::Idle;
+                    self.state = self.resting_state();
                     self.rate_window = RateWindow::None;
                     self.last_used = context.use_number;
-                    self.timer.deadline_ms =
-                        context.clock.now_ms() + ms(self.protocol_state.idle_timeout(context.options));
+                    let timeout = match self.state {
+                        State::InProgress => self.protocol_state.send_timeout(context.options),
+                        _ => self.protocol_state.idle_timeout(context.options),
+                    };
+                    self.timer.deadline_ms = context.clock.now_ms() + ms(timeout);
                     Ok(None)
                 }
                 _ => Ok(None),
@@ -490,11 +605,12 @@ impl<'s> Connection<'s> {
     }
 
     /// The next event, completion or deadline continues; an idle connection of a draining server has a nearer deadline.
-    fn wait_for_event(&mut self, context: &Context<'_, 's>) -> Next {
+    #[inline(always)]
+    fn wait_for_event(&mut self, context: &Context<'_, 's>) -> io::Result<Next> {
         if self.state == State::Idle {
             self.timer.deadline_ms = self.timer.deadline_ms.min(context.drain_deadline_ms());
         }
-        Next::Wait
+        if self.is_plain { Ok(Next::Wait) } else { self.rest() }
     }
 
     fn linger(&mut self, context: &mut Context<'_, 's>) -> io::Result<Next> {
@@ -511,11 +627,20 @@ impl<'s> Connection<'s> {
 
     /// The deadline has passed.
     pub(crate) fn expire(&mut self, context: &mut Context<'_, 's>) -> io::Result<Next> {
+        self.transport.begin(context.clock.now_ms(), &context.buffers.limits);
+        if self.state == State::Handshaking {
+            return Ok(Next::Close);
+        }
         if context.is_draining() && self.state == State::Idle {
             // The drain's grace has passed. A request that arrived in the last moment is answered.
             self.transport.assume_readable();
             return match self.receive_and_answer(context)? {
-                Next::Wait if self.state == State::Idle => Ok(Next::Close),
+                Next::Wait if self.state == State::Idle => {
+                    context.buffers.output.clear();
+                    self.end_shutdown(context);
+                    self.state = State::Closing(CloseMode::AtOnce);
+                    Ok(self.flush(None, context)?.unwrap_or(Next::Close))
+                }
                 next => Ok(next),
             };
         }
@@ -533,7 +658,7 @@ impl<'s> Connection<'s> {
             }
         }
         context.buffers.output.clear();
-        if !self.protocol_state.write_timeout_response(self.state == State::Receiving, context) {
+        if !self.protocol_state.write_timeout_response(self.state == State::Receiving, self.queue.is_empty(), context) {
             return Ok(Next::Close);
         }
         self.set_send_deadline(context);
@@ -554,37 +679,75 @@ impl<'s> Connection<'s> {
                 let length_ms = ms(self.protocol_state.send_timeout(context.options));
                 self.rate_window.expire(now_ms, length_ms, self.transport.acked_bytes(), send_rate_min)
             }
-            State::Idle | State::Waiting | State::Lingering { .. } => Expiry::DeadlinePassed,
+            State::Handshaking | State::Idle | State::Waiting | State::InProgress | State::Lingering { .. } => {
+                Expiry::DeadlinePassed
+            }
         }
     }
 }
 
-impl ProtocolState {
-    fn step<'s>(
-        &mut self,
-        input: &mut Input<'_>,
-        info: &ConnectionInfo<'_>,
-        context: &mut Context<'_, 's>,
-    ) -> Step<'s> {
+impl<'s> OtherProtocol<'s> {
+    #[inline(never)]
+    fn requests_per_iteration_max(&self) -> usize {
+        match self {
+            OtherProtocol::Http2(_) => crate::http2::STEPS_PER_ITERATION_MAX,
+            OtherProtocol::Dns(_) => crate::dns_stream::QUERIES_PER_ITERATION_MAX,
+        }
+    }
+
+    #[inline(never)]
+    fn idle_timeout(&self, options: &Options) -> Duration {
+        match self {
+            OtherProtocol::Http2(_) => options.http.idle_timeout,
+            OtherProtocol::Dns(_) => options.dns.tcp_idle_timeout,
+        }
+    }
+
+    #[inline(never)]
+    fn step(&mut self, input: &mut Input<'_>, info: &ConnectionInfo<'_>, context: &mut Context<'_, 's>) -> Step<'s> {
+        match self {
+            OtherProtocol::Dns(dns) => dns.step(input, info, context),
+            OtherProtocol::Http2(_) => unreachable!("streams are processed by themselves"),
+        }
+    }
+}
+
+impl<'s> ProtocolState<'s> {
+    #[inline]
+    fn step(&mut self, input: &mut Input<'_>, info: &ConnectionInfo<'_>, context: &mut Context<'_, 's>) -> Step<'s> {
         match self {
             ProtocolState::Http1(http) => http.step(input, info, context),
-            ProtocolState::Dns(dns) => dns.step(input, info, context),
+            ProtocolState::Other(other) => other.step(input, info, context),
         }
     }
 
-    /// Whether part of a request has left the input already.
-    fn has_partial_request(&self) -> bool {
+    /// Whether there is something to do without further input: part of a request has left the input already, or streams
+    /// can go on.
+    #[inline]
+    fn has_work(&self) -> bool {
         match self {
             ProtocolState::Http1(http) => http.has_partial_request(),
-            ProtocolState::Dns(_) => false,
+            ProtocolState::Other(OtherProtocol::Http2(http)) => http.has_work(),
+            ProtocolState::Other(OtherProtocol::Dns(_)) => false,
         }
     }
 
-    /// Bytes of a request that has left the input already.
+    /// Bytes that the protocol holds: of requests that have left the input already, and of responses.
+    #[inline]
     fn held_bytes(&self) -> usize {
         match self {
             ProtocolState::Http1(http) => http.held_bytes(),
-            ProtocolState::Dns(_) => 0,
+            ProtocolState::Other(OtherProtocol::Http2(http)) => http.held_bytes(),
+            ProtocolState::Other(OtherProtocol::Dns(_)) => 0,
+        }
+    }
+
+    /// Those of requests that have not arrived whole.
+    fn partial_bytes(&self) -> usize {
+        match self {
+            ProtocolState::Http1(http) => http.held_bytes(),
+            ProtocolState::Other(OtherProtocol::Http2(http)) => http.partial_bytes(),
+            ProtocolState::Other(OtherProtocol::Dns(_)) => 0,
         }
     }
 
@@ -592,7 +755,7 @@ impl ProtocolState {
     fn received_bytes(&self) -> u64 {
         match self {
             ProtocolState::Http1(http) => http.received_bytes(),
-            ProtocolState::Dns(_) => 0,
+            ProtocolState::Other(_) => 0,
         }
     }
 
@@ -600,7 +763,9 @@ impl ProtocolState {
     fn rates_min(&self, options: &Options) -> (u64, u64) {
         match self {
             ProtocolState::Http1(_) => (options.http.receive_rate_min, options.http.send_rate_min),
-            ProtocolState::Dns(_) => (0, 0),
+            // A request of HTTP/2 has its deadline, however much arrives of others.
+            ProtocolState::Other(OtherProtocol::Http2(_)) => (0, options.http.send_rate_min),
+            ProtocolState::Other(OtherProtocol::Dns(_)) => (0, 0),
         }
     }
 
@@ -608,15 +773,15 @@ impl ProtocolState {
     fn requests_per_iteration_max(&self) -> usize {
         match self {
             ProtocolState::Http1(_) => crate::http1::REQUESTS_PER_ITERATION_MAX,
-            ProtocolState::Dns(_) => crate::dns_stream::QUERIES_PER_ITERATION_MAX,
+            ProtocolState::Other(other) => other.requests_per_iteration_max(),
         }
     }
 
-    /// Answers after which the output is sent, however short it is.
+    /// Answers after which the output is sent, however short it is. Not for HTTP/2.
     fn unsent_answers_max(&self, options: &Options) -> usize {
         match self {
             ProtocolState::Http1(_) => usize::MAX,
-            ProtocolState::Dns(_) => options.dns.tcp_replies_per_send_max,
+            ProtocolState::Other(_) => options.dns.tcp_replies_per_send_max,
         }
     }
 
@@ -624,7 +789,7 @@ impl ProtocolState {
     fn idle_timeout(&self, options: &Options) -> Duration {
         match self {
             ProtocolState::Http1(_) => options.http.idle_timeout,
-            ProtocolState::Dns(_) => options.dns.tcp_idle_timeout,
+            ProtocolState::Other(other) => other.idle_timeout(options),
         }
     }
 
@@ -632,24 +797,27 @@ impl ProtocolState {
     /// connection has its deadline from the accept, and a DNS query that of the idle connection before it.
     fn receive_timeout(&self, answered_count: u64, has_answered: bool, options: &Options) -> Option<Duration> {
         match self {
-            ProtocolState::Http1(_) => (answered_count != 0).then_some(options.http.request_timeout),
-            ProtocolState::Dns(_) => has_answered.then_some(options.dns.tcp_idle_timeout),
+            ProtocolState::Http1(_) | ProtocolState::Other(OtherProtocol::Http2(_)) => {
+                (answered_count != 0).then_some(options.http.request_timeout)
+            }
+            ProtocolState::Other(OtherProtocol::Dns(_)) => has_answered.then_some(options.dns.tcp_idle_timeout),
         }
     }
 
     /// While the client takes nothing of an answer.
     fn send_timeout(&self, options: &Options) -> Duration {
         match self {
-            ProtocolState::Http1(_) => options.http.send_timeout,
-            ProtocolState::Dns(_) => options.dns.tcp_idle_timeout,
+            ProtocolState::Http1(_) | ProtocolState::Other(OtherProtocol::Http2(_)) => options.http.send_timeout,
+            ProtocolState::Other(OtherProtocol::Dns(_)) => options.dns.tcp_idle_timeout,
         }
     }
 
     /// Writes the response to a client whose deadline has passed; `false` if there is none.
-    fn write_timeout_response(&mut self, is_receiving: bool, context: &mut Context<'_, '_>) -> bool {
+    fn write_timeout_response(&mut self, is_receiving: bool, is_sent: bool, context: &mut Context<'_, '_>) -> bool {
         match self {
             ProtocolState::Http1(http) => http.write_timeout_response(is_receiving, context),
-            ProtocolState::Dns(_) => false,
+            ProtocolState::Other(OtherProtocol::Http2(http)) => http.write_timeout_response(is_sent, context),
+            ProtocolState::Other(OtherProtocol::Dns(_)) => false,
         }
     }
 }

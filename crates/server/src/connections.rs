@@ -16,11 +16,15 @@ use crate::snapshot::Snapshot;
 use crate::timers::Timers;
 use crate::transport::Transport;
 use sanderling_os::poll::Readiness;
+use sanderling_tls::ServerTls;
 use std::io;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
+
+/// Handshakes that go on in one iteration: each costs as much as many requests.
+const HANDSHAKES_PER_ITERATION_MAX: usize = 8;
 
 /// The connections of one worker.
 pub(crate) struct Connections<'s> {
@@ -47,6 +51,8 @@ pub(crate) struct Connections<'s> {
     drain_grace: Option<Duration>,
     /// A connection has closed since [`Connections::take_closed`].
     has_closed: bool,
+    /// Handshakes that can go on in this iteration.
+    handshakes_left: usize,
 }
 
 impl<'s> Connections<'s> {
@@ -78,6 +84,7 @@ impl<'s> Connections<'s> {
             use_number: 0,
             drain_grace: None,
             has_closed: false,
+            handshakes_left: HANDSHAKES_PER_ITERATION_MAX,
         }
     }
 
@@ -90,9 +97,19 @@ impl<'s> Connections<'s> {
         &mut self.clock
     }
 
+    /// What a new encrypted connection of `protocol` begins with.
+    pub(crate) fn tls(&self, protocol: Protocol) -> Option<&ServerTls> {
+        let tls = self.snapshot.tls.as_ref()?;
+        Some(match protocol {
+            Protocol::Http => &tls.https,
+            Protocol::Dns => &tls.dot,
+        })
+    }
+
     /// Begins an iteration: reads the clock, and takes the newest snapshot.
     pub(crate) fn begin_iteration(&mut self) {
         self.clock.tick();
+        self.handshakes_left = HANDSHAKES_PER_ITERATION_MAX;
         if self.shared.buffers.is_scarce() != self.buffers.limits.is_scarce() {
             self.buffers.limits = self.shared.piece_limits();
         }
@@ -163,7 +180,25 @@ impl<'s> Connections<'s> {
                 return;
             }
         }
+        if connection.is_handshaking() && !self.may_handshake(key) {
+            return;
+        }
         self.with_connection(key, Connection::advance);
+    }
+
+    /// Whether a handshake can go on in this iteration; otherwise it does in the next one.
+    #[inline(never)]
+    fn may_handshake(&mut self, key: Key) -> bool {
+        if let Some(left) = self.handshakes_left.checked_sub(1) {
+            self.handshakes_left = left;
+            return true;
+        }
+        if let Some(connection) = self.slab.get_mut(key)
+            && !std::mem::replace(&mut connection.is_in_ready_list, true)
+        {
+            self.ready.push(key);
+        }
+        false
     }
 
     /// The connections that have work left, for [`Connections::advance_ready`].
@@ -182,7 +217,7 @@ impl<'s> Connections<'s> {
     /// Serves a connection whose job has ended.
     pub(crate) fn complete(&mut self, completion: Completion) {
         self.with_connection(completion.connection, |connection, context| {
-            connection.complete(completion.result);
+            connection.complete(completion.stream, completion.result);
             connection.advance(context)
         });
     }
@@ -232,7 +267,7 @@ impl<'s> Connections<'s> {
             (None, Protocol::Dns) => return false,
         };
         self.metrics.add(counter, 1);
-        self.close(key);
+        self.end(key);
         true
     }
 
@@ -241,8 +276,17 @@ impl<'s> Connections<'s> {
         let lists = self.idle_of_clients.as_ref().map(|lists| &lists[protocol as usize]);
         let Some(key) = lists.and_then(|lists| lists.oldest(client)) else { return false };
         self.metrics.add([Counter::HttpClientEvicted, Counter::DnsStreamsClientEvicted][protocol as usize], 1);
-        self.close(key);
+        self.end(key);
         true
+    }
+
+    /// Ends the stream of a connection in an orderly way, and closes it.
+    #[inline(never)]
+    fn end(&mut self, key: Key) {
+        if let Some(connection) = self.slab.get_mut(key) {
+            connection.end();
+        }
+        self.close(key);
     }
 
     /// Closes a connection.
@@ -293,22 +337,23 @@ impl<'s> Connections<'s> {
             clock: &self.clock,
             buffers: &mut self.buffers,
             metrics: &self.metrics,
-            waiter: Waiter { worker_index: self.worker_index, connection: key },
+            waiter: Waiter { worker_index: self.worker_index, connection: key, stream: 0 },
             use_number: self.use_number,
             drain_grace: self.drain_grace,
         };
         let next = match catch_unwind(AssertUnwindSafe(|| act(connection, &mut context))) {
+            Ok(Ok(next)) => next,
             // An error of the transport means that the client is gone.
-            Ok(next) => next.unwrap_or(Next::Close),
+            Ok(Err(_)) => return self.close(key),
             Err(_) => {
                 self.metrics.add(Counter::Panics, 1);
                 // The panic may have left the buffers in any state.
                 self.buffers = Buffers::new(&self.shared.options);
-                Next::Close
+                return self.close(key);
             }
         };
         match next {
-            Next::Close => return self.close(key),
+            Next::Close => return self.end(key),
             Next::Again if !connection.is_in_ready_list => {
                 connection.is_in_ready_list = true;
                 self.ready.push(key);

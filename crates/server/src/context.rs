@@ -10,6 +10,7 @@ use crate::options::Options;
 use crate::send_queue::{FileChunk, SendContext};
 use crate::snapshot::Snapshot;
 use sanderling_dns::answer::TCP_REPLY_BYTES_MAX;
+use sanderling_http2::Scratch;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -24,6 +25,10 @@ pub(crate) struct Buffers {
     pub(crate) limits: PieceLimits,
     /// A DNS reply before it is appended to `output`, or a piece of a file.
     pub(crate) scratch: Box<[u8]>,
+    /// A request of HTTP/2.
+    pub(crate) http2: Scratch,
+    /// The head of its response.
+    pub(crate) http2_head: Vec<u8>,
 }
 
 /// Bytes that are received at once, at least.
@@ -39,6 +44,8 @@ impl Buffers {
             output: Vec::with_capacity(options.connection_buffer_bytes_max),
             limits: PieceLimits::new(false, options.connection_buffer_bytes_max),
             scratch: vec![0; TCP_REPLY_BYTES_MAX].into_boxed_slice(),
+            http2: Scratch::default(),
+            http2_head: Vec::new(),
         }
     }
 }

@@ -202,7 +202,7 @@ mod tests {
         with_files(|reads, [a, b]| {
             let enqueue = |file| {
                 reads
-                    .enqueue(file, 0, 1, true, Waiter { worker_index: 0, connection: Key::unpacked(0) })
+                    .enqueue(file, 0, 1, true, Waiter { worker_index: 0, connection: Key::unpacked(0), stream: 0 })
                     .expect("queued")
             };
             let queued = [enqueue(&a), enqueue(&a), enqueue(&b)];
@@ -220,8 +220,9 @@ mod tests {
     #[test]
     fn reads_of_one_file_are_limited_and_those_given_up_are_dropped() {
         with_files(|reads, [a, b]| {
-            let enqueue =
-                |file| reads.enqueue(file, 0, 1, true, Waiter { worker_index: 0, connection: Key::unpacked(0) });
+            let enqueue = |file| {
+                reads.enqueue(file, 0, 1, true, Waiter { worker_index: 0, connection: Key::unpacked(0), stream: 0 })
+            };
             let mut queued: Vec<_> = (0..QUEUED_PER_FILE_MAX).map(|_| enqueue(&a).expect("queued")).collect();
             assert_eq!(enqueue(&a).expect_err("full").kind(), io::ErrorKind::ResourceBusy);
             let of_other = enqueue(&b).expect("another file");

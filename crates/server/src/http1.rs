@@ -1,24 +1,17 @@
 //! HTTP/1.1 on a connection: received bytes become requests, and responses are written in their order.
 
-use crate::clock::Clock;
 use crate::context::{Buffers, CloseMode, ConnectionInfo, Context, Input, Step};
 use crate::file_cache::Lookup;
+use crate::file_hit::{FileHit, JOBS_PER_REQUEST_MAX, lookup_error};
 use crate::metrics::Counter;
-use crate::open_file::{FileError, FileKey, FileVariant, OpenFile};
-use crate::options::Options;
-use crate::send_queue::{FileChunk, NextPart};
+use crate::open_file::FileError;
 use sanderling_http::{
-    Body, BodySkipper, ContentCoding, FieldName, Framing, LookupError, Multipart, Parsed, Representation, Request,
-    RequestError, Response, SitePath, Status, parse_request, respond,
+    Body, BodySkipper, FieldName, Framing, LookupError, Parsed, Request, RequestError, Response, SitePath, Status,
+    parse_request, respond,
 };
-use sanderling_table::Ref;
 
 /// Requests of one connection that are answered in one iteration.
 pub(crate) const REQUESTS_PER_ITERATION_MAX: usize = 128;
-/// Jobs that one request waits for: the file may be evicted again before the connection comes back to it, where many files are
-/// requested and few may be open.
-const JOBS_PER_REQUEST_MAX: u8 = 16;
-
 /// The HTTP side of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Http1 {
@@ -222,7 +215,8 @@ impl Http1 {
             }
             (Body::Multipart(multipart), Ok(hit)) => {
                 let may_use_sendfile = hit.may_use_sendfile(context.options, context.clock);
-                hit.put_multipart(&multipart, may_use_sendfile, context.buffers)
+                let Buffers { output, limits, .. } = &mut *context.buffers;
+                hit.put_multipart(&multipart, may_use_sendfile, limits.copied_bytes_max, output)
             }
             (Body::StatusPage(page), _) => {
                 output.extend_from_slice(page);
@@ -253,93 +247,6 @@ impl Http1 {
 fn is_last(input: &Input<'_>, connection: &ConnectionInfo<'_>, context: &Context<'_, '_>) -> bool {
     connection.answered_count + 1 >= context.options.http.requests_per_connection_max
         || (context.is_draining() && input.is_empty() && !connection.may_have_sent_more)
-}
-
-/// A file that answers a request, in the coding that the client prefers.
-struct FileHit<'l, 's> {
-    file: &'l Ref<'s, FileKey, OpenFile>,
-    coding: ContentCoding,
-    variant: &'l FileVariant,
-}
-
-impl<'l, 's> FileHit<'l, 's> {
-    fn new(file: &'l Ref<'s, FileKey, OpenFile>, request: &Request<'_>) -> FileHit<'l, 's> {
-        let coding = file.coding_for(&request.fields);
-        FileHit { file, coding, variant: file.variant(coding) }
-    }
-
-    fn representation(&self) -> &'l Representation {
-        &self.variant.representation
-    }
-
-    fn may_use_sendfile(&self, options: &Options, clock: &Clock) -> bool {
-        self.variant.may_use_sendfile(clock.unix_s(), options.open_files.sendfile_after)
-    }
-
-    /// Appends a small part of a file in memory to the output; returns any other part, to be sent after it.
-    fn put(
-        &self,
-        start: u64,
-        length_bytes: u64,
-        may_use_sendfile: bool,
-        buffers: &mut Buffers,
-    ) -> Option<FileChunk<'s>> {
-        match self.variant.content.in_memory() {
-            Some(whole) if length_bytes <= buffers.limits.copied_bytes_max => {
-                buffers.output.extend_from_slice(&whole[start as usize..(start + length_bytes) as usize]);
-                None
-            }
-            _ => Some(FileChunk::new(self.file, self.coding, start, length_bytes, may_use_sendfile)),
-        }
-    }
-
-    /// The same for several ranges of a file. By itself, so that the path of other responses stays short.
-    #[cold]
-    #[inline(never)]
-    fn put_multipart(
-        &self,
-        multipart: &Multipart<'_>,
-        may_use_sendfile: bool,
-        buffers: &mut Buffers,
-    ) -> Option<FileChunk<'s>> {
-        let output = &mut buffers.output;
-        let mut parts = multipart.parts();
-        if let Some(whole) = self.variant.content.in_memory()
-            && multipart.length_bytes() <= buffers.limits.copied_bytes_max
-        {
-            for part in parts {
-                multipart.write_part_head(part, output);
-                let start = part.start_bytes as usize;
-                output.extend_from_slice(&whole[start..start + part.length_bytes as usize]);
-            }
-            multipart.write_end(output);
-            return None;
-        }
-        let first = parts.next().expect("several ranges have a first one");
-        multipart.write_part_head(first, output);
-        let mut next_parts: Vec<_> = parts
-            .map(|part| {
-                let mut text = Vec::new();
-                multipart.write_part_head(part, &mut text);
-                NextPart { text, offset: part.start_bytes, length_bytes: part.length_bytes }
-            })
-            .collect();
-        let mut end = Vec::new();
-        multipart.write_end(&mut end);
-        next_parts.push(NextPart { text: end, offset: 0, length_bytes: 0 });
-        let chunk = FileChunk::new(self.file, self.coding, first.start_bytes, first.length_bytes, may_use_sendfile);
-        Some(chunk.with_next_parts(next_parts.into_iter()))
-    }
-}
-
-fn lookup_error<'r>(error: FileError, path: &'r SitePath<'r>) -> LookupError<'r> {
-    match error {
-        FileError::IsDirectory => LookupError::Directory(path),
-        FileError::NotFound => LookupError::NotFound,
-        FileError::Forbidden => LookupError::Forbidden,
-        FileError::Busy | FileError::Unavailable => LookupError::ServiceUnavailable,
-        FileError::Failed => LookupError::InternalServerError,
-    }
 }
 
 /// Writes a response without a file.

@@ -31,17 +31,20 @@ pub(crate) struct Job {
     pub(crate) attempt_count: u8,
 }
 
-/// The connection that waits for a job.
+/// The request that waits for a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Waiter {
     pub(crate) worker_index: usize,
     pub(crate) connection: Key,
+    /// The stream of the request in HTTP/2; 0 in HTTP/1.1.
+    pub(crate) stream: u32,
 }
 
-/// The end of a job, for one connection that waited for it.
+/// The end of a job, for one request that waited for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Completion {
     pub(crate) connection: Key,
+    pub(crate) stream: u32,
     /// The cache has the answer now, unless there is an error that it does not keep.
     pub(crate) result: Result<(), FileError>,
 }
@@ -163,8 +166,8 @@ impl JobQueue {
     /// Reports the end of a job to those that wait for it.
     pub(crate) fn complete(&self, waiters: &[Waiter], result: Result<(), FileError>) {
         let Some(inboxes) = self.inboxes.get() else { return };
-        for waiter in waiters {
-            inboxes[waiter.worker_index].put(Completion { connection: waiter.connection, result });
+        for &Waiter { worker_index, connection, stream } in waiters {
+            inboxes[worker_index].put(Completion { connection, stream, result });
         }
     }
 

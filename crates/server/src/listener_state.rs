@@ -10,6 +10,8 @@ use std::io;
 #[derive(Debug)]
 pub(crate) struct ListenerState<'s> {
     pub(crate) protocol: Protocol,
+    /// Its connections are encrypted (TLS).
+    pub(crate) is_encrypted: bool,
     pub(crate) listener: &'s Listener,
     /// Other workers accept from it too.
     pub(crate) is_shared: bool,
@@ -31,9 +33,15 @@ pub(crate) enum Accepting {
 }
 
 impl<'s> ListenerState<'s> {
-    pub(crate) fn new(protocol: Protocol, listener: &'s Listener, is_shared: bool) -> ListenerState<'s> {
+    pub(crate) fn new(
+        protocol: Protocol,
+        is_encrypted: bool,
+        listener: &'s Listener,
+        is_shared: bool,
+    ) -> ListenerState<'s> {
         ListenerState {
             protocol,
+            is_encrypted,
             listener,
             is_shared,
             accepted_since_registered: 0,

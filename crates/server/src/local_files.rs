@@ -40,7 +40,8 @@ impl<'s> LocalFiles<'s> {
 
     /// Looks `path` up in `site`. A hit costs one look-up in the worker's map, and no system call. `waiter` receives a
     /// completion if the result is [`Lookup::Pending`].
-    #[inline]
+    // Always, although both versions of HTTP call it.
+    #[inline(always)]
     pub(crate) fn open(
         &mut self,
         site: &Arc<Site>,

@@ -1,7 +1,7 @@
 //! A byte stream in memory, whose other end is a test: it decides what arrives, and how much may be sent.
 
 use std::collections::VecDeque;
-use std::io;
+use std::io::{self, IoSlice};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// One connection's two ends. A clone is the same stream.
@@ -62,6 +62,19 @@ impl MemoryStream {
         state.sent.extend_from_slice(&bytes[..count]);
         state.acked_bytes += count as u64;
         Ok(count)
+    }
+
+    /// The server's side: takes as much of `slices` as the window allows.
+    pub(crate) fn send_slices(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        let mut sent = 0;
+        for slice in slices.iter().filter(|slice| !slice.is_empty()) {
+            match self.send(slice) {
+                Ok(count) => sent += count,
+                Err(_) if sent > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(sent)
     }
 
     /// Bytes that the client has received: all that were sent.

@@ -38,6 +38,9 @@ counters! {
     HttpAborted = "http_aborted": "HTTP responses aborted because their file changed.";
     BuffersScarce = "buffers_scarce": "Times a connection held bytes while the buffers of all were above their budget.";
     BuffersRefused = "buffers_refused": "Connections closed because their request took too much memory then.";
+    TlsHandshakes = "tls_handshakes": "TLS handshakes completed.";
+    TlsResumed = "tls_resumed": "Those that resumed an earlier session.";
+    TlsFailed = "tls_failed": "TLS handshakes that failed.";
     DnsStreams = "dns_streams": "DNS connections over TCP accepted.";
     DnsStreamsClosed = "dns_streams_closed": "DNS connections over TCP closed.";
     DnsStreamsEvicted = "dns_streams_evicted": "DNS connections over TCP closed to make room for new ones.";

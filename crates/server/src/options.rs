@@ -53,6 +53,10 @@ impl Options {
 pub struct HttpOptions {
     /// Limits of a request.
     pub request: sanderling_http::RequestLimits,
+    /// Limits of an HTTP/2 connection.
+    pub http2: sanderling_http2::Limits,
+    /// Clients speak HTTP/2 from their first byte (RFC 9113 §3.3), and not HTTP/1.1.
+    pub is_http2_only: bool,
     /// Open connections, in the whole process.
     pub connections_max: usize,
     /// Open connections of one client: an IPv4 address, or a /64 of IPv6.
@@ -92,6 +96,8 @@ impl Default for HttpOptions {
     fn default() -> HttpOptions {
         HttpOptions {
             request: sanderling_http::RequestLimits::default(),
+            http2: sanderling_http2::Limits::default(),
+            is_http2_only: false,
             connections_max: 10_000,
             connections_per_client_max: 1_000_000,
             requests_per_connection_max: 10_000,

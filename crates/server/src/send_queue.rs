@@ -102,7 +102,8 @@ impl<'s> SendQueue<'s> {
             let rest = file.after(of_content as u64);
             return Ok(self.queue_rest(&bytes[of_head..], rest));
         }
-        let sent = transport.send(bytes, file.more_after_head())?;
+        let more = if transport.is_encrypted() { More::Yes } else { file.more_after_head() };
+        let sent = transport.send(bytes, more)?;
         context.sent_bytes += sent as u64;
         if sent < bytes.len() {
             return Ok(self.queue_rest(&bytes[sent..], Some(file)));
@@ -150,11 +151,8 @@ impl<'s> SendQueue<'s> {
 
     /// Queues what follows a part of a file in its response.
     fn queue_next_part(&mut self, mut file: FileChunk<'s>) {
-        let Some(NextPart { text, offset, length_bytes }) = file.next_parts.pop() else { return };
-        if length_bytes > 0 {
-            file.offset = offset;
-            file.remaining_bytes = length_bytes;
-            file.must_recheck = true;
+        let Some(text) = file.next_part() else { return };
+        if file.remaining_bytes > 0 {
             self.chunks.push_front(Chunk::File(file));
         }
         self.chunks.push_front(Chunk::Bytes { bytes: text, sent: 0 });
@@ -226,7 +224,7 @@ enum PieceRead {
 /// How a file gets into the transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SendMethod {
-    /// By reference to its pages, without a copy (`sendfile(2)`).
+    /// By reference to its pages, without a copy (`sendfile(2)`), unless it must be encrypted.
     Sendfile,
     /// By a copy, since another process may be writing the file, or the client is slow: what was read does not change any more.
     ReadAndSend,
@@ -261,10 +259,29 @@ impl<'s> FileChunk<'s> {
         self
     }
 
-    fn held_bytes(&self) -> usize {
+    /// Goes on to the next part of the file, and returns what precedes it; `None` after the last one.
+    pub(crate) fn next_part(&mut self) -> Option<Vec<u8>> {
+        let NextPart { text, offset, length_bytes } = self.next_parts.pop()?;
+        self.offset = offset;
+        self.remaining_bytes = length_bytes;
+        self.must_recheck = true;
+        Some(text)
+    }
+
+    /// Bytes of memory that wait to be sent.
+    pub(crate) fn held_bytes(&self) -> usize {
         let read = if let PieceRead::Bytes { bytes, .. } = &self.read { bytes.capacity() } else { 0 };
         let of_part = |part: &NextPart| size_of::<NextPart>() + part.text.capacity();
         read + self.next_parts.iter().map(of_part).sum::<usize>()
+    }
+
+    /// Bytes of the file until the end of the part.
+    pub(crate) fn remaining_bytes(&self) -> u64 {
+        self.remaining_bytes
+    }
+
+    pub(crate) fn file(&self) -> &Ref<'s, FileKey, OpenFile> {
+        &self.file
     }
 
     fn variant(&self) -> &FileVariant {
@@ -350,9 +367,13 @@ impl<'s> FileChunk<'s> {
             return Ok(Piece::WaitsForRead);
         }
         match self.method {
-            SendMethod::ReadAndSend => self.read_and_send(transport, file, length, context.scratch),
-            SendMethod::Sendfile => self.sendfile(transport, file, length),
+            SendMethod::Sendfile if !transport.is_encrypted() => self.sendfile(transport, file, length),
+            _ => self.read_and_send(transport, file, length, context.scratch),
         }
+    }
+
+    fn may_have_changed(&self) -> bool {
+        self.file.is_invalidated() || self.must_recheck
     }
 
     fn read_and_send(
@@ -362,10 +383,14 @@ impl<'s> FileChunk<'s> {
         length_bytes: u64,
         scratch: &mut [u8],
     ) -> io::Result<Piece> {
-        let length = scratch.len().min(length_bytes as usize);
+        let length = scratch.len().min(length_bytes as usize).min(transport.room_bytes()?);
+        if length == 0 {
+            return Ok(Piece::Sent(0));
+        }
         let count = file.file().read_at(&mut scratch[..length], self.offset)?;
         let is_end = count as u64 == self.remaining_bytes;
-        if count == 0 || (is_end && !file.is_unchanged()) {
+        let must_check = is_end && (self.method == SendMethod::ReadAndSend || self.may_have_changed());
+        if count == 0 || (must_check && !file.is_unchanged()) {
             return Ok(Piece::FileChanged);
         }
         let more = if is_end { More::No } else { More::Yes };
@@ -375,7 +400,7 @@ impl<'s> FileChunk<'s> {
     fn sendfile(&self, transport: &mut Transport, file: &DiskFile, mut length_bytes: u64) -> io::Result<Piece> {
         if self.must_recheck && self.remaining_bytes > TAIL_BYTES {
             length_bytes = length_bytes.min(self.remaining_bytes - TAIL_BYTES);
-        } else if (self.file.is_invalidated() || self.must_recheck) && !file.is_unchanged() {
+        } else if self.may_have_changed() && !file.is_unchanged() {
             return Ok(Piece::FileChanged);
         }
         match transport.send_file(file.file(), self.offset, length_bytes as usize)? {
@@ -384,17 +409,85 @@ impl<'s> FileChunk<'s> {
             sent => Ok(Piece::Sent(sent.unwrap_or(0))),
         }
     }
+
+    /// Copies the next bytes into `out`, which has no more room than there are bytes left. The last ones are copied only if the
+    /// whole is known to be one version of the file.
+    pub(crate) fn fill(
+        &mut self,
+        out: &mut [u8],
+        reads: &FileReads,
+        waiter: Waiter,
+        now_ms: Milliseconds,
+    ) -> io::Result<Piece> {
+        let count = match &self.file.variant(self.coding).content {
+            FileContent::Descriptor(file) => {
+                if let Some(piece) = self.read.poll(file, self.offset, now_ms)? {
+                    return Ok(piece);
+                }
+                if let PieceRead::Bytes { bytes, sent } = &mut self.read {
+                    let count = out.len().min(bytes.len() - *sent);
+                    out[..count].copy_from_slice(&bytes[*sent..*sent + count]);
+                    *sent += count;
+                    if *sent == bytes.len() {
+                        self.read = PieceRead::None;
+                    }
+                    count
+                } else {
+                    let length = file.cached_bytes(self.offset, out.len() as u64, now_ms) as usize;
+                    if length == 0 {
+                        // No more than fits: many streams of a connection may wait.
+                        let is_end = out.len() as u64 == self.remaining_bytes;
+                        let read = reads.enqueue(file, self.offset, out.len(), is_end, waiter)?;
+                        self.read = PieceRead::InProgress(read);
+                        return Ok(Piece::WaitsForRead);
+                    }
+                    let count = file.file().read_at(&mut out[..length], self.offset)?;
+                    let is_end = count as u64 == self.remaining_bytes;
+                    if count == 0 || (is_end && !file.is_unchanged()) {
+                        return Ok(Piece::FileChanged);
+                    }
+                    count
+                }
+            }
+            _ => {
+                let content = self.in_memory().expect("content without a descriptor is in memory");
+                let count = out.len().min(content.len());
+                out[..count].copy_from_slice(&content[..count]);
+                count
+            }
+        };
+        self.advance(count as u64);
+        Ok(Piece::Sent(count))
+    }
 }
 
 /// What became of one piece of a file.
-enum Piece {
-    /// So many bytes were sent; none if the transport is full.
+pub(crate) enum Piece {
+    /// So many bytes were sent or copied; none if the transport is full.
     Sent(usize),
     WaitsForRead,
     FileChanged,
 }
 
 impl PieceRead {
+    /// Takes the result of a read in progress; `None` if what was read, or the file itself, comes next.
+    #[inline]
+    fn poll(&mut self, file: &DiskFile, offset: u64, now_ms: Milliseconds) -> io::Result<Option<Piece>> {
+        let PieceRead::InProgress(read) = self else { return Ok(None) };
+        *self = match read.take_result() {
+            None => return Ok(Some(Piece::WaitsForRead)),
+            Some(result) => match result? {
+                ReadResult::Cached => {
+                    file.set_cached(offset, now_ms);
+                    PieceRead::None
+                }
+                ReadResult::Bytes(bytes) => PieceRead::Bytes { bytes, sent: 0 },
+                ReadResult::FileChanged => return Ok(Some(Piece::FileChanged)),
+            },
+        };
+        Ok(None)
+    }
+
     /// Sends what was read; `None` if the file itself comes next.
     #[inline]
     fn send(
@@ -404,18 +497,8 @@ impl PieceRead {
         offset: u64,
         now_ms: Milliseconds,
     ) -> io::Result<Option<Piece>> {
-        if let PieceRead::InProgress(read) = self {
-            *self = match read.take_result() {
-                None => return Ok(Some(Piece::WaitsForRead)),
-                Some(result) => match result? {
-                    ReadResult::Cached => {
-                        file.set_cached(offset, now_ms);
-                        PieceRead::None
-                    }
-                    ReadResult::Bytes(bytes) => PieceRead::Bytes { bytes, sent: 0 },
-                    ReadResult::FileChanged => return Ok(Some(Piece::FileChanged)),
-                },
-            };
+        if let Some(piece) = self.poll(file, offset, now_ms)? {
+            return Ok(Some(piece));
         }
         let PieceRead::Bytes { bytes, sent } = self else { return Ok(None) };
         let count = transport.send(&bytes[*sent..], More::No)?;

@@ -184,9 +184,15 @@ impl Server {
         let (mut listeners, mut sockets) = (Vec::new(), Vec::new());
         for assignment in assignments {
             let set = &socket_sets[assignment.set_index];
-            let state = |protocol, listener| ListenerState::new(protocol, listener, assignment.is_shared);
-            listeners.extend(set.http.iter().map(|listener| state(Protocol::Http, listener)));
-            listeners.extend(set.dns_streams.iter().map(|listener| state(Protocol::Dns, listener)));
+            for (protocol, is_encrypted, streams) in [
+                (Protocol::Http, false, &set.http),
+                (Protocol::Http, true, &set.https),
+                (Protocol::Dns, false, &set.dns_streams),
+                (Protocol::Dns, true, &set.dot),
+            ] {
+                let state = |listener| ListenerState::new(protocol, is_encrypted, listener, assignment.is_shared);
+                listeners.extend(streams.iter().map(state));
+            }
             sockets.extend(&set.dns_datagrams);
         }
         let register = |kind: &str| self.shared.metrics.register(format!("{kind} {index}"), set_indices.clone());

@@ -13,6 +13,7 @@ use crate::status::Status;
 use crate::transport::Transport;
 use crate::worker::WAKEUP;
 use sanderling_os::poll::{Poller, Readiness};
+use sanderling_tls::{ServerTls, Session};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -72,12 +73,35 @@ impl Simulation<'_> {
         bytes: &[u8],
         window_bytes: usize,
     ) -> Option<usize> {
+        self.connect_by(client, protocol, bytes, window_bytes, |transport| transport)
+    }
+
+    /// The same over TLS: `bytes` and what follows, in both directions, are encrypted.
+    pub fn connect_tls(
+        &mut self,
+        protocol: Protocol,
+        tls: &ServerTls,
+        bytes: &[u8],
+        window_bytes: usize,
+    ) -> Option<usize> {
+        let encrypted = |transport: Transport| transport.with_tls(Session::new(tls));
+        self.connect_by(CLIENT, protocol, bytes, window_bytes, encrypted)
+    }
+
+    fn connect_by(
+        &mut self,
+        client: IpAddr,
+        protocol: Protocol,
+        bytes: &[u8],
+        window_bytes: usize,
+        transport: impl FnOnce(Transport) -> Transport,
+    ) -> Option<usize> {
         let address = SocketAddr::new(client, 1024 + (self.clients.len() % 60_000) as u16);
         let permit = self.connections.permit(protocol, address).ok()?;
         let stream = MemoryStream::default();
         stream.arrive(bytes);
         stream.open_window(window_bytes);
-        let key = self.connections.insert(protocol, Transport::memory(stream.clone()), permit);
+        let key = self.connections.insert(protocol, transport(Transport::memory(stream.clone())), permit);
         self.clients.push(Client { key, stream, readiness: NOT_READY });
         Some(self.clients.len() - 1)
     }
@@ -198,3 +222,7 @@ impl Simulation<'_> {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod http2_tests;
+#[cfg(test)]
+mod tls_tests;

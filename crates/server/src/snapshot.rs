@@ -2,20 +2,32 @@
 
 use crate::sites::Sites;
 use sanderling_dns::ZoneMap;
+use sanderling_tls::ServerTls;
 use std::sync::Arc;
 
-/// Sites and zones. A clone shares them.
+/// Sites, zones and certificates. A clone shares them.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// The web sites.
     pub sites: Arc<Sites>,
     /// The zones.
     pub zones: Arc<ZoneMap>,
+    /// What new encrypted connections begin with; `None` if there is no certificate, and then they are closed at once.
+    pub tls: Option<Arc<Tls>>,
+}
+
+/// What encrypted connections of each protocol begin with.
+#[derive(Clone, Debug)]
+pub struct Tls {
+    /// HTTPS.
+    pub https: ServerTls,
+    /// DNS over TLS.
+    pub dot: ServerTls,
 }
 
 impl Snapshot {
-    /// A snapshot of these parts.
+    /// A snapshot of these parts, without certificates.
     pub fn new(sites: Sites, zones: ZoneMap) -> Snapshot {
-        Snapshot { sites: Arc::new(sites), zones: Arc::new(zones) }
+        Snapshot { sites: Arc::new(sites), zones: Arc::new(zones), tls: None }
     }
 }

@@ -11,6 +11,10 @@ pub struct SocketSet {
     pub http: Vec<Listener>,
     /// Listeners for DNS over TCP.
     pub dns_streams: Vec<Listener>,
+    /// Listeners for HTTPS.
+    pub https: Vec<Listener>,
+    /// Listeners for DNS over TLS.
+    pub dot: Vec<Listener>,
     /// Sockets for DNS over UDP.
     pub dns_datagrams: Vec<Socket>,
 }
@@ -21,7 +25,8 @@ impl SocketSet {
     /// # Errors
     /// Those of `shutdown(2)`.
     pub fn shut_down(&self) -> io::Result<()> {
-        self.http.iter().chain(&self.dns_streams).try_for_each(Listener::shutdown)
+        let streams = [&self.http, &self.dns_streams, &self.https, &self.dot];
+        streams.into_iter().flatten().try_for_each(Listener::shutdown)
     }
 }
 

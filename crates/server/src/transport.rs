@@ -1,7 +1,9 @@
-//! The byte stream below a connection, with its readiness.
+//! The byte stream below a connection, perhaps encrypted, with its readiness.
 //!
 //! Readiness is edge-triggered: the poller reports it once, so a transport remembers it until a call returns EAGAIN or less
 //! than asked.
+
+mod tls;
 
 use sanderling_os::file::File;
 use sanderling_os::poll::Readiness;
@@ -13,6 +15,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 #[derive(Debug)]
 pub(crate) struct Transport {
     stream: ByteStream,
+    /// The session, if the stream is encrypted.
+    tls: Option<Box<tls::Layer>>,
     read_state: ReadState,
     /// The socket may have room for more.
     is_writable: bool,
@@ -20,7 +24,7 @@ pub(crate) struct Transport {
 
 #[derive(Debug)]
 enum ByteStream {
-    /// TCP without encryption.
+    /// TCP.
     Plain(Stream),
     /// A stream in memory, whose other end is a test.
     #[cfg(any(test, feature = "simulation"))]
@@ -53,7 +57,7 @@ impl Transport {
     }
 
     fn new(stream: ByteStream) -> Transport {
-        Transport { stream, read_state: ReadState::Readable, is_writable: true }
+        Transport { stream, tls: None, read_state: ReadState::Readable, is_writable: true }
     }
 
     /// The descriptor to register with a poller; streams in memory have none.
@@ -87,13 +91,13 @@ impl Transport {
     /// Whether there may be something to receive.
     #[inline]
     pub(crate) fn is_readable(&self) -> bool {
-        matches!(self.read_state, ReadState::Readable | ReadState::ReadableToEnd)
+        matches!(self.read_state, ReadState::Readable | ReadState::ReadableToEnd) || self.has_plaintext()
     }
 
     /// Whether the client has closed its side and all was received.
     #[inline]
     pub(crate) fn has_ended(&self) -> bool {
-        self.read_state == ReadState::Ended
+        self.read_state == ReadState::Ended && !self.has_plaintext()
     }
 
     /// Whether there may be room to send.
@@ -106,6 +110,14 @@ impl Transport {
     /// ([`Transport::has_ended`]).
     #[inline]
     pub(crate) fn receive(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if self.tls.is_some() {
+            return self.receive_encrypted(into);
+        }
+        self.receive_bytes(into)
+    }
+
+    #[inline]
+    fn receive_bytes(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let received = match &self.stream {
             ByteStream::Plain(stream) => stream.receive(into),
             #[cfg(any(test, feature = "simulation"))]
@@ -132,8 +144,14 @@ impl Transport {
     }
 
     /// Sends as much of `bytes` as there is room for.
+    ///
+    /// An encrypted stream counts what was encrypted; [`Transport::flush`] says whether all of it was sent. It keeps what
+    /// more follows, up to a limit.
     #[inline]
     pub(crate) fn send(&mut self, bytes: &[u8], more: More) -> io::Result<usize> {
+        if self.tls.is_some() {
+            return self.send_encrypted(bytes, &[], more);
+        }
         let mut sent = 0;
         while sent < bytes.len() {
             let result = match &self.stream {
@@ -152,6 +170,9 @@ impl Transport {
     /// Sends as much of `head` and then of `body` as there is room for, by one call where possible; how much of both.
     #[inline]
     pub(crate) fn send_both(&mut self, head: &[u8], body: &[u8], more: More) -> io::Result<usize> {
+        if self.tls.is_some() {
+            return self.send_encrypted(head, body, more);
+        }
         let mut sent = 0;
         while sent < head.len() + body.len() {
             let (of_head, of_body) = split(sent, head.len());
@@ -170,7 +191,7 @@ impl Transport {
     }
 
     /// Sends up to `length` bytes of `file` from `offset` on, without a copy where the stream allows it. `None`: there is
-    /// no room. 0: the file ends before `offset`.
+    /// no room. 0: the file ends before `offset`. Not for an encrypted stream.
     pub(crate) fn send_file(&mut self, file: &File, offset: u64, length: usize) -> io::Result<Option<usize>> {
         let result = match &self.stream {
             ByteStream::Plain(stream) => {
@@ -196,8 +217,50 @@ impl Transport {
         }
     }
 
+    /// Whether what is sent has to be encrypted, so that a file must be copied.
+    #[inline]
+    pub(crate) fn is_encrypted(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// How much is worth to be read from a file before it is sent: what an encrypted stream takes, and 0 if it is full.
+    #[inline]
+    pub(crate) fn room_bytes(&mut self) -> io::Result<usize> {
+        if self.tls.is_some() {
+            return self.encryptable_bytes();
+        }
+        Ok(usize::MAX)
+    }
+
+    /// Bytes of memory that the encryption holds: of records that have not arrived whole, and of what is unsent.
+    #[inline]
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.tls.as_ref().map_or(0, |tls| tls.held_bytes())
+    }
+
+    /// Those of records that have not arrived whole.
+    pub(crate) fn partial_bytes(&self) -> usize {
+        self.tls.as_ref().map_or(0, |tls| tls.partial_bytes())
+    }
+
+    /// Whether something was encrypted that the stream has not taken.
+    #[inline]
+    pub(crate) fn has_unsent(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.has_unsent())
+    }
+
+    /// Sends what is encrypted; `false` if there is no room. `progress` is raised by the bytes sent.
+    #[inline]
+    pub(crate) fn flush(&mut self, progress: &mut u64) -> io::Result<bool> {
+        if self.tls.is_some() {
+            return self.flush_encrypted(progress);
+        }
+        Ok(true)
+    }
+
     /// Closes the sending side.
-    pub(crate) fn shutdown_write(&self) -> io::Result<()> {
+    pub(crate) fn shutdown_write(&mut self) -> io::Result<()> {
+        self.send_close_notify();
         match &self.stream {
             ByteStream::Plain(stream) => stream.shutdown_write(),
             #[cfg(any(test, feature = "simulation"))]

@@ -54,6 +54,7 @@ pub(crate) struct Worker<'s> {
 #[derive(Debug)]
 struct ParkedConnection {
     protocol: Protocol,
+    is_encrypted: bool,
     stream: Stream,
     client: SocketAddr,
 }
@@ -137,6 +138,7 @@ impl<'s> Worker<'s> {
         Ok(())
     }
 
+    #[inline(always)]
     fn run_once(&mut self, events: &mut Events) -> io::Result<()> {
         self.metrics.heartbeat.begin_waiting();
         self.poller.wait(events, self.timeout())?;

@@ -6,9 +6,11 @@ mod reload;
 mod upgrade;
 mod start_task;
 mod status;
+mod tls;
 
 pub use startup::serve;
 
+use self::tls::TlsFiles;
 use crate::backoff::Backoff;
 use crate::phase::{Phase, PhaseInput};
 use crate::process::Process;
@@ -60,6 +62,7 @@ struct Supervisor {
     active: ActiveConfig,
     /// Good versions of zones for the next server process, in sealed memfds. Later ones replace those of the same zones.
     kept_zones: Vec<OwnedFd>,
+    tls: TlsFiles,
     processes: Vec<Process>,
     last_generation: u64,
     task: Option<Task>,
@@ -250,7 +253,7 @@ impl Supervisor {
         });
         let task = self.task.as_ref().and_then(Task::deadline);
         let control = self.control.as_ref().and_then(ControlSocket::deadline);
-        processes.chain([task, control, self.restart_at, self.next_watchdog]).flatten().min()
+        processes.chain([task, control, self.restart_at, self.next_watchdog, self.tls.next_check()]).flatten().min()
     }
 
     /// Time after which a draining process is killed; `None` for never.
@@ -443,7 +446,9 @@ impl Supervisor {
                 Command::Reload { forced_zones } => self.enqueue(QueuedRequest::Reload(requester, forced_zones)),
                 Command::Upgrade => self.enqueue(QueuedRequest::Upgrade(requester)),
                 Command::Stop => self.stop(requester),
-                Command::Drain => self.reply(requester, Err("only a supervisor can send the command to drain")),
+                Command::Drain | Command::UpdateTls => {
+                    self.reply(requester, Err("only a supervisor can send this command"));
+                }
                 Command::HandOver => {
                     let pid = std::process::id();
                     let message = format!(
@@ -489,6 +494,7 @@ impl Supervisor {
             process.poll_termination();
         }
         self.handle_task_deadline();
+        self.update_tls();
         if let Some(interval) = self.notifier.watchdog_interval()
             && self.next_watchdog.is_none_or(|at| Instant::now() >= at)
         {

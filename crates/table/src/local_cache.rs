@@ -175,7 +175,7 @@ impl<'t, K: Hash + Eq, V> LocalCache<'t, K, V> {
     /// The valid entry with this key, from the cache or by [`Table::get`]; `None` if the table has none.
     ///
     /// Clone the [`Ref`](crate::Ref) to keep the entry longer than the borrow: one atomic addition.
-    #[inline]
+    #[inline(always)]
     pub fn get<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<CachedRef<'_, 't, K, V>>
     where
         K: Borrow<Q>,

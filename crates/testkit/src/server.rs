@@ -29,6 +29,8 @@ pub struct TestServer {
     errors: Errors,
     http: Vec<SocketAddr>,
     dns: Vec<SocketAddr>,
+    /// Encrypted listeners, by the name of their service.
+    encrypted: Vec<(String, SocketAddr)>,
     other_lines: Vec<String>,
     /// The arguments and the variable that name the control socket.
     control: (Vec<OsString>, Option<OsString>),
@@ -54,8 +56,9 @@ impl TestServer {
         let directory = command.get_envs().find(|(name, _)| *name == CONTROL_DIRECTORY).and_then(|(_, value)| value);
         let arguments = command.get_args().skip_while(|argument| *argument != "--control").take(2);
         let control = (arguments.map(OsString::from).collect(), directory.map(OsString::from));
-        let (http, dns, other_lines) = (Vec::new(), Vec::new(), Vec::new());
-        let mut server = TestServer { child, lines, errors, http, dns, other_lines, control, has_ended: false };
+        let (http, dns, encrypted, other_lines) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut server =
+            TestServer { child, lines, errors, http, dns, encrypted, other_lines, control, has_ended: false };
         server.wait_for(counts);
         server
     }
@@ -70,6 +73,21 @@ impl TestServer {
     #[track_caller]
     pub fn dns(&self) -> SocketAddr {
         *self.dns.first().expect("the program has announced a DNS listener")
+    }
+
+    /// The address of the first listener of `service`, `https` or `dot`, when it has been announced.
+    #[track_caller]
+    pub fn encrypted(&mut self, service: &str) -> SocketAddr {
+        let deadline = Instant::now() + DEADLINE;
+        loop {
+            if let Some((_, address)) = self.encrypted.iter().find(|(name, _)| name == service) {
+                return *address;
+            }
+            let line = self.line_before(deadline);
+            if !self.store_announced(&line) {
+                self.other_lines.push(line);
+            }
+        }
     }
 
     /// The addresses of all HTTP listeners, in the order of their announcement.
@@ -176,11 +194,12 @@ impl TestServer {
         }
     }
 
-    /// Stores the address of a line `http ADDR:PORT` or `dns ADDR:PORT`; false for any other line.
+    /// Stores the address of a line such as `http ADDR:PORT`; false for any other line.
     fn store_announced(&mut self, line: &str) -> bool {
         match announced(line) {
             Some(("http", address)) => self.http.push(address),
-            Some((_, address)) => self.dns.push(address),
+            Some(("dns", address)) => self.dns.push(address),
+            Some((service, address)) => self.encrypted.push((service.to_owned(), address)),
             None => return false,
         }
         true
@@ -246,10 +265,10 @@ impl Drop for TestServer {
     }
 }
 
-/// The service and the address of a line `http ADDR:PORT` or `dns ADDR:PORT`.
+/// The service and the address of a line such as `http ADDR:PORT`.
 fn announced(line: &str) -> Option<(&str, SocketAddr)> {
     let (service, address) = line.split_once(' ')?;
-    if !matches!(service, "http" | "dns") {
+    if !matches!(service, "http" | "https" | "dns" | "dot") {
         return None;
     }
     Some((service, address.trim().parse().ok()?))

@@ -161,7 +161,7 @@ fn unknown_key_has_a_suggestion() {
             "[limits]\nhttp_idle_timeout_s = 60",
             "2:1: unknown key `http_idle_timeout_s` in [limits]; did you mean `http_idle_timeout_ms`?",
         ),
-        ("[dns]\nudp = true", "2:1: unknown key `udp` in [dns]; the only key is `listen`"),
+        ("[dns]\nudp = true", "2:1: unknown key `udp` in [dns]; the keys are `listen`, `tls`"),
         ("[limits]\nx = 1", "2:1: unknown key `x` in [limits]; `sanderling help check` lists the limits"),
         ("colour = 1", &format!("1:1: unknown key `colour`; {TOP_KEYS}")),
         ("\"ü\" = { a = 1 }", &format!("1:1: unknown key `ü`; {TOP_KEYS}")),
@@ -177,7 +177,7 @@ fn unknown_key_has_a_suggestion() {
     }
 }
 
-const TOP_KEYS: &str = "the keys are `workers`, `listeners`, `user`, `group`, `sandbox`, `control`, [http], [dns], \
+const TOP_KEYS: &str = "the keys are `workers`, `listeners`, `user`, `group`, `sandbox`, `control`, [http], [https], [dns], \
                         [domain.\"NAME\"] and [limits]";
 
 #[test]
@@ -185,14 +185,14 @@ fn table_in_a_domain_is_an_unknown_key() {
     check(
         "[domain.\"a.example\"]\nroot = \"a\"\nheaders = { \"Cache-Control\" = \"max-age=60\" }",
         &[
-            "2:1: unknown key `root` in [domain.\"a.example\"]; the keys are `site`, `aliases`, `zone`, `media_types`, `link_targets`",
-            "3:1: unknown key `headers` in [domain.\"a.example\"]; the keys are `site`, `aliases`, `zone`, `media_types`, `link_targets`",
+            "2:1: unknown key `root` in [domain.\"a.example\"]; the keys are `site`, `aliases`, `zone`, `media_types`, `link_targets`, `certificate`",
+            "3:1: unknown key `headers` in [domain.\"a.example\"]; the keys are `site`, `aliases`, `zone`, `media_types`, `link_targets`, `certificate`",
         ],
     );
     check(
         "[domain.localhost]\nsite = \"public\"\n[domain.localhost.headers]\na = 1",
         &[
-            "3:19: unknown key `headers` in [domain.\"localhost\"]; the keys are `site`, `aliases`, `zone`, `media_types`, `link_targets`",
+            "3:19: unknown key `headers` in [domain.\"localhost\"]; the keys are `site`, `aliases`, `zone`, `media_types`, `link_targets`, `certificate`",
         ],
     );
 }

@@ -9,6 +9,7 @@ mod dns_large_zone;
 mod dns_malformed;
 mod http_differential;
 mod http_malformed;
+mod https;
 mod io;
 mod isolation;
 mod probe;

@@ -43,6 +43,7 @@ fn serve(act: impl FnOnce(SocketAddr, SocketAddr)) {
         http: vec![Listener::bind(any).expect("a port is free")],
         dns_streams: Vec::new(),
         dns_datagrams: vec![Socket::bind(any).expect("a port is free")],
+        ..SocketSet::default()
     };
     let http = sockets.http[0].local_address().expect("it is bound");
     let dns = sockets.dns_datagrams[0].local_address().expect("it is bound");

@@ -37,6 +37,7 @@ fn sockets() -> SocketSet {
         http: vec![Listener::bind(any).expect("bound")],
         dns_streams: vec![Listener::bind(any).expect("bound")],
         dns_datagrams: vec![Socket::bind(any).expect("bound")],
+        ..SocketSet::default()
     }
 }
 

@@ -12,6 +12,7 @@ use crate::transport::Transport;
 use sanderling_os::error::{ErrorClass, classify};
 use sanderling_os::poll::Interest;
 use sanderling_os::tcp::Stream;
+use sanderling_tls::Session;
 use std::io;
 use std::time::Duration;
 
@@ -37,6 +38,7 @@ enum Backlog {
 impl<'s> Worker<'s> {
     /// Accepts what waits in a listener: until nothing does, since that is reported once, and within the budget of an
     /// iteration. On a shared listener each new connection wakes another worker that waits.
+    #[inline(never)]
     pub(super) fn accept(&mut self, index: usize) {
         if self.listeners.get(index).is_none_or(|listener| listener.accepting != Accepting::Open) {
             return;
@@ -51,15 +53,15 @@ impl<'s> Worker<'s> {
     }
 
     fn accept_batch(&mut self, index: usize, count_max: usize) -> Backlog {
-        let ListenerState { protocol, listener, .. } = self.listeners[index];
+        let ListenerState { protocol, is_encrypted, listener, .. } = self.listeners[index];
         for _ in 0..count_max {
             match listener.accept() {
                 Ok(Some((stream, client))) => match self.connections.permit(protocol, client) {
-                    Ok(permit) => self.add_connection(protocol, stream, permit),
+                    Ok(permit) => self.add_connection(protocol, is_encrypted, stream, permit),
                     Err(PermitError::ClientLimit) => drop(stream),
                     Err(PermitError::Exhausted) => {
                         self.metrics.add([Counter::HttpDelayed, Counter::DnsStreamsDelayed][protocol as usize], 1);
-                        self.parked.push(ParkedConnection { protocol, stream, client });
+                        self.parked.push(ParkedConnection { protocol, is_encrypted, stream, client });
                         self.shared.request_eviction(protocol);
                         return self.pause(index);
                     }
@@ -81,9 +83,22 @@ impl<'s> Worker<'s> {
         Backlog::MoreNow
     }
 
+    #[inline(never)]
+    fn encrypted(&self, protocol: Protocol, stream: Stream) -> Option<Transport> {
+        Some(Transport::plain(stream).with_tls(Session::new(self.connections.tls(protocol)?)))
+    }
+
     /// Serves a new connection, and registers it with the poller if it is still open then.
-    fn add_connection(&mut self, protocol: Protocol, stream: Stream, permit: Permit<'s>) {
-        let Some(key) = self.connections.insert(protocol, Transport::plain(stream), permit) else { return };
+    fn add_connection(&mut self, protocol: Protocol, is_encrypted: bool, stream: Stream, permit: Permit<'s>) {
+        let transport = match is_encrypted {
+            false => Transport::plain(stream),
+            true => match self.encrypted(protocol, stream) {
+                Some(transport) => transport,
+                // Without a certificate there is nothing to say.
+                None => return,
+            },
+        };
+        let Some(key) = self.connections.insert(protocol, transport, permit) else { return };
         let Some(connection) = self.connections.get_mut(key) else { return };
         let Some(descriptor) = connection.transport().descriptor() else { return };
         let token = Source::Connection(key).token();
@@ -157,8 +172,8 @@ impl<'s> Worker<'s> {
         while let Some(index) = self.parked.iter().position(|parked| parked.protocol == protocol) {
             match self.connections.permit(protocol, self.parked[index].client) {
                 Ok(permit) => {
-                    let ParkedConnection { stream, .. } = self.parked.remove(index);
-                    self.add_connection(protocol, stream, permit);
+                    let ParkedConnection { is_encrypted, stream, .. } = self.parked.remove(index);
+                    self.add_connection(protocol, is_encrypted, stream, permit);
                 }
                 Err(PermitError::ClientLimit) => drop(self.parked.remove(index)),
                 Err(PermitError::Exhausted) => return false,

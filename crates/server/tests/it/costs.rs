@@ -46,6 +46,7 @@ fn with_server(valid_for: Duration, act: impl FnOnce(&TestDirectory, SocketAddr,
         http: vec![Listener::bind(any).expect("bound")],
         dns_streams: Vec::new(),
         dns_datagrams: vec![Socket::bind(any).expect("bound")],
+        ..SocketSet::default()
     };
     let http = sockets.http[0].local_address().expect("bound");
     let dns = sockets.dns_datagrams[0].local_address().expect("bound");

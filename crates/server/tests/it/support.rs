@@ -23,11 +23,17 @@ pub(crate) fn bind(count: usize) -> (Vec<SocketSet>, SocketAddr, SocketAddr) {
     let listener = Listener::bind(any).expect("bound");
     let (socket, stream) = Socket::bind_with_listener(any).expect("bound");
     let (http, dns) = (listener.local_address().expect("bound"), socket.local_address().expect("bound"));
-    let mut sets = vec![SocketSet { http: vec![listener], dns_streams: vec![stream], dns_datagrams: vec![socket] }];
+    let mut sets = vec![SocketSet {
+        http: vec![listener],
+        dns_streams: vec![stream],
+        dns_datagrams: vec![socket],
+        ..SocketSet::default()
+    }];
     sets.extend((1..count).map(|_| SocketSet {
         http: vec![Listener::bind_reuseport(http).expect("bound")],
         dns_streams: vec![Listener::bind_reuseport(dns).expect("bound")],
         dns_datagrams: vec![Socket::bind_reuseport(dns).expect("bound")],
+        ..SocketSet::default()
     }));
     (sets, http, dns)
 }

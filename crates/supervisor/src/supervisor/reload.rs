@@ -44,11 +44,13 @@ impl Supervisor {
         if let Some(reason) = next.config.needs_new_process(&self.active.config) {
             return self.begin_replacement(requester, next, &forced_zones, &reason);
         }
-        let text = next.text.try_clone();
-        match (self.serving_process(), text) {
-            (Some(process), Ok(text)) => {
-                let command = Command::Reload { forced_zones: forced_zones.clone() };
-                process.send(command, vec![(FdKind::Configuration, text)]);
+        let descriptors = self.tls.descriptors(&next.config).and_then(|mut descriptors| {
+            descriptors.push((FdKind::Configuration, next.text.try_clone()?));
+            Ok(descriptors)
+        });
+        match (self.serving_process(), descriptors) {
+            (Some(process), Ok(descriptors)) => {
+                process.send(Command::Reload { forced_zones: forced_zones.clone() }, descriptors);
                 let deadline = Instant::now() + next.start_timeout();
                 self.task = Some(Task::Reload { requester, next, forced_zones, deadline });
             }
@@ -124,8 +126,9 @@ impl Supervisor {
         if problem_count == 0 {
             return self.reply(requester, Ok(message));
         }
-        let problems =
-            format!("{problem_count} of the sites and zones could not be loaded; everything else was reloaded");
+        let problems = format!(
+            "{problem_count} of the sites, zones and certificates could not be loaded; everything else was reloaded"
+        );
         log(&problems);
         self.send_stdout(requester, message);
         self.reply(requester, Err(&problems));

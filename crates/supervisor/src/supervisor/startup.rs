@@ -1,6 +1,7 @@
 //! The start of the supervisor: it binds its sockets, or inherits them from a service manager, from the program that it
 //! replaces, or from a server process without a supervisor.
 
+use super::tls::TlsFiles;
 use super::upgrade::LOG_FLUSH_MAX;
 use super::{ActiveConfig, Lifecycle, QueuedRequest, Requester, Supervisor};
 use crate::backoff::Backoff;
@@ -139,6 +140,7 @@ fn start(
     let next = ActiveConfig { config: Arc::new(config), text };
     let active = next.try_clone()?;
     let mut supervisor = Supervisor::new(source, forced, signals, active)?;
+    supervisor.tls.inherit(inherited.ticket_keys);
     supervisor.control = inherited.control;
     supervisor.last_generation = inherited.processes.len() as u64;
     supervisor.processes = inherited.processes;
@@ -154,6 +156,7 @@ struct Inherited {
     control: Option<ControlSocket>,
     processes: Vec<Process>,
     kept_zones: Vec<OwnedFd>,
+    ticket_keys: Option<OwnedFd>,
 }
 
 /// The sockets of a service manager, each for the service that has its address in the configuration.
@@ -161,10 +164,9 @@ fn external_listeners(external: Vec<(String, OwnedFd)>, config: &Config) -> io::
     let mut sockets = Vec::new();
     for (name, descriptor) in external {
         let bound = sanderling_os::socket::local_address(&descriptor)?;
-        let listen = [(Service::Http, &config.http_listen), (Service::Dns, &config.dns_listen)];
-        match listen.iter().find(|(_, addresses)| addresses.contains(&bound)) {
-            Some((service, _)) => {
-                sockets.push((ListenerRole { service: *service, is_external: true }, descriptor));
+        match Service::ALL.into_iter().find(|service| config.listen(*service).contains(&bound)) {
+            Some(service) => {
+                sockets.push((ListenerRole { service, is_external: true }, descriptor));
             }
             None => {
                 let message = format!(
@@ -209,7 +211,8 @@ fn adopt(mut connection: Connection, path: &Path, source: &ConfigSource) -> io::
     let control = descriptors.control.map(|control| ControlSocket::from_fd(path.to_owned(), control)).transpose()?;
     // The connection of the handover is the one for commands from now on.
     let processes = vec![Process::adopted(info, pidfd, connection)];
-    Ok(Inherited { listeners, control, processes, kept_zones: descriptors.zones })
+    let (kept_zones, ticket_keys) = (descriptors.zones, descriptors.ticket_keys);
+    Ok(Inherited { listeners, control, processes, kept_zones, ticket_keys })
 }
 
 /// Continues with the state of the program that this one has replaced.
@@ -220,7 +223,8 @@ fn resume(
     control_path: impl FnOnce(Option<&Path>) -> Option<PathBuf>,
     descriptors: Descriptors,
 ) -> io::Result<Supervisor> {
-    let Descriptors { configuration, zones, control, listeners, processes, connections, clients } = descriptors;
+    let Descriptors { configuration, zones, control, listeners, processes, connections, clients, ticket_keys, .. } =
+        descriptors;
     if processes.len() != connections.len() {
         return Err(io::Error::other("inherited a connection without its process"));
     }
@@ -235,6 +239,7 @@ fn resume(
     listeners.set_http_options();
     let path = control_path(config.control.as_deref());
     let mut supervisor = Supervisor::new(source, forced, signals, ActiveConfig { config: Arc::new(config), text })?;
+    supervisor.tls.inherit(ticket_keys);
     supervisor.announced = listeners.clone();
     supervisor.listeners = listeners;
     if let (Some(path), Some(control)) = (path, control) {
@@ -274,6 +279,7 @@ impl Supervisor {
             announced: Listeners::default(),
             active,
             kept_zones: Vec::new(),
+            tls: TlsFiles::default(),
             processes: Vec::new(),
             last_generation: 0,
             task: None,

@@ -1,0 +1,121 @@
+//! HTTPS and DNS over TLS of the whole program, with curl, nghttp, OpenSSL and kdig as clients.
+
+use sanderling_testkit::{DEADLINE, ListenerCounts, TestDirectory, TestServer, curl, kdig, run_program, send_signal};
+use std::net::SocketAddr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+const BOTH: ListenerCounts = ListenerCounts { http: 1, dns: 1 };
+const ZONE: &[u8] = b"@ 3600 IN SOA ns1 host 1 3600 600 86400 300\n@ IN NS ns1\nns1 IN A 192.0.2.1\n";
+const CONFIG: &[u8] = b"workers = 2\n[http]\nlisten = [\"127.0.0.1:0\"]\n[https]\nlisten = [\"127.0.0.1:0\"]\n\
+    [dns]\nlisten = [\"127.0.0.1:0\"]\ntls = [\"127.0.0.1:0\"]\n[domain.\"example.com\"]\nsite = \"public\"\n\
+    zone = \"example.com.zone\"\ncertificate = { chain = \"chain.pem\", key = \"key.pem\" }\n";
+
+/// A directory with a site, a zone, a certificate and the configuration.
+fn domain() -> TestDirectory {
+    let large = vec![b'x'; 3_000_000];
+    let directory = TestDirectory::with(&[
+        ("public/index.html", b"hi\n"),
+        ("public/large", &large),
+        ("example.com.zone", ZONE),
+        ("sanderling.toml", CONFIG),
+    ]);
+    issue(&directory, "chain.pem", "key.pem", "first");
+    directory
+}
+
+/// Makes a self-signed certificate for example.com with a new key.
+fn issue(directory: &TestDirectory, chain: &str, key: &str, common_name: &str) {
+    let (chain, key, subject) = (directory.argument(chain), directory.argument(key), format!("/CN={common_name}"));
+    let arguments = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 30 \
+                     -addext subjectAltName=DNS:example.com";
+    let mut arguments: Vec<&str> = arguments.split_whitespace().collect();
+    arguments.extend(["-subj", &subject, "-keyout", &key, "-out", &chain]);
+    let ended = run_program("openssl", "openssl", &arguments);
+    assert!(ended.status.success(), "{}", ended.errors);
+}
+
+/// What `openssl s_client` prints about a connection with a request.
+fn s_client(directory: &TestDirectory, https: SocketAddr, session: &str) -> String {
+    let script = format!(
+        "printf 'GET / HTTP/1.1\\r\\nHost: example.com\\r\\nConnection: close\\r\\n\\r\\n' | openssl s_client \
+         -connect {https} -servername example.com -ign_eof {session} {} 2>&1",
+        directory.argument("session")
+    );
+    run_program("sh", "dash", &["-c", &script]).text()
+}
+
+#[test]
+fn site_is_served_by_both_versions_of_http() {
+    let directory = domain();
+    let mut server = TestServer::start_command(directory.serve_command(), BOTH);
+    let https = server.encrypted("https");
+    let (certificate, connect_to) = (directory.argument("chain.pem"), format!("::{https}"));
+    for (option, version) in [("--http1.1", "1.1"), ("--http2", "2")] {
+        let common = ["-sS", option, "--cacert", &certificate, "--connect-to", &connect_to];
+        let page = curl(&[&common[..], &["-w", "%{http_version} %{http_code}", "https://example.com/"]].concat());
+        assert_eq!(page.text(), format!("hi\n{version} 200"), "{}", page.errors);
+        let large = curl(&[&common[..], &["https://example.com/large"]].concat());
+        assert!(large.output.len() == 3_000_000 && large.output.iter().all(|byte| *byte == b'x'), "{}", large.errors);
+    }
+    let url = format!("https://{https}/");
+    let requests = run_program("nghttp", "nghttp2-client", &["-nv", "--no-verify-peer", &url]).text();
+    assert!(requests.contains("recv GOAWAY") || requests.contains("END_STREAM"), "{requests}");
+}
+
+#[test]
+fn zone_is_served_over_tls() {
+    let directory = domain();
+    let mut server = TestServer::start_command(directory.serve_command(), BOTH);
+    let dot = server.encrypted("dot");
+    let reply = kdig(dot, &["+tls", "+short", "ns1.example.com", "A"]);
+    assert_eq!(reply.text(), "192.0.2.1\n", "{}", reply.errors);
+}
+
+#[test]
+fn sessions_are_resumed_after_a_reload_an_upgrade_and_a_crash() {
+    let directory = domain();
+    let mut server = TestServer::start_command(directory.serve_command(), BOTH);
+    let https = server.encrypted("https");
+    let first = s_client(&directory, https, "-sess_out");
+    assert!(first.contains("New, TLSv1.3"), "{first}");
+    let check = |event: &str| {
+        let resumed = s_client(&directory, https, "-sess_in");
+        assert!(resumed.contains("Reused, TLSv1.3"), "{event}: {resumed}");
+    };
+    check("at once");
+    for command in ["reload", "upgrade"] {
+        let ended = directory.control(command);
+        assert!(ended.status.success(), "{command}: {}", ended.errors);
+        check(command);
+    }
+    let killed = server.server_process_id();
+    assert!(send_signal("KILL", &killed.to_string()));
+    server.wait_for_error("is serving");
+    check("crash");
+}
+
+#[test]
+fn changed_certificate_is_used_by_itself_and_a_broken_one_is_not() {
+    let directory = domain();
+    let mut server = TestServer::start_command(directory.serve_command(), BOTH);
+    let https = server.encrypted("https");
+    let wait_for = |expected: &str, is_in_service: bool| {
+        let deadline = Instant::now() + DEADLINE;
+        loop {
+            let status = directory.control("status").text();
+            if status.contains(expected) {
+                break;
+            }
+            assert!(Instant::now() < deadline, "{expected}: {status}");
+            thread::sleep(Duration::from_millis(50));
+        }
+        let shown = s_client(&directory, https, "-sess_out");
+        assert_eq!(shown.contains("CN = second") || shown.contains("CN=second"), is_in_service, "{shown}");
+    };
+    wait_for("issued by first", false);
+    issue(&directory, "chain.pem", "key.pem", "second");
+    wait_for("issued by second", true);
+    directory.replace("chain.pem", b"broken");
+    wait_for("the chain has no certificate", true);
+}

@@ -1,0 +1,186 @@
+//! Loads the certificates and ticket keys that the supervisor passes on.
+//!
+//! A certificate that cannot be used affects no other one: its last good version stays in service.
+
+use sanderling_config::diagnostic::{Diagnostic, Problem};
+use sanderling_config::{CertificateFiles, Config};
+use sanderling_ipc::tls::{PemFiles, TICKET_KEY_BYTES, TicketKeyPair, certificates_from_memfd};
+use sanderling_server::Tls;
+use sanderling_tls::{Alpn, Certificate, CertificateStore, ServerTls, TicketKeys};
+use serde::Serialize;
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+const _: () = assert!(TICKET_KEY_BYTES == sanderling_tls::TICKET_KEY_BYTES);
+
+/// What the supervisor has passed on.
+#[derive(Debug, Default)]
+pub(crate) struct TlsDescriptors {
+    pub(crate) certificates: Option<OwnedFd>,
+    pub(crate) ticket_keys: Option<OwnedFd>,
+}
+
+/// The certificates in service.
+#[derive(Debug, Default)]
+pub(crate) struct Certificates {
+    /// The last good version of each, by the file of its chain.
+    last_good: HashMap<PathBuf, Certificate>,
+    /// The state of each, in the order of the configuration.
+    pub(crate) states: Vec<CertificateState>,
+    /// The ticket keys, for the next supervisor.
+    pub(crate) ticket_keys: Option<OwnedFd>,
+}
+
+/// A certificate.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct CertificateState {
+    /// The names that it is used for.
+    pub(crate) names: Vec<String>,
+    pub(crate) file: PathBuf,
+    /// Of the version in service; `None` if there is none, and handshakes for the names fail.
+    pub(crate) in_service: Option<InService>,
+    /// Why the current files are not used.
+    pub(crate) problem: Option<String>,
+    /// Why clients may refuse the certificate.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// What a certificate says.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct InService {
+    issuer: String,
+    key_type: &'static str,
+    not_after_unix_s: u64,
+}
+
+impl Certificates {
+    /// Loads what the supervisor has passed on for `config`; what new connections begin with, `None` without certificates.
+    ///
+    /// # Errors
+    /// The certificates are those of another configuration, or malformed. Nothing has changed.
+    pub(crate) fn load(
+        &mut self,
+        config: &Config,
+        descriptors: TlsDescriptors,
+        diagnostics: &mut Vec<Diagnostic>,
+    ) -> io::Result<Option<Arc<Tls>>> {
+        let (Some(certificates), Some(ticket_keys)) = (descriptors.certificates, descriptors.ticket_keys) else {
+            *self = Certificates::default();
+            return Ok(None);
+        };
+        let files = certificates_from_memfd(&certificates)?;
+        if files.len() != config.certificates.len() {
+            return Err(io::Error::other("the certificates are those of another configuration"));
+        }
+        let tickets = tickets(&ticket_keys)?;
+        let store = self.load_files(&config.certificates, files, diagnostics);
+        self.ticket_keys = Some(ticket_keys);
+        Ok(Some(Arc::new(tls(store, tickets))))
+    }
+
+    /// Loads the files of the certificates.
+    pub(crate) fn load_files(
+        &mut self,
+        certificates: &[CertificateFiles],
+        files: Vec<PemFiles>,
+        diagnostics: &mut Vec<Diagnostic>,
+    ) -> CertificateStore {
+        let mut store = CertificateStore::new();
+        let mut last_good = HashMap::new();
+        self.states.clear();
+        for (index, (configured, files)) in certificates.iter().zip(files).enumerate() {
+            let problem = match load(configured, files) {
+                Ok(certificate) => {
+                    self.last_good.insert(configured.chain.clone(), certificate);
+                    None
+                }
+                Err(diagnostic) => Some(diagnostic),
+            };
+            let certificate = self.last_good.get(&configured.chain);
+            let warnings = match (&problem, certificate) {
+                (None, Some(certificate)) => warnings(configured, certificate),
+                _ => Vec::new(),
+            };
+            if let Some(certificate) = certificate {
+                configured.names.iter().for_each(|name| store.add(name.as_str(), certificate));
+                if index == 0 {
+                    store.add_default(certificate);
+                }
+                last_good.insert(configured.chain.clone(), certificate.clone());
+            }
+            self.states.push(CertificateState {
+                names: configured.names.iter().map(|name| name.as_str().to_owned()).collect(),
+                file: configured.chain.clone(),
+                in_service: certificate.map(InService::of),
+                problem: problem.as_ref().map(ToString::to_string),
+                warnings: warnings.iter().map(ToString::to_string).collect(),
+            });
+            diagnostics.extend(problem.into_iter().chain(warnings));
+        }
+        self.last_good = last_good;
+        store
+    }
+
+    /// Certificates whose current files are not used.
+    pub(crate) fn problem_count(&self) -> usize {
+        self.states.iter().filter(|state| state.problem.is_some()).count()
+    }
+}
+
+/// What new connections begin with.
+pub(crate) fn tls(store: CertificateStore, tickets: TicketKeys) -> Tls {
+    let (store, tickets) = (Arc::new(store), Arc::new(tickets));
+    let server_tls = |alpn: &[Alpn]| ServerTls::new(Arc::clone(&store), Arc::clone(&tickets), alpn);
+    Tls { https: server_tls(&[Alpn::H2, Alpn::Http1]), dot: server_tls(&[Alpn::Dot]) }
+}
+
+fn tickets(descriptor: impl AsFd) -> io::Result<TicketKeys> {
+    let TicketKeyPair { current, previous, .. } = TicketKeyPair::from_memfd(descriptor)?;
+    Ok(TicketKeys::new(&current, previous.as_deref()))
+}
+
+fn load(configured: &CertificateFiles, files: PemFiles) -> Result<Certificate, Diagnostic> {
+    let (chain, key) =
+        files.map_err(|error| Diagnostic::error(configured.location.clone(), Problem::new(error, "")))?;
+    Certificate::from_pem(&chain, &key).map_err(|error| {
+        let (chain, key) = (configured.chain.display(), configured.key.display());
+        let problem = Problem::new(format!("cannot use `{chain}` with `{key}`: {error}"), error.remedy());
+        Diagnostic::error(configured.location.clone(), problem)
+    })
+}
+
+/// Why clients may refuse the certificate.
+fn warnings(configured: &CertificateFiles, certificate: &Certificate) -> Vec<Diagnostic> {
+    let now_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let problems = certificate.problems(now_unix_s, configured.names.iter().map(|name| name.as_str()));
+    let diagnostic = |problem: sanderling_tls::CertificateProblem| {
+        let message = format!("`{}`: {problem}", configured.chain.display());
+        Diagnostic::warning(configured.location.clone(), Problem::new(message, problem.remedy()))
+    };
+    problems.into_iter().map(diagnostic).collect()
+}
+
+impl InService {
+    fn of(certificate: &Certificate) -> InService {
+        InService {
+            issuer: certificate.issuer().to_owned(),
+            key_type: certificate.key_type(),
+            not_after_unix_s: certificate.not_after_unix_s(),
+        }
+    }
+
+    /// Days until the certificate expires; negative if it has.
+    pub(crate) fn days_left(&self) -> i64 {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        (self.not_after_unix_s.cast_signed() - now.cast_signed()).div_euclid(86_400)
+    }
+
+    /// `ECDSA, issued by R11, 71 days left`.
+    pub(crate) fn text(&self) -> String {
+        format!("{}, issued by {}, {} days left", self.key_type, self.issuer, self.days_left())
+    }
+}

@@ -1,0 +1,111 @@
+//! The file that answers a request, of either version of HTTP.
+
+use crate::clock::Clock;
+use crate::context::Buffers;
+use crate::open_file::{FileError, FileKey, FileVariant, OpenFile};
+use crate::options::Options;
+use crate::send_queue::{FileChunk, NextPart};
+use sanderling_http::{ContentCoding, LookupError, Multipart, Representation, Request, SitePath};
+use sanderling_table::Ref;
+
+/// Jobs that one request waits for: the file may be evicted again before the connection comes back to it, where many files are
+/// requested and few may be open.
+pub(crate) const JOBS_PER_REQUEST_MAX: u8 = 16;
+
+/// A file that answers a request, in the coding that the client prefers.
+pub(crate) struct FileHit<'l, 's> {
+    file: &'l Ref<'s, FileKey, OpenFile>,
+    coding: ContentCoding,
+    variant: &'l FileVariant,
+}
+
+impl<'l, 's> FileHit<'l, 's> {
+    pub(crate) fn new(file: &'l Ref<'s, FileKey, OpenFile>, request: &Request<'_>) -> FileHit<'l, 's> {
+        let coding = file.coding_for(&request.fields);
+        FileHit { file, coding, variant: file.variant(coding) }
+    }
+
+    pub(crate) fn representation(&self) -> &'l Representation {
+        &self.variant.representation
+    }
+
+    pub(crate) fn may_use_sendfile(&self, options: &Options, clock: &Clock) -> bool {
+        self.variant.may_use_sendfile(clock.unix_s(), options.open_files.sendfile_after)
+    }
+
+    /// Appends a small part of a file in memory to the output; returns any other part, to be sent after it.
+    pub(crate) fn put(
+        &self,
+        start: u64,
+        length_bytes: u64,
+        may_use_sendfile: bool,
+        buffers: &mut Buffers,
+    ) -> Option<FileChunk<'s>> {
+        match self.variant.content.in_memory() {
+            Some(whole) if length_bytes <= buffers.limits.copied_bytes_max => {
+                buffers.output.extend_from_slice(&whole[start as usize..(start + length_bytes) as usize]);
+                None
+            }
+            _ => Some(self.chunk(start, length_bytes, may_use_sendfile)),
+        }
+    }
+
+    /// As [`FileHit::put`] for several ranges of a file. By itself, so that the path of other responses stays short.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn put_multipart(
+        &self,
+        multipart: &Multipart<'_>,
+        may_use_sendfile: bool,
+        copied_bytes_max: u64,
+        output: &mut Vec<u8>,
+    ) -> Option<FileChunk<'s>> {
+        let mut parts = multipart.parts();
+        if let Some(whole) = self.variant.content.in_memory()
+            && multipart.length_bytes() <= copied_bytes_max
+        {
+            for part in parts {
+                multipart.write_part_head(part, output);
+                let start = part.start_bytes as usize;
+                output.extend_from_slice(&whole[start..start + part.length_bytes as usize]);
+            }
+            multipart.write_end(output);
+            return None;
+        }
+        let first = parts.next().expect("several ranges have a first one");
+        multipart.write_part_head(first, output);
+        let mut next_parts: Vec<_> = parts
+            .map(|part| {
+                let mut text = Vec::new();
+                multipart.write_part_head(part, &mut text);
+                NextPart { text, offset: part.start_bytes, length_bytes: part.length_bytes }
+            })
+            .collect();
+        let mut end = Vec::new();
+        multipart.write_end(&mut end);
+        next_parts.push(NextPart { text: end, offset: 0, length_bytes: 0 });
+        let chunk = self.chunk(first.start_bytes, first.length_bytes, may_use_sendfile);
+        Some(chunk.with_next_parts(next_parts.into_iter()))
+    }
+
+    /// These bytes, if the file is in memory.
+    pub(crate) fn in_memory(&self, start: u64, length_bytes: u64) -> Option<&'l [u8]> {
+        let whole = self.variant.content.in_memory()?;
+        Some(&whole[start as usize..(start + length_bytes) as usize])
+    }
+
+    /// These bytes, to be sent later.
+    pub(crate) fn chunk(&self, start: u64, length_bytes: u64, may_use_sendfile: bool) -> FileChunk<'s> {
+        FileChunk::new(self.file, self.coding, start, length_bytes, may_use_sendfile)
+    }
+}
+
+pub(crate) fn lookup_error<'r>(error: FileError, path: &'r SitePath<'r>) -> LookupError<'r> {
+    match error {
+        FileError::IsDirectory => LookupError::Directory(path),
+        FileError::NotFound => LookupError::NotFound,
+        FileError::Forbidden => LookupError::Forbidden,
+        FileError::Busy | FileError::Unavailable => LookupError::ServiceUnavailable,
+        FileError::Failed => LookupError::InternalServerError,
+    }
+}

@@ -1,0 +1,326 @@
+//! HTTP/2 on a connection: many requests at once, whose responses are sent in turns.
+
+use crate::buffer_budget::SCARCE_BYTES_MAX;
+use crate::clock::Milliseconds;
+use crate::context::{Buffers, Context, Input};
+use crate::file_cache::Lookup;
+use crate::file_hit::{FileHit, JOBS_PER_REQUEST_MAX, lookup_error};
+use crate::file_reads::FileReads;
+use crate::jobs::Waiter;
+use crate::metrics::Counter;
+use crate::open_file::FileError;
+use crate::send_queue::{FileChunk, Piece};
+use sanderling_http::{Body, LookupError, Parsed, RequestError, Response, SitePath, parse_request, respond};
+use sanderling_http2::{Activity, Content, DATA_BYTES_MAX, ErrorCode, Limits, Received, Request, Session};
+use std::io;
+
+/// Requests, and pieces of content, of one connection in one iteration.
+pub(crate) const STEPS_PER_ITERATION_MAX: usize = 128;
+
+/// The HTTP/2 side of a connection.
+#[derive(Debug)]
+pub(crate) struct Http2<'s> {
+    session: Session<ResponseBody<'s>>,
+    /// The streams that wait for a job, or whose job has ended.
+    waiting: Vec<WaitingStream>,
+    /// Content that was written since [`Http2::take_progress`] was true.
+    written_bytes: usize,
+}
+
+/// A request that waits for a job.
+#[derive(Clone, Copy, Debug)]
+struct WaitingStream {
+    stream: u32,
+    /// Jobs that it has waited for.
+    job_count: u8,
+    /// The result of the last one, once it has ended.
+    result: Option<Result<(), FileError>>,
+}
+
+/// Content that is written piece by piece.
+#[derive(Debug)]
+enum ResponseBody<'s> {
+    File(FileChunk<'s>),
+    /// What is left of a page.
+    Page(&'static [u8]),
+    Multipart(Box<MultipartBody<'s>>),
+}
+
+/// Several parts of a file, with text before each and at the end.
+#[derive(Debug)]
+struct MultipartBody<'s> {
+    text: Vec<u8>,
+    /// How much of it was written.
+    written_bytes: usize,
+    /// What follows the text; `None` if it is all.
+    chunk: Option<FileChunk<'s>>,
+}
+
+impl MultipartBody<'_> {
+    /// Copies the next bytes into `room`.
+    fn fill(&mut self, room: &mut [u8], reads: &FileReads, waiter: Waiter, now_ms: Milliseconds) -> io::Result<Piece> {
+        if self.written_bytes == self.text.len()
+            && let Some(chunk) = &mut self.chunk
+        {
+            let length = room.len().min(usize::try_from(chunk.remaining_bytes()).unwrap_or(usize::MAX));
+            if length > 0 {
+                return chunk.fill(&mut room[..length], reads, waiter, now_ms);
+            }
+            self.text = chunk.next_part().expect("the length of the response counts its parts");
+            self.written_bytes = 0;
+        }
+        let rest = &self.text[self.written_bytes..];
+        let length = room.len().min(rest.len());
+        room[..length].copy_from_slice(&rest[..length]);
+        self.written_bytes += length;
+        Ok(Piece::Sent(length))
+    }
+}
+
+impl<'s> ResponseBody<'s> {
+    fn file(&self) -> Option<&FileChunk<'s>> {
+        match self {
+            ResponseBody::File(chunk) => Some(chunk),
+            ResponseBody::Page(_) => None,
+            ResponseBody::Multipart(body) => body.chunk.as_ref(),
+        }
+    }
+}
+
+/// What was made of the input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StreamStep {
+    /// The rest of a frame is missing.
+    Partial,
+    /// Something was done, and the next step may do more.
+    Progress {
+        /// A request was answered, or the answer to one began.
+        has_answered: bool,
+    },
+    /// The connection ends, once the output is sent.
+    Closed,
+}
+
+impl<'s> Http2<'s> {
+    pub(crate) fn new(limits: &Limits) -> Http2<'s> {
+        Http2 { session: Session::new(limits), waiting: Vec::new(), written_bytes: 0 }
+    }
+
+    /// What the connection waits for.
+    #[inline(never)]
+    pub(crate) fn activity(&self) -> Activity {
+        self.session.activity()
+    }
+
+    /// Whether a stream can go on without further input.
+    #[inline(never)]
+    pub(crate) fn has_work(&self) -> bool {
+        let has_completion = self.waiting.iter().any(|waiting| waiting.result.is_some());
+        has_completion || self.session.can_send() || self.session.is_finished()
+    }
+
+    /// Takes the result of the job, or of the read, that `stream` waits for.
+    pub(crate) fn complete(&mut self, stream: u32, result: Result<(), FileError>) {
+        match self.waiting.iter_mut().find(|waiting| waiting.stream == stream) {
+            Some(waiting) => waiting.result = Some(result),
+            None => self.session.wake(stream),
+        }
+    }
+
+    /// Bytes of memory that the connection holds.
+    #[inline(never)]
+    pub(crate) fn held_bytes(&self) -> usize {
+        let of_body = |body: &ResponseBody<'_>| match body {
+            ResponseBody::File(chunk) => chunk.held_bytes(),
+            ResponseBody::Page(_) => 0,
+            ResponseBody::Multipart(body) => {
+                body.text.capacity() + body.chunk.as_ref().map_or(0, FileChunk::held_bytes)
+            }
+        };
+        self.session.held_bytes(of_body) + self.waiting.capacity() * size_of::<WaitingStream>()
+    }
+
+    /// Those of requests that have not arrived whole.
+    pub(crate) fn partial_bytes(&self) -> usize {
+        self.session.partial_bytes()
+    }
+
+    /// Releases memory that an idle connection does not need.
+    #[inline(never)]
+    pub(crate) fn shrink(&mut self) {
+        self.session.shrink();
+        self.waiting.shrink_to_fit();
+    }
+
+    /// Whether at least `bytes_min` of content were written since the last call that was true.
+    pub(crate) fn take_progress(&mut self, bytes_min: usize) -> bool {
+        let has_progress = self.written_bytes >= bytes_min;
+        if has_progress {
+            self.written_bytes = 0;
+        }
+        has_progress
+    }
+
+    pub(crate) fn begin_shutdown(&mut self, context: &mut Context<'_, 's>) -> bool {
+        context.buffers.output.clear();
+        self.session.begin_shutdown(&mut context.buffers.output);
+        !context.buffers.output.is_empty()
+    }
+
+    pub(crate) fn end_shutdown(&mut self, context: &mut Context<'_, 's>) {
+        self.session.finish_shutdown(&mut context.buffers.output);
+    }
+
+    /// Ends the connection with GOAWAY, if the client takes it.
+    pub(crate) fn write_timeout_response(&mut self, is_sent: bool, context: &mut Context<'_, '_>) -> bool {
+        context.metrics.add(Counter::HttpTimeouts, 1);
+        if is_sent {
+            self.session.close(ErrorCode::NoError, &mut context.buffers.output);
+        }
+        is_sent
+    }
+
+    /// Answers one request, or writes one piece of content.
+    // By itself, so that the path of HTTP/1.1 through the connection stays short.
+    #[inline(never)]
+    pub(crate) fn step(&mut self, input: &mut Input<'_>, context: &mut Context<'_, 's>) -> StreamStep {
+        if let Some(index) = self.waiting.iter().position(|waiting| waiting.result.is_some()) {
+            let ended = self.waiting.swap_remove(index);
+            return match self.session.resume(ended.stream, &mut context.buffers.http2) {
+                Some(request) => self.answer(request, Some(ended), context),
+                None => StreamStep::Progress { has_answered: false },
+            };
+        }
+        let Context { options, buffers, files, metrics, reads, clock, waiter, .. } = &mut *context;
+        let Buffers { output, limits: piece_limits, http2: scratch, .. } = &mut **buffers;
+        let limits = &options.http.http2;
+        let (taken_bytes, received) = self.session.receive(input.rest(), limits, scratch, output);
+        input.consume(taken_bytes);
+        match received {
+            Received::Request(request) => return self.answer(request, None, context),
+            Received::Closed => return StreamStep::Closed,
+            Received::Partial => {}
+        }
+        let content_bytes_max = if piece_limits.is_scarce() { SCARCE_BYTES_MAX } else { DATA_BYTES_MAX };
+        if let Some(mut frame) = self.session.next_data(content_bytes_max, limits, output) {
+            let waiter = Waiter { stream: frame.stream(), ..*waiter };
+            let (body, room) = frame.parts();
+            let piece = match body {
+                ResponseBody::File(chunk) => {
+                    metrics.heartbeat.during_file_call(|| chunk.fill(room, reads, waiter, clock.now_ms()))
+                }
+                ResponseBody::Multipart(body) => {
+                    metrics.heartbeat.during_file_call(|| body.fill(room, reads, waiter, clock.now_ms()))
+                }
+                ResponseBody::Page(page) => {
+                    let (now, later) = page.split_at(room.len());
+                    room.copy_from_slice(now);
+                    *page = later;
+                    Ok(Piece::Sent(now.len()))
+                }
+            };
+            match piece {
+                Ok(Piece::Sent(length_bytes)) => {
+                    frame.finish(length_bytes);
+                    self.written_bytes += length_bytes;
+                }
+                Ok(Piece::WaitsForRead) => frame.stall(),
+                Ok(Piece::FileChanged) | Err(_) => {
+                    metrics.add(Counter::HttpAborted, 1);
+                    if let Some(chunk) = body.file() {
+                        files.invalidate(chunk.file());
+                    }
+                    frame.abort();
+                }
+            }
+            return StreamStep::Progress { has_answered: false };
+        }
+        if self.session.is_finished() {
+            return StreamStep::Closed;
+        }
+        if input.is_empty() { StreamStep::Progress { has_answered: false } } else { StreamStep::Partial }
+    }
+
+    /// Answers a request whose head is in the scratch buffer, or lets it wait for a job.
+    fn answer(&mut self, request: Request, ended: Option<WaitingStream>, context: &mut Context<'_, 's>) -> StreamStep {
+        let (waiter, stream) = (context.waiter, request.stream());
+        let Context { snapshot, files, options, clock, buffers, metrics, .. } = context;
+        let Buffers { output, limits, http2: scratch, http2_head: head, .. } = &mut **buffers;
+        let parsed = match request.error() {
+            Some(error) => Err(error),
+            None => parse_request(&scratch.head, 0, &options.http.request),
+        };
+        let path;
+        let lookup;
+        let mut hit = Err(LookupError::NotLookedUp);
+        let response = match &parsed {
+            Ok(Parsed::Complete { request: parsed, .. }) => {
+                path = parsed.path().map(SitePath::parse);
+                let job_count = ended.map_or(0, |ended| ended.job_count);
+                hit = match (files.site_for(&snapshot.sites, parsed.host), &path) {
+                    (_, None) => Err(LookupError::NotLookedUp),
+                    (_, Some(Err(error))) => Err(LookupError::from(*error)),
+                    (None, _) => Err(LookupError::MisdirectedRequest),
+                    (Some(site), Some(Ok(path))) => {
+                        lookup = match ended.and_then(|ended| ended.result) {
+                            Some(Err(error)) => Lookup::Failed(error),
+                            _ => files.open(site, path, Waiter { stream, ..waiter }, clock),
+                        };
+                        match &lookup {
+                            Lookup::Cached(file) => Ok(FileHit::new(file, parsed)),
+                            Lookup::Opened(file) => Ok(FileHit::new(file, parsed)),
+                            Lookup::Failed(error) => Err(lookup_error(*error, path)),
+                            Lookup::Pending
+                                if job_count == JOBS_PER_REQUEST_MAX
+                                    || !self.session.may_keep(&scratch.head, &options.http.http2) =>
+                            {
+                                Err(LookupError::ServiceUnavailable)
+                            }
+                            Lookup::Pending => {
+                                self.session.park(request, &scratch.head);
+                                self.waiting.push(WaitingStream { stream, job_count: job_count + 1, result: None });
+                                return StreamStep::Progress { has_answered: false };
+                            }
+                        }
+                    }
+                };
+                metrics.add(Counter::HttpRequests, 1);
+                respond(parsed, hit.as_ref().map(FileHit::representation).map_err(|error| *error), clock.unix_s())
+            }
+            refused => {
+                metrics.add(Counter::HttpRefused, 1);
+                // A head whose end is cut off exceeds its limit.
+                let error = refused.as_ref().err().copied().unwrap_or(RequestError::HeadTooLong);
+                Response::error(error.status())
+            }
+        };
+        head.clear();
+        response.write_head(clock.date(), head);
+        let has_room = |length_bytes| self.session.has_room_for(&request, length_bytes);
+        let content = match (response.body(), &hit) {
+            (Body::File { start_bytes, length_bytes }, Ok(hit)) => match hit.in_memory(start_bytes, length_bytes) {
+                Some(bytes) if length_bytes <= limits.copied_bytes_max && has_room(length_bytes) => {
+                    Content::Bytes(bytes)
+                }
+                _ => {
+                    let chunk = hit.chunk(start_bytes, length_bytes, hit.may_use_sendfile(options, clock));
+                    Content::Later { body: ResponseBody::File(chunk), length_bytes }
+                }
+            },
+            (Body::Multipart(multipart), Ok(hit)) => {
+                let (may_use_sendfile, mut text) = (hit.may_use_sendfile(options, clock), Vec::new());
+                let chunk = hit.put_multipart(&multipart, may_use_sendfile, limits.copied_bytes_max, &mut text);
+                let body = ResponseBody::Multipart(Box::new(MultipartBody { text, written_bytes: 0, chunk }));
+                Content::Later { body, length_bytes: multipart.length_bytes() }
+            }
+            (Body::StatusPage(page), _) if has_room(page.len() as u64) => Content::Bytes(page),
+            (Body::StatusPage(page), _) => {
+                Content::Later { body: ResponseBody::Page(page), length_bytes: page.len() as u64 }
+            }
+            // Only a hit has the body of a file.
+            (Body::Empty | Body::File { .. } | Body::Multipart(_), _) => Content::Empty,
+        };
+        self.session.answer(request, head, content, &options.http.http2, output);
+        StreamStep::Progress { has_answered: true }
+    }
+}

@@ -1,0 +1,334 @@
+//! Connections of HTTP/2 as a client sees them: many requests at once, jobs, stalled clients and graceful shutdown.
+
+use super::*;
+use crate::options::HttpOptions;
+use crate::sites::{BuiltinFile, DefaultSite, Root, Site, SiteOptions, Sites};
+use sanderling_dns::{HashSeed, ZoneMap};
+use sanderling_os::directory::Directory;
+
+const ITERATIONS_MAX: usize = 1_000;
+const UNLIMITED: usize = usize::MAX;
+const LARGE_BYTES: usize = 200_000;
+const FILES: &[BuiltinFile] =
+    &[BuiltinFile { path: "file", bytes: b"content" }, BuiltinFile { path: "large", bytes: &[b'x'; LARGE_BYTES] }];
+const IDLE: Duration = Duration::from_secs(60);
+const STALLED: Duration = Duration::from_secs(30);
+const ALMOST: Duration = Duration::from_millis(1);
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const GOAWAY: u8 = 7;
+const WINDOW_UPDATE: u8 = 8;
+
+fn options() -> Options {
+    Options {
+        http: HttpOptions { is_http2_only: true, idle_timeout: IDLE, send_timeout: STALLED, ..HttpOptions::default() },
+        ..Options::default()
+    }
+}
+
+fn with_root(root: Root, act: impl FnOnce(&mut Simulation<'_>)) {
+    let sites = Sites::new(
+        vec![Site { id: 0, hosts: Vec::new(), root, options: SiteOptions::default() }],
+        DefaultSite::EveryHost(0),
+    );
+    simulate(Snapshot::new(sites, ZoneMap::new(HashSeed(1), [])), options(), act);
+}
+
+fn with_files(act: impl FnOnce(&mut Simulation<'_>)) {
+    with_root(Root::Builtin(FILES), act);
+}
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = (payload.len() as u32).to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// A request for a path of less than 128 bytes.
+fn get(stream: u32, path: &str) -> Vec<u8> {
+    let block = [b"\x82\x86\x41\x01a\x04", &[path.len() as u8][..], path.as_bytes()].concat();
+    frame(HEADERS, 5, stream, &block)
+}
+
+fn opening() -> Vec<u8> {
+    [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &frame(4, 0, 0, &[])[..]].concat()
+}
+
+/// Opens the windows of the connection and of a stream.
+fn windows(stream: u32, bytes: u32) -> Vec<u8> {
+    let increment = bytes.to_be_bytes();
+    [frame(WINDOW_UPDATE, 0, 0, &increment), frame(WINDOW_UPDATE, 0, stream, &increment)].concat()
+}
+
+/// A frame as (kind, flags, stream, payload).
+type Frame = (u8, u8, u32, Vec<u8>);
+
+fn frames(mut bytes: &[u8]) -> Vec<Frame> {
+    let mut frames = vec![];
+    while let Some((header, rest)) = bytes.split_at_checked(9) {
+        let length = u32::from_be_bytes([0, header[0], header[1], header[2]]) as usize;
+        let stream = u32::from_be_bytes(header[5..].try_into().expect("four bytes"));
+        frames.push((header[3], header[4], stream, rest[..length].to_vec()));
+        bytes = &rest[length..];
+    }
+    frames
+}
+
+/// The first byte of a header block, which is the status in the static table.
+fn status(frames: &[Frame], stream: u32) -> u8 {
+    let head = frames.iter().find(|(kind, _, on, _)| (*kind, *on) == (HEADERS, stream));
+    let block = &head.expect("a response").3;
+    // The first one of a connection has a change of the table's size before it.
+    if block[0] == 0x20 { block[1] } else { block[0] }
+}
+const OK: u8 = 0x88;
+const NOT_FOUND: u8 = 0x8d;
+
+fn content_bytes(frames: &[Frame], stream: u32) -> usize {
+    frames.iter().filter(|(kind, _, on, _)| (*kind, *on) == (DATA, stream)).map(|(.., payload)| payload.len()).sum()
+}
+
+fn is_ended(frames: &[Frame], stream: u32) -> bool {
+    frames.iter().any(|(kind, flags, on, _)| (*kind, *on) == (DATA, stream) && flags & 1 != 0)
+}
+
+/// The last stream and the code of each GOAWAY.
+fn goaways(frames: &[Frame]) -> Vec<(u32, u32)> {
+    let number = |bytes: &[u8]| u32::from_be_bytes(bytes.try_into().expect("four bytes"));
+    let goaways = frames.iter().filter(|(kind, ..)| *kind == GOAWAY);
+    goaways.map(|(.., payload)| (number(&payload[..4]), number(&payload[4..8]))).collect()
+}
+
+impl Simulation<'_> {
+    fn http2(&mut self, bytes: &[u8]) -> usize {
+        self.connect(Protocol::Http, &[&opening(), bytes].concat(), UNLIMITED).expect("accepted")
+    }
+
+    fn frames_for(&mut self, client: usize, bytes: &[u8]) -> Vec<Frame> {
+        if !bytes.is_empty() {
+            self.send(client, bytes);
+        }
+        self.run(ITERATIONS_MAX);
+        frames(&self.take_received(client))
+    }
+
+    /// Runs until `count` requests are answered, whose new files are left to settle first.
+    fn answers(&mut self, client: usize, count: usize) -> Vec<Frame> {
+        let mut answers: Vec<Frame> = vec![];
+        while answers.iter().filter(|(kind, ..)| *kind == HEADERS).count() < count {
+            answers.extend(self.frames_for(client, b""));
+        }
+        answers
+    }
+}
+
+#[test]
+fn many_requests_are_answered_at_once() {
+    with_files(|server| {
+        let requests: Vec<u8> = (0..100).flat_map(|index| get(index * 2 + 1, "/file")).collect();
+        let client = server.http2(&requests);
+        let frames = server.frames_for(client, &get(201, "/missing"));
+        assert!((0..100).all(|index| content_bytes(&frames, index * 2 + 1) == 7));
+        assert_eq!((status(&frames, 1), status(&frames, 201)), (OK, NOT_FOUND));
+        assert_eq!(server.count(Counter::HttpRequests), 101);
+    });
+}
+
+#[test]
+fn streams_wait_for_jobs_while_others_are_answered() {
+    let folder = tempfile::tempdir().expect("created");
+    for name in ["one/a", "two/b", "three/c"] {
+        let path = folder.path().join(name);
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("created");
+        std::fs::write(path, name).expect("written");
+    }
+    let directory = Directory::open(folder.path()).expect("opened");
+    with_root(Root::Directory(directory.into()), |server| {
+        let cancel = frame(RST_STREAM, 0, 3, &[0, 0, 0, 8]);
+        let requests = [get(1, "/one/a"), get(3, "/two/b"), cancel, get(5, "/three/c"), get(7, "/one/a"), get(9, "/%")];
+        let client = server.http2(&requests.concat());
+        // The path of the last one is invalid, so that it waits for nothing.
+        let first = frames(&server.take_received(client));
+        let heads: Vec<u32> =
+            first.iter().filter(|(kind, ..)| *kind == HEADERS).map(|(.., stream, _)| *stream).collect();
+        assert_eq!(heads, [9]);
+        let rest = server.answers(client, 3);
+        assert_eq!([1, 3, 5, 7].map(|stream| content_bytes(&rest, stream)), [5, 0, 7, 5]);
+        // The file is known now.
+        assert_eq!(status(&server.frames_for(client, &get(11, "/one/a")), 11), OK);
+    });
+}
+
+#[test]
+fn content_waits_for_the_client_and_for_the_transport() {
+    with_files(|server| {
+        let requests = [opening(), get(1, "/large"), windows(1, 1_000_000), get(3, "/large")].concat();
+        let client = server.connect(Protocol::Http, &requests, 100).expect("accepted");
+        let mut received = vec![];
+        loop {
+            server.run(ITERATIONS_MAX);
+            let piece = server.take_received(client);
+            if piece.is_empty() {
+                break;
+            }
+            received.extend(piece);
+            server.open_window(client, 10_000);
+        }
+        // The second stream has the window of the beginning.
+        let whole = frames(&received);
+        assert_eq!((content_bytes(&whole, 1), content_bytes(&whole, 3)), (LARGE_BYTES, 65_535));
+        assert!(is_ended(&whole, 1) && !is_ended(&whole, 3));
+        server.open_window(client, LARGE_BYTES);
+        let rest = server.frames_for(client, &windows(3, 1_000_000));
+        assert!(is_ended(&rest, 3));
+    });
+}
+
+#[test]
+fn a_stalled_client_is_disconnected() {
+    with_files(|server| {
+        let client = server.http2(&get(1, "/large"));
+        server.run(ITERATIONS_MAX);
+        server.advance(STALLED - ALMOST);
+        // Progress moves the deadline; a window of one byte does not.
+        assert!(content_bytes(&server.frames_for(client, &windows(1, 5_000)), 1) >= 5_000);
+        server.advance(STALLED - ALMOST);
+        assert_eq!(content_bytes(&server.frames_for(client, &windows(1, 1)), 1), 1);
+        assert!(server.is_open(client));
+        server.advance(ALMOST);
+        assert_eq!(goaways(&server.frames_for(client, b"")), [(1, 0)]);
+        assert_eq!(server.ending(client), Ending::ShutDown);
+    });
+}
+
+#[test]
+fn an_idle_connection_is_closed_after_timeout_whatever_pings_it_sends() {
+    with_files(|server| {
+        let client = server.http2(&get(1, "/file"));
+        server.run(ITERATIONS_MAX);
+        server.take_received(client);
+        server.advance(IDLE - ALMOST);
+        assert_eq!(server.frames_for(client, &frame(6, 0, 0, &[0; 8])).len(), 1);
+        server.advance(ALMOST);
+        assert_eq!(goaways(&server.frames_for(client, b"")), [(1, 0)]);
+        server.close(client);
+        server.run(ITERATIONS_MAX);
+        assert!(!server.is_open(client));
+    });
+}
+
+#[test]
+fn a_half_sent_request_has_a_deadline() {
+    with_files(|server| {
+        let request = get(3, "/file");
+        let client = server.http2(&get(1, "/file"));
+        assert_eq!(content_bytes(&server.frames_for(client, &request[..12]), 1), 7);
+        server.advance(options().http.request_timeout);
+        assert_eq!(goaways(&server.frames_for(client, b"")), [(1, 0)]);
+    });
+}
+
+#[test]
+fn draining_finishes_streams_in_progress() {
+    const GRACE: Duration = Duration::from_secs(2);
+    with_files(|server| {
+        let busy = server.http2(&get(1, "/large"));
+        let idle = server.http2(&get(1, "/file"));
+        for client in [busy, idle] {
+            server.frames_for(client, b"");
+        }
+        server.drain(GRACE);
+        for client in [busy, idle] {
+            assert_eq!(goaways(&server.frames_for(client, b"")), [(0x7fff_ffff, 0)]);
+        }
+        // What the client sends before it knows is answered.
+        assert_eq!(content_bytes(&server.frames_for(idle, &get(3, "/file")), 3), 7);
+        server.advance(GRACE);
+        assert_eq!(goaways(&server.frames_for(idle, b"")), [(3, 0)]);
+        assert!(!server.is_open(idle) && server.is_open(busy));
+        assert!(is_ended(&server.frames_for(busy, &windows(1, 1_000_000)), 1));
+        server.advance(GRACE);
+        assert_eq!(goaways(&server.frames_for(busy, b"")), [(1, 0)]);
+        assert!(!server.is_open(busy));
+    });
+}
+
+#[test]
+fn a_file_that_changes_resets_its_stream_only() {
+    let folder = tempfile::tempdir().expect("created");
+    let path = folder.path().join("large");
+    std::fs::write(&path, vec![b'x'; LARGE_BYTES]).expect("written");
+    let directory = Directory::open(folder.path()).expect("opened");
+    with_root(Root::Directory(directory.into()), |server| {
+        let client = server.http2(&get(1, "/large"));
+        assert_eq!(content_bytes(&server.answers(client, 1), 1), 65_535);
+        std::fs::write(&path, vec![b'y'; LARGE_BYTES - 1]).expect("written");
+        let rest = server.frames_for(client, &windows(1, 1_000_000));
+        assert!(rest.iter().any(|(kind, _, stream, payload)| (*kind, *stream, payload[3]) == (RST_STREAM, 1, 2)));
+        assert!(!is_ended(&rest, 1));
+        assert_eq!(status(&server.frames_for(client, &get(3, "/missing")), 3), NOT_FOUND);
+        assert_eq!(server.count(Counter::HttpAborted), 1);
+    });
+}
+
+#[test]
+fn a_client_of_another_protocol_is_disconnected() {
+    with_files(|server| {
+        let client = server.connect(Protocol::Http, b"GET / HTTP/1.1\r\n\r\n", UNLIMITED).expect("accepted");
+        assert_eq!(goaways(&server.frames_for(client, b"")), [(0, 1)]);
+        assert_eq!(server.ending(client), Ending::ShutDown);
+    });
+}
+
+#[test]
+fn what_a_connection_holds_counts_against_the_budget_of_all_buffers() {
+    with_files(|server| {
+        let client = server.http2(&get(1, "/file"));
+        server.answers(client, 1);
+        let idle_bytes = server.held_bytes();
+        assert!((1..2_000).contains(&idle_bytes), "{idle_bytes} bytes: the names that the client can refer to");
+        // A header block whose rest is missing, and a frame.
+        server.frames_for(client, &frame(HEADERS, 1, 3, &[0; 5_000]));
+        assert!(server.held_bytes() > idle_bytes + 4_900);
+        server.close(client);
+        server.run(ITERATIONS_MAX);
+        assert_eq!(server.held_bytes(), 0);
+    });
+}
+
+#[test]
+fn while_buffers_are_scarce_content_is_sent_in_small_frames() {
+    let options = Options { connection_buffers_bytes_max: 0, ..options() };
+    let sites = Sites::new(
+        vec![Site { id: 0, hosts: Vec::new(), root: Root::Builtin(FILES), options: SiteOptions::default() }],
+        DefaultSite::EveryHost(0),
+    );
+    simulate(Snapshot::new(sites, ZoneMap::new(HashSeed(1), [])), options, |server| {
+        // It holds the names that the client can refer to.
+        let client = server.http2(&get(1, "/file"));
+        server.answers(client, 1);
+        let frames = server.frames_for(client, &[get(3, "/large"), windows(3, 1_000_000)].concat());
+        assert_eq!(content_bytes(&frames, 3), LARGE_BYTES);
+        let longest = frames.iter().filter(|frame| frame.0 == DATA).map(|frame| frame.3.len()).max();
+        assert!(longest.is_some_and(|bytes| bytes <= 2_048), "{longest:?}");
+    });
+}
+
+#[test]
+fn several_ranges_of_a_file_are_sent_in_parts() {
+    with_files(|server| {
+        let ranges = "bytes=0-9,100000-199990";
+        // The field `range` by its number in the static table.
+        let field = [b"\x0f\x23", &[ranges.len() as u8][..], ranges.as_bytes()].concat();
+        let block = [b"\x82\x86\x41\x01a\x04\x06/large", &field[..]].concat();
+        let client = server.http2(&[frame(HEADERS, 5, 1, &block), windows(1, 1_000_000)].concat());
+        let frames = server.frames_for(client, b"");
+        assert!(is_ended(&frames, 1), "{frames:?}");
+        let content: Vec<u8> = frames.into_iter().filter(|frame| frame.0 == DATA).flat_map(|frame| frame.3).collect();
+        let text = String::from_utf8(content).expect("the file is text");
+        assert_eq!(text.matches('x').count(), 10 + 99_991);
+        let heads = ["bytes 0-9/200000", "bytes 100000-199990/200000"];
+        assert!(heads.iter().all(|head| text.contains(head)) && text.ends_with("--\r\n"), "{}", text.replace('x', ""));
+    });
+}

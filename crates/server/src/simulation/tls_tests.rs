@@ -1,0 +1,409 @@
+//! Connections over TLS, with a client of rustls.
+
+use super::*;
+use crate::sites::{BuiltinFile, DefaultSite, Root, Site, SiteOptions, Sites};
+use rustls::client::{ClientConfig, ClientConnection};
+use sanderling_dns::{HashSeed, ZoneMap};
+use sanderling_os::counters::thread_counts;
+use sanderling_os::directory::Directory;
+use sanderling_os::tcp::Listener;
+use sanderling_testkit::{TestDirectory, random_bytes, seed};
+use sanderling_tls::{Alpn, CertificateStore, TICKET_KEY_BYTES, TicketKeys, self_signed};
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::time::SystemTime;
+
+const CONTENT: &str = "a file in the program itself";
+const GET: &str = "GET /file HTTP/1.1\r\nHost: example\r\n\r\n";
+const GET_AND_CLOSE: &str = "GET /file HTTP/1.1\r\nHost: example\r\nConnection: close\r\n\r\n";
+const UNLIMITED: usize = usize::MAX;
+const ITERATIONS_MAX: usize = 1_000;
+/// The most that an encrypted connection keeps unsent, and how much longer it is as ciphertext.
+const UNSENT_BYTES_MAX: usize = 132 * 1024;
+
+/// What server and clients begin their sessions with.
+struct Configs {
+    server: ServerTls,
+    client: Arc<ClientConfig>,
+}
+
+impl Configs {
+    fn new() -> Configs {
+        let now_unix_s = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_secs();
+        let certificate = self_signed::localhost(now_unix_s).expect("random numbers");
+        let mut store = CertificateStore::new();
+        store.add("localhost", &certificate);
+        let tickets = TicketKeys::new(&[1; TICKET_KEY_BYTES], None);
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(certificate.chain()[0].clone()).expect("a certificate");
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let client = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let client = client.expect("suites for both").with_root_certificates(roots).with_no_client_auth();
+        let server = ServerTls::new(Arc::new(store), Arc::new(tickets), &[Alpn::Http1]);
+        Configs { server, client: Arc::new(client) }
+    }
+
+    fn client(&self) -> ClientConnection {
+        let name = "localhost".try_into().expect("a name");
+        let mut client = ClientConnection::new(Arc::clone(&self.client), name).expect("a configuration");
+        client.set_buffer_limit(None);
+        client
+    }
+}
+
+/// A client in the simulation.
+struct TlsClient {
+    index: usize,
+    connection: ClientConnection,
+    received: Vec<u8>,
+    has_end: bool,
+}
+
+impl TlsClient {
+    fn new(simulation: &mut Simulation<'_>, configs: &Configs) -> TlsClient {
+        let index = simulation.connect_tls(Protocol::Http, &configs.server, b"", UNLIMITED).expect("accepted");
+        TlsClient { index, connection: configs.client(), received: Vec::new(), has_end: false }
+    }
+
+    fn write(&mut self, bytes: impl AsRef<[u8]>) {
+        self.connection.writer().write_all(bytes.as_ref()).expect("without a limit");
+    }
+
+    /// Exchanges bytes until neither side has any; the client's in pieces.
+    fn run(&mut self, simulation: &mut Simulation<'_>, piece_bytes: usize) {
+        loop {
+            let mut sent = Vec::new();
+            while self.connection.wants_write() {
+                self.connection.write_tls(&mut sent).expect("a vector takes all");
+            }
+            for piece in sent.chunks(piece_bytes) {
+                simulation.send(self.index, piece);
+                simulation.run(ITERATIONS_MAX);
+            }
+            simulation.run(ITERATIONS_MAX);
+            let arrived = simulation.take_received(self.index);
+            self.take(&arrived);
+            if sent.is_empty() && arrived.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// Decrypts what has arrived.
+    fn take(&mut self, mut arrived: &[u8]) {
+        while !arrived.is_empty() {
+            self.connection.read_tls(&mut arrived).expect("there is room");
+            let state = self.connection.process_new_packets().expect("the server is correct");
+            let _ = self.connection.reader().read_to_end(&mut self.received);
+            self.has_end |= state.peer_has_closed();
+            if self.has_end {
+                break;
+            }
+        }
+    }
+
+    fn text(&mut self) -> String {
+        String::from_utf8(std::mem::take(&mut self.received)).expect("responses are text")
+    }
+}
+
+fn options() -> Options {
+    let mut options = Options::default();
+    options.http.connections_max = 20;
+    options.http.request_timeout = Duration::from_secs(10);
+    options.http.idle_timeout = Duration::from_secs(60);
+    options
+}
+
+fn simulate_root(root: Root, act: impl FnOnce(&mut Simulation<'_>, &Configs)) {
+    let sites = Sites::new(
+        vec![Site { id: 0, hosts: Vec::new(), root, options: SiteOptions::default() }],
+        DefaultSite::EveryHost(0),
+    );
+    let snapshot = Snapshot::new(sites, ZoneMap::new(HashSeed(1), []));
+    let configs = Configs::new();
+    simulate(snapshot, options(), |simulation| act(simulation, &configs));
+}
+
+const FILES: &[BuiltinFile] = &[BuiltinFile { path: "file", bytes: CONTENT.as_bytes() }];
+
+fn simulate_file(act: impl FnOnce(&mut Simulation<'_>, &Configs)) {
+    simulate_root(Root::Builtin(FILES), act);
+}
+
+fn folder_root(folder: &TestDirectory) -> Root {
+    Root::Directory(Arc::new(Directory::open(folder.path()).expect("opened")))
+}
+
+#[test]
+fn requests_in_pieces_of_any_size_are_answered() {
+    simulate_file(|simulation, configs| {
+        for piece_bytes in [1, 3, 50, UNLIMITED] {
+            let mut client = TlsClient::new(simulation, configs);
+            client.write(GET.repeat(3));
+            client.run(simulation, piece_bytes);
+            assert_eq!(client.text().matches(CONTENT).count(), 3);
+            client.write(GET);
+            client.run(simulation, piece_bytes);
+            assert_eq!(client.text().matches(CONTENT).count(), 1);
+        }
+    });
+}
+
+#[test]
+fn end_of_the_last_response_is_authentic() {
+    simulate_file(|simulation, configs| {
+        let mut client = TlsClient::new(simulation, configs);
+        client.write(GET_AND_CLOSE);
+        client.run(simulation, UNLIMITED);
+        assert!(client.text().contains(CONTENT) && client.has_end);
+        simulation.close(client.index);
+        simulation.run(ITERATIONS_MAX);
+        assert!(!simulation.is_open(client.index));
+
+        let mut idle = TlsClient::new(simulation, configs);
+        idle.write(GET);
+        idle.run(simulation, UNLIMITED);
+        simulation.advance(Duration::from_secs(61));
+        idle.run(simulation, UNLIMITED);
+        assert!(idle.has_end && !simulation.is_open(idle.index));
+    });
+}
+
+#[test]
+fn client_that_has_closed_its_side_gets_its_response() {
+    simulate_file(|simulation, configs| {
+        let mut client = TlsClient::new(simulation, configs);
+        client.run(simulation, UNLIMITED);
+        client.write(GET);
+        client.connection.send_close_notify();
+        client.run(simulation, UNLIMITED);
+        assert!(client.text().contains(CONTENT) && client.has_end);
+        assert!(!simulation.is_open(client.index));
+    });
+}
+
+#[test]
+fn files_of_any_length_arrive_through_windows_of_any_size() {
+    let mut random = fastrand::Rng::with_seed(seed());
+    let folder = TestDirectory::new();
+    let lengths = [1, 16_000, 40_000, 300_000, 3_000_000];
+    let files = lengths.map(|length| random_bytes(&mut random, length));
+    for (length, content) in lengths.iter().zip(&files) {
+        folder.write(&length.to_string(), content);
+    }
+    simulate_root(folder_root(&folder), |simulation, configs| {
+        for (length, content) in lengths.iter().zip(&files) {
+            let index = simulation.connect_tls(Protocol::Http, &configs.server, b"", 10_000).expect("accepted");
+            let mut client = TlsClient { index, connection: configs.client(), received: Vec::new(), has_end: false };
+            client.write(format!("GET /{length} HTTP/1.1\r\nHost: example\r\n\r\n"));
+            while client.received.len() < *length {
+                client.run(simulation, UNLIMITED);
+                simulation.open_window(index, 1 + random.usize(..200_000));
+            }
+            client.run(simulation, UNLIMITED);
+            assert!(client.received.ends_with(content), "{length}");
+            assert!(client.received.len() < length + 1_000, "{length}");
+            simulation.break_off(index);
+            simulation.run(ITERATIONS_MAX);
+        }
+    });
+}
+
+#[test]
+fn connection_that_sends_nothing_keeps_a_bounded_amount() {
+    let folder = TestDirectory::with(&[("large", &[b'x'; 3_000_000])]);
+    simulate_root(folder_root(&folder), |simulation, configs| {
+        let index = simulation.connect_tls(Protocol::Http, &configs.server, b"", 10_000).expect("accepted");
+        let mut client = TlsClient { index, connection: configs.client(), received: Vec::new(), has_end: false };
+        client.write("GET /large HTTP/1.1\r\nHost: example\r\n\r\n");
+        // The file is left to settle first.
+        while client.received.is_empty() {
+            client.run(simulation, UNLIMITED);
+        }
+        let before = client.received.len();
+        // What is encrypted already does not need the file.
+        folder.write("large", b"changed");
+        simulation.open_window(index, UNLIMITED);
+        simulation.run(ITERATIONS_MAX);
+        assert_eq!(simulation.ending(index), Ending::Reset);
+        let arrived = simulation.take_received(index);
+        assert!(arrived.len() <= UNSENT_BYTES_MAX, "{}", arrived.len());
+        client.take(&arrived);
+        assert!(client.received.len() >= before && !client.has_end, "a client must not take it for complete");
+    });
+}
+
+#[test]
+fn handshake_has_a_deadline() {
+    simulate_file(|simulation, configs| {
+        for sent in [0, 1, 100] {
+            let mut hello = Vec::new();
+            configs.client().write_tls(&mut hello).expect("a vector takes all");
+            let hello = &hello[..sent];
+            let index = simulation.connect_tls(Protocol::Http, &configs.server, hello, UNLIMITED).expect("accepted");
+            simulation.advance(Duration::from_secs(9));
+            assert!(simulation.is_open(index));
+            simulation.advance(Duration::from_secs(2));
+            assert!(!simulation.is_open(index));
+            assert_eq!(simulation.take_received(index), b"");
+        }
+    });
+}
+
+#[test]
+fn client_that_is_refused_gets_an_alert() {
+    simulate_file(|simulation, configs| {
+        let clear = simulation.connect_tls(Protocol::Http, &configs.server, GET.as_bytes(), UNLIMITED);
+        let clear = clear.expect("accepted");
+        assert!(!simulation.is_open(clear));
+        const FATAL_ALERT: [u8; 6] = [21, 3, 3, 0, 2, 2];
+        assert_eq!(simulation.take_received(clear)[..6], FATAL_ALERT);
+    });
+}
+
+#[test]
+fn handshakes_of_one_iteration_are_limited() {
+    simulate_file(|simulation, configs| {
+        let mut hello = Vec::new();
+        configs.client().write_tls(&mut hello).expect("a vector takes all");
+        let clients: Vec<usize> = (0..20)
+            .map(|_| simulation.connect_tls(Protocol::Http, &configs.server, &hello, UNLIMITED).expect("accepted"))
+            .collect();
+        let mut answered = Vec::new();
+        for _ in 0..4 {
+            answered.push(clients.iter().filter(|client| !simulation.take_received(**client).is_empty()).count());
+            simulation.run_once();
+        }
+        assert_eq!(answered, [8, 8, 4, 0]);
+    });
+}
+
+/// The system calls of the last of `request_count` requests over a socket, for a file of `file_bytes`.
+fn calls_of_a_request(root: Root, path: &str, file_bytes: usize, request_count: usize) -> String {
+    let mut calls = String::new();
+    simulate_root(root, |simulation, configs| {
+        let listener = Listener::bind((Ipv4Addr::LOCALHOST, 0).into()).expect("bound");
+        let mut socket = TcpStream::connect(listener.local_address().expect("bound")).expect("connected");
+        socket.set_nonblocking(true).expect("set");
+        let (stream, address) = listener.accept().expect("no error").expect("a connection");
+        let permit = simulation.connections.permit(Protocol::Http, address).expect("none is used");
+        let transport = Transport::plain(stream).with_tls(Session::new(&configs.server));
+        let key = simulation.connections.insert(Protocol::Http, transport, permit).expect("waits");
+        let mut client = configs.client();
+        for _ in 0..request_count {
+            client
+                .writer()
+                .write_all(format!("GET /{path} HTTP/1.1\r\nHost: example\r\n\r\n").as_bytes())
+                .expect("kept");
+            let mut received = 0;
+            while received < file_bytes {
+                while client.wants_write() {
+                    client.write_tls(&mut socket).expect("there is room");
+                }
+                let before = thread_counts();
+                simulation.connections.begin_iteration();
+                simulation.connections.advance(key, Some(Readiness { readable: true, ..NOT_READY }));
+                simulation.run(ITERATIONS_MAX);
+                let counted = thread_counts().since(&before);
+                calls = counted.nonzero().map(|(call, count)| format!("{} {count} ", call.name())).collect();
+                received += receive(&mut client, &mut socket);
+            }
+        }
+    });
+    calls
+}
+
+/// Receives what has arrived; the length of its plaintext.
+fn receive(client: &mut ClientConnection, socket: &mut TcpStream) -> usize {
+    let mut plaintext = Vec::new();
+    loop {
+        match client.read_tls(socket) {
+            Ok(_) => drop(client.process_new_packets().expect("the server is correct")),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return plaintext.len(),
+            Err(error) => panic!("{error}"),
+        }
+        let _ = client.reader().read_to_end(&mut plaintext);
+    }
+}
+
+#[test]
+fn request_on_a_hit_needs_one_receive_and_one_send() {
+    let folder = TestDirectory::with(&[("small", &[b'x'; 512][..]), ("large", &[b'x'; 100 * 1024])]);
+    assert_eq!(calls_of_a_request(folder_root(&folder), "small", 512, 3), "recvfrom 1 sendmsg 1 ");
+    // The clock of the simulation is behind: the file has just been written, and is checked once more at its end.
+    let large = calls_of_a_request(folder_root(&folder), "large", 100 * 1024, 3);
+    assert_eq!(large, "fstat 1 pread64 2 recvfrom 1 sendmsg 1 ");
+}
+
+#[test]
+fn end_of_the_handshake_and_the_first_response_leave_together() {
+    let calls = calls_of_a_request(Root::Builtin(FILES), "file", CONTENT.len(), 1);
+    assert_eq!(calls, "recvfrom 1 sendmsg 1 ");
+}
+
+#[test]
+fn what_a_session_holds_counts_against_the_budget_of_all_buffers() {
+    const WINDOW_BYTES: usize = 10_000;
+    const LARGE: &[BuiltinFile] = &[BuiltinFile { path: "file", bytes: &[b'x'; 200_000] }];
+    let held_bytes = |bytes_max| {
+        let sites =
+            vec![Site { id: 0, hosts: Vec::new(), root: Root::Builtin(LARGE), options: SiteOptions::default() }];
+        let snapshot = Snapshot::new(Sites::new(sites, DefaultSite::EveryHost(0)), ZoneMap::new(HashSeed(1), []));
+        let options = Options { connection_buffers_bytes_max: bytes_max, ..options() };
+        let configs = Configs::new();
+        let mut held_bytes = 0;
+        simulate(snapshot, options, |simulation| {
+            let mut client = TlsClient::new(simulation, &configs);
+            client.run(simulation, UNLIMITED);
+            assert_eq!(simulation.held_bytes(), 0, "idle");
+            simulation.send(client.index, b"\x17\x03\x03\x01\x00and a part of the record");
+            simulation.run(ITERATIONS_MAX);
+            assert!((20..100).contains(&simulation.held_bytes()), "a part of a record");
+
+            let index = simulation.connect_tls(Protocol::Http, &configs.server, b"", WINDOW_BYTES).expect("accepted");
+            let mut client = TlsClient { index, connection: configs.client(), received: Vec::new(), has_end: false };
+            client.write(GET);
+            client.run(simulation, UNLIMITED);
+            held_bytes = simulation.held_bytes();
+            simulation.open_window(index, UNLIMITED);
+            client.run(simulation, UNLIMITED);
+            assert_eq!(client.received.iter().filter(|byte| **byte == b'x').count(), 200_000);
+            simulation.break_off(index);
+            simulation.run(ITERATIONS_MAX);
+            assert!(simulation.held_bytes() < 100);
+        });
+        held_bytes
+    };
+    let usual = held_bytes(1 << 30);
+    assert!((100_000..UNSENT_BYTES_MAX).contains(&usual), "{usual} bytes");
+    let scarce = held_bytes(0);
+    assert!((1..6_000).contains(&scarce), "{scarce} bytes");
+}
+
+#[test]
+fn a_client_that_sends_too_much_in_a_handshake_is_disconnected() {
+    simulate_file(|simulation, configs| {
+        let client = simulation.connect_tls(Protocol::Http, &configs.server, b"", UNLIMITED).expect("accepted");
+        // A ClientHello of 65,000 bytes in records of 16,000.
+        simulation.send(client, b"\x16\x03\x01\x3e\x80\x01\x00\xfd\xe8");
+        simulation.send(client, &[0; 15_996]);
+        simulation.run(ITERATIONS_MAX);
+        assert!(simulation.is_open(client) && simulation.held_bytes() > 15_000);
+        simulation.send(client, b"\x16\x03\x01\x3e\x80");
+        simulation.send(client, &[0; 1_000]);
+        simulation.run(ITERATIONS_MAX);
+        assert!(!simulation.is_open(client));
+        assert_eq!((simulation.held_bytes(), simulation.count(Counter::TlsFailed)), (0, 1));
+    });
+}
+
+#[test]
+fn at_the_limit_the_oldest_handshake_gives_way_to_a_new_connection() {
+    simulate_file(|simulation, configs| {
+        let mut connect = || simulation.connect_tls(Protocol::Http, &configs.server, b"\x16\x03\x01", UNLIMITED);
+        let clients: Vec<usize> = (0..21).map(|_| connect().expect("accepted")).collect();
+        assert!(!simulation.is_open(clients[0]) && simulation.is_open(clients[1]));
+        assert_eq!(simulation.count(Counter::HttpPartialEvicted), 1);
+    });
+}
