@@ -1,24 +1,26 @@
 //! Reads of file content that may wait for a disk, done by threads of their own, so that no worker waits and no look-up is
 //! held up.
 //!
-//! At most one read of a file is in progress: a file that does not answer occupies one thread.
+//! At most one read of a file is in progress: a file that does not answer occupies one thread, and a file system that does
+//! not answer a part of the threads that there may be.
 
 use crate::disk_file::{DiskFile, ReadResult};
 use crate::jobs::{JobQueue, Waiter};
+use crate::work_queue::{Queue, THREADS_MAX, WorkQueue};
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
-/// Threads that read.
-pub(crate) const READ_THREAD_COUNT: usize = 4;
+/// Reads of one file system that are in progress at the same time.
+const RUNNING_PER_DEVICE_MAX: usize = THREADS_MAX / 4;
 /// Reads of one file that wait for a thread; further ones are refused.
 const QUEUED_PER_FILE_MAX: usize = 1_024;
 
 /// Reads of all workers.
 #[derive(Debug)]
 pub(crate) struct FileReads {
-    state: Mutex<State>,
-    changed: Condvar,
+    queue: WorkQueue<Reads>,
     jobs: Arc<JobQueue>,
 }
 
@@ -34,13 +36,15 @@ pub(crate) struct FileRead {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct Reads {
     files: HashMap<FileId, FileState>,
     /// The files with a read that may begin, in turn.
     ready: VecDeque<FileId>,
-    is_closed: bool,
+    /// The device of each read in progress.
+    running: Vec<u64>,
 }
 
+/// Device and inode.
 type FileId = (u64, u64);
 
 /// The reads of one file.
@@ -52,7 +56,7 @@ struct FileState {
 
 impl FileReads {
     pub(crate) fn new(jobs: Arc<JobQueue>) -> FileReads {
-        FileReads { state: Mutex::default(), changed: Condvar::new(), jobs }
+        FileReads { queue: WorkQueue::default(), jobs }
     }
 
     /// Queues a read as of [`DiskFile::read`]. The waiter receives a completion; it gives the read up by dropping it.
@@ -69,8 +73,74 @@ impl FileReads {
     ) -> io::Result<Arc<FileRead>> {
         let read = FileRead { file: Arc::clone(file), offset, length_bytes, is_end, waiter, result: Mutex::default() };
         let read = Arc::new(read);
-        let mut state = self.lock();
-        let of_file = state.files.entry(file.id()).or_default();
+        if self.queue.update(|reads| reads.push(&read))? {
+            self.queue.notify();
+        }
+        Ok(read)
+    }
+
+    /// Adds a thread by `start`, which runs [`FileReads::run_thread`].
+    ///
+    /// # Errors
+    /// Those of `start`.
+    pub(crate) fn add_thread(&self, start: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        self.queue.add_thread(start)
+    }
+
+    /// Reads as of [`WorkQueue::run_thread`].
+    pub(crate) fn run_thread(&self, add: impl Fn() -> io::Result<()>) {
+        self.queue.run_thread(|read| self.run(&read), add);
+    }
+
+    /// The next read, without a wait.
+    #[cfg(any(test, feature = "simulation"))]
+    pub(crate) fn try_next(&self) -> Option<Arc<FileRead>> {
+        self.queue.update(|reads| reads.take(Instant::now()).ok())
+    }
+
+    /// Does a read that was taken from the queue.
+    pub(crate) fn run(&self, read: &FileRead) {
+        let result = read.file.read(read.offset, read.length_bytes, read.is_end);
+        *read.lock_result() = Some(result);
+        self.queue.update(|reads| reads.finish(read.file.id()));
+        self.jobs.complete(&[read.waiter], Ok(()));
+    }
+
+    /// Ends the threads.
+    pub(crate) fn close(&self) {
+        self.queue.close();
+    }
+}
+
+impl Queue for Reads {
+    type Work = Arc<FileRead>;
+
+    /// The next read that a connection still waits for.
+    fn take(&mut self, _now: Instant) -> Result<Arc<FileRead>, Option<Instant>> {
+        while let Some(id) = self.next_ready() {
+            let of_file = self.files.get_mut(&id).expect("a ready file has reads");
+            while let Some(read) = of_file.queued.pop_front() {
+                if !read.is_given_up() {
+                    of_file.is_in_progress = true;
+                    self.running.push(id.0);
+                    return Ok(read);
+                }
+            }
+            self.files.remove(&id);
+        }
+        Err(None)
+    }
+
+    fn has_more(&self) -> bool {
+        !self.ready.is_empty()
+    }
+}
+
+impl Reads {
+    /// Queues a read; whether it may begin.
+    fn push(&mut self, read: &Arc<FileRead>) -> io::Result<bool> {
+        let id = read.file.id();
+        let of_file = self.files.entry(id).or_default();
         if of_file.queued.len() >= QUEUED_PER_FILE_MAX {
             of_file.queued.retain(|read| !read.is_given_up());
             if of_file.queued.len() >= QUEUED_PER_FILE_MAX {
@@ -78,88 +148,31 @@ impl FileReads {
             }
         }
         let is_first = of_file.queued.is_empty() && !of_file.is_in_progress;
-        of_file.queued.push_back(Arc::clone(&read));
+        of_file.queued.push_back(Arc::clone(read));
         if is_first {
-            state.ready.push_back(file.id());
-            self.changed.notify_one();
+            self.ready.push_back(id);
         }
-        Ok(read)
+        Ok(is_first)
     }
 
-    /// Reads until the queue is closed.
-    pub(crate) fn run_thread(&self) {
-        while let Some(read) = self.next() {
-            self.run(&read);
-        }
+    /// Takes the first ready file whose device has a thread left.
+    fn next_ready(&mut self) -> Option<FileId> {
+        let running_count = |device: u64| self.running.iter().filter(|running| **running == device).count();
+        let index = self.ready.iter().position(|id| running_count(id.0) < RUNNING_PER_DEVICE_MAX)?;
+        self.ready.remove(index)
     }
 
-    fn next(&self) -> Option<Arc<FileRead>> {
-        let mut state = self.lock();
-        loop {
-            if state.is_closed {
-                return None;
-            }
-            if let Some(read) = state.take_next() {
-                return Some(read);
-            }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
-    /// The next read, without a wait.
-    #[cfg(any(test, feature = "simulation"))]
-    pub(crate) fn try_next(&self) -> Option<Arc<FileRead>> {
-        self.lock().take_next()
-    }
-
-    /// Does a read that was taken from the queue.
-    pub(crate) fn run(&self, read: &FileRead) {
-        let result = read.file.read(read.offset, read.length_bytes, read.is_end);
-        *read.lock_result() = Some(result);
-        if self.lock().finish(read.file.id()) {
-            self.changed.notify_one();
-        }
-        self.jobs.complete(&[read.waiter], Ok(()));
-    }
-
-    /// Ends the threads that wait in [`FileReads::run_thread`].
-    pub(crate) fn close(&self) {
-        self.lock().is_closed = true;
-        self.changed.notify_all();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl State {
-    /// The next read that a connection still waits for.
-    fn take_next(&mut self) -> Option<Arc<FileRead>> {
-        while let Some(id) = self.ready.pop_front() {
-            let of_file = self.files.get_mut(&id).expect("a ready file has reads");
-            while let Some(read) = of_file.queued.pop_front() {
-                if !read.is_given_up() {
-                    of_file.is_in_progress = true;
-                    return Some(read);
-                }
-            }
-            self.files.remove(&id);
-        }
-        None
-    }
-
-    /// Ends the read of a file in progress; whether another one may begin.
-    fn finish(&mut self, id: FileId) -> bool {
+    /// Ends the read of a file in progress.
+    fn finish(&mut self, id: FileId) {
+        let running = self.running.iter().position(|device| *device == id.0).expect("a read of the device was running");
+        self.running.swap_remove(running);
         let of_file = self.files.get_mut(&id).expect("a file with a read in progress");
         of_file.is_in_progress = false;
-        let has_more = !of_file.queued.is_empty();
-        if has_more {
-            self.ready.push_back(id);
-        } else {
+        if of_file.queued.is_empty() {
             self.files.remove(&id);
+        } else {
+            self.ready.push_back(id);
         }
-        has_more
     }
 }
 
@@ -234,7 +247,19 @@ mod tests {
                 assert!(Arc::ptr_eq(&read, &expected));
                 reads.run(&read);
             }
-            assert!(reads.try_next().is_none() && reads.lock().files.is_empty());
+            assert!(reads.try_next().is_none() && reads.queue.update(|reads| reads.files.is_empty()));
         });
+    }
+    #[test]
+    fn reads_of_one_file_system_leave_threads_for_others() {
+        let mut reads = Reads { ready: (0..20).map(|inode| (1, inode)).chain([(2, 7)]).collect(), ..Reads::default() };
+        for _ in 0..RUNNING_PER_DEVICE_MAX {
+            let (device, _) = reads.next_ready().expect("a file");
+            reads.running.push(device);
+        }
+        assert_eq!(reads.next_ready(), Some((2, 7)));
+        assert_eq!(reads.next_ready(), None);
+        reads.running.pop();
+        assert_eq!(reads.next_ready(), Some((1, RUNNING_PER_DEVICE_MAX as u64)));
     }
 }

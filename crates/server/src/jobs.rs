@@ -2,22 +2,22 @@
 //! connection waits.
 //!
 //! A look-up on a disk or a network file system that does not answer occupies its thread. So the look-ups of one site, and
-//! those of one directory in its document root, run in a part of the threads only.
+//! those of one directory in its document root, run in a part of the threads that there may be.
 
 use crate::file_lookup::FileLookup;
 use crate::open_file::FileError;
 use crate::slab::Key;
+use crate::work_queue::{Queue, THREADS_MAX, WorkQueue};
 use sanderling_os::poll::Waker;
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::io;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Threads for jobs.
-pub(crate) const JOB_THREAD_COUNT: usize = 8;
 /// Jobs of one site that run at the same time.
-const RUNNING_PER_SITE_MAX: usize = JOB_THREAD_COUNT / 2;
+const RUNNING_PER_SITE_MAX: usize = THREADS_MAX / 2;
 /// The same for one directory in a document root, with all below it.
-const RUNNING_PER_TOP_DIRECTORY_MAX: usize = RUNNING_PER_SITE_MAX / 2;
+const RUNNING_PER_TOP_DIRECTORY_MAX: usize = RUNNING_PER_SITE_MAX / 8;
 /// Jobs that wait for a thread; further ones are refused.
 const QUEUED_MAX: usize = 8_192;
 /// The same for one site.
@@ -52,16 +52,14 @@ pub(crate) struct Completion {
 /// Jobs of all workers.
 #[derive(Debug, Default)]
 pub(crate) struct JobQueue {
-    state: Mutex<State>,
-    changed: Condvar,
+    queue: WorkQueue<Jobs>,
     inboxes: OnceLock<Vec<Arc<Inbox>>>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    jobs: VecDeque<QueuedJob>,
+struct Jobs {
+    queued: VecDeque<QueuedJob>,
     running: Vec<JobPlace>,
-    is_closed: bool,
 }
 
 /// Where the file of a job is.
@@ -93,74 +91,52 @@ impl JobQueue {
 
     /// Queues a first attempt that is to begin after `delay`; returns the look-up if too many jobs are queued.
     pub(crate) fn enqueue(&self, lookup: FileLookup, delay: Duration) -> Result<(), FileLookup> {
-        let mut state = self.lock();
-        if state.is_full_for(lookup.key.site_id) {
-            return Err(lookup);
-        }
-        self.push(&mut state, Job { lookup, attempt_count: 0 }, delay);
+        self.queue.update(|jobs| {
+            if jobs.is_full_for(lookup.key.site_id) {
+                return Err(lookup);
+            }
+            jobs.push(Job { lookup, attempt_count: 0 }, delay);
+            Ok(())
+        })?;
+        self.queue.notify();
         Ok(())
     }
 
     /// Queues a further attempt.
     pub(crate) fn retry(&self, lookup: FileLookup, attempt_count: u8, delay: Duration) {
-        self.push(&mut self.lock(), Job { lookup, attempt_count }, delay);
+        self.queue.update(|jobs| jobs.push(Job { lookup, attempt_count }, delay));
+        self.queue.notify();
     }
 
-    fn push(&self, state: &mut State, job: Job, delay: Duration) {
-        state.jobs.push_back(QueuedJob { job, not_before: Instant::now() + delay });
-        self.changed.notify_one();
+    /// Adds a thread by `start`, which runs [`JobQueue::run_thread`].
+    ///
+    /// # Errors
+    /// Those of `start`.
+    pub(crate) fn add_thread(&self, start: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        self.queue.add_thread(start)
     }
 
-    /// Runs jobs with `run` until the queue is closed.
-    pub(crate) fn run_thread(&self, run: impl Fn(Job)) {
-        while let Some(job) = self.next() {
-            self.run_and_finish(job, &run);
-        }
+    /// Runs jobs with `run` as of [`WorkQueue::run_thread`].
+    pub(crate) fn run_thread(&self, run: impl Fn(Job), add: impl Fn() -> io::Result<()>) {
+        self.queue.run_thread(|job| self.run_and_finish(job, &run), add);
     }
 
     /// Runs the next job that is due; false if there is none.
     #[cfg(any(test, feature = "simulation"))]
     pub(crate) fn run_due(&self, run: impl Fn(Job)) -> bool {
-        let due = self.lock().take_due(Instant::now());
-        due.map(|job| self.run_and_finish(job, run)).is_some()
+        let due = self.queue.update(|jobs| jobs.take(Instant::now()));
+        due.map(|job| self.run_and_finish(job, run)).is_ok()
     }
 
     fn run_and_finish(&self, job: Job, run: impl Fn(Job)) {
         let place = job.place();
         run(job);
-        self.lock().finish(&place);
+        self.queue.update(|jobs| jobs.finish(&place));
     }
 
-    /// Waits for the next job; `None` when the queue is closed.
-    fn next(&self) -> Option<Job> {
-        let mut state = self.lock();
-        loop {
-            if state.is_closed {
-                return None;
-            }
-            let now = Instant::now();
-            if let Some(due) = state.take_due(now) {
-                if !state.jobs.is_empty() {
-                    // It may be due as well, and no other thread waits for its time.
-                    self.changed.notify_one();
-                }
-                return Some(due);
-            }
-            // A job that is due, but has no free thread of its place, is taken by the thread that ends one there.
-            state = match state.jobs.iter().map(|job| job.not_before).filter(|time| *time > now).min() {
-                None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
-                Some(next) => {
-                    let pause = next.saturating_duration_since(now);
-                    self.changed.wait_timeout(state, pause).unwrap_or_else(PoisonError::into_inner).0
-                }
-            };
-        }
-    }
-
-    /// Ends the threads that wait in [`JobQueue::run_thread`].
+    /// Ends the threads.
     pub(crate) fn close(&self) {
-        self.lock().is_closed = true;
-        self.changed.notify_all();
+        self.queue.close();
     }
 
     /// Reports the end of a job to those that wait for it.
@@ -175,20 +151,30 @@ impl JobQueue {
     pub(crate) fn wake_workers(&self) {
         self.inboxes.get().into_iter().flatten().for_each(|inbox| inbox.wake());
     }
+}
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+impl Queue for Jobs {
+    type Work = Job;
+
+    /// Takes the first job that is due and has a thread of its place.
+    fn take(&mut self, now: Instant) -> Result<Job, Option<Instant>> {
+        let can_run = |queued: &QueuedJob| queued.not_before <= now && self.has_thread_for(&queued.job);
+        let Some(due) = self.queued.iter().position(can_run).and_then(|index| self.queued.remove(index)) else {
+            // A job that is due, but has no free thread of its place, is taken by the thread that ends one there.
+            return Err(self.queued.iter().map(|queued| queued.not_before).filter(|time| *time > now).min());
+        };
+        self.running.push(due.job.place());
+        Ok(due.job)
+    }
+
+    fn has_more(&self) -> bool {
+        !self.queued.is_empty()
     }
 }
 
-impl State {
-    /// Takes the first job that is due and has a thread of its place.
-    fn take_due(&mut self, now: Instant) -> Option<Job> {
-        let can_run = |queued: &QueuedJob| queued.not_before <= now && self.has_thread_for(&queued.job);
-        let due = self.jobs.iter().position(can_run)?;
-        let job = self.jobs.remove(due)?.job;
-        self.running.push(job.place());
-        Some(job)
+impl Jobs {
+    fn push(&mut self, job: Job, delay: Duration) {
+        self.queued.push_back(QueuedJob { job, not_before: Instant::now() + delay });
     }
 
     fn has_thread_for(&self, job: &Job) -> bool {
@@ -205,8 +191,8 @@ impl State {
     }
 
     fn is_full_for(&self, site_id: u32) -> bool {
-        let of_site = || self.jobs.iter().filter(|queued| queued.job.lookup.key.site_id == site_id).count();
-        self.jobs.len() >= QUEUED_MAX || self.jobs.len() >= QUEUED_PER_SITE_MAX && of_site() >= QUEUED_PER_SITE_MAX
+        let of_site = || self.queued.iter().filter(|queued| queued.job.lookup.key.site_id == site_id).count();
+        self.queued.len() >= QUEUED_MAX || self.queued.len() >= QUEUED_PER_SITE_MAX && of_site() >= QUEUED_PER_SITE_MAX
     }
 }
 
@@ -259,30 +245,28 @@ mod tests {
         jobs.enqueue(FileLookup::new(&site, &path, &key), Duration::ZERO).is_ok()
     }
 
-    /// The site and the path of each job that is due, if all of them wait for a disk.
-    fn take_all(jobs: &JobQueue) -> Vec<(u32, String)> {
-        let text = |job: Job| (job.lookup.site.id, String::from_utf8(job.lookup.path).expect("text"));
-        std::iter::from_fn(|| jobs.lock().take_due(Instant::now()).map(text)).collect()
+    /// The number of jobs that begin now, if all of them wait for a disk.
+    fn begin_all(jobs: &JobQueue) -> usize {
+        std::iter::from_fn(|| jobs.queue.update(|jobs| jobs.take(Instant::now()).ok())).count()
     }
 
     #[test]
     fn jobs_of_one_directory_or_one_site_leave_threads_for_others() {
         let jobs = JobQueue::default();
-        for path in ["/a/1", "/a/2", "/a/b/3", "/a/4", "/5", "/c/6", "/7", "/d/8"] {
-            assert!(enqueue(&jobs, 1, path));
-        }
-        let expected = ["a/1", "a/2", "5", "c/6"].map(|path| (1, path.to_owned()));
-        assert_eq!(take_all(&jobs), expected);
-        assert!(enqueue(&jobs, 2, "/a/1"));
-        assert_eq!(take_all(&jobs), [(2, "a/1".to_owned())]);
-        let ended = |top_directory: &str| {
-            jobs.lock().finish(&JobPlace { site_id: 1, top_directory: top_directory.into() });
-            take_all(&jobs)
+        let enqueue_many = |site_id, directory: &str| {
+            (0..THREADS_MAX).for_each(|number| assert!(enqueue(&jobs, site_id, &format!("{directory}/{number}"))));
+            begin_all(&jobs)
         };
-        assert_eq!(ended("a"), [(1, "a/b/3".to_owned())]);
-        assert_eq!(ended("c"), [(1, "7".to_owned())]);
-        assert_eq!(ended(""), [(1, "d/8".to_owned())]);
-        assert_eq!(ended("a"), [(1, "a/4".to_owned())]);
+        assert_eq!(enqueue_many(1, "/a"), RUNNING_PER_TOP_DIRECTORY_MAX);
+        assert_eq!(enqueue_many(1, "/a/b"), 0);
+        assert_eq!(enqueue_many(1, ""), RUNNING_PER_TOP_DIRECTORY_MAX);
+        let began: usize = (0..8).map(|number| enqueue_many(1, &format!("/{number}"))).sum();
+        assert_eq!(began, RUNNING_PER_SITE_MAX - 2 * RUNNING_PER_TOP_DIRECTORY_MAX);
+        assert_eq!(enqueue_many(2, "/a"), RUNNING_PER_TOP_DIRECTORY_MAX);
+        for top_directory in ["a", "", "0"] {
+            jobs.queue.update(|jobs| jobs.finish(&JobPlace { site_id: 1, top_directory: top_directory.into() }));
+            assert_eq!(begin_all(&jobs), 1);
+        }
     }
 
     #[test]
@@ -290,15 +274,5 @@ mod tests {
         let jobs = JobQueue::default();
         let queued = |site_id| (0..QUEUED_MAX).filter(|number| enqueue(&jobs, site_id, &format!("/{number}"))).count();
         assert_eq!([1, 2, 3].map(queued), [QUEUED_PER_SITE_MAX, QUEUED_PER_SITE_MAX, 0]);
-    }
-
-    #[test]
-    fn waiting_for_a_job_ends_when_the_queue_is_closed() {
-        let jobs = JobQueue::default();
-        std::thread::scope(|scope| {
-            let thread = scope.spawn(|| jobs.next());
-            jobs.close();
-            assert!(thread.join().expect("no panic").is_none());
-        });
     }
 }

@@ -39,6 +39,7 @@ mod eviction;
 mod watched_directories;
 mod file_reads;
 mod jobs;
+mod work_queue;
 mod file_lookup;
 mod open_file;
 mod disk_file;

@@ -2,9 +2,9 @@
 
 use crate::connection::Protocol;
 use crate::datagrams::{DatagramParams, Datagrams};
-use crate::file_reads::READ_THREAD_COUNT;
+use crate::file_reads::FileReads;
 use crate::heartbeat::Watchdog;
-use crate::jobs::{Inbox, JOB_THREAD_COUNT};
+use crate::jobs::Inbox;
 use crate::lifecycle::{DrainMode, State};
 use crate::listener_state::ListenerState;
 use crate::options::Options;
@@ -225,20 +225,21 @@ impl Server {
             shared.files.run_watcher(watcher_wakeup, || shared.lifecycle.state() != State::Ended);
             Ok(())
         };
-        let mut helpers = vec![self.spawn(scope, "watcher".into(), watch)?];
-        for index in 0..READ_THREAD_COUNT {
-            // Not a thread of the scope: it ends with the process if a disk does not answer.
-            let reads = Arc::clone(&shared.reads);
-            thread::Builder::new().name(format!("read {index}")).spawn(move || reads.run_thread())?;
-        }
-        for index in 0..JOB_THREAD_COUNT {
-            let work = || {
-                shared.jobs.run_thread(|job| shared.files.run_job(job));
-                Ok(())
-            };
-            helpers.push(self.spawn(scope, format!("job {index}"), work)?);
-        }
+        let helpers = vec![self.spawn(scope, "watcher".into(), watch)?];
+        add_read_thread(&shared.reads)?;
+        self.add_job_thread(scope)?;
         Ok(helpers)
+    }
+
+    /// Starts a thread for jobs, which starts the next one.
+    fn add_job_thread<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) -> io::Result<()> {
+        let shared = &self.shared;
+        let work = || {
+            shared.jobs.run_thread(|job| shared.files.run_job(job), || self.add_job_thread(scope));
+            Ok(())
+        };
+        // The scope joins it.
+        shared.jobs.add_thread(|| self.spawn(scope, "job".into(), work).map(drop))
     }
 
     /// Starts a thread. If it panics or ends with an error, the server stops: the sockets of the thread would not be served.
@@ -273,6 +274,14 @@ impl Server {
             }
         }
     }
+}
+
+/// Starts a thread for reads, which starts the next one. It is not a thread of the scope: it ends with the process if a disk
+/// does not answer.
+fn add_read_thread(reads: &Arc<FileReads>) -> io::Result<()> {
+    let of_thread = Arc::clone(reads);
+    let work = move || of_thread.run_thread(|| add_read_thread(&of_thread));
+    reads.add_thread(|| thread::Builder::new().name("read".into()).spawn(work).map(drop))
 }
 
 fn signal(wakeup: &EventFd) {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
-/// The file whose reads wait.
+/// The end of the names of files whose reads wait; a number may precede it.
 pub const STALLED: &str = "stalled.bin";
 /// The beginning of the names whose look-up waits; all of them are the same file.
 pub const NOT_FOUND_YET: &str = "not-found-yet";
@@ -22,9 +22,10 @@ pub const FILE_BYTES: usize = 200_000;
 pub const CONTENT: u8 = b'd';
 
 const ROOT_NODE: u64 = 1;
-const STALLED_NODE: u64 = 2;
-const ANSWERED_NODE: u64 = 3;
-const NOT_FOUND_YET_NODE: u64 = 4;
+const ANSWERED_NODE: u64 = 2;
+const NOT_FOUND_YET_NODE: u64 = 3;
+/// The first of the files whose reads wait.
+const STALLED_NODE: u64 = 4;
 const REQUEST_BYTES_MAX: usize = 1 << 17;
 const ENOENT: i32 = 2;
 const ENOSYS: i32 = 38;
@@ -110,7 +111,10 @@ impl Device {
         match operation {
             // LOOKUP
             1 => match &request[body..request.len() - 1] {
-                name if name == STALLED.as_bytes() => self.answer(request_id, &entry(STALLED_NODE)),
+                name if name.ends_with(STALLED.as_bytes()) => {
+                    let number = std::str::from_utf8(&name[..name.len() - STALLED.len()]).expect("a number");
+                    self.answer(request_id, &entry(STALLED_NODE + number.parse().unwrap_or(0)));
+                }
                 name if name == ANSWERED.as_bytes() => self.answer(request_id, &entry(ANSWERED_NODE)),
                 name if name.starts_with(NOT_FOUND_YET.as_bytes()) => {
                     self.answer_later(request_id, entry(NOT_FOUND_YET_NODE));
@@ -128,7 +132,7 @@ impl Device {
                 let (offset, length) = (number(body + 8, 8) as usize, number(body + 16, 4) as usize);
                 let content = vec![CONTENT; length.min(FILE_BYTES.saturating_sub(offset))];
                 match node {
-                    STALLED_NODE => self.answer_later(request_id, content),
+                    STALLED_NODE.. => self.answer_later(request_id, content),
                     _ => self.answer(request_id, &content),
                 }
             }
@@ -136,10 +140,10 @@ impl Device {
             17 => self.answer(request_id, &[0; 80]),
             // RELEASE, FLUSH, RELEASEDIR
             18 | 25 | 29 => self.answer(request_id, &[]),
-            // INIT: version, no read-ahead, look-ups at the same time (FUSE_PARALLEL_DIROPS), 16 requests in the
+            // INIT: version, no read-ahead, look-ups at the same time (FUSE_PARALLEL_DIROPS), 64 requests in the
             // background, and the least size of a write.
             26 => {
-                let words: [u32; 16] = [7, 31, 0, 1 << 18, 16 << 16 | 16, 4096, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+                let words: [u32; 16] = [7, 31, 0, 1 << 18, 64 << 16 | 64, 4096, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
                 self.answer(request_id, &words.map(u32::to_ne_bytes).concat());
             }
             _ => self.answer_error(request_id, ENOSYS),

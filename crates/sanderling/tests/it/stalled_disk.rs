@@ -72,23 +72,48 @@ fn everything_else_is_answered_while_a_disk_does_not_answer() {
     });
 }
 
+/// Clients that have requested these files and wait for them.
+fn waiting_clients(server: &TestServer, paths: impl Iterator<Item = String>) -> Vec<HttpClient> {
+    let connect = |path: String| {
+        let mut client = HttpClient::connect(server.http());
+        client.send(get(&path));
+        client
+    };
+    paths.map(connect).collect()
+}
+
 #[test]
 fn many_look_ups_on_a_disk_that_does_not_answer_delay_no_other_directory_or_site() {
-    with_stalled_disk(|_, disk, server| {
-        // More than there are job threads.
-        let mut waiting: Vec<HttpClient> = (0..20)
-            .map(|number| {
-                let mut client = HttpClient::connect(server.http());
-                client.send(get(&format!("/disk/{NOT_FOUND_YET}-{number}")));
-                client
-            })
-            .collect();
-        wait_until("two look-ups", || disk.waiting_count() == 2);
+    with_stalled_disk(|directory, disk, server| {
+        // The disk has several directories in the document root.
+        let top_directories = ["disk", "a", "b", "c", "d"];
+        for link in &top_directories[1..] {
+            std::os::unix::fs::symlink("disk", directory.path().join("public").join(link)).expect("linked");
+        }
+        let paths = (0..40).map(|number| format!("/{}/{NOT_FOUND_YET}-{number}", top_directories[number % 5]));
+        let mut waiting = waiting_clients(&server, paths);
+        wait_until("four look-ups in each directory", || disk.waiting_count() == 4 * top_directories.len());
         let mut client = HttpClient::connect(server.http());
         assert_eq!(client.get("/elsewhere/").text(), "elsewhere\n");
         client.send("GET / HTTP/1.1\r\nHost: example.com\r\n\r\n");
         assert_eq!(client.response().text(), "another site\n");
-        assert_eq!(disk.waiting_count(), 2);
+        assert_eq!(disk.waiting_count(), 4 * top_directories.len());
+        disk.release();
+        for client in &mut waiting {
+            assert_eq!(client.response().body, [CONTENT; FILE_BYTES]);
+        }
+    });
+}
+
+#[test]
+fn many_reads_that_wait_for_a_disk_delay_no_other_read() {
+    with_stalled_disk(|_, disk, server| {
+        let mut waiting = waiting_clients(&server, (0..12).map(|number| format!("/disk/{number}{STALLED}")));
+        wait_until("all reads", || disk.waiting_count() == waiting.len());
+        // Its content is read by a thread too, even though it is on the same disk.
+        let mut client = HttpClient::connect(server.http());
+        assert_eq!(client.get(&format!("/disk/{ANSWERED}")).body, [CONTENT; FILE_BYTES]);
+        assert_eq!(disk.waiting_count(), waiting.len());
         disk.release();
         for client in &mut waiting {
             assert_eq!(client.response().body, [CONTENT; FILE_BYTES]);
