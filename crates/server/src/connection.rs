@@ -657,6 +657,11 @@ impl<'s> Connection<'s> {
                 self.transport.reset_on_close()?;
             }
         }
+        if self.state == State::Waiting && !self.has_unsent() {
+            // The job goes on without this request, which gets 503.
+            self.complete(0, Err(FileError::Unavailable));
+            return self.receive_and_answer(context);
+        }
         context.buffers.output.clear();
         if !self.protocol_state.write_timeout_response(self.state == State::Receiving, self.queue.is_empty(), context) {
             return Ok(Next::Close);

@@ -173,7 +173,7 @@ impl Http1 {
         connection: &ConnectionInfo<'_>,
         context: &mut Context<'_, 's>,
     ) -> Step<'s> {
-        let is_last = is_last(input, connection, context);
+        let mut is_last = is_last(input, connection, context);
         let site = context.files.site_for(&context.snapshot.sites, request.host);
         let path = request.path().map(SitePath::parse);
         let lookup;
@@ -183,7 +183,11 @@ impl Http1 {
             (None, _) => Err(LookupError::MisdirectedRequest),
             (Some(site), Some(Ok(path))) => {
                 lookup = match self.job_error.take() {
-                    Some(error) => Lookup::Failed(error),
+                    Some(error) => {
+                        // The job may still end, and no other request may take its completion for its own.
+                        is_last = true;
+                        Lookup::Failed(error)
+                    }
                     None => context.files.open(site, path, context.waiter, context.clock),
                 };
                 match &lookup {

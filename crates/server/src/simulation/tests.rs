@@ -275,6 +275,22 @@ fn a_connection_whose_content_cannot_be_read_is_closed_after_the_send_timeout() 
 }
 
 #[test]
+fn a_request_whose_file_is_not_found_in_time_gets_503() {
+    simulate_uncached(1, |simulation, _| {
+        let requests = [GET.replace("file", "small"), GET.replace("file", "large")].concat();
+        let waiting = simulation.connect(Protocol::Http, requests.as_bytes(), UNLIMITED).expect("accepted");
+        // No job is done.
+        simulation.advance(Duration::from_secs(30) - ALMOST);
+        assert!(simulation.take_received(waiting).is_empty() && simulation.is_open(waiting));
+        simulation.advance(ALMOST);
+        let received = simulation.received(waiting);
+        assert!(received.starts_with("HTTP/1.1 503 ") && received.contains(CLOSE), "{received}");
+        assert_eq!(count(&received, "HTTP/1.1"), 1);
+        simulation.check_ends(waiting);
+    });
+}
+
+#[test]
 fn a_file_that_changes_while_it_is_read_is_cut_off() {
     for content in ["short".to_owned(), "x".repeat(100_000)] {
         simulate_uncached(100_000, |simulation, path| {
