@@ -3,7 +3,7 @@
 use crate::diagnostic::{Diagnostic, Location, Problem};
 use crate::domain_name::DomainName;
 use crate::limits::Limits;
-use crate::paths::{check_control_path, check_directory, check_zone_file, read_pem_file};
+use crate::paths::{check_control_path, check_directory, check_key_mode, check_zone_file, read_pem_file};
 use crate::service::Service;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
@@ -267,6 +267,12 @@ impl CertificateFiles {
     pub fn read(&self) -> Result<(Vec<u8>, Zeroizing<Vec<u8>>), Problem> {
         let chain = read_pem_file("certificate chain", &self.chain)?;
         Ok((chain, Zeroizing::new(read_pem_file("private key", &self.key)?)))
+    }
+
+    /// Why the private key is not private.
+    pub fn key_problem(&self) -> Option<Diagnostic> {
+        let problem = check_key_mode(&self.key).err()?;
+        Some(Diagnostic::warning(self.location.clone(), problem))
     }
 }
 

@@ -4,7 +4,7 @@ use crate::diagnostic::{Problem, error_text};
 use sanderling_os::error::with_second_try;
 use std::fs::{self, Metadata};
 use std::io::{self, Read};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
 
 /// The longest path of a Unix socket (unix(7)): 108 bytes with the NUL at its end.
@@ -27,7 +27,14 @@ const PEM_FILE_BYTES_MAX: u64 = 1024 * 1024;
 pub(super) fn read_pem_file(kind: &str, path: &Path) -> Result<Vec<u8>, Problem> {
     let shown = path.display();
     // Without blocking: the path may be a FIFO.
-    let file = sanderling_os::file::open_nonblocking(path).map_err(|error| unreachable(kind, path, &error))?;
+    let file = sanderling_os::file::open_nonblocking(path).map_err(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied if fs::metadata(path).is_ok() => {
+            let remedy =
+                "run as root, which reads it and gives up its rights afterwards, or allow this user to read it";
+            Problem::new(format!("{} may not read the {kind} `{shown}`", user_text()), remedy)
+        }
+        _ => unreachable(kind, path, &error),
+    })?;
     let metadata = file.metadata().map_err(|error| unreachable(kind, path, &error))?;
     if !metadata.is_file() || metadata.len() > PEM_FILE_BYTES_MAX {
         let message = format!("the {kind} `{shown}` is not a regular file of at most {PEM_FILE_BYTES_MAX} bytes");
@@ -36,6 +43,21 @@ pub(super) fn read_pem_file(kind: &str, path: &Path) -> Result<Vec<u8>, Problem>
     let mut content = Vec::with_capacity(metadata.len() as usize + 1);
     file.take(PEM_FILE_BYTES_MAX).read_to_end(&mut content).map_err(|error| unreachable(kind, path, &error))?;
     Ok(content)
+}
+
+/// Whether other users than the owner and the group can read the private key at `path`. A directory above it that they
+/// cannot enter protects it.
+pub(super) fn check_key_mode(path: &Path) -> Result<(), Problem> {
+    const READ: u32 = 0o004;
+    const ENTER: u32 = 0o001;
+    let has = |path: &Path, bit| fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & bit != 0);
+    // The directories of the file that a symbolic link leads to.
+    let Ok(file) = fs::canonicalize(path) else { return Ok(()) };
+    if !has(&file, READ) || !file.ancestors().skip(1).all(|directory| has(directory, ENTER)) {
+        return Ok(());
+    }
+    let shown = path.display();
+    Err(Problem::new(format!("all users can read the private key `{shown}`"), format!("run chmod o-r {shown}")))
 }
 
 /// Whether `file` is a regular file: reading a pipe or a device could block for ever.

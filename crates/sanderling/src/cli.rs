@@ -460,13 +460,18 @@ const EXAMPLE_CONFIG: &str = r#"  workers = 4                         # threads 
   listen = ["0.0.0.0:80", "[::]:80"]  # addresses of HTTP; default: 127.0.0.1:8080
   default = "example.com"             # the site for requests to an IP address; default: the first
 
+  [https]
+  listen = ["0.0.0.0:443"]            # addresses of HTTPS; default: none
+
   [dns]
   listen = ["0.0.0.0:53", "[::]:53"]  # addresses of DNS; default: 127.0.0.1:5353
+  tls = ["0.0.0.0:853"]               # addresses of DNS over TLS; default: none
 
   [domain."example.com"]              # any number of these, each with a site, a zone or both
   site = "public"                     # document root; paths are relative to this file
   aliases = ["www.example.com"]       # other hosts of the site
   zone = "example.com.zone"           # zone file
+  certificate = { chain = "fullchain.pem", key = "privkey.pem" }
 "#;
 
 /// Parses a whole number from 1 to `max`.

@@ -1,23 +1,24 @@
 //! The command `check`: reports everything that `serve` could not serve. It binds no socket.
 
 use crate::access;
+use crate::certificates::{CertificateState, Certificates, InService};
 use crate::load_status::{LoadStatus, ZoneState};
 use crate::loader::{Loaded, Loader};
 use crate::sandbox::lookup_user;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text};
 use sanderling_config::log::{print, report};
-use sanderling_config::{Config, ConfigSource, Exit};
+use sanderling_config::{CertificateFiles, Config, ConfigSource, Exit};
 use sanderling_os::process::effective_uid;
 
 /// Checks the configuration of `source`, with its sites and zones.
 pub fn check(source: &ConfigSource) -> Exit {
     match source.load().and_then(|config| load(&config)) {
-        Ok((loaded, default_user)) if loaded.errors.is_empty() => {
+        Ok((loaded, certificates, default_user)) if loaded.errors.is_empty() => {
             report(&loaded.warnings);
-            print(&summary(&loaded.load_status, default_user));
+            print(&summary(&loaded.load_status, &certificates, default_user));
             Exit::Success
         }
-        Ok((Loaded { mut errors, mut warnings, .. }, _)) => {
+        Ok((Loaded { mut errors, mut warnings, .. }, ..)) => {
             errors.append(&mut warnings);
             report(&errors);
             Exit::Failure
@@ -29,10 +30,11 @@ pub fn check(source: &ConfigSource) -> Exit {
     }
 }
 
-/// Loads sites and zones, as the user of the server process if this process can switch to it; also the name of that user if
-/// the configuration has none.
-fn load(config: &Config) -> Result<(Loaded, Option<String>), Vec<Diagnostic>> {
+/// Loads certificates as this user, and sites and zones as the user of the server process if this process can switch to it;
+/// also the name of that user if the configuration has none.
+fn load(config: &Config) -> Result<(Loaded, Vec<CertificateState>, Option<String>), Vec<Diagnostic>> {
     let user = lookup_user(config)?;
+    let (certificates, certificate_problems) = load_certificates(config);
     sanderling_os::features::select_all();
     let (mut name, mut switch_problem) = (None, None);
     if let Some(user) = user {
@@ -51,23 +53,37 @@ fn load(config: &Config) -> Result<(Loaded, Option<String>), Vec<Diagnostic>> {
         }
     }
     let mut loaded = Loader::new().load(config, &[]);
-    let problems = access::problems(config, &loaded.snapshot, name.as_deref());
+    let mut problems = certificate_problems;
+    problems.extend(access::problems(config, &loaded.snapshot, name.as_deref()));
     let (errors, warnings): (Vec<_>, Vec<_>) = problems.into_iter().partition(Diagnostic::is_error);
     loaded.errors.extend(errors);
     loaded.errors.extend(config.control_problem());
     loaded.warnings.extend(warnings);
     loaded.warnings.extend(switch_problem);
-    Ok((loaded, name.filter(|_| config.user_and_group.is_none())))
+    Ok((loaded, certificates, name.filter(|_| config.user_and_group.is_none())))
 }
 
-/// A line for each site and zone.
-fn summary(load_status: &LoadStatus, default_user: Option<String>) -> String {
+/// The certificates, and what is wrong with them.
+fn load_certificates(config: &Config) -> (Vec<CertificateState>, Vec<Diagnostic>) {
+    let files = config.certificates.iter().map(|files| files.read().map_err(|problem| problem.to_string())).collect();
+    let mut problems: Vec<Diagnostic> = config.certificates.iter().filter_map(CertificateFiles::key_problem).collect();
+    let mut certificates = Certificates::default();
+    certificates.load_files(&config.certificates, files, &mut problems);
+    (certificates.states, problems)
+}
+
+/// A line for each site, certificate and zone.
+fn summary(load_status: &LoadStatus, certificates: &[CertificateState], default_user: Option<String>) -> String {
     let mut text = String::new();
     if let Some(name) = default_user {
         text += &format!("user {name}, since root does not serve; set `user` to choose another one\n");
     }
     for site in &load_status.sites {
         text += &format!("site {} for {}\n", site.document_root.display(), site.hosts_text());
+    }
+    for CertificateState { names, file, in_service, .. } in certificates {
+        let version = in_service.as_ref().map(InService::text).unwrap_or_default();
+        text += &format!("certificate {} for {}: {version}\n", file.display(), names.join(", "));
     }
     for zone in &load_status.zones {
         let ZoneState { name, file, serial, record_count, .. } = zone.as_ref();

@@ -1,7 +1,11 @@
 //! HTTPS and DNS over TLS of the whole program, with curl, nghttp, OpenSSL and kdig as clients.
 
-use sanderling_testkit::{DEADLINE, ListenerCounts, TestDirectory, TestServer, curl, kdig, run_program, send_signal};
+use sanderling_testkit::{
+    DEADLINE, ListenerCounts, TestDirectory, TestServer, curl, kdig, run, run_program, send_signal,
+};
+use std::fs;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -26,11 +30,15 @@ fn domain() -> TestDirectory {
 
 /// Makes a self-signed certificate for example.com with a new key.
 fn issue(directory: &TestDirectory, chain: &str, key: &str, common_name: &str) {
+    issue_for("example.com", directory, chain, key, common_name);
+}
+
+fn issue_for(name: &str, directory: &TestDirectory, chain: &str, key: &str, common_name: &str) {
     let (chain, key, subject) = (directory.argument(chain), directory.argument(key), format!("/CN={common_name}"));
-    let arguments = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 30 \
-                     -addext subjectAltName=DNS:example.com";
+    let name = format!("subjectAltName=DNS:{name}");
+    let arguments = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 30 -addext";
     let mut arguments: Vec<&str> = arguments.split_whitespace().collect();
-    arguments.extend(["-subj", &subject, "-keyout", &key, "-out", &chain]);
+    arguments.extend([&name, "-subj", &subject, "-keyout", &key, "-out", &chain]);
     let ended = run_program("openssl", "openssl", &arguments);
     assert!(ended.status.success(), "{}", ended.errors);
 }
@@ -118,4 +126,54 @@ fn changed_certificate_is_used_by_itself_and_a_broken_one_is_not() {
     wait_for("issued by second", true);
     directory.replace("chain.pem", b"broken");
     wait_for("the chain has no certificate", true);
+}
+
+#[test]
+fn check_reports_what_is_wrong_with_certificates() {
+    let directory = domain();
+    let set_mode = |path: &str, mode| {
+        fs::set_permissions(directory.argument(path), fs::Permissions::from_mode(mode)).expect("the mode is set");
+    };
+    let check = || run(&["check", "--config", &directory.argument("sanderling.toml")]);
+    let good = check();
+    assert_eq!((good.code(), good.errors.as_str()), (Some(0), ""), "{good}");
+    assert!(good.text().contains("chain.pem for example.com: ECDSA, issued by first, "), "{good}");
+
+    issue_for("c.example", &directory, "c.pem", "c.key", "c");
+    let further = "[domain.\"b.example\"]\nsite = \"public\"\n\
+        certificate = { chain = \"chain.pem\", key = \"c.key\" }\n[domain.\"c.example\"]\nsite = \"public\"\n\
+        aliases = [\"www.c.example\"]\ncertificate = { chain = \"c.pem\", key = \"c.key\" }\n\
+        [domain.\"d.example\"]\nsite = \"public\"\ncertificate = { chain = \"none.pem\", key = \"c.key\" }\n";
+    directory.write("sanderling.toml", &[CONFIG, further.as_bytes()].concat());
+    set_mode("", 0o755);
+    set_mode("key.pem", 0o644);
+    let wrong = check();
+    assert_eq!(wrong.code(), Some(1), "{wrong}");
+    let expected = [
+        ("chain.pem` with `", "the private key does not match the certificate; use the key that"),
+        ("all users can read the private key", "key.pem`; run chmod o-r"),
+        ("c.pem`", "the certificate is not valid for www.c.example; request a certificate with this name"),
+        ("none.pem`", "does not exist; create it or correct the path"),
+    ];
+    assert!(wrong.errors.ends_with("2 errors, 2 warnings\n"), "{wrong}");
+    for (file, problem) in expected {
+        assert!(wrong.errors.lines().any(|line| line.contains(file) && line.contains(problem)), "{problem}: {wrong}");
+    }
+    // A directory that others cannot enter protects the key.
+    set_mode("", 0o700);
+    assert!(!check().errors.contains("all users"));
+}
+
+#[test]
+fn broken_certificate_at_start_affects_no_other_domain() {
+    let directory = domain();
+    let further = "[domain.\"b.example\"]\nsite = \"public\"\n\
+        certificate = { chain = \"none.pem\", key = \"key.pem\" }\n";
+    directory.write("sanderling.toml", &[CONFIG, further.as_bytes()].concat());
+    let mut server = TestServer::start_command(directory.serve_command(), BOTH);
+    let https = server.encrypted("https");
+    let get = |host: &str| curl(&["-sSk", "--connect-to", &format!("::{https}"), &format!("https://{host}/")]);
+    assert_eq!(get("example.com").text(), "hi\n");
+    assert!(server.errors().contains("none.pem` does not exist"), "{}", server.errors());
+    assert!(directory.control("status").text().contains("b.example: UNAVAILABLE"));
 }
