@@ -9,6 +9,7 @@ use crate::name_hash::{IndexedName, NameHash};
 use crate::packed_rrset::{HEADER_BYTES, OPT_BYTES, OwnerLocation};
 use crate::query::{ParsedQuery, ReplyKind};
 use crate::question::{Edns, tsig_at};
+use crate::reply_options::{ExtendedError, OptionsWriter, QueryOptions, ReplyOptions};
 use crate::rtype::Rtype;
 use crate::zone::{FoundRrset, Lookup, Zone};
 use crate::zone_map::{CNAME_CHAIN_MAX, FoundZone, ZoneMap};
@@ -29,6 +30,8 @@ pub enum DnsTransport {
     },
     /// A stream.
     Tcp,
+    /// An encrypted stream, whose replies are padded for clients that ask for it (RFC 7830).
+    Tls,
 }
 
 /// The circumstances of a request.
@@ -59,15 +62,113 @@ pub fn answer(zones: &ZoneMap, info: &RequestInfo, query: &[u8], out: &mut [u8])
 /// Answers a parsed query into `out`, which has the length of the longest reply of the transport.
 #[inline]
 pub fn answer_parsed(query: &ParsedQuery<'_, '_>, info: &RequestInfo, out: &mut [u8]) -> Answer {
+    answer_without_options(query, info.transport, 0, out)
+}
+
+/// [`answer_parsed`], with what `options` allows and the client asks for.
+// Inlined, so that this crate has one copy of the code for all answers without options, which is inlined in turn.
+#[inline]
+pub fn answer_with_options(
+    query: &ParsedQuery<'_, '_>,
+    info: &RequestInfo,
+    options: &ReplyOptions,
+    out: &mut [u8],
+) -> Answer {
+    let prepared = WithOptions::of(query, info, options);
+    let (query, reserved_bytes) = (&prepared.query, prepared.writer.length_bytes());
+    let answer = match prepared.identity {
+        None => answer_without_options(query, info.transport, reserved_bytes, out),
+        Some(text) => reply_to(query, info.transport, reserved_bytes, out, |reply| put_identity(text, reply)),
+    };
+    prepared.finish(answer, info.transport, out)
+}
+
+/// Answers with an OPT without options. The reply leaves `reserved_bytes` for options.
+#[inline]
+fn answer_without_options(
+    query: &ParsedQuery<'_, '_>,
+    transport: DnsTransport,
+    reserved_bytes: usize,
+    out: &mut [u8],
+) -> Answer {
     match &query.reply_kind {
         ReplyKind::NoReply => Answer::NoReply,
         &ReplyKind::HeaderOnly(rcode) => {
             let mut reply = ReplyWriter::start(out, query.message, 0, HEADER_BYTES);
-            Answer::Reply(reply.finish(rcode, own_edns(query, info.transport)))
+            Answer::Reply(reply.finish(rcode, limits(query, transport).1))
         }
-        &ReplyKind::QuestionOnly(Rcode::NotAuth) => unknown_key(query, info.transport, out),
-        &ReplyKind::QuestionOnly(rcode) => reply_to(query, info.transport, out, |_| rcode),
-        ReplyKind::InZone(found) => reply_to(query, info.transport, out, |reply| put_sections(query, found, reply)),
+        &ReplyKind::QuestionOnly(Rcode::NotAuth) => unknown_key(query, transport, out),
+        &ReplyKind::QuestionOnly(rcode) => reply_to(query, transport, reserved_bytes, out, |_| rcode),
+        ReplyKind::InZone(found) => {
+            reply_to(query, transport, reserved_bytes, out, |reply| put_sections(query, found, reply))
+        }
+    }
+}
+
+/// A query whose reply has the options that are allowed and that the client asks for.
+struct WithOptions<'z, 'q, 'o> {
+    query: ParsedQuery<'z, 'q>,
+    asks_for_padding: bool,
+    writer: OptionsWriter,
+    /// The text that the query asks for.
+    identity: Option<&'o [u8]>,
+}
+
+impl<'z, 'q, 'o> WithOptions<'z, 'q, 'o> {
+    fn of(query: &ParsedQuery<'z, 'q>, info: &RequestInfo, options: &'o ReplyOptions) -> WithOptions<'z, 'q, 'o> {
+        let mut query = *query;
+        let options_offset = query.question.edns.and_then(|edns| edns.options_offset);
+        let asked = QueryOptions::read(query.message, options_offset);
+        if asked.is_err() && options.cookies.is_some() && !matches!(query.reply_kind, ReplyKind::NoReply) {
+            query.reply_kind = ReplyKind::HeaderOnly(Rcode::FormErr);
+        }
+        let asked = asked.unwrap_or_default();
+        if asked.cookie.is_some() && options.cookies.is_some() && query.is_of_edns_alone() {
+            // RFC 7873 §5.4: a query for a cookie.
+            query.reply_kind = ReplyKind::HeaderOnly(Rcode::NoError);
+        }
+        let identity = options.identity(query.question.qname).filter(|_| query.is_for_identity());
+        let error = if identity.is_none() { extended_error(&query) } else { None };
+        let is_over_stream = !matches!(info.transport, DnsTransport::Udp { .. });
+        let writer = OptionsWriter::new(options, &asked, info.client.ip(), info.now_unix_s, is_over_stream, error);
+        WithOptions { query, asks_for_padding: asked.asks_for_padding, writer, identity }
+    }
+
+    /// Adds the options to the reply.
+    fn finish(&self, answer: Answer, transport: DnsTransport, out: &mut [u8]) -> Answer {
+        let question = &self.query.question;
+        match answer {
+            // The reply to an unknown key ends with a TSIG record.
+            Answer::Reply(length_bytes) if question.edns.is_some() && question.tsig_offset.is_none() => {
+                let is_padded = transport == DnsTransport::Tls && self.asks_for_padding;
+                let limit = out.len().min(TCP_REPLY_BYTES_MAX);
+                Answer::Reply(self.writer.append(&mut out[..limit], length_bytes, is_padded))
+            }
+            answer => answer,
+        }
+    }
+}
+
+fn put_identity(text: &[u8], reply: &mut ReplyWriter<'_>) -> Rcode {
+    reply.set_authoritative();
+    if reply.put_identity(text).is_err() {
+        reply.truncate();
+    }
+    Rcode::NoError
+}
+
+/// The reason of an error that is known before the zone is searched.
+fn extended_error(query: &ParsedQuery<'_, '_>) -> Option<ExtendedError> {
+    match query.reply_kind {
+        ReplyKind::QuestionOnly(Rcode::ServFail) => Some(ExtendedError::NotReady),
+        ReplyKind::QuestionOnly(Rcode::Refused) => match query.question.qtype {
+            Rtype::AXFR | Rtype::IXFR => Some(ExtendedError::Prohibited),
+            _ => Some(ExtendedError::NotAuthoritative),
+        },
+        ReplyKind::QuestionOnly(Rcode::NotImp) | ReplyKind::HeaderOnly(Rcode::NotImp) => {
+            Some(ExtendedError::NotSupported)
+        }
+        _ => None,
     }
 }
 
@@ -79,45 +180,38 @@ const TCP_PAYLOAD_BYTES: u16 = 1_232;
 fn reply_to<'o>(
     query: &ParsedQuery<'_, '_>,
     transport: DnsTransport,
+    reserved_bytes: usize,
     out: &'o mut [u8],
     put: impl FnOnce(&mut ReplyWriter<'o>) -> Rcode,
 ) -> Answer {
-    let own_edns = own_edns(query, transport);
-    let limit = reply_bytes_max(query, transport);
+    let (limit, own_edns) = limits(query, transport);
     let opt_bytes = if own_edns.is_some() { OPT_BYTES } else { 0 };
-    let mut reply = ReplyWriter::start(out, query.message, query.question.section_bytes(), limit - opt_bytes);
+    let mut reply =
+        ReplyWriter::start(out, query.message, query.question.section_bytes(), limit - opt_bytes - reserved_bytes);
     let rcode = put(&mut reply);
     Answer::Reply(reply.finish(rcode, own_edns))
 }
 
-/// Bytes that the reply may have.
+/// Bytes that the reply may have, and the OPT of the reply to a query with one. RFC 3225 §3: DO is copied.
 #[inline]
-fn reply_bytes_max(query: &ParsedQuery<'_, '_>, transport: DnsTransport) -> usize {
-    match transport {
-        DnsTransport::Tcp => TCP_REPLY_BYTES_MAX,
+fn limits(query: &ParsedQuery<'_, '_>, transport: DnsTransport) -> (usize, Option<Edns>) {
+    let edns = query.question.edns;
+    let (limit, payload_bytes) = match transport {
         DnsTransport::Udp { reply_bytes_max } => {
             // RFC 6891 §6.2.3: values below 512 are treated as 512.
-            let wanted = query.question.edns.map_or(UDP_REPLY_BYTES, |edns| usize::from(edns.payload_bytes));
-            wanted.clamp(UDP_REPLY_BYTES, usize::from(reply_bytes_max))
+            let wanted = edns.map_or(UDP_REPLY_BYTES, |edns| usize::from(edns.payload_bytes));
+            (wanted.clamp(UDP_REPLY_BYTES, usize::from(reply_bytes_max)), reply_bytes_max)
         }
-    }
-}
-
-/// The OPT of the reply to a query with one. RFC 3225 §3: DO is copied.
-#[inline]
-fn own_edns(query: &ParsedQuery<'_, '_>, transport: DnsTransport) -> Option<Edns> {
-    let payload_bytes = match transport {
-        DnsTransport::Tcp => TCP_PAYLOAD_BYTES,
-        DnsTransport::Udp { reply_bytes_max } => reply_bytes_max,
+        DnsTransport::Tcp | DnsTransport::Tls => (TCP_REPLY_BYTES_MAX, TCP_PAYLOAD_BYTES),
     };
-    query.question.edns.map(|edns| Edns { payload_bytes, version: 0, ..edns })
+    (limit, edns.map(|edns| Edns { payload_bytes, version: 0, ..edns }))
 }
 
 /// The reply to a query with TSIG (RFC 8945 §5.2.1): its key is unknown, because the server has none.
 #[cold]
 fn unknown_key(query: &ParsedQuery<'_, '_>, transport: DnsTransport, out: &mut [u8]) -> Answer {
-    let limit = reply_bytes_max(query, transport).min(out.len());
-    let Answer::Reply(length_bytes) = reply_to(query, transport, out, |_| Rcode::NotAuth) else {
+    let limit = limits(query, transport).0.min(out.len());
+    let Answer::Reply(length_bytes) = reply_to(query, transport, 0, out, |_| Rcode::NotAuth) else {
         return Answer::NoReply;
     };
     let tsig = query.question.tsig_offset.and_then(|offset| tsig_at(query.message, offset));

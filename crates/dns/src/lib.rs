@@ -14,6 +14,8 @@ extern crate alloc;
 // The order is that of imports: a module uses those below it.
 pub mod answer;
 mod query;
+pub mod reply_options;
+pub mod cookie;
 pub mod zone_map;
 mod message;
 mod question;
@@ -30,10 +32,12 @@ pub mod rdata;
 pub mod rtype;
 pub mod name;
 
-pub use answer::{Answer, DnsTransport, RequestInfo, answer, answer_parsed};
+pub use answer::{Answer, DnsTransport, RequestInfo, answer, answer_parsed, answer_with_options};
+pub use cookie::CookieSecrets;
 pub use name::{Name, NameBuf};
 pub use name_hash::HashSeed;
 pub use query::ParsedQuery;
+pub use reply_options::ReplyOptions;
 pub use rtype::Rtype;
 pub use zone::Zone;
 pub use zone_builder::{BuildOutcome, ZoneBuilder, ZoneLimits};

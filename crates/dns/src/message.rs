@@ -3,7 +3,7 @@
 use crate::compression::NameOffsets;
 use crate::name::{Name, NameBuf};
 use crate::packed_rrset::{
-    CLASS_IN, HEADER_BYTES, OPT_BYTES, OwnerLocation, PackedRecord, PackedRecords, PackedRrset, RdataPart,
+    CLASS_CH, CLASS_IN, HEADER_BYTES, OPT_BYTES, OwnerLocation, PackedRecord, PackedRecords, PackedRrset, RdataPart,
 };
 use crate::question::Edns;
 use crate::rtype::Rtype;
@@ -202,6 +202,19 @@ impl<'o> ReplyWriter<'o> {
         self.put_bytes(ttl)?;
         let length_offset = self.put_bytes(&[0, 0])?;
         self.put_name(target, known)?;
+        self.finish_record(Section::Answer, length_offset);
+        Ok(())
+    }
+
+    /// Appends a TXT record of QNAME and the class CH with `text`, at most 255 bytes.
+    pub(crate) fn put_identity(&mut self, text: &[u8]) -> Result<(), MessageFull> {
+        self.put_bytes(&[0xc0, HEADER_BYTES as u8])?;
+        self.put_bytes(&Rtype::TXT.0.to_be_bytes())?;
+        self.put_bytes(&CLASS_CH.to_be_bytes())?;
+        self.put_bytes(&[0; 4])?;
+        let length_offset = self.put_bytes(&[0, 0])?;
+        self.put_bytes(&[text.len() as u8])?;
+        self.put_bytes(text)?;
         self.finish_record(Section::Answer, length_offset);
         Ok(())
     }

@@ -38,6 +38,7 @@ const STORED_HEADER_BYTES: usize = 10;
 /// Bytes of a record between its owner and its RDATA: type, class, TTL, length.
 pub(crate) const RECORD_FIXED_BYTES: usize = 10;
 pub(crate) const CLASS_IN: u16 = 1;
+pub(crate) const CLASS_CH: u16 = 3;
 
 /// A packed RRset, borrowed from a zone.
 #[derive(Clone, Copy, Debug)]

@@ -6,7 +6,7 @@
 use crate::hash_slots::Slot;
 use crate::message::Rcode;
 use crate::name_hash::IndexedName;
-use crate::packed_rrset::{CLASS_IN, HEADER_BYTES};
+use crate::packed_rrset::{CLASS_CH, CLASS_IN, HEADER_BYTES};
 use crate::question::{Header, Question, find_edns};
 use crate::rtype::Rtype;
 use crate::zone_map::{FoundZone, ZoneMap};
@@ -81,6 +81,19 @@ impl<'z, 'q> ParsedQuery<'z, 'q> {
     #[inline]
     pub fn is_refused(&self) -> bool {
         matches!(self.reply_kind, ReplyKind::HeaderOnly(_) | ReplyKind::QuestionOnly(_))
+    }
+
+    /// Whether the query asks for nothing but what an OPT has: without a question and without further records.
+    pub(crate) fn is_of_edns_alone(&self) -> bool {
+        matches!(self.reply_kind, ReplyKind::HeaderOnly(Rcode::FormErr))
+            && self.message[4..12] == [0, 0, 0, 0, 0, 0, 0, 1]
+    }
+
+    /// Whether the query is one for text of the class CH, which no zone has.
+    pub(crate) fn is_for_identity(&self) -> bool {
+        matches!(self.reply_kind, ReplyKind::QuestionOnly(Rcode::Refused))
+            && self.question.qclass == CLASS_CH
+            && matches!(self.question.qtype, Rtype::TXT | Rtype::ANY)
     }
 
     /// Loads the slot of the zone's hash table at which the search for QNAME starts.

@@ -59,7 +59,7 @@ impl<'q> Tsig<'q> {
 }
 
 /// Bytes with their number, 16 bits, before them; and the rest.
-fn split_counted(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+pub(crate) fn split_counted(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (count, rest) = bytes.split_first_chunk()?;
     rest.split_at_checked(usize::from(u16::from_be_bytes(*count)))
 }

@@ -6,6 +6,7 @@
 mod aliases;
 mod compression;
 mod malformed;
+mod options;
 mod properties;
 mod queries;
 mod truncation;

@@ -1,0 +1,244 @@
+//! Options of EDNS, extended errors and the identity of the server, with [`ReplyOptions`].
+
+use super::support::question::{Question, UDP};
+use super::support::reply::Reply;
+use super::support::zone_text::zone_map;
+use sanderling_dns::reply_options::TEXT_BYTES_MAX;
+use sanderling_dns::{
+    Answer, CookieSecrets, DnsTransport, Name, ParsedQuery, ReplyOptions, RequestInfo, ZoneEntry, ZoneMap,
+    answer_with_options,
+};
+use std::net::SocketAddr;
+
+const ZONE: &str = "$ORIGIN example.\nns A 192.0.2.53";
+const NSID: u16 = 3;
+const COOKIE: u16 = 10;
+const TCP_KEEPALIVE: u16 = 11;
+const PADDING: u16 = 12;
+const EXTENDED_ERROR: u16 = 15;
+/// A time in 2026.
+const NOW_UNIX_S: u64 = 1_790_000_000;
+
+fn all_options() -> ReplyOptions {
+    ReplyOptions {
+        nsid: "ns1".into(),
+        version: "sanderling 1".into(),
+        cookies: Some(CookieSecrets { current: [1; 16], previous: None }),
+        tcp_keepalive_100ms: Some(50),
+        has_extended_errors: true,
+    }
+}
+
+/// The query for `question` with these options, which have an OPT unless there are none.
+fn query(question: &str, options: &[(u16, &[u8])]) -> Vec<u8> {
+    let mut message = Question::parse(question).message();
+    let start = message.len();
+    for (code, data) in options {
+        message.extend(code.to_be_bytes());
+        message.extend((data.len() as u16).to_be_bytes());
+        message.extend(*data);
+    }
+    let options_bytes = ((message.len() - start) as u16).to_be_bytes();
+    if !options.is_empty() {
+        message[start - 2..start].copy_from_slice(&options_bytes);
+    }
+    message
+}
+
+/// The bytes of the reply.
+fn send(zones: &ZoneMap, options: &ReplyOptions, query: &[u8], transport: DnsTransport) -> Vec<u8> {
+    let bytes_max = match transport {
+        DnsTransport::Udp { reply_bytes_max } => usize::from(reply_bytes_max),
+        DnsTransport::Tcp | DnsTransport::Tls => 65_535,
+    };
+    let mut out = vec![0xa5; bytes_max];
+    let client = SocketAddr::from(([192, 0, 2, 1], 1024));
+    let info = RequestInfo { client, transport, now_unix_s: NOW_UNIX_S };
+    let Answer::Reply(length_bytes) = answer_with_options(&ParsedQuery::parse(zones, query), &info, options, &mut out)
+    else {
+        panic!("no reply");
+    };
+    out.truncate(length_bytes);
+    out
+}
+
+/// The options of a reply whose last record is its OPT.
+fn options_of(reply: &[u8]) -> Vec<(u16, Vec<u8>)> {
+    let option_bytes = Reply::parse(reply).expect("a reply is well-formed").edns.expect("an OPT").option_bytes;
+    let mut left = &reply[reply.len() - option_bytes..];
+    let mut options = vec![];
+    while let [code_high, code_low, length_high, length_low, rest @ ..] = left {
+        let (data, after) = rest.split_at(usize::from(u16::from_be_bytes([*length_high, *length_low])));
+        options.push((u16::from_be_bytes([*code_high, *code_low]), data.to_vec()));
+        left = after;
+    }
+    options
+}
+
+/// Checks RCODE, flags and options of the reply of a server with all options to a query over `transport`.
+#[track_caller]
+fn check(question: &str, asked: &[(u16, &[u8])], transport: DnsTransport, head: &str, expected: &[(u16, &[u8])]) {
+    let reply = send(&zone_map(ZONE), &all_options(), &query(question, asked), transport);
+    let text = Reply::parse(&reply).expect("a reply is well-formed").to_string();
+    assert_eq!(text.lines().next(), Some(head), "{question}");
+    let expected: Vec<(u16, Vec<u8>)> = expected.iter().map(|(code, data)| (*code, data.to_vec())).collect();
+    assert_eq!(options_of(&reply), expected, "{question}");
+}
+
+const ANSWERED: &str = "NOERROR aa edns=1232";
+
+#[test]
+fn nsid_is_in_the_reply_to_a_query_that_asks_for_it_rfc_5001() {
+    check("ns.example. A +edns", &[(NSID, b"")], UDP, ANSWERED, &[(NSID, b"ns1")]);
+    check("ns.example. A +edns", &[], UDP, ANSWERED, &[]);
+    check("no.example. A +edns", &[(NSID, b"")], UDP, "NXDOMAIN aa edns=1232", &[(NSID, b"ns1")]);
+    let reply = send(&zone_map(ZONE), &ReplyOptions::default(), &query("ns.example. A +edns", &[(NSID, b"")]), UDP);
+    assert_eq!(options_of(&reply), []);
+}
+
+#[test]
+fn keepalive_is_in_replies_over_streams_alone_rfc_7828_section_3() {
+    let asked: &[(u16, &[u8])] = &[(TCP_KEEPALIVE, b"")];
+    check("ns.example. A +edns", asked, DnsTransport::Tcp, ANSWERED, &[(TCP_KEEPALIVE, &[0, 50])]);
+    check("ns.example. A +edns", asked, UDP, ANSWERED, &[]);
+    check("ns.example. A +edns", &[], DnsTransport::Tcp, ANSWERED, &[]);
+}
+
+#[test]
+fn errors_have_their_reason_rfc_8914_section_4() {
+    check("ns.elsewhere. A +edns", &[], UDP, "REFUSED edns=1232", &[(EXTENDED_ERROR, &[0, 20])]);
+    check("example. AXFR +edns", &[], DnsTransport::Tcp, "REFUSED edns=1232", &[(EXTENDED_ERROR, &[0, 18])]);
+    check("example. MAILB +edns", &[], UDP, "NOTIMP edns=1232", &[(EXTENDED_ERROR, &[0, 21])]);
+    check("example. OPT +edns", &[], UDP, "FORMERR edns=1232", &[]);
+    let apex = Name::parse(b"\x07example\0").expect("a name").to_owned();
+    let zones = ZoneMap::new(super::support::zone_text::SEED, [ZoneEntry::Unavailable { apex: Box::new(apex) }]);
+    let reply = send(&zones, &all_options(), &query("example. A +edns", &[]), UDP);
+    assert_eq!(options_of(&reply), [(EXTENDED_ERROR, vec![0, 14])]);
+    // Without an OPT in the query there is no place for it.
+    let reply = send(&zones, &all_options(), &query("example. A", &[]), UDP);
+    assert_eq!(Reply::parse(&reply).expect("a reply is well-formed").to_string(), "SERVFAIL\n");
+}
+
+#[test]
+fn cookie_is_answered_and_accepted_rfc_7873_section_5_2() {
+    let client_cookie = b"clientco";
+    let ask = |cookie: &[u8], options: &ReplyOptions| {
+        let reply = send(&zone_map(ZONE), options, &query("ns.example. A +edns", &[(COOKIE, cookie)]), UDP);
+        assert_eq!(reply[3] & 0xf, 0, "NOERROR");
+        let [(COOKIE, cookie)] = &options_of(&reply)[..] else { panic!("a cookie") };
+        assert_eq!((cookie.len(), &cookie[..8]), (24, &client_cookie[..]));
+        cookie.clone()
+    };
+    let options = all_options();
+    let cookie = ask(client_cookie, &options);
+    assert_eq!(ask(&cookie, &options), cookie);
+    // A wrong server cookie, or that of another server, gets a new one.
+    for other in [&b"clientcoservercookie"[..], &[&cookie[..23], b"x"].concat(), &[&cookie[..], b"x"].concat()] {
+        assert_eq!(ask(other, &options), cookie);
+    }
+    let secrets = CookieSecrets { current: [2; 16], previous: Some([1; 16]) };
+    let rolled = ReplyOptions { cookies: Some(secrets), ..all_options() };
+    assert_eq!(ask(&cookie, &rolled), cookie, "accepted until it is old");
+    assert_ne!(ask(client_cookie, &rolled), cookie);
+}
+
+#[test]
+fn malformed_cookie_is_formerr_rfc_7873_section_5_2_2() {
+    let wrong_lengths = [0, 1, 7, 9, 15, 41].map(|length| vec![7; length]);
+    for cookie in &wrong_lengths {
+        check("ns.example. A +edns", &[(COOKIE, cookie)], UDP, "FORMERR edns=1232", &[]);
+        let asked = query("ns.example. A +edns", &[(COOKIE, cookie)]);
+        let reply = send(&zone_map(ZONE), &ReplyOptions::default(), &asked, UDP);
+        assert_eq!(reply[3] & 0xf, 0, "a server without cookies ignores them");
+    }
+    // RFC 7873 §5.2: a second one is ignored.
+    let asked: &[(u16, &[u8])] = &[(COOKIE, b"clientco"), (COOKIE, b"x")];
+    let reply = send(&zone_map(ZONE), &all_options(), &query("ns.example. A +edns", asked), UDP);
+    assert_eq!(options_of(&reply).len(), 1);
+}
+
+#[test]
+fn query_without_a_question_gets_a_cookie_rfc_7873_section_5_4() {
+    let mut asked = query(". A +edns", &[(COOKIE, b"clientco")]);
+    asked[5] = 0;
+    asked.drain(12..17);
+    let reply = send(&zone_map(ZONE), &all_options(), &asked, UDP);
+    assert_eq!(Reply::parse(&reply).expect("a reply is well-formed").to_string(), "NOERROR edns=1232\n");
+    assert_eq!(options_of(&reply)[0].0, COOKIE);
+    let reply = send(&zone_map(ZONE), &ReplyOptions::default(), &asked, UDP);
+    assert_eq!(reply[3] & 0xf, 1, "FORMERR");
+}
+
+#[test]
+fn replies_over_tls_are_padded_for_clients_that_pad_rfc_8467_section_4_1() {
+    let asked: &[(u16, &[u8])] = &[(PADDING, &[0; 9]), (NSID, b"")];
+    let zones = zone_map(ZONE);
+    let length = |transport, asked| send(&zones, &all_options(), &query("ns.example. A +edns", asked), transport).len();
+    assert_eq!(length(DnsTransport::Tls, asked), 468);
+    assert_eq!(length(DnsTransport::Tls, &[]), 12 + 16 + 16 + 11);
+    assert_eq!(length(DnsTransport::Tcp, asked), 12 + 16 + 16 + 11 + 7);
+    // Lengths around a multiple: the option itself has four bytes.
+    for count in 20..60 {
+        let records: String = (0..count).map(|index| format!("ns A 192.0.2.{index}\n")).collect();
+        let zones = zone_map(&format!("$ORIGIN example.\n{records}"));
+        for name in ["ns.example.", "Ns.example."] {
+            let asked = query(&format!("{name} A +edns"), &[(PADDING, b"")]);
+            let reply = send(&zones, &all_options(), &asked, DnsTransport::Tls);
+            assert_eq!(reply.len() % 468, 0, "{count}");
+            assert_eq!(Reply::parse(&reply).expect("a reply is well-formed").sections[0].len(), count);
+        }
+    }
+}
+
+#[test]
+fn identity_is_text_of_the_class_ch_rfc_4892() {
+    let check = |name: &str, options: &ReplyOptions, expected: Option<&str>| {
+        for rtype in ["TXT", "ANY"] {
+            let reply = send(&zone_map(ZONE), options, &query(&format!("{name} {rtype} +class=3"), &[]), UDP);
+            assert_eq!(reply[3] & 0xf, if expected.is_some() { 0 } else { 5 }, "{name}");
+            let Some(text) = expected else { continue };
+            let record =
+                [&[0xc0, 12, 0, 16, 0, 3, 0, 0, 0, 0, 0, text.len() as u8 + 1, text.len() as u8], text.as_bytes()];
+            assert!(reply.ends_with(&record.concat()), "{reply:02x?}");
+            assert_eq!((reply[2] & 4, reply[7]), (4, 1), "AA, one answer");
+        }
+    };
+    for name in ["version.bind.", "VERSION.Server."] {
+        check(name, &all_options(), Some("sanderling 1"));
+        check(name, &ReplyOptions { version: String::new(), ..all_options() }, None);
+    }
+    for name in ["id.server.", "hostname.bind."] {
+        check(name, &all_options(), Some("ns1"));
+        check(name, &ReplyOptions { nsid: String::new(), ..all_options() }, None);
+    }
+    check("authors.bind.", &all_options(), None);
+    check("ns.example.", &all_options(), None);
+    let reply = send(&zone_map(ZONE), &all_options(), &query("version.bind. A +class=3", &[]), UDP);
+    assert_eq!(reply[3] & 0xf, 5, "other types are refused");
+}
+
+#[test]
+fn all_options_fit_beside_the_longest_question() {
+    let options = ReplyOptions { nsid: "n".repeat(TEXT_BYTES_MAX + 1), ..all_options() };
+    let name = format!("{0}.{0}.{0}.{1}.", "a".repeat(63), "b".repeat(61));
+    let asked: &[(u16, &[u8])] = &[(NSID, b""), (COOKIE, b"clientco"), (TCP_KEEPALIVE, b""), (PADDING, b"")];
+    for transport in [DnsTransport::Udp { reply_bytes_max: 512 }, DnsTransport::Tcp, DnsTransport::Tls] {
+        let reply = send(&zone_map(ZONE), &options, &query(&format!("{name} A +edns=512"), asked), transport);
+        assert!(reply.len() <= 512, "{}", reply.len());
+        assert_eq!(options_of(&reply)[0], (NSID, vec![b'n'; TEXT_BYTES_MAX]));
+    }
+}
+
+#[test]
+fn replies_of_every_length_leave_space_for_options() {
+    let asked: &[(u16, &[u8])] = &[(NSID, b""), (COOKIE, b"clientco")];
+    for count in 1..90 {
+        let records: String = (0..count).map(|index| format!("ns A 192.0.2.{index}\n")).collect();
+        let zones = zone_map(&format!("$ORIGIN example.\n{records}"));
+        let reply = send(&zones, &all_options(), &query("ns.example. A +edns", asked), UDP);
+        let whole_bytes = 12 + 16 + 16 * count + 11 + 7 + 28;
+        let parsed = Reply::parse(&reply).expect("a reply is well-formed");
+        assert_eq!(parsed.is_truncated(), whole_bytes > 1232, "{count}");
+        assert_eq!(options_of(&reply).len(), 2);
+    }
+}
