@@ -203,6 +203,10 @@ pub struct SiteOptions {
     pub media_types: Vec<(String, String)>,
     /// Directories that symbolic links out of the document root may lead to, each with its place in the configuration.
     pub link_targets: Vec<(PathBuf, Location)>,
+    /// Whether names with a leading dot and backups are served.
+    pub hidden_files: bool,
+    /// Whether paths that must be normalized are refused.
+    pub exact_paths: bool,
 }
 
 impl Site {

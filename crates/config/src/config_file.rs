@@ -273,16 +273,25 @@ impl ConfigBuilder<'_, '_> {
 
     fn read_domain_keys(&mut self, name: &DomainName, offset: usize, table: &DeTable<'_>) {
         let (mut site, mut zone, mut aliases, mut certificate) = (None, None, None, None);
-        let (mut media_types, mut link_targets) = (None, None);
+        let mut options = SiteOptions::default();
+        // A key that needs a site.
+        let mut of_site = None;
         let mut has_unknown = false;
         for entry in entries(table) {
             match entry.key {
                 "site" => site = Some(entry),
                 "zone" => zone = Some(entry),
-                "aliases" => aliases = Some(entry),
-                "media_types" => media_types = Some(entry),
-                "link_targets" => link_targets = Some(entry),
                 "certificate" => certificate = Some(entry),
+                key if Section::Domain.has(key) => {
+                    of_site = of_site.or(Some(entry));
+                    match key {
+                        "aliases" => aliases = Some(entry),
+                        "media_types" => options.media_types = self.read_media_types(entry),
+                        "link_targets" => options.link_targets = self.read_link_targets(entry),
+                        "hidden_files" => options.hidden_files = self.reader.boolean(entry).unwrap_or(false),
+                        _ => options.exact_paths = self.reader.boolean(entry).unwrap_or(false),
+                    }
+                }
                 key => {
                     has_unknown = true;
                     self.reader.error(entry.offset, Section::unknown_domain_key(name, key));
@@ -293,15 +302,8 @@ impl ConfigBuilder<'_, '_> {
             self.read_zone(name, offset, entry);
         }
         let sites_before = self.config.sites.len();
-        let of_site = aliases.or(media_types).or(link_targets);
         match (site, of_site) {
-            (Some(entry), _) => {
-                let options = SiteOptions {
-                    media_types: self.read_media_types(media_types),
-                    link_targets: self.read_link_targets(link_targets),
-                };
-                self.read_site(name, offset, entry, aliases, options);
-            }
+            (Some(entry), _) => self.read_site(name, offset, entry, aliases, options),
             (None, Some(entry)) => {
                 self.error(entry.offset, format!("{name} has {}, but no site", entry.key), "add site = \"FOLDER\"");
             }
@@ -357,10 +359,10 @@ impl ConfigBuilder<'_, '_> {
     }
 
     /// Media types by extension, each checked.
-    fn read_media_types(&mut self, section: Option<Entry<'_, '_>>) -> Vec<(String, String)> {
+    fn read_media_types(&mut self, section: Entry<'_, '_>) -> Vec<(String, String)> {
         const EXAMPLE: &str = "media_types = { log = \"text/plain; charset=utf-8\" }";
         let mut media_types = Vec::new();
-        let table = section.and_then(|section| self.reader.table(section, EXAMPLE));
+        let table = self.reader.table(section, EXAMPLE);
         for entry in table.map(entries).unwrap_or_default() {
             let Some((offset, media_type)) = self.reader.string(entry, EXAMPLE) else { continue };
             if !entry.key.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'.' && byte != b'/') {
@@ -375,9 +377,8 @@ impl ConfigBuilder<'_, '_> {
         media_types
     }
 
-    fn read_link_targets(&mut self, entry: Option<Entry<'_, '_>>) -> Vec<(PathBuf, Location)> {
+    fn read_link_targets(&mut self, entry: Entry<'_, '_>) -> Vec<(PathBuf, Location)> {
         const EXAMPLE: &str = "link_targets = [\"/srv/uploads\"]";
-        let Some(entry) = entry else { return Vec::new() };
         let mut link_targets = Vec::new();
         for (offset, text) in self.reader.strings(entry, EXAMPLE) {
             if text.is_empty() {

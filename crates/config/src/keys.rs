@@ -41,7 +41,16 @@ impl Section {
             Section::Http => vec!["listen", "default"],
             Section::Https => vec!["listen"],
             Section::Dns => vec!["listen", "tls"],
-            Section::Domain => vec!["site", "aliases", "zone", "media_types", "link_targets", "certificate"],
+            Section::Domain => vec![
+                "site",
+                "aliases",
+                "zone",
+                "media_types",
+                "link_targets",
+                "hidden_files",
+                "exact_paths",
+                "certificate",
+            ],
             Section::Limits => LIMITS.iter().map(|limit| limit.key).collect(),
         }
     }

@@ -49,6 +49,6 @@ pub use request::{Framing, Method, Parsed, Persistence, Request, RequestLimits, 
 pub use request_error::RequestError;
 pub use respond::{LookupError, respond};
 pub use response::{Body, Response};
-pub use site_path::{SEGMENT_BYTES_MAX, SITE_PATH_BYTES_MAX, SitePath, SitePathError};
+pub use site_path::{PathTraits, SEGMENT_BYTES_MAX, SITE_PATH_BYTES_MAX, SitePath, SitePathError};
 pub use status::Status;
 pub use target::Target;

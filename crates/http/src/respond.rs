@@ -36,7 +36,7 @@ impl From<SitePathError> for LookupError<'_> {
     fn from(error: SitePathError) -> Self {
         match error {
             SitePathError::Malformed => LookupError::BadRequest,
-            SitePathError::Hidden | SitePathError::TooLong => LookupError::NotFound,
+            SitePathError::TooLong => LookupError::NotFound,
         }
     }
 }

@@ -17,21 +17,43 @@ pub const SEGMENT_BYTES_MAX: usize = 255;
 pub enum SitePathError {
     /// Not absolute, an invalid percent-encoding, a backslash or control byte, or a segment `..` that leads out of the root.
     Malformed,
-    /// A segment starts with a dot, except `.well-known` at the root (RFC 8615 §3), or the file is a backup: never served.
-    Hidden,
     /// The path exceeds [`SITE_PATH_BYTES_MAX`], or a segment [`SEGMENT_BYTES_MAX`].
     TooLong,
 }
 
+/// What a site may refuse in a path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct PathTraits(u8);
+
+impl PathTraits {
+    /// Nothing.
+    pub const NONE: PathTraits = PathTraits(0);
+    /// A segment starts with a dot, except `.well-known` at the root (RFC 8615 §3), or the file is a backup.
+    pub const HIDDEN: PathTraits = PathTraits(1);
+    /// Segments were removed or an encoded slash was decoded, so that the file has another URL.
+    pub const NORMALIZED: PathTraits = PathTraits(1 << 1);
+
+    /// Those of both.
+    #[must_use]
+    pub const fn union(self, other: PathTraits) -> PathTraits {
+        PathTraits(self.0 | other.0)
+    }
+
+    /// Whether both have one in common.
+    pub const fn intersects(self, other: PathTraits) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
 /// The path of a file or directory below a document root.
 ///
-/// It has no slash at its start or end, no empty segment, none that starts with a dot (except `.well-known` as the
-/// first one), no control byte or backslash, and is fully decoded: it may be opened beneath the root as it is.
+/// It has no slash at its start or end, no empty segment, no segment `.` or `..`, no control byte or backslash, and is fully
+/// decoded: it may be opened beneath the root as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SitePath<'b> {
     path: Cow<'b, [u8]>,
     ends_with_slash: bool,
-    is_normalized: bool,
+    traits: PathTraits,
 }
 
 impl<'b> SitePath<'b> {
@@ -48,7 +70,7 @@ impl<'b> SitePath<'b> {
             Some(directory) => (directory, true),
         };
         if is_plain(path) {
-            return Ok(SitePath { path: Cow::Borrowed(path), ends_with_slash, is_normalized: false });
+            return Ok(SitePath { path: Cow::Borrowed(path), ends_with_slash, traits: PathTraits::NONE });
         }
         SitePath::normalize(relative)
     }
@@ -56,10 +78,10 @@ impl<'b> SitePath<'b> {
     #[cold]
     #[inline(never)]
     fn normalize(relative: &'b [u8]) -> Result<SitePath<'b>, SitePathError> {
-        let mut is_normalized = false;
+        let mut has_encoded_slash = false;
         let path = match memchr(b'%', relative) {
             None => Cow::Borrowed(relative),
-            Some(_) => Cow::Owned(decode(relative, &mut is_normalized)?),
+            Some(_) => Cow::Owned(decode(relative, &mut has_encoded_slash)?),
         };
         let (directory, mut ends_with_slash) = match path.strip_suffix(b"/") {
             None => (&path[..], path.is_empty()),
@@ -71,8 +93,9 @@ impl<'b> SitePath<'b> {
                 Cow::Borrowed(path) => Cow::Borrowed(&path[..directory.len()]),
                 Cow::Owned(_) => Cow::Owned(directory.to_vec()),
             };
-            check_segments(&path)?;
-            return Ok(SitePath { path, ends_with_slash, is_normalized });
+            let traits = if has_encoded_slash { PathTraits::NORMALIZED } else { PathTraits::NONE };
+            let traits = traits.union(check_segments(&path)?);
+            return Ok(SitePath { path, ends_with_slash, traits });
         }
         let mut kept = Vec::with_capacity(path.len());
         for segment in path.split(|&byte| byte == b'/') {
@@ -86,8 +109,8 @@ impl<'b> SitePath<'b> {
             }
         }
         let path = kept.join(&b'/');
-        check_segments(&path)?;
-        Ok(SitePath { path: Cow::Owned(path), ends_with_slash, is_normalized: true })
+        let traits = PathTraits::NORMALIZED.union(check_segments(&path)?);
+        Ok(SitePath { path: Cow::Owned(path), ends_with_slash, traits })
     }
 
     /// The path relative to the root, without a slash at either end; empty for the root.
@@ -100,9 +123,9 @@ impl<'b> SitePath<'b> {
         self.ends_with_slash
     }
 
-    /// Whether segments were removed or an encoded slash was decoded, so that the file has another URL.
-    pub fn is_normalized(&self) -> bool {
-        self.is_normalized
+    /// What a site may refuse in it.
+    pub fn traits(&self) -> PathTraits {
+        self.traits
     }
 }
 
@@ -171,23 +194,20 @@ fn hex(digit: u8) -> Option<u8> {
     char::from(digit).to_digit(16).map(|value| value as u8)
 }
 
-fn check_segments(path: &[u8]) -> Result<(), SitePathError> {
+/// Checks a decoded and normalized path.
+fn check_segments(path: &[u8]) -> Result<PathTraits, SitePathError> {
     if path.len() > SITE_PATH_BYTES_MAX {
         return Err(SitePathError::TooLong);
     }
     if path.iter().any(|&byte| byte.is_ascii_control() || byte == b'\\') {
         return Err(SitePathError::Malformed);
     }
-    if path.is_empty() {
-        return Ok(());
-    }
+    let mut is_hidden = is_backup(path);
     for (index, segment) in path.split(|&byte| byte == b'/').enumerate() {
-        match segment {
-            b".well-known" if index == 0 => {}
-            [b'.', ..] => return Err(SitePathError::Hidden),
-            _ if segment.len() > SEGMENT_BYTES_MAX => return Err(SitePathError::TooLong),
-            _ => {}
+        if segment.len() > SEGMENT_BYTES_MAX {
+            return Err(SitePathError::TooLong);
         }
+        is_hidden |= segment.starts_with(b".") && (index > 0 || segment != b".well-known");
     }
-    if is_backup(path) { Err(SitePathError::Hidden) } else { Ok(()) }
+    Ok(if is_hidden { PathTraits::HIDDEN } else { PathTraits::NONE })
 }

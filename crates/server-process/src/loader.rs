@@ -12,6 +12,7 @@ use sanderling_config::diagnostic::{Diagnostic, Problem, error_text};
 use sanderling_config::log::log;
 use sanderling_config::{Config, DefaultSite, DomainName, Limits, Zone as ZoneConfig};
 use sanderling_dns::{HashSeed, Zone, ZoneEntry, ZoneMap};
+use sanderling_http::PathTraits;
 use sanderling_os::directory::Directory;
 use sanderling_os::error::with_second_try;
 use sanderling_server::{Root, Site, SiteOptions, Sites, Snapshot};
@@ -162,7 +163,13 @@ impl Loader {
             Err(diagnostic) => Some(report.fail(diagnostic)),
         };
         let (link_target_indexes, link_targets) = self.open_link_targets(site, report);
-        let options = SiteOptions { media_types: site.options.media_types.clone(), link_targets };
+        let refused_paths = match (site.options.hidden_files, site.options.exact_paths) {
+            (false, false) => PathTraits::HIDDEN,
+            (false, true) => PathTraits::HIDDEN.union(PathTraits::NORMALIZED),
+            (true, true) => PathTraits::NORMALIZED,
+            (true, false) => PathTraits::NONE,
+        };
+        let options = SiteOptions { media_types: site.options.media_types.clone(), link_targets, refused_paths };
         let (id, root) = match self.roots.get(&site.document_root) {
             Some((index, root)) => {
                 let (index, root) = (*index, Root::Directory(Arc::clone(root)));

@@ -3,7 +3,7 @@
 use crate::clock::Clock;
 use crate::file_cache::{FileCache, Lookup};
 use crate::jobs::Waiter;
-use crate::open_file::{FileKey, OpenFile};
+use crate::open_file::{FileError, FileKey, OpenFile};
 use crate::sites::{Site, SiteCache, Sites};
 use sanderling_http::{Host, SitePath};
 use sanderling_table::{LocalCache, Ref};
@@ -49,6 +49,9 @@ impl<'s> LocalFiles<'s> {
         waiter: Waiter,
         clock: &Clock,
     ) -> Lookup<'_, 's> {
+        if path.traits().intersects(site.options.refused_paths) {
+            return Lookup::Failed(FileError::NotFound);
+        }
         self.key.set(site.id, path);
         if let Some(file) = self.references.get(&self.key)
             && !self.shared.is_stale(&file, clock.now_ms())

@@ -1,6 +1,6 @@
 //! The web sites of a server, and which of them a request's host selects.
 
-use sanderling_http::{Host, media_type};
+use sanderling_http::{Host, PathTraits, media_type};
 use sanderling_os::directory::Directory;
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -31,13 +31,22 @@ pub struct Site {
 }
 
 /// How the files of a site are served.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct SiteOptions {
     /// Directories that symbolic links out of the document root may lead to.
     pub link_targets: Vec<Arc<Directory>>,
     /// Extensions, in lower case and without their dot, each with a media type that takes precedence over the built-in one.
     /// The empty extension is that of names without one.
     pub media_types: Vec<(String, String)>,
+    /// Requests for paths with one of these get 404.
+    pub refused_paths: PathTraits,
+}
+
+/// Without hidden files.
+impl Default for SiteOptions {
+    fn default() -> SiteOptions {
+        SiteOptions { link_targets: Vec::new(), media_types: Vec::new(), refused_paths: PathTraits::HIDDEN }
+    }
 }
 
 impl SiteOptions {

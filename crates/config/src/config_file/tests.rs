@@ -185,14 +185,14 @@ fn table_in_a_domain_is_an_unknown_key() {
     check(
         "[domain.\"a.example\"]\nroot = \"a\"\nheaders = { \"Cache-Control\" = \"max-age=60\" }",
         &[
-            "2:1: unknown key `root` in [domain.\"a.example\"]; the keys are `site`, `aliases`, `zone`, `media_types`, `link_targets`, `certificate`",
-            "3:1: unknown key `headers` in [domain.\"a.example\"]; the keys are `site`, `aliases`, `zone`, `media_types`, `link_targets`, `certificate`",
+            "2:1: unknown key `root` in [domain.\"a.example\"]; the keys are `site`, `aliases`, `zone`, `media_types`, `link_targets`, `hidden_files`, `exact_paths`, `certificate`",
+            "3:1: unknown key `headers` in [domain.\"a.example\"]; the keys are `site`, `aliases`, `zone`, `media_types`, `link_targets`, `hidden_files`, `exact_paths`, `certificate`",
         ],
     );
     check(
         "[domain.localhost]\nsite = \"public\"\n[domain.localhost.headers]\na = 1",
         &[
-            "3:19: unknown key `headers` in [domain.\"localhost\"]; the keys are `site`, `aliases`, `zone`, `media_types`, `link_targets`, `certificate`",
+            "3:19: unknown key `headers` in [domain.\"localhost\"]; the keys are `site`, `aliases`, `zone`, `media_types`, `link_targets`, `hidden_files`, `exact_paths`, `certificate`",
         ],
     );
 }
@@ -701,5 +701,25 @@ fn link_targets_are_relative_to_the_file() {
     check(
         "[domain.\"a.example\"]\nzone = \"a.zone\"\nlink_targets = []",
         &["3:1: a.example has link_targets, but no site; add site = \"FOLDER\""],
+    );
+}
+
+#[test]
+fn hidden_files_and_exact_paths_are_booleans() {
+    let site = "[domain.\"a.example\"]\nsite = \"public\"\n";
+    let options = |keys: &str| {
+        let config = config(&format!("{site}{keys}"));
+        (config.sites[0].options.hidden_files, config.sites[0].options.exact_paths)
+    };
+    assert_eq!(options(""), (false, false));
+    assert_eq!(options("hidden_files = true"), (true, false));
+    assert_eq!(options("exact_paths = true"), (false, true));
+    check(
+        &format!("{site}hidden_files = 1\n"),
+        &["3:16: `hidden_files` must be true or false, not the number 1; write hidden_files = true"],
+    );
+    check(
+        "[domain.\"a.example\"]\nzone = \"a.zone\"\nexact_paths = true",
+        &["3:1: a.example has exact_paths, but no site; add site = \"FOLDER\""],
     );
 }

@@ -1,8 +1,9 @@
 //! A site with a fixed set of files and directories, and the checks of its responses.
 
 use sanderling_http::{
-    Body, ContentCoding, FileMetadata, FileTime, HttpDate, LookupError, Negotiation, Parsed, Part, Persistence,
-    Representation, Request, RequestLimits, Response, SitePath, media_type, negotiate_coding, parse_request, respond,
+    Body, ContentCoding, FileMetadata, FileTime, HttpDate, LookupError, Negotiation, Parsed, Part, PathTraits,
+    Persistence, Representation, Request, RequestLimits, Response, SitePath, media_type, negotiate_coding,
+    parse_request, respond,
 };
 
 /// The date of all responses: Sun, 06 Nov 1994 08:49:37 GMT.
@@ -104,6 +105,7 @@ pub(crate) fn response_to(bytes: &[u8]) -> Option<TestResponse> {
             let file_result = match (&path, &file) {
                 (None, _) => Err(LookupError::NotLookedUp),
                 (Some(Err(error)), _) => Err(LookupError::from(*error)),
+                (Some(Ok(path)), _) if path.traits().intersects(PathTraits::HIDDEN) => Err(LookupError::NotFound),
                 (Some(Ok(_)), Some(file)) => Ok(file),
                 (Some(Ok(path)), None) if [&b"docs"[..], "größe".as_bytes()].contains(&path.as_bytes()) => {
                     Err(LookupError::Directory(path))

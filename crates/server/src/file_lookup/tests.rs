@@ -280,10 +280,10 @@ fn a_file_that_is_written_again_all_the_time_is_not_found() {
 #[test]
 fn a_media_type_of_the_site_takes_precedence() {
     let options = SiteOptions {
-        link_targets: Vec::new(),
         media_types: [("log", "text/x-log"), ("html", "text/x-own"), ("", "text/x-none")]
             .map(|(extension, media_type)| (extension.to_owned(), media_type.to_owned()))
             .into(),
+        ..SiteOptions::default()
     };
     for (file_name, expected) in [
         ("a.log", "text/x-log"),

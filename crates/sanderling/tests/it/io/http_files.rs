@@ -104,6 +104,29 @@ fn links_lead_to_link_targets_and_files_have_the_media_types_of_the_domain() {
     }
 }
 
+#[test]
+fn a_domain_may_serve_hidden_files_and_refuse_paths_that_are_not_exact() {
+    let files: [(&str, &[u8]); 4] =
+        [("a.txt", b"a"), (".hidden/b.txt", b"b"), ("c.txt~", b"c"), (".well-known/d.txt", b"d")];
+    for (keys, expected) in [
+        ("", [200, 404, 404, 200, 200, 404]),
+        ("hidden_files = true", [200, 200, 200, 200, 200, 200]),
+        ("exact_paths = true", [200, 404, 404, 200, 404, 404]),
+        ("hidden_files = true\nexact_paths = true", [200, 200, 200, 200, 404, 404]),
+    ] {
+        let directory = TestDirectory::new();
+        files.iter().for_each(|(name, content)| drop(directory.write(&format!("public/{name}"), content)));
+        let config =
+            format!("[http]\nlisten = [\"127.0.0.1:0\"]\n[domain.\"example.com\"]\nsite = \"public\"\n{keys}\n");
+        directory.write("sanderling.toml", config.as_bytes());
+        let server = TestServer::start_command(directory.serve_command(), ListenerCounts { http: 1, dns: 0 });
+        let targets =
+            ["/a.txt", "/.hidden/b.txt", "/c.txt~", "/.well-known/d.txt", "//x/..//a.txt", "/x/../.hidden%2fb.txt"];
+        let statuses = targets.map(|target| HttpClient::connect(server.http()).get(target).status);
+        assert_eq!(statuses, expected, "{keys}");
+    }
+}
+
 /// More than the socket buffers of a connection hold.
 const HUGE_BYTES: usize = 20_000_000;
 
