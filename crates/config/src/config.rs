@@ -53,6 +53,8 @@ pub struct Config {
     pub zones: Vec<Zone>,
     /// The certificates, in the order of the file.
     pub certificates: Vec<CertificateFiles>,
+    /// Whether the server makes a certificate for `localhost`; there is no other one then.
+    pub has_self_signed_certificate: bool,
     /// The limits.
     pub limits: Limits,
 }
@@ -75,6 +77,7 @@ impl Default for Config {
             default_site: DefaultSite::None,
             zones: Vec::new(),
             certificates: Vec::new(),
+            has_self_signed_certificate: false,
             limits: Limits::default(),
         }
     }
@@ -93,6 +96,11 @@ impl Config {
         let sites = self.sites.iter().filter_map(|site| site.check_document_root().err());
         let link_targets = self.sites.iter().flat_map(Site::link_target_problems);
         sites.chain(link_targets).chain(self.zones.iter().filter_map(|zone| zone.check_file().err())).collect()
+    }
+
+    /// Whether there are certificates.
+    pub fn has_tls(&self) -> bool {
+        !self.certificates.is_empty() || self.has_self_signed_certificate
     }
 
     /// The addresses of `service`.

@@ -1,6 +1,6 @@
 //! The configuration that the arguments of `serve` and `check` give.
 
-use crate::config::{Config, DefaultSite, Site, SiteOptions, Zone, processor_count};
+use crate::config::{CertificateFiles, Config, DefaultSite, Site, SiteOptions, Zone, processor_count};
 use crate::diagnostic::{Diagnostic, Location, Problem};
 use crate::domain_name::DomainName;
 use crate::listen_address::ListenAddresses;
@@ -17,6 +17,10 @@ pub struct Flags {
     pub directory: Option<PathBuf>,
     /// Addresses of HTTP; 127.0.0.1:8080 if empty and there is a directory.
     pub http_listen: Vec<SocketAddr>,
+    /// Addresses of HTTPS.
+    pub https_listen: Vec<SocketAddr>,
+    /// The certificate chain and its private key; if `None`, HTTPS has a self-signed certificate.
+    pub certificate: Option<(PathBuf, PathBuf)>,
     /// The zones.
     pub zones: Vec<Zone>,
     /// Addresses of DNS; 127.0.0.1:5353 if empty and there are zones.
@@ -68,6 +72,16 @@ impl Config {
         for &address in &flags.http_listen {
             check(format!("--http {address}"), addresses.add(address, Service::Http));
         }
+        for &address in &flags.https_listen {
+            let argument = format!("--https {address}");
+            check(argument.clone(), addresses.add(address, Service::Https));
+            if flags.certificate.is_none() && !address.ip().is_loopback() {
+                let message = format!("{address} needs a certificate that clients trust");
+                let remedy = "give one with `serve --certificate FILE --key FILE`, or listen on 127.0.0.1 or [::1], \
+                              with a self-signed one";
+                check(argument, Err(Problem::new(message, remedy)));
+            }
+        }
         for &address in &flags.dns_listen {
             check(format!("--dns {address}"), addresses.add(address, Service::Dns));
         }
@@ -89,6 +103,13 @@ impl Flags {
         let mut add = |name: &str, value: OsString| arguments.extend([OsString::from(name), value]);
         for address in &self.http_listen {
             add("--http", address.to_string().into());
+        }
+        for address in &self.https_listen {
+            add("--https", address.to_string().into());
+        }
+        if let Some((chain, key)) = &self.certificate {
+            add("--certificate", chain.into());
+            add("--key", key.into());
         }
         for Zone { apex, file, .. } in &self.zones {
             let mut value = OsString::from(format!("{apex}="));
@@ -113,14 +134,21 @@ impl Flags {
             let location = Location::Argument(document_root.display().to_string());
             Site { hosts: Vec::new(), document_root, location, options: SiteOptions::default() }
         });
+        let certificate = self.certificate.clone().map(|(chain, key)| {
+            let location = Location::Argument(format!("--certificate {}", chain.display()));
+            CertificateFiles { names: Vec::new(), chain, key, location }
+        });
         let default_site = if site.is_some() { DefaultSite::EveryHost(0) } else { DefaultSite::None };
         Config {
             worker_count: self.worker_count.unwrap_or_else(processor_count),
             http_listen: self.http_listen.clone(),
+            https_listen: self.https_listen.clone(),
             dns_listen: self.dns_listen.clone(),
             sites: site.into_iter().collect(),
             default_site,
             zones: self.zones.clone(),
+            certificates: certificate.into_iter().collect(),
+            has_self_signed_certificate: !self.https_listen.is_empty() && self.certificate.is_none(),
             ..Config::default()
         }
     }
@@ -163,7 +191,8 @@ mod tests {
             http_listen: vec![address, address],
             zones: vec![zone("a.example", "/none/a".into()), zone("a.example", "/dev/null".into())],
             dns_listen: vec![address],
-            worker_count: None,
+            https_listen: vec!["0.0.0.0:443".parse().unwrap(), "[::1]:443".parse().unwrap()],
+            ..Flags::default()
         };
         let messages: Vec<String> =
             Config::from_flags(&flags).unwrap_err().iter().map(|diagnostic| diagnostic.to_string()).collect();
@@ -172,6 +201,8 @@ mod tests {
             [
                 "--zone a.example=/dev/null: the zone a.example is listed twice; remove one of the two",
                 "--http 127.0.0.1:80: 127.0.0.1:80 is listed twice for HTTP; remove one of the two",
+                "--https 0.0.0.0:443: 0.0.0.0:443 needs a certificate that clients trust; give one with \
+                 `serve --certificate FILE --key FILE`, or listen on 127.0.0.1 or [::1], with a self-signed one",
                 "--dns 127.0.0.1:80: 127.0.0.1:80 is listed for both HTTP and DNS; \
                  DNS listens on TCP as well; choose another port for one of them",
                 "/none/public: the site `/none/public` does not exist; create it or correct the path",

@@ -56,7 +56,7 @@ pub(crate) struct Invocation {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Command {
     /// Serve the built-in domain.
-    Demo { http: SocketAddr, dns: SocketAddr },
+    Demo { http: SocketAddr, https: SocketAddr, dns: SocketAddr },
     /// Supervise a server process.
     Serve {
         source: ConfigSource,
@@ -98,7 +98,7 @@ impl Invocation {
             Err(problem) => Err(usage_error(name, ErrorKind::MissingRequiredArgument, &problem)),
         };
         let command = match cli.command {
-            CliCommand::Demo(demo) => Command::Demo { http: demo.http, dns: demo.dns },
+            CliCommand::Demo(demo) => Command::Demo { http: demo.http, https: demo.https, dns: demo.dns },
             CliCommand::Serve(mut serve) => {
                 Command::Serve { control: serve.control.take(), source: serve.source(search_paths)? }
             }
@@ -260,11 +260,15 @@ line.")]
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   sanderling demo
-  sanderling demo --http 127.0.0.1:0 --dns 127.0.0.1:0     on free ports")]
+  sanderling demo --http 127.0.0.1:0 --https 127.0.0.1:0 --dns 127.0.0.1:0     on free ports")]
 struct DemoArgs {
     /// Listen address for HTTP; port 0 selects a free port
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080", value_parser = parse_listen_address)]
     http: SocketAddr,
+
+    /// Listen address for HTTPS, with a self-signed certificate; port 0 selects a free port
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8443", value_parser = parse_listen_address)]
+    https: SocketAddr,
 
     /// Listen address for DNS, over UDP and TCP; port 0 selects a free port
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:5353", value_parser = parse_listen_address)]
@@ -279,13 +283,15 @@ struct DemoArgs {
 /// When the server is ready, it prints a line for each address: `http 127.0.0.1:8080`.
 #[derive(Debug, Args)]
 #[command(
-    override_usage = "sanderling serve [FOLDER] [--http ADDR:PORT]... [--zone NAME=FILE]... [--dns ADDR:PORT]... \
-                      [--workers N] [--control PATH]\n       sanderling serve [--config FILE] [--control PATH]",
+    override_usage = "sanderling serve [FOLDER] [--http ADDR:PORT]... [--https ADDR:PORT]... [--certificate FILE --key FILE] \
+                      [--zone NAME=FILE]... [--dns ADDR:PORT]... [--workers N] [--control PATH]\n       sanderling serve [--config FILE] [--control PATH]",
     after_help = "Examples:
   sanderling serve public
       the directory `public` at http://127.0.0.1:8080/
   sanderling serve public --http 0.0.0.0:80 --http [::]:80
       the same for all machines
+  sanderling serve public --https 127.0.0.1:8443
+      also over HTTPS on this machine, with a self-signed certificate
   sanderling serve --zone example.com=example.com.zone
       a zone at 127.0.0.1, port 5353, over UDP and TCP
   sanderling serve --config /etc/sanderling/sanderling.toml
@@ -302,6 +308,20 @@ struct ServeArgs {
     /// Listen address for HTTP; may be repeated; port 0 selects a free port [default: 127.0.0.1:8080]
     #[arg(long, value_name = "ADDR:PORT", value_parser = parse_listen_address)]
     http: Vec<SocketAddr>,
+
+    /// Listen address for HTTPS; may be repeated; port 0 selects a free port
+    ///
+    /// Without --certificate, the server makes a self-signed certificate for localhost, and listens on loopback addresses only.
+    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_listen_address)]
+    https: Vec<SocketAddr>,
+
+    /// The certificate for HTTPS, followed by those of its issuers, as PEM
+    #[arg(long, value_name = "FILE", requires = "key")]
+    certificate: Option<PathBuf>,
+
+    /// The private key of the certificate, as PEM
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    key: Option<PathBuf>,
 
     /// A zone and its zone file; may be repeated
     #[arg(long = "zone", value_name = "NAME=FILE", value_parser = parse_zone_argument)]
@@ -320,7 +340,7 @@ struct ServeArgs {
     workers: Option<u64>,
 
     /// The configuration file
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["directory", "http", "zones", "dns", "workers"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["directory", "http", "https", "certificate", "key", "zones", "dns", "workers"])]
     config: Option<PathBuf>,
 
     /// The control socket, for `sanderling status`, `reload`, `upgrade` and `stop`
@@ -351,6 +371,10 @@ impl ServeArgs {
         let has_directory = self.directory.is_some();
         let problem = if !has_directory && !self.http.is_empty() {
             Some("`--http` needs a FOLDER to serve: sanderling serve FOLDER --http ADDR:PORT")
+        } else if !has_directory && !self.https.is_empty() {
+            Some("`--https` needs a FOLDER to serve: sanderling serve FOLDER --https ADDR:PORT")
+        } else if self.https.is_empty() && self.certificate.is_some() {
+            Some("`--certificate` needs an address for HTTPS: add --https ADDR:PORT")
         } else if self.zones.is_empty() && !self.dns.is_empty() {
             Some("`--dns` needs a zone to serve: add --zone NAME=FILE")
         } else if !has_directory && self.zones.is_empty() && self.workers.is_some() {
@@ -367,6 +391,8 @@ impl ServeArgs {
         Ok(ConfigSource::Flags(Flags {
             directory: self.directory,
             http_listen: self.http,
+            https_listen: self.https,
+            certificate: self.certificate.zip(self.key),
             zones: self.zones,
             dns_listen: self.dns,
             worker_count: self.workers.map(|count| count as usize),

@@ -34,7 +34,7 @@ fn run() -> Exit {
         return Exit::Usage;
     }
     match invocation.command {
-        Command::Demo { http, dns } => sanderling_server_process::serve_demo(http, dns),
+        Command::Demo { http, https, dns } => sanderling_server_process::serve_demo(http, https, dns),
         Command::Serve { source, control } => sanderling_supervisor::serve(&source, &invocation.forced, |key| {
             control_path::of_server(control.as_deref(), key, &source, &env)
         }),

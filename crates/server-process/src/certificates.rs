@@ -6,6 +6,7 @@ use sanderling_config::diagnostic::{Diagnostic, Problem};
 use sanderling_config::{CertificateFiles, Config};
 use sanderling_ipc::tls::{PemFiles, TICKET_KEY_BYTES, TicketKeyPair, certificates_from_memfd};
 use sanderling_server::Tls;
+use sanderling_tls::self_signed::localhost;
 use sanderling_tls::{Alpn, Certificate, CertificateStore, ServerTls, TicketKeys};
 use serde::Serialize;
 use std::collections::HashMap;
@@ -14,6 +15,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Seconds that the certificate for `localhost` is valid, at least, when it is passed on.
+const SELF_SIGNED_LEFT_S_MIN: u64 = 86_400;
 
 const _: () = assert!(TICKET_KEY_BYTES == sanderling_tls::TICKET_KEY_BYTES);
 
@@ -29,6 +33,8 @@ pub(crate) struct TlsDescriptors {
 pub(crate) struct Certificates {
     /// The last good version of each, by the file of its chain.
     last_good: HashMap<PathBuf, Certificate>,
+    /// The certificate for `localhost`.
+    self_signed: Option<Certificate>,
     /// The state of each, in the order of the configuration.
     pub(crate) states: Vec<CertificateState>,
     /// The ticket keys, for the next supervisor.
@@ -77,9 +83,23 @@ impl Certificates {
             return Err(io::Error::other("the certificates are those of another configuration"));
         }
         let tickets = tickets(&ticket_keys)?;
-        let store = self.load_files(&config.certificates, files, diagnostics);
+        let mut store = self.load_files(&config.certificates, files, diagnostics);
+        if config.has_self_signed_certificate {
+            store.add_default(self.self_signed()?);
+        }
         self.ticket_keys = Some(ticket_keys);
         Ok(Some(Arc::new(tls(store, tickets))))
+    }
+
+    /// The certificate for `localhost`; another one if it expires before the next ticket keys are made.
+    fn self_signed(&mut self) -> io::Result<&Certificate> {
+        let now_unix_s = now_unix_s();
+        let current = self.self_signed.take().filter(|it| it.not_after_unix_s() > now_unix_s + SELF_SIGNED_LEFT_S_MIN);
+        let certificate = match current {
+            Some(certificate) => certificate,
+            None => localhost(now_unix_s).map_err(io::Error::other)?,
+        };
+        Ok(self.self_signed.insert(certificate))
     }
 
     /// Loads the files of the certificates.
@@ -138,6 +158,10 @@ pub(crate) fn tls(store: CertificateStore, tickets: TicketKeys) -> Tls {
     Tls { https: server_tls(&[Alpn::H2, Alpn::Http1]), dot: server_tls(&[Alpn::Dot]) }
 }
 
+pub(crate) fn now_unix_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
 fn tickets(descriptor: impl AsFd) -> io::Result<TicketKeys> {
     let TicketKeyPair { current, previous, .. } = TicketKeyPair::from_memfd(descriptor)?;
     Ok(TicketKeys::new(&current, previous.as_deref()))
@@ -155,13 +179,19 @@ fn load(configured: &CertificateFiles, files: PemFiles) -> Result<Certificate, D
 
 /// Why clients may refuse the certificate.
 fn warnings(configured: &CertificateFiles, certificate: &Certificate) -> Vec<Diagnostic> {
-    let now_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let now_unix_s = now_unix_s();
     let problems = certificate.problems(now_unix_s, configured.names.iter().map(|name| name.as_str()));
     let diagnostic = |problem: sanderling_tls::CertificateProblem| {
         let message = format!("`{}`: {problem}", configured.chain.display());
         Diagnostic::warning(configured.location.clone(), Problem::new(message, problem.remedy()))
     };
     problems.into_iter().map(diagnostic).collect()
+}
+
+impl CertificateState {
+    pub(crate) fn names_text(&self) -> String {
+        if self.names.is_empty() { "every host".to_owned() } else { self.names.join(" ") }
+    }
 }
 
 impl InService {
@@ -175,8 +205,7 @@ impl InService {
 
     /// Days until the certificate expires; negative if it has.
     pub(crate) fn days_left(&self) -> i64 {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        (self.not_after_unix_s.cast_signed() - now.cast_signed()).div_euclid(86_400)
+        (self.not_after_unix_s.cast_signed() - now_unix_s().cast_signed()).div_euclid(86_400)
     }
 
     /// `ECDSA, issued by R11, 71 days left`.

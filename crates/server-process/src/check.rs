@@ -81,9 +81,9 @@ fn summary(load_status: &LoadStatus, certificates: &[CertificateState], default_
     for site in &load_status.sites {
         text += &format!("site {} for {}\n", site.document_root.display(), site.hosts_text());
     }
-    for CertificateState { names, file, in_service, .. } in certificates {
-        let version = in_service.as_ref().map(InService::text).unwrap_or_default();
-        text += &format!("certificate {} for {}: {version}\n", file.display(), names.join(", "));
+    for certificate in certificates {
+        let version = certificate.in_service.as_ref().map(InService::text).unwrap_or_default();
+        text += &format!("certificate {} for {}: {version}\n", certificate.file.display(), certificate.names_text());
     }
     for zone in &load_status.zones {
         let ZoneState { name, file, serial, record_count, .. } = zone.as_ref();

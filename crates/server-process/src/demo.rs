@@ -1,5 +1,6 @@
 //! The command `demo`: serves a built-in domain on this machine, without a supervisor.
 
+use crate::certificates::{now_unix_s, tls};
 use crate::loader::hash_seed;
 use crate::options::options_of;
 use crate::socket_sets::socket_sets;
@@ -11,8 +12,11 @@ use sanderling_config::{Config, ConfigSource, DomainName, Flags, Limits, Sockets
 use sanderling_dns::{ZoneEntry, ZoneMap};
 use sanderling_listeners::Listeners;
 use sanderling_os::signals::{SIGINT, SIGQUIT, SIGTERM, Signals};
-use sanderling_server::{BuiltinFile, DrainMode, Root, Server, Site, SiteOptions, Sites, Snapshot, SocketSet};
-use std::io;
+use sanderling_server::{BuiltinFile, DrainMode, Root, Server, Site, SiteOptions, Sites, Snapshot, SocketSet, Tls};
+use sanderling_tls::self_signed::localhost;
+use sanderling_tls::{CertificateStore, TICKET_KEY_BYTES, TicketKeys};
+use std::fs::File;
+use std::io::{self, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,8 +38,8 @@ const SITE: &[BuiltinFile] = &[
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Serves the built-in domain at these addresses until a signal stops it.
-pub fn serve_demo(http: SocketAddr, dns: SocketAddr) -> Exit {
-    let flags = Flags { http_listen: vec![http], dns_listen: vec![dns], ..Flags::default() };
+pub fn serve_demo(http: SocketAddr, https: SocketAddr, dns: SocketAddr) -> Exit {
+    let flags = Flags { http_listen: vec![http], https_listen: vec![https], dns_listen: vec![dns], ..Flags::default() };
     if let Err(diagnostics) = Config::from_flags(&flags) {
         report(&diagnostics);
         return Exit::BadConfiguration;
@@ -43,6 +47,7 @@ pub fn serve_demo(http: SocketAddr, dns: SocketAddr) -> Exit {
     let config = Config {
         sockets_per_address: SocketsPerAddress::Exactly(1),
         http_listen: flags.http_listen,
+        https_listen: flags.https_listen,
         dns_listen: flags.dns_listen,
         ..Config::default()
     };
@@ -67,9 +72,10 @@ fn serve(limits: &Limits, listeners: Listeners) -> io::Result<()> {
     let announcement = listeners.announcement();
     let bound: Vec<SocketAddr> = listeners.addresses().iter().map(|address| address.bound).collect();
     let socket_sets = socket_sets(listeners);
-    let server = Server::new(snapshot(limits), options_of(limits), Duration::from_millis(limits.drain_timeout_ms));
+    let snapshot = Snapshot { tls: Some(Arc::new(self_signed_tls()?)), ..snapshot(limits) };
+    let server = Server::new(snapshot, options_of(limits), Duration::from_millis(limits.drain_timeout_ms));
     server.run(&socket_sets, 1, |server| {
-        print(&format!("{announcement}\n{}", greeting(bound[0], bound[1])));
+        print(&format!("{announcement}\n{}", greeting(bound[0], bound[1], bound[2])));
         let stopped = wait_for_stop(server, &signals);
         server.drain(DrainMode::Stopping);
         // From now on clients are refused instead of waiting for an answer.
@@ -86,6 +92,15 @@ fn snapshot(limits: &Limits) -> Snapshot {
     Snapshot::new(Sites::new(vec![site], sanderling_server::DefaultSite::EveryHost(0)), zones)
 }
 
+/// A certificate for `localhost`, and ticket keys that end with the process.
+fn self_signed_tls() -> io::Result<Tls> {
+    let mut store = CertificateStore::new();
+    store.add_default(&localhost(now_unix_s()).map_err(io::Error::other)?);
+    let mut key = [0; TICKET_KEY_BYTES];
+    File::open("/dev/urandom")?.read_exact(&mut key)?;
+    Ok(tls(store, TicketKeys::new(&key, None)))
+}
+
 fn wait_for_stop(server: &Server, signals: &Signals) -> io::Result<()> {
     while !server.is_draining() {
         if signals.wait(Some(CHECK_INTERVAL))?.is_some() {
@@ -96,8 +111,8 @@ fn wait_for_stop(server: &Server, signals: &Signals) -> io::Result<()> {
 }
 
 /// The lines that `demo` prints, to be pasted into another terminal.
-fn greeting(http: SocketAddr, dns: SocketAddr) -> String {
-    let (http, dns) = (reachable(http), reachable(dns));
+fn greeting(http: SocketAddr, https: SocketAddr, dns: SocketAddr) -> String {
+    let (http, https, dns) = (reachable(http), reachable(https), reachable(dns));
     let (server, port) = (dns.ip(), dns.port());
     format!(
         "\
@@ -109,6 +124,7 @@ or query it in another terminal:
 
   curl -i http://{http}/robots.txt
   curl --connect-to ::{http} http://{APEX}/robots.txt
+  curl --insecure https://{https}/robots.txt
   dig @{server} -p {port} {APEX}
   dig @{server} -p {port} blog.{APEX}
   dig @{server} -p {port} anything.wild.{APEX} TXT
@@ -137,7 +153,7 @@ mod tests {
 
     #[test]
     fn greeting_has_reachable_addresses() {
-        let text = greeting("[::]:80".parse().unwrap(), "0.0.0.0:53".parse().unwrap());
+        let text = greeting("[::]:80".parse().unwrap(), "[::1]:443".parse().unwrap(), "0.0.0.0:53".parse().unwrap());
         assert!(text.contains("  http://[::1]:80/\n"), "{text}");
         assert!(text.contains("  dig @127.0.0.1 -p 53 sanderling.test\n"), "{text}");
     }

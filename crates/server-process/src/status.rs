@@ -206,7 +206,7 @@ fn certificate_text(certificate: &CertificateState) -> String {
     let version = certificate.in_service.as_ref().map_or("UNAVAILABLE".to_owned(), |version| version.text());
     let problem = certificate.problem.as_ref().map_or(String::new(), |problem| format!("; ERROR: {problem}"));
     let warnings: String = certificate.warnings.iter().map(|warning| format!("; {warning}")).collect();
-    format!("  certificate   {}: {version}{problem}{warnings}\n", certificate.names.join(" "))
+    format!("  certificate   {}: {version}{problem}{warnings}\n", certificate.names_text())
 }
 
 fn site_text(site: &SiteState) -> String {

@@ -45,10 +45,10 @@ fn definition_is_consistent() {
 
 #[test]
 fn demo_has_default_addresses() {
-    let expected = Command::Demo { http: address("127.0.0.1:8080"), dns: address("127.0.0.1:5353") };
-    assert_eq!(command("sanderling demo"), expected);
-    let expected = Command::Demo { http: address("[::1]:0"), dns: address("127.0.0.1:0") };
-    assert_eq!(command("sanderling demo --http [::1]:0 --dns 127.0.0.1:0"), expected);
+    let expected = |http, https, dns| Command::Demo { http: address(http), https: address(https), dns: address(dns) };
+    assert_eq!(command("sanderling demo"), expected("127.0.0.1:8080", "127.0.0.1:8443", "127.0.0.1:5353"));
+    let given = command("sanderling demo --http [::1]:0 --https [::1]:1 --dns 127.0.0.1:0");
+    assert_eq!(given, expected("[::1]:0", "[::1]:1", "127.0.0.1:0"));
 }
 
 #[test]

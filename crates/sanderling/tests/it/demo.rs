@@ -6,7 +6,7 @@ use sanderling_testkit::{DEADLINE, ListenerCounts, TestServer, run_to_end};
 
 #[test]
 fn printed_commands_work() {
-    let arguments = ["demo", "--http", "127.0.0.1:0", "--dns", "127.0.0.1:0"];
+    let arguments = ["demo", "--http", "127.0.0.1:0", "--https", "127.0.0.1:0", "--dns", "127.0.0.1:0"];
     let mut server = TestServer::start(&arguments, ListenerCounts { http: 1, dns: 1 });
     let (mut curl_count, mut dig_count) = (0, 0);
     loop {
@@ -32,7 +32,7 @@ fn printed_commands_work() {
             }
         }
     }
-    assert!(curl_count >= 2 && dig_count >= 4, "{curl_count} lines of curl, {dig_count} of dig");
+    assert!(curl_count >= 3 && dig_count >= 4, "{curl_count} lines of curl, {dig_count} of dig");
     let ended = server.stop();
     assert_eq!((ended.code(), ended.errors.as_str()), (Some(0), ""), "{ended}");
 }

@@ -177,3 +177,25 @@ fn broken_certificate_at_start_affects_no_other_domain() {
     assert!(server.errors().contains("none.pem` does not exist"), "{}", server.errors());
     assert!(directory.control("status").text().contains("b.example: UNAVAILABLE"));
 }
+
+#[test]
+fn directory_is_served_with_a_certificate_or_a_self_signed_one() {
+    let directory = domain();
+    let (folder, chain, key) =
+        (directory.argument("public"), directory.argument("chain.pem"), directory.argument("key.pem"));
+    let common = ["serve", &folder, "--http", "127.0.0.1:0", "--https"];
+    let counts = ListenerCounts { http: 1, dns: 0 };
+    let given = ["0.0.0.0:0", "--certificate", &chain, "--key", &key];
+    let mut server = TestServer::start(&[&common[..], &given].concat(), counts);
+    let connect_to = format!("::127.0.0.1:{}", server.encrypted("https").port());
+    let page = curl(&["-sS", "--cacert", &chain, "--connect-to", &connect_to, "https://example.com/"]);
+    assert_eq!(page.text(), "hi\n", "{page}");
+
+    let mut server = TestServer::start(&[&common[..], &["127.0.0.1:0"]].concat(), counts);
+    let https = server.encrypted("https");
+    let page = curl(&["-sSk", &format!("https://localhost:{}/", https.port())]);
+    assert_eq!(page.text(), "hi\n", "{page}");
+    let refused = run(&[&common[..], &["0.0.0.0:0"]].concat());
+    assert_eq!(refused.code(), Some(78), "{refused}");
+    assert!(refused.errors.contains("needs a certificate that clients trust; give one with"), "{refused}");
+}

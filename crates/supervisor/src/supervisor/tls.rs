@@ -50,8 +50,8 @@ impl TlsFiles {
     /// What a server process with `config` needs; nothing if it has no certificates.
     pub(super) fn descriptors(&mut self, config: &Config) -> io::Result<IncomingFds> {
         self.versions = versions(&config.certificates);
-        self.next_check = (!config.certificates.is_empty()).then(|| Instant::now() + CHECK_INTERVAL);
-        if config.certificates.is_empty() {
+        self.next_check = config.has_tls().then(|| Instant::now() + CHECK_INTERVAL);
+        if !config.has_tls() {
             return Ok(Vec::new());
         }
         let read = |files: &CertificateFiles| files.read().map_err(|problem| problem.to_string());
