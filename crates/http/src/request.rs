@@ -227,14 +227,14 @@ impl<'b> RequestLine<'b> {
 
     /// RFC 9112 §3.2: HTTP/1.1 requires exactly one valid Host.
     fn host(&self, fields: &Fields<'b>) -> Result<Option<Host<'b>>, RequestError> {
-        if !fields.contains(FieldName::Host) {
-            return if self.version == Version::Http10 {
-                Ok(self.authority.and_then(Host::parse))
-            } else {
-                Err(RequestError::MissingOrRepeatedHost)
+        let Some(mut host) = fields.single(FieldName::Host) else {
+            let may_lack_host = self.version == Version::Http10 && !fields.contains(FieldName::Host);
+            return match self.authority {
+                _ if !may_lack_host => Err(RequestError::MissingOrRepeatedHost),
+                None => Ok(None),
+                Some(authority) => Ok(Host::parse(authority)),
             };
-        }
-        let mut host = fields.single(FieldName::Host).ok_or(RequestError::MissingOrRepeatedHost)?;
+        };
         if let Some(authority) = self.authority {
             // §3.2.2: the host of an absolute-form target replaces that of Host, which must be valid all the same.
             Host::parse(host).ok_or(RequestError::InvalidHost)?;
