@@ -215,6 +215,8 @@ pub struct SiteOptions {
     pub hidden_files: bool,
     /// Whether paths that must be normalized are refused.
     pub exact_paths: bool,
+    /// The path at which DNS queries are answered (RFC 8484), as it is in a request.
+    pub doh_path: Option<String>,
 }
 
 impl Site {

@@ -288,6 +288,7 @@ impl ConfigBuilder<'_, '_> {
                         "aliases" => aliases = Some(entry),
                         "media_types" => options.media_types = self.read_media_types(entry),
                         "link_targets" => options.link_targets = self.read_link_targets(entry),
+                        "doh" => options.doh_path = self.read_doh(entry),
                         "hidden_files" => options.hidden_files = self.reader.boolean(entry).unwrap_or(false),
                         _ => options.exact_paths = self.reader.boolean(entry).unwrap_or(false),
                     }
@@ -375,6 +376,19 @@ impl ConfigBuilder<'_, '_> {
             }
         }
         media_types
+    }
+
+    fn read_doh(&mut self, entry: Entry<'_, '_>) -> Option<String> {
+        const EXAMPLE: &str = "doh = \"/dns-query\"";
+        let (offset, path) = self.reader.string(entry, EXAMPLE)?;
+        // Such a path is in a request as it is written here (RFC 3986 §3.3).
+        let is_path_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte);
+        if path.len() < 2 || !path.starts_with('/') || !path.bytes().all(is_path_byte) {
+            let remedy = format!("write a path of letters, digits and /-._~ as in {EXAMPLE}");
+            self.error(offset, format!("\"{path}\" is no path for DNS queries"), remedy);
+            return None;
+        }
+        Some(path.to_owned())
     }
 
     fn read_link_targets(&mut self, entry: Entry<'_, '_>) -> Vec<(PathBuf, Location)> {

@@ -49,6 +49,7 @@ impl Section {
                 "link_targets",
                 "hidden_files",
                 "exact_paths",
+                "doh",
                 "certificate",
             ],
             Section::Limits => LIMITS.iter().map(|limit| limit.key).collect(),

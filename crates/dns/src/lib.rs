@@ -13,6 +13,7 @@ extern crate alloc;
 
 // The order is that of imports: a module uses those below it.
 pub mod answer;
+mod reply_ttl;
 mod query;
 pub mod reply_options;
 pub mod cookie;
@@ -38,6 +39,7 @@ pub use name::{Name, NameBuf};
 pub use name_hash::HashSeed;
 pub use query::ParsedQuery;
 pub use reply_options::ReplyOptions;
+pub use reply_ttl::smallest_ttl;
 pub use rtype::Rtype;
 pub use zone::Zone;
 pub use zone_builder::{BuildOutcome, ZoneBuilder, ZoneLimits};

@@ -106,9 +106,14 @@ impl BodySkipper {
     ///
     /// After an error the end of the body is unknown: the connection must close.
     pub fn advance(&mut self, bytes: &[u8]) -> Result<Skipped, RequestError> {
+        self.advance_with(bytes, |_| ())
+    }
+
+    /// The same, and gives the content to `keep`, piece by piece.
+    pub fn advance_with(&mut self, bytes: &[u8], mut keep: impl FnMut(&[u8])) -> Result<Skipped, RequestError> {
         let mut at = 0;
         while at < bytes.len() && self.state != State::Done {
-            at += match self.state {
+            let content_bytes = match self.state {
                 State::Length(left_bytes) => {
                     self.skip_content(left_bytes, bytes.len() - at, State::Done, State::Length)?
                 }
@@ -117,9 +122,12 @@ impl BodySkipper {
                 }
                 state => {
                     self.take_framing_byte(state, bytes[at])?;
-                    1
+                    at += 1;
+                    continue;
                 }
             };
+            keep(&bytes[at..at + content_bytes]);
+            at += content_bytes;
         }
         Ok(Skipped { consumed_bytes: at, is_done: self.is_done() })
     }

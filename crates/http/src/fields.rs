@@ -154,6 +154,14 @@ impl<'b> Fields<'b> {
         (bits == (name.bit(), 0)).then(|| trim(&self.lines[start as usize..end as usize]))
     }
 
+    /// The value of a field that is not indexed and has exactly one line, else `None`. `name` is in lower case.
+    #[cold]
+    pub(crate) fn find_single(&self, name: &[u8]) -> Option<&'b [u8]> {
+        let mut lines = FieldLines(self.lines).filter(|line| line.name().eq_ignore_ascii_case(name));
+        let value = lines.next()?.value();
+        lines.next().is_none().then_some(value)
+    }
+
     /// The values of all lines of a field, in order: together they are one list (RFC 9110 §5.3).
     pub fn values(&self, name: FieldName) -> FieldValues<'b> {
         if self.is_repeated(name) {

@@ -16,6 +16,7 @@
 
 extern crate alloc;
 
+mod dns_message;
 mod respond;
 mod response;
 mod multipart;
@@ -40,6 +41,7 @@ mod grammar;
 pub use body_skipper::{BodySkipper, Skipped};
 pub use content_coding::{ContentCoding, negotiate_coding};
 pub use date::HttpDate;
+pub use dns_message::{DNS_MESSAGE_BYTES_MAX, dns_query, has_dns_message};
 pub use fields::{FieldName, FieldValues, Fields};
 pub use host::Host;
 pub use media_type::{is_compressible, media_type};

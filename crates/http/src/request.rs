@@ -89,7 +89,9 @@ pub enum Method {
     Head,
     /// OPTIONS
     Options,
-    /// POST, PUT, DELETE, CONNECT, TRACE or PATCH, which no file supports.
+    /// POST, which no file supports, but DNS over HTTPS does.
+    Post,
+    /// PUT, DELETE, CONNECT, TRACE or PATCH.
     NotAllowed,
     /// Any other method.
     Unknown,
@@ -102,7 +104,8 @@ impl Method {
             b"GET" => Method::Get,
             b"HEAD" => Method::Head,
             b"OPTIONS" => Method::Options,
-            b"POST" | b"PUT" | b"DELETE" | b"CONNECT" | b"TRACE" | b"PATCH" => Method::NotAllowed,
+            b"POST" => Method::Post,
+            b"PUT" | b"DELETE" | b"CONNECT" | b"TRACE" | b"PATCH" => Method::NotAllowed,
             _ => Method::Unknown,
         }
     }

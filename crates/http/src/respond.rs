@@ -53,7 +53,7 @@ pub fn respond<'r>(
         }
         Method::Options => Head::Options,
         // RFC 9110 §15.5.6 and §15.6.2.
-        Method::NotAllowed => Head::StatusPage(Status::MethodNotAllowed),
+        Method::Post | Method::NotAllowed => Head::StatusPage(Status::MethodNotAllowed),
         Method::Unknown => Head::StatusPage(Status::NotImplemented),
     };
     // A client that sends a malformed path is not to be trusted with the framing of its next request either.

@@ -7,9 +7,9 @@ use crate::grammar::{PATH, class};
 use crate::multipart::{Multipart, put_content_range};
 use crate::range::ByteRange;
 use crate::representation::{Representation, put_fmt, put_number};
-use crate::request::Persistence;
+use crate::request::{Method, Persistence, Request};
 use crate::site_path::SitePath;
-use crate::status::{ALLOW, Status};
+use crate::status::{ALLOW, ALLOW_OF_DNS, Status};
 
 /// The response to one request.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +37,10 @@ pub(crate) enum Head<'r> {
     Redirect { path: &'r SitePath<'r>, query: Option<&'r [u8]> },
     /// 204
     Options,
+    /// 200 with a DNS message.
+    DnsMessage { length_bytes: usize, max_age_s: u32 },
+    /// 405 of a resource that answers DNS queries.
+    DnsMethodNotAllowed,
     /// Any other status, with its HTML page.
     StatusPage(Status),
 }
@@ -57,6 +61,8 @@ pub enum Body<'r> {
     },
     /// Several parts of that file.
     Multipart(Multipart<'r>),
+    /// The message of [`Response::dns_message`].
+    DnsMessage,
 }
 
 impl<'r> Response<'r> {
@@ -64,6 +70,25 @@ impl<'r> Response<'r> {
     /// errors without a request such as [`Status::RequestTimeout`].
     pub fn error(status: Status) -> Response<'static> {
         Response { head: Head::StatusPage(status), persistence: Persistence::Close, is_head_only: false }
+    }
+
+    /// The response to a DNS query in `request`: a message of `length_bytes`, which may be cached for `max_age_s` (RFC 8484
+    /// §5.1).
+    pub fn dns_message(request: &Request<'r>, length_bytes: usize, max_age_s: u32) -> Response<'r> {
+        Response::of_dns(request, Head::DnsMessage { length_bytes, max_age_s })
+    }
+
+    /// The response to a `request` without a DNS query, for which `status` is from [`dns_query`](crate::dns_query).
+    pub fn dns_error(request: &Request<'r>, status: Status) -> Response<'r> {
+        let head = match status {
+            Status::MethodNotAllowed => Head::DnsMethodNotAllowed,
+            _ => Head::StatusPage(status),
+        };
+        Response::of_dns(request, head)
+    }
+
+    fn of_dns(request: &Request<'r>, head: Head<'r>) -> Response<'r> {
+        Response { head, persistence: request.persistence, is_head_only: request.method == Method::Head }
     }
 
     /// The same response, after which the connection closes.
@@ -75,12 +100,13 @@ impl<'r> Response<'r> {
     /// The status.
     pub fn status(&self) -> Status {
         match self.head {
-            Head::Full(_) => Status::Ok,
+            Head::Full(_) | Head::DnsMessage { .. } => Status::Ok,
             Head::Partial(..) | Head::Multipart(_) => Status::PartialContent,
             Head::NotModified(_) => Status::NotModified,
             Head::RangeNotSatisfiable(_) => Status::RangeNotSatisfiable,
             Head::Redirect { .. } => Status::MovedPermanently,
             Head::Options => Status::NoContent,
+            Head::DnsMethodNotAllowed => Status::MethodNotAllowed,
             Head::StatusPage(status) => status,
         }
     }
@@ -101,7 +127,8 @@ impl<'r> Response<'r> {
             Head::Partial(_, ByteRange { start_bytes, length_bytes }) => Body::File { start_bytes, length_bytes },
             Head::Multipart(multipart) => Body::Multipart(multipart),
             Head::NotModified(_) | Head::Options => Body::Empty,
-            Head::RangeNotSatisfiable(_) | Head::Redirect { .. } | Head::StatusPage(_) => {
+            Head::DnsMessage { .. } => Body::DnsMessage,
+            Head::RangeNotSatisfiable(_) | Head::Redirect { .. } | Head::DnsMethodNotAllowed | Head::StatusPage(_) => {
                 Body::StatusPage(self.status().page())
             }
         }
@@ -145,6 +172,21 @@ impl<'r> Response<'r> {
             Head::Options => {
                 put_dated(Status::NoContent, Status::NoContent.start(), date, out);
                 out.extend_from_slice(ALLOW);
+                out.extend_from_slice(CRLF);
+            }
+            Head::DnsMessage { length_bytes, max_age_s } => {
+                put_dated(Status::Ok, Status::Ok.start(), date, out);
+                put_number(b"Content-Length: ", length_bytes as u64, out);
+                out.extend_from_slice(b"\r\nContent-Type: application/dns-message\r\n");
+                put_number(b"Cache-Control: max-age=", u64::from(max_age_s), out);
+                out.extend_from_slice(b"\r\n\r\n");
+            }
+            Head::DnsMethodNotAllowed => {
+                let status = Status::MethodNotAllowed;
+                put_dated(status, status.start(), date, out);
+                put_number(b"Content-Length: ", status.page().len() as u64, out);
+                out.extend_from_slice(b"\r\nContent-Type: text/html; charset=utf-8\r\n");
+                out.extend_from_slice(ALLOW_OF_DNS);
                 out.extend_from_slice(CRLF);
             }
         }

@@ -106,6 +106,9 @@ statuses! {
     /// The request target exceeds its limit.
     UriTooLong = 414, "URI Too Long",
         "The address is too long. Shorten the part after the question mark, if there is one.";
+    /// The content of the request has another type than the resource takes.
+    UnsupportedMediaType = 415, "Unsupported Media Type",
+        "The content of the request has a type that this server does not support here.";
     /// The range is beyond the end of the file.
     RangeNotSatisfiable = 416, "Range Not Satisfiable",
         "The requested range is beyond the end of the file. Request the whole file.";
@@ -154,6 +157,8 @@ impl Status {
     }
 }
 
+/// Of a resource that answers DNS queries (RFC 8484 §4.1).
+pub(crate) const ALLOW_OF_DNS: &[u8] = b"Allow: GET, HEAD, POST\r\n";
 pub(crate) const ALLOW: &[u8] = b"Allow: GET, HEAD, OPTIONS\r\n";
 
 const PAGE_HEAD_PART_COUNT: usize = 6;

@@ -113,7 +113,7 @@ impl Server {
         self.head.clear();
         response.write_head(&HttpDate::from_unix_s(0), &mut self.head);
         let content = match response.body() {
-            Body::Empty | Body::Multipart(_) => Content::Empty,
+            Body::Empty | Body::Multipart(_) | Body::DnsMessage => Content::Empty,
             Body::StatusPage(page) if self.session.has_room_for(&request, page.len() as u64) => Content::Bytes(page),
             Body::StatusPage(page) => Content::Later { body: 0, length_bytes: page.len() as u64 },
             Body::File { start_bytes, length_bytes } if self.session.has_room_for(&request, length_bytes) => {

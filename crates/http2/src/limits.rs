@@ -15,7 +15,8 @@ pub struct Limits {
     pub requests_max: u64,
     /// Bytes of a header block before it is decoded. A larger one ends the connection, since it cannot be skipped.
     pub header_block_bytes_max: usize,
-    /// Bytes of the heads of requests that cannot be answered yet. If there are several, one that exceeds it is refused.
+    /// Bytes of the heads of requests that cannot be answered yet, and of DNS messages in requests. If there are several heads,
+    /// one that exceeds it is refused, as is a message.
     pub kept_heads_bytes_max: usize,
     /// CONTINUATION frames of one header block.
     pub continuations_max: u8,

@@ -82,7 +82,7 @@ struct PartialBlock {
 pub enum Received {
     /// The rest of a frame is missing, or there is no input.
     Partial,
-    /// A request is complete: [`Scratch::head`] has its head. It is to be given to [`Session::answer`] or
+    /// A request is complete: [`Scratch::head`] has its head, and its content if that is a DNS message. It is to be given to [`Session::answer`] or
     /// [`Session::park`].
     Request(Request),
     /// The connection has ended; the output has the reason for the client.

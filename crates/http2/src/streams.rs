@@ -18,8 +18,8 @@ pub(crate) struct Stream<B> {
 
 #[derive(Debug)]
 pub(crate) enum Work<B> {
-    /// The content of the request, which is discarded, has not arrived whole.
-    Receiving { head: Vec<u8>, announced_bytes: Option<u64>, received_bytes: u64 },
+    /// The content of the request has not arrived whole. It follows the head, or it is discarded.
+    Receiving { head: Vec<u8>, announced_bytes: Option<u64>, received_bytes: u64, keeps_content: bool },
     /// The caller cannot answer yet.
     Parked { head: Vec<u8> },
     /// The same, and the client has reset the stream. It counts until the caller's work has ended.

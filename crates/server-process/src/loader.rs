@@ -169,7 +169,12 @@ impl Loader {
             (true, true) => PathTraits::NORMALIZED,
             (true, false) => PathTraits::NONE,
         };
-        let options = SiteOptions { media_types: site.options.media_types.clone(), link_targets, refused_paths };
+        let options = SiteOptions {
+            media_types: site.options.media_types.clone(),
+            link_targets,
+            refused_paths,
+            doh_path: site.options.doh_path.clone(),
+        };
         let (id, root) = match self.roots.get(&site.document_root) {
             Some((index, root)) => {
                 let (index, root) = (*index, Root::Directory(Arc::clone(root)));

@@ -459,6 +459,7 @@ impl<'s> Connection<'s> {
                 client: self.permit.client(),
                 answered_count: self.answered_count,
                 may_have_sent_more: self.transport.is_readable(),
+                is_encrypted: self.transport.is_encrypted(),
             };
             match self.protocol_state.step(input, &info, context) {
                 Step::Partial => {

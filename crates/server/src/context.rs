@@ -164,4 +164,5 @@ pub(crate) struct ConnectionInfo<'c> {
     pub(crate) answered_count: u64,
     /// More bytes may have arrived than the input holds.
     pub(crate) may_have_sent_more: bool,
+    pub(crate) is_encrypted: bool,
 }

@@ -2,7 +2,9 @@
 
 use crate::context::{CloseMode, ConnectionInfo, Context, Input, Step};
 use crate::metrics::Counter;
-use sanderling_dns::{Answer, DnsTransport, RequestInfo};
+use sanderling_dns::{
+    Answer, DnsTransport, ParsedQuery, ReplyOptions, RequestInfo, answer_parsed, answer_with_options,
+};
 
 /// Bytes of the length before each message (RFC 1035 §4.2.2).
 const LENGTH_BYTES: usize = 2;
@@ -31,8 +33,16 @@ impl DnsStream {
         context.metrics.add(Counter::DnsTcpQueries, 1);
         let reply = &mut context.buffers.scratch;
         let now_unix_s = context.clock.unix_s();
-        let info = RequestInfo { client: *connection.client, transport: DnsTransport::Tcp, now_unix_s };
-        match sanderling_dns::answer(&context.snapshot.zones, &info, query, reply) {
+        let transport = if connection.is_encrypted { DnsTransport::Tls } else { DnsTransport::Tcp };
+        let info = RequestInfo { client: *connection.client, transport, now_unix_s };
+        let query = ParsedQuery::parse(&context.snapshot.zones, query);
+        let answer = if connection.is_encrypted {
+            // With padding for clients that ask for it (RFC 8467).
+            answer_with_options(&query, &info, &ReplyOptions::default(), reply)
+        } else {
+            answer_parsed(&query, &info, reply)
+        };
+        match answer {
             Answer::Reply(length_bytes) => {
                 let output = &mut context.buffers.output;
                 output.extend_from_slice(&(length_bytes as u16).to_be_bytes());

@@ -1,13 +1,15 @@
 //! HTTP/1.1 on a connection: received bytes become requests, and responses are written in their order.
 
 use crate::context::{Buffers, CloseMode, ConnectionInfo, Context, Input, Step};
+use crate::dns_over_https::{self, DnsRequest};
 use crate::file_cache::Lookup;
 use crate::file_hit::{FileHit, JOBS_PER_REQUEST_MAX, lookup_error};
 use crate::metrics::Counter;
 use crate::open_file::FileError;
+use crate::send_queue::FileChunk;
 use sanderling_http::{
-    Body, BodySkipper, FieldName, Framing, LookupError, Parsed, Request, RequestError, Response, SitePath, Status,
-    parse_request, respond,
+    Body, BodySkipper, DNS_MESSAGE_BYTES_MAX, FieldName, Framing, LookupError, Parsed, Request, RequestError, Response,
+    SitePath, Skipped, Status, has_dns_message, parse_request, respond,
 };
 
 /// Requests of one connection that are answered in one iteration.
@@ -30,6 +32,8 @@ pub(crate) struct Http1 {
 struct Pending {
     head: Vec<u8>,
     skipper: BodySkipper,
+    /// What was kept of the body; `None` if it is not needed.
+    content: Option<Vec<u8>>,
     /// Bytes of head and body that have arrived.
     received_bytes: u64,
 }
@@ -41,7 +45,8 @@ impl Http1 {
 
     /// Bytes of the request whose body has not arrived whole.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.pending.as_ref().map_or(0, |pending| pending.head.capacity())
+        let of_content = |pending: &Pending| pending.content.as_ref().map_or(0, Vec::capacity);
+        self.pending.as_ref().map_or(0, |pending| pending.head.capacity() + of_content(pending))
     }
 
     /// Bytes of that request.
@@ -93,7 +98,7 @@ impl Http1 {
             Ok(Parsed::Complete { request, head_bytes }) => {
                 input.consume(*head_bytes);
                 match request.framing {
-                    Framing::None => self.answer_request(request, input, connection, context),
+                    Framing::None => self.answer_request(request, &[], input, connection, context),
                     _ => self.start_body(request, &bytes[..*head_bytes], input, connection, context),
                 }
             }
@@ -115,24 +120,27 @@ impl Http1 {
         context: &mut Context<'_, 's>,
     ) -> Step<'s> {
         let mut skipper = BodySkipper::new(request.framing, &context.options.http.request);
-        let skipped = match skipper.advance(input.rest()) {
+        let site = context.files.site_for(&context.snapshot.sites, request.host);
+        let is_needed = has_dns_message(request) && site.is_some_and(|site| site.options.answers_dns(request));
+        let mut content = is_needed.then(Vec::new);
+        let skipped = match skip(&mut skipper, input.rest(), content.as_mut()) {
             Err(error) => return self.refuse(error, context),
             Ok(skipped) => skipped,
         };
         input.consume(skipped.consumed_bytes);
         if skipped.is_done {
-            return self.answer_request(request, input, connection, context);
+            return self.answer_request(request, &content.unwrap_or_default(), input, connection, context);
         }
         if request.fields.contains(FieldName::Expect) {
             // RFC 9110 §10.1.1: a client that waits for 100 (Continue) gets the final response instead, since the body is
             // not needed. Whether the body arrives all the same is unknown, so the connection closes.
-            return match self.answer_request(request, input, connection, context) {
+            return match self.answer_request(request, &[], input, connection, context) {
                 Step::Answered(file) | Step::Last(_, file) => Step::Last(CloseMode::Linger, file),
                 step => step,
             };
         }
         let received_bytes = (head.len() + skipped.consumed_bytes) as u64;
-        self.pending = Some(Box::new(Pending { head: head.to_vec(), skipper, received_bytes }));
+        self.pending = Some(Box::new(Pending { head: head.to_vec(), skipper, content, received_bytes }));
         Step::Partial
     }
 
@@ -144,7 +152,7 @@ impl Http1 {
         connection: &ConnectionInfo<'_>,
         context: &mut Context<'_, 's>,
     ) -> Step<'s> {
-        let skipped = match pending.skipper.advance(input.rest()) {
+        let skipped = match skip(&mut pending.skipper, input.rest(), pending.content.as_mut()) {
             Err(error) => return self.refuse(error, context),
             Ok(skipped) => skipped,
         };
@@ -155,7 +163,10 @@ impl Http1 {
             return Step::Partial;
         }
         let step = match parse_request(&pending.head, 0, &context.options.http.request) {
-            Ok(Parsed::Complete { request, .. }) => self.answer_request(&request, input, connection, context),
+            Ok(Parsed::Complete { request, .. }) => {
+                let content = pending.content.as_deref().unwrap_or_default();
+                self.answer_request(&request, content, input, connection, context)
+            }
             Ok(Parsed::Partial) => self.refuse(RequestError::InvalidRequestLine, context),
             Err(error) => self.refuse(error, context),
         };
@@ -165,16 +176,22 @@ impl Http1 {
         step
     }
 
-    /// Writes the response to a whole request, which ends where `input` goes on.
+    /// Writes the response to a whole request, which ends where `input` goes on. `content` is what was kept of its body.
     fn answer_request<'s>(
         &mut self,
         request: &Request<'_>,
+        content: &[u8],
         input: &Input<'_>,
         connection: &ConnectionInfo<'_>,
         context: &mut Context<'_, 's>,
     ) -> Step<'s> {
         let mut is_last = is_last(input, connection, context);
         let site = context.files.site_for(&context.snapshot.sites, request.host);
+        if let Some(site) = site
+            && site.options.answers_dns(request)
+        {
+            return answer_dns(request, content, is_last, connection, context);
+        }
         let path = request.path().map(SitePath::parse);
         let lookup;
         let hit = match (site, &path) {
@@ -227,14 +244,9 @@ impl Http1 {
                 None
             }
             // Only a hit has the body of a file.
-            (Body::Empty | Body::File { .. } | Body::Multipart(_), _) => None,
+            (Body::Empty | Body::File { .. } | Body::Multipart(_) | Body::DnsMessage, _) => None,
         };
-        match response.persistence().is_close() {
-            // The client did not ask for the close and may have sent more meanwhile.
-            true if is_last => Step::Last(CloseMode::Linger, file),
-            true => Step::Last(CloseMode::AtOnce, file),
-            false => Step::Answered(file),
-        }
+        end_of_response(&response, is_last, file)
     }
 
     /// Writes the response to a malformed request. The connection closes after it, since the start of the next request is
@@ -244,6 +256,51 @@ impl Http1 {
         write_status_page(&Response::error(error.status()), context);
         Step::Last(CloseMode::Linger, None)
     }
+}
+
+#[inline]
+fn end_of_response<'s>(response: &Response<'_>, is_last: bool, file: Option<FileChunk<'s>>) -> Step<'s> {
+    match response.persistence().is_close() {
+        // The client did not ask for the close and may have sent more meanwhile.
+        true if is_last => Step::Last(CloseMode::Linger, file),
+        true => Step::Last(CloseMode::AtOnce, file),
+        false => Step::Answered(file),
+    }
+}
+
+/// Writes the response to a request at the path for DNS queries.
+#[cold]
+#[inline(never)]
+fn answer_dns<'s>(
+    request: &Request<'_>,
+    content: &[u8],
+    is_last: bool,
+    connection: &ConnectionInfo<'_>,
+    context: &mut Context<'_, 's>,
+) -> Step<'s> {
+    let query = DnsRequest { request, content, client: *connection.client, now_unix_s: context.clock.unix_s() };
+    let Buffers { output, scratch, .. } = &mut *context.buffers;
+    let (mut response, reply) = dns_over_https::answer(&query, &context.snapshot.zones, context.metrics, scratch);
+    if is_last {
+        response = response.with_connection_close();
+    }
+    response.write_head(context.clock.date(), output);
+    match response.body() {
+        Body::DnsMessage => output.extend_from_slice(reply),
+        Body::StatusPage(page) => output.extend_from_slice(page),
+        Body::Empty | Body::File { .. } | Body::Multipart(_) => {}
+    }
+    end_of_response(&response, is_last, None)
+}
+
+/// Skips what has arrived of a body, and keeps its content as far as a DNS message may be long.
+fn skip(skipper: &mut BodySkipper, bytes: &[u8], content: Option<&mut Vec<u8>>) -> Result<Skipped, RequestError> {
+    let Some(content) = content else { return skipper.advance(bytes) };
+    skipper.advance_with(bytes, |piece| {
+        // One byte more than allowed shows that the message is too long.
+        let left_bytes = (DNS_MESSAGE_BYTES_MAX + 1).saturating_sub(content.len());
+        content.extend_from_slice(&piece[..piece.len().min(left_bytes)]);
+    })
 }
 
 /// Whether no further request is answered. While the server drains, all requests that have certainly been sent still

@@ -3,6 +3,7 @@
 use crate::buffer_budget::SCARCE_BYTES_MAX;
 use crate::clock::Milliseconds;
 use crate::context::{Buffers, Context, Input};
+use crate::dns_over_https::{self, DnsRequest};
 use crate::file_cache::Lookup;
 use crate::file_hit::{FileHit, JOBS_PER_REQUEST_MAX, lookup_error};
 use crate::file_reads::FileReads;
@@ -13,6 +14,7 @@ use crate::send_queue::{FileChunk, Piece};
 use sanderling_http::{Body, LookupError, Parsed, RequestError, Response, SitePath, parse_request, respond};
 use sanderling_http2::{Activity, Content, DATA_BYTES_MAX, ErrorCode, Limits, Received, Request, Session};
 use std::io;
+use std::net::SocketAddr;
 
 /// Requests, and pieces of content, of one connection in one iteration.
 pub(crate) const STEPS_PER_ITERATION_MAX: usize = 128;
@@ -183,11 +185,16 @@ impl<'s> Http2<'s> {
     /// Answers one request, or writes one piece of content.
     // By itself, so that the path of HTTP/1.1 through the connection stays short.
     #[inline(never)]
-    pub(crate) fn step(&mut self, input: &mut Input<'_>, context: &mut Context<'_, 's>) -> StreamStep {
+    pub(crate) fn step(
+        &mut self,
+        input: &mut Input<'_>,
+        client: SocketAddr,
+        context: &mut Context<'_, 's>,
+    ) -> StreamStep {
         if let Some(index) = self.waiting.iter().position(|waiting| waiting.result.is_some()) {
             let ended = self.waiting.swap_remove(index);
             return match self.session.resume(ended.stream, &mut context.buffers.http2) {
-                Some(request) => self.answer(request, Some(ended), context),
+                Some(request) => self.answer(request, Some(ended), client, context),
                 None => StreamStep::Progress { has_answered: false },
             };
         }
@@ -197,7 +204,7 @@ impl<'s> Http2<'s> {
         let (taken_bytes, received) = self.session.receive(input.rest(), limits, scratch, output);
         input.consume(taken_bytes);
         match received {
-            Received::Request(request) => return self.answer(request, None, context),
+            Received::Request(request) => return self.answer(request, None, client, context),
             Received::Closed => return StreamStep::Closed,
             Received::Partial => {}
         }
@@ -242,10 +249,16 @@ impl<'s> Http2<'s> {
     }
 
     /// Answers a request whose head is in the scratch buffer, or lets it wait for a job.
-    fn answer(&mut self, request: Request, ended: Option<WaitingStream>, context: &mut Context<'_, 's>) -> StreamStep {
+    fn answer(
+        &mut self,
+        request: Request,
+        ended: Option<WaitingStream>,
+        client: SocketAddr,
+        context: &mut Context<'_, 's>,
+    ) -> StreamStep {
         let (waiter, stream) = (context.waiter, request.stream());
         let Context { snapshot, files, options, clock, buffers, metrics, .. } = context;
-        let Buffers { output, limits, http2: scratch, http2_head: head, .. } = &mut **buffers;
+        let Buffers { output, limits, http2: scratch, http2_head: head, scratch: reply_room, .. } = &mut **buffers;
         let parsed = match request.error() {
             Some(error) => Err(error),
             None => parse_request(&scratch.head, 0, &options.http.request),
@@ -254,10 +267,21 @@ impl<'s> Http2<'s> {
         let lookup;
         let mut hit = Err(LookupError::NotLookedUp);
         let response = match &parsed {
-            Ok(Parsed::Complete { request: parsed, .. }) => {
+            Ok(Parsed::Complete { request: parsed, head_bytes }) => {
+                let site = files.site_for(&snapshot.sites, parsed.host);
+                if site.is_some_and(|site| site.options.answers_dns(parsed)) {
+                    let content = &scratch.head[*head_bytes..];
+                    let query = DnsRequest { request: parsed, content, client, now_unix_s: clock.unix_s() };
+                    let (response, reply) = dns_over_https::answer(&query, &snapshot.zones, metrics, reply_room);
+                    head.clear();
+                    response.write_head(clock.date(), head);
+                    let content = self.content_of_dns(&request, response.body(), reply);
+                    self.session.answer(request, head, content, &options.http.http2, output);
+                    return StreamStep::Progress { has_answered: true };
+                }
                 path = parsed.path().map(SitePath::parse);
                 let job_count = ended.map_or(0, |ended| ended.job_count);
-                hit = match (files.site_for(&snapshot.sites, parsed.host), &path) {
+                hit = match (site, &path) {
                     (_, None) => Err(LookupError::NotLookedUp),
                     (_, Some(Err(error))) => Err(LookupError::from(*error)),
                     (None, _) => Err(LookupError::MisdirectedRequest),
@@ -318,9 +342,24 @@ impl<'s> Http2<'s> {
                 Content::Later { body: ResponseBody::Page(page), length_bytes: page.len() as u64 }
             }
             // Only a hit has the body of a file.
-            (Body::Empty | Body::File { .. } | Body::Multipart(_), _) => Content::Empty,
+            (Body::Empty | Body::File { .. } | Body::Multipart(_) | Body::DnsMessage, _) => Content::Empty,
         };
         self.session.answer(request, head, content, &options.http.http2, output);
         StreamStep::Progress { has_answered: true }
+    }
+
+    /// The content of a response to a DNS query: `reply`, or a page.
+    #[cold]
+    fn content_of_dns<'c>(&self, request: &Request, body: Body<'_>, reply: &'c [u8]) -> Content<'c, ResponseBody<'s>> {
+        let bytes = match body {
+            Body::DnsMessage => reply,
+            Body::StatusPage(page) => page,
+            Body::Empty | Body::File { .. } | Body::Multipart(_) => return Content::Empty,
+        };
+        if self.session.has_room_for(request, bytes.len() as u64) {
+            return Content::Bytes(bytes);
+        }
+        let body = MultipartBody { text: bytes.to_vec(), written_bytes: 0, chunk: None };
+        Content::Later { body: ResponseBody::Multipart(Box::new(body)), length_bytes: bytes.len() as u64 }
     }
 }

@@ -26,6 +26,7 @@ mod shared;
 mod connection;
 mod http1;
 mod http2;
+mod dns_over_https;
 mod dns_stream;
 mod file_hit;
 mod context;

@@ -49,6 +49,7 @@ counters! {
     DnsStreamsOverClientLimit = "dns_streams_over_client_limit": "DNS connections closed because their client had too many.";
     DnsUdpQueries = "dns_udp_queries": "Datagrams received.";
     DnsTcpQueries = "dns_tcp_queries": "Queries received over TCP.";
+    DnsHttpsQueries = "dns_https_queries": "Requests over HTTP at a path that answers DNS queries.";
     DnsDropped = "dns_dropped": "Messages without a reply: no query, too long, from a port that gets none, or an error beyond the limit.";
     DnsErrorsLimited = "dns_errors_limited": "Of those, errors to a network that had too many.";
     UdpReceiveErrors = "udp_receive_errors": "Failed calls to receive datagrams.";

@@ -1,6 +1,6 @@
 //! The web sites of a server, and which of them a request's host selects.
 
-use sanderling_http::{Host, PathTraits, media_type};
+use sanderling_http::{Host, PathTraits, Request, Target, media_type};
 use sanderling_os::directory::Directory;
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -40,16 +40,31 @@ pub struct SiteOptions {
     pub media_types: Vec<(String, String)>,
     /// Requests for paths with one of these get 404.
     pub refused_paths: PathTraits,
+    /// The path at which DNS queries are answered (RFC 8484), as in a request.
+    pub doh_path: Option<String>,
 }
 
 /// Without hidden files.
 impl Default for SiteOptions {
     fn default() -> SiteOptions {
-        SiteOptions { link_targets: Vec::new(), media_types: Vec::new(), refused_paths: PathTraits::HIDDEN }
+        SiteOptions {
+            link_targets: Vec::new(),
+            media_types: Vec::new(),
+            refused_paths: PathTraits::HIDDEN,
+            doh_path: None,
+        }
     }
 }
 
 impl SiteOptions {
+    /// Whether `request` is for the resource that answers DNS queries.
+    #[inline]
+    pub(crate) fn answers_dns(&self, request: &Request<'_>) -> bool {
+        self.doh_path
+            .as_deref()
+            .is_some_and(|doh_path| matches!(request.target, Target::Path { path, .. } if path == doh_path.as_bytes()))
+    }
+
     /// The media type of a file by its name.
     pub(crate) fn media_type(&self, file_name: &[u8]) -> &str {
         let dot = file_name.iter().rposition(|&byte| byte == b'.');

@@ -185,14 +185,14 @@ fn table_in_a_domain_is_an_unknown_key() {
     check(
         "[domain.\"a.example\"]\nroot = \"a\"\nheaders = { \"Cache-Control\" = \"max-age=60\" }",
         &[
-            "2:1: unknown key `root` in [domain.\"a.example\"]; the keys are `site`, `aliases`, `zone`, `media_types`, `link_targets`, `hidden_files`, `exact_paths`, `certificate`",
-            "3:1: unknown key `headers` in [domain.\"a.example\"]; the keys are `site`, `aliases`, `zone`, `media_types`, `link_targets`, `hidden_files`, `exact_paths`, `certificate`",
+            "2:1: unknown key `root` in [domain.\"a.example\"]; the keys are `site`, `aliases`, `zone`, `media_types`, `link_targets`, `hidden_files`, `exact_paths`, `doh`, `certificate`",
+            "3:1: unknown key `headers` in [domain.\"a.example\"]; the keys are `site`, `aliases`, `zone`, `media_types`, `link_targets`, `hidden_files`, `exact_paths`, `doh`, `certificate`",
         ],
     );
     check(
         "[domain.localhost]\nsite = \"public\"\n[domain.localhost.headers]\na = 1",
         &[
-            "3:19: unknown key `headers` in [domain.\"localhost\"]; the keys are `site`, `aliases`, `zone`, `media_types`, `link_targets`, `hidden_files`, `exact_paths`, `certificate`",
+            "3:19: unknown key `headers` in [domain.\"localhost\"]; the keys are `site`, `aliases`, `zone`, `media_types`, `link_targets`, `hidden_files`, `exact_paths`, `doh`, `certificate`",
         ],
     );
 }
@@ -679,6 +679,23 @@ fn media_types_are_read_by_extension() {
     check(
         "[domain.\"a.example\"]\nzone = \"a.zone\"\nmedia_types = {}",
         &["3:1: a.example has media_types, but no site; add site = \"FOLDER\""],
+    );
+}
+
+#[test]
+fn path_for_dns_queries_is_read() {
+    let site = "[domain.\"a.example\"]\nsite = \"public\"\n";
+    let read = config(&format!("{site}doh = \"/dns-query\""));
+    assert_eq!(read.sites[0].options.doh_path.as_deref(), Some("/dns-query"));
+    for path in ["", "/", "dns-query", "/dns query", "/dns?a", "/d%20"] {
+        let expected = format!(
+            "3:7: \"{path}\" is no path for DNS queries; write a path of letters, digits and /-._~ as in doh = \"/dns-query\""
+        );
+        check(&format!("{site}doh = \"{path}\"\n"), &[&expected]);
+    }
+    check(
+        "[domain.\"a.example\"]\nzone = \"a.zone\"\ndoh = \"/dns-query\"",
+        &["3:1: a.example has doh, but no site; add site = \"FOLDER\""],
     );
 }
 

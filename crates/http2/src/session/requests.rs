@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::mem;
 
-use sanderling_http::RequestError;
+use sanderling_http::{Parsed, RequestError, has_dns_message, parse_request};
 
 use super::{INITIAL_WINDOW, Outcome, PartialBlock, Phase, Request, Session, request_of};
 use crate::frame::{self, ErrorCode, FrameHeader, U31_MAX, flag};
@@ -118,7 +118,16 @@ impl<B> Session<B> {
             self.refuse(id, ErrorCode::RefusedStream, out)?;
             return Ok(None);
         }
-        let work = Work::Receiving { head: scratch.head.clone(), announced_bytes: content_bytes, received_bytes: 0 };
+        let keeps_content = matches!(
+            parse_request(&scratch.head, 0, &limits.request),
+            Ok(Parsed::Complete { request, .. }) if has_dns_message(&request)
+        );
+        let work = Work::Receiving {
+            head: scratch.head.clone(),
+            announced_bytes: content_bytes,
+            received_bytes: 0,
+            keeps_content,
+        };
         self.streams.push(Stream { id, window, priority, is_client_open, work });
         Ok(None)
     }
@@ -175,19 +184,25 @@ impl<B> Session<B> {
             }
             return Ok(None);
         };
+        let keeps_content = matches!(self.streams.at(index).work, Work::Receiving { keeps_content: true, .. });
+        let is_kept = keeps_content && self.may_keep(content, limits);
         let stream = self.streams.at_mut(index);
         if !stream.is_client_open {
             // RFC 9113 §5.1, half-closed (remote).
             return Err(ErrorCode::StreamClosed);
         }
-        if let Work::Receiving { announced_bytes, received_bytes, .. } = &mut stream.work {
+        if let Work::Receiving { head, announced_bytes, received_bytes, .. } = &mut stream.work {
             *received_bytes += content.len() as u64;
             if announced_bytes.is_some_and(|bytes| *received_bytes > bytes) {
                 self.streams.remove(index);
                 self.refuse(id, ErrorCode::ProtocolError, out)?;
                 return Ok(None);
             }
-            if *received_bytes > limits.request.body_bytes_max {
+            if is_kept {
+                head.extend_from_slice(content);
+            }
+            if *received_bytes > limits.request.body_bytes_max || is_kept != keeps_content {
+                stream.is_client_open = !is_end;
                 return Ok(Some(self.take_request(index, Some(RequestError::BodyTooLarge), scratch)));
             }
         }

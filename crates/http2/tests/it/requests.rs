@@ -154,6 +154,29 @@ fn content_is_discarded_and_its_length_checked() {
 }
 
 #[test]
+fn content_is_kept_if_it_is_a_dns_message() {
+    let post = |stream: u32, media_type: &str| {
+        let fields = [&[(":method", "POST")], &START[1..], &[("content-type", media_type)]].concat();
+        frame(HEADERS, END_HEADERS, stream, &block(&fields))
+    };
+    let mut server = Server::opened(0);
+    for (stream, media_type, is_kept) in [(1, "application/dns-message", true), (3, "text/plain", false)] {
+        server.take(&[post(stream, media_type), frame(DATA, 0, stream, b"que")].concat());
+        server.take(&frame(DATA, END_STREAM | PADDED, stream, b"\x02ry\0\0"));
+        let head = server.heads.pop().expect("a request");
+        assert_eq!(head.ends_with("\r\n\r\nquery"), is_kept, "{head}");
+    }
+    // All messages and heads of a connection together are limited.
+    let content = vec![0; server.limits.kept_heads_bytes_max / 4];
+    let of_stream = |stream: u32| [post(stream, "application/dns-message"), frame(DATA, 0, stream, &content)].concat();
+    let sent = server.take(&[of_stream(5), of_stream(7), of_stream(9)].concat());
+    assert_eq!(sent.iter().filter(|frame| frame.kind == HEADERS).count(), 0);
+    let sent = server.take(&of_stream(11));
+    assert!(sent.iter().any(|frame| frame.kind == HEADERS && frame.stream == 11), "{sent:?}");
+    assert_eq!(server.errors, [RequestError::BodyTooLarge]);
+}
+
+#[test]
 fn content_beyond_the_limit_is_refused_with_a_response() {
     let post = frame(HEADERS, END_HEADERS, 1, b"\x83\x86\x84\x41\x07example");
     let mut server = Server::opened(0);

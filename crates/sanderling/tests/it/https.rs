@@ -13,7 +13,7 @@ const BOTH: ListenerCounts = ListenerCounts { http: 1, dns: 1 };
 const ZONE: &[u8] = b"@ 3600 IN SOA ns1 host 1 3600 600 86400 300\n@ IN NS ns1\nns1 IN A 192.0.2.1\n";
 const CONFIG: &[u8] = b"workers = 2\n[http]\nlisten = [\"127.0.0.1:0\"]\n[https]\nlisten = [\"127.0.0.1:0\"]\n\
     [dns]\nlisten = [\"127.0.0.1:0\"]\ntls = [\"127.0.0.1:0\"]\n[domain.\"example.com\"]\nsite = \"public\"\n\
-    zone = \"example.com.zone\"\ncertificate = { chain = \"chain.pem\", key = \"key.pem\" }\n";
+    zone = \"example.com.zone\"\ndoh = \"/dns-query\"\ncertificate = { chain = \"chain.pem\", key = \"key.pem\" }\n";
 
 /// A directory with a site, a zone, a certificate and the configuration.
 fn domain() -> TestDirectory {
@@ -78,6 +78,65 @@ fn zone_is_served_over_tls() {
     let dot = server.encrypted("dot");
     let reply = kdig(dot, &["+tls", "+short", "ns1.example.com", "A"]);
     assert_eq!(reply.text(), "192.0.2.1\n", "{}", reply.errors);
+    let padded = kdig(dot, &["+tls", "+padding", "+tcp", "ns1.example.com", "A"]);
+    assert!(padded.text().contains("468 B"), "{}", padded.text());
+}
+
+#[test]
+fn zone_is_served_over_https() {
+    let directory = domain();
+    let mut server = TestServer::start_command(directory.serve_command(), BOTH);
+    let https = server.encrypted("https");
+    for method in ["+https=/dns-query", "+https-get"] {
+        let reply = kdig(https, &["+https=/dns-query", method, "+short", "ns1.example.com", "A"]);
+        assert_eq!(reply.text(), "192.0.2.1\n", "{method}: {}", reply.errors);
+    }
+}
+
+/// The status, `Cache-Control` and length of the response to a request at `path`, by both versions of HTTP.
+fn dns_responses(directory: &TestDirectory, https: SocketAddr, path: &str, arguments: &[&str]) -> [String; 2] {
+    let (certificate, connect_to) = (directory.argument("chain.pem"), format!("::{https}"));
+    let url = format!("https://example.com{path}");
+    let form = "%{http_code} %header{allow}%header{cache-control} %{content_type}";
+    ["--http1.1", "--http2"].map(|version| {
+        let common = ["-sS", version, "--cacert", &certificate, "--connect-to", &connect_to, "-o", "/dev/null"];
+        let ended = curl(&[&common[..], &["-w", form, &url], arguments].concat());
+        ended.text()
+    })
+}
+
+#[test]
+fn dns_over_https_has_the_ttl_and_the_status_of_each_error() {
+    let directory = domain();
+    let query = b"\0\0\0\0\0\x01\0\0\0\0\0\0\x03ns1\x07example\x03com\0\0\x01\0\x01";
+    directory.replace("query", query);
+    directory.replace("long", &[0; 65_536]);
+    let mut server = TestServer::start_command(directory.serve_command(), BOTH);
+    let https = server.encrypted("https");
+    let check = |path: &str, arguments: &[&str], expected: &str| {
+        for response in dns_responses(&directory, https, path, arguments) {
+            assert_eq!(response.trim_end(), expected, "{path} {arguments:?}");
+        }
+    };
+    let (content, long) = (format!("@{}", directory.argument("query")), format!("@{}", directory.argument("long")));
+    let (dns, other) = ("Content-Type: application/dns-message", "Content-Type: text/plain");
+    let found = "200 max-age=3600 application/dns-message";
+    check("/dns-query?dns=AAAAAAABAAAAAAAAA25zMQdleGFtcGxlA2NvbQAAAQAB", &[], found);
+    check("/dns-query", &["-H", dns, "--data-binary", &content], found);
+    check("/dns-query", &["-H", dns, "-H", "Transfer-Encoding: chunked", "--data-binary", &content], found);
+    let page = "text/html; charset=utf-8";
+    check("/dns-query", &[], &format!("400  {page}"));
+    check("/dns-query?dns=AA==", &[], &format!("400  {page}"));
+    check("/dns-query?dns=AAAA", &[], &format!("400  {page}"));
+    check("/dns-query", &["-X", "PUT"], &format!("405 GET, HEAD, POST {page}"));
+    // Over HTTP/2 this curl reports only that the server did not read the rest.
+    let refused = dns_responses(&directory, https, "/dns-query", &["-H", dns, "-H", "Expect:", "--data-binary", &long]);
+    assert_eq!(refused[0], format!("413  {page}"));
+    check("/dns-query", &["-H", other, "--data-binary", &content], &format!("415  {page}"));
+    check("/", &["-H", dns, "--data-binary", &content], &format!("405 GET, HEAD, OPTIONS {page}"));
+    // NXDOMAIN: the TTL of RFC 2308 §5.
+    let missing = "/dns-query?dns=AAAAAAABAAAAAAAAA25zMgdleGFtcGxlA2NvbQAAAQAB";
+    check(missing, &[], "200 max-age=300 application/dns-message");
 }
 
 #[test]

@@ -91,7 +91,8 @@ impl<'s> Connection<'s> {
                 return Ok(self.flush(None, context)?.or(Some(Next::Again)));
             }
             *budget -= 1;
-            let step = self.http2_mut().map_or(StreamStep::Closed, |http| http.step(input, context));
+            let client = *self.permit.client();
+            let step = self.http2_mut().map_or(StreamStep::Closed, |http| http.step(input, client, context));
             match step {
                 StreamStep::Partial => {
                     self.state = match self.resting_state() {

@@ -1,0 +1,51 @@
+//! DNS over HTTPS (RFC 8484), of either version of HTTP.
+
+use crate::metrics::{Counter, ThreadMetrics};
+use sanderling_dns::{
+    Answer, DnsTransport, ParsedQuery, ReplyOptions, RequestInfo, ZoneMap, answer_with_options, smallest_ttl,
+};
+use sanderling_http::{Request, Response, Status, dns_query};
+use std::net::SocketAddr;
+
+/// A request for the path at which DNS queries are answered.
+pub(crate) struct DnsRequest<'r> {
+    pub(crate) request: &'r Request<'r>,
+    /// What was kept of its body.
+    pub(crate) content: &'r [u8],
+    pub(crate) client: SocketAddr,
+    pub(crate) now_unix_s: u64,
+}
+
+/// Answers a query from `zones` into `reply`. Returns the response, and the part of `reply` that is its content if it has
+/// [`Body::DnsMessage`](sanderling_http::Body::DnsMessage).
+#[cold]
+#[inline(never)]
+pub(crate) fn answer<'r, 'b>(
+    query: &DnsRequest<'r>,
+    zones: &ZoneMap,
+    metrics: &ThreadMetrics,
+    reply: &'b mut [u8],
+) -> (Response<'r>, &'b [u8]) {
+    metrics.add(Counter::HttpRequests, 1);
+    metrics.add(Counter::DnsHttpsQueries, 1);
+    let &DnsRequest { request, content, client, now_unix_s } = query;
+    let mut room = Vec::new();
+    let answered = dns_query(request, content, &mut room).and_then(|message| {
+        let info = RequestInfo { client, transport: DnsTransport::Tls, now_unix_s };
+        match answer_with_options(&ParsedQuery::parse(zones, message), &info, &ReplyOptions::default(), reply) {
+            Answer::Reply(length_bytes) => Ok(length_bytes),
+            // It is no query.
+            Answer::NoReply => Err(Status::BadRequest),
+        }
+    });
+    match answered {
+        Ok(length_bytes) => {
+            let reply = &reply[..length_bytes];
+            (Response::dns_message(request, length_bytes, smallest_ttl(reply)), reply)
+        }
+        Err(status) => {
+            metrics.add(Counter::DnsDropped, 1);
+            (Response::dns_error(request, status), &[])
+        }
+    }
+}
