@@ -89,6 +89,22 @@ limits! {
         "Bytes per second of a response that a client receives; 0 for any. See below.";
     http_receive_rate_min: u64 = 500 in 0..=1_000_000_000_000,
         "Bytes per second of a request that a client sends; 0 for any. See below.";
+    http2_streams_max: u32 = 100 in 1..=10_000,
+        "Requests of an HTTP/2 connection at once; further ones are refused, to be repeated.";
+    http2_header_block_bytes_max: usize = 32_768 in 1_024..=1_048_576,
+        "Compressed header fields of an HTTP/2 request; a connection with more is closed.";
+    http2_kept_request_bytes_max: usize = 65_536 in 1_024..=16_777_216,
+        "HTTP/2 requests of a connection that wait for content or a disk; further ones are refused.";
+    http2_continuations_max: u8 = 8 in 0..=255,
+        "CONTINUATION frames of an HTTP/2 request; a connection with more is closed.";
+    http2_resets_max: u32 = 200 in 1..=1_000_000,
+        "HTTP/2 requests that the client resets, beyond those answered; with more it is closed.";
+    http2_control_frames_max: u32 = 1_000 in 100..=1_000_000,
+        "HTTP/2 frames without request or content, beyond one per KiB sent; with more it is closed.";
+    http2_overhead_bytes_max: u64 = 1_048_576 in 65_536..=1_099_511_627_776,
+        "HTTP/2 bytes without use, beyond 8 times the others; a connection with more is closed.";
+    tls_handshake_timeout_ms: u64 = 10_000 in 100..=600_000,
+        "Time for a TLS handshake; then the connection is closed.";
     connection_buffers_bytes_max: usize = 67_108_864 in 0..=1_099_511_627_776,
         "Unprocessed requests and unsent answers of all connections; beyond it each gets 2 KiB pieces.";
     connection_buffer_bytes_max: usize = 65_536 in 4_096..=1_048_576,

@@ -11,15 +11,26 @@ const DESCRIPTORS_RESERVED: usize = 128;
 /// The options for `limits`.
 pub(crate) fn options_of(limits: &Limits) -> Options {
     let ms = Duration::from_millis;
+    let request = sanderling_http::RequestLimits {
+        head_bytes_max: limits.http_head_bytes_max,
+        field_count_max: limits.http_field_count_max,
+        target_bytes_max: limits.http_target_bytes_max,
+        body_bytes_max: limits.http_request_content_bytes_max,
+    };
     Options {
         http: HttpOptions {
-            request: sanderling_http::RequestLimits {
-                head_bytes_max: limits.http_head_bytes_max,
-                field_count_max: limits.http_field_count_max,
-                target_bytes_max: limits.http_target_bytes_max,
-                body_bytes_max: limits.http_request_content_bytes_max,
+            request,
+            http2: sanderling_server::Http2Limits {
+                request,
+                streams_max: limits.http2_streams_max,
+                requests_max: limits.http_requests_per_connection_max,
+                header_block_bytes_max: limits.http2_header_block_bytes_max,
+                kept_heads_bytes_max: limits.http2_kept_request_bytes_max,
+                continuations_max: limits.http2_continuations_max,
+                reset_budget: limits.http2_resets_max,
+                control_budget: limits.http2_control_frames_max,
+                overhead_bytes_max: limits.http2_overhead_bytes_max,
             },
-            http2: sanderling_server::Http2Limits::default(),
             is_http2_only: false,
             connections_max: limits.http_connections_max,
             connections_per_client_max: limits.http_connections_per_client_max,
@@ -38,6 +49,7 @@ pub(crate) fn options_of(limits: &Limits) -> Options {
             tcp_idle_timeout: ms(limits.dns_tcp_idle_timeout_ms),
             tcp_replies_per_send_max: limits.dns_tcp_queries_in_flight_max,
         },
+        tls_handshake_timeout: ms(limits.tls_handshake_timeout_ms),
         connection_buffers_bytes_max: limits.connection_buffers_bytes_max,
         connection_buffer_bytes_max: limits.connection_buffer_bytes_max,
         open_files: OpenFilesOptions {
@@ -88,5 +100,33 @@ mod tests {
     #[test]
     fn defaults_of_the_limits_are_those_of_the_server() {
         assert_eq!(options_of(&Limits::default()), Options::default());
+    }
+
+    #[test]
+    fn limits_of_http_2_are_those_of_the_configuration() {
+        let limits = Limits {
+            http_head_bytes_max: 2_000,
+            http_requests_per_connection_max: 1,
+            http2_streams_max: 2,
+            http2_header_block_bytes_max: 3,
+            http2_kept_request_bytes_max: 4,
+            http2_continuations_max: 5,
+            http2_resets_max: 6,
+            http2_control_frames_max: 7,
+            http2_overhead_bytes_max: 8,
+            ..Limits::default()
+        };
+        let expected = sanderling_server::Http2Limits {
+            request: sanderling_http::RequestLimits { head_bytes_max: 2_000, ..Default::default() },
+            requests_max: 1,
+            streams_max: 2,
+            header_block_bytes_max: 3,
+            kept_heads_bytes_max: 4,
+            continuations_max: 5,
+            reset_budget: 6,
+            control_budget: 7,
+            overhead_bytes_max: 8,
+        };
+        assert_eq!(options_of(&limits).http.http2, expected);
     }
 }

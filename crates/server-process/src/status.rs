@@ -14,12 +14,15 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// The counters of the first line of the text.
 const REQUESTS: [Counter; 3] = [Counter::HttpRequests, Counter::DnsUdpQueries, Counter::DnsTcpQueries];
 /// The counters of the second line.
-const ERRORS: [Counter; 10] = [
+const ERRORS: [Counter; 13] = [
     Counter::HttpRefused,
     Counter::HttpTimeouts,
     Counter::HttpSlowRequests,
     Counter::HttpSlowResponses,
     Counter::HttpAborted,
+    Counter::Http2Refused,
+    Counter::TlsFailed,
+    Counter::TlsTimeouts,
     Counter::UdpReceiveErrors,
     Counter::UdpRepliesLost,
     Counter::AcceptErrors,

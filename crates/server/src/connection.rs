@@ -125,7 +125,10 @@ impl<'s> Connection<'s> {
             Protocol::Http => (ProtocolState::Http1(Http1::default()), options.http.request_timeout),
             Protocol::Dns => (ProtocolState::Other(OtherProtocol::Dns(DnsStream)), options.dns.tcp_idle_timeout),
         };
-        let state = if transport.is_handshaking() { State::Handshaking } else { State::Idle };
+        let (state, timeout) = match transport.is_handshaking() {
+            true => (State::Handshaking, options.tls_handshake_timeout),
+            false => (State::Idle, timeout),
+        };
         Connection {
             is_plain: !transport.is_encrypted()
                 && !matches!(protocol_state, ProtocolState::Other(OtherProtocol::Http2(_))),
@@ -300,7 +303,7 @@ impl<'s> Connection<'s> {
         self.state == State::Handshaking
     }
 
-    /// Does what can be done of the handshake; whether it is complete. The deadline of the first request includes it.
+    /// Does what can be done of the handshake; whether it is complete. The deadline of the first request begins then.
     fn handshake(&mut self, context: &mut Context<'_, 's>) -> io::Result<bool> {
         let is_complete = self
             .transport
@@ -308,11 +311,20 @@ impl<'s> Connection<'s> {
             .inspect_err(|_| context.metrics.add(Counter::TlsFailed, 1))?;
         if is_complete {
             self.state = State::Idle;
+            let timeout = match self.protocol() {
+                Protocol::Http => context.options.http.request_timeout,
+                Protocol::Dns => context.options.dns.tcp_idle_timeout,
+            };
+            self.timer.deadline_ms = context.clock.now_ms() + ms(timeout);
             context.metrics.add(Counter::TlsHandshakes, 1);
             if self.transport.is_resumed() {
                 context.metrics.add(Counter::TlsResumed, 1);
             }
+            if self.transport.is_tls_1_2() {
+                context.metrics.add(Counter::TlsVersion12, 1);
+            }
             if self.transport.alpn() == Some(Alpn::H2) {
+                context.metrics.add(Counter::Http2Connections, 1);
                 self.protocol_state =
                     ProtocolState::Other(OtherProtocol::Http2(Box::new(Http2::new(&context.options.http.http2))));
             }
@@ -630,6 +642,7 @@ impl<'s> Connection<'s> {
     pub(crate) fn expire(&mut self, context: &mut Context<'_, 's>) -> io::Result<Next> {
         self.transport.begin(context.clock.now_ms(), &context.buffers.limits);
         if self.state == State::Handshaking {
+            context.metrics.add(Counter::TlsTimeouts, 1);
             return Ok(Next::Close);
         }
         if context.is_draining() && self.state == State::Idle {

@@ -204,8 +204,14 @@ impl<'s> Http2<'s> {
         let (taken_bytes, received) = self.session.receive(input.rest(), limits, scratch, output);
         input.consume(taken_bytes);
         match received {
-            Received::Request(request) => return self.answer(request, None, client, context),
-            Received::Closed => return StreamStep::Closed,
+            Received::Request(request) => {
+                metrics.add(Counter::Http2Requests, 1);
+                return self.answer(request, None, client, context);
+            }
+            Received::Closed => {
+                metrics.add(Counter::Http2Refused, 1);
+                return StreamStep::Closed;
+            }
             Received::Partial => {}
         }
         let content_bytes_max = if piece_limits.is_scarce() { SCARCE_BYTES_MAX } else { DATA_BYTES_MAX };

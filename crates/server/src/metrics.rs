@@ -40,7 +40,12 @@ counters! {
     BuffersRefused = "buffers_refused": "Connections closed because their request took too much memory then.";
     TlsHandshakes = "tls_handshakes": "TLS handshakes completed.";
     TlsResumed = "tls_resumed": "Those that resumed an earlier session.";
+    TlsVersion12 = "tls_version_1_2": "Those of TLS 1.2; the others are of TLS 1.3.";
     TlsFailed = "tls_failed": "TLS handshakes that failed.";
+    TlsTimeouts = "tls_timeouts": "TLS handshakes that took longer than tls_handshake_timeout_ms.";
+    Http2Connections = "http2_connections": "HTTP connections on which the client chose HTTP/2.";
+    Http2Requests = "http2_requests": "Requests over HTTP/2, which http_requests and http_refused have too.";
+    Http2Refused = "http2_refused": "HTTP/2 connections closed because of an error or a flood of the client.";
     DnsStreams = "dns_streams": "DNS connections over TCP accepted.";
     DnsStreamsClosed = "dns_streams_closed": "DNS connections over TCP closed.";
     DnsStreamsEvicted = "dns_streams_evicted": "DNS connections over TCP closed to make room for new ones.";

@@ -11,6 +11,8 @@ pub struct Options {
     pub http: HttpOptions,
     /// DNS.
     pub dns: DnsOptions,
+    /// From the accept of an encrypted connection to the end of its handshake.
+    pub tls_handshake_timeout: Duration,
     /// Bytes of requests and answers that all connections hold; beyond it they get smaller pieces.
     pub connection_buffers_bytes_max: usize,
     /// Bytes of requests that are received for one connection, and of answers that are written, before they are processed
@@ -31,6 +33,7 @@ impl Default for Options {
         Options {
             http: HttpOptions::default(),
             dns: DnsOptions::default(),
+            tls_handshake_timeout: Duration::from_secs(10),
             connection_buffers_bytes_max: 64 * 1024 * 1024,
             connection_buffer_bytes_max: 64 * 1024,
             open_files: OpenFilesOptions::default(),

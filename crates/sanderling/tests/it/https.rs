@@ -4,7 +4,8 @@ use sanderling_testkit::{
     DEADLINE, ListenerCounts, TestDirectory, TestServer, curl, kdig, run, run_program, send_signal,
 };
 use std::fs;
-use std::net::SocketAddr;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -69,6 +70,26 @@ fn site_is_served_by_both_versions_of_http() {
     let url = format!("https://{https}/");
     let requests = run_program("nghttp", "nghttp2-client", &["-nv", "--no-verify-peer", &url]).text();
     assert!(requests.contains("recv GOAWAY") || requests.contains("END_STREAM"), "{requests}");
+}
+
+#[test]
+fn limits_of_tls_and_http_2_are_applied() {
+    let directory = domain();
+    let limits = b"[limits]\nhttp2_streams_max = 7\ntls_handshake_timeout_ms = 100\n";
+    directory.replace("sanderling.toml", &[CONFIG, &limits[..]].concat());
+    let mut server = TestServer::start_command(directory.serve_command(), BOTH);
+    let https = server.encrypted("https");
+    let url = format!("https://{https}/");
+    let settings = run_program("nghttp", "nghttp2-client", &["-nv", "--no-verify-peer", &url]).text();
+    assert!(settings.contains("SETTINGS_MAX_CONCURRENT_STREAMS(0x03):7]"), "{settings}");
+    let mut client = TcpStream::connect(https).expect("connected");
+    client.write_all(&[22]).expect("sent");
+    client.set_read_timeout(Some(DEADLINE)).expect("a time");
+    assert_eq!(client.read(&mut [0; 1]).expect("closed"), 0);
+    let status = directory.control("status").text();
+    for count in ["tls_timeouts 1", "tls_handshakes 1", "http2_connections 1", "http2_requests 1"] {
+        assert!(status.contains(count), "{count}: {status}");
+    }
 }
 
 #[test]

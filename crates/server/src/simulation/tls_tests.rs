@@ -235,19 +235,21 @@ fn connection_that_sends_nothing_keeps_a_bounded_amount() {
 }
 
 #[test]
-fn handshake_has_a_deadline() {
+fn handshake_has_a_deadline_of_its_own() {
     simulate_file(|simulation, configs| {
-        for sent in [0, 1, 100] {
+        for (protocol, sent) in [Protocol::Http, Protocol::Dns].into_iter().flat_map(|it| [(it, 0), (it, 1), (it, 100)])
+        {
             let mut hello = Vec::new();
             configs.client().write_tls(&mut hello).expect("a vector takes all");
             let hello = &hello[..sent];
-            let index = simulation.connect_tls(Protocol::Http, &configs.server, hello, UNLIMITED).expect("accepted");
+            let index = simulation.connect_tls(protocol, &configs.server, hello, UNLIMITED).expect("accepted");
             simulation.advance(Duration::from_secs(9));
             assert!(simulation.is_open(index));
             simulation.advance(Duration::from_secs(2));
             assert!(!simulation.is_open(index));
             assert_eq!(simulation.take_received(index), b"");
         }
+        assert_eq!(simulation.count(Counter::TlsTimeouts), 6);
     });
 }
 

@@ -51,6 +51,11 @@ impl Transport {
         self.tls.as_ref().is_some_and(|tls| tls.session.is_resumed())
     }
 
+    /// Whether the version that was agreed on is TLS 1.2.
+    pub(crate) fn is_tls_1_2(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.session.version() == Some("TLSv1.2"))
+    }
+
     /// Takes note of the time, and of the pieces in which the connection is served.
     #[inline]
     pub(crate) fn begin(&mut self, now_ms: Milliseconds, limits: &PieceLimits) {
