@@ -247,6 +247,11 @@ fn a_file_that_is_appended_to_all_the_time_is_found_with_its_length_at_that_time
     for length in [1_000, 60_000] {
         let fixture = Fixture::new(&[("a.txt", length)], "/a.txt");
         let path = fixture.directory.path().join("a.txt");
+        let file = Directory::open(fixture.directory.path()).and_then(|it| it.open_beneath(b"a.txt")).expect("opened");
+        if cached_tail(&file, length as u64).is_none() {
+            println!("skipped: an append is told from another change by bytes in the page cache");
+            return;
+        }
         let mut written = length as u64;
         let file = loop {
             let mut file = std::fs::File::options().append(true).open(&path).expect("opened");
