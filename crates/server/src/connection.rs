@@ -31,6 +31,9 @@ const LINGER_BYTES_MAX: usize = 256 * 1024;
 /// How long the client may send them.
 const LINGER_MS: Milliseconds = 2_000;
 
+/// Bytes of responses that use up as much of the budget of an iteration as one request: 128 requests or 128 KiB.
+const BYTES_PER_REQUEST: u64 = 1_024;
+
 /// A connection.
 #[derive(Debug)]
 pub(crate) struct Connection<'s> {
@@ -486,9 +489,16 @@ impl<'s> Connection<'s> {
                         || unsent_count == self.protocol_state.unsent_answers_max(context.options);
                     if file.is_some() || is_full {
                         unsent_count = 0;
+                        let of_file = file.as_ref().map_or(0, FileChunk::remaining_bytes);
+                        let bytes = context.buffers.output.len() as u64 + of_file;
                         if let Some(next) = self.flush(file, context)? {
                             return Ok(Some(next));
                         }
+                        // A new connection leaves the rest for later: others wait in the listener.
+                        *budget = match self.last_used {
+                            0 => 0,
+                            _ => budget.saturating_sub((bytes / BYTES_PER_REQUEST) as usize),
+                        };
                     }
                 }
                 Step::WaitForJob => {

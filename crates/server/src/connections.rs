@@ -26,6 +26,10 @@ use std::time::Duration;
 /// Handshakes that go on in one iteration: each costs as much as many requests.
 const HANDSHAKES_PER_ITERATION_MAX: usize = 8;
 
+/// Connections of the ready list that are served in one iteration: a worker looks at its listeners again soon, however many
+/// connections have work left.
+const READY_PER_ITERATION_MAX: usize = 16;
+
 /// The connections of one worker.
 pub(crate) struct Connections<'s> {
     shared: &'s Shared,
@@ -201,9 +205,13 @@ impl<'s> Connections<'s> {
         false
     }
 
-    /// The connections that have work left, for [`Connections::advance_ready`].
+    /// The first connections that have work left, for [`Connections::advance_ready`].
     pub(crate) fn take_ready(&mut self) -> Vec<Key> {
-        std::mem::take(&mut self.ready)
+        let rest = match self.ready.len() {
+            0..=READY_PER_ITERATION_MAX => Vec::new(),
+            _ => self.ready.split_off(READY_PER_ITERATION_MAX),
+        };
+        std::mem::replace(&mut self.ready, rest)
     }
 
     /// Serves a connection out of the ready list.

@@ -23,8 +23,8 @@ use std::time::Duration;
 
 /// The longest wait, a day: the poller cannot wait for longer than 24 of them, and a drain may have no deadline.
 const WAIT_MS_MAX: Milliseconds = 24 * 60 * 60 * 1000;
-/// Sources that one wait reports.
-const EVENTS_PER_WAIT_MAX: usize = 256;
+/// Sources that one wait reports. With the budget of each it bounds an iteration.
+const EVENTS_PER_WAIT_MAX: usize = 64;
 
 /// What a worker is created with.
 pub(crate) struct WorkerParams<'s> {

@@ -119,6 +119,45 @@ fn pipelined_requests_are_answered_in_order_over_several_iterations() {
     });
 }
 
+/// Simulates a site whose only file has this length, in memory.
+fn simulate_large(act: impl FnOnce(&mut Simulation<'_>)) {
+    const FILES: &[BuiltinFile] = &[BuiltinFile { path: "file", bytes: &[b'f'; LARGE_BYTES] }];
+    simulate(snapshot(Root::Builtin(FILES)), Options { http: HttpOptions::default(), ..options() }, act);
+}
+
+const LARGE_BYTES: usize = 16_000;
+
+#[test]
+fn pipelined_responses_are_limited_by_their_bytes_in_an_iteration() {
+    simulate_large(|simulation| {
+        let client = simulation.http(GET.repeat(50));
+        let mut received_bytes = Vec::new();
+        while received_bytes.iter().sum::<usize>() < 50 * LARGE_BYTES {
+            received_bytes.push(simulation.take_received(client).len());
+            simulation.run_once();
+        }
+        let piece_bytes = Options::default().connection_buffer_bytes_max + 2 * LARGE_BYTES;
+        // The first time, others may wait in the listener.
+        assert!(received_bytes[0] <= piece_bytes, "{received_bytes:?}");
+        assert!(received_bytes.iter().all(|&bytes| bytes <= 128 * 1024 + piece_bytes), "{received_bytes:?}");
+    });
+}
+
+#[test]
+fn connections_with_work_left_do_not_delay_a_new_one() {
+    simulate_large(|simulation| {
+        let others: Vec<usize> = (0..100).map(|_| simulation.http(GET.repeat(200))).collect();
+        for _ in 0..5 {
+            others.iter().for_each(|other| drop(simulation.take_received(*other)));
+            simulation.run_once();
+            let served = others.iter().filter(|other| !simulation.take_received(**other).is_empty()).count();
+            assert!((1..=16).contains(&served), "{served} connections in one iteration");
+            let new = simulation.http(GET);
+            assert!(simulation.take_received(new).len() > LARGE_BYTES);
+        }
+    });
+}
+
 #[test]
 fn a_response_leaves_in_pieces_as_the_window_opens() {
     for window in [1, 7, 100, 1_000] {
