@@ -473,8 +473,7 @@ impl<'s> Connection<'s> {
             let info = ConnectionInfo {
                 client: self.permit.client(),
                 answered_count: self.answered_count,
-                may_have_sent_more: self.transport.is_readable(),
-                is_encrypted: self.transport.is_encrypted(),
+                transport: &self.transport,
             };
             match self.protocol_state.step(input, &info, context) {
                 Step::Partial => {

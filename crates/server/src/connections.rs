@@ -207,10 +207,10 @@ impl<'s> Connections<'s> {
 
     /// The first connections that have work left, for [`Connections::advance_ready`].
     pub(crate) fn take_ready(&mut self) -> Vec<Key> {
-        let rest = match self.ready.len() {
-            0..=READY_PER_ITERATION_MAX => Vec::new(),
-            _ => self.ready.split_off(READY_PER_ITERATION_MAX),
-        };
+        if self.ready.len() <= READY_PER_ITERATION_MAX {
+            return std::mem::take(&mut self.ready);
+        }
+        let rest = self.ready.split_off(READY_PER_ITERATION_MAX);
         std::mem::replace(&mut self.ready, rest)
     }
 

@@ -9,6 +9,7 @@ use crate::metrics::ThreadMetrics;
 use crate::options::Options;
 use crate::send_queue::{FileChunk, SendContext};
 use crate::snapshot::Snapshot;
+use crate::transport::Transport;
 use sanderling_dns::answer::TCP_REPLY_BYTES_MAX;
 use sanderling_http2::Scratch;
 use std::net::SocketAddr;
@@ -162,7 +163,6 @@ pub(crate) struct ConnectionInfo<'c> {
     pub(crate) client: &'c SocketAddr,
     /// Requests answered before.
     pub(crate) answered_count: u64,
-    /// More bytes may have arrived than the input holds.
-    pub(crate) may_have_sent_more: bool,
-    pub(crate) is_encrypted: bool,
+    /// If it is readable, more bytes may have arrived than the input holds.
+    pub(crate) transport: &'c Transport,
 }

@@ -33,10 +33,10 @@ impl DnsStream {
         context.metrics.add(Counter::DnsTcpQueries, 1);
         let reply = &mut context.buffers.scratch;
         let now_unix_s = context.clock.unix_s();
-        let transport = if connection.is_encrypted { DnsTransport::Tls } else { DnsTransport::Tcp };
+        let transport = if connection.transport.is_encrypted() { DnsTransport::Tls } else { DnsTransport::Tcp };
         let info = RequestInfo { client: *connection.client, transport, now_unix_s };
         let query = ParsedQuery::parse(&context.snapshot.zones, query);
-        let answer = if connection.is_encrypted {
+        let answer = if connection.transport.is_encrypted() {
             // With padding for clients that ask for it (RFC 8467).
             answer_with_options(&query, &info, &ReplyOptions::default(), reply)
         } else {
@@ -51,7 +51,7 @@ impl DnsStream {
             Answer::NoReply => context.metrics.add(Counter::DnsDropped, 1),
         }
         // While the server drains, the connection closes after the last query that the client has certainly sent.
-        if context.is_draining() && input.is_empty() && !connection.may_have_sent_more {
+        if context.is_draining() && input.is_empty() && !connection.transport.is_readable() {
             return Step::Last(CloseMode::Linger, None);
         }
         Step::Answered(None)

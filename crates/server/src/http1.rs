@@ -98,7 +98,7 @@ impl Http1 {
             Ok(Parsed::Complete { request, head_bytes }) => {
                 input.consume(*head_bytes);
                 match request.framing {
-                    Framing::None => self.answer_request(request, &[], input, connection, context),
+                    Framing::None => self.answer_request(request, input, connection, context),
                     _ => self.start_body(request, &bytes[..*head_bytes], input, connection, context),
                 }
             }
@@ -129,12 +129,17 @@ impl Http1 {
         };
         input.consume(skipped.consumed_bytes);
         if skipped.is_done {
-            return self.answer_request(request, &content.unwrap_or_default(), input, connection, context);
+            return match content {
+                Some(content) => {
+                    answer_dns(request, &content, is_last(input, connection, context), connection, context)
+                }
+                None => self.answer_request(request, input, connection, context),
+            };
         }
         if request.fields.contains(FieldName::Expect) {
             // RFC 9110 §10.1.1: a client that waits for 100 (Continue) gets the final response instead, since the body is
             // not needed. Whether the body arrives all the same is unknown, so the connection closes.
-            return match self.answer_request(request, &[], input, connection, context) {
+            return match self.answer_request(request, input, connection, context) {
                 Step::Answered(file) | Step::Last(_, file) => Step::Last(CloseMode::Linger, file),
                 step => step,
             };
@@ -163,10 +168,12 @@ impl Http1 {
             return Step::Partial;
         }
         let step = match parse_request(&pending.head, 0, &context.options.http.request) {
-            Ok(Parsed::Complete { request, .. }) => {
-                let content = pending.content.as_deref().unwrap_or_default();
-                self.answer_request(&request, content, input, connection, context)
-            }
+            Ok(Parsed::Complete { request, .. }) => match &pending.content {
+                Some(content) => {
+                    answer_dns(&request, content, is_last(input, connection, context), connection, context)
+                }
+                None => self.answer_request(&request, input, connection, context),
+            },
             Ok(Parsed::Partial) => self.refuse(RequestError::InvalidRequestLine, context),
             Err(error) => self.refuse(error, context),
         };
@@ -176,11 +183,10 @@ impl Http1 {
         step
     }
 
-    /// Writes the response to a whole request, which ends where `input` goes on. `content` is what was kept of its body.
+    /// Writes the response to a whole request, which ends where `input` goes on.
     fn answer_request<'s>(
         &mut self,
         request: &Request<'_>,
-        content: &[u8],
         input: &Input<'_>,
         connection: &ConnectionInfo<'_>,
         context: &mut Context<'_, 's>,
@@ -190,7 +196,7 @@ impl Http1 {
         if let Some(site) = site
             && site.options.answers_dns(request)
         {
-            return answer_dns(request, content, is_last, connection, context);
+            return answer_dns(request, &[], is_last, connection, context);
         }
         let path = request.path().map(SitePath::parse);
         let lookup;
@@ -268,7 +274,7 @@ fn end_of_response<'s>(response: &Response<'_>, is_last: bool, file: Option<File
     }
 }
 
-/// Writes the response to a request at the path for DNS queries.
+/// Writes the response to a request at the path for DNS queries. `content` is what was kept of its body.
 #[cold]
 #[inline(never)]
 fn answer_dns<'s>(
@@ -307,7 +313,7 @@ fn skip(skipper: &mut BodySkipper, bytes: &[u8], content: Option<&mut Vec<u8>>) 
 /// are: a client may not repeat what it sent after the response that says `Connection: close` (RFC 9112 §9.6).
 fn is_last(input: &Input<'_>, connection: &ConnectionInfo<'_>, context: &Context<'_, '_>) -> bool {
     connection.answered_count + 1 >= context.options.http.requests_per_connection_max
-        || (context.is_draining() && input.is_empty() && !connection.may_have_sent_more)
+        || (context.is_draining() && input.is_empty() && !connection.transport.is_readable())
 }
 
 /// Writes a response without a file.
