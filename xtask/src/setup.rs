@@ -17,6 +17,8 @@ const NEEDED: &[Needed] = &[
     ("knotd", "knot"),
     ("named", "bind9"),
     ("openssl", "openssl"),
+    ("nghttp", "nghttp2-client"),
+    ("chromium", "chromium"),
     ("strace", "strace"),
     ("groff", "groff-base"),
     ("valgrind", "valgrind"),

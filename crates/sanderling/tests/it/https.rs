@@ -1,4 +1,10 @@
-//! HTTPS and DNS over TLS of the whole program, with curl, nghttp, OpenSSL and kdig as clients.
+//! HTTPS and DNS over TLS of the whole program, with curl, nghttp, OpenSSL, kdig and Chromium as clients.
+
+mod browser;
+mod curl_requests;
+mod encrypted_dns;
+mod many_requests;
+mod protocols;
 
 use sanderling_testkit::{
     DEADLINE, ListenerCounts, TestDirectory, TestServer, curl, kdig, run, run_program, send_signal,
@@ -45,11 +51,10 @@ fn issue_for(name: &str, directory: &TestDirectory, chain: &str, key: &str, comm
 }
 
 /// What `openssl s_client` prints about a connection with a request.
-fn s_client(directory: &TestDirectory, https: SocketAddr, session: &str) -> String {
+fn s_client(server: SocketAddr, options: &str) -> String {
     let script = format!(
         "printf 'GET / HTTP/1.1\\r\\nHost: example.com\\r\\nConnection: close\\r\\n\\r\\n' | openssl s_client \
-         -connect {https} -servername example.com -ign_eof {session} {} 2>&1",
-        directory.argument("session")
+         -connect {server} -servername example.com -ign_eof {options} 2>&1"
     );
     run_program("sh", "dash", &["-c", &script]).text()
 }
@@ -165,18 +170,29 @@ fn sessions_are_resumed_after_a_reload_an_upgrade_and_a_crash() {
     let directory = domain();
     let mut server = TestServer::start_command(directory.serve_command(), BOTH);
     let https = server.encrypted("https");
-    let first = s_client(&directory, https, "-sess_out");
-    assert!(first.contains("New, TLSv1.3"), "{first}");
+    let connect = |version: &str, session: &str| s_client(https, &format!("-tls1_{version} {session}"));
     let check = |event: &str| {
-        let resumed = s_client(&directory, https, "-sess_in");
-        assert!(resumed.contains("Reused, TLSv1.3"), "{event}: {resumed}");
+        for version in ["2", "3"] {
+            let resumed = connect(version, &format!("-sess_in {}", directory.argument(version)));
+            assert!(resumed.contains(&format!("Reused, TLSv1.{version}")), "{event}: {resumed}");
+            assert!(resumed.contains("HTTP/1.1 200 OK"), "{event}: {resumed}");
+        }
     };
+    for version in ["2", "3"] {
+        let first = connect(version, &format!("-sess_out {}", directory.argument(version)));
+        assert!(first.contains(&format!("New, TLSv1.{version}")), "{first}");
+    }
     check("at once");
     for command in ["reload", "upgrade"] {
         let ended = directory.control(command);
         assert!(ended.status.success(), "{command}: {}", ended.errors);
         check(command);
     }
+    // Another limit needs a new process.
+    directory.replace("sanderling.toml", &[CONFIG, b"[limits]\nhttp2_streams_max = 7\n"].concat());
+    let reloaded = directory.control("reload");
+    assert!(reloaded.status.success(), "{reloaded}");
+    check("reload with a new process");
     let killed = server.server_process_id();
     assert!(send_signal("KILL", &killed.to_string()));
     server.wait_for_error("is serving");
@@ -198,7 +214,7 @@ fn changed_certificate_is_used_by_itself_and_a_broken_one_is_not() {
             assert!(Instant::now() < deadline, "{expected}: {status}");
             thread::sleep(Duration::from_millis(50));
         }
-        let shown = s_client(&directory, https, "-sess_out");
+        let shown = s_client(https, "");
         assert_eq!(shown.contains("CN = second") || shown.contains("CN=second"), is_in_service, "{shown}");
     };
     wait_for("issued by first", false);
