@@ -1,12 +1,16 @@
 //! Single requests: whether a server answers, and what.
 
 use crate::http::{Head, parse_head};
+use crate::tls;
 use domain::base::iana::Rtype;
 use domain::base::{Message, MessageBuilder, Name};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
+use tokio_rustls::rustls::ClientConnection;
+use tokio_rustls::rustls::pki_types::ServerName;
 
 /// How long an answer over TCP is waited for.
 const TIMEOUT: Duration = Duration::from_secs(15);
@@ -49,6 +53,22 @@ pub fn get(server: SocketAddr, host: &str, path: &str, fields: &str) -> io::Resu
             Err(error) => return Err(error),
         }
     }
+}
+
+/// The certificate of an encrypted listener for a host, in its encoded form.
+///
+/// # Errors
+/// The failed call, or a failed handshake.
+pub fn certificate(server: SocketAddr, host: &str) -> io::Result<Vec<u8>> {
+    let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
+    let config = Arc::new(tls::config(b"http/1.1"));
+    let mut session = ClientConnection::new(config, name).map_err(io::Error::other)?;
+    let mut stream = connect(server)?;
+    while session.is_handshaking() {
+        session.complete_io(&mut stream)?;
+    }
+    let chain = session.peer_certificates().unwrap_or_default();
+    Ok(chain.first().map(|certificate| certificate.to_vec()).unwrap_or_default())
 }
 
 /// Asks a question over TCP.

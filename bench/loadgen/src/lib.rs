@@ -1,6 +1,7 @@
-//! Sends requests over HTTP and DNS at a fixed rate and counts what happens to each of them.
+//! Sends requests over HTTP, HTTPS and DNS at a fixed rate and counts what happens to each of them.
 //!
-//! Requests are sent when they are due, whatever the server does, and are never repeated. Each one ends either with a
+//! Requests are sent when they are due, whatever the server does, and are never repeated, except those of HTTP/2 that the
+//! server did not process by its own account (GOAWAY). Each one ends either with a
 //! correct response or as lost for one [`Cause`]; events that are no losses are counted as [`Note`]s. Latencies count
 //! from the time a request was due. The kernel still retransmits segments: a SYN dropped at a full accept queue shows
 //! as a latency of one second.
@@ -22,7 +23,7 @@
 //! ```
 //!
 //! A server that does not respond leaves rate × deadline connections open: raise the limit of file descriptors first,
-//! or requests are counted as [`Cause::NotSent`]. Not supported: TLS, HTTP/2, chunked content, zone transfers.
+//! or requests are counted as [`Cause::NotSent`]. Not supported: chunked content, zone transfers, encrypted DNS.
 
 #![deny(unsafe_code)]
 
@@ -31,7 +32,9 @@ mod datagrams;
 mod dns;
 pub mod client;
 mod http;
+mod http2;
 mod streams;
+mod tls;
 mod report;
 mod outcome;
 

@@ -3,9 +3,11 @@
 use crate::datagrams::Datagrams;
 use crate::dns::{DnsProtocol, Question, learn_records};
 use crate::http::HttpProtocol;
+use crate::http2::Http2;
 use crate::outcome::Kind;
 use crate::report::{Counts, Recorder, Report, Request};
 use crate::streams::{IdleClose, Protocol, Reuse, Streams};
+use crate::tls::Tls;
 use fastrand::Rng;
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
 use std::io;
@@ -41,6 +43,8 @@ pub struct Load {
     pub rates: [u32; Kind::ALL.len()],
     /// The web server; required by the rates of HTTP.
     pub http: Option<HttpTarget>,
+    /// The encrypted listener of a web server; required by the rates of HTTPS. Any certificate is accepted.
+    pub https: Option<HttpTarget>,
     /// The DNS server; required by the rates of DNS.
     pub dns: Option<DnsTarget>,
     /// Persistent connections of each kind; 16 by default. When all are busy, more are opened, which end with their
@@ -123,6 +127,7 @@ impl Load {
             seed,
             rates: [0; Kind::ALL.len()],
             http: None,
+            https: None,
             dns: None,
             connection_count: 16,
             udp_port_count: 64,
@@ -141,6 +146,7 @@ impl Load {
     pub fn start(&self) -> io::Result<Running> {
         let has_target = |kind: &Kind| match kind {
             Kind::HttpNew | Kind::HttpKept => self.http.is_some(),
+            Kind::HttpsNew | Kind::HttpsKept | Kind::Http2 => self.https.is_some(),
             Kind::DnsUdp | Kind::DnsTcpNew | Kind::DnsTcpKept => self.dns.is_some(),
         };
         let kinds = Kind::ALL.iter().copied().zip(self.rates).filter(|(kind, rate)| *rate > 0 && has_target(kind));
@@ -185,13 +191,25 @@ impl Load {
     ) -> io::Result<()> {
         let random = Rng::with_seed(self.seed.wrapping_add(kind as u64));
         let kept = |idle_close| Reuse::Kept { connection_count: self.connection_count, idle_close };
-        match (kind, self.http, self.dns) {
-            (Kind::HttpNew | Kind::HttpKept, Some(http), _) => {
-                let is_new = kind == Kind::HttpNew;
+        let is_encrypted = matches!(kind, Kind::HttpsNew | Kind::HttpsKept | Kind::Http2);
+        let http = if is_encrypted { self.https } else { self.http };
+        match (kind, http, self.dns) {
+            (Kind::HttpNew | Kind::HttpKept | Kind::HttpsNew | Kind::HttpsKept, Some(http), _) => {
+                let is_new = matches!(kind, Kind::HttpNew | Kind::HttpsNew);
                 let reuse = if is_new { Reuse::Never } else { kept(http.idle_close) };
+                let tls = if is_encrypted { Some(Tls::new(&http.host, b"http/1.1")?) } else { None };
                 let protocol = HttpProtocol::new(&http.host, &http.path, is_new, http.contents.into());
-                let streams = Streams::new(http.address, protocol, reuse, self.tcp_deadline, &recorder);
+                let streams = Streams::new(http.address, tls, protocol, reuse, self.tcp_deadline, &recorder);
                 run_streams(&streams, schedule, &stop).await?;
+            }
+            (Kind::Http2, Some(http), _) => {
+                let HttpTarget { address, host, path, contents, .. } = http;
+                let (count, deadline) = (self.connection_count, self.tcp_deadline);
+                let http2 = Http2::new(address, &host, &path, contents, count, deadline, &recorder)?;
+                let exchange = |request| Rc::clone(&http2).exchange(request);
+                let sending_end = run_exchanges(exchange, schedule, &recorder, &stop).await?;
+                http2.check_idle().await;
+                recorder.finish(sending_end);
             }
             (Kind::DnsUdp, _, Some(dns)) => {
                 let (questions, port_count) = (dns.questions.into(), self.udp_port_count);
@@ -211,7 +229,7 @@ impl Load {
                 // A DNS server cannot announce that it closes a connection.
                 let reuse = if kind == Kind::DnsTcpNew { Reuse::Never } else { kept(IdleClose::Immediately) };
                 let protocol = DnsProtocol::new(&dns.questions.into(), random);
-                let streams = Streams::new(dns.address, protocol, reuse, self.tcp_deadline, &recorder);
+                let streams = Streams::new(dns.address, None, protocol, reuse, self.tcp_deadline, &recorder);
                 run_streams(&streams, schedule, &stop).await?;
             }
             _ => unreachable!("each kind has its target"),
@@ -220,22 +238,33 @@ impl Load {
     }
 }
 
-/// Sends requests when they are due, and waits for their ends.
 async fn run_streams<P: Protocol + 'static>(
     streams: &Rc<Streams<P>>,
     schedule: Schedule,
     stop: &AtomicBool,
 ) -> io::Result<()> {
+    let exchange = |request| Rc::clone(streams).exchange(request);
+    let sending_end = run_exchanges(exchange, schedule, &streams.recorder, stop).await?;
+    streams.check_idle();
+    streams.recorder.finish(sending_end);
+    Ok(())
+}
+
+/// Sends requests when they are due, and waits for their ends; the time of the last one's start.
+async fn run_exchanges<E: Future<Output = ()> + 'static>(
+    exchange: impl Fn(Request) -> E,
+    schedule: Schedule,
+    recorder: &Recorder,
+    stop: &AtomicBool,
+) -> io::Result<Instant> {
     let mut exchanges = JoinSet::new();
-    let sending_end = schedule.run(&streams.recorder, stop, |requests| {
-        requests.for_each(|request| drop(exchanges.spawn_local(Rc::clone(streams).exchange(request))));
+    let sending_end = schedule.run(recorder, stop, |requests| {
+        requests.for_each(|request| drop(exchanges.spawn_local(exchange(request))));
         while exchanges.try_join_next().is_some() {}
     });
     let sending_end = sending_end.await?;
     while exchanges.join_next().await.is_some() {}
-    streams.check_idle();
-    streams.recorder.finish(sending_end);
-    Ok(())
+    Ok(sending_end)
 }
 
 #[derive(Debug)]

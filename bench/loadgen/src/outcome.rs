@@ -40,6 +40,12 @@ named! {
         DnsTcpNew = "dns-tcp-new",
         /// DNS over TCP on persistent connections (RFC 7766 §6.2.1).
         DnsTcpKept = "dns-tcp-kept",
+        /// HTTPS, one request per connection, with `Connection: close`. TLS sessions are resumed.
+        HttpsNew = "https-new",
+        /// HTTPS with HTTP/1.1 on persistent connections.
+        HttpsKept = "https-kept",
+        /// HTTPS with HTTP/2, requests at once on persistent connections.
+        Http2 = "http2",
     }
 }
 
@@ -76,7 +82,7 @@ named! {
     Note {
         /// A connection was opened.
         Opened = "connections opened",
-        /// The server announced `Connection: close` in a correct response on a persistent connection.
+        /// The server announced `Connection: close` in a correct response on a persistent connection, or sent GOAWAY.
         ConnectionClose = "closed after Connection: close",
         /// The server closed a persistent connection without an outstanding request.
         IdleClose = "closed while idle",
@@ -88,6 +94,8 @@ named! {
         NotClosed = "not closed after the response",
         /// Bytes or a datagram that answer no outstanding request: duplicated, late, or with an unknown ID.
         Unexpected = "unexpected responses",
+        /// A request was above the last stream of GOAWAY, and was sent again on another connection.
+        Unprocessed = "sent again after GOAWAY",
         /// A correct, truncated reply over UDP (TC).
         Truncated = "truncated",
     }

@@ -2,6 +2,7 @@
 
 use crate::outcome::{Cause, Note};
 use crate::report::{Recorder, Request};
+use crate::tls::{Stream, Tls};
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 use std::cell::{Cell, RefCell};
@@ -10,8 +11,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
 /// Open connections of one kind. A server that does not respond leaves rate × deadline of them open.
@@ -64,6 +63,7 @@ pub(crate) enum Reuse {
 
 pub(crate) struct Streams<P> {
     pub(crate) server: SocketAddr,
+    pub(crate) tls: Option<Tls>,
     pub(crate) protocol: P,
     pub(crate) reuse: Reuse,
     pub(crate) deadline: Duration,
@@ -74,7 +74,7 @@ pub(crate) struct Streams<P> {
 }
 
 struct Connection {
-    stream: TcpStream,
+    stream: Stream,
     request_count: u64,
     open_count: Rc<Cell<usize>>,
 }
@@ -88,13 +88,14 @@ impl Drop for Connection {
 impl<P: Protocol> Streams<P> {
     pub(crate) fn new(
         server: SocketAddr,
+        tls: Option<Tls>,
         protocol: P,
         reuse: Reuse,
         deadline: Duration,
         recorder: &Rc<Recorder>,
     ) -> Rc<Streams<P>> {
         let (idle, open_count, recorder) = (RefCell::default(), Rc::default(), Rc::clone(recorder));
-        Rc::new(Streams { server, protocol, reuse, deadline, recorder, idle, open_count })
+        Rc::new(Streams { server, tls, protocol, reuse, deadline, recorder, idle, open_count })
     }
 
     pub(crate) async fn exchange(self: Rc<Self>, request: Request) {
@@ -122,7 +123,7 @@ impl<P: Protocol> Streams<P> {
                 self.after_response(connection, closes, deadline).await;
             }
             Verdict::Lost(cause, detail) => {
-                let address = connection.stream.local_addr();
+                let address = connection.stream.tcp().local_addr();
                 let from = address.map_or_else(|_| "an unknown port".to_owned(), |address| address.to_string());
                 lose(cause, format!("{detail}; request {} on the connection from {from}", connection.request_count));
             }
@@ -133,7 +134,7 @@ impl<P: Protocol> Streams<P> {
     async fn connect(&self) -> io::Result<Connection> {
         self.open_count.set(self.open_count.get() + 1);
         let open_count = Rc::clone(&self.open_count);
-        let stream = match TcpStream::connect(self.server).await {
+        let stream = match Stream::connect(self.server, self.tls.as_ref()).await {
             Ok(stream) => stream,
             Err(error) => {
                 open_count.set(open_count.get() - 1);
@@ -144,7 +145,7 @@ impl<P: Protocol> Streams<P> {
         Ok(Connection { stream, request_count: 0, open_count })
     }
 
-    async fn exchange_on(&self, stream: &mut TcpStream, received_bytes: &mut usize) -> Verdict {
+    async fn exchange_on(&self, stream: &mut Stream, received_bytes: &mut usize) -> Verdict {
         let (request, mut response) = self.protocol.request();
         let mut buffer = vec![0; RECEIVE_BYTES_MAX];
         let failed = |error: io::Error, received_bytes: usize| {
@@ -204,9 +205,11 @@ impl<P: Protocol> Streams<P> {
 
     /// Whether nothing has arrived on an idle connection; otherwise this is noted.
     fn is_usable(&self, connection: &Connection) -> bool {
-        match rustix::net::recv(&connection.stream, &mut [0], RecvFlags::PEEK) {
+        match rustix::net::recv(connection.stream.tcp(), &mut [0], RecvFlags::PEEK) {
             Err(Errno::AGAIN) => return true,
             Ok((0, _)) => self.recorder.note(Note::IdleClose),
+            // `close_notify`, as all other records come before a response or with it.
+            Ok(_) if self.tls.is_some() => self.recorder.note(Note::IdleClose),
             Ok(_) => self.recorder.note(Note::Unexpected),
             Err(_) => self.recorder.note(Note::IdleReset),
         }
@@ -219,6 +222,16 @@ impl<P: Protocol> Streams<P> {
     }
 }
 
-fn cause_of(error: &io::Error, received_bytes: usize) -> Cause {
-    Errno::from_io_error(error).map_or(Cause::NotSent, |errno| Cause::of(errno, received_bytes))
+/// Errors of TLS and HTTP/2 have a kind, but no number.
+pub(crate) fn cause_of(error: &io::Error, received_bytes: usize) -> Cause {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, InvalidData, UnexpectedEof};
+    let errno = Errno::from_io_error(error);
+    match (errno, error.kind()) {
+        (Some(errno), _) => Cause::of(errno, received_bytes),
+        (None, ConnectionReset) => Cause::of(Errno::CONNRESET, received_bytes),
+        (None, UnexpectedEof | BrokenPipe) if received_bytes == 0 => Cause::ClosedBefore,
+        (None, UnexpectedEof | BrokenPipe) => Cause::ClosedDuring,
+        (None, InvalidData) => Cause::BadResponse,
+        (None, _) => Cause::NotSent,
+    }
 }

@@ -84,7 +84,7 @@ pub(crate) fn hang(program: &Path, extent: Extent, outcome: &mut Outcome) -> any
     let pid = service.only_server_pid()?;
     let mut load = near(service.site.target(extent.load())?);
     // Few enough to wait in the queues of the server.
-    load.rates = [100, 100, 50, 50, 50];
+    load.rates = [100, 100, 50, 50, 50, 20, 20, 20];
     (load.tcp_deadline, load.udp_deadline) = (DEADLINE, DEADLINE);
     let load = service.start_load(&load)?;
     let mut outage = None;

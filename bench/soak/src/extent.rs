@@ -36,8 +36,8 @@ impl Extent {
     pub(crate) fn load(self) -> Load {
         let mut load = Load::new(LENGTH_MAX, 5);
         // In a test, few enough to wait in the socket's buffer until a busy machine runs the server.
-        let full = [2_000, 2_000, 5_000, 500, 500];
-        load.rates = self.pick([200, 200, 100, 50, 50], full, full);
+        let full = [2_000, 2_000, 5_000, 500, 500, 200, 1_000, 2_000];
+        load.rates = self.pick([200, 200, 100, 50, 50, 20, 50, 50], full, full);
         if self == Extent::Test {
             (load.connection_count, load.udp_port_count) = (8, 16);
             (load.tcp_deadline, load.udp_deadline) = (TEST_DEADLINE, TEST_DEADLINE);
@@ -77,7 +77,7 @@ impl Extent {
 
 /// Clients that notice the end of an idle connection immediately, for scenarios that kill processes.
 pub(crate) fn near(mut load: Load) -> Load {
-    load.http.iter_mut().for_each(|http| http.idle_close = IdleClose::Immediately);
+    load.http.iter_mut().chain(&mut load.https).for_each(|http| http.idle_close = IdleClose::Immediately);
     load
 }
 

@@ -41,7 +41,7 @@ fn run(extent: Extent, listen_option: &str) -> anyhow::Result<Report> {
     const EVERY: Duration = Duration::from_millis(500);
     let folder = TempDir::with_prefix("soak-nginx-")?;
     let address = client::free_address()?;
-    let site = Site::write(folder.path(), address, address, &Config::new(1))?;
+    let site = Site::write(folder.path(), [address; 3], &Config::without_https(1))?;
     site.replace(CONFIG, &config(folder.path(), address, listen_option, 1))?;
     let mut command = Command::new("nginx");
     command.args(["-e", "error.log", "-p"]).arg(folder.path()).args(["-c", CONFIG]).current_dir(folder.path());
@@ -50,7 +50,7 @@ fn run(extent: Extent, listen_option: &str) -> anyhow::Result<Report> {
     let is_ready = || client::get(address, "example.com", PAGE_PATH, "").is_ok();
     ensure!(becomes_true(LIMIT, is_ready), "nginx does not answer");
     let mut load = site.target(extent.load())?;
-    load.dns = None;
+    (load.https, load.dns) = (None, None);
     let load = load.start()?;
     extent.repeat(&load, extent.pick(3, 6, 24), EVERY, |index| {
         let worker_count = WORKER_COUNTS[index % WORKER_COUNTS.len()];

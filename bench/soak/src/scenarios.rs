@@ -6,6 +6,7 @@ use crate::nginx;
 use crate::outcome::{Outcome, median_and_max};
 use crate::service::{LIMIT, NewProgram, Service, fd_count, send_signal};
 use crate::site::{Config, PAGE_PATH, alias, version_text};
+use anyhow::ensure;
 use domain::base::iana::Rtype;
 use loadgen::client;
 use rustix::process::Signal;
@@ -36,12 +37,12 @@ impl Scenario {
 pub const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "reload-workers",
-        promise: "Reloads that change the number of workers start new server processes and lose no request.",
+        promise: "Reloads with another certificate and number of workers start new server processes and lose no request.",
         run: reload_workers,
     },
     Scenario {
         name: "reload-in-place",
-        promise: "Reloads that change records, sites and aliases lose no request and close no connection.",
+        promise: "Reloads that change records, sites, aliases and certificates lose no request and close no connection.",
         run: reload_in_place,
     },
     Scenario {
@@ -98,9 +99,11 @@ fn reload_workers(program: &Path, extent: Extent, outcome: &mut Outcome) -> anyh
     let (mut times, mut kept_count) = (Vec::new(), 0);
     extent.repeat(&load, extent.pick(3, 6, 24), extent.pick(Duration::ZERO, RELOAD_EVERY, RELOAD_EVERY), |index| {
         let old_pid = service.newest_server_pid()?;
+        let certificate = service.site.renew_certificate()?;
         service.set_config(&Config::new(WORKER_COUNTS[index % WORKER_COUNTS.len()]))?;
         times.push(service.reload()?.took);
         kept_count += usize::from(service.newest_server_pid()? == old_pid);
+        ensure!(client::certificate(service.site.https, "example.com")? == certificate, "not the new certificate");
         Ok(())
     })?;
     outcome.add_strict(load.finish_now()?);
@@ -113,14 +116,14 @@ fn reload_workers(program: &Path, extent: Extent, outcome: &mut Outcome) -> anyh
     Ok(())
 }
 
-/// Changes a record, the sites of the domains and an alias in turn.
+/// Changes a record, the sites of the domains, an alias and the certificate in turn.
 fn reload_in_place(program: &Path, extent: Extent, outcome: &mut Outcome) -> anyhow::Result<()> {
     let mut config = Config::new(2);
     let service = Service::start(program, extent, &config)?;
     let server_pid = service.only_server_pid()?;
     let load = service.load()?;
     let mut times = Vec::new();
-    extent.repeat(&load, extent.pick(3, 6, 24), extent.pick(Duration::ZERO, RELOAD_EVERY, RELOAD_EVERY), |index| {
+    extent.repeat(&load, extent.pick(4, 8, 24), extent.pick(Duration::ZERO, RELOAD_EVERY, RELOAD_EVERY), |index| {
         times.push(change_and_reload(&service, &mut config, index)?);
         Ok(())
     })?;
@@ -137,26 +140,29 @@ fn reload_in_place(program: &Path, extent: Extent, outcome: &mut Outcome) -> any
 
 /// Changes one thing, reloads, and checks that the change is in effect when the command ends.
 fn change_and_reload(service: &Service, config: &mut Config, index: usize) -> anyhow::Result<Duration> {
-    let (version, site) = (index / 3 + 1, &service.site);
-    match index % 3 {
+    let (version, site) = (index / 4 + 1, &service.site);
+    let mut certificate = Vec::new();
+    match index % 4 {
         0 => site.set_version(version)?,
         1 => config.site_index = 1 - config.site_index,
-        _ => config.alias_version = version,
+        2 => config.alias_version = version,
+        _ => certificate = site.renew_certificate()?,
     }
     service.set_config(config)?;
     let took = service.reload()?.took;
     let get = |host: &str| client::get(site.http, host, PAGE_PATH, "Connection: close\r\n");
-    let is_in_effect = match index % 3 {
+    let is_in_effect = match index % 4 {
         0 => {
             let reply = client::query_tcp(site.dns, "version.example.com", Rtype::TXT)?;
             let text = version_text(version);
             reply.as_slice().windows(text.len()).any(|window| window == text.as_bytes())
         }
         1 => get("example.com")?.0.content == site.page(config.site_index)?,
-        _ => get(&alias(version))?.0.status == 200,
+        2 => get(&alias(version))?.0.status == 200,
+        _ => client::certificate(site.https, "example.com")? == certificate,
     };
-    let what = ["record", "site", "alias"][index % 3];
-    anyhow::ensure!(is_in_effect, "reload {}: the new {what} is not in effect", index + 1);
+    let what = ["record", "site", "alias", "certificate"][index % 4];
+    ensure!(is_in_effect, "reload {}: the new {what} is not in effect", index + 1);
     Ok(took)
 }
 
@@ -223,7 +229,7 @@ fn storm(program: &Path, extent: Extent, outcome: &mut Outcome) -> anyhow::Resul
 fn broken(program: &Path, extent: Extent, outcome: &mut Outcome) -> anyhow::Result<()> {
     let config = Config::new(2);
     let service = Service::start(program, extent, &config)?;
-    let valid = config.text(service.site.http, service.site.dns);
+    let valid = config.text(&service.site);
     let ip = service.site.http.ip().to_string();
     let invalid = [
         ("[http]", "[http"),

@@ -56,7 +56,8 @@ impl Service {
         let folder = TempDir::with_prefix("soak-")?;
         // Root serves as another user, which must reach it.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))?;
-        let site = Site::write(folder.path(), client::free_address()?, client::free_address()?, config)?;
+        let addresses = [client::free_address()?, client::free_address()?, client::free_address()?];
+        let site = Site::write(folder.path(), addresses, config)?;
         replace_program(folder.path(), program, NewProgram::Good)?;
         let supervisor = spawn(folder.path(), &[])?;
         let built = program.to_owned();

@@ -1,10 +1,12 @@
 //! The files that a service reads: two sites, a zone and the configuration.
 
+use anyhow::{Context, ensure};
 use loadgen::{DnsTarget, HttpTarget, IdleClose, Load, parse_questions};
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// The configuration file, within the folder.
 pub(crate) const CONFIG: &str = "sanderling.toml";
@@ -22,16 +24,22 @@ const QUESTIONS: &str = "example.com A\nexample.com MX\nwww.example.com A\nmail.
 pub(crate) struct Site {
     pub(crate) folder: PathBuf,
     pub(crate) http: SocketAddr,
+    pub(crate) https: SocketAddr,
     pub(crate) dns: SocketAddr,
 }
 
 impl Site {
-    pub(crate) fn write(folder: &Path, http: SocketAddr, dns: SocketAddr, config: &Config) -> io::Result<Site> {
-        let site = Site { folder: folder.to_owned(), http, dns };
+    /// `addresses`: those of HTTP, HTTPS and DNS.
+    pub(crate) fn write(folder: &Path, addresses: [SocketAddr; 3], config: &Config) -> anyhow::Result<Site> {
+        let [http, https, dns] = addresses;
+        let site = Site { folder: folder.to_owned(), http, https, dns };
         for (page, letter) in PAGES.iter().zip(["a", "b"]) {
             site.replace(page, &letter.repeat(PAGE_BYTES))?;
         }
         site.set_version(0)?;
+        if config.has_https {
+            site.renew_certificate()?;
+        }
         site.set_config(config)?;
         Ok(site)
     }
@@ -49,7 +57,22 @@ impl Site {
     }
 
     pub(crate) fn set_config(&self, config: &Config) -> io::Result<()> {
-        self.replace(CONFIG, &config.text(self.http, self.dns))
+        self.replace(CONFIG, &config.text(self))
+    }
+
+    /// Makes a self-signed certificate with a new key; returns it in its encoded form.
+    pub(crate) fn renew_certificate(&self) -> anyhow::Result<Vec<u8>> {
+        let [new_chain, new_key] = ["new-chain.pem", "new-key.pem"].map(|name| self.folder.join(name));
+        let arguments = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 30 -subj /CN=example.com \
+            -addext subjectAltName=DNS:example.com";
+        let mut openssl = Command::new("openssl");
+        openssl.args(arguments.split_whitespace()).arg("-keyout").arg(&new_key).arg("-out").arg(&new_chain);
+        let made = openssl.output().context("openssl (Debian package openssl)")?;
+        ensure!(made.status.success(), "openssl: {}", String::from_utf8_lossy(&made.stderr));
+        let encoded = Command::new("openssl").args(["x509", "-outform", "DER", "-in"]).arg(&new_chain).output()?;
+        fs::rename(new_key, self.folder.join("key.pem"))?;
+        fs::rename(new_chain, self.folder.join("chain.pem"))?;
+        Ok(encoded.stdout)
     }
 
     pub(crate) fn page(&self, site_index: usize) -> io::Result<Vec<u8>> {
@@ -69,12 +92,14 @@ impl Site {
 
     /// Directs a load to the service. Pages of either site are correct.
     pub(crate) fn target(&self, mut load: Load) -> anyhow::Result<Load> {
-        load.http = Some(HttpTarget {
+        let http = HttpTarget {
             host: "example.com".to_owned(),
             contents: vec![self.page(0)?, self.page(1)?],
             idle_close: IdleClose::AtNextRequest,
             ..HttpTarget::new(self.http, PAGE_PATH, Vec::new())
-        });
+        };
+        load.https = Some(HttpTarget { address: self.https, ..http.clone() });
+        load.http = Some(http);
         load.dns = Some(DnsTarget::new(self.dns, parse_questions(QUESTIONS).expect("the questions are valid")));
         Ok(load)
     }
@@ -99,20 +124,34 @@ pub(crate) struct Config {
     pub(crate) alias_version: usize,
     /// How long a new server process may take to become ready.
     pub(crate) start_timeout_ms: u64,
+    pub(crate) has_https: bool,
 }
 
 impl Config {
     pub(crate) fn new(worker_count: usize) -> Config {
-        Config { worker_count, listener_count: None, site_index: 0, alias_version: 0, start_timeout_ms: 5_000 }
+        let (site_index, alias_version, start_timeout_ms) = (0, 0, 5_000);
+        Config { worker_count, listener_count: None, site_index, alias_version, start_timeout_ms, has_https: true }
     }
 
-    pub(crate) fn text(&self, http: SocketAddr, dns: SocketAddr) -> String {
-        let Config { worker_count, listener_count, site_index, alias_version, start_timeout_ms } = self;
+    pub(crate) fn without_https(worker_count: usize) -> Config {
+        Config { has_https: false, ..Config::new(worker_count) }
+    }
+
+    pub(crate) fn text(&self, site: &Site) -> String {
+        let Config { worker_count, listener_count, site_index, alias_version, start_timeout_ms, has_https } = self;
+        let Site { http, https, dns, .. } = site;
+        let [https, certificate] = match has_https {
+            true => [
+                format!("[https]\nlisten = [\"{https}\"]\n\n"),
+                "certificate = { chain = \"chain.pem\", key = \"key.pem\" }\n".to_owned(),
+            ],
+            false => [String::new(), String::new()],
+        };
         let listeners = listener_count.map_or(String::new(), |count| format!("listeners = {count}\n"));
         let sites = [["first", "second"], ["second", "first"]][*site_index];
         format!(
-            "workers = {worker_count}\n{listeners}\n[http]\nlisten = [\"{http}\"]\n\n[dns]\nlisten = [\"{dns}\"]\n\n\
-             [domain.\"example.com\"]\nsite = \"{}\"\nzone = \"example.com.zone\"\naliases = [\"{}\"]\n\n\
+            "workers = {worker_count}\n{listeners}\n[http]\nlisten = [\"{http}\"]\n\n{https}[dns]\nlisten = [\"{dns}\"]\n\n\
+             [domain.\"example.com\"]\nsite = \"{}\"\nzone = \"example.com.zone\"\naliases = [\"{}\"]\n{certificate}\n\
              [domain.\"example.org\"]\nsite = \"{}\"\n\n[limits]\nstart_timeout_ms = {start_timeout_ms}\n",
             sites[0],
             alias(*alias_version),

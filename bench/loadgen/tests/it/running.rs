@@ -23,10 +23,10 @@ fn all_kinds_run_at_once_and_lose_nothing() {
     };
 
     let mut load = Load::new(Duration::from_millis(500), 3);
-    load.rates = [100, 200, 400, 0, 0];
+    load.rates[..3].copy_from_slice(&[100, 200, 400]);
     (load.http, load.dns) = (Some(HttpTarget::new(web, "/", CONTENT.to_vec())), target(udp));
     let mut over_tcp = Load::new(load.length, 3);
-    over_tcp.rates = [0, 0, 0, 60, 80];
+    over_tcp.rates[3..5].copy_from_slice(&[60, 80]);
     over_tcp.dns = target(tcp);
 
     let running = load.start().expect("the load is valid");

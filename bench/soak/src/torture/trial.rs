@@ -84,7 +84,7 @@ pub(crate) fn run(
     fault: Option<&Fault>,
     fd_counts: Option<[usize; 2]>,
 ) -> anyhow::Result<Trial> {
-    let mut service = Service::start(program, Extent::Test, &Config::new(1))?;
+    let mut service = Service::start(program, Extent::Test, &Config::without_https(1))?;
     service.site.replace(LARGE, &"x".repeat(LARGE_BYTES))?;
     serve(&mut service, &[])?;
     let mut trial = Trial::default();
@@ -248,12 +248,12 @@ fn command(service: &Service, words: &[&str]) -> anyhow::Result<Option<String>> 
 
 fn reload_in_place(service: &mut Service, _: &[String]) -> anyhow::Result<Option<String>> {
     service.site.set_version(1)?;
-    service.set_config(&Config { alias_version: 1, ..Config::new(1) })?;
+    service.set_config(&Config { alias_version: 1, ..Config::without_https(1) })?;
     command(service, &["reload"])
 }
 
 fn reload_process(service: &mut Service, _: &[String]) -> anyhow::Result<Option<String>> {
-    service.set_config(&Config::new(2))?;
+    service.set_config(&Config::without_https(2))?;
     command(service, &["reload"])
 }
 
