@@ -98,6 +98,11 @@ impl Config {
         sites.chain(link_targets).chain(self.zones.iter().filter_map(|zone| zone.check_file().err())).collect()
     }
 
+    /// What the operator should know of each `hsts`.
+    pub fn hsts_risks(&self) -> impl Iterator<Item = Diagnostic> {
+        self.sites.iter().filter_map(|site| site.options.hsts.as_ref()?.risk())
+    }
+
     /// Whether there are certificates.
     pub fn has_tls(&self) -> bool {
         !self.certificates.is_empty() || self.has_self_signed_certificate
@@ -217,6 +222,51 @@ pub struct SiteOptions {
     pub exact_paths: bool,
     /// The path at which DNS queries are answered (RFC 8484), as it is in a request.
     pub doh_path: Option<String>,
+    /// Whether requests over HTTP are redirected to HTTPS, if there is a listener for it.
+    pub https_redirect: bool,
+    /// What responses over HTTPS ask of browsers.
+    pub hsts: Option<Hsts>,
+}
+
+/// Strict-Transport-Security (RFC 6797): browsers use the site with HTTPS only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hsts {
+    /// For how long browsers remember it, since they have seen it last; 0 lets them forget it.
+    pub max_age_s: u64,
+    /// Whether it is for all names below the host, too.
+    pub subdomains: bool,
+    /// Whether the host agrees to be in the list that browsers come with.
+    pub preload: bool,
+    /// Where the configuration has it.
+    pub location: Location,
+}
+
+impl Hsts {
+    /// The field line with its CRLF.
+    pub fn field_line(&self) -> String {
+        let subdomains = if self.subdomains { "; includeSubDomains" } else { "" };
+        let preload = if self.preload { "; preload" } else { "" };
+        format!("Strict-Transport-Security: max-age={}{subdomains}{preload}\r\n", self.max_age_s)
+    }
+
+    /// What the operator should know before browsers see it.
+    pub fn risk(&self) -> Option<Diagnostic> {
+        const DAY_S: u64 = 86_400;
+        let time = match (self.max_age_s, self.max_age_s / DAY_S) {
+            (0, _) => return None,
+            (seconds, 0) => format!("{seconds} s"),
+            (_, 1) => "a day".to_owned(),
+            (_, days) => format!("{days} days"),
+        };
+        let subdomains = if self.subdomains { " and all names below it" } else { "" };
+        let message = format!(
+            "`hsts`: a browser that has been here refuses this site{subdomains} for {time} over HTTP, and if the certificate is \
+             invalid"
+        );
+        let first = if self.preload { "ask https://hstspreload.org for removal, which takes months, and " } else { "" };
+        let remedy = format!("to take it back, {first}set `max_age_s = 0` for {time} before you remove the key");
+        Some(Diagnostic::warning(self.location.clone(), Problem::new(message, remedy)))
+    }
 }
 
 impl Site {

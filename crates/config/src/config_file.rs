@@ -1,8 +1,8 @@
 //! Reads a configuration file into a [`Config`], or reports all problems in it.
 
-use crate::config::{
-    CertificateFiles, Config, DefaultSite, Site, SiteOptions, SocketsPerAddress, UserAndGroup, WORKER_COUNT_MAX, Zone,
-};
+mod https;
+
+use crate::config::{Config, DefaultSite, Site, SiteOptions, SocketsPerAddress, UserAndGroup, WORKER_COUNT_MAX, Zone};
 use crate::config_reader::{ConfigReader, Entry, entries};
 use crate::diagnostic::{Diagnostic, Location, Problem, error_text};
 use crate::domain_name::DomainName;
@@ -89,6 +89,8 @@ struct ConfigBuilder<'e, 'a> {
     dns_listen: Option<usize>,
     /// The offset of the first list of addresses for TLS.
     tls_listen: Option<usize>,
+    /// The offset of the first `hsts`.
+    hsts: Option<usize>,
     listen_addresses: ListenAddresses,
     /// `default` in `[http]` with its offset.
     default_host: Option<(usize, DomainName)>,
@@ -109,6 +111,7 @@ impl ConfigBuilder<'_, '_> {
             http_listen: None,
             dns_listen: None,
             tls_listen: None,
+            hsts: None,
             listen_addresses: ListenAddresses::default(),
             default_host: None,
             hosts: HashMap::new(),
@@ -273,6 +276,7 @@ impl ConfigBuilder<'_, '_> {
 
     fn read_domain_keys(&mut self, name: &DomainName, offset: usize, table: &DeTable<'_>) {
         let (mut site, mut zone, mut aliases, mut certificate) = (None, None, None, None);
+        let (mut https_redirect, mut hsts) = (None, None);
         let mut options = SiteOptions::default();
         // A key that needs a site.
         let mut of_site = None;
@@ -289,6 +293,8 @@ impl ConfigBuilder<'_, '_> {
                         "media_types" => options.media_types = self.read_media_types(entry),
                         "link_targets" => options.link_targets = self.read_link_targets(entry),
                         "doh" => options.doh_path = self.read_doh(entry),
+                        "https_redirect" => https_redirect = Some(entry),
+                        "hsts" => hsts = Some(entry),
                         "hidden_files" => options.hidden_files = self.reader.boolean(entry).unwrap_or(false),
                         _ => options.exact_paths = self.reader.boolean(entry).unwrap_or(false),
                     }
@@ -299,6 +305,7 @@ impl ConfigBuilder<'_, '_> {
                 }
             }
         }
+        self.read_https_options(name, certificate.is_some(), [https_redirect, hsts], &mut options);
         if let Some(entry) = zone {
             self.read_zone(name, offset, entry);
         }
@@ -322,31 +329,6 @@ impl ConfigBuilder<'_, '_> {
                 None => vec![name.clone()],
             };
             self.read_certificate(names, entry);
-        }
-    }
-
-    fn read_certificate(&mut self, names: Vec<DomainName>, section: Entry<'_, '_>) {
-        const EXAMPLE: &str = "certificate = { chain = \"fullchain.pem\", key = \"privkey.pem\" }";
-        let Some(table) = self.reader.table(section, EXAMPLE) else { return };
-        let (mut chain, mut key) = (None, None);
-        for entry in entries(table) {
-            match entry.key {
-                "chain" => chain = self.read_path(entry, "chain = \"fullchain.pem\""),
-                "key" => key = self.read_path(entry, "key = \"privkey.pem\""),
-                other => {
-                    let problem =
-                        Problem::new(format!("unknown key `{other}` in `certificate`"), format!("write {EXAMPLE}"));
-                    self.reader.error(entry.offset, problem);
-                }
-            }
-        }
-        match (chain, key) {
-            (Some((chain, location)), Some((key, _))) => {
-                self.config.certificates.push(CertificateFiles { names, chain, key, location });
-            }
-            _ if self.reader.has_problems() => {}
-            (None, _) => self.error(section.offset, "`certificate` has no `chain`", format!("write {EXAMPLE}")),
-            (_, None) => self.error(section.offset, "`certificate` has no `key`", format!("write {EXAMPLE}")),
         }
     }
 
@@ -565,6 +547,10 @@ impl ConfigBuilder<'_, '_> {
         if let (Some(offset), true) = (self.tls_listen, self.config.certificates.is_empty()) {
             let remedy = "add certificate = { chain = \"fullchain.pem\", key = \"privkey.pem\" } to a domain";
             self.error(offset, "there are addresses for TLS, but no domain has a `certificate`", remedy);
+        }
+        if let (Some(offset), true) = (self.hsts, self.config.https_listen.is_empty()) {
+            let remedy = "add [https] with listen = [\"0.0.0.0:443\", \"[::]:443\"], or remove `hsts`";
+            self.error(offset, "`hsts` needs HTTPS, but [https] has no `listen`", remedy);
         }
         if let (Some(offset), false) = (self.dns_listen, has_zone) {
             self.error(offset, "[dns] has `listen`, but no domain has a `zone`", "add a zone or remove [dns]");

@@ -51,6 +51,8 @@ impl Section {
                 "exact_paths",
                 "doh",
                 "certificate",
+                "https_redirect",
+                "hsts",
             ],
             Section::Limits => LIMITS.iter().map(|limit| limit.key).collect(),
         }

@@ -20,7 +20,9 @@ mod exit;
 pub mod log;
 pub mod diagnostic;
 
-pub use config::{CertificateFiles, Config, DefaultSite, Site, SocketsPerAddress, UserAndGroup, Zone};
+pub use config::{
+    CertificateFiles, Config, DefaultSite, Hsts, Site, SiteOptions, SocketsPerAddress, UserAndGroup, Zone,
+};
 pub use config_source::{CONFIG_VARIABLE, ConfigSource, SearchPaths};
 pub use domain_name::DomainName;
 pub use exit::Exit;

@@ -50,7 +50,7 @@ pub use representation::{FileMetadata, FileTime, Negotiation, Representation};
 pub use request::{Framing, Method, Parsed, Persistence, Request, RequestLimits, Version, parse_request};
 pub use request_error::RequestError;
 pub use respond::{LookupError, respond};
-pub use response::{Body, Response};
+pub use response::{Body, Response, put_field_lines};
 pub use site_path::{PathTraits, SEGMENT_BYTES_MAX, SITE_PATH_BYTES_MAX, SitePath, SitePathError};
 pub use status::Status;
 pub use target::Target;

@@ -10,6 +10,7 @@ use crate::representation::{Representation, put_fmt, put_number};
 use crate::request::{Method, Persistence, Request};
 use crate::site_path::SitePath;
 use crate::status::{ALLOW, ALLOW_OF_DNS, Status};
+use crate::target::Target;
 
 /// The response to one request.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +36,8 @@ pub(crate) enum Head<'r> {
     RangeNotSatisfiable(&'r Representation),
     /// 301 to the same path with a slash at its end.
     Redirect { path: &'r SitePath<'r>, query: Option<&'r [u8]> },
+    /// 308 to the same host, path and query over HTTPS.
+    HttpsRedirect { request: &'r Request<'r>, port: u16 },
     /// 204
     Options,
     /// 200 with a DNS message.
@@ -75,7 +78,7 @@ impl<'r> Response<'r> {
     /// The response to a DNS query in `request`: a message of `length_bytes`, which may be cached for `max_age_s` (RFC 8484
     /// §5.1).
     pub fn dns_message(request: &Request<'r>, length_bytes: usize, max_age_s: u32) -> Response<'r> {
-        Response::of_dns(request, Head::DnsMessage { length_bytes, max_age_s })
+        Response::of(request, Head::DnsMessage { length_bytes, max_age_s })
     }
 
     /// The response to a `request` without a DNS query, for which `status` is from [`dns_query`](crate::dns_query).
@@ -84,10 +87,21 @@ impl<'r> Response<'r> {
             Status::MethodNotAllowed => Head::DnsMethodNotAllowed,
             _ => Head::StatusPage(status),
         };
-        Response::of_dns(request, head)
+        Response::of(request, head)
     }
 
-    fn of_dns(request: &Request<'r>, head: Head<'r>) -> Response<'r> {
+    /// The redirection of `request`, of any method, to HTTPS at `port`; `None` if it has no host or no path.
+    pub fn https_redirect(request: &'r Request<'r>, port: u16) -> Option<Response<'r>> {
+        let is_possible = request.host.is_some() && matches!(request.target, Target::Path { .. });
+        is_possible.then(|| Response::of(request, Head::HttpsRedirect { request, port }))
+    }
+
+    /// The response to a request for a host that the connection is not for (RFC 9110 §7.4), whatever its method.
+    pub fn misdirected(request: &Request<'r>) -> Response<'r> {
+        Response::of(request, Head::StatusPage(Status::MisdirectedRequest))
+    }
+
+    fn of(request: &Request<'r>, head: Head<'r>) -> Response<'r> {
         Response { head, persistence: request.persistence, is_head_only: request.method == Method::Head }
     }
 
@@ -105,6 +119,7 @@ impl<'r> Response<'r> {
             Head::NotModified(_) => Status::NotModified,
             Head::RangeNotSatisfiable(_) => Status::RangeNotSatisfiable,
             Head::Redirect { .. } => Status::MovedPermanently,
+            Head::HttpsRedirect { .. } => Status::PermanentRedirect,
             Head::Options => Status::NoContent,
             Head::DnsMethodNotAllowed => Status::MethodNotAllowed,
             Head::StatusPage(status) => status,
@@ -128,9 +143,11 @@ impl<'r> Response<'r> {
             Head::Multipart(multipart) => Body::Multipart(multipart),
             Head::NotModified(_) | Head::Options => Body::Empty,
             Head::DnsMessage { .. } => Body::DnsMessage,
-            Head::RangeNotSatisfiable(_) | Head::Redirect { .. } | Head::DnsMethodNotAllowed | Head::StatusPage(_) => {
-                Body::StatusPage(self.status().page())
-            }
+            Head::RangeNotSatisfiable(_)
+            | Head::Redirect { .. }
+            | Head::HttpsRedirect { .. }
+            | Head::DnsMethodNotAllowed
+            | Head::StatusPage(_) => Body::StatusPage(self.status().page()),
         }
     }
 
@@ -169,6 +186,11 @@ impl<'r> Response<'r> {
                 put_location(path, query, out);
                 out.extend_from_slice(CRLF);
             }
+            Head::HttpsRedirect { request, port } => {
+                put_page_fields(Status::PermanentRedirect, date, out);
+                put_https_location(request, port, out);
+                out.extend_from_slice(CRLF);
+            }
             Head::Options => {
                 put_dated(Status::NoContent, Status::NoContent.start(), date, out);
                 out.extend_from_slice(ALLOW);
@@ -201,13 +223,21 @@ impl<'r> Response<'r> {
             Persistence::KeepAlive => b"Connection: keep-alive\r\n",
             Persistence::Close => b"Connection: close\r\n",
         };
-        out.truncate(out.len() - CRLF.len());
-        out.extend_from_slice(field);
-        out.extend_from_slice(CRLF);
+        put_field_lines(field, out);
     }
 }
 
+/// Adds field lines, each with its CRLF, to the head at the end of `out`.
+#[inline]
+pub fn put_field_lines(lines: &[u8], out: &mut Vec<u8>) {
+    out.truncate(out.len() - CRLF.len());
+    out.extend_from_slice(lines);
+    out.extend_from_slice(CRLF);
+}
+
 const CRLF: &[u8] = b"\r\n";
+/// The port that a URL of HTTPS need not have.
+const HTTPS_PORT: u16 = 443;
 
 /// Appends the head of the page of `status`, without its last empty line.
 fn put_page_fields(status: Status, date: &HttpDate, out: &mut Vec<u8>) {
@@ -246,4 +276,21 @@ fn put_location(path: &SitePath<'_>, query: Option<&[u8]>, out: &mut Vec<u8>) {
         out.extend_from_slice(query);
     }
     out.extend_from_slice(b"\r\n");
+}
+
+/// Appends Location with the host, path and query of `request`, as they were received: they are valid parts of a URL since the
+/// request was parsed. As the host is followed by a slash, no path names another one.
+fn put_https_location(request: &Request<'_>, port: u16, out: &mut Vec<u8>) {
+    let (Some(host), Target::Path { path, query }) = (request.host, request.target) else { return };
+    out.extend_from_slice(b"Location: https://");
+    out.extend_from_slice(host.name);
+    if port != HTTPS_PORT {
+        put_number(b":", u64::from(port), out);
+    }
+    out.extend_from_slice(path);
+    if let Some(query) = query {
+        out.push(b'?');
+        out.extend_from_slice(query);
+    }
+    out.extend_from_slice(CRLF);
 }

@@ -82,6 +82,9 @@ statuses! {
         "This is a directory, whose address ends with a slash. Your browser should have been redirected.";
     /// The client's copy is valid.
     NotModified = 304, "Not Modified", "";
+    /// The resource is served over HTTPS only.
+    PermanentRedirect = 308, "Permanent Redirect",
+        "This site is served over HTTPS. Your browser should have been redirected.";
     /// The request is invalid.
     BadRequest = 400, "Bad Request",
         "The server could not understand the request. If you typed the address, check it for typing errors.";
@@ -115,9 +118,9 @@ statuses! {
     /// Expect is not 100-continue.
     ExpectationFailed = 417, "Expectation Failed",
         "This server does not support the expectation of the request. Send it without the Expect field.";
-    /// No site has the host.
+    /// No site has the host, or the certificate of the connection is not valid for it.
     MisdirectedRequest = 421, "Misdirected Request",
-        "This server has no site with this host name. Check the name, or the address that DNS returns for it.";
+        "This server has no site, or no certificate, for this host name. Check it, or the address that DNS returns for it.";
     /// The request head exceeds its limits.
     RequestHeaderFieldsTooLarge = 431, "Request Header Fields Too Large",
         "The request header is too large. Deleting the cookies of this site usually helps.";

@@ -10,12 +10,12 @@ use crate::zone_loader::{self, Denial, Failure};
 use crate::zone_sources::ZoneSources;
 use sanderling_config::diagnostic::{Diagnostic, Problem, error_text};
 use sanderling_config::log::log;
-use sanderling_config::{Config, DefaultSite, DomainName, Limits, Zone as ZoneConfig};
+use sanderling_config::{Config, DefaultSite, DomainName, Hsts, Limits, Zone as ZoneConfig};
 use sanderling_dns::{HashSeed, Zone, ZoneEntry, ZoneMap};
 use sanderling_http::PathTraits;
 use sanderling_os::directory::Directory;
 use sanderling_os::error::with_second_try;
-use sanderling_server::{Root, Site, SiteOptions, Sites, Snapshot};
+use sanderling_server::{Root, Site, SiteOptions, SiteRules, Sites, Snapshot};
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -173,7 +173,7 @@ impl Loader {
             media_types: site.options.media_types.clone(),
             link_targets,
             refused_paths,
-            doh_path: site.options.doh_path.clone(),
+            rules: rules_of(&site.options),
         };
         let (id, root) = match self.roots.get(&site.document_root) {
             Some((index, root)) => {
@@ -282,6 +282,16 @@ impl Loader {
         report.load_status.zones.push(Arc::clone(&loaded.state));
         loaded.entry(zone)
     }
+}
+
+/// What a site with these options does besides serving files.
+fn rules_of(options: &sanderling_config::SiteOptions) -> Option<Box<SiteRules>> {
+    let rules = SiteRules {
+        redirects_to_https: options.https_redirect,
+        https_field_lines: options.hsts.as_ref().map_or(String::new(), Hsts::field_line),
+        doh_path: options.doh_path.clone(),
+    };
+    (rules != SiteRules::default()).then(|| Box::new(rules))
 }
 
 impl LoadedZone {

@@ -32,6 +32,7 @@ pub(crate) fn options_of(limits: &Limits) -> Options {
                 overhead_bytes_max: limits.http2_overhead_bytes_max,
             },
             is_http2_only: false,
+            https_port: None,
             connections_max: limits.http_connections_max,
             connections_per_client_max: limits.http_connections_per_client_max,
             requests_per_connection_max: limits.http_requests_per_connection_max,

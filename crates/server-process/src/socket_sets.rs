@@ -27,6 +27,13 @@ pub(crate) fn socket_sets(listeners: Listeners) -> Vec<SocketSet> {
     sets
 }
 
+/// The port to which clients are redirected for HTTPS: the usual one, if there are several.
+pub(crate) fn https_port(listeners: &Listeners) -> Option<u16> {
+    let https = listeners.addresses().iter().filter(|address| address.role.service == Service::Https);
+    let ports: Vec<u16> = https.map(|address| address.bound.port()).collect();
+    ports.iter().copied().find(|port| *port == 443).or(ports.first().copied())
+}
+
 fn set_at(sets: &mut Vec<SocketSet>, index: usize) -> &mut SocketSet {
     if sets.len() <= index {
         sets.resize_with(index + 1, SocketSet::default);

@@ -7,7 +7,7 @@ use crate::kept_zones::KeptZones;
 use crate::loader::{Loaded, Loader};
 use crate::options::{fit_to_descriptor_limit, options_of};
 use crate::sandbox::{Sandbox, lookup_user};
-use crate::socket_sets::socket_sets;
+use crate::socket_sets::{https_port, socket_sets};
 use sanderling_config::diagnostic::{Diagnostic, Problem, error_text};
 use sanderling_config::log::{self, log, report};
 use sanderling_config::{ConfigSource, DomainName, Exit};
@@ -77,6 +77,7 @@ struct Inherited {
     kept_zones: Vec<Arc<OwnedFd>>,
     tls: TlsDescriptors,
     control: Option<ControlSocket>,
+    https_port: Option<u16>,
     socket_sets: Vec<SocketSet>,
 }
 
@@ -84,6 +85,7 @@ struct Inherited {
 struct Prepared {
     state: ProcessState,
     snapshot: Snapshot,
+    https_port: Option<u16>,
     socket_sets: Vec<SocketSet>,
     signals: Signals,
 }
@@ -97,13 +99,15 @@ impl Inherited {
             (Some(path), Some(listener)) => Some(ControlSocket::from_fd(path, listener)?),
             _ => None,
         };
+        let listeners = Listeners::from_fds(listeners)?;
         Ok(Inherited {
             supervisor: Connection::from_fd(connections.into_iter().next().ok_or_else(missing)?)?,
             config_text: configuration.ok_or_else(missing)?,
             kept_zones: zones.into_iter().map(Arc::new).collect(),
             tls: TlsDescriptors { certificates, ticket_keys },
             control,
-            socket_sets: socket_sets(Listeners::from_fds(listeners)?),
+            https_port: https_port(&listeners),
+            socket_sets: socket_sets(listeners),
         })
     }
 
@@ -148,7 +152,7 @@ impl Inherited {
         if sandbox.restricts_directories() {
             loader.forbid_new_directories();
         }
-        let Inherited { supervisor, config_text, kept_zones, control, socket_sets, .. } = self;
+        let Inherited { supervisor, config_text, kept_zones, control, https_port, socket_sets, .. } = self;
         let state = ProcessState {
             source,
             config: Arc::new(config),
@@ -165,7 +169,7 @@ impl Inherited {
             sandbox,
             own_pidfd,
         };
-        Ok(Prepared { state, snapshot, socket_sets, signals })
+        Ok(Prepared { state, snapshot, https_port, socket_sets, signals })
     }
 
     /// Reports errors of the configuration to the supervisor, for the client that has requested the reload.
@@ -191,11 +195,12 @@ impl Inherited {
 
 impl Prepared {
     fn serve(self) -> io::Result<()> {
-        let Prepared { state, snapshot, socket_sets, signals } = self;
+        let Prepared { state, snapshot, https_port, socket_sets, signals } = self;
         let (limits, worker_count) = (&state.config.limits, state.config.worker_count);
         log::set_queue_limit(limits.log_queue_bytes_max);
         log::start_writer()?;
         let mut options = options_of(limits);
+        options.http.https_port = https_port;
         match fit_to_descriptor_limit(&mut options) {
             Ok(None) => {}
             Ok(Some(message)) => log(&message),

@@ -7,13 +7,17 @@ use crate::file_hit::{FileHit, JOBS_PER_REQUEST_MAX, lookup_error};
 use crate::metrics::Counter;
 use crate::open_file::FileError;
 use crate::send_queue::FileChunk;
+use crate::site_rules::{Ruling, has_rules};
+use crate::sites::Site;
 use sanderling_http::{
     Body, BodySkipper, DNS_MESSAGE_BYTES_MAX, FieldName, Framing, LookupError, Parsed, Request, RequestError, Response,
-    SitePath, Skipped, Status, has_dns_message, parse_request, respond,
+    SitePath, Skipped, Status, has_dns_message, parse_request, put_field_lines, respond,
 };
+use std::sync::Arc;
 
 /// Requests of one connection that are answered in one iteration.
 pub(crate) const REQUESTS_PER_ITERATION_MAX: usize = 128;
+
 /// The HTTP side of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Http1 {
@@ -121,7 +125,11 @@ impl Http1 {
     ) -> Step<'s> {
         let mut skipper = BodySkipper::new(request.framing, &context.options.http.request);
         let site = context.files.site_for(&context.snapshot.sites, request.host);
-        let is_needed = has_dns_message(request) && site.is_some_and(|site| site.options.answers_dns(request));
+        let is_needed = has_dns_message(request)
+            && matches!(
+                Ruling::of(request, site, connection.transport, context.snapshot, context.options),
+                Ruling::DnsQuery(_)
+            );
         let mut content = is_needed.then(Vec::new);
         let skipped = match skip(&mut skipper, input.rest(), content.as_mut()) {
             Err(error) => return self.refuse(error, context),
@@ -130,9 +138,7 @@ impl Http1 {
         input.consume(skipped.consumed_bytes);
         if skipped.is_done {
             return match content {
-                Some(content) => {
-                    answer_dns(request, &content, is_last(input, connection, context), connection, context)
-                }
+                Some(content) => self.answer_by_rules(request, &content, input, connection, context),
                 None => self.answer_request(request, input, connection, context),
             };
         }
@@ -169,9 +175,7 @@ impl Http1 {
         }
         let step = match parse_request(&pending.head, 0, &context.options.http.request) {
             Ok(Parsed::Complete { request, .. }) => match &pending.content {
-                Some(content) => {
-                    answer_dns(&request, content, is_last(input, connection, context), connection, context)
-                }
+                Some(content) => self.answer_by_rules(&request, content, input, connection, context),
                 None => self.answer_request(&request, input, connection, context),
             },
             Ok(Parsed::Partial) => self.refuse(RequestError::InvalidRequestLine, context),
@@ -191,13 +195,50 @@ impl Http1 {
         connection: &ConnectionInfo<'_>,
         context: &mut Context<'_, 's>,
     ) -> Step<'s> {
-        let mut is_last = is_last(input, connection, context);
         let site = context.files.site_for(&context.snapshot.sites, request.host);
-        if let Some(site) = site
-            && site.options.answers_dns(request)
-        {
-            return answer_dns(request, &[], is_last, connection, context);
+        if has_rules(site, connection.transport) {
+            return self.answer_by_rules(request, &[], input, connection, context);
         }
+        self.answer_with_file(request, site, &[], input, connection, context)
+    }
+
+    /// The same for a request that may be answered otherwise than with a file. `content` is what was kept of its body.
+    #[cold]
+    #[inline(never)]
+    fn answer_by_rules<'s>(
+        &mut self,
+        request: &Request<'_>,
+        content: &[u8],
+        input: &Input<'_>,
+        connection: &ConnectionInfo<'_>,
+        context: &mut Context<'_, 's>,
+    ) -> Step<'s> {
+        let is_last = is_last(input, connection, context);
+        let site = context.files.site_for(&context.snapshot.sites, request.host);
+        match Ruling::of(request, site, connection.transport, context.snapshot, context.options) {
+            Ruling::File(field_lines) => self.answer_with_file(request, site, field_lines, input, connection, context),
+            Ruling::DnsQuery(field_lines) => answer_dns(request, content, field_lines, is_last, connection, context),
+            Ruling::Respond(response) => {
+                context.metrics.add(Counter::HttpRequests, 1);
+                let response = if is_last { response.with_connection_close() } else { response };
+                write_status_page(&response, context);
+                end_of_response(&response, is_last, None)
+            }
+        }
+    }
+
+    /// Answers with the file that the request is for, or with the status that there is none. The head gets `field_lines`.
+    #[inline(always)]
+    fn answer_with_file<'s>(
+        &mut self,
+        request: &Request<'_>,
+        site: Option<&Arc<Site>>,
+        field_lines: &[u8],
+        input: &Input<'_>,
+        connection: &ConnectionInfo<'_>,
+        context: &mut Context<'_, 's>,
+    ) -> Step<'s> {
+        let mut is_last = is_last(input, connection, context);
         let path = request.path().map(SitePath::parse);
         let lookup;
         let hit = match (site, &path) {
@@ -235,6 +276,9 @@ impl Http1 {
         }
         let output = &mut context.buffers.output;
         response.write_head(context.clock.date(), output);
+        if !field_lines.is_empty() {
+            put_field_lines(field_lines, output);
+        }
         let file = match (response.body(), &hit) {
             (Body::File { start_bytes, length_bytes }, Ok(hit)) => {
                 let may_use_sendfile = hit.may_use_sendfile(context.options, context.clock);
@@ -280,6 +324,7 @@ fn end_of_response<'s>(response: &Response<'_>, is_last: bool, file: Option<File
 fn answer_dns<'s>(
     request: &Request<'_>,
     content: &[u8],
+    field_lines: &[u8],
     is_last: bool,
     connection: &ConnectionInfo<'_>,
     context: &mut Context<'_, 's>,
@@ -291,6 +336,7 @@ fn answer_dns<'s>(
         response = response.with_connection_close();
     }
     response.write_head(context.clock.date(), output);
+    put_field_lines(field_lines, output);
     match response.body() {
         Body::DnsMessage => output.extend_from_slice(reply),
         Body::StatusPage(page) => output.extend_from_slice(page),

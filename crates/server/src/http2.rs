@@ -2,19 +2,22 @@
 
 use crate::buffer_budget::SCARCE_BYTES_MAX;
 use crate::clock::Milliseconds;
-use crate::context::{Buffers, Context, Input};
+use crate::context::{Buffers, ConnectionInfo, Context, Input};
 use crate::dns_over_https::{self, DnsRequest};
 use crate::file_cache::Lookup;
 use crate::file_hit::{FileHit, JOBS_PER_REQUEST_MAX, lookup_error};
 use crate::file_reads::FileReads;
 use crate::jobs::Waiter;
-use crate::metrics::Counter;
+use crate::metrics::{Counter, ThreadMetrics};
 use crate::open_file::FileError;
 use crate::send_queue::{FileChunk, Piece};
-use sanderling_http::{Body, LookupError, Parsed, RequestError, Response, SitePath, parse_request, respond};
+use crate::site_rules::Ruling;
+use sanderling_dns::ZoneMap;
+use sanderling_http::{
+    Body, LookupError, Parsed, RequestError, Response, SitePath, parse_request, put_field_lines, respond,
+};
 use sanderling_http2::{Activity, Content, DATA_BYTES_MAX, ErrorCode, Limits, Received, Request, Session};
 use std::io;
-use std::net::SocketAddr;
 
 /// Requests, and pieces of content, of one connection in one iteration.
 pub(crate) const STEPS_PER_ITERATION_MAX: usize = 128;
@@ -188,13 +191,13 @@ impl<'s> Http2<'s> {
     pub(crate) fn step(
         &mut self,
         input: &mut Input<'_>,
-        client: SocketAddr,
+        connection: &ConnectionInfo<'_>,
         context: &mut Context<'_, 's>,
     ) -> StreamStep {
         if let Some(index) = self.waiting.iter().position(|waiting| waiting.result.is_some()) {
             let ended = self.waiting.swap_remove(index);
             return match self.session.resume(ended.stream, &mut context.buffers.http2) {
-                Some(request) => self.answer(request, Some(ended), client, context),
+                Some(request) => self.answer(request, Some(ended), connection, context),
                 None => StreamStep::Progress { has_answered: false },
             };
         }
@@ -206,7 +209,7 @@ impl<'s> Http2<'s> {
         match received {
             Received::Request(request) => {
                 metrics.add(Counter::Http2Requests, 1);
-                return self.answer(request, None, client, context);
+                return self.answer(request, None, connection, context);
             }
             Received::Closed => {
                 metrics.add(Counter::Http2Refused, 1);
@@ -259,7 +262,7 @@ impl<'s> Http2<'s> {
         &mut self,
         request: Request,
         ended: Option<WaitingStream>,
-        client: SocketAddr,
+        connection: &ConnectionInfo<'_>,
         context: &mut Context<'_, 's>,
     ) -> StreamStep {
         let (waiter, stream) = (context.waiter, request.stream());
@@ -272,16 +275,21 @@ impl<'s> Http2<'s> {
         let path;
         let lookup;
         let mut hit = Err(LookupError::NotLookedUp);
+        let mut field_lines = &[][..];
         let response = match &parsed {
             Ok(Parsed::Complete { request: parsed, head_bytes }) => {
                 let site = files.site_for(&snapshot.sites, parsed.host);
-                if site.is_some_and(|site| site.options.answers_dns(parsed)) {
-                    let content = &scratch.head[*head_bytes..];
-                    let query = DnsRequest { request: parsed, content, client, now_unix_s: clock.unix_s() };
-                    let (response, reply) = dns_over_https::answer(&query, &snapshot.zones, metrics, reply_room);
+                let ruling = Ruling::of(parsed, site, connection.transport, snapshot, options);
+                let (content, client) = (&scratch.head[*head_bytes..], *connection.client);
+                let query = DnsRequest { request: parsed, content, client, now_unix_s: clock.unix_s() };
+                field_lines = ruling.field_lines();
+                if let Some((response, reply)) =
+                    response_by_rules(&ruling, &query, &snapshot.zones, metrics, reply_room)
+                {
                     head.clear();
                     response.write_head(clock.date(), head);
-                    let content = self.content_of_dns(&request, response.body(), reply);
+                    put_field_lines(field_lines, head);
+                    let content = self.content_without_file(&request, response.body(), reply);
                     self.session.answer(request, head, content, &options.http.http2, output);
                     return StreamStep::Progress { has_answered: true };
                 }
@@ -326,6 +334,7 @@ impl<'s> Http2<'s> {
         };
         head.clear();
         response.write_head(clock.date(), head);
+        put_field_lines(field_lines, head);
         let has_room = |length_bytes| self.session.has_room_for(&request, length_bytes);
         let content = match (response.body(), &hit) {
             (Body::File { start_bytes, length_bytes }, Ok(hit)) => match hit.in_memory(start_bytes, length_bytes) {
@@ -354,9 +363,14 @@ impl<'s> Http2<'s> {
         StreamStep::Progress { has_answered: true }
     }
 
-    /// The content of a response to a DNS query: `reply`, or a page.
+    /// The content of a response without a file: the `reply` to a DNS query, or a page.
     #[cold]
-    fn content_of_dns<'c>(&self, request: &Request, body: Body<'_>, reply: &'c [u8]) -> Content<'c, ResponseBody<'s>> {
+    fn content_without_file<'c>(
+        &self,
+        request: &Request,
+        body: Body<'_>,
+        reply: &'c [u8],
+    ) -> Content<'c, ResponseBody<'s>> {
         let bytes = match body {
             Body::DnsMessage => reply,
             Body::StatusPage(page) => page,
@@ -367,5 +381,23 @@ impl<'s> Http2<'s> {
         }
         let body = MultipartBody { text: bytes.to_vec(), written_bytes: 0, chunk: None };
         Content::Later { body: ResponseBody::Multipart(Box::new(body)), length_bytes: bytes.len() as u64 }
+    }
+}
+
+/// The response without a file, and the reply to a DNS query that is its content; `None` if the file is served.
+fn response_by_rules<'r, 'b>(
+    ruling: &Ruling<'r>,
+    query: &DnsRequest<'r>,
+    zones: &ZoneMap,
+    metrics: &ThreadMetrics,
+    reply_room: &'b mut [u8],
+) -> Option<(Response<'r>, &'b [u8])> {
+    match ruling {
+        Ruling::File(_) => None,
+        Ruling::DnsQuery(_) => Some(dns_over_https::answer(query, zones, metrics, reply_room)),
+        Ruling::Respond(response) => {
+            metrics.add(Counter::HttpRequests, 1);
+            Some((*response, &[]))
+        }
     }
 }

@@ -60,6 +60,8 @@ pub struct HttpOptions {
     pub http2: sanderling_http2::Limits,
     /// Clients speak HTTP/2 from their first byte (RFC 9113 §3.3), and not HTTP/1.1.
     pub is_http2_only: bool,
+    /// The port to which clients are redirected for HTTPS; `None` if there is no listener for it.
+    pub https_port: Option<u16>,
     /// Open connections, in the whole process.
     pub connections_max: usize,
     /// Open connections of one client: an IPv4 address, or a /64 of IPv6.
@@ -101,6 +103,7 @@ impl Default for HttpOptions {
             request: sanderling_http::RequestLimits::default(),
             http2: sanderling_http2::Limits::default(),
             is_http2_only: false,
+            https_port: None,
             connections_max: 10_000,
             connections_per_client_max: 1_000_000,
             requests_per_connection_max: 10_000,

@@ -226,3 +226,5 @@ mod tests;
 mod http2_tests;
 #[cfg(test)]
 mod tls_tests;
+#[cfg(test)]
+mod site_rules_tests;

@@ -1,6 +1,6 @@
 //! The web sites of a server, and which of them a request's host selects.
 
-use sanderling_http::{Host, PathTraits, Request, Target, media_type};
+use sanderling_http::{Host, PathTraits, media_type};
 use sanderling_os::directory::Directory;
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -40,6 +40,17 @@ pub struct SiteOptions {
     pub media_types: Vec<(String, String)>,
     /// Requests for paths with one of these get 404.
     pub refused_paths: PathTraits,
+    /// What else it does; `None` if nothing, so that the path of a request has one test for all of it.
+    pub rules: Option<Box<SiteRules>>,
+}
+
+/// What a site does besides serving files.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SiteRules {
+    /// Requests that arrive without encryption are redirected to HTTPS.
+    pub redirects_to_https: bool,
+    /// Lines that the heads of responses over HTTPS have besides, each with its CRLF.
+    pub https_field_lines: String,
     /// The path at which DNS queries are answered (RFC 8484), as in a request.
     pub doh_path: Option<String>,
 }
@@ -51,20 +62,12 @@ impl Default for SiteOptions {
             link_targets: Vec::new(),
             media_types: Vec::new(),
             refused_paths: PathTraits::HIDDEN,
-            doh_path: None,
+            rules: None,
         }
     }
 }
 
 impl SiteOptions {
-    /// Whether `request` is for the resource that answers DNS queries.
-    #[inline]
-    pub(crate) fn answers_dns(&self, request: &Request<'_>) -> bool {
-        self.doh_path
-            .as_deref()
-            .is_some_and(|doh_path| matches!(request.target, Target::Path { path, .. } if path == doh_path.as_bytes()))
-    }
-
     /// The media type of a file by its name.
     pub(crate) fn media_type(&self, file_name: &[u8]) -> &str {
         let dot = file_name.iter().rposition(|&byte| byte == b'.');
@@ -127,6 +130,11 @@ impl Sites {
         &self.sites
     }
 
+    /// Whether one site is served for every host.
+    pub(crate) fn answers_every_host(&self) -> bool {
+        matches!(self.default_site, DefaultSite::EveryHost(_))
+    }
+
     /// The index of the site for `host`, which only an HTTP/1.0 request lacks.
     fn find(&self, host: Option<&[u8]>) -> Option<usize> {
         if let DefaultSite::EveryHost(index) = self.default_site {
@@ -180,7 +188,7 @@ impl SiteCache {
 }
 
 /// Whether a host is an IP address or `localhost`.
-fn is_address(host: &[u8]) -> bool {
+pub(crate) fn is_address(host: &[u8]) -> bool {
     let host = host.strip_suffix(b".").unwrap_or(host);
     host.starts_with(b"[")
         || host.eq_ignore_ascii_case(b"localhost")

@@ -199,6 +199,18 @@ impl Certificate {
         &self.facts.dns_names
     }
 
+    /// Whether it is valid for `host`, a name in any case with or without a dot at its end. A wildcard holds for one label (RFC
+    /// 9525 §6.3).
+    pub fn is_valid_for_host(&self, host: &[u8]) -> bool {
+        let host = host.strip_suffix(b".").unwrap_or(host);
+        let first_label_bytes = host.iter().position(|&byte| byte == b'.').filter(|&bytes| bytes > 0);
+        let parent = first_label_bytes.map(|bytes| &host[bytes..]);
+        self.facts.dns_names.iter().any(|name| match name.strip_prefix('*') {
+            Some(dot_and_name) => parent.is_some_and(|parent| parent.eq_ignore_ascii_case(dot_and_name.as_bytes())),
+            None => host.eq_ignore_ascii_case(name.as_bytes()),
+        })
+    }
+
     /// The name of the issuer.
     pub fn issuer(&self) -> &str {
         &self.facts.issuer

@@ -18,9 +18,9 @@ pub struct CertificateStore {
     default: Alternatives,
 }
 
-/// Certificates for the same name with different types of keys, in the order of preference.
-#[derive(Debug, Default)]
-struct Alternatives(Vec<Arc<CertifiedKey>>);
+/// Certificates for the same name with different types of keys, in the order of preference. A clone shares them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Alternatives(Arc<Vec<Certificate>>);
 
 impl CertificateStore {
     /// A store without a certificate, which refuses all handshakes.
@@ -44,26 +44,42 @@ impl CertificateStore {
         self.default.add(certificate);
     }
 
-    /// Whether a client that asks for `name` gets a certificate, if it supports its key.
-    pub(crate) fn has_certificate_for(&self, name: Option<&str>) -> bool {
-        !self.find(name).0.is_empty()
+    /// Whether a client that asks for `host` gets a certificate that is valid for it and was added for it.
+    pub fn has_valid_certificate_for(&self, host: &str) -> bool {
+        let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
+        self.find_named(&host).is_some_and(|found| found.are_valid_for_host(host.as_bytes()))
     }
 
-    /// The certificates of a name in lower case.
-    fn find(&self, name: Option<&str>) -> &Alternatives {
-        let found = name.and_then(|name| {
-            let in_wildcard = || self.wildcard.get(name.split_once('.')?.1);
-            self.exact.get(name).or_else(in_wildcard)
-        });
-        found.unwrap_or(&self.default)
+    /// The certificates for a client that asks for a name in lower case, and whether they are those for other names.
+    pub(crate) fn find(&self, name: Option<&str>) -> (&Alternatives, bool) {
+        match name.and_then(|name| self.find_named(name)) {
+            Some(found) => (found, false),
+            None => (&self.default, true),
+        }
+    }
+
+    fn find_named(&self, name: &str) -> Option<&Alternatives> {
+        let in_wildcard = || self.wildcard.get(name.split_once('.')?.1);
+        self.exact.get(name).or_else(in_wildcard)
     }
 }
 
 impl Alternatives {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether one of them is valid for `host`. Which one a client has got depends on the keys that it supports, and a client
+    /// with another one does not send a request for `host`.
+    pub(crate) fn are_valid_for_host(&self, host: &[u8]) -> bool {
+        self.0.iter().any(|certificate| certificate.is_valid_for_host(host))
+    }
+
     fn add(&mut self, certificate: &Certificate) {
-        self.0.push(Arc::clone(certificate.certified()));
+        let certificates = Arc::make_mut(&mut self.0);
+        certificates.push(certificate.clone());
         // Stable: of two with the same type, the first is used.
-        self.0.sort_by_key(|certified| match certified.key.algorithm() {
+        certificates.sort_by_key(|certificate| match certificate.certified().key.algorithm() {
             SignatureAlgorithm::ECDSA => 0,
             SignatureAlgorithm::ED25519 => 1,
             _ => 2,
@@ -73,8 +89,9 @@ impl Alternatives {
 
 impl ResolvesServerCert for CertificateStore {
     fn resolve(&self, client_hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        let Alternatives(certified) = self.find(client_hello.server_name());
+        let (Alternatives(certificates), _) = self.find(client_hello.server_name());
         let schemes = client_hello.signature_schemes();
-        certified.iter().find(|certified| certified.key.choose_scheme(schemes).is_some()).cloned()
+        let mut certified = certificates.iter().map(Certificate::certified);
+        certified.find(|certified| certified.key.choose_scheme(schemes).is_some()).cloned()
     }
 }

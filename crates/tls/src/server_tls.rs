@@ -45,7 +45,8 @@ impl ServerTls {
         self.config.crypto_provider().secure_random.fill(&mut [0; 32]).is_ok()
     }
 
-    pub(crate) fn certificates(&self) -> &Arc<CertificateStore> {
+    /// The certificates.
+    pub fn certificates(&self) -> &Arc<CertificateStore> {
         &self.certificates
     }
 

@@ -1,7 +1,7 @@
 //! The server's side of one TLS connection: bytes of the network in, bytes of the application out, and back.
 
 use crate::alpn::Alpn;
-use crate::certificate_store::CertificateStore;
+use crate::certificate_store::{Alternatives, CertificateStore};
 use crate::server_tls::ServerTls;
 use rustls::server::ServerConnection;
 use rustls::{AlertDescription, HandshakeKind, ProtocolVersion};
@@ -94,6 +94,9 @@ pub struct Session {
     unsent_bytes_max: usize,
     /// What is sent instead of what rustls would send, after a failure.
     last_words: Vec<u8>,
+    /// The certificates among which that of the connection was chosen, once the handshake is complete, and whether they are
+    /// those for clients that ask for no name or an unknown one.
+    chosen_from: (Alternatives, bool),
 }
 
 impl Session {
@@ -111,6 +114,7 @@ impl Session {
             unsent_bytes: 0,
             unsent_bytes_max: UNSENT_BYTES_MAX,
             last_words: Vec::new(),
+            chosen_from: (Alternatives::default(), false),
         }
     }
 
@@ -170,6 +174,17 @@ impl Session {
     /// The host name that the client has asked for, in lower case.
     pub fn server_name(&self) -> Option<&str> {
         self.connection.server_name()
+    }
+
+    /// Whether the client has got a certificate that is valid for `host`, a name in any case. `false` before the handshake is
+    /// complete.
+    pub fn has_certificate_for(&self, host: &[u8]) -> bool {
+        self.chosen_from.0.are_valid_for_host(host)
+    }
+
+    /// Whether the client has asked for no name, or for one without a certificate of its own.
+    pub fn has_default_certificate(&self) -> bool {
+        self.chosen_from.1
     }
 
     /// Whether the session goes on from an earlier one, by a ticket.
@@ -294,7 +309,12 @@ impl Session {
                     (true, true) => return Err(self.fail(rustls::Error::AlertReceived(AlertDescription::CloseNotify))),
                 };
                 let fed_bytes = available - ciphertext.len();
-                let is_complete = has_plaintext || (was_handshaking && self.state != State::Handshaking);
+                let has_ended_handshake = was_handshaking && self.state != State::Handshaking;
+                if has_ended_handshake {
+                    let (chosen_from, is_default) = self.certificates.find(self.connection.server_name());
+                    self.chosen_from = (chosen_from.clone(), is_default);
+                }
+                let is_complete = has_plaintext || has_ended_handshake;
                 self.partial_bytes = if is_complete { 0 } else { self.partial_bytes + fed_bytes };
                 if self.state == State::Handshaking && self.partial_bytes > HANDSHAKE_BYTES_MAX {
                     return Err(self.fail(rustls::InvalidMessage::HandshakePayloadTooLarge.into()));
@@ -332,7 +352,7 @@ impl Session {
     /// rustls sends `access_denied`, in clear, only if the store gave it no certificate. RFC 6066 §3 and RFC 8446 §6.2 have
     /// other alerts for the causes.
     fn fail_without_certificate(&mut self) -> SessionError {
-        let (alert, error) = if self.certificates.has_certificate_for(self.connection.server_name()) {
+        let (alert, error) = if !self.certificates.find(self.connection.server_name()).0.is_empty() {
             let error = rustls::PeerIncompatible::NoSignatureSchemesInCommon.into();
             (HANDSHAKE_FAILURE, SessionError::Incompatible(error))
         } else {

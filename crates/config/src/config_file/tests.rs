@@ -1,7 +1,7 @@
 //! Configuration files as text, and the configuration or the messages that they give.
 
 use super::*;
-use crate::config::processor_count;
+use crate::config::{Hsts, processor_count};
 use crate::limits::Limits;
 
 /// A directory with a site in `public`, a zone in `a.zone` and nothing else.
@@ -185,14 +185,14 @@ fn table_in_a_domain_is_an_unknown_key() {
     check(
         "[domain.\"a.example\"]\nroot = \"a\"\nheaders = { \"Cache-Control\" = \"max-age=60\" }",
         &[
-            "2:1: unknown key `root` in [domain.\"a.example\"]; the keys are `site`, `aliases`, `zone`, `media_types`, `link_targets`, `hidden_files`, `exact_paths`, `doh`, `certificate`",
-            "3:1: unknown key `headers` in [domain.\"a.example\"]; the keys are `site`, `aliases`, `zone`, `media_types`, `link_targets`, `hidden_files`, `exact_paths`, `doh`, `certificate`",
+            "2:1: unknown key `root` in [domain.\"a.example\"]; the keys are `site`, `aliases`, `zone`, `media_types`, `link_targets`, `hidden_files`, `exact_paths`, `doh`, `certificate`, `https_redirect`, `hsts`",
+            "3:1: unknown key `headers` in [domain.\"a.example\"]; the keys are `site`, `aliases`, `zone`, `media_types`, `link_targets`, `hidden_files`, `exact_paths`, `doh`, `certificate`, `https_redirect`, `hsts`",
         ],
     );
     check(
         "[domain.localhost]\nsite = \"public\"\n[domain.localhost.headers]\na = 1",
         &[
-            "3:19: unknown key `headers` in [domain.\"localhost\"]; the keys are `site`, `aliases`, `zone`, `media_types`, `link_targets`, `hidden_files`, `exact_paths`, `doh`, `certificate`",
+            "3:19: unknown key `headers` in [domain.\"localhost\"]; the keys are `site`, `aliases`, `zone`, `media_types`, `link_targets`, `hidden_files`, `exact_paths`, `doh`, `certificate`, `https_redirect`, `hsts`",
         ],
     );
 }
@@ -696,6 +696,74 @@ fn path_for_dns_queries_is_read() {
     check(
         "[domain.\"a.example\"]\nzone = \"a.zone\"\ndoh = \"/dns-query\"",
         &["3:1: a.example has doh, but no site; add site = \"FOLDER\""],
+    );
+}
+
+const HTTPS_SITE: &str = "[https]\nlisten = [\"127.0.0.1:8443\"]\n[domain.\"a.example\"]\nsite = \"public\"\n\
+                          certificate = { chain = \"chain.pem\", key = \"key.pem\" }\n";
+
+#[test]
+fn site_with_a_certificate_is_redirected_to_https_by_default() {
+    let is_redirected = |text: &str| config(text).sites[0].options.https_redirect;
+    assert!(is_redirected(HTTPS_SITE));
+    assert!(is_redirected(&format!("{HTTPS_SITE}https_redirect = true")));
+    assert!(!is_redirected(&format!("{HTTPS_SITE}https_redirect = false")));
+    assert!(!is_redirected("[domain.\"a.example\"]\nsite = \"public\"\n"));
+    check(
+        "[domain.\"a.example\"]\nsite = \"public\"\nhttps_redirect = true",
+        &["3:1: a.example has `https_redirect`, but no certificate; \
+           add certificate = { chain = \"fullchain.pem\", key = \"privkey.pem\" } or remove `https_redirect`"],
+    );
+    check(
+        &format!("{HTTPS_SITE}https_redirect = 1"),
+        &["6:18: `https_redirect` must be true or false, not the number 1; write https_redirect = true"],
+    );
+}
+
+#[test]
+fn hsts_is_read_and_its_risk_explained() {
+    let read = |keys: &str| config(&format!("{HTTPS_SITE}hsts = {{ {keys} }}"));
+    let lines = |keys: &str| read(keys).sites[0].options.hsts.as_ref().map(Hsts::field_line).unwrap();
+    assert_eq!(lines("max_age_s = 0"), "Strict-Transport-Security: max-age=0\r\n");
+    assert_eq!(
+        lines("max_age_s = 31536000, subdomains = true, preload = true"),
+        "Strict-Transport-Security: max-age=31536000; includeSubDomains; preload\r\n"
+    );
+    let risks = |keys: &str| read(keys).hsts_risks().map(|risk| risk.to_string()).collect::<Vec<_>>().join("\n");
+    assert_eq!(risks("max_age_s = 0"), "");
+    let (hour, days) = (risks("max_age_s = 3600"), risks("max_age_s = 864000, subdomains = true"));
+    assert!(
+        hour.contains(":6:1: warning: `hsts`: a browser that has been here refuses this site for 3600 s "),
+        "{hour}"
+    );
+    assert!(days.contains("this site and all names below it for 10 days over HTTP"), "{days}");
+    assert!(days.ends_with("to take it back, set `max_age_s = 0` for 10 days before you remove the key"), "{days}");
+    assert!(risks("max_age_s = 31536000, subdomains = true, preload = true").contains("https://hstspreload.org"));
+}
+
+#[test]
+fn wrong_hsts_is_an_error() {
+    let check_hsts = |value: &str, expected: &str| check(&format!("{HTTPS_SITE}hsts = {value}"), &[expected]);
+    check_hsts("3600", "6:8: `hsts` must be a table, not the number 3600; write hsts = { max_age_s = 86400 }");
+    check_hsts("{}", "6:1: `hsts` has no `max_age_s`; write hsts = { max_age_s = 86400 }");
+    check_hsts("{ max_age_s = -1 }", "6:22: `max_age_s` is out of range: -1; write 0 to 315360000");
+    check_hsts("{ age = 1 }", "6:10: unknown key `age` in `hsts`; the keys are `max_age_s`, `subdomains`, `preload`");
+    check_hsts(
+        "{ max_age_s = 86400, subdomains = true, preload = true }",
+        "6:1: `preload` needs `subdomains = true` and `max_age_s` of at least 31536000, a year; \
+         change them, or remove `preload`",
+    );
+    let site = "[domain.\"a.example\"]\nsite = \"public\"\n";
+    check(
+        &format!("{site}hsts = {{ max_age_s = 1 }}"),
+        &["3:1: a.example has `hsts`, but no certificate; \
+           add certificate = { chain = \"fullchain.pem\", key = \"privkey.pem\" } or remove `hsts`"],
+    );
+    let without_listener = HTTPS_SITE.lines().skip(2).collect::<Vec<_>>().join("\n");
+    check(
+        &format!("{without_listener}\nhsts = {{ max_age_s = 1 }}"),
+        &["4:1: `hsts` needs HTTPS, but [https] has no `listen`; \
+           add [https] with listen = [\"0.0.0.0:443\", \"[::]:443\"], or remove `hsts`"],
     );
 }
 

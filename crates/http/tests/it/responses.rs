@@ -5,7 +5,7 @@ use sanderling_http::{
     RequestLimits, SitePath, parse_request, respond,
 };
 
-use crate::site::{check, etag, response_to};
+use crate::site::{check, etag, https_redirect_of, response_to};
 
 #[test]
 fn file_response_has_all_fields_in_order() {
@@ -303,4 +303,29 @@ fn entity_tag_of_a_small_file_depends_on_its_content_alone() {
         (metadata, Some(&content[..]), Negotiation::None)
     });
     assert_eq!(tag_count(&files.collect::<Vec<_>>()), contents.len());
+}
+
+#[test]
+fn redirect_to_https_keeps_host_path_and_query() {
+    let check = |target: &str, host: &str, port: u16, expected: &str| {
+        for method in ["GET", "POST", "OPTIONS", "DELETE", "PROPFIND", "HEAD"] {
+            let request = format!("{method} {target} HTTP/1.1\nHost: {host}\n\n");
+            let response = https_redirect_of(&request, port).expect("a redirect");
+            assert_eq!((response.status(), response.field("Location")), (308, Some(expected)), "{request}");
+            assert_eq!((response.body.starts_with("page "), response.is_close), (method != "HEAD", false), "{request}");
+        }
+    };
+    check("/", "Example.com", 443, "https://Example.com/");
+    check("/a/%2e%2e/b?c=//d&e", "example.com:80", 443, "https://example.com/a/%2e%2e/b?c=//d&e");
+    check("/a?", "example.com:8080", 8443, "https://example.com:8443/a?");
+    check("//evil.example/x", "example.com", 443, "https://example.com//evil.example/x");
+    check("/@evil.example", "example.com", 443, "https://example.com/@evil.example");
+    check("http://example.org/a", "example.com", 443, "https://example.org/a");
+}
+
+#[test]
+fn request_without_a_host_or_a_path_is_not_redirected() {
+    for request in ["GET / HTTP/1.0\n\n", "OPTIONS * HTTP/1.1\nHost: a\n\n", "CONNECT a:1 HTTP/1.1\nHost: a\n\n"] {
+        assert!(https_redirect_of(request, 443).is_none(), "{request}");
+    }
 }

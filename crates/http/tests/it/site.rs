@@ -117,6 +117,15 @@ pub(crate) fn response_to(bytes: &[u8]) -> Option<TestResponse> {
     }
 }
 
+/// The response of a site that redirects to HTTPS at `port`; `None` if the request cannot be redirected.
+pub(crate) fn https_redirect_of(request: &str, port: u16) -> Option<TestResponse> {
+    let request = request.replace('\n', "\r\n");
+    match parse_request(request.as_bytes(), 0, &RequestLimits::default()) {
+        Ok(Parsed::Complete { request, .. }) => Some(write(&Response::https_redirect(&request, port)?, None)),
+        other => panic!("{other:?}"),
+    }
+}
+
 fn write(response: &Response<'_>, head_bytes: Option<usize>) -> TestResponse {
     let mut head = Vec::new();
     response.write_head(&HttpDate::from_unix_s(NOW_UNIX_S), &mut head);

@@ -272,6 +272,45 @@ fn broken_certificate_at_start_affects_no_other_domain() {
     assert_eq!(get("example.com").text(), "hi\n");
     assert!(server.errors().contains("none.pem` does not exist"), "{}", server.errors());
     assert!(directory.control("status").text().contains("b.example: UNAVAILABLE"));
+    // It is not redirected to where nothing answers.
+    let code = |host: &str| {
+        let connect_to = format!("::{}", server.http());
+        curl(&["-sS", "-o", "/dev/null", "-w", "%{http_code}", "--connect-to", &connect_to, &format!("http://{host}/")])
+    };
+    assert_eq!((code("example.com").text().as_str(), code("b.example").text().as_str()), ("308", "200"));
+}
+
+#[test]
+fn site_is_redirected_to_https_and_kept_there() {
+    let directory = domain();
+    let hsts = b"hsts = { max_age_s = 86400 }\n";
+    directory.replace("sanderling.toml", &[CONFIG, &hsts[..]].concat());
+    let checked = run(&["check", "--config", &directory.argument("sanderling.toml")]);
+    assert_eq!(checked.code(), Some(0), "{checked}");
+    assert!(checked.errors.contains("warning: `hsts`: a browser that has been here refuses this site for a day"));
+    let mut server = TestServer::start_command(directory.serve_command(), BOTH);
+    let (http, https) = (server.http(), server.encrypted("https"));
+    let certificate = directory.argument("chain.pem");
+    let connect = [format!("example.com:80:{http}"), format!("example.com:{}:{https}", https.port())];
+    let common = ["-sS", "--cacert", &certificate, "--connect-to", &connect[0], "--connect-to", &connect[1]];
+    let form = "%{http_code} %{redirect_url}%{url_effective} %header{strict-transport-security}";
+    let get = |arguments: &[&str]| curl(&[&common[..], &["-w", form], arguments].concat()).text();
+    let page = format!("https://example.com:{}/index.html?a", https.port());
+    for version in ["--http1.1", "--http2"] {
+        let followed = get(&[version, "-L", "http://example.com/index.html?a"]);
+        assert_eq!(followed, format!("hi\n200 {page} max-age=86400"), "{version}");
+        let missing = get(&[version, "-o", "/dev/null", &page.replace("index", "none")]);
+        assert!(missing.starts_with("404 ") && missing.ends_with(" max-age=86400"), "{missing}");
+        let misdirected = get(&[version, "-o", "/dev/null", "-H", "Host: other.example", &page]);
+        assert_eq!(misdirected, format!("421 {page} "), "{version}");
+    }
+    let plain = get(&["-o", "/dev/null", "-X", "POST", "http://example.com/a"]);
+    assert_eq!(plain, format!("308 https://example.com:{}/ahttp://example.com/a ", https.port()));
+
+    directory.replace("sanderling.toml", &[CONFIG, &b"https_redirect = false\n"[..]].concat());
+    let reloaded = directory.control("reload");
+    assert!(reloaded.status.success() && !reloaded.text().contains("new process"), "{reloaded}");
+    assert_eq!(get(&["http://example.com/index.html"]), "hi\n200 http://example.com/index.html ");
 }
 
 #[test]

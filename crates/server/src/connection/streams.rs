@@ -3,7 +3,7 @@
 
 use super::{Connection, Next, OtherProtocol, ProtocolState, State};
 use crate::clock::ms;
-use crate::context::{CloseMode, Context, Input};
+use crate::context::{CloseMode, ConnectionInfo, Context, Input};
 use crate::http2::{Http2, StreamStep};
 use crate::options::HttpOptions;
 use sanderling_http2::Activity;
@@ -91,8 +91,15 @@ impl<'s> Connection<'s> {
                 return Ok(self.flush(None, context)?.or(Some(Next::Again)));
             }
             *budget -= 1;
-            let client = *self.permit.client();
-            let step = self.http2_mut().map_or(StreamStep::Closed, |http| http.step(input, client, context));
+            let info = ConnectionInfo {
+                client: self.permit.client(),
+                answered_count: self.answered_count,
+                transport: &self.transport,
+            };
+            let step = match &mut self.protocol_state {
+                ProtocolState::Other(OtherProtocol::Http2(http)) => http.step(input, &info, context),
+                _ => StreamStep::Closed,
+            };
             match step {
                 StreamStep::Partial => {
                     self.state = match self.resting_state() {

@@ -8,7 +8,7 @@ use sanderling_os::counters::thread_counts;
 use sanderling_os::directory::Directory;
 use sanderling_os::tcp::Listener;
 use sanderling_testkit::{TestDirectory, random_bytes, seed};
-use sanderling_tls::{Alpn, CertificateStore, TICKET_KEY_BYTES, TicketKeys, self_signed};
+use sanderling_tls::{Alpn, Certificate, CertificateStore, TICKET_KEY_BYTES, TicketKeys, self_signed};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::time::SystemTime;
@@ -22,17 +22,21 @@ const ITERATIONS_MAX: usize = 1_000;
 const UNSENT_BYTES_MAX: usize = 132 * 1024;
 
 /// What server and clients begin their sessions with.
-struct Configs {
-    server: ServerTls,
+pub(super) struct Configs {
+    pub(super) server: ServerTls,
     client: Arc<ClientConfig>,
 }
 
 impl Configs {
     fn new() -> Configs {
-        let now_unix_s = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_secs();
-        let certificate = self_signed::localhost(now_unix_s).expect("random numbers");
+        let certificate = localhost_certificate();
         let mut store = CertificateStore::new();
         store.add("localhost", &certificate);
+        Configs::with(store, &certificate)
+    }
+
+    /// With the certificates of `store`; the client trusts `certificate`.
+    pub(super) fn with(store: CertificateStore, certificate: &Certificate) -> Configs {
         let tickets = TicketKeys::new(&[1; TICKET_KEY_BYTES], None);
         let mut roots = rustls::RootCertStore::empty();
         roots.add(certificate.chain()[0].clone()).expect("a certificate");
@@ -44,15 +48,24 @@ impl Configs {
     }
 
     fn client(&self) -> ClientConnection {
-        let name = "localhost".try_into().expect("a name");
+        self.client_of("localhost")
+    }
+
+    fn client_of(&self, name: &str) -> ClientConnection {
+        let name = name.to_owned().try_into().expect("a name");
         let mut client = ClientConnection::new(Arc::clone(&self.client), name).expect("a configuration");
         client.set_buffer_limit(None);
         client
     }
 }
 
+pub(super) fn localhost_certificate() -> Certificate {
+    let now_unix_s = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_secs();
+    self_signed::localhost(now_unix_s).expect("random numbers")
+}
+
 /// A client in the simulation.
-struct TlsClient {
+pub(super) struct TlsClient {
     index: usize,
     connection: ClientConnection,
     received: Vec<u8>,
@@ -63,6 +76,18 @@ impl TlsClient {
     fn new(simulation: &mut Simulation<'_>, configs: &Configs) -> TlsClient {
         let index = simulation.connect_tls(Protocol::Http, &configs.server, b"", UNLIMITED).expect("accepted");
         TlsClient { index, connection: configs.client(), received: Vec::new(), has_end: false }
+    }
+
+    /// A client that asks for the certificate of `name`.
+    pub(super) fn of(name: &str, simulation: &mut Simulation<'_>, configs: &Configs) -> TlsClient {
+        TlsClient { connection: configs.client_of(name), ..TlsClient::new(simulation, configs) }
+    }
+
+    /// The responses to these requests.
+    pub(super) fn ask(&mut self, requests: &str, simulation: &mut Simulation<'_>) -> String {
+        self.write(requests);
+        self.run(simulation, UNLIMITED);
+        self.text()
     }
 
     fn write(&mut self, bytes: impl AsRef<[u8]>) {
@@ -103,7 +128,7 @@ impl TlsClient {
     }
 
     fn text(&mut self) -> String {
-        String::from_utf8(std::mem::take(&mut self.received)).expect("responses are text")
+        String::from_utf8_lossy(&std::mem::take(&mut self.received)).into_owned()
     }
 }
 

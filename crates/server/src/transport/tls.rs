@@ -46,6 +46,16 @@ impl Transport {
         self.tls.as_ref()?.session.alpn()
     }
 
+    /// Whether the client has got a certificate that is valid for `host`.
+    pub(crate) fn has_certificate_for(&self, host: &[u8]) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.session.has_certificate_for(host))
+    }
+
+    /// Whether the client has asked for no name, or for one without a certificate of its own.
+    pub(crate) fn has_default_certificate(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.session.has_default_certificate())
+    }
+
     /// Whether the handshake has resumed an earlier session.
     pub(crate) fn is_resumed(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.session.is_resumed())

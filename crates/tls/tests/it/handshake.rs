@@ -2,8 +2,9 @@
 
 use crate::pair::{Pair, VERSIONS, certificate, client_config, http_client, provider, server_tls, store, tickets};
 use rustls::client::ClientConfig;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{AlertDescription, CipherSuite, Error, SignatureAlgorithm, SignatureScheme};
+use rustls::{AlertDescription, CipherSuite, DigitallySignedStruct, Error, SignatureAlgorithm, SignatureScheme};
 use sanderling_tls::{Alpn, Certificate, CertificateStore, ServerTls, SessionError, Signer, SigningKey, State};
 use std::sync::Arc;
 
@@ -125,6 +126,96 @@ fn certificate_is_chosen_by_exact_name_then_by_wildcard() {
     check("EXAMPLE.org", "ecdsa");
     check("www.example.com", "ecdsa");
     check("other.example.com", "other");
+}
+
+#[test]
+fn session_knows_for_which_hosts_its_certificate_is() {
+    // For example.com, *.example.com and example.org.
+    let mut store = store();
+    store.add_default(&certificate("other"));
+    let tls = ServerTls::new(Arc::new(store), tickets(1, None), &[Alpn::H2, Alpn::Http1]);
+    let check = |version, name: &str, is_default: bool, expected: &[(&str, bool)]| {
+        let mut config = http_client(version);
+        // The client does not ask for an address.
+        config.dangerous().set_certificate_verifier(Arc::new(Trusting));
+        let mut pair = Pair::new(&Arc::new(config), name, &tls);
+        assert!(!pair.session.has_certificate_for(b"example.com"));
+        pair.run().unwrap();
+        assert_eq!(pair.session.has_default_certificate(), is_default, "{name}");
+        for (host, is_valid) in expected {
+            assert_eq!(pair.session.has_certificate_for(host.as_bytes()), *is_valid, "{name}: {host}");
+        }
+    };
+    for version in VERSIONS {
+        let of_ecdsa = [
+            ("example.com", true),
+            ("EXAMPLE.com.", true),
+            ("any.example.com", true),
+            ("example.org", true),
+            ("a.b.example.com", false),
+            (".example.com", false),
+            ("other.example", false),
+            ("192.0.2.1", false),
+            ("", false),
+        ];
+        check(version, "www.example.com", false, &of_ecdsa);
+        let of_other = [("other.example.com", true), ("example.com", false)];
+        check(version, "unknown.example.net", true, &of_other);
+        check(version, "192.0.2.1", true, &of_other);
+    }
+}
+
+/// Accepts each certificate.
+#[derive(Debug)]
+struct Trusting;
+
+impl ServerCertVerifier for Trusting {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &rustls::pki_types::ServerName<'_>,
+        _: &[u8],
+        _: rustls::pki_types::UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        provider().signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[test]
+fn store_knows_names_with_a_valid_certificate() {
+    let mut store = store();
+    store.add("example.net", &certificate("other"));
+    store.add_default(&certificate("other"));
+    let check = |host: &str, expected: bool| assert_eq!(store.has_valid_certificate_for(host), expected, "{host}");
+    check("example.com", true);
+    check("Any.EXAMPLE.com.", true);
+    // It has another one, or the default.
+    check("example.net", false);
+    check("other.example.com", true);
+    check("default.example.net", false);
 }
 
 #[test]

@@ -1,0 +1,94 @@
+//! The keys of a domain for its certificate and for HTTPS.
+
+use super::ConfigBuilder;
+use crate::config::{CertificateFiles, Hsts, SiteOptions};
+use crate::config_reader::{Entry, entries};
+use crate::diagnostic::Problem;
+use crate::domain_name::DomainName;
+
+const CERTIFICATE_EXAMPLE: &str = "certificate = { chain = \"fullchain.pem\", key = \"privkey.pem\" }";
+const HSTS_EXAMPLE: &str = "hsts = { max_age_s = 86400 }";
+/// Ten years.
+const MAX_AGE_S_MAX: u64 = 315_360_000;
+/// What https://hstspreload.org demands.
+const PRELOAD_MAX_AGE_S_MIN: u64 = 31_536_000;
+
+impl ConfigBuilder<'_, '_> {
+    /// Reads `https_redirect` and `hsts` of the domain `name`.
+    pub(super) fn read_https_options(
+        &mut self,
+        name: &DomainName,
+        has_certificate: bool,
+        [https_redirect, hsts]: [Option<Entry<'_, '_>>; 2],
+        options: &mut SiteOptions,
+    ) {
+        options.https_redirect = has_certificate;
+        if let (Some(entry), false) = (https_redirect.or(hsts), has_certificate) {
+            let message = format!("{name} has `{}`, but no certificate", entry.key);
+            self.error(entry.offset, message, format!("add {CERTIFICATE_EXAMPLE} or remove `{}`", entry.key));
+        }
+        if let Some(entry) = https_redirect {
+            options.https_redirect &= self.reader.boolean(entry).unwrap_or(true);
+        }
+        if let Some(entry) = hsts {
+            self.hsts.get_or_insert(entry.offset);
+            options.hsts = self.read_hsts(entry);
+        }
+    }
+
+    fn read_hsts(&mut self, section: Entry<'_, '_>) -> Option<Hsts> {
+        let table = self.reader.table(section, HSTS_EXAMPLE)?;
+        let (mut max_age_s, mut subdomains, mut preload) = (None, false, false);
+        for entry in entries(table) {
+            match entry.key {
+                "max_age_s" => max_age_s = Some(self.reader.number(entry, 0, MAX_AGE_S_MAX, 86_400, "")?),
+                "subdomains" => subdomains = self.reader.boolean(entry)?,
+                "preload" => preload = self.reader.boolean(entry)?,
+                other => {
+                    let remedy = "the keys are `max_age_s`, `subdomains`, `preload`";
+                    self.error(entry.offset, format!("unknown key `{other}` in `hsts`"), remedy);
+                    return None;
+                }
+            }
+        }
+        let Some(max_age_s) = max_age_s else {
+            self.error(section.offset, "`hsts` has no `max_age_s`", format!("write {HSTS_EXAMPLE}"));
+            return None;
+        };
+        if preload && (!subdomains || max_age_s < PRELOAD_MAX_AGE_S_MIN) {
+            let message = "`preload` needs `subdomains = true` and `max_age_s` of at least 31536000, a year";
+            self.error(section.offset, message, "change them, or remove `preload`");
+        }
+        Some(Hsts { max_age_s, subdomains, preload, location: self.reader.location(section.offset) })
+    }
+
+    pub(super) fn read_certificate(&mut self, names: Vec<DomainName>, section: Entry<'_, '_>) {
+        let Some(table) = self.reader.table(section, CERTIFICATE_EXAMPLE) else { return };
+        let (mut chain, mut key) = (None, None);
+        for entry in entries(table) {
+            match entry.key {
+                "chain" => chain = self.read_path(entry, "chain = \"fullchain.pem\""),
+                "key" => key = self.read_path(entry, "key = \"privkey.pem\""),
+                other => {
+                    let problem = Problem::new(
+                        format!("unknown key `{other}` in `certificate`"),
+                        format!("write {CERTIFICATE_EXAMPLE}"),
+                    );
+                    self.reader.error(entry.offset, problem);
+                }
+            }
+        }
+        match (chain, key) {
+            (Some((chain, location)), Some((key, _))) => {
+                self.config.certificates.push(CertificateFiles { names, chain, key, location });
+            }
+            _ if self.reader.has_problems() => {}
+            (None, _) => {
+                self.error(section.offset, "`certificate` has no `chain`", format!("write {CERTIFICATE_EXAMPLE}"));
+            }
+            (_, None) => {
+                self.error(section.offset, "`certificate` has no `key`", format!("write {CERTIFICATE_EXAMPLE}"));
+            }
+        }
+    }
+}
