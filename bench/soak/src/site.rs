@@ -64,7 +64,7 @@ impl Site {
     pub(crate) fn renew_certificate(&self) -> anyhow::Result<Vec<u8>> {
         let [new_chain, new_key] = ["new-chain.pem", "new-key.pem"].map(|name| self.folder.join(name));
         let arguments = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 30 -subj /CN=example.com \
-            -addext subjectAltName=DNS:example.com";
+            -addext subjectAltName=DNS:example.com,DNS:*.example.com";
         let mut openssl = Command::new("openssl");
         openssl.args(arguments.split_whitespace()).arg("-keyout").arg(&new_key).arg("-out").arg(&new_chain);
         let made = openssl.output().context("openssl (Debian package openssl)")?;
@@ -143,7 +143,7 @@ impl Config {
         let [https, certificate] = match has_https {
             true => [
                 format!("[https]\nlisten = [\"{https}\"]\n\n"),
-                "certificate = { chain = \"chain.pem\", key = \"key.pem\" }\n".to_owned(),
+                "certificate = { chain = \"chain.pem\", key = \"key.pem\" }\nhttps_redirect = false\n".to_owned(),
             ],
             false => [String::new(), String::new()],
         };
