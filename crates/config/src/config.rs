@@ -39,6 +39,8 @@ pub struct Config {
     pub control_location: Option<Location>,
     /// Addresses of HTTP; with port 0 the kernel chooses.
     pub http_listen: Vec<SocketAddr>,
+    /// Whether HTTP/2 is spoken at these addresses too, by clients that begin with it.
+    pub http2: bool,
     /// Addresses of HTTPS; with port 0 the kernel chooses.
     pub https_listen: Vec<SocketAddr>,
     /// Addresses of DNS, over UDP and TCP; with port 0 the kernel chooses.
@@ -70,6 +72,7 @@ impl Default for Config {
             control: None,
             control_location: None,
             http_listen: Vec::new(),
+            http2: false,
             https_listen: Vec::new(),
             dns_listen: Vec::new(),
             dot_listen: Vec::new(),
@@ -137,6 +140,7 @@ impl Config {
     pub fn needs_new_process(&self, running: &Config) -> Option<String> {
         let changes = [
             (self.http_listen != running.http_listen, "`listen` in [http] has changed"),
+            (self.http2 != running.http2, "`http2` in [http] has changed"),
             (self.https_listen != running.https_listen, "`listen` in [https] has changed"),
             (self.dns_listen != running.dns_listen, "`listen` in [dns] has changed"),
             (self.dot_listen != running.dot_listen, "`tls` in [dns] has changed"),

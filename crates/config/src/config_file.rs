@@ -189,6 +189,7 @@ impl ConfigBuilder<'_, '_> {
                     self.config.http_listen = self.read_listen(entry, Service::Http);
                 }
                 "default" => self.read_default(entry),
+                "http2" => self.config.http2 = self.reader.boolean(entry).unwrap_or(false),
                 key => self.reader.error(entry.offset, Section::Http.unknown_key(key)),
             }
         }

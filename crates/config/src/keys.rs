@@ -38,7 +38,7 @@ impl Section {
                     "limits",
                 ]
             }
-            Section::Http => vec!["listen", "default"],
+            Section::Http => vec!["listen", "default", "http2"],
             Section::Https => vec!["listen"],
             Section::Dns => vec!["listen", "tls"],
             Section::Domain => vec![

@@ -201,6 +201,7 @@ impl Prepared {
         log::start_writer()?;
         let mut options = options_of(limits);
         options.http.https_port = https_port;
+        options.http.accepts_http2 = state.config.http2;
         match fit_to_descriptor_limit(&mut options) {
             Ok(None) => {}
             Ok(Some(message)) => log(&message),

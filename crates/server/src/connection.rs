@@ -121,10 +121,6 @@ impl<'s> Connection<'s> {
         now_ms: Milliseconds,
     ) -> Connection<'s> {
         let (protocol_state, timeout) = match protocol {
-            Protocol::Http if options.http.is_http2_only => (
-                ProtocolState::Other(OtherProtocol::Http2(Box::new(Http2::new(&options.http.http2)))),
-                options.http.request_timeout,
-            ),
             Protocol::Http => (ProtocolState::Http1(Http1::default()), options.http.request_timeout),
             Protocol::Dns => (ProtocolState::Other(OtherProtocol::Dns(DnsStream)), options.dns.tcp_idle_timeout),
         };
@@ -133,8 +129,7 @@ impl<'s> Connection<'s> {
             false => (State::Idle, timeout),
         };
         Connection {
-            is_plain: !transport.is_encrypted()
-                && !matches!(protocol_state, ProtocolState::Other(OtherProtocol::Http2(_))),
+            is_plain: !transport.is_encrypted(),
             transport,
             permit,
             timer: Timer::new(now_ms + ms(timeout)),
@@ -327,9 +322,7 @@ impl<'s> Connection<'s> {
                 context.metrics.add(Counter::TlsVersion12, 1);
             }
             if self.transport.alpn() == Some(Alpn::H2) {
-                context.metrics.add(Counter::Http2Connections, 1);
-                self.protocol_state =
-                    ProtocolState::Other(OtherProtocol::Http2(Box::new(Http2::new(&context.options.http.http2))));
+                self.begin_http2(context);
             }
         }
         Ok(is_complete)
@@ -515,6 +508,10 @@ impl<'s> Connection<'s> {
                     input.consume_all();
                     self.state = State::Closing(mode);
                     return Ok(Some(self.flush(file, context)?.unwrap_or(Next::Close)));
+                }
+                Step::Http2 => {
+                    self.begin_http2(context);
+                    return self.process_streams(input, budget, context);
                 }
                 Step::Invalid => {
                     self.flush(None, context)?;

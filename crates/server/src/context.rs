@@ -153,6 +153,8 @@ pub(crate) enum Step<'s> {
     Last(CloseMode, Option<FileChunk<'s>>),
     /// The request, still in the input, waits for a job.
     WaitForJob,
+    /// The input, of which nothing was taken, begins with the preface of HTTP/2.
+    Http2,
     /// The input is not of this protocol: the connection closes without an answer.
     Invalid,
 }

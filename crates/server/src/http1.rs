@@ -106,6 +106,7 @@ impl Http1 {
                     _ => self.start_body(request, &bytes[..*head_bytes], input, connection, context),
                 }
             }
+            Err(RequestError::UnsupportedVersion) if is_http2(bytes, connection, context) => Step::Http2,
             Err(error) => self.refuse(*error, context),
         };
         if matches!(step, Step::WaitForJob) {
@@ -360,6 +361,16 @@ fn skip(skipper: &mut BodySkipper, bytes: &[u8], content: Option<&mut Vec<u8>>) 
 fn is_last(input: &Input<'_>, connection: &ConnectionInfo<'_>, context: &Context<'_, '_>) -> bool {
     connection.answered_count + 1 >= context.options.http.requests_per_connection_max
         || (context.is_draining() && input.is_empty() && !connection.transport.is_readable())
+}
+
+/// Whether the bytes are no request but the start of a connection of HTTP/2, by a client that knows that the server speaks it
+/// (RFC 9113 §3.3). With encryption a client chooses it in the handshake.
+#[cold]
+fn is_http2(bytes: &[u8], connection: &ConnectionInfo<'_>, context: &Context<'_, '_>) -> bool {
+    context.options.http.accepts_http2
+        && connection.answered_count == 0
+        && !connection.transport.is_encrypted()
+        && bytes.starts_with(b"PRI * HTTP/2.0\r\n\r\n")
 }
 
 /// Writes a response without a file.

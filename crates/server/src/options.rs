@@ -58,10 +58,10 @@ pub struct HttpOptions {
     pub request: sanderling_http::RequestLimits,
     /// Limits of an HTTP/2 connection.
     pub http2: sanderling_http2::Limits,
-    /// Clients speak HTTP/2 from their first byte (RFC 9113 §3.3), and not HTTP/1.1.
-    pub is_http2_only: bool,
     /// The port to which clients are redirected for HTTPS; `None` if there is no listener for it.
     pub https_port: Option<u16>,
+    /// An unencrypted connection that begins with the preface of HTTP/2 speaks HTTP/2 (RFC 9113 §3.3).
+    pub accepts_http2: bool,
     /// Open connections, in the whole process.
     pub connections_max: usize,
     /// Open connections of one client: an IPv4 address, or a /64 of IPv6.
@@ -102,8 +102,8 @@ impl Default for HttpOptions {
         HttpOptions {
             request: sanderling_http::RequestLimits::default(),
             http2: sanderling_http2::Limits::default(),
-            is_http2_only: false,
             https_port: None,
+            accepts_http2: false,
             connections_max: 10_000,
             connections_per_client_max: 1_000_000,
             requests_per_connection_max: 10_000,

@@ -211,6 +211,7 @@ fn wrong_type_names_the_value_and_an_example() {
         ("user = 65534", "1:8: `user` must be a string, not the number 65534; write user = \"65534\""),
         ("control = \"\"", "1:11: `control` is empty; write control = \"control.sock\""),
         ("workers = \"2\"", "1:11: `workers` must be a whole number, not the string \"2\"; write workers = 4"),
+        ("[http]\nhttp2 = \"yes\"", "2:9: `http2` must be true or false, not the string \"yes\"; write http2 = true"),
         ("http = true", "1:8: `http` must be a table, not true; write [http] on a line of its own"),
         (
             "[http]\nlisten = \"x:80\"",
@@ -490,6 +491,8 @@ fn changed_limits_are_named() {
     assert_eq!(config.needs_new_process(&running).unwrap(), "`drain_timeout_ms` has changed");
     config.limits.open_files_max += 1;
     assert_eq!(config.needs_new_process(&running).unwrap(), "`open_files_max`, `drain_timeout_ms` have changed");
+    config.http2 = true;
+    assert_eq!(config.needs_new_process(&running).unwrap(), "`http2` in [http] has changed");
 }
 
 #[test]

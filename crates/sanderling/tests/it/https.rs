@@ -78,6 +78,27 @@ fn site_is_served_by_both_versions_of_http() {
 }
 
 #[test]
+fn http_2_is_spoken_without_encryption_by_clients_that_begin_with_it() {
+    let directory = domain();
+    let server = TestServer::start_command(directory.serve_command(), BOTH);
+    let get = |http: SocketAddr, option: &str| {
+        let connect_to = format!("::{http}");
+        let form = "%{http_version} %{http_code} ";
+        curl(&[option, "--connect-to", &connect_to, "-w", form, "-o", "/dev/null", "http://example.com/"]).text()
+    };
+    // The preface gets 505, and a client that does not know that it may read a response of HTTP/1.1 fails.
+    assert!(!get(server.http(), "--http2-prior-knowledge").contains("2 308"));
+    let text = str::from_utf8(CONFIG).expect("text").replacen("[http]\n", "[http]\nhttp2 = true\n", 1);
+    directory.replace("sanderling.toml", text.as_bytes());
+    let reload = directory.control("reload");
+    assert!(reload.text().contains("`http2` in [http] has changed"), "{reload}");
+    // The site is redirected to HTTPS.
+    assert_eq!(get(server.http(), "--http2-prior-knowledge"), "2 308 ");
+    // The request to upgrade the connection is ignored.
+    assert_eq!(get(server.http(), "--http2"), "1.1 308 ");
+}
+
+#[test]
 fn limits_of_tls_and_http_2_are_applied() {
     let directory = domain();
     let limits = b"[limits]\nhttp2_streams_max = 7\ntls_handshake_timeout_ms = 100\n";

@@ -5,6 +5,7 @@ use super::{Connection, Next, OtherProtocol, ProtocolState, State};
 use crate::clock::ms;
 use crate::context::{CloseMode, ConnectionInfo, Context, Input};
 use crate::http2::{Http2, StreamStep};
+use crate::metrics::Counter;
 use crate::options::HttpOptions;
 use sanderling_http2::Activity;
 use std::io;
@@ -22,6 +23,15 @@ impl<'s> Connection<'s> {
             ProtocolState::Other(OtherProtocol::Http2(http)) => Some(http),
             _ => None,
         }
+    }
+
+    /// The connection speaks HTTP/2 from here on.
+    #[cold]
+    pub(super) fn begin_http2(&mut self, context: &Context<'_, 's>) {
+        context.metrics.add(Counter::Http2Connections, 1);
+        self.is_plain = false;
+        self.protocol_state =
+            ProtocolState::Other(OtherProtocol::Http2(Box::new(Http2::new(&context.options.http.http2))));
     }
 
     /// The state of the connection when the input is used up.

@@ -23,17 +23,22 @@ const WINDOW_UPDATE: u8 = 8;
 
 fn options() -> Options {
     Options {
-        http: HttpOptions { is_http2_only: true, idle_timeout: IDLE, send_timeout: STALLED, ..HttpOptions::default() },
+        http: HttpOptions { accepts_http2: true, idle_timeout: IDLE, send_timeout: STALLED, ..HttpOptions::default() },
         ..Options::default()
     }
 }
 
+fn site(root: Root) -> Sites {
+    let site = Site { id: 0, hosts: Vec::new(), root, options: SiteOptions::default() };
+    Sites::new(vec![site], DefaultSite::EveryHost(0))
+}
+
+fn builtin_site() -> Sites {
+    site(Root::Builtin(FILES))
+}
+
 fn with_root(root: Root, act: impl FnOnce(&mut Simulation<'_>)) {
-    let sites = Sites::new(
-        vec![Site { id: 0, hosts: Vec::new(), root, options: SiteOptions::default() }],
-        DefaultSite::EveryHost(0),
-    );
-    simulate(Snapshot::new(sites, ZoneMap::new(HashSeed(1), [])), options(), act);
+    simulate(Snapshot::new(site(root), ZoneMap::new(HashSeed(1), [])), options(), act);
 }
 
 fn with_files(act: impl FnOnce(&mut Simulation<'_>)) {
@@ -273,11 +278,39 @@ fn a_file_that_changes_resets_its_stream_only() {
 }
 
 #[test]
-fn a_client_of_another_protocol_is_disconnected() {
+fn clients_speak_the_version_that_they_begin_with() {
+    const REQUEST: &[u8] = b"GET /file HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\n\
+        Upgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA\r\n\r\n";
     with_files(|server| {
-        let client = server.connect(Protocol::Http, b"GET / HTTP/1.1\r\n\r\n", UNLIMITED).expect("accepted");
+        // RFC 9113 §3.1: the upgrade from HTTP/1.1 is obsolete. After a request, the preface is none.
+        let client = server.connect(Protocol::Http, REQUEST, UNLIMITED).expect("accepted");
+        server.send(client, &opening());
+        server.run(ITERATIONS_MAX);
+        let responses = String::from_utf8(server.take_received(client)).expect("text");
+        assert!(responses.starts_with("HTTP/1.1 200 ") && responses.contains("HTTP/1.1 505 "), "{responses}");
+
+        // The preface in two parts, and then something else.
+        let preface = opening();
+        let client = server.connect(Protocol::Http, &preface[..10], UNLIMITED).expect("accepted");
+        server.run(ITERATIONS_MAX);
+        let answer = server.frames_for(client, &[&preface[10..], &get(1, "/file")].concat());
+        assert_eq!(content_bytes(&answer, 1), 7);
+        let client = server.connect(Protocol::Http, b"PRI * HTTP/2.0\r\n\r\nGET / HTTP/1.1\r\n\r\n", UNLIMITED);
+        let client = client.expect("accepted");
         assert_eq!(goaways(&server.frames_for(client, b"")), [(0, 1)]);
         assert_eq!(server.ending(client), Ending::ShutDown);
+        assert_eq!(server.count(Counter::Http2Connections), 2);
+    });
+}
+
+#[test]
+fn the_preface_is_refused_unless_the_option_is_set() {
+    let mut options = options();
+    options.http.accepts_http2 = false;
+    simulate(Snapshot::new(builtin_site(), ZoneMap::new(HashSeed(1), [])), options, |server| {
+        let client = server.http2(&get(1, "/file"));
+        server.run(ITERATIONS_MAX);
+        assert!(server.take_received(client).starts_with(b"HTTP/1.1 505 "));
     });
 }
 
@@ -300,11 +333,7 @@ fn what_a_connection_holds_counts_against_the_budget_of_all_buffers() {
 #[test]
 fn while_buffers_are_scarce_content_is_sent_in_small_frames() {
     let options = Options { connection_buffers_bytes_max: 0, ..options() };
-    let sites = Sites::new(
-        vec![Site { id: 0, hosts: Vec::new(), root: Root::Builtin(FILES), options: SiteOptions::default() }],
-        DefaultSite::EveryHost(0),
-    );
-    simulate(Snapshot::new(sites, ZoneMap::new(HashSeed(1), [])), options, |server| {
+    simulate(Snapshot::new(builtin_site(), ZoneMap::new(HashSeed(1), [])), options, |server| {
         // It holds the names that the client can refer to.
         let client = server.http2(&get(1, "/file"));
         server.answers(client, 1);

@@ -64,7 +64,7 @@ fn idle_http2_connection_needs_little_memory() {
         return;
     }
     let mut options = Options::default();
-    options.http.is_http2_only = true;
+    options.http.accepts_http2 = true;
     let idle_bytes = idle_bytes(options, |address| {
         let mut stream = TcpStream::connect(address).expect("connected");
         stream.write_all(REQUEST).expect("sent");
