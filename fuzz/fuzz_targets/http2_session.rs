@@ -5,7 +5,7 @@
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 use sanderling_http::parse_request;
-use sanderling_http2::{Content, DATA_BYTES_MAX, Limits, Received, Scratch, Session};
+use sanderling_http2::{Content, DATA_BYTES_MAX, Exchange, Limits, Received, Scratch, Session};
 
 #[derive(Arbitrary, Debug)]
 struct Input<'a> {
@@ -52,9 +52,14 @@ fuzz_target!(|input: Input<'_>| {
             Piece::FinishShutdown => session.finish_shutdown(&mut out),
         }
         loop {
-            let (consumed, received) = session.receive(&pending, &limits, &mut scratch, &mut out);
+            let mut exchange = Exchange { limits: &limits, scratch: &mut scratch, out: &mut out };
+            let (consumed, received) = session.receive(&pending, &mut exchange);
             pending.drain(..consumed);
-            let Received::Request(request) = received else { break };
+            let request = match received {
+                Received::Request(request) => request,
+                Received::Refused(_) => continue,
+                Received::Partial | Received::Closed(_) => break,
+            };
             if request.error().is_none() {
                 // The parser may refuse it, but sees a whole head.
                 let _ = parse_request(&scratch.head, 0, &limits.request);

@@ -27,6 +27,6 @@ mod hpack;
 mod frame;
 
 pub use frame::ErrorCode;
-pub use limits::Limits;
+pub use limits::{ExceededLimit, Limits};
 pub use request_head::Scratch;
-pub use session::{Activity, Content, DATA_BYTES_MAX, DataFrame, Received, Request, Session};
+pub use session::{Activity, Content, DATA_BYTES_MAX, DataFrame, Exchange, PartialEnd, Received, Request, Session};

@@ -2,7 +2,7 @@
 
 use sanderling_http::RequestLimits;
 
-use crate::frame::{ErrorCode, HEADER_BYTES};
+use crate::frame::HEADER_BYTES;
 
 /// The limits of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +44,25 @@ impl Default for Limits {
     }
 }
 
+/// A limit that a client has exceeded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ExceededLimit {
+    /// [`Limits::streams_max`]: the request is refused, to be repeated.
+    Streams,
+    /// [`Limits::kept_heads_bytes_max`]: likewise.
+    KeptRequestBytes,
+    /// [`Limits::header_block_bytes_max`]: this and the following ones end the connection.
+    HeaderBlockBytes,
+    /// [`Limits::continuations_max`].
+    Continuations,
+    /// [`Limits::reset_budget`].
+    Resets,
+    /// [`Limits::control_budget`].
+    ControlFrames,
+    /// [`Limits::overhead_bytes_max`].
+    OverheadBytes,
+}
+
 /// Bytes of content sent for which the client may send one control frame more: clients open windows in steps of several
 /// KiB, of the stream and of the connection.
 const CONTENT_BYTES_PER_CONTROL: u32 = 1024;
@@ -71,10 +90,10 @@ impl Budgets {
     }
 
     /// A frame was received.
-    pub(crate) fn note_frame(&mut self, payload_bytes: usize, limits: &Limits) -> Result<(), ErrorCode> {
+    pub(crate) fn note_frame(&mut self, payload_bytes: usize, limits: &Limits) -> Result<(), ExceededLimit> {
         self.received_bytes += (HEADER_BYTES + payload_bytes) as u64;
         let is_exceeded = self.received_bytes / 8 > self.payload_bytes + limits.overhead_bytes_max;
-        if is_exceeded { Err(ErrorCode::EnhanceYourCalm) } else { Ok(()) }
+        if is_exceeded { Err(ExceededLimit::OverheadBytes) } else { Ok(()) }
     }
 
     /// Header fields or content were received.
@@ -83,14 +102,14 @@ impl Budgets {
     }
 
     /// A frame was received that is no request and has no content.
-    pub(crate) fn take_control(&mut self) -> Result<(), ErrorCode> {
-        self.controls = self.controls.checked_sub(1).ok_or(ErrorCode::EnhanceYourCalm)?;
+    pub(crate) fn take_control(&mut self) -> Result<(), ExceededLimit> {
+        self.controls = self.controls.checked_sub(1).ok_or(ExceededLimit::ControlFrames)?;
         Ok(())
     }
 
     /// A stream was reset by the client, or because of it.
-    pub(crate) fn take_reset(&mut self) -> Result<(), ErrorCode> {
-        self.resets = self.resets.checked_sub(1).ok_or(ErrorCode::EnhanceYourCalm)?;
+    pub(crate) fn take_reset(&mut self) -> Result<(), ExceededLimit> {
+        self.resets = self.resets.checked_sub(1).ok_or(ExceededLimit::Resets)?;
         Ok(())
     }
 

@@ -13,7 +13,7 @@ use crate::frame::{
     self, ErrorCode, FrameHeader, HEADER_BYTES, PAYLOAD_BYTES_MAX, PREFACE, U31_MAX, flag, kind, setting,
 };
 use crate::hpack::Decoder;
-use crate::limits::{Budgets, Limits};
+use crate::limits::{Budgets, ExceededLimit, Limits};
 use crate::priority::Priority;
 use crate::request_head::Scratch;
 use crate::response_head;
@@ -26,6 +26,17 @@ pub const DATA_BYTES_MAX: usize = PAYLOAD_BYTES_MAX - HEADER_BYTES;
 const INITIAL_WINDOW: u32 = 65_535;
 /// Streams that were reset last, for which frames may still arrive.
 const RESET_STREAMS_KEPT: usize = 16;
+
+/// What a connection receives frames with.
+#[derive(Debug)]
+pub struct Exchange<'x> {
+    /// The limits of all connections.
+    pub limits: &'x Limits,
+    /// Where requests are decoded.
+    pub scratch: &'x mut Scratch,
+    /// Where the server's frames are appended.
+    pub out: &'x mut Vec<u8>,
+}
 
 /// A connection. `B` is the caller's source of the content of a response.
 #[derive(Debug)]
@@ -85,8 +96,10 @@ pub enum Received {
     /// A request is complete: [`Scratch::head`] has its head, and its content if that is a DNS message. It is to be given to [`Session::answer`] or
     /// [`Session::park`].
     Request(Request),
-    /// The connection has ended; the output has the reason for the client.
-    Closed,
+    /// A request was refused because of this limit; what follows in the input is not taken yet.
+    Refused(ExceededLimit),
+    /// The connection has ended, because of this limit or of another error of the client; the output has the reason.
+    Closed(Option<ExceededLimit>),
 }
 
 /// A request that is not answered yet.
@@ -110,6 +123,17 @@ impl Request {
     pub fn error(&self) -> Option<RequestError> {
         self.error
     }
+}
+
+/// What became of a request that has not arrived whole ([`Session::end_oldest_partial`]).
+#[derive(Debug)]
+pub enum PartialEnd {
+    /// There is none that can be ended by itself.
+    HasNone,
+    /// Its stream was reset, after the response.
+    Reset,
+    /// It is to be answered; its head is in [`Scratch::head`].
+    Request(Request),
 }
 
 /// The content of a response.
@@ -139,8 +163,26 @@ pub enum Activity {
     Answering,
 }
 
-/// Ends the connection with a code.
-type Outcome<T> = Result<T, ErrorCode>;
+/// Why a connection ends.
+enum Violation {
+    Protocol(ErrorCode),
+    Limit(ExceededLimit),
+}
+
+impl From<ErrorCode> for Violation {
+    fn from(code: ErrorCode) -> Violation {
+        Violation::Protocol(code)
+    }
+}
+
+impl From<ExceededLimit> for Violation {
+    fn from(limit: ExceededLimit) -> Violation {
+        Violation::Limit(limit)
+    }
+}
+
+/// An error ends the connection.
+type Outcome<T> = Result<T, Violation>;
 
 impl<B> Session<B> {
     /// A connection on which nothing has been received.
@@ -165,7 +207,7 @@ impl<B> Session<B> {
 
     /// What the connection waits for.
     pub fn activity(&self) -> Activity {
-        if self.streams.iter().any(|stream| !matches!(stream.work, Work::Receiving { .. })) {
+        if self.streams.iter().any(|stream| !matches!(stream.work, Work::Receiving { .. } | Work::Discarding)) {
             Activity::Answering
         } else if self.streams.len() > 0 || self.block.is_some() {
             Activity::Receiving
@@ -178,8 +220,8 @@ impl<B> Session<B> {
     pub fn is_finished(&self) -> bool {
         match self.phase {
             Phase::Closed => true,
-            Phase::Final { .. } => self.streams.len() == 0,
-            _ => self.is_client_leaving && self.streams.len() == 0,
+            Phase::Final { .. } => self.streams.are_answered(),
+            _ => self.is_client_leaving && self.streams.are_answered(),
         }
     }
 
@@ -193,7 +235,7 @@ impl<B> Session<B> {
         let of_stream = |stream: &Stream<B>| match &stream.work {
             Work::Receiving { head, .. } | Work::Parked { head } => head.capacity(),
             Work::Sending { body, .. } | Work::Stalled { body, .. } => of_body(body),
-            Work::Abandoned => 0,
+            Work::Abandoned | Work::Discarding => 0,
         };
         let of_block = self.block.as_ref().map_or(0, |block| block.bytes.capacity());
         let of_streams = self.streams.iter().map(of_stream).sum::<usize>();
@@ -226,32 +268,30 @@ impl<B> Session<B> {
     }
 
     /// Takes frames off `input` until there is a request; returns how many bytes were taken. Replies to the client's
-    /// control frames are appended to `out`: at most as many bytes as were taken, and some settings.
-    pub fn receive(
-        &mut self,
-        input: &[u8],
-        limits: &Limits,
-        scratch: &mut Scratch,
-        out: &mut Vec<u8>,
-    ) -> (usize, Received) {
+    /// control frames are appended to the output: at most as many bytes as were taken, and some settings.
+    pub fn receive(&mut self, input: &[u8], exchange: &mut Exchange<'_>) -> (usize, Received) {
         let mut consumed = 0;
         loop {
             let taken = match self.phase {
-                Phase::Closed => return (input.len(), Received::Closed),
-                Phase::Preface => self.take_preface(&input[consumed..], limits, out).map(|taken| (taken, None)),
-                _ => self.take_frame(&input[consumed..], limits, scratch, out),
+                Phase::Closed => return (input.len(), Received::Closed(None)),
+                Phase::Preface => self.take_preface(&input[consumed..], exchange).map(|taken| (taken, None)),
+                _ => self.take_frame(&input[consumed..], exchange),
             };
             match taken {
                 Ok((0, _)) => return (consumed, Received::Partial),
-                Ok((taken_bytes, request)) => {
+                Ok((taken_bytes, received)) => {
                     consumed += taken_bytes;
-                    if let Some(request) = request {
-                        return (consumed, Received::Request(request));
+                    if let Some(received) = received {
+                        return (consumed, received);
                     }
                 }
-                Err(code) => {
-                    self.close(code, out);
-                    return (input.len(), Received::Closed);
+                Err(violation) => {
+                    let (code, limit) = match violation {
+                        Violation::Protocol(code) => (code, None),
+                        Violation::Limit(limit) => (ErrorCode::EnhanceYourCalm, Some(limit)),
+                    };
+                    self.close(code, exchange.out);
+                    return (input.len(), Received::Closed(limit));
                 }
             }
         }
@@ -300,24 +340,28 @@ impl<B> Session<B> {
     ) {
         let Request { stream: id, window, priority, is_client_open, .. } = request;
         let is_empty = matches!(content, Content::Empty);
-        let start = out.len();
-        out.extend_from_slice(&[0; HEADER_BYTES]);
-        response_head::encode(head, !mem::replace(&mut self.has_answered, true), out);
-        finish_head(start, id, is_empty, out);
+        self.put_head(head, id, is_empty, out);
         match content {
-            Content::Empty => self.end_stream(id, is_client_open, limits, out),
+            Content::Empty => self.end_stream(id, is_client_open, limits),
             Content::Bytes(bytes) => {
                 out.extend_from_slice(&frame::header(bytes.len(), kind::DATA, flag::END_STREAM, id));
                 out.extend_from_slice(bytes);
                 self.window -= bytes.len() as i64;
                 self.budgets.note_sent(bytes.len() as u32, limits);
-                self.end_stream(id, is_client_open, limits, out);
+                self.end_stream(id, is_client_open, limits);
             }
             Content::Later { body, length_bytes } => {
                 let work = Work::Sending { body, left_bytes: length_bytes, turn: self.streams.next_turn() };
                 self.streams.push(Stream { id, window, priority, is_client_open, work });
             }
         }
+    }
+
+    fn put_head(&mut self, head: &[u8], id: u32, is_end: bool, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.extend_from_slice(&[0; HEADER_BYTES]);
+        response_head::encode(head, !mem::replace(&mut self.has_answered, true), out);
+        finish_head(start, id, is_end, out);
     }
 
     /// Keeps a request that cannot be answered yet, until [`Session::resume`]; [`Session::may_keep`] is true.
@@ -336,7 +380,7 @@ impl<B> Session<B> {
                 self.streams.remove(index);
                 return None;
             }
-            Work::Receiving { .. } | Work::Sending { .. } | Work::Stalled { .. } => return None,
+            Work::Receiving { .. } | Work::Sending { .. } | Work::Stalled { .. } | Work::Discarding => return None,
         }
         Some(request_of(&self.streams.remove(index), None))
     }
@@ -378,12 +422,46 @@ impl<B> Session<B> {
     }
 
     /// The response on `id` is sent whole.
-    fn end_stream(&mut self, id: u32, is_client_open: bool, limits: &Limits, out: &mut Vec<u8>) {
+    fn end_stream(&mut self, id: u32, is_client_open: bool, limits: &Limits) {
         self.budgets.note_answered(limits);
         if is_client_open {
-            // RFC 9113 §8.1: the rest of the request is not needed.
-            self.put_reset(id, ErrorCode::NoError, out);
+            let priority = Priority::default();
+            self.streams.push(Stream { id, window: 0, priority, is_client_open, work: Work::Discarding });
         }
+    }
+
+    /// Asks the client to send no more of a request whose response is sent whole (RFC 9113 §8.1); whether there is one.
+    ///
+    /// Not at once: clients that are still sending, such as curl 7.88, then take the response for none.
+    fn reset_discarded(&mut self, out: &mut Vec<u8>) -> bool {
+        let Some(index) = self.streams.first_discarded() else { return false };
+        let id = self.streams.remove(index).id;
+        self.put_reset(id, ErrorCode::NoError, out);
+        true
+    }
+
+    /// The stream of the request that has been arriving for longest, and how much of it has arrived, unless it is discarded. A
+    /// header block that has arrived in part is the last one.
+    pub fn oldest_partial(&self) -> Option<(u32, Option<u64>)> {
+        let of_stream = |stream: &Stream<B>| match &stream.work {
+            Work::Receiving { head, received_bytes, .. } => Some((stream.id, Some(head.len() as u64 + received_bytes))),
+            Work::Discarding => Some((stream.id, None)),
+            _ => None,
+        };
+        let of_block = || self.block.as_ref().map(|block| (block.header.stream, Some(block.bytes.len() as u64)));
+        self.streams.iter().filter_map(of_stream).min().or_else(of_block)
+    }
+
+    /// Ends the receiving of the request that has been arriving for longest.
+    pub fn end_oldest_partial(&mut self, exchange: &mut Exchange<'_>) -> PartialEnd {
+        let Some((id, _)) = self.oldest_partial() else { return PartialEnd::HasNone };
+        let Some(index) = self.streams.position(id) else { return PartialEnd::HasNone };
+        if matches!(self.streams.at(index).work, Work::Discarding) {
+            self.streams.remove(index);
+            self.put_reset(id, ErrorCode::NoError, exchange.out);
+            return PartialEnd::Reset;
+        }
+        PartialEnd::Request(self.take_request(index, None, exchange.scratch))
     }
 
     fn put_reset(&mut self, id: u32, code: ErrorCode, out: &mut Vec<u8>) {
@@ -395,13 +473,14 @@ impl<B> Session<B> {
     /// Resets a stream because of an error of the client.
     fn refuse(&mut self, id: u32, code: ErrorCode, out: &mut Vec<u8>) -> Outcome<()> {
         self.put_reset(id, code, out);
-        self.budgets.take_reset()
+        Ok(self.budgets.take_reset()?)
     }
 
-    fn take_preface(&mut self, input: &[u8], limits: &Limits, out: &mut Vec<u8>) -> Outcome<usize> {
+    fn take_preface(&mut self, input: &[u8], exchange: &mut Exchange<'_>) -> Outcome<usize> {
+        let limits = exchange.limits;
         let length_bytes = input.len().min(PREFACE.len());
         if input[..length_bytes] != PREFACE[..length_bytes] {
-            return Err(ErrorCode::ProtocolError);
+            return Err(ErrorCode::ProtocolError.into());
         }
         if length_bytes < PREFACE.len() {
             return Ok(0);
@@ -415,44 +494,38 @@ impl<B> Session<B> {
             (setting::MAX_HEADER_LIST_SIZE, u32::try_from(limits.request.head_bytes_max).unwrap_or(u32::MAX)),
             (setting::NO_RFC7540_PRIORITIES, 1),
         ];
-        frame::put_settings(&settings, out);
+        frame::put_settings(&settings, exchange.out);
         Ok(length_bytes)
     }
 
     /// Takes one frame, if it has arrived whole; returns its length and the request that it completes.
-    fn take_frame(
-        &mut self,
-        input: &[u8],
-        limits: &Limits,
-        scratch: &mut Scratch,
-        out: &mut Vec<u8>,
-    ) -> Outcome<(usize, Option<Request>)> {
+    fn take_frame(&mut self, input: &[u8], exchange: &mut Exchange<'_>) -> Outcome<(usize, Option<Received>)> {
         let Some(header) = FrameHeader::parse(input) else { return Ok((0, None)) };
         if header.payload_bytes > PAYLOAD_BYTES_MAX {
-            return Err(ErrorCode::FrameSizeError);
+            return Err(ErrorCode::FrameSizeError.into());
         }
         let frame_bytes = HEADER_BYTES + header.payload_bytes;
         let Some(payload) = input.get(HEADER_BYTES..frame_bytes) else { return Ok((0, None)) };
         if self.phase == Phase::FirstSettings {
             if header.kind != kind::SETTINGS || header.has(flag::ACK) {
-                return Err(ErrorCode::ProtocolError);
+                return Err(ErrorCode::ProtocolError.into());
             }
             self.phase = Phase::Open;
         }
         if self.block.is_some() && header.kind != kind::CONTINUATION {
-            return Err(ErrorCode::ProtocolError);
+            return Err(ErrorCode::ProtocolError.into());
         }
-        self.budgets.note_frame(header.payload_bytes, limits)?;
-        let request = match header.kind {
-            kind::HEADERS => self.take_headers(header, payload, limits, scratch, out)?,
-            kind::CONTINUATION => self.take_continuation(header, payload, limits, scratch, out)?,
-            kind::DATA => self.take_data(header, payload, limits, scratch, out)?,
+        self.budgets.note_frame(header.payload_bytes, exchange.limits)?;
+        let received = match header.kind {
+            kind::HEADERS => self.take_headers(header, payload, exchange)?,
+            kind::CONTINUATION => self.take_continuation(header, payload, exchange)?,
+            kind::DATA => self.take_data(header, payload, exchange)?,
             _ => {
-                self.take_control(header, payload, out)?;
+                self.take_control(header, payload, exchange.out)?;
                 None
             }
         };
-        Ok((frame_bytes, request))
+        Ok((frame_bytes, received))
     }
 }
 
@@ -499,7 +572,7 @@ impl<B> DataFrame<'_, B> {
         out[start..start + HEADER_BYTES].copy_from_slice(&frame::header(length_bytes, kind::DATA, flags, id));
         if is_end {
             session.streams.remove(index);
-            session.end_stream(id, is_client_open, limits, out);
+            session.end_stream(id, is_client_open, limits);
         }
     }
 

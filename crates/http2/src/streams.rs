@@ -28,6 +28,8 @@ pub(crate) enum Work<B> {
     Sending { body: B, left_bytes: u64, turn: u64 },
     /// The same, and the caller cannot supply the next content yet.
     Stalled { body: B, left_bytes: u64 },
+    /// The response is sent whole, and what the client still sends of the request is discarded.
+    Discarding,
 }
 
 #[derive(Debug)]
@@ -59,6 +61,16 @@ impl<B> Streams<B> {
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Stream<B>> {
         self.list.iter_mut()
+    }
+
+    /// Whether the responses to all requests are sent whole.
+    pub(crate) fn are_answered(&self) -> bool {
+        self.list.iter().all(|stream| matches!(stream.work, Work::Discarding))
+    }
+
+    /// The first stream whose request is discarded.
+    pub(crate) fn first_discarded(&self) -> Option<usize> {
+        self.list.iter().position(|stream| matches!(stream.work, Work::Discarding))
     }
 
     pub(crate) fn position(&self, id: u32) -> Option<usize> {

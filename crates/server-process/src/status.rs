@@ -14,13 +14,21 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// The counters of the first line of the text.
 const REQUESTS: [Counter; 3] = [Counter::HttpRequests, Counter::DnsUdpQueries, Counter::DnsTcpQueries];
 /// The counters of the second line.
-const ERRORS: [Counter; 13] = [
+const ERRORS: [Counter; 21] = [
     Counter::HttpRefused,
     Counter::HttpTimeouts,
     Counter::HttpSlowRequests,
     Counter::HttpSlowResponses,
     Counter::HttpAborted,
     Counter::Http2Refused,
+    Counter::Http2Errors,
+    Counter::Http2OverStreams,
+    Counter::Http2OverKeptRequestBytes,
+    Counter::Http2OverHeaderBlockBytes,
+    Counter::Http2OverContinuations,
+    Counter::Http2OverResets,
+    Counter::Http2OverControlFrames,
+    Counter::Http2OverOverheadBytes,
     Counter::TlsFailed,
     Counter::TlsTimeouts,
     Counter::UdpReceiveErrors,

@@ -4,34 +4,36 @@
 //! An idle connection holds a few hundred bytes: received bytes lie in the worker's buffer until the iteration ends, and
 //! only what remains then, the start of a request, is copied into the connection.
 
+mod deadlines;
 mod streams;
+mod protocol_state;
 
 use crate::buffer_budget::{BufferBudget, SCARCE_BYTES_MAX};
 use crate::clock::{Milliseconds, ms};
 use crate::context::{CloseMode, ConnectionInfo, Context, Input, Step};
 use crate::dns_stream::DnsStream;
 use crate::http1::Http1;
-use crate::http2::Http2;
 use crate::metrics::Counter;
 use crate::open_file::FileError;
 use crate::options::Options;
 use crate::permits::{ClientPrefix, Permit};
-use crate::rate_window::{Expiry, RECEIVE_WINDOW_MS, RateWindow};
+use crate::rate_window::RateWindow;
 use crate::send_queue::{FileChunk, SendQueue, Sent};
 use crate::timers::Timer;
 use crate::transport::Transport;
+use protocol_state::{OtherProtocol, ProtocolState};
 use sanderling_os::poll::Readiness;
 use sanderling_os::tcp::More;
 use sanderling_tls::Alpn;
 use std::io;
-use std::time::Duration;
 
 /// Bytes that are discarded from a client after the last response.
 const LINGER_BYTES_MAX: usize = 256 * 1024;
 /// How long the client may send them.
 const LINGER_MS: Milliseconds = 2_000;
 
-/// Bytes of responses that use up as much of the budget of an iteration as one request: 128 requests or 128 KiB.
+/// Bytes of responses, and over HTTP/2 of input, that use up as much of the budget of an iteration as one request: 128 requests or
+/// 128 KiB.
 const BYTES_PER_REQUEST: u64 = 1_024;
 
 /// A connection.
@@ -55,20 +57,6 @@ pub(crate) struct Connection<'s> {
     protocol_state: ProtocolState<'s>,
     /// What the budget of all buffers has been charged for this connection.
     charged_bytes: usize,
-}
-
-/// The protocol of a connection with its state.
-#[derive(Debug)]
-pub(crate) enum ProtocolState<'s> {
-    Http1(Http1),
-    Other(OtherProtocol<'s>),
-}
-
-/// By itself, so that HTTP/1.1 is found by one comparison.
-#[derive(Debug)]
-pub(crate) enum OtherProtocol<'s> {
-    Http2(Box<Http2<'s>>),
-    Dns(DnsStream),
 }
 
 /// The protocol of a listener or a connection.
@@ -360,6 +348,7 @@ impl<'s> Connection<'s> {
                 Some(next) => return Ok(next),
                 None if self.transport.has_ended() => return Ok(Next::Close),
                 None if !self.transport.is_readable() => return self.wait_for_event(context),
+                None if budget == 0 => return Ok(Next::Again),
                 None => {}
             }
         }
@@ -425,24 +414,8 @@ impl<'s> Connection<'s> {
             // The others have set the deadline where they began.
             _ => None,
         };
-        if let Some(timeout) = timeout {
-            self.timer.deadline_ms = context.clock.now_ms() + ms(timeout);
-        }
-        if has_answered {
-            self.last_used = context.use_number;
-        }
+        self.end_processing(timeout, has_answered, context);
         next
-    }
-
-    fn begin_receiving(&mut self, has_answered: bool, context: &Context<'_, 's>) {
-        let now_ms = context.clock.now_ms();
-        let timeout = self.protocol_state.receive_timeout(self.answered_count, has_answered, context.options);
-        let deadline_ms = timeout.map_or(self.timer.deadline_ms, |timeout| now_ms + ms(timeout));
-        self.timer.deadline_ms = self.rate_window.begin_receiving(now_ms, deadline_ms);
-        // Part of a DNS query is no use of a connection (RFC 7766 §6.2.3).
-        if has_answered || self.protocol() == Protocol::Http {
-            self.last_used = context.use_number;
-        }
     }
 
     fn answer_all(
@@ -582,6 +555,9 @@ impl<'s> Connection<'s> {
                         _ => self.protocol_state.idle_timeout(context.options),
                     };
                     self.timer.deadline_ms = context.clock.now_ms() + ms(timeout);
+                    if !self.is_plain {
+                        self.resume_streams(context);
+                    }
                     Ok(None)
                 }
                 _ => Ok(None),
@@ -603,26 +579,6 @@ impl<'s> Connection<'s> {
         }
     }
 
-    /// Something is still to be sent. The deadline is a new one if the transport `has_progress`; the rate is measured while the
-    /// transport, and not a disk, delays the response.
-    fn move_send_deadline(&mut self, sent: Sent, has_progress: bool, context: &Context<'_, 's>) {
-        let (now_ms, timeout_ms) = (context.clock.now_ms(), ms(self.protocol_state.send_timeout(context.options)));
-        let deadline_ms = match has_progress {
-            true => now_ms + timeout_ms,
-            false => self.rate_window.send_deadline_ms().unwrap_or(self.timer.deadline_ms),
-        };
-        self.timer.deadline_ms = if sent == Sent::WaitsForRead {
-            self.rate_window = RateWindow::None;
-            deadline_ms
-        } else {
-            self.rate_window.continue_sending(now_ms, timeout_ms, deadline_ms)
-        };
-    }
-
-    fn set_send_deadline(&mut self, context: &Context<'_, 's>) {
-        self.timer.deadline_ms = context.clock.now_ms() + ms(self.protocol_state.send_timeout(context.options));
-    }
-
     /// The next event, completion or deadline continues; an idle connection of a draining server has a nearer deadline.
     #[inline(always)]
     fn wait_for_event(&mut self, context: &Context<'_, 's>) -> io::Result<Next> {
@@ -642,208 +598,6 @@ impl<'s> Connection<'s> {
             *remaining_bytes -= count;
         }
         Ok(if self.transport.has_ended() { Next::Close } else { Next::Wait })
-    }
-
-    /// The deadline has passed.
-    pub(crate) fn expire(&mut self, context: &mut Context<'_, 's>) -> io::Result<Next> {
-        self.transport.begin(context.clock.now_ms(), &context.buffers.limits);
-        if self.state == State::Handshaking {
-            context.metrics.add(Counter::TlsTimeouts, 1);
-            return Ok(Next::Close);
-        }
-        if context.is_draining() && self.state == State::Idle {
-            // The drain's grace has passed. A request that arrived in the last moment is answered.
-            self.transport.assume_readable();
-            return match self.receive_and_answer(context)? {
-                Next::Wait if self.state == State::Idle => {
-                    context.buffers.output.clear();
-                    self.end_shutdown(context);
-                    self.state = State::Closing(CloseMode::AtOnce);
-                    Ok(self.flush(None, context)?.unwrap_or(Next::Close))
-                }
-                next => Ok(next),
-            };
-        }
-        match self.expire_rate_window(context) {
-            Expiry::DeadlinePassed => {}
-            Expiry::Continues(deadline_ms) => {
-                self.timer.deadline_ms = deadline_ms;
-                return Ok(Next::Wait);
-            }
-            Expiry::TooSlow if self.state == State::Receiving => context.metrics.add(Counter::HttpSlowRequests, 1),
-            Expiry::TooSlow => {
-                context.metrics.add(Counter::HttpSlowResponses, 1);
-                // The kernel would go on sending what it has taken.
-                self.transport.reset_on_close()?;
-            }
-        }
-        if self.state == State::Waiting && !self.has_unsent() {
-            // The job goes on without this request, which gets 503.
-            self.complete(0, Err(FileError::Unavailable));
-            return self.receive_and_answer(context);
-        }
-        context.buffers.output.clear();
-        if !self.protocol_state.write_timeout_response(self.state == State::Receiving, self.queue.is_empty(), context) {
-            return Ok(Next::Close);
-        }
-        self.set_send_deadline(context);
-        self.state = State::Closing(CloseMode::Linger);
-        Ok(self.flush(None, context)?.unwrap_or(Next::Close))
-    }
-
-    /// Measures the rate, if a deadline is the end of a window.
-    fn expire_rate_window(&mut self, context: &Context<'_, 's>) -> Expiry {
-        let now_ms = context.clock.now_ms();
-        let (receive_rate_min, send_rate_min) = self.protocol_state.rates_min(context.options);
-        match self.state {
-            State::Receiving => {
-                let bytes = self.unprocessed.len() as u64 + self.protocol_state.received_bytes();
-                self.rate_window.expire(now_ms, RECEIVE_WINDOW_MS, Some(bytes), receive_rate_min)
-            }
-            State::Sending | State::Closing(_) => {
-                let length_ms = ms(self.protocol_state.send_timeout(context.options));
-                self.rate_window.expire(now_ms, length_ms, self.transport.acked_bytes(), send_rate_min)
-            }
-            State::Handshaking | State::Idle | State::Waiting | State::InProgress | State::Lingering { .. } => {
-                Expiry::DeadlinePassed
-            }
-        }
-    }
-}
-
-impl<'s> OtherProtocol<'s> {
-    #[inline(never)]
-    fn requests_per_iteration_max(&self) -> usize {
-        match self {
-            OtherProtocol::Http2(_) => crate::http2::STEPS_PER_ITERATION_MAX,
-            OtherProtocol::Dns(_) => crate::dns_stream::QUERIES_PER_ITERATION_MAX,
-        }
-    }
-
-    #[inline(never)]
-    fn idle_timeout(&self, options: &Options) -> Duration {
-        match self {
-            OtherProtocol::Http2(_) => options.http.idle_timeout,
-            OtherProtocol::Dns(_) => options.dns.tcp_idle_timeout,
-        }
-    }
-
-    #[inline(never)]
-    fn step(&mut self, input: &mut Input<'_>, info: &ConnectionInfo<'_>, context: &mut Context<'_, 's>) -> Step<'s> {
-        match self {
-            OtherProtocol::Dns(dns) => dns.step(input, info, context),
-            OtherProtocol::Http2(_) => unreachable!("streams are processed by themselves"),
-        }
-    }
-}
-
-impl<'s> ProtocolState<'s> {
-    #[inline]
-    fn step(&mut self, input: &mut Input<'_>, info: &ConnectionInfo<'_>, context: &mut Context<'_, 's>) -> Step<'s> {
-        match self {
-            ProtocolState::Http1(http) => http.step(input, info, context),
-            ProtocolState::Other(other) => other.step(input, info, context),
-        }
-    }
-
-    /// Whether there is something to do without further input: part of a request has left the input already, or streams
-    /// can go on.
-    #[inline]
-    fn has_work(&self) -> bool {
-        match self {
-            ProtocolState::Http1(http) => http.has_partial_request(),
-            ProtocolState::Other(OtherProtocol::Http2(http)) => http.has_work(),
-            ProtocolState::Other(OtherProtocol::Dns(_)) => false,
-        }
-    }
-
-    /// Bytes that the protocol holds: of requests that have left the input already, and of responses.
-    #[inline]
-    fn held_bytes(&self) -> usize {
-        match self {
-            ProtocolState::Http1(http) => http.held_bytes(),
-            ProtocolState::Other(OtherProtocol::Http2(http)) => http.held_bytes(),
-            ProtocolState::Other(OtherProtocol::Dns(_)) => 0,
-        }
-    }
-
-    /// Those of requests that have not arrived whole.
-    fn partial_bytes(&self) -> usize {
-        match self {
-            ProtocolState::Http1(http) => http.held_bytes(),
-            ProtocolState::Other(OtherProtocol::Http2(http)) => http.partial_bytes(),
-            ProtocolState::Other(OtherProtocol::Dns(_)) => 0,
-        }
-    }
-
-    /// Bytes of the partial request that have left the input already.
-    fn received_bytes(&self) -> u64 {
-        match self {
-            ProtocolState::Http1(http) => http.received_bytes(),
-            ProtocolState::Other(_) => 0,
-        }
-    }
-
-    /// The least rates, in bytes per second, at which a client must send a request, and receive a response.
-    fn rates_min(&self, options: &Options) -> (u64, u64) {
-        match self {
-            ProtocolState::Http1(_) => (options.http.receive_rate_min, options.http.send_rate_min),
-            // A request of HTTP/2 has its deadline, however much arrives of others.
-            ProtocolState::Other(OtherProtocol::Http2(_)) => (0, options.http.send_rate_min),
-            ProtocolState::Other(OtherProtocol::Dns(_)) => (0, 0),
-        }
-    }
-
-    /// Requests that are answered in one iteration.
-    fn requests_per_iteration_max(&self) -> usize {
-        match self {
-            ProtocolState::Http1(_) => crate::http1::REQUESTS_PER_ITERATION_MAX,
-            ProtocolState::Other(other) => other.requests_per_iteration_max(),
-        }
-    }
-
-    /// Answers after which the output is sent, however short it is. Not for HTTP/2.
-    fn unsent_answers_max(&self, options: &Options) -> usize {
-        match self {
-            ProtocolState::Http1(_) => usize::MAX,
-            ProtocolState::Other(_) => options.dns.tcp_replies_per_send_max,
-        }
-    }
-
-    /// Between two requests.
-    fn idle_timeout(&self, options: &Options) -> Duration {
-        match self {
-            ProtocolState::Http1(_) => options.http.idle_timeout,
-            ProtocolState::Other(other) => other.idle_timeout(options),
-        }
-    }
-
-    /// From the first bytes of a request to its last; `None` keeps the deadline as it is. The first request of an HTTP
-    /// connection has its deadline from the accept, and a DNS query that of the idle connection before it.
-    fn receive_timeout(&self, answered_count: u64, has_answered: bool, options: &Options) -> Option<Duration> {
-        match self {
-            ProtocolState::Http1(_) | ProtocolState::Other(OtherProtocol::Http2(_)) => {
-                (answered_count != 0).then_some(options.http.request_timeout)
-            }
-            ProtocolState::Other(OtherProtocol::Dns(_)) => has_answered.then_some(options.dns.tcp_idle_timeout),
-        }
-    }
-
-    /// While the client takes nothing of an answer.
-    fn send_timeout(&self, options: &Options) -> Duration {
-        match self {
-            ProtocolState::Http1(_) | ProtocolState::Other(OtherProtocol::Http2(_)) => options.http.send_timeout,
-            ProtocolState::Other(OtherProtocol::Dns(_)) => options.dns.tcp_idle_timeout,
-        }
-    }
-
-    /// Writes the response to a client whose deadline has passed; `false` if there is none.
-    fn write_timeout_response(&mut self, is_receiving: bool, is_sent: bool, context: &mut Context<'_, '_>) -> bool {
-        match self {
-            ProtocolState::Http1(http) => http.write_timeout_response(is_receiving, context),
-            ProtocolState::Other(OtherProtocol::Http2(http)) => http.write_timeout_response(is_sent, context),
-            ProtocolState::Other(OtherProtocol::Dns(_)) => false,
-        }
     }
 }
 

@@ -106,7 +106,15 @@ impl Http1 {
                     _ => self.start_body(request, &bytes[..*head_bytes], input, connection, context),
                 }
             }
-            Err(RequestError::UnsupportedVersion) if is_http2(bytes, connection, context) => Step::Http2,
+            Err(error) if may_be_http2(connection, context) => match error {
+                RequestError::UnsupportedVersion if bytes.starts_with(b"PRI * HTTP/2.0\r\n\r\n") => Step::Http2,
+                // A response in the form of HTTP/1.1 would be none (RFC 9113 §3.4).
+                RequestError::InvalidRequestLine if !bytes.windows(7).any(|bytes| bytes == b"HTTP/1.") => {
+                    context.metrics.add(Counter::HttpRefused, 1);
+                    Step::Invalid
+                }
+                error => self.refuse(*error, context),
+            },
             Err(error) => self.refuse(*error, context),
         };
         if matches!(step, Step::WaitForJob) {
@@ -143,9 +151,14 @@ impl Http1 {
                 None => self.answer_request(request, input, connection, context),
             };
         }
-        if request.fields.contains(FieldName::Expect) {
-            // RFC 9110 §10.1.1: a client that waits for 100 (Continue) gets the final response instead, since the body is
-            // not needed. Whether the body arrives all the same is unknown, so the connection closes.
+        if request.fields.contains(FieldName::Expect) && content.is_some() {
+            // RFC 9110 §10.1.1: if part of the body has arrived, the client does not wait.
+            if skipped.consumed_bytes == 0 {
+                context.buffers.output.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+            }
+        } else if request.fields.contains(FieldName::Expect) {
+            // A client that waits gets the final response instead, since the body is not needed. Whether the body arrives all
+            // the same is unknown, so the connection closes.
             return match self.answer_request(request, input, connection, context) {
                 Step::Answered(file) | Step::Last(_, file) => Step::Last(CloseMode::Linger, file),
                 step => step,
@@ -363,14 +376,11 @@ fn is_last(input: &Input<'_>, connection: &ConnectionInfo<'_>, context: &Context
         || (context.is_draining() && input.is_empty() && !connection.transport.is_readable())
 }
 
-/// Whether the bytes are no request but the start of a connection of HTTP/2, by a client that knows that the server speaks it
+/// Whether what is no request may be the start of a connection of HTTP/2, by a client that knows that the server speaks it
 /// (RFC 9113 §3.3). With encryption a client chooses it in the handshake.
 #[cold]
-fn is_http2(bytes: &[u8], connection: &ConnectionInfo<'_>, context: &Context<'_, '_>) -> bool {
-    context.options.http.accepts_http2
-        && connection.answered_count == 0
-        && !connection.transport.is_encrypted()
-        && bytes.starts_with(b"PRI * HTTP/2.0\r\n\r\n")
+fn may_be_http2(connection: &ConnectionInfo<'_>, context: &Context<'_, '_>) -> bool {
+    context.options.http.accepts_http2 && connection.answered_count == 0 && !connection.transport.is_encrypted()
 }
 
 /// Writes a response without a file.

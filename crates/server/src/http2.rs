@@ -14,9 +14,12 @@ use crate::send_queue::{FileChunk, Piece};
 use crate::site_rules::Ruling;
 use sanderling_dns::ZoneMap;
 use sanderling_http::{
-    Body, LookupError, Parsed, RequestError, Response, SitePath, parse_request, put_field_lines, respond,
+    Body, LookupError, Parsed, RequestError, Response, SitePath, Status, parse_request, put_field_lines, respond,
 };
-use sanderling_http2::{Activity, Content, DATA_BYTES_MAX, ErrorCode, Limits, Received, Request, Session};
+use sanderling_http2::{
+    Activity, Content, DATA_BYTES_MAX, ErrorCode, ExceededLimit, Exchange, Limits, PartialEnd, Received, Request,
+    Session,
+};
 use std::io;
 
 /// Requests, and pieces of content, of one connection in one iteration.
@@ -30,6 +33,23 @@ pub(crate) struct Http2<'s> {
     waiting: Vec<WaitingStream>,
     /// Content that was written since [`Http2::take_progress`] was true.
     written_bytes: usize,
+    incoming: Incoming,
+    /// When it must have arrived.
+    pub(crate) incoming_deadline_ms: Milliseconds,
+    /// When the connection is closed if nothing is incoming and nothing is sent.
+    pub(crate) idle_deadline_ms: Milliseconds,
+}
+
+/// What has arrived in part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Incoming {
+    Nothing,
+    /// A frame, while no request has arrived in part.
+    Frame,
+    /// The request on this stream, for longer than others.
+    Request(u32),
+    /// That request, whose deadline has passed.
+    Overdue,
 }
 
 /// A request that waits for a job.
@@ -107,8 +127,41 @@ pub(crate) enum StreamStep {
 }
 
 impl<'s> Http2<'s> {
-    pub(crate) fn new(limits: &Limits) -> Http2<'s> {
-        Http2 { session: Session::new(limits), waiting: Vec::new(), written_bytes: 0 }
+    /// `deadline_ms`: for the first request.
+    pub(crate) fn new(limits: &Limits, deadline_ms: Milliseconds) -> Http2<'s> {
+        Http2 {
+            session: Session::new(limits),
+            waiting: Vec::new(),
+            written_bytes: 0,
+            incoming: Incoming::Nothing,
+            incoming_deadline_ms: deadline_ms,
+            idle_deadline_ms: deadline_ms,
+        }
+    }
+
+    /// Notes what is incoming after the input was processed, of which perhaps `is_frame_partial`; whether that is something
+    /// else than before, so that it gets a deadline.
+    pub(crate) fn note_incoming(&mut self, is_frame_partial: bool) -> bool {
+        let incoming = match self.session.oldest_partial() {
+            Some((stream, _)) => Incoming::Request(stream),
+            None if is_frame_partial => Incoming::Frame,
+            None => Incoming::Nothing,
+        };
+        std::mem::replace(&mut self.incoming, incoming) != incoming
+    }
+
+    /// The deadline of what is incoming has passed, or it arrives too slowly; `false` if it cannot be refused by itself.
+    pub(crate) fn end_incoming(&mut self) -> bool {
+        let is_request = matches!(self.incoming, Incoming::Request(_));
+        if is_request {
+            self.incoming = Incoming::Overdue;
+        }
+        is_request
+    }
+
+    /// Bytes of what is incoming that have left the input; `None` if they are discarded.
+    pub(crate) fn received_bytes(&self) -> Option<u64> {
+        self.session.oldest_partial().map_or(Some(0), |(_, bytes)| bytes)
     }
 
     /// What the connection waits for.
@@ -121,7 +174,7 @@ impl<'s> Http2<'s> {
     #[inline(never)]
     pub(crate) fn has_work(&self) -> bool {
         let has_completion = self.waiting.iter().any(|waiting| waiting.result.is_some());
-        has_completion || self.session.can_send() || self.session.is_finished()
+        has_completion || self.incoming == Incoming::Overdue || self.session.can_send() || self.session.is_finished()
     }
 
     /// Takes the result of the job, or of the read, that `stream` waits for.
@@ -194,6 +247,9 @@ impl<'s> Http2<'s> {
         connection: &ConnectionInfo<'_>,
         context: &mut Context<'_, 's>,
     ) -> StreamStep {
+        if self.incoming == Incoming::Overdue {
+            return self.refuse_overdue(context);
+        }
         if let Some(index) = self.waiting.iter().position(|waiting| waiting.result.is_some()) {
             let ended = self.waiting.swap_remove(index);
             return match self.session.resume(ended.stream, &mut context.buffers.http2) {
@@ -204,15 +260,21 @@ impl<'s> Http2<'s> {
         let Context { options, buffers, files, metrics, reads, clock, waiter, .. } = &mut *context;
         let Buffers { output, limits: piece_limits, http2: scratch, .. } = &mut **buffers;
         let limits = &options.http.http2;
-        let (taken_bytes, received) = self.session.receive(input.rest(), limits, scratch, output);
+        let mut exchange = Exchange { limits, scratch, out: output };
+        let (taken_bytes, received) = self.session.receive(input.rest(), &mut exchange);
         input.consume(taken_bytes);
         match received {
             Received::Request(request) => {
                 metrics.add(Counter::Http2Requests, 1);
                 return self.answer(request, None, connection, context);
             }
-            Received::Closed => {
+            Received::Refused(limit) => {
+                metrics.add(counter_of(limit), 1);
+                return StreamStep::Progress { has_answered: false };
+            }
+            Received::Closed(limit) => {
                 metrics.add(Counter::Http2Refused, 1);
+                metrics.add(limit.map_or(Counter::Http2Errors, counter_of), 1);
                 return StreamStep::Closed;
             }
             Received::Partial => {}
@@ -255,6 +317,40 @@ impl<'s> Http2<'s> {
             return StreamStep::Closed;
         }
         if input.is_empty() { StreamStep::Progress { has_answered: false } } else { StreamStep::Partial }
+    }
+
+    /// Refuses the request that has been arriving for longest, or ends the connection, if the stream cannot be ended by itself.
+    #[cold]
+    fn refuse_overdue(&mut self, context: &mut Context<'_, 's>) -> StreamStep {
+        self.incoming = Incoming::Nothing;
+        let limits = &context.options.http.http2;
+        let Buffers { output, http2: scratch, http2_head: head, .. } = &mut *context.buffers;
+        match self.session.end_oldest_partial(&mut Exchange { limits, scratch, out: output }) {
+            PartialEnd::Reset => StreamStep::Progress { has_answered: false },
+            PartialEnd::Request(request) => {
+                context.metrics.add(Counter::HttpTimeouts, 1);
+                // RFC 9110 §15.5.9.
+                let response = Response::error(Status::RequestTimeout);
+                head.clear();
+                response.write_head(context.clock.date(), head);
+                let content = match response.body() {
+                    Body::StatusPage(page) if self.session.has_room_for(&request, page.len() as u64) => {
+                        Content::Bytes(page)
+                    }
+                    Body::StatusPage(page) => {
+                        Content::Later { body: ResponseBody::Page(page), length_bytes: page.len() as u64 }
+                    }
+                    _ => Content::Empty,
+                };
+                self.session.answer(request, head, content, limits, output);
+                StreamStep::Progress { has_answered: true }
+            }
+            PartialEnd::HasNone => {
+                context.metrics.add(Counter::HttpTimeouts, 1);
+                self.session.close(ErrorCode::NoError, output);
+                StreamStep::Closed
+            }
+        }
     }
 
     /// Answers a request whose head is in the scratch buffer, or lets it wait for a job.
@@ -399,5 +495,18 @@ fn response_by_rules<'r, 'b>(
             metrics.add(Counter::HttpRequests, 1);
             Some((*response, &[]))
         }
+    }
+}
+
+/// The counter of requests and connections that have exceeded a limit.
+fn counter_of(limit: ExceededLimit) -> Counter {
+    match limit {
+        ExceededLimit::Streams => Counter::Http2OverStreams,
+        ExceededLimit::KeptRequestBytes => Counter::Http2OverKeptRequestBytes,
+        ExceededLimit::HeaderBlockBytes => Counter::Http2OverHeaderBlockBytes,
+        ExceededLimit::Continuations => Counter::Http2OverContinuations,
+        ExceededLimit::Resets => Counter::Http2OverResets,
+        ExceededLimit::ControlFrames => Counter::Http2OverControlFrames,
+        ExceededLimit::OverheadBytes => Counter::Http2OverOverheadBytes,
     }
 }

@@ -97,6 +97,11 @@ impl MemoryStream {
         self.lock().arrived.extend(bytes);
     }
 
+    /// Bytes that the server has not received.
+    pub(crate) fn unreceived_bytes(&self) -> usize {
+        self.lock().arrived.len()
+    }
+
     /// The client closes its sending side.
     pub(crate) fn close_client_side(&self) {
         self.lock().has_client_closed = true;

@@ -46,6 +46,14 @@ counters! {
     Http2Connections = "http2_connections": "HTTP connections on which the client chose HTTP/2.";
     Http2Requests = "http2_requests": "Requests over HTTP/2, which http_requests and http_refused have too.";
     Http2Refused = "http2_refused": "HTTP/2 connections closed because of an error or a flood of the client.";
+    Http2Errors = "http2_errors": "Those with an error of the protocol; the others are counted by the limit, as are refused requests.";
+    Http2OverStreams = "http2_over_streams": "HTTP/2 requests refused because of http2_streams_max.";
+    Http2OverKeptRequestBytes = "http2_over_kept_request_bytes": "HTTP/2 requests refused because of http2_kept_request_bytes_max.";
+    Http2OverHeaderBlockBytes = "http2_over_header_block_bytes": "HTTP/2 connections closed because of http2_header_block_bytes_max.";
+    Http2OverContinuations = "http2_over_continuations": "HTTP/2 connections closed because of http2_continuations_max.";
+    Http2OverResets = "http2_over_resets": "HTTP/2 connections closed because of http2_resets_max.";
+    Http2OverControlFrames = "http2_over_control_frames": "HTTP/2 connections closed because of http2_control_frames_max.";
+    Http2OverOverheadBytes = "http2_over_overhead_bytes": "HTTP/2 connections closed because of http2_overhead_bytes_max.";
     DnsStreams = "dns_streams": "DNS connections over TCP accepted.";
     DnsStreamsClosed = "dns_streams_closed": "DNS connections over TCP closed.";
     DnsStreamsEvicted = "dns_streams_evicted": "DNS connections over TCP closed to make room for new ones.";

@@ -140,6 +140,11 @@ impl Simulation<'_> {
         self.clients[client].stream.take_sent()
     }
 
+    /// Bytes that the client has sent, and the server not received.
+    pub fn unreceived_bytes(&self, client: usize) -> usize {
+        self.clients[client].stream.unreceived_bytes()
+    }
+
     /// How the server has ended its side of the connection.
     pub fn ending(&mut self, client: usize) -> Ending {
         self.clients[client].stream.ending()

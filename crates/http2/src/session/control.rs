@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use super::{Outcome, Phase, Session};
 use crate::frame::{self, ErrorCode, FrameHeader, PAYLOAD_BYTES_MAX, U31_MAX, flag, kind, setting};
+use crate::limits::ExceededLimit;
 use crate::priority::Priority;
 use crate::streams::Work;
 
@@ -20,7 +21,7 @@ impl<B> Session<B> {
             matches!(header.kind, kind::SETTINGS | kind::PING | kind::GOAWAY | kind::PRIORITY_UPDATE);
         let is_of_stream = matches!(header.kind, kind::PRIORITY | kind::RST_STREAM);
         if (is_of_connection && header.stream != 0) || (is_of_stream && header.stream == 0) {
-            return Err(ErrorCode::ProtocolError);
+            return Err(ErrorCode::ProtocolError.into());
         }
         let is_valid_size = match header.kind {
             kind::SETTINGS if header.has(flag::ACK) => payload.is_empty(),
@@ -33,7 +34,7 @@ impl<B> Session<B> {
             _ => true,
         };
         if !is_valid_size {
-            return Err(ErrorCode::FrameSizeError);
+            return Err(ErrorCode::FrameSizeError.into());
         }
         let number = frame::u32_at_start(payload) & U31_MAX;
         match header.kind {
@@ -49,7 +50,7 @@ impl<B> Session<B> {
                 Ok(())
             }
             // RFC 7540 §5.3.1.
-            kind::PRIORITY if number == header.stream => Err(ErrorCode::ProtocolError),
+            kind::PRIORITY if number == header.stream => Err(ErrorCode::ProtocolError.into()),
             kind::PRIORITY_UPDATE => {
                 if let Some(stream) = self.streams.find_mut(number) {
                     stream.priority = Priority::parse(&payload[4..]);
@@ -57,7 +58,7 @@ impl<B> Session<B> {
                 Ok(())
             }
             // RFC 9113 §8.4: clients push nothing.
-            kind::PUSH_PROMISE => Err(ErrorCode::ProtocolError),
+            kind::PUSH_PROMISE => Err(ErrorCode::ProtocolError.into()),
             // RFC 9113 §5.5: unknown types are ignored.
             _ => Ok(()),
         }
@@ -65,18 +66,18 @@ impl<B> Session<B> {
 
     fn take_settings(&mut self, payload: &[u8], out: &mut Vec<u8>) -> Outcome<()> {
         if payload.len() > SETTINGS_MAX * 6 {
-            return Err(ErrorCode::EnhanceYourCalm);
+            return Err(ExceededLimit::OverheadBytes.into());
         }
         for entry in payload.chunks_exact(6) {
             let value = frame::u32_at_start(&entry[2..]);
             match u16::from_be_bytes([entry[0], entry[1]]) {
-                setting::ENABLE_PUSH if value > 1 => return Err(ErrorCode::ProtocolError),
+                setting::ENABLE_PUSH if value > 1 => return Err(ErrorCode::ProtocolError.into()),
                 setting::MAX_FRAME_SIZE if !(PAYLOAD_BYTES_MAX as u32..1 << 24).contains(&value) => {
-                    return Err(ErrorCode::ProtocolError);
+                    return Err(ErrorCode::ProtocolError.into());
                 }
                 setting::INITIAL_WINDOW_SIZE => {
                     if value > U31_MAX {
-                        return Err(ErrorCode::FlowControlError);
+                        return Err(ErrorCode::FlowControlError.into());
                     }
                     let change = i64::from(value) - i64::from(self.stream_window);
                     self.stream_window = value;
@@ -95,7 +96,7 @@ impl<B> Session<B> {
 
     fn take_window_update(&mut self, id: u32, increment: u32, out: &mut Vec<u8>) -> Outcome<()> {
         if increment == 0 || (id != 0 && self.is_idle(id)) {
-            return Err(ErrorCode::ProtocolError);
+            return Err(ErrorCode::ProtocolError.into());
         }
         if id == 0 {
             self.window += i64::from(increment);
@@ -104,23 +105,21 @@ impl<B> Session<B> {
         let Some(index) = self.streams.position(id) else { return Ok(()) };
         let window = &mut self.streams.at_mut(index).window;
         *window += i64::from(increment);
-        match check_window(*window) {
-            Ok(()) => Ok(()),
-            Err(code) => {
-                self.drop_stream(index);
-                self.refuse(id, code, out)
-            }
+        if check_window(*window).is_ok() {
+            return Ok(());
         }
+        self.drop_stream(index);
+        self.refuse(id, ErrorCode::FlowControlError, out)
     }
 
     fn take_reset(&mut self, id: u32) -> Outcome<()> {
         if self.is_idle(id) {
-            return Err(ErrorCode::ProtocolError);
+            return Err(ErrorCode::ProtocolError.into());
         }
         if let Some(index) = self.streams.position(id) {
             self.drop_stream(index);
         }
-        self.budgets.take_reset()
+        Ok(self.budgets.take_reset()?)
     }
 
     /// Ends a stream without an answer, once the caller's work on it has ended.
@@ -128,7 +127,9 @@ impl<B> Session<B> {
         let stream = self.streams.at_mut(index);
         match stream.work {
             Work::Parked { .. } | Work::Abandoned => stream.work = Work::Abandoned,
-            Work::Receiving { .. } | Work::Sending { .. } | Work::Stalled { .. } => drop(self.streams.remove(index)),
+            Work::Receiving { .. } | Work::Sending { .. } | Work::Stalled { .. } | Work::Discarding => {
+                drop(self.streams.remove(index));
+            }
         }
     }
 
@@ -145,5 +146,5 @@ impl<B> Session<B> {
 
 /// RFC 9113 §6.9.1.
 fn check_window(window: i64) -> Outcome<()> {
-    if window > i64::from(U31_MAX) { Err(ErrorCode::FlowControlError) } else { Ok(()) }
+    if window > i64::from(U31_MAX) { Err(ErrorCode::FlowControlError.into()) } else { Ok(()) }
 }

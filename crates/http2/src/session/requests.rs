@@ -1,14 +1,13 @@
 //! Frames that make requests: HEADERS, CONTINUATION and DATA.
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 use core::mem;
 
 use sanderling_http::{Parsed, RequestError, has_dns_message, parse_request};
 
-use super::{INITIAL_WINDOW, Outcome, PartialBlock, Phase, Request, Session, request_of};
+use super::{Exchange, INITIAL_WINDOW, Outcome, PartialBlock, Phase, Received, Request, Session, request_of};
 use crate::frame::{self, ErrorCode, FrameHeader, U31_MAX, flag};
-use crate::limits::Limits;
+use crate::limits::ExceededLimit;
 use crate::request_head::{HeadFacts, Scratch, decode_request, decode_trailers};
 use crate::streams::{Stream, Work};
 
@@ -22,25 +21,23 @@ impl<B> Session<B> {
         &mut self,
         header: FrameHeader,
         payload: &[u8],
-        limits: &Limits,
-        scratch: &mut Scratch,
-        out: &mut Vec<u8>,
-    ) -> Outcome<Option<Request>> {
+        exchange: &mut Exchange<'_>,
+    ) -> Outcome<Option<Received>> {
         // RFC 9113 §5.1.1: clients open streams with odd numbers.
         if header.stream.is_multiple_of(2) {
-            return Err(ErrorCode::ProtocolError);
+            return Err(ErrorCode::ProtocolError.into());
         }
         let mut bytes = without_padding(header, payload)?;
         if header.has(flag::PRIORITY) {
             // A deprecated hint, which is ignored but for what RFC 7540 §5.3.1 forbids.
             let (dependency, rest) = bytes.split_at_checked(5).ok_or(ErrorCode::FrameSizeError)?;
             if frame::u32_at_start(dependency) & U31_MAX == header.stream {
-                return Err(ErrorCode::ProtocolError);
+                return Err(ErrorCode::ProtocolError.into());
             }
             bytes = rest;
         }
         if header.has(flag::END_HEADERS) {
-            return self.take_block(header, bytes, limits, scratch, out);
+            return self.take_block(header, bytes, exchange);
         }
         self.block = Some(Box::new(PartialBlock { header, bytes: bytes.to_vec(), continuation_count: 0 }));
         Ok(None)
@@ -50,21 +47,22 @@ impl<B> Session<B> {
         &mut self,
         header: FrameHeader,
         payload: &[u8],
-        limits: &Limits,
-        scratch: &mut Scratch,
-        out: &mut Vec<u8>,
-    ) -> Outcome<Option<Request>> {
+        exchange: &mut Exchange<'_>,
+    ) -> Outcome<Option<Received>> {
         let mut block = self.block.take().ok_or(ErrorCode::ProtocolError)?;
         if block.header.stream != header.stream {
-            return Err(ErrorCode::ProtocolError);
+            return Err(ErrorCode::ProtocolError.into());
         }
         block.continuation_count += 1;
         block.bytes.extend_from_slice(payload);
-        if block.continuation_count > limits.continuations_max || block.bytes.len() > limits.header_block_bytes_max {
-            return Err(ErrorCode::EnhanceYourCalm);
+        if block.continuation_count > exchange.limits.continuations_max {
+            return Err(ExceededLimit::Continuations.into());
+        }
+        if block.bytes.len() > exchange.limits.header_block_bytes_max {
+            return Err(ExceededLimit::HeaderBlockBytes.into());
         }
         if header.has(flag::END_HEADERS) {
-            return self.take_block(block.header, &block.bytes, limits, scratch, out);
+            return self.take_block(block.header, &block.bytes, exchange);
         }
         self.block = Some(block);
         Ok(None)
@@ -75,10 +73,8 @@ impl<B> Session<B> {
         &mut self,
         header: FrameHeader,
         bytes: &[u8],
-        limits: &Limits,
-        scratch: &mut Scratch,
-        out: &mut Vec<u8>,
-    ) -> Outcome<Option<Request>> {
+        exchange: &mut Exchange<'_>,
+    ) -> Outcome<Option<Received>> {
         let id = header.stream;
         self.budgets.note_payload(bytes.len());
         let is_ignored = match self.phase {
@@ -86,44 +82,56 @@ impl<B> Session<B> {
             _ => false,
         };
         if id <= self.last_stream || is_ignored {
-            let is_valid = decode_trailers(&mut self.decoder, bytes, scratch);
+            let is_valid = decode_trailers(&mut self.decoder, bytes, exchange.scratch);
             let is_valid = is_valid.map_err(|_| ErrorCode::CompressionError)?;
-            return if is_ignored { Ok(None) } else { self.take_trailers(header, is_valid, scratch, out) };
+            if is_ignored {
+                self.budgets.take_control()?;
+                return Ok(None);
+            }
+            return self.take_trailers(header, is_valid, exchange);
         }
+        let limits = exchange.limits;
         self.last_stream = id;
         self.request_count += 1;
-        let facts = decode_request(&mut self.decoder, bytes, scratch, limits);
+        let facts = decode_request(&mut self.decoder, bytes, exchange.scratch, limits);
         let facts = facts.map_err(|_| ErrorCode::CompressionError)?;
         if self.request_count == limits.requests_max {
-            self.finish_shutdown(out);
+            self.finish_shutdown(exchange.out);
         }
-        if self.streams.len() >= limits.streams_max as usize {
-            self.refuse(id, ErrorCode::RefusedStream, out)?;
-            return Ok(None);
+        if self.streams.len() >= limits.streams_max as usize && !self.reset_discarded(exchange.out) {
+            self.refuse(id, ErrorCode::RefusedStream, exchange.out)?;
+            return Ok(Some(Received::Refused(ExceededLimit::Streams)));
         }
         let is_client_open = !header.has(flag::END_STREAM);
         let HeadFacts { is_malformed, error, content_bytes, has_expectation, priority, .. } = facts;
         // RFC 9113 §8.1.1: the length of the content is what was announced.
         if is_malformed || (!is_client_open && content_bytes.is_some_and(|bytes| bytes != 0)) {
-            self.refuse(id, ErrorCode::ProtocolError, out)?;
+            self.refuse(id, ErrorCode::ProtocolError, exchange.out)?;
             return Ok(None);
         }
         let window = i64::from(self.stream_window);
         let is_too_large = content_bytes.is_some_and(|bytes| bytes > limits.request.body_bytes_max);
-        // RFC 9110 §10.1.1: a client that waits for 100 (Continue) gets the final response instead.
-        if !is_client_open || error.is_some() || has_expectation || is_too_large {
-            return Ok(Some(Request { stream: id, window, priority, is_client_open, error }));
+        if !is_client_open || error.is_some() || is_too_large {
+            return Ok(Some(Received::Request(Request { stream: id, window, priority, is_client_open, error })));
         }
-        if !self.may_keep(&scratch.head, limits) {
-            self.refuse(id, ErrorCode::RefusedStream, out)?;
-            return Ok(None);
-        }
+        let head = &exchange.scratch.head;
         let keeps_content = matches!(
-            parse_request(&scratch.head, 0, &limits.request),
-            Ok(Parsed::Complete { request, .. }) if has_dns_message(&request)
+            parse_request(head, 0, &limits.request), Ok(Parsed::Complete { request, .. }) if has_dns_message(&request)
         );
+        // RFC 9110 §10.1.1: a client that waits for 100 (Continue) gets the final response instead, if that does not depend on
+        // the content.
+        if has_expectation && !keeps_content {
+            return Ok(Some(Received::Request(Request { stream: id, window, priority, is_client_open, error })));
+        }
+        if !self.may_keep(head, limits) {
+            self.refuse(id, ErrorCode::RefusedStream, exchange.out)?;
+            return Ok(Some(Received::Refused(ExceededLimit::KeptRequestBytes)));
+        }
+        if has_expectation {
+            self.put_head(b"HTTP/1.1 100 Continue\r\n\r\n", id, false, exchange.out);
+        }
         let work = Work::Receiving {
-            head: scratch.head.clone(),
+            head: exchange.scratch.head.clone(),
             announced_bytes: content_bytes,
             received_bytes: 0,
             keeps_content,
@@ -137,22 +145,24 @@ impl<B> Session<B> {
         &mut self,
         header: FrameHeader,
         is_valid: bool,
-        scratch: &mut Scratch,
-        out: &mut Vec<u8>,
-    ) -> Outcome<Option<Request>> {
+        exchange: &mut Exchange<'_>,
+    ) -> Outcome<Option<Received>> {
         let id = header.stream;
         match self.streams.position(id) {
             Some(index) if self.streams.at_mut(index).is_client_open => {
                 // RFC 9113 §8.1: trailers end the request.
                 if !is_valid || !header.has(flag::END_STREAM) {
                     self.streams.remove(index);
-                    self.refuse(id, ErrorCode::ProtocolError, out)?;
+                    self.refuse(id, ErrorCode::ProtocolError, exchange.out)?;
                     return Ok(None);
                 }
-                self.end_of_content(index, scratch, out)
+                self.end_of_content(index, exchange)
             }
-            None if self.reset_streams.contains(&id) => Ok(None),
-            _ => Err(ErrorCode::StreamClosed),
+            None if self.reset_streams.contains(&id) => {
+                self.budgets.take_control()?;
+                Ok(None)
+            }
+            _ => Err(ErrorCode::StreamClosed.into()),
         }
     }
 
@@ -160,13 +170,11 @@ impl<B> Session<B> {
         &mut self,
         header: FrameHeader,
         payload: &[u8],
-        limits: &Limits,
-        scratch: &mut Scratch,
-        out: &mut Vec<u8>,
-    ) -> Outcome<Option<Request>> {
+        exchange: &mut Exchange<'_>,
+    ) -> Outcome<Option<Received>> {
         let id = header.stream;
         if self.is_idle(id) {
-            return Err(ErrorCode::ProtocolError);
+            return Err(ErrorCode::ProtocolError.into());
         }
         let content = without_padding(header, payload)?;
         let is_end = header.has(flag::END_STREAM);
@@ -176,62 +184,75 @@ impl<B> Session<B> {
         self.budgets.note_payload(content.len());
         self.unreported_bytes += payload.len() as u32;
         if self.unreported_bytes > WINDOW_UPDATE_BYTES {
-            frame::put_window_update(0, mem::take(&mut self.unreported_bytes), out);
+            frame::put_window_update(0, mem::take(&mut self.unreported_bytes), exchange.out);
         }
         let Some(index) = self.streams.position(id) else {
-            if !self.reset_streams.contains(&id) {
-                self.refuse(id, ErrorCode::StreamClosed, out)?;
+            if self.reset_streams.contains(&id) {
+                self.budgets.take_control()?;
+            } else {
+                self.refuse(id, ErrorCode::StreamClosed, exchange.out)?;
             }
             return Ok(None);
         };
         let keeps_content = matches!(self.streams.at(index).work, Work::Receiving { keeps_content: true, .. });
-        let is_kept = keeps_content && self.may_keep(content, limits);
+        let is_kept = keeps_content && self.may_keep(content, exchange.limits);
         let stream = self.streams.at_mut(index);
         if !stream.is_client_open {
             // RFC 9113 §5.1, half-closed (remote).
-            return Err(ErrorCode::StreamClosed);
+            return Err(ErrorCode::StreamClosed.into());
         }
         if let Work::Receiving { head, announced_bytes, received_bytes, .. } = &mut stream.work {
             *received_bytes += content.len() as u64;
             if announced_bytes.is_some_and(|bytes| *received_bytes > bytes) {
                 self.streams.remove(index);
-                self.refuse(id, ErrorCode::ProtocolError, out)?;
+                self.refuse(id, ErrorCode::ProtocolError, exchange.out)?;
                 return Ok(None);
             }
             if is_kept {
                 head.extend_from_slice(content);
             }
-            if *received_bytes > limits.request.body_bytes_max || is_kept != keeps_content {
+            if *received_bytes > exchange.limits.request.body_bytes_max || is_kept != keeps_content {
                 stream.is_client_open = !is_end;
-                return Ok(Some(self.take_request(index, Some(RequestError::BodyTooLarge), scratch)));
+                return Ok(Some(Received::Request(self.take_request(
+                    index,
+                    Some(RequestError::BodyTooLarge),
+                    exchange.scratch,
+                ))));
             }
         }
         if is_end {
-            return self.end_of_content(index, scratch, out);
+            return self.end_of_content(index, exchange);
         }
         // The limit of the content, which the window is made for, does not count padding.
         let padding_bytes = (payload.len() - content.len()) as u32;
         if padding_bytes > 0 {
-            frame::put_window_update(id, padding_bytes, out);
+            frame::put_window_update(id, padding_bytes, exchange.out);
         }
         Ok(None)
     }
 
     /// The client has ended its side of a stream.
-    fn end_of_content(&mut self, index: usize, scratch: &mut Scratch, out: &mut Vec<u8>) -> Outcome<Option<Request>> {
+    fn end_of_content(&mut self, index: usize, exchange: &mut Exchange<'_>) -> Outcome<Option<Received>> {
         let stream = self.streams.at_mut(index);
         stream.is_client_open = false;
-        let Work::Receiving { announced_bytes, received_bytes, .. } = stream.work else { return Ok(None) };
+        let (announced_bytes, received_bytes) = match stream.work {
+            Work::Receiving { announced_bytes, received_bytes, .. } => (announced_bytes, received_bytes),
+            Work::Discarding => {
+                self.streams.remove(index);
+                return Ok(None);
+            }
+            _ => return Ok(None),
+        };
         if announced_bytes.is_some_and(|bytes| bytes != received_bytes) {
             let id = stream.id;
             self.streams.remove(index);
-            self.refuse(id, ErrorCode::ProtocolError, out)?;
+            self.refuse(id, ErrorCode::ProtocolError, exchange.out)?;
             return Ok(None);
         }
-        Ok(Some(self.take_request(index, None, scratch)))
+        Ok(Some(Received::Request(self.take_request(index, None, exchange.scratch))))
     }
 
-    fn take_request(&mut self, index: usize, error: Option<RequestError>, scratch: &mut Scratch) -> Request {
+    pub(super) fn take_request(&mut self, index: usize, error: Option<RequestError>, scratch: &mut Scratch) -> Request {
         let mut stream = self.streams.remove(index);
         if let Work::Receiving { head, .. } = &mut stream.work {
             scratch.head = mem::take(head);
@@ -243,7 +264,7 @@ impl<B> Session<B> {
 /// The payload of a DATA or HEADERS frame without its padding (RFC 9113 §6.1).
 fn without_padding(header: FrameHeader, payload: &[u8]) -> Outcome<&[u8]> {
     if header.stream == 0 {
-        return Err(ErrorCode::ProtocolError);
+        return Err(ErrorCode::ProtocolError.into());
     }
     if !header.has(flag::PADDED) {
         return Ok(payload);

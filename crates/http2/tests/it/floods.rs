@@ -1,7 +1,7 @@
 //! Clients that send 100,000 frames of one kind: the connection ends within the budget for them.
 
 use crate::support::*;
-use sanderling_http2::Limits;
+use sanderling_http2::{ExceededLimit, Limits};
 
 const FRAME_COUNT: usize = 100_000;
 const ENHANCE_YOUR_CALM: u32 = 11;
@@ -19,12 +19,13 @@ fn flood(server: &mut Server, code: u32, mut frame: impl FnMut(usize) -> Vec<u8>
     panic!("{FRAME_COUNT} frames are allowed");
 }
 
-/// Floods a new connection; `count_max` frames at most are allowed.
+/// Floods a new connection; `count_max` frames at most are allowed, because of `limit`.
 #[track_caller]
-fn check(content_bytes: usize, count_max: usize, frame: impl FnMut(usize) -> Vec<u8>) {
+fn check(content_bytes: usize, count_max: usize, limit: ExceededLimit, frame: impl FnMut(usize) -> Vec<u8>) {
     let mut server = Server::opened(content_bytes);
     let count = flood(&mut server, ENHANCE_YOUR_CALM, frame);
     assert!(count <= count_max, "{count} frames");
+    assert_eq!(server.exceeded.last(), Some(&limit));
 }
 
 fn stream(index: usize) -> u32 {
@@ -40,7 +41,7 @@ fn post() -> Vec<u8> {
 fn requests_that_the_client_resets_are_bounded() {
     let limits = Limits::default();
     // CVE-2023-44487. Content of 1 MiB does not fit into the window, so that the streams are open when they are reset.
-    check(1 << 20, limits.reset_budget as usize + 1, |index| {
+    check(1 << 20, limits.reset_budget as usize + 1, ExceededLimit::Resets, |index| {
         [get(stream(index)), frame(RST_STREAM, 0, stream(index), &[0, 0, 0, 8])].concat()
     });
 }
@@ -58,17 +59,21 @@ fn requests_that_are_reset_after_the_answer_are_bounded_by_those_of_a_connection
 fn streams_that_the_server_must_reset_are_bounded() {
     let budget = Limits::default().reset_budget as usize;
     // CVE-2025-8671: overflow of the window of a stream, and content that contradicts Content-Length.
-    check(1 << 20, budget + 1, |index| {
+    check(1 << 20, budget + 1, ExceededLimit::Resets, |index| {
         let overflow = frame(WINDOW_UPDATE, 0, stream(index), &[0x7f, 0xff, 0xff, 0xff]);
         [get(stream(index)), overflow].concat()
     });
-    check(10, budget + 1, |index| {
+    check(10, budget + 1, ExceededLimit::Resets, |index| {
         let block = b"\x83\x86\x84\x41\x07example\x0f\x0d\x011";
         frame(HEADERS, END_STREAM | END_HEADERS, stream(index), block)
     });
-    check(10, budget + 1, |index| frame(HEADERS, END_STREAM | END_HEADERS, stream(index), b"\x82\x86"));
+    check(10, budget + 1, ExceededLimit::Resets, |index| {
+        frame(HEADERS, END_STREAM | END_HEADERS, stream(index), b"\x82\x86")
+    });
     // RFC 9113 §5.1.2.
-    check(1 << 20, Limits::default().streams_max as usize + budget + 1, |index| get(stream(index)));
+    check(1 << 20, Limits::default().streams_max as usize + budget + 1, ExceededLimit::Resets, |index| {
+        get(stream(index))
+    });
 }
 
 #[test]
@@ -76,8 +81,9 @@ fn header_blocks_without_end_are_bounded() {
     let limits = Limits::default();
     // CVE-2024-27316 and its relatives, with and without content.
     let start = frame(HEADERS, END_STREAM, 1, GET);
-    for payload in [&b""[..], &[0; 16_384]] {
-        check(10, 1 + usize::from(limits.continuations_max) + 1, |index| {
+    for (payload, limit) in [(&b""[..], ExceededLimit::Continuations), (&[0; 16_384], ExceededLimit::HeaderBlockBytes)]
+    {
+        check(10, 1 + usize::from(limits.continuations_max) + 1, limit, |index| {
             if index == 0 { start.clone() } else { frame(CONTINUATION, 0, 1, payload) }
         });
     }
@@ -87,21 +93,44 @@ fn header_blocks_without_end_are_bounded() {
 fn frames_that_are_no_requests_are_bounded() {
     // Two frames of the opening count as well.
     let budget = Limits::default().control_budget as usize;
+    let limit = ExceededLimit::ControlFrames;
     // CVE-2019-9512, 9515 and 9518, and the rest of their kind.
-    check(10, budget, |_| frame(PING, 0, 0, &[0; 8]));
-    check(10, budget, |_| frame(PING, ACK, 0, &[0; 8]));
-    check(10, budget, |_| frame(SETTINGS, 0, 0, &[]));
-    check(10, budget, |_| frame(SETTINGS, 0, 0, &setting(4, 70_000)));
-    check(10, budget, |_| frame(SETTINGS, ACK, 0, &[]));
-    check(10, budget, |_| frame(PRIORITY, 0, 1, &[0, 0, 0, 5, 0]));
-    check(10, budget, |_| frame(PRIORITY_UPDATE, 0, 0, b"\0\0\0\x01u=1"));
-    check(10, budget, |_| frame(WINDOW_UPDATE, 0, 0, &[0, 0, 0, 1]));
-    check(10, budget, |_| frame(0xfa, 0, 0, &[]));
-    check(10, budget + 1, |index| if index == 0 { get(1) } else { frame(WINDOW_UPDATE, 0, 1, &[0, 0, 0, 1]) });
+    check(10, budget, limit, |_| frame(PING, 0, 0, &[0; 8]));
+    check(10, budget, limit, |_| frame(PING, ACK, 0, &[0; 8]));
+    check(10, budget, limit, |_| frame(SETTINGS, 0, 0, &[]));
+    check(10, budget, limit, |_| frame(SETTINGS, 0, 0, &setting(4, 70_000)));
+    check(10, budget, limit, |_| frame(SETTINGS, ACK, 0, &[]));
+    check(10, budget, limit, |_| frame(PRIORITY, 0, 1, &[0, 0, 0, 5, 0]));
+    check(10, budget, limit, |_| frame(PRIORITY_UPDATE, 0, 0, b"\0\0\0\x01u=1"));
+    check(10, budget, limit, |_| frame(WINDOW_UPDATE, 0, 0, &[0, 0, 0, 1]));
+    check(10, budget, limit, |_| frame(0xfa, 0, 0, &[]));
+    check(10, budget + 1, limit, |index| if index == 0 { get(1) } else { frame(WINDOW_UPDATE, 0, 1, &[0, 0, 0, 1]) });
     for content in [&b""[..], b"x"] {
-        check(10, budget + 1, |index| if index == 0 { post() } else { frame(DATA, 0, 1, content) });
+        check(10, budget + 1, limit, |index| if index == 0 { post() } else { frame(DATA, 0, 1, content) });
     }
-    check(10, budget + 1, |index| if index == 0 { post() } else { frame(DATA, PADDED, 1, &[200; 201]) });
+    check(10, budget + 1, limit, |index| if index == 0 { post() } else { frame(DATA, PADDED, 1, &[200; 201]) });
+}
+
+#[test]
+fn frames_for_streams_that_were_reset_are_bounded() {
+    let budget = Limits::default().control_budget as usize;
+    let reset = [get(1), frame(WINDOW_UPDATE, 0, 1, &[0x7f, 0xff, 0xff, 0xff])].concat();
+    for late in [frame(DATA, END_STREAM, 1, &[]), frame(DATA, 0, 1, &[0; 16_384]), frame(HEADERS, 5, 1, &[])] {
+        check(
+            1 << 20,
+            budget + 1,
+            ExceededLimit::ControlFrames,
+            |index| {
+                if index == 0 { reset.clone() } else { late.clone() }
+            },
+        );
+    }
+    // Streams that are ignored, since the client was asked to open no more.
+    let mut server = Server::opened(1 << 20);
+    server.take(&get(1));
+    server.session.finish_shutdown(&mut vec![]);
+    let count = flood(&mut server, ENHANCE_YOUR_CALM, |index| get(stream(index + 1)));
+    assert!(count <= budget + 1, "{count} frames");
 }
 
 #[test]
@@ -121,6 +150,7 @@ fn long_frames_without_use_are_bounded() {
     let mut server = Server::with_limits(10, limits);
     server.take(&opening());
     let count = flood(&mut server, ENHANCE_YOUR_CALM, |_| frame(0xfa, 0, 0, &[0; 16_384]));
+    assert_eq!(server.exceeded, [ExceededLimit::OverheadBytes]);
     assert!(count as u64 * 16_384 <= 9 * limits.overhead_bytes_max, "{count} frames");
 }
 

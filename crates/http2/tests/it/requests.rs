@@ -2,7 +2,7 @@
 
 use crate::support::*;
 use sanderling_http::RequestError;
-use sanderling_http2::{Activity, DATA_BYTES_MAX};
+use sanderling_http2::{Activity, DATA_BYTES_MAX, ExceededLimit};
 
 const PROTOCOL_ERROR: u32 = 1;
 const FLOW_CONTROL_ERROR: u32 = 3;
@@ -183,15 +183,62 @@ fn content_beyond_the_limit_is_refused_with_a_response() {
     server.limits.request.body_bytes_max = 1_000;
     let sent = server.take(&[post, frame(DATA, 0, 1, &[0; 1_001])].concat());
     assert_eq!(server.errors, [RequestError::BodyTooLarge]);
-    // RFC 9113 §8.1: a response before the end of the request, and a reset without an error.
-    assert_eq!([sent[0].kind, sent[1].kind], [HEADERS, RST_STREAM]);
-    assert_eq!(sent[1].code(), 0);
-    // What was on its way is ignored.
+    // RFC 9113 §8.1: a response before the end of the request.
+    assert_eq!(kinds(&sent), [HEADERS]);
+    // What was on its way is ignored, and the client ends its side.
+    assert_eq!(server.session.activity(), Activity::Receiving);
+    assert_eq!(server.take(&frame(DATA, 0, 1, &[0; 1_000])), []);
     assert_eq!(server.take(&frame(DATA, END_STREAM, 1, &[0; 1_000])), []);
+    assert_eq!(server.session.activity(), Activity::Idle);
     // As is a client that waits for 100 (Continue).
     let fields = [&START[..], &[("expect", "100-continue"), ("content-length", "7")]].concat();
     let sent = server.take(&frame(HEADERS, END_HEADERS, 3, &block(&fields)));
-    assert_eq!([sent[0].kind, sent[1].kind], [HEADERS, RST_STREAM]);
+    assert_eq!(kinds(&sent), [HEADERS]);
+    server.take(&frame(RST_STREAM, 0, 3, &[0; 4]));
+    assert_eq!(server.session.activity(), Activity::Idle);
+}
+
+#[test]
+fn a_client_that_does_not_end_its_request_after_the_response_is_asked_to() {
+    let post = |stream: u32| {
+        let fields = [&START[..], &[("content-length", "1000000")]].concat();
+        frame(HEADERS, END_HEADERS, stream, &block(&fields))
+    };
+    let mut server = Server::opened(0);
+    assert_eq!(kinds(&server.take(&[post(1), post(3)].concat())), [HEADERS, HEADERS]);
+    let sent = server.end_oldest_partial();
+    assert_eq!((sent[0].kind, sent[0].stream, sent[0].code()), (RST_STREAM, 1, 0));
+    // As soon as their number would be too large.
+    server.limits.streams_max = 2;
+    assert_eq!(kinds(&server.take(&post(5))), [HEADERS]);
+    let sent = server.take(&post(7));
+    assert_eq!((kinds(&sent), sent[0].stream, sent[0].code()), (vec![RST_STREAM, HEADERS], 3, 0));
+    // They delay no shutdown.
+    server.session.finish_shutdown(&mut vec![]);
+    assert!(server.session.is_finished());
+}
+
+#[test]
+fn a_client_that_waits_to_send_a_dns_message_may_continue() {
+    let fields = [("content-type", "application/dns-message"), ("expect", "100-continue")];
+    let fields = [&[(":method", "POST")], &START[1..], &fields].concat();
+    let mut server = Server::opened(0);
+    let sent = server.take(&frame(HEADERS, END_HEADERS, 1, &block(&fields)));
+    // The status 100, after the change of the table's size, which is sent once.
+    assert_eq!((sent[0].flags, &sent[0].payload[..]), (END_HEADERS, &b"\x20\x08\x03100"[..]));
+    let sent = server.take(&frame(DATA, END_STREAM, 1, b"query"));
+    assert_eq!((sent[0].flags, sent[0].payload[0]), (END_STREAM | END_HEADERS, 0x88));
+    assert!(server.heads[0].ends_with("\r\n\r\nquery"), "{:?}", server.heads);
+}
+
+#[test]
+fn requests_beyond_a_limit_are_refused_and_reported() {
+    let mut server = Server::opened(1 << 20);
+    server.limits.streams_max = 1;
+    let sent = server.take(&[get(1), get(3), get(5)].concat());
+    let refused: Vec<(u32, u32)> =
+        sent.iter().filter(|frame| frame.kind == RST_STREAM).map(|frame| (frame.stream, frame.code())).collect();
+    assert_eq!((refused, server.exceeded), (vec![(3, 7), (5, 7)], vec![ExceededLimit::Streams; 2]));
 }
 
 #[test]
@@ -225,6 +272,10 @@ fn violations_end_the_connection() {
     assert_eq!(server.take(b"GET / HTTP/1.1\r\n\r\n")[0].code(), PROTOCOL_ERROR);
     let mut server = Server::new(0);
     assert_eq!(server.take(&[PREFACE, &get(1)].concat()).last().map(Frame::code), Some(PROTOCOL_ERROR));
+}
+
+fn kinds(frames: &[Frame]) -> Vec<u8> {
+    frames.iter().map(|frame| frame.kind).collect()
 }
 
 /// The content of DATA frames, as (stream, bytes, is_end).

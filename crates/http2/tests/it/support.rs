@@ -1,6 +1,8 @@
 //! A server that answers each request, and frames as a client sends and receives them.
 
-use sanderling_http2::{Content, DATA_BYTES_MAX, Limits, Received, Request, Scratch, Session};
+use sanderling_http2::{
+    Content, DATA_BYTES_MAX, ExceededLimit, Exchange, Limits, PartialEnd, Received, Request, Scratch, Session,
+};
 
 pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// GET http://example/ as a header block.
@@ -85,6 +87,7 @@ pub(crate) struct Server {
     pub(crate) is_slow: bool,
     pub(crate) heads: Vec<String>,
     pub(crate) errors: Vec<sanderling_http::RequestError>,
+    pub(crate) exceeded: Vec<ExceededLimit>,
     pub(crate) parked: Vec<u32>,
     scratch: Scratch,
     input: Vec<u8>,
@@ -104,6 +107,7 @@ impl Server {
             is_slow: false,
             heads: vec![],
             errors: vec![],
+            exceeded: vec![],
             parked: vec![],
             scratch: Scratch::default(),
             input: vec![],
@@ -129,12 +133,14 @@ impl Server {
         self.input.extend_from_slice(bytes);
         let mut consumed = 0;
         loop {
-            let (taken, received) =
-                self.session.receive(&self.input[consumed..], &self.limits, &mut self.scratch, &mut out);
+            let mut exchange = Exchange { limits: &self.limits, scratch: &mut self.scratch, out: &mut out };
+            let (taken, received) = self.session.receive(&self.input[consumed..], &mut exchange);
             consumed += taken;
             match received {
                 Received::Request(request) => self.answer(request, &mut out),
-                Received::Closed => {
+                Received::Refused(limit) => self.exceeded.push(limit),
+                Received::Closed(limit) => {
+                    self.exceeded.extend(limit);
                     self.is_closed = true;
                     break;
                 }
@@ -173,6 +179,16 @@ impl Server {
             let length = room.len();
             frame.finish(length);
         }
+    }
+
+    /// Ends the receiving of a request.
+    pub(crate) fn end_oldest_partial(&mut self) -> Vec<Frame> {
+        let mut out = vec![];
+        let mut exchange = Exchange { limits: &self.limits, scratch: &mut self.scratch, out: &mut out };
+        if let PartialEnd::Request(request) = self.session.end_oldest_partial(&mut exchange) {
+            self.answer(request, &mut out);
+        }
+        frames(&out)
     }
 
     /// Ends the work on the parked requests and answers them.

@@ -176,9 +176,20 @@ fn dns_over_https_has_the_ttl_and_the_status_of_each_error() {
     check("/dns-query?dns=AA==", &[], &format!("400  {page}"));
     check("/dns-query?dns=AAAA", &[], &format!("400  {page}"));
     check("/dns-query", &["-X", "PUT"], &format!("405 GET, HEAD, POST {page}"));
-    // Over HTTP/2 this curl reports only that the server did not read the rest.
-    let refused = dns_responses(&directory, https, "/dns-query", &["-H", dns, "-H", "Expect:", "--data-binary", &long]);
-    assert_eq!(refused[0], format!("413  {page}"));
+    let refused = format!("413  {page}");
+    check("/dns-query", &["-H", dns, "-H", "Expect:", "--data-binary", &long], &refused);
+    // A client that waits for 100 (Continue): a DNS message is needed, and other content is not.
+    let (waiting, begun) = ("Expect: 100-continue", Instant::now());
+    check("/dns-query", &["-H", dns, "-H", waiting, "--expect100-timeout", "60", "--data-binary", &content], found);
+    assert!(begun.elapsed() < Duration::from_secs(60), "curl has sent the content without 100 (Continue)");
+    check("/dns-query", &["-H", dns, "-H", waiting, "--data-binary", &long], &refused);
+    check("/", &["-H", other, "-H", waiting, "--data-binary", &content], &format!("405 GET, HEAD, OPTIONS {page}"));
+    check("/", &["-H", other, "-H", "Expect:", "--data-binary", &long], &format!("405 GET, HEAD, OPTIONS {page}"));
+    directory.replace("large", &[0; 1_000_000]);
+    let large = format!("@{}", directory.argument("large"));
+    for expect in ["Expect:", waiting] {
+        check("/", &["-H", other, "-H", expect, "--data-binary", &large], &refused);
+    }
     check("/dns-query", &["-H", other, "--data-binary", &content], &format!("415  {page}"));
     check("/", &["-H", dns, "--data-binary", &content], &format!("405 GET, HEAD, OPTIONS {page}"));
     // NXDOMAIN: the TTL of RFC 2308 §5.

@@ -1,7 +1,8 @@
 //! What a connection of HTTP/2 does otherwise than one whose requests are answered one after another, and what an encrypted
 //! one does besides.
 
-use super::{Connection, Next, OtherProtocol, ProtocolState, State};
+use super::protocol_state::{OtherProtocol, ProtocolState};
+use super::{BYTES_PER_REQUEST, Connection, Next, State};
 use crate::clock::ms;
 use crate::context::{CloseMode, ConnectionInfo, Context, Input};
 use crate::http2::{Http2, StreamStep};
@@ -9,6 +10,7 @@ use crate::metrics::Counter;
 use crate::options::HttpOptions;
 use sanderling_http2::Activity;
 use std::io;
+use std::time::Duration;
 
 impl<'s> Connection<'s> {
     fn http2(&self) -> Option<&Http2<'s>> {
@@ -30,8 +32,8 @@ impl<'s> Connection<'s> {
     pub(super) fn begin_http2(&mut self, context: &Context<'_, 's>) {
         context.metrics.add(Counter::Http2Connections, 1);
         self.is_plain = false;
-        self.protocol_state =
-            ProtocolState::Other(OtherProtocol::Http2(Box::new(Http2::new(&context.options.http.http2))));
+        let http = Http2::new(&context.options.http.http2, self.timer.deadline_ms);
+        self.protocol_state = ProtocolState::Other(OtherProtocol::Http2(Box::new(http)));
     }
 
     /// The state of the connection when the input is used up.
@@ -52,29 +54,76 @@ impl<'s> Connection<'s> {
         context: &mut Context<'_, 's>,
     ) -> io::Result<Option<Next>> {
         let (state_before, answered_before) = (self.state, self.answered_count);
+        let now_ms = context.clock.now_ms();
+        // While others are answered, the timer has their deadline.
+        if let Some(http) = self.http2_mut()
+            && http.incoming_deadline_ms <= now_ms
+        {
+            http.end_incoming();
+        }
         let next = self.answer_streams(input, budget, context);
         let has_answered = self.answered_count != answered_before;
-        let options = &context.options.http;
-        let state = self.state;
-        let timeout = match state {
-            State::Idle if has_answered || state_before == State::InProgress => Some(options.idle_timeout),
+        let timeout = self.timeout_of_streams(state_before, has_answered, context);
+        self.end_processing(timeout, has_answered, context);
+        next
+    }
+
+    /// The timeout that begins; `None` if the deadline is set.
+    fn timeout_of_streams(
+        &mut self,
+        state_before: State,
+        has_answered: bool,
+        context: &Context<'_, 's>,
+    ) -> Option<Duration> {
+        let (options, now_ms, state) = (&context.options.http, context.clock.now_ms(), self.state);
+        let is_first = self.answered_count == 0;
+        let http = self.http2_mut()?;
+        let is_new = http.note_incoming(state == State::Receiving);
+        if is_new && !is_first {
+            http.incoming_deadline_ms = now_ms + ms(options.request_timeout);
+        }
+        // Without an answer, content may have been sent until the budget was used up.
+        if has_answered || state_before == State::InProgress || (state == State::Idle && http.has_work()) {
+            http.idle_deadline_ms = now_ms + ms(options.idle_timeout);
+        }
+        match state {
+            State::Idle => {
+                self.timer.deadline_ms = http.idle_deadline_ms;
+                None
+            }
+            State::Receiving if is_new || state_before != State::Receiving => {
+                self.resume_receiving(context);
+                None
+            }
             State::InProgress if state_before != State::InProgress || self.take_progress(options) => {
                 Some(options.send_timeout)
             }
-            State::Receiving if has_answered || state_before != State::Receiving => {
-                self.begin_receiving(has_answered, context);
-                None
-            }
             // The others have set the deadline where they began.
             _ => None,
-        };
-        if let Some(timeout) = timeout {
-            self.timer.deadline_ms = context.clock.now_ms() + ms(timeout);
         }
-        if has_answered {
-            self.last_used = context.use_number;
+    }
+
+    /// What is incoming is waited for, with the deadline that it has.
+    fn resume_receiving(&mut self, context: &Context<'_, 's>) {
+        let Some(deadline_ms) = self.http2().map(|http| http.incoming_deadline_ms) else { return };
+        self.timer.deadline_ms = self.rate_window.begin_receiving(context.clock.now_ms(), deadline_ms);
+        self.last_used = context.use_number;
+    }
+
+    /// All is sent that the transport did not take at once.
+    #[inline(never)]
+    pub(super) fn resume_streams(&mut self, context: &Context<'_, 's>) {
+        let idle_deadline_ms = context.clock.now_ms() + ms(context.options.http.idle_timeout);
+        let Some(http) = self.http2_mut() else { return };
+        http.idle_deadline_ms = idle_deadline_ms;
+        if self.state == State::Receiving {
+            self.resume_receiving(context);
         }
-        next
+    }
+
+    /// Has the request refused that is being received; `false` if there is none that can be refused by itself.
+    pub(super) fn end_incoming_request(&mut self) -> bool {
+        self.http2_mut().is_some_and(Http2::end_incoming)
     }
 
     /// Whether the client has opened its windows for so much content that it is not too slow. What the transport does not
@@ -100,7 +149,7 @@ impl<'s> Connection<'s> {
                 self.state = State::Idle;
                 return Ok(self.flush(None, context)?.or(Some(Next::Again)));
             }
-            *budget -= 1;
+            let (input_before, output_before) = (input.consumed(), context.buffers.output.len());
             let info = ConnectionInfo {
                 client: self.permit.client(),
                 answered_count: self.answered_count,
@@ -110,6 +159,8 @@ impl<'s> Connection<'s> {
                 ProtocolState::Other(OtherProtocol::Http2(http)) => http.step(input, &info, context),
                 _ => StreamStep::Closed,
             };
+            let bytes = (input.consumed() - input_before) + (context.buffers.output.len() - output_before);
+            *budget = budget.saturating_sub(1 + bytes / BYTES_PER_REQUEST as usize);
             match step {
                 StreamStep::Partial => {
                     self.state = match self.resting_state() {

@@ -234,6 +234,170 @@ fn a_half_sent_request_has_a_deadline() {
     });
 }
 
+/// A request whose content does not follow at once.
+fn post(stream: u32) -> Vec<u8> {
+    frame(HEADERS, 4, stream, b"\x83\x86\x41\x01a\x04\x05/file")
+}
+
+/// The status 408 or 413 in a header block.
+fn has_status(frames: &[Frame], stream: u32, code: &[u8; 3]) -> bool {
+    let head = frames.iter().find(|(kind, _, on, _)| (*kind, *on) == (HEADERS, stream));
+    head.is_some_and(|(.., block)| block.windows(5).any(|bytes| bytes == [&b"\x08\x03"[..], code].concat()))
+}
+
+fn resets(frames: &[Frame]) -> Vec<(u32, u8)> {
+    let resets = frames.iter().filter(|(kind, ..)| *kind == RST_STREAM);
+    resets.map(|(.., stream, payload)| (*stream, payload[3])).collect()
+}
+
+#[test]
+fn content_that_trickles_in_gets_408_whatever_else_is_answered() {
+    let timeout = options().http.request_timeout;
+    with_files(|server| {
+        // Alone, beside requests that are answered, and beside one whose content the client does not take.
+        for beside in [vec![], get(5, "/file"), [get(5, "/large"), windows(5, 1_000)].concat()] {
+            let window = frame(WINDOW_UPDATE, 0, 0, &[0, 1, 0, 0]);
+            let client = server.http2(&[get(1, "/file"), post(3), window].concat());
+            server.frames_for(client, b"");
+            server.advance(timeout - ALMOST * 2);
+            server.frames_for(client, &beside);
+            server.advance(ALMOST);
+            let trickle = server.frames_for(client, &frame(DATA, 0, 3, b"x"));
+            assert!(!has_status(&trickle, 3, b"408"));
+            server.advance(ALMOST);
+            let refused = server.frames_for(client, &frame(DATA, 0, 3, b"x"));
+            assert!(has_status(&refused, 3, b"408") && goaways(&refused).is_empty(), "{refused:?}");
+            // The client does not end the stream, and is asked to. The others go on.
+            server.advance(timeout);
+            assert_eq!(resets(&server.frames_for(client, &get(9, "/file"))), [(3, 0)], "{beside:?}");
+            assert!(server.is_open(client));
+        }
+        assert_eq!(server.count(Counter::HttpTimeouts), 3);
+    });
+}
+
+#[test]
+fn a_header_block_that_trickles_in_ends_the_connection() {
+    with_files(|server| {
+        // In one frame that is not whole, and in several.
+        for start in [get(3, "/file")[..12].to_vec(), frame(HEADERS, 1, 3, b"\x82\x86")] {
+            let client = server.http2(&[get(1, "/file"), start].concat());
+            server.frames_for(client, b"");
+            server.advance(options().http.request_timeout - ALMOST);
+            server.frames_for(client, if server.count(Counter::HttpTimeouts) == 0 { b"a" } else { b"\0" });
+            assert!(server.is_open(client));
+            server.advance(ALMOST);
+            assert_eq!(goaways(&server.frames_for(client, b"")), [(1, 0)]);
+        }
+    });
+}
+
+#[test]
+fn halves_of_frames_do_not_keep_an_idle_connection() {
+    with_files(|server| {
+        let client = server.http2(&get(1, "/file"));
+        server.frames_for(client, b"");
+        let ping = frame(6, 0, 0, &[0; 8]);
+        for _ in 0..5 {
+            server.frames_for(client, &ping[..5]);
+            server.advance(options().http.request_timeout - ALMOST);
+            assert_eq!(server.frames_for(client, &ping[5..]).len(), 1);
+        }
+        server.frames_for(client, &ping[..5]);
+        server.advance(options().http.request_timeout - ALMOST);
+        assert_eq!(server.frames_for(client, &ping[5..]).len(), 1);
+        server.advance(ALMOST * 6);
+        assert_eq!(goaways(&server.frames_for(client, b"")), [(1, 0)]);
+    });
+}
+
+#[test]
+fn content_below_the_least_rate_is_refused() {
+    let mut options = options();
+    options.http.request_timeout = Duration::from_secs(600);
+    let second = Duration::from_secs(1);
+    simulate(Snapshot::new(builtin_site(), ZoneMap::new(HashSeed(1), [])), options, |server| {
+        // 500 bytes per second, measured over 20 seconds.
+        for (bytes, is_refused) in [(600, false), (400, true)] {
+            let client = server.http2(&[get(1, "/file"), post(3)].concat());
+            let mut answers = vec![];
+            for _ in 0..25 {
+                answers.extend(server.frames_for(client, &frame(DATA, 0, 3, &vec![0; bytes])));
+                server.advance(second);
+            }
+            answers.extend(server.frames_for(client, b""));
+            assert_eq!(has_status(&answers, 3, b"408"), is_refused, "{bytes}");
+            server.break_off(client);
+        }
+        assert_eq!(server.count(Counter::HttpSlowRequests), 1);
+    });
+}
+
+#[test]
+fn a_client_that_sends_too_much_gets_its_response_before_a_reset() {
+    with_files(|server| {
+        let length = b"\x0f\x0d\x07";
+        let block = [b"\x83\x86\x41\x01a\x04\x05/file", &length[..], b"9999999"].concat();
+        let client = server.http2(&[frame(HEADERS, 4, 1, &block), frame(DATA, 0, 1, &[0; 16_384])].concat());
+        let answer = server.frames_for(client, b"");
+        assert!(has_status(&answer, 1, b"413") && is_ended(&answer, 1) && resets(&answer).is_empty(), "{answer:?}");
+        server.advance(options().http.request_timeout);
+        assert_eq!(resets(&server.frames_for(client, b"")), [(1, 0)]);
+        assert!(server.is_open(client));
+    });
+}
+
+#[test]
+fn an_iteration_of_a_connection_is_bounded_by_bytes_in_both_directions() {
+    /// 128 KiB, and what is received at once or written for one step.
+    const BYTES_MAX: usize = 128 * 1024 + 100_000;
+    with_files(|server| {
+        let client = server.http2(b"");
+        let window = (1_u32 << 30).to_be_bytes();
+        server.frames_for(client, &frame(WINDOW_UPDATE, 0, 0, &window));
+        let request =
+            |index: u32| [get(index * 2 + 1, "/large"), frame(WINDOW_UPDATE, 0, index * 2 + 1, &window)].concat();
+        server.send(client, &(0..20).flat_map(request).collect::<Vec<u8>>());
+        let mut counts = vec![];
+        while counts.iter().sum::<usize>() < 20 * LARGE_BYTES {
+            server.run_once();
+            counts.push(server.take_received(client).len());
+        }
+        assert!(counts.iter().all(|count| (1..=BYTES_MAX).contains(count)), "{counts:?}");
+
+        // Content that is discarded costs no budget of the client, and time of the server.
+        server.send(client, &[post(101), frame(DATA, 0, 101, &[0; 16_000]).repeat(100)].concat());
+        let mut iterations = 0;
+        while server.unreceived_bytes(client) > 0 {
+            let before = server.unreceived_bytes(client);
+            server.run_once();
+            iterations += 1;
+            assert!(before - server.unreceived_bytes(client) <= BYTES_MAX);
+        }
+        assert!(iterations >= 1_600_000 / BYTES_MAX, "{iterations}");
+    });
+}
+
+#[test]
+fn refusals_are_counted_by_their_limit() {
+    with_files(|server| {
+        let ping = frame(6, 0, 0, &[0; 8]);
+        for (bytes, counter) in [
+            (ping.repeat(1_100), Counter::Http2OverControlFrames),
+            ([frame(HEADERS, 1, 1, &[]), frame(9, 0, 1, &[]).repeat(10)].concat(), Counter::Http2OverContinuations),
+            ((0..102).flat_map(|index| get(index * 2 + 1, "/large")).collect(), Counter::Http2OverStreams),
+            (frame(6, 0, 0, b""), Counter::Http2Errors),
+        ] {
+            let before = server.count(counter);
+            let client = server.http2(&bytes);
+            server.frames_for(client, b"");
+            assert!(server.count(counter) > before, "{counter:?}");
+        }
+        assert_eq!(server.count(Counter::Http2OverStreams), 2);
+        assert_eq!(server.count(Counter::Http2Refused), 3);
+    });
+}
+
 #[test]
 fn draining_finishes_streams_in_progress() {
     const GRACE: Duration = Duration::from_secs(2);
@@ -300,6 +464,15 @@ fn clients_speak_the_version_that_they_begin_with() {
         assert_eq!(goaways(&server.frames_for(client, b"")), [(0, 1)]);
         assert_eq!(server.ending(client), Ending::ShutDown);
         assert_eq!(server.count(Counter::Http2Connections), 2);
+        // What is none of both gets no answer, and a malformed request one.
+        for (bytes, answer) in
+            [(&b"INVALID CONNECTION PREFACE\r\n\r\n"[..], &b""[..]), (b"GET HTTP/1.1\r\n\r\n", b"HTTP/1.1 400")]
+        {
+            let client = server.connect(Protocol::Http, bytes, UNLIMITED).expect("accepted");
+            server.run(ITERATIONS_MAX);
+            let received = server.take_received(client);
+            assert!(received.starts_with(answer) && received.is_empty() == answer.is_empty());
+        }
     });
 }
 
