@@ -33,7 +33,7 @@ impl Tls {
 }
 
 /// The configuration of a client that asks for a protocol.
-pub(crate) fn config(alpn: &[u8]) -> ClientConfig {
+pub fn config(alpn: &[u8]) -> ClientConfig {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let verifier = Arc::new(AnyCertificate(Arc::clone(&provider)));
     let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();

@@ -1,9 +1,10 @@
-//! The commands `cargo xtask compare`, `cargo xtask soak` and `cargo xtask torture`.
+//! The commands `cargo xtask compare`, `soak`, `torture` and `floods`.
 #![forbid(unsafe_code)]
 
 mod compare;
 mod soak_command;
 mod torture_command;
+mod floods_command;
 mod page;
 mod system;
 
@@ -17,6 +18,7 @@ enum Command {
     Compare(compare::Options),
     Soak(soak_command::Options),
     Torture(torture_command::Options),
+    Floods(floods_command::Options),
 }
 
 fn main() -> ExitCode {
@@ -28,6 +30,7 @@ fn main() -> ExitCode {
         Command::Compare(options) => compare::run(&options),
         Command::Soak(options) => soak_command::run(&options),
         Command::Torture(options) => torture_command::run(&options),
+        Command::Floods(options) => floods_command::run(&options),
     };
     match result {
         Ok(true) => ExitCode::SUCCESS,

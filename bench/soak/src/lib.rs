@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod torture;
+pub mod floods;
 mod scenarios;
 mod crashes;
 mod nginx;

@@ -1,0 +1,302 @@
+//! Clients that flood a server with frames of HTTP/2 over TLS: how many frames a connection accepts before it ends, and how
+//! long other clients wait meanwhile.
+
+mod client;
+mod frames;
+
+use crate::extent::becomes_true;
+use crate::service::{LIMIT, processes_in};
+use anyhow::{Context, ensure};
+use client::Client;
+use frames::{frame, get, kind, post, reset, window_update};
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// Frames that a client sends at most on one connection.
+const FRAMES_MAX: usize = 100_000;
+/// Frames after which a client that counts waits for the server.
+const BATCH_FRAMES: usize = 40;
+/// Bytes of the file whose content fills the windows of clients.
+const LARGE_BYTES: usize = 1 << 20;
+/// Connections of the client whose waiting times are measured.
+const CONNECTION_COUNT: usize = 8;
+const PAUSE: Duration = Duration::from_micros(500);
+
+/// A flood.
+pub struct Flood {
+    /// Its name in results.
+    pub name: &'static str,
+    /// What the client sends after the preface and its settings.
+    opening: fn() -> Vec<u8>,
+    /// What it then repeats, with the number of the repetition.
+    item: fn(u32) -> Vec<u8>,
+    item_frames: usize,
+    /// Frames that a connection may accept, by the default limits.
+    pub frames_max: usize,
+    /// Other frames may stand between.
+    allows_pings: bool,
+}
+
+const fn flood(
+    name: &'static str,
+    opening: fn() -> Vec<u8>,
+    item: fn(u32) -> Vec<u8>,
+    item_frames: usize,
+    frames_max: usize,
+) -> Flood {
+    Flood { name, opening, item, item_frames, frames_max, allows_pings: true }
+}
+
+/// `http2_resets_max` and `http2_control_frames_max`, with the frame that exceeds them.
+const RESETS: usize = 201;
+const CONTROLS: usize = 1_001;
+
+/// Vulnerabilities of servers, by their names and numbers.
+pub const FLOODS: &[Flood] = &[
+    // CVE-2023-44487.
+    flood("rapid reset", closed_window, |index| [get(stream(index)), reset(stream(index))].concat(), 2, 2 * RESETS),
+    // CVE-2025-8671: the client provokes the resets.
+    flood(
+        "window overflow",
+        Vec::new,
+        |index| [get(stream(index)), window_update(stream(index), 0x7fff_ffff)].concat(),
+        2,
+        2 * RESETS,
+    ),
+    flood("window update of 0", Vec::new, |index| [get(stream(index)), window_update(stream(index), 0)].concat(), 2, 2),
+    flood(
+        "content after the end",
+        Vec::new,
+        |index| [get(stream(index)), frame(kind::DATA, 0, stream(index), b"x")].concat(),
+        2,
+        2,
+    ),
+    flood("wrong length", Vec::new, |index| frames::empty_with_length(stream(index)), 1, RESETS),
+    // CVE-2024-27316 and others; http2_continuations_max is 8.
+    Flood {
+        allows_pings: false,
+        ..flood(
+            "continuation",
+            || frame(kind::HEADERS, 1, 1, b"\x82"),
+            |_| frame(kind::CONTINUATION, 0, 1, b"\x82"),
+            1,
+            9,
+        )
+    },
+    // CVE-2019-9512, 9515, 9518, 9511 and 9513.
+    flood("ping", Vec::new, |_| frame(kind::PING, 0, 0, &[0; 8]), 1, CONTROLS),
+    flood("settings", Vec::new, |_| frame(kind::SETTINGS, 0, 0, &[]), 1, CONTROLS),
+    flood("empty data", || post(1), |_| frame(kind::DATA, 0, 1, &[]), 1, CONTROLS),
+    flood(
+        "empty headers",
+        || [get(1), window_update(1, 0x7fff_ffff)].concat(),
+        |_| frame(kind::HEADERS, 5, 1, &[]),
+        1,
+        CONTROLS,
+    ),
+    flood("window update of 1", Vec::new, |_| window_update(0, 1), 1, CONTROLS),
+    flood("content in windows of 1", || [closed_window(), get(1)].concat(), |_| window_update(1, 1), 1, CONTROLS),
+    flood("priority update", Vec::new, |_| frame(kind::PRIORITY_UPDATE, 0, 0, b"\0\0\0\x01u=1"), 1, CONTROLS),
+];
+
+fn stream(index: u32) -> u32 {
+    index * 2 + 1
+}
+
+/// Settings by which a response has no content at first, so that its stream stays open.
+fn closed_window() -> Vec<u8> {
+    frame(kind::SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0])
+}
+
+/// A server of a directory, over HTTP and HTTPS, with one worker. It is stopped when it is dropped.
+pub struct Server {
+    http: SocketAddr,
+    https: SocketAddr,
+    supervisor: Child,
+    folder: TempDir,
+}
+
+impl Server {
+    /// Starts `program`.
+    pub fn start(program: &Path) -> anyhow::Result<Server> {
+        let folder = TempDir::with_prefix("floods-")?;
+        // Root serves as another user, which must reach it.
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))?;
+        fs::write(folder.path().join("large"), vec![b'x'; LARGE_BYTES])?;
+        fs::write(folder.path().join("small"), b"content")?;
+        let mut command = Command::new(program);
+        command.args(["serve", ".", "--http", "127.0.0.1:0", "--https", "127.0.0.1:0", "--workers", "1"]);
+        command.current_dir(folder.path()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut supervisor = command.spawn().with_context(|| format!("{}", program.display()))?;
+        let mut lines = BufReader::new(supervisor.stdout.take().context("a pipe")?).lines();
+        let mut address = |service: &str| -> anyhow::Result<SocketAddr> {
+            let line = lines.next().context("the server did not start")??;
+            Ok(line.strip_prefix(service).with_context(|| format!("unexpected line: {line}"))?.trim().parse()?)
+        };
+        let (http, https) = (address("http ")?, address("https ")?);
+        Ok(Server { http, https, supervisor, folder })
+    }
+
+    /// Resident memory of all processes of the server, in KiB.
+    pub fn resident_kib(&self) -> u64 {
+        let of_process = |pid: u32| {
+            let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+            let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
+            line.trim().trim_end_matches(" kB").parse::<u64>().unwrap_or(0)
+        };
+        processes_in(self.folder.path()).into_iter().map(of_process).sum()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        for signal in [rustix::process::Signal::TERM, rustix::process::Signal::KILL] {
+            for pid in processes_in(self.folder.path()) {
+                // It may have ended meanwhile.
+                let _ = crate::service::send_signal(pid, signal);
+            }
+            becomes_true(LIMIT, || !matches!(self.supervisor.try_wait(), Ok(None)));
+        }
+    }
+}
+
+/// Waiting times of another client, as 99th percentiles.
+#[derive(Clone, Copy, Debug)]
+pub struct Waiting {
+    /// While nothing else happens.
+    pub alone: Duration,
+    /// Beside a client that makes one request on each of its connections, as fast as it can.
+    pub beside_requests: Duration,
+    /// Beside the flood.
+    pub beside_flood: Duration,
+    /// Connections of the flood per second.
+    pub floods_per_s: f64,
+}
+
+impl Flood {
+    /// The number of frames that one connection has accepted, to a multiple of a batch, and the error code that the client got
+    /// at its end.
+    pub fn run_once(&self, server: &Server) -> anyhow::Result<(usize, Option<u32>)> {
+        let mut client = Client::connect(server.https)?;
+        client.send(&(self.opening)())?;
+        let (mut frame_count, mut index) = (0, 0);
+        while frame_count < FRAMES_MAX {
+            let mut batch = Vec::new();
+            for _ in 0..BATCH_FRAMES / self.item_frames {
+                batch.extend((self.item)(index));
+                index += 1;
+            }
+            // If the server has closed the connection, there is something to read.
+            let _ = client.send(&batch);
+            if let Some(end) = client.end_or_pong(self.allows_pings)? {
+                return Ok((frame_count, end));
+            }
+            frame_count += BATCH_FRAMES;
+        }
+        anyhow::bail!("{}: {FRAMES_MAX} frames were accepted", self.name)
+    }
+
+    /// Sends the flood on one connection after another while another client measures, for about three times `duration`.
+    pub fn measure(&self, server: &Server, duration: Duration) -> anyhow::Result<Waiting> {
+        const ROUNDS: u32 = 8;
+        let (phase, connection_count) = (AtomicUsize::new(ALONE), AtomicUsize::new(0));
+        let (samples, flooded) = thread::scope(|scope| {
+            let prober = scope.spawn(|| probe(server.http, &phase));
+            let flooder = scope.spawn(|| self.send_repeatedly(server.https, &phase, &connection_count));
+            for _ in 0..ROUNDS {
+                for next in [ALONE, BESIDE_REQUESTS, BESIDE_FLOOD] {
+                    phase.store(next, Ordering::Relaxed);
+                    thread::sleep(duration / ROUNDS);
+                }
+            }
+            phase.store(ENDED, Ordering::Relaxed);
+            (prober.join().expect("no panic"), flooder.join().expect("no panic"))
+        });
+        flooded?;
+        let mut samples = samples?;
+        let [alone, beside_requests, beside_flood] =
+            [ALONE, BESIDE_REQUESTS, BESIDE_FLOOD].map(|phase| percentile_99(&mut samples[phase]));
+        let floods_per_s = connection_count.load(Ordering::Relaxed) as f64 / duration.as_secs_f64();
+        Ok(Waiting { alone, beside_requests, beside_flood, floods_per_s })
+    }
+
+    fn send_repeatedly(&self, https: SocketAddr, phase: &AtomicUsize, count: &AtomicUsize) -> anyhow::Result<()> {
+        let items: Vec<u8> = (0..(FRAMES_MAX / self.item_frames) as u32).flat_map(|index| (self.item)(index)).collect();
+        loop {
+            match phase.load(Ordering::Relaxed) {
+                ENDED => return Ok(()),
+                ALONE => thread::sleep(PAUSE),
+                BESIDE_REQUESTS => {
+                    let mut client = Client::connect(https)?;
+                    client.send(&get(1))?;
+                    client.end_or_pong(true)?;
+                }
+                _ => {
+                    let mut client = Client::connect(https)?;
+                    client.send(&(self.opening)())?;
+                    // Until the server closes the connection.
+                    let _ = items.chunks(16 * 1024).try_for_each(|chunk| client.send(chunk));
+                    count.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+}
+
+/// What happens beside the client that measures.
+const ALONE: usize = 0;
+const BESIDE_REQUESTS: usize = 1;
+const BESIDE_FLOOD: usize = 2;
+const ENDED: usize = 3;
+
+/// Makes requests until the end; the waiting times in each phase.
+fn probe(http: SocketAddr, phase: &AtomicUsize) -> anyhow::Result<[Vec<Duration>; ENDED]> {
+    let connect = || -> anyhow::Result<TcpStream> {
+        let stream = TcpStream::connect(http)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(LIMIT))?;
+        Ok(stream)
+    };
+    let mut connections = (0..CONNECTION_COUNT).map(|_| connect()).collect::<anyhow::Result<Vec<_>>>()?;
+    let mut samples = [const { Vec::new() }; ENDED];
+    let mut answered = 0;
+    loop {
+        let before = phase.load(Ordering::Relaxed);
+        if before == ENDED {
+            return Ok(samples);
+        }
+        // At most as many requests as a connection may have.
+        let connection = &mut connections[answered % CONNECTION_COUNT];
+        answered += 1;
+        if answered % (CONNECTION_COUNT * 1_000) < CONNECTION_COUNT {
+            *connection = connect()?;
+        }
+        let start = Instant::now();
+        connection.write_all(b"GET /small HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
+        let mut response = Vec::new();
+        while !response.ends_with(b"content") {
+            let mut piece = [0; 1024];
+            let count = connection.read(&mut piece)?;
+            ensure!(count > 0, "the server has closed a connection of another client");
+            response.extend_from_slice(&piece[..count]);
+        }
+        let took = start.elapsed();
+        if phase.load(Ordering::Relaxed) == before {
+            samples[before].push(took);
+        }
+        thread::sleep(PAUSE);
+    }
+}
+
+fn percentile_99(samples: &mut [Duration]) -> Duration {
+    samples.sort_unstable();
+    samples.get(samples.len() * 99 / 100).copied().unwrap_or_default()
+}
