@@ -21,11 +21,12 @@ const FDS_PER_PACKET: usize = 32;
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The names of descriptors that a server process inherits (`LISTEN_FDNAMES`).
-const NAMES: [(&str, FdKind); 10] = [
+const NAMES: [(&str, FdKind); 11] = [
     ("supervisor", FdKind::Connection),
     ("configuration", FdKind::Configuration),
     ("zones", FdKind::Zones),
     ("certificates", FdKind::Certificates),
+    ("kept-certificates", FdKind::KeptCertificates),
     ("ticket-keys", FdKind::TicketKeys),
     ("control", FdKind::ControlSocket),
     ("http", FdKind::Listener(ListenerRole { service: Service::Http, is_external: false })),
@@ -55,6 +56,8 @@ pub struct Descriptors {
     pub zones: Vec<OwnedFd>,
     /// The certificates with their private keys.
     pub certificates: Option<OwnedFd>,
+    /// Good versions of certificates.
+    pub kept_certificates: Option<OwnedFd>,
     /// The ticket keys.
     pub ticket_keys: Option<OwnedFd>,
     /// The control socket.
@@ -76,6 +79,7 @@ impl Extend<(FdKind, OwnedFd)> for Descriptors {
                 FdKind::Configuration => self.configuration = Some(descriptor),
                 FdKind::Zones => self.zones.push(descriptor),
                 FdKind::Certificates => self.certificates = Some(descriptor),
+                FdKind::KeptCertificates => self.kept_certificates = Some(descriptor),
                 FdKind::TicketKeys => self.ticket_keys = Some(descriptor),
                 FdKind::ControlSocket => self.control = Some(descriptor),
                 FdKind::Listener(role) => self.listeners.push((role, descriptor)),

@@ -99,6 +99,9 @@ pub enum Event {
         /// Whether they are all; otherwise they replace those of the same zones.
         replaces_all: bool,
     },
+    /// The good versions of certificates that come with this event ([`FdKind::KeptCertificates`]) are to be kept for the next
+    /// server process, instead of those before.
+    CertificatesKept,
     /// The server process has failed and exits when it has finished what is in progress.
     Failed,
     /// The server process has stopped accepting, after the command to stop: the listeners can be shut down.
@@ -119,6 +122,8 @@ pub enum FdKind {
     Zones,
     /// The certificates with their private keys in a sealed memfd ([`crate::tls`]).
     Certificates,
+    /// Good versions of certificates with their private keys in a sealed memfd ([`crate::tls`]).
+    KeptCertificates,
     /// The ticket keys in a sealed memfd ([`crate::tls`]).
     TicketKeys,
     /// The control socket.
@@ -284,6 +289,7 @@ pub(crate) mod tests {
             Event::ReloadRefused,
             Event::NewProcessNeeded(text()),
             Event::ZonesKept { replaces_all: true },
+            Event::CertificatesKept,
             Event::Failed,
             Event::AcceptStopped,
             Event::Drained { cut_off_count: 1 },
@@ -303,6 +309,7 @@ pub(crate) mod tests {
             FdKind::Configuration,
             FdKind::Zones,
             FdKind::Certificates,
+            FdKind::KeptCertificates,
             FdKind::TicketKeys,
             FdKind::ControlSocket,
             FdKind::Process(process),
@@ -329,7 +336,7 @@ pub(crate) mod tests {
         for name in enums.iter().chain(&inner).flatten() {
             assert!(all.contains(&format!("\"{name}\"")), "{name} is not in `messages` or `kinds`");
         }
-        assert_eq!(enums.map(|names| names.len()), [3, 7, 13, 9], "{inner:?}");
+        assert_eq!(enums.map(|names| names.len()), [3, 7, 14, 10], "{inner:?}");
     }
 
     #[test]

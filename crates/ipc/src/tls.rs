@@ -1,11 +1,15 @@
 //! Certificates, private keys and ticket keys on their way from the supervisor to a server process: the content of the sealed
-//! files [`FdKind::Certificates`](crate::FdKind::Certificates) and [`FdKind::TicketKeys`](crate::FdKind::TicketKeys).
+//! files [`FdKind::Certificates`](crate::FdKind::Certificates) and [`FdKind::TicketKeys`](crate::FdKind::TicketKeys); and back the
+//! good versions of certificates, for the next server process ([`FdKind::KeptCertificates`](crate::FdKind::KeptCertificates)).
 //!
 //! Copies in memory are erased after use.
 
 use sanderling_os::memfd;
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use zeroize::Zeroizing;
 
 /// Bytes of all certificates with their keys.
@@ -60,6 +64,49 @@ pub fn certificates_from_memfd(descriptor: impl AsFd) -> io::Result<Vec<PemFiles
         });
     }
     Ok(certificates)
+}
+
+/// A good version of a certificate.
+#[derive(Clone, PartialEq, Eq)]
+pub struct KeptCertificate {
+    /// The file of its chain.
+    pub file: PathBuf,
+    /// The chain as PEM.
+    pub chain: Vec<u8>,
+    /// The private key as PEM.
+    pub key: Zeroizing<Vec<u8>>,
+}
+
+/// Writes good versions of certificates.
+pub fn kept_certificates_to_memfd<'k>(kept: impl Iterator<Item = &'k KeptCertificate> + Clone) -> io::Result<OwnedFd> {
+    let parts = |kept: &'k KeptCertificate| [kept.file.as_os_str().as_bytes(), &kept.chain, &kept.key];
+    let bytes = kept.clone().flat_map(parts).map(|part| 4 + part.len()).sum();
+    let mut content = Zeroizing::new(Vec::with_capacity(bytes));
+    kept.flat_map(parts).for_each(|part| put(part, &mut content));
+    memfd::create("kept-certificates", &content)
+}
+
+/// Reads what [`kept_certificates_to_memfd`] has written.
+///
+/// # Errors
+/// The content is malformed.
+pub fn kept_certificates_from_memfd(descriptor: impl AsFd) -> io::Result<Vec<KeptCertificate>> {
+    let content = Zeroizing::new(memfd::read(descriptor, CERTIFICATES_BYTES_MAX)?);
+    let mut rest = &content[..];
+    let mut kept = Vec::new();
+    while !rest.is_empty() {
+        let file = PathBuf::from(OsStr::from_bytes(take(&mut rest)?));
+        let chain = take(&mut rest)?.to_vec();
+        kept.push(KeptCertificate { file, chain, key: Zeroizing::new(take(&mut rest)?.to_vec()) });
+    }
+    Ok(kept)
+}
+
+/// Without the key.
+impl std::fmt::Debug for KeptCertificate {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("KeptCertificate").field("file", &self.file).finish_non_exhaustive()
+    }
 }
 
 fn put(bytes: &[u8], out: &mut Vec<u8>) {
@@ -151,6 +198,25 @@ mod tests {
         }
         let file = memfd::create("test", &[2]).expect("created");
         assert!(certificates_from_memfd(&file).is_err());
+    }
+
+    #[test]
+    fn kept_certificates_arrive_as_they_were_sent() {
+        let kept = |file: &str, chain: &[u8]| KeptCertificate {
+            file: file.into(),
+            chain: chain.to_vec(),
+            key: Zeroizing::new(b"key".to_vec()),
+        };
+        let all = [kept("/a/chain.pem", b"chain"), kept("b.pem", b"")];
+        for count in 0..=all.len() {
+            let file = kept_certificates_to_memfd(all[..count].iter()).expect("created");
+            assert_eq!(kept_certificates_from_memfd(&file).expect("read"), all[..count]);
+        }
+        let whole = memfd::read(kept_certificates_to_memfd(all[..1].iter()).expect("created"), 100).expect("read");
+        for length in 1..whole.len() {
+            let file = memfd::create("test", &whole[..length]).expect("created");
+            assert!(kept_certificates_from_memfd(&file).is_err(), "{length} bytes");
+        }
     }
 
     #[test]

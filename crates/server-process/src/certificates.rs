@@ -1,10 +1,15 @@
 //! Loads the certificates and ticket keys that the supervisor passes on.
 //!
-//! A certificate that cannot be used affects no other one: its last good version stays in service.
+//! A certificate that cannot be used affects no other one: its last good version stays in service. The supervisor keeps the last
+//! good versions for the next process, in sealed memory that it does not read.
 
-use sanderling_config::diagnostic::{Diagnostic, Problem};
+use sanderling_config::diagnostic::{Diagnostic, Problem, error_text};
+use sanderling_config::log::log;
 use sanderling_config::{CertificateFiles, Config};
-use sanderling_ipc::tls::{PemFiles, TICKET_KEY_BYTES, TicketKeyPair, certificates_from_memfd};
+use sanderling_ipc::tls::{
+    KeptCertificate, PemFiles, TICKET_KEY_BYTES, TicketKeyPair, certificates_from_memfd, kept_certificates_from_memfd,
+    kept_certificates_to_memfd,
+};
 use sanderling_server::Tls;
 use sanderling_tls::self_signed::localhost;
 use sanderling_tls::{Alpn, Certificate, CertificateStore, ServerTls, TicketKeys};
@@ -26,6 +31,8 @@ const _: () = assert!(TICKET_KEY_BYTES == sanderling_tls::TICKET_KEY_BYTES);
 pub(crate) struct TlsDescriptors {
     pub(crate) certificates: Option<OwnedFd>,
     pub(crate) ticket_keys: Option<OwnedFd>,
+    /// What an earlier process has kept; `None` if this one has served.
+    pub(crate) kept: Option<OwnedFd>,
 }
 
 /// The certificates in service.
@@ -39,6 +46,8 @@ pub(crate) struct Certificates {
     pub(crate) states: Vec<CertificateState>,
     /// The ticket keys, for the next supervisor.
     pub(crate) ticket_keys: Option<OwnedFd>,
+    /// The last good versions, for the next process.
+    pub(crate) kept: Option<OwnedFd>,
 }
 
 /// A certificate.
@@ -83,7 +92,10 @@ impl Certificates {
             return Err(io::Error::other("the certificates are those of another configuration"));
         }
         let tickets = tickets(&ticket_keys)?;
-        let mut store = self.load_files(&config.certificates, files, diagnostics);
+        let kept = descriptors.kept.as_ref().or(self.kept.as_ref()).map(kept_certificates_from_memfd).transpose()?;
+        let kept = kept.unwrap_or_default();
+        let mut store = self.load_files(&config.certificates, &files, &kept, diagnostics);
+        self.keep(files, kept);
         if config.has_self_signed_certificate {
             store.add_default(self.self_signed()?);
         }
@@ -102,11 +114,29 @@ impl Certificates {
         Ok(self.self_signed.insert(certificate))
     }
 
-    /// Loads the files of the certificates.
+    /// Keeps the good versions for the next process.
+    fn keep(&mut self, files: Vec<PemFiles>, mut kept: Vec<KeptCertificate>) {
+        kept.retain(|kept| self.states.iter().any(|state| state.file == kept.file));
+        for (state, files) in self.states.iter().zip(files) {
+            if let (Ok((chain, key)), None) = (files, &state.problem) {
+                kept.retain(|kept| kept.file != state.file);
+                kept.push(KeptCertificate { file: state.file.clone(), chain, key });
+            }
+        }
+        match kept_certificates_to_memfd(kept.iter()) {
+            Ok(kept) => self.kept = Some(kept),
+            Err(error) => {
+                log(&format!("cannot keep certificates for the next server process: {}", error_text(&error)));
+            }
+        }
+    }
+
+    /// Loads the files of the certificates; those of which no version is good from `kept`.
     pub(crate) fn load_files(
         &mut self,
         certificates: &[CertificateFiles],
-        files: Vec<PemFiles>,
+        files: &[PemFiles],
+        kept: &[KeptCertificate],
         diagnostics: &mut Vec<Diagnostic>,
     ) -> CertificateStore {
         let mut store = CertificateStore::new();
@@ -120,6 +150,12 @@ impl Certificates {
                 }
                 Err(diagnostic) => Some(diagnostic),
             };
+            if let (None, Some(kept)) =
+                (self.last_good.get(&configured.chain), kept.iter().find(|kept| kept.file == configured.chain))
+                && let Ok(certificate) = Certificate::from_pem(&kept.chain, &kept.key)
+            {
+                self.last_good.insert(configured.chain.clone(), certificate);
+            }
             let certificate = self.last_good.get(&configured.chain);
             let warnings = match (&problem, certificate) {
                 (None, Some(certificate)) => warnings(configured, certificate),
@@ -167,10 +203,10 @@ fn tickets(descriptor: impl AsFd) -> io::Result<TicketKeys> {
     Ok(TicketKeys::new(&current, previous.as_deref()))
 }
 
-fn load(configured: &CertificateFiles, files: PemFiles) -> Result<Certificate, Diagnostic> {
+fn load(configured: &CertificateFiles, files: &PemFiles) -> Result<Certificate, Diagnostic> {
     let (chain, key) =
-        files.map_err(|error| Diagnostic::error(configured.location.clone(), Problem::new(error, "")))?;
-    Certificate::from_pem(&chain, &key).map_err(|error| {
+        files.as_ref().map_err(|error| Diagnostic::error(configured.location.clone(), Problem::new(error, "")))?;
+    Certificate::from_pem(chain, key).map_err(|error| {
         let (chain, key) = (configured.chain.display(), configured.key.display());
         let problem = Problem::new(format!("cannot use `{chain}` with `{key}`: {error}"), error.remedy());
         Diagnostic::error(configured.location.clone(), problem)

@@ -8,6 +8,7 @@ use crate::sandbox::lookup_user;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text};
 use sanderling_config::log::{print, report};
 use sanderling_config::{CertificateFiles, Config, ConfigSource, Exit};
+use sanderling_ipc::tls::PemFiles;
 use sanderling_os::process::effective_uid;
 
 /// Checks the configuration of `source`, with its sites and zones.
@@ -66,10 +67,11 @@ fn load(config: &Config) -> Result<(Loaded, Vec<CertificateState>, Option<String
 
 /// The certificates, and what is wrong with them.
 fn load_certificates(config: &Config) -> (Vec<CertificateState>, Vec<Diagnostic>) {
-    let files = config.certificates.iter().map(|files| files.read().map_err(|problem| problem.to_string())).collect();
+    let read = |files: &CertificateFiles| files.read().map_err(|problem| problem.to_string());
+    let files: Vec<PemFiles> = config.certificates.iter().map(read).collect();
     let mut problems: Vec<Diagnostic> = config.certificates.iter().filter_map(CertificateFiles::key_problem).collect();
     let mut certificates = Certificates::default();
-    certificates.load_files(&config.certificates, files, &mut problems);
+    certificates.load_files(&config.certificates, &files, &[], &mut problems);
     (certificates.states, problems)
 }
 

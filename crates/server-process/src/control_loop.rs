@@ -122,6 +122,7 @@ impl<'s> ControlLoop<'s> {
         }
         let unsent_zones = self.state.unsent_zones.take();
         self.keep_zones(unsent_zones);
+        self.keep_certificates();
         self.run_until_drain(signals);
         if !self.is_stopping {
             log("this server process has failed; it finishes requests in progress and exits");
@@ -208,7 +209,7 @@ impl<'s> ControlLoop<'s> {
                 let mut received = Descriptors::default();
                 received.extend(descriptors);
                 let Descriptors { configuration, certificates, ticket_keys, .. } = received;
-                self.state.loaded_tls = TlsDescriptors { certificates, ticket_keys };
+                self.state.loaded_tls = TlsDescriptors { certificates, ticket_keys, kept: None };
                 let result = configuration.ok_or_else(|| io::Error::other("no configuration came with the command"));
                 if let Err(error) = result.and_then(|text| self.load(text, &forced_zones)) {
                     self.send_new_process_needed(&format!(
@@ -222,7 +223,7 @@ impl<'s> ControlLoop<'s> {
                 received.extend(descriptors);
                 let Descriptors { certificates, ticket_keys, .. } = received;
                 let config = Arc::clone(&self.state.config);
-                let tls = self.load_certificates(&config, TlsDescriptors { certificates, ticket_keys });
+                let tls = self.load_certificates(&config, TlsDescriptors { certificates, ticket_keys, kept: None });
                 if let Some(tls) = tls {
                     self.server.update_snapshot(|snapshot| snapshot.tls = tls);
                 }
@@ -404,6 +405,18 @@ impl<'s> ControlLoop<'s> {
         self.state.kept_zones.push(descriptor);
     }
 
+    /// Has the supervisor keep the good versions of certificates.
+    fn keep_certificates(&mut self) {
+        if let (Some(supervisor), Some(Ok(copy))) =
+            (&mut self.state.supervisor, self.state.certificates.kept.as_ref().map(OwnedFd::try_clone))
+            && supervisor
+                .send_with(&Message::Event(Event::CertificatesKept), vec![(FdKind::KeptCertificates, copy)])
+                .is_err()
+        {
+            self.on_supervisor_lost();
+        }
+    }
+
     fn apply(&mut self, config: Arc<Config>, config_text: OwnedFd, loaded: Loaded) {
         let Loaded { mut snapshot, load_status, changes, warnings, errors, .. } = loaded;
         for diagnostics in [&errors, &warnings] {
@@ -433,6 +446,7 @@ impl<'s> ControlLoop<'s> {
     fn load_certificates(&mut self, config: &Config, descriptors: TlsDescriptors) -> Option<Option<Arc<Tls>>> {
         let mut diagnostics = Vec::new();
         let loaded = self.state.certificates.load(config, descriptors, &mut diagnostics);
+        self.keep_certificates();
         report(&diagnostics);
         self.send_diagnostics(&diagnostics);
         loaded.inspect_err(|error| log(&format!("cannot load the certificates: {}", error_text(error)))).ok()
@@ -513,7 +527,9 @@ impl<'s> ControlLoop<'s> {
             (FdKind::ControlSocket, control.listener()),
         ];
         descriptors.extend(self.state.kept_zones.iter().map(|zones| (FdKind::Zones, zones.as_fd())));
-        descriptors.extend(self.state.certificates.ticket_keys.iter().map(|keys| (FdKind::TicketKeys, keys.as_fd())));
+        let Certificates { ticket_keys, kept, .. } = &self.state.certificates;
+        descriptors.extend(ticket_keys.iter().map(|keys| (FdKind::TicketKeys, keys.as_fd())));
+        descriptors.extend(kept.iter().map(|kept| (FdKind::KeptCertificates, kept.as_fd())));
         let kind = |service| FdKind::Listener(ListenerRole::internal(service));
         for sockets in self.socket_sets {
             descriptors.extend(sockets.http.iter().map(|socket| (kind(Service::Http), socket.as_fd())));

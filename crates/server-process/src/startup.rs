@@ -92,8 +92,17 @@ struct Prepared {
 
 impl Inherited {
     fn take(control_path: Option<PathBuf>) -> io::Result<Inherited> {
-        let Descriptors { configuration, zones, certificates, ticket_keys, control, listeners, connections, .. } =
-            handover::from_names()?;
+        let Descriptors {
+            configuration,
+            zones,
+            certificates,
+            kept_certificates,
+            ticket_keys,
+            control,
+            listeners,
+            connections,
+            ..
+        } = handover::from_names()?;
         let missing = || io::Error::other("only a supervisor can run this command; run `sanderling serve`");
         let control = match (control_path, control) {
             (Some(path), Some(listener)) => Some(ControlSocket::from_fd(path, listener)?),
@@ -104,7 +113,7 @@ impl Inherited {
             supervisor: Connection::from_fd(connections.into_iter().next().ok_or_else(missing)?)?,
             config_text: configuration.ok_or_else(missing)?,
             kept_zones: zones.into_iter().map(Arc::new).collect(),
-            tls: TlsDescriptors { certificates, ticket_keys },
+            tls: TlsDescriptors { certificates, ticket_keys, kept: kept_certificates },
             control,
             https_port: https_port(&listeners),
             socket_sets: socket_sets(listeners),

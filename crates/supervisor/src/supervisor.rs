@@ -331,6 +331,7 @@ impl Supervisor {
                 }
             }
             Event::ZonesKept { replaces_all } => self.keep_zones(descriptors, replaces_all),
+            Event::CertificatesKept => self.tls.keep(descriptors),
             Event::Stderr(text) => self.forward_stderr(generation, &text),
             Event::Ready { problem_count } => self.on_ready(generation, problem_count),
             Event::ReloadRefused => self.on_refused(generation),

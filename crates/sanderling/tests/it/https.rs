@@ -257,6 +257,43 @@ fn changed_certificate_is_used_by_itself_and_a_broken_one_is_not() {
 }
 
 #[test]
+fn last_good_certificate_outlives_the_server_process() {
+    let directory = domain();
+    let mut server = TestServer::start_command(directory.serve_command(), BOTH);
+    let https = server.encrypted("https");
+    let check = |event: &str, issuer: &str, is_broken: bool| {
+        let deadline = Instant::now() + DEADLINE;
+        loop {
+            let status = directory.control("status").text();
+            if status.contains(&format!("issued by {issuer}, ")) && status.contains("ERROR: ") == is_broken {
+                assert_eq!(status.contains("ERROR: ") && status.contains("cannot use `"), is_broken, "{status}");
+                break;
+            }
+            assert!(Instant::now() < deadline, "{event}: {status}");
+            thread::sleep(Duration::from_millis(50));
+        }
+        let shown = s_client(https, "");
+        assert!([format!("CN = {issuer}"), format!("CN={issuer}")].iter().any(|name| shown.contains(name)), "{shown}");
+    };
+    check("start", "first", false);
+    directory.replace("chain.pem", b"broken");
+    assert!(send_signal("KILL", &server.server_process_id().to_string()));
+    server.wait_for_error("is serving");
+    check("crash", "first", true);
+    let upgraded = directory.control("upgrade");
+    assert!(upgraded.status.success(), "{upgraded}");
+    check("upgrade", "first", true);
+    // The supervisor of the new program notices changed files, too.
+    issue(&directory, "chain.pem", "key.pem", "second");
+    check("renewal", "second", false);
+    directory.replace("key.pem", b"broken");
+    directory.replace("sanderling.toml", &[CONFIG, &b"[limits]\nhttp_idle_timeout_ms = 1000\n"[..]].concat());
+    let reloaded = directory.control("reload");
+    assert!(reloaded.text().contains("has replaced the old one") || reloaded.errors.contains("replaced"), "{reloaded}");
+    check("reload with a new process", "second", true);
+}
+
+#[test]
 fn check_reports_what_is_wrong_with_certificates() {
     let directory = domain();
     let set_mode = |path: &str, mode| {

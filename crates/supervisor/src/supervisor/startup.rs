@@ -140,7 +140,7 @@ fn start(
     let next = ActiveConfig { config: Arc::new(config), text };
     let active = next.try_clone()?;
     let mut supervisor = Supervisor::new(source, forced, signals, active)?;
-    supervisor.tls.inherit(inherited.ticket_keys);
+    supervisor.tls.inherit(inherited.ticket_keys, inherited.kept_certificates, &next.config);
     supervisor.control = inherited.control;
     supervisor.last_generation = inherited.processes.len() as u64;
     supervisor.processes = inherited.processes;
@@ -157,6 +157,7 @@ struct Inherited {
     processes: Vec<Process>,
     kept_zones: Vec<OwnedFd>,
     ticket_keys: Option<OwnedFd>,
+    kept_certificates: Option<OwnedFd>,
 }
 
 /// The sockets of a service manager, each for the service that has its address in the configuration.
@@ -211,8 +212,8 @@ fn adopt(mut connection: Connection, path: &Path, source: &ConfigSource) -> io::
     let control = descriptors.control.map(|control| ControlSocket::from_fd(path.to_owned(), control)).transpose()?;
     // The connection of the handover is the one for commands from now on.
     let processes = vec![Process::adopted(info, pidfd, connection)];
-    let (kept_zones, ticket_keys) = (descriptors.zones, descriptors.ticket_keys);
-    Ok(Inherited { listeners, control, processes, kept_zones, ticket_keys })
+    let Descriptors { zones: kept_zones, ticket_keys, kept_certificates, .. } = descriptors;
+    Ok(Inherited { listeners, control, processes, kept_zones, ticket_keys, kept_certificates })
 }
 
 /// Continues with the state of the program that this one has replaced.
@@ -223,8 +224,18 @@ fn resume(
     control_path: impl FnOnce(Option<&Path>) -> Option<PathBuf>,
     descriptors: Descriptors,
 ) -> io::Result<Supervisor> {
-    let Descriptors { configuration, zones, control, listeners, processes, connections, clients, ticket_keys, .. } =
-        descriptors;
+    let Descriptors {
+        configuration,
+        zones,
+        control,
+        listeners,
+        processes,
+        connections,
+        clients,
+        kept_certificates,
+        ticket_keys,
+        ..
+    } = descriptors;
     if processes.len() != connections.len() {
         return Err(io::Error::other("inherited a connection without its process"));
     }
@@ -239,7 +250,7 @@ fn resume(
     listeners.set_http_options();
     let path = control_path(config.control.as_deref());
     let mut supervisor = Supervisor::new(source, forced, signals, ActiveConfig { config: Arc::new(config), text })?;
-    supervisor.tls.inherit(ticket_keys);
+    supervisor.tls.inherit(ticket_keys, kept_certificates, &Arc::clone(&supervisor.active.config));
     supervisor.announced = listeners.clone();
     supervisor.listeners = listeners;
     if let (Some(path), Some(control)) = (path, control) {

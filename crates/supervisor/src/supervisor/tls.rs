@@ -7,6 +7,7 @@ use sanderling_config::log::log;
 use sanderling_config::{CertificateFiles, Config};
 use sanderling_ipc::tls::{PemFiles, TICKET_KEY_BYTES, TicketKeyPair, certificates_to_memfd};
 use sanderling_ipc::{Command, FdKind, IncomingFds};
+use sanderling_os::memfd;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -28,15 +29,36 @@ pub(super) struct TlsFiles {
     /// When the files are checked next; `None` if there are none.
     next_check: Option<Instant>,
     ticket_keys: Option<(TicketKeyPair, OwnedFd)>,
+    /// Good versions of the certificates, which the serving process has sent.
+    kept: Option<OwnedFd>,
 }
 
 /// A change of a file changes one of these numbers: device, inode, length, and the time of the last change.
 type FileVersion = (u64, u64, u64, i64, i64);
 
 impl TlsFiles {
-    /// Takes over the ticket keys of the supervisor before this one.
-    pub(super) fn inherit(&mut self, ticket_keys: Option<OwnedFd>) {
+    /// Takes over the ticket keys and good versions of the supervisor before this one, which has passed on certificates for
+    /// `config`. They are passed on again, since its last versions of the files are unknown.
+    pub(super) fn inherit(&mut self, ticket_keys: Option<OwnedFd>, kept: Option<OwnedFd>, config: &Config) {
         self.ticket_keys = ticket_keys.and_then(|file| Some((TicketKeyPair::from_memfd(&file).ok()?, file)));
+        self.kept = kept;
+        self.next_check = config.has_tls().then(Instant::now);
+    }
+
+    /// Keeps good versions of certificates for the next server process.
+    pub(super) fn keep(&mut self, descriptors: IncomingFds) {
+        for (kind, kept) in descriptors {
+            // What its sender can still change, another process must not trust.
+            if kind == FdKind::KeptCertificates && memfd::is_sealed(&kept) {
+                self.kept = Some(kept);
+            } else {
+                log("a server process sends certificates to keep in memory that is not sealed; ignoring them");
+            }
+        }
+    }
+
+    pub(super) fn kept(&self) -> Option<BorrowedFd<'_>> {
+        self.kept.as_ref().map(AsFd::as_fd)
     }
 
     pub(super) fn ticket_keys(&self) -> Option<BorrowedFd<'_>> {
@@ -52,6 +74,7 @@ impl TlsFiles {
         self.versions = versions(&config.certificates);
         self.next_check = config.has_tls().then(|| Instant::now() + CHECK_INTERVAL);
         if !config.has_tls() {
+            self.kept = None;
             return Ok(Vec::new());
         }
         let read = |files: &CertificateFiles| files.read().map_err(|problem| problem.to_string());
@@ -140,7 +163,8 @@ mod tests {
         assert_ne!(second.current, first.current);
         // Another supervisor continues with them.
         let mut next = TlsFiles::default();
-        next.inherit(tls.ticket_keys().map(|file| file.try_clone_to_owned().expect("a copy")));
+        let keys = tls.ticket_keys().map(|file| file.try_clone_to_owned().expect("a copy"));
+        next.inherit(keys, None, &Config::default());
         assert!(!next.rotate(start + TICKET_KEY_LIFETIME_S).expect("nothing to do"));
         assert_eq!(current(&next).current, second.current);
     }
