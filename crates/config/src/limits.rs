@@ -103,6 +103,8 @@ limits! {
         "HTTP/2 frames without request or content, beyond one per KiB sent; with more it is closed.";
     http2_overhead_bytes_max: u64 = 1_048_576 in 65_536..=1_099_511_627_776,
         "HTTP/2 bytes without use, beyond 8 times the others; a connection with more is closed.";
+    tls_handshakes_max: usize = 2_000 in 1..=1_000_000,
+        "Unfinished TLS handshakes of each worker; at the limit the oldest is closed for a new one.";
     tls_handshake_timeout_ms: u64 = 10_000 in 100..=600_000,
         "Time for a TLS handshake; then the connection is closed.";
     connection_buffers_bytes_max: usize = 67_108_864 in 0..=1_099_511_627_776,

@@ -21,7 +21,7 @@ enum Kind {
     Minimum,
 }
 
-const LIMITS: [Limit; 8] = [
+const LIMITS: [Limit; 9] = [
     Limit {
         key: "http_connections_max",
         kind: Kind::Maximum,
@@ -45,6 +45,12 @@ const LIMITS: [Limit; 8] = [
         kind: Kind::Minimum,
         effect: "HTTP requests that arrive more slowly are answered with 408",
         counters: &[Counter::HttpSlowRequests],
+    },
+    Limit {
+        key: "tls_handshakes_max",
+        kind: Kind::Maximum,
+        effect: "new connections replace those with the oldest unfinished handshakes",
+        counters: &[Counter::TlsEvicted],
     },
     Limit {
         key: "connection_buffers_bytes_max",

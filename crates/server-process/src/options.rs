@@ -50,6 +50,7 @@ pub(crate) fn options_of(limits: &Limits) -> Options {
             tcp_idle_timeout: ms(limits.dns_tcp_idle_timeout_ms),
             tcp_replies_per_send_max: limits.dns_tcp_queries_in_flight_max,
         },
+        tls_handshakes_max: limits.tls_handshakes_max,
         tls_handshake_timeout: ms(limits.tls_handshake_timeout_ms),
         connection_buffers_bytes_max: limits.connection_buffers_bytes_max,
         connection_buffer_bytes_max: limits.connection_buffer_bytes_max,

@@ -5,7 +5,7 @@
 use crate::clock::{Clock, Milliseconds};
 use crate::connection::{Connection, Next, Protocol};
 use crate::context::{Buffers, Context};
-use crate::idle_list::{ClientIdleLists, IdleList};
+use crate::idle_list::{ClientIdleLists, Handshakes, IdleList};
 use crate::jobs::{Completion, Waiter};
 use crate::local_files::LocalFiles;
 use crate::metrics::{Counter, ThreadMetrics};
@@ -42,6 +42,8 @@ pub(crate) struct Connections<'s> {
     idle: [IdleList; 2],
     /// HTTP connections with part of a request, in the order in which the requests began.
     partial: IdleList,
+    /// Of each [`Protocol`].
+    handshakes: [Handshakes; 2],
     /// The idle connections of each client and [`Protocol`], where one client may not have all permits.
     idle_of_clients: Option<Box<[ClientIdleLists; 2]>>,
     clock: Clock,
@@ -75,6 +77,7 @@ impl<'s> Connections<'s> {
             timers: Timers::default(),
             idle: [IdleList::new(), IdleList::new()],
             partial: IdleList::new(),
+            handshakes: [Handshakes::new(), Handshakes::new()],
             idle_of_clients: [Protocol::Http, Protocol::Dns]
                 .iter()
                 .any(|&protocol| shared.permits(protocol).has_client_limit())
@@ -169,7 +172,11 @@ impl<'s> Connections<'s> {
         self.metrics.add([Counter::HttpConnections, Counter::DnsStreams][protocol as usize], 1);
         let now_ms = self.clock.now_ms();
         let connection = Connection::new(protocol, transport, permit, &self.shared.options, now_ms);
+        let is_handshaking = connection.is_handshaking();
         let key = self.slab.insert(connection);
+        if is_handshaking {
+            self.begin_handshake(protocol, key);
+        }
         self.advance(key, None);
         self.slab.get_mut(key).is_some().then_some(key)
     }
@@ -184,14 +191,38 @@ impl<'s> Connections<'s> {
                 return;
             }
         }
-        if connection.is_handshaking() && !self.may_handshake(key) {
-            return;
+        if connection.is_handshaking() {
+            return self.advance_handshake(key);
         }
         self.with_connection(key, Connection::advance);
     }
 
-    /// Whether a handshake can go on in this iteration; otherwise it does in the next one.
+    /// Counts the handshake of a new connection, and closes the oldest one if there are too many.
     #[inline(never)]
+    fn begin_handshake(&mut self, protocol: Protocol, key: Key) {
+        if let Some(oldest) = self.handshakes[protocol as usize].oldest_of(self.shared.options.tls_handshakes_max) {
+            self.metrics.add(Counter::TlsEvicted, 1);
+            self.end(oldest);
+        }
+        self.handshakes[protocol as usize].begin(key);
+    }
+
+    /// Serves a connection whose handshake is not complete.
+    #[inline(never)]
+    fn advance_handshake(&mut self, key: Key) {
+        if !self.may_handshake(key) {
+            return;
+        }
+        self.with_connection(key, Connection::advance);
+        // One that has closed was taken off the list then.
+        if let Some(connection) = self.slab.get_mut(key)
+            && !connection.is_handshaking()
+        {
+            self.handshakes[connection.protocol() as usize].end(key);
+        }
+    }
+
+    /// Whether a handshake can go on in this iteration; otherwise it does in the next one.
     fn may_handshake(&mut self, key: Key) -> bool {
         if let Some(left) = self.handshakes_left.checked_sub(1) {
             self.handshakes_left = left;
@@ -305,6 +336,7 @@ impl<'s> Connections<'s> {
         let protocol = connection.protocol() as usize;
         self.idle[protocol].remove(key);
         self.partial.remove(key);
+        self.handshakes[protocol].end(key);
         if let Some(lists) = &mut self.idle_of_clients {
             lists[protocol].update(connection.client(), key, None);
         }

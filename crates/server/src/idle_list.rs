@@ -14,6 +14,13 @@ pub(crate) struct IdleList {
     ends: Ends,
 }
 
+/// Connections whose TLS handshake is not complete, in the order of their accepts.
+#[derive(Debug)]
+pub(crate) struct Handshakes {
+    list: IdleList,
+    count: usize,
+}
+
 /// A list for each client.
 #[derive(Debug, Default)]
 pub(crate) struct ClientIdleLists {
@@ -70,6 +77,31 @@ impl IdleList {
     #[inline]
     pub(crate) fn remove(&mut self, key: Key) {
         self.links.remove(&mut self.ends, key);
+    }
+}
+
+impl Handshakes {
+    pub(crate) fn new() -> Handshakes {
+        Handshakes { list: IdleList::new(), count: 0 }
+    }
+
+    /// The oldest of them, if there are `count_max`.
+    pub(crate) fn oldest_of(&self, count_max: usize) -> Option<Key> {
+        self.list.oldest().filter(|_| self.count >= count_max)
+    }
+
+    /// `key` begins its handshake.
+    pub(crate) fn begin(&mut self, key: Key) {
+        self.list.touch(key, 0);
+        self.count += 1;
+    }
+
+    /// The handshake of `key` is complete or was given up, if it had begun.
+    pub(crate) fn end(&mut self, key: Key) {
+        if self.list.links.has(key) {
+            self.list.remove(key);
+            self.count -= 1;
+        }
     }
 }
 
@@ -142,8 +174,13 @@ impl Links {
     }
 
     #[inline]
+    fn has(&self, key: Key) -> bool {
+        self.0.get(key.index()).is_some_and(|link| link.key == Some(key))
+    }
+
+    #[inline]
     fn remove(&mut self, ends: &mut Ends, key: Key) {
-        if self.0.get(key.index()).is_some_and(|link| link.key == Some(key)) {
+        if self.has(key) {
             self.unlink(ends, key.index());
         }
     }

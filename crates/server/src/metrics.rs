@@ -42,6 +42,7 @@ counters! {
     TlsResumed = "tls_resumed": "Those that resumed an earlier session.";
     TlsVersion12 = "tls_version_1_2": "Those of TLS 1.2; the others are of TLS 1.3.";
     TlsFailed = "tls_failed": "TLS handshakes that failed.";
+    TlsEvicted = "tls_evicted": "Unfinished TLS handshakes closed for a new one at tls_handshakes_max.";
     TlsTimeouts = "tls_timeouts": "TLS handshakes that took longer than tls_handshake_timeout_ms.";
     Http2Connections = "http2_connections": "HTTP connections on which the client chose HTTP/2.";
     Http2Requests = "http2_requests": "Requests over HTTP/2, which http_requests and http_refused have too.";

@@ -11,6 +11,8 @@ pub struct Options {
     pub http: HttpOptions,
     /// DNS.
     pub dns: DnsOptions,
+    /// Handshakes of HTTPS, and of DNS over TLS, that a worker has begun and not completed.
+    pub tls_handshakes_max: usize,
     /// From the accept of an encrypted connection to the end of its handshake.
     pub tls_handshake_timeout: Duration,
     /// Bytes of requests and answers that all connections hold; beyond it they get smaller pieces.
@@ -33,6 +35,7 @@ impl Default for Options {
         Options {
             http: HttpOptions::default(),
             dns: DnsOptions::default(),
+            tls_handshakes_max: 2_000,
             tls_handshake_timeout: Duration::from_secs(10),
             connection_buffers_bytes_max: 64 * 1024 * 1024,
             connection_buffer_bytes_max: 64 * 1024,

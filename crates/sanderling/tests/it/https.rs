@@ -119,6 +119,25 @@ fn limits_of_tls_and_http_2_are_applied() {
 }
 
 #[test]
+fn oldest_unfinished_handshake_is_closed_at_the_limit() {
+    let directory = domain();
+    let config = String::from_utf8(CONFIG.to_vec()).expect("text").replace("workers = 2", "workers = 1\nlisteners = 1");
+    directory.replace("sanderling.toml", format!("{config}[limits]\ntls_handshakes_max = 2\n").as_bytes());
+    let mut server = TestServer::start_command(directory.serve_command(), BOTH);
+    let https = server.encrypted("https");
+    let mut clients = [(); 3].map(|()| {
+        let mut client = TcpStream::connect(https).expect("connected");
+        client.write_all(&[22]).expect("sent");
+        client.set_read_timeout(Some(DEADLINE)).expect("a time");
+        client
+    });
+    assert_eq!(clients[0].read(&mut [0; 1]).expect("closed"), 0);
+    let status = directory.control("status").text();
+    assert!(status.contains("tls_evicted 1") && !status.contains("tls_timeouts"), "{status}");
+    server.wait_for_error("tls_handshakes_max is reached: new connections replace those");
+}
+
+#[test]
 fn zone_is_served_over_tls() {
     let directory = domain();
     let mut server = TestServer::start_command(directory.serve_command(), BOTH);

@@ -436,3 +436,49 @@ fn at_the_limit_the_oldest_handshake_gives_way_to_a_new_connection() {
         assert_eq!(simulation.count(Counter::HttpPartialEvicted), 1);
     });
 }
+
+#[test]
+fn handshakes_beyond_their_limit_replace_the_oldest_ones() {
+    const COUNT_MAX: usize = 3;
+    let configs = Configs::new();
+    let sites = vec![Site { id: 0, hosts: Vec::new(), root: Root::Builtin(FILES), options: SiteOptions::default() }];
+    let snapshot = Snapshot::new(Sites::new(sites, DefaultSite::EveryHost(0)), ZoneMap::new(HashSeed(1), []));
+    simulate(snapshot, Options { tls_handshakes_max: COUNT_MAX, ..options() }, |simulation| {
+        let begin = |simulation: &mut Simulation<'_>, protocol| {
+            simulation.connect_tls(protocol, &configs.server, b"\x16\x03\x01", UNLIMITED).expect("accepted")
+        };
+        let open = |simulation: &mut Simulation<'_>, clients: &[usize]| {
+            clients.iter().map(|client| simulation.is_open(*client)).collect::<Vec<bool>>()
+        };
+        // Connections whose handshake is complete, one of them at once, do not count; nor does one that was closed.
+        let mut client = TlsClient::new(simulation, &configs);
+        client.run(simulation, UNLIMITED);
+        for _ in 0..2 * COUNT_MAX {
+            TlsClient::new(simulation, &configs).run(simulation, UNLIMITED);
+            let mut closed = TlsClient::new(simulation, &configs);
+            closed.write(GET_AND_CLOSE);
+            closed.run(simulation, UNLIMITED);
+            simulation.close(closed.index);
+            let given_up = begin(simulation, Protocol::Http);
+            simulation.break_off(given_up);
+            simulation.run(ITERATIONS_MAX);
+        }
+        let clients: Vec<usize> = (0..COUNT_MAX).map(|_| begin(simulation, Protocol::Http)).collect();
+        assert!(clients.iter().all(|client| simulation.is_open(*client)));
+        assert_eq!(simulation.count(Counter::TlsEvicted), 0);
+        // Those of DNS have their own count.
+        let dns: Vec<usize> = (0..COUNT_MAX).map(|_| begin(simulation, Protocol::Dns)).collect();
+        assert_eq!(simulation.count(Counter::TlsEvicted), 0);
+        // What arrives later does not make a handshake newer.
+        simulation.send(clients[0], b"\x00");
+        simulation.run(ITERATIONS_MAX);
+        begin(simulation, Protocol::Http);
+        assert_eq!(open(simulation, &clients), [false, true, true]);
+        begin(simulation, Protocol::Http);
+        assert_eq!(open(simulation, &clients), [false, false, true]);
+        begin(simulation, Protocol::Dns);
+        assert_eq!(open(simulation, &dns), [false, true, true]);
+        assert_eq!(simulation.count(Counter::TlsEvicted), 3);
+        assert!(client.ask(GET, simulation).contains(CONTENT), "an open connection is not closed for a handshake");
+    });
+}
