@@ -3,7 +3,10 @@
 use crate::diagnostic::{Diagnostic, Location, Problem};
 use crate::domain_name::DomainName;
 use crate::limits::Limits;
-use crate::paths::{check_control_path, check_directory, check_key_mode, check_zone_file, read_pem_file};
+use crate::paths::{
+    CookieSecret, check_control_path, check_directory, check_key_mode, check_zone_file, read_cookie_secrets,
+    read_secret_file,
+};
 use crate::service::Service;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
@@ -57,6 +60,8 @@ pub struct Config {
     pub certificates: Vec<CertificateFiles>,
     /// Whether the server makes a certificate for `localhost`; there is no other one then.
     pub has_self_signed_certificate: bool,
+    /// What replies of DNS have besides records.
+    pub replies: DnsReplies,
     /// The limits.
     pub limits: Limits,
 }
@@ -81,6 +86,7 @@ impl Default for Config {
             zones: Vec::new(),
             certificates: Vec::new(),
             has_self_signed_certificate: false,
+            replies: DnsReplies::default(),
             limits: Limits::default(),
         }
     }
@@ -109,6 +115,11 @@ impl Config {
     /// Whether there are certificates.
     pub fn has_tls(&self) -> bool {
         !self.certificates.is_empty() || self.has_self_signed_certificate
+    }
+
+    /// Whether replies have cookies.
+    pub fn has_cookies(&self) -> bool {
+        self.replies.cookies && !self.zones.is_empty()
     }
 
     /// The addresses of `service`.
@@ -313,6 +324,64 @@ impl Zone {
     }
 }
 
+/// What replies of DNS have besides records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DnsReplies {
+    /// The name of this server (RFC 5001, RFC 4892); empty for none.
+    pub nsid: String,
+    /// The text for `version.server` and `version.bind`; empty for none.
+    pub version: String,
+    /// Whether clients that send a cookie get one (RFC 7873).
+    pub cookies: bool,
+    /// The file with the secrets of cookies.
+    pub cookie_secret_file: Option<CookieSecretFile>,
+    /// Whether clients that ask for it get the idle timeout of their connection (RFC 7828).
+    pub tcp_keepalive: bool,
+    /// Whether errors have their reason (RFC 8914).
+    pub extended_errors: bool,
+    /// The domain to which resolvers report errors (RFC 9567).
+    pub error_report_agent: Option<DomainName>,
+}
+
+impl Default for DnsReplies {
+    fn default() -> DnsReplies {
+        DnsReplies {
+            nsid: String::new(),
+            version: String::new(),
+            cookies: true,
+            cookie_secret_file: None,
+            tcp_keepalive: true,
+            extended_errors: true,
+            error_report_agent: None,
+        }
+    }
+}
+
+/// A file with the secrets of cookies, for servers that share an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CookieSecretFile {
+    /// The path, relative to the working directory or absolute.
+    pub path: PathBuf,
+    /// Where the configuration has it.
+    pub location: Location,
+}
+
+impl CookieSecretFile {
+    /// Reads the secret for new cookies, and the other one with which cookies are valid, if there is one.
+    ///
+    /// # Errors
+    /// The file cannot be read, or has another form.
+    pub fn read(&self) -> Result<(CookieSecret, Option<CookieSecret>), Diagnostic> {
+        read_cookie_secrets(&self.path).map_err(|problem| Diagnostic::error(self.location.clone(), problem))
+    }
+
+    /// Why the secrets are not secret.
+    pub fn mode_problem(&self) -> Option<Diagnostic> {
+        let problem = check_key_mode("cookie secret file", &self.path).err()?;
+        Some(Diagnostic::warning(self.location.clone(), problem))
+    }
+}
+
 /// The files of a certificate and its private key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateFiles {
@@ -333,13 +402,13 @@ impl CertificateFiles {
     /// # Errors
     /// Which file cannot be read, and what to do.
     pub fn read(&self) -> Result<(Vec<u8>, Zeroizing<Vec<u8>>), Problem> {
-        let chain = read_pem_file("certificate chain", &self.chain)?;
-        Ok((chain, Zeroizing::new(read_pem_file("private key", &self.key)?)))
+        let chain = read_secret_file("certificate chain", "PEM", &self.chain)?;
+        Ok((chain, Zeroizing::new(read_secret_file("private key", "PEM", &self.key)?)))
     }
 
     /// Why the private key is not private.
     pub fn key_problem(&self) -> Option<Diagnostic> {
-        let problem = check_key_mode(&self.key).err()?;
+        let problem = check_key_mode("private key", &self.key).err()?;
         Some(Diagnostic::warning(self.location.clone(), problem))
     }
 }

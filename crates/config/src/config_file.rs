@@ -1,5 +1,6 @@
 //! Reads a configuration file into a [`Config`], or reports all problems in it.
 
+mod dns;
 mod https;
 
 use crate::config::{Config, DefaultSite, Site, SiteOptions, SocketsPerAddress, UserAndGroup, WORKER_COUNT_MAX, Zone};
@@ -213,23 +214,6 @@ impl ConfigBuilder<'_, '_> {
         match DomainName::parse(text) {
             Ok(host) => self.default_host = Some((offset, host)),
             Err(problem) => self.reader.error(offset, problem),
-        }
-    }
-
-    fn read_dns(&mut self, section: Entry<'_, '_>) {
-        let Some(table) = self.reader.table(section, "[dns] on a line of its own") else { return };
-        for entry in entries(table) {
-            match entry.key {
-                "listen" => {
-                    self.dns_listen = Some(entry.offset);
-                    self.config.dns_listen = self.read_listen(entry, Service::Dns);
-                }
-                "tls" => {
-                    self.tls_listen.get_or_insert(entry.offset);
-                    self.config.dot_listen = self.read_listen(entry, Service::Dot);
-                }
-                key => self.reader.error(entry.offset, Section::Dns.unknown_key(key)),
-            }
         }
     }
 

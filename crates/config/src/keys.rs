@@ -40,7 +40,17 @@ impl Section {
             }
             Section::Http => vec!["listen", "default", "http2"],
             Section::Https => vec!["listen"],
-            Section::Dns => vec!["listen", "tls"],
+            Section::Dns => vec![
+                "listen",
+                "tls",
+                "nsid",
+                "version",
+                "cookies",
+                "cookie_secret_file",
+                "tcp_keepalive",
+                "extended_errors",
+                "error_report_agent",
+            ],
             Section::Domain => vec![
                 "site",
                 "aliases",

@@ -21,7 +21,8 @@ pub mod log;
 pub mod diagnostic;
 
 pub use config::{
-    CertificateFiles, Config, DefaultSite, Hsts, Site, SiteOptions, SocketsPerAddress, UserAndGroup, Zone,
+    CertificateFiles, Config, CookieSecretFile, DefaultSite, DnsReplies, Hsts, Site, SiteOptions, SocketsPerAddress,
+    UserAndGroup, Zone,
 };
 pub use config_source::{CONFIG_VARIABLE, ConfigSource, SearchPaths};
 pub use domain_name::DomainName;
@@ -29,4 +30,5 @@ pub use exit::Exit;
 pub use flags::{Flags, parse_zone_argument};
 pub use limits::{Limits, UNLIMITED, help_text as limits_help};
 pub use listen_address::parse_listen_address;
+pub use paths::{COOKIE_SECRET_BYTES, CookieSecret};
 pub use service::{ListenerRole, Service};

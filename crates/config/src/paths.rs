@@ -6,6 +6,7 @@ use std::fs::{self, Metadata};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
+use zeroize::Zeroizing;
 
 /// The longest path of a Unix socket (unix(7)): 108 bytes with the NUL at its end.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
@@ -20,11 +21,11 @@ pub(super) fn check_directory(what: &str, path: &Path) -> Result<(), Problem> {
     }
 }
 
-/// Bytes of the largest file with certificates or a key.
-const PEM_FILE_BYTES_MAX: u64 = 1024 * 1024;
+/// Bytes of the largest file with certificates, a key or secrets.
+const SECRET_FILE_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Reads the `kind` of file at `path`. Keys are not copied while they are read.
-pub(super) fn read_pem_file(kind: &str, path: &Path) -> Result<Vec<u8>, Problem> {
+/// Reads the `kind` of file in this `form` at `path`. Keys are not copied while they are read.
+pub(super) fn read_secret_file(kind: &str, form: &str, path: &Path) -> Result<Vec<u8>, Problem> {
     let shown = path.display();
     // Without blocking: the path may be a FIFO.
     let file = sanderling_os::file::open_nonblocking(path).map_err(|error| match error.kind() {
@@ -36,18 +37,51 @@ pub(super) fn read_pem_file(kind: &str, path: &Path) -> Result<Vec<u8>, Problem>
         _ => unreachable(kind, path, &error),
     })?;
     let metadata = file.metadata().map_err(|error| unreachable(kind, path, &error))?;
-    if !metadata.is_file() || metadata.len() > PEM_FILE_BYTES_MAX {
-        let message = format!("the {kind} `{shown}` is not a regular file of at most {PEM_FILE_BYTES_MAX} bytes");
-        return Err(Problem::new(message, "give a PEM file"));
+    if !metadata.is_file() || metadata.len() > SECRET_FILE_BYTES_MAX {
+        let message = format!("the {kind} `{shown}` is not a regular file of at most {SECRET_FILE_BYTES_MAX} bytes");
+        return Err(Problem::new(message, format!("give a {form} file")));
     }
     let mut content = Vec::with_capacity(metadata.len() as usize + 1);
-    file.take(PEM_FILE_BYTES_MAX).read_to_end(&mut content).map_err(|error| unreachable(kind, path, &error))?;
+    file.take(SECRET_FILE_BYTES_MAX).read_to_end(&mut content).map_err(|error| unreachable(kind, path, &error))?;
     Ok(content)
 }
 
-/// Whether other users than the owner and the group can read the private key at `path`. A directory above it that they
+/// Bytes of a secret of cookies (RFC 9018 §4.4).
+pub const COOKIE_SECRET_BYTES: usize = 16;
+/// A secret of cookies.
+pub type CookieSecret = Zeroizing<[u8; COOKIE_SECRET_BYTES]>;
+
+/// Reads a file with one or two secrets of cookies, each as hexadecimal digits on a line.
+pub(super) fn read_cookie_secrets(path: &Path) -> Result<(CookieSecret, Option<CookieSecret>), Problem> {
+    let content = Zeroizing::new(read_secret_file("cookie secret file", "text", path)?);
+    let problem = |reason: &str| {
+        let remedy = "write one or two lines of 32 hexadecimal digits, as `openssl rand -hex 16` prints";
+        Problem::new(format!("the cookie secret file `{}` {reason}", path.display()), remedy)
+    };
+    let mut secrets =
+        content.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty()).map(|line| {
+            let mut secret = CookieSecret::default();
+            let (digits, rest) = line.as_chunks::<2>();
+            if digits.len() != secret.len() || !rest.is_empty() {
+                return Err(problem("has a line of another length"));
+            }
+            for (byte, digits) in secret.iter_mut().zip(digits) {
+                let [high, low] = digits.map(|digit| char::from(digit).to_digit(16));
+                let (Some(high), Some(low)) = (high, low) else {
+                    return Err(problem("has a character that is no digit"));
+                };
+                *byte = (high << 4 | low) as u8;
+            }
+            Ok(secret)
+        });
+    let first = secrets.next().unwrap_or_else(|| Err(problem("is empty")))?;
+    let second = secrets.next().transpose()?;
+    if secrets.next().is_some() { Err(problem("has more than two secrets")) } else { Ok((first, second)) }
+}
+
+/// Whether other users than the owner and the group can read the `kind` of file at `path`. A directory above it that they
 /// cannot enter protects it.
-pub(super) fn check_key_mode(path: &Path) -> Result<(), Problem> {
+pub(super) fn check_key_mode(kind: &str, path: &Path) -> Result<(), Problem> {
     const READ: u32 = 0o004;
     const ENTER: u32 = 0o001;
     let has = |path: &Path, bit| fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & bit != 0);
@@ -57,7 +91,7 @@ pub(super) fn check_key_mode(path: &Path) -> Result<(), Problem> {
         return Ok(());
     }
     let shown = path.display();
-    Err(Problem::new(format!("all users can read the private key `{shown}`"), format!("run chmod o-r {shown}")))
+    Err(Problem::new(format!("all users can read the {kind} `{shown}`"), format!("run chmod o-r {shown}")))
 }
 
 /// Whether `file` is a regular file: reading a pipe or a device could block for ever.

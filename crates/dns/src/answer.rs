@@ -9,14 +9,12 @@ use crate::name_hash::{IndexedName, NameHash};
 use crate::packed_rrset::{HEADER_BYTES, OPT_BYTES, OwnerLocation};
 use crate::query::{ParsedQuery, ReplyKind};
 use crate::question::{Edns, tsig_at};
-use crate::reply_options::{ExtendedError, OptionsWriter, QueryOptions, ReplyOptions};
+use crate::reply_options::{ExtendedError, OptionsWriter, QueryOptions, ReplyOptions, UDP_REPLY_BYTES};
 use crate::rtype::Rtype;
 use crate::zone::{FoundRrset, Lookup, Zone};
 use crate::zone_map::{CNAME_CHAIN_MAX, FoundZone, ZoneMap};
 use core::net::SocketAddr;
 
-/// Bytes of a UDP reply to a client that does not announce a larger payload (RFC 1035 §4.2.1).
-pub const UDP_REPLY_BYTES: usize = 512;
 /// Bytes of the longest message (RFC 1035 §4.2.2). `out` has at least this length for TCP.
 pub const TCP_REPLY_BYTES_MAX: usize = 65_535;
 
@@ -32,6 +30,8 @@ pub enum DnsTransport {
     Tcp,
     /// An encrypted stream, whose replies are padded for clients that ask for it (RFC 7830).
     Tls,
+    /// HTTP, which has its own idle timeout. Replies are padded likewise.
+    Https,
 }
 
 /// The circumstances of a request.
@@ -129,8 +129,10 @@ impl<'z, 'q, 'o> WithOptions<'z, 'q, 'o> {
         }
         let identity = options.identity(query.question.qname).filter(|_| query.is_for_identity());
         let error = if identity.is_none() { extended_error(&query) } else { None };
-        let is_over_stream = !matches!(info.transport, DnsTransport::Udp { .. });
-        let writer = OptionsWriter::new(options, &asked, info.client.ip(), info.now_unix_s, is_over_stream, error);
+        let has_idle_timeout = matches!(info.transport, DnsTransport::Tcp | DnsTransport::Tls);
+        let question_bytes = query.question.section_bytes();
+        let (client, now_unix_s) = (info.client.ip(), info.now_unix_s);
+        let writer = OptionsWriter::new(options, &asked, client, now_unix_s, has_idle_timeout, error, question_bytes);
         WithOptions { query, asks_for_padding: asked.asks_for_padding, writer, identity }
     }
 
@@ -140,7 +142,7 @@ impl<'z, 'q, 'o> WithOptions<'z, 'q, 'o> {
         match answer {
             // The reply to an unknown key ends with a TSIG record.
             Answer::Reply(length_bytes) if question.edns.is_some() && question.tsig_offset.is_none() => {
-                let is_padded = transport == DnsTransport::Tls && self.asks_for_padding;
+                let is_padded = matches!(transport, DnsTransport::Tls | DnsTransport::Https) && self.asks_for_padding;
                 let limit = out.len().min(TCP_REPLY_BYTES_MAX);
                 Answer::Reply(self.writer.append(&mut out[..limit], length_bytes, is_padded))
             }
@@ -202,7 +204,7 @@ fn limits(query: &ParsedQuery<'_, '_>, transport: DnsTransport) -> (usize, Optio
             let wanted = edns.map_or(UDP_REPLY_BYTES, |edns| usize::from(edns.payload_bytes));
             (wanted.clamp(UDP_REPLY_BYTES, usize::from(reply_bytes_max)), reply_bytes_max)
         }
-        DnsTransport::Tcp | DnsTransport::Tls => (TCP_REPLY_BYTES_MAX, TCP_PAYLOAD_BYTES),
+        DnsTransport::Tcp | DnsTransport::Tls | DnsTransport::Https => (TCP_REPLY_BYTES_MAX, TCP_PAYLOAD_BYTES),
     };
     (limit, edns.map(|edns| Edns { payload_bytes, version: 0, ..edns }))
 }

@@ -8,6 +8,7 @@ use crate::message::Rcode;
 use crate::name_hash::IndexedName;
 use crate::packed_rrset::{CLASS_CH, CLASS_IN, HEADER_BYTES};
 use crate::question::{Header, Question, find_edns};
+use crate::reply_options::ReplyOptions;
 use crate::rtype::Rtype;
 use crate::zone_map::{FoundZone, ZoneMap};
 
@@ -81,6 +82,13 @@ impl<'z, 'q> ParsedQuery<'z, 'q> {
     #[inline]
     pub fn is_refused(&self) -> bool {
         matches!(self.reply_kind, ReplyKind::HeaderOnly(_) | ReplyKind::QuestionOnly(_))
+    }
+
+    /// Whether the reply may have something of `options`. Otherwise it is the same without them.
+    #[inline]
+    pub fn is_concerned_by(&self, options: &ReplyOptions) -> bool {
+        let has_options = self.question.edns.is_some_and(|edns| edns.options_offset.is_some());
+        self.is_refused() || has_options || options.error_report_agent.is_some()
     }
 
     /// Whether the query asks for nothing but what an OPT has: without a question and without further records.

@@ -1,15 +1,18 @@
 //! What replies have besides records: options of EDNS that clients ask for, extended errors, and the server's identity.
 
 use crate::cookie::{CLIENT_COOKIE_BYTES, COOKIE_BYTES, CookieSecrets, SERVER_COOKIE_BYTES};
-use crate::name::Name;
-use crate::packed_rrset::HEADER_BYTES;
+use crate::name::{NAME_BYTES_MAX, Name, NameBuf};
+use crate::packed_rrset::{HEADER_BYTES, OPT_BYTES};
 use crate::question::FormErr;
 use crate::tsig::split_counted;
 use alloc::string::String;
 use core::net::IpAddr;
 use core::num::NonZeroU16;
 
-/// Bytes of the longest `nsid` and `version`: with the longest question, all options fit into 512 bytes.
+/// Bytes of a UDP reply to a client that does not announce a larger payload (RFC 1035 §4.2.1).
+pub(crate) const UDP_REPLY_BYTES: usize = 512;
+
+/// Bytes of the longest `nsid` and `version`: with the longest question, all options but the agent fit into 512 bytes.
 pub const TEXT_BYTES_MAX: usize = 128;
 
 const NSID: u16 = 3;
@@ -17,11 +20,14 @@ const COOKIE: u16 = 10;
 const TCP_KEEPALIVE: u16 = 11;
 const PADDING: u16 = 12;
 const EXTENDED_ERROR: u16 = 15;
+const REPORT_CHANNEL: u16 = 18;
 /// Bytes of an option before its data.
 const OPTION_HEAD_BYTES: usize = 4;
 /// Bytes of all options but padding.
-const OPTIONS_BYTES_MAX: usize =
-    (OPTION_HEAD_BYTES + TEXT_BYTES_MAX) + (OPTION_HEAD_BYTES + COOKIE_BYTES) + 2 * (OPTION_HEAD_BYTES + 2);
+const OPTIONS_BYTES_MAX: usize = (OPTION_HEAD_BYTES + TEXT_BYTES_MAX)
+    + (OPTION_HEAD_BYTES + COOKIE_BYTES)
+    + 2 * (OPTION_HEAD_BYTES + 2)
+    + (OPTION_HEAD_BYTES + NAME_BYTES_MAX);
 /// Replies are padded to a multiple of this (RFC 8467 §4.1).
 const PADDED_BYTES: usize = 468;
 
@@ -39,6 +45,8 @@ pub struct ReplyOptions {
     pub tcp_keepalive_100ms: Option<u16>,
     /// Whether the reason of an error is in the reply (RFC 8914).
     pub has_extended_errors: bool,
+    /// The domain to which resolvers report errors with the zones (RFC 9567).
+    pub error_report_agent: Option<NameBuf>,
 }
 
 impl ReplyOptions {
@@ -122,8 +130,9 @@ impl OptionsWriter {
         asked: &QueryOptions<'_>,
         client: IpAddr,
         now_unix_s: u64,
-        is_over_stream: bool,
+        has_idle_timeout: bool,
         error: Option<ExtendedError>,
+        question_bytes: usize,
     ) -> OptionsWriter {
         let mut writer = OptionsWriter { bytes: [0; OPTIONS_BYTES_MAX], length: 0 };
         if asked.asks_for_nsid && !options.nsid.is_empty() {
@@ -133,12 +142,21 @@ impl OptionsWriter {
             // Timestamps of cookies have 32 bits and wrap around.
             writer.put(COOKIE, &secrets.reply_cookie(client_cookie, cookie, client, now_unix_s as u32));
         }
-        if let Some(timeout_100ms) = options.tcp_keepalive_100ms.filter(|_| asked.asks_for_keepalive && is_over_stream)
-        {
+        let asks_for_keepalive = asked.asks_for_keepalive && has_idle_timeout;
+        if let Some(timeout_100ms) = options.tcp_keepalive_100ms.filter(|_| asks_for_keepalive) {
             writer.put(TCP_KEEPALIVE, &timeout_100ms.to_be_bytes());
         }
         if let Some(error) = error.filter(|_| options.has_extended_errors) {
             writer.put(EXTENDED_ERROR, &(error as u16).to_be_bytes());
+        }
+        if let Some(agent) = &options.error_report_agent {
+            let agent = agent.as_name().as_bytes();
+            let length_bytes =
+                HEADER_BYTES + question_bytes + OPT_BYTES + writer.length + OPTION_HEAD_BYTES + agent.len();
+            // The other options are more important, and must fit.
+            if length_bytes <= UDP_REPLY_BYTES {
+                writer.put(REPORT_CHANNEL, agent);
+            }
         }
         writer
     }

@@ -27,7 +27,7 @@ const NAMES: [(&str, FdKind); 11] = [
     ("zones", FdKind::Zones),
     ("certificates", FdKind::Certificates),
     ("kept-certificates", FdKind::KeptCertificates),
-    ("ticket-keys", FdKind::TicketKeys),
+    ("shared-keys", FdKind::SharedKeys),
     ("control", FdKind::ControlSocket),
     ("http", FdKind::Listener(ListenerRole { service: Service::Http, is_external: false })),
     ("https", FdKind::Listener(ListenerRole { service: Service::Https, is_external: false })),
@@ -58,8 +58,8 @@ pub struct Descriptors {
     pub certificates: Option<OwnedFd>,
     /// Good versions of certificates.
     pub kept_certificates: Option<OwnedFd>,
-    /// The ticket keys.
-    pub ticket_keys: Option<OwnedFd>,
+    /// The shared keys.
+    pub shared_keys: Option<OwnedFd>,
     /// The control socket.
     pub control: Option<OwnedFd>,
     /// The bound sockets.
@@ -80,7 +80,7 @@ impl Extend<(FdKind, OwnedFd)> for Descriptors {
                 FdKind::Zones => self.zones.push(descriptor),
                 FdKind::Certificates => self.certificates = Some(descriptor),
                 FdKind::KeptCertificates => self.kept_certificates = Some(descriptor),
-                FdKind::TicketKeys => self.ticket_keys = Some(descriptor),
+                FdKind::SharedKeys => self.shared_keys = Some(descriptor),
                 FdKind::ControlSocket => self.control = Some(descriptor),
                 FdKind::Listener(role) => self.listeners.push((role, descriptor)),
                 FdKind::Process(info) => self.processes.push((info, descriptor)),

@@ -15,7 +15,7 @@ pub mod control_path;
 pub mod handover;
 mod connection;
 mod message;
-pub mod tls;
+pub mod secrets;
 
 pub use connection::{Connection, IncomingFds, OutgoingFds, RETRY_INTERVAL, Received, is_closed};
 pub use message::{Command, DecodeError, Event, FdKind, Message, PendingCommand, ProcessInfo, StatusFormat, Text};

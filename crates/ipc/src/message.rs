@@ -31,8 +31,8 @@ pub enum Message {
 /// What the receiver is to do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Command {
-    /// Use the certificates and ticket keys that come with the command for new connections.
-    UpdateTls,
+    /// Use the certificates and keys that come with the command.
+    UpdateSecrets,
     /// Report the status.
     Status(StatusFormat),
     /// Reload configuration and zones. To a server process it comes with the configuration
@@ -120,12 +120,12 @@ pub enum FdKind {
     Configuration,
     /// Good versions of zones in a sealed memfd.
     Zones,
-    /// The certificates with their private keys in a sealed memfd ([`crate::tls`]).
+    /// The certificates with their private keys in a sealed memfd ([`crate::secrets`]).
     Certificates,
-    /// Good versions of certificates with their private keys in a sealed memfd ([`crate::tls`]).
+    /// Good versions of certificates with their private keys in a sealed memfd ([`crate::secrets`]).
     KeptCertificates,
-    /// The ticket keys in a sealed memfd ([`crate::tls`]).
-    TicketKeys,
+    /// The shared keys in a sealed memfd ([`crate::secrets`]).
+    SharedKeys,
     /// The control socket.
     ControlSocket,
     /// A bound socket. The reuseport sockets of one address follow each other, and the addresses have the order of the
@@ -275,9 +275,10 @@ pub(crate) mod tests {
         let text = || Text::new("line\n");
         let formats = [StatusFormat::Text, StatusFormat::Verbose, StatusFormat::Json].map(Command::Status);
         let reload = Command::Reload { forced_zones: vec!["example.com".to_owned()] };
-        let commands = [Command::UpdateTls, reload, Command::Upgrade, Command::Stop, Command::Drain, Command::HandOver]
-            .into_iter()
-            .chain(formats);
+        let commands =
+            [Command::UpdateSecrets, reload, Command::Upgrade, Command::Stop, Command::Drain, Command::HandOver]
+                .into_iter()
+                .chain(formats);
         let events = [
             Event::Stdout(text()),
             Event::Stderr(text()),
@@ -310,7 +311,7 @@ pub(crate) mod tests {
             FdKind::Zones,
             FdKind::Certificates,
             FdKind::KeptCertificates,
-            FdKind::TicketKeys,
+            FdKind::SharedKeys,
             FdKind::ControlSocket,
             FdKind::Process(process),
         ];

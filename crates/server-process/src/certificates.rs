@@ -1,4 +1,4 @@
-//! Loads the certificates and ticket keys that the supervisor passes on.
+//! Loads the certificates and shared keys that the supervisor passes on.
 //!
 //! A certificate that cannot be used affects no other one: its last good version stays in service. The supervisor keeps the last
 //! good versions for the next process, in sealed memory that it does not read.
@@ -6,8 +6,8 @@
 use sanderling_config::diagnostic::{Diagnostic, Problem, error_text};
 use sanderling_config::log::log;
 use sanderling_config::{CertificateFiles, Config};
-use sanderling_ipc::tls::{
-    KeptCertificate, PemFiles, TICKET_KEY_BYTES, TicketKeyPair, certificates_from_memfd, kept_certificates_from_memfd,
+use sanderling_ipc::secrets::{
+    KeptCertificate, PemFiles, SharedKeys, TICKET_KEY_BYTES, certificates_from_memfd, kept_certificates_from_memfd,
     kept_certificates_to_memfd,
 };
 use sanderling_server::Tls;
@@ -16,7 +16,7 @@ use sanderling_tls::{Alpn, Certificate, CertificateStore, ServerTls, TicketKeys}
 use serde::Serialize;
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -28,11 +28,22 @@ const _: () = assert!(TICKET_KEY_BYTES == sanderling_tls::TICKET_KEY_BYTES);
 
 /// What the supervisor has passed on.
 #[derive(Debug, Default)]
-pub(crate) struct TlsDescriptors {
+pub(crate) struct SecretDescriptors {
     pub(crate) certificates: Option<OwnedFd>,
-    pub(crate) ticket_keys: Option<OwnedFd>,
+    pub(crate) shared_keys: Option<OwnedFd>,
     /// What an earlier process has kept; `None` if this one has served.
     pub(crate) kept: Option<OwnedFd>,
+}
+
+/// What was passed on, ready for use.
+#[derive(Debug, Default)]
+pub(crate) struct Secrets {
+    /// What new encrypted connections begin with; `None` without certificates.
+    pub(crate) tls: Option<Arc<Tls>>,
+    /// The keys; `None` if neither certificates nor cookies need them.
+    pub(crate) shared_keys: Option<SharedKeys>,
+    /// The keys as they were passed on, for the next supervisor.
+    pub(crate) keys_file: Option<OwnedFd>,
 }
 
 /// The certificates in service.
@@ -44,8 +55,6 @@ pub(crate) struct Certificates {
     self_signed: Option<Certificate>,
     /// The state of each, in the order of the configuration.
     pub(crate) states: Vec<CertificateState>,
-    /// The ticket keys, for the next supervisor.
-    pub(crate) ticket_keys: Option<OwnedFd>,
     /// The last good versions, for the next process.
     pub(crate) kept: Option<OwnedFd>,
 }
@@ -73,34 +82,51 @@ pub(crate) struct InService {
 }
 
 impl Certificates {
-    /// Loads what the supervisor has passed on for `config`; what new connections begin with, `None` without certificates.
+    /// Loads what the supervisor has passed on for `config`.
     ///
     /// # Errors
     /// The certificates are those of another configuration, or malformed. Nothing has changed.
     pub(crate) fn load(
         &mut self,
         config: &Config,
-        descriptors: TlsDescriptors,
+        descriptors: SecretDescriptors,
         diagnostics: &mut Vec<Diagnostic>,
-    ) -> io::Result<Option<Arc<Tls>>> {
-        let (Some(certificates), Some(ticket_keys)) = (descriptors.certificates, descriptors.ticket_keys) else {
-            *self = Certificates::default();
-            return Ok(None);
+    ) -> io::Result<Secrets> {
+        let SecretDescriptors { certificates, shared_keys: keys_file, kept } = descriptors;
+        let shared_keys = keys_file.as_ref().map(SharedKeys::from_memfd).transpose()?;
+        let tls = match (certificates, &shared_keys) {
+            (Some(certificates), Some(keys)) => {
+                Some(self.load_tls(config, &certificates, keys, kept.as_ref(), diagnostics)?)
+            }
+            _ => {
+                *self = Certificates::default();
+                None
+            }
         };
-        let files = certificates_from_memfd(&certificates)?;
+        Ok(Secrets { tls, shared_keys, keys_file })
+    }
+
+    /// What new connections begin with.
+    fn load_tls(
+        &mut self,
+        config: &Config,
+        certificates: &OwnedFd,
+        keys: &SharedKeys,
+        kept: Option<&OwnedFd>,
+        diagnostics: &mut Vec<Diagnostic>,
+    ) -> io::Result<Arc<Tls>> {
+        let files = certificates_from_memfd(certificates)?;
         if files.len() != config.certificates.len() {
             return Err(io::Error::other("the certificates are those of another configuration"));
         }
-        let tickets = tickets(&ticket_keys)?;
-        let kept = descriptors.kept.as_ref().or(self.kept.as_ref()).map(kept_certificates_from_memfd).transpose()?;
-        let kept = kept.unwrap_or_default();
+        let tickets = TicketKeys::new(&keys.tickets.current, keys.tickets.previous.as_deref());
+        let kept = kept.or(self.kept.as_ref()).map(kept_certificates_from_memfd).transpose()?.unwrap_or_default();
         let mut store = self.load_files(&config.certificates, &files, &kept, diagnostics);
         self.keep(files, kept);
         if config.has_self_signed_certificate {
             store.add_default(self.self_signed()?);
         }
-        self.ticket_keys = Some(ticket_keys);
-        Ok(Some(Arc::new(tls(store, tickets))))
+        Ok(Arc::new(tls(store, tickets)))
     }
 
     /// The certificate for `localhost`; another one if it expires before the next ticket keys are made.
@@ -196,11 +222,6 @@ pub(crate) fn tls(store: CertificateStore, tickets: TicketKeys) -> Tls {
 
 pub(crate) fn now_unix_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
-}
-
-fn tickets(descriptor: impl AsFd) -> io::Result<TicketKeys> {
-    let TicketKeyPair { current, previous, .. } = TicketKeyPair::from_memfd(descriptor)?;
-    Ok(TicketKeys::new(&current, previous.as_deref()))
 }
 
 fn load(configured: &CertificateFiles, files: &PemFiles) -> Result<Certificate, Diagnostic> {

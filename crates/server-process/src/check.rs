@@ -8,7 +8,7 @@ use crate::sandbox::lookup_user;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text};
 use sanderling_config::log::{print, report};
 use sanderling_config::{CertificateFiles, Config, ConfigSource, Exit};
-use sanderling_ipc::tls::PemFiles;
+use sanderling_ipc::secrets::PemFiles;
 use sanderling_os::process::effective_uid;
 
 /// Checks the configuration of `source`, with its sites and zones.
@@ -36,6 +36,8 @@ pub fn check(source: &ConfigSource) -> Exit {
 fn load(config: &Config) -> Result<(Loaded, Vec<CertificateState>, Option<String>), Vec<Diagnostic>> {
     let user = lookup_user(config)?;
     let (certificates, certificate_problems) = load_certificates(config);
+    let secret_file = config.replies.cookie_secret_file.as_ref();
+    let secret_problems = secret_file.and_then(|file| file.read().err().or_else(|| file.mode_problem()));
     sanderling_os::features::select_all();
     let (mut name, mut switch_problem) = (None, None);
     if let Some(user) = user {
@@ -55,6 +57,7 @@ fn load(config: &Config) -> Result<(Loaded, Vec<CertificateState>, Option<String
     }
     let mut loaded = Loader::new().load(config, &[]);
     let mut problems = certificate_problems;
+    problems.extend(secret_problems);
     problems.extend(access::problems(config, &loaded.snapshot, name.as_deref()));
     let (errors, warnings): (Vec<_>, Vec<_>) = problems.into_iter().partition(Diagnostic::is_error);
     loaded.errors.extend(errors);

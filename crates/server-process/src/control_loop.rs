@@ -1,12 +1,13 @@
 //! The control thread of a server process: carries out the commands of the supervisor, loads new configurations, sends
 //! heartbeats, and answers at the control socket while there is no supervisor. It serves no client of the network.
 
-use crate::certificates::{Certificates, TlsDescriptors};
+use crate::certificates::{Certificates, SecretDescriptors, Secrets};
 use crate::heap_trim::HeapTrim;
 use crate::kept_zones::NewSegment;
 use crate::limit_log::LimitLog;
 use crate::load_status::LoadStatus;
 use crate::loader::{Loaded, Loader};
+use crate::reply_options::reply_options;
 use crate::sandbox::Sandbox;
 use crate::status::ProcessStatus;
 use crate::zone_loader::Denial;
@@ -23,7 +24,7 @@ use sanderling_os::event_fd::EventFd;
 use sanderling_os::memfd;
 use sanderling_os::poll_set::PollSet;
 use sanderling_os::signals::{SIGINT, SIGQUIT, SIGTERM, Signals};
-use sanderling_server::{DrainMode, Server, SocketSet, Tls};
+use sanderling_server::{DrainMode, Server, SocketSet};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -53,7 +54,9 @@ pub(crate) struct ProcessState {
     pub(crate) load_status: LoadStatus,
     pub(crate) certificates: Certificates,
     /// What came with the configuration that is being loaded.
-    pub(crate) loaded_tls: TlsDescriptors,
+    pub(crate) loaded_secrets: SecretDescriptors,
+    /// The shared keys, for the next supervisor.
+    pub(crate) keys_file: Option<OwnedFd>,
     /// `None` after the supervisor has exited.
     pub(crate) supervisor: Option<Connection>,
     pub(crate) control: Option<ControlSocket>,
@@ -208,8 +211,8 @@ impl<'s> ControlLoop<'s> {
             Command::Reload { forced_zones } => {
                 let mut received = Descriptors::default();
                 received.extend(descriptors);
-                let Descriptors { configuration, certificates, ticket_keys, .. } = received;
-                self.state.loaded_tls = TlsDescriptors { certificates, ticket_keys, kept: None };
+                let Descriptors { configuration, certificates, shared_keys, .. } = received;
+                self.state.loaded_secrets = SecretDescriptors { certificates, shared_keys, kept: None };
                 let result = configuration.ok_or_else(|| io::Error::other("no configuration came with the command"));
                 if let Err(error) = result.and_then(|text| self.load(text, &forced_zones)) {
                     self.send_new_process_needed(&format!(
@@ -218,14 +221,17 @@ impl<'s> ControlLoop<'s> {
                     ));
                 }
             }
-            Command::UpdateTls => {
+            Command::UpdateSecrets => {
                 let mut received = Descriptors::default();
                 received.extend(descriptors);
-                let Descriptors { certificates, ticket_keys, .. } = received;
+                let Descriptors { certificates, shared_keys, .. } = received;
                 let config = Arc::clone(&self.state.config);
-                let tls = self.load_certificates(&config, TlsDescriptors { certificates, ticket_keys, kept: None });
-                if let Some(tls) = tls {
-                    self.server.update_snapshot(|snapshot| snapshot.tls = tls);
+                let secrets = self.load_secrets(&config, SecretDescriptors { certificates, shared_keys, kept: None });
+                if let Some(Secrets { tls, shared_keys, .. }) = secrets {
+                    self.server.update_snapshot(|snapshot| {
+                        snapshot.tls = tls;
+                        snapshot.reply_options = reply_options(&config, shared_keys.as_ref());
+                    });
                 }
             }
             Command::Status(format) => {
@@ -423,10 +429,19 @@ impl<'s> ControlLoop<'s> {
             report(diagnostics);
             self.send_diagnostics(diagnostics);
         }
-        let descriptors = std::mem::take(&mut self.state.loaded_tls);
-        let tls = self.load_certificates(&config, descriptors);
+        let descriptors = std::mem::take(&mut self.state.loaded_secrets);
+        let secrets = self.load_secrets(&config, descriptors);
         self.server.update_snapshot(|current| {
-            snapshot.tls = tls.unwrap_or_else(|| current.tls.clone());
+            match secrets {
+                Some(Secrets { tls, shared_keys, .. }) => {
+                    snapshot.tls = tls;
+                    snapshot.reply_options = reply_options(&config, shared_keys.as_ref());
+                }
+                None => {
+                    snapshot.tls = current.tls.clone();
+                    snapshot.reply_options = Arc::clone(&current.reply_options);
+                }
+            }
             *current = snapshot;
         });
         self.state.config = config;
@@ -442,14 +457,18 @@ impl<'s> ControlLoop<'s> {
         self.state.load_status.problem_count() + self.state.certificates.problem_count()
     }
 
-    /// Loads certificates and ticket keys, and reports what is wrong with them; `None` if the current ones stay.
-    fn load_certificates(&mut self, config: &Config, descriptors: TlsDescriptors) -> Option<Option<Arc<Tls>>> {
+    /// Loads certificates and keys, and reports what is wrong with them; `None` if the current ones stay.
+    fn load_secrets(&mut self, config: &Config, descriptors: SecretDescriptors) -> Option<Secrets> {
         let mut diagnostics = Vec::new();
-        let loaded = self.state.certificates.load(config, descriptors, &mut diagnostics);
+        let mut loaded = self.state.certificates.load(config, descriptors, &mut diagnostics);
         self.keep_certificates();
         report(&diagnostics);
         self.send_diagnostics(&diagnostics);
-        loaded.inspect_err(|error| log(&format!("cannot load the certificates: {}", error_text(error)))).ok()
+        match &mut loaded {
+            Ok(secrets) => self.state.keys_file = secrets.keys_file.take(),
+            Err(error) => log(&format!("cannot load the certificates and keys: {}", error_text(error))),
+        }
+        loaded.ok()
     }
 
     fn status_text(&self, format: StatusFormat) -> String {
@@ -499,7 +518,7 @@ impl<'s> ControlLoop<'s> {
                     control.remove();
                 }
             }
-            Command::Reload { .. } | Command::Upgrade | Command::Drain | Command::UpdateTls => {
+            Command::Reload { .. } | Command::Upgrade | Command::Drain | Command::UpdateSecrets => {
                 control.send_stderr(client, &format!("sanderling: {NO_SUPERVISOR}"));
                 control.finish(client, false);
             }
@@ -527,8 +546,8 @@ impl<'s> ControlLoop<'s> {
             (FdKind::ControlSocket, control.listener()),
         ];
         descriptors.extend(self.state.kept_zones.iter().map(|zones| (FdKind::Zones, zones.as_fd())));
-        let Certificates { ticket_keys, kept, .. } = &self.state.certificates;
-        descriptors.extend(ticket_keys.iter().map(|keys| (FdKind::TicketKeys, keys.as_fd())));
+        descriptors.extend(self.state.keys_file.iter().map(|keys| (FdKind::SharedKeys, keys.as_fd())));
+        let kept = &self.state.certificates.kept;
         descriptors.extend(kept.iter().map(|kept| (FdKind::KeptCertificates, kept.as_fd())));
         let kind = |service| FdKind::Listener(ListenerRole::internal(service));
         for sockets in self.socket_sets {

@@ -12,6 +12,7 @@ mod status;
 mod sandbox;
 mod access;
 mod certificates;
+mod reply_options;
 mod loader;
 mod limit_log;
 mod heap_trim;

@@ -1,11 +1,12 @@
 //! The start of a server process: inherit, give up privileges, load, enter the sandbox, serve.
 
 use crate::access;
-use crate::certificates::{Certificates, TlsDescriptors};
+use crate::certificates::{Certificates, SecretDescriptors, Secrets};
 use crate::control_loop::{ControlLoop, ProcessState};
 use crate::kept_zones::KeptZones;
 use crate::loader::{Loaded, Loader};
 use crate::options::{fit_to_descriptor_limit, options_of};
+use crate::reply_options::reply_options;
 use crate::sandbox::{Sandbox, lookup_user};
 use crate::socket_sets::{https_port, socket_sets};
 use sanderling_config::diagnostic::{Diagnostic, Problem, error_text};
@@ -75,7 +76,7 @@ struct Inherited {
     supervisor: Connection,
     config_text: OwnedFd,
     kept_zones: Vec<Arc<OwnedFd>>,
-    tls: TlsDescriptors,
+    secrets: SecretDescriptors,
     control: Option<ControlSocket>,
     https_port: Option<u16>,
     socket_sets: Vec<SocketSet>,
@@ -97,7 +98,7 @@ impl Inherited {
             zones,
             certificates,
             kept_certificates,
-            ticket_keys,
+            shared_keys,
             control,
             listeners,
             connections,
@@ -113,7 +114,7 @@ impl Inherited {
             supervisor: Connection::from_fd(connections.into_iter().next().ok_or_else(missing)?)?,
             config_text: configuration.ok_or_else(missing)?,
             kept_zones: zones.into_iter().map(Arc::new).collect(),
-            tls: TlsDescriptors { certificates, ticket_keys, kept: kept_certificates },
+            secrets: SecretDescriptors { certificates, shared_keys, kept: kept_certificates },
             control,
             https_port: https_port(&listeners),
             socket_sets: socket_sets(listeners),
@@ -139,14 +140,17 @@ impl Inherited {
             }
             None => self.fail(error),
         })?;
-        if self.tls.certificates.is_some() {
+        if self.secrets.certificates.is_some() {
             forbid_core_dumps().map_err(|error| self.fail(error))?;
         }
         let mut loader = Loader::keeping(KeptZones::from_segments(&self.kept_zones));
         let Loaded { mut snapshot, load_status, mut errors, mut warnings, kept, .. } =
             loader.load(&config, forced_zones);
         let mut certificates = Certificates::default();
-        snapshot.tls = certificates.load(&config, std::mem::take(&mut self.tls), &mut errors)?;
+        let Secrets { tls, shared_keys, keys_file } =
+            certificates.load(&config, std::mem::take(&mut self.secrets), &mut errors)?;
+        snapshot.tls = tls;
+        snapshot.reply_options = reply_options(&config, shared_keys.as_ref());
         if snapshot.tls.as_ref().is_some_and(|tls| !tls.https.warm_up()) {
             return Err(self.fail(io::Error::other("there are no random numbers for TLS")));
         }
@@ -171,7 +175,8 @@ impl Inherited {
             loader: Some(loader),
             load_status,
             certificates,
-            loaded_tls: TlsDescriptors::default(),
+            loaded_secrets: SecretDescriptors::default(),
+            keys_file,
             supervisor: Some(supervisor),
             control,
             stop_client: None,

@@ -8,7 +8,9 @@ use crate::lifecycle::{AcceptGuard, DrainMode, State};
 use crate::metrics::{Counter, ThreadMetrics};
 use crate::shared::Shared;
 use crate::snapshot::Snapshot;
-use sanderling_dns::{Answer, DnsTransport, ParsedQuery, RequestInfo};
+use sanderling_dns::{
+    Answer, DnsTransport, ParsedQuery, ReplyOptions, RequestInfo, answer_parsed, answer_with_options,
+};
 use sanderling_os::clock::unix_seconds;
 use sanderling_os::event_fd::EventFd;
 use sanderling_os::poll_set::PollSet;
@@ -158,7 +160,9 @@ impl<'s> Datagrams<'s> {
                 *parsed = ParsedQuery::parse(zones, query.bytes);
             }
         });
-        if parsed.iter().any(ParsedQuery::is_refused) {
+        let reply_options = &*self.snapshot.reply_options;
+        let has_options = parsed.iter().any(|query| query.is_concerned_by(reply_options));
+        if has_options {
             limit_errors(&mut self.error_limit, parsed, queries, now_unix_s);
         }
         let mut panic_count = 0;
@@ -168,7 +172,12 @@ impl<'s> Datagrams<'s> {
         }
         panic_count += each(parsed, |index, parsed| {
             let info = RequestInfo { client: queries.peer_address(index), transport, now_unix_s };
-            match sanderling_dns::answer_parsed(parsed, &info, replies.buffer()) {
+            let answer = if has_options {
+                answer_apart(parsed, &info, reply_options, replies.buffer())
+            } else {
+                answer_parsed(parsed, &info, replies.buffer())
+            };
+            match answer {
                 Answer::Reply(length_bytes) => replies.push(index, length_bytes),
                 Answer::NoReply => dropped_count += 1,
             }
@@ -196,6 +205,17 @@ fn limit_errors(limit: &mut ErrorLimit, parsed: &mut [ParsedQuery<'_, '_>], quer
         if !limit.take(queries.peer_address(index).ip(), unix_s) {
             *query = ParsedQuery::EMPTY;
         }
+    }
+}
+
+/// Answers a query of a batch in which one or more replies may have options. Apart, so that other batches do not pay for it.
+#[cold]
+#[inline(never)]
+fn answer_apart(query: &ParsedQuery<'_, '_>, info: &RequestInfo, options: &ReplyOptions, out: &mut [u8]) -> Answer {
+    if query.is_concerned_by(options) {
+        answer_with_options(query, info, options, out)
+    } else {
+        answer_parsed(query, info, out)
     }
 }
 

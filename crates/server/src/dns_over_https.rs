@@ -1,9 +1,8 @@
 //! DNS over HTTPS (RFC 8484), of either version of HTTP.
 
 use crate::metrics::{Counter, ThreadMetrics};
-use sanderling_dns::{
-    Answer, DnsTransport, ParsedQuery, ReplyOptions, RequestInfo, ZoneMap, answer_with_options, smallest_ttl,
-};
+use crate::snapshot::Snapshot;
+use sanderling_dns::{Answer, DnsTransport, ParsedQuery, RequestInfo, answer_with_options, smallest_ttl};
 use sanderling_http::{Request, Response, Status, dns_query};
 use std::net::SocketAddr;
 
@@ -16,13 +15,13 @@ pub(crate) struct DnsRequest<'r> {
     pub(crate) now_unix_s: u64,
 }
 
-/// Answers a query from `zones` into `reply`. Returns the response, and the part of `reply` that is its content if it has
+/// Answers a query from `snapshot` into `reply`. Returns the response, and the part of `reply` that is its content if it has
 /// [`Body::DnsMessage`](sanderling_http::Body::DnsMessage).
 #[cold]
 #[inline(never)]
 pub(crate) fn answer<'r, 'b>(
     query: &DnsRequest<'r>,
-    zones: &ZoneMap,
+    snapshot: &Snapshot,
     metrics: &ThreadMetrics,
     reply: &'b mut [u8],
 ) -> (Response<'r>, &'b [u8]) {
@@ -31,8 +30,9 @@ pub(crate) fn answer<'r, 'b>(
     let &DnsRequest { request, content, client, now_unix_s } = query;
     let mut room = Vec::new();
     let answered = dns_query(request, content, &mut room).and_then(|message| {
-        let info = RequestInfo { client, transport: DnsTransport::Tls, now_unix_s };
-        match answer_with_options(&ParsedQuery::parse(zones, message), &info, &ReplyOptions::default(), reply) {
+        let info = RequestInfo { client, transport: DnsTransport::Https, now_unix_s };
+        let query = ParsedQuery::parse(&snapshot.zones, message);
+        match answer_with_options(&query, &info, &snapshot.reply_options, reply) {
             Answer::Reply(length_bytes) => Ok(length_bytes),
             // It is no query.
             Answer::NoReply => Err(Status::BadRequest),

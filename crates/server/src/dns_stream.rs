@@ -2,9 +2,7 @@
 
 use crate::context::{CloseMode, ConnectionInfo, Context, Input, Step};
 use crate::metrics::Counter;
-use sanderling_dns::{
-    Answer, DnsTransport, ParsedQuery, ReplyOptions, RequestInfo, answer_parsed, answer_with_options,
-};
+use sanderling_dns::{Answer, DnsTransport, ParsedQuery, RequestInfo, answer_parsed, answer_with_options};
 
 /// Bytes of the length before each message (RFC 1035 §4.2.2).
 const LENGTH_BYTES: usize = 2;
@@ -36,9 +34,9 @@ impl DnsStream {
         let transport = if connection.transport.is_encrypted() { DnsTransport::Tls } else { DnsTransport::Tcp };
         let info = RequestInfo { client: *connection.client, transport, now_unix_s };
         let query = ParsedQuery::parse(&context.snapshot.zones, query);
-        let answer = if connection.transport.is_encrypted() {
-            // With padding for clients that ask for it (RFC 8467).
-            answer_with_options(&query, &info, &ReplyOptions::default(), reply)
+        let reply_options = &context.snapshot.reply_options;
+        let answer = if query.is_concerned_by(reply_options) {
+            answer_with_options(&query, &info, reply_options, reply)
         } else {
             answer_parsed(&query, &info, reply)
         };

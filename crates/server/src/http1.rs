@@ -345,7 +345,7 @@ fn answer_dns<'s>(
 ) -> Step<'s> {
     let query = DnsRequest { request, content, client: *connection.client, now_unix_s: context.clock.unix_s() };
     let Buffers { output, scratch, .. } = &mut *context.buffers;
-    let (mut response, reply) = dns_over_https::answer(&query, &context.snapshot.zones, context.metrics, scratch);
+    let (mut response, reply) = dns_over_https::answer(&query, context.snapshot, context.metrics, scratch);
     if is_last {
         response = response.with_connection_close();
     }

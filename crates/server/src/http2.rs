@@ -12,7 +12,7 @@ use crate::metrics::{Counter, ThreadMetrics};
 use crate::open_file::FileError;
 use crate::send_queue::{FileChunk, Piece};
 use crate::site_rules::Ruling;
-use sanderling_dns::ZoneMap;
+use crate::snapshot::Snapshot;
 use sanderling_http::{
     Body, LookupError, Parsed, RequestError, Response, SitePath, Status, parse_request, put_field_lines, respond,
 };
@@ -379,9 +379,7 @@ impl<'s> Http2<'s> {
                 let (content, client) = (&scratch.head[*head_bytes..], *connection.client);
                 let query = DnsRequest { request: parsed, content, client, now_unix_s: clock.unix_s() };
                 field_lines = ruling.field_lines();
-                if let Some((response, reply)) =
-                    response_by_rules(&ruling, &query, &snapshot.zones, metrics, reply_room)
-                {
+                if let Some((response, reply)) = response_by_rules(&ruling, &query, snapshot, metrics, reply_room) {
                     head.clear();
                     response.write_head(clock.date(), head);
                     put_field_lines(field_lines, head);
@@ -484,13 +482,13 @@ impl<'s> Http2<'s> {
 fn response_by_rules<'r, 'b>(
     ruling: &Ruling<'r>,
     query: &DnsRequest<'r>,
-    zones: &ZoneMap,
+    snapshot: &Snapshot,
     metrics: &ThreadMetrics,
     reply_room: &'b mut [u8],
 ) -> Option<(Response<'r>, &'b [u8])> {
     match ruling {
         Ruling::File(_) => None,
-        Ruling::DnsQuery(_) => Some(dns_over_https::answer(query, zones, metrics, reply_room)),
+        Ruling::DnsQuery(_) => Some(dns_over_https::answer(query, snapshot, metrics, reply_room)),
         Ruling::Respond(response) => {
             metrics.add(Counter::HttpRequests, 1);
             Some((*response, &[]))

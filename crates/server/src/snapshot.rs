@@ -1,11 +1,11 @@
 //! What a server answers from at one moment. Each part is immutable and replaced independently.
 
 use crate::sites::Sites;
-use sanderling_dns::ZoneMap;
+use sanderling_dns::{ReplyOptions, ZoneMap};
 use sanderling_tls::ServerTls;
 use std::sync::Arc;
 
-/// Sites, zones and certificates. A clone shares them.
+/// Sites, zones, certificates and reply options. A clone shares them.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// The web sites.
@@ -14,6 +14,8 @@ pub struct Snapshot {
     pub zones: Arc<ZoneMap>,
     /// What new encrypted connections begin with; `None` if there is no certificate, and then they are closed at once.
     pub tls: Option<Arc<Tls>>,
+    /// What replies of DNS have besides records.
+    pub reply_options: Arc<ReplyOptions>,
 }
 
 /// What encrypted connections of each protocol begin with.
@@ -26,8 +28,9 @@ pub struct Tls {
 }
 
 impl Snapshot {
-    /// A snapshot of these parts, without certificates.
+    /// A snapshot of these parts, without certificates and reply options.
     pub fn new(sites: Sites, zones: ZoneMap) -> Snapshot {
-        Snapshot { sites: Arc::new(sites), zones: Arc::new(zones), tls: None }
+        let (sites, zones) = (Arc::new(sites), Arc::new(zones));
+        Snapshot { sites, zones, tls: None, reply_options: Arc::default() }
     }
 }

@@ -6,11 +6,11 @@ mod reload;
 mod upgrade;
 mod start_task;
 mod status;
-mod tls;
+mod secrets;
 
 pub use startup::serve;
 
-use self::tls::TlsFiles;
+use self::secrets::Secrets;
 use crate::backoff::Backoff;
 use crate::phase::{Phase, PhaseInput};
 use crate::process::Process;
@@ -62,7 +62,7 @@ struct Supervisor {
     active: ActiveConfig,
     /// Good versions of zones for the next server process, in sealed memfds. Later ones replace those of the same zones.
     kept_zones: Vec<OwnedFd>,
-    tls: TlsFiles,
+    secrets: Secrets,
     processes: Vec<Process>,
     last_generation: u64,
     task: Option<Task>,
@@ -253,7 +253,7 @@ impl Supervisor {
         });
         let task = self.task.as_ref().and_then(Task::deadline);
         let control = self.control.as_ref().and_then(ControlSocket::deadline);
-        processes.chain([task, control, self.restart_at, self.next_watchdog, self.tls.next_check()]).flatten().min()
+        processes.chain([task, control, self.restart_at, self.next_watchdog, self.secrets.next_check()]).flatten().min()
     }
 
     /// Time after which a draining process is killed; `None` for never.
@@ -331,7 +331,7 @@ impl Supervisor {
                 }
             }
             Event::ZonesKept { replaces_all } => self.keep_zones(descriptors, replaces_all),
-            Event::CertificatesKept => self.tls.keep(descriptors),
+            Event::CertificatesKept => self.secrets.keep(descriptors),
             Event::Stderr(text) => self.forward_stderr(generation, &text),
             Event::Ready { problem_count } => self.on_ready(generation, problem_count),
             Event::ReloadRefused => self.on_refused(generation),
@@ -447,7 +447,7 @@ impl Supervisor {
                 Command::Reload { forced_zones } => self.enqueue(QueuedRequest::Reload(requester, forced_zones)),
                 Command::Upgrade => self.enqueue(QueuedRequest::Upgrade(requester)),
                 Command::Stop => self.stop(requester),
-                Command::Drain | Command::UpdateTls => {
+                Command::Drain | Command::UpdateSecrets => {
                     self.reply(requester, Err("only a supervisor can send this command"));
                 }
                 Command::HandOver => {
@@ -495,7 +495,7 @@ impl Supervisor {
             process.poll_termination();
         }
         self.handle_task_deadline();
-        self.update_tls();
+        self.update_secrets();
         if let Some(interval) = self.notifier.watchdog_interval()
             && self.next_watchdog.is_none_or(|at| Instant::now() >= at)
         {

@@ -6,7 +6,7 @@ use super::support::zone_text::zone_map;
 use sanderling_dns::reply_options::TEXT_BYTES_MAX;
 use sanderling_dns::{
     Answer, CookieSecrets, DnsTransport, Name, ParsedQuery, ReplyOptions, RequestInfo, ZoneEntry, ZoneMap,
-    answer_with_options,
+    answer_parsed, answer_with_options,
 };
 use std::net::SocketAddr;
 
@@ -16,6 +16,7 @@ const COOKIE: u16 = 10;
 const TCP_KEEPALIVE: u16 = 11;
 const PADDING: u16 = 12;
 const EXTENDED_ERROR: u16 = 15;
+const REPORT_CHANNEL: u16 = 18;
 /// A time in 2026.
 const NOW_UNIX_S: u64 = 1_790_000_000;
 
@@ -26,6 +27,7 @@ fn all_options() -> ReplyOptions {
         cookies: Some(CookieSecrets { current: [1; 16], previous: None }),
         tcp_keepalive_100ms: Some(50),
         has_extended_errors: true,
+        error_report_agent: None,
     }
 }
 
@@ -49,7 +51,7 @@ fn query(question: &str, options: &[(u16, &[u8])]) -> Vec<u8> {
 fn send(zones: &ZoneMap, options: &ReplyOptions, query: &[u8], transport: DnsTransport) -> Vec<u8> {
     let bytes_max = match transport {
         DnsTransport::Udp { reply_bytes_max } => usize::from(reply_bytes_max),
-        DnsTransport::Tcp | DnsTransport::Tls => 65_535,
+        DnsTransport::Tcp | DnsTransport::Tls | DnsTransport::Https => 65_535,
     };
     let mut out = vec![0xa5; bytes_max];
     let client = SocketAddr::from(([192, 0, 2, 1], 1024));
@@ -100,7 +102,9 @@ fn nsid_is_in_the_reply_to_a_query_that_asks_for_it_rfc_5001() {
 fn keepalive_is_in_replies_over_streams_alone_rfc_7828_section_3() {
     let asked: &[(u16, &[u8])] = &[(TCP_KEEPALIVE, b"")];
     check("ns.example. A +edns", asked, DnsTransport::Tcp, ANSWERED, &[(TCP_KEEPALIVE, &[0, 50])]);
+    check("ns.example. A +edns", asked, DnsTransport::Tls, ANSWERED, &[(TCP_KEEPALIVE, &[0, 50])]);
     check("ns.example. A +edns", asked, UDP, ANSWERED, &[]);
+    check("ns.example. A +edns", asked, DnsTransport::Https, ANSWERED, &[]);
     check("ns.example. A +edns", &[], DnsTransport::Tcp, ANSWERED, &[]);
 }
 
@@ -188,6 +192,54 @@ fn replies_over_tls_are_padded_for_clients_that_pad_rfc_8467_section_4_1() {
             assert_eq!(Reply::parse(&reply).expect("a reply is well-formed").sections[0].len(), count);
         }
     }
+}
+
+#[test]
+fn agent_is_in_every_reply_with_edns_rfc_9567() {
+    let agent = Name::parse(b"\x06report\x07example\0").expect("a name").to_owned();
+    let options = ReplyOptions { error_report_agent: Some(agent), ..all_options() };
+    let zones = zone_map(ZONE);
+    let expected = [(REPORT_CHANNEL, b"\x06report\x07example\0".to_vec())];
+    for question in ["ns.example. A +edns", "no.example. A +edns", "example. NS +edns"] {
+        assert_eq!(options_of(&send(&zones, &options, &query(question, &[]), UDP)), expected, "{question}");
+    }
+    let reply = send(&zones, &options, &query("ns.elsewhere. A +edns", &[]), UDP);
+    assert_eq!(options_of(&reply), [&[(EXTENDED_ERROR, vec![0, 20])], &expected[..]].concat());
+    let reply = send(&zones, &options, &query("ns.example. A", &[]), UDP);
+    assert!(Reply::parse(&reply).expect("a reply is well-formed").edns.is_none());
+    // The longest agent beside the longest question and the other options would not fit into 512 bytes.
+    let label = [&[63][..], &[b'a'; 63]].concat();
+    let agent = [&label[..], &label, &label, &[61], &[b'b'; 61], &[0]].concat();
+    let agent = Name::parse(&agent).expect("a name of 255 bytes").to_owned();
+    let options = ReplyOptions { error_report_agent: Some(agent), nsid: "n".repeat(TEXT_BYTES_MAX), ..all_options() };
+    let name = format!("{0}.{0}.{0}.{1}.", "a".repeat(63), "b".repeat(61));
+    let asked: &[(u16, &[u8])] = &[(NSID, b""), (COOKIE, b"clientco"), (TCP_KEEPALIVE, b"")];
+    for transport in [DnsTransport::Udp { reply_bytes_max: 512 }, DnsTransport::Tcp] {
+        let reply = send(&zones, &options, &query(&format!("{name} A +edns=512"), asked), transport);
+        let codes: Vec<u16> = options_of(&reply).into_iter().map(|(code, _)| code).collect();
+        assert!(reply.len() <= 512 && codes.contains(&NSID) && !codes.contains(&REPORT_CHANNEL), "{codes:?}");
+    }
+}
+
+#[test]
+fn query_without_options_is_not_concerned_by_them() {
+    let zones = zone_map(ZONE);
+    let check = |message: &[u8], options: &ReplyOptions, expected: bool| {
+        let query = ParsedQuery::parse(&zones, message);
+        assert_eq!(query.is_concerned_by(options), expected);
+        if !expected {
+            let mut out = vec![0; 65_535];
+            let info = RequestInfo { client: ([192, 0, 2, 1], 1024).into(), transport: UDP, now_unix_s: NOW_UNIX_S };
+            let Answer::Reply(length_bytes) = answer_parsed(&query, &info, &mut out) else { panic!("no reply") };
+            assert_eq!(out[..length_bytes], send(&zones, options, message, UDP));
+        }
+    };
+    check(&query("ns.example. A", &[]), &all_options(), false);
+    check(&query("ns.example. A +edns", &[]), &all_options(), false);
+    check(&query("no.example. A +edns", &[]), &all_options(), false);
+    check(&query("ns.example. A +edns", &[(NSID, b"")]), &all_options(), true);
+    check(&query("ns.elsewhere. A +edns", &[]), &all_options(), true);
+    check(&query("version.bind. TXT +class=3", &[]), &all_options(), true);
 }
 
 #[test]

@@ -27,7 +27,7 @@ pub(crate) fn ask(zones: &ZoneMap, question: &Question) -> Reply {
 pub(crate) fn send(zones: &ZoneMap, query: &[u8], transport: DnsTransport) -> Option<Vec<u8>> {
     let room_bytes = match transport {
         DnsTransport::Udp { reply_bytes_max } => usize::from(reply_bytes_max),
-        DnsTransport::Tcp | DnsTransport::Tls => 65_535,
+        DnsTransport::Tcp | DnsTransport::Tls | DnsTransport::Https => 65_535,
     };
     // Filled, so that a byte that was not written shows.
     let mut out = vec![0xa5; room_bytes];

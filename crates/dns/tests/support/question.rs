@@ -87,7 +87,7 @@ impl Question {
     /// Bytes that the reply may have (RFC 1035 §4.2.1, RFC 6891 §6.2.3).
     pub(crate) fn reply_bytes_max(&self) -> usize {
         match self.transport {
-            DnsTransport::Tcp | DnsTransport::Tls => 65_535,
+            DnsTransport::Tcp | DnsTransport::Tls | DnsTransport::Https => 65_535,
             DnsTransport::Udp { reply_bytes_max } => {
                 let asked = self.edns_bytes.unwrap_or(512).max(512);
                 usize::from(asked.min(reply_bytes_max))

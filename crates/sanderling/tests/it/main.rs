@@ -7,6 +7,7 @@ mod connection_limits;
 mod demo;
 mod dns_large_zone;
 mod dns_malformed;
+mod dns_options;
 mod floods;
 mod http_differential;
 mod http_malformed;

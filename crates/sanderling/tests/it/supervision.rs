@@ -84,6 +84,7 @@ fn server_process_has_the_name_of_the_program_and_only_its_descriptors() {
             || kind.starts_with("anon_inode:")
             || kind.starts_with("/memfd:configuration")
             || kind.starts_with("/memfd:zones")
+            || kind.starts_with("/memfd:shared-keys")
             || kind.starts_with("/proc/") && kind.ends_with("/status")
             || kind.starts_with(&root)
     };

@@ -44,7 +44,7 @@ impl Supervisor {
         if let Some(reason) = next.config.needs_new_process(&self.active.config) {
             return self.begin_replacement(requester, next, &forced_zones, &reason);
         }
-        let descriptors = self.tls.descriptors(&next.config).and_then(|mut descriptors| {
+        let descriptors = self.secrets.descriptors(&next.config).and_then(|mut descriptors| {
             descriptors.push((FdKind::Configuration, next.text.try_clone()?));
             Ok(descriptors)
         });

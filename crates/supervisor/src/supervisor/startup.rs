@@ -1,7 +1,7 @@
 //! The start of the supervisor: it binds its sockets, or inherits them from a service manager, from the program that it
 //! replaces, or from a server process without a supervisor.
 
-use super::tls::TlsFiles;
+use super::secrets::Secrets;
 use super::upgrade::LOG_FLUSH_MAX;
 use super::{ActiveConfig, Lifecycle, QueuedRequest, Requester, Supervisor};
 use crate::backoff::Backoff;
@@ -140,7 +140,7 @@ fn start(
     let next = ActiveConfig { config: Arc::new(config), text };
     let active = next.try_clone()?;
     let mut supervisor = Supervisor::new(source, forced, signals, active)?;
-    supervisor.tls.inherit(inherited.ticket_keys, inherited.kept_certificates, &next.config);
+    supervisor.secrets.inherit(inherited.shared_keys, inherited.kept_certificates, &next.config);
     supervisor.control = inherited.control;
     supervisor.last_generation = inherited.processes.len() as u64;
     supervisor.processes = inherited.processes;
@@ -156,7 +156,7 @@ struct Inherited {
     control: Option<ControlSocket>,
     processes: Vec<Process>,
     kept_zones: Vec<OwnedFd>,
-    ticket_keys: Option<OwnedFd>,
+    shared_keys: Option<OwnedFd>,
     kept_certificates: Option<OwnedFd>,
 }
 
@@ -212,8 +212,8 @@ fn adopt(mut connection: Connection, path: &Path, source: &ConfigSource) -> io::
     let control = descriptors.control.map(|control| ControlSocket::from_fd(path.to_owned(), control)).transpose()?;
     // The connection of the handover is the one for commands from now on.
     let processes = vec![Process::adopted(info, pidfd, connection)];
-    let Descriptors { zones: kept_zones, ticket_keys, kept_certificates, .. } = descriptors;
-    Ok(Inherited { listeners, control, processes, kept_zones, ticket_keys, kept_certificates })
+    let Descriptors { zones: kept_zones, shared_keys, kept_certificates, .. } = descriptors;
+    Ok(Inherited { listeners, control, processes, kept_zones, shared_keys, kept_certificates })
 }
 
 /// Continues with the state of the program that this one has replaced.
@@ -233,7 +233,7 @@ fn resume(
         connections,
         clients,
         kept_certificates,
-        ticket_keys,
+        shared_keys,
         ..
     } = descriptors;
     if processes.len() != connections.len() {
@@ -250,7 +250,7 @@ fn resume(
     listeners.set_http_options();
     let path = control_path(config.control.as_deref());
     let mut supervisor = Supervisor::new(source, forced, signals, ActiveConfig { config: Arc::new(config), text })?;
-    supervisor.tls.inherit(ticket_keys, kept_certificates, &Arc::clone(&supervisor.active.config));
+    supervisor.secrets.inherit(shared_keys, kept_certificates, &Arc::clone(&supervisor.active.config));
     supervisor.announced = listeners.clone();
     supervisor.listeners = listeners;
     if let (Some(path), Some(control)) = (path, control) {
@@ -290,7 +290,7 @@ impl Supervisor {
             announced: Listeners::default(),
             active,
             kept_zones: Vec::new(),
-            tls: TlsFiles::default(),
+            secrets: Secrets::default(),
             processes: Vec::new(),
             last_generation: 0,
             task: None,

@@ -79,8 +79,8 @@ impl Supervisor {
     fn exec_new_program(&self, requester: Requester) -> io::Result<io::Error> {
         let mut descriptors: OutgoingFds<'_> = vec![(FdKind::Configuration, self.active.text.as_fd())];
         descriptors.extend(self.kept_zones.iter().map(|zones| (FdKind::Zones, zones.as_fd())));
-        descriptors.extend(self.tls.ticket_keys().map(|keys| (FdKind::TicketKeys, keys)));
-        descriptors.extend(self.tls.kept().map(|kept| (FdKind::KeptCertificates, kept)));
+        descriptors.extend(self.secrets.shared_keys().map(|keys| (FdKind::SharedKeys, keys)));
+        descriptors.extend(self.secrets.kept().map(|kept| (FdKind::KeptCertificates, kept)));
         descriptors.extend(self.control.iter().map(|control| (FdKind::ControlSocket, control.listener())));
         descriptors.extend(self.listeners.fds().map(|(role, socket)| (FdKind::Listener(role), socket)));
         descriptors.extend(self.processes.iter().flat_map(Process::handover_fds));

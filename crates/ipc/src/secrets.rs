@@ -1,9 +1,10 @@
-//! Certificates, private keys and ticket keys on their way from the supervisor to a server process: the content of the sealed
-//! files [`FdKind::Certificates`](crate::FdKind::Certificates) and [`FdKind::TicketKeys`](crate::FdKind::TicketKeys); and back the
+//! Certificates, private keys and shared keys on their way from the supervisor to a server process: the content of the sealed
+//! files [`FdKind::Certificates`](crate::FdKind::Certificates) and [`FdKind::SharedKeys`](crate::FdKind::SharedKeys); and back the
 //! good versions of certificates, for the next server process ([`FdKind::KeptCertificates`](crate::FdKind::KeptCertificates)).
 //!
 //! Copies in memory are erased after use.
 
+use sanderling_config::COOKIE_SECRET_BYTES;
 use sanderling_os::memfd;
 use std::ffi::OsStr;
 use std::io;
@@ -122,58 +123,121 @@ fn take<'b>(rest: &mut &'b [u8]) -> io::Result<&'b [u8]> {
 }
 
 fn malformed() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "the certificates or ticket keys of the supervisor are malformed")
+    io::Error::new(io::ErrorKind::InvalidData, "the certificates or keys of the supervisor are malformed")
 }
 
-/// The keys that encrypt session tickets.
-#[derive(Clone)]
-pub struct TicketKeyPair {
-    /// When the current key was made, in seconds since 1970.
+/// Keys that all server processes of a machine share, and the keys before them, which are still accepted.
+#[derive(Clone, Default)]
+pub struct SharedKeys {
+    /// When the current ticket key was made, in seconds since 1970.
     pub made_at_unix_s: u64,
-    /// The key for new tickets.
-    pub current: Zeroizing<[u8; TICKET_KEY_BYTES]>,
-    /// The key before it, whose tickets are still accepted.
-    pub previous: Option<Zeroizing<[u8; TICKET_KEY_BYTES]>>,
+    /// They encrypt session tickets of TLS.
+    pub tickets: KeyPair<TICKET_KEY_BYTES>,
+    /// They make and check cookies of DNS.
+    pub cookies: KeyPair<COOKIE_SECRET_BYTES>,
 }
 
-impl TicketKeyPair {
-    /// Writes the keys.
-    pub fn to_memfd(&self) -> io::Result<OwnedFd> {
-        let mut content = Zeroizing::new(Vec::with_capacity(8 + 2 * TICKET_KEY_BYTES));
-        content.extend_from_slice(&self.made_at_unix_s.to_le_bytes());
-        content.extend_from_slice(&self.current[..]);
-        if let Some(previous) = &self.previous {
-            content.extend_from_slice(&previous[..]);
-        }
-        memfd::create("ticket-keys", &content)
+/// A key, and another one that is also accepted.
+#[derive(Clone, PartialEq, Eq)]
+pub struct KeyPair<const BYTES: usize> {
+    /// The key for what is made now.
+    pub current: Zeroizing<[u8; BYTES]>,
+    /// The key before it.
+    pub previous: Option<Zeroizing<[u8; BYTES]>>,
+}
+
+impl<const BYTES: usize> std::fmt::Debug for KeyPair<BYTES> {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The keys do not get into logs.
+        out.write_str("KeyPair")
+    }
+}
+
+impl<const BYTES: usize> Default for KeyPair<BYTES> {
+    fn default() -> KeyPair<BYTES> {
+        KeyPair { current: Zeroizing::new([0; BYTES]), previous: None }
+    }
+}
+
+impl<const BYTES: usize> KeyPair<BYTES> {
+    /// Bytes that [`KeyPair::put`] writes.
+    const WRITTEN_BYTES: usize = 1 + 2 * BYTES;
+
+    /// Makes `key` the current one, and the current one the previous one, if it `was_in_use`.
+    pub fn rotate(&mut self, key: Zeroizing<[u8; BYTES]>, was_in_use: bool) {
+        let before = std::mem::replace(&mut self.current, key);
+        self.previous = was_in_use.then_some(before);
     }
 
-    /// Reads what [`TicketKeyPair::to_memfd`] has written.
+    fn put(&self, out: &mut Vec<u8>) {
+        out.push(u8::from(self.previous.is_some()));
+        out.extend_from_slice(&self.current[..]);
+        out.extend_from_slice(self.previous.as_ref().map_or(&[0; BYTES], |previous| &**previous));
+    }
+
+    fn take(rest: &mut &[u8]) -> io::Result<KeyPair<BYTES>> {
+        let (pair, after) = rest.split_at_checked(Self::WRITTEN_BYTES).ok_or_else(malformed)?;
+        *rest = after;
+        let key = |at: usize| pair[at..].first_chunk().map(|key| Zeroizing::new(*key)).ok_or_else(malformed);
+        let previous = if pair[0] == 0 { None } else { Some(key(1 + BYTES)?) };
+        Ok(KeyPair { current: key(1)?, previous })
+    }
+}
+
+impl SharedKeys {
+    const WRITTEN_BYTES: usize =
+        8 + KeyPair::<TICKET_KEY_BYTES>::WRITTEN_BYTES + KeyPair::<COOKIE_SECRET_BYTES>::WRITTEN_BYTES;
+
+    /// Writes the keys.
+    pub fn to_memfd(&self) -> io::Result<OwnedFd> {
+        let mut content = Zeroizing::new(Vec::with_capacity(SharedKeys::WRITTEN_BYTES));
+        content.extend_from_slice(&self.made_at_unix_s.to_le_bytes());
+        self.tickets.put(&mut content);
+        self.cookies.put(&mut content);
+        memfd::create("shared-keys", &content)
+    }
+
+    /// Reads what [`SharedKeys::to_memfd`] has written.
     ///
     /// # Errors
     /// The content is malformed.
-    pub fn from_memfd(descriptor: impl AsFd) -> io::Result<TicketKeyPair> {
-        let content = Zeroizing::new(memfd::read(descriptor, 8 + 2 * TICKET_KEY_BYTES as u64)?);
-        let (made_at, rest) = content.split_first_chunk().ok_or_else(malformed)?;
-        let (current, rest) = rest.split_first_chunk().ok_or_else(malformed)?;
-        let previous = match rest {
-            [] => None,
-            rest => Some(Zeroizing::new(<[u8; TICKET_KEY_BYTES]>::try_from(rest).map_err(|_| malformed())?)),
-        };
+    pub fn from_memfd(descriptor: impl AsFd) -> io::Result<SharedKeys> {
+        let content = Zeroizing::new(memfd::read(descriptor, SharedKeys::WRITTEN_BYTES as u64)?);
+        let (made_at, mut rest) = content.split_first_chunk().ok_or_else(malformed)?;
+        let (tickets, cookies) = (KeyPair::take(&mut rest)?, KeyPair::take(&mut rest)?);
         let made_at_unix_s = u64::from_le_bytes(*made_at);
-        Ok(TicketKeyPair { made_at_unix_s, current: Zeroizing::new(*current), previous })
+        if rest.is_empty() { Ok(SharedKeys { made_at_unix_s, tickets, cookies }) } else { Err(malformed()) }
     }
 }
 
-impl std::fmt::Debug for TicketKeyPair {
+impl std::fmt::Debug for SharedKeys {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("TicketKeyPair").field("made_at_unix_s", &self.made_at_unix_s).finish_non_exhaustive()
+        out.debug_struct("SharedKeys").field("made_at_unix_s", &self.made_at_unix_s).finish_non_exhaustive()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn kept_certificates_arrive_as_they_were_sent() {
+        let kept = |file: &str, chain: &[u8]| KeptCertificate {
+            file: file.into(),
+            chain: chain.to_vec(),
+            key: Zeroizing::new(b"key".to_vec()),
+        };
+        let all = [kept("/a/chain.pem", b"chain"), kept("b.pem", b"")];
+        for count in 0..=all.len() {
+            let file = kept_certificates_to_memfd(all[..count].iter()).expect("created");
+            assert_eq!(kept_certificates_from_memfd(&file).expect("read"), all[..count]);
+        }
+        let whole = memfd::read(kept_certificates_to_memfd(all[..1].iter()).expect("created"), 100).expect("read");
+        for length in 1..whole.len() {
+            let file = memfd::create("test", &whole[..length]).expect("created");
+            assert!(kept_certificates_from_memfd(&file).is_err(), "{length} bytes");
+        }
+    }
 
     #[test]
     fn certificates_arrive_as_they_were_sent() {
@@ -201,34 +265,26 @@ mod tests {
     }
 
     #[test]
-    fn kept_certificates_arrive_as_they_were_sent() {
-        let kept = |file: &str, chain: &[u8]| KeptCertificate {
-            file: file.into(),
-            chain: chain.to_vec(),
-            key: Zeroizing::new(b"key".to_vec()),
-        };
-        let all = [kept("/a/chain.pem", b"chain"), kept("b.pem", b"")];
-        for count in 0..=all.len() {
-            let file = kept_certificates_to_memfd(all[..count].iter()).expect("created");
-            assert_eq!(kept_certificates_from_memfd(&file).expect("read"), all[..count]);
-        }
-        let whole = memfd::read(kept_certificates_to_memfd(all[..1].iter()).expect("created"), 100).expect("read");
-        for length in 1..whole.len() {
-            let file = memfd::create("test", &whole[..length]).expect("created");
-            assert!(kept_certificates_from_memfd(&file).is_err(), "{length} bytes");
-        }
-    }
-
-    #[test]
-    fn ticket_keys_arrive_as_they_were_sent() {
-        let key = |byte| Zeroizing::new([byte; TICKET_KEY_BYTES]);
-        for previous in [None, Some(key(2))] {
-            let keys = TicketKeyPair { made_at_unix_s: 1_800_000_000, current: key(1), previous };
-            let read = TicketKeyPair::from_memfd(keys.to_memfd().expect("created")).expect("read");
+    fn keys_arrive_as_they_were_sent() {
+        let mut keys = SharedKeys { made_at_unix_s: 1_800_000_000, ..SharedKeys::default() };
+        for (byte, was_in_use) in [(1, false), (2, true), (3, true)] {
+            keys.tickets.rotate(Zeroizing::new([byte; TICKET_KEY_BYTES]), was_in_use);
+            keys.cookies.rotate(Zeroizing::new([byte + 100; COOKIE_SECRET_BYTES]), was_in_use);
+            let read = SharedKeys::from_memfd(keys.to_memfd().expect("created")).expect("read");
             assert_eq!(read.made_at_unix_s, keys.made_at_unix_s);
-            assert_eq!((read.current, read.previous), (keys.current, keys.previous));
+            assert_eq!(
+                (read.tickets.current, read.cookies.current),
+                (keys.tickets.current.clone(), keys.cookies.current.clone())
+            );
+            assert_eq!(
+                (&read.tickets.previous, &read.cookies.previous),
+                (&keys.tickets.previous, &keys.cookies.previous)
+            );
+            assert_eq!(read.cookies.previous.is_some(), was_in_use);
         }
-        let cut = memfd::create("test", &[0; 8 + TICKET_KEY_BYTES + 1]).expect("created");
-        assert!(TicketKeyPair::from_memfd(&cut).is_err());
+        for length in [0, SharedKeys::WRITTEN_BYTES - 1, SharedKeys::WRITTEN_BYTES + 1] {
+            let other = memfd::create("test", &vec![0; length]).expect("created");
+            assert!(SharedKeys::from_memfd(&other).is_err(), "{length} bytes");
+        }
     }
 }

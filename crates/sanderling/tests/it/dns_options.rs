@@ -1,0 +1,118 @@
+//! Options of DNS replies: cookies, the server's name, reasons of errors, with dig and kdig as clients.
+
+use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, dig, kdig, run};
+use std::net::SocketAddr;
+
+const DNS: ListenerCounts = ListenerCounts { http: 0, dns: 1 };
+const ZONE: &[u8] = b"@ 3600 IN SOA ns1 host 1 3600 600 86400 300\n@ IN NS ns1\nns1 IN A 192.0.2.1\n";
+const CLIENT_COOKIE: &str = "0123456789abcdef";
+
+/// A directory with a zone, and a configuration with these lines in `[dns]`.
+fn domain(dns: &str) -> TestDirectory {
+    TestDirectory::with(&[("example.com.zone", ZONE), ("sanderling.toml", config(dns).as_bytes())])
+}
+
+fn config(dns: &str) -> String {
+    format!("[dns]\nlisten = [\"127.0.0.1:0\"]\n{dns}\n[domain.\"example.com\"]\nzone = \"example.com.zone\"\n")
+}
+
+/// What dig prints about the cookie in the reply to a query with `cookie`: the cookie and `(good)`, or nothing.
+fn cookie(server: SocketAddr, cookie: &str) -> String {
+    let reply = dig(server, &["example.com", "SOA", &format!("+cookie={cookie}")]).text();
+    let line = reply.lines().find_map(|line| line.strip_prefix("; COOKIE: "));
+    line.unwrap_or_default().to_owned()
+}
+
+/// The cookie of 24 bytes in what dig prints.
+fn hex(printed: &str) -> &str {
+    printed.strip_suffix(" (good)").unwrap_or_else(|| panic!("no good cookie: {printed}"))
+}
+
+#[test]
+fn name_and_version_are_those_of_the_configuration() {
+    let directory = domain("nsid = \"ns1.test\"\nversion = \"of a test\"\nerror_report_agent = \"reports.example\"");
+    let server = TestServer::start_command(directory.serve_command(), DNS);
+    for (name, text) in [("version.bind", "of a test"), ("id.server", "ns1.test")] {
+        let reply = dig(server.dns(), &["CH", "TXT", name, "+short"]);
+        assert_eq!(reply.text(), format!("\"{text}\"\n"), "{name}");
+    }
+    for transport in ["+notcp", "+tcp"] {
+        let reply = dig(server.dns(), &["example.com", "SOA", "+nsid", "+keepalive", transport]).text();
+        assert!(reply.contains("; NSID: ") && reply.contains("ns1.test"), "{reply}");
+        assert_eq!(reply.contains("; TCP KEEPALIVE: 5.0 secs"), transport == "+tcp", "{reply}");
+        assert!(reply.contains("reports.example") || reply.contains("OPT=18: 07 72 65 70 6f 72 74 73"), "{reply}");
+    }
+    let reply = kdig(server.dns(), &["elsewhere.test", "A", "+edns"]).text();
+    assert!(reply.contains("REFUSED") && reply.contains("EDE: 20 (Not Authoritative)"), "{reply}");
+    // A reload in place removes them.
+    directory.replace("sanderling.toml", config("extended_errors = false\ntcp_keepalive = false").as_bytes());
+    let ended = directory.control("reload");
+    assert!(ended.text().starts_with("reloaded; no connection was closed"), "{}{}", ended.text(), ended.errors);
+    let reply = dig(server.dns(), &["CH", "TXT", "version.bind"]).text();
+    assert!(reply.contains("REFUSED") && !reply.contains("EDE"), "{reply}");
+    let reply = dig(server.dns(), &["example.com", "SOA", "+nsid", "+keepalive", "+tcp"]).text();
+    assert!(!reply.contains("; NSID") && !reply.contains("KEEPALIVE") && !reply.contains("OPT=18"), "{reply}");
+}
+
+#[test]
+fn cookies_outlive_a_reload_an_upgrade_and_a_crash() {
+    let directory = domain("");
+    let server = TestServer::start_command(directory.serve_command(), DNS);
+    let first = cookie(server.dns(), CLIENT_COOKIE);
+    let first = hex(&first);
+    assert!(first.starts_with(CLIENT_COOKIE) && first.len() == 48, "{first}");
+    // A valid cookie that is not old is returned as it is.
+    let check = |server: &TestServer| assert_eq!(hex(&cookie(server.dns(), first)), first);
+    check(&server);
+    directory.replace("sanderling.toml", (config("") + "[limits]\ndns_cname_chain_max = 8\n").as_bytes());
+    for verb in ["reload", "upgrade"] {
+        let process = server.server_process_id();
+        let ended = directory.control(verb);
+        assert!(ended.status.success(), "{verb}: {}", ended.errors);
+        assert_ne!(server.server_process_id(), process, "{verb} has started another process");
+        check(&server);
+    }
+    // Another one, made up, is replaced.
+    let made_up = format!("{CLIENT_COOKIE}{}", "01000000".to_owned() + &"0".repeat(24));
+    assert_ne!(hex(&cookie(server.dns(), &made_up)), made_up);
+}
+
+#[test]
+fn servers_with_the_same_secret_accept_the_cookies_of_each_other() {
+    let (old, new) = ("0123456789abcdef".repeat(2), "fedcba9876543210".repeat(2));
+    let start = |secrets: &str| {
+        let directory = domain("cookie_secret_file = \"secret\"");
+        directory.replace("secret", secrets.as_bytes());
+        let server = TestServer::start_command(directory.serve_command(), DNS);
+        (directory, server)
+    };
+    let (_one, server) = start(&old);
+    let (directory, other) = start(&old);
+    let check = || run(&["check", "--config", &directory.argument("sanderling.toml")]);
+    let made = cookie(server.dns(), CLIENT_COOKIE);
+    let made = hex(&made);
+    assert_eq!(hex(&cookie(other.dns(), made)), made);
+    let ended = check();
+    assert!(ended.status.success(), "{}", ended.errors);
+    directory.replace("secret", b"nonsense");
+    let ended = check();
+    assert!(!ended.status.success() && ended.errors.contains("has a line of another length"), "{}", ended.errors);
+    // The secrets that the server has stay.
+    directory.control("reload");
+    assert_eq!(hex(&cookie(other.dns(), made)), made);
+    directory.replace("secret", new.as_bytes());
+    let ended = directory.control("reload");
+    assert!(ended.status.success(), "{}", ended.errors);
+    assert_ne!(hex(&cookie(other.dns(), made)), made);
+    directory.replace("secret", format!("{new}\n{old}\n").as_bytes());
+    directory.control("reload");
+    assert_eq!(hex(&cookie(other.dns(), made)), made, "the second secret is accepted");
+}
+
+#[test]
+fn no_cookie_is_sent_if_they_are_off() {
+    let directory = domain("cookies = false");
+    let server = TestServer::start_command(directory.serve_command(), DNS);
+    // dig prints the cookie of the query if the reply has none.
+    assert!(!cookie(server.dns(), CLIENT_COOKIE).contains("(good)"));
+}

@@ -1,0 +1,240 @@
+//! Certificates, and the keys that all server processes share: read or made here, and passed on in sealed memory, since the
+//! account of server processes must not be able to read the files.
+
+use super::Supervisor;
+use sanderling_config::diagnostic::error_text;
+use sanderling_config::log::{log, report};
+use sanderling_config::{COOKIE_SECRET_BYTES, CertificateFiles, Config, CookieSecretFile};
+use sanderling_ipc::secrets::{KeyPair, PemFiles, SharedKeys, certificates_to_memfd};
+use sanderling_ipc::{Command, FdKind, IncomingFds};
+use sanderling_os::memfd;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use zeroize::Zeroizing;
+
+/// Time between two checks whether a file has changed.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// The same if the age of the keys is all that changes.
+const KEY_CHECK_INTERVAL: Duration = Duration::from_secs(60);
+/// How long a key is the current one, and then the previous one.
+const KEY_LIFETIME_S: u64 = 12 * 3600;
+
+/// What is known of the files with secrets, and the shared keys.
+#[derive(Debug, Default)]
+pub(super) struct Secrets {
+    /// The files when they were passed on last.
+    versions: Vec<Option<FileVersion>>,
+    /// When files and keys are checked next; `None` if the configuration needs neither.
+    next_check: Option<Instant>,
+    shared_keys: Option<(SharedKeys, OwnedFd)>,
+    /// The secrets in the file of the configuration when it was read last without an error.
+    cookie_secrets: Option<KeyPair<COOKIE_SECRET_BYTES>>,
+    /// Good versions of the certificates, which the serving process has sent.
+    kept: Option<OwnedFd>,
+}
+
+/// A change of a file changes one of these numbers: device, inode, length, and the time of the last change.
+type FileVersion = (u64, u64, u64, i64, i64);
+
+impl Secrets {
+    /// Takes over the keys and good versions of the supervisor before this one, which has passed on certificates for `config`.
+    /// They are passed on again, since its last versions of the files are unknown.
+    pub(super) fn inherit(&mut self, shared_keys: Option<OwnedFd>, kept: Option<OwnedFd>, config: &Config) {
+        self.shared_keys = shared_keys.and_then(|file| Some((SharedKeys::from_memfd(&file).ok()?, file)));
+        self.kept = kept;
+        self.next_check = has_keys(config).then(Instant::now);
+    }
+
+    /// Keeps good versions of certificates for the next server process.
+    pub(super) fn keep(&mut self, descriptors: IncomingFds) {
+        for (kind, kept) in descriptors {
+            // What its sender can still change, another process must not trust.
+            if kind == FdKind::KeptCertificates && memfd::is_sealed(&kept) {
+                self.kept = Some(kept);
+            } else {
+                log("a server process sends certificates to keep in memory that is not sealed; ignoring them");
+            }
+        }
+    }
+
+    pub(super) fn kept(&self) -> Option<BorrowedFd<'_>> {
+        self.kept.as_ref().map(AsFd::as_fd)
+    }
+
+    pub(super) fn shared_keys(&self) -> Option<BorrowedFd<'_>> {
+        self.shared_keys.as_ref().map(|(_, file)| file.as_fd())
+    }
+
+    pub(super) fn next_check(&self) -> Option<Instant> {
+        self.next_check
+    }
+
+    /// What a server process with `config` needs; nothing if it has neither certificates nor cookies.
+    pub(super) fn descriptors(&mut self, config: &Config) -> io::Result<IncomingFds> {
+        self.versions = versions(config);
+        let has_keys = has_keys(config);
+        let interval = if self.versions.is_empty() { KEY_CHECK_INTERVAL } else { CHECK_INTERVAL };
+        self.next_check = has_keys.then(|| Instant::now() + interval);
+        let mut descriptors = Vec::new();
+        if config.has_tls() {
+            let read = |files: &CertificateFiles| files.read().map_err(|problem| problem.to_string());
+            let files: Vec<PemFiles> = config.certificates.iter().map(read).collect();
+            descriptors.push((FdKind::Certificates, certificates_to_memfd(&files)?));
+        } else {
+            self.kept = None;
+        }
+        if has_keys {
+            self.read_cookie_secrets(config);
+            self.rotate(unix_s(SystemTime::now()))?;
+            let shared_keys = self.shared_keys().map(|file| file.try_clone_to_owned()).transpose()?;
+            descriptors.extend(shared_keys.map(|file| (FdKind::SharedKeys, file)));
+        }
+        Ok(descriptors)
+    }
+
+    /// Reads the file with the secrets of cookies, if there is one. After an error, the secrets stay as they are.
+    fn read_cookie_secrets(&mut self, config: &Config) {
+        match config.replies.cookie_secret_file.as_ref().map(CookieSecretFile::read) {
+            None => self.cookie_secrets = None,
+            Some(Ok((current, previous))) => self.cookie_secrets = Some(KeyPair { current, previous }),
+            Some(Err(diagnostic)) => report(&[diagnostic]),
+        }
+    }
+
+    /// Makes keys if there are none, or if the current ones are too old, or if the secrets of the file are other ones.
+    fn rotate(&mut self, now_unix_s: u64) -> io::Result<()> {
+        let current = self.shared_keys.as_ref().map(|(keys, _)| keys);
+        let mut keys = current.cloned().unwrap_or_default();
+        let is_expired = is_expired(&keys, now_unix_s);
+        if is_expired {
+            let was_in_use = current.is_some();
+            keys.made_at_unix_s = now_unix_s;
+            keys.tickets.rotate(random_key()?, was_in_use);
+            keys.cookies.rotate(random_key()?, was_in_use);
+        }
+        if let Some(cookie_secrets) = &self.cookie_secrets {
+            keys.cookies = cookie_secrets.clone();
+        }
+        if is_expired || current.is_none_or(|current| current.cookies != keys.cookies) {
+            let file = keys.to_memfd()?;
+            self.shared_keys = Some((keys, file));
+        }
+        Ok(())
+    }
+}
+
+fn random_key<const BYTES: usize>() -> io::Result<Zeroizing<[u8; BYTES]>> {
+    let mut key = Zeroizing::new([0; BYTES]);
+    File::open("/dev/urandom")?.read_exact(&mut key[..])?;
+    Ok(key)
+}
+
+/// Whether others must replace the keys, also if the clock was set back.
+fn is_expired(keys: &SharedKeys, now_unix_s: u64) -> bool {
+    !(keys.made_at_unix_s..keys.made_at_unix_s + KEY_LIFETIME_S).contains(&now_unix_s)
+}
+
+impl Supervisor {
+    /// Passes certificates and keys on to the serving process if a file has changed, or if the keys are too old.
+    pub(super) fn update_secrets(&mut self) {
+        let now = Instant::now();
+        if self.task.is_some() || self.secrets.next_check.is_none_or(|at| now < at) {
+            return;
+        }
+        let config = &self.active.config;
+        let interval = if self.secrets.versions.is_empty() { KEY_CHECK_INTERVAL } else { CHECK_INTERVAL };
+        self.secrets.next_check = Some(now + interval);
+        let has_changed = versions(config) != self.secrets.versions;
+        let is_due =
+            self.secrets.shared_keys.as_ref().is_some_and(|(keys, _)| is_expired(keys, unix_s(SystemTime::now())));
+        if !has_changed && !is_due {
+            return;
+        }
+        match self.secrets.descriptors(config) {
+            Ok(descriptors) => {
+                if let Some(process) = self.serving_process() {
+                    process.send(Command::UpdateSecrets, descriptors);
+                }
+            }
+            Err(error) => log(&format!("cannot pass on certificates and keys: {}; retrying", error_text(&error))),
+        }
+    }
+}
+
+/// Whether a server process with `config` needs the keys.
+fn has_keys(config: &Config) -> bool {
+    config.has_tls() || config.has_cookies()
+}
+
+/// The versions of all files with secrets.
+fn versions(config: &Config) -> Vec<Option<FileVersion>> {
+    let version = |path: &Path| {
+        let metadata = fs::metadata(path).ok()?;
+        Some((metadata.dev(), metadata.ino(), metadata.len(), metadata.ctime(), metadata.ctime_nsec()))
+    };
+    let of_certificates = config.certificates.iter().flat_map(|files| [&files.chain, &files.key]);
+    let of_cookies = config.replies.cookie_secret_file.iter().map(|file| &file.path);
+    of_certificates.chain(of_cookies).map(|path| version(path)).collect()
+}
+
+fn unix_s(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: u64 = 1_800_000_000;
+
+    fn current(secrets: &Secrets) -> SharedKeys {
+        secrets.shared_keys.as_ref().expect("made").0.clone()
+    }
+
+    #[test]
+    fn key_is_the_current_one_and_then_the_previous_one() {
+        let mut secrets = Secrets::default();
+        secrets.rotate(START).expect("random numbers");
+        let first = current(&secrets);
+        assert_eq!((&first.tickets.previous, &first.cookies.previous), (&None, &None));
+        secrets.rotate(START + KEY_LIFETIME_S - 1).expect("nothing to do");
+        assert_eq!(current(&secrets).tickets, first.tickets);
+        secrets.rotate(START + KEY_LIFETIME_S).expect("random numbers");
+        let second = current(&secrets);
+        assert_eq!(second.tickets.previous.as_ref(), Some(&first.tickets.current));
+        assert_eq!(second.cookies.previous.as_ref(), Some(&first.cookies.current));
+        assert_ne!(second.tickets.current, first.tickets.current);
+        assert_ne!(second.cookies.current, first.cookies.current);
+        // Another supervisor continues with them.
+        let mut next = Secrets::default();
+        let keys = secrets.shared_keys().map(|file| file.try_clone_to_owned().expect("a copy"));
+        next.inherit(keys, None, &Config::default());
+        next.rotate(START + KEY_LIFETIME_S).expect("nothing to do");
+        assert_eq!(current(&next).tickets, second.tickets);
+    }
+
+    #[test]
+    fn secrets_of_the_file_are_those_of_cookies() {
+        let directory = tempfile::tempdir().expect("created");
+        let path = directory.path().join("cookie.secret");
+        let location = sanderling_config::diagnostic::Location::Argument("test".to_owned());
+        let mut config = Config::default();
+        config.replies.cookie_secret_file = Some(CookieSecretFile { path: path.clone(), location });
+        let mut secrets = Secrets::default();
+        let mut read = |content: &str, now_unix_s| {
+            fs::write(&path, content).expect("written");
+            secrets.read_cookie_secrets(&config);
+            secrets.rotate(now_unix_s).expect("random numbers");
+            let cookies = current(&secrets).cookies;
+            (cookies.current[0], cookies.previous.map(|previous| previous[0]))
+        };
+        let [first, second] = ["11", "22"].map(|digits| digits.repeat(COOKIE_SECRET_BYTES));
+        assert_eq!(read(&first, START), (0x11, None));
+        assert_eq!(read(&format!("{second}\n{first}\n"), START), (0x22, Some(0x11)));
+        assert_eq!(read("nonsense", START + KEY_LIFETIME_S), (0x22, Some(0x11)), "the last good ones stay");
+    }
+}
