@@ -62,6 +62,8 @@ pub struct Config {
     pub has_self_signed_certificate: bool,
     /// What replies of DNS have besides records.
     pub replies: DnsReplies,
+    /// Exemptions from the limits of DNS replies.
+    pub rate_limit: DnsRateLimit,
     /// The limits.
     pub limits: Limits,
 }
@@ -87,6 +89,7 @@ impl Default for Config {
             certificates: Vec::new(),
             has_self_signed_certificate: false,
             replies: DnsReplies::default(),
+            rate_limit: DnsRateLimit::default(),
             limits: Limits::default(),
         }
     }
@@ -355,6 +358,15 @@ impl Default for DnsReplies {
             error_report_agent: None,
         }
     }
+}
+
+/// Exemptions from the limits of DNS replies over UDP.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DnsRateLimit {
+    /// Networks of clients without a limit: an address, and the bits of its prefix.
+    pub exempt: Vec<(IpAddr, u8)>,
+    /// Whether replies beyond `dns_udp_replies_per_second_max` are sent, and only counted.
+    pub dry_run: bool,
 }
 
 /// A file with the secrets of cookies, for servers that share an address.

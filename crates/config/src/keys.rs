@@ -50,6 +50,8 @@ impl Section {
                 "tcp_keepalive",
                 "extended_errors",
                 "error_report_agent",
+                "rate_limit_exempt",
+                "rate_limit_dry_run",
             ],
             Section::Domain => vec![
                 "site",

@@ -21,8 +21,8 @@ pub mod log;
 pub mod diagnostic;
 
 pub use config::{
-    CertificateFiles, Config, CookieSecretFile, DefaultSite, DnsReplies, Hsts, Site, SiteOptions, SocketsPerAddress,
-    UserAndGroup, Zone,
+    CertificateFiles, Config, CookieSecretFile, DefaultSite, DnsRateLimit, DnsReplies, Hsts, Site, SiteOptions,
+    SocketsPerAddress, UserAndGroup, Zone,
 };
 pub use config_source::{CONFIG_VARIABLE, ConfigSource, SearchPaths};
 pub use domain_name::DomainName;

@@ -133,6 +133,10 @@ limits! {
         "Size of a reply over UDP, even if the client accepts more; a larger one is truncated.";
     dns_udp_errors_per_second_max: u32 = 200 in 0..=1_000_000,
         "Error replies to one IPv4 /24 or IPv6 /56 in a second, of each thread; more are not sent.";
+    dns_udp_replies_per_second_max: u32 = 0 in 0..=1_000_000,
+        "Other replies that are alike, counted in the same way; 0 for any number. See below.";
+    dns_udp_slip: u32 = 2 in 0..=1_000,
+        "Of the replies beyond that limit, every so many is sent truncated; 0 for none.";
     dns_tcp_connections_max: usize = 1_024 in 1..=1_000_000,
         "Open DNS connections over TCP; at the limit the one idle for longest is closed.";
     dns_tcp_connections_per_client_max: usize = 1_000_000 in 1..=1_000_000,

@@ -102,6 +102,7 @@ fn answer_without_options(
         ReplyKind::InZone(found) => {
             reply_to(query, transport, reserved_bytes, out, |reply| put_sections(query, found, reply))
         }
+        ReplyKind::Truncated => truncated(query, transport, reserved_bytes, out),
     }
 }
 
@@ -117,8 +118,7 @@ struct WithOptions<'z, 'q, 'o> {
 impl<'z, 'q, 'o> WithOptions<'z, 'q, 'o> {
     fn of(query: &ParsedQuery<'z, 'q>, info: &RequestInfo, options: &'o ReplyOptions) -> WithOptions<'z, 'q, 'o> {
         let mut query = *query;
-        let options_offset = query.question.edns.and_then(|edns| edns.options_offset);
-        let asked = QueryOptions::read(query.message, options_offset);
+        let asked = QueryOptions::read(query.message, query.options_offset());
         if asked.is_err() && options.cookies.is_some() && !matches!(query.reply_kind, ReplyKind::NoReply) {
             query.reply_kind = ReplyKind::HeaderOnly(Rcode::FormErr);
         }
@@ -207,6 +207,15 @@ fn limits(query: &ParsedQuery<'_, '_>, transport: DnsTransport) -> (usize, Optio
         DnsTransport::Tcp | DnsTransport::Tls | DnsTransport::Https => (TCP_REPLY_BYTES_MAX, TCP_PAYLOAD_BYTES),
     };
     (limit, edns.map(|edns| Edns { payload_bytes, version: 0, ..edns }))
+}
+
+/// A reply of header and question with the flag TC.
+#[cold]
+fn truncated(query: &ParsedQuery<'_, '_>, transport: DnsTransport, reserved_bytes: usize, out: &mut [u8]) -> Answer {
+    reply_to(query, transport, reserved_bytes, out, |reply| {
+        reply.truncate();
+        Rcode::NoError
+    })
 }
 
 /// The reply to a query with TSIG (RFC 8945 §5.2.1): its key is unknown, because the server has none.

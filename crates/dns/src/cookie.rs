@@ -51,6 +51,11 @@ impl CookieSecrets {
         }
     }
 
+    /// Whether `cookie`, a client cookie with or without a server cookie, is one that was made for `client`.
+    pub(crate) fn is_valid(&self, cookie: &[u8], client: IpAddr, now_s: u32) -> bool {
+        cookie.try_into().is_ok_and(|cookie| self.age_s(&cookie, client, now_s).is_some())
+    }
+
     /// The age of a valid cookie, 0 if the clock of its server is ahead.
     fn age_s(&self, cookie: &[u8; COOKIE_BYTES], client: IpAddr, now_s: u32) -> Option<u32> {
         let (client_cookie, rest) = cookie.split_first_chunk()?;

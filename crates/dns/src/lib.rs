@@ -37,7 +37,7 @@ pub use answer::{Answer, DnsTransport, RequestInfo, answer, answer_parsed, answe
 pub use cookie::CookieSecrets;
 pub use name::{Name, NameBuf};
 pub use name_hash::HashSeed;
-pub use query::ParsedQuery;
+pub use query::{ParsedQuery, ReplyClass};
 pub use reply_options::ReplyOptions;
 pub use reply_ttl::smallest_ttl;
 pub use rtype::Rtype;

@@ -13,6 +13,12 @@ pub struct HashSeed(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NameHash(u64);
 
+impl NameHash {
+    pub(crate) fn number(self) -> u64 {
+        self.0
+    }
+}
+
 /// The hashes of a name and of its parent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NameHashes {

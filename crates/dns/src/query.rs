@@ -8,9 +8,12 @@ use crate::message::Rcode;
 use crate::name_hash::IndexedName;
 use crate::packed_rrset::{CLASS_CH, CLASS_IN, HEADER_BYTES};
 use crate::question::{Header, Question, find_edns};
-use crate::reply_options::ReplyOptions;
+use crate::reply_options::{QueryOptions, ReplyOptions};
 use crate::rtype::Rtype;
+use crate::zone::Lookup;
 use crate::zone_map::{FoundZone, ZoneMap};
+use core::net::IpAddr;
+use core::num::NonZeroU16;
 
 const OPCODE_QUERY: u8 = 0;
 
@@ -39,6 +42,23 @@ pub(crate) enum ReplyKind<'z> {
     QuestionOnly(Rcode),
     /// A reply from a zone.
     InZone(FoundZone<'z>),
+    /// A reply of header and question with the flag TC, so that the client asks over TCP.
+    Truncated,
+}
+
+/// What replies have in common that a rate limit counts together, with a number that tells those of one kind apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ReplyClass {
+    /// An error, without data of a zone.
+    Error,
+    /// Records of this name, or none of its records.
+    Name(u64),
+    /// A wildcard or a DNAME of this zone, which answer any number of names.
+    Synthesized(u64),
+    /// A referral to this delegation point.
+    Referral(u64),
+    /// A name does not exist in this zone.
+    NameError(u64),
 }
 
 impl<'z, 'q> ParsedQuery<'z, 'q> {
@@ -87,8 +107,53 @@ impl<'z, 'q> ParsedQuery<'z, 'q> {
     /// Whether the reply may have something of `options`. Otherwise it is the same without them.
     #[inline]
     pub fn is_concerned_by(&self, options: &ReplyOptions) -> bool {
-        let has_options = self.question.edns.is_some_and(|edns| edns.options_offset.is_some());
-        self.is_refused() || has_options || options.error_report_agent.is_some()
+        self.may_have_options() || options.concern_all()
+    }
+
+    /// [`ParsedQuery::is_concerned_by`] options that do not concern all replies.
+    #[inline]
+    pub fn may_have_options(&self) -> bool {
+        self.is_refused() || self.options_offset().is_some()
+    }
+
+    /// The offset of the length of the options, if there are some.
+    #[inline]
+    pub(crate) fn options_offset(&self) -> Option<NonZeroU16> {
+        self.question.edns.and_then(|edns| edns.options_offset)
+    }
+
+    /// The class of the reply; `None` if there is none.
+    pub fn reply_class(&self) -> Option<ReplyClass> {
+        let found = match &self.reply_kind {
+            ReplyKind::NoReply | ReplyKind::Truncated => return None,
+            ReplyKind::HeaderOnly(_) | ReplyKind::QuestionOnly(_) => return Some(ReplyClass::Error),
+            ReplyKind::InZone(found) => found,
+        };
+        let (qname, name, zone) = (self.question.qname, found.hashes.name.number(), found.zone.apex_hash.number());
+        let class = match found.zone.lookup(qname, found.hashes, self.question.qtype) {
+            Lookup::Answer(rrset) | Lookup::Cname(rrset) | Lookup::Dname(rrset)
+                if rrset.owner.eq_ignore_case(qname) =>
+            {
+                ReplyClass::Name(name)
+            }
+            Lookup::Nodata if found.zone.has_name(qname, found.hashes) => ReplyClass::Name(name),
+            Lookup::Answer(_) | Lookup::Cname(_) | Lookup::Dname(_) | Lookup::Nodata => ReplyClass::Synthesized(zone),
+            Lookup::Referral(rrset) => ReplyClass::Referral(zone ^ rrset.node as u64),
+            Lookup::Nxdomain => ReplyClass::NameError(zone),
+        };
+        Some(class)
+    }
+
+    /// Whether the query has a cookie that shows that its source address is not forged.
+    pub fn has_valid_cookie(&self, options: &ReplyOptions, client: IpAddr, now_unix_s: u64) -> bool {
+        let Some(secrets) = &options.cookies else { return false };
+        let cookie = QueryOptions::read(self.message, self.options_offset()).ok().and_then(|asked| asked.cookie);
+        cookie.is_some_and(|(_, cookie)| secrets.is_valid(cookie, client, now_unix_s as u32))
+    }
+
+    /// Has the query answered with the flag TC and nothing else.
+    pub fn truncate_reply(&mut self) {
+        self.reply_kind = ReplyKind::Truncated;
     }
 
     /// Whether the query asks for nothing but what an OPT has: without a question and without further records.

@@ -50,6 +50,12 @@ pub struct ReplyOptions {
 }
 
 impl ReplyOptions {
+    /// Whether they concern every reply with EDNS, also if the client asks for no option.
+    #[inline]
+    pub fn concern_all(&self) -> bool {
+        self.error_report_agent.is_some()
+    }
+
     /// The text for `name` of the class CH, if there is one.
     pub(crate) fn identity(&self, name: Name<'_>) -> Option<&[u8]> {
         let is = |bytes: &[u8]| name.as_bytes().eq_ignore_ascii_case(bytes);

@@ -158,6 +158,11 @@ impl Zone {
         }
     }
 
+    /// Whether the zone has `name`, perhaps as an empty non-terminal.
+    pub(crate) fn has_name(&self, name: Name<'_>, hashes: NameHashes) -> bool {
+        self.exact(name.as_bytes(), hashes.name).is_some()
+    }
+
     /// The slot at which the search for `hash` starts.
     #[inline]
     pub(crate) fn first_slot(&self, hash: NameHash) -> Slot {

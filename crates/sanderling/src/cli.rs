@@ -492,6 +492,15 @@ const EXAMPLE_CONFIG: &str = r#"  workers = 4                         # threads 
   [dns]
   listen = ["0.0.0.0:53", "[::]:53"]  # addresses of DNS; default: 127.0.0.1:5353
   tls = ["0.0.0.0:853"]               # addresses of DNS over TLS; default: none
+  nsid = "ns1.example.com"            # name of this server, for clients that ask for it; default: none
+  version = "1.0"                     # TXT of version.bind; default: none
+  cookies = true                      # cookies for clients that have them
+  cookie_secret_file = "cookie.secret" # for servers with the same address; default: own secrets
+  tcp_keepalive = true                # the idle timeout, for clients that ask for it
+  extended_errors = true              # reasons of errors
+  error_report_agent = "reports.example.com"  # where resolvers report errors; default: nowhere
+  rate_limit_exempt = ["192.0.2.0/24"]  # clients without limits of replies over UDP; default: none
+  rate_limit_dry_run = false          # only count replies beyond the limit
 
   [domain."example.com"]              # any number of these, each with a site, a zone or both
   site = "public"                     # document root; paths are relative to this file

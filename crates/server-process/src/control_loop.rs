@@ -7,7 +7,7 @@ use crate::kept_zones::NewSegment;
 use crate::limit_log::LimitLog;
 use crate::load_status::LoadStatus;
 use crate::loader::{Loaded, Loader};
-use crate::reply_options::reply_options;
+use crate::reply_options::{rate_limit_policy, reply_options};
 use crate::sandbox::Sandbox;
 use crate::status::ProcessStatus;
 use crate::zone_loader::Denial;
@@ -431,6 +431,7 @@ impl<'s> ControlLoop<'s> {
         }
         let descriptors = std::mem::take(&mut self.state.loaded_secrets);
         let secrets = self.load_secrets(&config, descriptors);
+        snapshot.rate_limit_policy = rate_limit_policy(&config);
         self.server.update_snapshot(|current| {
             match secrets {
                 Some(Secrets { tls, shared_keys, .. }) => {

@@ -21,7 +21,7 @@ enum Kind {
     Minimum,
 }
 
-const LIMITS: [Limit; 9] = [
+const LIMITS: [Limit; 10] = [
     Limit {
         key: "http_connections_max",
         kind: Kind::Maximum,
@@ -63,6 +63,12 @@ const LIMITS: [Limit; 9] = [
         kind: Kind::Maximum,
         effect: "further DNS errors are not sent to the same network",
         counters: &[Counter::DnsErrorsLimited],
+    },
+    Limit {
+        key: "dns_udp_replies_per_second_max",
+        kind: Kind::Maximum,
+        effect: "further DNS replies that are alike are not sent to the same network, or truncated",
+        counters: &[Counter::DnsRepliesLimited],
     },
     Limit {
         key: "dns_tcp_connections_max",

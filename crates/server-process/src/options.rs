@@ -45,6 +45,8 @@ pub(crate) fn options_of(limits: &Limits) -> Options {
         dns: DnsOptions {
             udp_reply_bytes_max: limits.dns_udp_answer_bytes_max,
             udp_errors_per_second_max: limits.dns_udp_errors_per_second_max,
+            udp_replies_per_second_max: limits.dns_udp_replies_per_second_max,
+            udp_slip: limits.dns_udp_slip,
             tcp_connections_max: limits.dns_tcp_connections_max,
             tcp_connections_per_client_max: limits.dns_tcp_connections_per_client_max,
             tcp_idle_timeout: ms(limits.dns_tcp_idle_timeout_ms),

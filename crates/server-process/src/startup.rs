@@ -6,7 +6,7 @@ use crate::control_loop::{ControlLoop, ProcessState};
 use crate::kept_zones::KeptZones;
 use crate::loader::{Loaded, Loader};
 use crate::options::{fit_to_descriptor_limit, options_of};
-use crate::reply_options::reply_options;
+use crate::reply_options::{rate_limit_policy, reply_options};
 use crate::sandbox::{Sandbox, lookup_user};
 use crate::socket_sets::{https_port, socket_sets};
 use sanderling_config::diagnostic::{Diagnostic, Problem, error_text};
@@ -151,6 +151,7 @@ impl Inherited {
             certificates.load(&config, std::mem::take(&mut self.secrets), &mut errors)?;
         snapshot.tls = tls;
         snapshot.reply_options = reply_options(&config, shared_keys.as_ref());
+        snapshot.rate_limit_policy = rate_limit_policy(&config);
         if snapshot.tls.as_ref().is_some_and(|tls| !tls.https.warm_up()) {
             return Err(self.fail(io::Error::other("there are no random numbers for TLS")));
         }

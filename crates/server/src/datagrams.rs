@@ -3,9 +3,9 @@
 //!
 //! Its sockets are in no poller: the thread receives before it waits, and does not wait under load.
 
-use crate::error_limit::{ErrorLimit, is_answered};
 use crate::lifecycle::{AcceptGuard, DrainMode, State};
 use crate::metrics::{Counter, ThreadMetrics};
+use crate::rate_limit::{RateLimit, RateLimitPolicy, Verdict, is_answered};
 use crate::shared::Shared;
 use crate::snapshot::Snapshot;
 use sanderling_dns::{
@@ -54,7 +54,9 @@ pub(crate) struct Datagrams<'s> {
     batch: Batch,
     snapshot: Snapshot,
     snapshot_version: u64,
-    error_limit: ErrorLimit,
+    /// Whether every reply may be limited or have options.
+    concerns_all: bool,
+    rate_limit: RateLimit,
     metrics: Arc<ThreadMetrics>,
     _accept_guard: AcceptGuard<'s>,
 }
@@ -63,14 +65,16 @@ impl<'s> Datagrams<'s> {
     pub(crate) fn new(shared: &'s Shared, params: DatagramParams<'s>) -> Datagrams<'s> {
         let DatagramParams { sockets, wakeup, metrics, accept_guard } = params;
         let (snapshot, snapshot_version) = shared.snapshot();
+        let rate_limit = RateLimit::new(&shared.options.dns, Arc::clone(&metrics));
         Datagrams {
             shared,
             sockets,
             wakeup,
             batch: Batch::new(),
+            concerns_all: concerns_all(&snapshot, &rate_limit),
             snapshot,
             snapshot_version,
-            error_limit: ErrorLimit::new(shared.options.dns.udp_errors_per_second_max, Arc::clone(&metrics)),
+            rate_limit,
             metrics,
             _accept_guard: accept_guard,
         }
@@ -86,6 +90,7 @@ impl<'s> Datagrams<'s> {
             self.metrics.heartbeat.begin_iteration();
             if self.shared.snapshot_version() != self.snapshot_version {
                 (self.snapshot, self.snapshot_version) = self.shared.snapshot();
+                self.concerns_all = concerns_all(&self.snapshot, &self.rate_limit);
             }
             if self.run_once() != Received::MaybeMore {
                 self.metrics.heartbeat.begin_waiting();
@@ -154,27 +159,33 @@ impl<'s> Datagrams<'s> {
         let mut parsed = [ParsedQuery::EMPTY; COUNT_MAX];
         let parsed = &mut parsed[..received_count];
         let mut dropped_count = 0;
+        let mut has_options = self.concerns_all;
         let parse_panic_count = each(parsed, |index, parsed| {
             let query = queries.get(index);
             if is_answered(query.peer_port) && !query.is_truncated {
                 *parsed = ParsedQuery::parse(zones, query.bytes);
+                if parsed.may_have_options() {
+                    has_options = true;
+                }
             }
         });
         let reply_options = &*self.snapshot.reply_options;
-        let has_options = parsed.iter().any(|query| query.is_concerned_by(reply_options));
-        if has_options {
-            limit_errors(&mut self.error_limit, parsed, queries, now_unix_s);
-        }
         let mut panic_count = 0;
         if COUNT_MAX > 1 {
             panic_count += each(parsed, |_, parsed| parsed.prefetch_slot());
             panic_count += each(parsed, |_, parsed| parsed.prefetch_records());
         }
+        if has_options {
+            let policy = &*self.snapshot.rate_limit_policy;
+            let limiter = Limiter { rate_limit: &mut self.rate_limit, policy, reply_options, queries, now_unix_s };
+            panic_count += limiter.limit(parsed);
+        }
         panic_count += each(parsed, |index, parsed| {
-            let info = RequestInfo { client: queries.peer_address(index), transport, now_unix_s };
             let answer = if has_options {
-                answer_apart(parsed, &info, reply_options, replies.buffer())
+                let batch = QueryBatch { queries, transport, now_unix_s };
+                batch.answer_apart(index, parsed, reply_options, replies.buffer())
             } else {
+                let info = RequestInfo { client: queries.peer_address(index), transport, now_unix_s };
                 answer_parsed(parsed, &info, replies.buffer())
             };
             match answer {
@@ -197,25 +208,67 @@ impl Drop for Datagrams<'_> {
     }
 }
 
-/// Drops the queries whose replies would be too many errors to one network. Apart, so that other queries do not pay for it.
-#[cold]
-#[inline(never)]
-fn limit_errors(limit: &mut ErrorLimit, parsed: &mut [ParsedQuery<'_, '_>], queries: Queries<'_>, unix_s: u64) {
-    for (index, query) in parsed.iter_mut().enumerate().filter(|(_, query)| query.is_refused()) {
-        if !limit.take(queries.peer_address(index).ip(), unix_s) {
-            *query = ParsedQuery::EMPTY;
-        }
+/// Whether every reply may be limited or have options.
+fn concerns_all(snapshot: &Snapshot, rate_limit: &RateLimit) -> bool {
+    rate_limit.limits_replies() || snapshot.reply_options.concern_all()
+}
+
+/// Applies the limits of replies to a batch.
+struct Limiter<'a> {
+    rate_limit: &'a mut RateLimit,
+    policy: &'a RateLimitPolicy,
+    reply_options: &'a ReplyOptions,
+    queries: Queries<'a>,
+    now_unix_s: u64,
+}
+
+impl Limiter<'_> {
+    /// Drops the queries whose replies would be too many to one network, or has them answered with the flag TC. Returns the
+    /// number of panics. Apart, so that other batches do not pay for it.
+    #[cold]
+    #[inline(never)]
+    fn limit(mut self, parsed: &mut [ParsedQuery<'_, '_>]) -> u64 {
+        each(parsed, |index, query| {
+            if query.is_refused() || self.rate_limit.limits_replies() {
+                match self.verdict(index, query) {
+                    Verdict::Send => {}
+                    Verdict::Truncate => query.truncate_reply(),
+                    Verdict::Drop => *query = ParsedQuery::EMPTY,
+                }
+            }
+        })
+    }
+
+    fn verdict(&mut self, index: usize, query: &ParsedQuery<'_, '_>) -> Verdict {
+        let Some(class) = query.reply_class() else { return Verdict::Send };
+        let client = self.queries.peer_address(index).ip();
+        let is_exempt =
+            self.policy.is_exempt(client) || query.has_valid_cookie(self.reply_options, client, self.now_unix_s);
+        if is_exempt { Verdict::Send } else { self.rate_limit.take(self.policy, client, class, self.now_unix_s) }
     }
 }
 
-/// Answers a query of a batch in which one or more replies may have options. Apart, so that other batches do not pay for it.
-#[cold]
-#[inline(never)]
-fn answer_apart(query: &ParsedQuery<'_, '_>, info: &RequestInfo, options: &ReplyOptions, out: &mut [u8]) -> Answer {
-    if query.is_concerned_by(options) {
-        answer_with_options(query, info, options, out)
-    } else {
-        answer_parsed(query, info, out)
+/// What the queries of a batch have in common.
+#[derive(Clone, Copy)]
+struct QueryBatch<'b> {
+    queries: Queries<'b>,
+    transport: DnsTransport,
+    now_unix_s: u64,
+}
+
+impl QueryBatch<'_> {
+    /// Answers a query of a batch in which one or more replies may have options. Apart, so that other batches do not pay
+    /// for it.
+    #[cold]
+    #[inline(never)]
+    fn answer_apart(self, index: usize, query: &ParsedQuery<'_, '_>, options: &ReplyOptions, out: &mut [u8]) -> Answer {
+        let client = self.queries.peer_address(index);
+        let info = RequestInfo { client, transport: self.transport, now_unix_s: self.now_unix_s };
+        if query.is_concerned_by(options) {
+            answer_with_options(query, &info, options, out)
+        } else {
+            answer_parsed(query, &info, out)
+        }
     }
 }
 

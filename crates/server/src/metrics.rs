@@ -64,8 +64,10 @@ counters! {
     DnsUdpQueries = "dns_udp_queries": "Datagrams received.";
     DnsTcpQueries = "dns_tcp_queries": "Queries received over TCP.";
     DnsHttpsQueries = "dns_https_queries": "Requests over HTTP at a path that answers DNS queries.";
-    DnsDropped = "dns_dropped": "Messages without a reply: no query, too long, from a port that gets none, or an error beyond the limit.";
+    DnsDropped = "dns_dropped": "Messages without a reply: no query, too long, from a port that gets none, or beyond a limit.";
     DnsErrorsLimited = "dns_errors_limited": "Of those, errors to a network that had too many.";
+    DnsRepliesLimited = "dns_replies_limited": "Replies to a network that had too many: not sent, sent truncated, or only counted.";
+    DnsRepliesSlipped = "dns_replies_slipped": "Of those, sent truncated.";
     UdpReceiveErrors = "udp_receive_errors": "Failed calls to receive datagrams.";
     UdpRepliesLost = "udp_replies_lost": "UDP replies that the kernel refused.";
     AcceptErrors = "accept_errors": "Connections not accepted for lack of descriptors or memory.";

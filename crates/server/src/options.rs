@@ -90,6 +90,10 @@ pub struct DnsOptions {
     pub udp_reply_bytes_max: u16,
     /// Error replies over UDP to one network in a second, of each thread.
     pub udp_errors_per_second_max: u32,
+    /// Other replies over UDP of one class to one network in a second, of each thread; 0 for any number.
+    pub udp_replies_per_second_max: u32,
+    /// Of the replies beyond that limit, every so many is sent truncated; 0 for none.
+    pub udp_slip: u32,
     /// Open TCP connections, in the whole process.
     pub tcp_connections_max: usize,
     /// Open TCP connections of one client: an IPv4 address, or a /64 of IPv6.
@@ -124,6 +128,8 @@ impl Default for DnsOptions {
         DnsOptions {
             udp_reply_bytes_max: 1_232,
             udp_errors_per_second_max: 200,
+            udp_replies_per_second_max: 0,
+            udp_slip: 2,
             tcp_connections_max: 1_024,
             tcp_connections_per_client_max: 1_000_000,
             tcp_idle_timeout: Duration::from_secs(5),

@@ -1,5 +1,6 @@
 //! What a server answers from at one moment. Each part is immutable and replaced independently.
 
+use crate::rate_limit::RateLimitPolicy;
 use crate::sites::Sites;
 use sanderling_dns::{ReplyOptions, ZoneMap};
 use sanderling_tls::ServerTls;
@@ -16,6 +17,8 @@ pub struct Snapshot {
     pub tls: Option<Arc<Tls>>,
     /// What replies of DNS have besides records.
     pub reply_options: Arc<ReplyOptions>,
+    /// Exemptions from the limits of replies over UDP.
+    pub rate_limit_policy: Arc<RateLimitPolicy>,
 }
 
 /// What encrypted connections of each protocol begin with.
@@ -31,6 +34,6 @@ impl Snapshot {
     /// A snapshot of these parts, without certificates and reply options.
     pub fn new(sites: Sites, zones: ZoneMap) -> Snapshot {
         let (sites, zones) = (Arc::new(sites), Arc::new(zones));
-        Snapshot { sites, zones, tls: None, reply_options: Arc::default() }
+        Snapshot { sites, zones, tls: None, reply_options: Arc::default(), rate_limit_policy: Arc::default() }
     }
 }

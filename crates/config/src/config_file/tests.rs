@@ -1,7 +1,7 @@
 //! Configuration files as text, and the configuration or the messages that they give.
 
 use super::*;
-use crate::config::{CookieSecretFile, DnsReplies, Hsts, processor_count};
+use crate::config::{Hsts, processor_count};
 use crate::limits::Limits;
 
 /// A directory with a site in `public`, a zone in `a.zone` and nothing else.
@@ -30,7 +30,7 @@ fn read(content: &[u8]) -> Result<Config, Vec<String>> {
 }
 
 #[track_caller]
-fn config(text: &str) -> Config {
+pub(super) fn config(text: &str) -> Config {
     read(text.as_bytes()).unwrap_or_else(|messages| panic!("{messages:#?}\n{text}"))
 }
 
@@ -56,7 +56,7 @@ fn check_paths(text: &str, expected: &[&str]) {
 
 /// `before` a complete domain gives these messages.
 #[track_caller]
-fn check_before_domain(before: &str, expected: &[&str]) {
+pub(super) fn check_before_domain(before: &str, expected: &[&str]) {
     check(&format!("{before}\n[domain.\"example.com\"]\nsite = \"public\"\nzone = \"a.zone\"\n"), expected);
 }
 
@@ -164,7 +164,7 @@ fn unknown_key_has_a_suggestion() {
         (
             "[dns]\nudp = true",
             "2:1: unknown key `udp` in [dns]; the keys are `listen`, `tls`, `nsid`, `version`, `cookies`, `cookie_secret_file`, \
-            `tcp_keepalive`, `extended_errors`, `error_report_agent`",
+            `tcp_keepalive`, `extended_errors`, `error_report_agent`, `rate_limit_exempt`, `rate_limit_dry_run`",
         ),
         ("[limits]\nx = 1", "2:1: unknown key `x` in [limits]; `sanderling help check` lists the limits"),
         ("colour = 1", &format!("1:1: unknown key `colour`; {TOP_KEYS}")),
@@ -594,89 +594,6 @@ fn file_above_the_size_limit_is_refused() {
     std::fs::File::create(&path).unwrap().set_len(FILE_BYTES_MAX + 1).unwrap();
     let message = super::read(&path).unwrap_err()[0].to_string();
     assert!(message.contains("is larger than 16777216 bytes"), "{message}");
-}
-
-#[test]
-fn options_of_dns_replies_are_read() {
-    const ZONE: &str = "[domain.\"example.com\"]\nzone = \"a.zone\"\n";
-    let replies = config(ZONE).replies;
-    assert_eq!(replies, DnsReplies::default());
-    assert!(replies.cookies && replies.tcp_keepalive && replies.extended_errors && replies.nsid.is_empty());
-    let text = "nsid = \"n\"\nversion = \"v\"\ncookies = false\ntcp_keepalive = false\nextended_errors = false\n\
-                error_report_agent = \"Reports.example.\"\n";
-    let expected = DnsReplies {
-        nsid: "n".to_owned(),
-        version: "v".to_owned(),
-        cookies: false,
-        cookie_secret_file: None,
-        tcp_keepalive: false,
-        extended_errors: false,
-        error_report_agent: DomainName::parse("reports.example").ok(),
-    };
-    assert_eq!(config(&format!("[dns]\n{text}{ZONE}")).replies, expected);
-    let file = config(&format!("[dns]\ncookie_secret_file = \"s\"\n{ZONE}")).replies.cookie_secret_file.expect("set");
-    assert!(file.path.ends_with("s"));
-    for (line, expected) in [
-        ("nsid = 1", "2:8: `nsid` must be a string, not the number 1; write nsid = \"ns1.example.com\""),
-        ("nsid = \"\"", "2:8: `nsid` has 0 bytes; write 1 to 128 bytes, or remove the key"),
-        ("cookies = \"on\"", "2:11: `cookies` must be true or false, not the string \"on\"; write cookies = true"),
-        (
-            "tcp_keepalive = 1",
-            "2:17: `tcp_keepalive` must be true or false, not the number 1; write tcp_keepalive = true",
-        ),
-        (
-            "extended_errors = 1",
-            "2:19: `extended_errors` must be true or false, not the number 1; write extended_errors = true",
-        ),
-        (
-            "error_report_agent = \".\"",
-            "2:22: the root cannot receive reports; write error_report_agent = \"reports.example.com\"",
-        ),
-        (
-            "error_report_agent = \"a..b\"",
-            "2:22: invalid domain name `a..b`: it has an empty label; remove the extra dot",
-        ),
-        (
-            "cookie_secret_file = \"\"",
-            "2:22: `cookie_secret_file` is empty; write cookie_secret_file = \"cookie.secret\"",
-        ),
-        (
-            "cookie_secret_file = \"s\"\ncookies = false",
-            "2:22: `cookie_secret_file` is set, but `cookies` is false; remove one of the two",
-        ),
-    ] {
-        check_before_domain(&format!("[dns]\n{line}"), &[expected]);
-    }
-    let longest = "v".repeat(128);
-    assert_eq!(config(&format!("[dns]\nversion = \"{longest}\"\n{ZONE}")).replies.version, longest);
-    let message = "2:11: `version` has 129 bytes; write 1 to 128 bytes, or remove the key";
-    check_before_domain(&format!("[dns]\nversion = \"{longest}v\""), &[message]);
-}
-
-#[test]
-fn cookie_secret_file_has_one_or_two_secrets() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("s");
-    let read = |content: &str| {
-        std::fs::write(&path, content).unwrap();
-        let file = CookieSecretFile { path: path.clone(), location: Location::Argument("test".to_owned()) };
-        file.read().map(|(first, second)| (*first, second.map(|second| *second))).map_err(|error| error.to_string())
-    };
-    let (first, second) = ("000102030405060708090a0b0c0d0e0F", "ff".repeat(16));
-    let bytes = std::array::from_fn(|index| index as u8);
-    assert_eq!(read(first), Ok((bytes, None)));
-    assert_eq!(read(&format!("{first}\r\n\n {second}\n")), Ok((bytes, Some([0xff; 16]))));
-    for (content, reason) in [
-        ("\n", "is empty"),
-        ("00", "has a line of another length"),
-        (&format!("{first}0"), "has a line of another length"),
-        (&format!("{first}00"), "has a line of another length"),
-        (&format!("{first}\n{}", "g".repeat(32)), "has a character that is no digit"),
-        (&format!("{first}\n{second}\n{second}"), "has more than two secrets"),
-    ] {
-        let error = read(content).expect_err(content);
-        assert!(error.contains(&format!("`{}` {reason}; write one or two lines", path.display())), "{error}");
-    }
 }
 
 /// A file with all kinds of lines.

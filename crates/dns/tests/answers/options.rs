@@ -5,7 +5,7 @@ use super::support::reply::Reply;
 use super::support::zone_text::zone_map;
 use sanderling_dns::reply_options::TEXT_BYTES_MAX;
 use sanderling_dns::{
-    Answer, CookieSecrets, DnsTransport, Name, ParsedQuery, ReplyOptions, RequestInfo, ZoneEntry, ZoneMap,
+    Answer, CookieSecrets, DnsTransport, Name, ParsedQuery, ReplyClass, ReplyOptions, RequestInfo, ZoneEntry, ZoneMap,
     answer_parsed, answer_with_options,
 };
 use std::net::SocketAddr;
@@ -292,5 +292,85 @@ fn replies_of_every_length_leave_space_for_options() {
         let parsed = Reply::parse(&reply).expect("a reply is well-formed");
         assert_eq!(parsed.is_truncated(), whole_bytes > 1232, "{count}");
         assert_eq!(options_of(&reply).len(), 2);
+    }
+}
+
+#[test]
+fn replies_that_are_alike_have_one_class() {
+    let zones = zone_map(
+        "$ORIGIN example.\nns A 192.0.2.53\n*.wild A 192.0.2.1\nalias CNAME ns\ntree DNAME elsewhere.\nchild NS ns.child\n\
+         other NS ns.other\na.empty A 192.0.2.2",
+    );
+    let class = |question: &str| ParsedQuery::parse(&zones, &query(question, &[])).reply_class().expect("a reply");
+    let is_alike = |first: &str, second: &str| class(first) == class(second);
+    assert!(matches!(class("ns.example. A"), ReplyClass::Name(_)));
+    assert!(is_alike("ns.example. A", "NS.example. AAAA"), "also without records");
+    assert!(matches!(class("empty.example. A"), ReplyClass::Name(_)), "an empty non-terminal");
+    assert!(matches!(class("alias.example. A"), ReplyClass::Name(_)));
+    assert!(!is_alike("ns.example. A", "alias.example. A"));
+    assert!(matches!(class("a.wild.example. A"), ReplyClass::Synthesized(_)));
+    for other in ["b.wild.example. A", "c.wild.example. MX", "x.tree.example. A", "y.tree.example. MX"] {
+        assert!(is_alike("a.wild.example. A", other), "{other}");
+    }
+    assert!(matches!(class("*.wild.example. A"), ReplyClass::Name(_)));
+    assert!(matches!(class("tree.example. DNAME"), ReplyClass::Name(_)));
+    assert!(matches!(class("a.child.example. A"), ReplyClass::Referral(_)));
+    assert!(is_alike("a.child.example. A", "b.c.child.example. MX"));
+    assert!(!is_alike("a.child.example. A", "a.other.example. A"));
+    assert!(matches!(class("no.example. A"), ReplyClass::NameError(_)));
+    assert!(is_alike("no.example. A", "nor.this.example. MX"));
+    for question in ["ns.elsewhere. A", "example. AXFR", "ns.example. A +class=3"] {
+        assert_eq!(class(question), ReplyClass::Error, "{question}");
+    }
+    assert_eq!(ParsedQuery::EMPTY.reply_class(), None);
+}
+
+#[test]
+fn truncated_reply_has_the_question_and_the_options_alone() {
+    let zones = zone_map(ZONE);
+    let message = query("ns.example. A +edns", &[(COOKIE, b"clientco")]);
+    let mut parsed = ParsedQuery::parse(&zones, &message);
+    parsed.truncate_reply();
+    let info = RequestInfo { client: ([192, 0, 2, 1], 1024).into(), transport: UDP, now_unix_s: NOW_UNIX_S };
+    let mut out = [0; 512];
+    let Answer::Reply(length_bytes) = answer_with_options(&parsed, &info, &all_options(), &mut out) else {
+        panic!("no reply")
+    };
+    let reply = Reply::parse(&out[..length_bytes]).expect("a reply is well-formed");
+    assert_eq!(reply.to_string(), "NOERROR tc edns=1232\n");
+    assert_eq!(options_of(&out[..length_bytes])[0].0, COOKIE);
+}
+
+#[test]
+fn valid_cookie_is_one_that_the_server_made_for_the_client() {
+    let zones = zone_map(ZONE);
+    let asked = query("ns.example. A +edns", &[(COOKIE, b"clientco")]);
+    let (_, made) = options_of(&send(&zones, &all_options(), &asked, UDP)).remove(0);
+    let check = |cookie: &[u8], options: &ReplyOptions, client: [u8; 4], now_unix_s, expected: bool| {
+        let message = query("ns.example. A +edns", &[(COOKIE, cookie)]);
+        let is_valid = ParsedQuery::parse(&zones, &message).has_valid_cookie(options, client.into(), now_unix_s);
+        assert_eq!(is_valid, expected, "{cookie:x?} {client:?} {now_unix_s}");
+    };
+    check(&made, &all_options(), [192, 0, 2, 1], NOW_UNIX_S, true);
+    check(&made, &all_options(), [192, 0, 2, 2], NOW_UNIX_S, false);
+    check(&made, &all_options(), [192, 0, 2, 1], NOW_UNIX_S + 3_600, false);
+    check(&made, &ReplyOptions::default(), [192, 0, 2, 1], NOW_UNIX_S, false);
+    check(&made[..8], &all_options(), [192, 0, 2, 1], NOW_UNIX_S, false);
+    check(&[&made[..23], &[made[23] ^ 1]].concat(), &all_options(), [192, 0, 2, 1], NOW_UNIX_S, false);
+    let message = query("ns.example. A", &[]);
+    let client = [192, 0, 2, 1].into();
+    assert!(!ParsedQuery::parse(&zones, &message).has_valid_cookie(&all_options(), client, NOW_UNIX_S));
+}
+
+#[test]
+fn response_is_dropped_whatever_its_options_are() {
+    let zones = zone_map(ZONE);
+    for cookie in [&b"clientco"[..], b"malformed"] {
+        let mut message = query("ns.example. A +edns", &[(COOKIE, cookie)]);
+        message[2] |= 0x80;
+        let info = RequestInfo { client: ([192, 0, 2, 1], 1024).into(), transport: UDP, now_unix_s: NOW_UNIX_S };
+        let parsed = ParsedQuery::parse(&zones, &message);
+        assert_eq!(answer_with_options(&parsed, &info, &all_options(), &mut [0; 512]), Answer::NoReply);
+        assert_eq!(parsed.reply_class(), None);
     }
 }

@@ -1,7 +1,9 @@
-//! Options of DNS replies: cookies, the server's name, reasons of errors, with dig and kdig as clients.
+//! Options of DNS replies: cookies, the server's name, reasons of errors, with dig and kdig as clients; limits of replies.
 
-use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, dig, kdig, run};
+use sanderling_testkit::dns::{Question, Reply};
+use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, UdpClient, dig, kdig, run};
 use std::net::SocketAddr;
+use std::time::Duration;
 
 const DNS: ListenerCounts = ListenerCounts { http: 0, dns: 1 };
 const ZONE: &[u8] = b"@ 3600 IN SOA ns1 host 1 3600 600 86400 300\n@ IN NS ns1\nns1 IN A 192.0.2.1\n";
@@ -115,4 +117,51 @@ fn no_cookie_is_sent_if_they_are_off() {
     let server = TestServer::start_command(directory.serve_command(), DNS);
     // dig prints the cookie of the query if the reply has none.
     assert!(!cookie(server.dns(), CLIENT_COOKIE).contains("(good)"));
+}
+
+/// The replies to `count` queries for a name: those with records, and those with the flag TC.
+fn replies(server: SocketAddr, count: usize) -> (usize, usize) {
+    let query = Question::new("ns1.example.com", 1).message();
+    let client = UdpClient::new(server);
+    (0..count).for_each(|_| client.send(&query));
+    let (mut with_records, mut truncated) = (0, 0);
+    // The last reply is one that has no limit.
+    client.send(&Question::new("example.com", 6).message());
+    while let Some(reply) = client.receive_within(Duration::from_secs(20)) {
+        let reply = Reply::parse(&reply);
+        match (reply.is_truncated(), reply.answer.first().map(|record| record.rtype)) {
+            (true, _) => truncated += 1,
+            (false, Some(1)) => with_records += 1,
+            (false, _) => return (with_records, truncated),
+        }
+    }
+    panic!("no reply to the last query");
+}
+
+#[test]
+fn flood_of_replies_is_limited() {
+    let limits = "[limits]\ndns_udp_replies_per_second_max = 5\n";
+    let before = "workers = 1\nlisteners = 1\n".to_owned();
+    let write = |dns: &str| before.clone() + &config(dns) + limits;
+    let directory = domain("");
+    directory.replace("sanderling.toml", write("rate_limit_dry_run = true").as_bytes());
+    let server = TestServer::start_command(directory.serve_command(), DNS);
+    assert_eq!(replies(server.dns(), 60), (60, 0), "a dry run");
+    assert!(
+        directory.control("status").text().contains("dns_replies_limited 5"),
+        "60 - 5, or less if a second has ended"
+    );
+    directory.replace("sanderling.toml", write("").as_bytes());
+    let ended = directory.control("reload");
+    assert!(ended.text().starts_with("reloaded; no connection was closed"), "{}{}", ended.text(), ended.errors);
+    let (with_records, truncated) = replies(server.dns(), 60);
+    assert!(with_records <= 5 && truncated >= 20, "{with_records} {truncated}");
+    server.wait_for_error("dns_udp_replies_per_second_max is reached");
+    let cookie = cookie(server.dns(), CLIENT_COOKIE);
+    let reply = dig(server.dns(), &["ns1.example.com", "A", "+short", &format!("+cookie={}", hex(&cookie))]);
+    assert_eq!(reply.text(), "192.0.2.1\n", "its cookie is valid");
+    directory.replace("sanderling.toml", write("rate_limit_exempt = [\"127.0.0.0/8\"]").as_bytes());
+    let ended = directory.control("reload");
+    assert!(ended.status.success(), "{}", ended.errors);
+    assert_eq!(replies(server.dns(), 60), (60, 0), "exempt");
 }
