@@ -2,12 +2,13 @@
 //!
 //! `UPDATE_COSTS=1 cargo test -p sanderling-server --test it costs` writes the snapshot; the diff shows the change of each cost.
 
+use crate::encrypted::{Http1Client, Http2Client, tls};
 use crate::support::{QUERY, command_alone, is_alone, run_alone, serve, snapshot, this_program, wait_until_readable};
 use sanderling_os::counters::{self, Syscall, SyscallCounts};
 use sanderling_os::directory::Directory;
 use sanderling_os::tcp::Listener;
 use sanderling_os::udp::Socket;
-use sanderling_server::{Options, Root, SocketSet};
+use sanderling_server::{Options, Root, Snapshot, SocketSet, Tls};
 use sanderling_testkit::http::HttpClient;
 use sanderling_testkit::{DEADLINE, TestDirectory, udp_reply};
 use std::fmt::Write as _;
@@ -40,22 +41,34 @@ fn folder() -> TestDirectory {
 
 /// Serves with one worker while `act` is its client. Files are checked again after `valid_for`.
 fn with_server(valid_for: Duration, act: impl FnOnce(&TestDirectory, SocketAddr, SocketAddr)) {
+    with_encrypted_server(valid_for, None, |folder, http, _, dns| act(folder, http, dns));
+}
+
+/// The same with a listener for HTTPS, whose address is the second one.
+fn with_encrypted_server(
+    valid_for: Duration,
+    tls: Option<Arc<Tls>>,
+    act: impl FnOnce(&TestDirectory, SocketAddr, SocketAddr, SocketAddr),
+) {
     let folder = folder();
     let any = "127.0.0.1:0".parse().expect("an address");
     let sockets = SocketSet {
         http: vec![Listener::bind(any).expect("bound")],
+        https: vec![Listener::bind(any).expect("bound")],
         dns_streams: Vec::new(),
         dns_datagrams: vec![Socket::bind(any).expect("bound")],
         ..SocketSet::default()
     };
     let http = sockets.http[0].local_address().expect("bound");
+    let https = sockets.https[0].local_address().expect("bound");
     let dns = sockets.dns_datagrams[0].local_address().expect("bound");
     let root = Root::Directory(Arc::new(Directory::open(folder.path()).expect("opened")));
     let mut options = Options::default();
     // Files that were just written are settled.
     options.open_files.sendfile_after = Duration::ZERO;
     options.open_files.watched_valid_for = valid_for;
-    serve(snapshot(root), options, &[sockets], 1, |_| act(&folder, http, dns));
+    let snapshot = Snapshot { tls, ..snapshot(root) };
+    serve(snapshot, options, &[sockets], 1, |_| act(&folder, http, https, dns));
 }
 
 /// Sends a request for `path` with a field line and CRLF, `count` times, and reads the responses.
@@ -159,6 +172,7 @@ fn system_calls_of_a_request_are_those_of_the_snapshot() {
             lines.push(cost(WORKER, what, || drop(request(&mut client, path, "", 1))));
         }
     });
+    lines.extend(encrypted_costs());
     let found = lines.join("\n") + "\n";
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/costs.txt");
     if std::env::var_os("UPDATE_COSTS").is_some() {
@@ -166,6 +180,33 @@ fn system_calls_of_a_request_are_those_of_the_snapshot() {
     }
     let expected = std::fs::read_to_string(&path).expect("the snapshot");
     assert_eq!(found, expected, "the costs have changed; if that is meant, see the top of this file");
+}
+
+/// Requests over TLS: the head and all of the content leave by one call.
+fn encrypted_costs() -> Vec<String> {
+    let (server, client) = tls();
+    let mut lines = Vec::new();
+    with_encrypted_server(DEADLINE, Some(server), |_, _, https, _| {
+        let mut http1 = Http1Client::connect(https, &client);
+        for (what, path, content_bytes) in [
+            ("512 bytes over TLS, cached", "/512", 512),
+            ("32 KiB over TLS, cached", "/32k", 32 << 10),
+            ("100 KiB over TLS, cached", "/100k", 100 << 10),
+        ] {
+            http1.get(path, content_bytes);
+            lines.push(cost(WORKER, what, || http1.get(path, content_bytes)));
+        }
+        let mut http2 = Http2Client::connect(https, &client);
+        http2.get("/512", 1);
+        for (what, path, count) in [
+            ("512 bytes over HTTP/2, cached", "/512", 1),
+            ("16 requests at once over HTTP/2, cached", "/512", 16),
+            ("32 KiB over HTTP/2, cached", "/32k", 1),
+        ] {
+            lines.push(cost(WORKER, what, || http2.get(path, count)));
+        }
+    });
+    lines
 }
 
 /// The traced process: it serves some requests and prints the counts of the worker.

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod costs;
+mod encrypted;
 mod file_versions;
 mod idle_memory;
 mod slow_reader;
