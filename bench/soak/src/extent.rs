@@ -36,7 +36,7 @@ impl Extent {
     pub(crate) fn load(self) -> Load {
         let mut load = Load::new(LENGTH_MAX, 5);
         // In a test, few enough to wait in the socket's buffer until a busy machine runs the server.
-        let full = [2_000, 2_000, 5_000, 500, 500, 200, 1_000, 2_000];
+        let full = [2_000, 2_000, 5_000, 500, 500, 50, 200, 500];
         load.rates = self.pick([200, 200, 100, 50, 50, 20, 50, 50], full, full);
         if self == Extent::Test {
             (load.connection_count, load.udp_port_count) = (8, 16);
