@@ -3,6 +3,7 @@
 
 mod ci;
 mod guard;
+mod tls_audit;
 mod setup;
 mod tidy;
 mod program;
@@ -27,6 +28,7 @@ Usage: cargo xtask COMMAND
   soak [--short] [ARG]...    count the requests lost in reloads, upgrades and crashes
   torture [ARG]...           fail system calls one by one in reloads, upgrades and crashes, and check the server after each
   floods [ARG]...            flood the server with frames of HTTP/2 over TLS, and measure the waiting times of other clients
+  tls-audit                  testssl.sh and sslyze, which it installs, against the release program
   dns-differential [--zones COUNT] [--seed NUMBER]
                              compare replies from generated zones with those of NSD, Knot and BIND; default: 300 zones, seed 1
   fuzz TARGET [ARG]...       run a fuzz target; needs nightly Rust and cargo-fuzz
@@ -55,6 +57,7 @@ fn main() -> ExitCode {
         ["bench", ..] => probe(&arguments[1..], &mut log),
         ["compare", ..] => setup::install(setup::PEERS, &mut log).and_then(|| measure(&arguments, &mut log)),
         ["soak" | "torture" | "floods", ..] => measure(&arguments, &mut log),
+        ["tls-audit"] => tls_audit::run(&mut log),
         ["dns-differential"] => dns_differential("300", "1", &mut log),
         ["dns-differential", "--zones", zones] => dns_differential(zones, "1", &mut log),
         ["dns-differential", "--seed", seed] => dns_differential("300", seed, &mut log),

@@ -5,7 +5,7 @@ use std::fs;
 use crate::program::{Log, Outcome, Program, is_installed};
 
 /// A program, and the Debian package that contains it.
-type Needed = (&'static str, &'static str);
+pub(crate) type Needed = (&'static str, &'static str);
 
 const NEEDED: &[Needed] = &[
     ("curl", "curl"),
