@@ -1,6 +1,7 @@
 //! Builds a zone from its records and reports what is wrong with them as a zone.
 
 mod checks;
+mod target_checks;
 mod names;
 
 use crate::layout::{self, NodeIndex, NodeRef, NodeWriter};

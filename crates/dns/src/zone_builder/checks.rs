@@ -1,9 +1,8 @@
 //! Checks of a whole zone (RFC 1034 §4.2, RFC 1912 §2, RFC 2181): errors for what it must be, warnings for what it should.
 
 use super::names::NameId;
-use super::{Authority, RrsetRange, ZoneBuilder};
+use super::{Authority, RrsetRange, StagedRecord, ZoneBuilder};
 use crate::name::Name;
-use crate::rdata;
 use crate::rtype::Rtype;
 use crate::zonefile::{Diagnostic, Position};
 use alloc::format;
@@ -14,13 +13,13 @@ impl ZoneBuilder {
         self.check_apex(end, diagnostics);
         self.check_signed(diagnostics);
         for name in self.names.ids() {
+            self.check_owner(name, diagnostics);
             self.check_aliases(name, diagnostics);
+            self.check_alias_loop(name, diagnostics);
             self.check_authority(name, diagnostics);
             for rrset in self.rrsets_of(name) {
                 self.check_rrset(name, rrset, diagnostics);
-                if matches!(rrset.rtype, Rtype::NS | Rtype::MX | Rtype::SRV) {
-                    self.check_targets(name, rrset, diagnostics);
-                }
+                self.check_targets(name, rrset, diagnostics);
             }
         }
     }
@@ -136,6 +135,12 @@ impl ZoneBuilder {
                 "remove it, or move the name into a zone of its own",
             ));
         }
+        match rrset.rtype {
+            Rtype::SOA => self.check_mailbox(&records[0], diagnostics),
+            Rtype::DS => self.check_ds(name, &records[0], diagnostics),
+            Rtype::CAA => records.iter().for_each(|record| self.check_caa(record, diagnostics)),
+            _ => {}
+        }
         if rrset.rtype == Rtype::NS && owner.is_wildcard() {
             diagnostics.push(Diagnostic::warning(
                 records[0].position,
@@ -145,50 +150,48 @@ impl ZoneBuilder {
         }
     }
 
-    /// Reports targets without an address, as far as the zone has their names (RFC 2181 §10.3).
-    fn check_targets(&self, name: NameId, rrset: &RrsetRange, diagnostics: &mut Vec<Diagnostic>) {
-        for record in self.records_of(rrset) {
-            let Some(target) = rdata::target(rrset.rtype, self.rdata(record)) else { continue };
-            let Some(problem) = self.target_problem(name, rrset.rtype, target) else { continue };
+    /// RFC 1035 §8: the mailbox is a name, with a dot instead of the `@`.
+    fn check_mailbox(&self, soa: &StagedRecord, diagnostics: &mut Vec<Diagnostic>) {
+        let mailbox = Name::parse(self.rdata(soa))
+            .ok()
+            .and_then(|host| Name::parse(&self.rdata(soa)[host.length_bytes()..]).ok());
+        let Some(label) = mailbox.and_then(|mailbox| mailbox.labels().next()) else { return };
+        if label.contains(&b'@') {
             diagnostics.push(Diagnostic::warning(
-                record.position,
-                format!("the {} record of {} refers to {target}, which {problem}", rrset.rtype, self.names.name(name)),
-                "write the name of a host that has an A or AAAA record; an absolute name ends with a dot",
+                soa.position,
+                "the mailbox of the SOA record has an @",
+                "write a dot instead of it, for example: hostmaster.example.com.",
             ));
         }
     }
 
-    /// The end of the sentence `target`, which …
-    fn target_problem(&self, owner: NameId, rtype: Rtype, target: Name<'_>) -> Option<&'static str> {
-        if target.is_root() || !target.is_at_or_below(self.names.name(self.apex)) {
-            return None;
-        }
-        // RFC 1034 §4.2.1: the address of a name server in the zone that it serves is needed to reach that zone.
-        let needs_glue = rtype == Rtype::NS
-            && self.authority(owner) == Authority::Delegated(owner)
-            && target.is_at_or_below(self.names.name(owner));
-        const NO_GLUE: Option<&str> = Some("has no address (glue) in the zone");
-        let Some(host) = self.names.find(target) else {
-            let is_elsewhere = self.is_synthesized_or_delegated(target);
-            return if needs_glue { NO_GLUE } else { (!is_elsewhere).then_some("is not in the zone") };
+    /// RFC 4035 §2.4: a DS record belongs to a delegation point, in the parent zone.
+    fn check_ds(&self, name: NameId, ds: &StagedRecord, diagnostics: &mut Vec<Diagnostic>) {
+        let owner = self.names.name(name);
+        let (problem, remedy) = if name == self.apex {
+            (format!("{owner} has a DS record, but is the apex of this zone"), "move it into the parent zone")
+        } else if !self.has_rrset(name, Rtype::NS) {
+            (format!("{owner} has a DS record, but no NS record"), "add the NS records, or remove the DS record")
+        } else {
+            return;
         };
-        if self.has_rrset(host, Rtype::A) || self.has_rrset(host, Rtype::AAAA) {
-            return None;
-        }
-        match self.authority(host) {
-            Authority::Delegated(_) if needs_glue => NO_GLUE,
-            Authority::Delegated(_) | Authority::BelowDname(_) => None,
-            _ if self.has_rrset(host, Rtype::CNAME) => Some("is an alias"),
-            _ => Some("has no address"),
-        }
+        diagnostics.push(Diagnostic::warning(ds.position, problem, remedy));
     }
 
-    /// Whether a wildcard, a DNAME or a delegated zone answers for `target`, which is not in the zone.
-    fn is_synthesized_or_delegated(&self, target: Name<'_>) -> bool {
-        self.names.closest_encloser(target).is_some_and(|encloser| {
-            self.names.wildcard_child(encloser).is_some()
-                || self.authority(encloser) != Authority::Authoritative
-                || self.has_rrset(encloser, Rtype::DNAME)
-        })
+    /// Authorities ignore a property that they do not know, and issue certificates in spite of it (RFC 8659 §4.1).
+    fn check_caa(&self, caa: &StagedRecord, diagnostics: &mut Vec<Diagnostic>) {
+        const KNOWN: [&str; 7] =
+            ["issue", "issuewild", "issuemail", "issuevmc", "iodef", "contactemail", "contactphone"];
+        let [_, tag_bytes, rest @ ..] = self.rdata(caa) else { return };
+        let Some(tag) = rest.get(..usize::from(*tag_bytes)).and_then(|tag| core::str::from_utf8(tag).ok()) else {
+            return;
+        };
+        if !KNOWN.iter().any(|known| known.eq_ignore_ascii_case(tag)) {
+            diagnostics.push(Diagnostic::warning(
+                caa.position,
+                format!("\"{tag}\" is not a known property of CAA"),
+                format!("write one of {}", KNOWN.join(", ")),
+            ));
+        }
     }
 }
