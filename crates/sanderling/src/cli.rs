@@ -14,6 +14,7 @@ use sanderling_config::{
 use sanderling_ipc::control_path::RuntimeEnv;
 use sanderling_ipc::{Command as Request, StatusFormat};
 use sanderling_probe as probe;
+use sanderling_server_process::CheckOptions;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -41,6 +42,7 @@ const CHECK_HELP: &str = "Examples:
   sanderling check
   sanderling check --config /etc/sanderling/sanderling.toml
   sanderling check --zone example.com=example.com.zone
+  sanderling check --strict --json
 
 Exit status: 0 without errors, 1 with errors, 2 for a wrong command line.";
 
@@ -72,7 +74,7 @@ pub(crate) enum Command {
         forced_zones: Vec<DomainName>,
     },
     /// Report the errors of the configuration.
-    Check(ConfigSource),
+    Check(ConfigSource, CheckOptions),
     /// Measure kernel features.
     Probe(probe::Options),
     /// Control the running server.
@@ -107,7 +109,10 @@ impl Invocation {
                 source: serve.source(search_paths)?,
                 forced_zones,
             },
-            CliCommand::Check(check) => Command::Check(check.source(search_paths)?),
+            CliCommand::Check(check) => {
+                let options = CheckOptions { is_strict: check.strict, is_json: check.json };
+                Command::Check(check.source(search_paths)?, options)
+            }
             CliCommand::Probe(probe) => Command::Probe(probe.into()),
             CliCommand::Status { json, verbose, control: arguments } => {
                 let format = match (json, verbose) {
@@ -415,6 +420,14 @@ struct CheckArgs {
     /// A zone and its zone file instead of a configuration file; may be repeated
     #[arg(long = "zone", value_name = "NAME=FILE", value_parser = parse_zone_argument)]
     zones: Vec<Zone>,
+
+    /// Exit with 1 also if there are only warnings
+    #[arg(long)]
+    strict: bool,
+
+    /// Print the problems as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 impl CheckArgs {

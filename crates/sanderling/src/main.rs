@@ -41,7 +41,7 @@ fn run() -> Exit {
         Command::ServerProcess { source, control, forced_zones } => {
             sanderling_server_process::serve(&source, control, &forced_zones)
         }
-        Command::Check(source) => sanderling_server_process::check(&source),
+        Command::Check(source, options) => sanderling_server_process::check(&source, options),
         Command::Probe(options) => exit_of("probe", sanderling_probe::run(&options)),
         Command::Control(request) => client::run(request.command, &request.socket, request.timeout),
         Command::Generate(arguments) => exit_of("generate", arguments.run(cli::definition())),

@@ -10,25 +10,76 @@ use sanderling_config::log::{print, report};
 use sanderling_config::{CertificateFiles, Config, ConfigSource, Exit};
 use sanderling_ipc::secrets::PemFiles;
 use sanderling_os::process::effective_uid;
+use serde::Serialize;
+
+/// How `check` judges and reports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CheckOptions {
+    /// Whether warnings are errors.
+    pub is_strict: bool,
+    /// Whether the report is JSON on standard output.
+    pub is_json: bool,
+}
 
 /// Checks the configuration of `source`, with its sites and zones.
-pub fn check(source: &ConfigSource) -> Exit {
-    match source.load().and_then(|config| load(&config)) {
-        Ok((loaded, certificates, default_user)) if loaded.errors.is_empty() => {
-            report(&loaded.warnings);
-            print(&summary(&loaded.load_status, &certificates, default_user));
-            Exit::Success
-        }
-        Ok((Loaded { mut errors, mut warnings, .. }, ..)) => {
+pub fn check(source: &ConfigSource, options: CheckOptions) -> Exit {
+    let (diagnostics, summary) = match source.load().and_then(|config| load(&config)) {
+        Ok((Loaded { mut errors, mut warnings, load_status, .. }, certificates, default_user)) => {
             errors.append(&mut warnings);
-            report(&errors);
-            Exit::Failure
+            (errors, summary(&load_status, &certificates, default_user))
         }
-        Err(diagnostics) => {
-            report(&diagnostics);
-            Exit::Failure
+        Err(diagnostics) => (diagnostics, String::new()),
+    };
+    let has_failed = diagnostics.iter().any(|diagnostic| options.is_strict || diagnostic.is_error());
+    if options.is_json {
+        print(&json(&diagnostics));
+    } else {
+        report(&diagnostics);
+        if !has_failed {
+            print(&summary);
         }
     }
+    if has_failed { Exit::Failure } else { Exit::Success }
+}
+
+/// The report of `check --json`.
+#[derive(Serialize)]
+struct Report<'d> {
+    errors: usize,
+    warnings: usize,
+    problems: Vec<ReportedProblem<'d>>,
+}
+
+#[derive(Serialize)]
+struct ReportedProblem<'d> {
+    severity: &'static str,
+    /// The file, or the argument of the command line.
+    place: String,
+    line: Option<u32>,
+    column: Option<u32>,
+    problem: &'d str,
+    remedy: &'d str,
+}
+
+impl ReportedProblem<'_> {
+    fn of(diagnostic: &Diagnostic) -> ReportedProblem<'_> {
+        let (place, position) = match &diagnostic.location {
+            Location::Argument(argument) => (argument.clone(), None),
+            Location::File(file) => (file.display().to_string(), None),
+            Location::Position { file, line, column } => (file.display().to_string(), Some((*line, *column))),
+        };
+        let (line, column) = position.unzip();
+        let severity = if diagnostic.is_error() { "error" } else { "warning" };
+        let Problem { message, remedy } = &diagnostic.problem;
+        ReportedProblem { severity, place, line, column, problem: message, remedy }
+    }
+}
+
+fn json(diagnostics: &[Diagnostic]) -> String {
+    let errors = diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).count();
+    let problems = diagnostics.iter().map(ReportedProblem::of).collect();
+    let report = Report { errors, warnings: diagnostics.len() - errors, problems };
+    serde_json::to_string(&report).expect("a report has no map") + "\n"
 }
 
 /// Loads certificates as this user, and sites and zones as the user of the server process if this process can switch to it;

@@ -24,6 +24,6 @@ mod zone_sources;
 mod options;
 mod socket_sets;
 
-pub use check::check;
+pub use check::{CheckOptions, check};
 pub use demo::serve_demo;
 pub use startup::serve;

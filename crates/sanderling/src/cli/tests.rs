@@ -20,7 +20,9 @@ fn command(line: &str) -> Command {
 #[track_caller]
 fn parsed_flags(line: &str) -> Flags {
     match command(line) {
-        Command::Serve { source: ConfigSource::Flags(flags), .. } | Command::Check(ConfigSource::Flags(flags)) => flags,
+        Command::Serve { source: ConfigSource::Flags(flags), .. } | Command::Check(ConfigSource::Flags(flags), _) => {
+            flags
+        }
         other => panic!("{line}: {other:?}"),
     }
 }
@@ -71,7 +73,10 @@ fn serve_accepts_several_addresses_and_zones() {
 fn named_configuration_file_need_not_exist() {
     let source = || ConfigSource::File("x.toml".into());
     assert_eq!(command("sanderling serve --config x.toml"), Command::Serve { source: source(), control: None });
-    assert_eq!(command("sanderling check --config x.toml"), Command::Check(source()));
+    let check = |is_strict, is_json| Command::Check(source(), CheckOptions { is_strict, is_json });
+    assert_eq!(command("sanderling check --config x.toml"), check(false, false));
+    assert_eq!(command("sanderling check --config x.toml --strict"), check(true, false));
+    assert_eq!(command("sanderling check --config x.toml --json"), check(false, true));
 }
 
 #[test]

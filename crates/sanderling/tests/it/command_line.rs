@@ -65,6 +65,38 @@ fn check_reports_all_errors_of_a_zone_with_positions() {
 }
 
 #[test]
+fn check_is_strict_and_prints_json_if_asked() {
+    let zone = b"@ 300 IN SOA ns h 1 2 3 4 5\n@ 300 IN NS ns\nns 300 IN A 192.0.2.1\nwww 300 IN CNAME gone\n";
+    let directory = TestDirectory::with(&[("zone", zone), ("broken", b"@ 300 IN FROB 1\n")]);
+    let check = |file: &str, options: &[&str]| {
+        let zone = format!("example.com={}", directory.argument(file));
+        run(&[&["check", "--zone", &zone], options].concat())
+    };
+    let ended = check("zone", &[]);
+    assert_eq!(ended.code(), Some(0), "{ended}");
+    assert!(ended.text().ends_with("no errors\n") && ended.errors.contains("refers to gone.example.com."), "{ended}");
+    let ended = check("zone", &["--strict"]);
+    assert_eq!((ended.code(), ended.text()), (Some(1), String::new()), "{ended}");
+    for (options, code) in [(&["--json"][..], 0), (&["--json", "--strict"], 1)] {
+        let ended = check("zone", options);
+        assert_eq!((ended.code(), ended.errors.as_str()), (Some(code), ""), "{ended}");
+        let expected = format!(
+            "{{\"errors\":0,\"warnings\":1,\"problems\":[{{\"severity\":\"warning\",\"place\":\"{}\",\"line\":4,\
+             \"column\":12,\"problem\":\"the CNAME record of www.example.com. refers to gone.example.com., which is not in the \
+             zone\",\"remedy\":\"write the name that is meant; an absolute name ends with a dot\"}}]}}\n",
+            directory.argument("zone")
+        );
+        assert_eq!(ended.text(), expected);
+    }
+    let ended = check("broken", &["--json"]);
+    assert_eq!(ended.code(), Some(1), "{ended}");
+    assert!(ended.text().starts_with("{\"errors\":1,\"warnings\":0,\"problems\":[{\"severity\":\"error\""), "{ended}");
+    let ended = check("missing", &["--json"]);
+    assert_eq!(ended.code(), Some(1), "{ended}");
+    assert!(ended.text().contains("\"line\":null"), "{ended}");
+}
+
+#[test]
 fn wrong_configuration_is_reported_by_check_and_serve() {
     let config = "[http]\nlissten = [\"127.0.0.1:0\"]\n[domain.\"example.com\"]\nsite = \"publik\"\nzone = 7\n\
                   [limits]\nhttp_idle_timeout = 3\ndns_tcp_idle_timeout_ms = 1\n";
