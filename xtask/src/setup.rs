@@ -28,7 +28,7 @@ const NEEDED: &[Needed] = &[
 pub(crate) const PEERS: &[Needed] = &[
     ("nginx", "nginx"),
     ("h2o", "h2o"),
-    ("lighttpd", "lighttpd"),
+    ("lighttpd", "lighttpd lighttpd-mod-openssl"),
     ("caddy", "caddy"),
     ("nsd", "nsd"),
     ("knotd", "knot"),

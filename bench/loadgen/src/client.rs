@@ -79,6 +79,14 @@ pub fn query_tcp(server: SocketAddr, name: &str, rtype: Rtype) -> io::Result<Mes
     Message::from_octets(exchange_tcp(server, &query(name, rtype)?)?).map_err(io::Error::other)
 }
 
+/// A query as it is sent over TCP.
+///
+/// # Errors
+/// An invalid name.
+pub fn framed_query(name: &str, rtype: Rtype) -> io::Result<Vec<u8>> {
+    Ok(framed(&query(name, rtype)?))
+}
+
 pub(crate) fn exchange_tcp(server: SocketAddr, query: &[u8]) -> io::Result<Vec<u8>> {
     let mut stream = connect(server)?;
     stream.write_all(&framed(query))?;

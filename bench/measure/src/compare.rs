@@ -8,6 +8,8 @@ mod chart;
 mod growth;
 mod http;
 mod dns;
+mod tls;
+mod tls_client;
 mod rounds;
 mod loads;
 mod server;
@@ -26,13 +28,14 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::Duration;
+pub(crate) use tls_client::Handshakes;
 
 /// Measure what a request costs this server, its peers and the floor
 ///
 /// A run with the default options takes more than an hour and replaces the sections of docs/performance/README.md.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// A few minutes: the main workloads of HTTP and DNS in short rounds
+    /// A few minutes: the main workloads of HTTP, DNS and TLS in short rounds
     #[arg(long)]
     quick: bool,
     /// Run only this part; may be repeated
@@ -53,6 +56,8 @@ pub(crate) struct Options {
 enum Part {
     Http,
     Dns,
+    /// HTTPS with HTTP/1.1 and HTTP/2, and DNS over TLS
+    Tls,
     /// Cost against the number of connections, files, names, zones and workers
     Growth,
     /// Starts, memory, idle connections and the reload of a large zone
@@ -61,7 +66,7 @@ enum Part {
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<bool> {
     let is_quick = options.quick;
-    let default: &[Part] = if is_quick { &Part::value_variants()[..2] } else { Part::value_variants() };
+    let default: &[Part] = if is_quick { &Part::value_variants()[..3] } else { Part::value_variants() };
     let parts = if options.only.is_empty() { default } else { &options.only };
     // Root serves as another user, which must reach it; the target folder may be in root's home.
     let folder = tempfile::Builder::new().prefix("compare-").tempdir()?;
@@ -73,6 +78,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<bool> {
             before: options.before.as_ref().map(fs::canonicalize).transpose()?,
             floor: system::build("bench/Cargo.toml", "floor")?,
             folder: folder.path().canonicalize()?,
+            certificate: None,
             server_cpus: "0".to_owned(),
             load_cpus: if cpu_count > 1 { "1" } else { "0" }.to_owned(),
         },
@@ -89,6 +95,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<bool> {
         let (name, text) = match part {
             Part::Http => ("http", comparison("http", &http::run(&mut rounds)?, is_record)?),
             Part::Dns => ("dns", comparison("dns", &dns::run(&mut rounds)?, is_record)?),
+            Part::Tls => ("tls", tls_report(&tls::run(&mut rounds)?, is_record)?),
             Part::Growth => ("growth", growth_report(&growth::run(&mut rounds)?, is_record)?),
             Part::Starts => ("starts", starts::run(&mut rounds)?),
         };
@@ -100,8 +107,20 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<bool> {
 }
 
 fn packages() -> String {
-    let names =
-        ["nginx", "h2o", "lighttpd", "caddy", "nsd", "knot", "bind9", "wrk", "nghttp2-client", "dnsperf", "strace"];
+    let names = [
+        "nginx",
+        "h2o",
+        "lighttpd",
+        "caddy",
+        "nsd",
+        "knot",
+        "bind9",
+        "libssl3",
+        "wrk",
+        "nghttp2-client",
+        "dnsperf",
+        "strace",
+    ];
     let arguments = [&["-W", "-f=${Package} ${Version} "], names.as_slice()].concat();
     system::output_of("dpkg-query", &arguments)
 }
@@ -109,8 +128,13 @@ fn packages() -> String {
 fn comparison(name: &str, outcomes: &[Outcome], is_record: bool) -> anyhow::Result<String> {
     let chart = page::chart_folder(is_record)?.join(format!("{name}.svg"));
     chart::bars(&chart, outcomes)?;
-    let mut text = format!("![Processor time per request as a multiple of Sanderling's]({name}.svg)\n\n");
-    text += "Processor time of the server per request in µs: median of the rounds, and the range.\n\n";
+    let image = format!("![Processor time per request as a multiple of Sanderling's]({name}.svg)\n\n");
+    Ok(image + &tables(outcomes, is_record))
+}
+
+fn tables(outcomes: &[Outcome], is_record: bool) -> String {
+    let mut text =
+        "Processor time of the server per request in µs: median of the rounds, and the range.\n\n".to_owned();
     text += &table("workload", outcomes, |_, row| Some(row.cost_us()?.to_string()));
     text += "\nAs a multiple of Sanderling's, round by round.\n\n";
     text += &table("workload", outcomes, |outcome, row| Some(outcome.ratio_to_ours(row)?.to_string()));
@@ -119,8 +143,16 @@ fn comparison(name: &str, outcomes: &[Outcome], is_record: bool) -> anyhow::Resu
     if !is_record {
         text += &outcomes.iter().map(details).collect::<String>();
     }
-    text += &errors(outcomes);
-    Ok(text)
+    text + &errors(outcomes)
+}
+
+fn tls_report(report: &tls::Report, is_record: bool) -> anyhow::Result<String> {
+    let mut text = format!("{}\n\n", report.settings);
+    text += &comparison("tls", &report.https, is_record)?;
+    text += "\nDNS over TLS, by dnsperf.\n\n";
+    text += &tables(&report.dns, is_record);
+    text += "\nMemory of the server for each idle connection after one response, in bytes:\n\n";
+    Ok(text + &page::table(&["protocol", "server", "bytes"], &report.idle))
 }
 
 fn table(first: &str, outcomes: &[Outcome], cell: impl Fn(&Outcome, &Row) -> Option<String>) -> String {

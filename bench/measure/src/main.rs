@@ -19,6 +19,9 @@ enum Command {
     Soak(soak_command::Options),
     Torture(torture_command::Options),
     Floods(floods_command::Options),
+    /// The load of `compare` for handshakes
+    #[command(hide = true)]
+    Handshakes(compare::Handshakes),
 }
 
 fn main() -> ExitCode {
@@ -29,6 +32,7 @@ fn main() -> ExitCode {
     let result = match command {
         Command::Compare(options) => compare::run(&options),
         Command::Soak(options) => soak_command::run(&options),
+        Command::Handshakes(options) => options.run(),
         Command::Torture(options) => torture_command::run(&options),
         Command::Floods(options) => floods_command::run(&options),
     };

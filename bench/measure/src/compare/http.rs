@@ -16,6 +16,8 @@ pub(crate) const CONNECTION_COUNT: usize = 64;
 const PIPELINE_DEPTH: usize = 16;
 /// The file of most workloads, and of the checks.
 pub(crate) const SMALL: &str = "/small/512";
+/// That of HTTP/2.
+pub(crate) const KIB: &str = "/small/1024";
 /// Sanderling does not share the pages of a file that was written recently; the files are older when they count.
 const SETTLED_AFTER: Duration = Duration::from_secs(11);
 
@@ -112,7 +114,7 @@ impl Workload {
             fs::write(&path, text).map(|()| path.display().to_string())
         };
         Ok(match self.variant {
-            Variant::H2load => h2load(address, path, count, length),
+            Variant::H2load => h2load(address, path, count, &["--h1"], length),
             Variant::Plain => wrk(address, path, count, &[], length),
             Variant::NotFound => wrk_missing(address, path, count, length),
             Variant::NotModified => wrk(address, path, count, &["-H", &field], length),
@@ -167,6 +169,7 @@ impl Site {
         for workload in WORKLOADS.iter().filter(|workload| workload.variant == Variant::Plain) {
             write(workload.path, workload.content_bytes)?;
         }
+        write(KIB, 1024)?;
         for number in 0..rotation_count {
             write(&rotation_path(number), 512)?;
         }

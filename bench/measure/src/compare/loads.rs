@@ -1,11 +1,12 @@
-//! The load generators wrk, h2load and dnsperf: how they are started, and how their output is read.
+//! The load generators wrk, h2load, dnsperf and `handshakes`: how they are started, and how their output is read.
 
 use crate::compare::server::{pinned, send_signal};
+use crate::compare::tls_client::Tickets;
 use anyhow::{Context, ensure};
 use rustix::process::Signal;
 use std::io::Read;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
@@ -16,8 +17,10 @@ const SECONDS: &str = "{seconds}";
 
 #[derive(Clone, Debug)]
 pub(crate) struct Load {
-    program: &'static str,
+    program: PathBuf,
     arguments: Vec<String>,
+    /// The settings of OpenSSL in it; `None` for those of the system.
+    openssl_config: Option<PathBuf>,
     /// Returns the responses and the errors in the output.
     parse: fn(&str) -> Option<(u64, u64)>,
     pub(crate) length: Duration,
@@ -37,7 +40,7 @@ pub(crate) fn wrk(server: SocketAddr, path: &str, connection_count: usize, more:
     arguments.extend(["--timeout".into(), "60s".into()]);
     arguments.extend(more.iter().map(|word| (*word).to_owned()));
     arguments.push(format!("http://{server}{path}"));
-    Load { program: "wrk", arguments, parse: parse_wrk, length }
+    Load::new("wrk", arguments, parse_wrk, length)
 }
 
 /// The same for a path that does not exist: other responses than errors are errors.
@@ -49,21 +52,56 @@ pub(crate) fn wrk_missing(server: SocketAddr, path: &str, connection_count: usiz
     Load { parse, ..wrk(server, path, connection_count, &[], length) }
 }
 
-pub(crate) fn h2load(server: SocketAddr, path: &str, connection_count: usize, length: Duration) -> Load {
+/// h2load with persistent connections; `more` are further arguments.
+pub(crate) fn h2load(server: SocketAddr, path: &str, connection_count: usize, more: &[&str], length: Duration) -> Load {
     let (connections, url) = (format!("-c{connection_count}"), format!("http://{server}{path}"));
-    let arguments = vec!["--h1".into(), "-t1".into(), connections, "-D".into(), SECONDS.into(), url];
-    Load { program: "h2load", arguments, parse: parse_h2load, length }
+    let mut arguments: Vec<String> = vec!["-t1".into(), connections, "-D".into(), SECONDS.into()];
+    arguments.extend(more.iter().map(|word| (*word).to_owned()));
+    arguments.push(url);
+    Load::new("h2load", arguments, parse_h2load, length)
 }
 
-/// dnsperf with 8 sockets and 200 outstanding queries; `mode` is `udp` or `tcp`.
+/// dnsperf with 8 sockets and 200 outstanding queries; `mode` is `udp`, `tcp` or `dot`.
 pub(crate) fn dnsperf(server: SocketAddr, queries: &Path, mode: &str, length: Duration) -> Load {
     let (ip, port, file) = (server.ip().to_string(), server.port().to_string(), queries.display().to_string());
     let words = ["-m", mode, "-s", &ip, "-p", &port, "-d", &file, "-l", SECONDS, "-c", "8", "-q", "200", "-T", "1"];
     let arguments = words.into_iter().map(str::to_owned).collect();
-    Load { program: "dnsperf", arguments, parse: parse_dnsperf, length }
+    Load::new("dnsperf", arguments, parse_dnsperf, length)
+}
+
+/// The command `handshakes` of this program: a connection for each request.
+pub(crate) fn handshakes(
+    server: SocketAddr,
+    path: &str,
+    content_bytes: usize,
+    tickets: Tickets,
+    length: Duration,
+) -> anyhow::Result<Load> {
+    let (server, content_bytes) = (server.to_string(), content_bytes.to_string());
+    let words = ["handshakes", &server, path, &content_bytes, tickets.name(), SECONDS];
+    let arguments = words.into_iter().map(str::to_owned).collect();
+    Ok(Load::new(std::env::current_exe()?, arguments, parse_handshakes, length))
 }
 
 impl Load {
+    fn new(
+        program: impl Into<PathBuf>,
+        arguments: Vec<String>,
+        parse: fn(&str) -> Option<(u64, u64)>,
+        length: Duration,
+    ) -> Load {
+        Load { program: program.into(), arguments, openssl_config: None, parse, length }
+    }
+
+    /// The same load over TLS, with the settings in a file of OpenSSL.
+    pub(crate) fn over_tls(mut self, openssl_config: &Path) -> Load {
+        for argument in &mut self.arguments {
+            *argument = argument.replacen("http://", "https://", 1);
+        }
+        self.openssl_config = Some(openssl_config.to_owned());
+        self
+    }
+
     /// The same load for another time.
     pub(crate) fn for_time(&self, length: Duration) -> Load {
         Load { length, ..self.clone() }
@@ -77,8 +115,9 @@ impl Load {
 
     pub(crate) fn start(&self, cpus: &str) -> anyhow::Result<Running<'_>> {
         let seconds = self.length.as_secs_f64().to_string();
-        let mut command = pinned(self.program.as_ref(), cpus);
+        let mut command = pinned(self.program.as_os_str(), cpus);
         command.args(self.arguments.iter().map(|argument| argument.replace(SECONDS, &seconds)));
+        command.envs(self.openssl_config.as_ref().map(|config| ("OPENSSL_CONF", config)));
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().context("setpriv")?;
         Ok(Running { load: self, child, has_ended: false })
     }
@@ -122,7 +161,7 @@ impl Running<'_> {
     }
 
     pub(crate) fn counted(mut self) -> anyhow::Result<Counted> {
-        let program = self.load.program;
+        let program = self.load.program.display();
         ensure!(self.has_ended, "{program} did not end {OVERTIME:?} after its time");
         let status = self.child.wait()?;
         let (mut output, mut errors) = (String::new(), String::new());
@@ -183,6 +222,12 @@ fn parse_dnsperf(output: &str) -> Option<(u64, u64)> {
     Some((completed_count, first_number(after("Queries lost:")?)? + completed_count.saturating_sub(most)))
 }
 
+/// `99 responses, 1 errors`.
+fn parse_handshakes(output: &str) -> Option<(u64, u64)> {
+    let (responses, errors) = output.split_once(" responses, ")?;
+    Some((first_number(responses)?, first_number(errors)?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -198,5 +243,6 @@ mod tests {
         let dnsperf = "  Queries sent:         100\n  Queries completed:    99 (99.00%)\n  Queries lost:         1 (1.00%)\n\n  \
                        Response codes:       NOERROR 90 (90.91%), NXDOMAIN 9 (9.09%)\n";
         assert_eq!(parse_dnsperf(dnsperf), Some((99, 10)));
+        assert_eq!(parse_handshakes("99 responses, 1 errors\n"), Some((99, 1)));
     }
 }

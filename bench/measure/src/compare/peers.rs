@@ -1,7 +1,8 @@
 //! The servers of the comparison, with settings that are as fair as possible.
 //!
 //! Fair means: one worker, no logs, persistent connections without limits, caches as large as allowed, deferred accepts
-//! and minimal responses where the server offers them, and no rate limits. The settings are in the folder `peers`.
+//! and minimal responses where the server offers them, and no rate limits. The settings are in the folder `peers`; lines
+//! that begin with `#tls ` count for the comparison of TLS only.
 
 use crate::compare::zone::ZoneFile;
 use std::net::SocketAddr;
@@ -69,18 +70,28 @@ pub(crate) enum Content {
     Response(Vec<String>),
 }
 
+/// Files in PEM.
+#[derive(Clone, Debug)]
+pub(crate) struct Certificate {
+    pub(crate) chain: PathBuf,
+    pub(crate) key: PathBuf,
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     pub(crate) folder: PathBuf,
     pub(crate) address: SocketAddr,
+    /// A second address, for TLS.
+    pub(crate) tls: Option<(SocketAddr, Certificate)>,
     pub(crate) worker_count: usize,
 }
 
 impl Peer {
     pub(crate) fn config(&self, place: &Place, content: &Content) -> (&'static str, String) {
         let (name, template) = self.config;
-        let (head, zone_template) = template.split_once("#zone\n").unwrap_or((template, ""));
-        let mut text = fill(head, place);
+        let template = fill(template, place);
+        let (head, zone_template) = template.split_once("#zone\n").unwrap_or((&template, ""));
+        let mut text = head.to_owned();
         match content {
             Content::Site(root) => text = text.replace("{site}", &root.display().to_string()),
             Content::Zones(zones) => text.extend(zones.iter().map(|zone| {
@@ -115,5 +126,8 @@ fn fill(template: &str, place: &Place) -> String {
         ("{cached_files_max}", cached_files_max.to_string()),
         ("{fds_max}", FDS_MAX.to_string()),
     ];
-    values.iter().fold(template.to_owned(), |text, (key, value)| text.replace(key, value))
+    let text = values.iter().fold(template.to_owned(), |text, (key, value)| text.replace(key, value));
+    let Some((address, Certificate { chain, key })) = &place.tls else { return text };
+    let text = text.replace("#tls ", "").replace("{tls_port}", &address.port().to_string());
+    text.replace("{chain}", &chain.display().to_string()).replace("{key}", &key.display().to_string())
 }

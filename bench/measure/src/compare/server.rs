@@ -1,6 +1,6 @@
 //! A running server: started on its own processor, measured, and stopped.
 
-use crate::compare::peers::{Content, FDS_MAX, Peer, Place};
+use crate::compare::peers::{Certificate, Content, FDS_MAX, Peer, Place};
 use anyhow::{Context, bail};
 use loadgen::client;
 use procfs::process::{Process, all_processes};
@@ -29,6 +29,8 @@ pub(crate) struct Bench {
     pub(crate) before: Option<PathBuf>,
     pub(crate) floor: PathBuf,
     pub(crate) folder: PathBuf,
+    /// Servers listen for TLS as well.
+    pub(crate) certificate: Option<Certificate>,
     /// As for `taskset --cpu-list`.
     pub(crate) server_cpus: String,
     pub(crate) load_cpus: String,
@@ -39,7 +41,10 @@ impl Bench {
         let folder = self.folder.join(name);
         fs::create_dir_all(&folder)?;
         // BIND listens on the addresses of interfaces only, not on the whole network of the loopback.
-        Ok(Place { folder, address: client::free_port(Ipv4Addr::LOCALHOST)?, worker_count })
+        let address = client::free_port(Ipv4Addr::LOCALHOST)?;
+        let certificate = self.certificate.clone();
+        let tls = certificate.map(|it| Ok::<_, anyhow::Error>((client::free_port(Ipv4Addr::LOCALHOST)?, it)));
+        Ok(Place { folder, address, tls: tls.transpose()?, worker_count })
     }
 
     /// The peers, and the earlier build if there is one, with the settings of this build.
@@ -139,6 +144,10 @@ pub(crate) struct Server {
 impl Server {
     pub(crate) fn address(&self) -> SocketAddr {
         self.place.address
+    }
+
+    pub(crate) fn tls_address(&self) -> anyhow::Result<SocketAddr> {
+        Ok(self.place.tls.as_ref().context("the server has no TLS")?.0)
     }
 
     /// How the server has ended, if it has.
