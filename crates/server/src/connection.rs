@@ -525,10 +525,14 @@ impl<'s> Connection<'s> {
     #[inline]
     fn encrypted(&mut self, sent: Sent, mut sent_bytes: u64) -> io::Result<(Sent, u64)> {
         // After a change of the file, the connection is reset.
-        if self.is_plain || sent == Sent::FileChanged || self.transport.flush(&mut sent_bytes)? {
+        if self.is_plain || sent == Sent::FileChanged {
             return Ok((sent, sent_bytes));
         }
-        Ok((Sent::Blocked, sent_bytes))
+        let is_flushed = match (sent, self.state) {
+            (Sent::All, State::Closing(_)) => self.transport.flush_to_end(&mut sent_bytes)?,
+            _ => self.transport.flush(&mut sent_bytes)?,
+        };
+        Ok((if is_flushed { sent } else { Sent::Blocked }, sent_bytes))
     }
 
     fn after_sending(

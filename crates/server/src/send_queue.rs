@@ -102,8 +102,7 @@ impl<'s> SendQueue<'s> {
             let rest = file.after(of_content as u64);
             return Ok(self.queue_rest(&bytes[of_head..], rest));
         }
-        let more = if transport.is_encrypted() { More::Yes } else { file.more_after_head() };
-        let sent = transport.send(bytes, more)?;
+        let sent = transport.send(bytes, file.more_after_head())?;
         context.sent_bytes += sent as u64;
         if sent < bytes.len() {
             return Ok(self.queue_rest(&bytes[sent..], Some(file)));

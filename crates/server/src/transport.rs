@@ -145,12 +145,11 @@ impl Transport {
 
     /// Sends as much of `bytes` as there is room for.
     ///
-    /// An encrypted stream counts what was encrypted; [`Transport::flush`] says whether all of it was sent. It keeps what
-    /// more follows, up to a limit.
+    /// An encrypted stream counts what was encrypted, and keeps it up to a limit; [`Transport::flush`] sends it.
     #[inline]
     pub(crate) fn send(&mut self, bytes: &[u8], more: More) -> io::Result<usize> {
         if self.tls.is_some() {
-            return self.send_encrypted(bytes, &[], more);
+            return self.send_encrypted(bytes, &[]);
         }
         let mut sent = 0;
         while sent < bytes.len() {
@@ -171,7 +170,7 @@ impl Transport {
     #[inline]
     pub(crate) fn send_both(&mut self, head: &[u8], body: &[u8], more: More) -> io::Result<usize> {
         if self.tls.is_some() {
-            return self.send_encrypted(head, body, more);
+            return self.send_encrypted(head, body);
         }
         let mut sent = 0;
         while sent < head.len() + body.len() {
@@ -253,7 +252,16 @@ impl Transport {
     #[inline]
     pub(crate) fn flush(&mut self, progress: &mut u64) -> io::Result<bool> {
         if self.tls.is_some() {
-            return self.flush_encrypted(progress);
+            return self.flush_encrypted(More::No, progress);
+        }
+        Ok(true)
+    }
+
+    /// As [`Transport::flush`], with the end of the encryption: the caller closes, or shuts down sending, right after it.
+    #[inline]
+    pub(crate) fn flush_to_end(&mut self, progress: &mut u64) -> io::Result<bool> {
+        if self.tls.is_some() {
+            return self.flush_with_close_notify(progress);
         }
         Ok(true)
     }

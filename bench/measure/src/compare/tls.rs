@@ -181,6 +181,12 @@ impl Workload {
         Client::new(server, protocol, Tickets::Ignored)?.request(path, self.content_bytes)?;
         Ok(match self.variant {
             Variant::Http1 => wrk(server, path, count, &[], length).over_tls(openssl),
+            Variant::Handshake(Tickets::Used) => {
+                let client = Client::new(server, protocol, Tickets::Used)?;
+                let resumed = [(); 3].map(|()| client.request_once(path, self.content_bytes));
+                ensure!(matches!(resumed, [Ok(false), Ok(true), Ok(true)]), "sessions are not always resumed");
+                handshakes(server, path, self.content_bytes, Tickets::Used, length)?
+            }
             Variant::Handshake(tickets) => handshakes(server, path, self.content_bytes, tickets, length)?,
             Variant::Http2 { stream_count } => {
                 let streams = format!("-m{stream_count}");

@@ -35,6 +35,7 @@ const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
 const GOAWAY: u8 = 7;
+const WINDOW_UPDATE: u8 = 8;
 const ACK: u8 = 1;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
@@ -106,7 +107,7 @@ impl Client {
     }
 
     /// A connection for one request, until the server closes it; whether its handshake has resumed a session.
-    fn request_once(&self, path: &str, content_bytes: usize) -> anyhow::Result<bool> {
+    pub(crate) fn request_once(&self, path: &str, content_bytes: usize) -> anyhow::Result<bool> {
         let mut stream = self.connect()?;
         get(&mut stream, self.server, path, "Connection: close\r\n", content_bytes)?;
         ensure!(stream.read(&mut [0])? == 0, "more than the response");
@@ -157,7 +158,9 @@ fn get_http2(stream: &mut Stream, server: SocketAddr, path: &str, content_bytes:
     block.extend([0x01, u8::try_from(authority.len())?]);
     block.extend(authority.bytes());
     let mut request = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
-    request.extend([0, 0, 0, SETTINGS, 0, 0, 0, 0, 0]);
+    // Windows that hold the response: SETTINGS_INITIAL_WINDOW_SIZE, and WINDOW_UPDATE for the connection.
+    request.extend([0, 0, 6, SETTINGS, 0, 0, 0, 0, 0, 0, 4, 0x7f, 0xff, 0xff, 0xff]);
+    request.extend([0, 0, 4, WINDOW_UPDATE, 0, 0, 0, 0, 0, 0x40, 0, 0, 0]);
     request.extend([0, 0, u8::try_from(block.len())?, HEADERS, END_STREAM | END_HEADERS, 0, 0, 0, 1]);
     request.extend(block);
     stream.write_all(&request)?;

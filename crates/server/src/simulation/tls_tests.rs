@@ -307,7 +307,7 @@ fn handshakes_of_one_iteration_are_limited() {
 }
 
 /// The system calls of the last of `request_count` requests over a socket, for a file of `file_bytes`.
-fn calls_of_a_request(root: Root, path: &str, file_bytes: usize, request_count: usize) -> String {
+fn calls_of_a_request(root: Root, request: &str, file_bytes: usize, request_count: usize) -> String {
     let mut calls = String::new();
     simulate_root(root, |simulation, configs| {
         let listener = Listener::bind((Ipv4Addr::LOCALHOST, 0).into()).expect("bound");
@@ -319,10 +319,7 @@ fn calls_of_a_request(root: Root, path: &str, file_bytes: usize, request_count: 
         let key = simulation.connections.insert(Protocol::Http, transport, permit).expect("waits");
         let mut client = configs.client();
         for _ in 0..request_count {
-            client
-                .writer()
-                .write_all(format!("GET /{path} HTTP/1.1\r\nHost: example\r\n\r\n").as_bytes())
-                .expect("kept");
+            client.writer().write_all(request.as_bytes()).expect("kept");
             let mut received = 0;
             while received < file_bytes {
                 while client.wants_write() {
@@ -346,6 +343,7 @@ fn receive(client: &mut ClientConnection, socket: &mut TcpStream) -> usize {
     let mut plaintext = Vec::new();
     loop {
         match client.read_tls(socket) {
+            Ok(0) => return plaintext.len(),
             Ok(_) => drop(client.process_new_packets().expect("the server is correct")),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return plaintext.len(),
             Err(error) => panic!("{error}"),
@@ -357,9 +355,10 @@ fn receive(client: &mut ClientConnection, socket: &mut TcpStream) -> usize {
 #[test]
 fn request_on_a_hit_needs_one_receive_and_one_send() {
     let folder = TestDirectory::with(&[("small", &[b'x'; 512][..]), ("large", &[b'x'; 100 * 1024])]);
-    assert_eq!(calls_of_a_request(folder_root(&folder), "small", 512, 3), "recvfrom 1 sendmsg 1 ");
+    let get = |path: &str| format!("GET /{path} HTTP/1.1\r\nHost: example\r\n\r\n");
+    assert_eq!(calls_of_a_request(folder_root(&folder), &get("small"), 512, 3), "recvfrom 1 sendmsg 1 ");
     // The clock of the simulation is behind: the file has just been written, and is checked once more at its end.
-    let large = calls_of_a_request(folder_root(&folder), "large", 100 * 1024, 3);
+    let large = calls_of_a_request(folder_root(&folder), &get("large"), 100 * 1024, 3);
     let has_all = ["pread64 2 ", "recvfrom 1 ", "sendmsg 1 "].iter().all(|call| large.contains(call));
     assert!(has_all && (large.contains("fstat 1 ") || large.contains("statx 1 ")), "{large}");
     assert_eq!(large.split_whitespace().count(), 8, "{large}");
@@ -367,8 +366,14 @@ fn request_on_a_hit_needs_one_receive_and_one_send() {
 
 #[test]
 fn end_of_the_handshake_and_the_first_response_leave_together() {
-    let calls = calls_of_a_request(Root::Builtin(FILES), "file", CONTENT.len(), 1);
+    let calls = calls_of_a_request(Root::Builtin(FILES), GET, CONTENT.len(), 1);
     assert_eq!(calls, "recvfrom 1 sendmsg 1 ");
+}
+
+#[test]
+fn last_response_and_the_end_of_the_session_leave_together() {
+    let calls = calls_of_a_request(Root::Builtin(FILES), GET_AND_CLOSE, CONTENT.len(), 1);
+    assert_eq!(calls, "close 1 recvfrom 1 sendmsg 1 ");
 }
 
 #[test]

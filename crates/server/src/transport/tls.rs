@@ -84,7 +84,7 @@ impl Transport {
         let length = room.len().min(RECORD_BYTES_MAX);
         let room = &mut room[..length];
         while self.is_handshaking() {
-            if !self.flush_encrypted(&mut 0)? || !self.is_readable() {
+            if !self.flush_encrypted(More::No, &mut 0)? || !self.is_readable() {
                 return Ok(false);
             }
             let count = self.receive_bytes(room)?;
@@ -103,8 +103,16 @@ impl Transport {
         if let Some(tls) = &mut self.tls {
             tls.session.close();
             // Without room, or without a client, it is not sent.
-            let _ = self.flush_encrypted(&mut 0);
+            let _ = self.flush_encrypted(More::No, &mut 0);
         }
+    }
+
+    /// Sends what is encrypted with `close_notify` after it.
+    pub(super) fn flush_with_close_notify(&mut self, progress: &mut u64) -> io::Result<bool> {
+        if let Some(tls) = &mut self.tls {
+            tls.session.close();
+        }
+        self.flush_encrypted(More::Yes, progress)
     }
 
     #[inline]
@@ -126,24 +134,20 @@ impl Transport {
         }
         if length == 0 {
             // No response follows with which it could leave.
-            self.flush_encrypted(&mut 0)?;
+            self.flush_encrypted(More::No, &mut 0)?;
         }
         Ok(length)
     }
 
+    /// Encrypts `head` and then `body`, and sends only what makes room for more.
     #[inline(never)]
-    pub(super) fn send_encrypted(&mut self, head: &[u8], body: &[u8], more: More) -> io::Result<usize> {
+    pub(super) fn send_encrypted(&mut self, head: &[u8], body: &[u8]) -> io::Result<usize> {
         let now_ms = self.tls.as_ref().map_or(0, |tls| tls.now_ms);
         let mut written = 0;
         loop {
             let (of_head, of_body) = split(written, head.len());
             written += self.session().write(&[&head[of_head..], &body[of_body..]], now_ms);
-            let is_all = written == head.len() + body.len();
-            if is_all && more == More::Yes {
-                return Ok(written);
-            }
-            let has_room = self.flush_encrypted(&mut 0)?;
-            if is_all || !has_room {
+            if written == head.len() + body.len() || !self.flush_encrypted(More::No, &mut 0)? {
                 return Ok(written);
             }
         }
@@ -151,16 +155,16 @@ impl Transport {
 
     pub(super) fn encryptable_bytes(&mut self) -> io::Result<usize> {
         if self.session().writable_bytes() == 0 {
-            self.flush_encrypted(&mut 0)?;
+            self.flush_encrypted(More::No, &mut 0)?;
         }
         Ok(self.session().writable_bytes())
     }
 
     #[inline(never)]
-    pub(super) fn flush_encrypted(&mut self, progress: &mut u64) -> io::Result<bool> {
+    pub(super) fn flush_encrypted(&mut self, more: More, progress: &mut u64) -> io::Result<bool> {
         let Transport { stream, tls: Some(tls), .. } = self else { return Ok(true) };
         while tls.session.has_unsent() {
-            match tls.session.send(&mut Sink(stream)) {
+            match tls.session.send(&mut Sink { stream, more }) {
                 Ok(sent) => *progress += sent as u64,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.is_writable = false;
@@ -176,7 +180,7 @@ impl Transport {
     fn checked<T>(&mut self, result: Result<T, SessionError>) -> io::Result<T> {
         result.map_err(|error| {
             // The session has failed in any case.
-            let _ = self.flush_encrypted(&mut 0);
+            let _ = self.flush_encrypted(More::No, &mut 0);
             io::Error::new(io::ErrorKind::InvalidData, error)
         })
     }
@@ -187,7 +191,10 @@ impl Transport {
 }
 
 /// Writes to the stream, all slices by one call.
-struct Sink<'t>(&'t ByteStream);
+struct Sink<'t> {
+    stream: &'t ByteStream,
+    more: More,
+}
 
 impl Write for Sink<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -195,8 +202,8 @@ impl Write for Sink<'_> {
     }
 
     fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        match self.0 {
-            ByteStream::Plain(stream) => stream.send_slices(slices, More::No),
+        match self.stream {
+            ByteStream::Plain(stream) => stream.send_slices(slices, self.more),
             #[cfg(any(test, feature = "simulation"))]
             ByteStream::Memory(stream) => stream.send_slices(slices),
         }
