@@ -13,14 +13,23 @@ pub(crate) fn encode(head: &[u8], is_first: bool, out: &mut Vec<u8>) {
     if is_first {
         out.push(NO_TABLE);
     }
-    let mut lines = head.split(|&byte| byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
-    let status_line = lines.next().unwrap_or_default();
+    let mut rest = head;
+    let status_line = next_line(&mut rest).unwrap_or_default();
     put_status(status_line.get(STATUS_START..STATUS_START + 3).unwrap_or(b"500"), out);
-    for line in lines {
+    while let Some(line) = next_line(&mut rest) {
         // Each line was written by the server itself, as `Name: value`.
         let Some(colon) = memchr::memchr(b':', line) else { continue };
         put_field(&line[..colon], line[colon + 1..].trim_ascii_start(), out);
     }
+}
+
+/// Takes a line off `rest`; `None` at its end.
+#[inline]
+fn next_line<'h>(rest: &mut &'h [u8]) -> Option<&'h [u8]> {
+    let end = memchr::memchr(b'\n', rest)?;
+    let line = &rest[..end];
+    *rest = &rest[end + 1..];
+    Some(line.strip_suffix(b"\r").unwrap_or(line))
 }
 
 const STATUS_START: usize = b"HTTP/1.1 ".len();
@@ -43,38 +52,28 @@ fn put_status(code: &[u8], out: &mut Vec<u8>) {
     out.push(0x80 | index);
 }
 
-/// The longest name of the fields below.
-const KNOWN_NAME_BYTES_MAX: usize = b"strict-transport-security".len();
-
+/// Names are compared as the server writes them; others are correct as well, but longer.
 #[inline]
 fn put_field(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
-    let mut lower = [0; KNOWN_NAME_BYTES_MAX];
-    let index = match lower.get_mut(..name.len()) {
-        None => 0,
-        Some(lower) => {
-            lower.copy_from_slice(name);
-            lower.make_ascii_lowercase();
-            match &*lower {
-                // RFC 9113 §8.2.2: there is no such field in HTTP/2.
-                b"connection" => return,
-                b"accept-ranges" => 18,
-                b"allow" => 22,
-                b"cache-control" => 24,
-                b"content-encoding" => 26,
-                b"content-length" => 28,
-                b"content-range" => 30,
-                b"content-type" => 31,
-                b"date" => 33,
-                b"etag" => 34,
-                b"last-modified" => 44,
-                b"location" => 46,
-                b"retry-after" => 53,
-                b"server" => 54,
-                b"strict-transport-security" => 56,
-                b"vary" => 59,
-                _ => 0,
-            }
-        }
+    let index = match name {
+        b"Accept-Ranges" => 18,
+        b"Allow" => 22,
+        b"Cache-Control" => 24,
+        b"Content-Encoding" => 26,
+        b"Content-Length" => 28,
+        b"Content-Range" => 30,
+        b"Content-Type" => 31,
+        b"Date" => 33,
+        b"ETag" => 34,
+        b"Last-Modified" => 44,
+        b"Location" => 46,
+        b"Retry-After" => 53,
+        b"Server" => 54,
+        b"Strict-Transport-Security" => 56,
+        b"Vary" => 59,
+        // RFC 9113 §8.2.2: there is no such field in HTTP/2.
+        _ if name.eq_ignore_ascii_case(b"connection") => return,
+        _ => 0,
     };
     // A literal that enters no table (RFC 7541 §6.2.2).
     put_integer(0, 4, index, out);
@@ -142,6 +141,10 @@ mod tests {
         check(
             "HTTP/1.1 421 Misdirected Request\r\nConnection: close\r\nLocation: /a:b?c=d\r\n\r\n",
             &[":status: 421", "location: /a:b?c=d"],
+        );
+        check(
+            "HTTP/1.1 200 OK\r\nDATE: now\r\nconnection: close\r\nx-y: z\r\n\r\n",
+            &[":status: 200", "date: now", "x-y: z"],
         );
     }
 

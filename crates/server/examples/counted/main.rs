@@ -28,6 +28,7 @@ const KINDS: &[Kind] = &[
     ("dns-wildcard", |count| dns::repeat(dns::WILDCARD, count)),
     ("dns-unknown-zone", |count| dns::repeat(dns::UNKNOWN_ZONE, count)),
     ("server-http-512", server::repeat_http),
+    ("server-http2-512", server::repeat_http2),
     ("server-dns-hit", server::repeat_dns),
 ];
 

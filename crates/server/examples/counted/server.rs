@@ -15,6 +15,7 @@ use crate::{dns, http};
 /// The subcommand of the client. callgrind does not follow child processes, so the client is not counted.
 pub(crate) const CLIENT: &str = "client";
 const HTTP: &str = "http";
+const HTTP2: &str = "http2";
 const DNS: &str = "dns";
 
 /// Longer than a run: no entry becomes stale, and no connection times out.
@@ -26,16 +27,23 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A request for a cached small file on a persistent connection.
 pub(crate) fn repeat_http(count: usize) {
-    serve(|http, _| run_client(HTTP, http, count));
+    serve(options(), |http, _| run_client(HTTP, http, count));
+}
+
+/// The same over HTTP/2, without TLS: the instructions of encryption depend on the processor.
+pub(crate) fn repeat_http2(count: usize) {
+    let mut options = options();
+    options.http.is_http2_only = true;
+    serve(options, |http, _| run_client(HTTP2, http, count));
 }
 
 /// A query over UDP.
 pub(crate) fn repeat_dns(count: usize) {
-    serve(|_, dns| run_client(DNS, dns, count));
+    serve(options(), |_, dns| run_client(DNS, dns, count));
 }
 
 /// Serves while `act` runs with the addresses of HTTP and DNS.
-fn serve(act: impl FnOnce(SocketAddr, SocketAddr)) {
+fn serve(options: Options, act: impl FnOnce(SocketAddr, SocketAddr)) {
     let directory = tempfile::tempdir().expect("created");
     std::fs::write(directory.path().join("512"), [b'x'; http::FILE_BYTES]).expect("written");
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
@@ -55,7 +63,7 @@ fn serve(act: impl FnOnce(SocketAddr, SocketAddr)) {
         options: SiteOptions::default(),
     };
     let snapshot = Snapshot::new(Sites::new(vec![site], DefaultSite::None), dns::zones());
-    let server = Server::new(snapshot, options(), Duration::ZERO);
+    let server = Server::new(snapshot, options, Duration::ZERO);
     server.run(&[sockets], 1, |_| act(http, dns)).expect("the server serves");
 }
 
@@ -80,6 +88,7 @@ pub(crate) fn request(transport: &str, address: &str, count: usize) {
     let address = address.parse().expect("an address");
     match transport {
         HTTP => request_http(address, count),
+        HTTP2 => request_http2(address, count),
         DNS => query_dns(address, count),
         other => panic!("unknown transport `{other}`"),
     }
@@ -108,6 +117,39 @@ fn request_http(address: SocketAddr, count: usize) {
 fn is_complete(answer: &[u8]) -> bool {
     let head_end = answer.windows(4).position(|window| window == b"\r\n\r\n");
     head_end.is_some_and(|at| answer.len() >= at + 4 + http::FILE_BYTES)
+}
+
+fn request_http2(address: SocketAddr, count: usize) {
+    let mut stream = TcpStream::connect(address).expect("the server listens");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("not zero");
+    stream.set_nodelay(true).expect("set");
+    // The preface, empty SETTINGS, and WINDOW_UPDATE of a GiB for the connection (RFC 9113 §3.4, §6.5, §6.9).
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\0\x04\x08\0\0\0\0\0\x40\0\0\0";
+    stream.write_all(preface).expect("the server reads");
+    // GET and https by the static table of RFC 7541, then literals with its names `:path`, `:authority`, `user-agent` and
+    // `accept`.
+    let block = b"\x82\x87\x04\x04/512\x01\x0bwww.example\x0f\x2b\x0bcurl/8.14.1\x0f\x04\x03*/*";
+    for number in 0..count as u32 {
+        // HEADERS with END_STREAM and END_HEADERS on the next odd stream.
+        let mut frame = vec![0, 0, block.len() as u8, 1, 1 | 4];
+        frame.extend((2 * number + 1).to_be_bytes());
+        frame.extend(block);
+        stream.write_all(&frame).expect("the server reads");
+        while !receive_frame(&mut stream) {}
+    }
+}
+
+/// Receives a frame; whether it ends a response.
+fn receive_frame(stream: &mut TcpStream) -> bool {
+    let (mut header, mut payload) = ([0; 9], [0; 2 * http::FILE_BYTES]);
+    stream.read_exact(&mut header).expect("the server answers in time");
+    let [_, high, low, kind, flags, ..] = header;
+    let payload = &mut payload[..usize::from(u16::from_be_bytes([high, low]))];
+    stream.read_exact(payload).expect("the server answers in time");
+    let is_data = kind == 0;
+    assert!(!is_data || payload.len() == http::FILE_BYTES, "content of {} bytes", payload.len());
+    // END_STREAM.
+    is_data && flags & 1 != 0
 }
 
 fn query_dns(address: SocketAddr, count: usize) {
