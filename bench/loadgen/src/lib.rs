@@ -43,4 +43,4 @@ pub use load::{DnsTarget, HttpTarget, Load, Running};
 pub use outcome::{Cause, Kind, Note};
 pub use report::{Counts, Report};
 pub use streams::IdleClose;
-pub use tls::config as tls_config;
+pub use tls::{config as tls_config, config_with as tls_config_with};

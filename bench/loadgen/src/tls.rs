@@ -34,7 +34,12 @@ impl Tls {
 
 /// The configuration of a client that asks for a protocol.
 pub fn config(alpn: &[u8]) -> ClientConfig {
-    let provider = Arc::new(aws_lc_rs::default_provider());
+    config_with(aws_lc_rs::default_provider(), alpn)
+}
+
+/// The same with chosen cryptography.
+pub fn config_with(provider: CryptoProvider, alpn: &[u8]) -> ClientConfig {
+    let provider = Arc::new(provider);
     let verifier = Arc::new(AnyCertificate(Arc::clone(&provider)));
     let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
     let config = config.expect("the provider has suites").dangerous().with_custom_certificate_verifier(verifier);

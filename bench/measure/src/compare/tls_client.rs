@@ -9,13 +9,9 @@ use domain::base::Message;
 use domain::base::iana::Rtype;
 use loadgen::client;
 use rustls::client::Resumption;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::aws_lc_rs::{self, cipher_suite, kx_group};
-use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{
-    ClientConfig, ClientConnection, DigitallySignedStruct, HandshakeKind, SignatureScheme, StreamOwned, version,
-};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, HandshakeKind, StreamOwned};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -79,16 +75,12 @@ impl Client {
         let mut provider = aws_lc_rs::default_provider();
         provider.cipher_suites = vec![cipher_suite::TLS13_AES_128_GCM_SHA256];
         provider.kx_groups = vec![kx_group::X25519MLKEM768, kx_group::X25519];
-        let verifier = Arc::new(AnyCertificate(provider.signature_verification_algorithms));
-        let builder = ClientConfig::builder_with_provider(Arc::new(provider));
-        let builder = builder.with_protocol_versions(&[&version::TLS13])?.dangerous();
-        let mut config = builder.with_custom_certificate_verifier(verifier).with_no_client_auth();
         let alpn: &[u8] = match protocol {
             Protocol::Http1 => b"http/1.1",
             Protocol::Http2 => b"h2",
             Protocol::Dns => b"dot",
         };
-        config.alpn_protocols = vec![alpn.to_vec()];
+        let mut config = loadgen::tls_config_with(provider, alpn);
         if tickets == Tickets::Ignored {
             config.resumption = Resumption::disabled();
         }
@@ -235,44 +227,5 @@ impl Handshakes {
         })?;
         println!("{} responses, {} errors", response_count.into_inner(), error_count.into_inner());
         Ok(true)
-    }
-}
-
-/// Accepts the certificate of the servers, which nothing vouches for; but the handshake must be signed by it.
-#[derive(Debug)]
-struct AnyCertificate(WebPkiSupportedAlgorithms);
-
-impl ServerCertVerifier for AnyCertificate {
-    fn verify_server_cert(
-        &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, certificate, signature, &self.0)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signature, &self.0)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_schemes()
     }
 }
