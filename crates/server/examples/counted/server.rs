@@ -27,23 +27,21 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A request for a cached small file on a persistent connection.
 pub(crate) fn repeat_http(count: usize) {
-    serve(options(), |http, _| run_client(HTTP, http, count));
+    serve(|http, _| run_client(HTTP, http, count));
 }
 
 /// The same over HTTP/2, without TLS: the instructions of encryption depend on the processor.
 pub(crate) fn repeat_http2(count: usize) {
-    let mut options = options();
-    options.http.is_http2_only = true;
-    serve(options, |http, _| run_client(HTTP2, http, count));
+    serve(|http, _| run_client(HTTP2, http, count));
 }
 
 /// A query over UDP.
 pub(crate) fn repeat_dns(count: usize) {
-    serve(options(), |_, dns| run_client(DNS, dns, count));
+    serve(|_, dns| run_client(DNS, dns, count));
 }
 
 /// Serves while `act` runs with the addresses of HTTP and DNS.
-fn serve(options: Options, act: impl FnOnce(SocketAddr, SocketAddr)) {
+fn serve(act: impl FnOnce(SocketAddr, SocketAddr)) {
     let directory = tempfile::tempdir().expect("created");
     std::fs::write(directory.path().join("512"), [b'x'; http::FILE_BYTES]).expect("written");
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
@@ -63,7 +61,7 @@ fn serve(options: Options, act: impl FnOnce(SocketAddr, SocketAddr)) {
         options: SiteOptions::default(),
     };
     let snapshot = Snapshot::new(Sites::new(vec![site], DefaultSite::None), dns::zones());
-    let server = Server::new(snapshot, options, Duration::ZERO);
+    let server = Server::new(snapshot, options(), Duration::ZERO);
     server.run(&[sockets], 1, |_| act(http, dns)).expect("the server serves");
 }
 
