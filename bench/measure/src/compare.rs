@@ -6,12 +6,12 @@
 mod starts;
 mod chart;
 mod growth;
+mod tls;
 mod http;
 mod dns;
-mod tls;
-mod tls_client;
 mod rounds;
 mod loads;
+mod tls_client;
 mod server;
 mod peers;
 mod zone;
