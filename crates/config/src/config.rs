@@ -58,6 +58,8 @@ pub struct Config {
     pub zones: Vec<Zone>,
     /// The certificates, in the order of the file.
     pub certificates: Vec<CertificateFiles>,
+    /// Whether HTTPS clients that ask for a name without a certificate are refused; otherwise they get the first certificate.
+    pub refuses_unknown_names: bool,
     /// Whether the server makes a certificate for `localhost`; there is no other one then.
     pub has_self_signed_certificate: bool,
     /// What replies of DNS have besides records.
@@ -87,6 +89,7 @@ impl Default for Config {
             default_site: DefaultSite::None,
             zones: Vec::new(),
             certificates: Vec::new(),
+            refuses_unknown_names: false,
             has_self_signed_certificate: false,
             replies: DnsReplies::default(),
             rate_limit: DnsRateLimit::default(),
@@ -397,8 +400,8 @@ impl CookieSecretFile {
 /// The files of a certificate and its private key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateFiles {
-    /// The names that it is used for: the domain and its aliases. The certificate also serves a name that is none of any
-    /// certificate, if it is the first one.
+    /// The names that it is used for: the domain and its aliases. Several certificates of a domain follow each other. Those of
+    /// the first domain also serve a name that is none of any certificate.
     pub names: Vec<DomainName>,
     /// The certificates as PEM, that of the server first.
     pub chain: PathBuf,

@@ -204,6 +204,9 @@ impl ConfigBuilder<'_, '_> {
                     self.tls_listen.get_or_insert(entry.offset);
                     self.config.https_listen = self.read_listen(entry, Service::Https);
                 }
+                "refuse_unknown_names" => {
+                    self.config.refuses_unknown_names = self.reader.boolean(entry).unwrap_or(false);
+                }
                 key => self.reader.error(entry.offset, Section::Https.unknown_key(key)),
             }
         }
@@ -313,7 +316,7 @@ impl ConfigBuilder<'_, '_> {
                 Some(site) => site.hosts.clone(),
                 None => vec![name.clone()],
             };
-            self.read_certificate(names, entry);
+            self.read_certificates(&names, entry);
         }
     }
 

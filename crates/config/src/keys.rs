@@ -39,7 +39,7 @@ impl Section {
                 ]
             }
             Section::Http => vec!["listen", "default", "http2"],
-            Section::Https => vec!["listen"],
+            Section::Https => vec!["listen", "refuse_unknown_names"],
             Section::Dns => vec![
                 "listen",
                 "tls",

@@ -5,7 +5,7 @@
 
 use sanderling_config::diagnostic::{Diagnostic, Problem, error_text};
 use sanderling_config::log::log;
-use sanderling_config::{CertificateFiles, Config};
+use sanderling_config::{CertificateFiles, Config, DomainName};
 use sanderling_ipc::secrets::{
     KeptCertificate, PemFiles, SharedKeys, TICKET_KEY_BYTES, certificates_from_memfd, kept_certificates_from_memfd,
     kept_certificates_to_memfd,
@@ -126,7 +126,7 @@ impl Certificates {
         if config.has_self_signed_certificate {
             store.add_default(self.self_signed()?);
         }
-        Ok(Arc::new(tls(store, tickets)))
+        Ok(Arc::new(tls(store, tickets, config.refuses_unknown_names)))
     }
 
     /// The certificate for `localhost`; another one if it expires before the next ticket keys are made.
@@ -168,43 +168,64 @@ impl Certificates {
         let mut store = CertificateStore::new();
         let mut last_good = HashMap::new();
         self.states.clear();
-        for (index, (configured, files)) in certificates.iter().zip(files).enumerate() {
-            let problem = match load(configured, files) {
-                Ok(certificate) => {
-                    self.last_good.insert(configured.chain.clone(), certificate);
-                    None
+        let mut files = files.iter();
+        for (group_index, group) in certificates.chunk_by(|one, next| one.names == next.names).enumerate() {
+            let loaded: Vec<_> = group
+                .iter()
+                .zip(files.by_ref())
+                .map(|(configured, files)| {
+                    let problem = self.load_one(configured, files, kept);
+                    (configured, self.last_good.get(&configured.chain).cloned(), problem)
+                })
+                .collect();
+            let in_service: Vec<&Certificate> =
+                loaded.iter().filter_map(|(_, certificate, _)| certificate.as_ref()).collect();
+            add_to_store(&group[0].names, &in_service, group_index == 0, &mut store);
+            for (configured, certificate, problem) in &loaded {
+                let warnings = match (problem, certificate) {
+                    (None, Some(certificate)) => warnings(configured, certificate, &in_service),
+                    _ => Vec::new(),
+                };
+                if let Some(certificate) = certificate {
+                    last_good.insert(configured.chain.clone(), certificate.clone());
                 }
-                Err(diagnostic) => Some(diagnostic),
-            };
-            if let (None, Some(kept)) =
-                (self.last_good.get(&configured.chain), kept.iter().find(|kept| kept.file == configured.chain))
-                && let Ok(certificate) = Certificate::from_pem(&kept.chain, &kept.key)
-            {
-                self.last_good.insert(configured.chain.clone(), certificate);
+                self.states.push(CertificateState {
+                    names: configured.names.iter().map(|name| name.as_str().to_owned()).collect(),
+                    file: configured.chain.clone(),
+                    in_service: certificate.as_ref().map(InService::of),
+                    problem: problem.as_ref().map(ToString::to_string),
+                    warnings: warnings.iter().map(ToString::to_string).collect(),
+                });
+                diagnostics.extend(warnings);
             }
-            let certificate = self.last_good.get(&configured.chain);
-            let warnings = match (&problem, certificate) {
-                (None, Some(certificate)) => warnings(configured, certificate),
-                _ => Vec::new(),
-            };
-            if let Some(certificate) = certificate {
-                configured.names.iter().for_each(|name| store.add(name.as_str(), certificate));
-                if index == 0 {
-                    store.add_default(certificate);
-                }
-                last_good.insert(configured.chain.clone(), certificate.clone());
-            }
-            self.states.push(CertificateState {
-                names: configured.names.iter().map(|name| name.as_str().to_owned()).collect(),
-                file: configured.chain.clone(),
-                in_service: certificate.map(InService::of),
-                problem: problem.as_ref().map(ToString::to_string),
-                warnings: warnings.iter().map(ToString::to_string).collect(),
-            });
-            diagnostics.extend(problem.into_iter().chain(warnings));
+            diagnostics.extend(loaded.into_iter().filter_map(|(.., problem)| problem));
         }
         self.last_good = last_good;
         store
+    }
+
+    /// Loads a certificate: its files, or its last good version; what is wrong with the files.
+    fn load_one(
+        &mut self,
+        configured: &CertificateFiles,
+        files: &PemFiles,
+        kept: &[KeptCertificate],
+    ) -> Option<Diagnostic> {
+        match load(configured, files) {
+            Ok(certificate) => {
+                self.last_good.insert(configured.chain.clone(), certificate);
+                None
+            }
+            Err(diagnostic) => {
+                if let (None, Some(kept)) =
+                    (self.last_good.get(&configured.chain), kept.iter().find(|kept| kept.file == configured.chain))
+                    && let Ok(certificate) = Certificate::from_pem(&kept.chain, &kept.key)
+                {
+                    self.last_good.insert(configured.chain.clone(), certificate);
+                }
+                Some(diagnostic)
+            }
+        }
     }
 
     /// Certificates whose current files are not used.
@@ -214,10 +235,15 @@ impl Certificates {
 }
 
 /// What new connections begin with.
-pub(crate) fn tls(store: CertificateStore, tickets: TicketKeys) -> Tls {
-    let (store, tickets) = (Arc::new(store), Arc::new(tickets));
-    let server_tls = |alpn: &[Alpn]| ServerTls::new(Arc::clone(&store), Arc::clone(&tickets), alpn);
-    Tls { https: server_tls(&[Alpn::H2, Alpn::Http1]), dot: server_tls(&[Alpn::Dot]) }
+pub(crate) fn tls(store: CertificateStore, tickets: TicketKeys, refuses_unknown_names: bool) -> Tls {
+    let tickets = Arc::new(tickets);
+    let mut of_https = store.clone();
+    if refuses_unknown_names {
+        of_https.refuse_unknown_names();
+    }
+    let server_tls =
+        |store: CertificateStore, alpn: &[Alpn]| ServerTls::new(Arc::new(store), Arc::clone(&tickets), alpn);
+    Tls { https: server_tls(of_https, &[Alpn::H2, Alpn::Http1]), dot: server_tls(store, &[Alpn::Dot]) }
 }
 
 pub(crate) fn now_unix_s() -> u64 {
@@ -234,10 +260,28 @@ fn load(configured: &CertificateFiles, files: &PemFiles) -> Result<Certificate, 
     })
 }
 
-/// Why clients may refuse the certificate.
-fn warnings(configured: &CertificateFiles, certificate: &Certificate) -> Vec<Diagnostic> {
+/// Adds the certificates of a domain for its `names`: for each name those that are valid for it, or all if none is.
+fn add_to_store(names: &[DomainName], certificates: &[&Certificate], is_default: bool, store: &mut CertificateStore) {
+    for name in names.iter().map(DomainName::as_str) {
+        let has_valid = is_valid_in(certificates, name);
+        let used = certificates.iter().filter(|it| !has_valid || it.is_valid_for_host(name.as_bytes()));
+        used.for_each(|certificate| store.add(name, certificate));
+    }
+    if is_default {
+        certificates.iter().for_each(|certificate| store.add_default(certificate));
+    }
+}
+
+fn is_valid_in(certificates: &[&Certificate], name: &str) -> bool {
+    certificates.iter().any(|certificate| certificate.is_valid_for_host(name.as_bytes()))
+}
+
+/// Why clients may refuse the certificate, which is one of `of_domain`. A name for which another one is valid it need not have.
+fn warnings(configured: &CertificateFiles, certificate: &Certificate, of_domain: &[&Certificate]) -> Vec<Diagnostic> {
     let now_unix_s = now_unix_s();
-    let problems = certificate.problems(now_unix_s, configured.names.iter().map(|name| name.as_str()));
+    let names = configured.names.iter().map(DomainName::as_str);
+    let needed = names.filter(|name| certificate.is_valid_for_host(name.as_bytes()) || !is_valid_in(of_domain, name));
+    let problems = certificate.problems(now_unix_s, needed);
     let diagnostic = |problem: sanderling_tls::CertificateProblem| {
         let message = format!("`{}`: {problem}", configured.chain.display());
         Diagnostic::warning(configured.location.clone(), Problem::new(message, problem.remedy()))
@@ -246,6 +290,12 @@ fn warnings(configured: &CertificateFiles, certificate: &Certificate) -> Vec<Dia
 }
 
 impl CertificateState {
+    /// Whether the operator should do something.
+    pub(crate) fn needs_attention(&self) -> bool {
+        let has_expired = self.in_service.as_ref().is_some_and(|version| version.days_left() < 0);
+        self.problem.is_some() || !self.warnings.is_empty() || has_expired
+    }
+
     pub(crate) fn names_text(&self) -> String {
         if self.names.is_empty() { "every host".to_owned() } else { self.names.join(" ") }
     }
@@ -267,6 +317,30 @@ impl InService {
 
     /// `ECDSA, issued by R11, 71 days left`.
     pub(crate) fn text(&self) -> String {
-        format!("{}, issued by {}, {} days left", self.key_type, self.issuer, self.days_left())
+        let time = match self.days_left() {
+            expired @ ..0 => format!("EXPIRED {} days ago", -1 - expired),
+            left => format!("{left} days left"),
+        };
+        format!("{}, issued by {}, {time}", self.key_type, self.issuer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_has_the_days_until_the_certificate_expires_or_since_it_has() {
+        let check = |left_s: i64, expected: &str| {
+            let not_after_unix_s = now_unix_s().strict_add_signed(left_s);
+            let version = InService { issuer: "R11".to_owned(), key_type: "ECDSA", not_after_unix_s };
+            assert_eq!(version.text(), format!("ECDSA, issued by R11, {expected}"), "{left_s} s");
+        };
+        const DAY_S: i64 = 86_400;
+        // The clock goes on meanwhile.
+        check(2 * DAY_S + 1_000, "2 days left");
+        check(1_000, "0 days left");
+        check(-1_000, "EXPIRED 0 days ago");
+        check(-2 * DAY_S - 1_000, "EXPIRED 2 days ago");
     }
 }

@@ -98,7 +98,7 @@ fn self_signed_tls() -> io::Result<Tls> {
     store.add_default(&localhost(now_unix_s()).map_err(io::Error::other)?);
     let mut key = [0; TICKET_KEY_BYTES];
     File::open("/dev/urandom")?.read_exact(&mut key)?;
-    Ok(tls(store, TicketKeys::new(&key, None)))
+    Ok(tls(store, TicketKeys::new(&key, None), false))
 }
 
 fn wait_for_stop(server: &Server, signals: &Signals) -> io::Result<()> {

@@ -193,7 +193,7 @@ impl<'d> ProcessStatus<'d> {
         let (bad_zones, good_zones): (Vec<_>, Vec<_>) =
             self.zones.iter().map(Arc::as_ref).partition(|zone: &&ZoneState| zone.problem.is_some());
         let (bad_certificates, good_certificates): (Vec<_>, Vec<_>) =
-            self.certificates.iter().partition(|it| it.problem.is_some() || !it.warnings.is_empty());
+            self.certificates.iter().partition(|certificate| certificate.needs_attention());
         let texts = |sites: Vec<_>, certificates: Vec<_>, zones: Vec<_>| {
             let sites = sites.into_iter().map(site_text);
             sites.chain(certificates.into_iter().map(certificate_text)).chain(zones.into_iter().map(zone_text))

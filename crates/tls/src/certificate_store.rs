@@ -7,15 +7,17 @@ use rustls::sign::CertifiedKey;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Certificates by name.
-#[derive(Debug, Default)]
+/// Certificates by name. A clone shares them.
+#[derive(Clone, Debug, Default)]
 pub struct CertificateStore {
     /// By lower-case name.
     exact: HashMap<Box<str>, Alternatives>,
     /// By the name below `*.`, in lower case.
     wildcard: HashMap<Box<str>, Alternatives>,
-    /// For other names, and for clients that ask for none. If it is empty, the handshake is refused.
-    default: Alternatives,
+    /// For other names. If it is empty, the handshake is refused.
+    for_unknown_names: Alternatives,
+    /// For clients that ask for none, likewise.
+    for_no_name: Alternatives,
 }
 
 /// Certificates for the same name with different types of keys, in the order of preference. A clone shares them.
@@ -41,7 +43,13 @@ impl CertificateStore {
 
     /// Uses `certificate` for clients that ask for another name or for none. Without a default, their handshake fails.
     pub fn add_default(&mut self, certificate: &Certificate) {
-        self.default.add(certificate);
+        self.for_unknown_names.add(certificate);
+        self.for_no_name.add(certificate);
+    }
+
+    /// Refuses clients that ask for another name. Those that ask for none still get the default.
+    pub fn refuse_unknown_names(&mut self) {
+        self.for_unknown_names = Alternatives::default();
     }
 
     /// Whether a client that asks for `host` gets a certificate that is valid for it and was added for it.
@@ -52,10 +60,8 @@ impl CertificateStore {
 
     /// The certificates for a client that asks for a name in lower case, and whether they are those for other names.
     pub(crate) fn find(&self, name: Option<&str>) -> (&Alternatives, bool) {
-        match name.and_then(|name| self.find_named(name)) {
-            Some(found) => (found, false),
-            None => (&self.default, true),
-        }
+        let Some(name) = name else { return (&self.for_no_name, true) };
+        self.find_named(name).map_or((&self.for_unknown_names, true), |found| (found, false))
     }
 
     fn find_named(&self, name: &str) -> Option<&Alternatives> {

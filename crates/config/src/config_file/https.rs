@@ -2,9 +2,9 @@
 
 use super::ConfigBuilder;
 use crate::config::{CertificateFiles, Hsts, SiteOptions};
-use crate::config_reader::{Entry, entries};
-use crate::diagnostic::Problem;
+use crate::config_reader::{Entry, Node, entries};
 use crate::domain_name::DomainName;
+use toml::de::DeValue;
 
 const CERTIFICATE_EXAMPLE: &str = "certificate = { chain = \"fullchain.pem\", key = \"privkey.pem\" }";
 const HSTS_EXAMPLE: &str = "hsts = { max_age_s = 86400 }";
@@ -62,25 +62,37 @@ impl ConfigBuilder<'_, '_> {
         Some(Hsts { max_age_s, subdomains, preload, location: self.reader.location(section.offset) })
     }
 
-    pub(super) fn read_certificate(&mut self, names: Vec<DomainName>, section: Entry<'_, '_>) {
-        let Some(table) = self.reader.table(section, CERTIFICATE_EXAMPLE) else { return };
+    /// Reads one certificate, or a list of them.
+    pub(super) fn read_certificates(&mut self, names: &[DomainName], section: Entry<'_, '_>) {
+        const LIST_EXAMPLE: &str = "certificate = [{ chain = \"ecdsa.pem\", key = \"ecdsa.key\" }, \
+                                    { chain = \"rsa.pem\", key = \"rsa.key\" }]";
+        let DeValue::Array(items) = section.value.get_ref() else {
+            return self.read_certificate(names, section, section.value);
+        };
+        if items.is_empty() {
+            self.error(section.offset, "`certificate` is empty", format!("write {LIST_EXAMPLE} or remove the line"));
+        }
+        items.iter().for_each(|item| self.read_certificate(names, section, item));
+    }
+
+    /// Reads the certificate `value` of `section`.
+    fn read_certificate<'n, 't>(&mut self, names: &[DomainName], section: Entry<'n, 't>, value: &'n Node<'t>) {
+        let entry = Entry { value, ..section };
+        let Some(table) = self.reader.table(entry, CERTIFICATE_EXAMPLE) else { return };
         let (mut chain, mut key) = (None, None);
         for entry in entries(table) {
             match entry.key {
                 "chain" => chain = self.read_path(entry, "chain = \"fullchain.pem\""),
                 "key" => key = self.read_path(entry, "key = \"privkey.pem\""),
                 other => {
-                    let problem = Problem::new(
-                        format!("unknown key `{other}` in `certificate`"),
-                        format!("write {CERTIFICATE_EXAMPLE}"),
-                    );
-                    self.reader.error(entry.offset, problem);
+                    let message = format!("unknown key `{other}` in `certificate`");
+                    self.error(entry.offset, message, format!("write {CERTIFICATE_EXAMPLE}"));
                 }
             }
         }
         match (chain, key) {
             (Some((chain, location)), Some((key, _))) => {
-                self.config.certificates.push(CertificateFiles { names, chain, key, location });
+                self.config.certificates.push(CertificateFiles { names: names.to_vec(), chain, key, location });
             }
             _ if self.reader.has_problems() => {}
             (None, _) => {

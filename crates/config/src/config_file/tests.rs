@@ -728,6 +728,40 @@ fn site_with_a_certificate_is_redirected_to_https_by_default() {
 }
 
 #[test]
+fn domain_may_have_several_certificates() {
+    let domain = "[domain.\"a.example\"]\nsite = \"public\"\n";
+    let pair = "{ chain = \"a.pem\", key = \"a.key\" }";
+    let read = config(&format!("{domain}certificate = [{pair}, {{ chain = \"b.pem\", key = \"b.key\" }}]"));
+    let names: Vec<_> = read.certificates.iter().map(|it| (it.names[0].as_str(), it.chain.file_name())).collect();
+    assert_eq!(names, [("a.example", Some("a.pem".as_ref())), ("a.example", Some("b.pem".as_ref()))]);
+    let example = "certificate = { chain = \"fullchain.pem\", key = \"privkey.pem\" }";
+    check(
+        &format!("{domain}certificate = []"),
+        &["3:1: `certificate` is empty; write certificate = [{ chain = \"ecdsa.pem\", key = \"ecdsa.key\" }, \
+           { chain = \"rsa.pem\", key = \"rsa.key\" }] or remove the line"],
+    );
+    check(
+        &format!("{domain}certificate = [{pair}, \"b.pem\"]"),
+        &[&format!("3:52: `certificate` must be a table, not the string \"b.pem\"; write {example}")],
+    );
+    check(
+        &format!("{domain}certificate = [{pair}, {{ chain = \"b.pem\" }}]"),
+        &[&format!("3:1: `certificate` has no `key`; write {example}")],
+    );
+}
+
+#[test]
+fn unknown_names_are_refused_only_if_the_file_says_so() {
+    assert!(!config(HTTPS_SITE).refuses_unknown_names);
+    let refusing = HTTPS_SITE.replacen("[https]", "[https]\nrefuse_unknown_names = true", 1);
+    assert!(config(&refusing).refuses_unknown_names);
+    check(
+        &HTTPS_SITE.replacen("[https]", "[https]\nrefuse_unknown_names = 1", 1),
+        &["2:24: `refuse_unknown_names` must be true or false, not the number 1; write refuse_unknown_names = true"],
+    );
+}
+
+#[test]
 fn hsts_is_read_and_its_risk_explained() {
     let read = |keys: &str| config(&format!("{HTTPS_SITE}hsts = {{ {keys} }}"));
     let lines = |keys: &str| read(keys).sites[0].options.hsts.as_ref().map(Hsts::field_line).unwrap();

@@ -276,6 +276,53 @@ fn changed_certificate_is_used_by_itself_and_a_broken_one_is_not() {
 }
 
 #[test]
+fn domain_has_certificates_for_clients_of_all_kinds() {
+    let directory = domain();
+    // One with an RSA key for the same name, and one for the alias alone.
+    let (chain, key) = (directory.argument("rsa.pem"), directory.argument("rsa.key"));
+    let arguments =
+        "req -x509 -newkey rsa:2048 -nodes -days 30 -subj /CN=with-rsa -addext subjectAltName=DNS:example.com";
+    let made = run_program(
+        "openssl",
+        "openssl",
+        &arguments.split_whitespace().chain(["-keyout", &key, "-out", &chain]).collect::<Vec<_>>(),
+    );
+    assert!(made.status.success(), "{}", made.errors);
+    issue_for("www.example.com", &directory, "www.pem", "www.key", "of-alias");
+    let list = "certificate = [{ chain = \"rsa.pem\", key = \"rsa.key\" }, { chain = \"chain.pem\", key = \"key.pem\" }, \
+                { chain = \"www.pem\", key = \"www.key\" }]\naliases = [\"www.example.com\"]\n";
+    let config = String::from_utf8(CONFIG.to_vec()).expect("text");
+    let config = config.replace("certificate = { chain = \"chain.pem\", key = \"key.pem\" }\n", list);
+    let config = config.replace("[https]\n", "[https]\nrefuse_unknown_names = true\n");
+    directory.replace("sanderling.toml", config.as_bytes());
+    let checked = run(&["check", "--config", &directory.argument("sanderling.toml")]);
+    assert_eq!((checked.code(), checked.errors.as_str()), (Some(0), ""), "{checked}");
+    let mut server = TestServer::start_command(directory.serve_command(), BOTH);
+    let (https, dot) = (server.encrypted("https"), server.encrypted("dot"));
+    let check = |server: SocketAddr, options: &str, expected: &str| {
+        let script = format!("openssl s_client -connect {server} {options} </dev/null 2>&1");
+        let shown = run_program("sh", "dash", &["-c", &script]).text().replace("CN=", "CN = ");
+        assert!(shown.contains(expected), "{options}: {shown}");
+    };
+    check(https, "-servername example.com", "subject=CN = first");
+    check(https, "-servername example.com -tls1_2 -cipher ECDHE-RSA-AES128-GCM-SHA256", "subject=CN = with-rsa");
+    check(https, "-servername www.example.com", "subject=CN = of-alias");
+    // The alert unrecognized_name.
+    check(https, "-servername other.example", "SSL alert number 112");
+    check(https, "-noservername", "subject=CN = first");
+    check(dot, "-servername other.example", "subject=CN = first");
+    let status = directory.control("status").text();
+    for line in ["RSA, issued by with-rsa, 29 days left", "ECDSA, issued by first, 29 days left"] {
+        assert!(status.contains(&format!("certificate   example.com www.example.com: {line}")), "{status}");
+    }
+    let json = directory.control_with("status", &["--json"]).text();
+    let fields = ["\"issuer\":\"with-rsa\"", "\"key_type\":\"RSA\"", "\"not_after_unix_s\":", "\"problem\":null"];
+    for field in fields {
+        assert!(json.contains(field), "{field}: {json}");
+    }
+}
+
+#[test]
 fn last_good_certificate_outlives_the_server_process() {
     let directory = domain();
     let mut server = TestServer::start_command(directory.serve_command(), BOTH);

@@ -246,6 +246,20 @@ fn default_certificate_is_for_other_names_and_for_none() {
 }
 
 #[test]
+fn unknown_names_are_refused_although_there_is_a_default() {
+    let stores = || {
+        let mut store = store();
+        store.add_default(&certificate("other"));
+        store.refuse_unknown_names();
+        store
+    };
+    let unknown = Err(Error::AlertReceived(AlertDescription::UnrecognisedName));
+    assert_eq!(certificate_for(stores(), client_config(&VERSIONS, provider()), "other.example.net"), unknown);
+    assert_eq!(certificate_for(stores(), client_config(&VERSIONS, provider()), "192.0.2.1"), Ok(first("other")));
+    assert_eq!(certificate_for(stores(), client_config(&VERSIONS, provider()), "example.com"), Ok(first("ecdsa")));
+}
+
+#[test]
 fn client_gets_the_preferred_key_type_that_it_supports() {
     let store = || {
         let mut store = CertificateStore::new();
