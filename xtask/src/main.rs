@@ -4,6 +4,7 @@
 mod ci;
 mod guard;
 mod tls_audit;
+mod h2spec;
 mod setup;
 mod tidy;
 mod program;
@@ -29,6 +30,7 @@ Usage: cargo xtask COMMAND
   torture [ARG]...           fail system calls one by one in reloads, upgrades and crashes, and check the server after each
   floods [ARG]...            flood the server with frames of HTTP/2 over TLS, and measure the waiting times of other clients
   tls-audit                  testssl.sh and sslyze, which it installs, against the release program
+  h2spec                     run h2spec over TLS and without encryption, if it is installed
   dns-differential [--zones COUNT] [--seed NUMBER]
                              compare replies from generated zones with those of NSD, Knot and BIND; default: 300 zones, seed 1
   fuzz TARGET [ARG]...       run a fuzz target; needs nightly Rust and cargo-fuzz
@@ -63,6 +65,7 @@ fn main() -> ExitCode {
         ["dns-differential", "--seed", seed] => dns_differential("300", seed, &mut log),
         ["dns-differential", "--zones", zones, "--seed", seed] => dns_differential(zones, seed, &mut log),
         ["fuzz", ..] => fuzz(&arguments[1..], &mut log),
+        ["h2spec"] => h2spec::run(&mut log),
         ["setup"] => setup::run(&mut log),
         _ => {
             let is_help = matches!(words[..], [] | ["help" | "--help" | "-h"]);
