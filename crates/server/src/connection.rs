@@ -364,7 +364,7 @@ impl<'s> Connection<'s> {
         let mut received = 0;
         // One call fills the buffer; an unprocessed request comes first. While the server drains, all that the client has
         // sent is received as far as there is room, so that the last answer can say that the connection closes.
-        let mut wants_more = is_draining || !has_unprocessed_request;
+        let mut wants_more = is_draining || !has_unprocessed_request || self.receives_while_sending();
         while wants_more && self.transport.is_readable() && received < room {
             received += self.transport.receive(&mut buffer[received..room])?;
             wants_more = is_draining;

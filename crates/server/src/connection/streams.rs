@@ -8,7 +8,7 @@ use crate::context::{CloseMode, ConnectionInfo, Context, Input};
 use crate::http2::{Http2, StreamStep};
 use crate::metrics::Counter;
 use crate::options::HttpOptions;
-use sanderling_http2::Activity;
+use sanderling_http2::{Activity, DATA_BYTES_MAX};
 use std::io;
 use std::time::Duration;
 
@@ -43,6 +43,12 @@ impl<'s> Connection<'s> {
             Activity::Receiving => State::Receiving,
             Activity::Answering => State::InProgress,
         }
+    }
+
+    /// Whether more is received although streams can go on: a request may be more urgent, and a frame may end a stream. Not if
+    /// whole frames are left, because the budget was used up.
+    pub(super) fn receives_while_sending(&self) -> bool {
+        self.http2().is_some() && self.unprocessed.len() < DATA_BYTES_MAX
     }
 
     /// Answers what the input holds, and sends; what to do next, or `None` to receive more.

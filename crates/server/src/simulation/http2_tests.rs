@@ -534,3 +534,137 @@ fn several_ranges_of_a_file_are_sent_in_parts() {
         assert!(heads.iter().all(|head| text.contains(head)) && text.ends_with("--\r\n"), "{}", text.replace('x', ""));
     });
 }
+
+/// A request with the field Priority.
+fn get_by(priority: &str, stream: u32, path: &str) -> Vec<u8> {
+    let field = [b"\0\x08priority", &[priority.len() as u8][..], priority.as_bytes()].concat();
+    frame(HEADERS, 5, stream, &[b"\x82\x86\x41\x01a\x04", &[path.len() as u8][..], path.as_bytes(), &field].concat())
+}
+
+/// The streams of all content that a client receives which takes 10,000 bytes at a time, each as often as it has frames. At
+/// first it sends `requests`, and `later` when it has received some content.
+fn order_of_content(requests: &[u8], later: &[u8]) -> Vec<u32> {
+    let mut order = vec![];
+    with_files(|server| {
+        // Windows of 1 GiB.
+        let settings = frame(4, 0, 0, &[0, 4, 0x40, 0, 0, 0]);
+        let start = [&opening(), &settings, &frame(WINDOW_UPDATE, 0, 0, &[0x40, 0, 0, 0])[..], requests].concat();
+        let client = server.connect(Protocol::Http, &start, 10_000).expect("accepted");
+        let mut received = vec![];
+        loop {
+            let piece = server.take_received(client);
+            if piece.is_empty() {
+                break;
+            }
+            if received.len() < 50_000 && received.len() + piece.len() >= 50_000 {
+                server.send(client, later);
+            }
+            received.extend(piece);
+            server.open_window(client, 10_000);
+            server.run(ITERATIONS_MAX);
+        }
+        let data = frames(&received).into_iter().filter(|(kind, .., payload)| *kind == DATA && !payload.is_empty());
+        order = data.map(|(_, _, stream, _)| stream).collect();
+    });
+    order
+}
+
+#[test]
+fn an_urgent_response_overtakes_a_large_one() {
+    // Content that is in one frame is written with its head, and the other at the next opportunity: of 13 frames, those of 64 KiB
+    // were written already.
+    for path in ["/file", "/large"] {
+        let order = order_of_content(&get_by("u=6", 1, "/large"), &get_by("u=1", 3, path));
+        let first = order.iter().position(|stream| *stream == 3);
+        assert!(first.is_some_and(|index| index <= 8) && order.last() == Some(&1), "{order:?}");
+    }
+    // By itself, a response waits for those that were requested before.
+    let order = order_of_content(&get(1, "/large"), &get(3, "/large"));
+    assert!(order.is_sorted(), "{order:?}");
+    // The client changes its mind (RFC 9218 §7.1).
+    let update = frame(16, 0, 0, b"\0\0\0\x03u=0");
+    let order = order_of_content(&[get_by("u=5", 1, "/large"), get_by("u=6", 3, "/large")].concat(), &update);
+    let first_end = order.iter().rposition(|stream| *stream == 1);
+    assert!(order.iter().rposition(|stream| *stream == 3) < first_end, "{order:?}");
+}
+
+#[test]
+fn a_response_that_the_client_resets_ends_whatever_its_windows_are() {
+    let order = order_of_content(&get(1, "/large"), &frame(RST_STREAM, 0, 1, &[0, 0, 0, 8]));
+    assert!(order.len() <= 9, "{order:?}");
+}
+
+#[test]
+fn incremental_responses_take_turns_and_others_are_sent_one_after_another() {
+    let both = |priority: &str| [get_by(priority, 1, "/large"), get_by(priority, 3, "/large")].concat();
+    let order = order_of_content(&both("u=3, i"), b"");
+    let turns = order.windows(2).filter(|pair| pair[0] != pair[1]).count();
+    assert!(turns >= order.len() - 3, "{order:?}");
+    let order = order_of_content(&both("u=3"), b"");
+    assert!(order.is_sorted(), "{order:?}");
+}
+
+/// A frame of any kind, mostly valid.
+fn random_frame(random: &mut fastrand::Rng) -> Vec<u8> {
+    let stream = random.u32(0..4) * 2 + 1;
+    let number = random.u32(..).to_be_bytes();
+    match random.u8(..12) {
+        0..3 => get(stream, random.choice(["/file", "/large", "/missing"]).expect("a path")),
+        3 => post(stream),
+        4 => frame(HEADERS, random.u8(..) & 0x2d, stream, b"\x82\x86\x41\x01a\x84"),
+        5 => frame(9, random.u8(..) & 4, stream, b"\x84"),
+        6 => frame(DATA, random.u8(..) & 9, stream, &vec![3; random.usize(..40)]),
+        7 => frame(RST_STREAM, 0, stream, &number),
+        8 => frame(4, 0, 0, &[&[0, 4][..], &number].concat()),
+        9 => windows(stream, random.u32(..1 << 20)),
+        10 => frame(16, 0, 0, b"\0\0\0\x01u=1, i"),
+        _ => frame(random.u8(..), random.u8(..), stream, &vec![random.u8(..); random.usize(..40)]),
+    }
+}
+
+#[test]
+fn mutated_frames_leave_nothing_behind() {
+    const SIMULATIONS: usize = 20;
+    const CLIENTS: usize = 500;
+    let mut random = fastrand::Rng::with_seed(sanderling_testkit::seed());
+    for _ in 0..SIMULATIONS {
+        let mut options = options();
+        // A permit that is not given back is noticed.
+        options.http.connections_max = 1;
+        simulate(Snapshot::new(builtin_site(), ZoneMap::new(HashSeed(1), [])), options, |server| {
+            for _ in 0..CLIENTS {
+                let mut bytes: Vec<u8> = (0..random.usize(1..20)).flat_map(|_| random_frame(&mut random)).collect();
+                for _ in 0..random.usize(..4) {
+                    let at = random.usize(..bytes.len());
+                    match random.u8(..3) {
+                        0 => bytes[at] = random.u8(..),
+                        1 => drop(bytes.drain(at..)),
+                        _ => bytes.insert(at, random.u8(..)),
+                    }
+                    bytes.resize(bytes.len().max(1), 0);
+                }
+                let window = [100, UNLIMITED][random.usize(..2)];
+                let client = server.connect(Protocol::Http, &opening(), window).expect("a permit is free");
+                for piece in bytes.chunks(random.usize(1..=bytes.len())) {
+                    server.send(client, piece);
+                    server.run_once();
+                }
+                server.run(ITERATIONS_MAX);
+                if random.bool() {
+                    server.break_off(client);
+                } else {
+                    server.close(client);
+                }
+                server.run(ITERATIONS_MAX);
+                if server.is_open(client) {
+                    // It waits for the client to take the rest.
+                    server.break_off(client);
+                    server.run(ITERATIONS_MAX);
+                }
+                assert!(!server.is_open(client));
+            }
+            assert_eq!(server.held_bytes(), 0);
+            assert_eq!((server.count(Counter::HttpClosed), server.count(Counter::Panics)), (CLIENTS as u64, 0));
+        });
+    }
+}

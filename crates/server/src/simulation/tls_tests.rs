@@ -487,3 +487,48 @@ fn handshakes_beyond_their_limit_replace_the_oldest_ones() {
         assert!(client.ask(GET, simulation).contains(CONTENT), "an open connection is not closed for a handshake");
     });
 }
+
+#[test]
+fn mutated_client_hellos_leave_nothing_behind() {
+    const SIMULATIONS: usize = 20;
+    const CLIENTS: usize = 500;
+    let mut random = fastrand::Rng::with_seed(sanderling_testkit::seed());
+    for _ in 0..SIMULATIONS {
+        let mut options = options();
+        // A permit that is not given back is noticed.
+        options.http.connections_max = 1;
+        let snapshot = Snapshot::new(Sites::new(Vec::new(), DefaultSite::None), ZoneMap::new(HashSeed(1), []));
+        simulate(snapshot, options, |server| {
+            let configs = Configs::new();
+            let mut hello = Vec::new();
+            configs.client().write_tls(&mut hello).expect("a vector takes all");
+            for _ in 0..CLIENTS {
+                let mut bytes = hello.clone();
+                for _ in 0..random.usize(1..4) {
+                    let at = random.usize(..bytes.len());
+                    match random.u8(..3) {
+                        0 => bytes[at] = random.u8(..),
+                        1 => drop(bytes.drain(at..bytes.len().min(at + random.usize(1..20)))),
+                        _ => bytes.insert(at, random.u8(..)),
+                    }
+                    bytes.resize(bytes.len().max(1), 0);
+                }
+                let client =
+                    server.connect_tls(Protocol::Http, &configs.server, b"", UNLIMITED).expect("a permit is free");
+                for piece in bytes.chunks(random.usize(1..=bytes.len())) {
+                    server.send(client, piece);
+                    server.run_once();
+                }
+                if random.bool() {
+                    server.break_off(client);
+                } else {
+                    server.close(client);
+                }
+                server.run(ITERATIONS_MAX);
+                assert!(!server.is_open(client));
+            }
+            assert_eq!(server.held_bytes(), 0);
+            assert_eq!((server.count(Counter::HttpClosed), server.count(Counter::Panics)), (CLIENTS as u64, 0));
+        });
+    }
+}
