@@ -25,27 +25,37 @@ const EXPECTED: &[(&str, &str)] = &[
 const CERTIFICATES: &str = "set -e
 cd \"$1\"
 new='openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes'
-$new -x509 -days 365 -subj '/CN=Private authority' -keyout ca.key -out ca.pem
+$new -x509 -days 365 -subj '/CN=Private authority' -addext keyUsage=critical,keyCertSign -keyout ca.key -out ca.pem
 $new -subj /CN=localhost -keyout key.pem -out request.pem
-printf 'subjectAltName=DNS:localhost\\nextendedKeyUsage=serverAuth\\nkeyUsage=critical,digitalSignature\\n' > extensions
+printf '%s\\n' subjectAltName=DNS:localhost extendedKeyUsage=serverAuth keyUsage=critical,digitalSignature \\
+    basicConstraints=critical,CA:FALSE > extensions
 openssl x509 -req -in request.pem -CA ca.pem -CAkey ca.key -CAcreateserial -days 90 -extfile extensions -out chain.pem
 mkdir -p site
 echo audit > site/index.html";
 
 pub(crate) fn run(log: &mut Log) -> Outcome {
     let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
-    let folder = target.join("tls-audit");
-    if let Err(error) = fs::create_dir_all(&folder) {
+    // Another user serves from it, and may have no access to the sources.
+    let folder = env::temp_dir().join(format!("tls-audit-{}", std::process::id()));
+    if let Err(error) = fs::create_dir(&folder) {
         return Outcome::Failed(format!("{}: {error}", folder.display()));
     }
+    let outcome = run_in(&folder, &target, log);
+    // Findings can be seen in the output.
+    let _ = fs::remove_dir_all(folder);
+    outcome
+}
+
+fn run_in(folder: &Path, target: &Path, log: &mut Log) -> Outcome {
     let path = |name: &str| folder.join(name).to_string_lossy().into_owned();
-    let sslyze = path("venv/bin/sslyze");
+    let of_venv = |name: &str| target.join("sslyze").join(name).to_string_lossy().into_owned();
+    let sslyze = of_venv("bin/sslyze");
     let has_sslyze = Path::new(&sslyze).is_file();
-    let venv = format!("-m venv {}", path("venv"));
+    let venv = format!("-m venv {}", of_venv(""));
     setup::install(NEEDED, log)
         .and_then(|| if has_sslyze { Outcome::Passed } else { Program::new("python3").args(&venv).run(log) })
         .and_then(|| {
-            let pip = Program::new(&path("venv/bin/pip")).args("install --quiet sslyze");
+            let pip = Program::new(&of_venv("bin/pip")).args("install --quiet sslyze");
             if has_sslyze { Outcome::Passed } else { pip.run(log) }
         })
         .and_then(|| {
@@ -53,8 +63,8 @@ pub(crate) fn run(log: &mut Log) -> Outcome {
             Program::new("sh").args_of(&words).run(log)
         })
         .and_then(|| Program::cargo().args("build --quiet --release --package sanderling").run(log))
-        .and_then(|| match Server::start(&target.join("release/sanderling"), &folder) {
-            Ok(server) => audit(&server, &folder, &sslyze, log),
+        .and_then(|| match Server::start(&target.join("release/sanderling"), folder) {
+            Ok(server) => audit(&server, folder, &sslyze, log),
             Err(error) => Outcome::Failed(format!("the server does not start: {error}")),
         })
 }

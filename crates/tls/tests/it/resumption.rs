@@ -106,3 +106,46 @@ fn ticket_of_one_name_does_not_resume_a_session_with_another() {
         assert!(!is_resumed(&config, "example.org", &tls));
     }
 }
+
+/// A server of rustls that takes requests in the first flight (0-RTT).
+fn server_with_early_data() -> rustls::ServerConnection {
+    use crate::pair::provider;
+    use crate::pki::pki;
+    use rustls::pki_types::pem::PemObject;
+    use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+    let chain = pki().chain(&["ecdsa", "intermediate"]);
+    let chain = CertificateDer::pem_slice_iter(&chain).collect::<Result<_, _>>().unwrap();
+    let key = PrivateKeyDer::from_pem_slice(&pki().read("ecdsa.key")).unwrap();
+    let config = rustls::ServerConfig::builder_with_provider(Arc::new(provider()));
+    let config = config.with_protocol_versions(&[&rustls::version::TLS13]).unwrap().with_no_client_auth();
+    let mut config = config.with_single_cert(chain, key).unwrap();
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    config.max_early_data_size = 1_000;
+    rustls::ServerConnection::new(Arc::new(config)).unwrap()
+}
+
+#[test]
+fn request_in_the_first_flight_is_rejected_and_the_handshake_goes_on() {
+    use std::io::Write;
+    let mut config = http_client(VERSIONS[1]);
+    config.enable_early_data = true;
+    let config = Arc::new(config);
+    // Another server gives a ticket that allows early data.
+    let (mut server, mut to_server, mut to_client) = (server_with_early_data(), Vec::new(), Vec::new());
+    let mut client = rustls::ClientConnection::new(Arc::clone(&config), "example.com".try_into().unwrap()).unwrap();
+    while client.wants_write() || server.wants_write() {
+        client.write_tls(&mut to_server).unwrap();
+        server.read_tls(&mut std::mem::take(&mut to_server).as_slice()).unwrap();
+        server.process_new_packets().unwrap();
+        server.write_tls(&mut to_client).unwrap();
+        client.read_tls(&mut std::mem::take(&mut to_client).as_slice()).unwrap();
+        client.process_new_packets().unwrap();
+    }
+
+    let mut pair = Pair::new(&config, "example.com", &tls(tickets(1, None)));
+    pair.client.early_data().expect("the ticket allows it").write_all(b"a request that could be replayed").unwrap();
+    pair.run().unwrap();
+    assert!(!pair.client.is_early_data_accepted());
+    assert_eq!(pair.to_server, b"");
+    pair.exchange(b"a request", b"a response");
+}
