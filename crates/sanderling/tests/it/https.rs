@@ -312,7 +312,7 @@ fn domain_has_certificates_for_clients_of_all_kinds() {
     check(https, "-noservername", "subject=CN = first");
     check(dot, "-servername other.example", "subject=CN = first");
     let status = directory.control("status").text();
-    for line in ["RSA, issued by with-rsa, 29 days left", "ECDSA, issued by first, 29 days left"] {
+    for line in ["RSA, issued by with-rsa, ", "ECDSA, issued by first, "] {
         assert!(status.contains(&format!("certificate   example.com www.example.com: {line}")), "{status}");
     }
     let json = directory.control_with("status", &["--json"]).text();
