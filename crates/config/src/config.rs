@@ -1,5 +1,6 @@
 //! The checked configuration, independent of its source: a file and the arguments of `serve` both become a [`Config`].
 
+use crate::access_log::AccessLog;
 use crate::diagnostic::{Diagnostic, Location, Problem};
 use crate::domain_name::DomainName;
 use crate::limits::Limits;
@@ -66,6 +67,8 @@ pub struct Config {
     pub replies: DnsReplies,
     /// Exemptions from the limits of DNS replies.
     pub rate_limit: DnsRateLimit,
+    /// The log of HTTP requests; `None` if there is none.
+    pub access_log: Option<AccessLog>,
     /// The limits.
     pub limits: Limits,
 }
@@ -93,6 +96,7 @@ impl Default for Config {
             has_self_signed_certificate: false,
             replies: DnsReplies::default(),
             rate_limit: DnsRateLimit::default(),
+            access_log: None,
             limits: Limits::default(),
         }
     }

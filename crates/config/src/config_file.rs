@@ -2,6 +2,7 @@
 
 mod dns;
 mod https;
+mod log_section;
 
 use crate::config::{Config, DefaultSite, Site, SiteOptions, SocketsPerAddress, UserAndGroup, WORKER_COUNT_MAX, Zone};
 use crate::config_reader::{ConfigReader, Entry, entries};
@@ -142,6 +143,7 @@ impl ConfigBuilder<'_, '_> {
                 "https" => self.read_https(entry),
                 "dns" => self.read_dns(entry),
                 "domain" => self.read_domains(entry),
+                "log" => self.config.access_log = self.read_log(entry),
                 "limits" => self.read_limits(entry),
                 key => self.reader.error(entry.offset, Section::Top.unknown_key(key)),
             }

@@ -14,12 +14,13 @@ pub(super) enum Section {
     Dns,
     /// `[domain."NAME"]`.
     Domain,
+    Log,
     Limits,
 }
 
 impl Section {
-    const ALL: [Section; 6] =
-        [Section::Top, Section::Http, Section::Https, Section::Dns, Section::Domain, Section::Limits];
+    const ALL: [Section; 7] =
+        [Section::Top, Section::Http, Section::Https, Section::Dns, Section::Domain, Section::Log, Section::Limits];
 
     pub(super) fn keys(self) -> Vec<&'static str> {
         match self {
@@ -35,6 +36,7 @@ impl Section {
                     "https",
                     "dns",
                     "domain",
+                    "log",
                     "limits",
                 ]
             }
@@ -66,6 +68,7 @@ impl Section {
                 "https_redirect",
                 "hsts",
             ],
+            Section::Log => vec!["access", "format", "one_of", "rotate", "keep"],
             Section::Limits => LIMITS.iter().map(|limit| limit.key).collect(),
         }
     }
@@ -81,6 +84,7 @@ impl Section {
             Section::Https => "in [https]",
             Section::Dns => "in [dns]",
             Section::Domain => "in [domain.\"NAME\"]",
+            Section::Log => "in [log]",
             Section::Limits => "in [limits]",
         }
     }
@@ -120,9 +124,12 @@ impl Section {
             Section::Top => {
                 let plain: Vec<&str> = keys
                     .into_iter()
-                    .filter(|key| !matches!(*key, "http" | "https" | "dns" | "domain" | "limits"))
+                    .filter(|key| !matches!(*key, "http" | "https" | "dns" | "domain" | "log" | "limits"))
                     .collect();
-                format!("the keys are {}, [http], [https], [dns], [domain.\"NAME\"] and [limits]", quoted(&plain))
+                format!(
+                    "the keys are {}, [http], [https], [dns], [domain.\"NAME\"], [log] and [limits]",
+                    quoted(&plain)
+                )
             }
             Section::Limits => "`sanderling help check` lists the limits".to_owned(),
             _ if keys.len() == 1 => format!("the only key is {}", quoted(&keys)),

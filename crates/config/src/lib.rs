@@ -11,6 +11,7 @@ mod config_reader;
 mod keys;
 mod flags;
 mod config;
+mod access_log;
 mod paths;
 mod listen_address;
 mod domain_name;
@@ -20,6 +21,7 @@ mod exit;
 pub mod log;
 pub mod diagnostic;
 
+pub use access_log::{AccessLog, AccessLogTarget, Rotation, RotationTime};
 pub use config::{
     CertificateFiles, Config, CookieSecretFile, DefaultSite, DnsRateLimit, DnsReplies, Hsts, Site, SiteOptions,
     SocketsPerAddress, UserAndGroup, Zone,

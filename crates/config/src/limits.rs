@@ -171,6 +171,8 @@ limits! {
         "Time to reload; then a new process is started. Time to start one; then it is killed.";
     hang_timeout_ms: u64 = 5_000 in 1_000..=600_000,
         "Time for one iteration of an event loop; then the server process is restarted.";
+    access_log_queue_bytes_max: usize = 1_048_576 in 65_536 ..= 1_073_741_824,
+        "Lines of the access log that a worker has waiting; further ones are dropped and counted.";
     log_queue_bytes_max: usize = 262_144 in 4_096..=1_073_741_824,
         "Messages that wait until the log is read; further ones are dropped and counted.";
 }

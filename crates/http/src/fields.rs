@@ -76,8 +76,8 @@ impl FieldName {
 /// The validated fields of a request.
 #[derive(Clone, Debug)]
 pub struct Fields<'b> {
-    /// All field lines, each with its CRLF, without the empty line after them.
-    lines: &'b [u8],
+    /// The request line and all field lines, each with its CRLF, without the empty line after them.
+    head: &'b [u8],
     /// The value of the first line of each field in [`FieldName`], with the white space around it; empty if there is none.
     first: [Span; FieldName::COUNT],
     /// The fields that are present, by [`FieldName::bit`].
@@ -86,7 +86,7 @@ pub struct Fields<'b> {
     repeated: u16,
 }
 
-/// A range of `Fields::lines`: half the size of a slice, since each request moves all of them.
+/// A range of `Fields::head`: half the size of a slice, since each request moves all of them.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     start: u32,
@@ -94,21 +94,25 @@ struct Span {
 }
 
 impl<'b> Fields<'b> {
-    /// Bytes of all field lines together, limited by [`Span`].
+    /// Bytes of a head, limited by [`Span`].
     pub(crate) const BYTES_MAX: usize = u32::MAX as usize;
 
     /// No fields.
     pub(crate) const EMPTY: Fields<'static> =
-        Fields { lines: &[], first: [Span { start: 0, end: 0 }; FieldName::COUNT], present: 0, repeated: 0 };
+        Fields { head: &[], first: [Span { start: 0, end: 0 }; FieldName::COUNT], present: 0, repeated: 0 };
 
-    /// Parses the fields at the start of `bytes`, at most [`Fields::BYTES_MAX`] long. Returns the length of the fields
-    /// and of the empty line after them; `None` if they are incomplete.
-    pub(crate) fn parse(&mut self, bytes: &'b [u8], count_max: usize) -> Result<Option<usize>, RequestError> {
-        let mut start = 0;
+    /// Parses the fields of the head at the start of `bytes`, at most [`Fields::BYTES_MAX`] long, in which they begin at `start`.
+    /// Returns the length of the head with the empty line at its end; `None` if it is incomplete.
+    pub(crate) fn parse(
+        &mut self,
+        bytes: &'b [u8],
+        mut start: usize,
+        count_max: usize,
+    ) -> Result<Option<usize>, RequestError> {
         for _ in 0..=count_max {
             let rest = &bytes[start..];
             if rest.starts_with(b"\r\n") {
-                self.lines = &bytes[..start];
+                self.head = &bytes[..start];
                 return Ok(Some(start + 2));
             }
             let Some(line) = FieldLine::parse(rest)? else { return Ok(None) };
@@ -128,6 +132,12 @@ impl<'b> Fields<'b> {
         } else {
             self.repeated |= name.bit();
         }
+    }
+
+    /// The request line without its CRLF, and all field lines, each with its CRLF.
+    pub fn lines(&self) -> (&'b [u8], &'b [u8]) {
+        let (line, fields) = self.head.split_at(memchr::memchr(b'\n', self.head).map_or(0, |end| end + 1));
+        (line.trim_ascii_end(), fields)
     }
 
     /// Whether the field is present.
@@ -151,13 +161,13 @@ impl<'b> Fields<'b> {
     pub fn single(&self, name: FieldName) -> Option<&'b [u8]> {
         let bits = (self.present & name.bit(), self.repeated & name.bit());
         let Span { start, end } = self.first[name as usize];
-        (bits == (name.bit(), 0)).then(|| trim(&self.lines[start as usize..end as usize]))
+        (bits == (name.bit(), 0)).then(|| trim(&self.head[start as usize..end as usize]))
     }
 
     /// The value of a field that is not indexed and has exactly one line, else `None`. `name` is in lower case.
     #[cold]
     pub(crate) fn find_single(&self, name: &[u8]) -> Option<&'b [u8]> {
-        let mut lines = FieldLines(self.lines).filter(|line| line.name().eq_ignore_ascii_case(name));
+        let mut lines = FieldLines(self.lines().1).filter(|line| line.name().eq_ignore_ascii_case(name));
         let value = lines.next()?.value();
         lines.next().is_none().then_some(value)
     }
@@ -165,7 +175,7 @@ impl<'b> Fields<'b> {
     /// The values of all lines of a field, in order: together they are one list (RFC 9110 §5.3).
     pub fn values(&self, name: FieldName) -> FieldValues<'b> {
         if self.is_repeated(name) {
-            FieldValues { name, first: None, lines: self.lines }
+            FieldValues { name, first: None, lines: self.lines().1 }
         } else {
             FieldValues { name, first: self.single(name), lines: &[] }
         }

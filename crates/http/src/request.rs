@@ -51,6 +51,16 @@ pub enum Parsed<'b> {
     },
 }
 
+impl<'b> Parsed<'b> {
+    /// The request, if the head is complete.
+    pub fn request(&self) -> Option<&Request<'b>> {
+        match self {
+            Parsed::Partial => None,
+            Parsed::Complete { request, .. } => Some(request),
+        }
+    }
+}
+
 /// The head of a request, borrowed from the received bytes.
 #[derive(Clone, Debug)]
 pub struct Request<'b> {
@@ -182,9 +192,8 @@ fn parse_head<'b>(head: &'b [u8], limits: &RequestLimits) -> Result<Parsed<'b>, 
         }
     }
     let Some(line) = RequestLine::parse(&head[line_start..], limits)? else { return Ok(Parsed::Partial) };
-    let fields_start = line_start + line.length_bytes;
     let mut fields = Fields::EMPTY;
-    let Some(fields_bytes) = fields.parse(&head[fields_start..], limits.field_count_max)? else {
+    let Some(head_bytes) = fields.parse(&head[line_start..], line.length_bytes, limits.field_count_max)? else {
         return Ok(Parsed::Partial);
     };
     let host = line.host(&fields)?;
@@ -193,7 +202,7 @@ fn parse_head<'b>(head: &'b [u8], limits: &RequestLimits) -> Result<Parsed<'b>, 
     let RequestLine { method, target, version, .. } = line;
     Ok(Parsed::Complete {
         request: Request { method, target, version, host, persistence, framing, fields },
-        head_bytes: fields_start + fields_bytes,
+        head_bytes: line_start + head_bytes,
     })
 }
 

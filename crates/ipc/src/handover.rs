@@ -21,13 +21,14 @@ const FDS_PER_PACKET: usize = 32;
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The names of descriptors that a server process inherits (`LISTEN_FDNAMES`).
-const NAMES: [(&str, FdKind); 11] = [
+const NAMES: [(&str, FdKind); 12] = [
     ("supervisor", FdKind::Connection),
     ("configuration", FdKind::Configuration),
     ("zones", FdKind::Zones),
     ("certificates", FdKind::Certificates),
     ("kept-certificates", FdKind::KeptCertificates),
     ("shared-keys", FdKind::SharedKeys),
+    ("access-log", FdKind::AccessLog),
     ("control", FdKind::ControlSocket),
     ("http", FdKind::Listener(ListenerRole { service: Service::Http, is_external: false })),
     ("https", FdKind::Listener(ListenerRole { service: Service::Https, is_external: false })),
@@ -60,6 +61,8 @@ pub struct Descriptors {
     pub kept_certificates: Option<OwnedFd>,
     /// The shared keys.
     pub shared_keys: Option<OwnedFd>,
+    /// Where the lines of the access log go.
+    pub access_log: Option<OwnedFd>,
     /// The control socket.
     pub control: Option<OwnedFd>,
     /// The bound sockets.
@@ -81,6 +84,7 @@ impl Extend<(FdKind, OwnedFd)> for Descriptors {
                 FdKind::Certificates => self.certificates = Some(descriptor),
                 FdKind::KeptCertificates => self.kept_certificates = Some(descriptor),
                 FdKind::SharedKeys => self.shared_keys = Some(descriptor),
+                FdKind::AccessLog => self.access_log = Some(descriptor),
                 FdKind::ControlSocket => self.control = Some(descriptor),
                 FdKind::Listener(role) => self.listeners.push((role, descriptor)),
                 FdKind::Process(info) => self.processes.push((info, descriptor)),

@@ -33,6 +33,10 @@ pub enum Message {
 pub enum Command {
     /// Use the certificates and keys that come with the command.
     UpdateSecrets,
+    /// Write the access log to the target that comes with the command ([`FdKind::AccessLog`]).
+    UpdateAccessLog,
+    /// Open the access log again.
+    Reopen,
     /// Report the status.
     Status(StatusFormat),
     /// Reload configuration and zones. To a server process it comes with the configuration
@@ -126,6 +130,8 @@ pub enum FdKind {
     KeptCertificates,
     /// The shared keys in a sealed memfd ([`crate::secrets`]).
     SharedKeys,
+    /// Where the lines of the access log go; the configuration says whether it is a file or a socket.
+    AccessLog,
     /// The control socket.
     ControlSocket,
     /// A bound socket. The reuseport sockets of one address follow each other, and the addresses have the order of the

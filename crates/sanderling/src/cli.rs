@@ -129,6 +129,7 @@ impl Invocation {
             CliCommand::Upgrade(arguments) => {
                 control("upgrade", arguments.request(Request::Upgrade, search_paths, env))?
             }
+            CliCommand::Reopen(arguments) => control("reopen", arguments.request(Request::Reopen, search_paths, env))?,
             CliCommand::Stop(arguments) => control("stop", arguments.request(Request::Stop, search_paths, env))?,
             CliCommand::Generate(generate) => Command::Generate(generate),
         };
@@ -242,6 +243,16 @@ not be loaded, or the server did not answer, 2 for a wrong command line.")]
 Exit status: 0 if the new program serves, 1 if the old one still does or did not answer, 2 for a
 wrong command line.")]
     Upgrade(ControlArgs),
+    /// Open the access log again
+    ///
+    /// After another program has renamed it, such as logrotate. SIGUSR1 to the server does the same. A log with the key `rotate`
+    /// does not need it.
+    #[command(after_help = "Examples:
+  mv access.log access.log.1 && sanderling reopen
+
+Exit status: 0 if later lines are in a new file, 1 if it cannot be opened or the server did not
+answer, 2 for a wrong command line.")]
+    Reopen(ControlArgs),
     /// Stop the running server gracefully
     ///
     /// The server answers the requests that it has received and those that arrive within 200 ms, accepts no further

@@ -1,6 +1,7 @@
 //! The control thread of a server process: carries out the commands of the supervisor, loads new configurations, sends
 //! heartbeats, and answers at the control socket while there is no supervisor. It serves no client of the network.
 
+use crate::access_log;
 use crate::certificates::{Certificates, SecretDescriptors, Secrets};
 use crate::heap_trim::HeapTrim;
 use crate::kept_zones::NewSegment;
@@ -55,6 +56,8 @@ pub(crate) struct ProcessState {
     pub(crate) certificates: Certificates,
     /// What came with the configuration that is being loaded.
     pub(crate) loaded_secrets: SecretDescriptors,
+    /// A target of the access log that came with a configuration.
+    pub(crate) access_log: Option<OwnedFd>,
     /// The shared keys, for the next supervisor.
     pub(crate) keys_file: Option<OwnedFd>,
     /// `None` after the supervisor has exited.
@@ -80,6 +83,8 @@ pub(crate) struct ControlLoop<'s> {
     has_wait_failed: bool,
     /// The thread that waits for a disk, as logged.
     logged_disk_wait: Option<String>,
+    /// The error of the access log, as logged.
+    logged_access_log_error: Option<String>,
     limit_log: LimitLog,
     heap_trim: HeapTrim,
     started_at: SystemTime,
@@ -108,6 +113,7 @@ impl<'s> ControlLoop<'s> {
             next_heartbeat: Instant::now(),
             has_wait_failed: false,
             logged_disk_wait: None,
+            logged_access_log_error: None,
             limit_log: LimitLog::default(),
             heap_trim: HeapTrim::default(),
             started_at: SystemTime::now(),
@@ -211,7 +217,8 @@ impl<'s> ControlLoop<'s> {
             Command::Reload { forced_zones } => {
                 let mut received = Descriptors::default();
                 received.extend(descriptors);
-                let Descriptors { configuration, certificates, shared_keys, .. } = received;
+                let Descriptors { configuration, certificates, shared_keys, access_log, .. } = received;
+                self.state.access_log = access_log;
                 self.state.loaded_secrets = SecretDescriptors { certificates, shared_keys, kept: None };
                 let result = configuration.ok_or_else(|| io::Error::other("no configuration came with the command"));
                 if let Err(error) = result.and_then(|text| self.load(text, &forced_zones)) {
@@ -234,6 +241,11 @@ impl<'s> ControlLoop<'s> {
                     });
                 }
             }
+            Command::UpdateAccessLog => {
+                let mut received = Descriptors::default();
+                received.extend(descriptors);
+                access_log::set_target(self.server, &self.state.config, received.access_log);
+            }
             Command::Status(format) => {
                 let text = self.status_text(format);
                 Text::parts(&text).for_each(|part| self.send(Event::Stdout(part)));
@@ -244,7 +256,7 @@ impl<'s> ControlLoop<'s> {
                 self.server.drain(DrainMode::Replaced);
             }
             Command::Stop => self.stop(),
-            Command::Upgrade | Command::HandOver => {
+            Command::Upgrade | Command::Reopen | Command::HandOver => {
                 log(&format!("ignoring the command {command:?}: a server process does not carry it out"));
             }
         }
@@ -328,6 +340,11 @@ impl<'s> ControlLoop<'s> {
             log(&format!("thread {thread} waits for a disk, and its connections wait with it"));
         }
         self.logged_disk_wait = waiting;
+        let access_log_error = self.server.access_log_status().and_then(|status| status.error);
+        if let Some(error) = access_log_error.as_ref().filter(|_| access_log_error != self.logged_access_log_error) {
+            log(&format!("cannot write the access log: {error}; its lines are dropped"));
+        }
+        self.logged_access_log_error = access_log_error;
         match hung {
             Some(thread) if !thread.waits_for_disk => self.send(Event::ThreadHung(Text::new(&thread.name))),
             // Unsent events are as good as a heartbeat.
@@ -431,6 +448,8 @@ impl<'s> ControlLoop<'s> {
         }
         let descriptors = std::mem::take(&mut self.state.loaded_secrets);
         let secrets = self.load_secrets(&config, descriptors);
+        access_log::set_target(self.server, &config, self.state.access_log.take());
+        snapshot.access_log = access_log::access_log(&config);
         snapshot.rate_limit_policy = rate_limit_policy(&config);
         self.server.update_snapshot(|current| {
             match secrets {
@@ -519,7 +538,12 @@ impl<'s> ControlLoop<'s> {
                     control.remove();
                 }
             }
-            Command::Reload { .. } | Command::Upgrade | Command::Drain | Command::UpdateSecrets => {
+            Command::Reload { .. }
+            | Command::Reopen
+            | Command::Upgrade
+            | Command::Drain
+            | Command::UpdateSecrets
+            | Command::UpdateAccessLog => {
                 control.send_stderr(client, &format!("sanderling: {NO_SUPERVISOR}"));
                 control.finish(client, false);
             }

@@ -13,6 +13,7 @@ mod sandbox;
 mod access;
 mod certificates;
 mod reply_options;
+mod access_log;
 mod loader;
 mod limit_log;
 mod heap_trim;

@@ -56,6 +56,7 @@ pub(crate) fn options_of(limits: &Limits) -> Options {
         tls_handshake_timeout: ms(limits.tls_handshake_timeout_ms),
         connection_buffers_bytes_max: limits.connection_buffers_bytes_max,
         connection_buffer_bytes_max: limits.connection_buffer_bytes_max,
+        access_log_queue_bytes_max: limits.access_log_queue_bytes_max,
         open_files: OpenFilesOptions {
             files_max: limits.open_files_max,
             descriptors_max: limits.open_file_descriptors_max,

@@ -1,6 +1,7 @@
 //! The start of a server process: inherit, give up privileges, load, enter the sandbox, serve.
 
 use crate::access;
+use crate::access_log;
 use crate::certificates::{Certificates, SecretDescriptors, Secrets};
 use crate::control_loop::{ControlLoop, ProcessState};
 use crate::kept_zones::KeptZones;
@@ -77,6 +78,8 @@ struct Inherited {
     config_text: OwnedFd,
     kept_zones: Vec<Arc<OwnedFd>>,
     secrets: SecretDescriptors,
+    /// Where the lines of the access log go.
+    access_log: Option<OwnedFd>,
     control: Option<ControlSocket>,
     https_port: Option<u16>,
     socket_sets: Vec<SocketSet>,
@@ -102,6 +105,7 @@ impl Inherited {
             control,
             listeners,
             connections,
+            access_log,
             ..
         } = handover::from_names()?;
         let missing = || io::Error::other("only a supervisor can run this command; run `sanderling serve`");
@@ -115,6 +119,7 @@ impl Inherited {
             config_text: configuration.ok_or_else(missing)?,
             kept_zones: zones.into_iter().map(Arc::new).collect(),
             secrets: SecretDescriptors { certificates, shared_keys, kept: kept_certificates },
+            access_log,
             control,
             https_port: https_port(&listeners),
             socket_sets: socket_sets(listeners),
@@ -150,6 +155,7 @@ impl Inherited {
         let Secrets { tls, shared_keys, keys_file } =
             certificates.load(&config, std::mem::take(&mut self.secrets), &mut errors)?;
         snapshot.tls = tls;
+        snapshot.access_log = access_log::access_log(&config);
         snapshot.reply_options = reply_options(&config, shared_keys.as_ref());
         snapshot.rate_limit_policy = rate_limit_policy(&config);
         if snapshot.tls.as_ref().is_some_and(|tls| !tls.https.warm_up()) {
@@ -166,7 +172,7 @@ impl Inherited {
         if sandbox.restricts_directories() {
             loader.forbid_new_directories();
         }
-        let Inherited { supervisor, config_text, kept_zones, control, https_port, socket_sets, .. } = self;
+        let Inherited { supervisor, config_text, kept_zones, control, https_port, socket_sets, access_log, .. } = self;
         let state = ProcessState {
             source,
             config: Arc::new(config),
@@ -178,6 +184,7 @@ impl Inherited {
             certificates,
             loaded_secrets: SecretDescriptors::default(),
             keys_file,
+            access_log,
             supervisor: Some(supervisor),
             control,
             stop_client: None,
@@ -210,7 +217,7 @@ impl Inherited {
 
 impl Prepared {
     fn serve(self) -> io::Result<()> {
-        let Prepared { state, snapshot, https_port, socket_sets, signals } = self;
+        let Prepared { mut state, snapshot, https_port, socket_sets, signals } = self;
         let (limits, worker_count) = (&state.config.limits, state.config.worker_count);
         log::set_queue_limit(limits.log_queue_bytes_max);
         log::start_writer()?;
@@ -223,6 +230,7 @@ impl Prepared {
             Err(error) => log(&format!("cannot read the limit of open files: {}", error_text(&error))),
         }
         let server = Server::new(snapshot, options, Duration::from_millis(limits.drain_timeout_ms));
+        access_log::set_target(&server, &state.config, state.access_log.take());
         let control = |server: &Server| {
             ControlLoop::new(server, &socket_sets, state).map(|control_loop| control_loop.run(&signals))
         };

@@ -5,7 +5,7 @@ use crate::load_status::{LoadStatus, SiteState, ZoneState};
 use crate::sandbox::Sandbox;
 use sanderling_http::HttpDate;
 use sanderling_os::features::FEATURES;
-use sanderling_server::{Counter, DrainMode, Server, State, Status};
+use sanderling_server::{Counter, DrainMode, LogStatus, Server, State, Status};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -58,12 +58,21 @@ pub(crate) struct ProcessStatus<'d> {
     open_files: Map<u64>,
     /// Bytes that the buffers of all connections hold.
     connection_buffers_bytes: usize,
+    access_log: Option<AccessLog>,
     counters: Map<u64>,
     worker_count: usize,
     threads: Vec<Thread>,
     sites: &'d [SiteState],
     zones: &'d [Arc<ZoneState>],
     certificates: &'d [CertificateState],
+}
+
+#[derive(Serialize)]
+struct AccessLog {
+    /// Lines that were not written.
+    dropped: u64,
+    /// Why the last ones were not.
+    error: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -119,6 +128,9 @@ impl<'d> ProcessStatus<'d> {
                 ("evicted", status.cache.evicted_count),
             ]),
             connection_buffers_bytes: status.buffers_bytes,
+            access_log: server
+                .access_log_status()
+                .map(|LogStatus { dropped_lines, error }| AccessLog { dropped: dropped_lines, error }),
             counters: counters(&|counter| status.sum(counter)),
             worker_count,
             threads: threads.collect(),
@@ -168,6 +180,10 @@ impl<'d> ProcessStatus<'d> {
             ),
         );
         line("buffers", format!("{} bytes", self.connection_buffers_bytes));
+        if let Some(AccessLog { dropped, error }) = &self.access_log {
+            let error = error.as_ref().map_or(String::new(), |error| format!("; ERROR: {error}"));
+            line("access log", format!("{dropped} lines dropped{error}"));
+        }
         out
     }
 

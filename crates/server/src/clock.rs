@@ -82,6 +82,11 @@ impl Clock {
         self.wall.unix_s
     }
 
+    /// The time of this iteration in milliseconds since 1970.
+    pub(crate) fn unix_ms(&self) -> u64 {
+        self.wall.unix_s * 1_000 + (1_000_u64.saturating_sub(self.wall.until_ms.saturating_sub(self.now_ms))).min(999)
+    }
+
     /// The time of this iteration as a Date field has it.
     pub(crate) fn date(&self) -> &HttpDate {
         &self.wall.date

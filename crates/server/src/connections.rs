@@ -2,6 +2,7 @@
 //!
 //! It is driven by the worker, which owns the poller and the listeners, and in tests by a simulation without either.
 
+use crate::access_log::{AccessLog, WorkerLog};
 use crate::clock::{Clock, Milliseconds};
 use crate::connection::{Connection, Next, Protocol};
 use crate::context::{Buffers, Context};
@@ -20,6 +21,7 @@ use sanderling_tls::ServerTls;
 use std::io;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -52,6 +54,7 @@ pub(crate) struct Connections<'s> {
     snapshot: Snapshot,
     snapshot_version: u64,
     metrics: Arc<ThreadMetrics>,
+    log: Option<Rc<WorkerLog>>,
     use_number: u64,
     /// How long idle connections stay open, once the server drains.
     drain_grace: Option<Duration>,
@@ -69,7 +72,7 @@ impl<'s> Connections<'s> {
         clock: Clock,
     ) -> Connections<'s> {
         let (snapshot, snapshot_version) = shared.snapshot();
-        Connections {
+        let mut connections = Connections {
             shared,
             worker_index,
             slab: Slab::new(),
@@ -88,11 +91,14 @@ impl<'s> Connections<'s> {
             snapshot,
             snapshot_version,
             metrics,
+            log: None,
             use_number: 0,
             drain_grace: None,
             has_closed: false,
             handshakes_left: HANDSHAKES_PER_ITERATION_MAX,
-        }
+        };
+        connections.update_log();
+        connections
     }
 
     pub(crate) fn clock(&self) -> &Clock {
@@ -122,12 +128,29 @@ impl<'s> Connections<'s> {
         }
         if self.shared.snapshot_version() != self.snapshot_version {
             (self.snapshot, self.snapshot_version) = self.shared.snapshot();
+            self.update_log();
+        }
+        if let Some(log) = &self.log {
+            log.set_time(&self.clock);
+        }
+    }
+
+    /// Begins or ends the access log, as the snapshot says.
+    fn update_log(&mut self) {
+        let shared = self.shared;
+        let begin = |log: &AccessLog| Rc::new(WorkerLog::new(log, &shared.log_queue));
+        match (&self.log, &self.snapshot.access_log) {
+            (Some(log), Some(access_log)) => log.set(access_log),
+            (_, access_log) => self.log = access_log.as_ref().map(begin),
         }
     }
 
     /// Ends an iteration: gives up references to files that were invalidated, before the worker may sleep.
     pub(crate) fn end_iteration(&mut self) {
         self.files.sweep();
+        if let Some(log) = &self.log {
+            log.pass_on();
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -362,6 +385,8 @@ impl<'s> Connections<'s> {
     }
 
     /// Lets `act` work on a connection, and does what the connection then asks for.
+    // By itself: together with its callers it takes more instructions for each request.
+    #[inline(never)]
     fn with_connection(
         &mut self,
         key: Key,
@@ -379,6 +404,7 @@ impl<'s> Connections<'s> {
             metrics: &self.metrics,
             waiter: Waiter { worker_index: self.worker_index, connection: key, stream: 0 },
             use_number: self.use_number,
+            log: self.log.as_ref(),
             drain_grace: self.drain_grace,
         };
         let next = match catch_unwind(AssertUnwindSafe(|| act(connection, &mut context))) {

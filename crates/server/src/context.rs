@@ -1,5 +1,6 @@
 //! What a connection and its protocol share with the worker, and with each other: buffers, input, and the result of a step.
 
+use crate::access_log::{Peer, WorkerLog};
 use crate::buffer_budget::PieceLimits;
 use crate::clock::{Clock, Milliseconds, ms};
 use crate::file_reads::FileReads;
@@ -13,6 +14,7 @@ use crate::transport::Transport;
 use sanderling_dns::answer::TCP_REPLY_BYTES_MAX;
 use sanderling_http2::Scratch;
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::time::Duration;
 
 /// Buffers that all connections of a worker use one after another, so that an idle connection holds none.
@@ -64,6 +66,8 @@ pub(crate) struct Context<'w, 's> {
     pub(crate) waiter: Waiter,
     /// Counts the times that a connection of the worker was served.
     pub(crate) use_number: u64,
+    /// The access log; `None` if there is none.
+    pub(crate) log: Option<&'w Rc<WorkerLog>>,
     /// How long idle connections stay open while the server drains; `None` while it does not.
     pub(crate) drain_grace: Option<Duration>,
 }
@@ -157,6 +161,13 @@ pub(crate) enum Step<'s> {
     Http2,
     /// The input is not of this protocol: the connection closes without an answer.
     Invalid,
+}
+
+impl ConnectionInfo<'_> {
+    /// What the access log has of the connection.
+    pub(crate) fn peer(&self, protocol: sanderling_log_format::Protocol) -> Peer {
+        Peer { client: *self.client, protocol, is_encrypted: self.transport.is_encrypted() }
+    }
 }
 
 /// What the protocol may know of the connection.

@@ -13,6 +13,7 @@ use sanderling_http::{
     Body, BodySkipper, DNS_MESSAGE_BYTES_MAX, FieldName, Framing, LookupError, Parsed, Request, RequestError, Response,
     SitePath, Skipped, Status, has_dns_message, parse_request, put_field_lines, respond,
 };
+use sanderling_log_format::Protocol as LoggedProtocol;
 use std::sync::Arc;
 
 /// Requests of one connection that are answered in one iteration.
@@ -113,9 +114,9 @@ impl Http1 {
                     context.metrics.add(Counter::HttpRefused, 1);
                     Step::Invalid
                 }
-                error => self.refuse(*error, context),
+                error => self.refuse(*error, bytes, connection, context),
             },
-            Err(error) => self.refuse(*error, context),
+            Err(error) => self.refuse(*error, bytes, connection, context),
         };
         if matches!(step, Step::WaitForJob) {
             input.rewind(start);
@@ -141,7 +142,7 @@ impl Http1 {
             );
         let mut content = is_needed.then(Vec::new);
         let skipped = match skip(&mut skipper, input.rest(), content.as_mut()) {
-            Err(error) => return self.refuse(error, context),
+            Err(error) => return self.refuse(error, head, connection, context),
             Ok(skipped) => skipped,
         };
         input.consume(skipped.consumed_bytes);
@@ -178,7 +179,7 @@ impl Http1 {
         context: &mut Context<'_, 's>,
     ) -> Step<'s> {
         let skipped = match skip(&mut pending.skipper, input.rest(), pending.content.as_mut()) {
-            Err(error) => return self.refuse(error, context),
+            Err(error) => return self.refuse(error, &pending.head, connection, context),
             Ok(skipped) => skipped,
         };
         input.consume(skipped.consumed_bytes);
@@ -192,8 +193,8 @@ impl Http1 {
                 Some(content) => self.answer_by_rules(&request, content, input, connection, context),
                 None => self.answer_request(&request, input, connection, context),
             },
-            Ok(Parsed::Partial) => self.refuse(RequestError::InvalidRequestLine, context),
-            Err(error) => self.refuse(error, context),
+            Ok(Parsed::Partial) => self.refuse(RequestError::InvalidRequestLine, &pending.head, connection, context),
+            Err(error) => self.refuse(error, &pending.head, connection, context),
         };
         if matches!(step, Step::WaitForJob) {
             self.pending = Some(pending);
@@ -210,10 +211,10 @@ impl Http1 {
         context: &mut Context<'_, 's>,
     ) -> Step<'s> {
         let site = context.files.site_for(&context.snapshot.sites, request.host);
-        if has_rules(site, connection.transport) {
+        if context.log.is_some() || has_rules(site, connection.transport) {
             return self.answer_by_rules(request, &[], input, connection, context);
         }
-        self.answer_with_file(request, site, &[], input, connection, context)
+        self.answer_with_file::<false>(request, site, &[], input, connection, context)
     }
 
     /// The same for a request that may be answered otherwise than with a file. `content` is what was kept of its body.
@@ -230,20 +231,32 @@ impl Http1 {
         let is_last = is_last(input, connection, context);
         let site = context.files.site_for(&context.snapshot.sites, request.host);
         match Ruling::of(request, site, connection.transport, context.snapshot, context.options) {
-            Ruling::File(field_lines) => self.answer_with_file(request, site, field_lines, input, connection, context),
+            Ruling::File(field_lines) => {
+                self.answer_with_file::<true>(request, site, field_lines, input, connection, context)
+            }
             Ruling::DnsQuery(field_lines) => answer_dns(request, content, field_lines, is_last, connection, context),
             Ruling::Respond(response) => {
                 context.metrics.add(Counter::HttpRequests, 1);
                 let response = if is_last { response.with_connection_close() } else { response };
-                write_status_page(&response, context);
+                let content_bytes = write_status_page(&response, context);
+                if let Some(log) = context.log {
+                    log.log_response(
+                        connection.peer(LoggedProtocol::Http1),
+                        request,
+                        response.status(),
+                        content_bytes,
+                        false,
+                    );
+                }
                 end_of_response(&response, is_last, None)
             }
         }
     }
 
     /// Answers with the file that the request is for, or with the status that there is none. The head gets `field_lines`.
+    /// `IS_LOGGED`: there may be an access log.
     #[inline(always)]
-    fn answer_with_file<'s>(
+    fn answer_with_file<'s, const IS_LOGGED: bool>(
         &mut self,
         request: &Request<'_>,
         site: Option<&Arc<Site>>,
@@ -293,7 +306,8 @@ impl Http1 {
         if !field_lines.is_empty() {
             put_field_lines(field_lines, output);
         }
-        let file = match (response.body(), &hit) {
+        let content_start = output.len();
+        let mut file = match (response.body(), &hit) {
             (Body::File { start_bytes, length_bytes }, Ok(hit)) => {
                 let may_use_sendfile = hit.may_use_sendfile(context.options, context.clock);
                 hit.put(start_bytes, length_bytes, may_use_sendfile, context.buffers)
@@ -310,14 +324,31 @@ impl Http1 {
             // Only a hit has the body of a file.
             (Body::Empty | Body::File { .. } | Body::Multipart(_) | Body::DnsMessage, _) => None,
         };
+        if IS_LOGGED && let Some(log) = context.log {
+            let content_bytes = context.buffers.output.len() - content_start;
+            let peer = connection.peer(LoggedProtocol::Http1);
+            let line = log.log_response(peer, request, response.status(), content_bytes, file.is_some());
+            if let (Some(line), Some(file)) = (line, &mut file) {
+                file.set_line(line);
+            }
+        }
         end_of_response(&response, is_last, file)
     }
 
     /// Writes the response to a malformed request. The connection closes after it, since the start of the next request is
     /// unknown.
-    fn refuse<'s>(&mut self, error: RequestError, context: &mut Context<'_, 's>) -> Step<'s> {
+    fn refuse<'s>(
+        &mut self,
+        error: RequestError,
+        received: &[u8],
+        connection: &ConnectionInfo<'_>,
+        context: &mut Context<'_, 's>,
+    ) -> Step<'s> {
         context.metrics.add(Counter::HttpRefused, 1);
-        write_status_page(&Response::error(error.status()), context);
+        let content_bytes = write_status_page(&Response::error(error.status()), context);
+        if let Some(log) = context.log {
+            log.log_refused(connection.peer(LoggedProtocol::Http1), received, error.status(), content_bytes);
+        }
         Step::Last(CloseMode::Linger, None)
     }
 }
@@ -351,10 +382,15 @@ fn answer_dns<'s>(
     }
     response.write_head(context.clock.date(), output);
     put_field_lines(field_lines, output);
+    let content_start = output.len();
     match response.body() {
         Body::DnsMessage => output.extend_from_slice(reply),
         Body::StatusPage(page) => output.extend_from_slice(page),
         Body::Empty | Body::File { .. } | Body::Multipart(_) => {}
+    }
+    if let Some(log) = context.log {
+        let peer = connection.peer(LoggedProtocol::Http1);
+        log.log_response(peer, request, response.status(), output.len() - content_start, false);
     }
     end_of_response(&response, is_last, None)
 }
@@ -383,11 +419,11 @@ fn may_be_http2(connection: &ConnectionInfo<'_>, context: &Context<'_, '_>) -> b
     context.options.http.accepts_http2 && connection.answered_count == 0 && !connection.transport.is_encrypted()
 }
 
-/// Writes a response without a file.
-fn write_status_page(response: &Response<'_>, context: &mut Context<'_, '_>) {
+/// Writes a response without a file; the bytes of its content.
+fn write_status_page(response: &Response<'_>, context: &mut Context<'_, '_>) -> usize {
     let output = &mut context.buffers.output;
     response.write_head(context.clock.date(), output);
-    if let Body::StatusPage(page) = response.body() {
-        output.extend_from_slice(page);
-    }
+    let Body::StatusPage(page) = response.body() else { return 0 };
+    output.extend_from_slice(page);
+    page.len()
 }

@@ -1,5 +1,6 @@
 //! HTTP/2 on a connection: many requests at once, whose responses are sent in turns.
 
+use crate::access_log::WorkerLog;
 use crate::buffer_budget::SCARCE_BYTES_MAX;
 use crate::clock::Milliseconds;
 use crate::context::{Buffers, ConnectionInfo, Context, Input};
@@ -20,7 +21,9 @@ use sanderling_http2::{
     Activity, Content, DATA_BYTES_MAX, ErrorCode, ExceededLimit, Exchange, Limits, PartialEnd, Received, Request,
     Session,
 };
+use sanderling_log_format::Protocol;
 use std::io;
+use std::rc::Rc;
 
 /// Requests, and pieces of content, of one connection in one iteration.
 pub(crate) const STEPS_PER_ITERATION_MAX: usize = 128;
@@ -362,7 +365,7 @@ impl<'s> Http2<'s> {
         context: &mut Context<'_, 's>,
     ) -> StreamStep {
         let (waiter, stream) = (context.waiter, request.stream());
-        let Context { snapshot, files, options, clock, buffers, metrics, .. } = context;
+        let Context { snapshot, files, options, clock, buffers, metrics, log, .. } = context;
         let Buffers { output, limits, http2: scratch, http2_head: head, scratch: reply_room, .. } = &mut **buffers;
         let parsed = match request.error() {
             Some(error) => Err(error),
@@ -383,7 +386,10 @@ impl<'s> Http2<'s> {
                     head.clear();
                     response.write_head(clock.date(), head);
                     put_field_lines(field_lines, head);
-                    let content = self.content_without_file(&request, response.body(), reply);
+                    let mut content = self.content_without_file(&request, response.body(), reply);
+                    if let Some(log) = log {
+                        log_content(log, connection, Some(parsed), &[], response.status(), &mut content);
+                    }
                     self.session.answer(request, head, content, &options.http.http2, output);
                     return StreamStep::Progress { has_answered: true };
                 }
@@ -430,7 +436,7 @@ impl<'s> Http2<'s> {
         response.write_head(clock.date(), head);
         put_field_lines(field_lines, head);
         let has_room = |length_bytes| self.session.has_room_for(&request, length_bytes);
-        let content = match (response.body(), &hit) {
+        let mut content = match (response.body(), &hit) {
             (Body::File { start_bytes, length_bytes }, Ok(hit)) => match hit.in_memory(start_bytes, length_bytes) {
                 Some(bytes) if length_bytes <= limits.copied_bytes_max && has_room(length_bytes) => {
                     Content::Bytes(bytes)
@@ -453,6 +459,10 @@ impl<'s> Http2<'s> {
             // Only a hit has the body of a file.
             (Body::Empty | Body::File { .. } | Body::Multipart(_) | Body::DnsMessage, _) => Content::Empty,
         };
+        if let Some(log) = log {
+            let parsed = parsed.as_ref().ok().and_then(Parsed::request);
+            log_content(log, connection, parsed, &scratch.head, response.status(), &mut content);
+        }
         self.session.answer(request, head, content, &options.http.http2, output);
         StreamStep::Progress { has_answered: true }
     }
@@ -506,5 +516,30 @@ fn counter_of(limit: ExceededLimit) -> Counter {
         ExceededLimit::Resets => Counter::Http2OverResets,
         ExceededLimit::ControlFrames => Counter::Http2OverControlFrames,
         ExceededLimit::OverheadBytes => Counter::Http2OverOverheadBytes,
+    }
+}
+
+/// Logs a response with this content. The head that was received stands for a request that was refused.
+fn log_content(
+    log: &Rc<WorkerLog>,
+    connection: &ConnectionInfo<'_>,
+    request: Option<&sanderling_http::Request<'_>>,
+    received: &[u8],
+    status: Status,
+    content: &mut Content<'_, ResponseBody<'_>>,
+) {
+    // The bytes that are counted at once, and a part of a file, which is counted as it is sent.
+    let (content_bytes, rest) = match content {
+        Content::Empty => (0, None),
+        Content::Bytes(bytes) => (bytes.len(), None),
+        Content::Later { body: ResponseBody::File(chunk), .. } => (0, Some(chunk)),
+        Content::Later { body: ResponseBody::Page(page), .. } => (page.len(), None),
+        Content::Later { body: ResponseBody::Multipart(body), .. } => (body.text.len(), body.chunk.as_mut()),
+    };
+    let peer = connection.peer(Protocol::Http2);
+    let Some(request) = request else { return log.log_refused(peer, received, status, content_bytes) };
+    let line = log.log_response(peer, request, status, content_bytes, rest.is_some());
+    if let (Some(line), Some(rest)) = (line, rest) {
+        rest.set_line(line);
     }
 }

@@ -20,6 +20,8 @@ pub struct Options {
     /// Bytes of requests that are received for one connection, and of answers that are written, before they are processed
     /// or sent.
     pub connection_buffer_bytes_max: usize,
+    /// Bytes of the access log that wait to be written, of each worker.
+    pub access_log_queue_bytes_max: usize,
     /// The open-file cache.
     pub open_files: OpenFilesOptions,
     /// How long an idle connection stays open while the server drains because another process replaces it: its client may
@@ -39,6 +41,7 @@ impl Default for Options {
             tls_handshake_timeout: Duration::from_secs(10),
             connection_buffers_bytes_max: 64 * 1024 * 1024,
             connection_buffer_bytes_max: 64 * 1024,
+            access_log_queue_bytes_max: 1024 * 1024,
             open_files: OpenFilesOptions::default(),
             drain_grace: Duration::from_secs(2),
             hang_limit: Duration::from_secs(5),

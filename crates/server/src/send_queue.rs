@@ -1,5 +1,6 @@
 //! What a connection still has to send: bytes that the transport did not take yet, and parts of files.
 
+use crate::access_log::PendingLine;
 use crate::clock::Milliseconds;
 use crate::disk_file::{DiskFile, ReadResult};
 use crate::file_reads::{FileRead, FileReads};
@@ -95,7 +96,7 @@ impl<'s> SendQueue<'s> {
         context: &mut SendContext<'_>,
     ) -> io::Result<Sent> {
         debug_assert!(self.is_empty());
-        if let Some(content) = file.in_memory().filter(|_| file.next_parts.is_empty()) {
+        if let Some(content) = file.in_memory().filter(|_| file.next_parts().is_empty()) {
             let sent = transport.send_both(bytes, content, more)?;
             context.sent_bytes += sent as u64;
             let (of_head, of_content) = split(sent, bytes.len());
@@ -193,8 +194,17 @@ pub(crate) struct FileChunk<'s> {
     /// Since when the transport has taken nothing.
     blocked_since_ms: Option<Milliseconds>,
     read: PieceRead,
+    /// By itself, since few responses have it and each moves the chunk.
+    extras: Option<Box<Extras>>,
+}
+
+/// What few responses have.
+#[derive(Debug, Default)]
+struct Extras {
     /// Further parts of the file in the same response, the next one last.
     next_parts: Vec<NextPart>,
+    /// The line of the access log for the response.
+    line: Option<PendingLine>,
 }
 
 /// A further part of a file in a response with several ranges.
@@ -248,19 +258,28 @@ impl<'s> FileChunk<'s> {
             must_recheck: false,
             blocked_since_ms: None,
             read: PieceRead::None,
-            next_parts: Vec::new(),
+            extras: None,
         }
+    }
+
+    /// Writes `line` to the access log when the chunk has been sent, or is dropped.
+    pub(crate) fn set_line(&mut self, line: PendingLine) {
+        self.extras.get_or_insert_default().line = Some(line);
     }
 
     /// The same, with further parts of the file after it.
     pub(crate) fn with_next_parts(mut self, parts: impl DoubleEndedIterator<Item = NextPart>) -> FileChunk<'s> {
-        self.next_parts = parts.rev().collect();
+        self.extras.get_or_insert_default().next_parts = parts.rev().collect();
         self
     }
 
     /// Goes on to the next part of the file, and returns what precedes it; `None` after the last one.
     pub(crate) fn next_part(&mut self) -> Option<Vec<u8>> {
-        let NextPart { text, offset, length_bytes } = self.next_parts.pop()?;
+        let extras = self.extras.as_mut()?;
+        let NextPart { text, offset, length_bytes } = extras.next_parts.pop()?;
+        if let Some(line) = &mut extras.line {
+            line.add_content(text.len() as u64);
+        }
         self.offset = offset;
         self.remaining_bytes = length_bytes;
         self.must_recheck = true;
@@ -271,7 +290,11 @@ impl<'s> FileChunk<'s> {
     pub(crate) fn held_bytes(&self) -> usize {
         let read = if let PieceRead::Bytes { bytes, .. } = &self.read { bytes.capacity() } else { 0 };
         let of_part = |part: &NextPart| size_of::<NextPart>() + part.text.capacity();
-        read + self.next_parts.iter().map(of_part).sum::<usize>()
+        read + self.next_parts().iter().map(of_part).sum::<usize>()
+    }
+
+    fn next_parts(&self) -> &[NextPart] {
+        self.extras.as_ref().map_or(&[], |extras| &extras.next_parts)
     }
 
     /// Bytes of the file until the end of the part.
@@ -303,6 +326,9 @@ impl<'s> FileChunk<'s> {
     fn advance(&mut self, sent_bytes: u64) {
         self.offset += sent_bytes;
         self.remaining_bytes -= sent_bytes;
+        if let Some(line) = self.extras.as_mut().and_then(|extras| extras.line.as_mut()) {
+            line.add_content(sent_bytes);
+        }
     }
 
     fn more_after_head(&self) -> More {

@@ -7,6 +7,7 @@ use crate::heartbeat::Watchdog;
 use crate::jobs::Inbox;
 use crate::lifecycle::{DrainMode, State};
 use crate::listener_state::ListenerState;
+use crate::log_queue::{LogStatus, LogTarget};
 use crate::options::Options;
 use crate::shared::Shared;
 use crate::snapshot::Snapshot;
@@ -22,6 +23,9 @@ use std::time::{Duration, Instant};
 
 /// How long [`Server::drain`] waits for the threads to accept no more: much longer than an iteration and the final window.
 const DRAIN_WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// Time in which the access log is written at the end.
+const LOG_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// A server.
 #[derive(Debug)]
@@ -116,6 +120,7 @@ impl Server {
             let ended = join_all(threads);
             drop(stop);
             ended?;
+            self.shared.log_queue.close(LOG_WAIT_MAX);
             let reported = report(result);
             join_all(helpers)?;
             Ok(reported)
@@ -127,6 +132,19 @@ impl Server {
     pub fn update_snapshot(&self, change: impl FnOnce(&mut Snapshot)) {
         self.shared.update_snapshot(change);
         self.wake_all();
+    }
+
+    /// Writes the access log to `target` from now on.
+    ///
+    /// # Errors
+    /// There is no thread for it.
+    pub fn set_access_log_target(&self, target: LogTarget) -> io::Result<()> {
+        self.shared.log_queue.set_target(target)
+    }
+
+    /// The state of the access log; `None` if there has been none.
+    pub fn access_log_status(&self) -> Option<LogStatus> {
+        self.shared.log_queue.status()
     }
 
     /// Frees zones that were replaced and that no thread answers from any more, which may take long. Called from time to

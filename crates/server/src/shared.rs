@@ -7,6 +7,7 @@ use crate::file_cache::FileCache;
 use crate::file_reads::FileReads;
 use crate::jobs::JobQueue;
 use crate::lifecycle::Lifecycle;
+use crate::log_queue::LogQueue;
 use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::permits::Permits;
@@ -26,6 +27,8 @@ pub(crate) struct Shared {
     pub(crate) jobs: Arc<JobQueue>,
     /// Shared with threads that outlive the server if a disk does not answer.
     pub(crate) reads: Arc<FileReads>,
+    /// Shared with the thread that writes the access log, which may outlive the server.
+    pub(crate) log_queue: Arc<LogQueue>,
     pub(crate) metrics: Metrics,
     pub(crate) lifecycle: Lifecycle,
     /// For connections of each [`Protocol`].
@@ -50,6 +53,7 @@ impl Shared {
             files: FileCache::new(options.open_files, Arc::clone(&jobs), start_ms),
             reads: Arc::new(FileReads::new(Arc::clone(&jobs))),
             jobs,
+            log_queue: Arc::new(LogQueue::new(options.access_log_queue_bytes_max)),
             metrics: Metrics::default(),
             lifecycle: Lifecycle::default(),
             permits: [

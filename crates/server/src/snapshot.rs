@@ -1,5 +1,6 @@
 //! What a server answers from at one moment. Each part is immutable and replaced independently.
 
+use crate::access_log::AccessLog;
 use crate::rate_limit::RateLimitPolicy;
 use crate::sites::Sites;
 use sanderling_dns::{ReplyOptions, ZoneMap};
@@ -19,6 +20,8 @@ pub struct Snapshot {
     pub reply_options: Arc<ReplyOptions>,
     /// Exemptions from the limits of replies over UDP.
     pub rate_limit_policy: Arc<RateLimitPolicy>,
+    /// The access log; `None` if there is none.
+    pub access_log: Option<AccessLog>,
 }
 
 /// What encrypted connections of each protocol begin with.
@@ -34,6 +37,13 @@ impl Snapshot {
     /// A snapshot of these parts, without certificates and reply options.
     pub fn new(sites: Sites, zones: ZoneMap) -> Snapshot {
         let (sites, zones) = (Arc::new(sites), Arc::new(zones));
-        Snapshot { sites, zones, tls: None, reply_options: Arc::default(), rate_limit_policy: Arc::default() }
+        Snapshot {
+            sites,
+            zones,
+            tls: None,
+            reply_options: Arc::default(),
+            rate_limit_policy: Arc::default(),
+            access_log: None,
+        }
     }
 }

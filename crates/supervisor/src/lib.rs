@@ -9,5 +9,6 @@ mod start_states;
 mod phase;
 mod program;
 mod backoff;
+mod log_rotation;
 
 pub use supervisor::serve;

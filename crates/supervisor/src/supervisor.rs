@@ -6,10 +6,12 @@ mod reload;
 mod upgrade;
 mod start_task;
 mod status;
+mod access_log;
 mod secrets;
 
 pub use startup::serve;
 
+use self::access_log::AccessLogFile;
 use self::secrets::Secrets;
 use crate::backoff::Backoff;
 use crate::phase::{Phase, PhaseInput};
@@ -63,6 +65,7 @@ struct Supervisor {
     /// Good versions of zones for the next server process, in sealed memfds. Later ones replace those of the same zones.
     kept_zones: Vec<OwnedFd>,
     secrets: Secrets,
+    access_log: AccessLogFile,
     processes: Vec<Process>,
     last_generation: u64,
     task: Option<Task>,
@@ -253,7 +256,17 @@ impl Supervisor {
         });
         let task = self.task.as_ref().and_then(Task::deadline);
         let control = self.control.as_ref().and_then(ControlSocket::deadline);
-        processes.chain([task, control, self.restart_at, self.next_watchdog, self.secrets.next_check()]).flatten().min()
+        processes
+            .chain([
+                task,
+                control,
+                self.restart_at,
+                self.next_watchdog,
+                self.secrets.next_check(),
+                self.access_log.next_check(),
+            ])
+            .flatten()
+            .min()
     }
 
     /// Time after which a draining process is killed; `None` for never.
@@ -267,8 +280,7 @@ impl Supervisor {
             match signal {
                 SIGHUP => self.enqueue(QueuedRequest::Reload(Requester::None, Vec::new())),
                 SIGUSR2 => self.enqueue(QueuedRequest::Upgrade(Requester::None)),
-                // Other servers reopen their log files; here the log is standard error.
-                SIGUSR1 => {}
+                SIGUSR1 => self.reopen_access_log(Requester::None),
                 _ => self.stop(Requester::None),
             }
         }
@@ -447,7 +459,8 @@ impl Supervisor {
                 Command::Reload { forced_zones } => self.enqueue(QueuedRequest::Reload(requester, forced_zones)),
                 Command::Upgrade => self.enqueue(QueuedRequest::Upgrade(requester)),
                 Command::Stop => self.stop(requester),
-                Command::Drain | Command::UpdateSecrets => {
+                Command::Reopen => self.reopen_access_log(requester),
+                Command::Drain | Command::UpdateSecrets | Command::UpdateAccessLog => {
                     self.reply(requester, Err("only a supervisor can send this command"));
                 }
                 Command::HandOver => {
@@ -496,6 +509,7 @@ impl Supervisor {
         }
         self.handle_task_deadline();
         self.update_secrets();
+        self.update_access_log();
         if let Some(interval) = self.notifier.watchdog_interval()
             && self.next_watchdog.is_none_or(|at| Instant::now() >= at)
         {

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
+mod access_log;
 mod command_line;
 mod connection_limits;
 mod demo;

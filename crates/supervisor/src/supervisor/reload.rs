@@ -45,6 +45,7 @@ impl Supervisor {
             return self.begin_replacement(requester, next, &forced_zones, &reason);
         }
         let descriptors = self.secrets.descriptors(&next.config).and_then(|mut descriptors| {
+            descriptors.extend(self.access_log.descriptors(&next.config));
             descriptors.push((FdKind::Configuration, next.text.try_clone()?));
             Ok(descriptors)
         });

@@ -58,11 +58,12 @@ impl Supervisor {
         listeners: Listeners,
     ) -> io::Result<()> {
         let (ours, theirs) = Connection::pair()?;
-        let secrets = self.secrets.descriptors(&next.config)?;
+        let mut passed_on = self.secrets.descriptors(&next.config)?;
+        passed_on.extend(self.access_log.descriptors(&next.config));
         let mut descriptors: OutgoingFds<'_> =
             vec![(FdKind::Connection, theirs.as_fd()), (FdKind::Configuration, next.text.as_fd())];
         descriptors.extend(self.kept_zones.iter().map(|zones| (FdKind::Zones, zones.as_fd())));
-        descriptors.extend(secrets.iter().map(|(kind, descriptor)| (kind.clone(), descriptor.as_fd())));
+        descriptors.extend(passed_on.iter().map(|(kind, descriptor)| (kind.clone(), descriptor.as_fd())));
         descriptors.extend(self.secrets.kept().map(|kept| (FdKind::KeptCertificates, kept)));
         descriptors.extend(self.control.iter().map(|control| (FdKind::ControlSocket, control.listener())));
         descriptors.extend(listeners.fds().map(|(role, socket)| (FdKind::Listener(role), socket)));

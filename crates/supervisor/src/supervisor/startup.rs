@@ -1,6 +1,7 @@
 //! The start of the supervisor: it binds its sockets, or inherits them from a service manager, from the program that it
 //! replaces, or from a server process without a supervisor.
 
+use super::access_log::AccessLogFile;
 use super::secrets::Secrets;
 use super::upgrade::LOG_FLUSH_MAX;
 use super::{ActiveConfig, Lifecycle, QueuedRequest, Requester, Supervisor};
@@ -273,6 +274,8 @@ fn resume(
             PendingCommand::Upgrade => supervisor.enqueue(QueuedRequest::Upgrade(requester)),
         }
     }
+    // From now on this supervisor rotates it.
+    supervisor.pass_access_log();
     supervisor.notify(&[State::Ready]);
     Ok(supervisor)
 }
@@ -291,6 +294,7 @@ impl Supervisor {
             active,
             kept_zones: Vec::new(),
             secrets: Secrets::default(),
+            access_log: AccessLogFile::default(),
             processes: Vec::new(),
             last_generation: 0,
             task: None,

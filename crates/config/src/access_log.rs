@@ -1,0 +1,50 @@
+//! The log of HTTP requests: where its lines go, and what they contain.
+
+use crate::diagnostic::Location;
+use sanderling_log_format::Format;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The log of HTTP requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessLog {
+    /// Where its lines go.
+    pub target: AccessLogTarget,
+    /// Where the configuration has the target.
+    pub location: Location,
+    /// What they contain.
+    pub format: Arc<Format>,
+    /// Of how many successful requests one is logged.
+    pub one_of: u32,
+    /// When another file is begun; `None` if another program does that.
+    pub rotation: Option<Rotation>,
+}
+
+/// Where the lines of a log go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AccessLogTarget {
+    /// The file at this path, which is created if it does not exist.
+    File(PathBuf),
+    /// Standard output.
+    Stdout,
+    /// The syslog daemon of this machine, which journald replaces.
+    Syslog,
+}
+
+/// How the supervisor rotates a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rotation {
+    /// When another file is begun.
+    pub time: RotationTime,
+    /// Earlier files that are kept, compressed.
+    pub keep: u32,
+}
+
+/// When another file is begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RotationTime {
+    /// After midnight, UTC.
+    Daily,
+    /// When the file has this many bytes.
+    Size(u64),
+}

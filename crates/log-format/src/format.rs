@@ -1,0 +1,147 @@
+//! Parses the text of a format.
+
+use crate::escape::Escape;
+use crate::record::Record;
+use crate::timestamp::Timestamp;
+use crate::variable::{VARIABLES, Variable};
+use std::fmt;
+
+const COMMON: &str = r#"$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent"#;
+const COMBINED: &str = concat!(
+    r#"$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "#,
+    r#""$http_referer" "$http_user_agent""#
+);
+const JSON: &str = concat!(
+    r#"{"time":"$time_iso8601","client":"$remote_addr","scheme":"$scheme","host":"$host","method":"$request_method","#,
+    r#""target":"$request_uri","protocol":"$server_protocol","status":$status,"bytes":$body_bytes_sent,"#,
+    r#""seconds":$request_time,"referer":"$http_referer","user_agent":"$http_user_agent"}"#
+);
+/// Bytes of a format; a longer one is an error.
+const FORMAT_BYTES_MAX: usize = 4096;
+
+/// What the lines of a log contain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Format {
+    parts: Vec<Part>,
+    escape: Escape,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part {
+    Text(Vec<u8>),
+    Variable(Variable),
+}
+
+/// Why a text is not a format.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FormatError {
+    /// There is no such variable.
+    UnknownVariable(String),
+    /// A `$` without a name after it.
+    NoName,
+    /// `${` without `}`.
+    NoEnd,
+    /// A line break or another control character.
+    ControlCharacter,
+    /// No variable at all.
+    NoVariable,
+    /// It is too long.
+    TooLong,
+}
+
+impl Format {
+    /// The preset `common`, `combined` or `json`, or a format with variables such as `$status` or `${status}`; `$$` is a
+    /// dollar sign. Values in a format that begins with `{` are escaped as in strings of JSON.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(text: &str) -> Result<Format, FormatError> {
+        let text = match text {
+            "common" => COMMON,
+            "combined" => COMBINED,
+            "json" => JSON,
+            _ => text,
+        };
+        if text.len() > FORMAT_BYTES_MAX {
+            return Err(FormatError::TooLong);
+        }
+        if text.chars().any(|character| character.is_control() && character != '\t') {
+            return Err(FormatError::ControlCharacter);
+        }
+        let mut parts = Vec::new();
+        let mut rest = text;
+        while let Some((before, after)) = rest.split_once('$') {
+            push_text(&mut parts, before);
+            rest = match after.strip_prefix('$') {
+                Some(after) => {
+                    push_text(&mut parts, "$");
+                    after
+                }
+                None => {
+                    let (name, after) = split_name(after)?;
+                    let variable = Variable::from_name(name);
+                    let variable = variable.ok_or_else(|| FormatError::UnknownVariable(name.to_owned()))?;
+                    parts.push(Part::Variable(variable));
+                    after
+                }
+            };
+        }
+        push_text(&mut parts, rest);
+        if !parts.iter().any(|part| matches!(part, Part::Variable(_))) {
+            return Err(FormatError::NoVariable);
+        }
+        let escape = if text.starts_with('{') { Escape::Json } else { Escape::Text };
+        Ok(Format { parts, escape })
+    }
+
+    /// Appends the line of `record`, with a line feed at its end.
+    pub(crate) fn write(&self, record: &Record<'_>, time: &Timestamp, out: &mut Vec<u8>) {
+        for part in &self.parts {
+            match part {
+                Part::Text(text) => out.extend_from_slice(text),
+                Part::Variable(variable) => variable.write(record, time, self.escape, out),
+            }
+        }
+        out.push(b'\n');
+    }
+
+    /// The names of the variables, each with its meaning.
+    pub fn variables() -> impl Iterator<Item = (&'static str, &'static str)> {
+        VARIABLES.iter().map(|(name, _, meaning)| (*name, *meaning))
+    }
+}
+
+fn push_text(parts: &mut Vec<Part>, text: &str) {
+    match parts.last_mut() {
+        _ if text.is_empty() => {}
+        Some(Part::Text(last)) => last.extend_from_slice(text.as_bytes()),
+        _ => parts.push(Part::Text(text.as_bytes().to_vec())),
+    }
+}
+
+/// Splits `NAME` or `{NAME}` off the text after a `$`.
+fn split_name(text: &str) -> Result<(&str, &str), FormatError> {
+    if let Some(text) = text.strip_prefix('{') {
+        return text.split_once('}').ok_or(FormatError::NoEnd);
+    }
+    let is_end = |character: char| !character.is_ascii_alphanumeric() && character != '_';
+    match text.split_at(text.find(is_end).unwrap_or(text.len())) {
+        ("", _) => Err(FormatError::NoName),
+        parts => Ok(parts),
+    }
+}
+
+impl fmt::Display for FormatError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FormatError::UnknownVariable(name) => write!(formatter, "there is no variable ${name}"),
+            FormatError::NoName => formatter.write_str("no name follows a `$`"),
+            FormatError::NoEnd => formatter.write_str("`${` has no `}` after it"),
+            FormatError::ControlCharacter => {
+                formatter.write_str("it contains a line break or another control character")
+            }
+            FormatError::NoVariable => formatter.write_str("it is neither a preset nor contains a variable"),
+            FormatError::TooLong => write!(formatter, "it is longer than {FORMAT_BYTES_MAX} bytes"),
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Writes lines of one format, and remembers the text of the current second.
+
+use crate::format::Format;
+use crate::record::Record;
+use crate::timestamp::Timestamp;
+use std::sync::Arc;
+
+/// Writes lines of one format.
+#[derive(Debug)]
+pub struct LineWriter {
+    format: Arc<Format>,
+    time: Timestamp,
+}
+
+impl LineWriter {
+    /// A writer of lines in this format.
+    pub fn new(format: Arc<Format>) -> LineWriter {
+        LineWriter { format, time: Timestamp::default() }
+    }
+
+    /// Appends the line of `record` to `out`, with a line feed at its end. Bytes of the request are escaped.
+    pub fn write(&mut self, record: &Record<'_>, out: &mut Vec<u8>) {
+        self.time.set(record.time_unix_ms / 1000);
+        self.format.write(record, &self.time, out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::FormatError;
+    use crate::record::{Outcome, Protocol};
+    use std::net::SocketAddr;
+
+    const LINE: &[u8] = b"GET /a?b=c HTTP/1.1";
+    const FIELDS: &[u8] = b"Host: example.com\r\nReferer:  https://example.org/ \r\n\
+        User-Agent: \"x\"\\\x1b[2J\xff\r\nX-Empty:\r\n";
+
+    fn record(line: &[u8]) -> Record<'_> {
+        Record {
+            client: SocketAddr::from(([192, 0, 2, 7], 4711)),
+            line,
+            fields: FIELDS,
+            protocol: Protocol::Http1,
+            is_encrypted: false,
+            outcome: Outcome { status: 200, content_bytes: 512, duration_ms: 12_034 },
+            time_unix_ms: 1_795_399_465_031,
+        }
+    }
+
+    fn line(format: &str, record: &Record<'_>) -> String {
+        let mut out = Vec::new();
+        LineWriter::new(Arc::new(Format::parse(format).expect("a format"))).write(record, &mut out);
+        String::from_utf8(out).expect("UTF-8")
+    }
+
+    #[test]
+    fn presets_are_those_of_other_servers() {
+        let common = r#"192.0.2.7 - - [23/Nov/2026:02:04:25 +0000] "GET /a?b=c HTTP/1.1" 200 512"#;
+        assert_eq!(line("common", &record(LINE)), format!("{common}\n"));
+        let combined = format!("{common} {}\n", r#""https://example.org/" "\x22x\x22\x5C\x1B[2J\xFF""#);
+        assert_eq!(line("combined", &record(LINE)), combined);
+    }
+
+    #[test]
+    fn json_has_one_object_in_a_line() {
+        let text = line("json", &record(LINE));
+        let object: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        assert_eq!(object["status"], 200);
+        assert_eq!(object["seconds"], 12.034);
+        assert_eq!(object["time"], "2026-11-23T02:04:25.031Z");
+        assert_eq!(object["user_agent"], "\"x\"\\\u{1b}[2J\u{FFFD}");
+        assert_eq!(text.matches('\n').count(), 1);
+    }
+
+    #[test]
+    fn variables_have_the_values_of_the_request() {
+        let encrypted = Record {
+            client: "[2001:db8:1:2::3]:443".parse().expect("an address"),
+            protocol: Protocol::Http2,
+            is_encrypted: true,
+            ..record(LINE)
+        };
+        for (format, expected) in [
+            ("$remote_addr $remote_net $remote_port", "2001:db8:1:2::3 2001:db8:1:: 443"),
+            ("$request $scheme", "GET /a?b=c HTTP/2.0 https"),
+            ("$request_method|$request_uri|$server_protocol", "GET|/a?b=c|HTTP/2.0"),
+            ("$msec ${request_time}s", "1795399465.031 12.034s"),
+            ("$http_x_empty $http_x_none $host", "- - example.com"),
+            ("$$$status$$", "$200$"),
+        ] {
+            assert_eq!(line(format, &encrypted), format!("{expected}\n"), "{format}");
+        }
+    }
+
+    #[test]
+    fn malformed_request_is_one_line() {
+        for (request_line, expected) in [
+            (&b""[..], "-"),
+            (b"\x16\x03\x01\x02", r"\x16\x03\x01\x02"),
+            (b"GET /", "GET /"),
+            (b"GET / HTTP/1.1 x", "GET / HTTP/1.1 x"),
+        ] {
+            assert_eq!(line("$request", &record(request_line)), format!("{expected}\n"));
+        }
+        let long = vec![b'a'; 1000];
+        assert_eq!(line("$request", &record(&long)).len(), 257);
+    }
+
+    #[test]
+    fn errors_of_a_format_are_reported() {
+        for (format, expected) in [
+            ("$nothing", FormatError::UnknownVariable("nothing".to_owned())),
+            ("$http_", FormatError::UnknownVariable("http_".to_owned())),
+            ("a $ b", FormatError::NoName),
+            ("${status", FormatError::NoEnd),
+            ("$status\n", FormatError::ControlCharacter),
+            ("jsn", FormatError::NoVariable),
+            (&"$status".repeat(1000), FormatError::TooLong),
+        ] {
+            assert_eq!(Format::parse(format), Err(expected));
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! One request with its response, as a log has it.
+
+use std::net::SocketAddr;
+
+/// One request with its response.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'r> {
+    /// The client.
+    pub client: SocketAddr,
+    /// The request line without its end, or as much of it as was received. That of a request of HTTP/2 is in the form of
+    /// HTTP/1.1.
+    pub line: &'r [u8],
+    /// The field lines, each with its end.
+    pub fields: &'r [u8],
+    /// The protocol of the connection.
+    pub protocol: Protocol,
+    /// Whether the connection is encrypted.
+    pub is_encrypted: bool,
+    /// The response.
+    pub outcome: Outcome,
+    /// When the line is written, in milliseconds since 1970.
+    pub time_unix_ms: u64,
+}
+
+/// A response.
+#[derive(Clone, Copy, Debug)]
+pub struct Outcome {
+    /// The status code.
+    pub status: u16,
+    /// Bytes of content that were sent.
+    pub content_bytes: u64,
+    /// Milliseconds from the last byte of the request to the last one of the response.
+    pub duration_ms: u64,
+}
+
+/// The protocol of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP/1.0 or HTTP/1.1, as the request line says.
+    Http1,
+    /// HTTP/2.
+    Http2,
+}
+
+/// The parts of a request line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RequestLine<'r> {
+    pub(crate) method: &'r [u8],
+    pub(crate) target: &'r [u8],
+    pub(crate) version: &'r [u8],
+}
+
+/// Bytes of a request line that is not of the form of HTTP, as far as it is logged.
+const INVALID_LINE_BYTES_MAX: usize = 256;
+
+impl<'r> Record<'r> {
+    /// The parts of the request line; `None` if it has not three of them.
+    pub(crate) fn request_parts(&self) -> Option<RequestLine<'r>> {
+        let line = self.line;
+        let (first, last) = (memchr::memchr(b' ', line)?, memchr::memrchr(b' ', line)?);
+        let version = match self.protocol {
+            Protocol::Http1 => &line[last + 1..],
+            Protocol::Http2 => b"HTTP/2.0",
+        };
+        (first < last && version.starts_with(b"HTTP/")).then(|| RequestLine {
+            method: &line[..first],
+            target: &line[first + 1..last],
+            version,
+        })
+    }
+
+    /// The start of a request line without three parts.
+    pub(crate) fn invalid_line(&self) -> &'r [u8] {
+        &self.line[..self.line.len().min(INVALID_LINE_BYTES_MAX)]
+    }
+
+    /// The value of the first field with this name, which is in lower case.
+    pub(crate) fn field(&self, name: &[u8]) -> Option<&'r [u8]> {
+        let mut rest = self.fields;
+        loop {
+            let line_end = memchr::memchr(b'\n', rest)?;
+            if rest.len() > name.len() && rest[name.len()] == b':' && rest[..name.len()].eq_ignore_ascii_case(name) {
+                return Some(rest[name.len() + 1..line_end].trim_ascii());
+            }
+            rest = &rest[line_end + 1..];
+        }
+    }
+}

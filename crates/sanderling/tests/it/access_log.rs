@@ -1,0 +1,171 @@
+//! The access log of the whole program: what is written, where to, and what happens if nothing can be written.
+
+use sanderling_testkit::http::{HttpClient, response_to};
+use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, curl, run_program, tcp_exchange, wait_until};
+use std::fs;
+
+const HTTP: ListenerCounts = ListenerCounts { http: 1, dns: 0 };
+
+/// A directory with a site and a configuration with these keys in `[log]`.
+fn site(log: &str) -> TestDirectory {
+    let large = vec![b'x'; 3_000_000];
+    let directory =
+        TestDirectory::with(&[("public/index.html", b"hi\n"), ("public/large", &large), ("public/other", b"1234567")]);
+    configure(&directory, log);
+    directory
+}
+
+fn configure(directory: &TestDirectory, log: &str) {
+    let config =
+        format!("workers = 2\n[http]\nlisten = [\"127.0.0.1:0\"]\n[domain.\"example.com\"]\nsite = \"public\"\n{log}");
+    directory.replace("sanderling.toml", config.as_bytes());
+}
+
+/// Waits until the file has this many lines, and returns them.
+fn lines(directory: &TestDirectory, file: &str, count: usize) -> Vec<String> {
+    let read = || fs::read_to_string(directory.path().join(file)).unwrap_or_default();
+    wait_until(&format!("{count} lines in {file}"), || read().lines().count() >= count);
+    let lines: Vec<String> = read().lines().map(str::to_owned).collect();
+    assert_eq!(lines.len(), count, "{lines:#?}");
+    lines
+}
+
+#[test]
+fn each_response_has_one_line() {
+    let directory =
+        site("[log]\naccess = \"access.log\"\nformat = \"$request|$status|$body_bytes_sent|$http_user_agent\"\n");
+    let server = TestServer::start_command(directory.serve_command(), HTTP);
+    let get = |target: &str, fields: &str| {
+        let request = format!("GET {target} HTTP/1.1\r\nHost: example.com\r\n{fields}Connection: close\r\n\r\n");
+        response_to(server.http(), request);
+    };
+    get("/", "User-Agent: \"a\\b\"\r\n");
+    get("/large", "");
+    get("/large?x=y", "Range: bytes=0-9,2000000-2000009\r\n");
+    get("/missing", "");
+    get("/other", "If-None-Match: *\r\n");
+    tcp_exchange(server.http(), b"nonsense\r\n\r\n");
+    tcp_exchange(server.http(), b"POST / HTTP/1.1\r\nHost: example.com\r\nContent-Length: 99999999\r\n\r\n");
+    let mut lines = lines(&directory, "access.log", 7);
+    lines.sort();
+    let multipart = lines.iter().position(|line| line.starts_with("GET /large?x=y")).expect("the line");
+    let multipart = lines.remove(multipart);
+    let bytes: u64 = multipart.split('|').nth(2).expect("the bytes").parse().expect("a number");
+    assert!(multipart.contains("|206|") && (200..1000).contains(&bytes), "{multipart}");
+    let not_found = lines.iter().position(|line| line.starts_with("GET /missing")).expect("the line");
+    assert!(lines.remove(not_found).starts_with("GET /missing HTTP/1.1|404|"));
+    let starts = [
+        r"GET / HTTP/1.1|200|3|\x22a\x5Cb\x22",
+        "GET /large HTTP/1.1|200|3000000|-",
+        "GET /other HTTP/1.1|304|0|-",
+        "POST / HTTP/1.1|413|",
+        "nonsense|400|",
+    ];
+    for (line, start) in lines.iter().zip(starts) {
+        assert!(line.starts_with(start), "{line}");
+    }
+}
+
+#[test]
+fn line_of_an_aborted_response_has_the_bytes_that_were_sent() {
+    let directory = site("[log]\naccess = \"access.log\"\nformat = \"json\"\n");
+    let server = TestServer::start_command(directory.serve_command(), HTTP);
+    let mut client = HttpClient::connect(server.http());
+    client.send("GET /large HTTP/1.1\r\nHost: example.com\r\n\r\n");
+    client.tcp().read_bytes(100_000);
+    drop(client);
+    let line = lines(&directory, "access.log", 1).remove(0);
+    let bytes = line.split("\"bytes\":").nth(1).and_then(|rest| rest.split(',').next()).expect("the bytes");
+    let bytes: u64 = bytes.parse().expect("a number");
+    assert!((100_000..3_000_000).contains(&bytes), "{line}");
+}
+
+#[test]
+fn log_is_changed_and_reopened_without_a_new_process() {
+    let directory = site("");
+    let server = TestServer::start_command(directory.serve_command(), HTTP);
+    let process = server.server_process_id();
+    let get = || drop(response_to(server.http(), "GET /?a HTTP/1.1\r\nHost: example.com\r\nConnection: close\r\n\r\n"));
+    assert!(directory.control("reopen").errors.contains("there is no access log"));
+    get();
+    configure(&directory, "[log]\naccess = \"access.log\"\nformat = \"$request_uri\"\n");
+    assert!(directory.control("reload").status.success());
+    get();
+    assert_eq!(lines(&directory, "access.log", 1), ["/?a"]);
+    let moved = directory.path().join("moved.log");
+    fs::rename(directory.path().join("access.log"), &moved).unwrap();
+    assert!(directory.control("reopen").status.success());
+    // The thread that writes takes the new file with the next lines.
+    get();
+    assert_eq!(lines(&directory, "access.log", 1), ["/?a"]);
+    fs::rename(directory.path().join("access.log"), &moved).unwrap();
+    server.signal("USR1");
+    wait_until("another file", || directory.path().join("access.log").exists());
+    configure(&directory, "[log]\naccess = \"access.log\"\nformat = \"$status\"\n");
+    assert!(directory.control("reload").status.success());
+    get();
+    assert_eq!(lines(&directory, "access.log", 1), ["200"]);
+    assert_eq!(server.server_process_id(), process);
+}
+
+#[test]
+fn last_lines_are_written_when_the_server_stops() {
+    let directory = site("[log]\naccess = \"access.log\"\nformat = \"$status\"\n");
+    let server = TestServer::start_command(directory.serve_command(), HTTP);
+    let url = format!("http://{}/[1-50]", server.http());
+    assert!(curl(&["-s", "-o", "/dev/null", &url]).status.success());
+    server.stop();
+    assert_eq!(lines(&directory, "access.log", 50), vec!["404"; 50]);
+}
+
+#[test]
+fn log_that_takes_nothing_costs_no_request() {
+    let directory = site("[log]\naccess = \"fifo\"\n[limits]\naccess_log_queue_bytes_max = 65536\n");
+    let fifo = directory.argument("fifo");
+    assert!(run_program("mkfifo", "coreutils", &[&fifo]).status.success());
+    // It is open for reading, and nobody reads.
+    let reader = fs::File::options().read(true).write(true).open(&fifo).unwrap();
+    let server = TestServer::start_command(directory.serve_command(), HTTP);
+    let mut client = HttpClient::connect(server.http());
+    // A pipe holds 64 KiB, and the queue as many: 4,000 lines of over 80 bytes are more.
+    for _ in 0..4_000 {
+        assert_eq!(client.get("/other").text(), "1234567");
+    }
+    wait_until("dropped lines", || {
+        let status = directory.control("status").text();
+        status.lines().any(|line| line.contains("access log") && !line.contains(" 0 lines dropped"))
+    });
+    drop(reader);
+}
+
+#[test]
+fn log_is_rotated_by_size() {
+    let directory = site("[log]\naccess = \"access.log\"\nformat = \"$request_uri\"\nrotate = \"1KiB\"\nkeep = 2\n");
+    let server = TestServer::start_command(directory.serve_command(), HTTP);
+    let mut client = HttpClient::connect(server.http());
+    let path = |name: &str| directory.path().join(name);
+    let mut number = 0;
+    for name in ["access.log.1", "access.log.2.gz"] {
+        wait_until(name, || {
+            number += 1;
+            client.get(&format!("/{number:0>100}"));
+            path(name).exists()
+        });
+    }
+    assert!(fs::read_to_string(path("access.log.1")).unwrap().len() >= 1024);
+}
+
+#[test]
+fn log_that_cannot_be_opened_is_opened_later() {
+    let directory = site("[log]\naccess = \"logs/access.log\"\n");
+    let server = TestServer::start_command(directory.serve_command(), HTTP);
+    server.wait_for_error("requests are not logged until it can be opened");
+    let mut client = HttpClient::connect(server.http());
+    assert_eq!(client.get("/other").text(), "1234567");
+    fs::create_dir(directory.path().join("logs")).unwrap();
+    wait_until("the log", || directory.path().join("logs/access.log").exists());
+    wait_until("a line", || {
+        client.get("/other");
+        fs::read_to_string(directory.path().join("logs/access.log")).is_ok_and(|text| text.contains("GET /other"))
+    });
+}

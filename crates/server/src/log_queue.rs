@@ -1,0 +1,324 @@
+//! Lines of a log on their way from the threads that serve to a thread that writes them.
+//!
+//! A thread that serves never waits. It gathers lines by itself and passes them on after an iteration, unless the writer takes
+//! earlier ones at this moment; then it keeps them until the next iteration. If the target takes nothing, lines beyond a limit
+//! are dropped and counted.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::net::UnixDatagram;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+/// How long the writer gathers lines after the first one.
+const GATHER_TIME: Duration = Duration::from_millis(100);
+/// Bytes of one thread that the writer takes earlier.
+const GATHERED_BYTES_MAX: usize = 256 * 1024;
+/// Before a full target is tried again, if it does not block.
+const RETRY_PAUSE: Duration = Duration::from_millis(10);
+/// What precedes a line in a datagram to syslog: facility `local0`, severity `info` (RFC 5424 §6.2.1), and the program.
+const SYSLOG_PREFIX: &[u8] = b"<134>sanderling: ";
+
+/// Where the lines of a log go.
+#[derive(Debug)]
+pub enum LogTarget {
+    /// A file that is open for appending, a pipe or a terminal.
+    Stream(File),
+    /// A socket that is connected to a syslog daemon, such as that of journald, which takes one line in a datagram.
+    Syslog(UnixDatagram),
+}
+
+impl LogTarget {
+    fn write(&mut self, lines: &[u8]) -> io::Result<()> {
+        match self {
+            LogTarget::Stream(file) => write_all(lines, |rest| file.write(rest)),
+            LogTarget::Syslog(socket) => {
+                let mut datagram = Vec::new();
+                for line in lines.split_inclusive(|byte| *byte == b'\n') {
+                    datagram.clear();
+                    datagram.extend_from_slice(SYSLOG_PREFIX);
+                    datagram.extend_from_slice(line.trim_ascii_end());
+                    write_all(&datagram, |rest| socket.send(rest))?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+fn write_all(mut bytes: &[u8], mut write: impl FnMut(&[u8]) -> io::Result<usize>) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match write(bytes) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => bytes = &bytes[count..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // Another program has made a pipe that it shares non-blocking.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => thread::sleep(RETRY_PAUSE),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// The state of a log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LogStatus {
+    /// Lines that were dropped: the target took nothing, or writing failed.
+    pub dropped_lines: u64,
+    /// Why the last lines could not be written; `None` if they were.
+    pub error: Option<String>,
+}
+
+/// The queue of a log, with a slot for each thread that serves.
+#[derive(Debug)]
+pub(crate) struct LogQueue {
+    /// Bytes that wait in one slot.
+    slot_bytes_max: usize,
+    slots: Mutex<Vec<Arc<LogSlot>>>,
+    /// A target that replaces the writer's.
+    next_target: Mutex<Option<LogTarget>>,
+    writer: OnceLock<Thread>,
+    dropped_lines: AtomicU64,
+    error: Mutex<Option<String>>,
+    is_closing: AtomicBool,
+    /// Whether the writer has ended.
+    has_ended: (Mutex<bool>, Condvar),
+}
+
+/// The lines of one thread.
+#[derive(Debug, Default)]
+pub(crate) struct LogSlot {
+    lines: Mutex<Vec<u8>>,
+}
+
+impl LogQueue {
+    pub(crate) fn new(slot_bytes_max: usize) -> LogQueue {
+        LogQueue {
+            slot_bytes_max,
+            slots: Mutex::default(),
+            next_target: Mutex::default(),
+            writer: OnceLock::new(),
+            dropped_lines: AtomicU64::new(0),
+            error: Mutex::default(),
+            is_closing: AtomicBool::new(false),
+            has_ended: Default::default(),
+        }
+    }
+
+    /// A slot for the lines of one more thread.
+    pub(crate) fn add_slot(&self) -> Arc<LogSlot> {
+        let slot = Arc::new(LogSlot::default());
+        lock(&self.slots).push(Arc::clone(&slot));
+        slot
+    }
+
+    /// Writes later lines to `target`. The first call starts the writer: it is not joined, since a target may take nothing for
+    /// ever.
+    ///
+    /// # Errors
+    /// The system has no thread for it.
+    pub(crate) fn set_target(self: &Arc<Self>, target: LogTarget) -> io::Result<()> {
+        *lock(&self.next_target) = Some(target);
+        if self.writer.get().is_none() {
+            let queue = Arc::clone(self);
+            let handle = thread::Builder::new().name("access-log".into()).spawn(move || queue.run_writer())?;
+            let _ = self.writer.set(handle.thread().clone());
+        }
+        self.wake_writer();
+        Ok(())
+    }
+
+    /// The state; `None` before there is a target.
+    pub(crate) fn status(&self) -> Option<LogStatus> {
+        self.writer.get()?;
+        Some(LogStatus { dropped_lines: self.dropped_lines.load(Ordering::Relaxed), error: lock(&self.error).clone() })
+    }
+
+    /// Writes what has been passed on, and ends the writer; waits at most for `limit`.
+    pub(crate) fn close(&self, limit: Duration) {
+        self.is_closing.store(true, Ordering::Relaxed);
+        if self.writer.get().is_some() {
+            self.wake_writer();
+            let (has_ended, ended) = &self.has_ended;
+            drop(ended.wait_timeout_while(lock(has_ended), limit, |has_ended| !*has_ended));
+        }
+    }
+
+    /// Passes `lines` on through `slot`, and leaves them if the writer takes earlier ones at this moment.
+    pub(crate) fn pass_on(&self, slot: &LogSlot, lines: &mut Vec<u8>) {
+        let mut waiting = match slot.lines.try_lock() {
+            Ok(waiting) => waiting,
+            Err(TryLockError::Poisoned(error)) => error.into_inner(),
+            Err(TryLockError::WouldBlock) if lines.len() < self.slot_bytes_max => return,
+            Err(TryLockError::WouldBlock) => return self.drop_lines(lines),
+        };
+        let waiting_bytes = waiting.len();
+        if waiting_bytes + lines.len() > self.slot_bytes_max {
+            return self.drop_lines(lines);
+        }
+        if waiting_bytes == 0 {
+            std::mem::swap(&mut *waiting, lines);
+        } else {
+            waiting.extend_from_slice(lines);
+        }
+        lines.clear();
+        let is_much = waiting_bytes < GATHERED_BYTES_MAX && waiting.len() >= GATHERED_BYTES_MAX;
+        drop(waiting);
+        if waiting_bytes == 0 || is_much {
+            self.wake_writer();
+        }
+    }
+
+    fn drop_lines(&self, lines: &mut Vec<u8>) {
+        self.count_dropped(lines);
+        lines.clear();
+    }
+
+    fn count_dropped(&self, lines: &[u8]) {
+        let count = memchr::memchr_iter(b'\n', lines).count();
+        self.dropped_lines.fetch_add(count as u64, Ordering::Relaxed);
+    }
+
+    fn wake_writer(&self) {
+        if let Some(writer) = self.writer.get() {
+            writer.unpark();
+        }
+    }
+
+    fn run_writer(&self) {
+        let (mut target, mut lines) = (None, Vec::new());
+        while !self.is_closing.load(Ordering::Relaxed) {
+            thread::park();
+            thread::park_timeout(GATHER_TIME);
+            self.write_waiting(&mut target, &mut lines);
+        }
+        // What was passed on before the end of the last thread that serves.
+        self.write_waiting(&mut target, &mut lines);
+        *lock(&self.has_ended.0) = true;
+        self.has_ended.1.notify_all();
+    }
+
+    fn write_waiting(&self, target: &mut Option<LogTarget>, lines: &mut Vec<u8>) {
+        if let Some(next) = lock(&self.next_target).take() {
+            *target = Some(next);
+        }
+        for slot in lock(&self.slots).clone() {
+            lines.clear();
+            std::mem::swap(&mut *lock(&slot.lines), lines);
+            if lines.is_empty() {
+                continue;
+            }
+            let result = target.as_mut().map_or(Ok(()), |target| target.write(lines));
+            if result.is_err() {
+                self.count_dropped(lines);
+            }
+            *lock(&self.error) = result.err().map(|error| error.to_string());
+        }
+        // Threads that have ended, or log no more.
+        lock(&self.slots).retain(|slot| Arc::strong_count(slot) > 1 || !lock(&slot.lines).is_empty());
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{BufRead, BufReader};
+    use std::os::fd::OwnedFd;
+
+    const LIMIT: Duration = Duration::from_secs(10);
+
+    fn pipe() -> (BufReader<impl io::Read>, LogTarget) {
+        let (reader, writer) = io::pipe().expect("a pipe");
+        (BufReader::new(reader), LogTarget::Stream(File::from(OwnedFd::from(writer))))
+    }
+
+    fn read_line(reader: &mut impl BufRead) -> String {
+        let mut line = String::new();
+        reader.read_line(&mut line).expect("a line");
+        line
+    }
+
+    #[test]
+    fn lines_of_each_thread_keep_their_order() {
+        let queue = Arc::new(LogQueue::new(1024));
+        let (mut reader, target) = pipe();
+        queue.set_target(target).expect("a thread");
+        let slot = queue.add_slot();
+        for line in ["a\n", "b\n", "c\n"] {
+            let mut lines = line.as_bytes().to_vec();
+            while !lines.is_empty() {
+                queue.pass_on(&slot, &mut lines);
+            }
+        }
+        assert_eq!([(); 3].map(|()| read_line(&mut reader)).concat(), "a\nb\nc\n");
+        queue.close(LIMIT);
+        assert_eq!(queue.status(), Some(LogStatus::default()));
+    }
+
+    #[test]
+    fn lines_are_written_before_the_end_and_to_the_newest_target() {
+        let queue = Arc::new(LogQueue::new(1024));
+        let (mut old, target) = pipe();
+        queue.set_target(target).expect("a thread");
+        let (mut new, target) = pipe();
+        let slot = queue.add_slot();
+        queue.pass_on(&slot, &mut b"first\n".to_vec());
+        assert_eq!(read_line(&mut old), "first\n");
+        queue.set_target(target).expect("the same thread");
+        queue.pass_on(&slot, &mut b"second\n".to_vec());
+        queue.close(LIMIT);
+        assert_eq!(read_line(&mut new), "second\n");
+        assert_eq!(read_line(&mut old), "", "it is closed");
+    }
+
+    #[test]
+    fn full_target_drops_lines_and_no_thread_waits_for_it() {
+        let queue = Arc::new(LogQueue::new(4096));
+        let (mut reader, target) = pipe();
+        queue.set_target(target).expect("a thread");
+        let slot = queue.add_slot();
+        let text = [b"x".repeat(99), b"\n".to_vec()].concat();
+        let mut passed_on = 0;
+        while queue.status().expect("a target").dropped_lines == 0 {
+            queue.pass_on(&slot, &mut text.clone());
+            passed_on += 1;
+        }
+        // Nobody reads: more than the pipe and the slot hold was dropped.
+        queue.close(Duration::ZERO);
+        assert!(passed_on > 40, "the slot holds 40 lines");
+        assert_eq!(read_line(&mut reader).len(), 100);
+    }
+
+    #[test]
+    fn failure_to_write_is_reported() {
+        let queue = Arc::new(LogQueue::new(4096));
+        let full = File::options().write(true).open("/dev/full").expect("the device");
+        queue.set_target(LogTarget::Stream(full)).expect("a thread");
+        let slot = queue.add_slot();
+        queue.pass_on(&slot, &mut b"a\nb\n".to_vec());
+        queue.close(LIMIT);
+        let status = queue.status().expect("a target");
+        assert_eq!(status.dropped_lines, 2);
+        assert!(status.error.expect("an error").contains("No space left"));
+    }
+
+    #[test]
+    fn syslog_gets_one_datagram_for_each_line() {
+        let (socket, daemon) = UnixDatagram::pair().expect("sockets");
+        let queue = Arc::new(LogQueue::new(4096));
+        queue.set_target(LogTarget::Syslog(socket)).expect("a thread");
+        queue.pass_on(&queue.add_slot(), &mut b"a\nb\n".to_vec());
+        for expected in ["<134>sanderling: a", "<134>sanderling: b"] {
+            let mut room = [0; 64];
+            let length = daemon.recv(&mut room).expect("a datagram");
+            assert_eq!(str::from_utf8(&room[..length]), Ok(expected));
+        }
+        queue.close(LIMIT);
+    }
+}
