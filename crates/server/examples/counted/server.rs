@@ -69,6 +69,7 @@ fn options() -> Options {
     let mut options = Options::default();
     options.http.requests_per_connection_max = u64::MAX;
     options.http.idle_timeout = LONG;
+    options.http.accepts_http2 = true;
     options.open_files.valid_for = LONG;
     options.open_files.watched_valid_for = LONG;
     options.open_files.idle_timeout = LONG;
