@@ -106,6 +106,8 @@ pub enum Event {
     /// The good versions of certificates that come with this event ([`FdKind::KeptCertificates`]) are to be kept for the next
     /// server process, instead of those before.
     CertificatesKept,
+    /// The server process cannot write the access log.
+    AccessLogFailed,
     /// The server process has failed and exits when it has finished what is in progress.
     Failed,
     /// The server process has stopped accepting, after the command to stop: the listeners can be shut down.

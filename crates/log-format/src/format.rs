@@ -94,6 +94,20 @@ impl Format {
         Ok(Format { parts, escape })
     }
 
+    /// The field lines that a line needs, out of those of `record`.
+    pub(crate) fn needed_fields(&self, record: &Record<'_>) -> Vec<u8> {
+        let mut lines = Vec::new();
+        for part in &self.parts {
+            let Part::Variable(variable) = part else { continue };
+            if let Some((name, value)) = variable.field().and_then(|name| Some((name, record.field(name)?))) {
+                for part in [name, b":", value, b"\r\n"] {
+                    lines.extend_from_slice(part);
+                }
+            }
+        }
+        lines
+    }
+
     /// Appends the line of `record`, with a line feed at its end.
     pub(crate) fn write(&self, record: &Record<'_>, time: &Timestamp, out: &mut Vec<u8>) {
         for part in &self.parts {

@@ -18,6 +18,11 @@ impl LineWriter {
         LineWriter { format, time: Timestamp::default() }
     }
 
+    /// What must be kept of the fields of `record` until its line is written.
+    pub fn needed_fields(&self, record: &Record<'_>) -> Vec<u8> {
+        self.format.needed_fields(record)
+    }
+
     /// Appends the line of `record` to `out`, with a line feed at its end. Bytes of the request are escaped.
     pub fn write(&mut self, record: &Record<'_>, out: &mut Vec<u8>) {
         self.time.set(record.time_unix_ms / 1000);
@@ -105,6 +110,25 @@ mod tests {
         }
         let long = vec![b'a'; 1000];
         assert_eq!(line("$request", &record(&long)).len(), 257);
+    }
+
+    #[test]
+    fn long_values_are_cut() {
+        let target = [b"GET /".to_vec(), vec![b'a'; 8000], b" HTTP/1.1".to_vec()].concat();
+        assert_eq!(line("$request_uri", &record(&target)).len(), 4097);
+        assert_eq!(line("$request", &record(&target)).len(), 4096 + "GET  HTTP/1.1\n".len());
+        let fields = [b"Cookie: ".to_vec(), vec![b'c'; 8000], b"\r\n".to_vec()].concat();
+        assert_eq!(line("$http_cookie", &Record { fields: &fields, ..record(LINE) }).len(), 1025);
+    }
+
+    #[test]
+    fn needed_fields_give_the_same_line() {
+        for format in ["combined", "common", "json", "$host $http_x_empty $http_none"] {
+            let writer = LineWriter::new(Arc::new(Format::parse(format).expect("a format")));
+            let fields = writer.needed_fields(&record(LINE));
+            assert!(fields.len() < FIELDS.len());
+            assert_eq!(line(format, &Record { fields: &fields, ..record(LINE) }), line(format, &record(LINE)));
+        }
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub struct Outcome {
     pub status: u16,
     /// Bytes of content that were sent.
     pub content_bytes: u64,
-    /// Milliseconds from the last byte of the request to the last one of the response.
+    /// Milliseconds that sending the response has taken.
     pub duration_ms: u64,
 }
 
@@ -52,6 +52,10 @@ pub(crate) struct RequestLine<'r> {
 
 /// Bytes of a request line that is not of the form of HTTP, as far as it is logged.
 const INVALID_LINE_BYTES_MAX: usize = 256;
+/// Bytes of a target, as far as it is logged.
+const TARGET_BYTES_MAX: usize = 4096;
+/// Bytes of the value of a field, as far as it is logged.
+const FIELD_BYTES_MAX: usize = 1024;
 
 impl<'r> Record<'r> {
     /// The parts of the request line; `None` if it has not three of them.
@@ -64,14 +68,14 @@ impl<'r> Record<'r> {
         };
         (first < last && version.starts_with(b"HTTP/")).then(|| RequestLine {
             method: &line[..first],
-            target: &line[first + 1..last],
+            target: cut(&line[first + 1..last], TARGET_BYTES_MAX),
             version,
         })
     }
 
     /// The start of a request line without three parts.
     pub(crate) fn invalid_line(&self) -> &'r [u8] {
-        &self.line[..self.line.len().min(INVALID_LINE_BYTES_MAX)]
+        cut(self.line, INVALID_LINE_BYTES_MAX)
     }
 
     /// The value of the first field with this name, which is in lower case.
@@ -80,9 +84,13 @@ impl<'r> Record<'r> {
         loop {
             let line_end = memchr::memchr(b'\n', rest)?;
             if rest.len() > name.len() && rest[name.len()] == b':' && rest[..name.len()].eq_ignore_ascii_case(name) {
-                return Some(rest[name.len() + 1..line_end].trim_ascii());
+                return Some(cut(rest[name.len() + 1..line_end].trim_ascii(), FIELD_BYTES_MAX));
             }
             rest = &rest[line_end + 1..];
         }
     }
+}
+
+fn cut(bytes: &[u8], bytes_max: usize) -> &[u8] {
+    &bytes[..bytes.len().min(bytes_max)]
 }

@@ -1,7 +1,7 @@
 //! The variables of a format, with the names that nginx gives them.
 
 use crate::escape::Escape;
-use crate::record::{Protocol, Record};
+use crate::record::Record;
 use crate::timestamp::Timestamp;
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -34,7 +34,7 @@ pub(crate) const VARIABLES: &[(&str, Variable, &str)] = &[
     ("remote_addr", Variable::RemoteAddr, "the address of the client"),
     ("remote_net", Variable::RemoteNet, "its network, IPv4 /24 or IPv6 /48, which does not identify a person"),
     ("remote_port", Variable::RemotePort, "the port of the client"),
-    ("remote_user", Variable::RemoteUser, "the user name of basic authentication; always `-`"),
+    ("remote_user", Variable::RemoteUser, "the user name of basic authentication; always missing"),
     ("time_local", Variable::TimeLocal, "the time in UTC, as 23/Nov/2026:02:04:25 +0000"),
     ("time_iso8601", Variable::TimeIso8601, "the time in UTC, as 2026-11-23T02:04:25.031Z"),
     ("msec", Variable::Msec, "the time in seconds since 1970, with milliseconds"),
@@ -46,11 +46,7 @@ pub(crate) const VARIABLES: &[(&str, Variable, &str)] = &[
     ("host", Variable::Host, "the field Host"),
     ("status", Variable::Status, "the status of the response"),
     ("body_bytes_sent", Variable::BodyBytesSent, "bytes of content that were sent"),
-    (
-        "request_time",
-        Variable::RequestTime,
-        "seconds from the last byte of the request to the last one of the response",
-    ),
+    ("request_time", Variable::RequestTime, "seconds that sending the response has taken"),
 ];
 /// The prefix of the variables of fields.
 const FIELD_PREFIX: &str = "http_";
@@ -63,6 +59,15 @@ impl Variable {
         }
         let field = name.strip_prefix(FIELD_PREFIX).filter(|field| !field.is_empty())?;
         Some(Variable::Field(field.to_ascii_lowercase().replace('_', "-").into_bytes()))
+    }
+
+    /// The field that it depends on.
+    pub(crate) fn field(&self) -> Option<&[u8]> {
+        match self {
+            Variable::Host => Some(b"host"),
+            Variable::Field(name) => Some(name),
+            _ => None,
+        }
     }
 
     /// Appends its value.
@@ -84,12 +89,11 @@ impl Variable {
             }
             Variable::Msec => put_seconds(record.time_unix_ms, out),
             Variable::Request => match record.request_parts() {
-                Some(line) if record.protocol == Protocol::Http2 => {
+                Some(line) => {
                     for part in [line.method, b" ", line.target, b" ", line.version] {
                         escape.write(part, out);
                     }
                 }
-                Some(_) => escape.write(record.line, out),
                 None => put_bytes(Some(record.invalid_line()), out),
             },
             Variable::RequestMethod => put_bytes(record.request_parts().map(|line| line.method), out),
@@ -156,7 +160,7 @@ mod tests {
         let (before, rest) = manual.split_once(BEGIN).expect("the line before the table");
         let (found, after) = rest.split_once(END).expect("the line after the table");
         let rows = VARIABLES.iter().map(|(name, _, meaning)| format!("| `${name}` | {meaning} |\n"));
-        let field = "| `$http_NAME` | a field of the request, as in `$http_user_agent` |\n".to_owned();
+        let field = "| `$http_NAME` | a field of the request, as in `$http_user_agent`; `$http_cookie` is missing over HTTP/2 |\n".to_owned();
         let table: String = rows.chain([field]).collect();
         let expected = format!("\n| variable | value |\n|---|---|\n{table}");
         if std::env::var_os("UPDATE_DOCS").is_some() {

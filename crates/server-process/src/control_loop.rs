@@ -292,7 +292,7 @@ impl<'s> ControlLoop<'s> {
     /// Sends an event to the supervisor. Heartbeats and text are dropped while many events are unsent.
     fn send(&mut self, event: Event) {
         let Some(supervisor) = &mut self.state.supervisor else { return };
-        let may_drop = matches!(event, Event::Heartbeat | Event::Stdout(_) | Event::Stderr(_));
+        let may_drop = matches!(event, Event::Heartbeat | Event::AccessLogFailed | Event::Stdout(_) | Event::Stderr(_));
         if may_drop && supervisor.unsent_count() >= UNSENT_EVENTS_MAX {
             return;
         }
@@ -343,6 +343,9 @@ impl<'s> ControlLoop<'s> {
         let access_log_error = self.server.access_log_status().and_then(|status| status.error);
         if let Some(error) = access_log_error.as_ref().filter(|_| access_log_error != self.logged_access_log_error) {
             log(&format!("cannot write the access log: {error}; its lines are dropped"));
+        }
+        if access_log_error.is_some() {
+            self.send(Event::AccessLogFailed);
         }
         self.logged_access_log_error = access_log_error;
         match hung {

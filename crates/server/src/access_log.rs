@@ -135,10 +135,11 @@ impl WorkerLog {
             state.write(request, 0);
             return None;
         }
+        let fields = state.writer.needed_fields(&state.record(request, 0));
         Some(PendingLine {
             log: Rc::clone(self),
             line: request.line.into(),
-            fields: request.fields.into(),
+            fields: fields.into(),
             peer: request.peer,
             status: request.status,
             content_bytes: request.content_bytes,
@@ -155,11 +156,15 @@ impl Drop for WorkerLog {
 }
 
 impl WorkerLogState {
-    fn write(&mut self, request: &LoggedRequest<'_>, duration_ms: u64) {
+    fn record<'r>(&self, request: &LoggedRequest<'r>, duration_ms: u64) -> Record<'r> {
         let LoggedRequest { peer, line, fields, status, content_bytes } = *request;
         let Peer { client, protocol, is_encrypted } = peer;
         let outcome = Outcome { status, content_bytes, duration_ms };
-        let record = Record { client, line, fields, protocol, is_encrypted, outcome, time_unix_ms: self.now_unix_ms };
+        Record { client, line, fields, protocol, is_encrypted, outcome, time_unix_ms: self.now_unix_ms }
+    }
+
+    fn write(&mut self, request: &LoggedRequest<'_>, duration_ms: u64) {
+        let record = self.record(request, duration_ms);
         self.writer.write(&record, &mut self.lines);
     }
 }
@@ -177,6 +182,11 @@ pub(crate) struct PendingLine {
 }
 
 impl PendingLine {
+    /// Bytes of memory that it holds.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.line.len() + self.fields.len()
+    }
+
     /// Counts content that was sent.
     pub(crate) fn add_content(&mut self, length_bytes: u64) {
         self.content_bytes += length_bytes;

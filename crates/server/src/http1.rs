@@ -65,10 +65,22 @@ impl Http1 {
     }
 
     /// Writes the response to a client that did not send its request in time (RFC 9110 §15.5.9).
-    pub(crate) fn write_timeout_response(&mut self, is_receiving: bool, context: &mut Context<'_, '_>) -> bool {
+    /// `unprocessed`: what has been received of it.
+    pub(crate) fn write_timeout_response(
+        &mut self,
+        is_receiving: bool,
+        unprocessed: &[u8],
+        connection: &ConnectionInfo<'_>,
+        context: &mut Context<'_, '_>,
+    ) -> bool {
         context.metrics.add(Counter::HttpTimeouts, 1);
         if is_receiving {
-            write_status_page(&Response::error(Status::RequestTimeout), context);
+            let content_bytes = write_status_page(&Response::error(Status::RequestTimeout), context);
+            if let Some(log) = context.log {
+                let received = self.pending.as_ref().map_or(unprocessed, |pending| &pending.head);
+                let peer = connection.peer(LoggedProtocol::Http1);
+                log.log_refused(peer, received, Status::RequestTimeout, content_bytes);
+            }
         }
         is_receiving
     }

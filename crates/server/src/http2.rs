@@ -251,7 +251,7 @@ impl<'s> Http2<'s> {
         context: &mut Context<'_, 's>,
     ) -> StreamStep {
         if self.incoming == Incoming::Overdue {
-            return self.refuse_overdue(context);
+            return self.refuse_overdue(connection, context);
         }
         if let Some(index) = self.waiting.iter().position(|waiting| waiting.result.is_some()) {
             let ended = self.waiting.swap_remove(index);
@@ -324,7 +324,7 @@ impl<'s> Http2<'s> {
 
     /// Refuses the request that has been arriving for longest, or ends the connection, if the stream cannot be ended by itself.
     #[cold]
-    fn refuse_overdue(&mut self, context: &mut Context<'_, 's>) -> StreamStep {
+    fn refuse_overdue(&mut self, connection: &ConnectionInfo<'_>, context: &mut Context<'_, 's>) -> StreamStep {
         self.incoming = Incoming::Nothing;
         let limits = &context.options.http.http2;
         let Buffers { output, http2: scratch, http2_head: head, .. } = &mut *context.buffers;
@@ -336,7 +336,7 @@ impl<'s> Http2<'s> {
                 let response = Response::error(Status::RequestTimeout);
                 head.clear();
                 response.write_head(context.clock.date(), head);
-                let content = match response.body() {
+                let mut content = match response.body() {
                     Body::StatusPage(page) if self.session.has_room_for(&request, page.len() as u64) => {
                         Content::Bytes(page)
                     }
@@ -345,6 +345,9 @@ impl<'s> Http2<'s> {
                     }
                     _ => Content::Empty,
                 };
+                if let Some(log) = context.log {
+                    log_content(log, connection, None, &scratch.head, response.status(), &mut content);
+                }
                 self.session.answer(request, head, content, limits, output);
                 StreamStep::Progress { has_answered: true }
             }

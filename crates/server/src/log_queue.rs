@@ -16,6 +16,8 @@ use std::time::Duration;
 const GATHER_TIME: Duration = Duration::from_millis(100);
 /// Bytes of one thread that the writer takes earlier.
 const GATHERED_BYTES_MAX: usize = 256 * 1024;
+/// Attempts to take the lock that the writer holds for the time of an exchange.
+const LOCK_ATTEMPTS_MAX: usize = 100;
 /// Before a full target is tried again, if it does not block.
 const RETRY_PAUSE: Duration = Duration::from_millis(10);
 /// What precedes a line in a datagram to syslog: facility `local0`, severity `info` (RFC 5424 §6.2.1), and the program.
@@ -31,31 +33,47 @@ pub enum LogTarget {
 }
 
 impl LogTarget {
-    fn write(&mut self, lines: &[u8]) -> io::Result<()> {
+    /// Writes whole lines; the lines that were not written, and the last error. `is_over` says that a full target is not waited
+    /// for any longer.
+    fn write(&mut self, lines: &[u8], is_over: &impl Fn() -> bool) -> (usize, Option<io::Error>) {
         match self {
-            LogTarget::Stream(file) => write_all(lines, |rest| file.write(rest)),
+            LogTarget::Stream(file) => match write_all(lines, |rest| file.write(rest), is_over) {
+                Ok(()) => (0, None),
+                Err(error) => (line_count(lines), Some(error)),
+            },
             LogTarget::Syslog(socket) => {
-                let mut datagram = Vec::new();
+                let (mut datagram, mut lost_count, mut last_error) = (Vec::new(), 0, None);
                 for line in lines.split_inclusive(|byte| *byte == b'\n') {
                     datagram.clear();
                     datagram.extend_from_slice(SYSLOG_PREFIX);
                     datagram.extend_from_slice(line.trim_ascii_end());
-                    write_all(&datagram, |rest| socket.send(rest))?;
+                    if let Err(error) = write_all(&datagram, |rest| socket.send(rest), is_over) {
+                        lost_count += 1;
+                        last_error = Some(error);
+                    }
                 }
-                Ok(())
+                (lost_count, last_error)
             }
         }
     }
 }
 
-fn write_all(mut bytes: &[u8], mut write: impl FnMut(&[u8]) -> io::Result<usize>) -> io::Result<()> {
+fn line_count(lines: &[u8]) -> usize {
+    memchr::memchr_iter(b'\n', lines).count()
+}
+
+fn write_all(
+    mut bytes: &[u8],
+    mut write: impl FnMut(&[u8]) -> io::Result<usize>,
+    is_over: &impl Fn() -> bool,
+) -> io::Result<()> {
     while !bytes.is_empty() {
         match write(bytes) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(count) => bytes = &bytes[count..],
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             // Another program has made a pipe that it shares non-blocking.
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => thread::sleep(RETRY_PAUSE),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && !is_over() => thread::sleep(RETRY_PAUSE),
             Err(error) => return Err(error),
         }
     }
@@ -83,6 +101,8 @@ pub(crate) struct LogQueue {
     dropped_lines: AtomicU64,
     error: Mutex<Option<String>>,
     is_closing: AtomicBool,
+    /// Whether the writer waits for further lines, and for no wakeup.
+    is_gathering: AtomicBool,
     /// Whether the writer has ended.
     has_ended: (Mutex<bool>, Condvar),
 }
@@ -103,6 +123,7 @@ impl LogQueue {
             dropped_lines: AtomicU64::new(0),
             error: Mutex::default(),
             is_closing: AtomicBool::new(false),
+            is_gathering: AtomicBool::new(false),
             has_ended: Default::default(),
         }
     }
@@ -148,11 +169,19 @@ impl LogQueue {
 
     /// Passes `lines` on through `slot`, and leaves them if the writer takes earlier ones at this moment.
     pub(crate) fn pass_on(&self, slot: &LogSlot, lines: &mut Vec<u8>) {
-        let mut waiting = match slot.lines.try_lock() {
-            Ok(waiting) => waiting,
-            Err(TryLockError::Poisoned(error)) => error.into_inner(),
-            Err(TryLockError::WouldBlock) if lines.len() < self.slot_bytes_max => return,
-            Err(TryLockError::WouldBlock) => return self.drop_lines(lines),
+        let try_lock = |_| match slot.lines.try_lock() {
+            Ok(waiting) => Some(waiting),
+            Err(TryLockError::Poisoned(error)) => Some(error.into_inner()),
+            Err(TryLockError::WouldBlock) => {
+                std::hint::spin_loop();
+                None
+            }
+        };
+        let mut waiting = match (0..LOCK_ATTEMPTS_MAX).find_map(try_lock) {
+            Some(waiting) => waiting,
+            // The writer was interrupted: the next iteration tries again.
+            None if lines.len() < self.slot_bytes_max => return,
+            None => return self.drop_lines(lines),
         };
         let waiting_bytes = waiting.len();
         if waiting_bytes + lines.len() > self.slot_bytes_max {
@@ -166,19 +195,15 @@ impl LogQueue {
         lines.clear();
         let is_much = waiting_bytes < GATHERED_BYTES_MAX && waiting.len() >= GATHERED_BYTES_MAX;
         drop(waiting);
-        if waiting_bytes == 0 || is_much {
+        let is_first = waiting_bytes == 0 && !self.is_gathering.load(Ordering::Relaxed);
+        if is_first || is_much {
             self.wake_writer();
         }
     }
 
     fn drop_lines(&self, lines: &mut Vec<u8>) {
-        self.count_dropped(lines);
+        self.dropped_lines.fetch_add(line_count(lines) as u64, Ordering::Relaxed);
         lines.clear();
-    }
-
-    fn count_dropped(&self, lines: &[u8]) {
-        let count = memchr::memchr_iter(b'\n', lines).count();
-        self.dropped_lines.fetch_add(count as u64, Ordering::Relaxed);
     }
 
     fn wake_writer(&self) {
@@ -191,7 +216,10 @@ impl LogQueue {
         let (mut target, mut lines) = (None, Vec::new());
         while !self.is_closing.load(Ordering::Relaxed) {
             thread::park();
+            self.is_gathering.store(true, Ordering::Relaxed);
             thread::park_timeout(GATHER_TIME);
+            // A thread that passes lines on after its slot was emptied sees this, because of the lock of the slot.
+            self.is_gathering.store(false, Ordering::Relaxed);
             self.write_waiting(&mut target, &mut lines);
         }
         // What was passed on before the end of the last thread that serves.
@@ -210,11 +238,13 @@ impl LogQueue {
             if lines.is_empty() {
                 continue;
             }
-            let result = target.as_mut().map_or(Ok(()), |target| target.write(lines));
-            if result.is_err() {
-                self.count_dropped(lines);
-            }
-            *lock(&self.error) = result.err().map(|error| error.to_string());
+            let is_over = || self.is_closing.load(Ordering::Relaxed) || lock(&self.next_target).is_some();
+            let (lost_count, error) = match target {
+                Some(target) => target.write(lines, &is_over),
+                None => (line_count(lines), None),
+            };
+            self.dropped_lines.fetch_add(lost_count as u64, Ordering::Relaxed);
+            *lock(&self.error) = error.map(|error| error.to_string());
         }
         // Threads that have ended, or log no more.
         lock(&self.slots).retain(|slot| Arc::strong_count(slot) > 1 || !lock(&slot.lines).is_empty());
@@ -306,6 +336,43 @@ mod tests {
         let status = queue.status().expect("a target");
         assert_eq!(status.dropped_lines, 2);
         assert!(status.error.expect("an error").contains("No space left"));
+    }
+
+    #[test]
+    fn line_that_is_too_long_for_a_datagram_costs_no_other() {
+        let (socket, daemon) = UnixDatagram::pair().expect("sockets");
+        let queue = Arc::new(LogQueue::new(16 * 1024 * 1024));
+        queue.set_target(LogTarget::Syslog(socket)).expect("a thread");
+        let long = vec![b'x'; 8 * 1024 * 1024];
+        queue.pass_on(&queue.add_slot(), &mut [b"a\n", &long[..], b"\n", b"b\n"].concat());
+        queue.close(LIMIT);
+        for expected in ["<134>sanderling: a", "<134>sanderling: b"] {
+            let mut room = [0; 64];
+            let length = daemon.recv(&mut room).expect("a datagram");
+            assert_eq!(str::from_utf8(&room[..length]), Ok(expected));
+        }
+        assert_eq!(queue.status().expect("a target").dropped_lines, 1);
+    }
+
+    #[test]
+    fn full_pipe_that_does_not_block_is_given_up_for_another_target() {
+        let queue = Arc::new(LogQueue::new(1024 * 1024));
+        let (reader, writer) = io::pipe().expect("a pipe");
+        rustix::fs::fcntl_setfl(&writer, rustix::fs::OFlags::NONBLOCK).expect("set");
+        queue.set_target(LogTarget::Stream(File::from(OwnedFd::from(writer)))).expect("a thread");
+        let slot = queue.add_slot();
+        queue.pass_on(&slot, &mut [vec![b'x'; 200_000], b"\n".to_vec()].concat());
+        let (mut new, target) = pipe();
+        queue.set_target(target).expect("the same thread");
+        queue.pass_on(&slot, &mut b"later\n".to_vec());
+        let mut line = read_line(&mut new);
+        if line.starts_with('x') {
+            // The writer has taken both at once.
+            line = read_line(&mut new);
+        }
+        assert_eq!(line, "later\n");
+        drop(reader);
+        queue.close(LIMIT);
     }
 
     #[test]

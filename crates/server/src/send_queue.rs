@@ -290,7 +290,8 @@ impl<'s> FileChunk<'s> {
     pub(crate) fn held_bytes(&self) -> usize {
         let read = if let PieceRead::Bytes { bytes, .. } = &self.read { bytes.capacity() } else { 0 };
         let of_part = |part: &NextPart| size_of::<NextPart>() + part.text.capacity();
-        read + self.next_parts().iter().map(of_part).sum::<usize>()
+        let line = self.extras.as_ref().and_then(|extras| extras.line.as_ref()).map_or(0, PendingLine::held_bytes);
+        read + self.next_parts().iter().map(of_part).sum::<usize>() + line
     }
 
     fn next_parts(&self) -> &[NextPart] {

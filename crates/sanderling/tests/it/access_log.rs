@@ -67,6 +67,18 @@ fn each_response_has_one_line() {
 }
 
 #[test]
+fn request_that_does_not_arrive_in_time_is_logged() {
+    let directory = site(
+        "[log]\naccess = \"access.log\"\nformat = \"$request|$status\"\n[limits]\nhttp_header_deadline_ms = 100\n",
+    );
+    let server = TestServer::start_command(directory.serve_command(), HTTP);
+    let mut client = HttpClient::connect(server.http());
+    client.send("GET /slow HTTP/1.1\r\nHost: example.com\r\n");
+    assert_eq!(client.response().status, 408);
+    assert_eq!(lines(&directory, "access.log", 1), ["GET /slow HTTP/1.1|408"]);
+}
+
+#[test]
 fn line_of_an_aborted_response_has_the_bytes_that_were_sent() {
     let directory = site("[log]\naccess = \"access.log\"\nformat = \"json\"\n");
     let server = TestServer::start_command(directory.serve_command(), HTTP);

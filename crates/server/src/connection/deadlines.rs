@@ -2,7 +2,7 @@
 
 use super::{Connection, Next, Protocol, State};
 use crate::clock::ms;
-use crate::context::{CloseMode, Context};
+use crate::context::{CloseMode, ConnectionInfo, Context};
 use crate::metrics::Counter;
 use crate::open_file::FileError;
 use crate::rate_window::{Expiry, RECEIVE_WINDOW_MS, RateWindow};
@@ -96,7 +96,13 @@ impl<'s> Connection<'s> {
             return self.receive_and_answer(context);
         }
         context.buffers.output.clear();
-        if !self.protocol_state.write_timeout_response(self.state == State::Receiving, self.queue.is_empty(), context) {
+        let (is_receiving, is_sent) = (self.state == State::Receiving, self.queue.is_empty());
+        let info = ConnectionInfo {
+            client: self.permit.client(),
+            answered_count: self.answered_count,
+            transport: &self.transport,
+        };
+        if !self.protocol_state.write_timeout_response(is_receiving, is_sent, &self.unprocessed, &info, context) {
             return Ok(Next::Close);
         }
         self.set_send_deadline(context);

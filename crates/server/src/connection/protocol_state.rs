@@ -168,10 +168,12 @@ impl<'s> ProtocolState<'s> {
         &mut self,
         is_receiving: bool,
         is_sent: bool,
+        unprocessed: &[u8],
+        connection: &ConnectionInfo<'_>,
         context: &mut Context<'_, '_>,
     ) -> bool {
         match self {
-            ProtocolState::Http1(http) => http.write_timeout_response(is_receiving, context),
+            ProtocolState::Http1(http) => http.write_timeout_response(is_receiving, unprocessed, connection, context),
             ProtocolState::Other(OtherProtocol::Http2(http)) => http.write_timeout_response(is_sent, context),
             ProtocolState::Other(OtherProtocol::Dns(_)) => false,
         }

@@ -34,17 +34,25 @@ pub(super) struct AccessLogFile {
 enum State {
     #[default]
     None,
-    /// It is a file, which is rotated. Its first line is of this day since 1970.
+    /// It is a file, which is rotated. Its first line, or its last one when it was opened, is of this day since 1970.
     Rotated { file: File, rotation: Rotation, first_day: u64 },
     /// It is another target, or rotated by another program.
     Open,
-    /// It could not be opened.
+    /// It could not be opened, or not be written.
     Failed,
 }
 
 impl AccessLogFile {
     pub(super) fn next_check(&self) -> Option<Instant> {
         self.next_check
+    }
+
+    /// Has the target opened again soon: a syslog daemon that was restarted has another socket.
+    pub(super) fn on_write_failure(&mut self) {
+        if matches!(self.state, State::Open) {
+            self.state = State::Failed;
+            self.next_check.get_or_insert(Instant::now() + CHECK_INTERVAL);
+        }
     }
 
     /// What a server process with `config` needs: nothing without a log, or if it cannot be opened.
