@@ -7,7 +7,7 @@ mod many_requests;
 mod protocols;
 
 use sanderling_testkit::{
-    DEADLINE, ListenerCounts, TestDirectory, TestServer, curl, kdig, run, run_program, send_signal,
+    DEADLINE, ListenerCounts, TestDirectory, TestServer, curl, kdig, run, run_program, send_signal, wait_until,
 };
 use std::fs;
 use std::io::{Read, Write};
@@ -273,6 +273,28 @@ fn changed_certificate_is_used_by_itself_and_a_broken_one_is_not() {
     wait_for("issued by second", true);
     directory.replace("chain.pem", b"broken");
     wait_for("the chain has no certificate", true);
+}
+
+#[test]
+fn certificate_that_cannot_be_passed_on_is_passed_on_later() {
+    let directory = domain();
+    let mut server = TestServer::start_command(directory.serve_command(), BOTH);
+    let https = server.encrypted("https");
+    let supervisor = server.process_id().to_string();
+    let set_limit = |limit: &str| {
+        let ended = run_program("prlimit", "util-linux", &["--pid", &supervisor, &format!("--nofile={limit}:")]);
+        assert!(ended.status.success(), "{}", ended.errors);
+    };
+    // With this limit the supervisor can open nothing.
+    let is_open = |number: &u64| fs::symlink_metadata(format!("/proc/{supervisor}/fd/{number}")).is_ok();
+    let first_free = (0..).find(|number| !is_open(number)).expect("not all");
+    let limits = fs::read_to_string(format!("/proc/{supervisor}/limits")).expect("it runs");
+    let limit = limits.lines().find_map(|line| line.strip_prefix("Max open files")?.split_whitespace().next());
+    set_limit(&first_free.to_string());
+    issue(&directory, "chain.pem", "key.pem", "second");
+    server.wait_for_error("cannot pass on certificates and keys: ");
+    set_limit(limit.expect("a limit"));
+    wait_until("the second certificate", || s_client(https, "").replace("CN=", "CN = ").contains("CN = second"));
 }
 
 #[test]

@@ -26,8 +26,8 @@ const KEY_LIFETIME_S: u64 = 12 * 3600;
 /// What is known of the files with secrets, and the shared keys.
 #[derive(Debug, Default)]
 pub(super) struct Secrets {
-    /// The files when they were passed on last.
-    versions: Vec<Option<FileVersion>>,
+    /// The files when they were passed on last; `None` if that has failed, and all is to be passed on again.
+    versions: Option<Vec<Option<FileVersion>>>,
     /// When files and keys are checked next; `None` if the configuration needs neither.
     next_check: Option<Instant>,
     shared_keys: Option<(SharedKeys, OwnedFd)>,
@@ -75,9 +75,11 @@ impl Secrets {
 
     /// What a server process with `config` needs; nothing if it has neither certificates nor cookies.
     pub(super) fn descriptors(&mut self, config: &Config) -> io::Result<IncomingFds> {
-        self.versions = versions(config);
+        self.versions = None;
+        // Before the files are read: what changes meanwhile is read again.
+        let versions = versions(config);
         let has_keys = has_keys(config);
-        let interval = if self.versions.is_empty() { KEY_CHECK_INTERVAL } else { CHECK_INTERVAL };
+        let interval = if versions.is_empty() { KEY_CHECK_INTERVAL } else { CHECK_INTERVAL };
         self.next_check = has_keys.then(|| Instant::now() + interval);
         let mut descriptors = Vec::new();
         if config.has_tls() {
@@ -93,6 +95,7 @@ impl Secrets {
             let shared_keys = self.shared_keys().map(|file| file.try_clone_to_owned()).transpose()?;
             descriptors.extend(shared_keys.map(|file| (FdKind::SharedKeys, file)));
         }
+        self.versions = Some(versions);
         Ok(descriptors)
     }
 
@@ -146,9 +149,10 @@ impl Supervisor {
             return;
         }
         let config = &self.active.config;
-        let interval = if self.secrets.versions.is_empty() { KEY_CHECK_INTERVAL } else { CHECK_INTERVAL };
+        let versions = versions(config);
+        let interval = if versions.is_empty() { KEY_CHECK_INTERVAL } else { CHECK_INTERVAL };
         self.secrets.next_check = Some(now + interval);
-        let has_changed = versions(config) != self.secrets.versions;
+        let has_changed = self.secrets.versions.as_ref() != Some(&versions);
         let is_due =
             self.secrets.shared_keys.as_ref().is_some_and(|(keys, _)| is_expired(keys, unix_s(SystemTime::now())));
         if !has_changed && !is_due {
