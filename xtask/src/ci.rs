@@ -31,6 +31,7 @@ const TOGETHER: &[Step] = &[
     Step { name: "loom", purpose: "the table is correct in every interleaving of its races", run: loom },
     Step { name: "doc", purpose: "the documentation builds without a warning or a dead link", run: doc },
     Step { name: "no-std", purpose: "dns and http build without an operating system", run: no_std },
+    Step { name: "ring", purpose: "the program builds with the other library for cryptography", run: ring },
     Step { name: "bench", purpose: "what measures the program builds and passes its tests", run: bench },
     Step {
         name: "torture",
@@ -193,6 +194,11 @@ fn no_std(log: &mut Log) -> Outcome {
     }
     let build = "build --locked --package sanderling-dns --package sanderling-http --target";
     Program::cargo().args(build).args(NO_STD_TARGET).run(log)
+}
+
+/// Builds the program with ring instead of aws-lc-rs. Tests of both take too long.
+fn ring(log: &mut Log) -> Outcome {
+    Program::cargo().args("check --locked --package sanderling --no-default-features --features ring").run(log)
 }
 
 fn target_is_installed() -> bool {
