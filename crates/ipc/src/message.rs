@@ -283,10 +283,9 @@ pub(crate) mod tests {
         let text = || Text::new("line\n");
         let formats = [StatusFormat::Text, StatusFormat::Verbose, StatusFormat::Json].map(Command::Status);
         let reload = Command::Reload { forced_zones: vec!["example.com".to_owned()] };
-        let commands =
-            [Command::UpdateSecrets, reload, Command::Upgrade, Command::Stop, Command::Drain, Command::HandOver]
-                .into_iter()
-                .chain(formats);
+        let updates = [Command::UpdateSecrets, Command::UpdateAccessLog, Command::Reopen];
+        let others = [reload, Command::Upgrade, Command::Stop, Command::Drain, Command::HandOver];
+        let commands = updates.into_iter().chain(others).chain(formats);
         let events = [
             Event::Stdout(text()),
             Event::Stderr(text()),
@@ -299,6 +298,7 @@ pub(crate) mod tests {
             Event::NewProcessNeeded(text()),
             Event::ZonesKept { replaces_all: true },
             Event::CertificatesKept,
+            Event::AccessLogFailed,
             Event::Failed,
             Event::AcceptStopped,
             Event::Drained { cut_off_count: 1 },
@@ -320,6 +320,7 @@ pub(crate) mod tests {
             FdKind::Certificates,
             FdKind::KeptCertificates,
             FdKind::SharedKeys,
+            FdKind::AccessLog,
             FdKind::ControlSocket,
             FdKind::Process(process),
         ];
@@ -345,7 +346,7 @@ pub(crate) mod tests {
         for name in enums.iter().chain(&inner).flatten() {
             assert!(all.contains(&format!("\"{name}\"")), "{name} is not in `messages` or `kinds`");
         }
-        assert_eq!(enums.map(|names| names.len()), [3, 7, 14, 10], "{inner:?}");
+        assert_eq!(enums.map(|names| names.len()), [3, 9, 15, 11], "{inner:?}");
     }
 
     #[test]
