@@ -18,6 +18,8 @@ const CERTIFICATES_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// Bytes of one ticket key.
 pub const TICKET_KEY_BYTES: usize = 48;
 
+/// The first byte of good versions: another version of the program may have kept them.
+const KEPT_FORMAT: u8 = 1;
 const FILES: u8 = 0;
 const UNREADABLE: u8 = 1;
 
@@ -81,8 +83,9 @@ pub struct KeptCertificate {
 /// Writes good versions of certificates.
 pub fn kept_certificates_to_memfd<'k>(kept: impl Iterator<Item = &'k KeptCertificate> + Clone) -> io::Result<OwnedFd> {
     let parts = |kept: &'k KeptCertificate| [kept.file.as_os_str().as_bytes(), &kept.chain, &kept.key];
-    let bytes = kept.clone().flat_map(parts).map(|part| 4 + part.len()).sum();
-    let mut content = Zeroizing::new(Vec::with_capacity(bytes));
+    let bytes: usize = kept.clone().flat_map(parts).map(|part| 4 + part.len()).sum();
+    let mut content = Zeroizing::new(Vec::with_capacity(1 + bytes));
+    content.push(KEPT_FORMAT);
     kept.flat_map(parts).for_each(|part| put(part, &mut content));
     memfd::create("kept-certificates", &content)
 }
@@ -90,10 +93,14 @@ pub fn kept_certificates_to_memfd<'k>(kept: impl Iterator<Item = &'k KeptCertifi
 /// Reads what [`kept_certificates_to_memfd`] has written.
 ///
 /// # Errors
-/// The content is malformed.
+/// The content is malformed, or of another format.
 pub fn kept_certificates_from_memfd(descriptor: impl AsFd) -> io::Result<Vec<KeptCertificate>> {
     let content = Zeroizing::new(memfd::read(descriptor, CERTIFICATES_BYTES_MAX)?);
-    let mut rest = &content[..];
+    let (format, mut rest) = content.split_first().ok_or_else(malformed)?;
+    if *format != KEPT_FORMAT {
+        let message = format!("the kept certificates have format {format}, this program reads {KEPT_FORMAT}");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+    }
     let mut kept = Vec::new();
     while !rest.is_empty() {
         let file = PathBuf::from(OsStr::from_bytes(take(&mut rest)?));
@@ -123,7 +130,7 @@ fn take<'b>(rest: &mut &'b [u8]) -> io::Result<&'b [u8]> {
 }
 
 fn malformed() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "the certificates or keys of the supervisor are malformed")
+    io::Error::new(io::ErrorKind::InvalidData, "the certificates or keys that were passed on are malformed")
 }
 
 /// Keys that all server processes of a machine share, and the keys before them, which are still accepted.
@@ -233,10 +240,14 @@ mod tests {
             assert_eq!(kept_certificates_from_memfd(&file).expect("read"), all[..count]);
         }
         let whole = memfd::read(kept_certificates_to_memfd(all[..1].iter()).expect("created"), 100).expect("read");
-        for length in 1..whole.len() {
+        // With the format alone there are none.
+        for length in (0..whole.len()).filter(|length| *length != 1) {
             let file = memfd::create("test", &whole[..length]).expect("created");
             assert!(kept_certificates_from_memfd(&file).is_err(), "{length} bytes");
         }
+        let of_another_version = memfd::create("test", &[&[KEPT_FORMAT + 1], &whole[1..]].concat()).expect("created");
+        let error = kept_certificates_from_memfd(of_another_version).expect_err("refused");
+        assert_eq!(error.to_string(), "the kept certificates have format 2, this program reads 1");
     }
 
     #[test]

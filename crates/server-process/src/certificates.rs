@@ -120,7 +120,7 @@ impl Certificates {
             return Err(io::Error::other("the certificates are those of another configuration"));
         }
         let tickets = TicketKeys::new(&keys.tickets.current, keys.tickets.previous.as_deref());
-        let kept = kept.or(self.kept.as_ref()).map(kept_certificates_from_memfd).transpose()?.unwrap_or_default();
+        let kept = kept.or(self.kept.as_ref()).map(read_kept).unwrap_or_default();
         let mut store = self.load_files(&config.certificates, &files, &kept, diagnostics);
         self.keep(files, kept);
         if config.has_self_signed_certificate {
@@ -234,6 +234,18 @@ impl Certificates {
     }
 }
 
+/// The good versions that an earlier process has kept; none if it has sent something else: it must not prevent this one from
+/// serving.
+fn read_kept(kept: &OwnedFd) -> Vec<KeptCertificate> {
+    kept_certificates_from_memfd(kept).unwrap_or_else(|error| {
+        log(&format!(
+            "cannot read the certificates that an earlier server process has kept: {}; going on without them",
+            error_text(&error)
+        ));
+        Vec::new()
+    })
+}
+
 /// What new connections begin with.
 pub(crate) fn tls(store: CertificateStore, tickets: TicketKeys, refuses_unknown_names: bool) -> Tls {
     let tickets = Arc::new(tickets);
@@ -328,6 +340,28 @@ impl InService {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sanderling_ipc::secrets::certificates_to_memfd;
+    use sanderling_os::memfd;
+
+    #[test]
+    fn kept_certificates_that_cannot_be_read_prevent_nothing() {
+        let config = Config { has_self_signed_certificate: true, ..Config::default() };
+        let own = || kept_certificates_to_memfd([].iter()).expect("created");
+        let of_another_version = memfd::create("test", &[0xff, 0, 0]).expect("created");
+        for kept in [None, Some(own()), Some(of_another_version), Some(memfd::create("test", b"").expect("created"))] {
+            let descriptors = SecretDescriptors {
+                certificates: Some(certificates_to_memfd(&[]).expect("created")),
+                shared_keys: Some(SharedKeys::default().to_memfd().expect("created")),
+                kept,
+            };
+            let mut certificates = Certificates::default();
+            let loaded = certificates.load(&config, descriptors, &mut Vec::new()).expect("loaded");
+            assert!(loaded.tls.is_some());
+            // The next process gets what this one can read.
+            let kept = certificates.kept.expect("kept");
+            assert_eq!(kept_certificates_from_memfd(&kept).expect("read"), []);
+        }
+    }
 
     #[test]
     fn text_has_the_days_until_the_certificate_expires_or_since_it_has() {
