@@ -62,9 +62,9 @@ pub(crate) struct Connection<'s> {
 /// The protocol of a listener or a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// HTTP/1.1.
+    /// HTTP/1.1 or HTTP/2.
     Http,
-    /// DNS over TCP.
+    /// DNS over TCP, with or without TLS.
     Dns,
 }
 

@@ -229,7 +229,7 @@ impl Http1 {
         self.answer_with_file::<false>(request, site, &[], input, connection, context)
     }
 
-    /// The same for a request that may be answered otherwise than with a file. `content` is what was kept of its body.
+    /// The same for a request that may be answered otherwise than with a file, or is logged. `content` is what was kept of its body.
     #[cold]
     #[inline(never)]
     fn answer_by_rules<'s>(
