@@ -42,21 +42,19 @@ type FileVersion = (u64, u64, u64, i64, i64);
 
 impl Secrets {
     /// Takes over the keys and good versions of the supervisor before this one, which has passed on certificates for `config`.
-    /// They are passed on again, since its last versions of the files are unknown.
+    /// They may come from a server process. They are passed on again, since the last versions of the files are unknown.
     pub(super) fn inherit(&mut self, shared_keys: Option<OwnedFd>, kept: Option<OwnedFd>, config: &Config) {
+        let shared_keys = shared_keys.filter(|keys| is_unchangeable(keys, "keys"));
         self.shared_keys = shared_keys.and_then(|file| Some((SharedKeys::from_memfd(&file).ok()?, file)));
-        self.kept = kept;
+        self.kept = kept.filter(|kept| is_unchangeable(kept, "certificates"));
         self.next_check = has_keys(config).then(Instant::now);
     }
 
     /// Keeps good versions of certificates for the next server process.
     pub(super) fn keep(&mut self, descriptors: IncomingFds) {
         for (kind, kept) in descriptors {
-            // What its sender can still change, another process must not trust.
-            if kind == FdKind::KeptCertificates && memfd::is_sealed(&kept) {
+            if kind == FdKind::KeptCertificates && is_unchangeable(&kept, "certificates") {
                 self.kept = Some(kept);
-            } else {
-                log("a server process sends certificates to keep in memory that is not sealed; ignoring them");
             }
         }
     }
@@ -130,6 +128,15 @@ impl Secrets {
     }
 }
 
+/// Whether the memory is sealed: what its sender can still change, another process must not trust.
+fn is_unchangeable(received: &OwnedFd, content: &str) -> bool {
+    let is_sealed = memfd::is_sealed(received);
+    if !is_sealed {
+        log(&format!("a server process sends {content} to keep in memory that is not sealed; ignoring them"));
+    }
+    is_sealed
+}
+
 fn random_key<const BYTES: usize>() -> io::Result<Zeroizing<[u8; BYTES]>> {
     let mut key = Zeroizing::new([0; BYTES]);
     File::open("/dev/urandom")?.read_exact(&mut key[..])?;
@@ -138,7 +145,7 @@ fn random_key<const BYTES: usize>() -> io::Result<Zeroizing<[u8; BYTES]>> {
 
 /// Whether others must replace the keys, also if the clock was set back.
 fn is_expired(keys: &SharedKeys, now_unix_s: u64) -> bool {
-    !(keys.made_at_unix_s..keys.made_at_unix_s + KEY_LIFETIME_S).contains(&now_unix_s)
+    !(keys.made_at_unix_s..keys.made_at_unix_s.saturating_add(KEY_LIFETIME_S)).contains(&now_unix_s)
 }
 
 impl Supervisor {
@@ -192,6 +199,7 @@ fn unix_s(time: SystemTime) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
 
     const START: u64 = 1_800_000_000;
 
@@ -219,6 +227,39 @@ mod tests {
         next.inherit(keys, None, &Config::default());
         next.rotate(START + KEY_LIFETIME_S).expect("nothing to do");
         assert_eq!(current(&next).tickets, second.tickets);
+    }
+
+    #[test]
+    fn what_its_sender_can_change_is_not_taken_over() {
+        let mut unsealed = tempfile::tempfile().expect("created");
+        let sealed = SharedKeys { made_at_unix_s: START, ..SharedKeys::default() }.to_memfd().expect("created");
+        unsealed.write_all(&memfd::read(&sealed, 1_000).expect("read")).expect("written");
+        let check = |file: BorrowedFd<'_>, is_taken_over| {
+            let copy = || file.try_clone_to_owned().expect("a copy");
+            let mut secrets = Secrets::default();
+            secrets.inherit(Some(copy()), Some(copy()), &Config::default());
+            assert_eq!((secrets.shared_keys().is_some(), secrets.kept().is_some()), (is_taken_over, is_taken_over));
+            let mut secrets = Secrets::default();
+            secrets.keep(vec![(FdKind::KeptCertificates, copy())]);
+            assert_eq!(secrets.kept().is_some(), is_taken_over);
+        };
+        check(sealed.as_fd(), true);
+        check(unsealed.as_fd(), false);
+    }
+
+    #[test]
+    fn keys_of_any_age_are_replaced_in_time() {
+        let check = |made_at_unix_s, is_replaced| {
+            let file = SharedKeys { made_at_unix_s, ..SharedKeys::default() }.to_memfd().expect("created");
+            let mut secrets = Secrets::default();
+            secrets.inherit(Some(file), None, &Config::default());
+            secrets.rotate(START).expect("random numbers");
+            assert_eq!(current(&secrets).tickets != SharedKeys::default().tickets, is_replaced, "{made_at_unix_s}");
+        };
+        check(START - 1, false);
+        for made_at_unix_s in [0, START + 1, u64::MAX - 1, u64::MAX] {
+            check(made_at_unix_s, true);
+        }
     }
 
     #[test]
