@@ -17,6 +17,8 @@ use zeroize::Zeroizing;
 const CERTIFICATES_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// Bytes of one ticket key.
 pub const TICKET_KEY_BYTES: usize = 48;
+/// How long a shared key is the current one, and then the previous one.
+pub const KEY_LIFETIME_S: u64 = 12 * 3600;
 
 /// The first byte of good versions: another version of the program may have kept them.
 const KEPT_FORMAT: u8 = 1;

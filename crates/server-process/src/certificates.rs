@@ -7,8 +7,8 @@ use sanderling_config::diagnostic::{Diagnostic, Problem, error_text};
 use sanderling_config::log::log;
 use sanderling_config::{CertificateFiles, Config, DomainName};
 use sanderling_ipc::secrets::{
-    KeptCertificate, PemFiles, SharedKeys, TICKET_KEY_BYTES, certificates_from_memfd, kept_certificates_from_memfd,
-    kept_certificates_to_memfd,
+    KEY_LIFETIME_S, KeptCertificate, PemFiles, SharedKeys, TICKET_KEY_BYTES, certificates_from_memfd,
+    kept_certificates_from_memfd, kept_certificates_to_memfd,
 };
 use sanderling_server::Tls;
 use sanderling_tls::self_signed::localhost;
@@ -24,7 +24,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Seconds that the certificate for `localhost` is valid, at least, when it is passed on.
 const SELF_SIGNED_LEFT_S_MIN: u64 = 86_400;
 
-const _: () = assert!(TICKET_KEY_BYTES == sanderling_tls::TICKET_KEY_BYTES);
+const _: () = assert!(
+    TICKET_KEY_BYTES == sanderling_tls::TICKET_KEY_BYTES && KEY_LIFETIME_S == sanderling_tls::TICKET_LIFETIME_S as u64
+);
 
 /// What the supervisor has passed on.
 #[derive(Debug, Default)]
@@ -37,7 +39,7 @@ pub(crate) struct SecretDescriptors {
 
 /// What was passed on, ready for use.
 #[derive(Debug, Default)]
-pub(crate) struct Secrets {
+pub(crate) struct LoadedSecrets {
     /// What new encrypted connections begin with; `None` without certificates.
     pub(crate) tls: Option<Arc<Tls>>,
     /// The keys; `None` if neither certificates nor cookies need them.
@@ -91,7 +93,7 @@ impl Certificates {
         config: &Config,
         descriptors: SecretDescriptors,
         diagnostics: &mut Vec<Diagnostic>,
-    ) -> io::Result<Secrets> {
+    ) -> io::Result<LoadedSecrets> {
         let SecretDescriptors { certificates, shared_keys: keys_file, kept } = descriptors;
         let shared_keys = keys_file.as_ref().map(SharedKeys::from_memfd).transpose()?;
         let tls = match (certificates, &shared_keys) {
@@ -103,7 +105,7 @@ impl Certificates {
                 None
             }
         };
-        Ok(Secrets { tls, shared_keys, keys_file })
+        Ok(LoadedSecrets { tls, shared_keys, keys_file })
     }
 
     /// What new connections begin with.

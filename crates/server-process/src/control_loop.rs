@@ -2,7 +2,7 @@
 //! heartbeats, and answers at the control socket while there is no supervisor. It serves no client of the network.
 
 use crate::access_log;
-use crate::certificates::{Certificates, SecretDescriptors, Secrets};
+use crate::certificates::{Certificates, LoadedSecrets, SecretDescriptors};
 use crate::heap_trim::HeapTrim;
 use crate::kept_zones::NewSegment;
 use crate::limit_log::LimitLog;
@@ -55,7 +55,7 @@ pub(crate) struct ProcessState {
     pub(crate) load_status: LoadStatus,
     pub(crate) certificates: Certificates,
     /// What came with the configuration that is being loaded.
-    pub(crate) loaded_secrets: SecretDescriptors,
+    pub(crate) received_secrets: SecretDescriptors,
     /// A target of the access log that came with a configuration.
     pub(crate) access_log: Option<OwnedFd>,
     /// The shared keys, for the next supervisor.
@@ -219,7 +219,7 @@ impl<'s> ControlLoop<'s> {
                 received.extend(descriptors);
                 let Descriptors { configuration, certificates, shared_keys, access_log, .. } = received;
                 self.state.access_log = access_log;
-                self.state.loaded_secrets = SecretDescriptors { certificates, shared_keys, kept: None };
+                self.state.received_secrets = SecretDescriptors { certificates, shared_keys, kept: None };
                 let result = configuration.ok_or_else(|| io::Error::other("no configuration came with the command"));
                 if let Err(error) = result.and_then(|text| self.load(text, &forced_zones)) {
                     self.send_new_process_needed(&format!(
@@ -234,7 +234,7 @@ impl<'s> ControlLoop<'s> {
                 let Descriptors { certificates, shared_keys, .. } = received;
                 let config = Arc::clone(&self.state.config);
                 let secrets = self.load_secrets(&config, SecretDescriptors { certificates, shared_keys, kept: None });
-                if let Some(Secrets { tls, shared_keys, .. }) = secrets {
+                if let Some(LoadedSecrets { tls, shared_keys, .. }) = secrets {
                     self.server.update_snapshot(|snapshot| {
                         snapshot.tls = tls;
                         snapshot.reply_options = reply_options(&config, shared_keys.as_ref());
@@ -449,14 +449,14 @@ impl<'s> ControlLoop<'s> {
             report(diagnostics);
             self.send_diagnostics(diagnostics);
         }
-        let descriptors = std::mem::take(&mut self.state.loaded_secrets);
+        let descriptors = std::mem::take(&mut self.state.received_secrets);
         let secrets = self.load_secrets(&config, descriptors);
         access_log::set_target(self.server, &config, self.state.access_log.take());
         snapshot.access_log = access_log::access_log(&config);
         snapshot.rate_limit_policy = rate_limit_policy(&config);
         self.server.update_snapshot(|current| {
             match secrets {
-                Some(Secrets { tls, shared_keys, .. }) => {
+                Some(LoadedSecrets { tls, shared_keys, .. }) => {
                     snapshot.tls = tls;
                     snapshot.reply_options = reply_options(&config, shared_keys.as_ref());
                 }
@@ -481,7 +481,7 @@ impl<'s> ControlLoop<'s> {
     }
 
     /// Loads certificates and keys, and reports what is wrong with them; `None` if the current ones stay.
-    fn load_secrets(&mut self, config: &Config, descriptors: SecretDescriptors) -> Option<Secrets> {
+    fn load_secrets(&mut self, config: &Config, descriptors: SecretDescriptors) -> Option<LoadedSecrets> {
         let mut diagnostics = Vec::new();
         let mut loaded = self.state.certificates.load(config, descriptors, &mut diagnostics);
         self.keep_certificates();

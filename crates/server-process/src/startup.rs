@@ -2,7 +2,7 @@
 
 use crate::access;
 use crate::access_log;
-use crate::certificates::{Certificates, SecretDescriptors, Secrets};
+use crate::certificates::{Certificates, LoadedSecrets, SecretDescriptors};
 use crate::control_loop::{ControlLoop, ProcessState};
 use crate::kept_zones::KeptZones;
 use crate::loader::{Loaded, Loader};
@@ -152,7 +152,7 @@ impl Inherited {
         let Loaded { mut snapshot, load_status, mut errors, mut warnings, kept, .. } =
             loader.load(&config, forced_zones);
         let mut certificates = Certificates::default();
-        let Secrets { tls, shared_keys, keys_file } =
+        let LoadedSecrets { tls, shared_keys, keys_file } =
             certificates.load(&config, std::mem::take(&mut self.secrets), &mut errors)?;
         snapshot.tls = tls;
         snapshot.access_log = access_log::access_log(&config);
@@ -182,7 +182,7 @@ impl Inherited {
             loader: Some(loader),
             load_status,
             certificates,
-            loaded_secrets: SecretDescriptors::default(),
+            received_secrets: SecretDescriptors::default(),
             keys_file,
             access_log,
             supervisor: Some(supervisor),

@@ -5,7 +5,7 @@ use super::Supervisor;
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::{log, report};
 use sanderling_config::{COOKIE_SECRET_BYTES, CertificateFiles, Config, CookieSecretFile};
-use sanderling_ipc::secrets::{KeyPair, PemFiles, SharedKeys, certificates_to_memfd};
+use sanderling_ipc::secrets::{KEY_LIFETIME_S, KeyPair, PemFiles, SharedKeys, certificates_to_memfd};
 use sanderling_ipc::{Command, FdKind, IncomingFds};
 use sanderling_os::memfd;
 use std::fs::{self, File};
@@ -20,8 +20,6 @@ use zeroize::Zeroizing;
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// The same if the age of the keys is all that changes.
 const KEY_CHECK_INTERVAL: Duration = Duration::from_secs(60);
-/// How long a key is the current one, and then the previous one.
-const KEY_LIFETIME_S: u64 = 12 * 3600;
 
 /// What is known of the files with secrets, and the shared keys.
 #[derive(Debug, Default)]
