@@ -200,7 +200,8 @@ impl<'s> Connection<'s> {
             http.shrink();
         }
         self.transport.flush(&mut 0)?;
-        Ok(Next::Wait)
+        // A piece that is shorter than a record has no content, and no event reports the rest, which has arrived already.
+        Ok(if self.transport.is_readable() { Next::Again } else { Next::Wait })
     }
 
     /// Writes that the client is to send no further requests, if it does not know yet; whether something was written.

@@ -415,6 +415,48 @@ fn what_a_session_holds_counts_against_the_budget_of_all_buffers() {
     assert!((1..6_000).contains(&scarce), "{scarce} bytes");
 }
 
+/// A simulation with a budget for all buffers of `buffers_bytes_max`, and of `share_bytes_max` for each connection.
+fn simulate_with_buffers(
+    buffers_bytes_max: usize,
+    share_bytes_max: usize,
+    act: impl FnOnce(&mut Simulation<'_>, &Configs),
+) {
+    let sites = vec![Site { id: 0, hosts: Vec::new(), root: Root::Builtin(FILES), options: SiteOptions::default() }];
+    let snapshot = Snapshot::new(Sites::new(sites, DefaultSite::EveryHost(0)), ZoneMap::new(HashSeed(1), []));
+    let options = Options {
+        connection_buffers_bytes_max: buffers_bytes_max,
+        connection_buffer_bytes_max: share_bytes_max,
+        ..options()
+    };
+    let configs = Configs::new();
+    simulate(snapshot, options, |simulation| act(simulation, &configs));
+}
+
+/// Makes buffers scarce, if there is no budget for them: a client has sent part of a record.
+fn hold_some_bytes(simulation: &mut Simulation<'_>, configs: &Configs) {
+    let mut client = TlsClient::new(simulation, configs);
+    client.run(simulation, UNLIMITED);
+    simulation.send(client.index, b"\x17\x03\x03\x01\x00and a part of the record");
+    simulation.run(ITERATIONS_MAX);
+    assert!(simulation.held_bytes() > 0);
+}
+
+#[test]
+fn a_record_that_is_longer_than_a_piece_is_received_without_a_further_event() {
+    const FIELD_BYTES: usize = 7_000;
+    let long = format!("GET /file HTTP/1.1\r\nHost: example\r\nA: {}\r\n\r\n", "a".repeat(FIELD_BYTES));
+    for (buffers_bytes_max, share_bytes_max) in [(0, 64 * 1024), (1 << 30, 4 * 1024), (1 << 30, 64 * 1024)] {
+        simulate_with_buffers(buffers_bytes_max, share_bytes_max, |simulation, configs| {
+            hold_some_bytes(simulation, configs);
+            let mut client = TlsClient::new(simulation, configs);
+            client.run(simulation, UNLIMITED);
+            assert_eq!(client.ask(&long, simulation).matches(CONTENT).count(), 1);
+            assert_eq!(client.ask(&GET.repeat(200), simulation).matches(CONTENT).count(), 200);
+            assert_eq!(simulation.count(Counter::BuffersRefused), 0);
+        });
+    }
+}
+
 #[test]
 fn a_client_that_sends_too_much_in_a_handshake_is_disconnected() {
     simulate_file(|simulation, configs| {
