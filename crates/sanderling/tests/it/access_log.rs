@@ -168,6 +168,23 @@ fn log_is_rotated_by_size() {
 }
 
 #[test]
+fn log_is_rotated_after_a_reload_that_failed() {
+    let directory = site("[log]\naccess = \"access.log\"\nrotate = \"1KiB\"\n");
+    let server = TestServer::start_command(directory.serve_command(), HTTP);
+    let config =
+        "user = \"no-such-user\"\n[http]\nlisten = [\"127.0.0.1:0\"]\n[domain.\"example.com\"]\nsite = \"public\"\n";
+    directory.replace("sanderling.toml", config.as_bytes());
+    let ended = directory.control("reload");
+    assert!(ended.code() == Some(1) && ended.errors.contains("no-such-user"), "{ended}");
+    let mut client = HttpClient::connect(server.http());
+    // Each line has more than 50 bytes.
+    for _ in 0..25 {
+        client.get("/other");
+    }
+    wait_until("access.log.1", || directory.path().join("access.log.1").exists());
+}
+
+#[test]
 fn log_that_cannot_be_opened_is_opened_later() {
     let directory = site("[log]\naccess = \"logs/access.log\"\n");
     let server = TestServer::start_command(directory.serve_command(), HTTP);

@@ -298,6 +298,21 @@ fn certificate_that_cannot_be_passed_on_is_passed_on_later() {
 }
 
 #[test]
+fn changed_certificate_is_used_after_a_reload_that_failed() {
+    let directory = domain();
+    let mut server = TestServer::start_command(directory.serve_command(), BOTH);
+    let https = server.encrypted("https");
+    // Without certificates, and refused.
+    let config =
+        "user = \"no-such-user\"\n[http]\nlisten = [\"127.0.0.1:0\"]\n[domain.\"example.com\"]\nsite = \"public\"\n";
+    directory.replace("sanderling.toml", config.as_bytes());
+    let ended = directory.control("reload");
+    assert!(ended.code() == Some(1) && ended.errors.contains("no-such-user"), "{ended}");
+    issue(&directory, "chain.pem", "key.pem", "second");
+    wait_until("the second certificate", || s_client(https, "").replace("CN=", "CN = ").contains("CN = second"));
+}
+
+#[test]
 fn domain_has_certificates_for_clients_of_all_kinds() {
     let directory = domain();
     // One with an RSA key for the same name, and one for the alias alone.

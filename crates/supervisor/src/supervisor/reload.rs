@@ -101,8 +101,16 @@ impl Supervisor {
     pub(super) fn refuse_reload(&mut self, requester: Requester) {
         const REFUSED: &str = "reload failed, keeping the current configuration";
         log(REFUSED);
+        self.pass_on_current();
         self.reply(requester, Err(REFUSED));
         self.notify(&[State::Ready]);
+    }
+
+    /// Passes on what belongs to the current configuration, after a task for another one, or a start, has failed: the access
+    /// log, and certificates and keys, whose last changes the serving process may not have received.
+    pub(super) fn pass_on_current(&mut self) {
+        self.secrets.pass_on_again(&self.active.config);
+        self.pass_access_log();
     }
 
     /// Ends the task if it is a reload by the serving process: the requester, the new configuration, the forced zones.
@@ -116,6 +124,7 @@ impl Supervisor {
     pub(super) fn on_reloaded(&mut self, changes: &str, problem_count: usize) {
         if let Some((requester, next, _)) = self.take_reload() {
             self.active = next;
+            self.secrets.keep_only_for(&self.active.config);
             self.finish_reload(requester, &format!("reloaded; no connection was closed\n{changes}"), problem_count);
             self.notify(&[State::Ready]);
         }
@@ -144,6 +153,7 @@ impl Supervisor {
     /// The process that was to reload has exited or leaves.
     pub(super) fn fail_reload_in_place(&mut self) {
         if let Some((requester, ..)) = self.take_reload() {
+            self.pass_on_current();
             self.reply(requester, Err("the server process exited during the reload; try again"));
         }
     }

@@ -45,7 +45,20 @@ impl Secrets {
         let shared_keys = shared_keys.filter(|keys| is_unchangeable(keys, "keys"));
         self.shared_keys = shared_keys.and_then(|file| Some((SharedKeys::from_memfd(&file).ok()?, file)));
         self.kept = kept.filter(|kept| is_unchangeable(kept, "certificates"));
+        self.pass_on_again(config);
+    }
+
+    /// Has certificates and keys passed on again, for `config`.
+    pub(super) fn pass_on_again(&mut self, config: &Config) {
+        self.versions = None;
         self.next_check = has_keys(config).then(Instant::now);
+    }
+
+    /// Forgets good versions that `config`, which is in effect now, has no certificates for.
+    pub(super) fn keep_only_for(&mut self, config: &Config) {
+        if !config.has_tls() {
+            self.kept = None;
+        }
     }
 
     /// Keeps good versions of certificates for the next server process.
@@ -55,6 +68,11 @@ impl Secrets {
                 self.kept = Some(kept);
             }
         }
+    }
+
+    /// The good versions that a server process with `config` needs.
+    pub(super) fn kept_for(&self, config: &Config) -> Option<BorrowedFd<'_>> {
+        self.kept().filter(|_| config.has_tls())
     }
 
     pub(super) fn kept(&self) -> Option<BorrowedFd<'_>> {
@@ -82,8 +100,6 @@ impl Secrets {
             let read = |files: &CertificateFiles| files.read().map_err(|problem| problem.to_string());
             let files: Vec<PemFiles> = config.certificates.iter().map(read).collect();
             descriptors.push((FdKind::Certificates, certificates_to_memfd(&files)?));
-        } else {
-            self.kept = None;
         }
         if has_keys {
             self.read_cookie_secrets(config);
@@ -243,6 +259,18 @@ mod tests {
         };
         check(sealed.as_fd(), true);
         check(unsealed.as_fd(), false);
+    }
+
+    #[test]
+    fn good_versions_are_kept_until_a_configuration_without_certificates_is_in_effect() {
+        let encrypted = Config { has_self_signed_certificate: true, ..Config::default() };
+        let mut secrets = Secrets { kept: Some(memfd::create("test", b"").expect("created")), ..Secrets::default() };
+        secrets.descriptors(&Config::default()).expect("nothing to read");
+        assert!(secrets.kept_for(&Config::default()).is_none() && secrets.kept_for(&encrypted).is_some());
+        secrets.keep_only_for(&encrypted);
+        assert!(secrets.kept().is_some());
+        secrets.keep_only_for(&Config::default());
+        assert!(secrets.kept().is_none());
     }
 
     #[test]

@@ -64,7 +64,7 @@ impl Supervisor {
             vec![(FdKind::Connection, theirs.as_fd()), (FdKind::Configuration, next.text.as_fd())];
         descriptors.extend(self.kept_zones.iter().map(|zones| (FdKind::Zones, zones.as_fd())));
         descriptors.extend(passed_on.iter().map(|(kind, descriptor)| (kind.clone(), descriptor.as_fd())));
-        descriptors.extend(self.secrets.kept().map(|kept| (FdKind::KeptCertificates, kept)));
+        descriptors.extend(self.secrets.kept_for(&next.config).map(|kept| (FdKind::KeptCertificates, kept)));
         descriptors.extend(self.control.iter().map(|control| (FdKind::ControlSocket, control.listener())));
         descriptors.extend(listeners.fds().map(|(role, socket)| (FdKind::Listener(role), socket)));
         let mut arguments = self.arguments("internal-server-process");
@@ -140,6 +140,7 @@ impl Supervisor {
         }
         self.listeners = start.listeners;
         self.active = start.next;
+        self.secrets.keep_only_for(&self.active.config);
         log::set_queue_limit(self.active.config.limits.log_queue_bytes_max);
         self.notify(&[State::Ready]);
         match start.reason {
@@ -168,11 +169,13 @@ impl Supervisor {
             self.send_stderr(start.requester, &format!("{message}\n"));
         }
         match start.reason {
-            StartReason::First | StartReason::Restart | StartReason::RecoverNewSockets => {}
+            StartReason::First => {}
+            StartReason::Restart | StartReason::RecoverNewSockets => self.pass_on_current(),
             StartReason::Reload { .. } => self.refuse_reload(start.requester),
             StartReason::Upgrade => {
                 const FAILED: &str = "upgrade failed, keeping the running program";
                 log(FAILED);
+                self.pass_on_current();
                 self.reply(start.requester, Err(FAILED));
             }
         }

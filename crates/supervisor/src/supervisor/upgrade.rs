@@ -40,6 +40,7 @@ impl Supervisor {
                 error_text(&error)
             );
             log(&message);
+            self.pass_on_current();
             self.reply(requester, Err(&message));
         }
     }
