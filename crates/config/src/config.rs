@@ -132,6 +132,11 @@ impl Config {
         self.replies.cookies && !self.zones.is_empty()
     }
 
+    /// Whether a server process has secrets that are in files of the operator, or a private key: its memory must not be read.
+    pub fn has_secrets(&self) -> bool {
+        self.has_tls() || self.replies.cookie_secret_file.is_some()
+    }
+
     /// The addresses of `service`.
     pub fn listen(&self, service: Service) -> &[SocketAddr] {
         match service {
@@ -169,6 +174,8 @@ impl Config {
             (self.sockets_per_address != running.sockets_per_address, "`listeners` has changed"),
             (self.user_and_group != running.user_and_group, "`user` or `group` has changed"),
             (self.sandbox != running.sandbox, "`sandbox` has changed"),
+            // The sandbox does not allow the running one to protect its memory.
+            (self.has_secrets() && !running.has_secrets(), "`certificate` or `cookie_secret_file` was added"),
         ];
         if let Some((_, reason)) = changes.into_iter().find(|(has_changed, _)| *has_changed) {
             return Some(reason.to_owned());

@@ -61,7 +61,7 @@ pub fn drop_privileges(user: Option<&User>) -> io::Result<()> {
 }
 
 /// Forbids core dumps, and other processes of the same user to read the memory and the descriptors of this one (prctl(2)). To
-/// be called after [`drop_privileges`], before this process reads a private key.
+/// be called after [`drop_privileges`], before this process reads a private key or another secret of the operator.
 pub fn forbid_core_dumps() -> io::Result<()> {
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .map_err(|errno| with_context("prctl", "PR_SET_DUMPABLE", &errno.into()))
@@ -135,8 +135,9 @@ impl fmt::Display for Sandbox {
 /// Allows core dumps, which a switch of the user disables (prctl(2)).
 ///
 /// A hung server process is aborted (SIGABRT) so that its core dump shows where it hangs. Its memory holds files and zones,
-/// which are public, and requests. The operator decides about core dumps (`LimitCORE=`, `kernel.core_pattern`). Processes
-/// of the same user may also read this memory, and only our own run as this user. See [`forbid_core_dumps`].
+/// which are public, requests, and secrets that the supervisor makes for cookies and replaces. The operator decides about core
+/// dumps (`LimitCORE=`, `kernel.core_pattern`). Processes of the same user may also read this memory, and only our own run as
+/// this user. A process with a private key, or a secret from a file, forbids them afterwards ([`forbid_core_dumps`]).
 fn allow_core_dumps() -> io::Result<()> {
     rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable)
         .map_err(|errno| with_context("prctl", "PR_SET_DUMPABLE", &errno.into()))

@@ -145,7 +145,7 @@ impl Inherited {
             }
             None => self.fail(error),
         })?;
-        if self.secrets.certificates.is_some() {
+        if config.has_secrets() {
             forbid_core_dumps().map_err(|error| self.fail(error))?;
         }
         let mut loader = Loader::keeping(KeptZones::from_segments(&self.kept_zones));

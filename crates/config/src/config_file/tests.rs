@@ -500,6 +500,14 @@ fn changed_limits_are_named() {
 }
 
 #[test]
+fn process_that_is_given_its_first_secrets_is_a_new_one() {
+    let without = Config::default();
+    let with = Config { has_self_signed_certificate: true, ..Config::default() };
+    assert_eq!(with.needs_new_process(&without).unwrap(), "`certificate` or `cookie_secret_file` was added");
+    assert_eq!((with.needs_new_process(&with), without.needs_new_process(&with)), (None, None));
+}
+
+#[test]
 fn default_must_be_a_host_of_a_site() {
     check_before_domain(
         "[http]\ndefault = \"b.example\"",

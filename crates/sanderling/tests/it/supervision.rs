@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::Command;
@@ -159,6 +160,32 @@ fn server_process_gives_up_its_privileges() {
     assert_eq!(ended.code(), Some(1), "{ended}");
     assert!(ended.errors.contains("no-such-user"), "{ended}");
     check();
+}
+
+/// Whether other processes of its user may read the memory of a process: if not, its files belong to root (proc(5)).
+fn is_dumpable(pid: u32) -> bool {
+    let owner = fs::metadata(format!("/proc/{pid}/maps")).expect("it runs").uid();
+    let user = status(pid, "Uid");
+    owner.to_string() == user.split(' ').next().expect("four numbers")
+}
+
+#[test]
+fn memory_with_secrets_cannot_be_read() {
+    let directory = domain("workers = 1\nuser = \"nobody\"", ANY, ANY);
+    if status(std::process::id(), "Uid") != "0 0 0 0" {
+        eprintln!("skipped: only root can switch to another user");
+        return;
+    }
+    fs::set_permissions(directory.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("no error");
+    let server = TestServer::start_command(directory.serve_command(), BOTH);
+    assert!(is_dumpable(server.server_process_id()));
+    directory.write("cookie.secret", "0123456789abcdef".repeat(2).as_bytes());
+    let config = fs::read_to_string(directory.path().join("sanderling.toml")).expect("written");
+    let config = config.replace("[dns]\n", "[dns]\ncookie_secret_file = \"cookie.secret\"\n");
+    directory.replace("sanderling.toml", config.as_bytes());
+    let ended = directory.control("reload");
+    assert!(ended.code() == Some(0) && ended.text().contains("`cookie_secret_file` was added"), "{ended}");
+    assert!(!is_dumpable(server.server_process_id()));
 }
 
 /// Prints the status and the output of a server if the test fails.
