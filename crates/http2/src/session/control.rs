@@ -51,6 +51,8 @@ impl<B> Session<B> {
             }
             // RFC 7540 §5.3.1.
             kind::PRIORITY if number == header.stream => Err(ErrorCode::ProtocolError.into()),
+            // RFC 9218 §7.1.
+            kind::PRIORITY_UPDATE if number == 0 => Err(ErrorCode::ProtocolError.into()),
             kind::PRIORITY_UPDATE => {
                 if let Some(stream) = self.streams.find_mut(number) {
                     stream.priority = Priority::parse(&payload[4..]);

@@ -36,6 +36,9 @@ impl<B> Session<B> {
             }
             bytes = rest;
         }
+        if bytes.len() > exchange.limits.header_block_bytes_max {
+            return Err(ExceededLimit::HeaderBlockBytes.into());
+        }
         if header.has(flag::END_HEADERS) {
             return self.take_block(header, bytes, exchange);
         }

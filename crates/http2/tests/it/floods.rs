@@ -90,6 +90,18 @@ fn header_blocks_without_end_are_bounded() {
 }
 
 #[test]
+fn a_header_block_in_one_frame_is_bounded() {
+    let limits = Limits { header_block_bytes_max: 1_024, ..Limits::default() };
+    let field = [&b"\x00\x01a\x7f\xd9\x07"[..], &[b'x'; 1_112]].concat();
+    for (block, is_closed) in [(GET.to_vec(), false), ([GET, &field].concat(), true)] {
+        let mut server = Server::with_limits(10, limits);
+        server.take(&[opening(), frame(HEADERS, END_STREAM | END_HEADERS, 1, &block)].concat());
+        assert_eq!(server.is_closed, is_closed);
+        assert_eq!(server.exceeded.last(), is_closed.then_some(&ExceededLimit::HeaderBlockBytes));
+    }
+}
+
+#[test]
 fn frames_that_are_no_requests_are_bounded() {
     // Two frames of the opening count as well.
     let budget = Limits::default().control_budget as usize;

@@ -252,6 +252,7 @@ fn violations_end_the_connection() {
     check_error(PROTOCOL_ERROR, &[frame(HEADERS, 0, 1, GET), frame(PING, 0, 0, &[0; 8])].concat());
     check_error(PROTOCOL_ERROR, &[frame(HEADERS, 0, 1, GET), frame(CONTINUATION, 4, 3, &[])].concat());
     check_error(PROTOCOL_ERROR, &frame(PRIORITY, 0, 1, &[0, 0, 0, 1, 0]));
+    check_error(PROTOCOL_ERROR, &frame(PRIORITY_UPDATE, 0, 0, b"\0\0\0\0u=1"));
     check_error(PROTOCOL_ERROR, &frame(5, END_HEADERS, 1, &[0, 0, 0, 2]));
     check_error(PROTOCOL_ERROR, &frame(RST_STREAM, 0, 1, &[0; 4]));
     check_error(PROTOCOL_ERROR, &frame(WINDOW_UPDATE, 0, 0, &[0; 4]));
