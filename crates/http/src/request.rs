@@ -88,6 +88,11 @@ impl<'b> Request<'b> {
             _ => None,
         }
     }
+
+    /// Whether the client may wait for 100 (Continue) before it sends the body (RFC 9110 §10.1.1). Not in HTTP/1.0.
+    pub fn awaits_continue(&self) -> bool {
+        awaits_continue(self.version, &self.fields)
+    }
 }
 
 /// The method of a request (RFC 9110 §9).
@@ -258,10 +263,9 @@ impl<'b> RequestLine<'b> {
     /// RFC 9112 §9.3.
     #[inline]
     fn persistence(&self, framing: Framing, fields: &Fields<'b>) -> Result<Persistence, RequestError> {
-        let awaits_continue = awaits_continue(fields)?;
-        // RFC 9110 §10.1.1: not in HTTP/1.0. After a final response the client may send the body or omit it: the start
-        // of the next request is unknown.
-        let may_omit_body = awaits_continue && self.version > Version::Http10 && framing != Framing::None;
+        check_expectations(fields)?;
+        // After a final response the client may send the body or omit it: the start of the next request is unknown.
+        let may_omit_body = framing != Framing::None && awaits_continue(self.version, fields);
         if may_omit_body || self.target == Target::Authority {
             return Ok(Persistence::Close);
         }
@@ -363,14 +367,21 @@ fn transfer_coding_framing(value: &[u8]) -> Result<Framing, RequestError> {
     Err(RequestError::UnsupportedTransferCoding)
 }
 
-/// RFC 9110 §10.1.1; any other expectation is refused.
-fn awaits_continue(fields: &Fields<'_>) -> Result<bool, RequestError> {
+/// RFC 9110 §10.1.1: a client of HTTP/1.0 does not wait.
+#[inline]
+fn awaits_continue(version: Version, fields: &Fields<'_>) -> bool {
+    version > Version::Http10 && fields.contains(FieldName::Expect)
+}
+
+/// RFC 9110 §10.1.1: any other expectation than 100-continue is refused.
+#[inline]
+fn check_expectations(fields: &Fields<'_>) -> Result<(), RequestError> {
     if !fields.contains(FieldName::Expect) {
-        return Ok(false);
+        return Ok(());
     }
     let mut expectations = fields.values(FieldName::Expect).flat_map(list_members);
     if expectations.all(|expectation| expectation.eq_ignore_ascii_case(b"100-continue")) {
-        Ok(true)
+        Ok(())
     } else {
         Err(RequestError::UnsupportedExpectation)
     }

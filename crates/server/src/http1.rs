@@ -10,8 +10,8 @@ use crate::send_queue::FileChunk;
 use crate::site_rules::{Ruling, has_rules};
 use crate::sites::Site;
 use sanderling_http::{
-    Body, BodySkipper, DNS_MESSAGE_BYTES_MAX, FieldName, Framing, LookupError, Parsed, Request, RequestError, Response,
-    SitePath, Skipped, Status, has_dns_message, parse_request, put_field_lines, respond,
+    Body, BodySkipper, DNS_MESSAGE_BYTES_MAX, Framing, LookupError, Parsed, Request, RequestError, Response, SitePath,
+    Skipped, Status, has_dns_message, parse_request, put_field_lines, respond,
 };
 use sanderling_log_format::Protocol as LoggedProtocol;
 use std::sync::Arc;
@@ -164,12 +164,12 @@ impl Http1 {
                 None => self.answer_request(request, input, connection, context),
             };
         }
-        if request.fields.contains(FieldName::Expect) && content.is_some() {
+        if request.awaits_continue() && content.is_some() {
             // RFC 9110 §10.1.1: if part of the body has arrived, the client does not wait.
             if skipped.consumed_bytes == 0 {
                 context.buffers.output.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
             }
-        } else if request.fields.contains(FieldName::Expect) {
+        } else if request.awaits_continue() {
             // A client that waits gets the final response instead, since the body is not needed. Whether the body arrives all
             // the same is unknown, so the connection closes.
             return match self.answer_request(request, input, connection, context) {

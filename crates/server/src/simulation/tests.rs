@@ -487,6 +487,19 @@ fn a_client_that_sends_a_request_below_the_least_rate_gets_408() {
 }
 
 #[test]
+fn an_expectation_of_an_http_1_0_client_is_ignored() {
+    let head =
+        |version| format!("GET /file HTTP/{version}\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n");
+    simulate_default(|simulation| {
+        let client = simulation.http(head("1.1"));
+        assert!(simulation.received(client).starts_with("HTTP/1.1 200 "));
+        let client = simulation.http(head("1.0"));
+        assert_eq!(simulation.received(client), "");
+        assert!(simulation.ask(client, "hello").starts_with("HTTP/1.1 200 "));
+    });
+}
+
+#[test]
 fn a_client_that_sends_on_after_the_last_response_reads_it_to_the_end() {
     simulate_default(|simulation| {
         let client = simulation.http(GET.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n"));
