@@ -113,13 +113,15 @@ impl Listeners {
         Ok(Listeners(addresses))
     }
 
-    /// Sets the configured addresses, which may have port 0: the sockets have the order of `config`, with which they were
-    /// bound.
+    /// Sets the configured addresses, which may have port 0: the sockets of each service have the order of `config`, with which
+    /// they were bound.
     #[must_use]
     pub fn with_configured_addresses(mut self, config: &Config) -> Listeners {
-        let configured = Service::ALL.into_iter().flat_map(|service| config.listen(service));
-        for (address, configured) in self.0.iter_mut().zip(configured) {
-            address.configured = *configured;
+        for service in Service::ALL {
+            let addresses = self.0.iter_mut().filter(|address| address.role.service == service);
+            for (address, configured) in addresses.zip(config.listen(service)) {
+                address.configured = *configured;
+            }
         }
         self
     }
@@ -293,6 +295,23 @@ mod tests {
         assert!(more.has_more_than(&old) && !old.has_more_than(&more));
         let larger: Vec<usize> = old.with_added_sockets_of(&more).0.iter().map(ListenAddress::socket_count).collect();
         assert_eq!(larger, [3, 3, 3]);
+    }
+
+    #[test]
+    fn configured_addresses_do_not_depend_on_the_order_of_the_services() {
+        let mut config = config(&[ANY], &[ANY], SocketsPerAddress::Exactly(1));
+        config.dot_listen = vec!["127.0.0.2:0".parse().expect("an address")];
+        let listeners = Listeners::bind(&config, &Listeners::default()).expect("bound");
+        let mut sockets: Vec<_> =
+            listeners.fds().map(|(role, socket)| (role, socket.try_clone_to_owned().expect("a copy"))).collect();
+        sockets.reverse();
+        let handed_over = Listeners::from_fds(sockets).expect("sockets").with_configured_addresses(&config);
+        let again = Listeners::bind(&config, &handed_over).expect("the same sockets");
+        assert!(!again.has_more_than(&handed_over));
+        let configured =
+            |service| handed_over.0.iter().find(|it| it.role.service == service).expect("an address").configured.ip();
+        assert_eq!(configured(Service::Dot), config.dot_listen[0].ip());
+        assert_eq!(configured(Service::Dns), config.dns_listen[0].ip());
     }
 
     #[test]
