@@ -35,11 +35,27 @@ pub enum LogTarget {
 impl LogTarget {
     /// Writes whole lines; the lines that were not written, and the last error. `is_over` says that a full target is not waited
     /// for any longer.
-    fn write(&mut self, lines: &[u8], is_over: &impl Fn() -> bool) -> (usize, Option<io::Error>) {
+    fn write(
+        &mut self,
+        lines: &[u8],
+        is_line_open: &mut bool,
+        is_over: &impl Fn() -> bool,
+    ) -> (usize, Option<io::Error>) {
+        if let LogTarget::Stream(file) = self
+            && *is_line_open
+        {
+            *is_line_open = !matches!(file.write(b"\n"), Ok(1));
+        }
         match self {
             LogTarget::Stream(file) => match write_all(lines, |rest| file.write(rest), is_over) {
                 Ok(()) => (0, None),
-                Err(error) => (line_count(lines), Some(error)),
+                Err((written_bytes, error)) => {
+                    // Part of a line may have been written; it does not become part of the next one.
+                    if written_bytes > 0 && lines[written_bytes - 1] != b'\n' {
+                        *is_line_open = true;
+                    }
+                    (line_count(&lines[written_bytes..]), Some(error))
+                }
             },
             LogTarget::Syslog(socket) => {
                 let (mut datagram, mut lost_count, mut last_error) = (Vec::new(), 0, None);
@@ -47,7 +63,7 @@ impl LogTarget {
                     datagram.clear();
                     datagram.extend_from_slice(SYSLOG_PREFIX);
                     datagram.extend_from_slice(line.trim_ascii_end());
-                    if let Err(error) = write_all(&datagram, |rest| socket.send(rest), is_over) {
+                    if let Err((_, error)) = write_all(&datagram, |rest| socket.send(rest), is_over) {
                         lost_count += 1;
                         last_error = Some(error);
                     }
@@ -62,19 +78,21 @@ fn line_count(lines: &[u8]) -> usize {
     memchr::memchr_iter(b'\n', lines).count()
 }
 
+/// Writes `bytes`; an error comes with the number of those that were written before it.
 fn write_all(
-    mut bytes: &[u8],
+    bytes: &[u8],
     mut write: impl FnMut(&[u8]) -> io::Result<usize>,
     is_over: &impl Fn() -> bool,
-) -> io::Result<()> {
-    while !bytes.is_empty() {
-        match write(bytes) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(count) => bytes = &bytes[count..],
+) -> Result<(), (usize, io::Error)> {
+    let mut written_bytes = 0;
+    while written_bytes < bytes.len() {
+        match write(&bytes[written_bytes..]) {
+            Ok(0) => return Err((written_bytes, io::ErrorKind::WriteZero.into())),
+            Ok(count) => written_bytes += count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             // Another program has made a pipe that it shares non-blocking.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && !is_over() => thread::sleep(RETRY_PAUSE),
-            Err(error) => return Err(error),
+            Err(error) => return Err((written_bytes, error)),
         }
     }
     Ok(())
@@ -213,7 +231,7 @@ impl LogQueue {
     }
 
     fn run_writer(&self) {
-        let (mut target, mut lines) = (None, Vec::new());
+        let (mut target, mut lines) = ((None, false), Vec::new());
         while !self.is_closing.load(Ordering::Relaxed) {
             thread::park();
             self.is_gathering.store(true, Ordering::Relaxed);
@@ -228,9 +246,11 @@ impl LogQueue {
         self.has_ended.1.notify_all();
     }
 
-    fn write_waiting(&self, target: &mut Option<LogTarget>, lines: &mut Vec<u8>) {
+    /// `target` comes with whether part of a line was written to it.
+    fn write_waiting(&self, target: &mut (Option<LogTarget>, bool), lines: &mut Vec<u8>) {
         if let Some(next) = lock(&self.next_target).take() {
-            *target = Some(next);
+            // The same file may have been opened again: an empty line does no harm.
+            target.0 = Some(next);
         }
         for slot in lock(&self.slots).clone() {
             lines.clear();
@@ -240,8 +260,8 @@ impl LogQueue {
             }
             let is_over = || self.is_closing.load(Ordering::Relaxed) || lock(&self.next_target).is_some();
             let (lost_count, error) = match target {
-                Some(target) => target.write(lines, &is_over),
-                None => (line_count(lines), None),
+                (Some(target), is_line_open) => target.write(lines, is_line_open, &is_over),
+                (None, _) => (line_count(lines), None),
             };
             self.dropped_lines.fetch_add(lost_count as u64, Ordering::Relaxed);
             *lock(&self.error) = error.map(|error| error.to_string());
@@ -336,6 +356,25 @@ mod tests {
         let status = queue.status().expect("a target");
         assert_eq!(status.dropped_lines, 2);
         assert!(status.error.expect("an error").contains("No space left"));
+    }
+
+    #[test]
+    fn line_that_was_cut_off_does_not_become_part_of_the_next_one() {
+        let queue = Arc::new(LogQueue::new(1024 * 1024));
+        let (mut reader, writer) = io::pipe().expect("a pipe");
+        rustix::fs::fcntl_setfl(&writer, rustix::fs::OFlags::NONBLOCK).expect("set");
+        let mut target = LogTarget::Stream(File::from(OwnedFd::from(writer)));
+        let (mut is_line_open, lines) = (false, [b"x".repeat(99), b"\n".to_vec()].concat().repeat(1000));
+        let (lost_count, error) = target.write(&lines, &mut is_line_open, &|| true);
+        assert!(error.is_some() && is_line_open);
+        let mut read = vec![0; 100_000 - 100 * lost_count + 36];
+        io::Read::read_exact(&mut reader, &mut read).expect("what was written");
+        assert!(read.ends_with(&b"x".repeat(36)), "65,536 bytes are 655 lines and 36 bytes");
+        assert_eq!(target.write(b"next\n", &mut is_line_open, &|| true).0, 0);
+        drop((target, queue));
+        let mut rest = Vec::new();
+        io::Read::read_to_end(&mut reader, &mut rest).expect("the rest");
+        assert_eq!(rest, b"\nnext\n");
     }
 
     #[test]
