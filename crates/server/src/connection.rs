@@ -32,6 +32,9 @@ const LINGER_BYTES_MAX: usize = 256 * 1024;
 /// How long the client may send them.
 const LINGER_MS: Milliseconds = 2_000;
 
+/// Receives of one call while the server drains: records without content do not use up the room.
+const DRAIN_RECEIVES_MAX: usize = 16;
+
 /// Bytes of responses, and over HTTP/2 of input, that use up as much of the budget of an iteration as one request: 128 requests or
 /// 128 KiB.
 const BYTES_PER_REQUEST: u64 = 1_024;
@@ -187,7 +190,7 @@ impl<'s> Connection<'s> {
         }
     }
 
-    /// Charges `budget` with what the connection holds; whether that has changed.
+    /// Charges `budget` with what the connection holds; whether that has changed, or is too much while buffers are scarce.
     #[inline]
     pub(crate) fn charge(&mut self, budget: &BufferBudget) -> bool {
         let holds_nothing = self.unprocessed.capacity() == 0
@@ -200,7 +203,7 @@ impl<'s> Connection<'s> {
         }
         let held_bytes = self.held_bytes();
         if held_bytes == self.charged_bytes {
-            return false;
+            return held_bytes > SCARCE_BYTES_MAX;
         }
         budget.change(self.charged_bytes, held_bytes);
         self.charged_bytes = held_bytes;
@@ -214,9 +217,16 @@ impl<'s> Connection<'s> {
 
     /// Whether the connection cannot go on while buffers are scarce: what it has received of a request takes too much.
     pub(crate) fn holds_too_much_of_a_request(&self) -> bool {
-        let partial_bytes =
-            || self.unprocessed.capacity() + self.transport.partial_bytes() + self.protocol_state.partial_bytes();
-        matches!(self.state, State::Receiving | State::InProgress) && partial_bytes() > SCARCE_BYTES_MAX
+        // The rest of a record that has arrived is received in the next iteration.
+        let of_record = if self.transport.is_readable() { 0 } else { self.transport.partial_bytes() };
+        let partial_bytes = match self.state {
+            State::Idle => of_record,
+            State::Receiving | State::InProgress => {
+                of_record + self.unprocessed.capacity() + self.protocol_state.partial_bytes()
+            }
+            _ => 0,
+        };
+        partial_bytes > SCARCE_BYTES_MAX
     }
 
     #[cold]
@@ -365,9 +375,12 @@ impl<'s> Connection<'s> {
         // One call fills the buffer; an unprocessed request comes first. While the server drains, all that the client has
         // sent is received as far as there is room, so that the last answer can say that the connection closes.
         let mut wants_more = is_draining || !has_unprocessed_request || self.receives_while_sending();
+        let mut receive_count = 0;
         while wants_more && self.transport.is_readable() && received < room {
-            received += self.transport.receive(&mut buffer[received..room])?;
-            wants_more = is_draining;
+            let count = self.transport.receive(&mut buffer[received..room])?;
+            received += count;
+            receive_count += 1;
+            wants_more = is_draining && count > 0 && receive_count < DRAIN_RECEIVES_MAX;
         }
         if received == 0 && !has_unprocessed_request && !self.transport.has_ended() {
             return Ok(None);
@@ -595,7 +608,7 @@ impl<'s> Connection<'s> {
     fn linger(&mut self, context: &mut Context<'_, 's>) -> io::Result<Next> {
         let State::Lingering { remaining_bytes } = &mut self.state else { return Ok(Next::Close) };
         while self.transport.is_readable() {
-            let count = self.transport.receive(&mut context.buffers.scratch)?;
+            let count = self.transport.discard(&mut context.buffers.scratch)?;
             if count >= *remaining_bytes {
                 return Ok(Next::Close);
             }

@@ -116,6 +116,14 @@ impl Transport {
         self.receive_bytes(into)
     }
 
+    /// Receives what has arrived, up to the length of `room`, and discards it; how much arrived, with the encryption.
+    pub(crate) fn discard(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        if self.tls.is_some() {
+            return self.discard_encrypted(room);
+        }
+        self.receive_bytes(room)
+    }
+
     #[inline]
     fn receive_bytes(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let received = match &self.stream {

@@ -458,6 +458,57 @@ fn a_record_that_is_longer_than_a_piece_is_received_without_a_further_event() {
 }
 
 #[test]
+fn while_buffers_are_scarce_an_idle_connection_keeps_little_of_a_record() {
+    simulate_with_buffers(0, 64 * 1024, |simulation, configs| {
+        hold_some_bytes(simulation, configs);
+        // Some of them, or all, are whole pieces.
+        for (bytes, is_open) in [(1_000, true), (2_048, true), (14_000, false), (7 * 2_048, false)] {
+            let mut client = TlsClient::new(simulation, configs);
+            client.run(simulation, UNLIMITED);
+            let mut record = b"\x17\x03\x03\x40\x00".to_vec();
+            record.resize(bytes, 0);
+            simulation.send(client.index, &record);
+            simulation.run(ITERATIONS_MAX);
+            assert_eq!(simulation.is_open(client.index), is_open, "{bytes}");
+        }
+        assert_eq!(simulation.count(Counter::BuffersRefused), 2);
+    });
+}
+
+#[test]
+fn a_client_that_sends_short_records_after_the_last_response_is_disconnected() {
+    simulate_file(|simulation, configs| {
+        let mut client = TlsClient::new(simulation, configs);
+        assert!(client.ask("nonsense\r\n\r\n", simulation).starts_with("HTTP/1.1 400 "));
+        assert!(client.has_end && simulation.is_open(client.index));
+        // 23 bytes each, with a byte of content.
+        for (count, is_open) in [(10_000, true), (2_000, false)] {
+            (0..count).for_each(|_| client.write("x"));
+            client.run(simulation, UNLIMITED);
+            assert_eq!(simulation.is_open(client.index), is_open);
+        }
+    });
+}
+
+#[test]
+fn a_record_that_is_longer_than_a_piece_takes_several_iterations_of_a_server_that_drains() {
+    const PIECE_BYTES: usize = 4 * 1024;
+    simulate_with_buffers(1 << 30, PIECE_BYTES, |simulation, configs| {
+        let mut client = TlsClient::new(simulation, configs);
+        client.run(simulation, UNLIMITED);
+        simulation.drain(Duration::from_secs(60));
+        client.write(GET.repeat(350));
+        let mut record = Vec::new();
+        client.connection.write_tls(&mut record).expect("a vector takes all");
+        simulation.send(client.index, &record);
+        simulation.run_once();
+        assert_eq!(simulation.unreceived_bytes(client.index), record.len() - PIECE_BYTES);
+        client.run(simulation, UNLIMITED);
+        assert_eq!(client.text().matches(CONTENT).count(), 350);
+    });
+}
+
+#[test]
 fn a_client_that_sends_too_much_in_a_handshake_is_disconnected() {
     simulate_file(|simulation, configs| {
         let client = simulation.connect_tls(Protocol::Http, &configs.server, b"", UNLIMITED).expect("accepted");

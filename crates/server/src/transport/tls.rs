@@ -126,6 +126,22 @@ impl Transport {
         if self.has_plaintext() {
             return Ok(self.session().take(into));
         }
+        let (_, length) = self.receive_and_decrypt(into)?;
+        Ok(length)
+    }
+
+    /// As [`Transport::receive_encrypted`]; the bytes that have arrived, of records without content too.
+    pub(super) fn discard_encrypted(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        if self.has_plaintext() {
+            return Ok(self.session().take(room));
+        }
+        let (count, _) = self.receive_and_decrypt(room)?;
+        Ok(count)
+    }
+
+    /// The lengths of what has arrived, and of what was decrypted of it.
+    #[inline]
+    fn receive_and_decrypt(&mut self, into: &mut [u8]) -> io::Result<(usize, usize)> {
         let count = self.receive_bytes(into)?;
         let decrypted = self.session().decrypt_in_place(into, count);
         let length = self.checked(decrypted)?;
@@ -136,7 +152,7 @@ impl Transport {
             // No response follows with which it could leave.
             self.flush_encrypted(More::No, &mut 0)?;
         }
-        Ok(length)
+        Ok((count, length))
     }
 
     /// Encrypts `head` and then `body`, and sends only what makes room for more.
