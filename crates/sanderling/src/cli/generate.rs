@@ -83,7 +83,7 @@ mod tests {
     use std::path::Path;
     use std::process::Command as Program;
 
-    const COMMANDS: [&str; 8] = ["demo", "serve", "check", "probe", "status", "reload", "upgrade", "stop"];
+    const COMMANDS: [&str; 9] = ["demo", "serve", "check", "probe", "status", "reload", "upgrade", "reopen", "stop"];
 
     fn run(output: Output) {
         GenerateArgs { output }.run(definition()).expect("written");

@@ -197,7 +197,7 @@ fn wrong_arguments_have_a_remedy() {
         ("serve --zone a\\.b=c", "invalid domain name `a\\.b`: the character `\\` is not allowed"),
         ("serve x --workers 0", "write a whole number from 1 to 1024"),
         ("serve x --workers 1025", "write a whole number from 1 to 1024"),
-        ("sreve", "a similar subcommand exists: 'serve'"),
+        ("serv", "a similar subcommand exists: 'serve'"),
         ("serve --http 127.0.0.1:80", "`--http` needs a FOLDER to serve"),
         ("serve --http 127.0.0.1:80 --zone a=b", "`--http` needs a FOLDER to serve"),
         ("serve public --dns 127.0.0.1:53", "`--dns` needs a zone to serve"),
@@ -226,7 +226,7 @@ fn variants_are_forced_before_or_after_the_command() {
 
 #[test]
 fn every_help_page_has_the_exit_status() {
-    for command in ["", "serve", "check", "probe", "status", "reload", "upgrade", "stop", "generate"] {
+    for command in ["", "serve", "check", "probe", "status", "reload", "upgrade", "reopen", "stop", "generate"] {
         let line = &format!("sanderling help {command}");
         let page = parse(line).expect_err(line);
         assert_eq!(page.exit_code(), 0, "{line}");
