@@ -5,6 +5,7 @@ use sanderling_testkit::{
     ANSWERED, CONTENT, DEADLINE, FILE_BYTES, ListenerCounts, NOT_FOUND_YET, STALLED, StalledDisk, TestDirectory,
     TestServer, send_signal, udp_reply, wait_until,
 };
+use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -126,12 +127,24 @@ fn a_replacement_does_not_wait_for_the_exit_of_a_process_that_waits_for_a_disk()
     with_stalled_disk(|_, disk, server| {
         let _waiting = waiting_client(&server, disk, STALLED);
         // Its heartbeats stop, and it is killed.
-        assert!(send_signal("STOP", &server.server_process_id().to_string()));
+        let process = server.server_process_id();
+        assert!(send_signal("STOP", &process.to_string()));
+        // A thread that still runs could accept the connection of the next client, which nobody would answer then.
+        wait_until("the stop of all threads", || threads_have_stopped(process));
         assert_eq!(HttpClient::connect(server.http()).get("/").text(), "hi\n");
         assert_eq!(disk.waiting_count(), 1, "the killed process still waits");
         server.wait_for_error("was killed and does not exit");
         disk.release();
     });
+}
+
+/// Whether no thread of the process runs, but for those that wait for the disk.
+fn threads_have_stopped(process: u32) -> bool {
+    let tasks = fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    tasks.map(|task| fs::read_to_string(task.unwrap().path().join("stat")).unwrap()).all(|stat| {
+        // The name before the state may contain spaces and brackets.
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['T', 'D']))
+    })
 }
 
 #[test]
