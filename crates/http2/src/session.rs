@@ -225,11 +225,6 @@ impl<B> Session<B> {
         }
     }
 
-    /// Whether the first SETTINGS of the client have arrived.
-    pub fn is_established(&self) -> bool {
-        !matches!(self.phase, Phase::Preface | Phase::FirstSettings)
-    }
-
     /// Bytes of memory that the connection holds, with those of the content that waits, by `of_body`.
     pub fn held_bytes(&self, of_body: impl Fn(&B) -> usize) -> usize {
         let of_stream = |stream: &Stream<B>| match &stream.work {

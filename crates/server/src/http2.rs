@@ -336,15 +336,7 @@ impl<'s> Http2<'s> {
                 let response = Response::error(Status::RequestTimeout);
                 head.clear();
                 response.write_head(context.clock.date(), head);
-                let mut content = match response.body() {
-                    Body::StatusPage(page) if self.session.has_room_for(&request, page.len() as u64) => {
-                        Content::Bytes(page)
-                    }
-                    Body::StatusPage(page) => {
-                        Content::Later { body: ResponseBody::Page(page), length_bytes: page.len() as u64 }
-                    }
-                    _ => Content::Empty,
-                };
+                let mut content = self.content_without_file(&request, response.body(), &[]);
                 if let Some(log) = context.log {
                     log_content(log, connection, None, &scratch.head, response.status(), &mut content);
                 }
@@ -455,10 +447,7 @@ impl<'s> Http2<'s> {
                 let body = ResponseBody::Multipart(Box::new(MultipartBody { text, written_bytes: 0, chunk }));
                 Content::Later { body, length_bytes: multipart.length_bytes() }
             }
-            (Body::StatusPage(page), _) if has_room(page.len() as u64) => Content::Bytes(page),
-            (Body::StatusPage(page), _) => {
-                Content::Later { body: ResponseBody::Page(page), length_bytes: page.len() as u64 }
-            }
+            (Body::StatusPage(page), _) => self.page_content(&request, page),
             // Only a hit has the body of a file.
             (Body::Empty | Body::File { .. } | Body::Multipart(_) | Body::DnsMessage, _) => Content::Empty,
         };
@@ -478,16 +467,23 @@ impl<'s> Http2<'s> {
         body: Body<'_>,
         reply: &'c [u8],
     ) -> Content<'c, ResponseBody<'s>> {
-        let bytes = match body {
-            Body::DnsMessage => reply,
-            Body::StatusPage(page) => page,
+        match body {
+            Body::StatusPage(page) => return self.page_content(request, page),
+            Body::DnsMessage => {}
             Body::Empty | Body::File { .. } | Body::Multipart(_) => return Content::Empty,
-        };
-        if self.session.has_room_for(request, bytes.len() as u64) {
-            return Content::Bytes(bytes);
         }
-        let body = MultipartBody { text: bytes.to_vec(), written_bytes: 0, chunk: None };
-        Content::Later { body: ResponseBody::Multipart(Box::new(body)), length_bytes: bytes.len() as u64 }
+        if self.session.has_room_for(request, reply.len() as u64) {
+            return Content::Bytes(reply);
+        }
+        let body = MultipartBody { text: reply.to_vec(), written_bytes: 0, chunk: None };
+        Content::Later { body: ResponseBody::Multipart(Box::new(body)), length_bytes: reply.len() as u64 }
+    }
+
+    fn page_content(&self, request: &Request, page: &'static [u8]) -> Content<'static, ResponseBody<'s>> {
+        if self.session.has_room_for(request, page.len() as u64) {
+            return Content::Bytes(page);
+        }
+        Content::Later { body: ResponseBody::Page(page), length_bytes: page.len() as u64 }
     }
 }
 
