@@ -9,6 +9,7 @@ use crate::paths::{
     read_secret_file,
 };
 use crate::service::Service;
+use crate::zone_folder::ZoneFolder;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -25,8 +26,8 @@ pub(super) const WORKER_COUNT_MAX: u64 = 1024;
 
 /// A checked configuration: names are well-formed, addresses and hosts are unique.
 ///
-/// `sites` and `zones` are not both empty; `http_listen` is empty if and only if `sites` is, and `dns_listen` if and only
-/// if `zones` is.
+/// There are sites or zones; `http_listen` is empty if and only if `sites` is, and `dns_listen` if and only if
+/// [`Config::has_zones`] is false.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Threads that serve, 1 to 1024.
@@ -57,6 +58,8 @@ pub struct Config {
     pub default_site: DefaultSite,
     /// The zones, in the order of the file.
     pub zones: Vec<Zone>,
+    /// Further zones, which are listed whenever zones are loaded.
+    pub zone_folder: Option<ZoneFolder>,
     /// The certificates, in the order of the file.
     pub certificates: Vec<CertificateFiles>,
     /// Whether HTTPS clients that ask for a name without a certificate are refused; otherwise they get the first certificate.
@@ -91,6 +94,7 @@ impl Default for Config {
             sites: Vec::new(),
             default_site: DefaultSite::None,
             zones: Vec::new(),
+            zone_folder: None,
             certificates: Vec::new(),
             refuses_unknown_names: false,
             has_self_signed_certificate: false,
@@ -114,7 +118,9 @@ impl Config {
     pub fn path_problems(&self) -> Vec<Diagnostic> {
         let sites = self.sites.iter().filter_map(|site| site.check_document_root().err());
         let link_targets = self.sites.iter().flat_map(Site::link_target_problems);
-        sites.chain(link_targets).chain(self.zones.iter().filter_map(|zone| zone.check_file().err())).collect()
+        let folder = self.zone_folder.iter().filter_map(|folder| folder.check().err());
+        let zones = self.zones.iter().filter_map(|zone| zone.check_file().err());
+        sites.chain(link_targets).chain(zones).chain(folder).collect()
     }
 
     /// What the operator should know of each `hsts`.
@@ -127,9 +133,14 @@ impl Config {
         !self.certificates.is_empty() || self.has_self_signed_certificate
     }
 
+    /// Whether there are zones, or may be some in a folder.
+    pub fn has_zones(&self) -> bool {
+        !self.zones.is_empty() || self.zone_folder.is_some()
+    }
+
     /// Whether replies have cookies.
     pub fn has_cookies(&self) -> bool {
-        self.replies.cookies && !self.zones.is_empty()
+        self.replies.cookies && self.has_zones()
     }
 
     /// Whether a server process has secrets that are in files of the operator, or a private key: its memory must not be read.
@@ -149,9 +160,10 @@ impl Config {
 
     /// Gives each service with content an address, unless it has one, and no other service any.
     pub(super) fn set_default_addresses(&mut self) {
+        let has_zones = self.has_zones();
         for (listen, default, has_content) in [
             (&mut self.http_listen, HTTP_LISTEN_DEFAULT, !self.sites.is_empty()),
-            (&mut self.dns_listen, DNS_LISTEN_DEFAULT, !self.zones.is_empty()),
+            (&mut self.dns_listen, DNS_LISTEN_DEFAULT, has_zones),
         ] {
             match (has_content, listen.is_empty()) {
                 (false, _) => listen.clear(),

@@ -525,7 +525,7 @@ impl ConfigBuilder<'_, '_> {
         if self.reader.has_problems() {
             return;
         }
-        let (has_site, has_zone) = (!self.config.sites.is_empty(), !self.config.zones.is_empty());
+        let (has_site, has_zone) = (!self.config.sites.is_empty(), self.config.has_zones());
         if !has_site && !has_zone {
             let remedy = "add [domain.\"example.com\"] with site = \"FOLDER\" or zone = \"FILE\"";
             self.error(0, "there is nothing to serve", remedy);

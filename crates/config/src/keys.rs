@@ -45,6 +45,7 @@ impl Section {
             Section::Dns => vec![
                 "listen",
                 "tls",
+                "zones",
                 "nsid",
                 "version",
                 "cookies",

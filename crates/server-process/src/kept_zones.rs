@@ -145,6 +145,14 @@ impl KeptZones {
         self.zones.get(apex.as_str()).map(|kept| kept.entry.info)
     }
 
+    /// The zones of all kept versions, each with its main file.
+    pub(crate) fn main_files(&self) -> impl Iterator<Item = (DomainName, PathBuf)> {
+        self.zones.values().filter_map(|kept| {
+            let (file, _) = kept.entry.files.first()?;
+            Some((DomainName::parse(&kept.entry.zone).ok()?, PathBuf::from(file)))
+        })
+    }
+
     /// The files of the kept version of `apex`, in the order in which they were read; none if there is no such version.
     pub(crate) fn files(&self, apex: &DomainName) -> io::Result<Vec<(PathBuf, Vec<u8>)>> {
         let Some(KeptZone { segment, entry }) = self.zones.get(apex.as_str()) else { return Ok(Vec::new()) };

@@ -14,6 +14,22 @@ const CHANGES_SHOWN_MAX: usize = 20;
 pub(crate) struct LoadStatus {
     pub(crate) sites: Vec<SiteState>,
     pub(crate) zones: Vec<Arc<ZoneState>>,
+    pub(crate) folder: Option<FolderState>,
+}
+
+/// The folder of zones.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct FolderState {
+    /// Its path, with the pattern of the files.
+    pub(crate) files: String,
+    /// Whether it could be listed; otherwise it has the zones that it had.
+    #[serde(skip)]
+    pub(crate) is_listed: bool,
+    pub(crate) zone_count: usize,
+    /// Files that cannot be zones; 1 if the folder cannot be listed.
+    pub(crate) problem_count: usize,
+    /// The first problem.
+    pub(crate) problem: Option<String>,
 }
 
 /// A site.
@@ -58,10 +74,11 @@ pub(crate) struct Changes {
 }
 
 impl LoadStatus {
-    /// Sites and zones with a problem.
+    /// Sites, zones and files of the folder with a problem.
     pub(crate) fn problem_count(&self) -> usize {
+        let in_folder = self.folder.as_ref().map_or(0, |folder| folder.problem_count);
         let sites = self.sites.iter().filter(|site| site.problem.is_some()).count();
-        sites + self.zones.iter().filter(|zone| zone.problem.is_some()).count()
+        in_folder + sites + self.zones.iter().filter(|zone| zone.problem.is_some()).count()
     }
 
     /// What is in service for each site and zone with a problem, a line each.
@@ -74,6 +91,12 @@ impl LoadStatus {
                 false => format!(
                     "site {root} for {hosts}: unavailable, answered with status 503 until it is corrected and reloaded\n"
                 ),
+            };
+        }
+        if let Some(FolderState { files, is_listed, zone_count, problem_count: 1.., .. }) = &self.folder {
+            text += &match is_listed {
+                true => format!("zones {files}: files with errors are not served\n"),
+                false => format!("zones {files}: not listed, keeping {zone_count} zones\n"),
             };
         }
         for zone in self.zones.iter().filter(|zone| zone.problem.is_some()) {

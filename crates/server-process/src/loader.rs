@@ -4,13 +4,13 @@
 //! unavailable.
 
 use crate::kept_zones::{KeptZones, NewSegment, VersionInfo};
-use crate::load_status::{Changes, LoadStatus, SiteState, ZoneState};
+use crate::load_status::{Changes, FolderState, LoadStatus, SiteState, ZoneState};
 use crate::zone_guard;
 use crate::zone_loader::{self, Denial, Failure};
 use crate::zone_sources::ZoneSources;
-use sanderling_config::diagnostic::{Diagnostic, Problem, error_text};
+use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text};
 use sanderling_config::log::log;
-use sanderling_config::{Config, DefaultSite, DomainName, Hsts, Limits, Zone as ZoneConfig};
+use sanderling_config::{Config, DefaultSite, DomainName, Hsts, Limits, Zone as ZoneConfig, ZoneFolder, ZoneListing};
 use sanderling_dns::{HashSeed, Zone, ZoneEntry, ZoneMap};
 use sanderling_http::PathTraits;
 use sanderling_os::directory::Directory;
@@ -43,6 +43,8 @@ pub(crate) struct Loader {
     roots: HashMap<PathBuf, (usize, Arc<Directory>)>,
     /// The zones of the previous configuration.
     zones: HashMap<DomainName, LoadedZone>,
+    /// The folder of zones.
+    zone_folder: Option<PathBuf>,
     /// The good versions for the next server process; `None` if there is none.
     kept: Option<KeptZones>,
     /// The sandbox of this process allows only these directories.
@@ -104,6 +106,7 @@ impl Loader {
             site_ids: Vec::new(),
             roots: HashMap::new(),
             zones: HashMap::new(),
+            zone_folder: None,
             kept: None,
             forbids_new_directories: false,
             load_count: 0,
@@ -128,8 +131,12 @@ impl Loader {
         };
         self.load_count += 1;
         check_sources(self.zones.values_mut().collect());
+        let folder = config.zone_folder.as_ref();
+        self.zone_folder = folder.map(|folder| folder.directory.clone());
+        let of_folder = folder.map_or(Vec::new(), |folder| self.list_folder(folder, &config.zones, &mut report));
+        let zones = config.zones.iter().chain(&of_folder);
         let entries: Vec<ZoneEntry> =
-            config.zones.iter().map(|zone| self.load_zone(zone, &config.limits, forced_zones, &mut report)).collect();
+            zones.map(|zone| self.load_zone(zone, &config.limits, forced_zones, &mut report)).collect();
         let removed = self.zones.extract_if(|_, loaded| loaded.load_count != self.load_count);
         report.changes.removed.extend(removed.map(|(apex, _)| apex));
         report.changes.removed.sort();
@@ -217,6 +224,46 @@ impl Loader {
         Ok(())
     }
 
+    /// The zones of a folder; if it cannot be listed, those that it had.
+    fn list_folder(&self, folder: &ZoneFolder, own_zones: &[ZoneConfig], report: &mut Report) -> Vec<ZoneConfig> {
+        let (listing, is_listed) = match folder.list(own_zones) {
+            Ok(listing) => (listing, true),
+            Err(error) => {
+                let is_forbidden = error.kind() == io::ErrorKind::PermissionDenied
+                    && sanderling_os::file::is_permitted(&folder.directory);
+                if is_forbidden {
+                    report.denial = Denial::Sandbox(folder.directory.clone());
+                }
+                let zones = self.earlier_zones(folder, own_zones);
+                (ZoneListing { zones, problems: vec![folder.unreadable(&error)] }, false)
+            }
+        };
+        let (errors, warnings): (Vec<_>, Vec<_>) = listing.problems.into_iter().partition(Diagnostic::is_error);
+        report.load_status.folder = Some(FolderState {
+            files: folder.pattern(),
+            is_listed,
+            zone_count: listing.zones.len(),
+            problem_count: errors.len(),
+            problem: errors.first().map(ToString::to_string),
+        });
+        report.errors.extend(errors);
+        report.warnings.extend(warnings);
+        listing.zones
+    }
+
+    /// The zones of `folder` that this process serves or, before its first load, those that an earlier one has kept.
+    fn earlier_zones(&self, folder: &ZoneFolder, own_zones: &[ZoneConfig]) -> Vec<ZoneConfig> {
+        let loaded = self.zones.iter().map(|(apex, zone)| (apex.clone(), zone.state.file.clone()));
+        let kept = self.kept.iter().filter(|_| self.load_count == 1).flat_map(KeptZones::main_files);
+        let in_folder = loaded.chain(kept).filter(|(_, file)| folder.has(file));
+        let mut zones: Vec<ZoneConfig> = in_folder
+            .filter(|(apex, _)| own_zones.iter().all(|own| own.apex != *apex))
+            .map(|(apex, file)| ZoneConfig { apex, location: Location::File(file.clone()), file })
+            .collect();
+        zones.sort_by(|one, other| one.apex.cmp(&other.apex));
+        zones
+    }
+
     /// The directories of all files that the zones were read from, and of the zone files that could not be read.
     pub(crate) fn zone_directories(&self) -> BTreeSet<PathBuf> {
         let directory_of = |file: &Path| match file.parent() {
@@ -229,7 +276,8 @@ impl Loader {
         });
         // A symbolic link is read where it leads to.
         let linked = |file: &Path| fs::read_link(file).ok().and_then(|_| fs::canonicalize(file).ok());
-        files.flat_map(|file| [Some(directory_of(file)), linked(file).as_deref().map(directory_of)]).flatten().collect()
+        let of_files = files.flat_map(|file| [Some(directory_of(file)), linked(file).as_deref().map(directory_of)]);
+        of_files.flatten().chain(self.zone_folder.clone()).collect()
     }
 
     /// From now on the sandbox of this process allows only the directories loaded so far.

@@ -1,7 +1,7 @@
 //! The status of a server process, as text for people and as JSON for programs.
 
 use crate::certificates::CertificateState;
-use crate::load_status::{LoadStatus, SiteState, ZoneState};
+use crate::load_status::{FolderState, LoadStatus, SiteState, ZoneState};
 use crate::sandbox::Sandbox;
 use sanderling_http::HttpDate;
 use sanderling_os::features::FEATURES;
@@ -64,6 +64,7 @@ pub(crate) struct ProcessStatus<'d> {
     threads: Vec<Thread>,
     sites: &'d [SiteState],
     zones: &'d [Arc<ZoneState>],
+    zone_folder: Option<&'d FolderState>,
     certificates: &'d [CertificateState],
 }
 
@@ -136,6 +137,7 @@ impl<'d> ProcessStatus<'d> {
             threads: threads.collect(),
             sites: &load_status.sites,
             zones: &load_status.zones,
+            zone_folder: load_status.folder.as_ref(),
             certificates,
         }
     }
@@ -183,6 +185,10 @@ impl<'d> ProcessStatus<'d> {
         if let Some(AccessLog { dropped, error }) = &self.access_log {
             let error = error.as_ref().map_or(String::new(), |error| format!("; ERROR: {error}"));
             line("access log", format!("{dropped} lines dropped{error}"));
+        }
+        if let Some(FolderState { files, zone_count, problem, .. }) = self.zone_folder {
+            let problem = problem.as_ref().map_or(String::new(), |problem| format!("; ERROR: {problem}"));
+            line("zone folder", format!("{files}, {zone_count} zones{problem}"));
         }
         out
     }

@@ -7,6 +7,7 @@ use crate::diagnostic::{Diagnostic, Problem};
 use crate::domain_name::DomainName;
 use crate::keys::Section;
 use crate::service::Service;
+use crate::zone_folder::ZoneFolder;
 use std::net::IpAddr;
 
 /// Bytes of the longest text of a reply: `TEXT_BYTES_MAX` of the crate that answers.
@@ -25,6 +26,7 @@ impl ConfigBuilder<'_, '_> {
                     self.tls_listen.get_or_insert(entry.offset);
                     self.config.dot_listen = self.read_listen(entry, Service::Dot);
                 }
+                "zones" => self.read_zone_folder(entry),
                 "nsid" => self.config.replies.nsid = self.read_reply_text(entry, "nsid = \"ns1.example.com\""),
                 "version" => self.config.replies.version = self.read_reply_text(entry, "version = \"sanderling\""),
                 "cookies" => self.config.replies.cookies = self.reader.boolean(entry).unwrap_or(true),
@@ -44,6 +46,17 @@ impl ConfigBuilder<'_, '_> {
         if let (Some(file), false) = (&self.config.replies.cookie_secret_file, self.config.replies.cookies) {
             let problem = Problem::new("`cookie_secret_file` is set, but `cookies` is false", "remove one of the two");
             self.reader.add(Diagnostic::error(file.location.clone(), problem));
+        }
+    }
+
+    fn read_zone_folder(&mut self, entry: Entry<'_, '_>) {
+        const EXAMPLE: &str = "zones = \"zones/*.zone\"";
+        let Some((offset, text)) = self.reader.string(entry, EXAMPLE) else { return };
+        let location = self.reader.location(offset);
+        self.config.zone_folder = ZoneFolder::parse(text, self.directory, location);
+        if self.config.zone_folder.is_none() {
+            let message = format!("`{text}` does not say which files of a folder are zones");
+            self.error(offset, message, format!("write the folder and the extension of the files: {EXAMPLE}"));
         }
     }
 

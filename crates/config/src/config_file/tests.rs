@@ -163,7 +163,7 @@ fn unknown_key_has_a_suggestion() {
         ),
         (
             "[dns]\nudp = true",
-            "2:1: unknown key `udp` in [dns]; the keys are `listen`, `tls`, `nsid`, `version`, `cookies`, `cookie_secret_file`, \
+            "2:1: unknown key `udp` in [dns]; the keys are `listen`, `tls`, `zones`, `nsid`, `version`, `cookies`, `cookie_secret_file`, \
             `tcp_keepalive`, `extended_errors`, `error_report_agent`, `rate_limit_exempt`, `rate_limit_dry_run`",
         ),
         ("[limits]\nx = 1", "2:1: unknown key `x` in [limits]; `sanderling help check` lists the limits"),

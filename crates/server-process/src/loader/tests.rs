@@ -116,6 +116,71 @@ fn a_zone_without_a_good_version_is_unavailable() {
     assert!(!loaded.errors.is_empty() && loaded.denial == Denial::None);
 }
 
+/// A configuration whose zones are all in the folder `zones`.
+fn folder_fixture(zone_count: usize) -> Fixture {
+    let fixture = Fixture::new(0);
+    fs::create_dir(fixture.path("zones")).unwrap();
+    fs::write(fixture.path("sanderling.toml"), "[dns]\nzones = \"zones/*.zone\"\n").unwrap();
+    (0..zone_count).for_each(|index| write_in_folder(&fixture, index, 1));
+    fixture
+}
+
+fn write_in_folder(fixture: &Fixture, index: usize, serial: u32) {
+    fixture.write(index, serial);
+    fs::rename(fixture.path(&format!("z{index}.zone")), fixture.path(&format!("zones/z{index}.example.zone"))).unwrap();
+}
+
+#[test]
+fn new_and_removed_files_of_the_folder_take_effect() {
+    let mut fixture = folder_fixture(3);
+    let loaded = fixture.load();
+    (0..3).for_each(|index| check(&loaded, index, Some(1), None));
+    assert_eq!(loaded.changes.parsed_count, 3);
+    assert!(fixture.loader.zone_directories().contains(&fixture.path("zones")));
+    write_in_folder(&fixture, 1, 2);
+    write_in_folder(&fixture, 7, 1);
+    fs::remove_file(fixture.path("zones/z0.example.zone")).unwrap();
+    let loaded = fixture.load();
+    let expected = "zones: 1 added, 1 changed, 1 removed\n  z1.example: serial 1 -> 2\n  z7.example: added, serial 1\n  z0.example: removed\n";
+    assert_eq!(loaded.changes.to_text(), expected);
+    assert_eq!(loaded.changes.parsed_count, 5);
+    assert_eq!(loaded.load_status.problem_count(), 0);
+}
+
+#[test]
+fn one_broken_file_of_the_folder_stops_no_other_one() {
+    let mut fixture = folder_fixture(2);
+    fs::write(fixture.path("zones/z0.example.zone"), "@ 60 SOA ns host 1 1 1 1 1\nbad A 1.2.3\n").unwrap();
+    fs::write(fixture.path("zones/a..b.zone"), "").unwrap();
+    let loaded = fixture.load();
+    check(&loaded, 0, None, Some("zones/z0.example.zone:2:7:"));
+    check(&loaded, 1, Some(1), None);
+    assert_eq!(loaded.load_status.problem_count(), 2);
+    let errors: Vec<String> = loaded.errors.iter().map(ToString::to_string).collect();
+    assert!(errors[0].contains("zones/a..b.zone: the name of the file is not that of a zone"), "{errors:?}");
+}
+
+#[test]
+fn folder_that_cannot_be_listed_keeps_its_zones() {
+    let mut fixture = folder_fixture(2);
+    fixture.loader.kept = Some(KeptZones::default());
+    let segment = fixture.load().kept.expect("kept");
+    fs::rename(fixture.path("zones"), fixture.path("away")).unwrap();
+    let check_kept = |loaded: &Loaded| {
+        (0..2).for_each(|index| check(loaded, index, Some(1), Some("does not exist")));
+        let text = loaded.load_status.problems_text();
+        assert!(text.contains("*.zone: not listed, keeping 2 zones\n"), "{text}");
+    };
+    check_kept(&fixture.load());
+    // The next process finds it so, too.
+    fixture.loader = Loader::keeping(KeptZones::from_segments(&[segment.descriptor]));
+    check_kept(&fixture.load());
+    fs::rename(fixture.path("away"), fixture.path("zones")).unwrap();
+    let loaded = fixture.load();
+    (0..2).for_each(|index| check(&loaded, index, Some(1), None));
+    assert_eq!(loaded.load_status.problem_count(), 0);
+}
+
 #[test]
 fn a_changed_include_is_a_change_of_the_zone() {
     let mut fixture = Fixture::new(1);

@@ -63,6 +63,17 @@ fn options_of_dns_replies_are_read() {
 }
 
 #[test]
+fn folder_of_zones_is_read() {
+    let config = config("[dns]\nzones = \"zones/*.zone\"\n");
+    let folder = config.zone_folder.as_ref().expect("set");
+    assert!(folder.pattern().ends_with("zones/*.zone"), "{}", folder.pattern());
+    assert!(config.has_zones() && config.has_cookies() && !config.dns_listen.is_empty());
+    let message = "2:9: `zones` does not say which files of a folder are zones; \
+                   write the folder and the extension of the files: zones = \"zones/*.zone\"";
+    check_before_domain("[dns]\nzones = \"zones\"", &[message]);
+}
+
+#[test]
 fn exemptions_from_the_rate_limit_are_read() {
     const ZONE: &str = "[domain.\"example.com\"]\nzone = \"a.zone\"\n";
     let networks = r#"["192.0.2.0/24", "192.0.2.1", "0.0.0.0/0", "2001:db8::/32", "::1", "::/0", "192.0.2.2/32"]"#;

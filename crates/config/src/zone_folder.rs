@@ -1,0 +1,189 @@
+//! A folder of zones: each file whose name has the extension is the zone that the rest of its name names.
+
+use crate::config::Zone;
+use crate::diagnostic::{Diagnostic, Location, Problem, error_text};
+use crate::domain_name::DomainName;
+use sanderling_os::error::with_second_try;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The files of `zones` in `[dns]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ZoneFolder {
+    /// The folder, relative to the working directory or absolute.
+    pub directory: PathBuf,
+    /// What follows the name of the zone in the names of the files, with its dot: `.zone`.
+    pub extension: String,
+    /// Where the configuration has the folder.
+    pub location: Location,
+}
+
+/// The zones of a folder.
+#[derive(Debug, Default)]
+pub struct ZoneListing {
+    /// The zones that the folder defines, in the order of their names.
+    pub zones: Vec<Zone>,
+    /// Files that are no zones, for their names, and files that are not used, for another file of the same zone.
+    pub problems: Vec<Diagnostic>,
+}
+
+impl ZoneFolder {
+    /// The folder of `pattern`, such as `zones/*.zone`, below `base`; `None` if it has another form.
+    pub(super) fn parse(pattern: &str, base: &Path, location: Location) -> Option<ZoneFolder> {
+        let (folder, file) = pattern.rsplit_once('/').unwrap_or(("", pattern));
+        let extension = file.strip_prefix('*').filter(|extension| extension.len() > 1 && extension.starts_with('.'))?;
+        if folder.contains('*') || extension.contains('*') {
+            return None;
+        }
+        let directory = match (folder, pattern.starts_with('/')) {
+            ("", true) => PathBuf::from("/"),
+            ("", false) if base.as_os_str().is_empty() => PathBuf::from("."),
+            (folder, _) => base.join(folder),
+        };
+        Some(ZoneFolder { directory, extension: extension.to_owned(), location })
+    }
+
+    /// The pattern: `zones/*.zone`.
+    pub fn pattern(&self) -> String {
+        self.directory.join(format!("*{}", self.extension)).display().to_string()
+    }
+
+    /// Whether `file` is one of the folder.
+    pub fn has(&self, file: &Path) -> bool {
+        let has_extension = |name: &std::ffi::OsStr| name.as_encoded_bytes().ends_with(self.extension.as_bytes());
+        file.parent() == Some(&self.directory) && file.file_name().is_some_and(has_extension)
+    }
+
+    /// Whether the folder can be listed.
+    ///
+    /// # Errors
+    /// It cannot.
+    pub fn check(&self) -> Result<(), Diagnostic> {
+        fs::read_dir(&self.directory).map(|_| ()).map_err(|error| self.unreadable(&error))
+    }
+
+    /// Why the folder cannot be listed.
+    pub fn unreadable(&self, error: &io::Error) -> Diagnostic {
+        let message = format!("cannot list the zones in `{}`: {}", self.directory.display(), error_text(error));
+        let remedy = match error.kind() {
+            io::ErrorKind::NotFound => "create the folder or correct the path",
+            _ => "check the path of the folder and its permissions",
+        };
+        Diagnostic::error(self.location.clone(), Problem::new(message, remedy))
+    }
+
+    /// Lists the zones. One that is in `own_zones`, those of sections `[domain."NAME"]`, is not one of the folder.
+    ///
+    /// # Errors
+    /// The folder cannot be listed.
+    pub fn list(&self, own_zones: &[Zone]) -> io::Result<ZoneListing> {
+        let mut names: Vec<std::ffi::OsString> = Vec::new();
+        for entry in with_second_try(|| fs::read_dir(&self.directory))? {
+            let name = entry?.file_name();
+            let bytes = name.as_encoded_bytes();
+            // Hidden files are those of editors and of programs that write a file before they rename it.
+            if bytes.len() > self.extension.len() && bytes.ends_with(self.extension.as_bytes()) && bytes[0] != b'.' {
+                names.push(name);
+            }
+        }
+        names.sort();
+        let own: HashMap<&DomainName, &Zone> = own_zones.iter().map(|zone| (&zone.apex, zone)).collect();
+        let mut listing = ZoneListing { zones: Vec::with_capacity(names.len()), problems: Vec::new() };
+        let mut by_apex: HashMap<DomainName, usize> = HashMap::with_capacity(names.len());
+        for name in names {
+            let file = self.directory.join(&name);
+            let location = Location::File(file.clone());
+            let text = name.to_string_lossy();
+            let apex = match DomainName::parse(text.strip_suffix(self.extension.as_str()).unwrap_or(&text)) {
+                Ok(apex) => apex,
+                Err(Problem { message, .. }) => {
+                    let message = format!("the name of the file is not that of a zone: {message}");
+                    let remedy = format!("rename it to NAME{}, or remove it", self.extension);
+                    listing.problems.push(Diagnostic::error(location, Problem::new(message, remedy)));
+                    continue;
+                }
+            };
+            if let Some(own) = own.get(&apex) {
+                if own.file != file {
+                    let message = format!("the zone {apex} is also in {}, which is not used", file.display());
+                    let problem = Problem::new(message, "remove one of the two");
+                    listing.problems.push(Diagnostic::warning(own.location.clone(), problem));
+                }
+                continue;
+            }
+            match by_apex.entry(apex.clone()) {
+                Entry::Occupied(earlier) => {
+                    let earlier = listing.zones[*earlier.get()].file.display();
+                    let message = format!("the zone {apex} is also in {earlier}, which is used instead");
+                    listing.problems.push(Diagnostic::error(location, Problem::new(message, "remove one of the two")));
+                }
+                Entry::Vacant(place) => {
+                    place.insert(listing.zones.len());
+                    listing.zones.push(Zone { apex, file, location });
+                }
+            }
+        }
+        Ok(listing)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn location() -> Location {
+        Location::Argument("test".to_owned())
+    }
+
+    #[test]
+    fn pattern_is_a_folder_and_an_extension() {
+        for (pattern, directory, extension) in [
+            ("zones/*.zone", "base/zones", ".zone"),
+            ("*.db", "base/", ".db"),
+            ("/etc/zones/*.a.b", "/etc/zones", ".a.b"),
+            ("/*.zone", "/", ".zone"),
+        ] {
+            let folder = ZoneFolder::parse(pattern, Path::new("base"), location()).expect(pattern);
+            assert_eq!((folder.directory, folder.extension.as_str()), (PathBuf::from(directory), extension));
+        }
+        let folder = ZoneFolder::parse("*.zone", Path::new(""), location()).expect("of the working directory");
+        assert_eq!(folder.directory, Path::new("."));
+        for pattern in ["", "zones", "zones/", "zones/*", "zones/*zone", "zones/*.", "*/*.zone", "a*.zone", "*.z*", "*/a"] {
+            assert_eq!(ZoneFolder::parse(pattern, Path::new("base"), location()), None, "{pattern}");
+        }
+    }
+
+    #[test]
+    fn zones_have_the_names_of_the_files_and_own_zones_win() {
+        let base = tempfile::tempdir().unwrap();
+        let folder = ZoneFolder::parse("*.zone", base.path(), location()).unwrap();
+        let files = ["b.example.zone", "A.example.zone", "a.example.zone", ".hidden.zone", ".zone", "x.txt", "a..b.zone"];
+        for name in files.into_iter().chain(["own.example.zone", "same.example.zone", "c.example.zone~"]) {
+            fs::write(base.path().join(name), "").unwrap();
+        }
+        let own = |name: &str, file: PathBuf| Zone { apex: DomainName::parse(name).unwrap(), file, location: location() };
+        let own_zones = [
+            own("own.example", base.path().join("other")),
+            own("same.example", folder.directory.join("same.example.zone")),
+        ];
+        let listing = folder.list(&own_zones).expect("listed");
+        let shown: Vec<String> = listing.zones.iter().map(|zone| zone.apex.to_string()).collect();
+        assert_eq!(shown, ["a.example", "b.example"]);
+        assert!(listing.zones.iter().all(|zone| folder.has(&zone.file)));
+        assert!(listing.zones[0].file.ends_with("A.example.zone"));
+        let problems: Vec<String> = listing.problems.iter().map(ToString::to_string).collect();
+        let problems = problems.join("\n").replace(&format!("{}/", base.path().display()), "");
+        assert_eq!(
+            problems,
+            "a..b.zone: the name of the file is not that of a zone: invalid domain name `a..b`: it has an empty label; \
+             rename it to NAME.zone, or remove it\n\
+             a.example.zone: the zone a.example is also in A.example.zone, which is used instead; remove one of the two\n\
+             test: warning: the zone own.example is also in own.example.zone, which is not used; remove one of the two"
+        );
+        fs::remove_dir_all(base.path()).unwrap();
+        assert!(folder.list(&[]).is_err() && folder.check().is_err());
+    }
+}
