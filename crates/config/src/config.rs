@@ -5,11 +5,10 @@ use crate::diagnostic::{Diagnostic, Location, Problem};
 use crate::domain_name::DomainName;
 use crate::limits::Limits;
 use crate::paths::{
-    CookieSecret, check_control_path, check_directory, check_key_mode, check_zone_file, read_cookie_secrets,
-    read_secret_file,
+    CookieSecret, check_control_path, check_directory, check_key_mode, read_cookie_secrets, read_secret_file,
 };
 use crate::service::Service;
-use crate::zone_folder::ZoneFolder;
+use crate::zones::{Zone, ZoneFolder};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -329,27 +328,6 @@ impl Site {
             let problem = check_directory("link target", path).err()?;
             Some(Diagnostic::error(location.clone(), problem))
         })
-    }
-}
-
-/// A zone that is served.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Zone {
-    /// The name of the zone. No two zones have the same.
-    pub apex: DomainName,
-    /// The zone file, relative to the working directory or absolute.
-    pub file: PathBuf,
-    /// Where the configuration has the file.
-    pub location: Location,
-}
-
-impl Zone {
-    /// Whether the zone file is a regular file.
-    ///
-    /// # Errors
-    /// It is not, or it cannot be reached.
-    pub fn check_file(&self) -> Result<(), Diagnostic> {
-        check_zone_file(&self.file).map_err(|problem| Diagnostic::error(self.location.clone(), problem))
     }
 }
 

@@ -4,7 +4,7 @@ mod dns;
 mod https;
 mod log_section;
 
-use crate::config::{Config, DefaultSite, Site, SiteOptions, SocketsPerAddress, UserAndGroup, WORKER_COUNT_MAX, Zone};
+use crate::config::{Config, DefaultSite, Site, SiteOptions, SocketsPerAddress, UserAndGroup, WORKER_COUNT_MAX};
 use crate::config_reader::{ConfigReader, Entry, entries};
 use crate::diagnostic::{Diagnostic, Location, Problem, error_text};
 use crate::domain_name::DomainName;
@@ -12,6 +12,7 @@ use crate::keys::Section;
 use crate::limits::{LIMITS, UNLIMITED};
 use crate::listen_address::{ListenAddresses, parse_listen_address};
 use crate::service::Service;
+use crate::zones::Zone;
 use std::collections::HashMap;
 use std::io::{self, Read};
 use std::net::SocketAddr;

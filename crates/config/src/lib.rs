@@ -11,7 +11,7 @@ mod config_reader;
 mod keys;
 mod flags;
 mod config;
-mod zone_folder;
+mod zones;
 mod access_log;
 mod paths;
 mod listen_address;
@@ -25,7 +25,7 @@ pub mod diagnostic;
 pub use access_log::{AccessLog, AccessLogTarget, Rotation, RotationTime};
 pub use config::{
     CertificateFiles, Config, CookieSecretFile, DefaultSite, DnsRateLimit, DnsReplies, Hsts, Site, SiteOptions,
-    SocketsPerAddress, UserAndGroup, Zone,
+    SocketsPerAddress, UserAndGroup,
 };
 pub use config_source::{CONFIG_VARIABLE, ConfigSource, SearchPaths};
 pub use domain_name::DomainName;
@@ -35,4 +35,4 @@ pub use limits::{Limits, UNLIMITED, help_text as limits_help};
 pub use listen_address::parse_listen_address;
 pub use paths::{COOKIE_SECRET_BYTES, CookieSecret};
 pub use service::{ListenerRole, Service};
-pub use zone_folder::{ZoneFolder, ZoneListing};
+pub use zones::{Zone, ZoneFolder, ZoneListing};

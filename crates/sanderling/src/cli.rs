@@ -516,6 +516,7 @@ const EXAMPLE_CONFIG: &str = r#"  workers = 4                         # threads 
   [dns]
   listen = ["0.0.0.0:53", "[::]:53"]  # addresses of DNS; default: 127.0.0.1:5353
   tls = ["0.0.0.0:853"]               # addresses of DNS over TLS; default: none
+  zones = "zones/*.zone"              # a folder of zones, named as the files; default: none
   nsid = "ns1.example.com"            # name of this server, for clients that ask for it; default: none
   version = "1.0"                     # TXT of version.bind; default: none
   cookies = true                      # cookies for clients that have them

@@ -7,7 +7,7 @@ use crate::diagnostic::{Diagnostic, Problem};
 use crate::domain_name::DomainName;
 use crate::keys::Section;
 use crate::service::Service;
-use crate::zone_folder::ZoneFolder;
+use crate::zones::ZoneFolder;
 use std::net::IpAddr;
 
 /// Bytes of the longest text of a reply: `TEXT_BYTES_MAX` of the crate that answers.

@@ -1,14 +1,36 @@
-//! A folder of zones: each file whose name has the extension is the zone that the rest of its name names.
+//! A zone of the configuration, and a folder of zones: each file whose name has the extension is the zone that the rest of
+//! its name names.
 
-use crate::config::Zone;
 use crate::diagnostic::{Diagnostic, Location, Problem, error_text};
 use crate::domain_name::DomainName;
+use crate::paths::check_zone_file;
 use sanderling_os::error::with_second_try;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+
+/// A zone that is served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Zone {
+    /// The name of the zone. No two zones have the same.
+    pub apex: DomainName,
+    /// The zone file, relative to the working directory or absolute.
+    pub file: PathBuf,
+    /// Where the configuration has the file.
+    pub location: Location,
+}
+
+impl Zone {
+    /// Whether the zone file is a regular file.
+    ///
+    /// # Errors
+    /// It is not, or it cannot be reached.
+    pub fn check_file(&self) -> Result<(), Diagnostic> {
+        check_zone_file(&self.file).map_err(|problem| Diagnostic::error(self.location.clone(), problem))
+    }
+}
 
 /// The files of `zones` in `[dns]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,7 +89,8 @@ impl ZoneFolder {
 
     /// Why the folder cannot be listed.
     pub fn unreadable(&self, error: &io::Error) -> Diagnostic {
-        let message = format!("cannot list the zones in `{}`: {}", self.directory.display(), error_text(error));
+        let user = sanderling_os::user::switched_name().map_or(String::new(), |name| format!(" as the user `{name}`"));
+        let message = format!("cannot list the zones in `{}`{user}: {}", self.directory.display(), error_text(error));
         let remedy = match error.kind() {
             io::ErrorKind::NotFound => "create the folder or correct the path",
             _ => "check the path of the folder and its permissions",
@@ -151,7 +174,9 @@ mod tests {
         }
         let folder = ZoneFolder::parse("*.zone", Path::new(""), location()).expect("of the working directory");
         assert_eq!(folder.directory, Path::new("."));
-        for pattern in ["", "zones", "zones/", "zones/*", "zones/*zone", "zones/*.", "*/*.zone", "a*.zone", "*.z*", "*/a"] {
+        for pattern in
+            ["", "zones", "zones/", "zones/*", "zones/*zone", "zones/*.", "*/*.zone", "a*.zone", "*.z*", "*/a"]
+        {
             assert_eq!(ZoneFolder::parse(pattern, Path::new("base"), location()), None, "{pattern}");
         }
     }
@@ -160,11 +185,13 @@ mod tests {
     fn zones_have_the_names_of_the_files_and_own_zones_win() {
         let base = tempfile::tempdir().unwrap();
         let folder = ZoneFolder::parse("*.zone", base.path(), location()).unwrap();
-        let files = ["b.example.zone", "A.example.zone", "a.example.zone", ".hidden.zone", ".zone", "x.txt", "a..b.zone"];
+        let files =
+            ["b.example.zone", "A.example.zone", "a.example.zone", ".hidden.zone", ".zone", "x.txt", "a..b.zone"];
         for name in files.into_iter().chain(["own.example.zone", "same.example.zone", "c.example.zone~"]) {
             fs::write(base.path().join(name), "").unwrap();
         }
-        let own = |name: &str, file: PathBuf| Zone { apex: DomainName::parse(name).unwrap(), file, location: location() };
+        let own =
+            |name: &str, file: PathBuf| Zone { apex: DomainName::parse(name).unwrap(), file, location: location() };
         let own_zones = [
             own("own.example", base.path().join("other")),
             own("same.example", folder.directory.join("same.example.zone")),
