@@ -1,0 +1,393 @@
+//! Header fields that rules add to responses, or take away from them.
+
+use crate::error::RuleError;
+use crate::pattern::{Captures, Pattern};
+use crate::template::Template;
+
+/// Bytes of the longest value.
+const VALUE_BYTES_MAX: usize = 4_096;
+
+/// Fields that the server itself has to write, in lower case. Those of connections do not exist in HTTP/2 (RFC 9113 §8.2.2).
+const OWNED: &[&str] = &[
+    "accept-ranges",
+    "age",
+    "allow",
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-range",
+    "date",
+    "etag",
+    "keep-alive",
+    "last-modified",
+    "location",
+    "proxy-connection",
+    "server",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "www-authenticate",
+];
+
+/// The fields of responses to requests for some paths.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldRule {
+    pub(crate) pattern: Pattern,
+    pub(crate) fields: Vec<Field>,
+}
+
+/// One field of a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Field {
+    name: Box<str>,
+    action: FieldAction,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum FieldAction {
+    /// Replaces the field of the server and of earlier rules.
+    Set(Template),
+    /// Replaces that of the server, and follows those of earlier rules after a comma.
+    Join(Template),
+    Remove,
+}
+
+impl FieldRule {
+    /// The rule of `pattern`.
+    pub fn new(pattern: Pattern, fields: Vec<Field>) -> FieldRule {
+        FieldRule { pattern, fields }
+    }
+
+    /// Adds a field.
+    pub fn push(&mut self, field: Field) {
+        self.fields.push(field);
+    }
+
+    /// The pattern.
+    pub fn pattern(&self) -> &Pattern {
+        &self.pattern
+    }
+}
+
+impl Field {
+    /// A field that replaces that of earlier rules.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn set(name: &str, value: &str, pattern: &Pattern) -> Result<Field, RuleError> {
+        let value = checked_value(name, value)?;
+        Ok(Field { name: checked_name(name)?, action: FieldAction::Set(Template::parse_field(value, pattern)) })
+    }
+
+    /// A field whose value follows those of earlier rules.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn join(name: &str, value: &str, pattern: &Pattern) -> Result<Field, RuleError> {
+        let value = checked_value(name, value)?;
+        Ok(Field { name: checked_name(name)?, action: FieldAction::Join(Template::parse_field(value, pattern)) })
+    }
+
+    /// Takes away the field of the server and of earlier rules.
+    ///
+    /// # Errors
+    /// The response needs the field.
+    pub fn remove(name: &str) -> Result<Field, RuleError> {
+        if name.eq_ignore_ascii_case("vary") || name.eq_ignore_ascii_case("content-type") {
+            let message = format!("`{name}` cannot be removed: caches and browsers would use the response wrongly");
+            return Err(RuleError::new(message, "remove the line"));
+        }
+        Ok(Field { name: checked_name(name)?, action: FieldAction::Remove })
+    }
+}
+
+fn checked_name(name: &str) -> Result<Box<str>, RuleError> {
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    if name.is_empty() || !name.bytes().all(is_token) {
+        let message = format!("`{}` is not the name of a field", name.escape_debug());
+        return Err(RuleError::new(message, "write a name of letters, digits and hyphens, for example Cache-Control"));
+    }
+    if name.eq_ignore_ascii_case("basic-auth") {
+        let message = "`Basic-Auth` is not supported: the path is NOT protected";
+        return Err(RuleError::new(message, "write the path in the table `auth` of the domain"));
+    }
+    if OWNED.iter().any(|owned| name.eq_ignore_ascii_case(owned)) {
+        let remedy = match name.to_ascii_lowercase().as_str() {
+            "location" => "remove it; a redirect sends it",
+            "www-authenticate" => "remove it; the table `auth` of the domain sends it",
+            "content-encoding" => "remove it; a file name.br, name.zst or name.gz beside the file sends it",
+            _ => "remove it; the server writes it for each response",
+        };
+        return Err(RuleError::new(format!("`{name}` cannot be set by a rule"), remedy));
+    }
+    Ok(name.into())
+}
+
+fn checked_value<'v>(name: &str, value: &'v str) -> Result<&'v str, RuleError> {
+    let trimmed = value.trim_matches([' ', '\t']);
+    if trimmed.is_empty() {
+        return Err(RuleError::new(format!("the value of `{name}` is empty"), "write one, or remove the field"));
+    }
+    // RFC 9110 §5.5.
+    if trimmed.bytes().any(|byte| byte.is_ascii_control() && byte != b'\t') {
+        let message = format!("the value of `{name}` has a control character");
+        return Err(RuleError::new(message, "write it on one line"));
+    }
+    if trimmed.len() > VALUE_BYTES_MAX {
+        let message = format!("the value of `{name}` is longer than {VALUE_BYTES_MAX} bytes");
+        return Err(RuleError::new(message, "shorten it"));
+    }
+    Ok(trimmed)
+}
+
+/// The fields of one response, made from all rules of its path.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FieldEdits<'r> {
+    edits: Vec<FieldEdit<'r>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct FieldEdit<'r> {
+    name: &'r str,
+    /// `None` if the field is taken away.
+    value: Option<Vec<u8>>,
+}
+
+/// What responses of a status may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResponseKind {
+    /// 200 and 206: all fields.
+    Content,
+    /// 304: no field that describes the content (RFC 9110 §15.4.5).
+    NotModified,
+    /// Others: neither such fields nor those for caches, since what the rules say is true of the file.
+    Other,
+}
+
+impl<'r> FieldEdits<'r> {
+    /// No field is changed.
+    pub fn is_empty(&self) -> bool {
+        self.edits.is_empty()
+    }
+
+    /// Replaces the field `name`.
+    pub fn set(&mut self, name: &'r str, value: Vec<u8>) {
+        self.put(name, Some(value));
+    }
+
+    /// Applies a rule of the path.
+    pub(crate) fn add(&mut self, rule: &'r FieldRule, captures: &Captures<'_>) {
+        for Field { name, action } in &rule.fields {
+            let expand = |template: &Template| {
+                let mut value = Vec::new();
+                template.put(captures, &mut value);
+                value
+            };
+            match action {
+                FieldAction::Remove => self.put(name, None),
+                FieldAction::Set(template) => self.put(name, Some(expand(template))),
+                FieldAction::Join(template) => self.join(name, expand(template)),
+            }
+        }
+    }
+
+    fn put(&mut self, name: &'r str, value: Option<Vec<u8>>) {
+        self.edits.retain(|edit| !edit.name.eq_ignore_ascii_case(name));
+        self.edits.push(FieldEdit { name, value });
+    }
+
+    fn join(&mut self, name: &'r str, value: Vec<u8>) {
+        // A list of cookies is not divided by commas (RFC 6265 §3).
+        let is_list = !name.eq_ignore_ascii_case("set-cookie");
+        let earlier = self.edits.iter_mut().find(|edit| is_list && edit.name.eq_ignore_ascii_case(name));
+        match earlier.and_then(|edit| edit.value.as_mut()) {
+            Some(values) => {
+                values.extend_from_slice(b", ");
+                values.extend_from_slice(&value);
+            }
+            None if is_list => self.put(name, Some(value)),
+            None => self.edits.push(FieldEdit { name, value: Some(value) }),
+        }
+    }
+
+    /// Changes the head that begins at `start` and ends with `out`.
+    pub fn apply(&self, start: usize, out: &mut Vec<u8>) {
+        let kind = ResponseKind::of(&out[start..]);
+        let is_multipart = find_line(&out[start..], b"content-type")
+            .is_some_and(|(line_start, _)| out[start + line_start..].starts_with(b"Content-Type: multipart/"));
+        out.truncate(out.len() - 2);
+        for FieldEdit { name, value } in &self.edits {
+            if !kind.may_have(name) || is_multipart && name.eq_ignore_ascii_case("content-type") {
+                continue;
+            }
+            // What the server says of its choice stays (RFC 9110 §12.5.5).
+            if !name.eq_ignore_ascii_case("vary") && !name.eq_ignore_ascii_case("set-cookie") {
+                while let Some((line_start, line_end)) = find_line(&out[start..], name.as_bytes()) {
+                    out.drain(start + line_start..start + line_end);
+                }
+            }
+            if let Some(value) = value {
+                out.extend_from_slice(name.as_bytes());
+                out.extend_from_slice(b": ");
+                out.extend_from_slice(value);
+                out.extend_from_slice(b"\r\n");
+            }
+        }
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+impl ResponseKind {
+    /// By the status of a head.
+    fn of(head: &[u8]) -> ResponseKind {
+        match head.get(b"HTTP/1.1 ".len()..).and_then(|rest| rest.get(..3)) {
+            Some(b"200" | b"206") => ResponseKind::Content,
+            Some(b"304") => ResponseKind::NotModified,
+            _ => ResponseKind::Other,
+        }
+    }
+
+    fn may_have(self, name: &str) -> bool {
+        let has_prefix =
+            |prefix: &str| name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix));
+        let is_of_content = has_prefix("content-") && !has_prefix("content-security-policy");
+        let is_for_caches = name.eq_ignore_ascii_case("expires")
+            || name.len() >= 13 && name.as_bytes()[name.len() - 13..].eq_ignore_ascii_case(b"cache-control");
+        match self {
+            ResponseKind::Content => true,
+            ResponseKind::NotModified => !is_of_content || name.eq_ignore_ascii_case("content-location"),
+            ResponseKind::Other => !is_of_content && !is_for_caches,
+        }
+    }
+}
+
+/// Start and end of the line of a field, with its CRLF.
+fn find_line(head: &[u8], name: &[u8]) -> Option<(usize, usize)> {
+    let mut start = memchr::memchr(b'\n', head)? + 1;
+    while let Some(length) = memchr::memchr(b'\n', &head[start..]) {
+        let line = &head[start..start + length];
+        if line.get(name.len()) == Some(&b':') && line[..name.len()].eq_ignore_ascii_case(name) {
+            return Some((start, start + length + 1));
+        }
+        start += length + 1;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &str = "HTTP/1.1 200 OK\r\nServer: s\r\nContent-Type: text/html\r\nVary: Accept-Encoding\r\n\
+                        X-Content-Type-Options: nosniff\r\n\r\n";
+
+    fn rule(fields: &[(&str, Option<&str>)], joins: bool) -> FieldRule {
+        let pattern = Pattern::parse("/:file/*", &[]).expect("a pattern");
+        let field = |&(name, value): &(&str, Option<&str>)| match value {
+            None => Field::remove(name).expect("a field"),
+            Some(value) if joins => Field::join(name, value, &pattern).expect("a field"),
+            Some(value) => Field::set(name, value, &pattern).expect("a field"),
+        };
+        let fields = fields.iter().map(field).collect();
+        FieldRule { pattern, fields }
+    }
+
+    fn apply(rules: &[FieldRule], head: &str) -> String {
+        let request = crate::RequestPath { host: None, path: b"a\xff/b\"c", ends_with_slash: false, query: None };
+        let mut edits = FieldEdits::default();
+        for rule in rules {
+            let captures = rule.pattern.matches(&request).expect("a match");
+            edits.add(rule, &captures);
+        }
+        let mut out = format!("before\r\n\r\n{head}").into_bytes();
+        edits.apply(10, &mut out);
+        let out = String::from_utf8(out).expect("text");
+        out.strip_prefix("before\r\n\r\n").expect("earlier output stays").to_owned()
+    }
+
+    #[test]
+    fn field_replaces_that_of_the_server_or_takes_it_away() {
+        let rules = [rule(
+            &[("content-type", Some("text/plain")), ("X-Content-Type-Options", None), ("X-A", Some("1"))],
+            false,
+        )];
+        let expected =
+            "HTTP/1.1 200 OK\r\nServer: s\r\nVary: Accept-Encoding\r\ncontent-type: text/plain\r\nX-A: 1\r\n\r\n";
+        assert_eq!(apply(&rules, HEAD), expected);
+    }
+
+    #[test]
+    fn later_rule_replaces_joins_or_takes_away_the_field_of_an_earlier_one() {
+        let of = |rules: &[FieldRule]| apply(rules, "HTTP/1.1 200 OK\r\n\r\n");
+        let rules = [rule(&[("X-A", Some("1"))], false), rule(&[("x-a", Some("2"))], false)];
+        assert_eq!(of(&rules), "HTTP/1.1 200 OK\r\nx-a: 2\r\n\r\n");
+        let rules = [rule(&[("X-A", Some("1"))], true), rule(&[("x-a", Some("2"))], true)];
+        assert_eq!(of(&rules), "HTTP/1.1 200 OK\r\nX-A: 1, 2\r\n\r\n");
+        let rules = [rule(&[("X-A", Some("1"))], true), rule(&[("x-a", None)], true)];
+        assert_eq!(of(&rules), "HTTP/1.1 200 OK\r\n\r\n");
+        let rules = [rule(&[("Set-Cookie", Some("a=1"))], true), rule(&[("Set-Cookie", Some("b=2"))], true)];
+        assert_eq!(of(&rules), "HTTP/1.1 200 OK\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2\r\n\r\n");
+    }
+
+    #[test]
+    fn vary_of_the_server_stays() {
+        let rules = [rule(&[("Vary", Some("Cookie"))], false)];
+        assert!(apply(&rules, HEAD).ends_with("X-Content-Type-Options: nosniff\r\nVary: Cookie\r\n\r\n"));
+        assert!(apply(&rules, HEAD).contains("\r\nVary: Accept-Encoding\r\n"));
+    }
+
+    #[test]
+    fn value_gets_what_the_pattern_names_without_bytes_that_no_field_has() {
+        let rules = [rule(&[("X-A", Some("title \":splat\" of :file, :other https://a"))], false)];
+        let expected = "X-A: title \"b%22c\" of a%FF, :other https://a\r\n\r\n";
+        assert!(apply(&rules, HEAD).ends_with(expected), "{}", apply(&rules, HEAD));
+    }
+
+    #[test]
+    fn fields_of_the_content_and_for_caches_are_not_those_of_an_error() {
+        let fields = [
+            ("Content-Type", Some("a/b")),
+            ("Content-Language", Some("en")),
+            ("Content-Location", Some("/a")),
+            ("Content-Security-Policy", Some("x")),
+            ("Cache-Control", Some("immutable")),
+            ("CDN-Cache-Control", Some("immutable")),
+            ("Expires", Some("0")),
+            ("X-A", Some("1")),
+        ];
+        let rules = [rule(&fields, false)];
+        let of = |status: &str| apply(&rules, &format!("HTTP/1.1 {status}\r\n\r\n"));
+        for status in ["200 OK", "206 Partial Content"] {
+            assert_eq!(of(status).lines().count(), 10, "{status}");
+        }
+        let head = of("304 Not Modified");
+        assert_eq!(head.lines().count(), 8, "{head}");
+        assert!(head.contains("Cache-Control") && head.contains("Content-Location") && head.contains("Expires"));
+        for status in ["404 Not Found", "204 No Content", "301 Moved Permanently", "416 Range Not Satisfiable"] {
+            let expected = format!("HTTP/1.1 {status}\r\nContent-Security-Policy: x\r\nX-A: 1\r\n\r\n");
+            assert_eq!(of(status), expected);
+        }
+        let parts = "HTTP/1.1 206 Partial Content\r\nContent-Type: multipart/byteranges; boundary=x\r\n\r\n";
+        assert!(apply(&rules, parts).contains("multipart/byteranges") && !apply(&rules, parts).contains("a/b"));
+    }
+
+    #[test]
+    fn field_of_the_server_and_wrong_field_are_refused_with_a_remedy() {
+        let pattern = Pattern::parse("/*", &[]).expect("a pattern");
+        for name in ["Content-Length", "TRANSFER-ENCODING", "connection", "Date", "Location", "ETag", "Basic-Auth"] {
+            let error = Field::set(name, "x", &pattern).expect_err(name);
+            assert!(error.message.contains(name) && !error.remedy.is_empty(), "{error:?}");
+            assert!(Field::remove(name).is_err() && Field::join(name, "x", &pattern).is_err());
+        }
+        for name in ["", "A B", "A:", "Ä", "A\r\nB"] {
+            Field::set(name, "x", &pattern).expect_err(name);
+        }
+        for value in ["", " \t", "a\r\nB: c", "a\0", "a\x7f"] {
+            Field::set("X-A", value, &pattern).expect_err(value);
+        }
+        assert!(Field::set("X-A", &"a".repeat(VALUE_BYTES_MAX), &pattern).is_ok());
+        assert!(Field::set("X-A", &"a".repeat(VALUE_BYTES_MAX + 1), &pattern).is_err());
+        assert!(Field::remove("Vary").is_err() && Field::remove("content-type").is_err());
+    }
+}

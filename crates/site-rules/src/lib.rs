@@ -1,0 +1,27 @@
+//! Redirects, rewrites and header fields by path: parses the rules of a site, and finds those of a request.
+//!
+//! Used by `config`, which reports wrong rules, by `server-process`, which reads the files `_redirects` and `_headers` of a
+//! document root, and by `server`, which answers by the rules. It does no I/O.
+//!
+//! A rule has a [`Pattern`] of paths. Rules are compiled into a [`RuleSet`], which finds those of a path by an index: of
+//! thousands of rules only those are tried that have this path, or its first segment.
+#![forbid(unsafe_code)]
+
+mod headers_file;
+mod redirects_file;
+mod rule_set;
+mod index;
+mod redirect;
+mod field;
+mod template;
+mod pattern;
+mod escape;
+mod error;
+
+pub use error::{LineProblem, RuleError};
+pub use field::{Field, FieldEdits, FieldRule, ResponseKind};
+pub use headers_file::parse_headers_file;
+pub use pattern::{Pattern, RequestPath};
+pub use redirect::{Action, Outcome, PageStatus, Redirect, RedirectStatus, RedirectText};
+pub use redirects_file::parse_redirects_file;
+pub use rule_set::{Match, RuleLimits, RuleSet};

@@ -1,0 +1,517 @@
+//! Patterns of paths: `/old/*`, `/news/:year/:slug`, `/*.pdf`, `/about`.
+
+use crate::error::RuleError;
+use crate::escape::{decode, decode_query};
+use std::borrow::Cow;
+
+/// Placeholders of one pattern.
+const PLACEHOLDERS_MAX: usize = 16;
+/// Bytes of the longest pattern.
+const PATTERN_BYTES_MAX: usize = 1_024;
+/// Conditions on the query of one rule.
+const QUERY_CONDITIONS_MAX: usize = 8;
+
+/// What a request is for, decoded and normalized as for the look-up of a file.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestPath<'r> {
+    /// The host, in any case; `None` if the request has none.
+    pub host: Option<&'r [u8]>,
+    /// The decoded path, without a slash at its start or end, and without empty segments.
+    pub path: &'r [u8],
+    /// Whether the path of the request ends with a slash, as a directory's does; always for the root.
+    pub ends_with_slash: bool,
+    /// The query as it was received.
+    pub query: Option<&'r [u8]>,
+}
+
+/// A pattern of paths, perhaps of one host, perhaps with conditions on the query.
+///
+/// `*` stands for any bytes, at most once; `:name` for a part of one segment. A slash at the end makes no difference.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pattern {
+    /// The only host, in lower case; `None` for every one.
+    host: Option<Box<str>>,
+    /// The segments before the one with `*`.
+    head: Vec<Segment>,
+    splat: Option<Splat>,
+    slash: Slash,
+    /// The names of the placeholders, in the order of their values in [`Captures`].
+    names: Vec<Box<str>>,
+    query: Vec<QueryCondition>,
+}
+
+/// Whether the path of a request must end with a slash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Slash {
+    Any,
+    Only(bool),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Segment {
+    Literal(Box<[u8]>),
+    /// `prefix:name.suffix`; the part between them is not empty.
+    Placeholder {
+        prefix: Box<[u8]>,
+        suffix: Box<[u8]>,
+    },
+}
+
+/// `*` with what its segments have before and after it, and the segments that follow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Splat {
+    prefix: Box<[u8]>,
+    suffix: Box<[u8]>,
+    tail: Vec<Segment>,
+}
+
+/// `name=value` or `name=:placeholder`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct QueryCondition {
+    name: Box<[u8]>,
+    /// The decoded value; `None` for a placeholder.
+    value: Option<Box<[u8]>>,
+}
+
+/// The parts of a request that a pattern names.
+#[derive(Debug, Default)]
+pub(crate) struct Captures<'r> {
+    /// What `*` stands for.
+    pub(crate) splat: &'r [u8],
+    /// Whether a slash follows it.
+    pub(crate) splat_has_slash: bool,
+    values: [Cow<'r, [u8]>; PLACEHOLDERS_MAX],
+    count: usize,
+}
+
+impl<'r> Captures<'r> {
+    pub(crate) fn value(&self, index: usize) -> &[u8] {
+        &self.values[index]
+    }
+
+    fn push(&mut self, value: Cow<'r, [u8]>) {
+        self.values[self.count] = value;
+        self.count += 1;
+    }
+}
+
+impl Pattern {
+    /// Parses a pattern. `query` has the conditions on the query, each with its value.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(text: &str, query: &[(&str, &str)]) -> Result<Pattern, RuleError> {
+        if text.len() > PATTERN_BYTES_MAX {
+            let message = format!("the pattern is longer than {PATTERN_BYTES_MAX} bytes");
+            return Err(RuleError::new(message, "shorten it"));
+        }
+        let (host, path) = split_host(text)?;
+        let mut pattern =
+            Pattern { host, head: Vec::new(), splat: None, slash: Slash::Any, names: Vec::new(), query: Vec::new() };
+        pattern.parse_path(text, path)?;
+        pattern.parse_query(query)?;
+        Ok(pattern)
+    }
+
+    fn parse_path(&mut self, text: &str, path: &str) -> Result<(), RuleError> {
+        let Some(path) = path.strip_prefix('/') else {
+            let remedy = format!("write \"/{}\"", text.trim_start_matches('/'));
+            return Err(RuleError::new(format!("the pattern `{text}` does not begin with a slash"), remedy));
+        };
+        if path.contains(['?', '#']) {
+            let message = format!("the pattern `{text}` has a query or a fragment");
+            return Err(RuleError::new(message, "leave it out; `query` has conditions on the query"));
+        }
+        let path = path.strip_suffix('/').unwrap_or(path);
+        if path.is_empty() {
+            return Ok(());
+        }
+        for segment in path.split('/') {
+            if let Some((prefix, suffix)) = segment.split_once('*') {
+                if self.splat.is_some() || suffix.contains('*') {
+                    let message = format!("the pattern `{text}` has more than one `*`");
+                    return Err(RuleError::new(message, "leave one; `:name` stands for a segment"));
+                }
+                if placeholder(prefix).is_some() || placeholder(suffix).is_some() {
+                    let message = format!("`*` and a placeholder are in one segment of `{text}`");
+                    return Err(RuleError::new(message, "put a slash between them"));
+                }
+                let (prefix, suffix) = (literal(text, prefix)?, literal(text, suffix)?);
+                self.splat = Some(Splat { prefix, suffix, tail: Vec::new() });
+                continue;
+            }
+            let segment = self.parse_segment(text, segment)?;
+            match &mut self.splat {
+                Some(splat) => splat.tail.push(segment),
+                None => self.head.push(segment),
+            }
+        }
+        Ok(())
+    }
+
+    fn parse_segment(&mut self, text: &str, segment: &str) -> Result<Segment, RuleError> {
+        let Some((prefix, name, suffix)) = placeholder(segment) else {
+            let bytes = literal(text, segment)?;
+            // Such a path is normalized before it is matched.
+            if matches!(&*bytes, b"" | b"." | b"..") {
+                let message = format!("the pattern `{text}` has an empty segment, `.` or `..`, which no path has");
+                return Err(RuleError::new(message, "remove that segment"));
+            }
+            return Ok(Segment::Literal(bytes));
+        };
+        if placeholder(suffix).is_some() {
+            let message = format!("two placeholders are in one segment of `{text}`");
+            return Err(RuleError::new(message, "put a slash between them, or write one for both"));
+        }
+        self.add_name(text, name)?;
+        Ok(Segment::Placeholder { prefix: literal(text, prefix)?, suffix: literal(text, suffix)? })
+    }
+
+    fn add_name(&mut self, text: &str, name: &str) -> Result<(), RuleError> {
+        if name == "splat" || self.names.iter().any(|other| **other == *name) {
+            let message = format!("the pattern `{text}` has the placeholder `:{name}` twice, or `:splat`");
+            return Err(RuleError::new(message, "give it another name"));
+        }
+        if self.names.len() == PLACEHOLDERS_MAX {
+            let message = format!("the pattern `{text}` has more than {PLACEHOLDERS_MAX} placeholders");
+            return Err(RuleError::new(message, "use `*` for the rest"));
+        }
+        self.names.push(name.into());
+        Ok(())
+    }
+
+    fn parse_query(&mut self, query: &[(&str, &str)]) -> Result<(), RuleError> {
+        if query.len() > QUERY_CONDITIONS_MAX {
+            let message = format!("the rule has more than {QUERY_CONDITIONS_MAX} conditions on the query");
+            return Err(RuleError::new(message, "remove some"));
+        }
+        for (name, value) in query {
+            let capture = placeholder(value).filter(|(prefix, _, suffix)| prefix.is_empty() && suffix.is_empty());
+            if let Some((_, placeholder, _)) = capture {
+                self.add_name(name, placeholder)?;
+            }
+            let value = capture.is_none().then(|| decode_query(value.as_bytes()).into());
+            self.query.push(QueryCondition { name: decode_query(name.as_bytes()).into(), value });
+        }
+        Ok(())
+    }
+
+    /// Matches only paths that end with a slash, or that do not.
+    pub(crate) fn require_slash(&mut self, ends_with_slash: bool) {
+        self.slash = Slash::Only(ends_with_slash);
+    }
+
+    /// The index of the placeholder with this name.
+    pub(crate) fn name_index(&self, name: &str) -> Option<usize> {
+        self.names.iter().position(|own| **own == *name)
+    }
+
+    pub(crate) fn has_splat(&self) -> bool {
+        self.splat.is_some()
+    }
+
+    pub(crate) fn has_query(&self) -> bool {
+        !self.query.is_empty()
+    }
+
+    /// Whether it is for one host alone.
+    pub(crate) fn has_host(&self) -> bool {
+        self.host.is_some()
+    }
+
+    /// The path, if it is the only one that the pattern can match.
+    pub(crate) fn exact_path(&self) -> Option<Vec<u8>> {
+        let literals: Option<Vec<&[u8]>> = self.head.iter().map(Segment::literal).collect();
+        literals.filter(|_| self.splat.is_none()).map(|segments| segments.join(&b'/'))
+    }
+
+    /// The first segment of all paths that the pattern matches, if they have it in common.
+    pub(crate) fn first_segment(&self) -> Option<&[u8]> {
+        self.head.first().and_then(Segment::literal)
+    }
+
+    /// A path that the pattern matches.
+    pub(crate) fn example(&self) -> Vec<u8> {
+        let of = |segment: &Segment| match segment {
+            Segment::Literal(bytes) => bytes.to_vec(),
+            Segment::Placeholder { prefix, suffix } => [prefix, &b"x"[..], suffix].concat(),
+        };
+        let splat = self.splat.iter().map(|splat| [&splat.prefix, &b"x"[..], &splat.suffix].concat());
+        let tail = self.splat.iter().flat_map(|splat| splat.tail.iter().map(of));
+        self.head.iter().map(of).chain(splat).chain(tail).collect::<Vec<_>>().join(&b'/')
+    }
+
+    /// What the pattern names in `request`; `None` if it does not match.
+    pub(crate) fn matches<'r>(&self, request: &RequestPath<'r>) -> Option<Captures<'r>> {
+        if let Some(own) = &self.host
+            && !request.host.is_some_and(|host| is_host(host, own.as_bytes()))
+        {
+            return None;
+        }
+        if matches!(self.slash, Slash::Only(ends_with_slash) if ends_with_slash != request.ends_with_slash) {
+            return None;
+        }
+        let mut captures = Captures::default();
+        let mut rest = Some(request.path).filter(|path| !path.is_empty());
+        for segment in &self.head {
+            let (first, after) = take_first(rest?);
+            rest = after;
+            segment.match_into(first, &mut captures)?;
+        }
+        match &self.splat {
+            None if rest.is_some() => return None,
+            None => {}
+            Some(splat) => splat.match_into(rest, request.ends_with_slash, &mut captures)?,
+        }
+        for condition in &self.query {
+            condition.match_into(request.query?, &mut captures)?;
+        }
+        Some(captures)
+    }
+}
+
+impl Segment {
+    fn literal(&self) -> Option<&[u8]> {
+        match self {
+            Segment::Literal(bytes) => Some(bytes),
+            Segment::Placeholder { .. } => None,
+        }
+    }
+
+    fn capture<'r>(&self, segment: &'r [u8]) -> Option<Option<&'r [u8]>> {
+        match self {
+            Segment::Literal(bytes) => (**bytes == *segment).then_some(None),
+            Segment::Placeholder { prefix, suffix } => {
+                let value = segment.strip_prefix(&**prefix)?.strip_suffix(&**suffix)?;
+                (!value.is_empty()).then_some(Some(value))
+            }
+        }
+    }
+
+    fn match_into<'r>(&self, segment: &'r [u8], captures: &mut Captures<'r>) -> Option<()> {
+        if let Some(value) = self.capture(segment)? {
+            captures.push(Cow::Borrowed(value));
+        }
+        Some(())
+    }
+}
+
+impl Splat {
+    fn match_into<'r>(&self, rest: Option<&'r [u8]>, ends_with_slash: bool, captures: &mut Captures<'r>) -> Option<()> {
+        let Some(mut rest) = rest else {
+            // `/old/*` matches `/old` and `/old/` too.
+            return (self.prefix.is_empty() && self.suffix.is_empty() && self.tail.is_empty()).then_some(());
+        };
+        // The segments after `*` are the last ones of the path.
+        let end = rest;
+        for _ in &self.tail {
+            let slash = memchr::memrchr(b'/', rest)?;
+            rest = &rest[..slash];
+        }
+        captures.splat = rest.strip_prefix(&*self.prefix)?.strip_suffix(&*self.suffix)?;
+        captures.splat_has_slash = ends_with_slash && self.suffix.is_empty() && self.tail.is_empty();
+        let mut after = end[rest.len()..].strip_prefix(b"/");
+        for segment in &self.tail {
+            let (first, later) = take_first(after?);
+            after = later;
+            segment.match_into(first, captures)?;
+        }
+        Some(())
+    }
+}
+
+impl QueryCondition {
+    fn match_into<'r>(&self, query: &'r [u8], captures: &mut Captures<'r>) -> Option<()> {
+        let mut fields = query.split(|&byte| byte == b'&').map(|field| {
+            let at = memchr::memchr(b'=', field).unwrap_or(field.len());
+            (&field[..at], field.get(at + 1..).unwrap_or_default())
+        });
+        let (_, value) = fields.find(|(name, value)| {
+            *decode_query(name) == *self.name
+                && self.value.as_ref().map_or(!value.is_empty(), |own| **own == *decode_query(value))
+        })?;
+        if self.value.is_none() {
+            captures.push(decode_query(value));
+        }
+        Some(())
+    }
+}
+
+/// The first segment of a path that is not empty, and what follows it.
+fn take_first(path: &[u8]) -> (&[u8], Option<&[u8]>) {
+    match memchr::memchr(b'/', path) {
+        Some(at) => (&path[..at], Some(&path[at + 1..])),
+        None => (path, None),
+    }
+}
+
+fn is_host(host: &[u8], own: &[u8]) -> bool {
+    host.strip_suffix(b".").unwrap_or(host).eq_ignore_ascii_case(own)
+}
+
+/// Splits `https://host/path`; the scheme makes no difference.
+fn split_host(text: &str) -> Result<(Option<Box<str>>, &str), RuleError> {
+    let Some((scheme, rest)) = text.split_once("://") else { return Ok((None, text)) };
+    if !matches!(scheme, "http" | "https") {
+        let message = format!("the pattern `{text}` has an unknown scheme");
+        return Err(RuleError::new(message, "write a path such as \"/old/*\", or https://HOST/old/*"));
+    }
+    let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.';
+    if host.is_empty() || !host.bytes().all(is_name) {
+        let message = format!("`{host}` in the pattern `{text}` is not a host name");
+        return Err(RuleError::new(message, "write a name without a port, `*` and `:`"));
+    }
+    Ok((Some(host.to_ascii_lowercase().into()), if path.is_empty() { "/" } else { path }))
+}
+
+/// The first placeholder in `text`, with what is before and after it.
+pub(crate) fn placeholder(text: &str) -> Option<(&str, &str, &str)> {
+    let bytes = text.as_bytes();
+    let is_start = |&(at, _): &(usize, char)| bytes.get(at + 1).is_some_and(u8::is_ascii_alphabetic);
+    let (at, _) = text.char_indices().filter(|&(_, character)| character == ':').find(is_start)?;
+    let name_bytes = bytes[at + 1..].iter().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'_').count();
+    Some((&text[..at], &text[at + 1..at + 1 + name_bytes], &text[at + 1 + name_bytes..]))
+}
+
+/// The bytes that a part of a pattern stands for.
+fn literal(text: &str, part: &str) -> Result<Box<[u8]>, RuleError> {
+    let Some(bytes) = decode(part.as_bytes()) else {
+        let message = format!("the pattern `{text}` has an invalid percent-encoding");
+        return Err(RuleError::new(message, "write % and two hexadecimal digits; a percent sign itself is %25"));
+    };
+    if bytes.iter().any(|byte| byte.is_ascii_control() || matches!(byte, b'/' | b'\\')) {
+        let message = format!("the pattern `{}` has a byte that no path has", text.escape_debug());
+        return Err(RuleError::new(message, "remove it"));
+    }
+    Ok(bytes.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request<'r>(path: &'r str, query: Option<&'r str>) -> RequestPath<'r> {
+        let path = path.strip_prefix('/').expect("a path");
+        let trimmed = path.strip_suffix('/').unwrap_or(path);
+        RequestPath {
+            host: Some(b"Example.COM"),
+            path: trimmed.as_bytes(),
+            ends_with_slash: path.is_empty() || path.ends_with('/'),
+            query: query.map(str::as_bytes),
+        }
+    }
+
+    /// `expected`: the splat and the placeholders.
+    #[track_caller]
+    fn check(pattern: &str, path: &str, expected: Option<(&str, &[&str])>) {
+        let pattern = Pattern::parse(pattern, &[]).expect("a pattern");
+        let found = pattern.matches(&request(path, None)).map(|captures| {
+            let splat = String::from_utf8_lossy(captures.splat).into_owned();
+            let slash = if captures.splat_has_slash { "/" } else { "" };
+            let values = (0..captures.count).map(|index| String::from_utf8_lossy(captures.value(index)).into_owned());
+            (splat + slash, values.collect::<Vec<_>>())
+        });
+        let expected =
+            expected.map(|(splat, values)| (splat.to_owned(), values.iter().map(|&value| value.to_owned()).collect()));
+        assert_eq!(found, expected, "{path}");
+    }
+
+    #[test]
+    fn path_without_special_characters_matches_itself_with_and_without_a_slash() {
+        check("/about", "/about", Some(("", &[])));
+        check("/about", "/about/", Some(("", &[])));
+        check("/about/", "/about", Some(("", &[])));
+        check("/about", "/about/x", None);
+        check("/about", "/About", None);
+        check("/", "/", Some(("", &[])));
+        check("/", "/x", None);
+        check("/caf%C3%A9", "/café", Some(("", &[])));
+        check("/café", "/café", Some(("", &[])));
+        check("/a%2Ab", "/a*b", Some(("", &[])));
+        check("/a:1", "/a:1", Some(("", &[])));
+    }
+
+    #[test]
+    fn splat_stands_for_the_rest_of_the_path() {
+        check("/old/*", "/old/a/b", Some(("a/b", &[])));
+        check("/old/*", "/old/a/", Some(("a/", &[])));
+        check("/old/*", "/old/", Some(("", &[])));
+        check("/old/*", "/old", Some(("", &[])));
+        check("/old/*", "/older", None);
+        check("/*", "/", Some(("", &[])));
+        check("/*", "/a", Some(("a", &[])));
+        check("/*.pdf", "/a/b.pdf", Some(("a/b", &[])));
+        check("/*.pdf", "/a/b.pdf/c", None);
+        check("/a/b*", "/a/bcd", Some(("cd", &[])));
+        check("/a/b*c", "/a/bc", Some(("", &[])));
+        check("/a/bc*cd", "/a/bcd", None);
+        check("/a/*/z", "/a/b/c/z", Some(("b/c", &[])));
+        check("/a/*/z", "/a/z", None);
+    }
+
+    #[test]
+    fn placeholder_stands_for_a_part_of_a_segment() {
+        check("/news/:year/:slug", "/news/2026/a-b", Some(("", &["2026", "a-b"])));
+        check("/news/:year/:slug", "/news/2026", None);
+        check("/news/:year/:slug", "/news/2026/a/b", None);
+        check("/:a", "/", None);
+        check("/post-:id.html", "/post-7.html", Some(("", &["7"])));
+        check("/post-:id.html", "/post-.html", None);
+        check("/:lang/*/:last", "/en/a/b/c", Some(("a/b", &["en", "c"])));
+        check("/:lang/*/:last", "/en/c", None);
+    }
+
+    #[test]
+    fn pattern_of_a_host_matches_requests_for_it() {
+        check("https://example.com/a", "/a", Some(("", &[])));
+        check("http://example.com", "/", Some(("", &[])));
+        check("https://www.example.com/a", "/a", None);
+    }
+
+    #[test]
+    fn conditions_on_the_query_must_all_hold() {
+        let pattern = Pattern::parse("/store", &[("id", ":id"), ("kind", "a b")]).expect("a pattern");
+        let id = |query: Option<&str>| {
+            let request = request("/store", query);
+            pattern.matches(&request).map(|captures| String::from_utf8_lossy(captures.value(0)).into_owned())
+        };
+        assert_eq!(id(Some("id=7&kind=a+b")).as_deref(), Some("7"));
+        assert_eq!(id(Some("x&kind=a%20b&%69d=%41%2f")).as_deref(), Some("A/"));
+        for query in [None, Some(""), Some("id=7"), Some("id=&kind=a+b"), Some("id&kind=a+b"), Some("kind=a&id=7")] {
+            assert_eq!(id(query), None, "{query:?}");
+        }
+    }
+
+    #[test]
+    fn wrong_pattern_is_refused_with_a_remedy() {
+        for (pattern, part) in [
+            ("old", "slash"),
+            ("/a/*/*", "more than one"),
+            ("/a**", "more than one"),
+            ("/a/:b*", "in one segment"),
+            ("/:a-:b", "two placeholders"),
+            ("/:a/:a", "twice"),
+            ("/:splat", "splat"),
+            ("/a//b", "empty segment"),
+            ("/a/../b", "empty segment"),
+            ("/a?b", "query"),
+            ("/a#b", "fragment"),
+            ("/%zz", "percent"),
+            ("/a%2Fb", "byte"),
+            ("/a%00", "byte"),
+            ("/a\\b", "byte"),
+            ("ftp://example.com/", "scheme"),
+            ("https://*.example.com/", "host name"),
+            ("https://:sub.example.com/", "host name"),
+        ] {
+            let error = Pattern::parse(pattern, &[]).expect_err(pattern);
+            assert!(error.message.contains(part) && !error.remedy.is_empty(), "{pattern}: {error:?}");
+        }
+        let long = format!("/{}", "a".repeat(PATTERN_BYTES_MAX));
+        assert!(Pattern::parse(&long, &[]).is_err() && Pattern::parse(&long[..PATTERN_BYTES_MAX], &[]).is_ok());
+        let many = |count: usize| (0..count).map(|number| format!("/:p{number}")).collect::<String>();
+        assert!(Pattern::parse(&many(PLACEHOLDERS_MAX), &[]).is_ok());
+        assert!(Pattern::parse(&many(PLACEHOLDERS_MAX + 1), &[]).is_err());
+    }
+}

@@ -1,0 +1,416 @@
+//! One redirect, rewrite or error page.
+
+use crate::error::RuleError;
+use crate::escape::{decode, put_query};
+use crate::pattern::{Captures, Pattern, RequestPath};
+use crate::template::Template;
+
+/// Bytes of the longest Location, and of the longest path of a file.
+const LOCATION_BYTES_MAX: usize = 16 * 1024;
+/// The status of a rule that has none.
+const STATUS_DEFAULT: u64 = 301;
+
+/// A rule as an operator has written it.
+#[derive(Clone, Copy, Debug)]
+pub struct RedirectText<'t> {
+    /// The pattern.
+    pub from: &'t str,
+    /// Conditions on the query, each a name with its value.
+    pub query: &'t [(&'t str, &'t str)],
+    /// The destination.
+    pub to: Option<&'t str>,
+    /// The status; 301 by default.
+    pub status: Option<u64>,
+    /// Whether it applies where a file exists too. By default redirects do, and errors without a page of their own.
+    pub force: Option<bool>,
+}
+
+/// What is done with the requests for some paths.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Redirect {
+    pub(crate) pattern: Pattern,
+    action: Action,
+    is_forced: bool,
+}
+
+/// What a rule does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// The client is sent to another URL.
+    Redirect(RedirectStatus, Destination),
+    /// The file at another path is served.
+    Rewrite(Destination),
+    /// An error, with the file at a path as its page or with the built-in page.
+    Page(PageStatus, Option<Destination>),
+}
+
+/// The status of a redirect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RedirectStatus {
+    /// 301
+    MovedPermanently,
+    /// 302
+    Found,
+    /// 303
+    SeeOther,
+    /// 307
+    TemporaryRedirect,
+    /// 308
+    PermanentRedirect,
+}
+
+/// The status of an error that a rule gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageStatus {
+    /// 403
+    Forbidden,
+    /// 404
+    NotFound,
+    /// 410
+    Gone,
+    /// 451
+    UnavailableForLegalReasons,
+}
+
+/// Where a rule leads to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Destination {
+    /// The URL without its fragment.
+    url: Template,
+    /// From `#` on.
+    fragment: Option<Template>,
+    /// It is a path of the same host.
+    is_path: bool,
+    has_query: bool,
+}
+
+/// What a rule makes of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The client is redirected.
+    Redirect(RedirectStatus, Vec<u8>),
+    /// The file at this path, which is encoded as in a request, is served.
+    Rewrite(Vec<u8>),
+    /// An error, with the file at this path as its page.
+    Page(PageStatus, Option<Vec<u8>>),
+    /// The destination would be too long.
+    TooLong,
+}
+
+impl Redirect {
+    /// Checks a rule.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn new(text: &RedirectText<'_>) -> Result<Redirect, RuleError> {
+        let mut pattern = Pattern::parse(text.from, text.query)?;
+        let status = text.status.unwrap_or(STATUS_DEFAULT);
+        let action = Action::new(status, text.to, &pattern)?;
+        let is_forced_by_default = matches!(action, Action::Redirect(..) | Action::Page(_, None));
+        let is_forced = text.force.unwrap_or(is_forced_by_default);
+        if let (Action::Redirect(..), Some(to)) = (&action, text.to)
+            && to.trim_end_matches('/') == text.from.trim_end_matches('/')
+            && to.ends_with('/') != text.from.ends_with('/')
+        {
+            // The rule adds or removes the slash.
+            pattern.require_slash(text.from.ends_with('/'));
+        }
+        let redirect = Redirect { pattern, action, is_forced };
+        redirect.check_loop(text.from)?;
+        Ok(redirect)
+    }
+
+    /// Refuses a redirect that leads to itself.
+    fn check_loop(&self, from: &str) -> Result<(), RuleError> {
+        let is_certain = self.is_forced || self.pattern.exact_path().is_some();
+        if !is_certain || self.pattern.has_query() || self.pattern.has_host() {
+            return Ok(());
+        }
+        let path = self.pattern.example();
+        for ends_with_slash in [false, true] {
+            let request = RequestPath { host: None, path: &path, ends_with_slash, query: None };
+            let Some(captures) = self.pattern.matches(&request) else { continue };
+            let Outcome::Redirect(_, location) = self.outcome(&captures, None) else { return Ok(()) };
+            if !location.starts_with(b"/") || location.starts_with(b"//") {
+                return Ok(());
+            }
+            let end = location.iter().position(|byte| b"?#".contains(byte)).unwrap_or(location.len());
+            let Some(next) = decode(&location[1..end]) else { return Ok(()) };
+            let ends_with_slash = next.is_empty() || next.ends_with(b"/");
+            let next = RequestPath { path: next.strip_suffix(b"/").unwrap_or(&next), ends_with_slash, ..request };
+            if self.pattern.matches(&next).is_some() {
+                let message = format!("the rule `{from}` redirects to itself again and again");
+                return Err(RuleError::new(message, "write a destination that the pattern does not match"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether it applies where a file exists too.
+    pub fn is_forced(&self) -> bool {
+        self.is_forced
+    }
+
+    /// What it does.
+    pub fn action(&self) -> &Action {
+        &self.action
+    }
+
+    /// What it makes of a request with this query.
+    pub(crate) fn outcome(&self, captures: &Captures<'_>, query: Option<&[u8]>) -> Outcome {
+        let path = |to: &Destination| to.expand(captures, None);
+        match &self.action {
+            Action::Redirect(status, to) => {
+                // What a rule takes out of the query is not passed on as well.
+                let query = query.filter(|_| !self.pattern.has_query());
+                to.expand(captures, query).map_or(Outcome::TooLong, |location| Outcome::Redirect(*status, location))
+            }
+            Action::Rewrite(to) => path(to).map_or(Outcome::TooLong, Outcome::Rewrite),
+            Action::Page(status, None) => Outcome::Page(*status, None),
+            Action::Page(status, Some(to)) => {
+                path(to).map_or(Outcome::TooLong, |path| Outcome::Page(*status, Some(path)))
+            }
+        }
+    }
+}
+
+impl Action {
+    fn new(status: u64, to: Option<&str>, pattern: &Pattern) -> Result<Action, RuleError> {
+        if let Some(status) = RedirectStatus::from_code(status) {
+            let to = to.ok_or_else(|| {
+                RuleError::new("the redirect has no destination", "write one, for example \"/new/:splat\"")
+            })?;
+            return Ok(Action::Redirect(status, Destination::parse(to, pattern)?));
+        }
+        let file = |to: &str| Destination::parse_file(to, pattern);
+        if status == 200 {
+            let missing = || RuleError::new("the rewrite has no destination", "write one, for example \"/index.html\"");
+            return Ok(Action::Rewrite(file(to.ok_or_else(missing)?)?));
+        }
+        let Some(page_status) = PageStatus::from_code(status) else {
+            let message = format!("the status {status} is not supported");
+            let remedy =
+                "write 301, 302, 303, 307 or 308 to redirect, 200 to serve another file, or 403, 404, 410 or 451";
+            return Err(RuleError::new(message, remedy));
+        };
+        Ok(Action::Page(page_status, to.map(file).transpose()?))
+    }
+}
+
+impl RedirectStatus {
+    fn from_code(code: u64) -> Option<RedirectStatus> {
+        Some(match code {
+            301 => RedirectStatus::MovedPermanently,
+            302 => RedirectStatus::Found,
+            303 => RedirectStatus::SeeOther,
+            307 => RedirectStatus::TemporaryRedirect,
+            308 => RedirectStatus::PermanentRedirect,
+            _ => return None,
+        })
+    }
+}
+
+impl PageStatus {
+    fn from_code(code: u64) -> Option<PageStatus> {
+        Some(match code {
+            403 => PageStatus::Forbidden,
+            404 => PageStatus::NotFound,
+            410 => PageStatus::Gone,
+            451 => PageStatus::UnavailableForLegalReasons,
+            _ => return None,
+        })
+    }
+}
+
+impl Destination {
+    /// A path of the same host, or a URL.
+    fn parse(text: &str, pattern: &Pattern) -> Result<Destination, RuleError> {
+        if text.is_empty() || text.chars().any(|character| character.is_control() || character == '\\') {
+            let message = format!("the destination `{}` is empty or has a byte that no URL has", text.escape_debug());
+            return Err(RuleError::new(message, "write a path such as \"/new\", or a URL"));
+        }
+        let Some(host_bytes) = host_bytes(text) else {
+            let message = format!("the destination `{text}` is neither a path nor a URL");
+            return Err(RuleError::new(message, "begin with a slash for a path, or with https:// for another host"));
+        };
+        let (host, rest) = text.split_at(host_bytes);
+        if Template::parse_url(host, pattern).is_ok_and(|host| host.has_placeholder()) {
+            let message = format!("the client could choose the host of `{text}`");
+            return Err(RuleError::new(message, "write the host itself, and placeholders only after it"));
+        }
+        let (path, fragment) = rest.split_at(rest.find('#').unwrap_or(rest.len()));
+        let has_query = path.contains('?');
+        let url = Template::parse_url(path, pattern)?.with_start(host);
+        let fragment = Some(fragment).filter(|fragment| !fragment.is_empty());
+        let fragment = fragment.map(|fragment| Template::parse_url(fragment, pattern)).transpose()?;
+        Ok(Destination { url, fragment, is_path: host.is_empty(), has_query })
+    }
+
+    /// The path of a file of the same site.
+    fn parse_file(text: &str, pattern: &Pattern) -> Result<Destination, RuleError> {
+        let to = Destination::parse(text, pattern)?;
+        if !to.is_path {
+            let message = format!("`{text}` is on another host, and requests are not passed on to others");
+            return Err(RuleError::new(message, "write a path of this site, or redirect with status 302"));
+        }
+        if to.has_query || to.fragment.is_some() {
+            let message = format!("the file `{text}` has a query or a fragment");
+            return Err(RuleError::new(message, "remove it: it selects no other file"));
+        }
+        Ok(to)
+    }
+
+    /// The URL with the parts of a request, and with its query unless the destination has one; `None` if it is too long.
+    fn expand(&self, captures: &Captures<'_>, query: Option<&[u8]>) -> Option<Vec<u8>> {
+        let mut out = Vec::new();
+        self.url.put(captures, &mut out);
+        if self.is_path {
+            // Two slashes would name a host. No operator has written one.
+            let slashes = out.iter().take_while(|byte| **byte == b'/').count();
+            out.drain(..slashes.saturating_sub(1));
+        }
+        if let (Some(query), false) = (query, self.has_query) {
+            out.push(b'?');
+            put_query(query, &mut out);
+        }
+        if let Some(fragment) = &self.fragment {
+            fragment.put(captures, &mut out);
+        }
+        (out.len() <= LOCATION_BYTES_MAX).then_some(out)
+    }
+}
+
+/// Bytes of the scheme and the host at the start of a URL; 0 for a path, `None` for anything else.
+fn host_bytes(text: &str) -> Option<usize> {
+    let authority_start = if text.starts_with("//") {
+        2
+    } else if text.starts_with('/') {
+        return Some(0);
+    } else {
+        let (scheme, rest) = text.split_once(':')?;
+        let is_scheme_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
+        if !scheme.starts_with(|first: char| first.is_ascii_alphabetic()) || !scheme.bytes().all(is_scheme_byte) {
+            return None;
+        }
+        if !rest.starts_with("//") {
+            // `mailto:` and the like have no host, and no placeholder.
+            return (!rest.is_empty() && !matches!(scheme, "http" | "https")).then_some(text.len());
+        }
+        scheme.len() + 3
+    };
+    let authority = &text[authority_start..];
+    let authority_bytes = authority.find(['/', '?', '#']).unwrap_or(authority.len());
+    (authority_bytes > 0).then_some(authority_start + authority_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(from: &str, to: &str, status: u64) -> Result<Redirect, RuleError> {
+        Redirect::new(&RedirectText { from, query: &[], to: Some(to), status: Some(status), force: None })
+    }
+
+    #[track_caller]
+    fn check(from: &str, to: &str, path: &str, query: Option<&str>, expected: &str) {
+        let rule = rule(from, to, 302).expect("a rule");
+        let trimmed = path[1..].strip_suffix('/').unwrap_or(&path[1..]);
+        let request = RequestPath {
+            host: None,
+            path: trimmed.as_bytes(),
+            ends_with_slash: path.ends_with('/'),
+            query: query.map(str::as_bytes),
+        };
+        let captures = rule.pattern.matches(&request).expect("a match");
+        let outcome = rule.outcome(&captures, request.query);
+        let Outcome::Redirect(RedirectStatus::Found, location) = outcome else { panic!("{outcome:?}") };
+        assert_eq!(String::from_utf8_lossy(&location), expected);
+    }
+
+    #[test]
+    fn destination_gets_what_the_pattern_names() {
+        check("/old/*", "/new/:splat", "/old/a/b", None, "/new/a/b");
+        check("/old/*", "/new/:splat", "/old/a/", None, "/new/a/");
+        check("/old/*", "/new/:splat", "/old", None, "/new/");
+        check("/n/:year/:slug", "/:slug-:year.html", "/n/2026/x", None, "/x-2026.html");
+        check("/p/:code/:name", "/p?code=:code&name=:name", "/p/a&b/c d", None, "/p?code=a%26b&name=c%20d");
+        check("/a", "https://example.org:8443/x", "/a", None, "https://example.org:8443/x");
+        check("/a/*", "https://example.org", "/a/b", None, "https://example.org");
+        check("/a", "mailto:a@example.org", "/a", None, "mailto:a@example.org");
+        check("/a", "/ü b", "/a", None, "/%C3%BC%20b");
+    }
+
+    #[test]
+    fn query_is_passed_on_unless_the_destination_has_one() {
+        check("/a", "/b", "/a", Some("x=1"), "/b?x=1");
+        check("/a", "/b#part", "/a", Some("x=1"), "/b?x=1#part");
+        check("/a", "/b?y=2", "/a", Some("x=1"), "/b?y=2");
+        check("/a", "/b?", "/a", Some("x=1"), "/b?");
+        check("/a", "https://example.org/", "/a", Some("x"), "https://example.org/?x");
+    }
+
+    #[test]
+    fn location_never_names_a_host_that_the_operator_has_not_written() {
+        check("/old*", "/:splat", "/old/evil.example", None, "/evil.example");
+        check("/old*", "/:splat", "/old//evil.example", None, "/evil.example");
+        check("/old/*", "/:splat", "/old/\\evil.example", None, "/%5Cevil.example");
+        check("/old/*", "/:splat", "/old/a\r\nSet-Cookie: x", None, "/a%0D%0ASet-Cookie:%20x");
+        check("/a", "//example.org/b", "/a", None, "//example.org/b");
+        for to in ["https://:splat", "https://:splat.example/", "//:splat/", "https://a:splat@b/", "https:/a", "https:"]
+        {
+            assert!(rule("/x/*", to, 301).is_err(), "{to}");
+        }
+    }
+
+    #[test]
+    fn rule_that_adds_or_removes_a_slash_matches_only_without_or_with_it() {
+        let added = rule("/a", "/a/", 301).expect("a rule");
+        let request = |ends_with_slash| RequestPath { host: None, path: b"a", ends_with_slash, query: None };
+        assert!(added.pattern.matches(&request(false)).is_some() && added.pattern.matches(&request(true)).is_none());
+        let removed = rule("/:x/", "/:x", 301).expect("a rule");
+        assert!(
+            removed.pattern.matches(&request(true)).is_some() && removed.pattern.matches(&request(false)).is_none()
+        );
+    }
+
+    #[test]
+    fn wrong_rule_is_refused_with_a_remedy() {
+        for (from, to, status, part) in [
+            ("/a", "b", 301, "neither a path"),
+            ("/a", "", 301, "empty"),
+            ("/a", "/b\nX: y", 301, "byte"),
+            ("/a", "/b\\c", 301, "byte"),
+            ("/a", "/:splat", 301, "no `*`"),
+            ("/a/:b", "/:c", 301, "no `:c`"),
+            ("/a", "/b", 300, "not supported"),
+            ("/a", "/b", 500, "not supported"),
+            ("/a", "https://example.org/b", 200, "another host"),
+            ("/a", "//example.org/b", 404, "another host"),
+            ("/a", "/b?c", 200, "query"),
+            ("/a", "/b#c", 404, "fragment"),
+            ("/a", "/a", 301, "itself"),
+            ("/a/*", "/a/b/:splat", 301, "itself"),
+            ("/*", "/en/:splat", 302, "itself"),
+            ("/a/*", "/a/", 301, "itself"),
+        ] {
+            let error = rule(from, to, status).expect_err(from);
+            assert!(error.message.contains(part) && !error.remedy.is_empty(), "{from} {to}: {error:?}");
+        }
+        let without = |status| RedirectText { from: "/a", query: &[], to: None, status: Some(status), force: None };
+        assert!(Redirect::new(&without(301)).is_err() && Redirect::new(&without(200)).is_err());
+        assert!(Redirect::new(&without(410)).expect("an error page").is_forced());
+        // An existing file below /en/ ends it.
+        let unforced = RedirectText { force: Some(false), ..without(302) };
+        assert!(Redirect::new(&RedirectText { from: "/*", to: Some("/en/:splat"), ..unforced }).is_ok());
+        assert!(Redirect::new(&RedirectText { to: Some("/a"), ..unforced }).is_err());
+    }
+
+    #[test]
+    fn destination_that_is_too_long_is_not_sent() {
+        let rule = rule("/a/*", "/:splat:splat", 301).expect("a rule");
+        let path = [&b"a/"[..], &[b'"'; 4_000]].concat();
+        let request = RequestPath { host: None, path: &path, ends_with_slash: false, query: None };
+        let captures = rule.pattern.matches(&request).expect("a match");
+        assert_eq!(rule.outcome(&captures, None), Outcome::TooLong);
+    }
+}

@@ -1,0 +1,108 @@
+//! All rules of a site, or of one of their sources, compiled.
+
+use crate::error::RuleError;
+use crate::field::{FieldEdits, FieldRule};
+use crate::index::Index;
+use crate::pattern::{Captures, Pattern, RequestPath};
+use crate::redirect::{Outcome, Redirect};
+
+/// How many rules there may still be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RuleLimits {
+    /// Rules.
+    pub rules_max: usize,
+    /// Those of them that match more than one path.
+    pub patterns_max: usize,
+}
+
+impl RuleLimits {
+    /// Takes off a rule with this pattern.
+    ///
+    /// # Errors
+    /// There are too many rules.
+    pub fn take(&mut self, pattern: &Pattern) -> Result<(), RuleError> {
+        if pattern.exact_path().is_none() {
+            self.patterns_max = self.patterns_max.checked_sub(1).ok_or_else(|| {
+                let message = "the site has too many rules with `*` or `:name`";
+                RuleError::new(
+                    message,
+                    "remove some, write paths without them, or raise `site_patterns_max` in [limits]",
+                )
+            })?;
+        }
+        self.rules_max = self.rules_max.checked_sub(1).ok_or_else(|| {
+            RuleError::new("the site has too many rules", "remove some, or raise `site_rules_max` in [limits]")
+        })?;
+        Ok(())
+    }
+}
+
+/// Rules that are looked up by an index.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RuleSet {
+    redirects: Vec<Redirect>,
+    redirect_index: Index,
+    fields: Vec<FieldRule>,
+    field_index: Index,
+}
+
+/// The first rule that matches a request.
+#[derive(Debug)]
+pub struct Match<'s, 'r> {
+    rule: &'s Redirect,
+    captures: Captures<'r>,
+    query: Option<&'r [u8]>,
+}
+
+impl Match<'_, '_> {
+    /// Whether it applies where a file exists too.
+    pub fn is_forced(&self) -> bool {
+        self.rule.is_forced()
+    }
+
+    /// What is done with the request.
+    pub fn outcome(&self) -> Outcome {
+        self.rule.outcome(&self.captures, self.query)
+    }
+}
+
+impl RuleSet {
+    /// Compiles rules; those of each kind are in their order.
+    pub fn new(redirects: Vec<Redirect>, fields: Vec<FieldRule>) -> RuleSet {
+        RuleSet {
+            redirect_index: Index::new(redirects.iter().map(|rule| &rule.pattern)),
+            field_index: Index::new(fields.iter().map(|rule| &rule.pattern)),
+            redirects,
+            fields,
+        }
+    }
+
+    /// Whether there is no rule.
+    pub fn is_empty(&self) -> bool {
+        self.redirects.is_empty() && self.fields.is_empty()
+    }
+
+    /// The number of redirects, and of rules for fields.
+    pub fn rule_counts(&self) -> (usize, usize) {
+        (self.redirects.len(), self.fields.len())
+    }
+
+    /// The first redirect, rewrite or error page for a request. Allocates nothing if there is none, unless a rule has
+    /// conditions on the query.
+    pub fn find<'r>(&self, request: &RequestPath<'r>) -> Option<Match<'_, 'r>> {
+        self.redirect_index.candidates(request.path).find_map(|position| {
+            let rule = &self.redirects[position];
+            rule.pattern.matches(request).map(|captures| Match { rule, captures, query: request.query })
+        })
+    }
+
+    /// Adds the fields of all rules that match a request, in their order.
+    pub fn add_fields<'s>(&'s self, request: &RequestPath<'_>, edits: &mut FieldEdits<'s>) {
+        for position in self.field_index.candidates(request.path) {
+            let rule = &self.fields[position];
+            if let Some(captures) = rule.pattern.matches(request) {
+                edits.add(rule, &captures);
+            }
+        }
+    }
+}
