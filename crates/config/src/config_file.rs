@@ -2,6 +2,7 @@
 
 mod dns;
 mod https;
+mod limits_section;
 mod log_section;
 
 use crate::config::{Config, DefaultSite, Site, SiteOptions, SocketsPerAddress, UserAndGroup, WORKER_COUNT_MAX};
@@ -9,7 +10,6 @@ use crate::config_reader::{ConfigReader, Entry, entries};
 use crate::diagnostic::{Diagnostic, Location, Problem, error_text};
 use crate::domain_name::DomainName;
 use crate::keys::Section;
-use crate::limits::{LIMITS, UNLIMITED};
 use crate::listen_address::{ListenAddresses, parse_listen_address};
 use crate::service::Service;
 use crate::zones::Zone;
@@ -440,47 +440,6 @@ impl ConfigBuilder<'_, '_> {
             return None;
         }
         Some((self.directory.join(text), self.reader.location(offset)))
-    }
-
-    fn read_limits(&mut self, section: Entry<'_, '_>) {
-        let Some(table) = self.reader.table(section, "[limits] on a line of its own") else { return };
-        for entry in entries(table) {
-            let Some(limit) = LIMITS.iter().find(|limit| limit.key == entry.key) else {
-                self.reader.error(entry.offset, Section::Limits.unknown_key(entry.key));
-                continue;
-            };
-            let value = match entry.value.get_ref() {
-                DeValue::String(text) if limit.may_be_unlimited => {
-                    if text != "unlimited" {
-                        let message = format!("`{}` must be a number or \"unlimited\"", limit.key);
-                        self.error(entry.value.span().start, message, format!("write {} = \"unlimited\"", limit.key));
-                    }
-                    Some(UNLIMITED)
-                }
-                _ => {
-                    let or = if limit.may_be_unlimited { " or \"unlimited\"" } else { "" };
-                    self.reader.number(entry, limit.min, limit.max, limit.default, or)
-                }
-            };
-            if let Some(value) = value {
-                limit.set(&mut self.config.limits, value);
-            }
-        }
-        self.check_target_limit(table);
-    }
-
-    fn check_target_limit(&mut self, table: &DeTable<'_>) {
-        const KEYS: [&str; 2] = ["http_target_bytes_max", "http_head_bytes_max"];
-        let values = [self.config.limits.http_target_bytes_max, self.config.limits.http_head_bytes_max];
-        let last_set = entries(table).into_iter().rfind(|entry| KEYS.contains(&entry.key));
-        if let (Some(entry), true) = (last_set, values[0] >= values[1]) {
-            let shown = |index: usize| {
-                let default = if table.contains_key(KEYS[index]) { "" } else { ", the default" };
-                format!("`{}` ({}{default})", KEYS[index], values[index])
-            };
-            let message = format!("{} must be less than {}, which includes it", shown(0), shown(1));
-            self.error(entry.offset, message, "raise `http_head_bytes_max` or lower `http_target_bytes_max`");
-        }
     }
 
     fn into_config(mut self) -> Config {

@@ -2,7 +2,7 @@
 
 use crate::diagnostic::Problem;
 use crate::domain_name::DomainName;
-use crate::limits::LIMITS;
+use crate::limits;
 
 /// A section of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ impl Section {
                 "hsts",
             ],
             Section::Log => vec!["access", "format", "one_of", "rotate", "keep"],
-            Section::Limits => LIMITS.iter().map(|limit| limit.key).collect(),
+            Section::Limits => limits::keys(),
         }
     }
 

@@ -17,6 +17,7 @@ mod paths;
 mod listen_address;
 mod domain_name;
 mod limits;
+mod units;
 mod service;
 mod exit;
 pub mod log;

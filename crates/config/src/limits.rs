@@ -1,5 +1,8 @@
 //! The limits of the configuration: one table of keys, defaults and ranges for the reader, the help and the manual.
 
+use crate::units::Quantity;
+use std::sync::LazyLock;
+
 /// The value of a limit that the configuration sets to `"unlimited"`.
 pub const UNLIMITED: u64 = u64::MAX;
 
@@ -24,10 +27,50 @@ impl Limit {
         (self.set)(limits, value);
     }
 
-    /// The default as a line of a configuration file: `drain_timeout_ms = 30000`.
-    fn assignment(&self) -> String {
-        format!("{} = {}", self.key, self.default)
+    /// What the limit is a quantity of, if its key ends with a unit.
+    pub(super) fn quantity(&self) -> Option<Quantity> {
+        if self.key.ends_with("_ms") {
+            return Some(Quantity::Duration);
+        }
+        self.key.contains("_bytes").then_some(Quantity::Size)
     }
+
+    /// The key for a value with a unit, such as `drain_timeout` for `drain_timeout_ms`.
+    pub(super) fn key_without_unit(&self) -> Option<String> {
+        self.quantity().map(|quantity| match quantity {
+            Quantity::Duration => self.key.replace("_ms", ""),
+            Quantity::Size => self.key.replace("_bytes", ""),
+        })
+    }
+
+    /// `value` as it is written in a configuration file.
+    pub(super) fn format(&self, value: u64) -> String {
+        self.quantity().map_or_else(|| value.to_string(), |quantity| format!("\"{}\"", quantity.format(value)))
+    }
+
+    /// The range, as a message has it.
+    pub(super) fn range(&self) -> String {
+        format!("{} to {}", self.format(self.min), self.format(self.max))
+    }
+
+    /// The default as a line of a configuration file: `drain_timeout = "30s"`.
+    fn assignment(&self) -> String {
+        format!("{} = {}", self.key_without_unit().as_deref().unwrap_or(self.key), self.format(self.default))
+    }
+}
+
+/// All keys in `[limits]`.
+pub(super) fn keys() -> Vec<&'static str> {
+    static WITHOUT_UNIT: LazyLock<Vec<String>> =
+        LazyLock::new(|| LIMITS.iter().filter_map(Limit::key_without_unit).collect());
+    LIMITS.iter().map(|limit| limit.key).chain(WITHOUT_UNIT.iter().map(String::as_str)).collect()
+}
+
+/// The limit with this key, and whether its value has a unit.
+pub(super) fn find(key: &str) -> Option<(&'static Limit, bool)> {
+    let with_unit = |limit: &&Limit| limit.key_without_unit().is_some_and(|without| without == key);
+    let plain = LIMITS.iter().find(|limit| limit.key == key).map(|limit| (limit, false));
+    plain.or_else(|| LIMITS.iter().find(with_unit).map(|limit| (limit, true)))
 }
 
 /// Makes the table and the struct from the same lines.
@@ -122,7 +165,7 @@ limits! {
     missing_files_max: usize = 1_024 in 1..=262_144,
         "Negative entries of the open-file cache; at the limit some are evicted.";
     watched_folders_max: usize = 8_192 in 0..=1_000_000,
-        "Directories watched with inotify; files in others are checked after `open_file_fresh_ms`.";
+        "Directories watched with inotify; files in others are checked after `open_file_fresh`.";
     open_file_fresh_ms: u64 = 1_000 in 0..=60_000,
         "Time until a file in an unwatched directory, or a negative entry, is checked again.";
     watched_file_fresh_ms: u64 = 5_000 in 0..=600_000,
@@ -199,8 +242,14 @@ mod tests {
 
     fn markdown() -> String {
         let mut text = String::from("| key | default | min | max | what it limits |\n|---|--:|--:|--:|---|\n");
-        for Limit { key, default, min, max, may_be_unlimited, description, .. } in LIMITS {
-            let unlimited = if *may_be_unlimited { " or `\"unlimited\"`" } else { "" };
+        for limit in LIMITS {
+            let unlimited = if limit.may_be_unlimited { " or `\"unlimited\"`" } else { "" };
+            let key = limit.key_without_unit().unwrap_or_else(|| limit.key.to_owned());
+            let [default, min, max] = [limit.default, limit.min, limit.max].map(|value| match limit.quantity() {
+                Some(_) => format!("`{}`", limit.format(value)),
+                None => value.to_string(),
+            });
+            let description = limit.description;
             text.push_str(&format!("| `{key}` | {default} | {min} | {max}{unlimited} | {description} |\n"));
         }
         text
@@ -217,6 +266,17 @@ mod tests {
             return;
         }
         assert!(found == expected, "docs/configuration.md is out of date: run this test once with UPDATE_DOCS=1");
+    }
+
+    #[test]
+    fn keys_without_a_unit_are_of_one_limit_each() {
+        for limit in LIMITS {
+            let found = |key: &str| find(key).map(|(found, has_unit)| (found.key, has_unit));
+            assert_eq!(found(limit.key), Some((limit.key, false)));
+            if let Some(key) = limit.key_without_unit() {
+                assert_eq!(found(&key), Some((limit.key, true)));
+            }
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@ use super::ConfigBuilder;
 use crate::access_log::{AccessLog, AccessLogTarget, Rotation, RotationTime};
 use crate::config_reader::{Entry, entries};
 use crate::keys::Section;
+use crate::units::Quantity;
 use sanderling_log_format::Format;
 use std::sync::Arc;
 
@@ -13,8 +14,8 @@ const ROTATE_EXAMPLE: &str = "rotate = \"daily\" or rotate = \"100MiB\"";
 const KEEP_DEFAULT: u32 = 7;
 const KEEP_MAX: u64 = 1000;
 const ONE_OF_MAX: u64 = 1_000_000;
-/// The units of a size, with their binary logarithms.
-const UNITS: [(&str, u32); 3] = [("KiB", 10), ("MiB", 20), ("GiB", 30)];
+/// Bytes of the smallest size of a log file.
+const ROTATE_SIZE_MIN: u64 = 1024;
 
 impl ConfigBuilder<'_, '_> {
     pub(super) fn read_log(&mut self, section: Entry<'_, '_>) -> Option<AccessLog> {
@@ -84,20 +85,14 @@ impl ConfigBuilder<'_, '_> {
 
     fn read_rotation_time(&mut self, entry: Entry<'_, '_>) -> Option<(usize, RotationTime)> {
         let (offset, text) = self.reader.string(entry, ROTATE_EXAMPLE)?;
-        let time = if text == "daily" { Some(RotationTime::Daily) } else { parse_size(text).map(RotationTime::Size) };
+        let size = Quantity::Size.parse(text).filter(|size| *size >= ROTATE_SIZE_MIN);
+        let time = if text == "daily" { Some(RotationTime::Daily) } else { size.map(RotationTime::Size) };
         if time.is_none() {
-            let message = format!("`rotate` must be \"daily\" or a size, not {text:?}");
+            let message = format!("`rotate` must be \"daily\" or a size of at least 1 KiB, not {text:?}");
             self.error(offset, message, format!("write {ROTATE_EXAMPLE}"));
         }
         time.map(|time| (offset, time))
     }
-}
-
-/// A size with a unit, at least 1 KiB: `100MiB`.
-fn parse_size(text: &str) -> Option<u64> {
-    let (number, shift) = UNITS.iter().find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, *shift)))?;
-    let number: u64 = number.trim_end().parse().ok()?;
-    number.checked_mul(1 << shift).filter(|size| *size > 0)
 }
 
 #[cfg(test)]
@@ -140,7 +135,10 @@ mod tests {
             ("format = \"json\"", "[log] has no `access`"),
             ("access = \"a\"\nformat = \"$statuss\"", "there is no variable $statuss"),
             ("access = \"a\"\nformat = \"combined \"", "neither a preset nor contains a variable"),
-            ("access = \"a\"\nrotate = \"100MB\"", "`rotate` must be \"daily\" or a size, not \"100MB\""),
+            (
+                "access = \"a\"\nrotate = \"100MB\"",
+                "`rotate` must be \"daily\" or a size of at least 1 KiB, not \"100MB\"",
+            ),
             ("access = \"a\"\nrotate = \"0MiB\"", "`rotate` must be"),
             ("access = \"a\"\nkeep = 3", "`keep` is set, but `rotate` is not"),
             ("access = \"stdout\"\nrotate = \"daily\"", "only a file can be rotated"),

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config::{Hsts, processor_count};
-use crate::limits::Limits;
+use crate::limits::{LIMITS, Limits, UNLIMITED};
 
 /// A directory with a site in `public`, a zone in `a.zone` and nothing else.
 fn directory() -> tempfile::TempDir {
@@ -291,9 +291,10 @@ fn drain_timeout_may_be_unlimited() {
     check_before_domain(
         "[limits]\ndrain_timeout_ms = \"never\"\nhttp_idle_timeout_ms = \"unlimited\"",
         &[
-            "2:20: `drain_timeout_ms` must be a number or \"unlimited\"; write drain_timeout_ms = \"unlimited\"",
-            "3:24: `http_idle_timeout_ms` must be a whole number, not the string \"unlimited\"; \
-             write http_idle_timeout_ms = 60000",
+            "2:20: \"never\" is not a whole number with one of the units ms, s, min, h or d; \
+             write \"0s\" to \"7d\" or \"unlimited\"",
+            "3:24: \"unlimited\" is not a whole number with one of the units ms, s, min, h or d; \
+             write \"100ms\" to \"1h\"",
         ],
     );
 }
