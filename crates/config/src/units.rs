@@ -37,10 +37,11 @@ impl Quantity {
     /// `value` in the largest unit in which it is a whole number.
     pub(crate) fn format(self, value: u64) -> String {
         let mut units = self.units().iter();
-        let (unit, factor) = units.find(|(_, factor)| value >= *factor && value % factor == 0).unwrap_or(match self {
-            Quantity::Duration => &("s", 1_000),
-            Quantity::Size => &("B", 1),
-        });
+        let (unit, factor) =
+            units.find(|(_, factor)| value >= *factor && value.is_multiple_of(*factor)).unwrap_or(match self {
+                Quantity::Duration => &("s", 1_000),
+                Quantity::Size => &("B", 1),
+            });
         format!("{}{unit}", value / factor)
     }
 

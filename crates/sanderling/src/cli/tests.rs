@@ -242,7 +242,7 @@ fn every_help_page_has_the_exit_status() {
 #[test]
 fn help_of_check_has_all_keys_and_limits() {
     let page = parse("sanderling help check").unwrap_err().to_string();
-    assert!(page.contains("  dns_udp_answer_bytes_max = 1232\n"), "{page}");
+    assert!(page.contains("  dns_udp_answer_max = \"1232B\"\n"), "{page}");
     // The example must be valid, except that its files do not exist, and have every key.
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("sanderling.toml");

@@ -99,7 +99,7 @@ fn check_is_strict_and_prints_json_if_asked() {
 #[test]
 fn wrong_configuration_is_reported_by_check_and_serve() {
     let config = "[http]\nlissten = [\"127.0.0.1:0\"]\n[domain.\"example.com\"]\nsite = \"publik\"\nzone = 7\n\
-                  [limits]\nhttp_idle_timeout = 3\ndns_tcp_idle_timeout_ms = 1\n";
+                  [limits]\nhttp_idle_timout = 3\ndns_tcp_idle_timeout_ms = 1\n";
     let directory = TestDirectory::with(&[("sanderling.toml", config.as_bytes())]);
     let file = directory.argument("sanderling.toml");
     for (command, status) in [("check", 1), ("serve", 78)] {
@@ -107,7 +107,7 @@ fn wrong_configuration_is_reported_by_check_and_serve() {
         assert_eq!((ended.code(), ended.text().as_str()), (Some(status), ""), "{command}: {ended}");
         check_messages(&ended.errors, &file, &[(2, 1), (4, 8), (5, 8), (7, 1), (8, 27)]);
         assert!(ended.errors.contains("did you mean `listen`?"), "{ended}");
-        assert!(ended.errors.contains("did you mean `http_idle_timeout_ms`?"), "{ended}");
+        assert!(ended.errors.contains("did you mean `http_idle_timeout`?"), "{ended}");
     }
 }
 
