@@ -6,67 +6,30 @@ mod limits_section;
 mod log_section;
 
 use crate::config::{Config, DefaultSite, Site, SiteOptions, SocketsPerAddress, UserAndGroup, WORKER_COUNT_MAX};
-use crate::config_reader::{ConfigReader, Entry, entries};
-use crate::diagnostic::{Diagnostic, Location, Problem, error_text};
+use crate::config_reader::{BETWEEN_FILES, ConfigReader, Entry, entries};
+use crate::config_text;
+use crate::diagnostic::{Diagnostic, Location, Problem};
 use crate::domain_name::DomainName;
 use crate::keys::Section;
 use crate::listen_address::{ListenAddresses, parse_listen_address};
 use crate::service::Service;
 use crate::zones::Zone;
+use std::borrow::Cow;
 use std::collections::HashMap;
-use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 
-/// Bytes of the largest configuration file: tens of thousands of domains.
-const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
-
-/// Reads the file at `path`.
+/// Checks `content`, the text of the file at `path` and of those that it includes; relative paths in all of them are relative
+/// to the directory of `path`.
 ///
 /// # Errors
-/// Why it cannot be read.
-pub(super) fn read(path: &Path) -> Result<Vec<u8>, Vec<Diagnostic>> {
-    read_bounded(path).map_err(|problem| vec![Diagnostic::error(Location::File(path.into()), problem)])
-}
-
-fn read_bounded(path: &Path) -> Result<Vec<u8>, Problem> {
-    let unreadable = |error: &io::Error| {
-        let remedy = match error.kind() {
-            io::ErrorKind::NotFound => "create it, or specify another file with --config",
-            io::ErrorKind::PermissionDenied => "allow this user to read it",
-            _ => "specify another file with --config",
-        };
-        Problem::new(format!("cannot read the configuration file: {}", error_text(error)), remedy)
-    };
-    let mut content = Vec::new();
-    // Without blocking: a FIFO at the path of the file would block a reload for ever.
-    let file = sanderling_os::file::open_nonblocking(path).map_err(|error| unreadable(&error))?;
-    if !file.metadata().map_err(|error| unreadable(&error))?.is_file() {
-        return Err(Problem::new("the configuration file is not a regular file", "specify another file with --config"));
-    }
-    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut content).map_err(|error| unreadable(&error))?;
-    if content.len() as u64 > FILE_BYTES_MAX {
-        let message = format!("the configuration file is larger than {FILE_BYTES_MAX} bytes");
-        return Err(Problem::new(message, "specify another file with --config"));
-    }
-    Ok(content)
-}
-
-/// Checks the content of the file at `path`; relative paths in it are relative to its directory.
-///
-/// # Errors
-/// All problems, in the order of the file.
+/// All problems, in the order of the files.
 pub(super) fn parse(path: &Path, content: &[u8]) -> Result<Config, Vec<Diagnostic>> {
-    let mut reader = ConfigReader::new(path, content);
-    let text = match str::from_utf8(content) {
-        Ok(text) => text,
-        Err(error) => {
-            reader.error(error.valid_up_to(), Problem::new("invalid UTF-8", "save the file as UTF-8"));
-            return Err(reader.into_diagnostics());
-        }
-    };
-    let Some(root) = reader.parse(text) else { return Err(reader.into_diagnostics()) };
+    let files = config_text::split(path, content);
+    let mut reader = ConfigReader::new(&files);
+    let Some(text) = joined(&files, &mut reader) else { return Err(reader.into_diagnostics()) };
+    let Some(root) = reader.parse(&text, 0) else { return Err(reader.into_diagnostics()) };
     let mut builder = ConfigBuilder::new(&mut reader, path.parent().unwrap_or(Path::new("")));
     builder.read_top(&root);
     let config = builder.into_config();
@@ -76,6 +39,32 @@ pub(super) fn parse(path: &Path, content: &[u8]) -> Result<Config, Vec<Diagnosti
     // All that is to be corrected, at once.
     config.path_problems().into_iter().for_each(|problem| reader.add(problem));
     Err(reader.into_diagnostics())
+}
+
+/// The text of all files one after the other; `None` if one of them is not complete in itself.
+fn joined<'t>(files: &[(PathBuf, &'t [u8])], reader: &mut ConfigReader<'_>) -> Option<Cow<'t, str>> {
+    let mut texts = Vec::with_capacity(files.len());
+    let mut start = 0;
+    for (index, (_, content)) in files.iter().enumerate() {
+        match str::from_utf8(content) {
+            Ok(text) if files.len() == 1 => return Some(Cow::Borrowed(text)),
+            Ok(text) => {
+                let table = reader.parse(text, start);
+                let keys = table.iter().filter(|_| index > 0).flat_map(entries);
+                for entry in keys.filter(|entry| !matches!(entry.value.get_ref(), DeValue::Table(_))) {
+                    let message = format!("`{}` is in an included file, before the first [section]", entry.key);
+                    let remedy = format!("move it to {}", files[0].0.display());
+                    reader.error(start + entry.offset, Problem::new(message, remedy));
+                }
+                texts.push(text);
+            }
+            Err(error) => {
+                reader.error(start + error.valid_up_to(), Problem::new("invalid UTF-8", "save the file as UTF-8"));
+            }
+        }
+        start += content.len() + BETWEEN_FILES.len();
+    }
+    (!reader.has_problems()).then(|| Cow::Owned(texts.join(BETWEEN_FILES)))
 }
 
 /// Builds the configuration from the sections of the file.
@@ -136,6 +125,8 @@ impl ConfigBuilder<'_, '_> {
                 "user" => self.user = self.read_account_name(entry),
                 "group" => self.group = self.read_account_name(entry),
                 "sandbox" => self.config.sandbox = self.reader.boolean(entry).unwrap_or(true),
+                // The files were read before.
+                "include" => drop(self.reader.strings(entry, "include = [\"sites/*.toml\"]")),
                 "control" => {
                     let path = self.read_path(entry, "control = \"control.sock\"");
                     (self.config.control, self.config.control_location) = path.unzip();
@@ -428,8 +419,8 @@ impl ConfigBuilder<'_, '_> {
 
     /// What is at `offset` is also at `earlier`.
     fn error_of_two(&mut self, offset: usize, message: String, earlier: usize) {
-        let (line, _) = self.reader.line_and_column(earlier);
-        self.error(offset, message, format!("remove one of the two; the other is on line {line}"));
+        let other = self.reader.line_beside(earlier, offset);
+        self.error(offset, message, format!("remove one of the two; the other is {other}"));
     }
 
     /// The path of `entry`, relative to the directory of the file, and its location.

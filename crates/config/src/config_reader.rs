@@ -29,32 +29,60 @@ pub(super) struct Entry<'n, 't> {
     pub(super) value: &'n Node<'t>,
 }
 
-/// Reads values out of the text of a file, and collects its problems.
+/// What is between the texts of two files.
+pub(super) const BETWEEN_FILES: &str = "\n";
+
+/// Reads values out of the text of one or several files, and collects its problems.
 pub(super) struct ConfigReader<'a> {
-    file: &'a Path,
-    line_starts: Vec<usize>,
+    files: Vec<File<'a>>,
     diagnostics: Vec<Diagnostic>,
 }
 
+/// A file of the text.
+struct File<'a> {
+    path: &'a Path,
+    /// Where its lines start, in bytes from the start of the whole text.
+    line_starts: Vec<usize>,
+}
+
 impl<'a> ConfigReader<'a> {
-    /// A reader without problems yet; `file` is the path in the diagnostics.
-    pub(super) fn new(file: &'a Path, text: &[u8]) -> ConfigReader<'a> {
-        let ends = text.iter().enumerate().filter(|&(_, &byte)| byte == b'\n').map(|(index, _)| index + 1);
-        ConfigReader { file, line_starts: std::iter::once(0).chain(ends).collect(), diagnostics: Vec::new() }
+    /// A reader without problems yet, of a text that is composed of those of `files`.
+    pub(super) fn new(files: &'a [(PathBuf, &[u8])]) -> ConfigReader<'a> {
+        let mut start = 0;
+        let of_file = |(path, text): &'a (PathBuf, &[u8])| {
+            let ends = text.iter().enumerate().filter(|&(_, &byte)| byte == b'\n').map(|(index, _)| start + index + 1);
+            let line_starts = std::iter::once(start).chain(ends).collect();
+            start += text.len() + BETWEEN_FILES.len();
+            File { path, line_starts }
+        };
+        ConfigReader { files: files.iter().map(of_file).collect(), diagnostics: Vec::new() }
     }
 
     /// The location of `offset`, in bytes from the start of the text.
     pub(super) fn location(&self, offset: usize) -> Location {
         let (line, column) = self.line_and_column(offset);
-        Location::Position { file: PathBuf::from(self.file), line, column }
+        Location::Position { file: PathBuf::from(self.file(offset).path), line, column }
+    }
+
+    /// The line of `offset`, for a message at `beside`: `on line 7`, or with the file if that is another one.
+    pub(super) fn line_beside(&self, offset: usize, beside: usize) -> String {
+        let (line, _) = self.line_and_column(offset);
+        let path = self.file(offset).path;
+        if path == self.file(beside).path { format!("on line {line}") } else { format!("at {}:{line}", path.display()) }
+    }
+
+    fn file(&self, offset: usize) -> &File<'a> {
+        // The first file starts at 0.
+        &self.files[self.files.partition_point(|file| file.line_starts[0] <= offset) - 1]
     }
 
     /// Both from 1.
-    pub(super) fn line_and_column(&self, offset: usize) -> (u32, u32) {
-        // The first line starts at 0, so at least one start is not after the offset.
-        let line_index = self.line_starts.partition_point(|&start| start <= offset) - 1;
+    fn line_and_column(&self, offset: usize) -> (u32, u32) {
+        let line_starts = &self.file(offset).line_starts;
+        // The first line starts with the file, so at least one start is not after the offset.
+        let line_index = line_starts.partition_point(|&start| start <= offset) - 1;
         let from_1 = |index: usize| u32::try_from(index + 1).unwrap_or(u32::MAX);
-        (from_1(line_index), from_1(offset - self.line_starts[line_index]))
+        (from_1(line_index), from_1(offset - line_starts[line_index]))
     }
 
     /// Adds an error at `offset`.
@@ -71,14 +99,15 @@ impl<'a> ConfigReader<'a> {
         !self.diagnostics.is_empty()
     }
 
-    /// All problems, in the order of the file.
+    /// All problems, in the order of the files.
     pub(super) fn into_diagnostics(mut self) -> Vec<Diagnostic> {
         self.diagnostics.sort_by(|a, b| a.location.cmp(&b.location));
         self.diagnostics
     }
 
-    /// The table in `text`; `None` if the syntax is wrong: what follows an unclosed bracket is not what was meant.
-    pub(super) fn parse<'t>(&mut self, text: &'t str) -> Option<DeTable<'t>> {
+    /// The table in `text`, which starts at `start`; `None` if the syntax is wrong: what follows an unclosed bracket is not
+    /// what was meant.
+    pub(super) fn parse<'t>(&mut self, text: &'t str, start: usize) -> Option<DeTable<'t>> {
         let (root, errors) = DeTable::parse_recoverable(text);
         // An unclosed bracket gives the same message for each further line: only the first is reported.
         let mut seen = HashSet::new();
@@ -86,25 +115,28 @@ impl<'a> ConfigReader<'a> {
             let span = error.span().unwrap_or(text.len()..text.len());
             let offset = span.start.min(text.len());
             if error.message() == "duplicate key" {
-                self.duplicate_key(text, span);
+                self.duplicate_key(text, start, span);
             } else if seen.insert(error.message()) {
-                self.error(offset, syntax_problem(error.message(), text.get(span).unwrap_or_default()));
+                self.error(start + offset, syntax_problem(error.message(), text.get(span).unwrap_or_default()));
             }
         }
         errors.is_empty().then(|| root.into_inner())
     }
 
     /// Adds the error that the table has the key at `span` already.
-    fn duplicate_key(&mut self, text: &str, span: Range<usize>) {
+    fn duplicate_key(&mut self, text: &str, start: usize, span: Range<usize>) {
         let key = text.get(span.clone()).unwrap_or_default();
         let remedy = match earlier_line_with(text, &span) {
             Some(first) => {
-                let (line, column) = self.line_and_column(first);
-                format!("it is already set at {line}:{column}; remove one of the two")
+                let other = self.line_beside(start + first, start + span.start);
+                format!("it is already set {other}; remove one of the two")
             }
             None => "remove one of the two".to_owned(),
         };
-        self.error(span.start, Problem::new(format!("duplicate key `{}`", key.trim_matches(['"', '\''])), remedy));
+        self.error(
+            start + span.start,
+            Problem::new(format!("duplicate key `{}`", key.trim_matches(['"', '\''])), remedy),
+        );
     }
 
     /// The table of `entry`.

@@ -2,6 +2,7 @@
 
 use crate::config::Config;
 use crate::config_file;
+use crate::config_text;
 use crate::diagnostic::Diagnostic;
 use crate::flags::Flags;
 use std::env;
@@ -31,13 +32,24 @@ impl ConfigSource {
         self.parse(&self.read()?)
     }
 
-    /// The text of the file; empty for arguments.
+    /// The text of the file and of those that it includes, in a form for [`ConfigSource::parse`]; empty for arguments.
+    ///
+    /// # Errors
+    /// Why they cannot be read.
+    pub fn read(&self) -> Result<Vec<u8>, Vec<Diagnostic>> {
+        match self {
+            ConfigSource::File(path) => config_text::read(path),
+            ConfigSource::Flags(_) => Ok(Vec::new()),
+        }
+    }
+
+    /// The text of the file alone; empty for arguments.
     ///
     /// # Errors
     /// Why the file cannot be read.
-    pub fn read(&self) -> Result<Vec<u8>, Vec<Diagnostic>> {
+    pub fn read_main(&self) -> Result<Vec<u8>, Vec<Diagnostic>> {
         match self {
-            ConfigSource::File(path) => config_file::read(path),
+            ConfigSource::File(path) => config_text::read_main(path),
             ConfigSource::Flags(_) => Ok(Vec::new()),
         }
     }

@@ -32,6 +32,7 @@ impl Section {
                     "group",
                     "sandbox",
                     "control",
+                    "include",
                     "http",
                     "https",
                     "dns",

@@ -7,11 +7,13 @@
 // The order is that of imports: a module uses those below it.
 mod config_source;
 mod config_file;
+mod config_text;
 mod config_reader;
 mod keys;
 mod flags;
 mod config;
 mod zones;
+mod folder_pattern;
 mod access_log;
 mod paths;
 mod listen_address;

@@ -3,8 +3,8 @@
 
 use crate::diagnostic::{Diagnostic, Location, Problem, error_text};
 use crate::domain_name::DomainName;
+use crate::folder_pattern;
 use crate::paths::check_zone_file;
-use sanderling_os::error::with_second_try;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fs;
@@ -55,17 +55,8 @@ pub struct ZoneListing {
 impl ZoneFolder {
     /// The folder of `pattern`, such as `zones/*.zone`, below `base`; `None` if it has another form.
     pub(super) fn parse(pattern: &str, base: &Path, location: Location) -> Option<ZoneFolder> {
-        let (folder, file) = pattern.rsplit_once('/').unwrap_or(("", pattern));
-        let extension = file.strip_prefix('*').filter(|extension| extension.len() > 1 && extension.starts_with('.'))?;
-        if folder.contains('*') || extension.contains('*') {
-            return None;
-        }
-        let directory = match (folder, pattern.starts_with('/')) {
-            ("", true) => PathBuf::from("/"),
-            ("", false) if base.as_os_str().is_empty() => PathBuf::from("."),
-            (folder, _) => base.join(folder),
-        };
-        Some(ZoneFolder { directory, extension: extension.to_owned(), location })
+        let (directory, extension) = folder_pattern::parse(pattern, base)?;
+        Some(ZoneFolder { directory, extension, location })
     }
 
     /// The pattern: `zones/*.zone`.
@@ -103,16 +94,7 @@ impl ZoneFolder {
     /// # Errors
     /// The folder cannot be listed.
     pub fn list(&self, own_zones: &[Zone]) -> io::Result<ZoneListing> {
-        let mut names: Vec<std::ffi::OsString> = Vec::new();
-        for entry in with_second_try(|| fs::read_dir(&self.directory))? {
-            let name = entry?.file_name();
-            let bytes = name.as_encoded_bytes();
-            // Hidden files are those of editors and of programs that write a file before they rename it.
-            if bytes.len() > self.extension.len() && bytes.ends_with(self.extension.as_bytes()) && bytes[0] != b'.' {
-                names.push(name);
-            }
-        }
-        names.sort();
+        let names = folder_pattern::list(&self.directory, &self.extension)?;
         let own: HashMap<&DomainName, &Zone> = own_zones.iter().map(|zone| (&zone.apex, zone)).collect();
         let mut listing = ZoneListing { zones: Vec::with_capacity(names.len()), problems: Vec::new() };
         let mut by_apex: HashMap<DomainName, usize> = HashMap::with_capacity(names.len());

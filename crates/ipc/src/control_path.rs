@@ -87,7 +87,7 @@ pub fn of_client(
 /// The key `control` in the configuration file `file`. The rest of the file may be wrong: the operator may be editing it.
 fn key_in(file: &Path) -> Result<Option<PathBuf>, String> {
     let text = ConfigSource::File(file.to_owned())
-        .read()
+        .read_main()
         .map_err(|diagnostics| diagnostics.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))?;
     let text = String::from_utf8_lossy(&text);
     let (root, _) = DeTable::parse_recoverable(&text);

@@ -504,6 +504,7 @@ const EXAMPLE_CONFIG: &str = r#"  workers = 4                         # threads 
   user = "sanderling"                 # user of the process that serves; default: unchanged
   group = "sanderling"                # its group; default: the groups of the user
   sandbox = true                      # restrict its access to files and system calls
+  include = ["sites/*.toml"]           # further files with sections; default: none
   control = "/run/sanderling/control.sock"
 
   [http]

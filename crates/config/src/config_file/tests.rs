@@ -181,7 +181,7 @@ fn unknown_key_has_a_suggestion() {
     }
 }
 
-const TOP_KEYS: &str = "the keys are `workers`, `listeners`, `user`, `group`, `sandbox`, `control`, [http], [https], [dns], \
+const TOP_KEYS: &str = "the keys are `workers`, `listeners`, `user`, `group`, `sandbox`, `control`, `include`, [http], [https], [dns], \
                         [domain.\"NAME\"], [log] and [limits]";
 
 #[test]
@@ -549,7 +549,7 @@ fn syntax_errors_have_their_position() {
     );
     check_before_domain(
         "workers = 2\nworkers = 3",
-        &["2:1: duplicate key `workers`; it is already set at 1:1; remove one of the two"],
+        &["2:1: duplicate key `workers`; it is already set on line 1; remove one of the two"],
     );
     check_before_domain(
         "[http]\ndefault = example",
@@ -558,7 +558,7 @@ fn syntax_errors_have_their_position() {
     check_before_domain("workers = two", &["1:11: invalid boolean; write true or false, or quotes around a string"]);
     check(
         "[domain.\"a.example\"]\nsite = \"public\"\n[domain.\"a.example\"]\nzone = \"a.zone\"",
-        &["3:9: duplicate key `a.example`; it is already set at 1:9; remove one of the two"],
+        &["3:9: duplicate key `a.example`; it is already set on line 1; remove one of the two"],
     );
 }
 
@@ -584,7 +584,7 @@ fn invalid_utf_8_has_its_position() {
 fn unreadable_file_has_a_reason() {
     let directory = directory();
     let path = directory.path().join("none.toml");
-    let diagnostics = super::read(&path).unwrap_err();
+    let diagnostics = config_text::read(&path).unwrap_err();
     assert_eq!(
         diagnostics[0].to_string(),
         format!(
@@ -593,15 +593,15 @@ fn unreadable_file_has_a_reason() {
             path.display()
         )
     );
-    assert_eq!(super::read(directory.path()).unwrap_err().len(), 1, "a directory is not a file");
+    assert_eq!(config_text::read(directory.path()).unwrap_err().len(), 1, "a directory is not a file");
 }
 
 #[test]
 fn file_above_the_size_limit_is_refused() {
     let directory = directory();
     let path = directory.path().join("large.toml");
-    std::fs::File::create(&path).unwrap().set_len(FILE_BYTES_MAX + 1).unwrap();
-    let message = super::read(&path).unwrap_err()[0].to_string();
+    std::fs::File::create(&path).unwrap().set_len(config_text::BYTES_MAX + 1).unwrap();
+    let message = config_text::read(&path).unwrap_err()[0].to_string();
     assert!(message.contains("is larger than 16777216 bytes"), "{message}");
 }
 

@@ -247,6 +247,7 @@ fn help_of_check_has_all_keys_and_limits() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("sanderling.toml");
     std::fs::create_dir(directory.path().join("public")).unwrap();
+    std::fs::create_dir(directory.path().join("sites")).unwrap();
     std::fs::write(directory.path().join("example.com.zone"), "").unwrap();
     std::fs::write(&file, EXAMPLE_CONFIG).unwrap();
     let config = ConfigSource::File(file).load().unwrap();
