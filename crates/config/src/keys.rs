@@ -3,6 +3,7 @@
 use crate::diagnostic::Problem;
 use crate::domain_name::DomainName;
 use crate::limits;
+use crate::similar::most_similar;
 
 /// A section of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,7 +113,7 @@ impl Section {
             format!("write [domain.\"{key}\"] for a domain")
         } else if let Some(section) = other_section() {
             format!("`{key}` belongs {}", section.heading())
-        } else if let Some(similar) = most_similar(key, &self.keys()) {
+        } else if let Some(similar) = most_similar(key, self.keys().into_iter()) {
             format!("did you mean `{similar}`?")
         } else {
             self.list()
@@ -138,16 +139,4 @@ impl Section {
             _ => format!("the keys are {}", quoted(&keys)),
         }
     }
-}
-
-/// The entry of `known` that is most similar to `key`, if at most a third of its letters differ.
-fn most_similar<'k>(key: &str, known: &[&'k str]) -> Option<&'k str> {
-    /// Bytes of the longest key that is compared; the time grows with their square.
-    const KEY_BYTES_MAX: usize = 64;
-    if key.len() > KEY_BYTES_MAX {
-        return None;
-    }
-    let distance = |known: &&str| strsim::damerau_levenshtein(&key.to_ascii_lowercase(), known);
-    let similar = known.iter().copied().min_by_key(distance)?;
-    (distance(&similar) <= similar.len().max(3) / 3).then_some(similar)
 }

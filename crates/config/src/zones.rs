@@ -70,6 +70,11 @@ impl ZoneFolder {
         file.parent() == Some(&self.directory) && file.file_name().is_some_and(has_extension)
     }
 
+    /// The file of the zone `apex`, as its name is written in lower case.
+    pub fn file_of(&self, apex: &DomainName) -> PathBuf {
+        self.directory.join(format!("{apex}{}", self.extension))
+    }
+
     /// Whether the folder can be listed.
     ///
     /// # Errors

@@ -63,7 +63,11 @@ pub(crate) struct Node<'z> {
 impl<'z> Node<'z> {
     #[inline]
     pub(crate) fn read(arena: &'z [u8], index: NodeIndex) -> Node<'z> {
-        let at = index.offset();
+        Node::read_at(arena, index.offset())
+    }
+
+    #[inline]
+    pub(crate) fn read_at(arena: &'z [u8], at: usize) -> Node<'z> {
         let bytes = &arena[at..];
         Node { at, header: bytes.first_chunk().expect("written by `NodeWriter`"), bytes }
     }
@@ -116,6 +120,23 @@ impl<'z> Node<'z> {
     /// The RRset of the lowest type.
     pub(crate) fn first_rrset(&self) -> Option<PackedRrset<'z>> {
         self.entries().first().map(|entry| self.rrset_of(entry))
+    }
+
+    /// The RRset at `index`, in the order of types.
+    pub(crate) fn rrset_at(&self, index: usize) -> Option<PackedRrset<'z>> {
+        self.entries().get(index).map(|entry| self.rrset_of(entry))
+    }
+
+    /// The node that follows in the arena, which has nodes up to `end`.
+    pub(crate) fn next(&self, end: usize) -> Option<NodeIndex> {
+        let entries = self.entries();
+        let entries_end = HEADER_BYTES + usize::from(self.header[1]) + size_of_val(entries);
+        let length = entries.last().map_or(entries_end, |&[_, _, ref offset @ ..]| {
+            let offset = u32::from_le_bytes(*offset) as usize;
+            offset + PackedRrset::stored_bytes(&self.bytes[offset..])
+        });
+        let next = (self.at + length).next_multiple_of(ALIGNMENT_BYTES);
+        (next < end).then_some(NodeIndex((next / ALIGNMENT_BYTES) as u32))
     }
 
     #[inline]

@@ -14,6 +14,8 @@ extern crate alloc;
 // The order is that of imports: a module uses those below it.
 pub mod answer;
 mod reply_ttl;
+mod zone_text;
+mod zone_walk;
 mod query;
 pub mod reply_options;
 pub mod cookie;
@@ -44,3 +46,4 @@ pub use rtype::Rtype;
 pub use zone::Zone;
 pub use zone_builder::{BuildOutcome, ZoneBuilder, ZoneLimits};
 pub use zone_map::{ZoneEntry, ZoneMap};
+pub use zone_text::ZoneTextWriter;

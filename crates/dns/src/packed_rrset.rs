@@ -81,6 +81,12 @@ impl<'z> PackedRrset<'z> {
         }
     }
 
+    /// Bytes of the RRset at the start of `stored`.
+    pub(crate) fn stored_bytes(stored: &[u8]) -> usize {
+        let rrset = PackedRrset::read(stored);
+        STORED_HEADER_BYTES + rrset.pointers.len() + rrset.bytes.len()
+    }
+
     /// The type of the RRset: the field after the owner's pointer.
     pub(crate) fn rtype(&self) -> Rtype {
         Rtype(u16::from_be_bytes([self.bytes[2], self.bytes[3]]))
@@ -141,6 +147,11 @@ impl<'z> PackedRrset<'z> {
     /// The records, with the owners decompressed.
     pub(crate) fn records(&self, owner: Name<'z>) -> PackedRecords<'z> {
         PackedRecords { owner, bytes: self.bytes, at: 0 }
+    }
+
+    /// The records of the RRset itself from `at` on, an offset that [`PackedRecords::offset`] returned, or 0.
+    pub(crate) fn answer_records_from(&self, owner: Name<'z>, at: usize) -> PackedRecords<'z> {
+        PackedRecords { owner, bytes: &self.bytes[..self.answer_length], at }
     }
 }
 
@@ -211,6 +222,11 @@ impl<'z> Iterator for PackedRecords<'z> {
 }
 
 impl PackedRecords<'_> {
+    /// The offset of the next record.
+    pub(crate) fn offset(&self) -> usize {
+        self.at
+    }
+
     /// Calls `put` with the parts of the RDATA of `record`, until an error.
     pub(crate) fn each_part<E>(
         &self,

@@ -110,6 +110,12 @@ impl Zone {
         FoundRrset { owner: apex.name(), rrset: PackedRrset::read(&self.arena[self.negative_soa..]), node: apex.at }
     }
 
+    /// The SOA of the zone.
+    pub(crate) fn soa(&self) -> FoundRrset<'_> {
+        let apex = self.node(self.apex_node);
+        FoundRrset { owner: apex.name(), rrset: apex.rrset(Rtype::SOA).expect("a zone has a SOA"), node: apex.at }
+    }
+
     /// Looks `name`, which is at or below the apex, up for `qtype` (RFC 1034 §4.3.2 step 3).
     // Inlined: the result has a dozen words, which a call would copy.
     #[inline(always)]
@@ -229,6 +235,21 @@ impl Zone {
             }
         }
         encloser
+    }
+
+    /// The node of the apex, which is the first one.
+    pub(crate) fn first_node(&self) -> Node<'_> {
+        self.node(self.apex_node)
+    }
+
+    /// The node after `node`, in the order in which the names came first.
+    pub(crate) fn node_after(&self, node: &Node<'_>) -> Option<Node<'_>> {
+        node.next(self.negative_soa).map(|index| self.node(index))
+    }
+
+    /// The node at `offset`, that of another node of this zone.
+    pub(crate) fn node_at(&self, offset: usize) -> Node<'_> {
+        Node::read_at(&self.arena, offset)
     }
 
     #[inline]

@@ -98,10 +98,10 @@ impl ZoneMap {
         self.entries.push(entry);
     }
 
-    /// This map with `zone` added, or in the place of the entry with the same apex. The other zones are shared.
+    /// This map with `entry` added, or in the place of the entry with the same apex. The other zones are shared.
     #[must_use]
-    pub fn with_zone(&self, zone: Arc<Zone>) -> ZoneMap {
-        let entries = self.entries.iter().cloned().chain([ZoneEntry::Served(zone)]);
+    pub fn with_entry(&self, entry: ZoneEntry) -> ZoneMap {
+        let entries = self.entries.iter().cloned().chain([entry]);
         ZoneMap { cname_chain_max: self.cname_chain_max, ..ZoneMap::new(self.seed, entries) }
     }
 

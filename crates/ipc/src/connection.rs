@@ -57,6 +57,11 @@ impl Connection {
         SeqpacketSocket::from_fd(descriptor).map(Connection::new)
     }
 
+    /// The descriptor, without messages that are still unsent.
+    pub fn into_fd(self) -> OwnedFd {
+        self.socket.into_fd()
+    }
+
     pub(crate) fn new(socket: SeqpacketSocket) -> Connection {
         Connection { socket, unsent: VecDeque::new(), failure_count: 0 }
     }
@@ -118,6 +123,24 @@ impl Connection {
             }
             PollSet::new([]).wait(Some(RETRY_INTERVAL))?;
         }
+    }
+
+    /// Sends a message, and waits up to `timeout` until the peer has room for it.
+    ///
+    /// # Errors
+    /// The peer has closed the connection or does not read.
+    pub fn send_and_wait(&mut self, message: &Message, timeout: Duration) -> io::Result<()> {
+        let deadline = Instant::now() + timeout;
+        self.send(message)?;
+        while !self.unsent.is_empty() {
+            let rest = deadline.saturating_duration_since(Instant::now());
+            if rest.is_zero() {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "the other process does not read"));
+            }
+            PollSet::for_writing([self.as_fd()]).wait(Some(rest))?;
+            self.flush()?;
+        }
+        Ok(())
     }
 
     /// The number of messages for which the peer had no room. While it is not 0, call [`Connection::flush`] every

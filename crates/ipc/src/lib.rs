@@ -18,7 +18,9 @@ mod message;
 pub mod secrets;
 
 pub use connection::{Connection, IncomingFds, OutgoingFds, RETRY_INTERVAL, Received, is_closed};
-pub use message::{Command, DecodeError, Event, FdKind, Message, PendingCommand, ProcessInfo, StatusFormat, Text};
+pub use message::{
+    Command, DecodeError, Event, FdKind, Message, PendingCommand, ProcessInfo, StatusFormat, Text, ZoneCommand,
+};
 
 use std::time::Duration;
 

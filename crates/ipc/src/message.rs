@@ -45,6 +45,9 @@ pub enum Command {
         /// Zones that are reloaded even if they have lost records or their serial went back.
         forced_zones: Vec<String>,
     },
+    /// Do this with one zone, or all. To a server process it comes with the client that gets the answer
+    /// ([`FdKind::Requester`]).
+    Zone(ZoneCommand),
     /// Switch to the newly installed program without closing sockets.
     Upgrade,
     /// Stop gracefully.
@@ -53,6 +56,35 @@ pub enum Command {
     Drain,
     /// Hand over all descriptors to the sender, which becomes the supervisor.
     HandOver,
+}
+
+/// What concerns single zones. The server process answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ZoneCommand {
+    /// Load one zone again.
+    Reload {
+        /// Its name.
+        zone: String,
+        /// Even if it has lost records or its serial went back.
+        is_forced: bool,
+    },
+    /// List all zones.
+    List {
+        /// For programs.
+        is_json: bool,
+    },
+    /// Report the state of one zone.
+    Status {
+        /// Its name.
+        zone: String,
+    },
+    /// Write the records of a zone as a zone file.
+    Show {
+        /// Its name.
+        zone: String,
+        /// Only records of this type.
+        rrtype: Option<String>,
+    },
 }
 
 /// How the status is written.
@@ -145,6 +177,8 @@ pub enum FdKind {
     Connection,
     /// A client of the control socket that waits for the end of its command.
     Client(PendingCommand),
+    /// The client of the control socket that gets the answer to the command.
+    Requester,
 }
 
 /// A server process that is handed over.
@@ -172,6 +206,8 @@ pub enum PendingCommand {
     },
     /// An upgrade that has not begun.
     Upgrade,
+    /// A command for a zone that has not begun.
+    Zone(ZoneCommand),
 }
 
 /// Text that fits into a packet.
@@ -283,9 +319,17 @@ pub(crate) mod tests {
         let text = || Text::new("line\n");
         let formats = [StatusFormat::Text, StatusFormat::Verbose, StatusFormat::Json].map(Command::Status);
         let reload = Command::Reload { forced_zones: vec!["example.com".to_owned()] };
+        let zone = || "example.com".to_owned();
+        let of_zones = [
+            ZoneCommand::Reload { zone: zone(), is_forced: true },
+            ZoneCommand::List { is_json: true },
+            ZoneCommand::Status { zone: zone() },
+            ZoneCommand::Show { zone: zone(), rrtype: Some("A".to_owned()) },
+        ]
+        .map(Command::Zone);
         let updates = [Command::UpdateSecrets, Command::UpdateAccessLog, Command::Reopen];
         let others = [reload, Command::Upgrade, Command::Stop, Command::Drain, Command::HandOver];
-        let commands = updates.into_iter().chain(others).chain(formats);
+        let commands = updates.into_iter().chain(others).chain(formats).chain(of_zones);
         let events = [
             Event::Stdout(text()),
             Event::Stderr(text()),
@@ -311,7 +355,9 @@ pub(crate) mod tests {
     pub(crate) fn kinds() -> Vec<FdKind> {
         let process = ProcessInfo { generation: 7, pid: 1234, is_serving: false, ready_at_unix_s: 1_800_000_000 };
         let reload = PendingCommand::Reload { forced_zones: vec!["example.com".to_owned()] };
-        let pending = [PendingCommand::ThisUpgrade, reload, PendingCommand::Upgrade].map(FdKind::Client);
+        let zone = ZoneCommand::Status { zone: "example.com".to_owned() };
+        let pending = [PendingCommand::ThisUpgrade, reload, PendingCommand::Upgrade, PendingCommand::Zone(zone)];
+        let pending = pending.map(FdKind::Client);
         let services = Service::ALL
             .map(|service| FdKind::Listener(ListenerRole { service, is_external: service == Service::Dns }));
         let others = [
@@ -323,6 +369,7 @@ pub(crate) mod tests {
             FdKind::AccessLog,
             FdKind::ControlSocket,
             FdKind::Process(process),
+            FdKind::Requester,
         ];
         [&pending[..], &services, &others, &[FdKind::Connection]].concat()
     }
@@ -342,11 +389,11 @@ pub(crate) mod tests {
             assert_eq!(decode(&packet), Ok((message, kinds())));
         }
         let enums = [variants::<Message>(), variants::<Command>(), variants::<Event>(), variants::<FdKind>()];
-        let inner = [variants::<StatusFormat>(), variants::<PendingCommand>()];
+        let inner = [variants::<StatusFormat>(), variants::<PendingCommand>(), variants::<ZoneCommand>()];
         for name in enums.iter().chain(&inner).flatten() {
             assert!(all.contains(&format!("\"{name}\"")), "{name} is not in `messages` or `kinds`");
         }
-        assert_eq!(enums.map(|names| names.len()), [3, 9, 15, 11], "{inner:?}");
+        assert_eq!(enums.map(|names| names.len()), [3, 10, 15, 12], "{inner:?}");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Pause after a wait that has failed, so that a caller that waits again is not busy.
 const FAILURE_PAUSE: Duration = Duration::from_millis(10);
 
-/// Descriptors to wait for, until one of them is readable.
+/// Descriptors to wait for, until one of them is readable, or writable.
 #[derive(Debug)]
 pub struct PollSet<'d>(Vec<PollFd<'d>>);
 
@@ -21,7 +21,12 @@ impl<'d> PollSet<'d> {
         PollSet(descriptors.into_iter().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect())
     }
 
-    /// Waits until one is readable, at most `timeout`; `None` is no limit. A signal ends the wait early, and so does a lack
+    /// A set of these descriptors, each of which is ready when it is writable.
+    pub fn for_writing(descriptors: impl IntoIterator<Item = BorrowedFd<'d>>) -> PollSet<'d> {
+        PollSet(descriptors.into_iter().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::OUT)).collect())
+    }
+
+    /// Waits until one is ready, at most `timeout`; `None` is no limit. A signal ends the wait early, and so does a lack
     /// of memory, after a pause: no program ends because of it.
     ///
     /// # Errors
@@ -30,7 +35,7 @@ impl<'d> PollSet<'d> {
         poll_until(&mut self.0, timeout)
     }
 
-    /// Whether the descriptor at `index` was readable after the last wait.
+    /// Whether the descriptor at `index` was ready after the last wait.
     pub fn is_ready(&self, index: usize) -> bool {
         !self.0[index].revents().is_empty()
     }

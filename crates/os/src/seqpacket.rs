@@ -77,6 +77,11 @@ impl SeqpacketSocket {
         seqpacket_socket(descriptor).map(SeqpacketSocket)
     }
 
+    /// The descriptor.
+    pub fn into_fd(self) -> OwnedFd {
+        self.0
+    }
+
     /// Sends a message of 1 to [`MESSAGE_BYTES_MAX`] bytes with copies of at most [`DESCRIPTORS_PER_MESSAGE_MAX`]
     /// descriptors; other sizes are refused (`InvalidInput`).
     ///

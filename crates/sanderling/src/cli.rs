@@ -1,5 +1,6 @@
 //! The command line, parsed into a command with well-formed arguments.
 
+mod zone;
 mod control;
 mod generate;
 
@@ -12,7 +13,7 @@ use sanderling_config::{
     parse_zone_argument,
 };
 use sanderling_ipc::control_path::RuntimeEnv;
-use sanderling_ipc::{Command as Request, StatusFormat};
+use sanderling_ipc::{Command as Request, StatusFormat, ZoneCommand};
 use sanderling_probe as probe;
 use sanderling_server_process::CheckOptions;
 use std::ffi::OsString;
@@ -33,6 +34,7 @@ macro_rules! examples {
   sanderling probe                      measure this machine
   sanderling status                     show the status of the running server
   sanderling reload                     reload its configuration
+  sanderling zone show example.com      show a zone as it is answered
 "
     };
 }
@@ -122,9 +124,21 @@ impl Invocation {
                 };
                 control("status", arguments.request(Request::Status(format), search_paths, env))?
             }
-            CliCommand::Reload { forced_zones, control: arguments } => {
+            CliCommand::Reload { zone: Some(zone), forced_zones, control: arguments } => {
+                if let Some(other) = forced_zones.iter().find(|forced| **forced != zone) {
+                    let message = format!("only the zone {zone} is reloaded, so {other} cannot be forced");
+                    return Err(usage_error("reload", ErrorKind::ArgumentConflict, &message));
+                }
+                let command = ZoneCommand::Reload { zone: zone.to_string(), is_forced: !forced_zones.is_empty() };
+                control("reload", arguments.request(Request::Zone(command), search_paths, env))?
+            }
+            CliCommand::Reload { zone: None, forced_zones, control: arguments } => {
                 let forced_zones = forced_zones.iter().map(ToString::to_string).collect();
                 control("reload", arguments.request(Request::Reload { forced_zones }, search_paths, env))?
+            }
+            CliCommand::Zone { command } => {
+                let (command, arguments) = command.request();
+                control("zone", arguments.request(Request::Zone(command), search_paths, env))?
             }
             CliCommand::Upgrade(arguments) => {
                 control("upgrade", arguments.request(Request::Upgrade, search_paths, env))?
@@ -215,22 +229,34 @@ Exit status: 0 if the server answers, 1 if it does not, 2 for a wrong command li
     },
     /// Reload configuration and zones
     ///
+    /// With NAME, only this zone is loaded again, also if it is a new file in the folder of zones; the configuration file is not
+    /// read.
+    ///
     /// A configuration file with errors is refused, and the server keeps the current one. A zone or site that cannot be
     /// loaded affects no other one: its last good version stays in service. Errors and changes are printed. Where possible,
     /// no connection is closed. SIGHUP to the server does the same, with errors and changes in its log.
     #[command(after_help = "Examples:
   sanderling check && sanderling reload
   sanderling reload --config /etc/sanderling/sanderling.toml
+  sanderling reload example.com                 only this zone
   sanderling reload --force-zone example.com    after half of its records were deleted on purpose
 
 Exit status: 0 if all of it is in effect, 1 if the configuration was refused, a zone or site could
 not be loaded, or the server did not answer, 2 for a wrong command line.")]
     Reload {
+        /// The zone to load again, instead of all that has changed
+        #[arg(value_name = "NAME", value_parser = parse_zone_name)]
+        zone: Option<DomainName>,
         /// Reload zone NAME even if it has lost many records or its serial went back; may be repeated
         #[arg(long = "force-zone", value_name = "NAME", value_parser = parse_zone_name)]
         forced_zones: Vec<DomainName>,
         #[command(flatten)]
         control: ControlArgs,
+    },
+    /// List the zones of the running server, show one of them or its state
+    Zone {
+        #[command(subcommand)]
+        command: zone::ZoneArgs,
     },
     /// Switch to the newly installed binary without closing sockets
     ///

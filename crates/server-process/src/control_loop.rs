@@ -1,6 +1,8 @@
 //! The control thread of a server process: carries out the commands of the supervisor, loads new configurations, sends
 //! heartbeats, and answers at the control socket while there is no supervisor. It serves no client of the network.
 
+mod zone_commands;
+
 use crate::access_log;
 use crate::certificates::{Certificates, LoadedSecrets, SecretDescriptors};
 use crate::heap_trim::HeapTrim;
@@ -11,6 +13,7 @@ use crate::loader::{Loaded, Loader};
 use crate::reply_options::{rate_limit_policy, reply_options};
 use crate::sandbox::Sandbox;
 use crate::status::ProcessStatus;
+use crate::zone_answers::ZoneClient;
 use crate::zone_loader::Denial;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text};
 use sanderling_config::log::{log, report};
@@ -26,6 +29,7 @@ use sanderling_os::memfd;
 use sanderling_os::poll_set::PollSet;
 use sanderling_os::signals::{SIGINT, SIGQUIT, SIGTERM, Signals};
 use sanderling_server::{DrainMode, Server, SocketSet};
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -74,8 +78,14 @@ pub(crate) struct ControlLoop<'s> {
     server: &'s Server,
     socket_sets: &'s [SocketSet],
     state: ProcessState,
-    results: (Sender<LoadResult>, Receiver<LoadResult>),
+    results: (Sender<Finished>, Receiver<Finished>),
     load_finished: Arc<EventFd>,
+    /// Commands that wait until another one does not need the loader any more.
+    waiting: VecDeque<(Command, IncomingFds)>,
+    /// The loader loads a zone alone.
+    loads_zone: bool,
+    /// Each thread that answers about zones has a reference.
+    answers: Arc<()>,
     /// Whether a command to stop or drain has arrived.
     is_stopping: bool,
     next_heartbeat: Instant,
@@ -88,6 +98,12 @@ pub(crate) struct ControlLoop<'s> {
     limit_log: LimitLog,
     heap_trim: HeapTrim,
     started_at: SystemTime,
+}
+
+/// What the loader has finished.
+enum Finished {
+    Config(Box<LoadResult>),
+    Zone(Box<zone_commands::ZoneResult>),
 }
 
 /// The result of loading a configuration.
@@ -109,6 +125,9 @@ impl<'s> ControlLoop<'s> {
             state,
             results: mpsc::channel(),
             load_finished: Arc::new(EventFd::new()?),
+            waiting: VecDeque::new(),
+            loads_zone: false,
+            answers: Arc::default(),
             is_stopping: false,
             next_heartbeat: Instant::now(),
             has_wait_failed: false,
@@ -214,6 +233,11 @@ impl<'s> ControlLoop<'s> {
 
     fn handle(&mut self, command: Command, descriptors: IncomingFds) {
         match command {
+            // A zone is being loaded alone.
+            Command::Reload { .. } if self.loads_zone => {
+                self.waiting.push_back((command, descriptors));
+            }
+            Command::Zone(command) => self.handle_zone_command(command, descriptors),
             Command::Reload { forced_zones } => {
                 let mut received = Descriptors::default();
                 received.extend(descriptors);
@@ -382,7 +406,7 @@ impl<'s> ControlLoop<'s> {
                 Err(vec![Diagnostic::error(Location::Argument("reload".to_owned()), problem)])
             });
             // Fails only if the process exits.
-            let _ = sender.send(LoadResult { loader, config_text, result });
+            let _ = sender.send(Finished::Config(Box::new(LoadResult { loader, config_text, result })));
             let signalled = finished.signal();
             debug_assert!(signalled.is_ok());
         };
@@ -390,9 +414,18 @@ impl<'s> ControlLoop<'s> {
         Ok(())
     }
 
-    /// Applies a configuration that was loaded, if there is one.
+    /// Applies what was loaded, if there is something.
     fn handle_loaded(&mut self) {
-        let Ok(LoadResult { loader, config_text, result }) = self.results.1.try_recv() else { return };
+        match self.results.1.try_recv() {
+            Ok(Finished::Config(result)) => self.handle_config(*result),
+            Ok(Finished::Zone(result)) => self.apply_zone(*result),
+            Err(_) => return,
+        }
+        self.handle_waiting();
+    }
+
+    fn handle_config(&mut self, result: LoadResult) {
+        let LoadResult { loader, config_text, result } = result;
         self.state.loader = Some(loader);
         let result = result.map(|(config, mut loaded)| {
             // Before the result: when a client has it, a crash must not lose the versions.
@@ -549,6 +582,11 @@ impl<'s> ControlLoop<'s> {
             | Command::UpdateAccessLog => {
                 control.send_stderr(client, &format!("sanderling: {NO_SUPERVISOR}"));
                 control.finish(client, false);
+            }
+            Command::Zone(command) => {
+                if let Some(connection) = control.take_client(client) {
+                    self.answer_zone_command(command.clone(), ZoneClient::new(connection));
+                }
             }
             Command::HandOver if self.state.supervisor.is_some() => {
                 control.send_stderr(client, "sanderling: another supervisor has adopted the process already\n");

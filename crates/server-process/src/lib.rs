@@ -8,6 +8,7 @@ mod check;
 mod demo;
 mod startup;
 mod control_loop;
+mod zone_answers;
 mod status;
 mod sandbox;
 mod access;

@@ -3,6 +3,8 @@
 //! A site or zone that cannot be loaded affects no other one: its last good version stays in service, and without one it is
 //! unavailable.
 
+mod one_zone;
+
 use crate::kept_zones::{KeptZones, NewSegment, VersionInfo};
 use crate::load_status::{Changes, FolderState, LoadStatus, SiteState, ZoneState};
 use crate::zone_guard;
@@ -25,6 +27,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, UNIX_EPOCH};
+
+pub(crate) use one_zone::{OneZone, unknown_zone};
 
 /// A thread is not worth its start for fewer zones.
 const ZONES_PER_THREAD_MIN: usize = 1_000;

@@ -12,7 +12,7 @@ use std::time::SystemTime;
 const TIMESTAMP_GRANULARITY_S: i64 = 2;
 
 /// The files of a zone, in the order in which they were read.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct ZoneSources {
     files: Vec<SourceFile>,
     /// A hash of the content of all files.
@@ -30,7 +30,7 @@ struct FileStat {
 }
 
 /// A file of a zone, as it was read.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct SourceFile {
     path: PathBuf,
     stat: FileStat,

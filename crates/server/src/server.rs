@@ -14,6 +14,7 @@ use crate::snapshot::Snapshot;
 use crate::socket_set::{SocketSet, assign};
 use crate::status::Status;
 use crate::worker::{WAKEUP, Worker, WorkerParams};
+use sanderling_dns::ZoneMap;
 use sanderling_os::event_fd::EventFd;
 use sanderling_os::poll::Poller;
 use std::io;
@@ -52,6 +53,11 @@ enum ThreadWaker {
 }
 
 impl Server {
+    /// The zones that are served.
+    pub fn zones(&self) -> Arc<ZoneMap> {
+        Arc::clone(&self.shared.snapshot().0.zones)
+    }
+
     /// A server of `snapshot`. When it drains, connections that remain after `drain_timeout` are aborted.
     pub fn new(snapshot: Snapshot, options: Options, drain_timeout: Duration) -> Server {
         let shared = Shared::new(snapshot, options, drain_timeout);

@@ -6,6 +6,7 @@ mod reload;
 mod upgrade;
 mod start_task;
 mod status;
+mod zones;
 mod access_log;
 mod secrets;
 
@@ -23,6 +24,7 @@ use sanderling_config::{Config, ConfigSource, Exit, UNLIMITED};
 use sanderling_ipc::control_socket::{ClientId, ControlSocket};
 use sanderling_ipc::{
     Command, Event, FdKind, HEARTBEAT_INTERVAL, IncomingFds, KEPT_ZONES_FDS_MAX, RETRY_INTERVAL, StatusFormat,
+    ZoneCommand,
 };
 use sanderling_listeners::Listeners;
 use sanderling_os::error::with_context;
@@ -112,12 +114,16 @@ enum QueuedRequest {
     /// With the zones that are reloaded in any case.
     Reload(Requester, Vec<String>),
     Upgrade(Requester),
+    /// One that waits for the process that is to load the zone.
+    Zone(Requester, ZoneCommand),
 }
 
 impl QueuedRequest {
     fn requester(&self) -> Requester {
         match self {
-            QueuedRequest::Reload(requester, _) | QueuedRequest::Upgrade(requester) => *requester,
+            QueuedRequest::Reload(requester, _)
+            | QueuedRequest::Upgrade(requester)
+            | QueuedRequest::Zone(requester, _) => *requester,
         }
     }
 }
@@ -458,6 +464,10 @@ impl Supervisor {
             match command {
                 Command::Status(format) => self.begin_status(client, format),
                 Command::Reload { forced_zones } => self.enqueue(QueuedRequest::Reload(requester, forced_zones)),
+                Command::Zone(command @ ZoneCommand::Reload { .. }) => {
+                    self.enqueue(QueuedRequest::Zone(requester, command));
+                }
+                Command::Zone(command) => self.pass_to_serving_process(requester, command),
                 Command::Upgrade => self.enqueue(QueuedRequest::Upgrade(requester)),
                 Command::Stop => self.stop(requester),
                 Command::Reopen => self.reopen_access_log(requester),
@@ -482,6 +492,7 @@ impl Supervisor {
             match self.queue.pop_front() {
                 Some(QueuedRequest::Reload(requester, forced_zones)) => self.begin_reload(requester, forced_zones),
                 Some(QueuedRequest::Upgrade(requester)) => self.begin_upgrade(requester),
+                Some(QueuedRequest::Zone(requester, command)) => self.pass_to_serving_process(requester, command),
                 None if self.restart_at.is_some_and(|at| Instant::now() >= at) => {
                     self.restart_at = None;
                     self.restart_exited(StartReason::Restart);

@@ -11,6 +11,7 @@ mod properties;
 mod queries;
 mod truncation;
 mod zone_maps;
+mod zone_text;
 mod zones;
 
 #[path = "../support/mod.rs"]

@@ -3,8 +3,8 @@
 use super::parse_number;
 use clap::Args;
 use sanderling_config::SearchPaths;
-use sanderling_ipc::Command;
 use sanderling_ipc::control_path::{RuntimeEnv, of_client};
+use sanderling_ipc::{Command, ZoneCommand};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -14,6 +14,8 @@ const STATUS_TIMEOUT_S: u64 = 5;
 const CHANGE_TIMEOUT_S: u64 = 60;
 /// For `stop`: the default of `drain_timeout_ms`, and 5 s to exit.
 const STOP_TIMEOUT_S: u64 = 35;
+/// For `zone list` and `zone show`, which may write a gigabyte.
+const ZONE_TIMEOUT_S: u64 = 600;
 /// A week, as `drain_timeout_ms` may be.
 const TIMEOUT_S_MAX: u64 = 604_800;
 
@@ -38,7 +40,8 @@ pub(super) struct ControlArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "control")]
     config: Option<PathBuf>,
 
-    /// Time to wait for the whole answer [default: 5 for `status`, 60 for `reload` and `upgrade`, 35 for `stop`]
+    /// Time to wait for the whole answer [default: 5 for `status` and `zone status`, 600 for `zone list` and `zone show`, 60 for `reload` and
+    /// `upgrade`, 35 for `stop`]
     ///
     /// For `stop`, more than `drain_timeout_ms`.
     #[arg(long, value_name = "SECONDS", value_parser = |text: &str| parse_number(text, TIMEOUT_S_MAX))]
@@ -55,7 +58,8 @@ impl ControlArgs {
         env: &RuntimeEnv,
     ) -> Result<ControlRequest, String> {
         let default_s = match command {
-            Command::Status(_) => STATUS_TIMEOUT_S,
+            Command::Status(_) | Command::Zone(ZoneCommand::Status { .. }) => STATUS_TIMEOUT_S,
+            Command::Zone(ZoneCommand::List { .. } | ZoneCommand::Show { .. }) => ZONE_TIMEOUT_S,
             Command::Stop => STOP_TIMEOUT_S,
             _ => CHANGE_TIMEOUT_S,
         };

@@ -83,7 +83,8 @@ mod tests {
     use std::path::Path;
     use std::process::Command as Program;
 
-    const COMMANDS: [&str; 9] = ["demo", "serve", "check", "probe", "status", "reload", "upgrade", "reopen", "stop"];
+    const COMMANDS: [&str; 10] =
+        ["demo", "serve", "check", "probe", "status", "reload", "upgrade", "reopen", "stop", "zone"];
 
     fn run(output: Output) {
         GenerateArgs { output }.run(definition()).expect("written");
@@ -108,6 +109,7 @@ mod tests {
             .collect();
         let mut expected: Vec<_> = COMMANDS.iter().map(|command| format!("sanderling-{command}.1")).collect();
         expected.push("sanderling.1".to_owned());
+        expected.extend(["list", "show", "status"].map(|command| format!("sanderling-zone-{command}.1")));
         names.sort();
         expected.sort();
         assert_eq!(names, expected);

@@ -153,8 +153,26 @@ fn configuration_file_names_the_socket() {
 }
 
 #[test]
+fn commands_about_zones_name_the_zone() {
+    let of_zone = |line: &str| match command(&format!("sanderling {line} --control s")) {
+        Command::Control(ControlRequest { command: Request::Zone(command), .. }) => command,
+        other => panic!("{other:?}"),
+    };
+    let zone = || "a.example".to_owned();
+    assert_eq!(of_zone("reload A.Example"), ZoneCommand::Reload { zone: zone(), is_forced: false });
+    let forced = "reload a.example --force-zone a.example";
+    assert_eq!(of_zone(forced), ZoneCommand::Reload { zone: zone(), is_forced: true });
+    assert_eq!(of_zone("zone list --json"), ZoneCommand::List { is_json: true });
+    assert_eq!(of_zone("zone status a.example."), ZoneCommand::Status { zone: zone() });
+    let rrtype = Some("MX".to_owned());
+    assert_eq!(of_zone("zone show a.example --rrtype MX"), ZoneCommand::Show { zone: zone(), rrtype });
+}
+
+#[test]
 fn unknown_socket_is_an_error() {
-    for line in ["sanderling status", "sanderling reload", "sanderling upgrade", "sanderling stop"] {
+    for line in
+        ["sanderling status", "sanderling reload", "sanderling zone list", "sanderling upgrade", "sanderling stop"]
+    {
         check_refused(line, "name the socket with --control PATH");
     }
     check_refused("sanderling status --config /nonexistent/x.toml", "/nonexistent/x.toml");
@@ -210,6 +228,9 @@ fn wrong_arguments_have_a_remedy() {
         ("serve --config x.toml --zone a=b", "cannot be used with"),
         ("serve --config x.toml --workers 2", "cannot be used with"),
         ("check --config x.toml --zone a=b", "cannot be used with"),
+        ("reload a.example --force-zone b.example", "only the zone a.example is reloaded"),
+        ("zone show", "<NAME>"),
+        ("zone status a..b", "it has an empty label"),
     ] {
         check_refused(&format!("sanderling {line}"), expected);
     }
@@ -226,7 +247,9 @@ fn variants_are_forced_before_or_after_the_command() {
 
 #[test]
 fn every_help_page_has_the_exit_status() {
-    for command in ["", "serve", "check", "probe", "status", "reload", "upgrade", "reopen", "stop", "generate"] {
+    for command in
+        ["", "serve", "check", "probe", "status", "reload", "upgrade", "reopen", "stop", "generate", "zone show"]
+    {
         let line = &format!("sanderling help {command}");
         let page = parse(line).expect_err(line);
         assert_eq!(page.exit_code(), 0, "{line}");

@@ -21,5 +21,6 @@ mod soak;
 mod stalled_disk;
 mod supervision;
 mod torture;
+mod zones;
 
 mod domain;

@@ -272,6 +272,7 @@ fn resume(
                 supervisor.enqueue(QueuedRequest::Reload(requester, forced_zones));
             }
             PendingCommand::Upgrade => supervisor.enqueue(QueuedRequest::Upgrade(requester)),
+            PendingCommand::Zone(command) => supervisor.enqueue(QueuedRequest::Zone(requester, command)),
         }
     }
     // From now on this supervisor rotates it.

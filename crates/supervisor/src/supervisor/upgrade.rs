@@ -96,6 +96,8 @@ impl Supervisor {
                     (PendingCommand::Reload { forced_zones: forced_zones.clone() }, SIGHUP)
                 }
                 QueuedRequest::Upgrade(_) => (PendingCommand::Upgrade, SIGUSR2),
+                // A signal does not ask for it.
+                QueuedRequest::Zone(_, command) => (PendingCommand::Zone(command.clone()), SIGHUP),
             };
             match request.requester() {
                 Requester::None => signals::send_to_self(signal)?,

@@ -1,0 +1,59 @@
+//! The records of a zone as a zone file (RFC 1035 §5), a part at a time.
+
+use crate::packed_rrset::RdataPart;
+use crate::rdata::PresentationFormat;
+use crate::rtype::Rtype;
+use crate::zone::Zone;
+use crate::zone_walk::{Position, Visit};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt::Write;
+
+/// Writes the records of one zone, each on a line, with complete names: `www.example.com. 3600 IN A 192.0.2.1`.
+#[derive(Debug)]
+pub struct ZoneTextWriter {
+    position: Position,
+    rdata: Vec<u8>,
+}
+
+impl Default for ZoneTextWriter {
+    fn default() -> ZoneTextWriter {
+        ZoneTextWriter { position: Position::Start, rdata: Vec::new() }
+    }
+}
+
+impl ZoneTextWriter {
+    /// Records that one call looks at: those of another type take time, too.
+    const RECORDS_PER_CALL_MAX: usize = 10_000;
+
+    /// Appends the next records to `out`, only those of `rtype` if there is one, until it has `bytes_min` bytes or many were
+    /// looked at; whether there may be more. Each call is for the same zone.
+    pub fn write(&mut self, zone: &Zone, rtype: Option<Rtype>, out: &mut String, bytes_min: usize) -> bool {
+        let mut record_count = 0;
+        let rdata = &mut self.rdata;
+        self.position.walk(zone, |found, record, records| {
+            if out.len() >= bytes_min || record_count == Self::RECORDS_PER_CALL_MAX {
+                return Visit::Stop;
+            }
+            record_count += 1;
+            if rtype.is_some_and(|rtype| rtype != record.rtype) {
+                return Visit::Next;
+            }
+            rdata.clear();
+            let put = |part: RdataPart<'_>| {
+                match part {
+                    RdataPart::Bytes(bytes) => rdata.extend_from_slice(bytes),
+                    RdataPart::Name(name) => rdata.extend_from_slice(name.as_bytes()),
+                }
+                Ok::<(), core::convert::Infallible>(())
+            };
+            let Ok(()) = records.each_part(record, put);
+            let ttl_s = u32::from_be_bytes(*record.ttl().first_chunk().expect("four bytes"));
+            let data = PresentationFormat::new(record.rtype, rdata);
+            // Writing to a string does not fail.
+            let _ = writeln!(out, "{} {ttl_s} IN {} {data}", found.owner, record.rtype);
+            Visit::Next
+        });
+        self.position != Position::End
+    }
+}

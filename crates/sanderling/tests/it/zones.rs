@@ -1,0 +1,153 @@
+//! The folder of zones, the reload of one zone, and the commands that show zones.
+
+use sanderling_testkit::dns::{A, Question};
+use sanderling_testkit::{DEADLINE, Ended, ListenerCounts, TestDirectory, TestServer, run_to_end, sanderling};
+
+fn zone(serial: u32, addresses: usize) -> String {
+    let hosts = (0..addresses).map(|index| format!("h{index} A 192.0.2.{index}\n"));
+    format!("$TTL 60\n@ SOA ns host {serial} 1 1 1 1\n@ NS ns\nns A 192.0.2.1\n{}", hosts.collect::<String>())
+}
+
+/// A server of the zones in `zones`, and of `own.example` in a section of its own.
+fn served() -> (TestDirectory, TestServer) {
+    let directory = TestDirectory::new();
+    for name in ["a.example", "b.example"] {
+        directory.write(&format!("zones/{name}.zone"), zone(1, 1).as_bytes());
+    }
+    directory.write("own", zone(5, 2).as_bytes());
+    let config = "workers = 1\n[dns]\nlisten = [\"127.0.0.1:0\"]\nzones = \"zones/*.zone\"\n\
+                  [domain.\"own.example\"]\nzone = \"own\"\n";
+    directory.write("sanderling.toml", config.as_bytes());
+    let server = TestServer::start_command(directory.serve_command(), ListenerCounts { http: 0, dns: 1 });
+    (directory, server)
+}
+
+#[track_caller]
+fn zone_command(directory: &TestDirectory, arguments: &[&str]) -> Ended {
+    let mut command = sanderling();
+    command.arg("zone").args(arguments).args(["--control", &directory.argument("control")]);
+    run_to_end(command, DEADLINE)
+}
+
+#[track_caller]
+fn check(ended: &Ended, code: i32, parts: &[&str]) {
+    assert_eq!(ended.code(), Some(code), "{ended}");
+    let all = ended.text() + &ended.errors;
+    parts.iter().for_each(|part| assert!(all.contains(part), "{part:?} is missing: {ended}"));
+}
+
+#[track_caller]
+fn check_answer(server: &TestServer, name: &str, count: usize) {
+    let reply = Question::new(name, A).query_udp(server.dns());
+    assert_eq!((reply.rcode, reply.answer.len()), (0, count), "{name}");
+}
+
+#[test]
+fn files_of_the_folder_are_zones_and_a_broken_one_stops_no_other() {
+    let (directory, server) = served();
+    check_answer(&server, "h0.a.example", 1);
+    directory.write("zones/broken.example.zone", b"@ 60 SOA ns host 1 1 1 1 1\n@ 60 NS ns\nns 60 A 192.0.2\n");
+    directory.write("zones/c.example.zone", zone(1, 1).as_bytes());
+    std::fs::remove_file(directory.path().join("zones/b.example.zone")).unwrap();
+    let checked = sanderling_testkit::run(&["check", "--config", &directory.argument("sanderling.toml")]);
+    check(&checked, 1, &["zones/broken.example.zone:3:9: "]);
+    check(&directory.control("reload"), 1, &["1 added, 0 changed, 1 removed", "zones/broken.example.zone:3:9: "]);
+    check_answer(&server, "h0.a.example", 1);
+    check_answer(&server, "h0.c.example", 1);
+    assert_ne!(Question::new("h0.b.example", A).query_udp(server.dns()).rcode, 0);
+}
+
+#[test]
+fn one_zone_is_reloaded_alone() {
+    let (directory, server) = served();
+    directory.write("zones/a.example.zone", zone(2, 3).as_bytes());
+    directory.write("own", zone(6, 1).as_bytes());
+    check(&directory.control_with("reload", &["A.example"]), 0, &["zone a.example: serial 1 -> 2, 4 -> 6 records\n"]);
+    check_answer(&server, "h2.a.example", 1);
+    check_answer(&server, "h1.own.example", 1);
+    check(&directory.control_with("reload", &["a.example"]), 0, &["its files are unchanged; serial 2, 6 records"]);
+    check(&directory.control_with("reload", &["own.example"]), 0, &["zone own.example: serial 5 -> 6, 5 -> 4 records"]);
+    // A new file of the folder.
+    directory.write("zones/c.example.zone", zone(1, 1).as_bytes());
+    check(&directory.control_with("reload", &["c.example"]), 0, &["zone c.example: added, serial 1, 4 records"]);
+    check_answer(&server, "h0.c.example", 1);
+    check(&directory.control_with("reload", &["a.exmple"]), 1, &["there is no zone a.exmple; did you mean a.example?"]);
+    // The guard, and what forces it.
+    directory.write("zones/a.example.zone", zone(1, 3).as_bytes());
+    let kept = ["the serial went back from 2 to 1", "zone a.example: not reloaded, keeping serial 2"];
+    check(&directory.control_with("reload", &["a.example"]), 1, &kept);
+    let forced = directory.control_with("reload", &["a.example", "--force-zone", "a.example"]);
+    check(&forced, 0, &["serial 2 -> 1, 6 -> 6 records; the serial is lower, so secondaries will not notice"]);
+    // The next reload of all finds nothing to do.
+    check(&directory.control("reload"), 0, &["zones: 0 added, 0 changed, 0 removed"]);
+    check(&directory.control("status"), 0, &["a.example: serial 1, 6 records", "3 zones"]);
+}
+
+#[test]
+fn zones_are_listed_with_their_states() {
+    let (directory, _server) = served();
+    directory.write("zones/a.example.zone", b"broken\n");
+    directory.write("zones/none.example.zone", b"broken\n");
+    check(&directory.control("reload"), 1, &[]);
+    let list = zone_command(&directory, &["list"]);
+    assert_eq!(list.code(), Some(0), "{list}");
+    let rows: Vec<Vec<String>> =
+        (list.text().lines()).map(|line| line.split_whitespace().take(4).map(str::to_owned).collect()).collect();
+    let expected = [
+        ["zone", "serial", "records", "state"],
+        ["own.example", "5", "5", "served"],
+        ["a.example", "1", "4", "kept"],
+        ["b.example", "1", "4", "served"],
+        ["none.example", "-", "0", "unavailable"],
+    ];
+    assert_eq!(rows, expected);
+    let json = zone_command(&directory, &["list", "--json"]);
+    let zones: serde_json::Value = serde_json::from_slice(&json.output).expect("JSON");
+    assert_eq!(zones.as_array().map(Vec::len), Some(4));
+    assert_eq!((zones[1]["name"].as_str(), zones[1]["state"].as_str()), (Some("a.example"), Some("kept")));
+    assert!(zones[1]["problem"].as_str().is_some_and(|text| text.contains("a.example.zone:1:")), "{zones}");
+}
+
+#[test]
+fn status_of_a_zone_says_how_it_differs_from_its_file() {
+    let (directory, _server) = served();
+    let status = |name: &str| zone_command(&directory, &["status", name]);
+    check(&status("own.example"), 0, &["5, loaded ", "5 of 4 names", " bytes\n", "served as it is in the file"]);
+    directory.write("own", zone(6, 3).as_bytes());
+    check(&status("own.example"), 0, &["the file has changed since then: run `sanderling reload own.example`"]);
+    directory.write("own", b"broken\n");
+    check(&directory.control_with("reload", &["own.example"]), 1, &["not reloaded, keeping serial 5"]);
+    check(&status("own.example"), 0, &["the last good version is served, because the file was refused: ", "own:1:"]);
+    check(&status("wn.example"), 1, &["there is no zone wn.example; did you mean own.example?"]);
+    check(&status("other.test"), 1, &["there is no zone other.test; `sanderling zone list` lists all"]);
+}
+
+#[test]
+fn zone_is_shown_as_it_is_answered() {
+    let (directory, server) = served();
+    let shown = zone_command(&directory, &["show", "own.example"]);
+    check(&shown, 0, &["own.example. 60 IN SOA ns.own.example. host.own.example. 5 1 1 1 1\n"]);
+    check(&shown, 0, &["h1.own.example. 60 IN A 192.0.2.1\n"]);
+    assert_eq!(shown.text().lines().count(), 5, "{shown}");
+    let addresses = zone_command(&directory, &["show", "own.example", "--rrtype", "ns"]);
+    assert_eq!(addresses.text(), "own.example. 60 IN NS ns.own.example.\n");
+    check(
+        &zone_command(&directory, &["show", "own.example", "--rrtype", "X"]),
+        1,
+        &["`X` is not the type of a record"],
+    );
+    // The text is a zone file, also of a large zone.
+    directory.write("own", zone(6, 200).as_bytes());
+    check(&directory.control_with("reload", &["own.example"]), 0, &[]);
+    let text = zone_command(&directory, &["show", "own.example"]).output;
+    directory.write("zones/a.example.zone", &text);
+    directory.write("own", &text);
+    let forced = ["own.example", "--force-zone", "own.example"];
+    check(&directory.control_with("reload", &forced), 0, &["203 -> 203 records"]);
+    assert_eq!(zone_command(&directory, &["show", "own.example"]).output, text);
+    // Also while there is no supervisor.
+    server.signal("KILL");
+    check(&zone_command(&directory, &["show", "own.example"]), 0, &["h199.own.example. 60 IN A 192.0.2.199\n"]);
+    check(&directory.control("stop"), 0, &["stopped"]);
+    server.end();
+}

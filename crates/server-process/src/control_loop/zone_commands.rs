@@ -1,0 +1,173 @@
+//! Carries out the commands about single zones.
+
+use super::{ControlLoop, DIAGNOSTICS_SENT_MAX, Finished};
+use crate::load_status::ZoneState;
+use crate::loader::{Loader, OneZone};
+use crate::zone_answers::{ZoneAnswers, ZoneClient};
+use crate::zone_loader::Denial;
+use sanderling_config::DomainName;
+use sanderling_config::diagnostic::error_text;
+use sanderling_config::log::{log, report};
+use sanderling_ipc::{Command, Connection, FdKind, IncomingFds, ZoneCommand};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread;
+
+/// Answers that are written at once.
+const ANSWERS_MAX: usize = 8;
+/// Commands that wait for the loader.
+const WAITING_MAX: usize = 64;
+
+/// A zone that was loaded again, for this client.
+pub(super) struct ZoneResult {
+    loader: Loader,
+    client: ZoneClient,
+    result: Result<OneZone, String>,
+}
+
+impl ControlLoop<'_> {
+    /// Carries out a command whose client came with it.
+    pub(super) fn handle_zone_command(&mut self, command: ZoneCommand, descriptors: IncomingFds) {
+        let requester = descriptors.into_iter().find(|(kind, _)| *kind == FdKind::Requester);
+        match requester.map(|(_, descriptor)| Connection::from_fd(descriptor)) {
+            Some(Ok(connection)) => self.answer_zone_command(command, ZoneClient::new(connection)),
+            _ => log(&format!("ignoring the command {command:?}, which came without a client")),
+        }
+    }
+
+    pub(super) fn answer_zone_command(&mut self, command: ZoneCommand, client: ZoneClient) {
+        let (ZoneCommand::Reload { zone, .. } | ZoneCommand::Status { zone } | ZoneCommand::Show { zone, .. }) =
+            &command
+        else {
+            return self.answer(command, None, client);
+        };
+        match DomainName::parse(zone) {
+            Err(problem) => client.finish(Err(&problem.to_string())),
+            Ok(name) => match command {
+                ZoneCommand::Reload { is_forced, .. } => self.reload_zone(name, is_forced, client),
+                command => self.answer(command, Some(name), client),
+            },
+        }
+    }
+
+    /// Loads a zone on a new thread, when the loader is there.
+    fn reload_zone(&mut self, name: DomainName, is_forced: bool, client: ZoneClient) {
+        let Some(mut loader) = self.state.loader.take() else {
+            if self.waiting.len() == WAITING_MAX {
+                return client.finish(Err("too many requests are waiting; try again later"));
+            }
+            let command = Command::Zone(ZoneCommand::Reload { zone: name.to_string(), is_forced });
+            return self.waiting.push_back((command, vec![(FdKind::Requester, client.into_fd())]));
+        };
+        self.loads_zone = true;
+        let (sender, finished) = (self.results.0.clone(), Arc::clone(&self.load_finished));
+        let config = Arc::clone(&self.state.config);
+        let run = move || {
+            let load = || loader.load_one(&config, &name, is_forced);
+            let result = catch_unwind(AssertUnwindSafe(load)).unwrap_or_else(|_| {
+                Err("loading the zone panicked; this is a bug in sanderling: report it with the zone".to_owned())
+            });
+            // Fails only if the process exits.
+            let _ = sender.send(Finished::Zone(Box::new(ZoneResult { loader, client, result })));
+            let signalled = finished.signal();
+            debug_assert!(signalled.is_ok());
+        };
+        if let Err(error) = thread::Builder::new().name("loader".to_owned()).spawn(run) {
+            // The loader is lost with the closure: the next reload starts a new process.
+            log(&format!("cannot start a thread to load a zone: {}", error_text(&error)));
+        }
+    }
+
+    /// Goes on with the commands that have waited for the loader.
+    pub(super) fn handle_waiting(&mut self) {
+        while self.state.loader.is_some()
+            && let Some((command, descriptors)) = self.waiting.pop_front()
+        {
+            self.handle(command, descriptors);
+        }
+    }
+
+    /// Applies a zone that was loaded again.
+    pub(super) fn apply_zone(&mut self, result: ZoneResult) {
+        let ZoneResult { loader, mut client, result } = result;
+        self.state.loader = Some(loader);
+        self.loads_zone = false;
+        let one = match result {
+            Ok(one) => one,
+            Err(error) => return client.finish(Err(&error)),
+        };
+        let OneZone { entry, state, before, is_unchanged, warnings, errors, denial, kept } = one;
+        self.keep_zones(kept);
+        for diagnostics in [&errors, &warnings] {
+            report(diagnostics);
+            diagnostics.iter().take(DIAGNOSTICS_SENT_MAX).for_each(|one| client.send_line(&one.to_string()));
+        }
+        if let Denial::Sandbox(path) = denial {
+            let path = path.display();
+            client.send_line(&format!(
+                "the sandbox of the running process does not allow {path}; run `sanderling reload`"
+            ));
+        }
+        let text = outcome_text(&state, before.as_deref(), is_unchanged);
+        if !is_unchanged {
+            let zones = Arc::new(self.server.zones().with_entry(entry));
+            self.server.update_snapshot(|snapshot| snapshot.zones = zones);
+            let states = &mut self.state.load_status.zones;
+            match states.iter_mut().find(|zone| zone.name == state.name) {
+                Some(place) => *place = Arc::clone(&state),
+                None => states.push(Arc::clone(&state)),
+            }
+            log(&text);
+        }
+        match state.problem {
+            None => client.finish(Ok(&format!("{text}\n"))),
+            Some(_) => client.finish(Err(&text)),
+        }
+    }
+
+    /// Answers on a new thread.
+    fn answer(&mut self, command: ZoneCommand, name: Option<DomainName>, client: ZoneClient) {
+        // One reference is that of this thread.
+        if Arc::strong_count(&self.answers) > ANSWERS_MAX {
+            return client.finish(Err("too many answers are being written; try again later"));
+        }
+        let answers = ZoneAnswers { zones: self.server.zones(), states: self.state.load_status.zones.clone() };
+        let running = Arc::clone(&self.answers);
+        let sources = name.as_ref().and_then(|name| self.state.loader.as_ref()?.sources(name).cloned());
+        let run = move || {
+            let _running = running;
+            match (command, name) {
+                (ZoneCommand::Status { .. }, Some(name)) => answers.status(&name, sources, client),
+                (ZoneCommand::Show { rrtype, .. }, Some(name)) => answers.show(&name, rrtype.as_deref(), client),
+                (ZoneCommand::List { is_json: true }, _) => answers.list(true, client),
+                _ => answers.list(false, client),
+            }
+        };
+        if let Err(error) = thread::Builder::new().name("zone-answer".to_owned()).spawn(run) {
+            log(&format!("cannot start a thread to answer: {}", error_text(&error)));
+        }
+    }
+}
+
+/// What has become of a zone.
+fn outcome_text(state: &ZoneState, before: Option<&ZoneState>, is_unchanged: bool) -> String {
+    let ZoneState { name, serial, record_count, problem, .. } = state;
+    let old = before.and_then(|before| Some((before.serial?, before.record_count)));
+    match (serial, problem, old) {
+        (None, ..) => format!("zone {name}: unavailable, answered with SERVFAIL until it is corrected and reloaded"),
+        (Some(serial), Some(_), _) => format!("zone {name}: not reloaded, keeping serial {serial}"),
+        (Some(serial), None, _) if is_unchanged => {
+            format!("zone {name}: its files are unchanged; serial {serial}, {record_count} records")
+        }
+        (Some(serial), None, None) => format!("zone {name}: added, serial {serial}, {record_count} records"),
+        (Some(serial), None, Some((old, old_count))) => {
+            let warning = match serial.wrapping_sub(old).cast_signed() {
+                0 => "; the serial has not changed, so secondaries will not notice",
+                // RFC 1982 section 3.2.
+                ..0 => "; the serial is lower, so secondaries will not notice",
+                _ => "",
+            };
+            format!("zone {name}: serial {old} -> {serial}, {old_count} -> {record_count} records{warning}")
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Loads one zone again, without the rest of the configuration.
+
+use super::{Loader, Report};
+use crate::kept_zones::NewSegment;
+use crate::load_status::ZoneState;
+use crate::zone_loader::Denial;
+use crate::zone_sources::ZoneSources;
+use sanderling_config::diagnostic::{Diagnostic, Location};
+use sanderling_config::{Config, DomainName, Zone as ZoneConfig, most_similar};
+use sanderling_dns::ZoneEntry;
+use std::sync::Arc;
+
+/// A zone that was loaded again.
+#[derive(Debug)]
+pub(crate) struct OneZone {
+    pub(crate) entry: ZoneEntry,
+    pub(crate) state: Arc<ZoneState>,
+    /// The state before; `None` if the zone is new.
+    pub(crate) before: Option<Arc<ZoneState>>,
+    /// Its files have the content that they had.
+    pub(crate) is_unchanged: bool,
+    pub(crate) warnings: Vec<Diagnostic>,
+    pub(crate) errors: Vec<Diagnostic>,
+    pub(crate) denial: Denial,
+    /// Good versions that the supervisor must keep.
+    pub(crate) kept: Option<NewSegment>,
+}
+
+impl Loader {
+    /// Loads the zone `name` of `config` again, unless its files are unchanged; always if it is forced, and then although it has
+    /// lost records or its serial went back.
+    ///
+    /// # Errors
+    /// There is no such zone.
+    pub(crate) fn load_one(&mut self, config: &Config, name: &DomainName, is_forced: bool) -> Result<OneZone, String> {
+        let zone = self.zone_named(config, name).ok_or_else(|| {
+            let known = config.zones.iter().map(|zone| &zone.apex).chain(self.zones.keys());
+            unknown_zone(name, known.map(DomainName::as_str))
+        })?;
+        let before = self.zones.get(name).map(|loaded| Arc::clone(&loaded.state));
+        let mut is_unchanged = false;
+        if let Some(loaded) = self.zones.get_mut(name)
+            && !is_forced
+            && loaded.state.file.as_os_str() == zone.file.as_os_str()
+        {
+            is_unchanged = loaded.sources.as_mut().is_some_and(ZoneSources::are_unchanged);
+            loaded.is_unchanged = is_unchanged;
+        }
+        let mut report = Report::default();
+        let forced_zones: &[DomainName] = if is_forced { std::slice::from_ref(name) } else { &[] };
+        let entry = self.load_zone(&zone, &config.limits, forced_zones, &mut report);
+        self.parsed_count += report.changes.parsed_count;
+        let kept = self.seal_kept(&[]);
+        let state = report.load_status.zones.pop().expect("that of this zone");
+        let Report { warnings, errors, denial, .. } = report;
+        Ok(OneZone { entry, state, before, is_unchanged, warnings, errors, denial, kept })
+    }
+
+    /// The files of the zone `name`, if their versions are known.
+    pub(crate) fn sources(&self, name: &DomainName) -> Option<&ZoneSources> {
+        self.zones.get(name)?.sources.as_ref()
+    }
+
+    /// The zone of a section of its own, or of a file in the folder, which may be new.
+    fn zone_named(&self, config: &Config, name: &DomainName) -> Option<ZoneConfig> {
+        if let Some(zone) = config.zones.iter().find(|zone| zone.apex == *name) {
+            return Some(zone.clone());
+        }
+        let folder = config.zone_folder.as_ref()?;
+        let loaded = self.zones.get(name).map(|loaded| loaded.state.file.clone()).filter(|file| folder.has(file));
+        let file = loaded.or_else(|| Some(folder.file_of(name)).filter(|file| file.exists()))?;
+        Some(ZoneConfig { apex: name.clone(), location: Location::File(file.clone()), file })
+    }
+}
+
+/// The message that there is no zone `name`, with a suggestion out of those that are `known`.
+pub(crate) fn unknown_zone<'k>(name: &DomainName, known: impl Iterator<Item = &'k str>) -> String {
+    match most_similar(name.as_str(), known) {
+        Some(similar) => format!("there is no zone {name}; did you mean {similar}?"),
+        None => format!("there is no zone {name}; `sanderling zone list` lists all"),
+    }
+}

@@ -1,0 +1,217 @@
+//! Answers to the commands about single zones: `zone list`, `zone status`, `zone show`. Each is written by a thread of its own,
+//! as fast as the client reads.
+
+use crate::load_status::ZoneState;
+use crate::loader::unknown_zone;
+use crate::zone_loader::wire_name;
+use crate::zone_sources::ZoneSources;
+use sanderling_config::DomainName;
+use sanderling_dns::{Rtype, Zone, ZoneEntry, ZoneMap, ZoneTextWriter};
+use sanderling_http::HttpDate;
+use sanderling_ipc::{Connection, Event, Message, Text};
+use serde::Serialize;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+/// Time in which a client must read a part of the answer.
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
+/// Bytes of a part of the answer.
+const PART_BYTES: usize = 32 * 1024;
+/// Bytes of the names of zones beyond which columns are not aligned.
+const NAME_WIDTH_MAX: usize = 40;
+
+/// A client of the control socket that gets its answer from this process.
+#[derive(Debug)]
+pub(crate) struct ZoneClient(Connection);
+
+impl ZoneClient {
+    pub(crate) fn new(connection: Connection) -> ZoneClient {
+        ZoneClient(connection)
+    }
+
+    pub(crate) fn into_fd(self) -> std::os::fd::OwnedFd {
+        self.0.into_fd()
+    }
+
+    /// Sends text for standard output, and waits until the client has room for it.
+    fn write(&mut self, text: &str) -> io::Result<()> {
+        Text::parts(text).try_for_each(|part| self.send_and_wait(Event::Stdout(part)))
+    }
+
+    fn send_and_wait(&mut self, event: Event) -> io::Result<()> {
+        self.0.send_and_wait(&Message::Event(event), CLIENT_TIMEOUT)
+    }
+
+    /// Sends a line for standard error. It does not wait.
+    pub(crate) fn send_line(&mut self, line: &str) {
+        Text::parts(&format!("{line}\n")).for_each(|part| self.send(Event::Stderr(part)));
+    }
+
+    /// Ends the command: text for standard output, or an error. It does not wait.
+    pub(crate) fn finish(mut self, result: Result<&str, &str>) {
+        match result {
+            Ok(text) => Text::parts(text).for_each(|part| self.send(Event::Stdout(part))),
+            Err(error) => self.send_line(&format!("sanderling: {error}")),
+        }
+        self.send(Event::Done { is_success: result.is_ok() });
+    }
+
+    /// A client that has gone away needs no answer.
+    fn send(&mut self, event: Event) {
+        let _ = self.0.send(&Message::Event(event));
+    }
+}
+
+/// What an answer is made of: the zones that are served, and their states.
+#[derive(Debug)]
+pub(crate) struct ZoneAnswers {
+    /// Held as a whole: the control thread frees it, when it is replaced.
+    pub(crate) zones: Arc<ZoneMap>,
+    pub(crate) states: Vec<Arc<ZoneState>>,
+}
+
+/// A zone of `zone list --json`.
+#[derive(Serialize)]
+struct ListedZone<'s> {
+    #[serde(flatten)]
+    zone: &'s ZoneState,
+    state: &'static str,
+}
+
+impl ZoneAnswers {
+    /// The answer to `zone list`.
+    pub(crate) fn list(&self, is_json: bool, client: ZoneClient) {
+        answer(client, |client| {
+            let name_widths = self.states.iter().map(|zone| zone.name.len());
+            let width = name_widths.max().unwrap_or(0).clamp("zone".len(), NAME_WIDTH_MAX);
+            let mut text = match is_json {
+                true => "[".to_owned(),
+                false => format!("{:width$}  {:>10}  {:>9}  {:11}  file\n", "zone", "serial", "records", "state"),
+            };
+            for (index, zone) in self.states.iter().enumerate() {
+                if is_json {
+                    let listed = ListedZone { zone, state: state_name(zone) };
+                    text += if index == 0 { "\n" } else { ",\n" };
+                    text += &serde_json::to_string(&listed).map_err(io::Error::other)?;
+                } else {
+                    let serial = zone.serial.map_or("-".to_owned(), |serial| serial.to_string());
+                    let (name, count, state, file) = (&zone.name, zone.record_count, state_name(zone), &zone.file);
+                    text += &format!("{name:width$}  {serial:>10}  {count:>9}  {state:11}  {}\n", file.display());
+                }
+                if text.len() >= PART_BYTES {
+                    client.write(&text)?;
+                    text.clear();
+                }
+            }
+            if is_json {
+                text += "\n]\n";
+            }
+            client.write(&text).map(Ok)
+        });
+    }
+
+    /// The answer to `zone status`; `sources` are the files of the version that is served.
+    pub(crate) fn status(&self, name: &DomainName, sources: Option<ZoneSources>, client: ZoneClient) {
+        answer(client, |client| {
+            let Some(state) = self.states.iter().find(|zone| zone.name == name.as_str()) else {
+                return Ok(Err(self.unknown(name)));
+            };
+            let is_current = sources.is_some_and(|mut sources| sources.are_unchanged());
+            client.write(&status_text(state, self.zone(name), is_current)).map(Ok)
+        });
+    }
+
+    /// The answer to `zone show`.
+    pub(crate) fn show(&self, name: &DomainName, rrtype: Option<&str>, client: ZoneClient) {
+        answer(client, |client| {
+            let rtype = match rrtype.map(|text| Rtype::from_text(text.as_bytes()).ok_or(text)) {
+                Some(Err(text)) => {
+                    return Ok(Err(format!("`{text}` is not the type of a record; write for example MX or TYPE15")));
+                }
+                Some(Ok(rtype)) => Some(rtype),
+                None => None,
+            };
+            let Some(zone) = self.zone(name) else {
+                return Ok(Err(match self.states.iter().any(|zone| zone.name == name.as_str()) {
+                    true => format!("the zone {name} is unavailable: see `sanderling zone status {name}`"),
+                    false => self.unknown(name),
+                }));
+            };
+            let mut writer = ZoneTextWriter::default();
+            let mut text = String::with_capacity(2 * PART_BYTES);
+            loop {
+                let has_more = writer.write(zone, rtype, &mut text, PART_BYTES);
+                client.write(&text)?;
+                if !has_more {
+                    return Ok(Ok(()));
+                }
+                text.clear();
+            }
+        });
+    }
+
+    fn zone(&self, name: &DomainName) -> Option<&Zone> {
+        match self.zones.get(wire_name(name).as_name())? {
+            ZoneEntry::Served(zone) => Some(zone),
+            ZoneEntry::Unavailable { .. } => None,
+        }
+    }
+
+    fn unknown(&self, name: &DomainName) -> String {
+        unknown_zone(name, self.states.iter().map(|zone| zone.name.as_str()))
+    }
+}
+
+/// Has `write` send an answer, or return an error for the client, and ends the command. A client that has gone away, or does not
+/// read, gets no more.
+fn answer(mut client: ZoneClient, write: impl FnOnce(&mut ZoneClient) -> io::Result<Result<(), String>>) {
+    if let Ok(result) = write(&mut client) {
+        if let Err(error) = &result {
+            client.send_line(&format!("sanderling: {error}"));
+        }
+        let _ = client.send_and_wait(Event::Done { is_success: result.is_ok() });
+    }
+}
+
+fn state_name(zone: &ZoneState) -> &'static str {
+    match (zone.serial, &zone.problem) {
+        (Some(_), None) => "served",
+        (Some(_), Some(_)) => "kept",
+        (None, _) => "unavailable",
+    }
+}
+
+fn status_text(state: &ZoneState, zone: Option<&Zone>, is_current: bool) -> String {
+    let mut text = format!("zone {}\n", state.name);
+    let mut line = |name: &str, value: String| text += &format!("  {name:<8} {value}\n");
+    if let (Some(serial), Some(loaded_at), Some(zone)) = (state.serial, state.loaded_at, zone) {
+        let date = HttpDate::from_unix_s(loaded_at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()));
+        line("serial", format!("{serial}, loaded {}", String::from_utf8_lossy(date.as_bytes())));
+        line("records", format!("{} of {} names", state.record_count, zone.name_count()));
+        line("memory", format!("{} bytes", zone.memory_bytes()));
+    }
+    line("file", state.file.display().to_string());
+    line("state", state_text(state, &state.file, is_current));
+    text
+}
+
+/// What is served, and how it differs from the file.
+fn state_text(state: &ZoneState, file: &Path, is_current: bool) -> String {
+    let name = &state.name;
+    match (state_name(state), &state.problem, is_current) {
+        ("served", _, true) => "served as it is in the file".to_owned(),
+        ("served", _, false) if file.exists() => {
+            format!("served; the file has changed since then: run `sanderling reload {name}`")
+        }
+        ("served", ..) => "served; the file does not exist any more: a reload decides whether the zone does".to_owned(),
+        ("kept", Some(problem), _) => {
+            format!("the last good version is served, because the file was refused: {problem}")
+        }
+        (_, problem, _) => {
+            let problem = problem.as_deref().unwrap_or_default();
+            format!("UNAVAILABLE, answered with SERVFAIL, because the file was refused: {problem}")
+        }
+    }
+}

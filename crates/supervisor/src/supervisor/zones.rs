@@ -1,0 +1,25 @@
+//! Commands about single zones, which the serving process carries out: it answers the client itself, so that a large zone is
+//! not copied through the supervisor.
+
+use super::{Requester, Supervisor};
+use sanderling_config::diagnostic::error_text;
+use sanderling_ipc::{Command, FdKind, ZoneCommand};
+
+impl Supervisor {
+    /// Has the serving process carry out a command, and answer the client itself.
+    pub(super) fn pass_to_serving_process(&mut self, requester: Requester, command: ZoneCommand) {
+        let (Requester::Client(id), Some(control)) = (requester, &mut self.control) else { return };
+        let client = control.client_fd(id).map(|fd| fd.try_clone_to_owned());
+        match (self.serving_process(), client) {
+            (Some(process), Some(Ok(client))) => {
+                process.send(Command::Zone(command), vec![(FdKind::Requester, client)]);
+                self.control.as_mut().and_then(|control| control.take_client(id));
+            }
+            (None, Some(_)) => self.reply(requester, Err("no server process running")),
+            (_, Some(Err(error))) => {
+                self.reply(requester, Err(&format!("cannot pass the command on: {}", error_text(&error))));
+            }
+            (_, None) => {}
+        }
+    }
+}
