@@ -308,7 +308,7 @@ impl Hsts {
         );
         let first = if self.preload { "ask https://hstspreload.org for removal, which takes months, and " } else { "" };
         let remedy = format!("to take it back, {first}set `max_age_s = 0` for {time} before you remove the key");
-        Some(Diagnostic::warning(self.location.clone(), Problem::new(message, remedy)))
+        Some(Diagnostic::note(self.location.clone(), Problem::new(message, remedy)))
     }
 }
 

@@ -52,6 +52,8 @@ pub enum Severity {
     Incomplete,
     /// It is accepted, but the operator should look at it.
     Warning,
+    /// It is as it should be, and the operator should know what follows from it.
+    Note,
 }
 
 /// Where a problem is. Locations in one file are ordered by line, then by column.
@@ -98,7 +100,7 @@ pub struct Diagnostic {
 impl Diagnostic {
     /// Whether the input is refused because of it.
     pub fn is_error(&self) -> bool {
-        self.severity != Severity::Warning
+        matches!(self.severity, Severity::Error | Severity::Incomplete)
     }
 
     /// A problem for which the input is refused.
@@ -114,6 +116,11 @@ impl Diagnostic {
     /// A problem that does not make the input invalid.
     pub fn warning(location: Location, problem: Problem) -> Diagnostic {
         Diagnostic { severity: Severity::Warning, location, problem }
+    }
+
+    /// What follows from valid input, which needs no change.
+    pub fn note(location: Location, problem: Problem) -> Diagnostic {
+        Diagnostic { severity: Severity::Note, location, problem }
     }
 
     /// The message over several lines:
@@ -132,6 +139,7 @@ impl Diagnostic {
         let (level, name) = match self.severity {
             Severity::Error | Severity::Incomplete => (Level::ERROR, "error"),
             Severity::Warning => (Level::WARNING, "warning"),
+            Severity::Note => (Level::NOTE, "note"),
         };
         let level = level.with_name(format!("{}: {name}", self.location));
         let mut report = Group::with_title(level.primary_title(escaped(&self.problem.message)));
@@ -157,6 +165,7 @@ impl fmt::Display for Diagnostic {
         let severity = match self.severity {
             Severity::Error | Severity::Incomplete => "",
             Severity::Warning => "warning: ",
+            Severity::Note => "note: ",
         };
         write!(out, "{}: {severity}{}", self.location, self.problem)
     }
@@ -193,7 +202,7 @@ impl Format {
     }
 }
 
-/// Writes `diagnostics` in their order, then the number of errors and warnings.
+/// Writes `diagnostics` in their order, then the number of errors, warnings and notes.
 ///
 /// # Errors
 /// Only those of `out`; a source line that cannot be read is left out.
@@ -212,15 +221,14 @@ pub fn write_report(diagnostics: &[Diagnostic], format: Format, out: &mut dyn Wr
     if diagnostics.len() > SHOWN_MAX {
         writeln!(out, "and {at_least}{} more", diagnostics.len() - SHOWN_MAX)?;
     }
-    let error_count = diagnostics.iter().filter(|one| one.is_error()).count();
-    match (error_count, diagnostics.len() - error_count) {
-        (0, 0) => Ok(()),
-        (0, warning_count) => writeln!(out, "{}", counted(warning_count, "warning")),
-        (_, 0) => writeln!(out, "{at_least}{}", counted(error_count, "error")),
-        (_, warning_count) => {
-            writeln!(out, "{at_least}{}, {}", counted(error_count, "error"), counted(warning_count, "warning"))
-        }
-    }
+    let counts = [
+        ("error", diagnostics.iter().filter(|one| one.is_error()).count()),
+        ("warning", diagnostics.iter().filter(|one| one.severity == Severity::Warning).count()),
+        ("note", diagnostics.iter().filter(|one| one.severity == Severity::Note).count()),
+    ];
+    let counts: Vec<String> =
+        counts.iter().filter(|(_, count)| *count > 0).map(|&(noun, count)| counted(count, noun)).collect();
+    if counts.is_empty() { Ok(()) } else { writeln!(out, "{at_least}{}", counts.join(", ")) }
 }
 
 /// `1 error`, `2 errors`.
@@ -403,7 +411,10 @@ mod tests {
         assert_eq!(end(&[]), None);
         assert_eq!(end(&[error_at(1, 1)]).unwrap(), "1 error");
         assert_eq!(end(&[error_at(1, 1), error_at(2, 1), warning.clone()]).unwrap(), "2 errors, 1 warning");
-        assert_eq!(end(&[warning.clone(), warning]).unwrap(), "2 warnings");
+        assert_eq!(end(&[warning.clone(), warning.clone()]).unwrap(), "2 warnings");
+        let note = Diagnostic::note(Location::File("a".into()), Problem::new("b", "c"));
+        assert_eq!(end(std::slice::from_ref(&note)).unwrap(), "1 note");
+        assert_eq!(end(&[warning, note]).unwrap(), "1 warning, 1 note");
     }
 
     #[test]

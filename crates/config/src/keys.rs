@@ -5,6 +5,9 @@ use crate::domain_name::DomainName;
 use crate::limits;
 use crate::similar::most_similar;
 
+/// A configuration file with all keys except the limits, for the help.
+pub const EXAMPLE: &str = include_str!("example.toml");
+
 /// A section of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Section {
@@ -137,6 +140,38 @@ impl Section {
             Section::Limits => "`sanderling help check` lists the limits".to_owned(),
             _ if keys.len() == 1 => format!("the only key is {}", quoted(&keys)),
             _ => format!("the keys are {}", quoted(&keys)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn example_has_every_key_in_its_section() {
+        let example = toml::de::DeTable::parse(EXAMPLE).expect("TOML").into_inner();
+        let of = |name: &str| example.get(name).expect("a section").get_ref().as_table().expect("a section");
+        for section in Section::ALL {
+            let table = match section {
+                Section::Top => &example,
+                Section::Http => of("http"),
+                Section::Https => of("https"),
+                Section::Dns => of("dns"),
+                Section::Domain => {
+                    of("domain").values().next().and_then(|domain| domain.get_ref().as_table()).expect("a domain")
+                }
+                Section::Log => of("log"),
+                // The help lists them below the example.
+                Section::Limits => continue,
+            };
+            for key in section.keys().into_iter().filter(|&key| key != "limits") {
+                assert!(
+                    table.contains_key(key),
+                    "crates/config/src/example.toml: `{key}` is missing {}",
+                    section.heading()
+                );
+            }
         }
     }
 }

@@ -35,6 +35,7 @@ pub use config_source::{CONFIG_VARIABLE, ConfigSource, SearchPaths};
 pub use domain_name::DomainName;
 pub use exit::Exit;
 pub use flags::{Flags, parse_zone_argument};
+pub use keys::EXAMPLE;
 pub use limits::{Limits, UNLIMITED, help_text as limits_help};
 pub use listen_address::parse_listen_address;
 pub use paths::{COOKIE_SECRET_BYTES, CookieSecret};

@@ -121,7 +121,7 @@ limits! {
     http_target_bytes_max: usize = 8_192 in 256..=524_288,
         "Size of a request target; a longer one gets status 414.";
     http_request_content_bytes_max: u64 = 65_536 in 0..=1_073_741_824,
-        "Size of a request body, which is read and discarded; a larger one gets status 413.";
+        "Size of a request body; a larger one gets status 413. Only DNS messages (`doh`) are used.";
     http_header_deadline_ms: u64 = 10_000 in 100..=600_000,
         "Time to receive a request with its body; then it gets status 408, and the connection is closed.";
     http_idle_timeout_ms: u64 = 60_000 in 100..=3_600_000,

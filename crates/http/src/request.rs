@@ -21,7 +21,7 @@ pub struct RequestLimits {
     pub field_count_max: usize,
     /// The target in the request line.
     pub target_bytes_max: usize,
-    /// The body, which is read and discarded.
+    /// The body. It is read whole, and discarded unless it is a DNS message.
     pub body_bytes_max: u64,
 }
 

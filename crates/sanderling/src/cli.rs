@@ -9,7 +9,7 @@ use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use control::ControlArgs;
 use sanderling_config::{
-    CONFIG_VARIABLE, ConfigSource, DomainName, Flags, SearchPaths, Zone, limits_help, parse_listen_address,
+    CONFIG_VARIABLE, ConfigSource, DomainName, EXAMPLE, Flags, SearchPaths, Zone, limits_help, parse_listen_address,
     parse_zone_argument,
 };
 use sanderling_ipc::control_path::RuntimeEnv;
@@ -512,54 +512,18 @@ impl From<ProbeArgs> for probe::Options {
 }
 
 fn check_long_help() -> String {
+    let example: String = EXAMPLE.lines().map(|line| format!("{}\n", format!("  {line}").trim_end())).collect();
     format!(
         "{CHECK_HELP}
 
 A configuration file with all keys except the limits, which are below:
-{EXAMPLE_CONFIG}
+{example}
 Limits, with their defaults:
   [limits]
 {}",
         limits_help()
     )
 }
-
-/// All keys, with what they mean.
-const EXAMPLE_CONFIG: &str = r#"  workers = 4                         # threads that serve; default: one per processor
-  listeners = "auto"                  # SO_REUSEPORT sockets per address; default: "auto"
-  user = "sanderling"                 # user of the process that serves; default: unchanged
-  group = "sanderling"                # its group; default: the groups of the user
-  sandbox = true                      # restrict its access to files and system calls
-  include = ["sites/*.toml"]           # further files with sections; default: none
-  control = "/run/sanderling/control.sock"
-
-  [http]
-  listen = ["0.0.0.0:80", "[::]:80"]  # addresses of HTTP; default: 127.0.0.1:8080
-  default = "example.com"             # the site for requests to an IP address; default: the first
-
-  [https]
-  listen = ["0.0.0.0:443"]            # addresses of HTTPS; default: none
-
-  [dns]
-  listen = ["0.0.0.0:53", "[::]:53"]  # addresses of DNS; default: 127.0.0.1:5353
-  tls = ["0.0.0.0:853"]               # addresses of DNS over TLS; default: none
-  zones = "zones/*.zone"              # a folder of zones, named as the files; default: none
-  nsid = "ns1.example.com"            # name of this server, for clients that ask for it; default: none
-  version = "1.0"                     # TXT of version.bind; default: none
-  cookies = true                      # cookies for clients that have them
-  cookie_secret_file = "cookie.secret" # for servers with the same address; default: own secrets
-  tcp_keepalive = true                # the idle timeout, for clients that ask for it
-  extended_errors = true              # reasons of errors
-  error_report_agent = "reports.example.com"  # where resolvers report errors; default: nowhere
-  rate_limit_exempt = ["192.0.2.0/24"]  # clients without limits of replies over UDP; default: none
-  rate_limit_dry_run = false          # only count replies beyond the limit
-
-  [domain."example.com"]              # any number of these, each with a site, a zone or both
-  site = "public"                     # document root; paths are relative to this file
-  aliases = ["www.example.com"]       # other hosts of the site
-  zone = "example.com.zone"           # zone file
-  certificate = { chain = "fullchain.pem", key = "privkey.pem" }
-"#;
 
 /// Parses a whole number from 1 to `max`.
 fn parse_number(text: &str, max: u64) -> Result<u64, String> {

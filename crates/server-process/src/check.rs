@@ -5,7 +5,7 @@ use crate::certificates::{CertificateState, Certificates, InService};
 use crate::load_status::{LoadStatus, ZoneState};
 use crate::loader::{Loaded, Loader};
 use crate::sandbox::lookup_user;
-use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text};
+use sanderling_config::diagnostic::{Diagnostic, Location, Problem, Severity, error_text};
 use sanderling_config::log::{print, report};
 use sanderling_config::{CertificateFiles, Config, ConfigSource, Exit};
 use sanderling_ipc::secrets::PemFiles;
@@ -30,7 +30,12 @@ pub fn check(source: &ConfigSource, options: CheckOptions) -> Exit {
         }
         Err(diagnostics) => (diagnostics, String::new()),
     };
-    let has_failed = diagnostics.iter().any(|diagnostic| options.is_strict || diagnostic.is_error());
+    let fails = |diagnostic: &Diagnostic| match diagnostic.severity {
+        Severity::Error | Severity::Incomplete => true,
+        Severity::Warning => options.is_strict,
+        Severity::Note => false,
+    };
+    let has_failed = diagnostics.iter().any(fails);
     if options.is_json {
         print(&json(&diagnostics));
     } else {
@@ -47,6 +52,7 @@ pub fn check(source: &ConfigSource, options: CheckOptions) -> Exit {
 struct Report<'d> {
     errors: usize,
     warnings: usize,
+    notes: usize,
     problems: Vec<ReportedProblem<'d>>,
 }
 
@@ -69,16 +75,20 @@ impl ReportedProblem<'_> {
             Location::Position { file, line, column } => (file.display().to_string(), Some((*line, *column))),
         };
         let (line, column) = position.unzip();
-        let severity = if diagnostic.is_error() { "error" } else { "warning" };
+        let severity = match diagnostic.severity {
+            Severity::Error | Severity::Incomplete => "error",
+            Severity::Warning => "warning",
+            Severity::Note => "note",
+        };
         let Problem { message, remedy } = &diagnostic.problem;
         ReportedProblem { severity, place, line, column, problem: message, remedy }
     }
 }
 
 fn json(diagnostics: &[Diagnostic]) -> String {
-    let errors = diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).count();
-    let problems = diagnostics.iter().map(ReportedProblem::of).collect();
-    let report = Report { errors, warnings: diagnostics.len() - errors, problems };
+    let problems: Vec<_> = diagnostics.iter().map(ReportedProblem::of).collect();
+    let count = |severity| problems.iter().filter(|problem| problem.severity == severity).count();
+    let report = Report { errors: count("error"), warnings: count("warning"), notes: count("note"), problems };
     serde_json::to_string(&report).expect("a report has no map") + "\n"
 }
 

@@ -60,5 +60,5 @@ pub use certificate::{Certificate, CertificateError, CertificateProblem};
 pub use certificate_store::CertificateStore;
 pub use rustls::sign::{Signer, SigningKey};
 pub use server_tls::ServerTls;
-pub use session::{RECORD_BYTES_MAX, Session, SessionError, State, UNSENT_BYTES_MAX, WRITE_PARTS_MAX};
+pub use session::{RECORD_BYTES_MAX, Session, SessionError, State, UNSENT_BYTES_MAX, Version, WRITE_PARTS_MAX};
 pub use tickets::{TICKET_KEY_BYTES, TICKET_LIFETIME_S, TicketKeys};

@@ -33,6 +33,15 @@ const ACCESS_DENIED: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];
 const UNRECOGNIZED_NAME: u8 = 112;
 const HANDSHAKE_FAILURE: u8 = 40;
 
+/// A version of TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// RFC 5246.
+    Tls12,
+    /// RFC 8446.
+    Tls13,
+}
+
 /// What a session can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
@@ -171,11 +180,6 @@ impl Session {
         self.connection.alpn_protocol().and_then(Alpn::from_id)
     }
 
-    /// The host name that the client has asked for, in lower case.
-    pub fn server_name(&self) -> Option<&str> {
-        self.connection.server_name()
-    }
-
     /// Whether the client has got a certificate that is valid for `host`, a name in any case. `false` before the handshake is
     /// complete.
     pub fn has_certificate_for(&self, host: &[u8]) -> bool {
@@ -192,11 +196,11 @@ impl Session {
         self.connection.handshake_kind() == Some(HandshakeKind::Resumed)
     }
 
-    /// `TLSv1.2` or `TLSv1.3`, once the client's first message has arrived.
-    pub fn version(&self) -> Option<&'static str> {
+    /// The version that was agreed on, once the client's first message has arrived.
+    pub fn version(&self) -> Option<Version> {
         self.connection.protocol_version().and_then(|version| match version {
-            ProtocolVersion::TLSv1_2 => Some("TLSv1.2"),
-            ProtocolVersion::TLSv1_3 => Some("TLSv1.3"),
+            ProtocolVersion::TLSv1_2 => Some(Version::Tls12),
+            ProtocolVersion::TLSv1_3 => Some(Version::Tls13),
             _ => None,
         })
     }

@@ -781,11 +781,9 @@ fn hsts_is_read_and_its_risk_explained() {
     );
     let risks = |keys: &str| read(keys).hsts_risks().map(|risk| risk.to_string()).collect::<Vec<_>>().join("\n");
     assert_eq!(risks("max_age_s = 0"), "");
+    assert!(risks("max_age_s = 1").contains(": note: `hsts`"), "{}", risks("max_age_s = 1"));
     let (hour, days) = (risks("max_age_s = 3600"), risks("max_age_s = 864000, subdomains = true"));
-    assert!(
-        hour.contains(":6:1: warning: `hsts`: a browser that has been here refuses this site for 3600 s "),
-        "{hour}"
-    );
+    assert!(hour.contains(":6:1: note: `hsts`: a browser that has been here refuses this site for 3600 s "), "{hour}");
     assert!(days.contains("this site and all names below it for 10 days over HTTP"), "{days}");
     assert!(days.ends_with("to take it back, set `max_age_s = 0` for 10 days before you remove the key"), "{days}");
     assert!(risks("max_age_s = 31536000, subdomains = true, preload = true").contains("https://hstspreload.org"));

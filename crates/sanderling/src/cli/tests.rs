@@ -266,16 +266,16 @@ fn every_help_page_has_the_exit_status() {
 fn help_of_check_has_all_keys_and_limits() {
     let page = parse("sanderling help check").unwrap_err().to_string();
     assert!(page.contains("  dns_udp_answer_max = \"1232B\"\n"), "{page}");
-    // The example must be valid, except that its files do not exist, and have every key.
+    // The example must be valid, except that its files do not exist. That it has every key is a test beside the keys.
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("sanderling.toml");
     std::fs::create_dir(directory.path().join("public")).unwrap();
     std::fs::create_dir(directory.path().join("sites")).unwrap();
     std::fs::write(directory.path().join("example.com.zone"), "").unwrap();
-    std::fs::write(&file, EXAMPLE_CONFIG).unwrap();
+    std::fs::write(&file, EXAMPLE).unwrap();
     let config = ConfigSource::File(file).load().unwrap();
     assert_eq!((config.worker_count, config.sites.len(), config.zones.len()), (4, 1, 1));
-    for key in ["workers", "listeners", "user", "group", "sandbox", "control", "listen", "default", "site", "aliases"] {
-        assert!(EXAMPLE_CONFIG.contains(&format!("  {key} = ")), "{key}");
+    for line in EXAMPLE.lines().filter(|line| !line.is_empty()) {
+        assert!(page.contains(&format!("  {line}\n")), "{line}");
     }
 }

@@ -81,7 +81,7 @@ fn check_is_strict_and_prints_json_if_asked() {
         let ended = check("zone", options);
         assert_eq!((ended.code(), ended.errors.as_str()), (Some(code), ""), "{ended}");
         let expected = format!(
-            "{{\"errors\":0,\"warnings\":1,\"problems\":[{{\"severity\":\"warning\",\"place\":\"{}\",\"line\":4,\
+            "{{\"errors\":0,\"warnings\":1,\"notes\":0,\"problems\":[{{\"severity\":\"warning\",\"place\":\"{}\",\"line\":4,\
              \"column\":12,\"problem\":\"the CNAME record of www.example.com. refers to gone.example.com., which is not in the \
              zone\",\"remedy\":\"write the name that is meant; an absolute name ends with a dot\"}}]}}\n",
             directory.argument("zone")
@@ -90,7 +90,10 @@ fn check_is_strict_and_prints_json_if_asked() {
     }
     let ended = check("broken", &["--json"]);
     assert_eq!(ended.code(), Some(1), "{ended}");
-    assert!(ended.text().starts_with("{\"errors\":1,\"warnings\":0,\"problems\":[{\"severity\":\"error\""), "{ended}");
+    assert!(
+        ended.text().starts_with("{\"errors\":1,\"warnings\":0,\"notes\":0,\"problems\":[{\"severity\":\"error\""),
+        "{ended}"
+    );
     let ended = check("missing", &["--json"]);
     assert_eq!(ended.code(), Some(1), "{ended}");
     assert!(ended.text().contains("\"line\":null"), "{ended}");

@@ -109,6 +109,10 @@ fn servers_with_the_same_secret_accept_the_cookies_of_each_other() {
     directory.replace("secret", format!("{new}\n{old}\n").as_bytes());
     directory.control("reload");
     assert_eq!(hex(&cookie(other.dns(), made)), made, "the second secret is accepted");
+    directory.replace("sanderling.toml", config("").as_bytes());
+    let ended = directory.control("reload");
+    assert!(ended.status.success(), "{}", ended.errors);
+    assert_ne!(hex(&cookie(other.dns(), made)), made, "without the key, its secrets are not used");
 }
 
 #[test]

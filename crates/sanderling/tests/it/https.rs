@@ -457,9 +457,12 @@ fn site_is_redirected_to_https_and_kept_there() {
     let directory = domain();
     let hsts = b"hsts = { max_age_s = 86400 }\n";
     directory.replace("sanderling.toml", &[CONFIG, &hsts[..]].concat());
-    let checked = run(&["check", "--config", &directory.argument("sanderling.toml")]);
+    let check = |option| run(&["check", "--config", &directory.argument("sanderling.toml"), option]);
+    let checked = check("--strict");
     assert_eq!(checked.code(), Some(0), "{checked}");
-    assert!(checked.errors.contains("warning: `hsts`: a browser that has been here refuses this site for a day"));
+    assert!(checked.errors.contains("note: `hsts`: a browser that has been here refuses this site for a day"));
+    let json = check("--json").text();
+    assert!(json.contains("\"warnings\":0,\"notes\":1,\"problems\":[{\"severity\":\"note\""), "{json}");
     let mut server = TestServer::start_command(directory.serve_command(), BOTH);
     let (http, https) = (server.http(), server.encrypted("https"));
     let certificate = directory.argument("chain.pem");

@@ -4,7 +4,7 @@ use super::{ByteStream, ReadState, Transport, split};
 use crate::buffer_budget::PieceLimits;
 use crate::clock::Milliseconds;
 use sanderling_os::tcp::More;
-use sanderling_tls::{Alpn, RECORD_BYTES_MAX, Session, SessionError, State, UNSENT_BYTES_MAX};
+use sanderling_tls::{Alpn, RECORD_BYTES_MAX, Session, SessionError, State, UNSENT_BYTES_MAX, Version};
 use std::io::{self, IoSlice, Write};
 
 /// What is encrypted before it is sent while buffers are scarce. Shorter records would cost more.
@@ -63,7 +63,7 @@ impl Transport {
 
     /// Whether the version that was agreed on is TLS 1.2.
     pub(crate) fn is_tls_1_2(&self) -> bool {
-        self.tls.as_ref().is_some_and(|tls| tls.session.version() == Some("TLSv1.2"))
+        self.tls.as_ref().is_some_and(|tls| tls.session.version() == Some(Version::Tls12))
     }
 
     /// Takes note of the time, and of the pieces in which the connection is served.

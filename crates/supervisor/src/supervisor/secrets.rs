@@ -4,7 +4,7 @@
 use super::Supervisor;
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::{log, report};
-use sanderling_config::{COOKIE_SECRET_BYTES, CertificateFiles, Config, CookieSecretFile};
+use sanderling_config::{COOKIE_SECRET_BYTES, CertificateFiles, Config};
 use sanderling_ipc::secrets::{KEY_LIFETIME_S, KeyPair, PemFiles, SharedKeys, certificates_to_memfd};
 use sanderling_ipc::{Command, FdKind, IncomingFds};
 use sanderling_os::memfd;
@@ -12,7 +12,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use zeroize::Zeroizing;
 
@@ -29,8 +29,8 @@ pub(super) struct Secrets {
     /// When files and keys are checked next; `None` if the configuration needs neither.
     next_check: Option<Instant>,
     shared_keys: Option<(SharedKeys, OwnedFd)>,
-    /// The secrets in the file of the configuration when it was read last without an error.
-    cookie_secrets: Option<KeyPair<COOKIE_SECRET_BYTES>>,
+    /// The file with the secrets of cookies, and the secrets when it was read last without an error.
+    cookie_secrets: Option<(PathBuf, KeyPair<COOKIE_SECRET_BYTES>)>,
     /// Good versions of the certificates, which the serving process has sent.
     kept: Option<OwnedFd>,
 }
@@ -102,7 +102,7 @@ impl Secrets {
             descriptors.push((FdKind::Certificates, certificates_to_memfd(&files)?));
         }
         if has_keys {
-            self.read_cookie_secrets(config);
+            self.read_cookie_secrets(config)?;
             self.rotate(unix_s(SystemTime::now()))?;
             let shared_keys = self.shared_keys().map(|file| file.try_clone_to_owned()).transpose()?;
             descriptors.extend(shared_keys.map(|file| (FdKind::SharedKeys, file)));
@@ -111,13 +111,26 @@ impl Secrets {
         Ok(descriptors)
     }
 
-    /// Reads the file with the secrets of cookies, if there is one. After an error, the secrets stay as they are.
-    fn read_cookie_secrets(&mut self, config: &Config) {
-        match config.replies.cookie_secret_file.as_ref().map(CookieSecretFile::read) {
-            None => self.cookie_secrets = None,
-            Some(Ok((current, previous))) => self.cookie_secrets = Some(KeyPair { current, previous }),
-            Some(Err(diagnostic)) => report(&[diagnostic]),
+    /// Reads the file with the secrets of cookies, if there is one. After an error, its secrets stay as they are. Those of a file
+    /// that the configuration does not have any more are replaced at once.
+    fn read_cookie_secrets(&mut self, config: &Config) -> io::Result<()> {
+        let file = config.replies.cookie_secret_file.as_ref();
+        let is_other = |(path, _): &mut (PathBuf, _)| file.is_none_or(|file| file.path != *path);
+        if self.cookie_secrets.take_if(is_other).is_some()
+            && let Some((keys, _)) = &self.shared_keys
+        {
+            let mut keys = keys.clone();
+            keys.cookies.rotate(random_key()?, false);
+            self.share(keys)?;
         }
+        match file.map(|file| (file, file.read())) {
+            None => {}
+            Some((file, Ok((current, previous)))) => {
+                self.cookie_secrets = Some((file.path.clone(), KeyPair { current, previous }));
+            }
+            Some((_, Err(diagnostic))) => report(&[diagnostic]),
+        }
+        Ok(())
     }
 
     /// Makes keys if there are none, or if the current ones are too old, or if the secrets of the file are other ones.
@@ -131,13 +144,18 @@ impl Secrets {
             keys.tickets.rotate(random_key()?, was_in_use);
             keys.cookies.rotate(random_key()?, was_in_use);
         }
-        if let Some(cookie_secrets) = &self.cookie_secrets {
+        if let Some((_, cookie_secrets)) = &self.cookie_secrets {
             keys.cookies = cookie_secrets.clone();
         }
         if is_expired || current.is_none_or(|current| current.cookies != keys.cookies) {
-            let file = keys.to_memfd()?;
-            self.shared_keys = Some((keys, file));
+            self.share(keys)?;
         }
+        Ok(())
+    }
+
+    fn share(&mut self, keys: SharedKeys) -> io::Result<()> {
+        let file = keys.to_memfd()?;
+        self.shared_keys = Some((keys, file));
         Ok(())
     }
 }
@@ -213,6 +231,7 @@ fn unix_s(time: SystemTime) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sanderling_config::CookieSecretFile;
     use std::io::Write;
 
     const START: u64 = 1_800_000_000;
@@ -291,21 +310,32 @@ mod tests {
     #[test]
     fn secrets_of_the_file_are_those_of_cookies() {
         let directory = tempfile::tempdir().expect("created");
-        let path = directory.path().join("cookie.secret");
         let location = sanderling_config::diagnostic::Location::Argument("test".to_owned());
-        let mut config = Config::default();
-        config.replies.cookie_secret_file = Some(CookieSecretFile { path: path.clone(), location });
         let mut secrets = Secrets::default();
-        let mut read = |content: &str, now_unix_s| {
-            fs::write(&path, content).expect("written");
-            secrets.read_cookie_secrets(&config);
+        let mut read = |path: Option<&str>, content: &str, now_unix_s| {
+            let mut config = Config::default();
+            config.replies.cookie_secret_file = path.map(|name| {
+                let path = directory.path().join(name);
+                fs::write(&path, content).expect("written");
+                CookieSecretFile { path, location: location.clone() }
+            });
+            secrets.read_cookie_secrets(&config).expect("random numbers");
             secrets.rotate(now_unix_s).expect("random numbers");
             let cookies = current(&secrets).cookies;
-            (cookies.current[0], cookies.previous.map(|previous| previous[0]))
+            (cookies.current[0..2].to_vec(), cookies.previous.map(|previous| previous[0]))
         };
         let [first, second] = ["11", "22"].map(|digits| digits.repeat(COOKIE_SECRET_BYTES));
-        assert_eq!(read(&first, START), (0x11, None));
-        assert_eq!(read(&format!("{second}\n{first}\n"), START), (0x22, Some(0x11)));
-        assert_eq!(read("nonsense", START + KEY_LIFETIME_S), (0x22, Some(0x11)), "the last good ones stay");
+        let file = Some("cookie.secret");
+        assert_eq!(read(file, &first, START), (vec![0x11; 2], None));
+        let both = (vec![0x22; 2], Some(0x11));
+        assert_eq!(read(file, &format!("{second}\n{first}\n"), START), both);
+        assert_eq!(read(file, "nonsense", START + KEY_LIFETIME_S), both, "the last good ones stay");
+        // Of another file that cannot be used, and without a file, the secrets are other ones at once.
+        for other in [Some("other.secret"), None] {
+            assert_eq!(read(file, &first, START + KEY_LIFETIME_S).0, vec![0x11; 2]);
+            let (current, previous) = read(other, "nonsense", START + KEY_LIFETIME_S);
+            assert!(current != vec![0x11; 2] && previous.is_none(), "{current:?}");
+            assert_eq!(read(other, "nonsense", START + KEY_LIFETIME_S).0, current, "they stay until they are too old");
+        }
     }
 }
