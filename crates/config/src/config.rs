@@ -240,7 +240,7 @@ impl Eq for UserAndGroup {}
 /// A web site: a document root that is served for some hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
-    /// The hosts of the site, its own domain before the aliases. No host belongs to two sites. Empty for
+    /// The hosts of the site, its own domain before the aliases; `*.example.com` is all names below example.com. No host belongs to two sites. Empty for
     /// `serve FOLDER`, where [`DefaultSite::EveryHost`] selects the site.
     pub hosts: Vec<DomainName>,
     /// A directory, relative to the working directory or absolute.
@@ -259,6 +259,8 @@ pub struct SiteOptions {
     pub media_types: Vec<(String, String)>,
     /// Directories that symbolic links out of the document root may lead to, each with its place in the configuration.
     pub link_targets: Vec<(PathBuf, Location)>,
+    /// How files are found.
+    pub files: FileOptions,
     /// Whether names with a leading dot and backups are served.
     pub hidden_files: bool,
     /// Whether paths that must be normalized are refused.
@@ -269,6 +271,23 @@ pub struct SiteOptions {
     pub https_redirect: bool,
     /// What responses over HTTPS ask of browsers.
     pub hsts: Option<Hsts>,
+}
+
+/// How the file of a request is found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileOptions {
+    /// The names of the file that answers for a directory; the first one that exists does.
+    pub index: Vec<String>,
+    /// Whether the URL of `a.html` is `a`.
+    pub clean_urls: bool,
+    /// The file that answers navigations to paths without a file, relative to the document root.
+    pub fallback: Option<String>,
+}
+
+impl Default for FileOptions {
+    fn default() -> FileOptions {
+        FileOptions { index: vec!["index.html".to_owned()], clean_urls: false, fallback: None }
+    }
 }
 
 /// Strict-Transport-Security (RFC 6797): browsers use the site with HTTPS only.

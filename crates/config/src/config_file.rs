@@ -1,6 +1,7 @@
 //! Reads a configuration file into a [`Config`], or reports all problems in it.
 
 mod dns;
+mod files;
 mod https;
 mod limits_section;
 mod log_section;
@@ -277,6 +278,9 @@ impl ConfigBuilder<'_, '_> {
                         "doh" => options.doh_path = self.read_doh(entry),
                         "https_redirect" => https_redirect = Some(entry),
                         "hsts" => hsts = Some(entry),
+                        "index" => options.files.index = self.read_index(entry),
+                        "clean_urls" => options.files.clean_urls = self.reader.boolean(entry).unwrap_or(false),
+                        "fallback" => options.files.fallback = self.read_fallback(entry),
                         "hidden_files" => options.hidden_files = self.reader.boolean(entry).unwrap_or(false),
                         _ => options.exact_paths = self.reader.boolean(entry).unwrap_or(false),
                     }
@@ -394,13 +398,9 @@ impl ConfigBuilder<'_, '_> {
 
     /// Adds `host` to the site that is about to be pushed, unless another site has it or it cannot be a host.
     fn add_host(&mut self, host: DomainName, offset: usize, hosts: &mut Vec<DomainName>) {
-        if host.is_wildcard() {
-            let problem = format!("{host} cannot have a site: wildcards are not supported for sites");
-            self.error(offset, problem, "list each name; only zones may have wildcards");
-            return;
-        }
         if !host.can_be_host() {
-            self.error(offset, format!("{host} cannot have a site: a URL cannot contain it"), "give it only a zone");
+            let message = format!("{host} cannot have a site: no URL contains such a name");
+            self.error(offset, message, "give it only a zone; for all names below a name, write *.NAME");
             return;
         }
         let site_index = self.config.sites.len();

@@ -71,14 +71,11 @@ impl DomainName {
         self.0.split('.').filter(|label| !label.is_empty())
     }
 
-    /// Whether a URL can have this host: the root and names with a slash or an asterisk are for zones only.
+    /// Whether a site can have this host: a name that a URL can have, or `*.` before such a name. The root and other names with
+    /// a slash or an asterisk are for zones only.
     pub(super) fn can_be_host(&self) -> bool {
-        self.0 != ROOT && !self.0.contains(['/', '*'])
-    }
-
-    /// Whether the first label is `*` alone.
-    pub(super) fn is_wildcard(&self) -> bool {
-        self.labels().next() == Some(WILDCARD)
+        let name = self.0.strip_prefix("*.").unwrap_or(&self.0);
+        self.0 != ROOT && !name.contains(['/', '*'])
     }
 }
 

@@ -64,6 +64,9 @@ impl Section {
             Section::Domain => vec![
                 "site",
                 "aliases",
+                "index",
+                "clean_urls",
+                "fallback",
                 "zone",
                 "media_types",
                 "link_targets",

@@ -79,14 +79,14 @@ pub fn negotiate_coding(fields: &Fields<'_>, codings: impl IntoIterator<Item = C
 
 /// A weight in thousandths (RFC 9110 §12.4.2); 0 means not acceptable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Weight(u16);
+pub(crate) struct Weight(u16);
 
 impl Weight {
-    const ZERO: Weight = Weight(0);
-    const ONE: Weight = Weight(1000);
+    pub(crate) const ZERO: Weight = Weight(0);
+    pub(crate) const ONE: Weight = Weight(1000);
 
     /// Parses `"0" [ "." 0*3DIGIT ]` or `"1" [ "." 0*3("0") ]`.
-    fn parse(text: &[u8]) -> Option<Weight> {
+    pub(crate) fn parse(text: &[u8]) -> Option<Weight> {
         let (whole, digits): (u8, &[u8]) = match *text {
             [whole] => (whole, &[]),
             [whole, b'.', ref digits @ ..] if digits.len() <= 3 => (whole, digits),

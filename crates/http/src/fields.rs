@@ -172,6 +172,18 @@ impl<'b> Fields<'b> {
         lines.next().is_none().then_some(value)
     }
 
+    /// The value of the first line of a field that is not indexed. `name` is in lower case.
+    #[cold]
+    pub(crate) fn find_first(&self, name: &[u8]) -> Option<&'b [u8]> {
+        self.find_all(name).next()
+    }
+
+    /// The values of all lines of a field that is not indexed. `name` is in lower case.
+    #[cold]
+    pub(crate) fn find_all<'n>(&self, name: &'n [u8]) -> impl Iterator<Item = &'b [u8]> + use<'b, 'n> {
+        FieldLines(self.lines().1).filter(|line| line.name().eq_ignore_ascii_case(name)).map(|line| line.value())
+    }
+
     /// The values of all lines of a field, in order: together they are one list (RFC 9110 §5.3).
     pub fn values(&self, name: FieldName) -> FieldValues<'b> {
         if self.is_repeated(name) {

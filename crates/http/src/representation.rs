@@ -139,6 +139,14 @@ impl Representation {
         &self.content_fields()[..self.content_type_bytes]
     }
 
+    /// Appends the fields of a response that has the file as its page, but is no response of the file: without validators.
+    pub(crate) fn put_page_fields(&self, out: &mut Vec<u8>) {
+        let lines = self.content_fields().split_inclusive(|&byte| byte == b'\n');
+        let is_of_file =
+            |line: &[u8]| [&b"Last-Modified: "[..], b"Accept-Ranges: ", ETAG].iter().any(|name| line.starts_with(name));
+        lines.filter(|line| !is_of_file(line)).for_each(|line| out.extend_from_slice(line));
+    }
+
     /// Whether the file has a content coding.
     pub(crate) fn is_coded(&self) -> bool {
         self.is_coded

@@ -6,18 +6,22 @@ use crate::preconditions::{Evaluation, allows_range, evaluate};
 use crate::range::{RangeRequest, parse_range};
 use crate::representation::Representation;
 use crate::request::{Method, Persistence, Request};
-use crate::response::{Head, Response};
+use crate::response::{CanonicalUrl, Head, PageFormat, Response};
 use crate::site_path::{SitePath, SitePathError};
 use crate::status::Status;
 use crate::target::Target;
 
 /// Why the look-up of the target resource gave no file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub enum LookupError<'r> {
     /// The path is that of a directory, without a slash at its end: the client is redirected.
     Directory(&'r SitePath<'r>),
+    /// The file has another URL, to which the client is redirected.
+    Moved(&'r SitePath<'r>, CanonicalUrl),
     /// The file does not exist or is hidden, or its path has a slash at its end.
     NotFound,
+    /// The same, and this file is the page that says so.
+    NotFoundWithPage(&'r Representation),
     /// The file may not be read.
     Forbidden,
     /// The path is invalid.
@@ -53,31 +57,40 @@ pub fn respond<'r>(
         }
         Method::Options => Head::Options,
         // RFC 9110 §15.5.6 and §15.6.2.
-        Method::Post | Method::NotAllowed => Head::StatusPage(Status::MethodNotAllowed),
-        Method::Unknown => Head::StatusPage(Status::NotImplemented),
+        Method::Post | Method::NotAllowed => {
+            Head::StatusPage(Status::MethodNotAllowed, PageFormat::accepted_by(request))
+        }
+        Method::Unknown => Head::StatusPage(Status::NotImplemented, PageFormat::accepted_by(request)),
     };
     // A client that sends a malformed path is not to be trusted with the framing of its next request either.
-    let is_trusted = !matches!(head, Head::StatusPage(Status::BadRequest));
+    let is_trusted = !matches!(head, Head::StatusPage(Status::BadRequest, _));
     let persistence = if is_trusted { request.persistence } else { Persistence::Close };
     Response { head, persistence, is_head_only: request.method == Method::Head }
 }
 
 fn head_of_error<'r>(request: &Request<'r>, error: LookupError<'r>) -> Head<'r> {
-    Head::StatusPage(match error {
+    let status = match error {
         // GET and HEAD always have a path, so `NotLookedUp` does not occur here.
-        LookupError::Directory(path) => return Head::Redirect { path, query: query(request) },
+        LookupError::Directory(path) => {
+            return Head::Redirect { path, url: CanonicalUrl::WithSlash, query: query(request) };
+        }
+        LookupError::Moved(path, url) => return Head::Redirect { path, url, query: query(request) },
+        LookupError::NotFoundWithPage(page) => return Head::NotFoundPage(page),
         LookupError::NotFound | LookupError::NotLookedUp => Status::NotFound,
         LookupError::Forbidden => Status::Forbidden,
         LookupError::BadRequest => Status::BadRequest,
         LookupError::MisdirectedRequest => Status::MisdirectedRequest,
         LookupError::ServiceUnavailable => Status::ServiceUnavailable,
         LookupError::InternalServerError => Status::InternalServerError,
-    })
+    };
+    Head::StatusPage(status, PageFormat::accepted_by(request))
 }
 
 fn head_of_file<'r>(request: &Request<'r>, file: &'r Representation, now_unix_s: u64) -> Head<'r> {
     match evaluate(&request.fields, file) {
-        Evaluation::Failed => return Head::StatusPage(Status::PreconditionFailed),
+        Evaluation::Failed => {
+            return Head::StatusPage(Status::PreconditionFailed, PageFormat::accepted_by(request));
+        }
         Evaluation::NotModified => return Head::NotModified(file),
         Evaluation::Proceed => {}
     }
@@ -88,7 +101,7 @@ fn head_of_file<'r>(request: &Request<'r>, file: &'r Representation, now_unix_s:
         RangeRequest::Ignored => Head::Full(file),
         RangeRequest::Satisfiable(range) => Head::Partial(file, range),
         RangeRequest::Multiple(list) => Multipart::new(file, list).map_or(Head::Full(file), Head::Multipart),
-        RangeRequest::Unsatisfiable => Head::RangeNotSatisfiable(file),
+        RangeRequest::Unsatisfiable => Head::RangeNotSatisfiable(file, PageFormat::accepted_by(request)),
     }
 }
 

@@ -33,9 +33,11 @@ pub(crate) enum Head<'r> {
     /// 304
     NotModified(&'r Representation),
     /// 416
-    RangeNotSatisfiable(&'r Representation),
-    /// 301 to the same path with a slash at its end.
-    Redirect { path: &'r SitePath<'r>, query: Option<&'r [u8]> },
+    RangeNotSatisfiable(&'r Representation, PageFormat),
+    /// 301 or 308 to another URL of the same file.
+    Redirect { path: &'r SitePath<'r>, url: CanonicalUrl, query: Option<&'r [u8]> },
+    /// 404 with a file as its page.
+    NotFoundPage(&'r Representation),
     /// 308 to the same host, path and query over HTTPS.
     HttpsRedirect { request: &'r Request<'r>, port: u16 },
     /// 204
@@ -43,9 +45,69 @@ pub(crate) enum Head<'r> {
     /// 200 with a DNS message.
     DnsMessage { length_bytes: usize, max_age_s: u32 },
     /// 405 of a resource that answers DNS queries.
-    DnsMethodNotAllowed,
-    /// Any other status, with its HTML page.
-    StatusPage(Status),
+    DnsMethodNotAllowed(PageFormat),
+    /// Any other status, with its page.
+    StatusPage(Status, PageFormat),
+}
+
+/// The URL of a file whose path was requested otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CanonicalUrl {
+    /// With a slash at its end: it is a directory.
+    WithSlash,
+    /// Without the slash at its end: it is a file.
+    WithoutSlash,
+    /// Without its extension, what follows the last dot.
+    WithoutExtension,
+    /// That of the directory that the file is in, which it is the index of.
+    OfDirectory,
+}
+
+/// The format of the page of a status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PageFormat {
+    Html,
+    Text,
+}
+
+impl PageFormat {
+    /// HTML for browsers, which name its type in Accept, and for clients without that field; text for programs.
+    #[cold]
+    pub(crate) fn accepted_by(request: &Request<'_>) -> PageFormat {
+        match request.fields.find_first(b"accept") {
+            Some(_) if !request.accepts_html() => PageFormat::Text,
+            _ => PageFormat::Html,
+        }
+    }
+
+    /// The same for what has arrived of a request, which is perhaps malformed.
+    #[cold]
+    fn accepted_in(received: &[u8]) -> PageFormat {
+        const ACCEPT: &[u8] = b"accept:";
+        let values = received.split(|&byte| byte == b'\n').filter_map(|line| {
+            let (name, value) = line.split_at_checked(ACCEPT.len())?;
+            name.eq_ignore_ascii_case(ACCEPT).then_some(value)
+        });
+        let names_html = |value: &[u8]| memchr::memmem::find(&value.to_ascii_lowercase(), b"text/html").is_some();
+        match values.map(names_html).max() {
+            Some(false) => PageFormat::Text,
+            Some(true) | None => PageFormat::Html,
+        }
+    }
+
+    fn page(self, status: Status) -> &'static [u8] {
+        match self {
+            PageFormat::Html => status.page(),
+            PageFormat::Text => status.text_page(),
+        }
+    }
+
+    fn media_type(self) -> &'static [u8] {
+        match self {
+            PageFormat::Html => b"text/html; charset=utf-8",
+            PageFormat::Text => b"text/plain; charset=utf-8",
+        }
+    }
 }
 
 /// The body of a response.
@@ -70,9 +132,10 @@ pub enum Body<'r> {
 
 impl<'r> Response<'r> {
     /// The page of `status`, after which the connection closes. For [`RequestError`](crate::RequestError)s, and for
-    /// errors without a request such as [`Status::RequestTimeout`].
-    pub fn error(status: Status) -> Response<'static> {
-        Response { head: Head::StatusPage(status), persistence: Persistence::Close, is_head_only: false }
+    /// errors without a request such as [`Status::RequestTimeout`]. `received`: what has arrived of the request.
+    pub fn error(status: Status, received: &[u8]) -> Response<'static> {
+        let head = Head::StatusPage(status, PageFormat::accepted_in(received));
+        Response { head, persistence: Persistence::Close, is_head_only: false }
     }
 
     /// The response to a DNS query in `request`: a message of `length_bytes`, which may be cached for `max_age_s` (RFC 8484
@@ -84,8 +147,8 @@ impl<'r> Response<'r> {
     /// The response to a `request` without a DNS query, for which `status` is from [`dns_query`](crate::dns_query).
     pub fn dns_error(request: &Request<'r>, status: Status) -> Response<'r> {
         let head = match status {
-            Status::MethodNotAllowed => Head::DnsMethodNotAllowed,
-            _ => Head::StatusPage(status),
+            Status::MethodNotAllowed => Head::DnsMethodNotAllowed(PageFormat::accepted_by(request)),
+            _ => Head::StatusPage(status, PageFormat::accepted_by(request)),
         };
         Response::of(request, head)
     }
@@ -98,7 +161,7 @@ impl<'r> Response<'r> {
 
     /// The response to a request for a host that the connection is not for (RFC 9110 §7.4), whatever its method.
     pub fn misdirected(request: &Request<'r>) -> Response<'r> {
-        Response::of(request, Head::StatusPage(Status::MisdirectedRequest))
+        Response::of(request, Head::StatusPage(Status::MisdirectedRequest, PageFormat::accepted_by(request)))
     }
 
     fn of(request: &Request<'r>, head: Head<'r>) -> Response<'r> {
@@ -117,12 +180,14 @@ impl<'r> Response<'r> {
             Head::Full(_) | Head::DnsMessage { .. } => Status::Ok,
             Head::Partial(..) | Head::Multipart(_) => Status::PartialContent,
             Head::NotModified(_) => Status::NotModified,
-            Head::RangeNotSatisfiable(_) => Status::RangeNotSatisfiable,
-            Head::Redirect { .. } => Status::MovedPermanently,
+            Head::RangeNotSatisfiable(..) => Status::RangeNotSatisfiable,
+            Head::Redirect { url: CanonicalUrl::WithSlash, .. } => Status::MovedPermanently,
+            Head::Redirect { .. } => Status::PermanentRedirect,
+            Head::NotFoundPage(_) => Status::NotFound,
             Head::HttpsRedirect { .. } => Status::PermanentRedirect,
             Head::Options => Status::NoContent,
-            Head::DnsMethodNotAllowed => Status::MethodNotAllowed,
-            Head::StatusPage(status) => status,
+            Head::DnsMethodNotAllowed(_) => Status::MethodNotAllowed,
+            Head::StatusPage(status, _) => status,
         }
     }
 
@@ -137,17 +202,18 @@ impl<'r> Response<'r> {
             return Body::Empty;
         }
         match self.head {
-            Head::Full(file) if file.length_bytes() == 0 => Body::Empty,
-            Head::Full(file) => Body::File { start_bytes: 0, length_bytes: file.length_bytes() },
+            Head::Full(file) | Head::NotFoundPage(file) if file.length_bytes() == 0 => Body::Empty,
+            Head::Full(file) | Head::NotFoundPage(file) => {
+                Body::File { start_bytes: 0, length_bytes: file.length_bytes() }
+            }
             Head::Partial(_, ByteRange { start_bytes, length_bytes }) => Body::File { start_bytes, length_bytes },
             Head::Multipart(multipart) => Body::Multipart(multipart),
             Head::NotModified(_) | Head::Options => Body::Empty,
             Head::DnsMessage { .. } => Body::DnsMessage,
-            Head::RangeNotSatisfiable(_)
-            | Head::Redirect { .. }
-            | Head::HttpsRedirect { .. }
-            | Head::DnsMethodNotAllowed
-            | Head::StatusPage(_) => Body::StatusPage(self.status().page()),
+            Head::StatusPage(_, format) | Head::RangeNotSatisfiable(_, format) | Head::DnsMethodNotAllowed(format) => {
+                Body::StatusPage(format.page(self.status()))
+            }
+            Head::Redirect { .. } | Head::HttpsRedirect { .. } => Body::StatusPage(self.status().page()),
         }
     }
 
@@ -156,7 +222,8 @@ impl<'r> Response<'r> {
         match self.head {
             // Fast path: a copy of a head made when the file was opened or at compile time, with the current date.
             Head::Full(file) => put_dated(Status::Ok, file.head(), date, out),
-            Head::StatusPage(status) => put_dated(status, status.page_head(), date, out),
+            Head::StatusPage(status, PageFormat::Html) => put_dated(status, status.page_head(), date, out),
+            Head::StatusPage(status, PageFormat::Text) => put_dated(status, status.text_page_head(), date, out),
             Head::NotModified(file) => {
                 put_dated(Status::NotModified, Status::NotModified.start(), date, out);
                 out.extend_from_slice(file.not_modified_fields());
@@ -175,19 +242,26 @@ impl<'r> Response<'r> {
                 multipart.write_fields(out);
                 out.extend_from_slice(CRLF);
             }
-            Head::RangeNotSatisfiable(file) => {
-                put_page_fields(Status::RangeNotSatisfiable, date, out);
+            Head::NotFoundPage(file) => {
+                put_dated(Status::NotFound, Status::NotFound.start(), date, out);
+                put_number(b"Content-Length: ", file.length_bytes(), out);
+                out.extend_from_slice(CRLF);
+                file.put_page_fields(out);
+                out.extend_from_slice(CRLF);
+            }
+            Head::RangeNotSatisfiable(file, format) => {
+                put_page_fields(Status::RangeNotSatisfiable, format, date, out);
                 // RFC 9110 §14.4: the client learns the length of the file.
                 put_number(b"Content-Range: bytes */", file.length_bytes(), out);
                 out.extend_from_slice(b"\r\n\r\n");
             }
-            Head::Redirect { path, query } => {
-                put_page_fields(Status::MovedPermanently, date, out);
-                put_location(path, query, out);
+            Head::Redirect { path, url, query } => {
+                put_page_fields(self.status(), PageFormat::Html, date, out);
+                put_location(path, url, query, out);
                 out.extend_from_slice(CRLF);
             }
             Head::HttpsRedirect { request, port } => {
-                put_page_fields(Status::PermanentRedirect, date, out);
+                put_page_fields(Status::PermanentRedirect, PageFormat::Html, date, out);
                 put_https_location(request, port, out);
                 out.extend_from_slice(CRLF);
             }
@@ -203,11 +277,13 @@ impl<'r> Response<'r> {
                 put_number(b"Cache-Control: max-age=", u64::from(max_age_s), out);
                 out.extend_from_slice(b"\r\n\r\n");
             }
-            Head::DnsMethodNotAllowed => {
+            Head::DnsMethodNotAllowed(format) => {
                 let status = Status::MethodNotAllowed;
                 put_dated(status, status.start(), date, out);
-                put_number(b"Content-Length: ", status.page().len() as u64, out);
-                out.extend_from_slice(b"\r\nContent-Type: text/html; charset=utf-8\r\n");
+                put_number(b"Content-Length: ", format.page(status).len() as u64, out);
+                out.extend_from_slice(b"\r\nContent-Type: ");
+                out.extend_from_slice(format.media_type());
+                out.extend_from_slice(b"\r\nVary: Accept\r\n");
                 out.extend_from_slice(ALLOW_OF_DNS);
                 out.extend_from_slice(CRLF);
             }
@@ -240,8 +316,12 @@ const CRLF: &[u8] = b"\r\n";
 const HTTPS_PORT: u16 = 443;
 
 /// Appends the head of the page of `status`, without its last empty line.
-fn put_page_fields(status: Status, date: &HttpDate, out: &mut Vec<u8>) {
-    put_dated(status, status.page_head(), date, out);
+fn put_page_fields(status: Status, format: PageFormat, date: &HttpDate, out: &mut Vec<u8>) {
+    let head = match format {
+        PageFormat::Html => status.page_head(),
+        PageFormat::Text => status.text_page_head(),
+    };
+    put_dated(status, head, date, out);
     out.truncate(out.len() - CRLF.len());
 }
 
@@ -258,24 +338,39 @@ fn put_dated(status: Status, head: &[u8], date: &HttpDate, out: &mut Vec<u8>) {
 ///
 /// The path is encoded from the decoded [`SitePath`]: it never starts with two slashes, which would name a host, as no
 /// segment is empty, and cannot end the line. The query was validated when the target was parsed.
-fn put_location(path: &SitePath<'_>, query: Option<&[u8]>, out: &mut Vec<u8>) {
+fn put_location(path: &SitePath<'_>, url: CanonicalUrl, query: Option<&[u8]>, out: &mut Vec<u8>) {
     out.extend_from_slice(b"Location: ");
-    for segment in path.as_bytes().split(|&byte| byte == b'/').filter(|segment| !segment.is_empty()) {
+    let path = path.as_bytes();
+    let end_of = |byte: u8| memchr::memrchr(byte, path);
+    let (path, ends_with_slash) = match url {
+        CanonicalUrl::WithSlash => (path, true),
+        CanonicalUrl::WithoutSlash => (path, false),
+        CanonicalUrl::WithoutExtension => (&path[..end_of(b'.').unwrap_or(path.len())], false),
+        CanonicalUrl::OfDirectory => (&path[..end_of(b'/').unwrap_or(0)], true),
+    };
+    for segment in path.split(|&byte| byte == b'/').filter(|segment| !segment.is_empty()) {
         out.push(b'/');
-        for &byte in segment {
-            if class(byte) & PATH != 0 {
-                out.push(byte);
-            } else {
-                put_fmt(out, format_args!("%{byte:02X}"));
-            }
-        }
+        put_path_segment(segment, out);
     }
-    out.push(b'/');
+    if ends_with_slash {
+        out.push(b'/');
+    }
     if let Some(query) = query {
         out.push(b'?');
         out.extend_from_slice(query);
     }
     out.extend_from_slice(b"\r\n");
+}
+
+/// Appends a decoded segment of a path with what a URL needs of percent-encoding (RFC 3986 §2.1).
+pub fn put_path_segment(segment: &[u8], out: &mut Vec<u8>) {
+    for &byte in segment {
+        if class(byte) & PATH != 0 && byte != b'/' {
+            out.push(byte);
+        } else {
+            put_fmt(out, format_args!("%{byte:02X}"));
+        }
+    }
 }
 
 /// Appends Location with the host, path and query of `request`, as they were received: they are valid parts of a URL since the

@@ -33,6 +33,11 @@ impl PathTraits {
     /// Segments were removed or an encoded slash was decoded, so that the file has another URL.
     pub const NORMALIZED: PathTraits = PathTraits(1 << 1);
 
+    /// Those of a decoded path, as of [`SitePath::as_bytes`]; also [`PathTraits::HIDDEN`] if no request can have the path.
+    pub fn of(path: &[u8]) -> PathTraits {
+        check_segments(path).unwrap_or(PathTraits::HIDDEN)
+    }
+
     /// Those of both.
     #[must_use]
     pub const fn union(self, other: PathTraits) -> PathTraits {

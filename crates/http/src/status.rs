@@ -28,13 +28,36 @@ macro_rules! statuses {
                 }
             }
 
-            /// The head of a response with this page, with a date of 1970, including its last empty line.
+            /// The same for a terminal.
+            pub(crate) const fn text_page(self) -> &'static [u8] {
+                match self {
+                    $(Status::$variant => concat!($code, " ", $reason, "\n").as_bytes(),)*
+                }
+            }
+
+            /// The head of a response with the HTML page, with a date of 1970, including its last empty line.
             pub(crate) fn page_head(self) -> &'static [u8] {
                 match self {
                     $(Status::$variant => {
                         const PARTS: [&[u8]; PAGE_HEAD_PART_COUNT] = page_head_parts(
                             Status::$variant,
-                            &three_digits(Status::$variant.page().len()),
+                            &digits(Status::$variant.page().len()),
+                            b"\r\nContent-Type: text/html; charset=utf-8\r\n",
+                        );
+                        static HEAD: [u8; total_bytes(&PARTS)] = concatenated(&PARTS);
+                        &HEAD
+                    })*
+                }
+            }
+
+            /// The same with the text page.
+            pub(crate) fn text_page_head(self) -> &'static [u8] {
+                match self {
+                    $(Status::$variant => {
+                        const PARTS: [&[u8]; PAGE_HEAD_PART_COUNT] = page_head_parts(
+                            Status::$variant,
+                            &digits(Status::$variant.text_page().len()),
+                            b"\r\nContent-Type: text/plain; charset=utf-8\r\n",
                         );
                         static HEAD: [u8; total_bytes(&PARTS)] = concatenated(&PARTS);
                         &HEAD
@@ -82,9 +105,9 @@ statuses! {
         "This is a directory, whose address ends with a slash. Your browser should have been redirected.";
     /// The client's copy is valid.
     NotModified = 304, "Not Modified", "";
-    /// The resource is served over HTTPS only.
+    /// The resource has another URL, or is served over HTTPS only.
     PermanentRedirect = 308, "Permanent Redirect",
-        "This site is served over HTTPS. Your browser should have been redirected.";
+        "This page has another address. Your browser should have been redirected.";
     /// The request is invalid.
     BadRequest = 400, "Bad Request",
         "The server could not understand the request. If you typed the address, check it for typing errors.";
@@ -164,23 +187,31 @@ impl Status {
 pub(crate) const ALLOW_OF_DNS: &[u8] = b"Allow: GET, HEAD, POST\r\n";
 pub(crate) const ALLOW: &[u8] = b"Allow: GET, HEAD, OPTIONS\r\n";
 
-const PAGE_HEAD_PART_COUNT: usize = 6;
+const PAGE_HEAD_PART_COUNT: usize = 7;
 
-const fn page_head_parts(status: Status, length_digits: &[u8]) -> [&[u8]; PAGE_HEAD_PART_COUNT] {
+const fn page_head_parts<'a>(
+    status: Status,
+    length_digits: &'a (usize, [u8; 3]),
+    content_type: &'static [u8],
+) -> [&'a [u8]; PAGE_HEAD_PART_COUNT] {
+    let (leading_zeros, digits) = length_digits;
     [
         status.start(),
         b"Content-Length: ",
-        length_digits,
-        b"\r\nContent-Type: text/html; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\n",
+        digits.split_at(*leading_zeros).1,
+        content_type,
+        // RFC 9110 §12.5.5: the format of the page depends on Accept.
+        b"X-Content-Type-Options: nosniff\r\nVary: Accept\r\n",
         status.extra_fields(),
         b"\r\n",
     ]
 }
 
-/// Formats the length of a page.
-const fn three_digits(number: usize) -> [u8; 3] {
-    assert!(100 <= number && number <= 999, "a page has 100 to 999 bytes");
-    [b'0' + (number / 100) as u8, b'0' + (number / 10 % 10) as u8, b'0' + (number % 10) as u8]
+/// Formats the length of a page: three digits, and how many of them are leading zeros.
+const fn digits(number: usize) -> (usize, [u8; 3]) {
+    assert!(number <= 999, "a page has less than 1000 bytes");
+    let leading_zeros = (number < 100) as usize + (number < 10) as usize;
+    (leading_zeros, [b'0' + (number / 100) as u8, b'0' + (number / 10 % 10) as u8, b'0' + (number % 10) as u8])
 }
 
 const fn total_bytes(parts: &[&[u8]]) -> usize {

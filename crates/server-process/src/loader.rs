@@ -17,7 +17,7 @@ use sanderling_dns::{HashSeed, Zone, ZoneEntry, ZoneMap};
 use sanderling_http::PathTraits;
 use sanderling_os::directory::Directory;
 use sanderling_os::error::with_second_try;
-use sanderling_server::{Root, Site, SiteOptions, SiteRules, Sites, Snapshot};
+use sanderling_server::{FileOptions, Root, Site, SiteOptions, SiteRules, Sites, Snapshot};
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -183,15 +183,16 @@ impl Loader {
         let options = SiteOptions {
             media_types: site.options.media_types.clone(),
             link_targets,
+            files: file_options(&site.options.files),
             refused_paths,
             rules: rules_of(&site.options),
         };
         let (id, root) = match self.roots.get(&site.document_root) {
             Some((index, root)) => {
                 let (index, root) = (*index, Root::Directory(Arc::clone(root)));
-                (self.id_of((index, link_target_indexes, options.media_types.clone())), root)
+                (self.id_of((index, link_target_indexes, options.media_types.clone(), options.files.clone())), root)
             }
-            None => (u32::MAX, Root::Unavailable),
+            None => (Site::ID_MAX, Root::Unavailable),
         };
         report.load_status.sites.push(SiteState {
             is_available: matches!(root, Root::Directory(_)),
@@ -334,6 +335,11 @@ impl Loader {
         report.load_status.zones.push(Arc::clone(&loaded.state));
         loaded.entry(zone)
     }
+}
+
+fn file_options(options: &sanderling_config::FileOptions) -> FileOptions {
+    let sanderling_config::FileOptions { index, clean_urls, fallback } = options.clone();
+    FileOptions { index, clean_urls, fallback }
 }
 
 /// What a site with these options does besides serving files.
@@ -505,7 +511,7 @@ impl Report {
 }
 
 /// What distinguishes sites: the index of the document root, those of the link targets, and the media types.
-type SiteKey = (usize, Vec<usize>, Vec<(String, String)>);
+type SiteKey = (usize, Vec<usize>, Vec<(String, String)>, FileOptions);
 
 fn open_directory(path: &Path) -> io::Result<(Directory, DirectoryId)> {
     let directory = with_second_try(|| Directory::open(path))?;

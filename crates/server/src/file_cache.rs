@@ -25,7 +25,6 @@ use crate::open_file::{
 use crate::options::OpenFilesOptions;
 use crate::sites::Site;
 use crate::watched_directories::WatchedDirectories;
-use sanderling_http::SitePath;
 use sanderling_os::clock::{monotonic_ms, unix_seconds};
 use sanderling_table::{CachedRef, Ref, Table};
 use std::collections::HashMap;
@@ -64,6 +63,10 @@ pub(crate) enum Lookup<'f, 's> {
     Cached(CachedRef<'f, 's, FileKey, OpenFile>),
     /// The file was opened or revalidated just now.
     Opened(Ref<'s, FileKey, OpenFile>),
+    /// The path leads to no file, and this file is the page that says so.
+    NotFoundPage(Ref<'s, FileKey, OpenFile>),
+    /// The path leads to no file, and this file answers for it.
+    Fallback(Ref<'s, FileKey, OpenFile>),
     /// The path leads to no file.
     Failed(FileError),
     /// The connection receives a completion.
@@ -131,7 +134,6 @@ impl FileCache {
     pub(crate) fn look_up(
         &self,
         site: &Arc<Site>,
-        path: &SitePath<'_>,
         key: &FileKey,
         context: LookupContext,
         waiter: Waiter,
@@ -146,7 +148,7 @@ impl FileCache {
             return Lookup::Pending;
         }
         let _guard = PanicGuard { cache: self, key };
-        let lookup = FileLookup::new(site, path, key);
+        let lookup = FileLookup::new(site, key);
         // Watching a directory for the first time may have to wait, and so may any call where watching is impossible: on a
         // remote file system.
         let is_watchable = self.directories.descriptor().is_some() && lookup.is_on_disk();
@@ -199,8 +201,8 @@ impl FileCache {
     fn finish(&self, key: &FileKey, result: Result<(), FileError>) {
         // The waiters find the other errors in the negative entries.
         let result = result.or_else(|error| match error {
-            FileError::Busy | FileError::Unavailable | FileError::Failed => Err(error),
-            FileError::IsDirectory | FileError::NotFound | FileError::Forbidden => Ok(()),
+            error if error.is_of_path() => Ok(()),
+            error => Err(error),
         });
         let waiters = self.lock_in_progress().remove(key).unwrap_or_default();
         self.jobs.complete(&waiters, result);
@@ -228,8 +230,8 @@ impl FileCache {
             Ok(LookupResult::New(file)) => self.publish(&lookup.key, file, cached.is_some())?,
             Err(error) => {
                 // After an error that says nothing about the file, the cached version stays.
-                if let OpenError::File(error @ (FileError::NotFound | FileError::IsDirectory | FileError::Forbidden)) =
-                    error
+                if let OpenError::File(error) = error
+                    && error.is_of_path()
                 {
                     self.files.invalidate(&lookup.key);
                     self.insert_negative(&lookup.key, NegativeEntry { error, found_ms: context.now_ms });

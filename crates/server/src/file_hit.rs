@@ -103,7 +103,8 @@ impl<'l, 's> FileHit<'l, 's> {
 pub(crate) fn lookup_error<'r>(error: FileError, path: &'r SitePath<'r>) -> LookupError<'r> {
     match error {
         FileError::IsDirectory => LookupError::Directory(path),
-        FileError::NotFound => LookupError::NotFound,
+        FileError::Moved(url) => LookupError::Moved(path, url),
+        FileError::NotFound | FileError::NotFoundWithPage(_) => LookupError::NotFound,
         FileError::Forbidden => LookupError::Forbidden,
         FileError::Busy | FileError::Unavailable => LookupError::ServiceUnavailable,
         FileError::Failed => LookupError::InternalServerError,

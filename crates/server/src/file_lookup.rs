@@ -3,11 +3,12 @@
 use crate::disk_file::cached_tail;
 use crate::open_file::{
     Blocking, EntryLimits, FileError, FileKey, FileVariant, FileVersion, Gauges, LookupContext, OpenError, OpenFile,
-    RetryAfter, Storage, UnreadFile, file_error,
+    Purpose, RetryAfter, Storage, UnreadFile, file_error,
 };
-use crate::sites::{BuiltinFile, Root, Site};
+use crate::sites::{BuiltinFile, Root, Site, ancestors};
 use sanderling_http::{
-    ContentCoding, FileMetadata, FileTime, Negotiation, Representation, SitePath, is_compressible, media_type,
+    CanonicalUrl, ContentCoding, FileMetadata, FileTime, Negotiation, PathTraits, Representation, is_compressible,
+    media_type,
 };
 use sanderling_os::directory::Directory;
 use sanderling_os::error::leads_out;
@@ -18,8 +19,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The file that answers for a directory.
-const INDEX: &[u8] = b"index.html";
+/// The index whose changes the watcher knows by its name.
+const USUAL_INDEX: &str = "index.html";
+/// The extension that a clean URL lacks.
+const PAGE_EXTENSION: &[u8] = b".html";
+/// The page for what is not found, in its directory or one above.
+pub(crate) const NOT_FOUND_PAGE: &[u8] = b"404.html";
+/// Directories in which it is looked for, the nearest ones and the root.
+const PAGE_DIRECTORIES_MAX: usize = 16;
 /// How often in turn a file has grown between two attempts until it is one that is appended to. A file that is written again
 /// does not grow each time.
 const GROWTHS_MIN: u8 = 3;
@@ -31,10 +38,6 @@ const RECENT_CHANGE_ATTEMPTS_MAX: u8 = 3;
 pub(crate) struct FileLookup {
     pub(crate) site: Arc<Site>,
     pub(crate) key: FileKey,
-    /// The path of the file, relative to the document root.
-    pub(crate) path: Vec<u8>,
-    /// The requested path ends in a slash: the file is a directory's index.
-    is_index: bool,
     /// What earlier attempts have seen of the file.
     growth: RefCell<Growth>,
 }
@@ -70,27 +73,24 @@ pub(crate) enum LookupResult {
     New(OpenFile),
 }
 
+/// The parameters of one attempt.
+#[derive(Clone, Copy)]
+struct Attempt<'a> {
+    /// The version in the cache.
+    cached: Option<&'a OpenFile>,
+    context: LookupContext,
+    blocking: Blocking,
+    gauges: &'a Arc<Gauges>,
+}
+
 impl FileLookup {
-    pub(crate) fn new(site: &Arc<Site>, path: &SitePath<'_>, key: &FileKey) -> FileLookup {
-        let mut file_path = path.as_bytes().to_vec();
-        if path.ends_with_slash() {
-            if !file_path.is_empty() {
-                file_path.push(b'/');
-            }
-            file_path.extend_from_slice(INDEX);
-        }
-        let (site, key, is_index) = (Arc::clone(site), key.clone(), path.ends_with_slash());
-        FileLookup { site, key, path: file_path, is_index, growth: RefCell::default() }
+    pub(crate) fn new(site: &Arc<Site>, key: &FileKey) -> FileLookup {
+        FileLookup { site: Arc::clone(site), key: key.clone(), growth: RefCell::default() }
     }
 
     /// The directory of the file, relative to the document root, which itself is the empty path.
     pub(crate) fn directory(&self) -> &[u8] {
-        let end = self.path.iter().rposition(|&byte| byte == b'/').unwrap_or(0);
-        &self.path[..end]
-    }
-
-    fn file_name(&self) -> &[u8] {
-        self.path.rsplit(|&byte| byte == b'/').next().expect("a split gives at least one part")
+        parent(&self.key.path)
     }
 
     pub(crate) fn is_on_disk(&self) -> bool {
@@ -105,31 +105,137 @@ impl FileLookup {
         blocking: Blocking,
         gauges: &Arc<Gauges>,
     ) -> Result<LookupResult, OpenError> {
-        let found = match &self.site.root {
-            Root::Builtin(files) => find_builtin(files, &self.path, context, gauges).map(LookupResult::New),
-            Root::Directory(root) => self.find_beneath(root, cached, context, blocking, gauges),
-            Root::Unavailable => Err(FileError::Unavailable.into()),
+        let attempt = Attempt { cached, context, blocking, gauges };
+        let path = &self.key.path;
+        if self.key.site.purpose() == Purpose::Exact {
+            return self.open(path, false, attempt);
+        }
+        let found = match path.strip_suffix(b"/") {
+            None if path.is_empty() => self.find_index(path, attempt),
+            Some(directory) => self.find_index(directory, attempt),
+            None if self.site.options.files.clean_urls => self.find_page(path, attempt),
+            None => self.open(path, false, attempt),
         };
         match found {
-            // A directory with the name index.html is not a page.
-            Err(OpenError::File(FileError::IsDirectory)) if self.is_index => Err(FileError::NotFound.into()),
+            Err(OpenError::File(FileError::NotFound)) => Err(self.not_found(attempt)),
             found => found,
         }
     }
 
-    fn find_beneath(
+    /// Finds the file that answers for a directory.
+    fn find_index(&self, directory: &[u8], attempt: Attempt<'_>) -> Result<LookupResult, OpenError> {
+        for (position, name) in self.site.options.files.index.iter().enumerate() {
+            // The watcher does not know that the directory depends on this name.
+            let is_unwatchable = position > 0 || name != USUAL_INDEX;
+            match self.open(&join(directory, name.as_bytes()), is_unwatchable, attempt) {
+                // A directory with the name index.html is not a page.
+                Err(OpenError::File(FileError::NotFound | FileError::IsDirectory)) => {}
+                found => return found,
+            }
+        }
+        if self.site.options.files.clean_urls
+            && !directory.is_empty()
+            && self.is_file(&[directory, PAGE_EXTENSION].concat(), attempt)?
+        {
+            return Err(FileError::Moved(CanonicalUrl::WithoutSlash).into());
+        }
+        Err(FileError::NotFound.into())
+    }
+
+    /// Finds a file whose URL may lack its extension. A file at the path itself takes precedence over one with the extension, and
+    /// that over a directory.
+    fn find_page(&self, path: &[u8], attempt: Attempt<'_>) -> Result<LookupResult, OpenError> {
+        if let Some(clean) = self.clean_path(path)
+            && self.is_file(path, attempt)?
+        {
+            if self.is_index(path) {
+                return Err(FileError::Moved(CanonicalUrl::OfDirectory).into());
+            }
+            // Otherwise the clean URL is that of another file.
+            if !self.is_file(clean, attempt)? {
+                return Err(FileError::Moved(CanonicalUrl::WithoutExtension).into());
+            }
+        }
+        let error = match self.open(path, false, attempt) {
+            Err(OpenError::File(error @ (FileError::NotFound | FileError::IsDirectory))) => error,
+            found => return found,
+        };
+        let page = [path, PAGE_EXTENSION].concat();
+        match self.open(&page, false, attempt) {
+            Ok(_) if self.is_index(&page) => Err(FileError::Moved(CanonicalUrl::OfDirectory).into()),
+            Err(OpenError::File(FileError::NotFound | FileError::IsDirectory)) => Err(error.into()),
+            found => found,
+        }
+    }
+
+    /// The path without the extension of a page, unless requests for that are refused.
+    fn clean_path<'p>(&self, path: &'p [u8]) -> Option<&'p [u8]> {
+        let clean = path.strip_suffix(PAGE_EXTENSION).filter(|path| !path.is_empty() && !path.ends_with(b"/"))?;
+        (!PathTraits::of(clean).intersects(self.site.options.refused_paths)).then_some(clean)
+    }
+
+    /// Whether a page is what its directory is served as.
+    fn is_index(&self, path: &[u8]) -> bool {
+        self.site.options.files.index.first().is_some_and(|index| file_name(path) == index.as_bytes())
+    }
+
+    /// Whether there is a regular file.
+    fn is_file(&self, path: &[u8], attempt: Attempt<'_>) -> Result<bool, OpenError> {
+        let found = match &self.site.root {
+            Root::Builtin(files) => return Ok(files.iter().any(|file| file.path.as_bytes() == path)),
+            Root::Directory(root) => {
+                open_beneath(root, &self.site.options.link_targets, Cow::Borrowed(path), attempt.blocking)
+            }
+            Root::Unavailable => return Ok(false),
+        };
+        match found {
+            Ok(_) => Ok(true),
+            Err(OpenError::File(_)) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The error that there is no file, with the nearest page for it.
+    fn not_found(&self, attempt: Attempt<'_>) -> OpenError {
+        let directories = ancestors(self.directory());
+        let skipped_count = directories.clone().count().saturating_sub(PAGE_DIRECTORIES_MAX);
+        let mut directories: Vec<&[u8]> = directories.skip(skipped_count).collect();
+        if skipped_count > 0 {
+            directories[0] = b"";
+        }
+        for directory in directories.into_iter().rev() {
+            match (self.is_file(&join(directory, NOT_FOUND_PAGE), attempt), u16::try_from(directory.len())) {
+                (Ok(true), Ok(bytes)) => return FileError::NotFoundWithPage(bytes).into(),
+                (Ok(_), _) => {}
+                (Err(error), _) => return error,
+            }
+        }
+        FileError::NotFound.into()
+    }
+
+    /// Opens the file at `path`, with its precompressed files. `is_unwatchable`: the entry depends on other files too.
+    fn open(&self, path: &[u8], is_unwatchable: bool, attempt: Attempt<'_>) -> Result<LookupResult, OpenError> {
+        let Attempt { context, gauges, .. } = attempt;
+        match &self.site.root {
+            Root::Builtin(files) => find_builtin(files, path, context, gauges).map(LookupResult::New),
+            Root::Directory(root) => self.open_on_disk(root, path, is_unwatchable, attempt),
+            Root::Unavailable => Err(FileError::Unavailable.into()),
+        }
+    }
+
+    fn open_on_disk(
         &self,
         root: &Directory,
-        cached: Option<&OpenFile>,
-        context: LookupContext,
-        blocking: Blocking,
-        gauges: &Arc<Gauges>,
+        path: &[u8],
+        is_unwatchable: bool,
+        attempt: Attempt<'_>,
     ) -> Result<LookupResult, OpenError> {
-        let uncompressed = open_beneath(root, &self.site.options.link_targets, Cow::Borrowed(&self.path), blocking)?;
+        let Attempt { cached, context, blocking, gauges } = attempt;
+        let uncompressed = open_beneath(root, &self.site.options.link_targets, Cow::Borrowed(path), blocking)?;
         let uncompressed = OpenedFile { file: self.settled(uncompressed.file)?, ..uncompressed };
-        let media_type = self.site.options.media_type(self.file_name());
-        let mut precompressed = match self.may_be_precompressed(media_type) {
-            true => self.open_precompressed(root, context, blocking)?,
+        let media_type = self.site.options.media_type(file_name(path));
+        let mut precompressed = match may_be_precompressed(path, media_type) {
+            true => self.open_precompressed(root, path, context, blocking)?,
             false => PrecompressedFiles::default(),
         };
         let mut limits = context.limits;
@@ -141,7 +247,7 @@ impl FileLookup {
         // If the directories of the path are watched, a new symbolic link there invalidates the entry.
         let is_watched = cached.is_some_and(OpenFile::is_watched);
         let has_symlinks = !is_watched && (uncompressed.has_symlink_in_path(root) || precompressed.has_symlinks(root));
-        let mut is_unwatchable = precompressed.is_unwatchable || has_symlinks;
+        let mut is_unwatchable = is_unwatchable || precompressed.is_unwatchable || has_symlinks;
         if cached.is_some_and(|cached| cached.is_unwatchable == is_unwatchable) {
             return Ok(LookupResult::Unchanged);
         }
@@ -149,13 +255,23 @@ impl FileLookup {
         let coded = precompressed.read(context, blocking, &mut is_unwatchable)?;
         let negotiation =
             if coded.is_empty() { Negotiation::None } else { Negotiation::AcceptEncoding(ContentCoding::Identity) };
-        let uncompressed = FileVariant::new(uncompressed, media_type, negotiation, context, gauges);
+        let fields = (media_type, self.field_lines());
+        let uncompressed = FileVariant::new(uncompressed, fields, negotiation, context, gauges);
         let variant = |(coding, version)| {
             let negotiation = Negotiation::AcceptEncoding(coding);
-            (coding, FileVariant::new(version, media_type, negotiation, context, gauges))
+            (coding, FileVariant::new(version, fields, negotiation, context, gauges))
         };
         let coded = coded.into_iter().map(variant).collect();
         Ok(LookupResult::New(OpenFile::new(uncompressed, coded, is_unwatchable, context)))
+    }
+
+    /// What the heads of the file have besides: in a site with a fallback, what paths without a file get depends on these fields.
+    fn field_lines(&self) -> &'static [u8] {
+        let has_fallback = || self.site.options.files.fallback.is_some();
+        if self.key.site.purpose() == Purpose::Exact && has_fallback() {
+            return b"Vary: Accept, Sec-Fetch-Mode\r\n";
+        }
+        b""
     }
 
     /// The file, once it can be read. A file that has grown again at each of some attempts is appended to all the time, as a
@@ -170,22 +286,17 @@ impl FileLookup {
         Err(OpenError::Retry(RetryAfter::RecentChange(wait)))
     }
 
-    /// Whether precompressed files are looked for. A precompressed file that is requested by its own name is a file like
-    /// any other.
-    fn may_be_precompressed(&self, media_type: &str) -> bool {
-        is_compressible(media_type) && ContentCoding::strip_file_extension(&self.path).is_none()
-    }
-
     fn open_precompressed(
         &self,
         root: &Directory,
+        path: &[u8],
         context: LookupContext,
         blocking: Blocking,
     ) -> Result<PrecompressedFiles, OpenError> {
         let mut precompressed = PrecompressedFiles::default();
         let mut wait = None;
         for coding in ContentCoding::COMPRESSED {
-            let path = [&self.path, coding.file_extension().as_bytes()].concat();
+            let path = [path, coding.file_extension().as_bytes()].concat();
             let opened = open_beneath(root, &self.site.options.link_targets, Cow::Owned(path), blocking)
                 .and_then(|opened| Ok(OpenedFile { file: opened.file.settled()?, ..opened }));
             match unless_unavailable(opened, context, &mut precompressed.is_unwatchable) {
@@ -197,6 +308,25 @@ impl FileLookup {
         }
         wait.map_or(Ok(precompressed), |time| Err(OpenError::Retry(RetryAfter::RecentChange(time))))
     }
+}
+
+/// Whether precompressed files are looked for. A precompressed file that is requested by its own name is a file like any other.
+fn may_be_precompressed(path: &[u8], media_type: &str) -> bool {
+    is_compressible(media_type) && ContentCoding::strip_file_extension(path).is_none()
+}
+
+/// The directory of a file, relative to the document root, which itself is the empty path.
+fn parent(path: &[u8]) -> &[u8] {
+    &path[..path.iter().rposition(|&byte| byte == b'/').unwrap_or(0)]
+}
+
+fn file_name(path: &[u8]) -> &[u8] {
+    path.rsplit(|&byte| byte == b'/').next().expect("a split gives at least one part")
+}
+
+/// The path of a file in a directory.
+pub(crate) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
+    if directory.is_empty() { name.to_vec() } else { [directory, b"/", name].concat() }
 }
 
 /// An open file beneath a document root.
@@ -274,9 +404,9 @@ fn unless_unavailable<T>(
 ) -> Result<Option<T>, OpenError> {
     match result {
         Ok(file) => return Ok(Some(file)),
-        Err(OpenError::File(FileError::NotFound | FileError::IsDirectory | FileError::Forbidden)) => {}
+        Err(OpenError::File(error)) if error.is_of_path() => {}
         // No inotify event will follow when it can be opened: the event for its change has already been read.
-        Err(OpenError::File(FileError::Busy | FileError::Unavailable | FileError::Failed)) => {
+        Err(OpenError::File(_)) => {
             *is_unwatchable = true;
         }
         Err(OpenError::Retry(RetryAfter::RecentChange(_))) if context.attempt_count >= RECENT_CHANGE_ATTEMPTS_MAX => {

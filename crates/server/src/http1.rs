@@ -75,9 +75,9 @@ impl Http1 {
     ) -> bool {
         context.metrics.add(Counter::HttpTimeouts, 1);
         if is_receiving {
-            let content_bytes = write_status_page(&Response::error(Status::RequestTimeout), context);
+            let received = self.pending.as_ref().map_or(unprocessed, |pending| &pending.head);
+            let content_bytes = write_status_page(&Response::error(Status::RequestTimeout, received), context);
             if let Some(log) = context.log {
-                let received = self.pending.as_ref().map_or(unprocessed, |pending| &pending.head);
                 let peer = connection.peer(LoggedProtocol::Http1);
                 log.log_refused(peer, received, Status::RequestTimeout, content_bytes);
             }
@@ -280,6 +280,8 @@ impl Http1 {
         let mut is_last = is_last(input, connection, context);
         let path = request.path().map(SitePath::parse);
         let lookup;
+        // The page of an error, if that is a file.
+        let mut page = None;
         let hit = match (site, &path) {
             (_, None) => Err(LookupError::NotLookedUp),
             (_, Some(Err(error))) => Err(LookupError::from(*error)),
@@ -291,11 +293,22 @@ impl Http1 {
                         is_last = true;
                         Lookup::Failed(error)
                     }
-                    None => context.files.open(site, path, context.waiter, context.clock),
+                    None => match context.files.open(site, path, context.waiter, context.clock) {
+                        Lookup::Failed(error) => {
+                            let of = (site, path, request);
+                            context.files.open_instead(error, of, context.waiter, context.clock)
+                        }
+                        found => found,
+                    },
                 };
                 match &lookup {
                     Lookup::Cached(file) => Ok(FileHit::new(file, request)),
                     Lookup::Opened(file) => Ok(FileHit::new(file, request)),
+                    Lookup::Fallback(file) => Ok(FileHit::new(file, request)),
+                    Lookup::NotFoundPage(file) => {
+                        let hit = page.insert(FileHit::new(file, request));
+                        Err(LookupError::NotFoundWithPage(hit.representation()))
+                    }
                     Lookup::Failed(error) => Err(lookup_error(*error, path)),
                     Lookup::Pending if self.job_count == JOBS_PER_REQUEST_MAX => Err(LookupError::ServiceUnavailable),
                     Lookup::Pending => {
@@ -319,12 +332,12 @@ impl Http1 {
             put_field_lines(field_lines, output);
         }
         let content_start = output.len();
-        let mut file = match (response.body(), &hit) {
-            (Body::File { start_bytes, length_bytes }, Ok(hit)) => {
+        let mut file = match (response.body(), hit.as_ref().ok().or(page.as_ref())) {
+            (Body::File { start_bytes, length_bytes }, Some(hit)) => {
                 let may_use_sendfile = hit.may_use_sendfile(context.options, context.clock);
                 hit.put(start_bytes, length_bytes, may_use_sendfile, context.buffers)
             }
-            (Body::Multipart(multipart), Ok(hit)) => {
+            (Body::Multipart(multipart), Some(hit)) => {
                 let may_use_sendfile = hit.may_use_sendfile(context.options, context.clock);
                 let Buffers { output, limits, .. } = &mut *context.buffers;
                 hit.put_multipart(&multipart, may_use_sendfile, limits.copied_bytes_max, output)
@@ -357,7 +370,7 @@ impl Http1 {
         context: &mut Context<'_, 's>,
     ) -> Step<'s> {
         context.metrics.add(Counter::HttpRefused, 1);
-        let content_bytes = write_status_page(&Response::error(error.status()), context);
+        let content_bytes = write_status_page(&Response::error(error.status(), received), context);
         if let Some(log) = context.log {
             log.log_refused(connection.peer(LoggedProtocol::Http1), received, error.status(), content_bytes);
         }

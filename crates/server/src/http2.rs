@@ -333,7 +333,7 @@ impl<'s> Http2<'s> {
             PartialEnd::Request(request) => {
                 context.metrics.add(Counter::HttpTimeouts, 1);
                 // RFC 9110 §15.5.9.
-                let response = Response::error(Status::RequestTimeout);
+                let response = Response::error(Status::RequestTimeout, &scratch.head);
                 head.clear();
                 response.write_head(context.clock.date(), head);
                 let mut content = self.content_without_file(&request, response.body(), &[]);
@@ -368,6 +368,8 @@ impl<'s> Http2<'s> {
         };
         let path;
         let lookup;
+        // The page of an error, if that is a file.
+        let mut page = None;
         let mut hit = Err(LookupError::NotLookedUp);
         let mut field_lines = &[][..];
         let response = match &parsed {
@@ -397,11 +399,24 @@ impl<'s> Http2<'s> {
                     (Some(site), Some(Ok(path))) => {
                         lookup = match ended.and_then(|ended| ended.result) {
                             Some(Err(error)) => Lookup::Failed(error),
-                            _ => files.open(site, path, Waiter { stream, ..waiter }, clock),
+                            _ => {
+                                let waiter = Waiter { stream, ..waiter };
+                                match files.open(site, path, waiter, clock) {
+                                    Lookup::Failed(error) => {
+                                        files.open_instead(error, (site, path, parsed), waiter, clock)
+                                    }
+                                    found => found,
+                                }
+                            }
                         };
                         match &lookup {
                             Lookup::Cached(file) => Ok(FileHit::new(file, parsed)),
                             Lookup::Opened(file) => Ok(FileHit::new(file, parsed)),
+                            Lookup::Fallback(file) => Ok(FileHit::new(file, parsed)),
+                            Lookup::NotFoundPage(file) => {
+                                let hit = page.insert(FileHit::new(file, parsed));
+                                Err(LookupError::NotFoundWithPage(hit.representation()))
+                            }
                             Lookup::Failed(error) => Err(lookup_error(*error, path)),
                             Lookup::Pending
                                 if job_count == JOBS_PER_REQUEST_MAX
@@ -424,15 +439,15 @@ impl<'s> Http2<'s> {
                 metrics.add(Counter::HttpRefused, 1);
                 // A head whose end is cut off exceeds its limit.
                 let error = refused.as_ref().err().copied().unwrap_or(RequestError::HeadTooLong);
-                Response::error(error.status())
+                Response::error(error.status(), &scratch.head)
             }
         };
         head.clear();
         response.write_head(clock.date(), head);
         put_field_lines(field_lines, head);
         let has_room = |length_bytes| self.session.has_room_for(&request, length_bytes);
-        let mut content = match (response.body(), &hit) {
-            (Body::File { start_bytes, length_bytes }, Ok(hit)) => match hit.in_memory(start_bytes, length_bytes) {
+        let mut content = match (response.body(), hit.as_ref().ok().or(page.as_ref())) {
+            (Body::File { start_bytes, length_bytes }, Some(hit)) => match hit.in_memory(start_bytes, length_bytes) {
                 Some(bytes) if length_bytes <= limits.copied_bytes_max && has_room(length_bytes) => {
                     Content::Bytes(bytes)
                 }
@@ -441,7 +456,7 @@ impl<'s> Http2<'s> {
                     Content::Later { body: ResponseBody::File(chunk), length_bytes }
                 }
             },
-            (Body::Multipart(multipart), Ok(hit)) => {
+            (Body::Multipart(multipart), Some(hit)) => {
                 let (may_use_sendfile, mut text) = (hit.may_use_sendfile(options, clock), Vec::new());
                 let chunk = hit.put_multipart(&multipart, may_use_sendfile, limits.copied_bytes_max, &mut text);
                 let body = ResponseBody::Multipart(Box::new(MultipartBody { text, written_bytes: 0, chunk }));

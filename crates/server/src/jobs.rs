@@ -92,7 +92,7 @@ impl JobQueue {
     /// Queues a first attempt that is to begin after `delay`; returns the look-up if too many jobs are queued.
     pub(crate) fn enqueue(&self, lookup: FileLookup, delay: Duration) -> Result<(), FileLookup> {
         self.queue.update(|jobs| {
-            if jobs.is_full_for(lookup.key.site_id) {
+            if jobs.is_full_for(lookup.key.site.id()) {
                 return Err(lookup);
             }
             jobs.push(Job { lookup, attempt_count: 0 }, delay);
@@ -178,7 +178,7 @@ impl Jobs {
     }
 
     fn has_thread_for(&self, job: &Job) -> bool {
-        let of_site = || self.running.iter().filter(|place| place.site_id == job.lookup.key.site_id);
+        let of_site = || self.running.iter().filter(|place| place.site_id == job.lookup.key.site.id());
         of_site().count() < RUNNING_PER_SITE_MAX
             && of_site().filter(|place| place.top_directory == job.top_directory()).count()
                 < RUNNING_PER_TOP_DIRECTORY_MAX
@@ -191,7 +191,7 @@ impl Jobs {
     }
 
     fn is_full_for(&self, site_id: u32) -> bool {
-        let of_site = || self.queued.iter().filter(|queued| queued.job.lookup.key.site_id == site_id).count();
+        let of_site = || self.queued.iter().filter(|queued| queued.job.lookup.key.site.id() == site_id).count();
         self.queued.len() >= QUEUED_MAX || self.queued.len() >= QUEUED_PER_SITE_MAX && of_site() >= QUEUED_PER_SITE_MAX
     }
 }
@@ -202,7 +202,7 @@ impl Job {
     }
 
     fn place(&self) -> JobPlace {
-        JobPlace { site_id: self.lookup.key.site_id, top_directory: self.top_directory().to_vec() }
+        JobPlace { site_id: self.lookup.key.site.id(), top_directory: self.top_directory().to_vec() }
     }
 }
 
@@ -242,7 +242,7 @@ mod tests {
         let path = SitePath::parse(path.as_bytes()).expect("a path");
         let mut key = FileKey::default();
         key.set(site_id, &path);
-        jobs.enqueue(FileLookup::new(&site, &path, &key), Duration::ZERO).is_ok()
+        jobs.enqueue(FileLookup::new(&site, &key), Duration::ZERO).is_ok()
     }
 
     /// The number of jobs that begin now, if all of them wait for a disk.

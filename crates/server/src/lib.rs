@@ -72,7 +72,7 @@ pub use options::{DnsOptions, HttpOptions, OpenFilesOptions, Options};
 pub use rate_limit::{IpNetwork, RateLimitPolicy};
 pub use sanderling_http2::Limits as Http2Limits;
 pub use server::{HungThread, Server};
-pub use sites::{BuiltinFile, DefaultSite, Root, Site, SiteOptions, SiteRules, Sites};
+pub use sites::{BuiltinFile, DefaultSite, FileOptions, Root, Site, SiteOptions, SiteRules, Sites};
 pub use snapshot::{Snapshot, Tls};
 pub use socket_set::SocketSet;
 pub use status::{Status, ThreadStatus};

@@ -2,10 +2,11 @@
 
 use crate::clock::Clock;
 use crate::file_cache::{FileCache, Lookup};
+use crate::file_lookup::{NOT_FOUND_PAGE, join};
 use crate::jobs::Waiter;
 use crate::open_file::{FileError, FileKey, OpenFile};
 use crate::sites::{Site, SiteCache, Sites};
-use sanderling_http::{Host, SitePath};
+use sanderling_http::{Host, Request, SitePath};
 use sanderling_table::{LocalCache, Ref};
 use std::sync::Arc;
 
@@ -59,7 +60,67 @@ impl<'s> LocalFiles<'s> {
             return Lookup::Cached(file);
         }
         let context = self.shared.context_at(clock.now_ms(), clock.unix_s());
-        self.shared.look_up(site, path, &self.key, context, waiter)
+        self.shared.look_up(site, &self.key, context, waiter)
+    }
+
+    /// What answers a request whose path leads to no file because of `error`: the fallback of the site, or a page that says so.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn open_instead(
+        &mut self,
+        error: FileError,
+        (site, path, request): (&Arc<Site>, &SitePath<'_>, &Request<'_>),
+        waiter: Waiter,
+        clock: &Clock,
+    ) -> Lookup<'_, 's> {
+        let (directory, has_page) = match error {
+            FileError::NotFoundWithPage(bytes) => (&path.as_bytes()[..usize::from(bytes)], true),
+            // Whether there is a page was not asked for a path that is refused.
+            FileError::NotFound => (&b""[..], path.traits().intersects(site.options.refused_paths)),
+            _ => return Lookup::Failed(error),
+        };
+        if let Some(fallback) = &site.options.files.fallback
+            && request.is_navigation()
+        {
+            match self.open_exact(site, fallback.as_bytes().to_vec(), waiter, clock) {
+                Ok(Some(file)) => return Lookup::Fallback(file),
+                Ok(None) => return Lookup::Pending,
+                Err(_) => {}
+            }
+        }
+        if !has_page {
+            return Lookup::Failed(FileError::NotFound);
+        }
+        match self.open_exact(site, join(directory, NOT_FOUND_PAGE), waiter, clock) {
+            Ok(Some(file)) => Lookup::NotFoundPage(file),
+            Ok(None) => Lookup::Pending,
+            Err(_) => Lookup::Failed(FileError::NotFound),
+        }
+    }
+
+    /// Opens the file at exactly this path; `None` if `waiter` receives a completion.
+    fn open_exact(
+        &mut self,
+        site: &Arc<Site>,
+        path: Vec<u8>,
+        waiter: Waiter,
+        clock: &Clock,
+    ) -> Result<Option<Ref<'s, FileKey, OpenFile>>, FileError> {
+        let key = FileKey::exact(site.id, path);
+        if let Some(file) = self.references.get(&key)
+            && !self.shared.is_stale(&file, clock.now_ms())
+        {
+            return Ok(Some(Ref::clone(&file)));
+        }
+        let context = self.shared.context_at(clock.now_ms(), clock.unix_s());
+        match self.shared.look_up(site, &key, context, waiter) {
+            Lookup::Opened(file) => Ok(Some(file)),
+            Lookup::Failed(error) => Err(error),
+            Lookup::Pending => Ok(None),
+            Lookup::Cached(_) | Lookup::NotFoundPage(_) | Lookup::Fallback(_) => {
+                unreachable!("the shared cache has no references of a worker, and does not choose pages")
+            }
+        }
     }
 
     /// Gives up references that were invalidated: once per iteration, before the worker may sleep.

@@ -6,8 +6,10 @@
 
 use crate::clock::Milliseconds;
 use crate::disk_file::{DiskFile, cached_tail};
+use crate::sites::Site;
 use sanderling_http::{
-    ContentCoding, Fields, FileMetadata, FileTime, Negotiation, Representation, SitePath, negotiate_coding,
+    CanonicalUrl, ContentCoding, Fields, FileMetadata, FileTime, Negotiation, Representation, SitePath,
+    negotiate_coding,
 };
 use sanderling_os::error::ErrorClass;
 use sanderling_os::file::{File, FileType, Metadata};
@@ -24,16 +26,50 @@ const RECENT_CHANGE: Duration = Duration::from_millis(20);
 /// The key of an entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FileKey {
-    /// The requested path below the document root, with its final slash if it has one.
+    /// The path below the document root, with its final slash if it has one.
     pub(crate) path: Vec<u8>,
-    pub(crate) site_id: u32,
+    pub(crate) site: KeySite,
+}
+
+/// A site, and what the path is: one word, since each request compares it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct KeySite(u32);
+
+/// What the path of a key is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// That of a request.
+    Request,
+    /// That of the file itself, whatever the URL of a file is: of a page for errors, or of the fallback.
+    Exact,
+}
+
+impl KeySite {
+    const EXACT: u32 = 1 << 31;
+
+    #[inline]
+    pub(crate) fn new(site_id: u32, purpose: Purpose) -> KeySite {
+        debug_assert!(site_id <= Site::ID_MAX);
+        KeySite(match purpose {
+            Purpose::Request => site_id,
+            Purpose::Exact => site_id | KeySite::EXACT,
+        })
+    }
+
+    pub(crate) fn id(self) -> u32 {
+        self.0 & !KeySite::EXACT
+    }
+
+    pub(crate) fn purpose(self) -> Purpose {
+        if self.0 & KeySite::EXACT == 0 { Purpose::Request } else { Purpose::Exact }
+    }
 }
 
 // By hand: the derived `Hash` would also write the length of `path`, which is not needed before a field of fixed size.
 impl Hash for FileKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write(&self.path);
-        state.write_u32(self.site_id);
+        state.write_u32(self.site.0);
     }
 }
 
@@ -41,12 +77,17 @@ impl FileKey {
     /// Becomes the key of `path` in the site, without an allocation if the path fits into the one before.
     #[inline]
     pub(crate) fn set(&mut self, site_id: u32, path: &SitePath<'_>) {
-        self.site_id = site_id;
+        self.site = KeySite::new(site_id, Purpose::Request);
         self.path.clear();
         self.path.extend_from_slice(path.as_bytes());
         if path.ends_with_slash() && !path.as_bytes().is_empty() {
             self.path.push(b'/');
         }
+    }
+
+    /// The key of the file at exactly this path.
+    pub(crate) fn exact(site_id: u32, path: Vec<u8>) -> FileKey {
+        FileKey { path, site: KeySite::new(site_id, Purpose::Exact) }
     }
 }
 
@@ -137,8 +178,12 @@ impl FileContent {
 pub(crate) enum FileError {
     /// It is that of a directory, and lacks the final slash.
     IsDirectory,
+    /// The file has another URL.
+    Moved(CanonicalUrl),
     /// No file exists, or one that is not served: a FIFO, a symbolic link out of the document root.
     NotFound,
+    /// The same, and there is a page for it: in the directory that so many bytes of the path are.
+    NotFoundWithPage(u16),
     /// The server may not read it.
     Forbidden,
     /// No descriptors are free, even after others were closed.
@@ -147,6 +192,20 @@ pub(crate) enum FileError {
     Unavailable,
     /// The file system reports an error.
     Failed,
+}
+
+impl FileError {
+    /// Whether it is a property of the path, which is cached, and not of the moment.
+    pub(crate) fn is_of_path(self) -> bool {
+        match self {
+            FileError::IsDirectory
+            | FileError::Moved(_)
+            | FileError::NotFound
+            | FileError::NotFoundWithPage(_)
+            | FileError::Forbidden => true,
+            FileError::Busy | FileError::Unavailable | FileError::Failed => false,
+        }
+    }
 }
 
 /// Why an attempt to open a file gave no file.
@@ -306,10 +365,10 @@ impl OpenFile {
 }
 
 impl FileVariant {
-    /// A file on disk. `media_type` is that of the content without a coding.
+    /// A file on disk. `media_type` is that of the content without a coding; its head gets `field_lines`.
     pub(crate) fn new(
         version: FileVersion,
-        media_type: &str,
+        (media_type, field_lines): (&str, &[u8]),
         negotiation: Negotiation,
         context: LookupContext,
         gauges: &Arc<Gauges>,
@@ -317,7 +376,7 @@ impl FileVariant {
         let FileVersion { metadata, content } = version;
         let for_http = http_metadata(&metadata);
         let representation =
-            Representation::new(&for_http, content.in_memory(), media_type, negotiation, b"", context.unix_s);
+            Representation::new(&for_http, content.in_memory(), media_type, negotiation, field_lines, context.unix_s);
         let usage = match &content {
             FileContent::Memory(content) => Usage::new(gauges, 0, content.len() as u64),
             FileContent::Descriptor(_) => Usage::new(gauges, 1, 0),

@@ -233,3 +233,5 @@ mod http2_tests;
 mod tls_tests;
 #[cfg(test)]
 mod site_rules_tests;
+#[cfg(test)]
+mod site_files_tests;

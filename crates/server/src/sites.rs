@@ -14,6 +14,8 @@ pub struct Sites {
     id: u64,
     sites: Vec<Arc<Site>>,
     by_host: HashMap<Vec<u8>, usize>,
+    /// By what follows the asterisk of a wildcard: `.example.com`.
+    by_suffix: HashMap<Vec<u8>, usize>,
     default_site: DefaultSite,
 }
 
@@ -22,7 +24,8 @@ pub struct Sites {
 pub struct Site {
     /// Distinguishes the site's files in the open-file cache. A site that a reload does not change keeps its id.
     pub id: u32,
-    /// The hosts that select the site, in lower case and without a final dot.
+    /// The hosts that select the site, in lower case and without a final dot; `*.example.com` is all names below example.com,
+    /// at any depth.
     pub hosts: Vec<String>,
     /// The document root.
     pub root: Root,
@@ -38,10 +41,29 @@ pub struct SiteOptions {
     /// Extensions, in lower case and without their dot, each with a media type that takes precedence over the built-in one.
     /// The empty extension is that of names without one.
     pub media_types: Vec<(String, String)>,
+    /// How files are found.
+    pub files: FileOptions,
     /// Requests for paths with one of these get 404.
     pub refused_paths: PathTraits,
     /// What else it does; `None` if nothing, so that the path of a request has one test for all of it.
     pub rules: Option<Box<SiteRules>>,
+}
+
+/// How the file of a request is found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileOptions {
+    /// The names of the file that answers for a directory; the first one that exists does.
+    pub index: Vec<String>,
+    /// The URL of `a.html` is `a`.
+    pub clean_urls: bool,
+    /// The file that answers navigations to paths without a file.
+    pub fallback: Option<String>,
+}
+
+impl Default for FileOptions {
+    fn default() -> FileOptions {
+        FileOptions { index: vec!["index.html".to_owned()], clean_urls: false, fallback: None }
+    }
 }
 
 /// What a site does besides serving files.
@@ -61,10 +83,16 @@ impl Default for SiteOptions {
         SiteOptions {
             link_targets: Vec::new(),
             media_types: Vec::new(),
+            files: FileOptions::default(),
             refused_paths: PathTraits::HIDDEN,
             rules: None,
         }
     }
+}
+
+impl Site {
+    /// The greatest id.
+    pub const ID_MAX: u32 = u32::MAX >> 1;
 }
 
 impl SiteOptions {
@@ -120,9 +148,12 @@ impl Sites {
         let hosts = |(index, site): (usize, &Site)| {
             site.hosts.iter().map(move |host| (host.as_bytes().to_vec(), index)).collect::<Vec<_>>()
         };
-        let by_host = sites.iter().enumerate().flat_map(hosts).collect();
+        let (wildcards, by_host): (Vec<_>, Vec<_>) =
+            sites.iter().enumerate().flat_map(hosts).partition(|(host, _)| host.starts_with(b"*."));
+        let by_suffix = wildcards.into_iter().map(|(host, index)| (host[1..].to_vec(), index)).collect();
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
-        Sites { id, sites: sites.into_iter().map(Arc::new).collect(), by_host, default_site }
+        let (by_host, sites) = (by_host.into_iter().collect(), sites.into_iter().map(Arc::new).collect());
+        Sites { id, sites, by_host, by_suffix, default_site }
     }
 
     /// The sites, in the order given.
@@ -153,7 +184,17 @@ impl Sites {
         let folded = folded.get_mut(..name.len())?;
         folded.copy_from_slice(name);
         folded.make_ascii_lowercase();
-        self.by_host.get(&*folded).copied()
+        self.by_host.get(&*folded).copied().or_else(|| self.find_by_wildcard(folded))
+    }
+
+    /// The site of the wildcard with the longest suffix of `name`, which is in lower case.
+    fn find_by_wildcard(&self, name: &[u8]) -> Option<usize> {
+        if self.by_suffix.is_empty() {
+            return None;
+        }
+        // What the asterisk stands for is not empty: the name of the domain itself is not below it.
+        let mut suffixes = (1..name.len()).filter(|&at| name[at] == b'.').map(|at| &name[at..]);
+        suffixes.find_map(|suffix| self.by_suffix.get(suffix).copied())
     }
 }
 
@@ -185,6 +226,13 @@ impl SiteCache {
         self.host.clear();
         self.host.extend_from_slice(name);
     }
+}
+
+/// Of `a/b/c`: the document root, `a`, `a/b` and `a/b/c`.
+pub(crate) fn ancestors(directory: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
+    let slashes = directory.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(index, _)| index);
+    let whole = (!directory.is_empty()).then_some(directory.len());
+    [0].into_iter().chain(slashes).chain(whole).map(move |end| &directory[..end])
 }
 
 /// Whether a host is an IP address or `localhost`.
@@ -233,6 +281,29 @@ mod tests {
         check(&sites, "localhost.", Some(8));
         check(&sites, "127.0.0.1.example", None);
         assert_eq!(SiteCache::default().find(&sites, None).map(|site| site.id), Some(8));
+    }
+
+    #[test]
+    fn a_wildcard_selects_names_below_it_unless_a_longer_or_an_exact_name_does() {
+        let site = |id, hosts: &[&str]| Site {
+            id,
+            hosts: hosts.iter().map(|&host| host.to_owned()).collect(),
+            root: Root::Builtin(&[]),
+            options: SiteOptions::default(),
+        };
+        let sites = vec![site(1, &["*.example.com"]), site(2, &["*.a.example.com"]), site(3, &["b.example.com"])];
+        let sites = Sites::new(sites, DefaultSite::Addresses(2));
+        check(&sites, "x.example.com", Some(1));
+        check(&sites, "X.Y.Example.com.", Some(1));
+        check(&sites, "x.a.example.com", Some(2));
+        check(&sites, "a.example.com", Some(1));
+        check(&sites, "b.example.com", Some(3));
+        check(&sites, "x.b.example.com", Some(1));
+        check(&sites, "example.com", None);
+        check(&sites, ".example.com", None);
+        check(&sites, "xexample.com", None);
+        check(&sites, "*.example.com", Some(1));
+        check(&sites, "127.0.0.1", Some(3));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The directories that are watched (inotify) for changes of the files in the cache: events become keys to invalidate.
 
-use crate::open_file::FileKey;
-use crate::sites::{Root, Site};
+use crate::open_file::{FileKey, KeySite, Purpose};
+use crate::sites::{Root, Site, ancestors};
 use sanderling_http::ContentCoding;
 use sanderling_os::error::{ErrorClass, classify};
 use sanderling_os::inotify::{Event, Inotify, WatchId};
@@ -159,9 +159,9 @@ impl WatchedDirectories {
     pub(crate) fn keep_only<'k>(&self, keys: impl Iterator<Item = &'k FileKey>) {
         let Some(inotify) = &self.inotify else { return };
         let mut used = HashSet::new();
-        for FileKey { path, site_id } in keys {
+        for FileKey { path, site } in keys {
             let end = path.iter().rposition(|&byte| byte == b'/').unwrap_or(0);
-            used.extend(ancestors(&path[..end]).map(|directory| (*site_id, directory)));
+            used.extend(ancestors(&path[..end]).map(|directory| (site.id(), directory)));
         }
         self.unwatch(inotify, |(site_id, path)| !used.contains(&(*site_id, path.as_slice())));
         self.is_exhausted.store(false, Ordering::Relaxed);
@@ -213,15 +213,9 @@ impl Watches {
     }
 }
 
-/// Of `a/b/c`: the document root, `a`, `a/b` and `a/b/c`.
-fn ancestors(directory: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let slashes = directory.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(index, _)| index);
-    let whole = (!directory.is_empty()).then_some(directory.len());
-    [0].into_iter().chain(slashes).chain(whole).map(move |end| &directory[..end])
-}
-
 impl Invalidation {
-    /// The keys of a changed file: with and without a final slash, and that of the directory that the file is the index of.
+    /// The keys of a changed file: with and without a final slash, that of the file itself, that of the directory that the file is
+    /// the index of, and that without the extension.
     pub(crate) fn keys(&self) -> impl Iterator<Item = FileKey> {
         self.path().into_iter().flat_map(|(site_id, path)| keys_of(site_id, path))
     }
@@ -249,14 +243,16 @@ impl Invalidation {
     pub(crate) fn contains(&self, key: &FileKey) -> bool {
         let Invalidation::Path { site_id, path, .. } = self else { return true };
         let is_below = || key.path.strip_prefix(path.as_slice()).is_some_and(|rest| rest.starts_with(b"/"));
-        key.site_id == *site_id && (path.is_empty() || is_below())
+        key.site.id() == *site_id && (path.is_empty() || is_below())
     }
 }
 
 fn keys_of(site_id: u32, path: &[u8]) -> impl Iterator<Item = FileKey> {
-    let key = move |path: Vec<u8>| FileKey { path, site_id };
+    let key = move |path: Vec<u8>| FileKey { path, site: KeySite::new(site_id, Purpose::Request) };
     let directory = path.strip_suffix(b"index.html").filter(|path| path.is_empty() || path.ends_with(b"/"));
-    [key(path.to_vec()), key([path, b"/"].concat())].into_iter().chain(directory.map(move |path| key(path.to_vec())))
+    let without_extension = path.strip_suffix(b".html");
+    let others = [directory, without_extension].into_iter().flatten().map(move |path| key(path.to_vec()));
+    [key(path.to_vec()), key([path, b"/"].concat()), FileKey::exact(site_id, path.to_vec())].into_iter().chain(others)
 }
 
 #[cfg(test)]
@@ -264,7 +260,11 @@ mod tests {
     use super::*;
 
     fn key(site_id: u32, path: &str) -> FileKey {
-        FileKey { path: path.as_bytes().to_vec(), site_id }
+        FileKey { path: path.as_bytes().to_vec(), site: KeySite::new(site_id, Purpose::Request) }
+    }
+
+    fn exact(path: &str) -> FileKey {
+        FileKey::exact(7, path.as_bytes().to_vec())
     }
 
     #[test]
@@ -280,10 +280,13 @@ mod tests {
         let changed =
             |path: &str| Invalidation::Path { site_id: 7, path: path.as_bytes().to_vec(), is_directory: true };
         let keys = |path: &str| changed(path).keys().collect::<Vec<_>>();
-        assert_eq!(keys("a/b"), [key(7, "a/b"), key(7, "a/b/")]);
-        assert_eq!(keys("a/index.html"), [key(7, "a/index.html"), key(7, "a/index.html/"), key(7, "a/")]);
-        assert_eq!(keys("index.html").last(), Some(&key(7, "")));
-        assert_eq!(keys("a/noindex.html").len(), 2);
+        assert_eq!(keys("a/b"), [key(7, "a/b"), key(7, "a/b/"), exact("a/b")]);
+        let index =
+            [key(7, "a/index.html"), key(7, "a/index.html/"), exact("a/index.html"), key(7, "a/"), key(7, "a/index")];
+        assert_eq!(keys("a/index.html"), index);
+        assert_eq!(keys("index.html")[3], key(7, ""));
+        let page = [key(7, "a/noindex.html"), key(7, "a/noindex.html/"), exact("a/noindex.html"), key(7, "a/noindex")];
+        assert_eq!(keys("a/noindex.html"), page);
         assert!(changed("a").contains(&key(7, "a/b")));
         assert!(changed("a").contains(&key(7, "a/")));
         assert!(!changed("a").contains(&key(8, "a/b")));

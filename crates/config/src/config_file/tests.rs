@@ -186,18 +186,17 @@ const TOP_KEYS: &str = "the keys are `workers`, `listeners`, `user`, `group`, `s
 
 #[test]
 fn table_in_a_domain_is_an_unknown_key() {
+    let keys: Vec<String> = Section::Domain.keys().iter().map(|key| format!("`{key}`")).collect();
+    let unknown = |place: &str, key: &str, domain: &str| {
+        format!("{place}: unknown key `{key}` in [domain.\"{domain}\"]; the keys are {}", keys.join(", "))
+    };
     check(
-        "[domain.\"a.example\"]\nroot = \"a\"\nheaders = { \"Cache-Control\" = \"max-age=60\" }",
-        &[
-            "2:1: unknown key `root` in [domain.\"a.example\"]; the keys are `site`, `aliases`, `zone`, `media_types`, `link_targets`, `hidden_files`, `exact_paths`, `doh`, `certificate`, `https_redirect`, `hsts`",
-            "3:1: unknown key `headers` in [domain.\"a.example\"]; the keys are `site`, `aliases`, `zone`, `media_types`, `link_targets`, `hidden_files`, `exact_paths`, `doh`, `certificate`, `https_redirect`, `hsts`",
-        ],
+        "[domain.\"a.example\"]\nroot = \"a\"\nproperties = { \"Cache-Control\" = \"max-age=60\" }",
+        &[&unknown("2:1", "root", "a.example"), &unknown("3:1", "properties", "a.example")],
     );
     check(
-        "[domain.localhost]\nsite = \"public\"\n[domain.localhost.headers]\na = 1",
-        &[
-            "3:19: unknown key `headers` in [domain.\"localhost\"]; the keys are `site`, `aliases`, `zone`, `media_types`, `link_targets`, `hidden_files`, `exact_paths`, `doh`, `certificate`, `https_redirect`, `hsts`",
-        ],
+        "[domain.localhost]\nsite = \"public\"\n[domain.localhost.properties]\na = 1",
+        &[&unknown("3:19", "properties", "localhost")],
     );
 }
 
@@ -405,19 +404,70 @@ fn duplicate_host_or_zone_is_an_error() {
     );
     check(
         "[domain.\"0/25.example\"]\nsite = \"public\"",
-        &["1:9: 0/25.example cannot have a site: a URL cannot contain it; give it only a zone"],
+        &[
+            "1:9: 0/25.example cannot have a site: no URL contains such a name; give it only a zone; for all names below a \
+             name, write *.NAME",
+        ],
     );
     check(
         "[domain.\".\"]\nsite = \"public\"",
-        &["1:9: . cannot have a site: a URL cannot contain it; give it only a zone"],
-    );
-    check(
-        "[domain.\"*.a.example\"]\nsite = \"public\"",
         &[
-            "1:9: *.a.example cannot have a site: wildcards are not supported for sites; list each name; only zones may \
-           have wildcards",
+            "1:9: . cannot have a site: no URL contains such a name; give it only a zone; for all names below a name, write \
+             *.NAME",
         ],
     );
+    check(
+        "[domain.\"a.*.example\"]\nsite = \"public\"",
+        &[
+            "1:9: a.*.example cannot have a site: no URL contains such a name; give it only a zone; for all names below a \
+             name, write *.NAME",
+        ],
+    );
+}
+
+#[test]
+fn wildcards_may_be_hosts_of_sites() {
+    let config = config(
+        "[http]\ndefault = \"*.b.example\"\n[domain.\"a.example\"]\nsite = \"public\"\naliases = [\"*.a.example\"]\n\
+         [domain.\"*.b.example\"]\nsite = \"public\"",
+    );
+    assert_eq!(names(&config.sites[0].hosts), ["a.example", "*.a.example"]);
+    assert_eq!(names(&config.sites[1].hosts), ["*.b.example"]);
+    assert_eq!(config.default_site, DefaultSite::Addresses(1));
+    check(
+        "[domain.\"a.example\"]\nsite = \"public\"\naliases = [\"*.a.example\"]\n\
+         [domain.\"*.A.example\"]\nsite = \"public\"",
+        &["4:9: *.a.example is already a host of a.example; remove one of the two; the other is on line 3"],
+    );
+}
+
+#[test]
+fn fallback_is_the_path_of_a_file_in_the_site() {
+    let of = |path: &str| format!("[domain.\"a.example\"]\nsite = \"public\"\nfallback = \"{path}\"");
+    assert_eq!(config(&of("app/index.html")).sites[0].options.files.fallback.as_deref(), Some("app/index.html"));
+    for path in ["", "/index.html", "a/", "a//b", "../a", "."] {
+        let message = format!(
+            "3:12: \"{path}\" is not a path in the site; write the path of a file in the site, without a slash at its start: \
+             fallback = \"index.html\""
+        );
+        check(&of(path), &[&message]);
+    }
+}
+
+#[test]
+fn index_is_a_list_of_file_names() {
+    let of = |index: &str| format!("[domain.\"a.example\"]\nsite = \"public\"\nindex = {index}");
+    assert_eq!(config(&of("[]")).sites[0].options.files.index, [""; 0]);
+    let index = ["default.htm", "index.html"];
+    assert_eq!(config(&of("[\"default.htm\", \"index.html\"]")).sites[0].options.files.index, index);
+    for name in ["", "..", "a/b", "a\u{1}"] {
+        let escaped = name.replace('\u{1}', "\\u0001");
+        let name = name.escape_default();
+        let message = format!("3:10: `{name}` is not the name of a file; write index = [\"index.html\"]");
+        assert_eq!(read(of(&format!("[\"{escaped}\"]")).as_bytes()).expect_err("refused"), [message]);
+    }
+    let names: Vec<String> = (0..9).map(|number| format!("\"{number}\"")).collect();
+    check(&of(&format!("[{}]", names.join(","))), &["3:42: `index` has more than 8 names; remove some"]);
 }
 
 #[test]

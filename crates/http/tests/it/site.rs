@@ -98,7 +98,7 @@ impl TestResponse {
 pub(crate) fn response_to(bytes: &[u8]) -> Option<TestResponse> {
     match parse_request(bytes, 0, &RequestLimits::default()) {
         Ok(Parsed::Partial) => None,
-        Err(error) => Some(write(&Response::error(error.status()), None)),
+        Err(error) => Some(write(&Response::error(error.status(), bytes), None)),
         Ok(Parsed::Complete { request, head_bytes }) => {
             let path = request.path().map(SitePath::parse);
             let file = path.as_ref().and_then(|path| representation(path.as_ref().ok()?.as_bytes(), &request));

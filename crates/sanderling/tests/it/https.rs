@@ -190,7 +190,7 @@ fn dns_over_https_has_the_ttl_and_the_status_of_each_error() {
     check("/dns-query?dns=AAAAAAABAAAAAAAAA25zMQdleGFtcGxlA2NvbQAAAQAB", &[], found);
     check("/dns-query", &["-H", dns, "--data-binary", &content], found);
     check("/dns-query", &["-H", dns, "-H", "Transfer-Encoding: chunked", "--data-binary", &content], found);
-    let page = "text/html; charset=utf-8";
+    let page = "text/plain; charset=utf-8";
     check("/dns-query", &[], &format!("400  {page}"));
     check("/dns-query?dns=AA==", &[], &format!("400  {page}"));
     check("/dns-query?dns=AAAA", &[], &format!("400  {page}"));

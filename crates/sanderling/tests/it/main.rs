@@ -17,6 +17,7 @@ mod io;
 mod isolation;
 mod probe;
 mod rights;
+mod site_files;
 mod soak;
 mod stalled_disk;
 mod supervision;

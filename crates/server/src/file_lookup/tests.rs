@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::sites::SiteOptions;
+use sanderling_http::SitePath;
 use sanderling_os::counters::{Syscall, thread_counts};
 use sanderling_os::directory::OPEN;
 use sanderling_os::file::{FileType, STAT, Timestamp};
@@ -50,7 +51,9 @@ fn lookup_of(root: &Path, path: &str, link_targets: Vec<Arc<Directory>>) -> File
     let root = Root::Directory(Arc::new(Directory::open(root).expect("opened")));
     let options = SiteOptions { link_targets, ..SiteOptions::default() };
     let site = Arc::new(Site { id: 0, hosts: Vec::new(), root, options });
-    FileLookup::new(&site, &SitePath::parse(path.as_bytes()).expect("a path"), &FileKey::default())
+    let mut key = FileKey::default();
+    key.set(0, &SitePath::parse(path.as_bytes()).expect("a path"));
+    FileLookup::new(&site, &key)
 }
 
 /// A directory with files, one of which is looked up.

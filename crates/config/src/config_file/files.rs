@@ -1,0 +1,49 @@
+//! The keys of a domain that say how the file of a request is found.
+
+use super::ConfigBuilder;
+use crate::config_reader::Entry;
+
+/// Names that may be tried for each directory.
+const INDEX_COUNT_MAX: usize = 8;
+/// Bytes of the longest file name: NAME_MAX.
+const NAME_BYTES_MAX: usize = 255;
+/// Bytes of the longest path below a document root.
+const PATH_BYTES_MAX: usize = 1024;
+
+impl ConfigBuilder<'_, '_> {
+    /// The names of the file that answers for a directory.
+    pub(super) fn read_index(&mut self, entry: Entry<'_, '_>) -> Vec<String> {
+        const EXAMPLE: &str = "index = [\"index.html\"]";
+        let mut names = Vec::new();
+        for (offset, name) in self.reader.strings(entry, EXAMPLE) {
+            if !is_file_name(name) {
+                self.error(offset, format!("`{name}` is not the name of a file"), format!("write {EXAMPLE}"));
+            } else if names.len() == INDEX_COUNT_MAX {
+                self.error(offset, format!("`index` has more than {INDEX_COUNT_MAX} names"), "remove some");
+                break;
+            } else {
+                names.push(name.to_owned());
+            }
+        }
+        names
+    }
+
+    /// The path of the file that answers navigations, below the document root.
+    pub(super) fn read_fallback(&mut self, entry: Entry<'_, '_>) -> Option<String> {
+        const EXAMPLE: &str = "fallback = \"index.html\"";
+        let (offset, path) = self.reader.string(entry, EXAMPLE)?;
+        if path.len() > PATH_BYTES_MAX || !path.split('/').all(is_file_name) {
+            let remedy = format!("write the path of a file in the site, without a slash at its start: {EXAMPLE}");
+            self.error(offset, format!("\"{path}\" is not a path in the site"), remedy);
+            return None;
+        }
+        Some(path.to_owned())
+    }
+}
+
+/// Whether the path of a request can have this name as its last segment.
+fn is_file_name(name: &str) -> bool {
+    !matches!(name, "" | "." | "..")
+        && name.len() <= NAME_BYTES_MAX
+        && !name.bytes().any(|byte| matches!(byte, b'/' | b'\\') || byte.is_ascii_control())
+}

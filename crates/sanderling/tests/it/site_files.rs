@@ -1,0 +1,104 @@
+//! Which file answers a request, with the configurations of the manual.
+
+use std::path::Path;
+
+use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, curl, wait_until};
+
+/// The program with the first configuration of a page of the manual, at a free port, and with these files.
+struct Manual {
+    // Before the directory: the program ends first.
+    server: TestServer,
+    directory: TestDirectory,
+}
+
+impl Manual {
+    #[track_caller]
+    fn serve(page: &str, files: &[(&str, &[u8])]) -> Manual {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page);
+        let text = std::fs::read_to_string(path).unwrap();
+        let (_, rest) = text.split_once("```toml\n").expect("the page has a configuration");
+        let (config, _) = rest.split_once("```").expect("the block ends");
+        assert!(config.contains("127.0.0.1:8080"), "{config}");
+        Manual::serve_config(&config.replace("127.0.0.1:8080", "127.0.0.1:0"), files)
+    }
+
+    #[track_caller]
+    fn serve_config(config: &str, files: &[(&str, &[u8])]) -> Manual {
+        let directory = TestDirectory::new();
+        for (path, content) in files {
+            directory.write(path, content);
+        }
+        directory.write("sanderling.toml", config.as_bytes());
+        let server = TestServer::start_command(
+            directory.serve_command(),
+            ListenerCounts { http: 1, ..ListenerCounts::default() },
+        );
+        Manual { server, directory }
+    }
+
+    /// What curl prints in this format, after the content.
+    #[track_caller]
+    fn curl(&self, host: &str, path: &str, format: &str, arguments: &[&str]) -> String {
+        let address = self.server.http();
+        let resolve = format!("{host}:{}:{}", address.port(), address.ip());
+        let url = format!("http://{host}:{}{path}", address.port());
+        let fixed = ["--path-as-is", "--resolve", &resolve, "--write-out", format, &url];
+        curl(&[&fixed, arguments].concat()).text()
+    }
+
+    #[track_caller]
+    fn check(&self, host: &str, path: &str, arguments: &[&str], expected: &str) {
+        assert_eq!(self.curl(host, path, " %{http_code}", arguments), expected, "{host}{path}");
+    }
+}
+
+const NAVIGATION: &[&str] = &["--header", "Accept: text/html"];
+
+#[test]
+fn the_manual_of_single_page_applications_is_true() {
+    let manual = Manual::serve("single-page-application.md", &[("dist/index.html", b"app"), ("dist/app.js", b"js")]);
+    let check = |path, arguments, expected| manual.check("app.example.com", path, arguments, expected);
+    check("/users/7", NAVIGATION, "app 200");
+    check("/app.js", &[], "js 200");
+    check("/app.3f2a.js", &[], "404 Not Found\n 404");
+    check("/app.3f2a.js", NAVIGATION, check_html(&manual).as_str());
+}
+
+/// The built-in page with the status after it.
+fn check_html(manual: &Manual) -> String {
+    let page = manual.curl("app.example.com", "/missing.js", " %{http_code}", NAVIGATION);
+    assert!(page.starts_with("<!doctype html>") && page.ends_with(" 404"), "{page}");
+    page
+}
+
+#[test]
+fn wildcards_indexes_and_clean_urls_are_configured() {
+    let config = "
+        [http]
+        listen = [\"127.0.0.1:0\"]
+        [domain.\"example.com\"]
+        site = \"main\"
+        aliases = [\"*.example.com\"]
+        clean_urls = true
+        [domain.\"*.users.example.com\"]
+        site = \"users\"
+        index = [\"home.html\", \"index.html\"]
+    ";
+    let files: &[(&str, &[u8])] = &[
+        ("main/index.html", b"main"),
+        ("main/about.html", b"about"),
+        ("main/404.html", b"missing"),
+        ("users/home.html", b"home"),
+    ];
+    let manual = Manual::serve_config(config, files);
+    manual.check("example.com", "/", &[], "main 200");
+    manual.check("a.b.example.com", "/about", &[], "about 200");
+    manual.check("example.com", "/other", &[], "missing 404");
+    manual.check("anna.users.example.com", "/", &[], "home 200");
+    manual.check("users.example.com", "/", &[], "main 200");
+    manual.check("example.org", "/", &["--header", "Accept: */*"], "421 Misdirected Request\n 421");
+    let location = manual.curl("example.com", "/about.html?q", "%{redirect_url}", &["--output", "/dev/null"]);
+    assert_eq!(location, format!("http://example.com:{}/about?q", manual.server.http().port()));
+    manual.directory.write("main/news.html", b"news");
+    wait_until("a new page is served", || manual.curl("example.com", "/news", " %{http_code}", &[]) == "news 200");
+}

@@ -1,0 +1,477 @@
+//! Which file answers a request: indexes, clean URLs, pages for errors, and the fallback of an application.
+
+use super::*;
+use crate::options::HttpOptions;
+use crate::sites::{DefaultSite, FileOptions, Root, Site, SiteOptions, Sites};
+use sanderling_dns::{HashSeed, ZoneMap};
+use sanderling_os::directory::Directory;
+use sanderling_testkit::wait_until;
+use std::path::Path;
+use std::time::SystemTime;
+
+const ITERATIONS_MAX: usize = 1_000;
+const NAVIGATION: &str = "Accept: text/html,*/*;q=0.8\r\nSec-Fetch-Mode: navigate\r\n";
+
+/// A site in a directory, requested over one connection of HTTP/1.1.
+struct Browser<'b, 's> {
+    simulation: &'b mut Simulation<'s>,
+    root: &'b Path,
+    client: usize,
+}
+
+/// A response.
+#[derive(Debug)]
+struct Answer {
+    head: String,
+    content: Vec<u8>,
+}
+
+impl Answer {
+    fn status(&self) -> &str {
+        &self.head[9..12]
+    }
+
+    fn field(&self, name: &str) -> Option<&str> {
+        self.head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+    }
+
+    fn text(&self) -> &str {
+        str::from_utf8(&self.content).expect("text")
+    }
+
+    /// The status with the target of a redirect or the content.
+    fn summary(&self) -> String {
+        let what = match self.field("Location") {
+            Some(location) => location,
+            None if self.text().starts_with("<!doctype html>") => "built-in",
+            None => self.text(),
+        };
+        format!("{} {what}", self.status())
+    }
+}
+
+/// Runs `act` on a site with these files, each with its content.
+fn browse(files: &[(&str, &str)], options: FileOptions, act: impl FnOnce(&mut Browser<'_, '_>)) {
+    let directory = tempfile::tempdir().expect("created");
+    let root = Root::Directory(Arc::new(Directory::open(directory.path()).expect("opened")));
+    let options = SiteOptions { files: options, ..SiteOptions::default() };
+    let site = Site { id: 0, hosts: Vec::new(), root, options };
+    let snapshot = Snapshot::new(Sites::new(vec![site], DefaultSite::EveryHost(0)), ZoneMap::new(HashSeed(1), []));
+    files.iter().for_each(|(path, content)| write(directory.path(), path, content.as_bytes()));
+    settle(directory.path());
+    let options = Options {
+        http: HttpOptions { accepts_http2: true, requests_per_connection_max: u64::MAX, ..HttpOptions::default() },
+        ..Options::default()
+    };
+    simulate(snapshot, options, |simulation| {
+        let client = simulation.connect(Protocol::Http, b"", usize::MAX).expect("accepted");
+        act(&mut Browser { simulation, root: directory.path(), client });
+    });
+}
+
+fn write(root: &Path, path: &str, content: &[u8]) {
+    let path = root.join(path);
+    std::fs::create_dir_all(path.parent().expect("a directory of ours")).expect("created");
+    std::fs::write(path, content).expect("written");
+}
+
+/// Waits until files that were written are read.
+fn settle(root: &Path) {
+    let probe = root.join(".probe");
+    std::fs::write(&probe, b"").expect("written");
+    let modified = || std::fs::metadata(&probe).and_then(|metadata| metadata.modified()).expect("a time");
+    wait_until("files are read", || {
+        SystemTime::now().duration_since(modified()).is_ok_and(|age| age > Duration::from_millis(25))
+    });
+}
+
+impl Browser<'_, '_> {
+    /// Sends a request, and returns the response.
+    fn ask(&mut self, method: &str, target: &str, fields: &str) -> Answer {
+        let request = format!("{method} {target} HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
+        self.simulation.send(self.client, request.as_bytes());
+        let mut received = Vec::new();
+        let whole = || {
+            self.simulation.run(ITERATIONS_MAX);
+            received.extend(self.simulation.take_received(self.client));
+            let end = memchr::memmem::find(&received, b"\r\n\r\n").map(|at| at + 4);
+            end.is_some_and(|end| {
+                let head = String::from_utf8_lossy(&received[..end]);
+                let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")?.parse().ok());
+                method == "HEAD" || received.len() >= end + length.unwrap_or(0)
+            })
+        };
+        wait_until(target, whole);
+        let end = memchr::memmem::find(&received, b"\r\n\r\n").expect("a head") + 4;
+        let content = received.split_off(end);
+        Answer { head: String::from_utf8(received).expect("text"), content }
+    }
+
+    fn get(&mut self, target: &str, fields: &str) -> Answer {
+        self.ask("GET", target, fields)
+    }
+
+    /// The response to a GET is this status with the target of a redirect or the content.
+    #[track_caller]
+    fn check(&mut self, target: &str, fields: &str, expected: &str) {
+        for time in ["first", "again"] {
+            assert_eq!(self.get(target, fields).summary(), expected, "{target} {time}");
+        }
+    }
+
+    fn write(&self, path: &str, content: &str) {
+        write(self.root, path, content.as_bytes());
+        settle(self.root);
+    }
+
+    /// Time passes until entries that are not watched are checked again.
+    fn wait_until_stale(&mut self) {
+        self.simulation.advance(Duration::from_secs(6));
+    }
+}
+
+fn with_index(index: &[&str]) -> FileOptions {
+    FileOptions { index: index.iter().map(|&name| name.to_owned()).collect(), ..FileOptions::default() }
+}
+
+#[test]
+fn the_first_index_that_exists_answers_for_a_directory() {
+    let files = [("a/index.html", "1"), ("a/default.htm", "2"), ("b/default.htm", "3"), ("c/other.html", "4")];
+    browse(&files, with_index(&["index.html", "default.htm"]), |browser| {
+        browser.check("/a/", "", "200 1");
+        browser.check("/b/", "", "200 3");
+        browser.check("/b", "", "301 /b/");
+        browser.check("/c/", "", "404 built-in");
+        browser.check("/a/default.htm", "", "200 2");
+        assert_eq!(browser.get("/b/", "").field("Content-Type"), Some("text/html; charset=utf-8"));
+        browser.write("b/index.html", "5");
+        browser.wait_until_stale();
+        browser.check("/b/", "", "200 5");
+    });
+    browse(&files, with_index(&[]), |browser| browser.check("/a/", "", "404 built-in"));
+}
+
+#[test]
+fn the_nearest_404_page_answers_with_status_404() {
+    let files = [("404.html", "root"), ("a/404.html", "of a"), ("a/b/page.html", "page"), ("x.txt", "x")];
+    browse(&files, FileOptions::default(), |browser| {
+        browser.check("/missing", "", "404 root");
+        browser.check("/missing/", "", "404 root");
+        browser.check("/none/at/all/of/these", "", "404 root");
+        browser.check("/a/missing", "", "404 of a");
+        browser.check("/a/", "", "404 of a");
+        browser.check("/a/b/missing?query", "", "404 of a");
+        browser.check("/a/b/", "", "404 of a");
+        browser.check("/.env", "", "404 root");
+        browser.check("/x.txt/", "", "404 root");
+        browser.check("/404.html", "", "200 root");
+        browser.write("a/b/404.html", "of b");
+        browser.wait_until_stale();
+        browser.check("/a/b/missing", "", "404 of b");
+        std::fs::remove_file(browser.root.join("404.html")).expect("removed");
+        browser.wait_until_stale();
+        browser.check("/missing", "", "404 built-in");
+    });
+}
+
+#[test]
+fn a_404_page_of_a_path_with_many_segments_is_found() {
+    let deep = "a/".repeat(30);
+    browse(&[("404.html", "root"), (&format!("{deep}page"), "")], FileOptions::default(), |browser| {
+        browser.check(&format!("/{deep}missing"), "", "404 root");
+    });
+}
+
+#[test]
+fn a_404_page_is_never_the_response_of_the_file() {
+    browse(&[("404.html", "page")], FileOptions::default(), |browser| {
+        let file = browser.get("/404.html", "");
+        let etag = file.field("ETag").expect("of a file").to_owned();
+        let date = file.field("Last-Modified").expect("of a file").to_owned();
+        for fields in [
+            format!("If-None-Match: {etag}\r\n"),
+            "If-None-Match: *\r\n".to_owned(),
+            format!("If-Modified-Since: {date}\r\n"),
+            "If-Match: \"other\"\r\n".to_owned(),
+            "Range: bytes=0-1\r\n".to_owned(),
+            format!("Range: bytes=0-1\r\nIf-Range: {etag}\r\n"),
+        ] {
+            browser.check("/missing", &fields, "404 page");
+        }
+        let answer = browser.get("/missing", "");
+        for field in ["ETag", "Last-Modified", "Accept-Ranges"] {
+            assert_eq!(answer.field(field), None, "{field}");
+        }
+        assert_eq!(answer.field("X-Content-Type-Options"), Some("nosniff"));
+        let head = browser.ask("HEAD", "/missing", "");
+        assert_eq!((head.status(), head.text(), head.field("Content-Length")), ("404", "", Some("4")));
+        assert_eq!(browser.ask("POST", "/missing", "").status(), "405");
+    });
+}
+
+#[test]
+fn a_404_page_is_sent_in_the_coding_that_the_client_prefers() {
+    let page = "page ".repeat(100);
+    browse(&[("404.html", &page), ("404.html.br", "coded")], FileOptions::default(), |browser| {
+        let answer = browser.get("/missing", "Accept-Encoding: br\r\n");
+        assert_eq!((answer.status(), answer.text()), ("404", "coded"));
+        assert_eq!((answer.field("Content-Encoding"), answer.field("Vary")), (Some("br"), Some("Accept-Encoding")));
+        assert_eq!(browser.get("/missing", "").text(), page);
+    });
+}
+
+#[test]
+fn a_large_404_page_is_sent_from_its_descriptor() {
+    let page = "x".repeat(100_000);
+    browse(&[("404.html", &page)], FileOptions::default(), |browser| {
+        assert_eq!(browser.get("/missing", "").summary(), format!("404 {page}"));
+    });
+}
+
+#[test]
+fn an_error_page_is_html_for_browsers_and_text_for_programs() {
+    browse(&[("a.txt", "text")], FileOptions::default(), |browser| {
+        for (fields, content_type, start) in [
+            ("", "text/html; charset=utf-8", "<!doctype html>"),
+            (NAVIGATION, "text/html; charset=utf-8", "<!doctype html>"),
+            ("Accept: */*\r\n", "text/plain; charset=utf-8", "404 Not Found\n"),
+            ("Accept: application/json\r\n", "text/plain; charset=utf-8", "404 Not Found\n"),
+        ] {
+            let answer = browser.get("/missing", fields);
+            assert_eq!((answer.status(), answer.field("Content-Type")), ("404", Some(content_type)), "{fields}");
+            assert_eq!(answer.field("Vary"), Some("Accept"));
+            assert!(answer.text().starts_with(start) && answer.content.len() < 1024, "{answer:?}");
+        }
+        let unsatisfiable = browser.get("/a.txt", "Accept: */*\r\nRange: bytes=9-\r\n");
+        assert_eq!(unsatisfiable.summary(), "416 416 Range Not Satisfiable\n");
+        assert_eq!(unsatisfiable.field("Content-Range"), Some("bytes */4"));
+        assert_eq!(browser.ask("PUT", "/a.txt", "Accept: */*\r\n").summary(), "405 405 Method Not Allowed\n");
+        assert_eq!(
+            browser.get("/a.txt", "Accept: */*\r\nIf-Match: \"x\"\r\n").summary(),
+            "412 412 Precondition Failed\n"
+        );
+    });
+}
+
+fn clean_urls() -> FileOptions {
+    FileOptions { clean_urls: true, ..FileOptions::default() }
+}
+
+#[test]
+fn a_page_is_served_at_its_clean_url_and_redirected_to_it() {
+    let files = [
+        ("index.html", "root"),
+        ("about.html", "about"),
+        ("blog/index.html", "blog"),
+        ("blog/post.html", "post"),
+        ("plain.txt", "plain"),
+        ("a b.html", "space"),
+    ];
+    browse(&files, clean_urls(), |browser| {
+        browser.check("/", "", "200 root");
+        browser.check("/about", "", "200 about");
+        browser.check("/about.html", "", "308 /about");
+        browser.check("/about.html?x=1&y=%20", "", "308 /about?x=1&y=%20");
+        browser.check("/about/", "", "308 /about");
+        browser.check("/index.html", "", "308 /");
+        browser.check("/index", "", "308 /");
+        browser.check("/index/", "", "308 /index");
+        browser.check("/blog", "", "301 /blog/");
+        browser.check("/blog/", "", "200 blog");
+        browser.check("/blog/index.html?q", "", "308 /blog/?q");
+        browser.check("/blog/index", "", "308 /blog/");
+        browser.check("/blog/post", "", "200 post");
+        browser.check("/blog/post/?q", "", "308 /blog/post?q");
+        browser.check("/plain.txt", "", "200 plain");
+        browser.check("/plain", "", "404 built-in");
+        browser.check("/a%20b.html", "", "308 /a%20b");
+        browser.check("/a%20b", "", "200 space");
+        browser.check("/missing.html", "", "404 built-in");
+        browser.check("/.html", "", "404 built-in");
+        let answer = browser.get("/about", "");
+        assert_eq!(answer.field("Content-Type"), Some("text/html; charset=utf-8"));
+    });
+}
+
+#[test]
+fn a_redirect_to_a_clean_url_never_leads_to_another_host() {
+    let files = [("evil.example.html", "page"), ("index.html", ""), ("a/evil.example/index.html", "")];
+    browse(&files, clean_urls(), |browser| {
+        browser.check("//evil.example.html", "", "308 /evil.example");
+        browser.check("///evil.example/", "", "308 /evil.example");
+        browser.check("/%2f/evil.example.html", "", "308 /evil.example");
+        browser.check("/a/..//evil.example.html", "", "308 /evil.example");
+        browser.check("//index.html", "", "308 /");
+        browser.check("//a//evil.example", "", "301 /a/evil.example/");
+        assert_eq!(browser.get("/\\evil.example.html", "").status(), "400");
+    });
+}
+
+#[test]
+fn a_file_precedes_a_page_and_a_page_a_directory() {
+    let files = [
+        ("both.html", "page"),
+        ("both/index.html", "directory"),
+        ("both/below.html", "below"),
+        ("exact", "exact"),
+        ("exact.html", "page"),
+        ("dir.html/index.html", "odd"),
+        ("twice.html.html", "twice"),
+    ];
+    browse(&files, clean_urls(), |browser| {
+        browser.check("/both", "", "200 page");
+        browser.check("/both.html", "", "308 /both");
+        browser.check("/both/", "", "200 directory");
+        browser.check("/both/below", "", "200 below");
+        browser.check("/exact", "", "200 exact");
+        browser.check("/exact.html", "", "200 page");
+        browser.check("/dir.html", "", "301 /dir.html/");
+        browser.check("/dir.html/", "", "200 odd");
+        browser.check("/twice.html.html", "", "308 /twice.html");
+        browser.check("/twice.html", "", "200 twice");
+    });
+}
+
+#[test]
+fn pages_are_not_redirected_to_urls_that_are_refused() {
+    browse(&[("a.bak.html", "page"), ("b~.html", "page")], clean_urls(), |browser| {
+        browser.check("/a.bak.html", "", "200 page");
+        browser.check("/b~.html", "", "200 page");
+        browser.check("/a.bak", "", "404 built-in");
+    });
+}
+
+#[test]
+fn a_clean_url_has_validators_ranges_and_precompressed_files() {
+    let page = "page ".repeat(100);
+    browse(&[("a.html", &page), ("a.html.gz", "coded")], clean_urls(), |browser| {
+        let answer = browser.get("/a", "Accept-Encoding: gzip\r\n");
+        assert_eq!((answer.text(), answer.field("Content-Encoding")), ("coded", Some("gzip")));
+        let etag = browser.get("/a", "").field("ETag").expect("of a file").to_owned();
+        assert_ne!(answer.field("ETag"), Some(etag.as_str()));
+        assert_eq!(browser.get("/a", &format!("If-None-Match: {etag}\r\n")).status(), "304");
+        assert_eq!(browser.get("/a", "Range: bytes=0-3\r\n").summary(), "206 page");
+    });
+}
+
+#[test]
+fn a_page_that_changes_is_served_at_its_clean_url() {
+    browse(&[("a.html", "old")], clean_urls(), |browser| {
+        browser.check("/a", "", "200 old");
+        browser.check("/b", "", "404 built-in");
+        browser.write("a.html", "new");
+        browser.write("b.html", "made");
+        browser.wait_until_stale();
+        browser.check("/a", "", "200 new");
+        browser.check("/b", "", "200 made");
+    });
+}
+
+#[test]
+fn clean_urls_are_off_by_default() {
+    browse(&[("a.html", "page"), ("index.html", "root")], FileOptions::default(), |browser| {
+        browser.check("/a", "", "404 built-in");
+        browser.check("/a.html", "", "200 page");
+        browser.check("/index.html", "", "200 root");
+        browser.check("/a.html/", "", "404 built-in");
+    });
+}
+
+fn fallback() -> FileOptions {
+    FileOptions { fallback: Some("index.html".into()), ..FileOptions::default() }
+}
+
+#[test]
+fn the_fallback_answers_navigations_alone() {
+    let files = [("index.html", "app"), ("app.js", "script"), ("404.html", "page")];
+    browse(&files, fallback(), |browser| {
+        browser.check("/users/7", NAVIGATION, "200 app");
+        browser.check("/users/john.doe", NAVIGATION, "200 app");
+        browser.check("/users/7", "Accept: text/html\r\n", "200 app");
+        browser.check("/users/", "Accept: text/html\r\n", "200 app");
+        browser.check("/app.js", "", "200 script");
+        browser.check("/", "", "200 app");
+        browser.check("/app.old.js", "Accept: */*\r\nSec-Fetch-Mode: no-cors\r\n", "404 page");
+        browser.check("/app.old.js", "Accept: text/html\r\n", "404 page");
+        browser.check("/api/users", "Accept: application/json\r\nSec-Fetch-Mode: cors\r\n", "404 page");
+        browser.check("/api/users", "Accept: text/html\r\nSec-Fetch-Mode: cors\r\n", "404 page");
+        browser.check("/users/7", "", "404 page");
+        browser.check("/.env", "", "404 page");
+        assert_eq!(browser.ask("POST", "/users/7", NAVIGATION).status(), "405");
+        let head = browser.ask("HEAD", "/users/7", NAVIGATION);
+        assert_eq!((head.status(), head.field("Content-Length"), head.text()), ("200", Some("3"), ""));
+    });
+}
+
+#[test]
+fn the_fallback_is_a_file_with_validators_that_varies_by_what_selects_it() {
+    let app = "app ".repeat(100);
+    browse(&[("index.html", &app), ("index.html.br", "coded"), ("404.html", "page")], fallback(), |browser| {
+        let answer = browser.get("/users/7", NAVIGATION);
+        let vary = |answer: &Answer| {
+            let lines = answer.head.lines().filter_map(|line| line.strip_prefix("Vary: "));
+            lines.collect::<Vec<_>>().join(", ")
+        };
+        assert_eq!(vary(&answer), "Accept-Encoding, Accept, Sec-Fetch-Mode");
+        assert_eq!(vary(&browser.get("/missing.js", "")), "Accept, Sec-Fetch-Mode");
+        let etag = answer.field("ETag").expect("of a file").to_owned();
+        let not_modified = browser.get("/users/8", &format!("{NAVIGATION}If-None-Match: {etag}\r\n"));
+        assert_eq!(not_modified.status(), "304");
+        assert_eq!(vary(&not_modified), "Accept-Encoding, Accept, Sec-Fetch-Mode");
+        assert_eq!(browser.get("/users/7", &format!("{NAVIGATION}Range: bytes=0-2\r\n")).summary(), "206 app");
+        assert_eq!(browser.get("/users/7", &format!("{NAVIGATION}Accept-Encoding: br\r\n")).text(), "coded");
+        assert_eq!(vary(&browser.get("/", "")), "Accept-Encoding", "the file itself");
+    });
+}
+
+#[test]
+fn a_missing_fallback_is_a_404() {
+    browse(&[("a.txt", "")], fallback(), |browser| {
+        browser.check("/users", NAVIGATION, "404 built-in");
+        browser.write("index.html", "app");
+        browser.wait_until_stale();
+        browser.check("/users", NAVIGATION, "200 app");
+    });
+}
+
+#[test]
+fn fallback_and_clean_urls_work_together() {
+    let files = [("index.html", "app"), ("about.html", "about"), ("404.html", "page")];
+    browse(&files, FileOptions { clean_urls: true, ..fallback() }, |browser| {
+        browser.check("/about", NAVIGATION, "200 about");
+        browser.check("/users/7", NAVIGATION, "200 app");
+        browser.check("/missing.js", "", "404 page");
+        browser.check("/index.html", NAVIGATION, "308 /");
+        browser.check("/404.html", "", "308 /404");
+        browser.check("/404", "", "200 page");
+    });
+}
+
+/// A request over HTTP/2 for a path of less than 128 bytes, as a navigation.
+fn http2_navigation(stream: u32, path: &str) -> Vec<u8> {
+    let block = [b"\x82\x86\x41\x01a\x04", &[path.len() as u8][..], path.as_bytes(), b"\x53\x09text/html"].concat();
+    let length = (block.len() as u32).to_be_bytes();
+    [&length[1..], &[1, 5], &stream.to_be_bytes(), &block].concat()
+}
+
+#[test]
+fn pages_and_fallback_are_the_same_over_http2() {
+    let files = [("app.html", "the app"), ("404.html", "the page"), ("about.html", "about")];
+    let options = FileOptions { fallback: Some("app.html".into()), ..clean_urls() };
+    browse(&files, options, |browser| {
+        let requests = [(1, "/users/7"), (3, "/missing.js"), (5, "/about"), (7, "/about.html")];
+        let opening = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0".to_vec();
+        let requests = requests.map(|(stream, path)| http2_navigation(stream, path)).concat();
+        let sent = [opening, requests].concat();
+        let client = browser.simulation.connect(Protocol::Http, &sent, usize::MAX).expect("accepted");
+        let mut received = Vec::new();
+        wait_until("all are answered", || {
+            browser.simulation.run(ITERATIONS_MAX);
+            received.extend(browser.simulation.take_received(client));
+            [&b"the app"[..], b"the page", b"about"]
+                .into_iter()
+                .all(|text| memchr::memmem::find(&received, text).is_some())
+        });
+        assert!(received.contains(&0x8d), "a status of 404, by the static table");
+    });
+}
