@@ -445,26 +445,14 @@ impl<'s> Http2<'s> {
         head.clear();
         response.write_head(clock.date(), head);
         put_field_lines(field_lines, head);
-        let has_room = |length_bytes| self.session.has_room_for(&request, length_bytes);
         let mut content = match (response.body(), hit.as_ref().ok().or(page.as_ref())) {
-            (Body::File { start_bytes, length_bytes }, Some(hit)) => match hit.in_memory(start_bytes, length_bytes) {
-                Some(bytes) if length_bytes <= limits.copied_bytes_max && has_room(length_bytes) => {
-                    Content::Bytes(bytes)
-                }
-                _ => {
-                    let chunk = hit.chunk(start_bytes, length_bytes, hit.may_use_sendfile(options, clock));
-                    Content::Later { body: ResponseBody::File(chunk), length_bytes }
-                }
-            },
-            (Body::Multipart(multipart), Some(hit)) => {
-                let (may_use_sendfile, mut text) = (hit.may_use_sendfile(options, clock), Vec::new());
-                let chunk = hit.put_multipart(&multipart, may_use_sendfile, limits.copied_bytes_max, &mut text);
-                let body = ResponseBody::Multipart(Box::new(MultipartBody { text, written_bytes: 0, chunk }));
-                Content::Later { body, length_bytes: multipart.length_bytes() }
-            }
             (Body::StatusPage(page), _) => self.page_content(&request, page),
+            (body, Some(hit)) => {
+                let may_use_sendfile = || hit.may_use_sendfile(options, clock);
+                self.file_content(&request, body, hit, limits.copied_bytes_max, may_use_sendfile)
+            }
             // Only a hit has the body of a file.
-            (Body::Empty | Body::File { .. } | Body::Multipart(_) | Body::DnsMessage, _) => Content::Empty,
+            (_, None) => Content::Empty,
         };
         if let Some(log) = log {
             let parsed = parsed.as_ref().ok().and_then(Parsed::request);
@@ -472,6 +460,36 @@ impl<'s> Http2<'s> {
         }
         self.session.answer(request, head, content, &options.http.http2, output);
         StreamStep::Progress { has_answered: true }
+    }
+
+    /// The content of a response with a file.
+    #[inline]
+    fn file_content<'c>(
+        &self,
+        request: &Request,
+        body: Body<'_>,
+        hit: &FileHit<'c, 's>,
+        copied_bytes_max: u64,
+        may_use_sendfile: impl Fn() -> bool,
+    ) -> Content<'c, ResponseBody<'s>> {
+        match body {
+            Body::File { start_bytes, length_bytes } => match hit.in_memory(start_bytes, length_bytes) {
+                Some(bytes) if length_bytes <= copied_bytes_max && self.session.has_room_for(request, length_bytes) => {
+                    Content::Bytes(bytes)
+                }
+                _ => {
+                    let chunk = hit.chunk(start_bytes, length_bytes, may_use_sendfile());
+                    Content::Later { body: ResponseBody::File(chunk), length_bytes }
+                }
+            },
+            Body::Multipart(multipart) => {
+                let mut text = Vec::new();
+                let chunk = hit.put_multipart(&multipart, may_use_sendfile(), copied_bytes_max, &mut text);
+                let body = ResponseBody::Multipart(Box::new(MultipartBody { text, written_bytes: 0, chunk }));
+                Content::Later { body, length_bytes: multipart.length_bytes() }
+            }
+            Body::Empty | Body::StatusPage(_) | Body::DnsMessage => Content::Empty,
+        }
     }
 
     /// The content of a response without a file: the `reply` to a DNS query, or a page.

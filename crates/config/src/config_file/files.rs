@@ -47,3 +47,37 @@ fn is_file_name(name: &str) -> bool {
         && name.len() <= NAME_BYTES_MAX
         && !name.bytes().any(|byte| matches!(byte, b'/' | b'\\') || byte.is_ascii_control())
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::config_file::tests::{check, config, read};
+
+    #[test]
+    fn index_is_a_list_of_file_names() {
+        let of = |index: &str| format!("[domain.\"a.example\"]\nsite = \"public\"\nindex = {index}");
+        assert_eq!(config(&of("[]")).sites[0].options.files.index, [""; 0]);
+        let index = ["default.htm", "index.html"];
+        assert_eq!(config(&of("[\"default.htm\", \"index.html\"]")).sites[0].options.files.index, index);
+        for name in ["", "..", "a/b", "a\u{1}"] {
+            let escaped = name.replace('\u{1}', "\\u0001");
+            let name = name.escape_default();
+            let message = format!("3:10: `{name}` is not the name of a file; write index = [\"index.html\"]");
+            assert_eq!(read(of(&format!("[\"{escaped}\"]")).as_bytes()).expect_err("refused"), [message]);
+        }
+        let names: Vec<String> = (0..9).map(|number| format!("\"{number}\"")).collect();
+        check(&of(&format!("[{}]", names.join(","))), &["3:42: `index` has more than 8 names; remove some"]);
+    }
+
+    #[test]
+    fn fallback_is_the_path_of_a_file_in_the_site() {
+        let of = |path: &str| format!("[domain.\"a.example\"]\nsite = \"public\"\nfallback = \"{path}\"");
+        assert_eq!(config(&of("app/index.html")).sites[0].options.files.fallback.as_deref(), Some("app/index.html"));
+        for path in ["", "/index.html", "a/", "a//b", "../a", "."] {
+            let message = format!(
+                "3:12: \"{path}\" is not a path in the site; write the path of a file in the site, without a slash at its start: \
+                 fallback = \"index.html\""
+            );
+            check(&of(path), &[&message]);
+        }
+    }
+}

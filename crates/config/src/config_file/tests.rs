@@ -13,7 +13,7 @@ fn directory() -> tempfile::TempDir {
 }
 
 /// The configuration of a file with this `content` in such a directory, whose path is removed from messages.
-fn read(content: &[u8]) -> Result<Config, Vec<String>> {
+pub(super) fn read(content: &[u8]) -> Result<Config, Vec<String>> {
     let directory = directory();
     let prefix = format!("{}/", directory.path().display());
     parse(&directory.path().join("sanderling.toml"), content)
@@ -36,7 +36,7 @@ pub(super) fn config(text: &str) -> Config {
 
 /// `text` gives exactly these messages, each `line:column: message; remedy`.
 #[track_caller]
-fn check(text: &str, expected: &[&str]) {
+pub(super) fn check(text: &str, expected: &[&str]) {
     match read(text.as_bytes()) {
         Err(messages) => assert_eq!(messages, expected, "\n{text}"),
         Ok(config) => panic!("accepted: {config:#?}\n{text}"),
@@ -439,35 +439,6 @@ fn wildcards_may_be_hosts_of_sites() {
          [domain.\"*.A.example\"]\nsite = \"public\"",
         &["4:9: *.a.example is already a host of a.example; remove one of the two; the other is on line 3"],
     );
-}
-
-#[test]
-fn fallback_is_the_path_of_a_file_in_the_site() {
-    let of = |path: &str| format!("[domain.\"a.example\"]\nsite = \"public\"\nfallback = \"{path}\"");
-    assert_eq!(config(&of("app/index.html")).sites[0].options.files.fallback.as_deref(), Some("app/index.html"));
-    for path in ["", "/index.html", "a/", "a//b", "../a", "."] {
-        let message = format!(
-            "3:12: \"{path}\" is not a path in the site; write the path of a file in the site, without a slash at its start: \
-             fallback = \"index.html\""
-        );
-        check(&of(path), &[&message]);
-    }
-}
-
-#[test]
-fn index_is_a_list_of_file_names() {
-    let of = |index: &str| format!("[domain.\"a.example\"]\nsite = \"public\"\nindex = {index}");
-    assert_eq!(config(&of("[]")).sites[0].options.files.index, [""; 0]);
-    let index = ["default.htm", "index.html"];
-    assert_eq!(config(&of("[\"default.htm\", \"index.html\"]")).sites[0].options.files.index, index);
-    for name in ["", "..", "a/b", "a\u{1}"] {
-        let escaped = name.replace('\u{1}', "\\u0001");
-        let name = name.escape_default();
-        let message = format!("3:10: `{name}` is not the name of a file; write index = [\"index.html\"]");
-        assert_eq!(read(of(&format!("[\"{escaped}\"]")).as_bytes()).expect_err("refused"), [message]);
-    }
-    let names: Vec<String> = (0..9).map(|number| format!("\"{number}\"")).collect();
-    check(&of(&format!("[{}]", names.join(","))), &["3:42: `index` has more than 8 names; remove some"]);
 }
 
 #[test]
