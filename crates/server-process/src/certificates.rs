@@ -257,7 +257,7 @@ pub(crate) fn tls(store: CertificateStore, tickets: TicketKeys, refuses_unknown_
     }
     let server_tls =
         |store: CertificateStore, alpn: &[Alpn]| ServerTls::new(Arc::new(store), Arc::clone(&tickets), alpn);
-    Tls { https: server_tls(of_https, &[Alpn::H2, Alpn::Http1]), dot: server_tls(store, &[Alpn::Dot]) }
+    Tls { https: server_tls(of_https, &[Alpn::H2, Alpn::Http1, Alpn::Http10]), dot: server_tls(store, &[Alpn::Dot]) }
 }
 
 pub(crate) fn now_unix_s() -> u64 {

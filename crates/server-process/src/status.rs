@@ -14,7 +14,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// The counters of the first line of the text.
 const REQUESTS: [Counter; 3] = [Counter::HttpRequests, Counter::DnsUdpQueries, Counter::DnsTcpQueries];
 /// The counters of the second line.
-const ERRORS: [Counter; 21] = [
+const ERRORS: [Counter; 28] = [
     Counter::HttpRefused,
     Counter::HttpTimeouts,
     Counter::HttpSlowRequests,
@@ -30,6 +30,13 @@ const ERRORS: [Counter; 21] = [
     Counter::Http2OverControlFrames,
     Counter::Http2OverOverheadBytes,
     Counter::TlsFailed,
+    Counter::TlsIncompatible,
+    Counter::TlsNoCommonProtocol,
+    Counter::TlsUnknownName,
+    Counter::TlsInvalid,
+    Counter::TlsClientAlert,
+    Counter::TlsClientClosed,
+    Counter::TlsInternal,
     Counter::TlsTimeouts,
     Counter::UdpReceiveErrors,
     Counter::UdpRepliesLost,

@@ -24,7 +24,7 @@ use crate::transport::Transport;
 use protocol_state::{OtherProtocol, ProtocolState};
 use sanderling_os::poll::Readiness;
 use sanderling_os::tcp::More;
-use sanderling_tls::Alpn;
+use sanderling_tls::{Alpn, SessionError};
 use std::io;
 
 /// Bytes that are discarded from a client after the last response.
@@ -301,10 +301,10 @@ impl<'s> Connection<'s> {
 
     /// Does what can be done of the handshake; whether it is complete. The deadline of the first request begins then.
     fn handshake(&mut self, context: &mut Context<'_, 's>) -> io::Result<bool> {
-        let is_complete = self
-            .transport
-            .handshake(&mut context.buffers.input)
-            .inspect_err(|_| context.metrics.add(Counter::TlsFailed, 1))?;
+        let is_complete = self.transport.handshake(&mut context.buffers.input).inspect_err(|error| {
+            context.metrics.add(Counter::TlsFailed, 1);
+            context.metrics.add(cause_of_failed_handshake(error), 1);
+        })?;
         if is_complete {
             self.state = State::Idle;
             let timeout = match self.protocol() {
@@ -615,6 +615,20 @@ impl<'s> Connection<'s> {
             *remaining_bytes -= count;
         }
         Ok(if self.transport.has_ended() { Next::Close } else { Next::Wait })
+    }
+}
+
+#[cold]
+fn cause_of_failed_handshake(error: &io::Error) -> Counter {
+    match error.get_ref().and_then(|error| error.downcast_ref()) {
+        Some(SessionError::Incompatible(_)) => Counter::TlsIncompatible,
+        Some(SessionError::NoCommonProtocol) => Counter::TlsNoCommonProtocol,
+        Some(SessionError::UnknownName) => Counter::TlsUnknownName,
+        Some(SessionError::Invalid(_)) => Counter::TlsInvalid,
+        Some(SessionError::ClientAlert(_)) => Counter::TlsClientAlert,
+        Some(SessionError::Internal(_)) => Counter::TlsInternal,
+        // Of the transport.
+        None => Counter::TlsClientClosed,
     }
 }
 

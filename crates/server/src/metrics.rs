@@ -41,7 +41,14 @@ counters! {
     TlsHandshakes = "tls_handshakes": "TLS handshakes completed.";
     TlsResumed = "tls_resumed": "Those that resumed an earlier session.";
     TlsVersion12 = "tls_version_1_2": "Those of TLS 1.2; the others are of TLS 1.3.";
-    TlsFailed = "tls_failed": "TLS handshakes that failed.";
+    TlsFailed = "tls_failed": "TLS handshakes that failed; each is counted by its cause too.";
+    TlsIncompatible = "tls_incompatible": "No version, cipher suite, key exchange or signature in common with the client.";
+    TlsNoCommonProtocol = "tls_no_common_protocol": "No protocol (ALPN) in common with the client.";
+    TlsUnknownName = "tls_unknown_name": "The client asked for a name without a certificate, or for none.";
+    TlsInvalid = "tls_invalid": "The client broke the protocol of TLS, or does not speak it.";
+    TlsClientAlert = "tls_client_alert": "The client ended the handshake by an alert: it may not trust the certificate.";
+    TlsClientClosed = "tls_client_closed": "The client closed the connection.";
+    TlsInternal = "tls_internal": "The server could not go on: the key cannot sign, or there are no random numbers.";
     TlsEvicted = "tls_evicted": "Unfinished TLS handshakes closed for a new one at tls_handshakes_max.";
     TlsTimeouts = "tls_timeouts": "TLS handshakes that took longer than tls_handshake_timeout_ms.";
     Http2Connections = "http2_connections": "HTTP connections on which the client chose HTTP/2.";

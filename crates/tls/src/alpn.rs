@@ -7,18 +7,21 @@ pub enum Alpn {
     H2,
     /// HTTP/1.1 (RFC 9112).
     Http1,
+    /// HTTP/1.0, for clients that ask for it alone (RFC 9112 Appendix C.2). The connection is one of HTTP/1.1.
+    Http10,
     /// DNS over TLS (RFC 9103 §7.1).
     Dot,
 }
 
 impl Alpn {
-    const ALL: [Alpn; 3] = [Alpn::H2, Alpn::Http1, Alpn::Dot];
+    const ALL: [Alpn; 4] = [Alpn::H2, Alpn::Http1, Alpn::Http10, Alpn::Dot];
 
     /// The name that IANA has registered.
     pub fn id(self) -> &'static [u8] {
         match self {
             Alpn::H2 => b"h2",
             Alpn::Http1 => b"http/1.1",
+            Alpn::Http10 => b"http/1.0",
             Alpn::Dot => b"dot",
         }
     }

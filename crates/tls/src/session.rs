@@ -61,9 +61,12 @@ pub enum SessionError {
     /// There is no certificate for the name that the client asks for, or no default for a client that asks for none.
     #[error("no certificate for the name that the client asks for")]
     UnknownName,
-    /// Client and server have no version, cipher suite, key exchange, signature scheme or protocol in common.
+    /// Client and server have no version, cipher suite, key exchange or signature scheme in common.
     #[error("nothing in common with the client: {0}")]
     Incompatible(rustls::Error),
+    /// The client asks for other protocols above TLS than the server has.
+    #[error("no protocol in common with the client")]
+    NoCommonProtocol,
     /// The client has ended the session by an alert, for example because it does not trust the certificate.
     #[error("the client has ended the session: {0}")]
     ClientAlert(rustls::Error),
@@ -338,9 +341,8 @@ impl Session {
             return self.fail_without_certificate();
         }
         match error {
-            rustls::Error::PeerIncompatible(_) | rustls::Error::NoApplicationProtocol => {
-                SessionError::Incompatible(error)
-            }
+            rustls::Error::PeerIncompatible(_) => SessionError::Incompatible(error),
+            rustls::Error::NoApplicationProtocol => SessionError::NoCommonProtocol,
             rustls::Error::AlertReceived(_) => SessionError::ClientAlert(error),
             rustls::Error::InappropriateMessage { .. }
             | rustls::Error::InappropriateHandshakeMessage { .. }

@@ -290,6 +290,64 @@ fn client_that_is_refused_gets_an_alert() {
 }
 
 #[test]
+fn failed_handshakes_are_counted_by_their_cause() {
+    simulate_file(|simulation, configs| {
+        let mut check =
+            |cause: Counter, client: &dyn Fn(ClientConfig) -> ClientConfig, name: &str, act: &dyn Fn(&mut Vec<u8>)| {
+                let mut config = client((*configs.client).clone());
+                config.resumption = rustls::client::Resumption::disabled();
+                let name = name.to_owned().try_into().expect("a name");
+                let mut client = ClientConnection::new(Arc::new(config), name).expect("a configuration");
+                let index = simulation.connect_tls(Protocol::Http, &configs.server, b"", UNLIMITED).expect("accepted");
+                for _ in 0..3 {
+                    let mut sent = Vec::new();
+                    while client.wants_write() {
+                        client.write_tls(&mut sent).expect("a vector takes all");
+                    }
+                    act(&mut sent);
+                    simulation.send(index, &sent);
+                    simulation.run(ITERATIONS_MAX);
+                    let arrived = simulation.take_received(index);
+                    client.read_tls(&mut &arrived[..]).expect("there is room");
+                    let _ = client.process_new_packets();
+                }
+                simulation.close(index);
+                simulation.run(ITERATIONS_MAX);
+                assert!(!simulation.is_open(index));
+                assert_eq!(simulation.count(cause), 1, "{cause:?}");
+            };
+        let same = |config| config;
+        let keep = |_: &mut Vec<u8>| {};
+        let with_alpn = |mut config: ClientConfig| {
+            config.alpn_protocols = vec![b"unknown".to_vec()];
+            config
+        };
+        let without_roots = |mut config: ClientConfig| {
+            let provider = Arc::clone(config.crypto_provider());
+            let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+            config =
+                builder.expect("suites").with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth();
+            config
+        };
+        let with_unknown_suites = |hello: &mut Vec<u8>| {
+            // The list of suites follows the session ID.
+            if let Some(id_bytes) = hello.get(43).copied().map(usize::from) {
+                let start = 44 + id_bytes;
+                let length = usize::from(u16::from_be_bytes([hello[start], hello[start + 1]]));
+                hello[start + 2..start + 2 + length].fill(0xee);
+            }
+        };
+        check(Counter::TlsIncompatible, &same, "localhost", &with_unknown_suites);
+        check(Counter::TlsNoCommonProtocol, &with_alpn, "localhost", &keep);
+        check(Counter::TlsUnknownName, &same, "unknown.example", &keep);
+        check(Counter::TlsInvalid, &same, "localhost", &|sent| sent.splice(.., *b"GET / HTTP/1.1\r\n").for_each(drop));
+        check(Counter::TlsClientAlert, &without_roots, "localhost", &keep);
+        check(Counter::TlsClientClosed, &same, "localhost", &Vec::clear);
+        assert_eq!(simulation.count(Counter::TlsFailed), 6);
+    });
+}
+
+#[test]
 fn handshakes_of_one_iteration_are_limited() {
     simulate_file(|simulation, configs| {
         let mut hello = Vec::new();

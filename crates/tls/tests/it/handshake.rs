@@ -77,6 +77,8 @@ fn protocol_is_the_first_of_the_server_that_the_client_knows() {
     };
     check(&["http/1.1", "h2"], Some(Alpn::H2));
     check(&["http/1.1", "unknown"], Some(Alpn::Http1));
+    check(&["http/1.0", "http/1.1"], Some(Alpn::Http1));
+    check(&["http/1.0"], Some(Alpn::Http10));
     check(&[], None);
 }
 
@@ -85,7 +87,7 @@ fn client_without_a_protocol_in_common_gets_an_alert() {
     let mut config = client_config(&VERSIONS, provider());
     config.alpn_protocols = vec![b"dot".to_vec()];
     let mut pair = Pair::new(&Arc::new(config), "example.com", &server_tls());
-    assert!(matches!(pair.run(), Err(SessionError::Incompatible(Error::NoApplicationProtocol))));
+    assert!(matches!(pair.run(), Err(SessionError::NoCommonProtocol)));
     assert_eq!(pair.client_error, Some(Error::AlertReceived(AlertDescription::NoApplicationProtocol)));
     assert_eq!((pair.session.state(), pair.session.writable_bytes()), (State::Failed, 0));
 }

@@ -34,7 +34,7 @@ pub(crate) fn tickets(current: u8, previous: Option<u8>) -> Arc<TicketKeys> {
 
 /// With [`store`], for HTTP.
 pub(crate) fn server_tls() -> ServerTls {
-    ServerTls::new(Arc::new(store()), tickets(1, None), &[Alpn::H2, Alpn::Http1])
+    ServerTls::new(Arc::new(store()), tickets(1, None), &[Alpn::H2, Alpn::Http1, Alpn::Http10])
 }
 
 /// The algorithms of a client: as in browsers, the hybrid key exchange first.
