@@ -89,6 +89,12 @@ impl<'b> Request<'b> {
         }
     }
 
+    /// The request as one that has arrived over an encrypted connection; `None` if that makes no difference.
+    pub fn over_https(&self) -> Option<Request<'b>> {
+        let Target::HttpsPath { path, query } = self.target else { return None };
+        Some(Request { target: Target::Path { path, query }, ..self.clone() })
+    }
+
     /// Whether the client may wait for 100 (Continue) before it sends the body (RFC 9110 §10.1.1). Not in HTTP/1.0.
     pub fn awaits_continue(&self) -> bool {
         awaits_continue(self.version, &self.fields)

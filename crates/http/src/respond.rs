@@ -52,6 +52,10 @@ pub fn respond<'r>(
     now_unix_s: u64,
 ) -> Response<'r> {
     let head = match request.method {
+        // RFC 9110 §7.4: without encryption. The look-up of the others takes their target for none.
+        Method::Options if matches!(request.target, Target::HttpsPath { .. }) => {
+            Head::StatusPage(Status::MisdirectedRequest, PageFormat::accepted_by(request))
+        }
         Method::Get | Method::Head => {
             file.map_or_else(|error| head_of_error(request, error), |file| head_of_file(request, file, now_unix_s))
         }
@@ -70,16 +74,16 @@ pub fn respond<'r>(
 
 fn head_of_error<'r>(request: &Request<'r>, error: LookupError<'r>) -> Head<'r> {
     let status = match error {
-        // GET and HEAD always have a path, so `NotLookedUp` does not occur here.
         LookupError::Directory(path) => {
             return Head::Redirect { path, url: CanonicalUrl::WithSlash, query: query(request) };
         }
         LookupError::Moved(path, url) => return Head::Redirect { path, url, query: query(request) },
         LookupError::NotFoundWithPage(page) => return Head::NotFoundPage(page),
-        LookupError::NotFound | LookupError::NotLookedUp => Status::NotFound,
+        LookupError::NotFound => Status::NotFound,
         LookupError::Forbidden => Status::Forbidden,
         LookupError::BadRequest => Status::BadRequest,
-        LookupError::MisdirectedRequest => Status::MisdirectedRequest,
+        // GET and HEAD always have a path, unless it is one of `https`, and the connection is not encrypted (RFC 9110 §7.4).
+        LookupError::MisdirectedRequest | LookupError::NotLookedUp => Status::MisdirectedRequest,
         LookupError::ServiceUnavailable => Status::ServiceUnavailable,
         LookupError::InternalServerError => Status::InternalServerError,
     };
@@ -108,6 +112,6 @@ fn head_of_file<'r>(request: &Request<'r>, file: &'r Representation, now_unix_s:
 fn query<'r>(request: &Request<'r>) -> Option<&'r [u8]> {
     match request.target {
         Target::Path { query, .. } => query,
-        Target::Asterisk | Target::Authority => None,
+        Target::HttpsPath { .. } | Target::Asterisk | Target::Authority => None,
     }
 }

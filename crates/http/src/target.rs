@@ -15,6 +15,14 @@ pub enum Target<'b> {
         /// The part after the question mark, if there is one.
         query: Option<&'b [u8]>,
     },
+    /// The path and query of absolute-form with the scheme `https`, to be answered on an encrypted connection only (RFC 9110
+    /// §7.4): [`Request::over_https`](crate::Request::over_https).
+    HttpsPath {
+        /// As of [`Target::Path`].
+        path: &'b [u8],
+        /// As of [`Target::Path`].
+        query: Option<&'b [u8]>,
+    },
     /// asterisk-form: the server itself, for OPTIONS.
     Asterisk,
     /// authority-form: the `host:port` of CONNECT.
@@ -23,21 +31,28 @@ pub enum Target<'b> {
 
 impl<'b> Target<'b> {
     /// Parses origin-form, or absolute-form with its authority, a valid [`Host`].
-    ///
-    /// `http` is the only scheme: RFC 9110 §7.4 requires that `https` is refused on an unsecured connection.
     pub(crate) fn parse(target: &'b [u8]) -> Option<(Target<'b>, Option<&'b [u8]>)> {
-        const SCHEME: &[u8] = b"http://";
         if target.first() == Some(&b'/') {
             return Some((Target::parse_path(target)?, None));
         }
-        let (scheme, rest) = target.split_at_checked(SCHEME.len())?;
-        if !scheme.eq_ignore_ascii_case(SCHEME) {
-            return None;
-        }
+        Target::parse_absolute(target)
+    }
+
+    #[cold]
+    fn parse_absolute(target: &'b [u8]) -> Option<(Target<'b>, Option<&'b [u8]>)> {
+        let (is_https, rest) = match (after_scheme(target, b"http://"), after_scheme(target, b"https://")) {
+            (Some(rest), _) => (false, rest),
+            (_, Some(rest)) => (true, rest),
+            (None, None) => return None,
+        };
         let authority_bytes = rest.iter().position(|byte| b"/?".contains(byte)).unwrap_or(rest.len());
         let (authority, path) = rest.split_at(authority_bytes);
         Host::parse(authority)?;
-        Some((Target::parse_path(path)?, Some(authority)))
+        let target = match Target::parse_path(path)? {
+            Target::Path { path, query } if is_https => Target::HttpsPath { path, query },
+            target => target,
+        };
+        Some((target, Some(authority)))
     }
 
     fn parse_path(target: &'b [u8]) -> Option<Target<'b>> {
@@ -55,4 +70,9 @@ impl<'b> Target<'b> {
         let path = if path.is_empty() { b"/" } else { path };
         is_valid.then_some(Target::Path { path, query })
     }
+}
+
+fn after_scheme<'b>(target: &'b [u8], scheme: &[u8]) -> Option<&'b [u8]> {
+    let (own, rest) = target.split_at_checked(scheme.len())?;
+    own.eq_ignore_ascii_case(scheme).then_some(rest)
 }

@@ -419,7 +419,10 @@ impl<'s> Connection<'s> {
         let next = self.answer_all(input, budget, context);
         let has_answered = self.answered_count != answered_before;
         let timeout = match self.state {
-            State::Idle if has_answered => Some(self.protocol_state.idle_timeout(context.options)),
+            // The body of a request that was answered before may have been skipped to its end.
+            State::Idle if has_answered || state_before == State::Receiving => {
+                Some(self.protocol_state.idle_timeout(context.options))
+            }
             State::Receiving if has_answered || state_before != State::Receiving => {
                 self.begin_receiving(has_answered, context);
                 return next;
@@ -479,6 +482,7 @@ impl<'s> Connection<'s> {
                         };
                     }
                 }
+                Step::Skipped => self.state = State::Idle,
                 Step::WaitForJob => {
                     let sent = self.flush(None, context)?;
                     if matches!(sent, None | Some(Next::Wait)) {

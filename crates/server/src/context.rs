@@ -155,6 +155,8 @@ pub(crate) enum Step<'s> {
     Answered(Option<FileChunk<'s>>),
     /// The same, and it is the last answer.
     Last(CloseMode, Option<FileChunk<'s>>),
+    /// The rest of a request that is answered already was skipped.
+    Skipped,
     /// The request, still in the input, waits for a job.
     WaitForJob,
     /// The input, of which nothing was taken, begins with the preface of HTTP/2.

@@ -32,15 +32,21 @@ pub(crate) struct Http1 {
     job_error: Option<FileError>,
 }
 
-/// The head of a request, and how much of its body was skipped.
+/// How much of a body was skipped.
 #[derive(Debug)]
 struct Pending {
-    head: Vec<u8>,
     skipper: BodySkipper,
-    /// What was kept of the body; `None` if it is not needed.
-    content: Option<Vec<u8>>,
+    /// The request, whose response depends on its body; `None` if it is answered already.
+    query: Option<PendingQuery>,
     /// Bytes of head and body that have arrived.
     received_bytes: u64,
+}
+
+/// A request with a DNS query, as far as it has arrived.
+#[derive(Debug)]
+struct PendingQuery {
+    head: Vec<u8>,
+    content: Vec<u8>,
 }
 
 impl Http1 {
@@ -50,8 +56,8 @@ impl Http1 {
 
     /// Bytes of the request whose body has not arrived whole.
     pub(crate) fn held_bytes(&self) -> usize {
-        let of_content = |pending: &Pending| pending.content.as_ref().map_or(0, Vec::capacity);
-        self.pending.as_ref().map_or(0, |pending| pending.head.capacity() + of_content(pending))
+        let query = self.pending.as_ref().and_then(|pending| pending.query.as_ref());
+        query.map_or(0, |query| query.head.capacity() + query.content.capacity())
     }
 
     /// Bytes of that request.
@@ -64,8 +70,8 @@ impl Http1 {
         self.job_error = result.err();
     }
 
-    /// Writes the response to a client that did not send its request in time (RFC 9110 §15.5.9).
-    /// `unprocessed`: what has been received of it.
+    /// Writes the response to a client that did not send its request in time (RFC 9110 §15.5.9), unless it was answered before
+    /// its body had arrived. `unprocessed`: what has been received of it.
     pub(crate) fn write_timeout_response(
         &mut self,
         is_receiving: bool,
@@ -74,15 +80,17 @@ impl Http1 {
         context: &mut Context<'_, '_>,
     ) -> bool {
         context.metrics.add(Counter::HttpTimeouts, 1);
-        if is_receiving {
-            let received = self.pending.as_ref().map_or(unprocessed, |pending| &pending.head);
+        let is_unanswered = is_receiving && self.pending.as_ref().is_none_or(|pending| pending.query.is_some());
+        if is_unanswered {
+            let query = self.pending.as_ref().and_then(|pending| pending.query.as_ref());
+            let received = query.map_or(unprocessed, |query| &query.head);
             let content_bytes = write_status_page(&Response::error(Status::RequestTimeout, received), context);
             if let Some(log) = context.log {
                 let peer = connection.peer(LoggedProtocol::Http1);
                 log.log_refused(peer, received, Status::RequestTimeout, content_bytes);
             }
         }
-        is_receiving
+        is_unanswered
     }
 
     /// Takes one request, or part of it, off the input and writes its response.
@@ -136,7 +144,8 @@ impl Http1 {
         step
     }
 
-    /// A request with a body, which is skipped before the request is answered.
+    /// A request with a body, which is skipped: before the request is answered if it has arrived, or if the response depends on
+    /// it.
     fn start_body<'s>(
         &mut self,
         request: &Request<'_>,
@@ -147,9 +156,16 @@ impl Http1 {
     ) -> Step<'s> {
         let mut skipper = BodySkipper::new(request.framing, &context.options.http.request);
         let site = context.files.site_for(&context.snapshot.sites, request.host);
+        let over_https = over_https(request, connection);
         let is_needed = has_dns_message(request)
             && matches!(
-                Ruling::of(request, site, connection.transport, context.snapshot, context.options),
+                Ruling::of(
+                    over_https.as_ref().unwrap_or(request),
+                    site,
+                    connection.transport,
+                    context.snapshot,
+                    context.options
+                ),
                 Ruling::DnsQuery(_)
             );
         let mut content = is_needed.then(Vec::new);
@@ -164,25 +180,28 @@ impl Http1 {
                 None => self.answer_request(request, input, connection, context),
             };
         }
-        if request.awaits_continue() && content.is_some() {
-            // RFC 9110 §10.1.1: if part of the body has arrived, the client does not wait.
-            if skipped.consumed_bytes == 0 {
-                context.buffers.output.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
-            }
-        } else if request.awaits_continue() {
-            // A client that waits gets the final response instead, since the body is not needed. Whether the body arrives all
-            // the same is unknown, so the connection closes.
+        let received_bytes = (head.len() + skipped.consumed_bytes) as u64;
+        let Some(content) = content else {
             return match self.answer_request(request, input, connection, context) {
+                // Whether the body of a client that waits for 100 (Continue) arrives is unknown, so the connection closes.
+                Step::Answered(file) if !request.awaits_continue() => {
+                    self.pending = Some(Box::new(Pending { skipper, query: None, received_bytes }));
+                    Step::Answered(file)
+                }
                 Step::Answered(file) | Step::Last(_, file) => Step::Last(CloseMode::Linger, file),
                 step => step,
             };
+        };
+        // RFC 9110 §10.1.1: if part of the body has arrived, the client does not wait.
+        if request.awaits_continue() && skipped.consumed_bytes == 0 {
+            context.buffers.output.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
         }
-        let received_bytes = (head.len() + skipped.consumed_bytes) as u64;
-        self.pending = Some(Box::new(Pending { head: head.to_vec(), skipper, content, received_bytes }));
+        let query = Some(PendingQuery { head: head.to_vec(), content });
+        self.pending = Some(Box::new(Pending { skipper, query, received_bytes }));
         Step::Partial
     }
 
-    /// Goes on skipping the body, and answers its request at the end.
+    /// Goes on skipping the body, and answers its request at the end, unless it is answered.
     fn continue_body<'s>(
         &mut self,
         mut pending: Box<Pending>,
@@ -190,9 +209,14 @@ impl Http1 {
         connection: &ConnectionInfo<'_>,
         context: &mut Context<'_, 's>,
     ) -> Step<'s> {
-        let skipped = match skip(&mut pending.skipper, input.rest(), pending.content.as_mut()) {
-            Err(error) => return self.refuse(error, &pending.head, connection, context),
-            Ok(skipped) => skipped,
+        let content = pending.query.as_mut().map(|query| &mut query.content);
+        let skipped = match (skip(&mut pending.skipper, input.rest(), content), &pending.query) {
+            (Err(error), Some(query)) => return self.refuse(error, &query.head, connection, context),
+            (Err(_), None) => {
+                context.metrics.add(Counter::HttpRefused, 1);
+                return Step::Invalid;
+            }
+            (Ok(skipped), _) => skipped,
         };
         input.consume(skipped.consumed_bytes);
         pending.received_bytes += skipped.consumed_bytes as u64;
@@ -200,13 +224,11 @@ impl Http1 {
             self.pending = Some(pending);
             return Step::Partial;
         }
-        let step = match parse_request(&pending.head, 0, &context.options.http.request) {
-            Ok(Parsed::Complete { request, .. }) => match &pending.content {
-                Some(content) => self.answer_by_rules(&request, content, input, connection, context),
-                None => self.answer_request(&request, input, connection, context),
-            },
-            Ok(Parsed::Partial) => self.refuse(RequestError::InvalidRequestLine, &pending.head, connection, context),
-            Err(error) => self.refuse(error, &pending.head, connection, context),
+        let Some(PendingQuery { head, content }) = &pending.query else { return Step::Skipped };
+        let step = match parse_request(head, 0, &context.options.http.request) {
+            Ok(Parsed::Complete { request, .. }) => self.answer_by_rules(&request, content, input, connection, context),
+            Ok(Parsed::Partial) => self.refuse(RequestError::InvalidRequestLine, head, connection, context),
+            Err(error) => self.refuse(error, head, connection, context),
         };
         if matches!(step, Step::WaitForJob) {
             self.pending = Some(pending);
@@ -241,6 +263,8 @@ impl Http1 {
         context: &mut Context<'_, 's>,
     ) -> Step<'s> {
         let is_last = is_last(input, connection, context);
+        let over_https = over_https(request, connection);
+        let request = over_https.as_ref().unwrap_or(request);
         let site = context.files.site_for(&context.snapshot.sites, request.host);
         match Ruling::of(request, site, connection.transport, context.snapshot, context.options) {
             Ruling::File(field_lines) => {
@@ -376,6 +400,11 @@ impl Http1 {
         }
         Step::Last(CloseMode::Linger, None)
     }
+}
+
+/// The request as one that has arrived with encryption; `None` if that makes no difference, or it has not.
+fn over_https<'b>(request: &Request<'b>, connection: &ConnectionInfo<'_>) -> Option<Request<'b>> {
+    if connection.transport.is_encrypted() { request.over_https() } else { None }
 }
 
 #[inline]

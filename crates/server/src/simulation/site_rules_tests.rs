@@ -203,6 +203,35 @@ fn request_for_a_host_that_the_certificate_is_not_for_gets_421() {
 }
 
 #[test]
+fn request_for_an_https_target_needs_encryption() {
+    simulate_rules(None, |simulation, configs| {
+        let mut client = TlsClient::of("example.com", simulation, configs);
+        for (target, status) in [
+            ("https://example.com/file", "200"),
+            ("HTTPS://EXAMPLE.com:443/file?a", "200"),
+            ("https://example.com/dns-query?dns=AAAAAAABAAAAAAAAA25zMQdleGFtcGxlA2NvbQAAAQAB", "200"),
+            ("https://example.com/folder", "301"),
+            ("https://example.com", "404"),
+            ("https://unknown.example/file", "421"),
+            ("http://example.com/file", "200"),
+        ] {
+            let response = client.ask(&get(target, "other.example"), simulation);
+            assert!(response.starts_with(&format!("HTTP/1.1 {status} ")), "{target}: {response}");
+            if target.starts_with("http:") {
+                continue;
+            }
+            // RFC 9110 §7.4, with and without rules of the site.
+            for (method, host) in [("GET", "example.com"), ("OPTIONS", "example.com"), ("HEAD", "plain.example")] {
+                let target = target.replace("example.com", host);
+                let request = get(&target, "other.example").replacen("GET", method, 1);
+                let response = simulation.ask_plain(&request);
+                assert!(response.starts_with("HTTP/1.1 421 "), "{request}: {response}");
+            }
+        }
+    });
+}
+
+#[test]
 fn default_certificate_is_for_its_names_and_for_addresses() {
     let certificate = localhost_certificate();
     let mut store = CertificateStore::new();
