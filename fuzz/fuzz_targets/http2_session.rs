@@ -56,7 +56,7 @@ fuzz_target!(|input: Input<'_>| {
             let (consumed, received) = session.receive(&pending, &mut exchange);
             pending.drain(..consumed);
             let request = match received {
-                Received::Request(request) => request,
+                Received::Request(request) | Received::Content(request) => request,
                 Received::Refused(_) => continue,
                 Received::Partial | Received::Closed(_) => break,
             };

@@ -15,9 +15,9 @@ pub struct Limits {
     pub requests_max: u64,
     /// Bytes of a header block before it is decoded. A larger one ends the connection, since it cannot be skipped.
     pub header_block_bytes_max: usize,
-    /// Bytes of the heads of requests that cannot be answered yet, and of DNS messages in requests. If there are several heads,
-    /// one that exceeds it is refused, as is a message.
-    pub kept_heads_bytes_max: usize,
+    /// Bytes of requests that cannot be answered yet, with the content that they wait for. If there are several, one that exceeds it
+    /// is refused, to be repeated.
+    pub kept_request_bytes_max: usize,
     /// CONTINUATION frames of one header block.
     pub continuations_max: u8,
     /// Streams reset by the client or because of its errors, beyond those answered completely.
@@ -35,7 +35,7 @@ impl Default for Limits {
             streams_max: 100,
             requests_max: 10_000,
             header_block_bytes_max: 32 * 1024,
-            kept_heads_bytes_max: 64 * 1024,
+            kept_request_bytes_max: 64 * 1024,
             continuations_max: 8,
             reset_budget: 200,
             control_budget: 1_000,
@@ -49,7 +49,7 @@ impl Default for Limits {
 pub enum ExceededLimit {
     /// [`Limits::streams_max`]: the request is refused, to be repeated.
     Streams,
-    /// [`Limits::kept_heads_bytes_max`]: likewise.
+    /// [`Limits::kept_request_bytes_max`]: likewise.
     KeptRequestBytes,
     /// [`Limits::header_block_bytes_max`]: this and the following ones end the connection.
     HeaderBlockBytes,

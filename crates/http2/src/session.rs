@@ -4,6 +4,7 @@ mod control;
 mod requests;
 
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::mem;
 
@@ -17,15 +18,16 @@ use crate::limits::{Budgets, ExceededLimit, Limits};
 use crate::priority::Priority;
 use crate::request_head::Scratch;
 use crate::response_head;
-use crate::streams::{Stream, Streams, Work};
+use crate::streams::{ClientSide, Stream, Streams, Work};
 
 /// Content of one DATA frame: with its header, the frame is one TLS record.
 pub const DATA_BYTES_MAX: usize = PAYLOAD_BYTES_MAX - HEADER_BYTES;
 
 /// The windows of a connection at its start (RFC 9113 §6.9.2).
 const INITIAL_WINDOW: u32 = 65_535;
-/// Streams that were reset last, for which frames may still arrive.
-const RESET_STREAMS_KEPT: usize = 16;
+/// Times [`Limits::streams_max`]: the streams that were reset last, for which frames may still arrive. A client may have opened as
+/// many again before it learns that all of its streams are reset.
+const RESET_STREAMS_KEPT: usize = 2;
 
 /// What a connection receives frames with.
 #[derive(Debug)]
@@ -56,8 +58,8 @@ pub struct Session<B> {
     /// Content received since the last WINDOW_UPDATE.
     unreported_bytes: u32,
     budgets: Budgets,
-    reset_streams: [u32; RESET_STREAMS_KEPT],
-    reset_count: usize,
+    reset_streams: VecDeque<u32>,
+    reset_streams_max: usize,
     /// A response was encoded.
     has_answered: bool,
     /// The client sends no more requests.
@@ -93,9 +95,13 @@ struct PartialBlock {
 pub enum Received {
     /// The rest of a frame is missing, or there is no input.
     Partial,
-    /// A request is complete: [`Scratch::head`] has its head, and its content if that is a DNS message. It is to be given to [`Session::answer`] or
-    /// [`Session::park`].
+    /// The head of a request is complete, and in [`Scratch::head`]. It is to be given to [`Session::answer`],
+    /// [`Session::park`] or, if the response depends on content that [has not arrived](Request::has_content),
+    /// [`Session::await_content`].
     Request(Request),
+    /// That content is complete: [`Scratch::head`] has the head and the content after it. The request is to be given to
+    /// [`Session::answer`] or [`Session::park`].
+    Content(Request),
     /// A request was refused because of this limit; what follows in the input is not taken yet.
     Refused(ExceededLimit),
     /// The connection has ended, because of this limit or of another error of the client; the output has the reason.
@@ -109,7 +115,8 @@ pub struct Request {
     stream: u32,
     window: i64,
     priority: Priority,
-    is_client_open: bool,
+    client_side: ClientSide,
+    awaits_continue: bool,
     error: Option<RequestError>,
 }
 
@@ -117,6 +124,11 @@ impl Request {
     /// The number of the stream.
     pub fn stream(&self) -> u32 {
         self.stream
+    }
+
+    /// Whether content may follow, which is discarded unless it is awaited.
+    pub fn has_content(&self) -> bool {
+        self.client_side != ClientSide::Ended
     }
 
     /// Why the request is refused, if it exceeds a limit: then its head is incomplete.
@@ -198,8 +210,8 @@ impl<B> Session<B> {
             stream_window: INITIAL_WINDOW,
             unreported_bytes: 0,
             budgets: Budgets::new(limits),
-            reset_streams: [0; RESET_STREAMS_KEPT],
-            reset_count: 0,
+            reset_streams: VecDeque::new(),
+            reset_streams_max: limits.streams_max as usize * RESET_STREAMS_KEPT,
             has_answered: false,
             is_client_leaving: false,
         }
@@ -234,7 +246,8 @@ impl<B> Session<B> {
         };
         let of_block = self.block.as_ref().map_or(0, |block| block.bytes.capacity());
         let of_streams = self.streams.iter().map(of_stream).sum::<usize>();
-        self.decoder.held_bytes() + of_block + self.streams.list_bytes() + of_streams
+        let of_resets = self.reset_streams.capacity() * size_of::<u32>();
+        self.decoder.held_bytes() + of_block + self.streams.list_bytes() + of_streams + of_resets
     }
 
     /// Those of requests that have not arrived whole.
@@ -249,12 +262,17 @@ impl<B> Session<B> {
 
     /// Whether the connection may keep another head of a request that cannot be answered yet.
     pub fn may_keep(&self, head: &[u8], limits: &Limits) -> bool {
+        self.may_keep_more(0, head.len(), limits)
+    }
+
+    /// Whether a request of which `own_bytes` are kept may keep `more_bytes`. One request is limited by the limits of requests alone.
+    fn may_keep_more(&self, own_bytes: usize, more_bytes: usize, limits: &Limits) -> bool {
         let of_stream = |stream: &Stream<B>| match &stream.work {
             Work::Receiving { head, .. } | Work::Parked { head } => head.len(),
             _ => 0,
         };
         let kept_bytes = self.streams.iter().map(of_stream).sum::<usize>();
-        kept_bytes == 0 || kept_bytes + head.len() <= limits.kept_heads_bytes_max
+        kept_bytes == own_bytes || kept_bytes + more_bytes <= limits.kept_request_bytes_max
     }
 
     /// Releases memory that an idle connection does not need.
@@ -280,16 +298,19 @@ impl<B> Session<B> {
                         return (consumed, received);
                     }
                 }
-                Err(violation) => {
-                    let (code, limit) = match violation {
-                        Violation::Protocol(code) => (code, None),
-                        Violation::Limit(limit) => (ErrorCode::EnhanceYourCalm, Some(limit)),
-                    };
-                    self.close(code, exchange.out);
-                    return (input.len(), Received::Closed(limit));
-                }
+                Err(violation) => return (input.len(), Received::Closed(self.close_by(violation, exchange.out))),
             }
         }
+    }
+
+    /// Ends the connection because of an error of the client; the limit that it has exceeded, if any.
+    fn close_by(&mut self, violation: Violation, out: &mut Vec<u8>) -> Option<ExceededLimit> {
+        let (code, limit) = match violation {
+            Violation::Protocol(code) => (code, None),
+            Violation::Limit(limit) => (ErrorCode::EnhanceYourCalm, Some(limit)),
+        };
+        self.close(code, out);
+        limit
     }
 
     /// Ends the connection at once. The client learns why, and which requests were not processed.
@@ -333,21 +354,21 @@ impl<B> Session<B> {
         limits: &Limits,
         out: &mut Vec<u8>,
     ) {
-        let Request { stream: id, window, priority, is_client_open, .. } = request;
+        let Request { stream: id, window, priority, client_side, .. } = request;
         let is_empty = matches!(content, Content::Empty);
         self.put_head(head, id, is_empty, out);
         match content {
-            Content::Empty => self.end_stream(id, is_client_open, limits),
+            Content::Empty => self.end_stream(id, client_side, limits),
             Content::Bytes(bytes) => {
                 out.extend_from_slice(&frame::header(bytes.len(), kind::DATA, flag::END_STREAM, id));
                 out.extend_from_slice(bytes);
                 self.window -= bytes.len() as i64;
                 self.budgets.note_sent(bytes.len() as u32, limits);
-                self.end_stream(id, is_client_open, limits);
+                self.end_stream(id, client_side, limits);
             }
             Content::Later { body, length_bytes } => {
                 let work = Work::Sending { body, left_bytes: length_bytes, turn: self.streams.next_turn() };
-                self.streams.push(Stream { id, window, priority, is_client_open, work });
+                self.streams.push(Stream { id, window, priority, client_side, work });
             }
         }
     }
@@ -359,11 +380,37 @@ impl<B> Session<B> {
         finish_head(start, id, is_end, out);
     }
 
+    /// Receives the content of a request, which [`Session::receive`] then gives again. `Err`: the request is refused, or the
+    /// connection has ended.
+    #[expect(clippy::needless_pass_by_value, reason = "a request waits or is answered")]
+    pub fn await_content(
+        &mut self,
+        request: Request,
+        head: &[u8],
+        limits: &Limits,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Received> {
+        let Request { stream: id, window, priority, client_side, awaits_continue, .. } = request;
+        if !self.may_keep(head, limits) {
+            return Err(match self.refuse(id, ErrorCode::RefusedStream, out) {
+                Ok(()) => Received::Refused(ExceededLimit::KeptRequestBytes),
+                Err(violation) => Received::Closed(self.close_by(violation, out)),
+            });
+        }
+        // RFC 9110 §10.1.1.
+        if awaits_continue {
+            self.put_head(b"HTTP/1.1 100 Continue\r\n\r\n", id, false, out);
+        }
+        let work = Work::Receiving { head: head.to_vec(), head_bytes: head.len() };
+        self.streams.push(Stream { id, window, priority, client_side, work });
+        Ok(())
+    }
+
     /// Keeps a request that cannot be answered yet, until [`Session::resume`]; [`Session::may_keep`] is true.
     #[expect(clippy::needless_pass_by_value, reason = "a request is parked or answered")]
     pub fn park(&mut self, request: Request, head: &[u8]) {
-        let Request { stream: id, window, priority, is_client_open, .. } = request;
-        self.streams.push(Stream { id, window, priority, is_client_open, work: Work::Parked { head: head.to_vec() } });
+        let Request { stream: id, window, priority, client_side, .. } = request;
+        self.streams.push(Stream { id, window, priority, client_side, work: Work::Parked { head: head.to_vec() } });
     }
 
     /// Takes back a request that was parked. `None`: the client has reset its stream.
@@ -417,11 +464,11 @@ impl<B> Session<B> {
     }
 
     /// The response on `id` is sent whole.
-    fn end_stream(&mut self, id: u32, is_client_open: bool, limits: &Limits) {
+    fn end_stream(&mut self, id: u32, client_side: ClientSide, limits: &Limits) {
         self.budgets.note_answered(limits);
-        if is_client_open {
+        if client_side != ClientSide::Ended {
             let priority = Priority::default();
-            self.streams.push(Stream { id, window: 0, priority, is_client_open, work: Work::Discarding });
+            self.streams.push(Stream { id, window: 0, priority, client_side, work: Work::Discarding });
         }
     }
 
@@ -439,7 +486,7 @@ impl<B> Session<B> {
     /// header block that has arrived in part is the last one.
     pub fn oldest_partial(&self) -> Option<(u32, Option<u64>)> {
         let of_stream = |stream: &Stream<B>| match &stream.work {
-            Work::Receiving { head, received_bytes, .. } => Some((stream.id, Some(head.len() as u64 + received_bytes))),
+            Work::Receiving { head, .. } => Some((stream.id, Some(head.len() as u64))),
             Work::Discarding => Some((stream.id, None)),
             _ => None,
         };
@@ -461,8 +508,10 @@ impl<B> Session<B> {
 
     fn put_reset(&mut self, id: u32, code: ErrorCode, out: &mut Vec<u8>) {
         frame::put_reset(id, code, out);
-        self.reset_streams[self.reset_count % RESET_STREAMS_KEPT] = id;
-        self.reset_count += 1;
+        if self.reset_streams.len() >= self.reset_streams_max {
+            self.reset_streams.pop_front();
+        }
+        self.reset_streams.push_back(id);
     }
 
     /// Resets a stream because of an error of the client.
@@ -551,7 +600,7 @@ impl<B> DataFrame<'_, B> {
         out.truncate(start + HEADER_BYTES + length_bytes);
         let now = session.streams.next_turn();
         let stream = session.streams.at_mut(index);
-        let (id, is_client_open) = (stream.id, stream.is_client_open);
+        let (id, client_side) = (stream.id, stream.client_side);
         stream.window -= length_bytes as i64;
         let is_end = match &mut stream.work {
             Work::Sending { left_bytes, turn, .. } => {
@@ -567,7 +616,7 @@ impl<B> DataFrame<'_, B> {
         out[start..start + HEADER_BYTES].copy_from_slice(&frame::header(length_bytes, kind::DATA, flags, id));
         if is_end {
             session.streams.remove(index);
-            session.end_stream(id, is_client_open, limits);
+            session.end_stream(id, client_side, limits);
         }
     }
 
@@ -596,8 +645,8 @@ impl<B> DataFrame<'_, B> {
 }
 
 fn request_of<B>(stream: &Stream<B>, error: Option<RequestError>) -> Request {
-    let &Stream { id, window, priority, is_client_open, .. } = stream;
-    Request { stream: id, window, priority, is_client_open, error }
+    let &Stream { id, window, priority, client_side, .. } = stream;
+    Request { stream: id, window, priority, client_side, awaits_continue: false, error }
 }
 
 /// Writes the frame header at `start` before the header block at the end of `out`, and divides a block that is too long

@@ -11,15 +11,38 @@ pub(crate) struct Stream<B> {
     /// Content that the client takes. A change of its settings can make it negative (RFC 9113 §6.9.2).
     pub(crate) window: i64,
     pub(crate) priority: Priority,
-    /// The client has not ended its side.
-    pub(crate) is_client_open: bool,
+    pub(crate) client_side: ClientSide,
     pub(crate) work: Work<B>,
+}
+
+/// What the client still sends on a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ClientSide {
+    /// Content, or trailers. `left_bytes`: those that are left of the Content-Length, if there is one.
+    Open { left_bytes: Option<u64> },
+    /// Nothing.
+    Ended,
+}
+
+impl ClientSide {
+    /// The client sends `bytes` of content, perhaps the last ones; `None` if its length is not what was announced (RFC 9113
+    /// §8.1.1).
+    pub(crate) fn after(self, bytes: u64, is_end: bool) -> Option<ClientSide> {
+        let ClientSide::Open { left_bytes: Some(left_bytes) } = self else {
+            return Some(if is_end { ClientSide::Ended } else { self });
+        };
+        match (left_bytes.checked_sub(bytes)?, is_end) {
+            (0, true) => Some(ClientSide::Ended),
+            (_, true) => None,
+            (left_bytes, false) => Some(ClientSide::Open { left_bytes: Some(left_bytes) }),
+        }
+    }
 }
 
 #[derive(Debug)]
 pub(crate) enum Work<B> {
-    /// The content of the request has not arrived whole. It follows the head, or it is discarded.
-    Receiving { head: Vec<u8>, announced_bytes: Option<u64>, received_bytes: u64, keeps_content: bool },
+    /// The content of the request, on which the response depends, has not arrived whole. It follows the head.
+    Receiving { head: Vec<u8>, head_bytes: usize },
     /// The caller cannot answer yet.
     Parked { head: Vec<u8> },
     /// The same, and the client has reset the stream. It counts until the caller's work has ended.
@@ -135,7 +158,7 @@ mod tests {
 
     fn stream(id: u32, urgency: u8, is_incremental: bool) -> Stream<()> {
         let work = Work::Sending { body: (), left_bytes: 1, turn: 0 };
-        Stream { id, window: 1, priority: Priority { urgency, is_incremental }, is_client_open: false, work }
+        Stream { id, window: 1, priority: Priority { urgency, is_incremental }, client_side: ClientSide::Ended, work }
     }
 
     /// The order in which the streams send pieces, each stream at most twice.

@@ -15,7 +15,8 @@ use crate::send_queue::{FileChunk, Piece};
 use crate::site_rules::Ruling;
 use crate::snapshot::Snapshot;
 use sanderling_http::{
-    Body, LookupError, Parsed, RequestError, Response, SitePath, Status, parse_request, put_field_lines, respond,
+    Body, LookupError, Parsed, RequestError, Response, SitePath, Status, has_dns_message, parse_request,
+    put_field_lines, respond,
 };
 use sanderling_http2::{
     Activity, Content, DATA_BYTES_MAX, ErrorCode, ExceededLimit, Exchange, Limits, PartialEnd, Received, Request,
@@ -271,15 +272,9 @@ impl<'s> Http2<'s> {
                 metrics.add(Counter::Http2Requests, 1);
                 return self.answer(request, None, connection, context);
             }
-            Received::Refused(limit) => {
-                metrics.add(counter_of(limit), 1);
-                return StreamStep::Progress { has_answered: false };
-            }
-            Received::Closed(limit) => {
-                metrics.add(Counter::Http2Refused, 1);
-                metrics.add(limit.map_or(Counter::Http2Errors, counter_of), 1);
-                return StreamStep::Closed;
-            }
+            Received::Content(request) => return self.answer(request, None, connection, context),
+            Received::Refused(limit) => return refused(limit, metrics),
+            Received::Closed(limit) => return closed(limit, metrics),
             Received::Partial => {}
         }
         let content_bytes_max = if piece_limits.is_scarce() { SCARCE_BYTES_MAX } else { DATA_BYTES_MAX };
@@ -379,6 +374,14 @@ impl<'s> Http2<'s> {
                 let (content, client) = (&scratch.head[*head_bytes..], *connection.client);
                 let query = DnsRequest { request: parsed, content, client, now_unix_s: clock.unix_s() };
                 field_lines = ruling.field_lines();
+                if matches!(ruling, Ruling::DnsQuery(_)) && request.has_content() && has_dns_message(parsed) {
+                    let awaited = self.session.await_content(request, &scratch.head, &options.http.http2, output);
+                    return match awaited {
+                        Err(Received::Closed(limit)) => closed(limit, metrics),
+                        Err(Received::Refused(limit)) => refused(limit, metrics),
+                        _ => StreamStep::Progress { has_answered: false },
+                    };
+                }
                 if let Some((response, reply)) = response_by_rules(&ruling, &query, snapshot, metrics, reply_room) {
                     head.clear();
                     response.write_head(clock.date(), head);
@@ -536,6 +539,21 @@ fn response_by_rules<'r, 'b>(
             Some((*response, &[]))
         }
     }
+}
+
+/// A request was refused because of this limit.
+#[cold]
+fn refused(limit: ExceededLimit, metrics: &ThreadMetrics) -> StreamStep {
+    metrics.add(counter_of(limit), 1);
+    StreamStep::Progress { has_answered: false }
+}
+
+/// The connection has ended because of this limit, or of another error of the client.
+#[cold]
+fn closed(limit: Option<ExceededLimit>, metrics: &ThreadMetrics) -> StreamStep {
+    metrics.add(Counter::Http2Refused, 1);
+    metrics.add(limit.map_or(Counter::Http2Errors, counter_of), 1);
+    StreamStep::Closed
 }
 
 /// The counter of requests and connections that have exceeded a limit.

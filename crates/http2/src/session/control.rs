@@ -125,7 +125,7 @@ impl<B> Session<B> {
     }
 
     /// Ends a stream without an answer, once the caller's work on it has ended.
-    fn drop_stream(&mut self, index: usize) {
+    pub(super) fn drop_stream(&mut self, index: usize) {
         let stream = self.streams.at_mut(index);
         match stream.work {
             Work::Parked { .. } | Work::Abandoned => stream.work = Work::Abandoned,

@@ -3,13 +3,13 @@
 use alloc::boxed::Box;
 use core::mem;
 
-use sanderling_http::{Parsed, RequestError, has_dns_message, parse_request};
+use sanderling_http::{DNS_MESSAGE_BYTES_MAX, RequestError};
 
 use super::{Exchange, INITIAL_WINDOW, Outcome, PartialBlock, Phase, Received, Request, Session, request_of};
 use crate::frame::{self, ErrorCode, FrameHeader, U31_MAX, flag};
 use crate::limits::ExceededLimit;
 use crate::request_head::{HeadFacts, Scratch, decode_request, decode_trailers};
-use crate::streams::{Stream, Work};
+use crate::streams::{ClientSide, Stream, Work};
 
 /// Received content after which the client may send as much again.
 const WINDOW_UPDATE_BYTES: u32 = INITIAL_WINDOW / 2;
@@ -105,42 +105,15 @@ impl<B> Session<B> {
             self.refuse(id, ErrorCode::RefusedStream, exchange.out)?;
             return Ok(Some(Received::Refused(ExceededLimit::Streams)));
         }
-        let is_client_open = !header.has(flag::END_STREAM);
         let HeadFacts { is_malformed, error, content_bytes, has_expectation, priority, .. } = facts;
-        // RFC 9113 §8.1.1: the length of the content is what was announced.
-        if is_malformed || (!is_client_open && content_bytes.is_some_and(|bytes| bytes != 0)) {
+        let client_side = ClientSide::Open { left_bytes: content_bytes }.after(0, header.has(flag::END_STREAM));
+        let Some(client_side) = client_side.filter(|_| !is_malformed) else {
             self.refuse(id, ErrorCode::ProtocolError, exchange.out)?;
             return Ok(None);
-        }
-        let window = i64::from(self.stream_window);
-        let is_too_large = content_bytes.is_some_and(|bytes| bytes > limits.request.body_bytes_max);
-        if !is_client_open || error.is_some() || is_too_large {
-            return Ok(Some(Received::Request(Request { stream: id, window, priority, is_client_open, error })));
-        }
-        let head = &exchange.scratch.head;
-        let keeps_content = matches!(
-            parse_request(head, 0, &limits.request), Ok(Parsed::Complete { request, .. }) if has_dns_message(&request)
-        );
-        // RFC 9110 §10.1.1: a client that waits for 100 (Continue) gets the final response instead, if that does not depend on
-        // the content.
-        if has_expectation && !keeps_content {
-            return Ok(Some(Received::Request(Request { stream: id, window, priority, is_client_open, error })));
-        }
-        if !self.may_keep(head, limits) {
-            self.refuse(id, ErrorCode::RefusedStream, exchange.out)?;
-            return Ok(Some(Received::Refused(ExceededLimit::KeptRequestBytes)));
-        }
-        if has_expectation {
-            self.put_head(b"HTTP/1.1 100 Continue\r\n\r\n", id, false, exchange.out);
-        }
-        let work = Work::Receiving {
-            head: exchange.scratch.head.clone(),
-            announced_bytes: content_bytes,
-            received_bytes: 0,
-            keeps_content,
         };
-        self.streams.push(Stream { id, window, priority, is_client_open, work });
-        Ok(None)
+        let window = i64::from(self.stream_window);
+        let request = Request { stream: id, window, priority, client_side, awaits_continue: has_expectation, error };
+        Ok(Some(Received::Request(request)))
     }
 
     /// A header block on a stream that was opened before.
@@ -152,14 +125,14 @@ impl<B> Session<B> {
     ) -> Outcome<Option<Received>> {
         let id = header.stream;
         match self.streams.position(id) {
-            Some(index) if self.streams.at_mut(index).is_client_open => {
+            Some(index) if self.streams.at(index).client_side != ClientSide::Ended => {
                 // RFC 9113 §8.1: trailers end the request.
                 if !is_valid || !header.has(flag::END_STREAM) {
-                    self.streams.remove(index);
+                    self.drop_stream(index);
                     self.refuse(id, ErrorCode::ProtocolError, exchange.out)?;
                     return Ok(None);
                 }
-                self.end_of_content(index, exchange)
+                self.take_content(index, &[], true, exchange)
             }
             None if self.reset_streams.contains(&id) => {
                 self.budgets.take_control()?;
@@ -197,62 +170,63 @@ impl<B> Session<B> {
             }
             return Ok(None);
         };
-        let keeps_content = matches!(self.streams.at(index).work, Work::Receiving { keeps_content: true, .. });
-        let is_kept = keeps_content && self.may_keep(content, exchange.limits);
-        let stream = self.streams.at_mut(index);
-        if !stream.is_client_open {
+        if self.streams.at(index).client_side == ClientSide::Ended {
             // RFC 9113 §5.1, half-closed (remote).
             return Err(ErrorCode::StreamClosed.into());
         }
-        if let Work::Receiving { head, announced_bytes, received_bytes, .. } = &mut stream.work {
-            *received_bytes += content.len() as u64;
-            if announced_bytes.is_some_and(|bytes| *received_bytes > bytes) {
-                self.streams.remove(index);
-                self.refuse(id, ErrorCode::ProtocolError, exchange.out)?;
-                return Ok(None);
-            }
-            if is_kept {
-                head.extend_from_slice(content);
-            }
-            if *received_bytes > exchange.limits.request.body_bytes_max || is_kept != keeps_content {
-                stream.is_client_open = !is_end;
-                return Ok(Some(Received::Request(self.take_request(
-                    index,
-                    Some(RequestError::BodyTooLarge),
-                    exchange.scratch,
-                ))));
-            }
-        }
-        if is_end {
-            return self.end_of_content(index, exchange);
-        }
+        let received = self.take_content(index, content, is_end, exchange)?;
         // The limit of the content, which the window is made for, does not count padding.
         let padding_bytes = (payload.len() - content.len()) as u32;
-        if padding_bytes > 0 {
+        if padding_bytes > 0 && !is_end && self.streams.position(id).is_some() {
             frame::put_window_update(id, padding_bytes, exchange.out);
         }
-        Ok(None)
+        Ok(received)
     }
 
-    /// The client has ended its side of a stream.
-    fn end_of_content(&mut self, index: usize, exchange: &mut Exchange<'_>) -> Outcome<Option<Received>> {
-        let stream = self.streams.at_mut(index);
-        stream.is_client_open = false;
-        let (announced_bytes, received_bytes) = match stream.work {
-            Work::Receiving { announced_bytes, received_bytes, .. } => (announced_bytes, received_bytes),
-            Work::Discarding => {
-                self.streams.remove(index);
-                return Ok(None);
-            }
-            _ => return Ok(None),
-        };
-        if announced_bytes.is_some_and(|bytes| bytes != received_bytes) {
-            let id = stream.id;
-            self.streams.remove(index);
+    /// Content of a stream that the client has not ended before.
+    fn take_content(
+        &mut self,
+        index: usize,
+        content: &[u8],
+        is_end: bool,
+        exchange: &mut Exchange<'_>,
+    ) -> Outcome<Option<Received>> {
+        let limits = exchange.limits;
+        let Stream { id, client_side, ref work, .. } = *self.streams.at(index);
+        let Some(client_side) = client_side.after(content.len() as u64, is_end) else {
+            self.drop_stream(index);
             self.refuse(id, ErrorCode::ProtocolError, exchange.out)?;
             return Ok(None);
+        };
+        let kept = if let Work::Receiving { head, head_bytes } = work {
+            let content_bytes = head.len() - head_bytes + content.len();
+            let is_too_large = content_bytes as u64 > limits.request.body_bytes_max.min(DNS_MESSAGE_BYTES_MAX as u64);
+            Some((is_too_large, is_too_large || self.may_keep_more(head.len(), content.len(), limits)))
+        } else {
+            None
+        };
+        let stream = self.streams.at_mut(index);
+        stream.client_side = client_side;
+        match (&mut stream.work, kept) {
+            (Work::Discarding, _) if is_end => drop(self.streams.remove(index)),
+            (Work::Receiving { .. }, Some((true, _))) => {
+                let request = self.take_request(index, Some(RequestError::BodyTooLarge), exchange.scratch);
+                return Ok(Some(Received::Content(request)));
+            }
+            (Work::Receiving { .. }, Some((_, false))) => {
+                self.streams.remove(index);
+                self.refuse(id, ErrorCode::RefusedStream, exchange.out)?;
+                return Ok(Some(Received::Refused(ExceededLimit::KeptRequestBytes)));
+            }
+            (Work::Receiving { head, .. }, _) => {
+                head.extend_from_slice(content);
+                if is_end {
+                    return Ok(Some(Received::Content(self.take_request(index, None, exchange.scratch))));
+                }
+            }
+            _ => {}
         }
-        Ok(Some(Received::Request(self.take_request(index, None, exchange.scratch))))
+        Ok(None)
     }
 
     pub(super) fn take_request(&mut self, index: usize, error: Option<RequestError>, scratch: &mut Scratch) -> Request {

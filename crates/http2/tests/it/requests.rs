@@ -2,11 +2,12 @@
 
 use crate::support::*;
 use sanderling_http::RequestError;
-use sanderling_http2::{Activity, DATA_BYTES_MAX, ExceededLimit};
+use sanderling_http2::{Activity, DATA_BYTES_MAX, ExceededLimit, Limits};
 
 const PROTOCOL_ERROR: u32 = 1;
 const FLOW_CONTROL_ERROR: u32 = 3;
 const STREAM_CLOSED: u32 = 5;
+const REFUSED_STREAM: u32 = 7;
 const FRAME_SIZE_ERROR: u32 = 6;
 const COMPRESSION_ERROR: u32 = 9;
 
@@ -133,69 +134,100 @@ fn heads_beyond_a_limit_are_refused_with_a_response() {
 }
 
 #[test]
-fn content_is_discarded_and_its_length_checked() {
+fn request_is_answered_before_its_content_whose_length_is_checked() {
     let post = |length: &str| {
         let fields = [&START[..], &[("content-length", length)]].concat();
         frame(HEADERS, END_HEADERS, 1, &block(&fields))
     };
+    // RFC 9113 §8.1: a response before the end of the request. What was on its way is ignored, and the client ends its side.
     let mut server = Server::opened(0);
-    assert_eq!(server.take(&[post("5"), frame(DATA, 0, 1, b"abc")].concat()), []);
+    assert_eq!(kinds(&server.take(&[post("5"), frame(DATA, 0, 1, b"abc")].concat())), [HEADERS]);
     assert_eq!(server.session.activity(), Activity::Receiving);
-    assert_eq!(server.take(&frame(DATA, END_STREAM | PADDED, 1, b"\x02de\0\0"))[0].kind, HEADERS);
-    for content in [&b"abcdef"[..], b"a"] {
-        let mut server = Server::opened(0);
-        let sent = server.take(&[post("5"), frame(DATA, END_STREAM, 1, content)].concat());
-        assert_eq!((sent[0].kind, sent[0].code()), (RST_STREAM, PROTOCOL_ERROR));
-    }
-    // Trailers end a request as well.
-    let mut server = Server::opened(0);
-    let trailers = frame(HEADERS, END_STREAM | END_HEADERS, 1, &block(&[("a", "b")]));
-    assert_eq!(server.take(&[post("1"), frame(DATA, 0, 1, b"a"), trailers].concat())[0].kind, HEADERS);
-}
-
-#[test]
-fn content_is_kept_if_it_is_a_dns_message() {
-    let post = |stream: u32, media_type: &str| {
-        let fields = [&[(":method", "POST")], &START[1..], &[("content-type", media_type)]].concat();
-        frame(HEADERS, END_HEADERS, stream, &block(&fields))
-    };
-    let mut server = Server::opened(0);
-    for (stream, media_type, is_kept) in [(1, "application/dns-message", true), (3, "text/plain", false)] {
-        server.take(&[post(stream, media_type), frame(DATA, 0, stream, b"que")].concat());
-        server.take(&frame(DATA, END_STREAM | PADDED, stream, b"\x02ry\0\0"));
-        let head = server.heads.pop().expect("a request");
-        assert_eq!(head.ends_with("\r\n\r\nquery"), is_kept, "{head}");
-    }
-    // All messages and heads of a connection together are limited.
-    let content = vec![0; server.limits.kept_heads_bytes_max / 4];
-    let of_stream = |stream: u32| [post(stream, "application/dns-message"), frame(DATA, 0, stream, &content)].concat();
-    let sent = server.take(&[of_stream(5), of_stream(7), of_stream(9)].concat());
-    assert_eq!(sent.iter().filter(|frame| frame.kind == HEADERS).count(), 0);
-    let sent = server.take(&of_stream(11));
-    assert!(sent.iter().any(|frame| frame.kind == HEADERS && frame.stream == 11), "{sent:?}");
-    assert_eq!(server.errors, [RequestError::BodyTooLarge]);
-}
-
-#[test]
-fn content_beyond_the_limit_is_refused_with_a_response() {
-    let post = frame(HEADERS, END_HEADERS, 1, b"\x83\x86\x84\x41\x07example");
-    let mut server = Server::opened(0);
-    server.limits.request.body_bytes_max = 1_000;
-    let sent = server.take(&[post, frame(DATA, 0, 1, &[0; 1_001])].concat());
-    assert_eq!(server.errors, [RequestError::BodyTooLarge]);
-    // RFC 9113 §8.1: a response before the end of the request.
-    assert_eq!(kinds(&sent), [HEADERS]);
-    // What was on its way is ignored, and the client ends its side.
-    assert_eq!(server.session.activity(), Activity::Receiving);
-    assert_eq!(server.take(&frame(DATA, 0, 1, &[0; 1_000])), []);
-    assert_eq!(server.take(&frame(DATA, END_STREAM, 1, &[0; 1_000])), []);
+    assert_eq!(server.take(&frame(DATA, END_STREAM | PADDED, 1, b"\x02de\0\0")), []);
     assert_eq!(server.session.activity(), Activity::Idle);
-    // As is a client that waits for 100 (Continue).
+    // A response to a client that waits for 100 (Continue) tells it not to send the content.
     let fields = [&START[..], &[("expect", "100-continue"), ("content-length", "7")]].concat();
-    let sent = server.take(&frame(HEADERS, END_HEADERS, 3, &block(&fields)));
-    assert_eq!(kinds(&sent), [HEADERS]);
+    assert_eq!(kinds(&server.take(&frame(HEADERS, END_HEADERS, 3, &block(&fields)))), [HEADERS]);
     server.take(&frame(RST_STREAM, 0, 3, &[0; 4]));
     assert_eq!(server.session.activity(), Activity::Idle);
+    // RFC 9113 §8.5: a client never ends the stream of CONNECT by itself.
+    let connect = block(&[(":method", "CONNECT"), (":authority", "x:1")]);
+    assert_eq!(kinds(&server.take(&frame(HEADERS, END_HEADERS, 5, &connect))), [HEADERS]);
+
+    for content in [&b"abcdef"[..], b"a"] {
+        for awaits_content in [false, true] {
+            let mut server = Server::opened(0);
+            server.awaits_content = awaits_content;
+            let sent = server.take(&[post("5"), frame(DATA, END_STREAM, 1, content)].concat());
+            let last = sent.last().expect("RST_STREAM");
+            assert_eq!((last.kind, last.code()), (RST_STREAM, PROTOCOL_ERROR));
+            assert_eq!((server.heads.len(), sent.len()), if awaits_content { (0, 1) } else { (1, 2) });
+            assert_eq!(server.session.activity(), Activity::Idle);
+        }
+    }
+}
+
+fn post_dns(stream: u32) -> Vec<u8> {
+    frame(HEADERS, END_HEADERS, stream, &block(&[&[(":method", "POST")], &START[1..]].concat()))
+}
+
+#[test]
+fn content_that_is_awaited_is_given_with_its_request() {
+    let mut server = Server::opened(0);
+    server.awaits_content = true;
+    assert_eq!(server.take(&[post_dns(1), frame(DATA, 0, 1, b"que")].concat()), []);
+    assert_eq!(server.session.activity(), Activity::Receiving);
+    server.take(&frame(DATA, END_STREAM | PADDED, 1, b"\x02ry\0\0"));
+    assert!(server.heads.pop().is_some_and(|head| head.ends_with("\r\n\r\nquery")));
+    // Trailers end a request as well.
+    let trailers = frame(HEADERS, END_STREAM | END_HEADERS, 3, &block(&[("a", "b")]));
+    server.take(&[post_dns(3), frame(DATA, 0, 3, b"a"), trailers].concat());
+    assert!(server.heads.pop().is_some_and(|head| head.ends_with("\r\n\r\na")));
+}
+
+/// DATA frames with `length` bytes, the last of which ends the stream.
+fn content_of(stream: u32, length: usize) -> Vec<u8> {
+    let content = vec![0; length];
+    let mut pieces = content.chunks(16_000).peekable();
+    let mut frames = vec![];
+    while let Some(piece) = pieces.next() {
+        frames.extend(frame(DATA, if pieces.peek().is_none() { END_STREAM } else { 0 }, stream, piece));
+    }
+    frames
+}
+
+#[test]
+fn content_of_one_request_may_have_the_length_of_a_dns_message() {
+    let mut server = Server::opened(0);
+    server.awaits_content = true;
+    server.limits.request.body_bytes_max = 1_000_000;
+    server.take(&[post_dns(1), content_of(1, 65_535)].concat());
+    assert_eq!((server.heads.len(), server.errors.len()), (1, 0));
+    server.take(&[post_dns(3), content_of(3, 65_536)].concat());
+    assert_eq!((server.heads.len(), &server.errors[..]), (1, &[RequestError::BodyTooLarge][..]));
+    server.limits.request.body_bytes_max = 1_000;
+    server.take(&[post_dns(5), content_of(5, 1_001)].concat());
+    assert_eq!((server.heads.len(), server.errors.len()), (1, 2));
+}
+
+#[test]
+fn content_of_all_requests_together_is_limited() {
+    let mut server = Server::opened(0);
+    server.awaits_content = true;
+    let content = vec![0; server.limits.kept_request_bytes_max / 4];
+    let of_stream = |stream: u32| [post_dns(stream), frame(DATA, 0, stream, &content)].concat();
+    assert_eq!(kinds(&server.take(&[of_stream(5), of_stream(7), of_stream(9)].concat())), [WINDOW_UPDATE]);
+    // The client may repeat it.
+    let sent = server.take(&of_stream(11));
+    let reset = sent.last().expect("RST_STREAM");
+    assert_eq!((reset.kind, reset.stream, reset.code()), (RST_STREAM, 11, REFUSED_STREAM));
+    assert_eq!(server.exceeded, [ExceededLimit::KeptRequestBytes]);
+    // Beside one that is longer than the limit there is no other.
+    let mut server = Server::opened(0);
+    server.awaits_content = true;
+    server.take(&[post_dns(1), frame(DATA, 0, 1, &[0; 16_000]).repeat(4), frame(DATA, 0, 1, &[0; 1_500])].concat());
+    let sent = server.take(&post_dns(3));
+    assert_eq!((kinds(&sent), sent[0].code()), (vec![RST_STREAM], REFUSED_STREAM));
 }
 
 #[test]
@@ -219,16 +251,48 @@ fn a_client_that_does_not_end_its_request_after_the_response_is_asked_to() {
 }
 
 #[test]
-fn a_client_that_waits_to_send_a_dns_message_may_continue() {
-    let fields = [("content-type", "application/dns-message"), ("expect", "100-continue")];
-    let fields = [&[(":method", "POST")], &START[1..], &fields].concat();
+fn a_client_that_waits_to_send_content_that_is_awaited_may_continue() {
+    let fields = [&[(":method", "POST")], &START[1..], &[("expect", "100-continue")]].concat();
     let mut server = Server::opened(0);
+    server.awaits_content = true;
     let sent = server.take(&frame(HEADERS, END_HEADERS, 1, &block(&fields)));
     // The status 100, after the change of the table's size, which is sent once.
     assert_eq!((sent[0].flags, &sent[0].payload[..]), (END_HEADERS, &b"\x20\x08\x03100"[..]));
     let sent = server.take(&frame(DATA, END_STREAM, 1, b"query"));
     assert_eq!((sent[0].flags, sent[0].payload[0]), (END_STREAM | END_HEADERS, 0x88));
     assert!(server.heads[0].ends_with("\r\n\r\nquery"), "{:?}", server.heads);
+}
+
+#[test]
+fn frames_for_streams_that_were_reset_are_expected() {
+    /// The same as `GET`, without changing the table of the connection.
+    const REQUEST: &[u8] = b"\x82\x86\x84\x01\x07example";
+    // The client has opened as many streams as it may, all of which are reset, and as many again before it knows: trailers and
+    // content of all of them are on their way.
+    let mut server = Server::with_limits(1 << 20, Limits { reset_budget: 1_000, ..Limits::default() });
+    server.take(&opening());
+    let count = 2 * server.limits.streams_max;
+    let streams = |first: u32| (first..first + count).map(|index| index * 2 + 1);
+    server.limits.streams_max = 0;
+    for stream in streams(0) {
+        let sent = server.take(&frame(HEADERS, END_HEADERS, stream, REQUEST));
+        let code = sent.first().map(Frame::code);
+        assert_eq!((kinds(&sent), code), (vec![RST_STREAM], Some(REFUSED_STREAM)));
+    }
+    let trailers = block(&[("a", "b")]);
+    for stream in streams(0) {
+        let sent = [frame(DATA, 0, stream, &[0; 300]), frame(HEADERS, END_HEADERS | END_STREAM, stream, &trailers)];
+        assert!(server.take(&sent.concat()).iter().all(|frame| frame.kind == WINDOW_UPDATE), "{stream}");
+    }
+    assert!(!server.is_closed);
+    // What is remembered is bounded, and counts.
+    let held_bytes = server.session.held_bytes(|_| 0);
+    for stream in streams(count) {
+        assert_eq!(kinds(&server.take(&frame(HEADERS, END_HEADERS, stream, REQUEST))), [RST_STREAM]);
+    }
+    assert_eq!(server.session.held_bytes(|_| 0), held_bytes);
+    let oldest = frame(HEADERS, END_HEADERS | END_STREAM, 1, &trailers);
+    assert_eq!(kinds(&server.take(&oldest)), [GOAWAY]);
 }
 
 #[test]

@@ -83,6 +83,8 @@ pub(crate) struct Server {
     pub(crate) session: Session<u8>,
     pub(crate) limits: Limits,
     pub(crate) content_bytes: usize,
+    /// The content of requests is awaited.
+    pub(crate) awaits_content: bool,
     /// Requests are parked instead.
     pub(crate) is_slow: bool,
     pub(crate) heads: Vec<String>,
@@ -104,6 +106,7 @@ impl Server {
             session: Session::new(&limits),
             limits,
             content_bytes,
+            awaits_content: false,
             is_slow: false,
             heads: vec![],
             errors: vec![],
@@ -137,7 +140,13 @@ impl Server {
             let (taken, received) = self.session.receive(&self.input[consumed..], &mut exchange);
             consumed += taken;
             match received {
-                Received::Request(request) => self.answer(request, &mut out),
+                Received::Request(request) if self.awaits_content && request.has_content() => {
+                    let awaited = self.session.await_content(request, &self.scratch.head, &self.limits, &mut out);
+                    if let Err(Received::Refused(limit)) = awaited {
+                        self.exceeded.push(limit);
+                    }
+                }
+                Received::Request(request) | Received::Content(request) => self.answer(request, &mut out),
                 Received::Refused(limit) => self.exceeded.push(limit),
                 Received::Closed(limit) => {
                     self.exceeded.extend(limit);

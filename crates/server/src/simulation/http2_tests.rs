@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::options::HttpOptions;
-use crate::sites::{BuiltinFile, DefaultSite, Root, Site, SiteOptions, Sites};
+use crate::sites::{BuiltinFile, DefaultSite, Root, Site, SiteOptions, SiteRules, Sites};
 use sanderling_dns::{HashSeed, ZoneMap};
 use sanderling_os::directory::Directory;
 
@@ -29,7 +29,9 @@ fn options() -> Options {
 }
 
 fn site(root: Root) -> Sites {
-    let site = Site { id: 0, hosts: Vec::new(), root, options: SiteOptions::default() };
+    let rules = SiteRules { doh_path: Some("/dns".to_owned()), ..SiteRules::default() };
+    let options = SiteOptions { rules: Some(Box::new(rules)), ..SiteOptions::default() };
+    let site = Site { id: 0, hosts: Vec::new(), root, options };
     Sites::new(vec![site], DefaultSite::EveryHost(0))
 }
 
@@ -234,12 +236,20 @@ fn a_half_sent_request_has_a_deadline() {
     });
 }
 
-/// A request whose content does not follow at once.
+/// A request whose content does not follow at once, and whose response does not depend on it.
 fn post(stream: u32) -> Vec<u8> {
     frame(HEADERS, 4, stream, b"\x83\x86\x41\x01a\x04\x05/file")
 }
 
-/// The status 408 or 413 in a header block.
+/// A DNS query at `path`, whose content does not follow at once.
+fn post_dns(stream: u32, path: &str) -> Vec<u8> {
+    let media_type = b"application/dns-message";
+    let start = [b"\x83\x86\x41\x01a\x04", &[path.len() as u8][..], path.as_bytes()].concat();
+    // The field `content-type` by its number in the static table.
+    frame(HEADERS, 4, stream, &[&start, &b"\x0f\x10"[..], &[media_type.len() as u8], media_type].concat())
+}
+
+/// The status 405, 408 or 413 in a header block.
 fn has_status(frames: &[Frame], stream: u32, code: &[u8; 3]) -> bool {
     let head = frames.iter().find(|(kind, _, on, _)| (*kind, *on) == (HEADERS, stream));
     head.is_some_and(|(.., block)| block.windows(5).any(|bytes| bytes == [&b"\x08\x03"[..], code].concat()))
@@ -257,7 +267,7 @@ fn content_that_trickles_in_gets_408_whatever_else_is_answered() {
         // Alone, beside requests that are answered, and beside one whose content the client does not take.
         for beside in [vec![], get(5, "/file"), [get(5, "/large"), windows(5, 1_000)].concat()] {
             let window = frame(WINDOW_UPDATE, 0, 0, &[0, 1, 0, 0]);
-            let client = server.http2(&[get(1, "/file"), post(3), window].concat());
+            let client = server.http2(&[get(1, "/file"), post_dns(3, "/dns"), window].concat());
             server.frames_for(client, b"");
             server.advance(timeout - ALMOST * 2);
             server.frames_for(client, &beside);
@@ -273,6 +283,49 @@ fn content_that_trickles_in_gets_408_whatever_else_is_answered() {
             assert!(server.is_open(client));
         }
         assert_eq!(server.count(Counter::HttpTimeouts), 3);
+    });
+}
+
+#[test]
+fn request_is_answered_before_its_content_unless_it_is_a_dns_query() {
+    with_files(|server| {
+        // CONNECT, a request for a file, and a DNS message where no DNS queries are answered.
+        let connect = |stream| frame(HEADERS, 4, stream, b"\x02\x07CONNECT\x41\x03a:1");
+        let requests = [get(1, "/file"), connect(3), post(5), post_dns(7, "/file")].concat();
+        let client = server.http2(&requests);
+        let mut answers = server.frames_for(client, b"");
+        let held_bytes = server.held_bytes();
+        answers.extend(server.frames_for(client, &frame(DATA, 0, 7, &[0; 10_000])));
+        for stream in [3, 5, 7] {
+            assert!(has_status(&answers, stream, b"405") && is_ended(&answers, stream), "{stream}: {answers:?}");
+        }
+        assert_eq!(server.held_bytes(), held_bytes, "the content is not needed");
+        // The client is asked to end the streams (RFC 9113 §8.1).
+        assert!(server.frames_for(client, &frame(DATA, 1, 7, b"")).is_empty());
+        server.advance(options().http.request_timeout);
+        assert_eq!(resets(&server.frames_for(client, b"")), [(3, 0)]);
+        server.advance(options().http.request_timeout);
+        assert_eq!(resets(&server.frames_for(client, b"")), [(5, 0)]);
+        assert!(server.is_open(client));
+        assert_eq!((server.count(Counter::HttpTimeouts), server.count(Counter::Http2Requests)), (0, 4));
+
+        // A query of any length is answered when it has arrived: `example` has no zone here.
+        let query = b"\0\0\0\x07\0\0\0\x01\0\0\0\0\0\0\x07example\0\0\x01\0\x01";
+        for (stream, length_bytes) in [(9, query.len()), (11, 65_535)] {
+            let mut message = query.to_vec();
+            message.resize(length_bytes, 0);
+            assert!(server.frames_for(client, &post_dns(stream, "/dns")).is_empty());
+            let mut pieces = message.chunks(16_000).peekable();
+            let mut answer = vec![];
+            while let Some(piece) = pieces.next() {
+                let flags = u8::from(pieces.peek().is_none());
+                answer.extend(server.frames_for(client, &frame(DATA, flags, stream, piece)));
+            }
+            assert_eq!(status(&answer, stream), OK, "{length_bytes}");
+            assert!(content_bytes(&answer, stream) >= 12 && is_ended(&answer, stream));
+        }
+        assert_eq!(server.count(Counter::DnsHttpsQueries), 2);
+        assert_eq!(server.count(Counter::Http2Requests), 6);
     });
 }
 
@@ -319,7 +372,7 @@ fn content_below_the_least_rate_is_refused() {
     simulate(Snapshot::new(builtin_site(), ZoneMap::new(HashSeed(1), [])), options, |server| {
         // 500 bytes per second, measured over 20 seconds.
         for (bytes, is_refused) in [(600, false), (400, true)] {
-            let client = server.http2(&[get(1, "/file"), post(3)].concat());
+            let client = server.http2(&[get(1, "/file"), post_dns(3, "/dns")].concat());
             let mut answers = vec![];
             for _ in 0..25 {
                 answers.extend(server.frames_for(client, &frame(DATA, 0, 3, &vec![0; bytes])));
