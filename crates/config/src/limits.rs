@@ -123,7 +123,7 @@ limits! {
     http_request_content_bytes_max: u64 = 65_536 in 0..=1_073_741_824,
         "Size of a request body; a larger one gets status 413. Only DNS messages (`doh`) are used.";
     http_header_deadline_ms: u64 = 10_000 in 100..=600_000,
-        "Time to receive a request with its body; then it gets status 408, unless it is answered already, and the connection is closed.";
+        "Time to receive a request with its body; then it gets status 408, and the connection is closed.";
     http_idle_timeout_ms: u64 = 60_000 in 100..=3_600_000,
         "Time between two requests of a connection; then it is closed.";
     http_send_timeout_ms: u64 = 30_000 in 100..=3_600_000,
@@ -137,7 +137,7 @@ limits! {
     http2_header_block_bytes_max: usize = 32_768 in 1_024..=1_048_576,
         "Compressed header fields of an HTTP/2 request; a connection with more is closed.";
     http2_kept_request_bytes_max: usize = 65_536 in 1_024..=16_777_216,
-        "HTTP/2 requests of a connection that wait for a disk, or for a DNS message; further ones are refused.";
+        "HTTP/2 requests of a connection that wait for a disk or a query; further ones are refused.";
     http2_continuations_max: u8 = 8 in 0..=255,
         "CONTINUATION frames of an HTTP/2 request; a connection with more is closed.";
     http2_resets_max: u32 = 200 in 1..=1_000_000,

@@ -237,6 +237,12 @@ impl<B> Session<B> {
         }
     }
 
+    /// Responses that have begun and are not sent whole.
+    pub fn unsent_response_count(&self) -> usize {
+        let is_unsent = |stream: &&Stream<B>| matches!(stream.work, Work::Sending { .. } | Work::Stalled { .. });
+        self.streams.iter().filter(is_unsent).count()
+    }
+
     /// Bytes of memory that the connection holds, with those of the content that waits, by `of_body`.
     pub fn held_bytes(&self, of_body: impl Fn(&B) -> usize) -> usize {
         let of_stream = |stream: &Stream<B>| match &stream.work {
@@ -331,9 +337,10 @@ impl<B> Session<B> {
         }
     }
 
-    /// Goes on with it, when what the client sent meanwhile has arrived: further requests are ignored.
+    /// Goes on with it, when what the client sent meanwhile has arrived: further requests are ignored. Nothing is written if the
+    /// client knows already, or has not begun to speak.
     pub fn finish_shutdown(&mut self, out: &mut Vec<u8>) {
-        if !matches!(self.phase, Phase::Final { .. } | Phase::Closed) {
+        if !matches!(self.phase, Phase::Preface | Phase::Final { .. } | Phase::Closed) {
             frame::put_goaway(self.last_stream, ErrorCode::NoError, out);
             self.phase = Phase::Final { last_stream: self.last_stream };
         }

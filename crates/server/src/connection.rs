@@ -183,9 +183,15 @@ impl<'s> Connection<'s> {
         !self.queue.is_empty() || self.transport.has_unsent()
     }
 
+    /// Responses that have begun and are not sent whole: what is queued counts as one, if no stream waits for the client.
+    pub(crate) fn unsent_response_count(&self) -> usize {
+        self.unsent_response_count_of_streams().max(usize::from(self.has_unsent()))
+    }
+
     /// Ends the stream in an orderly way, if all was sent; the connection is dropped after it.
     pub(crate) fn end(&mut self) {
         if self.queue.is_empty() {
+            self.send_last_frame();
             self.transport.send_close_notify();
         }
     }

@@ -374,9 +374,9 @@ impl<'s> Connections<'s> {
     /// Counts the responses that are aborted if all connections close now.
     pub(crate) fn count_aborted(&mut self) {
         let keys: Vec<Key> = self.slab.keys().collect();
-        let aborted = keys.into_iter().filter(|key| self.slab.get_mut(*key).is_some_and(|it| it.has_unsent()));
-        let count = aborted.count() as u64;
-        self.metrics.add(Counter::CutOff, count);
+        let of_connection = |key| self.slab.get_mut(key).map_or(0, |connection| connection.unsent_response_count());
+        let count = keys.into_iter().map(of_connection).sum::<usize>();
+        self.metrics.add(Counter::CutOff, count as u64);
     }
 
     /// Gives up the cached references to files: their descriptors are the ones that can be spared.

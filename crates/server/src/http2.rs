@@ -189,6 +189,18 @@ impl<'s> Http2<'s> {
         }
     }
 
+    /// Responses that have begun and are not sent whole.
+    pub(crate) fn unsent_response_count(&self) -> usize {
+        self.session.unsent_response_count()
+    }
+
+    /// The last frame for a client whose connection is closed; empty if it knows already.
+    pub(crate) fn last_frame(&mut self) -> Vec<u8> {
+        let mut frame = Vec::new();
+        self.session.finish_shutdown(&mut frame);
+        frame
+    }
+
     /// Bytes of memory that the connection holds.
     #[inline(never)]
     pub(crate) fn held_bytes(&self) -> usize {

@@ -9,6 +9,7 @@ use crate::http2::{Http2, StreamStep};
 use crate::metrics::Counter;
 use crate::options::HttpOptions;
 use sanderling_http2::{Activity, DATA_BYTES_MAX};
+use sanderling_os::tcp::More;
 use std::io;
 use std::time::Duration;
 
@@ -209,6 +210,22 @@ impl<'s> Connection<'s> {
     pub(super) fn begin_shutdown(&mut self, context: &mut Context<'_, 's>) -> bool {
         let is_lingering = matches!(self.state, State::Lingering { .. });
         !is_lingering && self.http2_mut().is_some_and(|http| http.begin_shutdown(context))
+    }
+
+    /// Sends the last frame to a client that does not know that the connection closes, as far as there is room for it.
+    pub(super) fn send_last_frame(&mut self) {
+        if self.transport.has_ended() {
+            return;
+        }
+        let frame = self.http2_mut().map_or(Vec::new(), Http2::last_frame);
+        if !frame.is_empty() {
+            // Without room, or without a client, it is not sent.
+            let _ = self.transport.send(&frame, More::No);
+        }
+    }
+
+    pub(super) fn unsent_response_count_of_streams(&self) -> usize {
+        self.http2().map_or(0, Http2::unsent_response_count)
     }
 
     /// Writes the last frame to an idle client, when the connection closes because the server drains.

@@ -477,6 +477,42 @@ fn draining_finishes_streams_in_progress() {
 }
 
 #[test]
+fn responses_that_wait_for_their_client_are_counted_when_all_connections_close() {
+    with_files(|server| {
+        // Two streams wait for a window, one connection for its transport, and one for nothing.
+        let waiting = server.http2(&[get(1, "/large"), get(3, "/large"), get(5, "/file")].concat());
+        let idle = server.http2(&get(1, "/file"));
+        let blocked = server.connect(Protocol::Http, b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n", 10).expect("accepted");
+        server.run(ITERATIONS_MAX);
+        assert!([waiting, idle, blocked].into_iter().all(|client| server.is_open(client)));
+        server.connections.count_aborted();
+        assert_eq!(server.count(Counter::CutOff), 3);
+    });
+}
+
+#[test]
+fn an_idle_connection_that_is_closed_for_a_new_one_gets_goaway() {
+    let mut options = options();
+    options.http.connections_max = 2;
+    simulate(Snapshot::new(builtin_site(), ZoneMap::new(HashSeed(1), [])), options, |server| {
+        let preface = server.connect(Protocol::Http, &opening()[..24], UNLIMITED).expect("accepted");
+        server.frames_for(preface, b"");
+        server.close(preface);
+        server.run(ITERATIONS_MAX);
+        assert!(goaways(&frames(&server.take_received(preface))).is_empty(), "the client has left");
+        let evicted = server.http2(&get(1, "/file"));
+        server.frames_for(evicted, b"");
+        let partial = server.http2(&[get(1, "/file"), get(3, "/file")[..12].to_vec()].concat());
+        server.frames_for(partial, b"");
+        for client in [evicted, partial] {
+            let next = server.connect(Protocol::Http, b"GET", UNLIMITED).expect("accepted");
+            assert!(!server.is_open(client) && server.is_open(next));
+            assert_eq!(goaways(&frames(&server.take_received(client))), [(1, 0)]);
+        }
+    });
+}
+
+#[test]
 fn a_file_that_changes_resets_its_stream_only() {
     let folder = tempfile::tempdir().expect("created");
     let path = folder.path().join("large");
