@@ -34,21 +34,22 @@ enum Variant {
     H2load,
 }
 
-struct Workload {
-    title: &'static str,
-    variant: Variant,
-    path: &'static str,
-    content_bytes: usize,
-    connection_count: usize,
-    is_quick: bool,
+/// Requests for one path, in one of the variants of a comparison.
+pub(crate) struct Workload<V> {
+    pub(crate) title: &'static str,
+    pub(crate) variant: V,
+    pub(crate) path: &'static str,
+    pub(crate) content_bytes: usize,
+    pub(crate) connection_count: usize,
+    pub(crate) is_quick: bool,
 }
 
-const fn plain(title: &'static str, path: &'static str, content_bytes: usize) -> Workload {
+const fn plain(title: &'static str, path: &'static str, content_bytes: usize) -> Workload<Variant> {
     let (variant, connection_count) = (Variant::Plain, CONNECTION_COUNT);
     Workload { title, variant, path, content_bytes, connection_count, is_quick: false }
 }
 
-const WORKLOADS: &[Workload] = &[
+const WORKLOADS: &[Workload<Variant>] = &[
     Workload { is_quick: true, ..plain("512 B", SMALL, 512) },
     plain("4 KiB", "/small/4096", 4096),
     plain("16 KiB", "/large/16384", 16 * 1024),
@@ -89,7 +90,7 @@ pub(crate) fn run(rounds: &mut Rounds) -> anyhow::Result<Vec<Outcome>> {
     Ok(outcomes)
 }
 
-impl Workload {
+impl Workload<Variant> {
     fn load(&self, server: &Server, folder: &Path, length: Duration) -> anyhow::Result<Load> {
         let (address, path, count) = (server.address(), self.path, self.connection_count);
         let get = |fields: &str| get(address, path, &format!("{fields}Connection: close\r\n"));

@@ -60,14 +60,7 @@ enum Variant {
     },
 }
 
-struct Workload {
-    title: &'static str,
-    variant: Variant,
-    path: &'static str,
-    content_bytes: usize,
-    connection_count: usize,
-    is_quick: bool,
-}
+type Workload = http::Workload<Variant>;
 
 const PLAIN: Workload = Workload {
     title: "512 B",
