@@ -77,6 +77,8 @@ enum State {
     Handshaking,
     /// No part of a request has been received that is not answered.
     Idle,
+    /// There is something to do without a further event: the budget is used up, or a job has ended.
+    Ready,
     /// Part of a request has been received.
     Receiving,
     /// A request waits for a job.
@@ -226,7 +228,7 @@ impl<'s> Connection<'s> {
         // The rest of a record that has arrived is received in the next iteration.
         let of_record = if self.transport.is_readable() { 0 } else { self.transport.partial_bytes() };
         let partial_bytes = match self.state {
-            State::Idle => of_record,
+            State::Idle | State::Ready => of_record,
             State::Receiving | State::InProgress => {
                 of_record + self.unprocessed.capacity() + self.protocol_state.partial_bytes()
             }
@@ -252,7 +254,7 @@ impl<'s> Connection<'s> {
     pub(crate) fn complete(&mut self, stream: u32, result: Result<(), FileError>) {
         match (self.state, &mut self.protocol_state) {
             (State::Waiting, ProtocolState::Http1(http)) => {
-                self.state = State::Idle;
+                self.state = State::Ready;
                 http.complete(result);
             }
             (_, ProtocolState::Other(OtherProtocol::Http2(http))) => http.complete(stream, result),
@@ -426,7 +428,7 @@ impl<'s> Connection<'s> {
         let has_answered = self.answered_count != answered_before;
         let timeout = match self.state {
             // The body of a request that was answered before may have been skipped to its end.
-            State::Idle if has_answered || state_before == State::Receiving => {
+            State::Idle | State::Ready if has_answered || state_before == State::Receiving => {
                 Some(self.protocol_state.idle_timeout(context.options))
             }
             State::Receiving if has_answered || state_before != State::Receiving => {
@@ -454,7 +456,7 @@ impl<'s> Connection<'s> {
                 return self.flush(None, context);
             }
             if *budget == 0 {
-                self.state = State::Idle;
+                self.state = State::Ready;
                 return Ok(self.flush(None, context)?.or(Some(Next::Again)));
             }
             *budget -= 1;

@@ -12,7 +12,7 @@ use crate::jobs::Waiter;
 use crate::metrics::{Counter, ThreadMetrics};
 use crate::open_file::FileError;
 use crate::send_queue::{FileChunk, Piece};
-use crate::site_rules::Ruling;
+use crate::site_rules::{Ruling, has_rules};
 use crate::snapshot::Snapshot;
 use sanderling_http::{
     Body, LookupError, Parsed, RequestError, Response, SitePath, Status, has_dns_message, parse_request,
@@ -382,7 +382,10 @@ impl<'s> Http2<'s> {
         let response = match &parsed {
             Ok(Parsed::Complete { request: parsed, head_bytes }) => {
                 let site = files.site_for(&snapshot.sites, parsed.host);
-                let ruling = Ruling::of(parsed, site, connection.transport, snapshot, options);
+                let ruling = match has_rules(site, connection.transport) {
+                    true => Ruling::of(parsed, site, connection.transport, snapshot, options),
+                    false => Ruling::File(&[]),
+                };
                 let (content, client) = (&scratch.head[*head_bytes..], *connection.client);
                 let query = DnsRequest { request: parsed, content, client, now_unix_s: clock.unix_s() };
                 field_lines = ruling.field_lines();

@@ -72,6 +72,9 @@ fn site_is_served_by_both_versions_of_http() {
         let large = curl(&[&common[..], &["https://example.com/large"]].concat());
         assert!(large.output.len() == 3_000_000 && large.output.iter().all(|byte| *byte == b'x'), "{}", large.errors);
     }
+    // A client of HTTP/1.0 asks for that protocol alone.
+    let old = ["-sS0", "--cacert", &certificate, "--connect-to", &connect_to, "https://example.com/"];
+    assert_eq!(curl(&old).text(), "hi\n");
     let url = format!("https://{https}/");
     let requests = run_program("nghttp", "nghttp2-client", &["-nv", "--no-verify-peer", &url]).text();
     assert!(requests.contains("recv GOAWAY") || requests.contains("END_STREAM"), "{requests}");

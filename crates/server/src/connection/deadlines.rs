@@ -92,7 +92,7 @@ impl<'s> Connection<'s> {
             return self.receive_and_answer(context);
         }
         if self.state == State::Receiving && self.end_incoming_request() {
-            self.state = State::Idle;
+            self.state = State::Ready;
             return self.receive_and_answer(context);
         }
         context.buffers.output.clear();
@@ -123,9 +123,12 @@ impl<'s> Connection<'s> {
                 let length_ms = ms(self.protocol_state.send_timeout(context.options));
                 self.rate_window.expire(now_ms, length_ms, self.transport.acked_bytes(), send_rate_min)
             }
-            State::Handshaking | State::Idle | State::Waiting | State::InProgress | State::Lingering { .. } => {
-                Expiry::DeadlinePassed
-            }
+            State::Handshaking
+            | State::Idle
+            | State::Ready
+            | State::Waiting
+            | State::InProgress
+            | State::Lingering { .. } => Expiry::DeadlinePassed,
         }
     }
 }

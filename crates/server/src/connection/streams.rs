@@ -90,11 +90,11 @@ impl<'s> Connection<'s> {
             http.incoming_deadline_ms = now_ms + ms(options.request_timeout);
         }
         // Without an answer, content may have been sent until the budget was used up.
-        if has_answered || state_before == State::InProgress || (state == State::Idle && http.has_work()) {
+        if has_answered || state_before == State::InProgress || state == State::Ready {
             http.idle_deadline_ms = now_ms + ms(options.idle_timeout);
         }
         match state {
-            State::Idle => {
+            State::Idle | State::Ready => {
                 self.timer.deadline_ms = http.idle_deadline_ms;
                 None
             }
@@ -153,7 +153,7 @@ impl<'s> Connection<'s> {
                 return self.flush(None, context);
             }
             if *budget == 0 {
-                self.state = State::Idle;
+                self.state = State::Ready;
                 return Ok(self.flush(None, context)?.or(Some(Next::Again)));
             }
             let (input_before, output_before) = (input.consumed(), context.buffers.output.len());
@@ -178,7 +178,7 @@ impl<'s> Connection<'s> {
                 }
                 StreamStep::Progress { has_answered } => {
                     self.answered_count += u64::from(has_answered);
-                    self.state = State::Idle;
+                    self.state = State::Ready;
                     if context.buffers.output.len() >= context.buffers.limits.written_bytes_max
                         && let Some(next) = self.flush(None, context)?
                     {

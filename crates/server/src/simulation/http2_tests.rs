@@ -513,6 +513,20 @@ fn an_idle_connection_that_is_closed_for_a_new_one_gets_goaway() {
 }
 
 #[test]
+fn a_connection_that_has_used_up_its_budget_is_not_idle() {
+    let mut options = options();
+    options.http.connections_max = 1;
+    simulate(Snapshot::new(builtin_site(), ZoneMap::new(HashSeed(1), [])), options, |server| {
+        let window = [frame(WINDOW_UPDATE, 0, 0, &[0x40, 0, 0, 0]), frame(4, 0, 0, &[0, 4, 0x40, 0, 0, 0])].concat();
+        let requests: Vec<u8> = (0..20).flat_map(|index| get(index * 2 + 1, "/large")).collect();
+        let client = server.http2(&[window, requests].concat());
+        server.run_once();
+        assert!(server.connect(Protocol::Http, b"GET", UNLIMITED).is_none() && server.is_open(client));
+        assert!(is_ended(&server.frames_for(client, b""), 39));
+    });
+}
+
+#[test]
 fn a_file_that_changes_resets_its_stream_only() {
     let folder = tempfile::tempdir().expect("created");
     let path = folder.path().join("large");
