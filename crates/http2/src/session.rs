@@ -176,6 +176,7 @@ pub enum Activity {
 }
 
 /// Why a connection ends.
+#[derive(Clone, Copy)]
 enum Violation {
     Protocol(ErrorCode),
     Limit(ExceededLimit),

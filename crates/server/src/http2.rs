@@ -12,7 +12,7 @@ use crate::jobs::Waiter;
 use crate::metrics::{Counter, ThreadMetrics};
 use crate::open_file::FileError;
 use crate::send_queue::{FileChunk, Piece};
-use crate::site_rules::{Ruling, has_rules};
+use crate::site_rules::Ruling;
 use crate::snapshot::Snapshot;
 use sanderling_http::{
     Body, LookupError, Parsed, RequestError, Response, SitePath, Status, has_dns_message, parse_request,
@@ -366,7 +366,7 @@ impl<'s> Http2<'s> {
         connection: &ConnectionInfo<'_>,
         context: &mut Context<'_, 's>,
     ) -> StreamStep {
-        let (waiter, stream) = (context.waiter, request.stream());
+        let waiter = Waiter { stream: request.stream(), ..context.waiter };
         let Context { snapshot, files, options, clock, buffers, metrics, log, .. } = context;
         let Buffers { output, limits, http2: scratch, http2_head: head, scratch: reply_room, .. } = &mut **buffers;
         let parsed = match request.error() {
@@ -382,20 +382,12 @@ impl<'s> Http2<'s> {
         let response = match &parsed {
             Ok(Parsed::Complete { request: parsed, head_bytes }) => {
                 let site = files.site_for(&snapshot.sites, parsed.host);
-                let ruling = match has_rules(site, connection.transport) {
-                    true => Ruling::of(parsed, site, connection.transport, snapshot, options),
-                    false => Ruling::File(&[]),
-                };
+                let ruling = Ruling::find(parsed, site, connection.transport, snapshot, options);
                 let (content, client) = (&scratch.head[*head_bytes..], *connection.client);
                 let query = DnsRequest { request: parsed, content, client, now_unix_s: clock.unix_s() };
                 field_lines = ruling.field_lines();
                 if matches!(ruling, Ruling::DnsQuery(_)) && request.has_content() && has_dns_message(parsed) {
-                    let awaited = self.session.await_content(request, &scratch.head, &options.http.http2, output);
-                    return match awaited {
-                        Err(Received::Closed(limit)) => closed(limit, metrics),
-                        Err(Received::Refused(limit)) => refused(limit, metrics),
-                        _ => StreamStep::Progress { has_answered: false },
-                    };
+                    return self.await_content(request, &scratch.head, &options.http.http2, output, metrics);
                 }
                 if let Some((response, reply)) = response_by_rules(&ruling, &query, snapshot, metrics, reply_room) {
                     head.clear();
@@ -417,15 +409,10 @@ impl<'s> Http2<'s> {
                     (Some(site), Some(Ok(path))) => {
                         lookup = match ended.and_then(|ended| ended.result) {
                             Some(Err(error)) => Lookup::Failed(error),
-                            _ => {
-                                let waiter = Waiter { stream, ..waiter };
-                                match files.open(site, path, waiter, clock) {
-                                    Lookup::Failed(error) => {
-                                        files.open_instead(error, (site, path, parsed), waiter, clock)
-                                    }
-                                    found => found,
-                                }
-                            }
+                            _ => match files.open(site, path, waiter, clock) {
+                                Lookup::Failed(error) => files.open_instead(error, (site, path, parsed), waiter, clock),
+                                found => found,
+                            },
                         };
                         match &lookup {
                             Lookup::Cached(file) => Ok(FileHit::new(file, parsed)),
@@ -444,7 +431,11 @@ impl<'s> Http2<'s> {
                             }
                             Lookup::Pending => {
                                 self.session.park(request, &scratch.head);
-                                self.waiting.push(WaitingStream { stream, job_count: job_count + 1, result: None });
+                                self.waiting.push(WaitingStream {
+                                    stream: waiter.stream,
+                                    job_count: job_count + 1,
+                                    result: None,
+                                });
                                 return StreamStep::Progress { has_answered: false };
                             }
                         }
@@ -507,6 +498,23 @@ impl<'s> Http2<'s> {
                 Content::Later { body, length_bytes: multipart.length_bytes() }
             }
             Body::Empty | Body::StatusPage(_) | Body::DnsMessage => Content::Empty,
+        }
+    }
+
+    /// Receives the content on which the response to a request depends.
+    #[cold]
+    fn await_content(
+        &mut self,
+        request: Request,
+        head: &[u8],
+        limits: &Limits,
+        output: &mut Vec<u8>,
+        metrics: &ThreadMetrics,
+    ) -> StreamStep {
+        match self.session.await_content(request, head, limits, output) {
+            Err(Received::Closed(limit)) => closed(limit, metrics),
+            Err(Received::Refused(limit)) => refused(limit, metrics),
+            _ => StreamStep::Progress { has_answered: false },
         }
     }
 

@@ -36,6 +36,22 @@ impl<'r> Ruling<'r> {
         }
     }
 
+    /// As [`Ruling::of`], which is asked only where it matters.
+    #[inline]
+    pub(crate) fn find(
+        request: &'r Request<'r>,
+        site: Option<&'r Arc<Site>>,
+        transport: &Transport,
+        snapshot: &Snapshot,
+        options: &Options,
+    ) -> Ruling<'r> {
+        if has_rules(site, transport) {
+            Ruling::of(request, site, transport, snapshot, options)
+        } else {
+            Ruling::File(&[])
+        }
+    }
+
     #[inline(never)]
     pub(crate) fn of(
         request: &'r Request<'r>,
