@@ -5,7 +5,8 @@ use crate::diagnostic::{Diagnostic, Location, Problem};
 use crate::domain_name::DomainName;
 use crate::limits::Limits;
 use crate::paths::{
-    CookieSecret, check_control_path, check_directory, check_key_mode, read_cookie_secrets, read_secret_file,
+    CookieSecret, check_control_path, check_directory, check_key_mode, has_private_key, read_cookie_secrets,
+    read_secret_file,
 };
 use crate::service::Service;
 use crate::zones::{Zone, ZoneFolder};
@@ -441,10 +442,14 @@ impl CertificateFiles {
         Ok((chain, Zeroizing::new(read_secret_file("private key", "PEM", &self.key)?)))
     }
 
-    /// Why the private key is not private.
-    pub fn key_problem(&self) -> Option<Diagnostic> {
-        let problem = check_key_mode("private key", &self.key).err()?;
-        Some(Diagnostic::warning(self.location.clone(), problem))
+    /// Why the private key is not private, in which of the files it may be.
+    pub fn key_problems(&self) -> impl Iterator<Item = Diagnostic> {
+        let other = (self.key != self.chain).then_some(&self.key);
+        [&self.chain].into_iter().chain(other).filter_map(|path| {
+            let problem = check_key_mode("private key", path).err()?;
+            let content = Zeroizing::new(read_secret_file("private key", "PEM", path).ok()?);
+            has_private_key(&content).then(|| Diagnostic::warning(self.location.clone(), problem))
+        })
     }
 }
 

@@ -94,6 +94,17 @@ pub(super) fn check_key_mode(kind: &str, path: &Path) -> Result<(), Problem> {
     Err(Problem::new(format!("all users can read the {kind} `{shown}`"), format!("run chmod o-r {shown}")))
 }
 
+/// Whether a file has a private key, as PEM, DER or PKCS#12.
+pub(super) fn has_private_key(content: &[u8]) -> bool {
+    const MARK: &[u8] = b"PRIVATE KEY-----";
+    // An INTEGER, the version, is first in a key, and not in a certificate.
+    let is_der = match content {
+        [0x30, 0x82, _, _, first, ..] | [0x30, 0x81, _, first, ..] | [0x30, _, first, ..] => *first == 0x02,
+        _ => false,
+    };
+    is_der || content.windows(MARK.len()).any(|window| window == MARK)
+}
+
 /// Whether `file` is a regular file: reading a pipe or a device could block for ever.
 pub(super) fn check_zone_file(file: &Path) -> Result<(), Problem> {
     let shown = file.display();

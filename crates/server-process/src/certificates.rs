@@ -12,7 +12,7 @@ use sanderling_ipc::secrets::{
 };
 use sanderling_server::Tls;
 use sanderling_tls::self_signed::localhost;
-use sanderling_tls::{Alpn, Certificate, CertificateStore, ServerTls, TicketKeys};
+use sanderling_tls::{Alpn, Certificate, CertificateProblem, CertificateStore, ServerTls, TicketKeys, time_problem};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::io;
@@ -80,6 +80,7 @@ pub(crate) struct CertificateState {
 pub(crate) struct InService {
     issuer: String,
     key_type: &'static str,
+    not_before_unix_s: u64,
     not_after_unix_s: u64,
 }
 
@@ -176,16 +177,24 @@ impl Certificates {
                 .iter()
                 .zip(files.by_ref())
                 .map(|(configured, files)| {
-                    let problem = self.load_one(configured, files, kept);
-                    (configured, self.last_good.get(&configured.chain).cloned(), problem)
+                    let not_used = self.load_one(configured, files, kept);
+                    (configured, self.last_good.get(&configured.chain).cloned(), not_used)
                 })
                 .collect();
             let in_service: Vec<&Certificate> =
                 loaded.iter().filter_map(|(_, certificate, _)| certificate.as_ref()).collect();
-            add_to_store(&group[0].names, &in_service, group_index == 0, &mut store);
-            for (configured, certificate, problem) in &loaded {
-                let warnings = match (problem, certificate) {
-                    (None, Some(certificate)) => warnings(configured, certificate, &in_service),
+            let used_later = loaded.iter().filter_map(|(.., not_used)| not_used.as_ref()?.certificate.as_ref());
+            let all: Vec<&Certificate> = in_service.iter().copied().chain(used_later).collect();
+            add_to_store(&group[0].names, &all, group_index == 0, &mut store);
+            let of_domain: Vec<_> =
+                loaded.iter().filter_map(|(it, certificate, _)| Some((*it, certificate.as_ref()?))).collect();
+            for (configured, certificate, not_used) in &loaded {
+                let warnings = match (not_used, certificate) {
+                    (None, Some(certificate)) => {
+                        let mut warnings = warnings(configured, certificate, &in_service);
+                        warnings.extend(unused_warning(configured, certificate, &of_domain));
+                        warnings
+                    }
                     _ => Vec::new(),
                 };
                 if let Some(certificate) = certificate {
@@ -195,45 +204,70 @@ impl Certificates {
                     names: configured.names.iter().map(|name| name.as_str().to_owned()).collect(),
                     file: configured.chain.clone(),
                     in_service: certificate.as_ref().map(InService::of),
-                    problem: problem.as_ref().map(ToString::to_string),
+                    problem: not_used.as_ref().map(|not_used| not_used.problem.to_string()),
                     warnings: warnings.iter().map(ToString::to_string).collect(),
                 });
                 diagnostics.extend(warnings);
             }
-            diagnostics.extend(loaded.into_iter().filter_map(|(.., problem)| problem));
+            diagnostics.extend(loaded.into_iter().filter_map(|(.., not_used)| Some(not_used?.problem)));
         }
         self.last_good = last_good;
         store
     }
 
-    /// Loads a certificate: its files, or its last good version; what is wrong with the files.
+    /// Loads a certificate: its files, or its last good version; why the files are not used.
     fn load_one(
         &mut self,
         configured: &CertificateFiles,
         files: &PemFiles,
         kept: &[KeptCertificate],
-    ) -> Option<Diagnostic> {
-        match load(configured, files) {
-            Ok(certificate) => {
-                self.last_good.insert(configured.chain.clone(), certificate);
-                None
-            }
-            Err(diagnostic) => {
-                if let (None, Some(kept)) =
-                    (self.last_good.get(&configured.chain), kept.iter().find(|kept| kept.file == configured.chain))
-                    && let Ok(certificate) = Certificate::from_pem(&kept.chain, &kept.key)
-                {
-                    self.last_good.insert(configured.chain.clone(), certificate);
-                }
-                Some(diagnostic)
-            }
-        }
+    ) -> Option<NotUsed> {
+        let of_kept = || {
+            let kept = kept.iter().find(|kept| kept.file == configured.chain)?;
+            Certificate::from_pem(&kept.chain, &kept.key).ok()
+        };
+        let previous = self.last_good.remove(&configured.chain).or_else(of_kept);
+        let (in_service, not_used) = match (load(configured, files), previous) {
+            (Err(problem), previous) => (previous, Some(NotUsed { problem, certificate: None })),
+            (Ok(certificate), Some(previous)) => match time_regression(configured, &certificate, &previous) {
+                Some(problem) => (Some(previous), Some(NotUsed { problem, certificate: Some(certificate) })),
+                None => (Some(certificate), None),
+            },
+            (Ok(certificate), None) => (Some(certificate), None),
+        };
+        self.last_good.extend(in_service.map(|certificate| (configured.chain.clone(), certificate)));
+        not_used
     }
 
     /// Certificates whose current files are not used.
     pub(crate) fn problem_count(&self) -> usize {
         self.states.iter().filter(|state| state.problem.is_some()).count()
     }
+}
+
+/// Why the current files of a certificate are not used.
+struct NotUsed {
+    problem: Diagnostic,
+    /// A certificate that is used when that in service is not valid any more.
+    certificate: Option<Certificate>,
+}
+
+/// Why `certificate` must not replace `previous`: it is not valid now, and `previous` is, for the same names.
+fn time_regression(
+    configured: &CertificateFiles,
+    certificate: &Certificate,
+    previous: &Certificate,
+) -> Option<Diagnostic> {
+    let now_unix_s = now_unix_s();
+    let mut names = configured.names.iter().map(|name| name.as_str().as_bytes());
+    let covers = |name| previous.is_valid_for_host(name) || !certificate.is_valid_for_host(name);
+    if certificate.is_valid_at(now_unix_s) || !previous.is_valid_at(now_unix_s) || !names.all(covers) {
+        return None;
+    }
+    let problem = certificate.time_problem(now_unix_s)?;
+    let message =
+        format!("cannot use `{}`: {problem}; the previous version stays in service", configured.chain.display());
+    Some(Diagnostic::error(configured.location.clone(), Problem::new(message, problem.remedy())))
 }
 
 /// The good versions that an earlier process has kept; none if it has sent something else: it must not prevent this one from
@@ -296,18 +330,58 @@ fn warnings(configured: &CertificateFiles, certificate: &Certificate, of_domain:
     let names = configured.names.iter().map(DomainName::as_str);
     let needed = names.filter(|name| certificate.is_valid_for_host(name.as_bytes()) || !is_valid_in(of_domain, name));
     let problems = certificate.problems(now_unix_s, needed);
-    let diagnostic = |problem: sanderling_tls::CertificateProblem| {
+    let diagnostic = |problem: CertificateProblem| {
         let message = format!("`{}`: {problem}", configured.chain.display());
         Diagnostic::warning(configured.location.clone(), Problem::new(message, problem.remedy()))
     };
     problems.into_iter().map(diagnostic).collect()
 }
 
+/// That the certificate, one of `of_domain`, is not used for the names of the domain. Of those that are valid for a name and have
+/// the same type of key, the first one is used, if possible one that is valid now.
+fn unused_warning(
+    configured: &CertificateFiles,
+    certificate: &Certificate,
+    of_domain: &[(&CertificateFiles, &Certificate)],
+) -> Option<Diagnostic> {
+    let now_unix_s = now_unix_s();
+    let certificates: Vec<&Certificate> = of_domain.iter().map(|(_, certificate)| *certificate).collect();
+    let mut others = Vec::new();
+    for name in configured.names.iter().map(DomainName::as_str) {
+        let has_valid = is_valid_in(&certificates, name);
+        if has_valid && !certificate.is_valid_for_host(name.as_bytes()) {
+            continue;
+        }
+        let mut alike = of_domain.iter().filter(|(_, it)| {
+            it.has_same_key_type(certificate) && (!has_valid || it.is_valid_for_host(name.as_bytes()))
+        });
+        let first_valid = alike.clone().find(|(_, it)| it.is_valid_at(now_unix_s));
+        let (used, _) = first_valid.or_else(|| alike.next())?;
+        if used.location == configured.location && used.chain == configured.chain {
+            return None;
+        }
+        others.push(used.chain.display());
+    }
+    let unused = configured.chain.display();
+    let problem = match others.first() {
+        Some(used) => Problem::new(
+            format!("`{unused}` is not used: `{used}` has a key of the same type ({})", certificate.key_type()),
+            "remove one of them, or use a certificate with another type of key",
+        ),
+        None if configured.names.is_empty() => return None,
+        None => Problem::new(
+            format!("`{unused}` is not used: it is valid for no name of the domain"),
+            "remove it, or request a certificate with the names of the domain",
+        ),
+    };
+    Some(Diagnostic::warning(configured.location.clone(), problem))
+}
+
 impl CertificateState {
     /// Whether the operator should do something.
     pub(crate) fn needs_attention(&self) -> bool {
-        let has_expired = self.in_service.as_ref().is_some_and(|version| version.days_left() < 0);
-        self.problem.is_some() || !self.warnings.is_empty() || has_expired
+        let is_due = self.in_service.as_ref().is_some_and(|version| version.time_problem().is_some());
+        self.problem.is_some() || !self.warnings.is_empty() || is_due
     }
 
     pub(crate) fn names_text(&self) -> String {
@@ -320,20 +394,29 @@ impl InService {
         InService {
             issuer: certificate.issuer().to_owned(),
             key_type: certificate.key_type(),
+            not_before_unix_s: certificate.not_before_unix_s(),
             not_after_unix_s: certificate.not_after_unix_s(),
         }
     }
 
-    /// Days until the certificate expires; negative if it has.
-    pub(crate) fn days_left(&self) -> i64 {
-        (self.not_after_unix_s.cast_signed() - now_unix_s().cast_signed()).div_euclid(86_400)
+    /// What is wrong with its time now.
+    fn time_problem(&self) -> Option<CertificateProblem> {
+        time_problem(self.not_before_unix_s, self.not_after_unix_s, now_unix_s())
     }
 
     /// `ECDSA, issued by R11, 71 days left`.
     pub(crate) fn text(&self) -> String {
-        let time = match self.days_left() {
-            expired @ ..0 => format!("EXPIRED {} days ago", -1 - expired),
-            left => format!("{left} days left"),
+        let days = |seconds: u64| match seconds / 86_400 {
+            1 => "1 day".to_owned(),
+            days => format!("{days} days"),
+        };
+        let time = match self.time_problem() {
+            Some(CertificateProblem::Expired { since_s: ..86_400 }) => "EXPIRED today".to_owned(),
+            Some(CertificateProblem::Expired { since_s }) => format!("EXPIRED {} ago", days(since_s)),
+            Some(CertificateProblem::NotYetValid { in_s: ..86_400 }) => "NOT YET VALID: in less than a day".to_owned(),
+            Some(CertificateProblem::NotYetValid { in_s }) => format!("NOT YET VALID: in {}", days(in_s)),
+            Some(_) => format!("{} left, RENEWAL IS DUE", days(self.not_after_unix_s.saturating_sub(now_unix_s()))),
+            None => format!("{} left", days(self.not_after_unix_s.saturating_sub(now_unix_s()))),
         };
         format!("{}, issued by {}, {time}", self.key_type, self.issuer)
     }
@@ -367,16 +450,23 @@ mod tests {
 
     #[test]
     fn text_has_the_days_until_the_certificate_expires_or_since_it_has() {
+        const DAY_S: i64 = 86_400;
         let check = |left_s: i64, expected: &str| {
             let not_after_unix_s = now_unix_s().strict_add_signed(left_s);
-            let version = InService { issuer: "R11".to_owned(), key_type: "ECDSA", not_after_unix_s };
+            let not_before_unix_s = not_after_unix_s.strict_add_signed(-90 * DAY_S);
+            let version =
+                InService { issuer: "R11".to_owned(), key_type: "ECDSA", not_before_unix_s, not_after_unix_s };
             assert_eq!(version.text(), format!("ECDSA, issued by R11, {expected}"), "{left_s} s");
         };
-        const DAY_S: i64 = 86_400;
         // The clock goes on meanwhile.
-        check(2 * DAY_S + 1_000, "2 days left");
-        check(1_000, "0 days left");
-        check(-1_000, "EXPIRED 0 days ago");
+        check(92 * DAY_S + 1_000, "NOT YET VALID: in 2 days");
+        check(90 * DAY_S + 1_000, "NOT YET VALID: in less than a day");
+        check(31 * DAY_S + 1_000, "31 days left");
+        check(2 * DAY_S + 1_000, "2 days left, RENEWAL IS DUE");
+        check(DAY_S + 1_000, "1 day left, RENEWAL IS DUE");
+        check(1_000, "0 days left, RENEWAL IS DUE");
+        check(-1_000, "EXPIRED today");
+        check(-DAY_S - 1_000, "EXPIRED 1 day ago");
         check(-2 * DAY_S - 1_000, "EXPIRED 2 days ago");
     }
 }

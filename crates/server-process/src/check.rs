@@ -133,7 +133,7 @@ fn load(config: &Config) -> Result<(Loaded, Vec<CertificateState>, Option<String
 fn load_certificates(config: &Config) -> (Vec<CertificateState>, Vec<Diagnostic>) {
     let read = |files: &CertificateFiles| files.read().map_err(|problem| problem.to_string());
     let files: Vec<PemFiles> = config.certificates.iter().map(read).collect();
-    let mut problems: Vec<Diagnostic> = config.certificates.iter().filter_map(CertificateFiles::key_problem).collect();
+    let mut problems: Vec<Diagnostic> = config.certificates.iter().flat_map(CertificateFiles::key_problems).collect();
     let mut certificates = Certificates::default();
     certificates.load_files(&config.certificates, &files, &[], &mut problems);
     (certificates.states, problems)

@@ -1,18 +1,18 @@
 //! A certificate chain with its private key: read from PEM, refused if clients could not use it, and checked for what
 //! they might refuse.
 
+use crate::certificate_error::{CertificateError, CertificateProblem, FileContent};
 use crate::der::{self, Elements};
-use crate::provider::load_key;
+use crate::pem_files::{chain_from_pem, key_from_pem};
 use rustls::SignatureAlgorithm;
-use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::sign::{CertifiedKey, SigningKey};
-use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use webpki::EndEntityCert;
-use zeroize::Zeroize;
 
-const SECONDS_PER_DAY: u64 = 86_400;
+/// A lifetime below this one counts as short.
+const SHORT_LIFETIME_S: u64 = 10 * 86_400;
 
 /// A certificate chain and the key of its first certificate. A clone shares them.
 #[derive(Clone, Debug)]
@@ -25,136 +25,12 @@ pub struct Certificate {
 #[derive(Debug)]
 struct Facts {
     dns_names: Vec<String>,
+    addresses: Vec<IpAddr>,
+    /// The type of its key, with the curve or other parameters, as DER.
+    key_algorithm: Vec<u8>,
     issuer: String,
     not_before_unix_s: u64,
     not_after_unix_s: u64,
-}
-
-/// Why a chain or a key cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CertificateError {
-    /// The chain has a broken PEM section.
-    #[error("the chain is not PEM: {0}")]
-    ChainSyntax(String),
-    /// The chain has no PEM section of a certificate.
-    #[error("the chain has no certificate")]
-    NoCertificate,
-    /// A certificate of the chain, from 1, cannot be parsed.
-    #[error("certificate {number} of the chain is invalid: {reason}")]
-    InvalidCertificate {
-        /// Its place in the chain, from 1.
-        number: usize,
-        /// Why.
-        reason: String,
-    },
-    /// The key has a broken PEM section.
-    #[error("the key is not PEM: {0}")]
-    KeySyntax(String),
-    /// The key has no PEM section of a key.
-    #[error("the key file has no private key")]
-    NoKey,
-    /// The key is encrypted by a passphrase.
-    #[error("the private key is encrypted")]
-    EncryptedKey,
-    /// The key is damaged, or of a type that is not supported.
-    #[error("the private key cannot be used: {0}")]
-    UnsupportedKey(String),
-    /// The certificate of the key is in the chain, but not first.
-    #[error("the private key belongs to certificate {number} of the chain, not to the first one")]
-    NotFirst {
-        /// Its place in the chain, from 1.
-        number: usize,
-    },
-    /// The key is that of another certificate.
-    #[error("the private key does not match the certificate")]
-    KeyMismatch,
-}
-
-impl CertificateError {
-    /// How to fix it.
-    pub fn remedy(&self) -> &'static str {
-        match self {
-            CertificateError::ChainSyntax(_) | CertificateError::NoCertificate => {
-                "write the certificates as PEM (-----BEGIN CERTIFICATE-----); `openssl x509 -inform der` converts DER"
-            }
-            CertificateError::InvalidCertificate { .. } => "copy the chain again from the certificate authority",
-            CertificateError::KeySyntax(_) | CertificateError::NoKey => {
-                "write the key as PEM (-----BEGIN PRIVATE KEY-----); `openssl pkey -inform der` converts DER"
-            }
-            CertificateError::EncryptedKey => "remove the passphrase with `openssl pkey -in KEY -out NEW`",
-            CertificateError::UnsupportedKey(_) => {
-                "use an ECDSA key (P-256, P-384), an RSA key of 2048 to 8192 bits, or an Ed25519 key, \
-                 as PKCS#8, SEC1 or PKCS#1"
-            }
-            CertificateError::NotFirst { .. } => {
-                "put the certificate of the server first, and then those of its issuers"
-            }
-            CertificateError::KeyMismatch => "use the key that the certificate was requested with",
-        }
-    }
-}
-
-/// Why clients may refuse a certificate.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CertificateProblem {
-    /// Its time is over.
-    #[error("the certificate expired {} ago", Days(*.since_s))]
-    Expired {
-        /// For how long.
-        since_s: u64,
-    },
-    /// Its time has not begun.
-    #[error("the certificate becomes valid in {}", Days(*.in_s))]
-    NotYetValid {
-        /// When.
-        in_s: u64,
-    },
-    /// A certificate of the chain is not followed by that of its issuer, which is elsewhere in the chain.
-    #[error("certificate {number} of the chain is not followed by the certificate of its issuer")]
-    ChainOutOfOrder {
-        /// Its place in the chain, from 1.
-        number: usize,
-    },
-    /// The issuer of a certificate is not in the chain, where clients need it.
-    #[error("the issuer of certificate {number}, {issuer}, is not in the chain")]
-    ChainIncomplete {
-        /// Its place in the chain, from 1.
-        number: usize,
-        /// The issuer's name.
-        issuer: String,
-    },
-    /// A name that is served is not in the certificate.
-    #[error("the certificate is not valid for {0}")]
-    MissingName(String),
-}
-
-impl CertificateProblem {
-    /// How to fix it.
-    pub fn remedy(&self) -> &'static str {
-        match self {
-            CertificateProblem::Expired { .. } => "renew the certificate",
-            CertificateProblem::NotYetValid { .. } => {
-                "check the clock of this machine, or use the previous certificate"
-            }
-            CertificateProblem::ChainOutOfOrder { .. } => "put each certificate before that of its issuer",
-            CertificateProblem::ChainIncomplete { .. } => {
-                "add the intermediate certificates of the certificate authority (often called fullchain)"
-            }
-            CertificateProblem::MissingName(_) => "request a certificate with this name, or serve it without HTTPS",
-        }
-    }
-}
-
-struct Days(u64);
-
-impl fmt::Display for Days {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 / SECONDS_PER_DAY {
-            0 => out.write_str("less than a day"),
-            1 => out.write_str("1 day"),
-            days => write!(out, "{days} days"),
-        }
-    }
 }
 
 impl Certificate {
@@ -162,16 +38,13 @@ impl Certificate {
     ///
     /// The decoded key is erased after it is loaded. The caller erases `key`.
     pub fn from_pem(chain: &[u8], key: &[u8]) -> Result<Certificate, CertificateError> {
-        let chain = CertificateDer::pem_slice_iter(chain)
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(|error| CertificateError::ChainSyntax(error.to_string()))?;
-        Certificate::new(chain, key_from_pem(key)?)
+        Certificate::new(chain_from_pem(chain, key)?, key_from_pem(key)?)
     }
 
     /// A chain, and a key that may be in another process. A key that does not know its public key is not compared with
     /// the certificate.
     pub fn new(chain: Vec<CertificateDer<'static>>, key: Arc<dyn SigningKey>) -> Result<Certificate, CertificateError> {
-        let leaf = chain.first().ok_or(CertificateError::NoCertificate)?;
+        let leaf = chain.first().ok_or(CertificateError::NoCertificate(FileContent::Nothing))?;
         let invalid = |index, reason| CertificateError::InvalidCertificate { number: index + 1, reason };
         let mut of_key = None;
         for (index, certificate) in chain.iter().enumerate() {
@@ -199,16 +72,33 @@ impl Certificate {
         &self.facts.dns_names
     }
 
-    /// Whether it is valid for `host`, a name in any case with or without a dot at its end. A wildcard holds for one label (RFC
-    /// 9525 §6.3).
+    /// Whether it is valid for `host`: a name in any case with or without a dot at its end, or an address, IPv6 perhaps in
+    /// brackets. A wildcard holds for one label (RFC 9525 §6.3).
     pub fn is_valid_for_host(&self, host: &[u8]) -> bool {
-        let host = host.strip_suffix(b".").unwrap_or(host);
-        let first_label_bytes = host.iter().position(|&byte| byte == b'.').filter(|&bytes| bytes > 0);
-        let parent = first_label_bytes.map(|bytes| &host[bytes..]);
-        self.facts.dns_names.iter().any(|name| match name.strip_prefix('*') {
+        let name = host.strip_suffix(b".").unwrap_or(host);
+        let first_label_bytes = name.iter().position(|&byte| byte == b'.').filter(|&bytes| bytes > 0);
+        let parent = first_label_bytes.map(|bytes| &name[bytes..]);
+        let is_valid_for_name = self.facts.dns_names.iter().any(|valid| match valid.strip_prefix('*') {
             Some(dot_and_name) => parent.is_some_and(|parent| parent.eq_ignore_ascii_case(dot_and_name.as_bytes())),
-            None => host.eq_ignore_ascii_case(name.as_bytes()),
-        })
+            None => name.eq_ignore_ascii_case(valid.as_bytes()),
+        });
+        is_valid_for_name || (!self.facts.addresses.is_empty() && self.is_valid_for_address(host))
+    }
+
+    fn is_valid_for_address(&self, host: &[u8]) -> bool {
+        let host = host.strip_prefix(b"[").and_then(|host| host.strip_suffix(b"]")).unwrap_or(host);
+        let address: Option<IpAddr> = str::from_utf8(host).ok().and_then(|host| host.parse().ok());
+        address.is_some_and(|address| self.facts.addresses.contains(&address))
+    }
+
+    /// Whether its time has begun and is not over.
+    pub fn is_valid_at(&self, now_unix_s: u64) -> bool {
+        (self.facts.not_before_unix_s..=self.facts.not_after_unix_s).contains(&now_unix_s)
+    }
+
+    /// Whether clients support its key if they support that of `other`.
+    pub fn has_same_key_type(&self, other: &Certificate) -> bool {
+        self.facts.key_algorithm == other.facts.key_algorithm
     }
 
     /// The name of the issuer.
@@ -219,6 +109,11 @@ impl Certificate {
     /// The last second in which it is valid, since 1970.
     pub fn not_after_unix_s(&self) -> u64 {
         self.facts.not_after_unix_s
+    }
+
+    /// The first second in which it is valid, since 1970.
+    pub fn not_before_unix_s(&self) -> u64 {
+        self.facts.not_before_unix_s
     }
 
     /// The type of its key: `ECDSA`, `RSA` or `Ed25519`.
@@ -233,17 +128,16 @@ impl Certificate {
     /// Why clients may refuse it at `now_unix_s` as the certificate of `names`: host names, wildcards and addresses.
     pub fn problems<'n>(&self, now_unix_s: u64, names: impl IntoIterator<Item = &'n str>) -> Vec<CertificateProblem> {
         let mut problems = Vec::new();
-        let Facts { not_before_unix_s, not_after_unix_s, .. } = *self.facts;
-        if now_unix_s < not_before_unix_s {
-            problems.push(CertificateProblem::NotYetValid { in_s: not_before_unix_s - now_unix_s });
-        }
-        if now_unix_s > not_after_unix_s {
-            problems.push(CertificateProblem::Expired { since_s: now_unix_s - not_after_unix_s });
-        }
+        problems.extend(self.time_problem(now_unix_s));
         problems.extend(chain_problem(&self.certified.cert));
         let missing = names.into_iter().filter(|name| !self.is_valid_for(name));
         problems.extend(missing.map(|name| CertificateProblem::MissingName(name.to_owned())));
         problems
+    }
+
+    /// What is wrong with its time at `now_unix_s`.
+    pub fn time_problem(&self, now_unix_s: u64) -> Option<CertificateProblem> {
+        time_problem(self.facts.not_before_unix_s, self.facts.not_after_unix_s, now_unix_s)
     }
 
     fn is_valid_for(&self, name: &str) -> bool {
@@ -259,25 +153,24 @@ impl Certificate {
     }
 }
 
-fn key_from_pem(key: &[u8]) -> Result<Arc<dyn SigningKey>, CertificateError> {
-    let is_encrypted = [&b"-----BEGIN ENCRYPTED PRIVATE KEY"[..], b"Proc-Type: 4,ENCRYPTED"]
-        .iter()
-        .any(|mark| key.windows(mark.len()).any(|window| window == *mark));
-    if is_encrypted {
-        return Err(CertificateError::EncryptedKey);
+/// What is wrong at `now_unix_s` with a certificate of this time. It should be renewed before the last third of its lifetime, or the
+/// last half of a short one.
+pub fn time_problem(not_before_unix_s: u64, not_after_unix_s: u64, now_unix_s: u64) -> Option<CertificateProblem> {
+    if now_unix_s < not_before_unix_s {
+        return Some(CertificateProblem::NotYetValid { in_s: not_before_unix_s - now_unix_s });
     }
-    let mut der = PrivateKeyDer::from_pem_slice(key).map_err(|error| match error {
-        pem::Error::NoItemsFound => CertificateError::NoKey,
-        error => CertificateError::KeySyntax(error.to_string()),
-    })?;
-    let loaded = load_key(&der).map_err(|error| CertificateError::UnsupportedKey(error.to_string()));
-    der.zeroize();
-    loaded
+    let Some(in_s) = not_after_unix_s.checked_sub(now_unix_s) else {
+        return Some(CertificateProblem::Expired { since_s: now_unix_s - not_after_unix_s });
+    };
+    let lifetime_s = not_after_unix_s - not_before_unix_s;
+    let (part_s, part) =
+        if lifetime_s < SHORT_LIFETIME_S { (lifetime_s / 2, "half") } else { (lifetime_s / 3, "third") };
+    (in_s < part_s).then_some(CertificateProblem::ExpiresSoon { in_s, part })
 }
 
 /// The first place where the issuer does not follow.
 fn chain_problem(chain: &[CertificateDer<'_>]) -> Option<CertificateProblem> {
-    let names: Vec<_> = chain.iter().filter_map(|certificate| Names::of(certificate)).collect();
+    let names: Vec<_> = chain.iter().filter_map(|certificate| Fields::of(certificate)).collect();
     for (index, certificate) in names.iter().enumerate() {
         let number = index + 1;
         match names.get(number) {
@@ -297,14 +190,16 @@ fn chain_problem(chain: &[CertificateDer<'_>]) -> Option<CertificateProblem> {
 }
 
 /// The fields of a certificate that follow one another (RFC 5280 §4.1).
-struct Names<'d> {
+struct Fields<'d> {
     issuer: &'d [u8],
     validity: &'d [u8],
     subject: &'d [u8],
+    key: &'d [u8],
+    rest: Elements<'d>,
 }
 
-impl<'d> Names<'d> {
-    fn of(certificate: &'d [u8]) -> Option<Names<'d>> {
+impl<'d> Fields<'d> {
+    fn of(certificate: &'d [u8]) -> Option<Fields<'d>> {
         const VERSION: u8 = 0xa0;
         let mut fields =
             Elements(Elements(Elements(certificate).take_tagged(der::SEQUENCE)?).take_tagged(der::SEQUENCE)?);
@@ -312,17 +207,42 @@ impl<'d> Names<'d> {
         fields.take_tagged(der::INTEGER)?;
         let _algorithm = fields.take_tagged(der::SEQUENCE)?;
         let mut next = || fields.take_tagged(der::SEQUENCE);
-        Some(Names { issuer: next()?, validity: next()?, subject: next()? })
+        let (issuer, validity, subject, key) = (next()?, next()?, next()?, next()?);
+        Some(Fields { issuer, validity, subject, key, rest: fields })
+    }
+
+    /// The addresses among the alternative names (RFC 5280 §4.2.1.6).
+    fn addresses(&self) -> Vec<IpAddr> {
+        const EXTENSIONS: u8 = 0xa3;
+        const SUBJECT_ALTERNATIVE_NAME: &[u8] = &[0x55, 29, 17];
+        const IP_ADDRESS: u8 = 0x87;
+        let extensions = self.rest.filter(|(tag, _)| *tag == EXTENSIONS).flat_map(|(_, list)| Elements(list));
+        let names = extensions.flat_map(|(_, list)| Elements(list)).filter_map(|(_, extension)| {
+            let mut fields = Elements(extension);
+            let is_wanted = fields.take_tagged(der::OBJECT_ID)? == SUBJECT_ALTERNATIVE_NAME;
+            let (_, value) = fields.find(|(tag, _)| *tag == der::OCTET_STRING).filter(|_| is_wanted)?;
+            Elements(value).take_tagged(der::SEQUENCE)
+        });
+        names
+            .flat_map(Elements)
+            .filter(|(tag, _)| *tag == IP_ADDRESS)
+            .filter_map(|(_, bytes)| {
+                let v4 = <[u8; 4]>::try_from(bytes).map(IpAddr::from).ok();
+                v4.or_else(|| <[u8; 16]>::try_from(bytes).map(IpAddr::from).ok())
+            })
+            .collect()
     }
 }
 
 impl Facts {
     fn of(certificate: &CertificateDer<'_>) -> Option<Facts> {
-        let names = Names::of(certificate)?;
+        let names = Fields::of(certificate)?;
         let mut validity = Elements(names.validity).map(|(tag, text)| der::unix_s(tag, text));
         let parsed = EndEntityCert::try_from(certificate).ok()?;
         Some(Facts {
             dns_names: parsed.valid_dns_names().map(str::to_ascii_lowercase).collect(),
+            addresses: names.addresses(),
+            key_algorithm: Elements(names.key).take_tagged(der::SEQUENCE)?.to_vec(),
             issuer: name_text(names.issuer),
             not_before_unix_s: validity.next()??,
             not_after_unix_s: validity.next()??,

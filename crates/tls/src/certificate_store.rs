@@ -2,6 +2,7 @@
 
 use crate::certificate::Certificate;
 use rustls::SignatureAlgorithm;
+use rustls::pki_types::UnixTime;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use std::collections::HashMap;
@@ -31,7 +32,8 @@ impl CertificateStore {
     }
 
     /// Uses `certificate` for `name`, a host name or a wildcard such as `*.example.com`, which holds for one more label.
-    /// A name can have several certificates: clients that support it get one with an ECDSA key, others RSA.
+    /// A name can have several certificates: clients that support it get one with an ECDSA key, others RSA, and one that is not
+    /// valid at the time only if no other is.
     pub fn add(&mut self, name: &str, certificate: &Certificate) {
         let name = name.to_ascii_lowercase();
         let alternatives = match name.strip_prefix("*.") {
@@ -93,11 +95,86 @@ impl Alternatives {
     }
 }
 
+impl Alternatives {
+    /// The first one that the client supports, if possible one that is valid now.
+    fn choose(
+        &self,
+        is_supported: impl Fn(&Certificate) -> bool,
+        now_unix_s: impl FnOnce() -> u64,
+    ) -> Option<&Certificate> {
+        let mut supported = self.0.iter().filter(|certificate| is_supported(certificate));
+        let first = supported.next()?;
+        let Some(second) = supported.next() else { return Some(first) };
+        let now_unix_s = now_unix_s();
+        let valid =
+            [first, second].into_iter().chain(supported).find(|certificate| certificate.is_valid_at(now_unix_s));
+        valid.or(Some(first))
+    }
+}
+
 impl ResolvesServerCert for CertificateStore {
     fn resolve(&self, client_hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        let (Alternatives(certificates), _) = self.find(client_hello.server_name());
+        let (alternatives, _) = self.find(client_hello.server_name());
         let schemes = client_hello.signature_schemes();
-        let mut certified = certificates.iter().map(Certificate::certified);
-        certified.find(|certified| certified.key.choose_scheme(schemes).is_some()).cloned()
+        let is_supported = |certificate: &Certificate| certificate.certified().key.choose_scheme(schemes).is_some();
+        // The vDSO has the time without a system call.
+        let chosen = alternatives.choose(is_supported, || UnixTime::now().as_secs());
+        chosen.map(Certificate::certified).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::self_signed::localhost;
+
+    const DAY_S: u64 = 86_400;
+
+    #[test]
+    fn certificate_that_is_valid_at_the_time_is_preferred() {
+        // Each is valid from a day before until 30 days after.
+        let certificates = [0, 100, 200].map(|day| localhost((1000 + day) * DAY_S).expect("random numbers"));
+        let mut store = CertificateStore::new();
+        certificates.iter().for_each(|certificate| store.add("localhost", certificate));
+        let (alternatives, _) = store.find(Some("localhost"));
+        let check = |day: u64, expected: usize| {
+            let chosen = alternatives.choose(|_| true, || (1000 + day) * DAY_S).expect("one of them");
+            assert!(Arc::ptr_eq(chosen.certified(), certificates[expected].certified()), "{day}");
+        };
+        check(0, 0);
+        check(100, 1);
+        check(229, 2);
+        // None is valid.
+        check(50, 0);
+        check(300, 0);
+        let supported = |certificate: &Certificate| !Arc::ptr_eq(certificate.certified(), certificates[0].certified());
+        let chosen = alternatives.choose(supported, || 1000 * DAY_S).expect("an expired one rather than none");
+        assert!(Arc::ptr_eq(chosen.certified(), certificates[1].certified()));
+        assert!(alternatives.choose(|_| false, || 0).is_none());
+    }
+
+    #[test]
+    fn time_is_not_needed_for_a_single_certificate() {
+        let mut store = CertificateStore::new();
+        store.add_default(&localhost(0).expect("random numbers"));
+        assert!(store.find(None).0.choose(|_| true, || panic!("asked")).is_some());
+    }
+
+    #[test]
+    fn certificate_is_valid_for_its_addresses() {
+        let certificate = localhost(0).expect("random numbers");
+        for (host, expected) in [
+            ("127.0.0.1", true),
+            ("::1", true),
+            ("[::1]", true),
+            ("[0:0::1]", true),
+            ("127.0.0.2", false),
+            ("[::2]", false),
+            ("LOCALHOST.", true),
+            ("[localhost]", false),
+            ("", false),
+        ] {
+            assert_eq!(certificate.is_valid_for_host(host.as_bytes()), expected, "{host}");
+        }
     }
 }

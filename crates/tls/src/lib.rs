@@ -1,7 +1,7 @@
 //! TLS for a server (RFC 8446, RFC 5246): sessions, certificates and ticket keys.
 //!
 //! It does no I/O, starts no thread, and takes the time as an argument, except that rustls reads the clock for the age of
-//! tickets. What the server gives to it and takes from it:
+//! tickets, and that the certificate is chosen by it where a name has several. What the server gives to it and takes from it:
 //!
 //! ```text
 //! PEM ── Certificate ── CertificateStore ─┐
@@ -50,13 +50,16 @@ mod server_tls;
 mod certificate_store;
 pub mod self_signed;
 mod certificate;
+mod pem_files;
+mod certificate_error;
 mod der;
 mod tickets;
 mod alpn;
 mod provider;
 
 pub use alpn::Alpn;
-pub use certificate::{Certificate, CertificateError, CertificateProblem};
+pub use certificate::{Certificate, time_problem};
+pub use certificate_error::{CertificateError, CertificateProblem, FileContent, PemFile};
 pub use certificate_store::CertificateStore;
 pub use rustls::sign::{Signer, SigningKey};
 pub use server_tls::ServerTls;

@@ -1,6 +1,7 @@
 //! A certificate for this machine, for trials without a certificate authority. Clients do not trust it.
 
-use crate::certificate::{Certificate, CertificateError};
+use crate::certificate::Certificate;
+use crate::certificate_error::CertificateError;
 use crate::der::{self, BIT_STRING, INTEGER, OBJECT_ID, OCTET_STRING, SEQUENCE, SET, UTF8_STRING, element};
 use crate::provider::library::rand::{SecureRandom, SystemRandom};
 use crate::provider::library::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair};
@@ -73,7 +74,7 @@ fn alternative_names() -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::certificate::CertificateProblem;
+    use crate::certificate_error::CertificateProblem;
 
     const NOW_UNIX_S: u64 = 1_800_000_000;
 
@@ -95,7 +96,11 @@ mod tests {
         let problems = |unix_s| certificate.problems(unix_s, []);
         assert_eq!(problems(NOW_UNIX_S - VALID_BEFORE_S), []);
         assert_eq!(problems(NOW_UNIX_S - VALID_BEFORE_S - 5), [CertificateProblem::NotYetValid { in_s: 5 }]);
-        assert_eq!(problems(NOW_UNIX_S + VALID_S), []);
+        let lifetime_s = VALID_BEFORE_S + VALID_S;
+        assert_eq!(problems(NOW_UNIX_S + VALID_S - lifetime_s / 3), []);
+        let soon = |in_s| [CertificateProblem::ExpiresSoon { in_s, part: "third" }];
+        assert_eq!(problems(NOW_UNIX_S + VALID_S - lifetime_s / 3 + 1), soon(lifetime_s / 3 - 1));
+        assert_eq!(problems(NOW_UNIX_S + VALID_S), soon(0));
         assert_eq!(problems(NOW_UNIX_S + VALID_S + 5), [CertificateProblem::Expired { since_s: 5 }]);
     }
 

@@ -30,26 +30,60 @@ fn certificate_says_its_names_and_its_time() {
 
 #[test]
 fn chain_or_key_that_cannot_be_used_is_refused_with_a_remedy() {
-    let check = |chain: &[u8], key: &str, expected: &str| {
-        let error = Certificate::from_pem(chain, &pki().read(key)).unwrap_err();
-        assert!(error.to_string().contains(expected), "{error}");
-        assert!(!error.remedy().is_empty());
-        error
+    let check_files = |chain: &[u8], key: &[u8], expected: &str, remedy: &str| {
+        let error = Certificate::from_pem(chain, key).unwrap_err();
+        assert_eq!(error.to_string(), expected);
+        assert!(error.remedy().contains(remedy), "{expected}: {}", error.remedy());
+    };
+    let check = |chain: &[u8], key: &str, expected: &str, remedy: &str| {
+        check_files(chain, &pki().read(key), expected, remedy);
     };
     let chain = pki().chain(&["ecdsa", "intermediate"]);
-    check(b"", "ecdsa.key", "the chain has no certificate");
-    check(&pki().read("ecdsa.key"), "ecdsa.key", "the chain has no certificate");
-    check(&chain[..chain.len() - 30], "ecdsa.key", "the chain is not PEM");
-    check(&chain, "rsa.key", "does not match");
-    check(&chain, "ecdsa.pem", "no private key");
-    check(&chain, "der.key", "no private key");
-    check(&chain, "encrypted.key", "encrypted");
-    check(&chain, "encrypted-sec1.key", "encrypted");
-    check(&chain, "short.key", "cannot be used");
-    check(&pki().chain(&["intermediate", "ecdsa"]), "ecdsa.key", "belongs to certificate 2");
-    check(b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "ecdsa.key", "certificate 1");
-    let damaged = b"-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n";
-    check(damaged, "ecdsa.key", "the chain is not PEM");
+    let no_certificate = |file: &str, expected: &str, remedy: &str| {
+        check(&pki().read(file), "ecdsa.key", &format!("the chain has no certificate: it {expected}"), remedy);
+    };
+    check(b" \n", "ecdsa.key", "the chain has no certificate: it is empty", "fullchain.pem");
+    check(b"nonsense", "ecdsa.key", "the chain has no certificate: it is not PEM", "fullchain.pem");
+    no_certificate("ecdsa.key", "has a private key", "fullchain.pem");
+    no_certificate("request.pem", "has a certificate request", "has issued for it");
+    no_certificate("der.pem", "is DER, which is not PEM", "openssl x509 -inform der");
+    no_certificate("pkcs12.pem", "is PKCS#12 (.p12, .pfx)", "openssl pkcs12 -in FILE -nokeys");
+    no_certificate("pkcs7.pem", "is PKCS#7", "openssl pkcs7 -print_certs");
+    let swapped = "the chain has a private key, and the key file has a certificate";
+    check(&pki().read("ecdsa.key"), "ecdsa.pem", swapped, "exchange");
+    let cut = "the chain ends in the middle: the line -----END …----- is missing";
+    check(&chain[..chain.len() - 30], "ecdsa.key", cut, "copy the whole chain again");
+    check(&chain[..200], "ecdsa.key", cut, "copy the whole chain again");
+
+    let no_key = |file: &str, expected: &str, remedy: &str| {
+        check(&chain, file, &format!("the key file has no private key: it {expected}"), remedy);
+    };
+    no_key("ecdsa.pem", "has a certificate", "privkey.pem");
+    no_key("public.key", "has a public key", "privkey.pem");
+    no_key("der.key", "is DER, which is not PEM", "openssl pkey -inform der");
+    no_key("pkcs12.pem", "is PKCS#12 (.p12, .pfx)", "openssl pkcs12 -in FILE -nocerts");
+    let key = pki().read("other.key");
+    let cut = "the key file ends in the middle: the line -----END …----- is missing";
+    check_files(&chain, &key[..key.len() - 30], cut, "copy the whole key again");
+    check(&chain, "rsa.key", "the private key does not match the certificate", "was requested with");
+    for encrypted in ["encrypted.key", "encrypted-sec1.key"] {
+        check(&chain, encrypted, "the private key is encrypted", "openssl pkey");
+    }
+    for (key, kind) in [("short", "RSA with 1024 bits"), ("secp256k1", "ECDSA with the curve secp256k1")] {
+        for form in ["", "-pkcs8"] {
+            let expected = format!("the private key cannot be used: it is {kind}");
+            check(&chain, &format!("{key}{form}.key"), &expected, "request a certificate with an ECDSA key");
+        }
+    }
+    let expected = "the private key belongs to certificate 2 of the chain, not to the first one";
+    check(&pki().chain(&["intermediate", "ecdsa"]), "ecdsa.key", expected, "first");
+    let pem = |content: &str| format!("-----BEGIN CERTIFICATE-----\n{content}\n-----END CERTIFICATE-----\n");
+    let expected = "certificate 1 of the chain is damaged or cut (TrailingData(SignedData))";
+    check(pem("AAAA").as_bytes(), "ecdsa.key", expected, "copy the whole chain again");
+    let expected = "the chain is damaged: a character is missing, or is not base64";
+    for damaged in ["!", "AAAAA"] {
+        check(pem(damaged).as_bytes(), "ecdsa.key", expected, "copy the whole chain again");
+    }
 }
 
 #[test]
@@ -88,7 +122,9 @@ fn time_of_a_certificate_is_reported_in_days() {
     let certificate = load(&["ecdsa", "intermediate"], "ecdsa.key").unwrap();
     let text = |unix_s| certificate.problems(unix_s, []).iter().map(ToString::to_string).collect::<Vec<_>>();
     let end = certificate.not_after_unix_s();
-    assert_eq!(text(end), [""; 0]);
+    assert_eq!(text(end - 5 * 86_400), [""; 0]);
+    assert_eq!(text(end), ["the certificate expires in less than a day, in the last third of its lifetime"]);
+    assert_eq!(text(end - 86_400), ["the certificate expires in 1 day, in the last third of its lifetime"]);
     assert_eq!(text(end + 1), ["the certificate expired less than a day ago"]);
     assert_eq!(text(end + 86_400), ["the certificate expired 1 day ago"]);
     assert_eq!(text(end + 9 * 86_400), ["the certificate expired 9 days ago"]);

@@ -27,6 +27,10 @@ impl Pki {
         pki.openssl("ec -in ecdsa.key -aes128 -passout pass:secret -out encrypted-sec1.key");
         pki.openssl("genrsa -traditional -out short.key 1024");
         pki.openssl("pkey -in ecdsa.key -outform der -out der.key");
+        pki.openssl("ecparam -genkey -name secp256k1 -out secp256k1.key");
+        pki.openssl("pkcs8 -topk8 -nocrypt -in secp256k1.key -out secp256k1-pkcs8.key");
+        pki.openssl("pkcs8 -topk8 -nocrypt -in short.key -out short-pkcs8.key");
+        pki.openssl("pkey -in ecdsa.key -pubout -out public.key");
         let names = "example.com,DNS:*.example.com,DNS:example.org";
         pki.certificate("root", None, "basicConstraints=critical,CA:TRUE");
         pki.certificate("intermediate", Some("root"), "basicConstraints=critical,CA:TRUE");
@@ -34,6 +38,11 @@ impl Pki {
         pki.certificate("rsa", Some("intermediate"), &format!("subjectAltName=DNS:{names}"));
         pki.certificate("ed25519", Some("intermediate"), &format!("subjectAltName=DNS:{names}"));
         pki.certificate("other", Some("intermediate"), "subjectAltName=DNS:other.example.com,IP:192.0.2.1");
+        let config = pki.0.argument("config");
+        pki.openssl(&format!("req -new -config {config} -subj /CN=request -key ecdsa.key -out request.pem"));
+        pki.openssl("x509 -in ecdsa.pem -outform der -out der.pem");
+        pki.openssl("pkcs12 -export -in ecdsa.pem -inkey ecdsa.key -passout pass:secret -out pkcs12.pem");
+        pki.openssl("crl2pkcs7 -nocrl -certfile ecdsa.pem -out pkcs7.pem");
         pki
     }
 

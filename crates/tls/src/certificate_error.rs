@@ -1,0 +1,217 @@
+//! Why a certificate cannot be used, or clients may refuse it, and what to do.
+
+use std::fmt;
+
+const SECONDS_PER_DAY: u64 = 86_400;
+
+/// A file of a certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PemFile {
+    /// The certificates.
+    Chain,
+    /// The private key.
+    Key,
+}
+
+impl fmt::Display for PemFile {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            PemFile::Chain => "the chain",
+            PemFile::Key => "the key file",
+        })
+    }
+}
+
+/// What a file has instead of what it should have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FileContent {
+    /// Nothing.
+    #[error("is empty")]
+    Nothing,
+    /// The key of a certificate, as PEM.
+    #[error("has a private key")]
+    Key,
+    /// A certificate, as PEM.
+    #[error("has a certificate")]
+    Certificate,
+    /// A public key, as PEM.
+    #[error("has a public key")]
+    PublicKey,
+    /// A request for a certificate, as PEM.
+    #[error("has a certificate request")]
+    Request,
+    /// PKCS#7, as PEM.
+    #[error("is PKCS#7")]
+    Pkcs7,
+    /// PKCS#12 (RFC 7292).
+    #[error("is PKCS#12 (.p12, .pfx)")]
+    Pkcs12,
+    /// DER: a certificate or a key without PEM.
+    #[error("is DER, which is not PEM")]
+    Der,
+    /// Something else.
+    #[error("is not PEM")]
+    Unknown,
+}
+
+/// Why a chain or a key cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CertificateError {
+    /// A PEM section of a file has no end.
+    #[error("{0} ends in the middle: the line -----END …----- is missing")]
+    Cut(PemFile),
+    /// A PEM section of a file is not base64.
+    #[error("{file} is damaged: {reason}")]
+    Damaged {
+        /// The file.
+        file: PemFile,
+        /// Why.
+        reason: String,
+    },
+    /// The chain has no certificate.
+    #[error("the chain has no certificate: it {0}")]
+    NoCertificate(FileContent),
+    /// The key is in the file of the chain, and the certificate in that of the key.
+    #[error("the chain has a private key, and the key file has a certificate")]
+    Swapped,
+    /// A certificate of the chain, from 1, cannot be parsed.
+    #[error("certificate {number} of the chain is damaged or cut ({reason})")]
+    InvalidCertificate {
+        /// Its place in the chain, from 1.
+        number: usize,
+        /// Why.
+        reason: String,
+    },
+    /// The key file has no private key.
+    #[error("the key file has no private key: it {0}")]
+    NoKey(FileContent),
+    /// The key is encrypted by a passphrase.
+    #[error("the private key is encrypted")]
+    EncryptedKey,
+    /// The key is damaged, or of a type that is not supported.
+    #[error("the private key cannot be used: {0}")]
+    UnsupportedKey(String),
+    /// The certificate of the key is in the chain, but not first.
+    #[error("the private key belongs to certificate {number} of the chain, not to the first one")]
+    NotFirst {
+        /// Its place in the chain, from 1.
+        number: usize,
+    },
+    /// The key is that of another certificate.
+    #[error("the private key does not match the certificate")]
+    KeyMismatch,
+}
+
+impl CertificateError {
+    /// How to fix it.
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            CertificateError::Cut(PemFile::Chain)
+            | CertificateError::Damaged { file: PemFile::Chain, .. }
+            | CertificateError::InvalidCertificate { .. } => {
+                "copy the whole chain again from the certificate authority, from -----BEGIN CERTIFICATE----- to the last line"
+            }
+            CertificateError::Cut(PemFile::Key) | CertificateError::Damaged { file: PemFile::Key, .. } => {
+                "copy the whole key again, from -----BEGIN PRIVATE KEY----- to the last line, or request a new certificate"
+            }
+            CertificateError::NoCertificate(content) => match content {
+                FileContent::Pkcs12 => "convert it with `openssl pkcs12 -in FILE -nokeys -out chain.pem`",
+                FileContent::Pkcs7 => "convert it with `openssl pkcs7 -print_certs -in FILE -out chain.pem`",
+                FileContent::Der => "convert it with `openssl x509 -inform der -in FILE -out chain.pem`",
+                FileContent::Request => "name the file with the certificate that the authority has issued for it",
+                _ => {
+                    "name the file with the certificates as PEM (-----BEGIN CERTIFICATE-----), often called fullchain.pem"
+                }
+            },
+            CertificateError::NoKey(content) => match content {
+                FileContent::Pkcs12 => "convert it with `openssl pkcs12 -in FILE -nocerts -nodes -out key.pem`",
+                FileContent::Der => "convert it with `openssl pkey -inform der -in FILE -out key.pem`",
+                _ => {
+                    "name the file with the private key as PEM (-----BEGIN PRIVATE KEY-----), often called privkey.pem"
+                }
+            },
+            CertificateError::Swapped => "exchange `chain` and `key`",
+            CertificateError::EncryptedKey => "remove the passphrase with `openssl pkey -in KEY -out NEW`",
+            CertificateError::UnsupportedKey(_) => {
+                "request a certificate with an ECDSA key (P-256, P-384), an RSA key of 2048 to 8192 bits, or an Ed25519 key, \
+                 as PKCS#8, SEC1 or PKCS#1"
+            }
+            CertificateError::NotFirst { .. } => {
+                "put the certificate of the server first, and then those of its issuers"
+            }
+            CertificateError::KeyMismatch => "use the key that the certificate was requested with",
+        }
+    }
+}
+
+/// Why clients may refuse a certificate.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CertificateProblem {
+    /// Its time is over.
+    #[error("the certificate expired {} ago", Days(*.since_s))]
+    Expired {
+        /// For how long.
+        since_s: u64,
+    },
+    /// Its time has not begun.
+    #[error("the certificate becomes valid in {}", Days(*.in_s))]
+    NotYetValid {
+        /// When.
+        in_s: u64,
+    },
+    /// It is in the last part of its lifetime, in which it should have been renewed.
+    #[error("the certificate expires in {}, in the last {part} of its lifetime", Days(*.in_s))]
+    ExpiresSoon {
+        /// When.
+        in_s: u64,
+        /// `third` or `half`.
+        part: &'static str,
+    },
+    /// A certificate of the chain is not followed by that of its issuer, which is elsewhere in the chain.
+    #[error("certificate {number} of the chain is not followed by the certificate of its issuer")]
+    ChainOutOfOrder {
+        /// Its place in the chain, from 1.
+        number: usize,
+    },
+    /// The issuer of a certificate is not in the chain, where clients need it.
+    #[error("the issuer of certificate {number}, {issuer}, is not in the chain")]
+    ChainIncomplete {
+        /// Its place in the chain, from 1.
+        number: usize,
+        /// The issuer's name.
+        issuer: String,
+    },
+    /// A name that is served is not in the certificate.
+    #[error("the certificate is not valid for {0}")]
+    MissingName(String),
+}
+
+impl CertificateProblem {
+    /// How to fix it.
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            CertificateProblem::Expired { .. } => "renew the certificate",
+            CertificateProblem::ExpiresSoon { .. } => "renew the certificate, and see why it was not renewed by itself",
+            CertificateProblem::NotYetValid { .. } => {
+                "check the clock of this machine, or use the previous certificate"
+            }
+            CertificateProblem::ChainOutOfOrder { .. } => "put each certificate before that of its issuer",
+            CertificateProblem::ChainIncomplete { .. } => {
+                "add the intermediate certificates of the certificate authority (often called fullchain)"
+            }
+            CertificateProblem::MissingName(_) => "request a certificate with this name, or serve it without HTTPS",
+        }
+    }
+}
+
+struct Days(u64);
+
+impl fmt::Display for Days {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 / SECONDS_PER_DAY {
+            0 => out.write_str("less than a day"),
+            1 => out.write_str("1 day"),
+            days => write!(out, "{days} days"),
+        }
+    }
+}
