@@ -26,7 +26,7 @@ use sanderling_log_format::Protocol;
 use std::io;
 use std::rc::Rc;
 
-/// Requests, and pieces of content, of one connection in one iteration.
+/// Pieces of content of one connection in one iteration; a request counts as several.
 pub(crate) const STEPS_PER_ITERATION_MAX: usize = 128;
 
 /// The HTTP/2 side of a connection.

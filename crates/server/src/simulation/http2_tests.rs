@@ -432,6 +432,27 @@ fn an_iteration_of_a_connection_is_bounded_by_bytes_in_both_directions() {
 }
 
 #[test]
+fn requests_of_an_iteration_cost_as_much_as_those_of_http_1_1() {
+    with_files(|server| {
+        let client = server.http2(b"");
+        server.frames_for(client, b"");
+        // A request whose window overflows costs as much as any other.
+        let request = |index: u32| {
+            let overflow = frame(WINDOW_UPDATE, 0, index * 2 + 1, &[0x7f, 0xff, 0xff, 0xff]);
+            [get(index * 2 + 1, "/large"), overflow].concat()
+        };
+        server.send(client, &(0..100).flat_map(request).collect::<Vec<u8>>());
+        let mut counts = vec![];
+        while counts.iter().sum::<usize>() < 100 {
+            server.run_once();
+            let answers = frames(&server.take_received(client));
+            counts.push(answers.iter().filter(|(kind, ..)| *kind == HEADERS).count());
+        }
+        assert_eq!(counts[0], 32, "{counts:?}");
+    });
+}
+
+#[test]
 fn refusals_are_counted_by_their_limit() {
     with_files(|server| {
         let ping = frame(6, 0, 0, &[0; 8]);
