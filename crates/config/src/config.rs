@@ -4,6 +4,7 @@ use crate::access_log::AccessLog;
 use crate::diagnostic::{Diagnostic, Location, Problem};
 use crate::domain_name::DomainName;
 use crate::limits::Limits;
+use crate::path_rules::PathRules;
 use crate::paths::{
     CookieSecret, check_control_path, check_directory, check_key_mode, has_private_key, read_cookie_secrets,
     read_secret_file,
@@ -272,6 +273,8 @@ pub struct SiteOptions {
     pub https_redirect: bool,
     /// What responses over HTTPS ask of browsers.
     pub hsts: Option<Hsts>,
+    /// Redirects and fields by path.
+    pub rules: PathRules,
 }
 
 /// How the file of a request is found.

@@ -5,6 +5,7 @@ mod files;
 mod https;
 mod limits_section;
 mod log_section;
+mod rules;
 
 use crate::config::{Config, DefaultSite, Site, SiteOptions, SocketsPerAddress, UserAndGroup, WORKER_COUNT_MAX};
 use crate::config_reader::{BETWEEN_FILES, ConfigReader, Entry, entries};
@@ -117,6 +118,10 @@ impl ConfigBuilder<'_, '_> {
     }
 
     fn read_top(&mut self, root: &DeTable<'_>) {
+        // Domains are read with their limits.
+        if let Some(limits) = entries(root).into_iter().find(|entry| entry.key == "limits") {
+            self.read_limits(limits);
+        }
         for entry in entries(root) {
             match entry.key {
                 "workers" => {
@@ -137,7 +142,7 @@ impl ConfigBuilder<'_, '_> {
                 "dns" => self.read_dns(entry),
                 "domain" => self.read_domains(entry),
                 "log" => self.config.access_log = self.read_log(entry),
-                "limits" => self.read_limits(entry),
+                "limits" => {}
                 key => self.reader.error(entry.offset, Section::Top.unknown_key(key)),
             }
         }
@@ -281,6 +286,7 @@ impl ConfigBuilder<'_, '_> {
                         "index" => options.files.index = self.read_index(entry),
                         "clean_urls" => options.files.clean_urls = self.reader.boolean(entry).unwrap_or(false),
                         "fallback" => options.files.fallback = self.read_fallback(entry),
+                        "redirects" | "headers" | "rules_files" => self.read_rules(entry, &mut options.rules),
                         "hidden_files" => options.hidden_files = self.reader.boolean(entry).unwrap_or(false),
                         _ => options.exact_paths = self.reader.boolean(entry).unwrap_or(false),
                     }

@@ -164,6 +164,12 @@ limits! {
         "Largest file whose content is kept in memory; of larger ones the descriptor is kept.";
     missing_files_max: usize = 1_024 in 1..=262_144,
         "Negative entries of the open-file cache; at the limit some are evicted.";
+    site_rules_max: usize = 10_000 in 0..=1_000_000,
+        "Redirects of a site in each of its sources, and as many rules for fields.";
+    site_patterns_max: usize = 1_000 in 0..=100_000,
+        "Those of them with `*` or `:name`, of which a request may try several.";
+    rules_file_bytes_max: u64 = 1_048_576 in 0..=67_108_864,
+        "Size of a file `_redirects` or `_headers`; a larger one is not used.";
     watched_folders_max: usize = 8_192 in 0..=1_000_000,
         "Directories watched with inotify; files in others are checked after `open_file_fresh`.";
     open_file_fresh_ms: u64 = 1_000 in 0..=60_000,

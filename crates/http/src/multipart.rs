@@ -32,6 +32,11 @@ impl<'r> Multipart<'r> {
         (!file.is_coded() && multipart.length_bytes() < file.length_bytes()).then_some(multipart)
     }
 
+    /// The file.
+    pub(crate) fn file(&self) -> &'r Representation {
+        self.file
+    }
+
     /// The length of the body.
     pub fn length_bytes(&self) -> u64 {
         let mut text = Vec::new();

@@ -78,7 +78,7 @@ fn head_of_error<'r>(request: &Request<'r>, error: LookupError<'r>) -> Head<'r> 
             return Head::Redirect { path, url: CanonicalUrl::WithSlash, query: query(request) };
         }
         LookupError::Moved(path, url) => return Head::Redirect { path, url, query: query(request) },
-        LookupError::NotFoundWithPage(page) => return Head::NotFoundPage(page),
+        LookupError::NotFoundWithPage(page) => return Head::FilePage(Status::NotFound, page),
         LookupError::NotFound => Status::NotFound,
         LookupError::Forbidden => Status::Forbidden,
         LookupError::BadRequest => Status::BadRequest,

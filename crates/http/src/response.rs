@@ -36,8 +36,10 @@ pub(crate) enum Head<'r> {
     RangeNotSatisfiable(&'r Representation, PageFormat),
     /// 301 or 308 to another URL of the same file.
     Redirect { path: &'r SitePath<'r>, url: CanonicalUrl, query: Option<&'r [u8]> },
-    /// 404 with a file as its page.
-    NotFoundPage(&'r Representation),
+    /// A redirect to this URL.
+    Location(Status, &'r [u8]),
+    /// An error with a file as its page.
+    FilePage(Status, &'r Representation),
     /// 308 to the same host, path and query over HTTPS.
     HttpsRedirect { request: &'r Request<'r>, port: u16 },
     /// 204
@@ -159,6 +161,38 @@ impl<'r> Response<'r> {
         is_possible.then(|| Response::of(request, Head::HttpsRedirect { request, port }))
     }
 
+    /// The redirection of `request`, of any method, to `location`, which has no byte that ends the line.
+    pub fn redirect(request: &Request<'r>, status: Status, location: &'r [u8]) -> Response<'r> {
+        debug_assert!(!location.iter().any(u8::is_ascii_control));
+        Response::of(request, Head::Location(status, location))
+    }
+
+    /// The page of `status`, which does not depend on a file.
+    pub fn status_page(request: &Request<'r>, status: Status) -> Response<'r> {
+        Response::of(request, Head::StatusPage(status, PageFormat::accepted_by(request)))
+    }
+
+    /// The error `status` with the file of the response as its page, or with the built-in page if there is no file. A response
+    /// that says that the server has failed stays.
+    #[must_use]
+    pub fn with_error(self, status: Status) -> Self {
+        let head = match self.head {
+            Head::Full(file)
+            | Head::Partial(file, _)
+            | Head::NotModified(file)
+            | Head::FilePage(_, file)
+            | Head::RangeNotSatisfiable(file, _) => Head::FilePage(status, file),
+            Head::Multipart(multipart) => Head::FilePage(status, multipart.file()),
+            // The file is not there.
+            Head::Redirect { .. } => Head::StatusPage(status, PageFormat::Html),
+            Head::StatusPage(Status::NotFound | Status::Forbidden | Status::PreconditionFailed, format) => {
+                Head::StatusPage(status, format)
+            }
+            other => other,
+        };
+        Response { head, ..self }
+    }
+
     /// The response to a request for a host that the connection is not for (RFC 9110 §7.4), whatever its method.
     pub fn misdirected(request: &Request<'r>) -> Response<'r> {
         Response::of(request, Head::StatusPage(Status::MisdirectedRequest, PageFormat::accepted_by(request)))
@@ -183,7 +217,7 @@ impl<'r> Response<'r> {
             Head::RangeNotSatisfiable(..) => Status::RangeNotSatisfiable,
             Head::Redirect { url: CanonicalUrl::WithSlash, .. } => Status::MovedPermanently,
             Head::Redirect { .. } => Status::PermanentRedirect,
-            Head::NotFoundPage(_) => Status::NotFound,
+            Head::Location(status, _) | Head::FilePage(status, _) => status,
             Head::HttpsRedirect { .. } => Status::PermanentRedirect,
             Head::Options => Status::NoContent,
             Head::DnsMethodNotAllowed(_) => Status::MethodNotAllowed,
@@ -202,8 +236,8 @@ impl<'r> Response<'r> {
             return Body::Empty;
         }
         match self.head {
-            Head::Full(file) | Head::NotFoundPage(file) if file.length_bytes() == 0 => Body::Empty,
-            Head::Full(file) | Head::NotFoundPage(file) => {
+            Head::Full(file) | Head::FilePage(_, file) if file.length_bytes() == 0 => Body::Empty,
+            Head::Full(file) | Head::FilePage(_, file) => {
                 Body::File { start_bytes: 0, length_bytes: file.length_bytes() }
             }
             Head::Partial(_, ByteRange { start_bytes, length_bytes }) => Body::File { start_bytes, length_bytes },
@@ -213,7 +247,9 @@ impl<'r> Response<'r> {
             Head::StatusPage(_, format) | Head::RangeNotSatisfiable(_, format) | Head::DnsMethodNotAllowed(format) => {
                 Body::StatusPage(format.page(self.status()))
             }
-            Head::Redirect { .. } | Head::HttpsRedirect { .. } => Body::StatusPage(self.status().page()),
+            Head::Redirect { .. } | Head::Location(..) | Head::HttpsRedirect { .. } => {
+                Body::StatusPage(self.status().page())
+            }
         }
     }
 
@@ -242,13 +278,6 @@ impl<'r> Response<'r> {
                 multipart.write_fields(out);
                 out.extend_from_slice(CRLF);
             }
-            Head::NotFoundPage(file) => {
-                put_dated(Status::NotFound, Status::NotFound.start(), date, out);
-                put_number(b"Content-Length: ", file.length_bytes(), out);
-                out.extend_from_slice(CRLF);
-                file.put_page_fields(out);
-                out.extend_from_slice(CRLF);
-            }
             Head::RangeNotSatisfiable(file, format) => {
                 put_page_fields(Status::RangeNotSatisfiable, format, date, out);
                 // RFC 9110 §14.4: the client learns the length of the file.
@@ -258,6 +287,19 @@ impl<'r> Response<'r> {
             Head::Redirect { path, url, query } => {
                 put_page_fields(self.status(), PageFormat::Html, date, out);
                 put_location(path, url, query, out);
+                out.extend_from_slice(CRLF);
+            }
+            Head::Location(status, location) => {
+                put_page_fields(status, PageFormat::Html, date, out);
+                out.extend_from_slice(b"Location: ");
+                out.extend_from_slice(location);
+                out.extend_from_slice(b"\r\n\r\n");
+            }
+            Head::FilePage(status, file) => {
+                put_dated(status, status.start(), date, out);
+                put_number(b"Content-Length: ", file.length_bytes(), out);
+                out.extend_from_slice(CRLF);
+                file.put_page_fields(out);
                 out.extend_from_slice(CRLF);
             }
             Head::HttpsRedirect { request, port } => {

@@ -100,11 +100,20 @@ statuses! {
     NoContent = 204, "No Content", "";
     /// A range of the file.
     PartialContent = 206, "Partial Content", "";
-    /// The path of a directory lacks the slash at its end.
+    /// The path of a directory lacks the slash at its end, or a rule redirects.
     MovedPermanently = 301, "Moved Permanently",
-        "This is a directory, whose address ends with a slash. Your browser should have been redirected.";
+        "This page has another address. Your browser should have been redirected.";
+    /// A rule redirects.
+    Found = 302, "Found",
+        "This page has another address at the moment. Your browser should have been redirected.";
+    /// A rule redirects, to be asked with GET.
+    SeeOther = 303, "See Other",
+        "The answer has another address. Your browser should have been redirected.";
     /// The client's copy is valid.
     NotModified = 304, "Not Modified", "";
+    /// A rule redirects, and the method stays.
+    TemporaryRedirect = 307, "Temporary Redirect",
+        "This page has another address at the moment. Your browser should have been redirected.";
     /// The resource has another URL, or is served over HTTPS only.
     PermanentRedirect = 308, "Permanent Redirect",
         "This page has another address. Your browser should have been redirected.";
@@ -120,6 +129,12 @@ statuses! {
     /// Files do not support the method.
     MethodNotAllowed = 405, "Method Not Allowed",
         "This page does not support the request method. Use GET or HEAD.";
+    /// A rule says that the resource was removed.
+    Gone = 410, "Gone",
+        "This page was removed. Go to the <a href=\"/\">front page</a>.";
+    /// A rule says that the resource may not be shown.
+    UnavailableForLegalReasons = 451, "Unavailable For Legal Reasons",
+        "This page may not be shown, for legal reasons.";
     /// The request was not complete in time.
     RequestTimeout = 408, "Request Timeout",
         "The request took too long to arrive. Please try again.";

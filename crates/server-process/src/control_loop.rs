@@ -11,6 +11,7 @@ use crate::limit_log::LimitLog;
 use crate::load_status::LoadStatus;
 use crate::loader::{Loaded, Loader};
 use crate::reply_options::{rate_limit_policy, reply_options};
+use crate::rules_watcher::{RulesWatcher, WatchedSite};
 use crate::sandbox::Sandbox;
 use crate::status::ProcessStatus;
 use crate::zone_answers::ZoneClient;
@@ -55,6 +56,8 @@ pub(crate) struct ProcessState {
     pub(crate) unsent_zones: Option<NewSegment>,
     /// `None` while it loads.
     pub(crate) loader: Option<Loader>,
+    /// Sites whose files of rules are to be watched.
+    pub(crate) watched_sites: Vec<WatchedSite>,
     /// The state of what is served.
     pub(crate) load_status: LoadStatus,
     pub(crate) certificates: Certificates,
@@ -79,7 +82,9 @@ pub(crate) struct ControlLoop<'s> {
     socket_sets: &'s [SocketSet],
     state: ProcessState,
     results: (Sender<Finished>, Receiver<Finished>),
+    /// A load has finished, or rules have changed.
     load_finished: Arc<EventFd>,
+    rules_watcher: RulesWatcher,
     /// Commands that wait until another one does not need the loader any more.
     waiting: VecDeque<(Command, IncomingFds)>,
     /// The loader loads a zone alone.
@@ -119,12 +124,14 @@ impl<'s> ControlLoop<'s> {
         socket_sets: &'s [SocketSet],
         state: ProcessState,
     ) -> io::Result<ControlLoop<'s>> {
+        let load_finished = Arc::new(EventFd::new()?);
         Ok(ControlLoop {
             server,
+            rules_watcher: RulesWatcher::new(&state.config.limits, Arc::clone(&load_finished)),
             socket_sets,
             state,
             results: mpsc::channel(),
-            load_finished: Arc::new(EventFd::new()?),
+            load_finished,
             waiting: VecDeque::new(),
             loads_zone: false,
             answers: Arc::default(),
@@ -151,6 +158,7 @@ impl<'s> ControlLoop<'s> {
         let unsent_zones = self.state.unsent_zones.take();
         self.keep_zones(unsent_zones);
         self.keep_certificates();
+        self.watch_rules();
         self.run_until_drain(signals);
         if !self.is_stopping {
             log("this server process has failed; it finishes requests in progress and exits");
@@ -165,6 +173,7 @@ impl<'s> ControlLoop<'s> {
             self.handle_signals(signals);
             self.handle_commands();
             self.handle_loaded();
+            self.handle_changed_rules();
             if self.state.supervisor.is_none() {
                 self.handle_clients();
             }
@@ -477,7 +486,7 @@ impl<'s> ControlLoop<'s> {
     }
 
     fn apply(&mut self, config: Arc<Config>, config_text: OwnedFd, loaded: Loaded) {
-        let Loaded { mut snapshot, load_status, changes, warnings, errors, .. } = loaded;
+        let Loaded { mut snapshot, load_status, changes, warnings, errors, watched_sites, .. } = loaded;
         for diagnostics in [&errors, &warnings] {
             report(diagnostics);
             self.send_diagnostics(diagnostics);
@@ -503,9 +512,37 @@ impl<'s> ControlLoop<'s> {
         self.state.config = config;
         self.state.config_text = config_text;
         self.state.load_status = load_status;
+        self.state.watched_sites = watched_sites;
+        self.watch_rules();
         let text = changes.to_text() + &self.state.load_status.problems_text();
         let problem_count = self.problem_count();
         self.send(Event::Reloaded { changes: Text::new(&text), problem_count });
+    }
+
+    /// Watches the files of rules of the sites that are served now.
+    fn watch_rules(&mut self) {
+        let sites = std::mem::take(&mut self.state.watched_sites);
+        if let Err(error) = self.rules_watcher.watch(sites) {
+            log(&format!("cannot start a thread for changes of _redirects and _headers: {}", error_text(&error)));
+        }
+    }
+
+    /// Applies rules that have changed in a document root.
+    fn handle_changed_rules(&mut self) {
+        while let Some(mut changed) = self.rules_watcher.take() {
+            report(&changed.loaded.warnings);
+            let (redirects, fields) = changed.loaded.rules.rule_counts();
+            let mut watched = None;
+            self.server.update_snapshot(|snapshot| {
+                if let Some((sites, site)) = changed.apply(&snapshot.sites) {
+                    (snapshot.sites, watched) = (Arc::new(sites), Some(site));
+                }
+            });
+            let Some(watched) = watched else { continue };
+            let shown = changed.document_root().display();
+            log(&format!("site {shown}: {redirects} rules of _redirects, {fields} of _headers"));
+            self.rules_watcher.update(watched);
+        }
     }
 
     /// Sites, zones and certificates that could not be loaded.

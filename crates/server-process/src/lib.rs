@@ -16,6 +16,8 @@ mod certificates;
 mod reply_options;
 mod access_log;
 mod loader;
+mod rules_watcher;
+mod rules_files;
 mod limit_log;
 mod heap_trim;
 mod load_status;

@@ -7,6 +7,8 @@ mod one_zone;
 
 use crate::kept_zones::{KeptZones, NewSegment, VersionInfo};
 use crate::load_status::{Changes, FolderState, LoadStatus, SiteState, ZoneState};
+use crate::rules_files::{self, LoadedRules, RulesVersion};
+use crate::rules_watcher::WatchedSite;
 use crate::zone_guard;
 use crate::zone_loader::{self, Denial, Failure};
 use crate::zone_sources::ZoneSources;
@@ -18,6 +20,7 @@ use sanderling_http::PathTraits;
 use sanderling_os::directory::Directory;
 use sanderling_os::error::with_second_try;
 use sanderling_server::{FileOptions, Root, Site, SiteOptions, SiteRules, Sites, Snapshot};
+use sanderling_site_rules::RuleSet;
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -88,6 +91,8 @@ pub(crate) struct Loaded {
     /// What is wrong with sites and zones.
     pub(crate) errors: Vec<Diagnostic>,
     pub(crate) denial: Denial,
+    /// The sites whose document root has files of rules, or may get some.
+    pub(crate) watched_sites: Vec<WatchedSite>,
     /// Good versions that the supervisor must keep.
     pub(crate) kept: Option<NewSegment>,
 }
@@ -127,7 +132,7 @@ impl Loader {
     /// all the same if it is one of `forced_zones`.
     pub(crate) fn load(&mut self, config: &Config, forced_zones: &[DomainName]) -> Loaded {
         let mut report = Report::default();
-        let sites = config.sites.iter().map(|site| self.load_site(site, &mut report)).collect();
+        let sites = config.sites.iter().map(|site| self.load_site(site, &config.limits, &mut report)).collect();
         let default_site = match config.default_site {
             DefaultSite::None => sanderling_server::DefaultSite::None,
             DefaultSite::Addresses(index) => sanderling_server::DefaultSite::Addresses(index),
@@ -149,8 +154,13 @@ impl Loader {
         report.changes.parsed_count = self.parsed_count;
         let zones = ZoneMap::new(self.seed, entries).with_cname_chain_max(config.limits.dns_cname_chain_max);
         let snapshot = Snapshot::new(Sites::new(sites, default_site), zones);
-        let Report { load_status, changes, warnings, errors, denial } = report;
-        Loaded { snapshot, load_status, changes, warnings, errors, denial, kept }
+        let Report { load_status, changes, warnings, errors, denial, rules_versions } = report;
+        let watched = |(index, document_root, version)| {
+            let site = Arc::clone(&snapshot.sites.all()[index]);
+            WatchedSite { index, site, document_root, version }
+        };
+        let watched_sites = rules_versions.into_iter().map(watched).collect();
+        Loaded { snapshot, load_status, changes, warnings, errors, denial, watched_sites, kept }
     }
 
     /// Ends the segment of good versions, without those of zones that are not served any more.
@@ -167,7 +177,7 @@ impl Loader {
         })
     }
 
-    fn load_site(&mut self, site: &sanderling_config::Site, report: &mut Report) -> Site {
+    fn load_site(&mut self, site: &sanderling_config::Site, limits: &Limits, report: &mut Report) -> Site {
         let hosts: Vec<String> = site.hosts.iter().map(|host| host.as_str().to_owned()).collect();
         let problem = match site.check_document_root().and_then(|()| self.open_site(site, report)) {
             Ok(()) => None,
@@ -185,6 +195,7 @@ impl Loader {
             link_targets,
             files: file_options(&site.options.files),
             refused_paths,
+            hides_rules_files: site.options.rules.reads_files,
             rules: rules_of(&site.options),
         };
         let (id, root) = match self.roots.get(&site.document_root) {
@@ -200,7 +211,16 @@ impl Loader {
             document_root: site.document_root.clone(),
             problem,
         });
-        Site { id, hosts, root, options }
+        let loaded = Site { id, hosts, root, options };
+        let Root::Directory(root) = &loaded.root else { return loaded };
+        if !site.options.rules.reads_files {
+            return loaded;
+        }
+        let LoadedRules { rules, version, mut warnings } = rules_files::load(root, &site.document_root, limits);
+        report.warnings.append(&mut warnings);
+        let (site_index, document_root) = (report.load_status.sites.len() - 1, site.document_root.clone());
+        report.rules_versions.push((site_index, document_root, version));
+        if rules.is_empty() { loaded } else { loaded.with_file_rules(rules) }
     }
 
     /// The link targets that can be opened, and their indexes. A site is served without one that cannot.
@@ -348,6 +368,8 @@ fn rules_of(options: &sanderling_config::SiteOptions) -> Option<Box<SiteRules>> 
         redirects_to_https: options.https_redirect,
         https_field_lines: options.hsts.as_ref().map_or(String::new(), Hsts::field_line),
         doh_path: options.doh_path.clone(),
+        own_rules: Arc::new(RuleSet::new(options.rules.redirects.clone(), options.rules.fields.clone())),
+        file_rules: Arc::default(),
     };
     (rules != SiteRules::default()).then(|| Box::new(rules))
 }
@@ -499,6 +521,8 @@ struct Report {
     warnings: Vec<Diagnostic>,
     errors: Vec<Diagnostic>,
     denial: Denial,
+    /// The index of each site that reads files of rules, its document root, and the versions of the files.
+    rules_versions: Vec<(usize, PathBuf, RulesVersion)>,
 }
 
 impl Report {

@@ -149,7 +149,7 @@ impl Inherited {
             forbid_core_dumps().map_err(|error| self.fail(error))?;
         }
         let mut loader = Loader::keeping(KeptZones::from_segments(&self.kept_zones));
-        let Loaded { mut snapshot, load_status, mut errors, mut warnings, kept, .. } =
+        let Loaded { mut snapshot, load_status, mut errors, mut warnings, kept, watched_sites, .. } =
             loader.load(&config, forced_zones);
         let mut certificates = Certificates::default();
         let LoadedSecrets { tls, shared_keys, keys_file } =
@@ -181,6 +181,7 @@ impl Inherited {
             unsent_zones: kept,
             loader: Some(loader),
             load_status,
+            watched_sites,
             certificates,
             received_secrets: SecretDescriptors::default(),
             keys_file,

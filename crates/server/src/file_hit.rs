@@ -100,6 +100,11 @@ impl<'l, 's> FileHit<'l, 's> {
     }
 }
 
+/// Whether there is no file, so that a rule may answer instead.
+pub(crate) fn is_missing(error: FileError) -> bool {
+    matches!(error, FileError::NotFound | FileError::NotFoundWithPage(_))
+}
+
 pub(crate) fn lookup_error<'r>(error: FileError, path: &'r SitePath<'r>) -> LookupError<'r> {
     match error {
         FileError::IsDirectory => LookupError::Directory(path),

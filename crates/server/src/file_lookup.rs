@@ -230,6 +230,9 @@ impl FileLookup {
         is_unwatchable: bool,
         attempt: Attempt<'_>,
     ) -> Result<LookupResult, OpenError> {
+        if self.site.options.hides_rules_files && matches!(path, b"_redirects" | b"_headers") {
+            return Err(FileError::NotFound.into());
+        }
         let Attempt { cached, context, blocking, gauges } = attempt;
         let uncompressed = open_beneath(root, &self.site.options.link_targets, Cow::Borrowed(path), blocking)?;
         let uncompressed = OpenedFile { file: self.settled(uncompressed.file)?, ..uncompressed };

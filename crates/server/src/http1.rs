@@ -7,11 +7,11 @@ use crate::file_hit::{FileHit, JOBS_PER_REQUEST_MAX, lookup_error};
 use crate::metrics::Counter;
 use crate::open_file::FileError;
 use crate::send_queue::FileChunk;
-use crate::site_rules::{Ruling, has_rules};
+use crate::site_rules::{Action, Decision, ResponseFields, Ruling, has_rules};
 use crate::sites::Site;
 use sanderling_http::{
     Body, BodySkipper, DNS_MESSAGE_BYTES_MAX, Framing, LookupError, Parsed, Request, RequestError, Response, SitePath,
-    Skipped, Status, has_dns_message, parse_request, put_field_lines, respond,
+    Skipped, Status, has_dns_message, parse_request, respond,
 };
 use sanderling_log_format::Protocol as LoggedProtocol;
 use std::sync::Arc;
@@ -165,8 +165,9 @@ impl Http1 {
                     connection.transport,
                     context.snapshot,
                     context.options
-                ),
-                Ruling::DnsQuery(_)
+                )
+                .action,
+                Action::DnsQuery
             );
         let mut content = is_needed.then(Vec::new);
         let skipped = match skip(&mut skipper, input.rest(), content.as_mut()) {
@@ -248,7 +249,7 @@ impl Http1 {
         if context.log.is_some() || has_rules(site, connection.transport) {
             return self.answer_by_rules(request, &[], input, connection, context);
         }
-        self.answer_with_file::<false>(request, site, &[], input, connection, context)
+        self.answer_with_file::<false>(request, site, &Ruling::of_file(), input, connection, context)
     }
 
     /// The same for a request that may be answered otherwise than with a file, or is logged. `content` is what was kept of its body.
@@ -266,43 +267,53 @@ impl Http1 {
         let over_https = over_https(request, connection);
         let request = over_https.as_ref().unwrap_or(request);
         let site = context.files.site_for(&context.snapshot.sites, request.host);
-        match Ruling::of(request, site, connection.transport, context.snapshot, context.options) {
-            Ruling::File(field_lines) => {
-                self.answer_with_file::<true>(request, site, field_lines, input, connection, context)
+        let mut ruling = Ruling::of(request, site, connection.transport, context.snapshot, context.options);
+        let (has_failed, waiter) = (self.job_error.is_some(), context.waiter);
+        match ruling.decide((request, site), has_failed, context.files, waiter, context.clock) {
+            Decision::Made => {}
+            Decision::WaitsForJob if self.job_count == JOBS_PER_REQUEST_MAX => {
+                ruling.action = Action::Page(Status::ServiceUnavailable);
             }
-            Ruling::DnsQuery(field_lines) => answer_dns(request, content, field_lines, is_last, connection, context),
-            Ruling::Respond(response) => {
-                context.metrics.add(Counter::HttpRequests, 1);
-                let response = if is_last { response.with_connection_close() } else { response };
-                let content_bytes = write_status_page(&response, context);
-                if let Some(log) = context.log {
-                    log.log_response(
-                        connection.peer(LoggedProtocol::Http1),
-                        request,
-                        response.status(),
-                        content_bytes,
-                        false,
-                    );
-                }
-                end_of_response(&response, is_last, None)
+            Decision::WaitsForJob => {
+                self.job_count += 1;
+                return Step::WaitForJob;
             }
         }
+        if matches!(ruling.action, Action::DnsQuery) {
+            return answer_dns(request, content, &ruling.fields, is_last, connection, context);
+        }
+        let Some(response) = ruling.action.response(request) else {
+            return self.answer_with_file::<true>(request, site, &ruling, input, connection, context);
+        };
+        self.job_count = 0;
+        context.metrics.add(Counter::HttpRequests, 1);
+        let response = if is_last { response.with_connection_close() } else { response };
+        let head_start = context.buffers.output.len();
+        response.write_head(context.clock.date(), &mut context.buffers.output);
+        ruling.fields.apply(head_start, &mut context.buffers.output);
+        let content_bytes = put_status_page(&response, &mut context.buffers.output);
+        if let Some(log) = context.log {
+            let peer = connection.peer(LoggedProtocol::Http1);
+            log.log_response(peer, request, response.status(), content_bytes, false);
+        }
+        end_of_response(&response, is_last, None)
     }
 
-    /// Answers with the file that the request is for, or with the status that there is none. The head gets `field_lines`.
-    /// `IS_LOGGED`: there may be an access log.
+    /// Answers with the file that the request is for, or with the status that there is none. `HAS_RULES`: the site may have
+    /// rules, and there may be an access log.
     #[inline(always)]
-    fn answer_with_file<'s, const IS_LOGGED: bool>(
+    fn answer_with_file<'s, const HAS_RULES: bool>(
         &mut self,
         request: &Request<'_>,
         site: Option<&Arc<Site>>,
-        field_lines: &[u8],
+        ruling: &Ruling<'_>,
         input: &Input<'_>,
         connection: &ConnectionInfo<'_>,
         context: &mut Context<'_, 's>,
     ) -> Step<'s> {
         let mut is_last = is_last(input, connection, context);
-        let path = request.path().map(SitePath::parse);
+        let path = if HAS_RULES { ruling.action.path(request) } else { request.path() };
+        let path = path.map(SitePath::parse);
         let lookup;
         // The page of an error, if that is a file.
         let mut page = None;
@@ -347,13 +358,17 @@ impl Http1 {
         context.metrics.add(Counter::HttpRequests, 1);
         let mut response =
             respond(request, hit.as_ref().map(FileHit::representation).map_err(|error| *error), context.clock.unix_s());
+        if HAS_RULES {
+            response = ruling.action.finish(response);
+        }
         if is_last {
             response = response.with_connection_close();
         }
         let output = &mut context.buffers.output;
+        let head_start = output.len();
         response.write_head(context.clock.date(), output);
-        if !field_lines.is_empty() {
-            put_field_lines(field_lines, output);
+        if HAS_RULES {
+            ruling.fields.apply(head_start, output);
         }
         let content_start = output.len();
         let mut file = match (response.body(), hit.as_ref().ok().or(page.as_ref())) {
@@ -373,7 +388,7 @@ impl Http1 {
             // Only a hit has the body of a file.
             (Body::Empty | Body::File { .. } | Body::Multipart(_) | Body::DnsMessage, _) => None,
         };
-        if IS_LOGGED && let Some(log) = context.log {
+        if HAS_RULES && let Some(log) = context.log {
             let content_bytes = context.buffers.output.len() - content_start;
             let peer = connection.peer(LoggedProtocol::Http1);
             let line = log.log_response(peer, request, response.status(), content_bytes, file.is_some());
@@ -423,7 +438,7 @@ fn end_of_response<'s>(response: &Response<'_>, is_last: bool, file: Option<File
 fn answer_dns<'s>(
     request: &Request<'_>,
     content: &[u8],
-    field_lines: &[u8],
+    fields: &ResponseFields<'_>,
     is_last: bool,
     connection: &ConnectionInfo<'_>,
     context: &mut Context<'_, 's>,
@@ -434,8 +449,9 @@ fn answer_dns<'s>(
     if is_last {
         response = response.with_connection_close();
     }
+    let head_start = output.len();
     response.write_head(context.clock.date(), output);
-    put_field_lines(field_lines, output);
+    fields.apply(head_start, output);
     let content_start = output.len();
     match response.body() {
         Body::DnsMessage => output.extend_from_slice(reply),
@@ -477,6 +493,11 @@ fn may_be_http2(connection: &ConnectionInfo<'_>, context: &Context<'_, '_>) -> b
 fn write_status_page(response: &Response<'_>, context: &mut Context<'_, '_>) -> usize {
     let output = &mut context.buffers.output;
     response.write_head(context.clock.date(), output);
+    put_status_page(response, output)
+}
+
+/// Appends the page of a response without a file; its bytes.
+fn put_status_page(response: &Response<'_>, output: &mut Vec<u8>) -> usize {
     let Body::StatusPage(page) = response.body() else { return 0 };
     output.extend_from_slice(page);
     page.len()

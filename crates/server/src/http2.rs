@@ -12,11 +12,10 @@ use crate::jobs::Waiter;
 use crate::metrics::{Counter, ThreadMetrics};
 use crate::open_file::FileError;
 use crate::send_queue::{FileChunk, Piece};
-use crate::site_rules::Ruling;
+use crate::site_rules::{Action, Decision, Ruling};
 use crate::snapshot::Snapshot;
 use sanderling_http::{
-    Body, LookupError, Parsed, RequestError, Response, SitePath, Status, has_dns_message, parse_request,
-    put_field_lines, respond,
+    Body, LookupError, Parsed, RequestError, Response, SitePath, Status, has_dns_message, parse_request, respond,
 };
 use sanderling_http2::{
     Activity, Content, DATA_BYTES_MAX, ErrorCode, ExceededLimit, Exchange, Limits, PartialEnd, Received, Request,
@@ -378,21 +377,31 @@ impl<'s> Http2<'s> {
         // The page of an error, if that is a file.
         let mut page = None;
         let mut hit = Err(LookupError::NotLookedUp);
-        let mut field_lines = &[][..];
+        let mut ruling = Ruling::of_file();
         let response = match &parsed {
             Ok(Parsed::Complete { request: parsed, head_bytes }) => {
                 let site = files.site_for(&snapshot.sites, parsed.host);
-                let ruling = Ruling::find(parsed, site, connection.transport, snapshot, options);
+                ruling = Ruling::find(parsed, site, connection.transport, snapshot, options);
+                let job_count = ended.map_or(0, |ended| ended.job_count);
+                let ended = ended.and_then(|ended| ended.result);
+                let may_wait =
+                    || job_count < JOBS_PER_REQUEST_MAX && self.session.may_keep(&scratch.head, &options.http.http2);
+                match ruling.decide((parsed, site), matches!(ended, Some(Err(_))), files, waiter, clock) {
+                    Decision::Made => {}
+                    Decision::WaitsForJob if !may_wait() => ruling.action = Action::Page(Status::ServiceUnavailable),
+                    Decision::WaitsForJob => return self.wait_for_job(request, &scratch.head, job_count),
+                }
                 let (content, client) = (&scratch.head[*head_bytes..], *connection.client);
                 let query = DnsRequest { request: parsed, content, client, now_unix_s: clock.unix_s() };
-                field_lines = ruling.field_lines();
-                if matches!(ruling, Ruling::DnsQuery(_)) && request.has_content() && has_dns_message(parsed) {
+                if matches!(ruling.action, Action::DnsQuery) && request.has_content() && has_dns_message(parsed) {
                     return self.await_content(request, &scratch.head, &options.http.http2, output, metrics);
                 }
-                if let Some((response, reply)) = response_by_rules(&ruling, &query, snapshot, metrics, reply_room) {
+                if let Some((response, reply)) =
+                    response_by_rules(&ruling.action, &query, snapshot, metrics, reply_room)
+                {
                     head.clear();
                     response.write_head(clock.date(), head);
-                    put_field_lines(field_lines, head);
+                    ruling.fields.apply(0, head);
                     let mut content = self.content_without_file(&request, response.body(), reply);
                     if let Some(log) = log {
                         log_content(log, connection, Some(parsed), &[], response.status(), &mut content);
@@ -400,14 +409,13 @@ impl<'s> Http2<'s> {
                     self.session.answer(request, head, content, &options.http.http2, output);
                     return StreamStep::Progress { has_answered: true };
                 }
-                path = parsed.path().map(SitePath::parse);
-                let job_count = ended.map_or(0, |ended| ended.job_count);
+                path = ruling.action.path(parsed).map(SitePath::parse);
                 hit = match (site, &path) {
                     (_, None) => Err(LookupError::NotLookedUp),
                     (_, Some(Err(error))) => Err(LookupError::from(*error)),
                     (None, _) => Err(LookupError::MisdirectedRequest),
                     (Some(site), Some(Ok(path))) => {
-                        lookup = match ended.and_then(|ended| ended.result) {
+                        lookup = match ended {
                             Some(Err(error)) => Lookup::Failed(error),
                             _ => match files.open(site, path, waiter, clock) {
                                 Lookup::Failed(error) => files.open_instead(error, (site, path, parsed), waiter, clock),
@@ -423,21 +431,8 @@ impl<'s> Http2<'s> {
                                 Err(LookupError::NotFoundWithPage(hit.representation()))
                             }
                             Lookup::Failed(error) => Err(lookup_error(*error, path)),
-                            Lookup::Pending
-                                if job_count == JOBS_PER_REQUEST_MAX
-                                    || !self.session.may_keep(&scratch.head, &options.http.http2) =>
-                            {
-                                Err(LookupError::ServiceUnavailable)
-                            }
-                            Lookup::Pending => {
-                                self.session.park(request, &scratch.head);
-                                self.waiting.push(WaitingStream {
-                                    stream: waiter.stream,
-                                    job_count: job_count + 1,
-                                    result: None,
-                                });
-                                return StreamStep::Progress { has_answered: false };
-                            }
+                            Lookup::Pending if !may_wait() => Err(LookupError::ServiceUnavailable),
+                            Lookup::Pending => return self.wait_for_job(request, &scratch.head, job_count),
                         }
                     }
                 };
@@ -452,8 +447,9 @@ impl<'s> Http2<'s> {
             }
         };
         head.clear();
+        let response = ruling.action.finish(response);
         response.write_head(clock.date(), head);
-        put_field_lines(field_lines, head);
+        ruling.fields.apply(0, head);
         let mut content = match (response.body(), hit.as_ref().ok().or(page.as_ref())) {
             (Body::StatusPage(page), _) => self.page_content(&request, page),
             (body, Some(hit)) => {
@@ -518,6 +514,14 @@ impl<'s> Http2<'s> {
         }
     }
 
+    /// Keeps a request until the job has ended that it waits for; `job_count` have ended before.
+    fn wait_for_job(&mut self, request: Request, head: &[u8], job_count: u8) -> StreamStep {
+        let stream = request.stream();
+        self.session.park(request, head);
+        self.waiting.push(WaitingStream { stream, job_count: job_count + 1, result: None });
+        StreamStep::Progress { has_answered: false }
+    }
+
     /// The content of a response without a file: the `reply` to a DNS query, or a page.
     #[cold]
     fn content_without_file<'c>(
@@ -546,22 +550,20 @@ impl<'s> Http2<'s> {
     }
 }
 
-/// The response without a file, and the reply to a DNS query that is its content; `None` if the file is served.
+/// The response without a file, and the reply to a DNS query that is its content; `None` if a file is served.
 fn response_by_rules<'r, 'b>(
-    ruling: &Ruling<'r>,
+    action: &'r Action<'r>,
     query: &DnsRequest<'r>,
     snapshot: &Snapshot,
     metrics: &ThreadMetrics,
     reply_room: &'b mut [u8],
 ) -> Option<(Response<'r>, &'b [u8])> {
-    match ruling {
-        Ruling::File(_) => None,
-        Ruling::DnsQuery(_) => Some(dns_over_https::answer(query, snapshot, metrics, reply_room)),
-        Ruling::Respond(response) => {
-            metrics.add(Counter::HttpRequests, 1);
-            Some((*response, &[]))
-        }
+    if matches!(action, Action::DnsQuery) {
+        return Some(dns_over_https::answer(query, snapshot, metrics, reply_room));
     }
+    let response = action.response(query.request)?;
+    metrics.add(Counter::HttpRequests, 1);
+    Some((response, &[]))
 }
 
 /// A request was refused because of this limit.

@@ -1,24 +1,70 @@
-//! What is done with a request besides serving a file: redirecting it to HTTPS, refusing it because the connection is not for
-//! its host, answering a DNS query, and adding fields to the response.
+//! What is done with a request besides serving a file: redirecting it, refusing it because the connection is not for its host,
+//! answering a DNS query, serving another file, and adding fields to the response.
 
+use crate::clock::Clock;
+use crate::file_cache::Lookup;
+use crate::file_hit::is_missing;
+use crate::jobs::Waiter;
+use crate::local_files::LocalFiles;
 use crate::options::Options;
-use crate::sites::{Site, is_address};
+use crate::sites::{Site, SiteRules, is_address};
 use crate::snapshot::Snapshot;
 use crate::transport::Transport;
-use sanderling_http::{Request, Response, SitePath, SitePathError, Target};
+use sanderling_http::{Method, Request, Response, SitePath, SitePathError, Status, Target, put_field_lines};
+use sanderling_site_rules::{FieldEdits, Outcome, PageStatus, RedirectStatus, RequestPath, RuleSet};
 use std::sync::Arc;
 
 /// The directory in which a certificate authority looks for a token, without encryption (RFC 8555 §8.3).
 const ACME_CHALLENGES: &[u8] = b".well-known/acme-challenge";
 
 /// What is done with a request.
-pub(crate) enum Ruling<'r> {
-    /// The file is served. The head of the response gets these field lines.
-    File(&'r [u8]),
-    /// The DNS query is answered, with these field lines.
-    DnsQuery(&'r [u8]),
-    /// This response is sent.
+pub(crate) struct Ruling<'r> {
+    pub(crate) action: Action<'r>,
+    pub(crate) fields: ResponseFields<'r>,
+}
+
+/// How a request is answered.
+pub(crate) enum Action<'r> {
+    /// With the file at its path.
+    File,
+    /// With the file at its path, or, if there is none, by this rule.
+    FileOrRule(Outcome),
+    /// With the file at this path, perhaps as the page of an error.
+    OtherFile(Vec<u8>, Option<Status>),
+    /// With the reply to a DNS query.
+    DnsQuery,
+    /// With this response.
     Respond(Response<'r>),
+    /// With a redirect to this URL.
+    Redirect(Status, Vec<u8>),
+    /// With the page of a status.
+    Page(Status),
+}
+
+/// Whether it is known how a request is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Decision {
+    Made,
+    /// The waiter receives a completion.
+    WaitsForJob,
+}
+
+/// What the head of a response gets besides.
+#[derive(Default)]
+pub(crate) struct ResponseFields<'r> {
+    /// Field lines of responses over HTTPS.
+    https_lines: &'r [u8],
+    edits: FieldEdits<'r>,
+}
+
+impl ResponseFields<'_> {
+    /// Changes the head that begins at `start` and ends with `out`.
+    pub(crate) fn apply(&self, start: usize, out: &mut Vec<u8>) {
+        put_field_lines(self.https_lines, out);
+        if !self.edits.is_empty() {
+            self.edits.apply(start, out);
+        }
+    }
 }
 
 /// Whether [`Ruling::of`] must be asked: otherwise the file is served.
@@ -28,12 +74,9 @@ pub(crate) fn has_rules(site: Option<&Arc<Site>>, transport: &Transport) -> bool
 }
 
 impl<'r> Ruling<'r> {
-    /// What the head of the response gets besides.
-    pub(crate) fn field_lines(&self) -> &'r [u8] {
-        match self {
-            Ruling::File(lines) | Ruling::DnsQuery(lines) => lines,
-            Ruling::Respond(_) => &[],
-        }
+    /// The file is served, and nothing else is done.
+    pub(crate) fn of_file() -> Ruling<'r> {
+        Ruling { action: Action::File, fields: ResponseFields::default() }
     }
 
     /// As [`Ruling::of`], which is asked only where it matters.
@@ -48,7 +91,7 @@ impl<'r> Ruling<'r> {
         if has_rules(site, transport) {
             Ruling::of(request, site, transport, snapshot, options)
         } else {
-            Ruling::File(&[])
+            Ruling::of_file()
         }
     }
 
@@ -60,29 +103,145 @@ impl<'r> Ruling<'r> {
         snapshot: &Snapshot,
         options: &Options,
     ) -> Ruling<'r> {
+        let without_fields = |action| Ruling { action, fields: ResponseFields::default() };
         let rules = site.and_then(|site| site.options.rules.as_deref());
-        let mut field_lines: &[u8] = &[];
+        let mut fields = ResponseFields::default();
         if transport.is_encrypted() {
             if is_misdirected(request, transport, snapshot) {
-                return Ruling::Respond(Response::misdirected(request));
+                return without_fields(Action::Respond(Response::misdirected(request)));
             }
             let lines = rules.map_or(&[][..], |rules| rules.https_field_lines.as_bytes());
             // What they promise for `localhost` would concern other servers, and for an address browsers ignore it.
             if !lines.is_empty() && request.host.is_some_and(|host| !is_address(host.name)) {
-                field_lines = lines;
+                fields.https_lines = lines;
             }
         } else if let Some(port) = options.http.https_port
             && rules.is_some_and(|rules| rules.redirects_to_https)
             && is_redirected(request, snapshot)
             && let Some(response) = Response::https_redirect(request, port)
         {
-            return Ruling::Respond(response);
+            return without_fields(Action::Respond(response));
         }
-        let doh_path = rules.and_then(|rules| rules.doh_path.as_deref());
-        match (doh_path, request.target) {
-            (Some(doh_path), Target::Path { path, .. }) if path == doh_path.as_bytes() => Ruling::DnsQuery(field_lines),
-            _ => Ruling::File(field_lines),
+        let (Some(rules), Target::Path { path, query }) = (rules, request.target) else {
+            return Ruling { action: Action::File, fields };
+        };
+        if rules.doh_path.as_ref().is_some_and(|doh_path| path == doh_path.as_bytes()) {
+            return Ruling { action: Action::DnsQuery, fields };
         }
+        let action = match SitePath::parse(path) {
+            Ok(path) if rules.has_path_rules() => {
+                let request_path = RequestPath {
+                    host: request.host.map(|host| host.name),
+                    path: path.as_bytes(),
+                    ends_with_slash: path.ends_with_slash(),
+                    query,
+                };
+                // Those of the operator take precedence.
+                rules.file_rules.add_fields(&request_path, &mut fields.edits);
+                rules.own_rules.add_fields(&request_path, &mut fields.edits);
+                Action::by_rules(rules, request.method, &request_path)
+            }
+            // A path that is refused has no rules.
+            _ => Action::File,
+        };
+        Ruling { action, fields }
+    }
+}
+
+impl Ruling<'_> {
+    /// Finds out whether there is a file, if that matters. `has_failed`: the job that looked it up.
+    pub(crate) fn decide(
+        &mut self,
+        (request, site): (&Request<'_>, Option<&Arc<Site>>),
+        has_failed: bool,
+        files: &mut LocalFiles<'_>,
+        waiter: Waiter,
+        clock: &Clock,
+    ) -> Decision {
+        let Action::FileOrRule(outcome) = &self.action else { return Decision::Made };
+        self.action = match (site, request.path().map(SitePath::parse)) {
+            (Some(site), Some(Ok(path))) if !has_failed => match files.open(site, &path, waiter, clock) {
+                Lookup::Failed(error) if is_missing(error) => Action::of(outcome.clone()),
+                Lookup::Pending => return Decision::WaitsForJob,
+                _ => Action::File,
+            },
+            _ => Action::File,
+        };
+        Decision::Made
+    }
+}
+
+impl<'r> Action<'r> {
+    fn by_rules(rules: &SiteRules, method: Method, path: &RequestPath<'_>) -> Action<'r> {
+        let sets: [&RuleSet; 2] = [&rules.own_rules, &rules.file_rules];
+        let Some(found) = sets.into_iter().find_map(|set| set.find(path)) else { return Action::File };
+        // A rule for the whole site must not prevent the renewal of its certificate.
+        let is_forced = found.is_forced() && !is_acme_challenge(path.path);
+        match (method, is_forced) {
+            (Method::Get | Method::Head, false) => Action::FileOrRule(found.outcome()),
+            (Method::Get | Method::Head, true) => Action::of(found.outcome()),
+            // There is no file for other methods; they are redirected.
+            (Method::Post | Method::NotAllowed, true) => match found.outcome() {
+                outcome @ Outcome::Redirect(..) => Action::of(outcome),
+                _ => Action::File,
+            },
+            _ => Action::File,
+        }
+    }
+
+    fn of(outcome: Outcome) -> Action<'r> {
+        match outcome {
+            Outcome::Redirect(status, location) => Action::Redirect(redirect_status(status), location),
+            Outcome::Rewrite(path) => Action::OtherFile(path, None),
+            Outcome::Page(status, Some(path)) => Action::OtherFile(path, Some(page_status(status))),
+            Outcome::Page(status, None) => Action::Page(page_status(status)),
+            Outcome::TooLong => Action::Page(Status::UriTooLong),
+        }
+    }
+
+    /// The path of the file that is served, as in a request.
+    pub(crate) fn path<'p>(&'p self, request: &Request<'p>) -> Option<&'p [u8]> {
+        match self {
+            Action::OtherFile(path, _) => Some(path),
+            _ => request.path(),
+        }
+    }
+
+    /// The response, if it has no file and is no reply to a DNS query.
+    pub(crate) fn response<'p>(&'p self, request: &Request<'p>) -> Option<Response<'p>> {
+        match self {
+            Action::Respond(response) => Some(*response),
+            Action::Redirect(status, location) => Some(Response::redirect(request, *status, location)),
+            Action::Page(status) => Some(Response::status_page(request, *status)),
+            Action::File | Action::FileOrRule(_) | Action::OtherFile(..) | Action::DnsQuery => None,
+        }
+    }
+
+    /// `response` as the page of an error, if the rule says so.
+    pub(crate) fn finish<'p>(&self, response: Response<'p>) -> Response<'p> {
+        match self {
+            Action::OtherFile(_, Some(status)) => response.with_error(*status),
+            _ => response,
+        }
+    }
+}
+
+fn redirect_status(status: RedirectStatus) -> Status {
+    match status {
+        RedirectStatus::MovedPermanently => Status::MovedPermanently,
+        RedirectStatus::Found => Status::Found,
+        RedirectStatus::SeeOther => Status::SeeOther,
+        RedirectStatus::TemporaryRedirect => Status::TemporaryRedirect,
+        RedirectStatus::PermanentRedirect => Status::PermanentRedirect,
+    }
+}
+
+fn page_status(status: PageStatus) -> Status {
+    match status {
+        PageStatus::Forbidden => Status::Forbidden,
+        PageStatus::NotFound => Status::NotFound,
+        PageStatus::Gone => Status::Gone,
+        PageStatus::UnavailableForLegalReasons => Status::UnavailableForLegalReasons,
     }
 }
 
@@ -98,10 +257,7 @@ fn is_misdirected(request: &Request<'_>, transport: &Transport, snapshot: &Snaps
 fn is_redirected(request: &Request<'_>, snapshot: &Snapshot) -> bool {
     let (Some(host), Target::Path { path, .. }) = (request.host, request.target) else { return false };
     let is_answered_here = match SitePath::parse(path) {
-        Ok(path) => {
-            let below = path.as_bytes().strip_prefix(ACME_CHALLENGES);
-            below.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
-        }
+        Ok(path) => is_acme_challenge(path.as_bytes()),
         // It is refused.
         Err(SitePathError::Malformed) => true,
         Err(SitePathError::TooLong) => false,
@@ -111,4 +267,9 @@ fn is_redirected(request: &Request<'_>, snapshot: &Snapshot) -> bool {
         && snapshot.tls.as_ref().is_some_and(|tls| {
             str::from_utf8(host.name).is_ok_and(|host| tls.https.certificates().has_valid_certificate_for(host))
         })
+}
+
+fn is_acme_challenge(path: &[u8]) -> bool {
+    let below = path.strip_prefix(ACME_CHALLENGES);
+    below.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
 }

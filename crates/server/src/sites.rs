@@ -2,13 +2,14 @@
 
 use sanderling_http::{Host, PathTraits, media_type};
 use sanderling_os::directory::Directory;
+use sanderling_site_rules::RuleSet;
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// All sites.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Sites {
     /// Differs from that of every other value of the process, so that a worker can cache a look-up.
     id: u64,
@@ -20,7 +21,7 @@ pub struct Sites {
 }
 
 /// The files that are served for some hosts.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Site {
     /// Distinguishes the site's files in the open-file cache. A site that a reload does not change keeps its id.
     pub id: u32,
@@ -45,6 +46,8 @@ pub struct SiteOptions {
     pub files: FileOptions,
     /// Requests for paths with one of these get 404.
     pub refused_paths: PathTraits,
+    /// The files `_redirects` and `_headers` of the document root are not served.
+    pub hides_rules_files: bool,
     /// What else it does; `None` if nothing, so that the path of a request has one test for all of it.
     pub rules: Option<Box<SiteRules>>,
 }
@@ -75,6 +78,28 @@ pub struct SiteRules {
     pub https_field_lines: String,
     /// The path at which DNS queries are answered (RFC 8484), as in a request.
     pub doh_path: Option<String>,
+    /// Redirects and fields by path, of the operator.
+    pub own_rules: Arc<RuleSet>,
+    /// The same, of the files `_redirects` and `_headers` of the site. Those of the operator take precedence.
+    pub file_rules: Arc<RuleSet>,
+}
+
+impl SiteRules {
+    /// Whether the path of a request may matter.
+    pub(crate) fn has_path_rules(&self) -> bool {
+        !(self.own_rules.is_empty() && self.file_rules.is_empty())
+    }
+}
+
+impl Site {
+    /// The same site with other rules of its files.
+    #[must_use]
+    pub fn with_file_rules(&self, file_rules: RuleSet) -> Site {
+        let mut rules = self.options.rules.as_deref().cloned().unwrap_or_default();
+        rules.file_rules = Arc::new(file_rules);
+        let rules = (rules != SiteRules::default()).then(|| Box::new(rules));
+        Site { options: SiteOptions { rules, ..self.options.clone() }, ..self.clone() }
+    }
 }
 
 /// Without hidden files.
@@ -85,6 +110,7 @@ impl Default for SiteOptions {
             media_types: Vec::new(),
             files: FileOptions::default(),
             refused_paths: PathTraits::HIDDEN,
+            hides_rules_files: false,
             rules: None,
         }
     }
@@ -106,7 +132,7 @@ impl SiteOptions {
 }
 
 /// Where a site's files are.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Root {
     /// Beneath a directory.
     Directory(Arc<Directory>),
@@ -154,6 +180,14 @@ impl Sites {
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
         let (by_host, sites) = (by_host.into_iter().collect(), sites.into_iter().map(Arc::new).collect());
         Sites { id, sites, by_host, by_suffix, default_site }
+    }
+
+    /// The same sites, of which that at `index` is replaced by one for the same hosts.
+    #[must_use]
+    pub fn with_site(&self, index: usize, site: Site) -> Sites {
+        let mut sites = Sites { id: NEXT_ID.fetch_add(1, Ordering::Relaxed), ..self.clone() };
+        sites.sites[index] = Arc::new(site);
+        sites
     }
 
     /// The sites, in the order given.

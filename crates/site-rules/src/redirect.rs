@@ -146,6 +146,11 @@ impl Redirect {
         Ok(())
     }
 
+    /// The pattern.
+    pub fn pattern(&self) -> &Pattern {
+        &self.pattern
+    }
+
     /// Whether it applies where a file exists too.
     pub fn is_forced(&self) -> bool {
         self.is_forced

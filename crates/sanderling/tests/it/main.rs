@@ -18,6 +18,7 @@ mod isolation;
 mod probe;
 mod rights;
 mod site_files;
+mod site_rules;
 mod soak;
 mod stalled_disk;
 mod supervision;

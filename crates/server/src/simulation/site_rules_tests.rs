@@ -24,6 +24,7 @@ fn snapshot(configs: &Configs) -> Snapshot {
         redirects_to_https: true,
         https_field_lines: FIELD_LINE.to_owned(),
         doh_path: Some("/dns-query".to_owned()),
+        ..SiteRules::default()
     };
     let site = |id, hosts: &[&str], rules| Site {
         id,

@@ -1,0 +1,200 @@
+//! The keys of a domain for redirects and fields by path.
+
+use super::ConfigBuilder;
+use crate::config_reader::{Entry, entries};
+use crate::diagnostic::Problem;
+use crate::path_rules::PathRules;
+use sanderling_site_rules::{Field, FieldRule, Pattern, Redirect, RedirectText, RuleError, RuleLimits};
+use toml::de::DeValue;
+
+const REDIRECT_EXAMPLE: &str = "\"/old/*\" = { to = \"/new/:splat\", status = 301 }";
+const FIELDS_EXAMPLE: &str = "\"/assets/*\" = { \"Cache-Control\" = \"max-age=3600\" }";
+const STATUS_MAX: u64 = 999;
+
+impl ConfigBuilder<'_, '_> {
+    /// Reads one of these keys of a domain.
+    pub(super) fn read_rules(&mut self, entry: Entry<'_, '_>, rules: &mut PathRules) {
+        match entry.key {
+            "redirects" => rules.redirects = self.read_redirects(entry),
+            "headers" => rules.fields = self.read_field_rules(entry),
+            _ => rules.reads_files = self.reader.boolean(entry).unwrap_or(true),
+        }
+    }
+
+    fn rule_limits(&self) -> RuleLimits {
+        let limits = &self.config.limits;
+        RuleLimits { rules_max: limits.site_rules_max, patterns_max: limits.site_patterns_max }
+    }
+
+    fn read_redirects(&mut self, section: Entry<'_, '_>) -> Vec<Redirect> {
+        let (mut redirects, mut limits) = (Vec::new(), self.rule_limits());
+        let table = self.reader.table(section, &format!("redirects = {{ {REDIRECT_EXAMPLE} }}"));
+        for entry in table.map(entries).unwrap_or_default() {
+            let Some(redirect) = self.read_redirect(entry) else { continue };
+            match redirect.and_then(|redirect| limits.take(redirect.pattern()).map(|()| redirect)) {
+                Ok(redirect) => redirects.push(redirect),
+                Err(error) => self.rule_error(entry.offset, error),
+            }
+        }
+        redirects
+    }
+
+    /// `None` if a value has the wrong type, which was reported.
+    fn read_redirect(&mut self, rule: Entry<'_, '_>) -> Option<Result<Redirect, RuleError>> {
+        let mut text = RedirectText { from: rule.key, query: &[], to: None, status: None, force: None };
+        let table = match rule.value.get_ref() {
+            DeValue::String(to) => {
+                text.to = Some(to);
+                return Some(Redirect::new(&text));
+            }
+            DeValue::Table(table) => table,
+            _ => {
+                let message = format!("the rule `{}` is neither a destination nor a table", rule.key);
+                self.error(rule.value.span().start, message, format!("write {REDIRECT_EXAMPLE}"));
+                return None;
+            }
+        };
+        let mut query = Vec::new();
+        for entry in entries(table) {
+            match entry.key {
+                "to" => text.to = Some(self.reader.string(entry, "to = \"/new/:splat\"")?.1),
+                "status" => text.status = Some(self.reader.number(entry, 100, STATUS_MAX, 301, "")?),
+                "force" => text.force = Some(self.reader.boolean(entry)?),
+                "query" => {
+                    const EXAMPLE: &str = "query = { id = \":id\" }";
+                    for entry in entries(self.reader.table(entry, EXAMPLE)?) {
+                        query.push((entry.key, self.reader.string(entry, EXAMPLE)?.1));
+                    }
+                }
+                other => {
+                    let message = format!("unknown key `{other}` in the rule `{}`", rule.key);
+                    self.error(entry.offset, message, "the keys are `to`, `status`, `force`, `query`");
+                    return None;
+                }
+            }
+        }
+        Some(Redirect::new(&RedirectText { query: &query, ..text }))
+    }
+
+    fn read_field_rules(&mut self, section: Entry<'_, '_>) -> Vec<FieldRule> {
+        let (mut rules, mut limits) = (Vec::new(), self.rule_limits());
+        let table = self.reader.table(section, &format!("headers = {{ {FIELDS_EXAMPLE} }}"));
+        for entry in table.map(entries).unwrap_or_default() {
+            let pattern = Pattern::parse(entry.key, &[]).and_then(|pattern| limits.take(&pattern).map(|()| pattern));
+            match pattern {
+                Ok(pattern) => {
+                    let fields = self.read_fields(entry, &pattern);
+                    rules.push(FieldRule::new(pattern, fields));
+                }
+                Err(error) => self.rule_error(entry.offset, error),
+            }
+        }
+        rules
+    }
+
+    fn read_fields(&mut self, rule: Entry<'_, '_>, pattern: &Pattern) -> Vec<Field> {
+        let mut fields = Vec::new();
+        let table = self.reader.table(rule, FIELDS_EXAMPLE);
+        for entry in table.map(entries).unwrap_or_default() {
+            let field = match entry.value.get_ref() {
+                DeValue::String(value) => Field::set(entry.key, value, pattern),
+                DeValue::Boolean(false) => Field::remove(entry.key),
+                _ => {
+                    let message = format!("the value of `{}` is neither a string nor false", entry.key);
+                    let remedy = format!("write {FIELDS_EXAMPLE}; false takes the field away");
+                    self.error(entry.value.span().start, message, remedy);
+                    continue;
+                }
+            };
+            match field {
+                Ok(field) => fields.push(field),
+                Err(error) => self.rule_error(entry.offset, error),
+            }
+        }
+        fields
+    }
+
+    fn rule_error(&mut self, offset: usize, RuleError { message, remedy }: RuleError) {
+        self.reader.error(offset, Problem::new(message, remedy));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config_file::tests::{check, config};
+
+    fn domain(rules: &str) -> String {
+        format!("[domain.\"example.com\"]\nsite = \"public\"\n{rules}")
+    }
+
+    #[test]
+    fn rules_are_read_in_the_order_of_the_file() {
+        let text = domain(
+            "rules_files = false\n[domain.\"example.com\".redirects]\n\"/old/*\" = { to = \"/new/:splat\", status = 308 }\n\
+             \"/b\" = \"/c\"\n\"/a\" = { status = 410 }\n\"/s\" = { to = \"/s/:id\", query = { id = \":id\" }, force = false }\n\
+             [domain.\"example.com\".headers]\n\"/z/*\" = { \"Cache-Control\" = \"no-store\", \"X-A\" = false }\n\
+             \"/*\" = { X-B = \"1\" }\n",
+        );
+        let rules = &config(&text).sites[0].options.rules;
+        assert!(!rules.reads_files);
+        let forced: Vec<bool> = rules.redirects.iter().map(sanderling_site_rules::Redirect::is_forced).collect();
+        assert_eq!(forced, [true, true, true, false]);
+        assert_eq!(rules.fields.len(), 2);
+        assert!(config(&domain("")).sites[0].options.rules.reads_files);
+    }
+
+    #[test]
+    fn wrong_rule_is_reported_with_its_line_and_a_remedy() {
+        for (rules, expected) in [
+            (
+                "redirects = { \"old\" = \"/new\" }",
+                "3:15: the pattern `old` does not begin with a slash; write \"/old\"",
+            ),
+            (
+                "redirects = { \"/a\" = 1 }",
+                "3:22: the rule `/a` is neither a destination nor a table; write \"/old/*\" = { to = \"/new/:splat\", \
+                 status = 301 }",
+            ),
+            (
+                "redirects = { \"/a\" = { to = \"/b\", code = 1 } }",
+                "3:35: unknown key `code` in the rule `/a`; the keys are `to`, `status`, `force`, `query`",
+            ),
+            (
+                "redirects = { \"/a\" = { to = \"/b\", status = 418 } }",
+                "3:15: the status 418 is not supported; write 301, 302, 303, 307 or 308 to redirect, 200 to serve another \
+                 file, or 403, 404, 410 or 451",
+            ),
+            (
+                "redirects = { \"/a\" = \"/b\\r\\nX: y\" }",
+                "3:15: the destination `/b\\r\\nX: y` is empty or has a byte that no URL has; write a path such as \
+                 \"/new\", or a URL",
+            ),
+            (
+                "headers = { \"/a\" = { Content-Length = \"1\" } }",
+                "3:22: `Content-Length` cannot be set by a rule; remove it; the server writes it for each response",
+            ),
+            (
+                "headers = { \"/a\" = { X-A = true } }",
+                "3:28: the value of `X-A` is neither a string nor false; write \"/assets/*\" = { \"Cache-Control\" = \
+                 \"max-age=3600\" }; false takes the field away",
+            ),
+            (
+                "rules_files = 1",
+                "3:15: `rules_files` must be true or false, not the number 1; write rules_files = true",
+            ),
+        ] {
+            check(&domain(rules), &[expected]);
+        }
+    }
+
+    #[test]
+    fn rules_beyond_the_limits_are_refused_wherever_the_limits_are() {
+        let rules = domain("redirects = { \"/a\" = \"/x\", \"/b/*\" = \"/x\", \"/c/*\" = \"/x\" }\n");
+        config(&format!("{rules}[limits]\nsite_rules_max = 3\nsite_patterns_max = 2\n"));
+        let expected = "3:43: the site has too many rules; remove some, or raise `site_rules_max` in [limits]";
+        check(&format!("{rules}[limits]\nsite_rules_max = 2\n"), &[expected]);
+        let expected = "3:43: the site has too many rules with `*` or `:name`; remove some, write paths without them, or \
+                        raise `site_patterns_max` in [limits]";
+        check(&format!("{rules}[limits]\nsite_patterns_max = 1\n"), &[expected]);
+    }
+}
