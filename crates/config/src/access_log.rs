@@ -1,6 +1,7 @@
 //! The log of HTTP requests: where its lines go, and what they contain.
 
-use crate::diagnostic::Location;
+use crate::diagnostic::{Diagnostic, Location};
+use crate::paths::check_log_file;
 use sanderling_log_format::Format;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,6 +19,14 @@ pub struct AccessLog {
     pub one_of: u32,
     /// When another file is begun; `None` if another program does that.
     pub rotation: Option<Rotation>,
+}
+
+impl AccessLog {
+    /// Why the supervisor cannot open it, if it runs as this user.
+    pub fn path_problem(&self) -> Option<Diagnostic> {
+        let AccessLogTarget::File(path) = &self.target else { return None };
+        Some(Diagnostic::error(self.location.clone(), check_log_file(path).err()?))
+    }
 }
 
 /// Where the lines of a log go.

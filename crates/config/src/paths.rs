@@ -118,6 +118,29 @@ pub(super) fn check_zone_file(file: &Path) -> Result<(), Problem> {
     }
 }
 
+/// Whether a log can be written at `path`, which is created if it does not exist.
+pub(super) fn check_log_file(path: &Path) -> Result<(), Problem> {
+    let shown = path.display();
+    let not_permitted = |kind: &str, path: &Path| {
+        let message = format!("{} may not write {kind} `{}`", user_text(), path.display());
+        Problem::new(message, "start `sanderling serve` as root, or allow this user to write it")
+    };
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => {
+            Err(Problem::new(format!("the access log `{shown}` is a directory"), "name a file in it"))
+        }
+        Ok(_) if sanderling_os::file::is_writable(path) => Ok(()),
+        Ok(_) => Err(not_permitted("the access log", path)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            check_directory("directory of the access log", directory)?;
+            let is_writable = sanderling_os::file::is_writable(directory);
+            if is_writable { Ok(()) } else { Err(not_permitted("the directory of the access log", directory)) }
+        }
+        Err(error) => Err(unreachable("access log", path, &error)),
+    }
+}
+
 /// Whether a control socket can be created at `path`.
 pub(super) fn check_control_path(path: &Path) -> Result<(), Problem> {
     let shown = path.display();

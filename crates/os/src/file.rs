@@ -242,6 +242,12 @@ pub fn is_permitted(path: &std::path::Path) -> bool {
     rustix::fs::accessat(rustix::fs::CWD, path, rustix::fs::Access::READ_OK, AtFlags::empty()).is_ok()
 }
 
+/// Whether the user of this process may write the file at `path`, or create files in the directory. Landlock is not asked.
+pub fn is_writable(path: &std::path::Path) -> bool {
+    count(Syscall::Faccessat);
+    rustix::fs::accessat(rustix::fs::CWD, path, rustix::fs::Access::WRITE_OK, AtFlags::empty()).is_ok()
+}
+
 /// The magic numbers of NFS, SMB (two), FUSE, 9P, AFS, Ceph, Coda, OCFS2 and GFS2 (statfs(2)).
 const REMOTE_FILE_SYSTEMS: [u32; 10] = [
     0x6969,

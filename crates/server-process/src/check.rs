@@ -7,7 +7,7 @@ use crate::loader::{Loaded, Loader};
 use crate::sandbox::lookup_user;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, Severity, error_text};
 use sanderling_config::log::{print, report};
-use sanderling_config::{CertificateFiles, Config, ConfigSource, Exit};
+use sanderling_config::{AccessLog, CertificateFiles, Config, ConfigSource, Exit};
 use sanderling_ipc::secrets::PemFiles;
 use sanderling_os::process::effective_uid;
 use serde::Serialize;
@@ -99,6 +99,7 @@ fn load(config: &Config) -> Result<(Loaded, Vec<CertificateState>, Option<String
     let (certificates, certificate_problems) = load_certificates(config);
     let secret_file = config.replies.cookie_secret_file.as_ref();
     let secret_problems = secret_file.and_then(|file| file.read().err().or_else(|| file.mode_problem()));
+    let log_problem = config.access_log.as_ref().and_then(AccessLog::path_problem);
     sanderling_os::features::select_all();
     let (mut name, mut switch_problem) = (None, None);
     if let Some(user) = user {
@@ -119,6 +120,7 @@ fn load(config: &Config) -> Result<(Loaded, Vec<CertificateState>, Option<String
     let mut loaded = Loader::new().load(config, &[]);
     let mut problems = certificate_problems;
     problems.extend(secret_problems);
+    problems.extend(log_problem);
     problems.extend(access::problems(config, &loaded.snapshot, name.as_deref()));
     let (errors, warnings): (Vec<_>, Vec<_>) = problems.into_iter().partition(Diagnostic::is_error);
     loaded.errors.extend(errors);

@@ -3,7 +3,7 @@
 
 mod zone_commands;
 
-use crate::access_log;
+use crate::access_log::{self, LostLines};
 use crate::certificates::{Certificates, LoadedSecrets, SecretDescriptors};
 use crate::heap_trim::HeapTrim;
 use crate::kept_zones::NewSegment;
@@ -99,7 +99,7 @@ pub(crate) struct ControlLoop<'s> {
     /// The thread that waits for a disk, as logged.
     logged_disk_wait: Option<String>,
     /// The error of the access log, as logged.
-    logged_access_log_error: Option<String>,
+    lost_lines: LostLines,
     limit_log: LimitLog,
     heap_trim: HeapTrim,
     started_at: SystemTime,
@@ -139,7 +139,7 @@ impl<'s> ControlLoop<'s> {
             next_heartbeat: Instant::now(),
             has_wait_failed: false,
             logged_disk_wait: None,
-            logged_access_log_error: None,
+            lost_lines: LostLines::default(),
             limit_log: LimitLog::default(),
             heap_trim: HeapTrim::default(),
             started_at: SystemTime::now(),
@@ -373,14 +373,11 @@ impl<'s> ControlLoop<'s> {
             log(&format!("thread {thread} waits for a disk, and its connections wait with it"));
         }
         self.logged_disk_wait = waiting;
-        let access_log_error = self.server.access_log_status().and_then(|status| status.error);
-        if let Some(error) = access_log_error.as_ref().filter(|_| access_log_error != self.logged_access_log_error) {
-            log(&format!("cannot write the access log: {error}; its lines are dropped"));
-        }
-        if access_log_error.is_some() {
+        let access_log_status = self.server.access_log_status().unwrap_or_default();
+        self.lost_lines.line(&access_log_status).iter().for_each(|line| log(line));
+        if access_log_status.error.is_some() {
             self.send(Event::AccessLogFailed);
         }
-        self.logged_access_log_error = access_log_error;
         match hung {
             Some(thread) if !thread.waits_for_disk => self.send(Event::ThreadHung(Text::new(&thread.name))),
             // Unsent events are as good as a heartbeat.

@@ -1,7 +1,7 @@
 //! The access log of the whole program: what is written, where to, and what happens if nothing can be written.
 
 use sanderling_testkit::http::{HttpClient, response_to};
-use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, curl, run_program, tcp_exchange, wait_until};
+use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, curl, run, run_program, tcp_exchange, wait_until};
 use std::fs;
 
 const HTTP: ListenerCounts = ListenerCounts { http: 1, dns: 0 };
@@ -197,4 +197,22 @@ fn log_that_cannot_be_opened_is_opened_later() {
         client.get("/other");
         fs::read_to_string(directory.path().join("logs/access.log")).is_ok_and(|text| text.contains("GET /other"))
     });
+}
+
+#[test]
+fn check_reports_a_log_that_cannot_be_opened() {
+    let directory = site("");
+    let check = |path: &str, expected: &str| {
+        configure(&directory, &format!("[log]\naccess = \"{path}\"\n"));
+        let checked = run(&["check", "--config", &directory.argument("sanderling.toml")]);
+        assert_eq!(checked.code(), Some(i32::from(!expected.is_empty())), "{checked}");
+        assert!(checked.errors.contains(expected), "{path}: {checked}");
+        assert!(expected.is_empty() || checked.errors.contains("sanderling.toml:7:10: "), "{checked}");
+    };
+    check("access.log", "");
+    assert!(!directory.path().join("access.log").exists(), "it is not created");
+    check("stdout", "");
+    check("public", "public` is a directory; name a file in it");
+    check("none/access.log", "none` does not exist; create it or correct the path");
+    check("public/index.html/access.log", "access.log` cannot be opened: Not a directory; correct the path");
 }
