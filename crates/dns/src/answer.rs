@@ -3,14 +3,15 @@
 //! The caller owns the buffers of query and reply. Nothing here allocates, blocks or panics on any bytes of a query.
 
 use crate::compression::NameOffsets;
-use crate::message::{MessageFull, Rcode, ReplyWriter, Section, put_badkey};
+use crate::message::{MessageFull, Rcode, ReplyWriter, Section};
 use crate::name::{LABEL_COUNT_MAX, Name, NameBuf};
 use crate::name_hash::{IndexedName, NameHash};
 use crate::packed_rrset::{HEADER_BYTES, OPT_BYTES, OwnerLocation};
 use crate::query::{ParsedQuery, ReplyKind};
-use crate::question::{Edns, tsig_at};
+use crate::question::Edns;
 use crate::reply_options::{ExtendedError, OptionsWriter, QueryOptions, ReplyOptions, UDP_REPLY_BYTES};
 use crate::rtype::Rtype;
+use crate::tsig::{ReplySigner, TsigError, append_unsigned};
 use crate::zone::{FoundRrset, Lookup, Zone};
 use crate::zone_map::{CNAME_CHAIN_MAX, FoundZone, ZoneMap};
 use core::net::SocketAddr;
@@ -74,8 +75,25 @@ pub fn answer_with_options(
     options: &ReplyOptions,
     out: &mut [u8],
 ) -> Answer {
+    if query.question.tsig_offset.is_some() {
+        return answer_signed(query, info, options, out);
+    }
+    answer_reserving(query, info, options, 0, out)
+}
+
+/// [`answer_with_options`] for a query without a signature. The reply leaves `signature_bytes` at the end of `out`.
+#[inline(always)]
+fn answer_reserving(
+    query: &ParsedQuery<'_, '_>,
+    info: &RequestInfo,
+    options: &ReplyOptions,
+    signature_bytes: usize,
+    out: &mut [u8],
+) -> Answer {
     let prepared = WithOptions::of(query, info, options);
-    let (query, reserved_bytes) = (&prepared.query, prepared.writer.length_bytes());
+    // The rest is more than the shortest reply over UDP has room for, beside its OPT.
+    let reserved_bytes = (prepared.writer.length_bytes() + signature_bytes).min(UDP_REPLY_BYTES - OPT_BYTES);
+    let query = &prepared.query;
     let answer = match prepared.identity {
         None => answer_without_options(query, info.transport, reserved_bytes, out),
         Some(text) => reply_to(query, info.transport, reserved_bytes, out, |reply| put_identity(text, reply)),
@@ -225,8 +243,36 @@ fn unknown_key(query: &ParsedQuery<'_, '_>, transport: DnsTransport, out: &mut [
     let Answer::Reply(length_bytes) = reply_to(query, transport, 0, out, |_| Rcode::NotAuth) else {
         return Answer::NoReply;
     };
-    let tsig = query.question.tsig_offset.and_then(|offset| tsig_at(query.message, offset));
-    Answer::Reply(tsig.map_or(length_bytes, |tsig| put_badkey(out, length_bytes, limit, &tsig)))
+    let length_bytes = match query.tsig() {
+        Some((tsig, _)) => append_unsigned(&mut out[..limit], length_bytes, &tsig, TsigError::BadKey),
+        None => length_bytes,
+    };
+    Answer::Reply(length_bytes)
+}
+
+/// Answers a signed query, and signs the reply (RFC 8945 §5.2, §5.3).
+#[cold]
+#[inline(never)]
+fn answer_signed(query: &ParsedQuery<'_, '_>, info: &RequestInfo, options: &ReplyOptions, out: &mut [u8]) -> Answer {
+    let Some((tsig, offset)) = query.tsig() else { return Answer::NoReply };
+    let (result, signer) = tsig.verify(query.message, offset, &options.tsig_keys, info.now_unix_s);
+    let signature_bytes = signer.as_ref().map_or(0, ReplySigner::record_bytes);
+    let Some(room_bytes) = out.len().checked_sub(signature_bytes) else { return Answer::NoReply };
+    let answer = match result {
+        Ok(()) => answer_reserving(&query.without_tsig(), info, options, signature_bytes, &mut out[..room_bytes]),
+        Err(TsigError::BadKey) => return unknown_key(query, info.transport, out),
+        Err(TsigError::Malformed) => reply_to(query, info.transport, 0, out, |_| Rcode::FormErr),
+        Err(_) => reply_to(query, info.transport, 0, &mut out[..room_bytes], |_| Rcode::NotAuth),
+    };
+    match (answer, signer, result) {
+        (Answer::Reply(length_bytes), Some(mut signer), _) => {
+            signer.sign(out, length_bytes, info.now_unix_s).map_or(Answer::NoReply, Answer::Reply)
+        }
+        (Answer::Reply(length_bytes), None, Err(error @ TsigError::BadSig)) => {
+            Answer::Reply(append_unsigned(out, length_bytes, &tsig, error))
+        }
+        (answer, ..) => answer,
+    }
 }
 
 #[inline]

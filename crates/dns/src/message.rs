@@ -7,7 +7,6 @@ use crate::packed_rrset::{
 };
 use crate::question::Edns;
 use crate::rtype::Rtype;
-use crate::tsig::Tsig;
 use crate::zone::FoundRrset;
 
 /// The RCODE of a reply (RFC 6895 §2.3).
@@ -180,7 +179,7 @@ impl<'o> ReplyWriter<'o> {
         self.put_name(owner, known)?;
         self.put_bytes(record.fixed)?;
         let length_offset = self.put_bytes(&[0, 0])?;
-        records.each_part(record, |part| match part {
+        records.each_part(record.rtype, record.rdata_start..record.rdata_end, |part| match part {
             RdataPart::Bytes(bytes) => self.put_bytes(bytes).map(|_| ()),
             RdataPart::Name(name) => self.put_name(name, known),
         })?;
@@ -285,15 +284,4 @@ impl<'o> ReplyWriter<'o> {
 /// RFC 2181 §9).
 fn is_required(section: Section, owner: Name<'_>, host: Name<'_>) -> bool {
     section == Section::Authority && host.is_at_or_below(owner)
-}
-
-/// Appends the TSIG record that answers an unknown key to the reply at the start of `out`. Returns the new length, which is
-/// at most `limit`; without space the reply stays as it is.
-#[cold]
-pub(crate) fn put_badkey(out: &mut [u8], length_bytes: usize, limit: usize, tsig: &Tsig<'_>) -> usize {
-    let id = [out[0], out[1]];
-    let Some(tsig_bytes) = tsig.put_badkey(id, &mut out[length_bytes..limit]) else { return length_bytes };
-    // The lower byte of ARCOUNT: the reply has an OPT at most.
-    out[11] += 1;
-    length_bytes + tsig_bytes
 }

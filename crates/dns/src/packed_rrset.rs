@@ -15,6 +15,7 @@
 use crate::name::{NAME_BYTES_MAX, Name, NameBuf};
 use crate::rtype::Rtype;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 /// Bytes of a message's header, and so the offset of QNAME (RFC 1035 §4.1.1).
 pub(crate) const HEADER_BYTES: usize = 12;
@@ -149,9 +150,18 @@ impl<'z> PackedRrset<'z> {
         PackedRecords { owner, bytes: self.bytes, at: 0 }
     }
 
-    /// The records of the RRset itself from `at` on, an offset that [`PackedRecords::offset`] returned, or 0.
-    pub(crate) fn answer_records_from(&self, owner: Name<'z>, at: usize) -> PackedRecords<'z> {
-        PackedRecords { owner, bytes: &self.bytes[..self.answer_length], at }
+    /// The record of the RRset itself at `at`: 0, or the end of another one.
+    #[inline]
+    pub(crate) fn answer_record(&self, at: usize) -> Option<AnswerRecord<'z>> {
+        if at == self.answer_length {
+            return None;
+        }
+        let fixed_start = at + POINTER_TO_QNAME.to_be_bytes().len();
+        let fixed = &self.bytes[fixed_start..fixed_start + RECORD_FIXED_BYTES];
+        let rdata_start = fixed_start + RECORD_FIXED_BYTES;
+        let end = rdata_start + usize::from(u16::from_be_bytes([fixed[8], fixed[9]]));
+        let rtype = Rtype(u16::from_be_bytes([fixed[0], fixed[1]]));
+        Some(AnswerRecord { rtype, fixed, rdata_start, end, after_owner: &self.bytes[fixed_start..end] })
     }
 }
 
@@ -194,6 +204,26 @@ impl<'z> PackedRecord<'z> {
     }
 }
 
+/// A record of a packed RRset that is not in its additional section: its owner is that of the RRset.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AnswerRecord<'z> {
+    pub(crate) rtype: Rtype,
+    /// Type, class, TTL and length in wire form.
+    pub(crate) fixed: &'z [u8],
+    pub(crate) rdata_start: usize,
+    /// The end of the RDATA, where the next record begins.
+    pub(crate) end: usize,
+    /// The record without its owner. Names in the RDATA may be compressed, if [`AnswerRecord::has_names`].
+    pub(crate) after_owner: &'z [u8],
+}
+
+impl AnswerRecord<'_> {
+    /// Whether the RDATA has names that may be compressed.
+    pub(crate) fn has_names(&self) -> bool {
+        compressed_names(self.rtype).1 != 0
+    }
+}
+
 /// Iterates over the records of a packed RRset.
 #[derive(Clone, Debug)]
 pub(crate) struct PackedRecords<'z> {
@@ -222,19 +252,15 @@ impl<'z> Iterator for PackedRecords<'z> {
 }
 
 impl PackedRecords<'_> {
-    /// The offset of the next record.
-    pub(crate) fn offset(&self) -> usize {
-        self.at
-    }
-
-    /// Calls `put` with the parts of the RDATA of `record`, until an error.
+    /// Calls `put` with the parts of the RDATA of a record of this type, until an error.
     pub(crate) fn each_part<E>(
         &self,
-        record: &PackedRecord<'_>,
+        rtype: Rtype,
+        rdata: Range<usize>,
         mut put: impl FnMut(RdataPart<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        let (prefix, name_count) = compressed_names(record.rtype);
-        let mut from = record.rdata_start;
+        let (prefix, name_count) = compressed_names(rtype);
+        let mut from = rdata.start;
         if name_count != 0 {
             put(RdataPart::Bytes(&self.bytes[from..from + prefix]))?;
             from += prefix;
@@ -244,7 +270,7 @@ impl PackedRecords<'_> {
             put(RdataPart::Name(name.as_name()))?;
             from = after;
         }
-        put(RdataPart::Bytes(&self.bytes[from..record.rdata_end]))
+        put(RdataPart::Bytes(&self.bytes[from..rdata.end]))
     }
 
     /// The name that is the RDATA of `record`, a CNAME or DNAME.

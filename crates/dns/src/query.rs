@@ -7,9 +7,10 @@ use crate::hash_slots::Slot;
 use crate::message::Rcode;
 use crate::name_hash::IndexedName;
 use crate::packed_rrset::{CLASS_CH, CLASS_IN, HEADER_BYTES};
-use crate::question::{Header, Question, find_edns};
+use crate::question::{Header, Question, find_edns, tsig_at};
 use crate::reply_options::{QueryOptions, ReplyOptions};
 use crate::rtype::Rtype;
+use crate::tsig::Tsig;
 use crate::zone::Lookup;
 use crate::zone_map::{FoundZone, ZoneMap};
 use core::net::IpAddr;
@@ -151,6 +152,34 @@ impl<'z, 'q> ParsedQuery<'z, 'q> {
         cookie.is_some_and(|(_, cookie)| secrets.is_valid(cookie, client, now_unix_s as u32))
     }
 
+    /// Whether the query asks for a zone, or its changes, and may get them (RFC 5936, RFC 1995).
+    #[inline]
+    pub fn is_for_transfer(&self) -> bool {
+        let is_unanswered = matches!(self.reply_kind, ReplyKind::QuestionOnly(Rcode::Refused | Rcode::NotAuth));
+        is_unanswered && matches!(self.question.qtype, Rtype::AXFR | Rtype::IXFR) && self.question.qclass == CLASS_IN
+    }
+
+    /// The TSIG record and its offset.
+    pub(crate) fn tsig(&self) -> Option<(Tsig<'q>, usize)> {
+        let offset = self.question.tsig_offset?;
+        Some((tsig_at(self.message, offset)?, usize::from(offset.get())))
+    }
+
+    /// The query without its signature, which was checked.
+    #[cold]
+    pub(crate) fn without_tsig(&self) -> ParsedQuery<'z, 'q> {
+        let mut query = *self;
+        query.question.tsig_offset = None;
+        query.reply_kind = match (refusal(&query.question), self.zones) {
+            (None, Some(zones)) => {
+                let name = IndexedName::of(query.question.qname);
+                zones.find(&name, query.question.qtype).map_or_else(ReplyKind::QuestionOnly, ReplyKind::InZone)
+            }
+            (rcode, _) => ReplyKind::QuestionOnly(rcode.unwrap_or(Rcode::Refused)),
+        };
+        query
+    }
+
     /// Has the query answered with the flag TC and nothing else.
     pub fn truncate_reply(&mut self) {
         self.reply_kind = ReplyKind::Truncated;
@@ -193,7 +222,7 @@ fn refusal(question: &Question<'_>) -> Option<Rcode> {
         return Some(Rcode::BadVers);
     }
     if question.tsig_offset.is_some() {
-        // RFC 8945 §5.2.1: the key is unknown, because the server has none.
+        // RFC 8945 §5.2.1: unless the signature is checked before.
         return Some(Rcode::NotAuth);
     }
     if question.qclass != CLASS_IN {

@@ -178,6 +178,21 @@ pub(crate) fn tsig_at(message: &[u8], offset: NonZeroU16) -> Option<Tsig<'_>> {
     QueryRecord::parse(message, usize::from(offset.get())).ok()?.tsig()
 }
 
+/// The serial of the SOA in the authority section of an IXFR query (RFC 1995 §3).
+#[cold]
+pub(crate) fn client_serial(message: &[u8], question: &Question<'_>) -> Option<u32> {
+    let header = Header::parse(message).filter(|header| header.record_count(2) == 1)?;
+    debug_assert!(!header.is_response());
+    let record = QueryRecord::parse(message, HEADER_BYTES + question.section_bytes()).ok()?;
+    if record.rtype() != Rtype::SOA || !record.owner.as_name().eq_ignore_case(question.qname) {
+        return None;
+    }
+    let (_, after) = read_name(message, record.fixed_offset + RECORD_FIXED_BYTES).ok()?;
+    let (_, after) = read_name(message, after).ok()?;
+    let serial = message.get(after..record.end)?.first_chunk()?;
+    Some(u32::from_be_bytes(*serial))
+}
+
 /// A record of a query.
 struct QueryRecord<'q> {
     owner: NameBuf,
@@ -220,6 +235,10 @@ impl<'q> QueryRecord<'q> {
     }
 
     fn tsig(&self) -> Option<Tsig<'q>> {
+        // RFC 8945 §4.2: the TTL, which is signed as 0, is 0.
+        if self.fixed[4..8] != [0; 4] {
+            return None;
+        }
         Tsig::parse(self.owner, u16::from_be_bytes([self.fixed[2], self.fixed[3]]), self.rdata)
     }
 }

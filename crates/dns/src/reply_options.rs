@@ -4,7 +4,7 @@ use crate::cookie::{CLIENT_COOKIE_BYTES, COOKIE_BYTES, CookieSecrets, SERVER_COO
 use crate::name::{NAME_BYTES_MAX, Name, NameBuf};
 use crate::packed_rrset::{HEADER_BYTES, OPT_BYTES};
 use crate::question::FormErr;
-use crate::tsig::split_counted;
+use crate::tsig::{TsigKeys, split_counted};
 use alloc::string::String;
 use core::net::IpAddr;
 use core::num::NonZeroU16;
@@ -47,6 +47,8 @@ pub struct ReplyOptions {
     pub has_extended_errors: bool,
     /// The domain to which resolvers report errors with the zones (RFC 9567).
     pub error_report_agent: Option<NameBuf>,
+    /// Keys that sign queries and replies.
+    pub tsig_keys: TsigKeys,
 }
 
 impl ReplyOptions {

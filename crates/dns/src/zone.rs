@@ -9,7 +9,7 @@ use crate::hash_slots::{HashSlots, Slot};
 use crate::layout::{Node, NodeIndex, NodeRef};
 use crate::name::{Name, NameBuf};
 use crate::name_hash::{HashSeed, IndexedName, NameHash, NameHashes, eq_lowercase};
-use crate::packed_rrset::{PackedRecord, PackedRrset};
+use crate::packed_rrset::{AnswerRecord, PackedRecord, PackedRrset};
 use crate::rtype::Rtype;
 use alloc::boxed::Box;
 
@@ -111,9 +111,10 @@ impl Zone {
     }
 
     /// The SOA of the zone.
-    pub(crate) fn soa(&self) -> FoundRrset<'_> {
+    pub(crate) fn soa(&self) -> (FoundRrset<'_>, AnswerRecord<'_>) {
         let apex = self.node(self.apex_node);
-        FoundRrset { owner: apex.name(), rrset: apex.rrset(Rtype::SOA).expect("a zone has a SOA"), node: apex.at }
+        let rrset = apex.rrset(Rtype::SOA).expect("a zone has a SOA");
+        (found(&apex, rrset), rrset.answer_record(0).expect("an RRset has a record"))
     }
 
     /// Looks `name`, which is at or below the apex, up for `qtype` (RFC 1034 §4.3.2 step 3).

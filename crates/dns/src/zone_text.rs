@@ -31,7 +31,7 @@ impl ZoneTextWriter {
     pub fn write(&mut self, zone: &Zone, rtype: Option<Rtype>, out: &mut String, bytes_min: usize) -> bool {
         let mut record_count = 0;
         let rdata = &mut self.rdata;
-        self.position.walk(zone, |found, record, records| {
+        self.position.walk(zone, |found, record| {
             if out.len() >= bytes_min || record_count == Self::RECORDS_PER_CALL_MAX {
                 return Visit::Stop;
             }
@@ -47,8 +47,8 @@ impl ZoneTextWriter {
                 }
                 Ok::<(), core::convert::Infallible>(())
             };
-            let Ok(()) = records.each_part(record, put);
-            let ttl_s = u32::from_be_bytes(*record.ttl().first_chunk().expect("four bytes"));
+            let Ok(()) = found.rrset.records(found.owner).each_part(record.rtype, record.rdata_start..record.end, put);
+            let ttl_s = u32::from_be_bytes(*record.fixed[4..].first_chunk().expect("four bytes"));
             let data = PresentationFormat::new(record.rtype, rdata);
             // Writing to a string does not fail.
             let _ = writeln!(out, "{} {ttl_s} IN {} {data}", found.owner, record.rtype);

@@ -1,6 +1,6 @@
 //! Walks over the records of a zone, from any record on, for what shows or transfers all of them.
 
-use crate::packed_rrset::{PackedRecord, PackedRecords};
+use crate::packed_rrset::AnswerRecord;
 use crate::rtype::Rtype;
 use crate::zone::{FoundRrset, Zone};
 
@@ -26,17 +26,16 @@ pub(crate) enum Visit {
 
 impl Position {
     /// Calls `visit` with the records from here on, until it stops; the new position is before the record for which it did.
+    #[inline]
     pub(crate) fn walk<'z>(
         &mut self,
         zone: &'z Zone,
-        mut visit: impl FnMut(&FoundRrset<'z>, &PackedRecord<'z>, &PackedRecords<'z>) -> Visit,
+        mut visit: impl FnMut(&FoundRrset<'z>, &AnswerRecord<'z>) -> Visit,
     ) {
         let apex = zone.first_node();
         if *self == Position::Start {
-            let soa = zone.soa();
-            let records = soa.rrset.answer_records_from(soa.owner, 0);
-            let record = records.clone().next().expect("an RRset has a record");
-            if visit(&soa, &record, &records) == Visit::Stop {
+            let (soa, record) = zone.soa();
+            if visit(&soa, &record) == Visit::Stop {
                 return;
             }
             *self = Position::At { node: apex.at, rrset: 0, record: 0 };
@@ -47,14 +46,12 @@ impl Position {
             while let Some(packed) = node.rrset_at(rrset) {
                 if node.at != apex.at || packed.rtype() != Rtype::SOA {
                     let found = FoundRrset { owner: node.name(), rrset: packed, node: node.at };
-                    let mut records = packed.answer_records_from(found.owner, record);
-                    let all = records.clone();
-                    while let Some(next) = records.next() {
-                        if visit(&found, &next, &all) == Visit::Stop {
+                    while let Some(next) = packed.answer_record(record) {
+                        if visit(&found, &next) == Visit::Stop {
                             *self = Position::At { node: node.at, rrset, record };
                             return;
                         }
-                        record = records.offset();
+                        record = next.end;
                     }
                 }
                 (rrset, record) = (rrset + 1, 0);

@@ -23,6 +23,7 @@ pub(crate) fn reply_options(config: &Config, keys: Option<&SharedKeys>) -> Arc<R
         tcp_keepalive_100ms: replies.tcp_keepalive.then_some(idle_timeout_100ms),
         has_extended_errors: replies.extended_errors,
         error_report_agent: replies.error_report_agent.as_ref().map(wire_name),
+        tsig_keys: Vec::new(),
     })
 }
 

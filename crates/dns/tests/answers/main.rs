@@ -9,6 +9,7 @@ mod malformed;
 mod options;
 mod properties;
 mod queries;
+mod transfers;
 mod truncation;
 mod zone_maps;
 mod zone_text;

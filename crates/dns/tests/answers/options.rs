@@ -28,6 +28,7 @@ fn all_options() -> ReplyOptions {
         tcp_keepalive_100ms: Some(50),
         has_extended_errors: true,
         error_report_agent: None,
+        tsig_keys: Vec::new(),
     }
 }
 
