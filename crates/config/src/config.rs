@@ -73,6 +73,8 @@ pub struct Config {
     pub rate_limit: DnsRateLimit,
     /// The log of HTTP requests; `None` if there is none.
     pub access_log: Option<AccessLog>,
+    /// Detailed metrics; `None` if there are none.
+    pub metrics: Option<Metrics>,
     /// The limits.
     pub limits: Limits,
 }
@@ -102,6 +104,7 @@ impl Default for Config {
             replies: DnsReplies::default(),
             rate_limit: DnsRateLimit::default(),
             access_log: None,
+            metrics: None,
             limits: Limits::default(),
         }
     }
@@ -156,6 +159,7 @@ impl Config {
             Service::Https => &self.https_listen,
             Service::Dns => &self.dns_listen,
             Service::Dot => &self.dot_listen,
+            Service::Metrics => self.metrics.as_ref().map_or(&[], |metrics| &metrics.listen),
         }
     }
 
@@ -183,6 +187,8 @@ impl Config {
             (self.https_listen != running.https_listen, "`listen` in [https] has changed"),
             (self.dns_listen != running.dns_listen, "`listen` in [dns] has changed"),
             (self.dot_listen != running.dot_listen, "`tls` in [dns] has changed"),
+            (self.metrics.is_some() != running.metrics.is_some(), "[metrics] was added or removed"),
+            (self.listen(Service::Metrics) != running.listen(Service::Metrics), "`listen` in [metrics] has changed"),
             (self.worker_count != running.worker_count, "`workers` has changed"),
             (self.sockets_per_address != running.sockets_per_address, "`listeners` has changed"),
             (self.user_and_group != running.user_and_group, "`user` or `group` has changed"),
@@ -215,6 +221,38 @@ pub enum SocketsPerAddress {
     Auto,
     /// This number, 1 to 1024.
     Exactly(usize),
+}
+
+/// The section for metrics.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Metrics {
+    /// The addresses of the listener; none if there is none.
+    pub listen: Vec<SocketAddr>,
+    /// Where the configuration has them.
+    pub location: Location,
+}
+
+impl Metrics {
+    /// The addresses that other networks may reach, which has no use: everyone could read the metrics.
+    pub fn risks(&self) -> impl Iterator<Item = Diagnostic> {
+        self.listen.iter().filter(|address| !is_private(address.ip())).map(|address| {
+            let message = format!("the metrics at {address} are for everyone that reaches this address");
+            let remedy = "listen on 127.0.0.1 or on an address of a private network, or allow only your collector in the firewall";
+            Diagnostic::warning(self.location.clone(), Problem::new(message, remedy))
+        })
+    }
+}
+
+/// Whether only this machine or its own network reaches the address: loopback, private use, link-local, or shared by the customers
+/// of a network (RFC 1918, RFC 3927, RFC 4193, RFC 4291 §2.5.6, RFC 6598).
+fn is_private(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => {
+            let number = v4.to_bits();
+            v4.is_loopback() || v4.is_private() || v4.is_link_local() || number >> 22 == 0x6440_0000 >> 22
+        }
+        IpAddr::V6(v6) => v6.is_loopback() || v6.is_unique_local() || v6.is_unicast_link_local(),
+    }
 }
 
 /// A user of the system, and a group if it is not the user's own.

@@ -5,6 +5,7 @@ mod files;
 mod https;
 mod limits_section;
 mod log_section;
+mod metrics;
 mod rules;
 
 use crate::config::{Config, DefaultSite, Site, SiteOptions, SocketsPerAddress, UserAndGroup, WORKER_COUNT_MAX};
@@ -141,6 +142,7 @@ impl ConfigBuilder<'_, '_> {
                 "https" => self.read_https(entry),
                 "dns" => self.read_dns(entry),
                 "domain" => self.read_domains(entry),
+                "metrics" => self.read_metrics(entry),
                 "log" => self.config.access_log = self.read_log(entry),
                 "limits" => {}
                 key => self.reader.error(entry.offset, Section::Top.unknown_key(key)),
@@ -226,6 +228,7 @@ impl ConfigBuilder<'_, '_> {
             Service::Https => "listen = [\"127.0.0.1:8443\"]",
             Service::Dns => "listen = [\"127.0.0.1:5353\"]",
             Service::Dot => "tls = [\"127.0.0.1:8853\"]",
+            Service::Metrics => "listen = [\"127.0.0.1:9180\"]",
         };
         let mut addresses = Vec::new();
         for (offset, text) in self.reader.strings(entry, example) {

@@ -19,12 +19,21 @@ pub(super) enum Section {
     /// `[domain."NAME"]`.
     Domain,
     Log,
+    Metrics,
     Limits,
 }
 
 impl Section {
-    const ALL: [Section; 7] =
-        [Section::Top, Section::Http, Section::Https, Section::Dns, Section::Domain, Section::Log, Section::Limits];
+    const ALL: [Section; 8] = [
+        Section::Top,
+        Section::Http,
+        Section::Https,
+        Section::Dns,
+        Section::Domain,
+        Section::Log,
+        Section::Metrics,
+        Section::Limits,
+    ];
 
     pub(super) fn keys(self) -> Vec<&'static str> {
         match self {
@@ -42,6 +51,7 @@ impl Section {
                     "dns",
                     "domain",
                     "log",
+                    "metrics",
                     "limits",
                 ]
             }
@@ -81,6 +91,7 @@ impl Section {
                 "rules_files",
             ],
             Section::Log => vec!["access", "format", "one_of", "rotate", "keep"],
+            Section::Metrics => vec!["listen"],
             Section::Limits => limits::keys(),
         }
     }
@@ -97,6 +108,7 @@ impl Section {
             Section::Dns => "in [dns]",
             Section::Domain => "in [domain.\"NAME\"]",
             Section::Log => "in [log]",
+            Section::Metrics => "in [metrics]",
             Section::Limits => "in [limits]",
         }
     }
@@ -136,10 +148,10 @@ impl Section {
             Section::Top => {
                 let plain: Vec<&str> = keys
                     .into_iter()
-                    .filter(|key| !matches!(*key, "http" | "https" | "dns" | "domain" | "log" | "limits"))
+                    .filter(|key| !matches!(*key, "http" | "https" | "dns" | "domain" | "log" | "metrics" | "limits"))
                     .collect();
                 format!(
-                    "the keys are {}, [http], [https], [dns], [domain.\"NAME\"], [log] and [limits]",
+                    "the keys are {}, [http], [https], [dns], [domain.\"NAME\"], [log], [metrics] and [limits]",
                     quoted(&plain)
                 )
             }
@@ -168,6 +180,7 @@ mod tests {
                     of("domain").values().next().and_then(|domain| domain.get_ref().as_table()).expect("a domain")
                 }
                 Section::Log => of("log"),
+                Section::Metrics => of("metrics"),
                 // The help lists them below the example.
                 Section::Limits => continue,
             };

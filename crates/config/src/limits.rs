@@ -222,6 +222,10 @@ limits! {
         "Time for one iteration of an event loop; then the server process is restarted.";
     access_log_queue_bytes_max: usize = 1_048_576 in 65_536 ..= 1_073_741_824,
         "Lines of the access log that a worker has waiting; further ones are dropped and counted.";
+    metrics_sites_max: usize = 100 in 0..=10_000,
+        "Sites with metrics of their own; further ones are counted together.";
+    metrics_zones_max: usize = 100 in 0..=10_000,
+        "Zones with metrics of their own; further ones are counted together.";
     log_queue_bytes_max: usize = 262_144 in 4_096..=1_073_741_824,
         "Messages that wait until the log is read; further ones are dropped and counted.";
 }

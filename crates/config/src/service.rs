@@ -14,19 +14,23 @@ pub enum Service {
     Dns,
     /// DNS over TLS.
     Dot,
+    /// Metrics over HTTP.
+    Metrics,
 }
 
 impl Service {
     /// All of them, in the order of their listeners.
-    pub const ALL: [Service; 4] = [Service::Http, Service::Https, Service::Dns, Service::Dot];
+    pub const ALL: [Service; 5] = [Service::Http, Service::Https, Service::Dns, Service::Dot, Service::Metrics];
 
-    /// The name on standard output, in `status` and on a socket that is handed over: `http`, `https`, `dns`, `dot`.
+    /// The name on standard output, in `status` and on a socket that is handed over: `http`, `https`, `dns`, `dot`,
+    /// `metrics`.
     pub fn name(self) -> &'static str {
         match self {
             Service::Http => "http",
             Service::Https => "https",
             Service::Dns => "dns",
             Service::Dot => "dot",
+            Service::Metrics => "metrics",
         }
     }
 
@@ -36,7 +40,7 @@ impl Service {
     }
 }
 
-/// `HTTP`, `HTTPS`, `DNS`, `DNS over TLS`.
+/// `HTTP`, `HTTPS`, `DNS`, `DNS over TLS`, `metrics`.
 impl fmt::Display for Service {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
@@ -44,6 +48,7 @@ impl fmt::Display for Service {
             Service::Https => "HTTPS",
             Service::Dns => "DNS",
             Service::Dot => "DNS over TLS",
+            Service::Metrics => "metrics",
         })
     }
 }

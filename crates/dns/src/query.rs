@@ -99,6 +99,32 @@ impl<'z, 'q> ParsedQuery<'z, 'q> {
         ParsedQuery { message, question, reply_kind, zones: Some(zones), slot: Slot::EMPTY }
     }
 
+    /// The type that is asked for; `None` if the question was not parsed.
+    pub fn qtype(&self) -> Option<Rtype> {
+        match self.reply_kind {
+            ReplyKind::NoReply | ReplyKind::HeaderOnly(_) => None,
+            ReplyKind::QuestionOnly(_) | ReplyKind::InZone(_) | ReplyKind::Truncated => Some(self.question.qtype),
+        }
+    }
+
+    /// The index of the zone that answers in [`ZoneMap::entries`], if one does.
+    pub fn zone_index(&self) -> Option<usize> {
+        match (&self.reply_kind, self.zones) {
+            (ReplyKind::InZone(found), Some(zones)) => zones.index_of_zone(found.zone),
+            _ => None,
+        }
+    }
+
+    /// The RCODE of `reply`, the reply to this query.
+    pub fn rcode_of(&self, reply: &[u8]) -> u16 {
+        let rcode = reply.get(3).map_or(0, |flags| u16::from(flags & 0xf));
+        match self.reply_kind {
+            // Its upper bits are in the OPT record (RFC 6891 §6.1.3).
+            ReplyKind::QuestionOnly(Rcode::BadVers) if rcode == Rcode::BadVers as u16 & 0xf => Rcode::BadVers as u16,
+            _ => rcode,
+        }
+    }
+
     /// Whether the reply is an error without data of a zone.
     #[inline]
     pub fn is_refused(&self) -> bool {

@@ -172,6 +172,14 @@ impl ZoneMap {
         }
     }
 
+    /// The index of `zone` in the entries.
+    pub(crate) fn index_of_zone(&self, zone: &Zone) -> Option<usize> {
+        match self.entries[..] {
+            [_] => Some(0),
+            _ => self.index_of(zone.apex().as_bytes(), zone.apex_hash),
+        }
+    }
+
     fn entry_at(&self, apex: &[u8], hash: NameHash) -> Option<&ZoneEntry> {
         self.index_of(apex, hash).map(|index| &self.entries[index])
     }

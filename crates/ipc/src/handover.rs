@@ -21,7 +21,7 @@ const FDS_PER_PACKET: usize = 32;
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The names of descriptors that a server process inherits (`LISTEN_FDNAMES`).
-const NAMES: [(&str, FdKind); 12] = [
+const NAMES: [(&str, FdKind); 13] = [
     ("supervisor", FdKind::Connection),
     ("configuration", FdKind::Configuration),
     ("zones", FdKind::Zones),
@@ -34,6 +34,7 @@ const NAMES: [(&str, FdKind); 12] = [
     ("https", FdKind::Listener(ListenerRole { service: Service::Https, is_external: false })),
     ("dns", FdKind::Listener(ListenerRole { service: Service::Dns, is_external: false })),
     ("dot", FdKind::Listener(ListenerRole { service: Service::Dot, is_external: false })),
+    ("metrics", FdKind::Listener(ListenerRole { service: Service::Metrics, is_external: false })),
 ];
 
 /// `descriptors` with the names under which a new server process inherits them.

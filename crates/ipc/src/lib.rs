@@ -19,7 +19,8 @@ pub mod secrets;
 
 pub use connection::{Connection, IncomingFds, OutgoingFds, RETRY_INTERVAL, Received, is_closed};
 pub use message::{
-    Command, DecodeError, Event, FdKind, Message, PendingCommand, ProcessInfo, StatusFormat, Text, ZoneCommand,
+    Command, DecodeError, Event, FdKind, Message, PendingCommand, ProcessInfo, StatusFormat, Supervision, Text,
+    ZoneCommand,
 };
 
 use std::time::Duration;

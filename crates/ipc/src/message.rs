@@ -39,6 +39,8 @@ pub enum Command {
     Reopen,
     /// Report the status.
     Status(StatusFormat),
+    /// What the supervisor has counted, for the metrics of a server process.
+    Supervision(Supervision),
     /// Reload configuration and zones. To a server process it comes with the configuration
     /// ([`FdKind::Configuration`]).
     Reload {
@@ -96,6 +98,25 @@ pub enum StatusFormat {
     Verbose,
     /// For programs.
     Json,
+    /// Metrics in the format of OpenMetrics.
+    Metrics,
+}
+
+/// What a supervisor has done and has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Supervision {
+    /// When it was started, in seconds since 1970.
+    pub started_at_unix_s: u64,
+    /// When the current configuration was read, in seconds since 1970.
+    pub loaded_at_unix_s: u64,
+    /// Server processes that start, serve and drain.
+    pub processes: [u64; 3],
+    /// Restarts of the server process.
+    pub restarts: u64,
+    /// Reloads that are in effect, that are in part, and that have failed.
+    pub reloads: [u64; 3],
+    /// Responses that replaced server processes have cut off after `drain_timeout_ms`.
+    pub cut_off: u64,
 }
 
 /// What has happened.
@@ -317,7 +338,8 @@ pub(crate) mod tests {
     /// Every message.
     pub(crate) fn messages() -> Vec<Message> {
         let text = || Text::new("line\n");
-        let formats = [StatusFormat::Text, StatusFormat::Verbose, StatusFormat::Json].map(Command::Status);
+        let formats = [StatusFormat::Text, StatusFormat::Verbose, StatusFormat::Json, StatusFormat::Metrics];
+        let formats = formats.map(Command::Status);
         let reload = Command::Reload { forced_zones: vec!["example.com".to_owned()] };
         let zone = || "example.com".to_owned();
         let of_zones = [
@@ -327,7 +349,8 @@ pub(crate) mod tests {
             ZoneCommand::Show { zone: zone(), rrtype: Some("A".to_owned()) },
         ]
         .map(Command::Zone);
-        let updates = [Command::UpdateSecrets, Command::UpdateAccessLog, Command::Reopen];
+        let supervision = Command::Supervision(Supervision { processes: [0, 1, 2], ..Supervision::default() });
+        let updates = [Command::UpdateSecrets, Command::UpdateAccessLog, Command::Reopen, supervision];
         let others = [reload, Command::Upgrade, Command::Stop, Command::Drain, Command::HandOver];
         let commands = updates.into_iter().chain(others).chain(formats).chain(of_zones);
         let events = [
@@ -393,7 +416,7 @@ pub(crate) mod tests {
         for name in enums.iter().chain(&inner).flatten() {
             assert!(all.contains(&format!("\"{name}\"")), "{name} is not in `messages` or `kinds`");
         }
-        assert_eq!(enums.map(|names| names.len()), [3, 10, 15, 12], "{inner:?}");
+        assert_eq!(enums.map(|names| names.len()), [3, 11, 15, 12], "{inner:?}");
     }
 
     #[test]

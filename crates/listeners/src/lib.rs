@@ -60,7 +60,9 @@ impl Listeners {
         }
         // Sockets are added when nothing can fail any more: closing one would lose the clients in its queue.
         for address in &mut addresses {
-            address.add_sockets(config.socket_count());
+            // One thread answers for metrics.
+            let socket_count = if address.role.service == Service::Metrics { 1 } else { config.socket_count() };
+            address.add_sockets(socket_count);
             let (service, bound) = (address.role.service, address.bound);
             address.apply_limits(config).map_err(|error| BindError { service, address: bound, error })?;
         }
@@ -189,7 +191,7 @@ impl Listeners {
 impl ListenAddress {
     fn bind(service: Service, configured: SocketAddr) -> io::Result<ListenAddress> {
         let (bound, stream, datagrams) = match service {
-            Service::Http | Service::Https | Service::Dot => {
+            Service::Http | Service::Https | Service::Dot | Service::Metrics => {
                 let stream = Listener::bind(configured)?;
                 (stream.local_address()?, stream, Vec::new())
             }
@@ -243,7 +245,7 @@ impl ListenAddress {
 
 fn wrong_socket_type(service: Service, bound: SocketAddr) -> io::Error {
     let expected = match service {
-        Service::Http | Service::Https | Service::Dot => "a stream socket (ListenStream=)",
+        Service::Http | Service::Https | Service::Dot | Service::Metrics => "a stream socket (ListenStream=)",
         Service::Dns => "a stream or datagram socket (ListenStream=, ListenDatagram=)",
     };
     io::Error::other(format!("the inherited socket at {bound} for {service} is not {expected}"))

@@ -26,6 +26,16 @@ impl<'d> PollSet<'d> {
         PollSet(descriptors.into_iter().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::OUT)).collect())
     }
 
+    /// Adds a descriptor that is to become readable.
+    pub fn add_readable(&mut self, descriptor: BorrowedFd<'d>) {
+        self.0.push(PollFd::from_borrowed_fd(descriptor, PollFlags::IN));
+    }
+
+    /// Adds a descriptor that is to become writable.
+    pub fn add_writable(&mut self, descriptor: BorrowedFd<'d>) {
+        self.0.push(PollFd::from_borrowed_fd(descriptor, PollFlags::OUT));
+    }
+
     /// Waits until one is ready, at most `timeout`; `None` is no limit. A signal ends the wait early, and so does a lack
     /// of memory, after a pause: no program ends because of it.
     ///

@@ -116,11 +116,12 @@ impl Invocation {
                 Command::Check(check.source(search_paths)?, options)
             }
             CliCommand::Probe(probe) => Command::Probe(probe.into()),
-            CliCommand::Status { json, verbose, control: arguments } => {
-                let format = match (json, verbose) {
-                    (true, _) => StatusFormat::Json,
-                    (false, true) => StatusFormat::Verbose,
-                    (false, false) => StatusFormat::Text,
+            CliCommand::Status { json, metrics, verbose, control: arguments } => {
+                let format = match (json, metrics, verbose) {
+                    (true, _, _) => StatusFormat::Json,
+                    (_, true, _) => StatusFormat::Metrics,
+                    (_, _, true) => StatusFormat::Verbose,
+                    (false, false, false) => StatusFormat::Text,
                 };
                 control("status", arguments.request(Request::Status(format), search_paths, env))?
             }
@@ -214,6 +215,7 @@ enum CliCommand {
   sanderling status
   sanderling status --verbose                               with all threads, sites and zones
   sanderling status --json                                  for programs
+  sanderling status --metrics                               as a Prometheus server collects them
   sanderling status --control /run/sanderling/control.sock
 
 Exit status: 0 if the server answers, 1 if it does not, 2 for a wrong command line.")]
@@ -221,6 +223,9 @@ Exit status: 0 if the server answers, 1 if it does not, 2 for a wrong command li
         /// Write JSON instead of text
         #[arg(long)]
         json: bool,
+        /// Write the metrics, in the format of OpenMetrics
+        #[arg(long, conflicts_with_all = ["json", "verbose"])]
+        metrics: bool,
         /// List all threads, sites and zones
         #[arg(long, conflicts_with = "json")]
         verbose: bool,

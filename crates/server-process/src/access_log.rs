@@ -63,7 +63,7 @@ mod tests {
     fn beginning_and_end_of_lost_lines_are_reported_once() {
         let mut lost = LostLines::default();
         let mut check = |error: Option<&str>, dropped_lines, expected: Option<&str>| {
-            let status = LogStatus { dropped_lines, error: error.map(str::to_owned) };
+            let status = LogStatus { dropped_lines, written_lines: 0, error: error.map(str::to_owned) };
             assert_eq!(lost.line(&status).as_deref(), expected);
         };
         check(None, 7, None);

@@ -81,7 +81,7 @@ pub(crate) struct InService {
     issuer: String,
     key_type: &'static str,
     not_before_unix_s: u64,
-    not_after_unix_s: u64,
+    pub(crate) not_after_unix_s: u64,
 }
 
 impl Certificates {

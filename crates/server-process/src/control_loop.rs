@@ -1,5 +1,6 @@
 //! The control thread of a server process: carries out the commands of the supervisor, loads new configurations, sends
-//! heartbeats, and answers at the control socket while there is no supervisor. It serves no client of the network.
+//! heartbeats, answers at the control socket while there is no supervisor, and answers those that collect metrics. It serves no other
+//! client of the network.
 
 mod zone_commands;
 
@@ -10,6 +11,7 @@ use crate::kept_zones::NewSegment;
 use crate::limit_log::LimitLog;
 use crate::load_status::LoadStatus;
 use crate::loader::{Loaded, Loader};
+use crate::metrics::{Metrics, MetricsListener, TextFormat};
 use crate::reply_options::{rate_limit_policy, reply_options};
 use crate::rules_watcher::{RulesWatcher, WatchedSite};
 use crate::sandbox::Sandbox;
@@ -23,7 +25,7 @@ use sanderling_ipc::control_socket::{ClientId, ControlSocket};
 use sanderling_ipc::handover::Descriptors;
 use sanderling_ipc::{
     CONFIGURATION_BYTES_MAX, Command, Connection, Event, FdKind, HEARTBEAT_INTERVAL, IncomingFds, Message, OutgoingFds,
-    ProcessInfo, RETRY_INTERVAL, Received, StatusFormat, Text, handover,
+    ProcessInfo, RETRY_INTERVAL, Received, StatusFormat, Supervision, Text, handover,
 };
 use sanderling_os::event_fd::EventFd;
 use sanderling_os::memfd;
@@ -72,6 +74,9 @@ pub(crate) struct ProcessState {
     pub(crate) control: Option<ControlSocket>,
     /// The client that has stopped the process while there was no supervisor; it learns of the end.
     pub(crate) stop_client: Option<Connection>,
+    pub(crate) metrics_listener: MetricsListener,
+    /// What the supervisor has counted, for the metrics; it is kept when the supervisor is lost.
+    pub(crate) supervision: Supervision,
     pub(crate) sandbox: Sandbox,
     pub(crate) own_pidfd: OwnedFd,
 }
@@ -177,6 +182,7 @@ impl<'s> ControlLoop<'s> {
             if self.state.supervisor.is_none() {
                 self.handle_clients();
             }
+            self.serve_metrics();
             self.send_heartbeat();
             self.flush();
         }
@@ -205,7 +211,10 @@ impl<'s> ControlLoop<'s> {
             sources.extend(control.poll_fds());
             deadline = control.deadline().map_or(deadline, |of_clients| of_clients.min(deadline));
         }
-        PollSet::new(sources).wait(Some(deadline.saturating_duration_since(Instant::now())))
+        deadline = self.state.metrics_listener.deadline().map_or(deadline, |of_clients| of_clients.min(deadline));
+        let mut sources = PollSet::new(sources);
+        self.state.metrics_listener.add_to(&mut sources);
+        sources.wait(Some(deadline.saturating_duration_since(Instant::now())))
     }
 
     /// A signal of the terminal reaches the supervisor as well, which handles it as long as it exists.
@@ -284,6 +293,7 @@ impl<'s> ControlLoop<'s> {
                 Text::parts(&text).for_each(|part| self.send(Event::Stdout(part)));
                 self.send(Event::Done { is_success: true });
             }
+            Command::Supervision(supervision) => self.state.supervision = supervision,
             Command::Drain => {
                 self.is_stopping = true;
                 self.server.drain(DrainMode::Replaced);
@@ -302,8 +312,9 @@ impl<'s> ControlLoop<'s> {
         if self.state.supervisor.is_some() {
             return self.send(Event::AcceptStopped);
         }
-        for sockets in self.socket_sets {
-            if let Err(error) = sockets.shut_down() {
+        let of_metrics = self.state.metrics_listener.listeners().iter().map(|listener| listener.shutdown());
+        for result in self.socket_sets.iter().map(SocketSet::shut_down).chain(of_metrics) {
+            if let Err(error) = result {
                 log(&format!("cannot shut down a listener: {}", error_text(&error)));
             }
         }
@@ -574,7 +585,30 @@ impl<'s> ControlLoop<'s> {
             StatusFormat::Text => status.to_text(),
             StatusFormat::Verbose => status.to_verbose_text(),
             StatusFormat::Json => status.to_json(),
+            StatusFormat::Metrics => self.metrics().to_text(TextFormat::OpenMetrics),
         }
+    }
+
+    /// The metrics at this moment.
+    fn metrics(&self) -> Metrics<'_> {
+        Metrics {
+            status: self.server.status(),
+            access_log: self.server.access_log_status(),
+            load_status: &self.state.load_status,
+            certificates: &self.state.certificates.states,
+            supervision: self.state.supervision,
+            started_at: self.started_at,
+            worker_count: self.state.config.worker_count,
+            zones_max: self.state.config.limits.metrics_zones_max,
+        }
+    }
+
+    /// Answers the clients that ask for metrics.
+    fn serve_metrics(&mut self) {
+        // Taken out, since the text is made of the rest.
+        let mut listener = std::mem::replace(&mut self.state.metrics_listener, MetricsListener::new(Vec::new()));
+        listener.serve(|format| self.metrics().to_text(format));
+        self.state.metrics_listener = listener;
     }
 
     /// Answers at the control socket what can be answered without a supervisor.
@@ -592,6 +626,7 @@ impl<'s> ControlLoop<'s> {
             Command::Status(format @ StatusFormat::Json) => {
                 format!("{{\"supervisor\":null,\"process\":{}}}\n", self.status_text(*format))
             }
+            Command::Status(format @ StatusFormat::Metrics) => self.status_text(*format),
             Command::Status(format) => format!("{NO_SUPERVISOR}{}", self.status_text(*format)),
             _ => String::new(),
         };
@@ -613,7 +648,8 @@ impl<'s> ControlLoop<'s> {
             | Command::Upgrade
             | Command::Drain
             | Command::UpdateSecrets
-            | Command::UpdateAccessLog => {
+            | Command::UpdateAccessLog
+            | Command::Supervision(_) => {
                 control.send_stderr(client, &format!("sanderling: {NO_SUPERVISOR}"));
                 control.finish(client, false);
             }
@@ -657,6 +693,8 @@ impl<'s> ControlLoop<'s> {
             descriptors.extend(sockets.dns_streams.iter().map(|socket| (kind(Service::Dns), socket.as_fd())));
             descriptors.extend(sockets.dns_datagrams.iter().map(|socket| (kind(Service::Dns), socket.as_fd())));
         }
+        let of_metrics = self.state.metrics_listener.listeners().iter();
+        descriptors.extend(of_metrics.map(|listener| (kind(Service::Metrics), listener.as_fd())));
         match handover::send(&descriptors, &mut connection) {
             Ok(()) => {
                 self.state.supervisor = Some(connection);

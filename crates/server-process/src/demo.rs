@@ -71,7 +71,7 @@ fn serve(limits: &Limits, listeners: Listeners) -> io::Result<()> {
     let signals = Signals::register(&[SIGTERM, SIGINT, SIGQUIT])?;
     let announcement = listeners.announcement();
     let bound: Vec<SocketAddr> = listeners.addresses().iter().map(|address| address.bound).collect();
-    let socket_sets = socket_sets(listeners);
+    let (socket_sets, _) = socket_sets(listeners);
     let snapshot = Snapshot { tls: Some(Arc::new(self_signed_tls()?)), ..snapshot(limits) };
     let server = Server::new(snapshot, options_of(limits), Duration::from_millis(limits.drain_timeout_ms));
     server.run(&socket_sets, 1, |server| {

@@ -10,6 +10,7 @@ mod startup;
 mod control_loop;
 mod zone_answers;
 mod status;
+mod metrics;
 mod sandbox;
 mod access;
 mod certificates;

@@ -1,7 +1,7 @@
 //! The options of the server for the limits of the configuration and of the process.
 
-use sanderling_config::Limits;
-use sanderling_server::{DnsOptions, HttpOptions, OpenFilesOptions, Options};
+use sanderling_config::{Config, Limits};
+use sanderling_server::{DnsOptions, HttpOptions, OpenFilesOptions, Options, StatisticsOptions};
 use std::io;
 use std::time::Duration;
 
@@ -69,9 +69,16 @@ pub(crate) fn options_of(limits: &Limits) -> Options {
             idle_timeout: ms(limits.open_file_idle_timeout_ms),
             ..OpenFilesOptions::default()
         },
+        statistics: None,
         drain_grace: ms(limits.drain_grace_ms),
         hang_limit: ms(limits.hang_timeout_ms),
     }
+}
+
+/// What is counted in detail.
+pub(crate) fn statistics_options(config: &Config) -> Option<StatisticsOptions> {
+    let Limits { metrics_sites_max: sites_max, metrics_zones_max: zones_max, .. } = config.limits;
+    config.metrics.as_ref().map(|_| StatisticsOptions { sites_max, zones_max })
 }
 
 /// Lowers the numbers of connections and files to the descriptor limit of this process; a message if that was needed.

@@ -6,7 +6,8 @@ use crate::certificates::{Certificates, LoadedSecrets, SecretDescriptors};
 use crate::control_loop::{ControlLoop, ProcessState};
 use crate::kept_zones::KeptZones;
 use crate::loader::{Loaded, Loader};
-use crate::options::{fit_to_descriptor_limit, options_of};
+use crate::metrics::MetricsListener;
+use crate::options::{fit_to_descriptor_limit, options_of, statistics_options};
 use crate::reply_options::{rate_limit_policy, reply_options};
 use crate::sandbox::{Sandbox, lookup_user};
 use crate::socket_sets::{https_port, socket_sets};
@@ -15,11 +16,12 @@ use sanderling_config::log::{self, log, report};
 use sanderling_config::{ConfigSource, DomainName, Exit};
 use sanderling_ipc::control_socket::ControlSocket;
 use sanderling_ipc::handover::{self, Descriptors};
-use sanderling_ipc::{CONFIGURATION_BYTES_MAX, Connection, Event, Message, Text};
+use sanderling_ipc::{CONFIGURATION_BYTES_MAX, Connection, Event, Message, Supervision, Text};
 use sanderling_listeners::Listeners;
 use sanderling_os::memfd;
 use sanderling_os::sandbox::{drop_privileges, forbid_core_dumps};
 use sanderling_os::signals::{self, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, Signals};
+use sanderling_os::tcp::Listener;
 use sanderling_server::{Counter, Server, Snapshot, SocketSet};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -83,6 +85,7 @@ struct Inherited {
     control: Option<ControlSocket>,
     https_port: Option<u16>,
     socket_sets: Vec<SocketSet>,
+    metrics_listeners: Vec<Listener>,
 }
 
 /// Everything that serving needs.
@@ -114,6 +117,8 @@ impl Inherited {
             _ => None,
         };
         let listeners = Listeners::from_fds(listeners)?;
+        let https_port = https_port(&listeners);
+        let (socket_sets, metrics_listeners) = socket_sets(listeners);
         Ok(Inherited {
             supervisor: Connection::from_fd(connections.into_iter().next().ok_or_else(missing)?)?,
             config_text: configuration.ok_or_else(missing)?,
@@ -121,8 +126,9 @@ impl Inherited {
             secrets: SecretDescriptors { certificates, shared_keys, kept: kept_certificates },
             access_log,
             control,
-            https_port: https_port(&listeners),
-            socket_sets: socket_sets(listeners),
+            https_port,
+            socket_sets,
+            metrics_listeners,
         })
     }
 
@@ -173,6 +179,7 @@ impl Inherited {
             loader.forbid_new_directories();
         }
         let Inherited { supervisor, config_text, kept_zones, control, https_port, socket_sets, access_log, .. } = self;
+        let metrics_listener = MetricsListener::new(self.metrics_listeners);
         let state = ProcessState {
             source,
             config: Arc::new(config),
@@ -189,6 +196,8 @@ impl Inherited {
             supervisor: Some(supervisor),
             control,
             stop_client: None,
+            metrics_listener,
+            supervision: Supervision::default(),
             sandbox,
             own_pidfd,
         };
@@ -225,6 +234,7 @@ impl Prepared {
         let mut options = options_of(limits);
         options.http.https_port = https_port;
         options.http.accepts_http2 = state.config.http2;
+        options.statistics = statistics_options(&state.config);
         match fit_to_descriptor_limit(&mut options) {
             Ok(None) => {}
             Ok(Some(message)) => log(&message),

@@ -138,7 +138,7 @@ impl<'d> ProcessStatus<'d> {
             connection_buffers_bytes: status.buffers_bytes,
             access_log: server
                 .access_log_status()
-                .map(|LogStatus { dropped_lines, error }| AccessLog { dropped: dropped_lines, error }),
+                .map(|LogStatus { dropped_lines, error, .. }| AccessLog { dropped: dropped_lines, error }),
             counters: counters(&|counter| status.sum(counter)),
             worker_count,
             threads: threads.collect(),

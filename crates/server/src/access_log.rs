@@ -1,11 +1,13 @@
-//! The lines that a worker writes to the access log, one for each response.
+//! What a worker records of each response: a line of the access log, and detailed counts.
 //!
 //! The line of a response that is written whole into the output is written with it. A response with a part of a file takes a
 //! [`PendingLine`] along, which is written when the part has been sent, or however else the response ends.
 
 use crate::clock::{Clock, Milliseconds};
 use crate::log_queue::{LogQueue, LogSlot};
-use sanderling_http::{Request, Status};
+use crate::metrics::ThreadMetrics;
+use crate::statistics::{CountedResponse, Slots};
+use sanderling_http::{Request, Status, Version};
 use sanderling_log_format::{Format, LineWriter, Outcome, Protocol, Record};
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -21,24 +23,34 @@ pub struct AccessLog {
     pub one_of: u32,
 }
 
-/// The access log of one worker.
+/// What a worker records of its responses: lines of the access log, and detailed counts.
 #[derive(Debug)]
 pub(crate) struct WorkerLog {
-    queue: Arc<LogQueue>,
-    slot: Arc<LogSlot>,
+    metrics: Arc<ThreadMetrics>,
     state: RefCell<WorkerLogState>,
 }
 
 #[derive(Debug)]
 struct WorkerLogState {
+    /// `None` without an access log.
+    lines: Option<Lines>,
+    /// Where sites are counted.
+    slots: Arc<Slots>,
+    now_ms: Milliseconds,
+    now_unix_ms: u64,
+}
+
+/// The lines of a worker.
+#[derive(Debug)]
+struct Lines {
+    queue: Arc<LogQueue>,
+    slot: Arc<LogSlot>,
     writer: LineWriter,
     one_of: u32,
     /// Successful requests since the last one that was logged.
     skipped_count: u32,
     /// Lines that have not been passed on.
-    lines: Vec<u8>,
-    now_ms: Milliseconds,
-    now_unix_ms: u64,
+    unsent: Vec<u8>,
 }
 
 /// The connection of a request.
@@ -49,6 +61,22 @@ pub(crate) struct Peer {
     pub(crate) is_encrypted: bool,
 }
 
+/// Where a request belongs, and when it began.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin {
+    /// The index of its site; `None` if there is none.
+    pub(crate) site_index: Option<usize>,
+    /// When its first bytes were received.
+    pub(crate) since_ms: Milliseconds,
+}
+
+impl Origin {
+    /// Of a request without a site, so far.
+    pub(crate) fn new(since_ms: Milliseconds) -> Origin {
+        Origin { site_index: None, since_ms }
+    }
+}
+
 /// A request whose response was written, and what was written of its content.
 #[derive(Clone, Copy, Debug)]
 struct LoggedRequest<'r> {
@@ -57,26 +85,29 @@ struct LoggedRequest<'r> {
     fields: &'r [u8],
     status: u16,
     content_bytes: u64,
+    /// Of [`HTTP_VERSIONS`](crate::statistics::HTTP_VERSIONS).
+    version: u8,
+    site_slot: u16,
+    since_ms: Milliseconds,
 }
 
 impl WorkerLog {
-    pub(crate) fn new(log: &AccessLog, queue: &Arc<LogQueue>) -> WorkerLog {
-        let state = WorkerLogState {
-            writer: LineWriter::new(Arc::clone(&log.format)),
-            one_of: log.one_of,
-            skipped_count: 0,
-            lines: Vec::new(),
-            now_ms: 0,
-            now_unix_ms: 0,
-        };
-        WorkerLog { queue: Arc::clone(queue), slot: queue.add_slot(), state: RefCell::new(state) }
+    pub(crate) fn new(metrics: Arc<ThreadMetrics>) -> WorkerLog {
+        let state = WorkerLogState { lines: None, slots: Arc::default(), now_ms: 0, now_unix_ms: 0 };
+        WorkerLog { metrics, state: RefCell::new(state) }
     }
 
-    /// Uses another format from now on.
-    pub(crate) fn set(&self, log: &AccessLog) {
+    /// From now on writes lines as `log` says, and counts sites in `slots`.
+    pub(crate) fn set(&self, log: Option<&AccessLog>, queue: &Arc<LogQueue>, slots: &Arc<Slots>) {
         let mut state = self.state.borrow_mut();
-        state.writer = LineWriter::new(Arc::clone(&log.format));
-        state.one_of = log.one_of;
+        state.slots = Arc::clone(slots);
+        match (&mut state.lines, log) {
+            (Some(lines), Some(log)) => {
+                lines.writer = LineWriter::new(Arc::clone(&log.format));
+                lines.one_of = log.one_of;
+            }
+            (lines, log) => *lines = log.map(|log| Lines::new(log, queue)),
+        }
     }
 
     /// Sets the time of the iteration that begins.
@@ -87,69 +118,128 @@ impl WorkerLog {
 
     /// Passes the lines of an iteration on.
     pub(crate) fn pass_on(&self) {
-        let lines = &mut self.state.borrow_mut().lines;
-        if !lines.is_empty() {
-            self.queue.pass_on(&self.slot, lines);
+        if let Some(lines) = &mut self.state.borrow_mut().lines {
+            lines.pass_on();
         }
     }
 
-    /// Logs the response to `request`, of whose content `content_bytes` were written. If it has a rest, which is sent later, the
-    /// line is returned instead, unless the request is not logged.
+    /// Logs and counts the response to `request`, of whose content `content_bytes` were written. If it has a rest, which is
+    /// sent later, the line is returned instead.
     // By itself, so that the path of a request without a log stays short.
     #[inline(never)]
     pub(crate) fn log_response(
         self: &Rc<Self>,
         peer: Peer,
+        origin: Origin,
         request: &Request<'_>,
         status: Status,
         content_bytes: usize,
         has_rest: bool,
     ) -> Option<PendingLine> {
-        let (line, fields) = request.fields.lines();
-        let logged = LoggedRequest { peer, line, fields, status: status.code(), content_bytes: content_bytes as u64 };
-        self.log(&logged, has_rest)
+        let version = match (peer.protocol, request.version) {
+            (Protocol::Http1, Version::Http10) => 0,
+            (Protocol::Http1, Version::Http11) => 1,
+            (Protocol::Http2, _) => 2,
+        };
+        let (status, content_bytes) = (status.code(), content_bytes as u64);
+        let Origin { site_index, since_ms } = origin;
+        let state = self.state.borrow();
+        let site_slot = state.slots.of_site(site_index);
+        let (line, fields) = if state.lines.is_some() { request.fields.lines() } else { Default::default() };
+        drop(state);
+        self.log(&LoggedRequest { peer, line, fields, status, content_bytes, version, site_slot, since_ms }, has_rest)
     }
 
-    /// Logs a request that was refused before it was understood.
+    /// Logs and counts a request that was refused before it was understood.
     #[cold]
-    pub(crate) fn log_refused(self: &Rc<Self>, peer: Peer, received: &[u8], status: Status, content_bytes: usize) {
+    pub(crate) fn log_refused(
+        self: &Rc<Self>,
+        peer: Peer,
+        since_ms: Milliseconds,
+        received: &[u8],
+        status: Status,
+        content_bytes: usize,
+    ) {
         let received = received.trim_ascii_start();
         let line = &received[..memchr::memchr(b'\n', received).unwrap_or(received.len())];
         let line = line.strip_suffix(b"\r").unwrap_or(line);
-        let status = status.code();
-        let refused = LoggedRequest { peer, line, fields: &[], status, content_bytes: content_bytes as u64 };
+        let version = match peer.protocol {
+            Protocol::Http1 => 1,
+            Protocol::Http2 => 2,
+        };
+        let (status, content_bytes) = (status.code(), content_bytes as u64);
+        let site_slot = self.state.borrow().slots.of_site(None);
+        let refused = LoggedRequest { peer, line, fields: &[], status, content_bytes, version, site_slot, since_ms };
         self.log(&refused, false);
     }
 
-    /// The line to be written at the end, if there is a rest and the request is logged.
+    /// What is to be done at the end, if there is a rest.
     fn log(self: &Rc<Self>, request: &LoggedRequest<'_>, has_rest: bool) -> Option<PendingLine> {
         let mut state = self.state.borrow_mut();
-        if request.status < 400 && state.one_of > 1 {
-            state.skipped_count += 1;
-            if state.skipped_count < state.one_of {
-                return None;
-            }
-            state.skipped_count = 0;
-        }
+        let is_logged = state.lines.as_mut().is_some_and(|lines| lines.takes(request.status));
         if !has_rest {
-            state.write(request, 0);
+            state.count(request, &self.metrics);
+            if is_logged {
+                state.write(request, 0);
+            }
             return None;
         }
-        let fields = state.writer.needed_fields(&state.record(request, 0));
+        let (line, fields) = match &state.lines {
+            Some(lines) if is_logged => {
+                (request.line, lines.writer.needed_fields(&state.record(request, 0)).into_boxed_slice())
+            }
+            _ if self.metrics.statistics.is_none() => return None,
+            _ => Default::default(),
+        };
         Some(PendingLine {
             log: Rc::clone(self),
-            line: request.line.into(),
-            fields: fields.into(),
+            is_logged,
+            line: line.into(),
+            fields,
             peer: request.peer,
             status: request.status,
             content_bytes: request.content_bytes,
-            since_ms: state.now_ms,
+            version: request.version,
+            site_slot: request.site_slot,
+            since_ms: request.since_ms,
+            written_ms: state.now_ms,
         })
     }
 }
 
+impl Lines {
+    fn new(log: &AccessLog, queue: &Arc<LogQueue>) -> Lines {
+        Lines {
+            queue: Arc::clone(queue),
+            slot: queue.add_slot(),
+            writer: LineWriter::new(Arc::clone(&log.format)),
+            one_of: log.one_of,
+            skipped_count: 0,
+            unsent: Vec::new(),
+        }
+    }
+
+    /// Whether the next response is logged, which has this status.
+    fn takes(&mut self, status: u16) -> bool {
+        if status < 400 && self.one_of > 1 {
+            self.skipped_count += 1;
+            if self.skipped_count < self.one_of {
+                return false;
+            }
+            self.skipped_count = 0;
+        }
+        true
+    }
+
+    fn pass_on(&mut self) {
+        if !self.unsent.is_empty() {
+            self.queue.pass_on(&self.slot, &mut self.unsent);
+        }
+    }
+}
+
 /// The last lines are passed on, also those of responses that end after the log.
-impl Drop for WorkerLog {
+impl Drop for Lines {
     fn drop(&mut self) {
         self.pass_on();
     }
@@ -157,7 +247,7 @@ impl Drop for WorkerLog {
 
 impl WorkerLogState {
     fn record<'r>(&self, request: &LoggedRequest<'r>, duration_ms: u64) -> Record<'r> {
-        let LoggedRequest { peer, line, fields, status, content_bytes } = *request;
+        let LoggedRequest { peer, line, fields, status, content_bytes, .. } = *request;
         let Peer { client, protocol, is_encrypted } = peer;
         let outcome = Outcome { status, content_bytes, duration_ms };
         Record { client, line, fields, protocol, is_encrypted, outcome, time_unix_ms: self.now_unix_ms }
@@ -165,20 +255,41 @@ impl WorkerLogState {
 
     fn write(&mut self, request: &LoggedRequest<'_>, duration_ms: u64) {
         let record = self.record(request, duration_ms);
-        self.writer.write(&record, &mut self.lines);
+        if let Some(lines) = &mut self.lines {
+            lines.writer.write(&record, &mut lines.unsent);
+        }
+    }
+
+    fn count(&self, request: &LoggedRequest<'_>, metrics: &ThreadMetrics) {
+        let Some(statistics) = &metrics.statistics else { return };
+        let LoggedRequest { peer, status, content_bytes, version, site_slot, since_ms, .. } = *request;
+        statistics.count_response(&CountedResponse {
+            version,
+            is_encrypted: peer.is_encrypted,
+            status,
+            site_slot,
+            content_bytes,
+            duration_ms: self.now_ms.saturating_sub(since_ms),
+        });
     }
 }
 
-/// The line of a response of which a part is still to be sent. It is written when this is dropped.
+/// The line of a response of which a part is still to be sent. When this is dropped, the line is written and the response counted.
 #[derive(Debug)]
 pub(crate) struct PendingLine {
     log: Rc<WorkerLog>,
+    /// Otherwise it is only counted.
+    is_logged: bool,
     line: Box<[u8]>,
     fields: Box<[u8]>,
     peer: Peer,
     status: u16,
     content_bytes: u64,
+    version: u8,
+    site_slot: u16,
     since_ms: Milliseconds,
+    /// When the head was written.
+    written_ms: Milliseconds,
 }
 
 impl PendingLine {
@@ -201,9 +312,15 @@ impl Drop for PendingLine {
             fields: &self.fields,
             status: self.status,
             content_bytes: self.content_bytes,
+            version: self.version,
+            site_slot: self.site_slot,
+            since_ms: self.since_ms,
         };
         let mut state = self.log.state.borrow_mut();
-        let duration_ms = state.now_ms.saturating_sub(self.since_ms);
-        state.write(&request, duration_ms);
+        state.count(&request, &self.log.metrics);
+        if self.is_logged {
+            let duration_ms = state.now_ms.saturating_sub(self.written_ms);
+            state.write(&request, duration_ms);
+        }
     }
 }

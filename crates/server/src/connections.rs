@@ -2,7 +2,7 @@
 //!
 //! It is driven by the worker, which owns the poller and the listeners, and in tests by a simulation without either.
 
-use crate::access_log::{AccessLog, WorkerLog};
+use crate::access_log::WorkerLog;
 use crate::clock::{Clock, Milliseconds};
 use crate::connection::{Connection, Next, Protocol};
 use crate::context::{Buffers, Context};
@@ -14,6 +14,7 @@ use crate::permits::{ClientPrefix, Permit, PermitError};
 use crate::shared::Shared;
 use crate::slab::{Key, Slab};
 use crate::snapshot::Snapshot;
+use crate::statistics::Series;
 use crate::timers::Timers;
 use crate::transport::Transport;
 use sanderling_os::poll::Readiness;
@@ -135,21 +136,37 @@ impl<'s> Connections<'s> {
         }
     }
 
-    /// Begins or ends the access log, as the snapshot says.
+    /// Begins or ends to log and count responses, as the snapshot says.
     fn update_log(&mut self) {
-        let shared = self.shared;
-        let begin = |log: &AccessLog| Rc::new(WorkerLog::new(log, &shared.log_queue));
-        match (&self.log, &self.snapshot.access_log) {
-            (Some(log), Some(access_log)) => log.set(access_log),
-            (_, access_log) => self.log = access_log.as_ref().map(begin),
+        let access_log = self.snapshot.access_log.as_ref();
+        if access_log.is_none() && self.metrics.statistics.is_none() {
+            self.log = None;
+            return;
         }
+        let log = self.log.get_or_insert_with(|| Rc::new(WorkerLog::new(Arc::clone(&self.metrics))));
+        log.set(access_log, &self.shared.log_queue, &self.snapshot.slots);
     }
 
     /// Ends an iteration: gives up references to files that were invalidated, before the worker may sleep.
     pub(crate) fn end_iteration(&mut self) {
         self.files.sweep();
+        if self.metrics.statistics.is_some() {
+            self.count_states();
+        }
         if let Some(log) = &self.log {
             log.pass_on();
+        }
+    }
+
+    // By itself, so that an iteration without detailed counts stays short.
+    #[cold]
+    #[inline(never)]
+    fn count_states(&self) {
+        let Some(statistics) = &self.metrics.statistics else { return };
+        let handshaking = self.handshakes[0].count();
+        let counts = [handshaking, self.partial.count().saturating_sub(handshaking), self.idle[0].count()];
+        for (state, count) in counts.into_iter().enumerate() {
+            statistics.set(Series::InState(state), count);
         }
     }
 
@@ -194,6 +211,9 @@ impl<'s> Connections<'s> {
     pub(crate) fn insert(&mut self, protocol: Protocol, transport: Transport, permit: Permit<'s>) -> Option<Key> {
         self.metrics.add([Counter::HttpConnections, Counter::DnsStreams][protocol as usize], 1);
         let now_ms = self.clock.now_ms();
+        if let Some(statistics) = &self.metrics.statistics {
+            statistics.add(Series::Open(protocol as usize, transport.is_encrypted()), 1);
+        }
         let connection = Connection::new(protocol, transport, permit, &self.shared.options, now_ms);
         let is_handshaking = connection.is_handshaking();
         let key = self.slab.insert(connection);
@@ -362,6 +382,10 @@ impl<'s> Connections<'s> {
         self.handshakes[protocol].end(key);
         if let Some(lists) = &mut self.idle_of_clients {
             lists[protocol].update(connection.client(), key, None);
+        }
+        if let Some(statistics) = &self.metrics.statistics {
+            // One that is added with the largest number is one less.
+            statistics.add(Series::Open(protocol, connection.transport().is_encrypted()), u64::MAX);
         }
         self.metrics.add([Counter::HttpClosed, Counter::DnsStreamsClosed][protocol], 1);
     }

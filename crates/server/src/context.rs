@@ -66,7 +66,7 @@ pub(crate) struct Context<'w, 's> {
     pub(crate) waiter: Waiter,
     /// Counts the times that a connection of the worker was served.
     pub(crate) use_number: u64,
-    /// The access log; `None` if there is none.
+    /// Logs and counts responses; `None` if there is no access log and no detailed counts.
     pub(crate) log: Option<&'w Rc<WorkerLog>>,
     /// How long idle connections stay open while the server drains; `None` while it does not.
     pub(crate) drain_grace: Option<Duration>,

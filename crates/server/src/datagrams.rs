@@ -54,7 +54,7 @@ pub(crate) struct Datagrams<'s> {
     batch: Batch,
     snapshot: Snapshot,
     snapshot_version: u64,
-    /// Whether every reply may be limited or have options.
+    /// Whether every reply may be limited, have options, or be counted in detail.
     concerns_all: bool,
     rate_limit: RateLimit,
     metrics: Arc<ThreadMetrics>,
@@ -71,7 +71,7 @@ impl<'s> Datagrams<'s> {
             sockets,
             wakeup,
             batch: Batch::new(),
-            concerns_all: concerns_all(&snapshot, &rate_limit),
+            concerns_all: concerns_all(&snapshot, &rate_limit, &metrics),
             snapshot,
             snapshot_version,
             rate_limit,
@@ -90,7 +90,7 @@ impl<'s> Datagrams<'s> {
             self.metrics.heartbeat.begin_iteration();
             if self.shared.snapshot_version() != self.snapshot_version {
                 (self.snapshot, self.snapshot_version) = self.shared.snapshot();
-                self.concerns_all = concerns_all(&self.snapshot, &self.rate_limit);
+                self.concerns_all = concerns_all(&self.snapshot, &self.rate_limit, &self.metrics);
             }
             if self.run_once() != Received::MaybeMore {
                 self.metrics.heartbeat.begin_waiting();
@@ -183,7 +183,12 @@ impl<'s> Datagrams<'s> {
         panic_count += each(parsed, |index, parsed| {
             let answer = if has_options {
                 let batch = QueryBatch { queries, transport, now_unix_s };
-                batch.answer_apart(index, parsed, reply_options, replies.buffer())
+                let out = replies.buffer();
+                let answer = batch.answer_apart(index, parsed, reply_options, out);
+                if let (Some(statistics), Answer::Reply(length_bytes)) = (&self.metrics.statistics, answer) {
+                    statistics.count_reply(transport, parsed, &out[..length_bytes], &self.snapshot.slots);
+                }
+                answer
             } else {
                 let info = RequestInfo { client: queries.peer_address(index), transport, now_unix_s };
                 answer_parsed(parsed, &info, replies.buffer())
@@ -208,9 +213,9 @@ impl Drop for Datagrams<'_> {
     }
 }
 
-/// Whether every reply may be limited or have options.
-fn concerns_all(snapshot: &Snapshot, rate_limit: &RateLimit) -> bool {
-    rate_limit.limits_replies() || snapshot.reply_options.concern_all()
+/// Whether every reply may be limited, have options, or be counted in detail.
+fn concerns_all(snapshot: &Snapshot, rate_limit: &RateLimit, metrics: &ThreadMetrics) -> bool {
+    rate_limit.limits_replies() || snapshot.reply_options.concern_all() || metrics.statistics.is_some()
 }
 
 /// Applies the limits of replies to a batch.

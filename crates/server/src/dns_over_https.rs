@@ -33,7 +33,12 @@ pub(crate) fn answer<'r, 'b>(
         let info = RequestInfo { client, transport: DnsTransport::Https, now_unix_s };
         let query = ParsedQuery::parse(&snapshot.zones, message);
         match answer_with_options(&query, &info, &snapshot.reply_options, reply) {
-            Answer::Reply(length_bytes) => Ok(length_bytes),
+            Answer::Reply(length_bytes) => {
+                if let Some(statistics) = &metrics.statistics {
+                    statistics.count_reply(info.transport, &query, &reply[..length_bytes], &snapshot.slots);
+                }
+                Ok(length_bytes)
+            }
             // It is no query.
             Answer::NoReply => Err(Status::BadRequest),
         }

@@ -42,6 +42,9 @@ impl DnsStream {
         };
         match answer {
             Answer::Reply(length_bytes) => {
+                if let Some(statistics) = &context.metrics.statistics {
+                    statistics.count_reply(transport, &query, &reply[..length_bytes], &context.snapshot.slots);
+                }
                 let output = &mut context.buffers.output;
                 output.extend_from_slice(&(length_bytes as u16).to_be_bytes());
                 output.extend_from_slice(&reply[..length_bytes]);

@@ -19,11 +19,13 @@ use crate::clock::{Milliseconds, ms};
 use crate::eviction::{EVICTED_FRACTION, Eviction};
 use crate::file_lookup::{FileLookup, LookupResult};
 use crate::jobs::{Job, JobQueue, Waiter};
+use crate::metrics::ThreadMetrics;
 use crate::open_file::{
     Blocking, EntryLimits, FileError, FileKey, Gauges, LookupContext, OpenError, OpenFile, RetryAfter,
 };
 use crate::options::OpenFilesOptions;
 use crate::sites::Site;
+use crate::statistics::Series;
 use crate::watched_directories::WatchedDirectories;
 use sanderling_os::clock::{monotonic_ms, unix_seconds};
 use sanderling_table::{CachedRef, Ref, Table};
@@ -71,6 +73,21 @@ pub(crate) enum Lookup<'f, 's> {
     Failed(FileError),
     /// The connection receives a completion.
     Pending,
+}
+
+impl Lookup<'_, '_> {
+    /// Counts the result for a request that has waited for `job_count` jobs.
+    #[inline]
+    pub(crate) fn count(&self, job_count: u8, metrics: &ThreadMetrics) {
+        let Some(statistics) = &metrics.statistics else { return };
+        let result = match self {
+            Lookup::Cached(_) if job_count == 0 => 0,
+            Lookup::Cached(_) | Lookup::Opened(_) => 1,
+            Lookup::Failed(_) | Lookup::NotFoundPage(_) | Lookup::Fallback(_) => 2,
+            Lookup::Pending => return,
+        };
+        statistics.add(Series::Lookups(result), 1);
+    }
 }
 
 /// Whether a look-up is the caller's to run.

@@ -1,5 +1,7 @@
 //! HTTP/1.1 on a connection: received bytes become requests, and responses are written in their order.
 
+use crate::access_log::Origin;
+use crate::clock::Milliseconds;
 use crate::context::{Buffers, CloseMode, ConnectionInfo, Context, Input, Step};
 use crate::dns_over_https::{self, DnsRequest};
 use crate::file_cache::Lookup;
@@ -28,6 +30,8 @@ pub(crate) struct Http1 {
     pending: Option<Box<Pending>>,
     /// Jobs that the current request has waited for.
     job_count: u8,
+    /// When the first bytes of the current request were received, if that was in an earlier iteration; else 0.
+    since_ms: u32,
     /// The error of the job that the current request has waited for.
     job_error: Option<FileError>,
 }
@@ -65,6 +69,29 @@ impl Http1 {
         self.pending.as_ref().map_or(0, |pending| pending.received_bytes)
     }
 
+    /// Notes when the current request began, which goes on in a later iteration.
+    #[cold]
+    #[inline(never)]
+    fn note_begin(&mut self, context: &Context<'_, '_>) {
+        if self.since_ms == 0 {
+            self.since_ms = context.clock.now_ms() as u32;
+        }
+    }
+
+    /// When the current request began, which ends here.
+    fn take_since_ms(&mut self, now_ms: Milliseconds) -> Milliseconds {
+        match std::mem::take(&mut self.since_ms) {
+            0 => now_ms,
+            // A request does not take the 49 days after which the number begins again.
+            since_ms => now_ms - Milliseconds::from((now_ms as u32).wrapping_sub(since_ms)),
+        }
+    }
+
+    /// Of the current request, whose site was looked up last.
+    fn take_origin(&mut self, context: &Context<'_, '_>) -> Origin {
+        Origin { site_index: context.files.last_site_index(), since_ms: self.take_since_ms(context.clock.now_ms()) }
+    }
+
     /// Takes the result of the job that the current request waits for.
     pub(crate) fn complete(&mut self, result: Result<(), FileError>) {
         self.job_error = result.err();
@@ -82,12 +109,13 @@ impl Http1 {
         context.metrics.add(Counter::HttpTimeouts, 1);
         let is_unanswered = is_receiving && self.pending.as_ref().is_none_or(|pending| pending.query.is_some());
         if is_unanswered {
+            let since_ms = self.take_since_ms(context.clock.now_ms());
             let query = self.pending.as_ref().and_then(|pending| pending.query.as_ref());
             let received = query.map_or(unprocessed, |query| &query.head);
             let content_bytes = write_status_page(&Response::error(Status::RequestTimeout, received), context);
             if let Some(log) = context.log {
                 let peer = connection.peer(LoggedProtocol::Http1);
-                log.log_refused(peer, received, Status::RequestTimeout, content_bytes);
+                log.log_refused(peer, since_ms, received, Status::RequestTimeout, content_bytes);
             }
         }
         is_unanswered
@@ -118,6 +146,7 @@ impl Http1 {
         let step = match &parse_request(bytes, scanned_bytes, &context.options.http.request) {
             Ok(Parsed::Partial) => {
                 self.scanned_bytes = bytes.len();
+                self.note_begin(context);
                 Step::Partial
             }
             Ok(Parsed::Complete { request, head_bytes }) => {
@@ -140,6 +169,7 @@ impl Http1 {
         };
         if matches!(step, Step::WaitForJob) {
             input.rewind(start);
+            self.note_begin(context);
         }
         step
     }
@@ -197,6 +227,7 @@ impl Http1 {
         if request.awaits_continue() && skipped.consumed_bytes == 0 {
             context.buffers.output.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
         }
+        self.note_begin(context);
         let query = Some(PendingQuery { head: head.to_vec(), content });
         self.pending = Some(Box::new(Pending { skipper, query, received_bytes }));
         Step::Partial
@@ -280,7 +311,8 @@ impl Http1 {
             }
         }
         if matches!(ruling.action, Action::DnsQuery) {
-            return answer_dns(request, content, &ruling.fields, is_last, connection, context);
+            let origin = self.take_origin(context);
+            return answer_dns(request, content, &ruling.fields, is_last, origin, connection, context);
         }
         let Some(response) = ruling.action.response(request) else {
             return self.answer_with_file::<true>(request, site, &ruling, input, connection, context);
@@ -293,8 +325,8 @@ impl Http1 {
         ruling.fields.apply(head_start, &mut context.buffers.output);
         let content_bytes = put_status_page(&response, &mut context.buffers.output);
         if let Some(log) = context.log {
-            let peer = connection.peer(LoggedProtocol::Http1);
-            log.log_response(peer, request, response.status(), content_bytes, false);
+            let (peer, origin) = (connection.peer(LoggedProtocol::Http1), self.take_origin(context));
+            log.log_response(peer, origin, request, response.status(), content_bytes, false);
         }
         end_of_response(&response, is_last, None)
     }
@@ -312,6 +344,8 @@ impl Http1 {
         context: &mut Context<'_, 's>,
     ) -> Step<'s> {
         let mut is_last = is_last(input, connection, context);
+        // Asked for before the file, which borrows the cache.
+        let site_index = if HAS_RULES { context.files.last_site_index() } else { None };
         let path = if HAS_RULES { ruling.action.path(request) } else { request.path() };
         let path = path.map(SitePath::parse);
         let lookup;
@@ -336,6 +370,9 @@ impl Http1 {
                         found => found,
                     },
                 };
+                if HAS_RULES {
+                    lookup.count(self.job_count, context.metrics);
+                }
                 match &lookup {
                     Lookup::Cached(file) => Ok(FileHit::new(file, request)),
                     Lookup::Opened(file) => Ok(FileHit::new(file, request)),
@@ -391,7 +428,8 @@ impl Http1 {
         if HAS_RULES && let Some(log) = context.log {
             let content_bytes = context.buffers.output.len() - content_start;
             let peer = connection.peer(LoggedProtocol::Http1);
-            let line = log.log_response(peer, request, response.status(), content_bytes, file.is_some());
+            let origin = Origin { site_index, since_ms: self.take_since_ms(context.clock.now_ms()) };
+            let line = log.log_response(peer, origin, request, response.status(), content_bytes, file.is_some());
             if let (Some(line), Some(file)) = (line, &mut file) {
                 file.set_line(line);
             }
@@ -411,7 +449,8 @@ impl Http1 {
         context.metrics.add(Counter::HttpRefused, 1);
         let content_bytes = write_status_page(&Response::error(error.status(), received), context);
         if let Some(log) = context.log {
-            log.log_refused(connection.peer(LoggedProtocol::Http1), received, error.status(), content_bytes);
+            let (peer, since_ms) = (connection.peer(LoggedProtocol::Http1), self.take_since_ms(context.clock.now_ms()));
+            log.log_refused(peer, since_ms, received, error.status(), content_bytes);
         }
         Step::Last(CloseMode::Linger, None)
     }
@@ -440,6 +479,7 @@ fn answer_dns<'s>(
     content: &[u8],
     fields: &ResponseFields<'_>,
     is_last: bool,
+    origin: Origin,
     connection: &ConnectionInfo<'_>,
     context: &mut Context<'_, 's>,
 ) -> Step<'s> {
@@ -460,7 +500,7 @@ fn answer_dns<'s>(
     }
     if let Some(log) = context.log {
         let peer = connection.peer(LoggedProtocol::Http1);
-        log.log_response(peer, request, response.status(), output.len() - content_start, false);
+        log.log_response(peer, origin, request, response.status(), output.len() - content_start, false);
     }
     end_of_response(&response, is_last, None)
 }

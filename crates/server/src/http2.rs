@@ -1,6 +1,6 @@
 //! HTTP/2 on a connection: many requests at once, whose responses are sent in turns.
 
-use crate::access_log::WorkerLog;
+use crate::access_log::{Origin, WorkerLog};
 use crate::buffer_budget::SCARCE_BYTES_MAX;
 use crate::clock::Milliseconds;
 use crate::context::{Buffers, ConnectionInfo, Context, Input};
@@ -61,6 +61,8 @@ struct WaitingStream {
     stream: u32,
     /// Jobs that it has waited for.
     job_count: u8,
+    /// When it began.
+    since_ms: Milliseconds,
     /// The result of the last one, once it has ended.
     result: Option<Result<(), FileError>>,
 }
@@ -344,7 +346,8 @@ impl<'s> Http2<'s> {
                 response.write_head(context.clock.date(), head);
                 let mut content = self.content_without_file(&request, response.body(), &[]);
                 if let Some(log) = context.log {
-                    log_content(log, connection, None, &scratch.head, response.status(), &mut content);
+                    let origin = Origin::new(context.clock.now_ms());
+                    log_content(log, connection, origin, None, &scratch.head, response.status(), &mut content);
                 }
                 self.session.answer(request, head, content, limits, output);
                 StreamStep::Progress { has_answered: true }
@@ -372,6 +375,7 @@ impl<'s> Http2<'s> {
             Some(error) => Err(error),
             None => parse_request(&scratch.head, 0, &options.http.request),
         };
+        let mut origin = Origin::new(ended.map_or(clock.now_ms(), |ended| ended.since_ms));
         let path;
         let lookup;
         // The page of an error, if that is a file.
@@ -381,15 +385,16 @@ impl<'s> Http2<'s> {
         let response = match &parsed {
             Ok(Parsed::Complete { request: parsed, head_bytes }) => {
                 let site = files.site_for(&snapshot.sites, parsed.host);
+                origin.site_index = files.last_site_index();
                 ruling = Ruling::find(parsed, site, connection.transport, snapshot, options);
-                let job_count = ended.map_or(0, |ended| ended.job_count);
+                let job @ (job_count, _) = (ended.map_or(0, |ended| ended.job_count), origin.since_ms);
                 let ended = ended.and_then(|ended| ended.result);
                 let may_wait =
                     || job_count < JOBS_PER_REQUEST_MAX && self.session.may_keep(&scratch.head, &options.http.http2);
                 match ruling.decide((parsed, site), matches!(ended, Some(Err(_))), files, waiter, clock) {
                     Decision::Made => {}
                     Decision::WaitsForJob if !may_wait() => ruling.action = Action::Page(Status::ServiceUnavailable),
-                    Decision::WaitsForJob => return self.wait_for_job(request, &scratch.head, job_count),
+                    Decision::WaitsForJob => return self.wait_for_job(request, &scratch.head, job),
                 }
                 let (content, client) = (&scratch.head[*head_bytes..], *connection.client);
                 let query = DnsRequest { request: parsed, content, client, now_unix_s: clock.unix_s() };
@@ -404,7 +409,7 @@ impl<'s> Http2<'s> {
                     ruling.fields.apply(0, head);
                     let mut content = self.content_without_file(&request, response.body(), reply);
                     if let Some(log) = log {
-                        log_content(log, connection, Some(parsed), &[], response.status(), &mut content);
+                        log_content(log, connection, origin, Some(parsed), &[], response.status(), &mut content);
                     }
                     self.session.answer(request, head, content, &options.http.http2, output);
                     return StreamStep::Progress { has_answered: true };
@@ -422,6 +427,7 @@ impl<'s> Http2<'s> {
                                 found => found,
                             },
                         };
+                        lookup.count(job_count, metrics);
                         match &lookup {
                             Lookup::Cached(file) => Ok(FileHit::new(file, parsed)),
                             Lookup::Opened(file) => Ok(FileHit::new(file, parsed)),
@@ -432,7 +438,7 @@ impl<'s> Http2<'s> {
                             }
                             Lookup::Failed(error) => Err(lookup_error(*error, path)),
                             Lookup::Pending if !may_wait() => Err(LookupError::ServiceUnavailable),
-                            Lookup::Pending => return self.wait_for_job(request, &scratch.head, job_count),
+                            Lookup::Pending => return self.wait_for_job(request, &scratch.head, job),
                         }
                     }
                 };
@@ -461,7 +467,7 @@ impl<'s> Http2<'s> {
         };
         if let Some(log) = log {
             let parsed = parsed.as_ref().ok().and_then(Parsed::request);
-            log_content(log, connection, parsed, &scratch.head, response.status(), &mut content);
+            log_content(log, connection, origin, parsed, &scratch.head, response.status(), &mut content);
         }
         self.session.answer(request, head, content, &options.http.http2, output);
         StreamStep::Progress { has_answered: true }
@@ -514,11 +520,12 @@ impl<'s> Http2<'s> {
         }
     }
 
-    /// Keeps a request until the job has ended that it waits for; `job_count` have ended before.
-    fn wait_for_job(&mut self, request: Request, head: &[u8], job_count: u8) -> StreamStep {
+    /// Keeps a request until the job has ended that it waits for; `job_count` have ended before, and it began at
+    /// `since_ms`.
+    fn wait_for_job(&mut self, request: Request, head: &[u8], (job_count, since_ms): (u8, Milliseconds)) -> StreamStep {
         let stream = request.stream();
         self.session.park(request, head);
-        self.waiting.push(WaitingStream { stream, job_count: job_count + 1, result: None });
+        self.waiting.push(WaitingStream { stream, job_count: job_count + 1, since_ms, result: None });
         StreamStep::Progress { has_answered: false }
     }
 
@@ -598,6 +605,7 @@ fn counter_of(limit: ExceededLimit) -> Counter {
 fn log_content(
     log: &Rc<WorkerLog>,
     connection: &ConnectionInfo<'_>,
+    origin: Origin,
     request: Option<&sanderling_http::Request<'_>>,
     received: &[u8],
     status: Status,
@@ -612,8 +620,8 @@ fn log_content(
         Content::Later { body: ResponseBody::Multipart(body), .. } => (body.text.len(), body.chunk.as_mut()),
     };
     let peer = connection.peer(Protocol::Http2);
-    let Some(request) = request else { return log.log_refused(peer, received, status, content_bytes) };
-    let line = log.log_response(peer, request, status, content_bytes, rest.is_some());
+    let Some(request) = request else { return log.log_refused(peer, origin.since_ms, received, status, content_bytes) };
+    let line = log.log_response(peer, origin, request, status, content_bytes, rest.is_some());
     if let (Some(line), Some(rest)) = (line, rest) {
         rest.set_line(line);
     }

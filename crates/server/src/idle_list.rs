@@ -12,13 +12,13 @@ const NONE: u32 = u32::MAX;
 pub(crate) struct IdleList {
     links: Links,
     ends: Ends,
+    count: usize,
 }
 
 /// Connections whose TLS handshake is not complete, in the order of their accepts.
 #[derive(Debug)]
 pub(crate) struct Handshakes {
     list: IdleList,
-    count: usize,
 }
 
 /// A list for each client.
@@ -54,7 +54,7 @@ const EMPTY: Ends = Ends { oldest: NONE, newest: NONE };
 
 impl IdleList {
     pub(crate) fn new() -> IdleList {
-        IdleList { links: Links::default(), ends: EMPTY }
+        IdleList { links: Links::default(), ends: EMPTY, count: 0 }
     }
 
     /// The connection that has not been used for longest.
@@ -62,46 +62,59 @@ impl IdleList {
         self.links.oldest(self.ends)
     }
 
+    /// The number of connections.
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
     /// Puts `key` at the newest end, unless it is in the list with the same use. Whether it was not in the list.
     #[inline(always)]
     pub(crate) fn touch(&mut self, key: Key, used: u64) -> bool {
-        self.links.touch(&mut self.ends, key, used)
+        let is_new = self.links.touch(&mut self.ends, key, used);
+        if is_new {
+            self.count += 1;
+        }
+        is_new
     }
 
     /// Puts `key` at the oldest end.
     pub(crate) fn put_oldest(&mut self, key: Key) {
-        self.links.put_oldest(&mut self.ends, key);
+        let was_linked = self.links.put_oldest(&mut self.ends, key);
+        self.count += usize::from(!was_linked);
     }
 
     /// Takes `key` out of the list.
     #[inline]
     pub(crate) fn remove(&mut self, key: Key) {
-        self.links.remove(&mut self.ends, key);
+        if self.links.remove(&mut self.ends, key) {
+            self.count -= 1;
+        }
     }
 }
 
 impl Handshakes {
     pub(crate) fn new() -> Handshakes {
-        Handshakes { list: IdleList::new(), count: 0 }
+        Handshakes { list: IdleList::new() }
     }
 
     /// The oldest of them, if there are `count_max`.
     pub(crate) fn oldest_of(&self, count_max: usize) -> Option<Key> {
-        self.list.oldest().filter(|_| self.count >= count_max)
+        self.list.oldest().filter(|_| self.count() >= count_max)
+    }
+
+    /// The number of them.
+    pub(crate) fn count(&self) -> usize {
+        self.list.count()
     }
 
     /// `key` begins its handshake.
     pub(crate) fn begin(&mut self, key: Key) {
         self.list.touch(key, 0);
-        self.count += 1;
     }
 
     /// The handshake of `key` is complete or was given up, if it had begun.
     pub(crate) fn end(&mut self, key: Key) {
-        if self.list.links.has(key) {
-            self.list.remove(key);
-            self.count -= 1;
-        }
+        self.list.remove(key);
     }
 }
 
@@ -116,7 +129,7 @@ impl ClientIdleLists {
         let ends = self.ends.entry(client).or_insert(EMPTY);
         match used {
             Some(used) => drop(self.links.touch(ends, key, used)),
-            None => self.links.remove(ends, key),
+            None => drop(self.links.remove(ends, key)),
         }
         if ends.oldest == NONE {
             self.ends.remove(&client);
@@ -152,14 +165,16 @@ impl Links {
         !was_linked
     }
 
-    fn put_oldest(&mut self, ends: &mut Ends, key: Key) {
-        self.make_free(ends, key);
+    /// Whether it was in the list.
+    fn put_oldest(&mut self, ends: &mut Ends, key: Key) -> bool {
+        let was_linked = self.make_free(ends, key);
         self.0[key.index()] = Link { key: Some(key), used: 0, older: NONE, newer: ends.oldest };
         match ends.oldest {
             NONE => ends.newest = key.index() as u32,
             oldest => self.0[oldest as usize].older = key.index() as u32,
         }
         ends.oldest = key.index() as u32;
+        was_linked
     }
 
     /// Makes a link for `key` that is in no list; whether it was in one.
@@ -178,11 +193,14 @@ impl Links {
         self.0.get(key.index()).is_some_and(|link| link.key == Some(key))
     }
 
+    /// Whether it was in the list.
     #[inline]
-    fn remove(&mut self, ends: &mut Ends, key: Key) {
-        if self.has(key) {
+    fn remove(&mut self, ends: &mut Ends, key: Key) -> bool {
+        let was_linked = self.has(key);
+        if was_linked {
             self.unlink(ends, key.index());
         }
+        was_linked
     }
 
     fn unlink(&mut self, ends: &mut Ends, index: usize) {
@@ -251,10 +269,15 @@ mod tests {
         assert!(list.touch(keys[0], 7) && list.touch(keys[2], 8) && !list.touch(keys[0], 9));
         list.put_oldest(keys[2]);
         for expected in [2, 1, 0] {
-            assert_eq!(list.oldest(), Some(keys[expected]));
+            assert_eq!(
+                (list.oldest(), list.count()),
+                (Some(keys[expected]), expected + 1),
+                "the count goes down as well"
+            );
+            list.remove(keys[expected]);
             list.remove(keys[expected]);
         }
-        assert_eq!(list.oldest(), None);
+        assert_eq!((list.oldest(), list.count()), (None, 0));
     }
 
     #[test]

@@ -39,6 +39,11 @@ impl<'s> LocalFiles<'s> {
         self.site_cache.find(sites, host)
     }
 
+    /// The index of the site that was looked up last.
+    pub(crate) fn last_site_index(&self) -> Option<usize> {
+        self.site_cache.index()
+    }
+
     /// Looks `path` up in `site`. A hit costs one look-up in the worker's map, and no system call. `waiter` receives a
     /// completion if the result is [`Lookup::Pending`].
     // Always, although both versions of HTTP call it.

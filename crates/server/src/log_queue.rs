@@ -103,6 +103,8 @@ fn write_all(
 pub struct LogStatus {
     /// Lines that were dropped: the target took nothing, or writing failed.
     pub dropped_lines: u64,
+    /// Lines that were written.
+    pub written_lines: u64,
     /// Why the last lines could not be written; `None` if they were.
     pub error: Option<String>,
 }
@@ -117,6 +119,7 @@ pub(crate) struct LogQueue {
     next_target: Mutex<Option<LogTarget>>,
     writer: OnceLock<Thread>,
     dropped_lines: AtomicU64,
+    written_lines: AtomicU64,
     error: Mutex<Option<String>>,
     is_closing: AtomicBool,
     /// Whether the writer waits for further lines, and for no wakeup.
@@ -139,6 +142,7 @@ impl LogQueue {
             next_target: Mutex::default(),
             writer: OnceLock::new(),
             dropped_lines: AtomicU64::new(0),
+            written_lines: AtomicU64::new(0),
             error: Mutex::default(),
             is_closing: AtomicBool::new(false),
             is_gathering: AtomicBool::new(false),
@@ -172,7 +176,11 @@ impl LogQueue {
     /// The state; `None` before there is a target.
     pub(crate) fn status(&self) -> Option<LogStatus> {
         self.writer.get()?;
-        Some(LogStatus { dropped_lines: self.dropped_lines.load(Ordering::Relaxed), error: lock(&self.error).clone() })
+        Some(LogStatus {
+            dropped_lines: self.dropped_lines.load(Ordering::Relaxed),
+            written_lines: self.written_lines.load(Ordering::Relaxed),
+            error: lock(&self.error).clone(),
+        })
     }
 
     /// Writes what has been passed on, and ends the writer; waits at most for `limit`.
@@ -264,6 +272,7 @@ impl LogQueue {
                 (None, _) => (line_count(lines), None),
             };
             self.dropped_lines.fetch_add(lost_count as u64, Ordering::Relaxed);
+            self.written_lines.fetch_add((line_count(lines) - lost_count) as u64, Ordering::Relaxed);
             *lock(&self.error) = error.map(|error| error.to_string());
         }
         // Threads that have ended, or log no more.
@@ -308,7 +317,7 @@ mod tests {
         }
         assert_eq!([(); 3].map(|()| read_line(&mut reader)).concat(), "a\nb\nc\n");
         queue.close(LIMIT);
-        assert_eq!(queue.status(), Some(LogStatus::default()));
+        assert_eq!(queue.status(), Some(LogStatus { written_lines: 3, ..LogStatus::default() }));
     }
 
     #[test]
@@ -354,7 +363,7 @@ mod tests {
         queue.pass_on(&slot, &mut b"a\nb\n".to_vec());
         queue.close(LIMIT);
         let status = queue.status().expect("a target");
-        assert_eq!(status.dropped_lines, 2);
+        assert_eq!((status.dropped_lines, status.written_lines), (2, 0));
         assert!(status.error.expect("an error").contains("No space left"));
     }
 

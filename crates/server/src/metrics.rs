@@ -1,6 +1,8 @@
 //! What a server has done, counted by each thread for itself and added up on request.
 
 use crate::heartbeat::Heartbeat;
+use crate::options::StatisticsOptions;
+use crate::statistics::ThreadStatistics;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -92,13 +94,16 @@ pub(crate) struct ThreadMetrics {
     /// The indices of the socket sets that it serves.
     pub(crate) socket_sets: Vec<usize>,
     pub(crate) heartbeat: Heartbeat,
+    /// The detailed counts, if the server has them.
+    pub(crate) statistics: Option<Box<ThreadStatistics>>,
     counts: [AtomicU64; COUNTER_COUNT],
 }
 
 impl ThreadMetrics {
-    pub(crate) fn new(thread: String, socket_sets: Vec<usize>) -> ThreadMetrics {
+    pub(crate) fn new(thread: String, socket_sets: Vec<usize>, statistics: Option<StatisticsOptions>) -> ThreadMetrics {
         let counts = [const { AtomicU64::new(0) }; COUNTER_COUNT];
-        ThreadMetrics { thread, socket_sets, heartbeat: Heartbeat::default(), counts }
+        let statistics = statistics.map(|options| Box::new(ThreadStatistics::new(options)));
+        ThreadMetrics { thread, socket_sets, heartbeat: Heartbeat::default(), statistics, counts }
     }
 
     /// Adds to a counter. Only the thread that the counters belong to calls it.
@@ -117,18 +122,25 @@ impl ThreadMetrics {
 
 /// The counters of all threads.
 #[derive(Debug, Default)]
-pub(crate) struct Metrics(Mutex<Vec<Arc<ThreadMetrics>>>);
+pub(crate) struct Metrics {
+    statistics: Option<StatisticsOptions>,
+    threads: Mutex<Vec<Arc<ThreadMetrics>>>,
+}
 
 impl Metrics {
+    pub(crate) fn new(statistics: Option<StatisticsOptions>) -> Metrics {
+        Metrics { statistics, threads: Mutex::default() }
+    }
+
     /// Counters for one more thread.
     pub(crate) fn register(&self, thread: String, socket_sets: Vec<usize>) -> Arc<ThreadMetrics> {
-        let metrics = Arc::new(ThreadMetrics::new(thread, socket_sets));
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&metrics));
+        let metrics = Arc::new(ThreadMetrics::new(thread, socket_sets, self.statistics));
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&metrics));
         metrics
     }
 
     /// The counters of each thread, in the order of registration.
     pub(crate) fn threads(&self) -> Vec<Arc<ThreadMetrics>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

@@ -27,6 +27,8 @@ pub struct Options {
     /// How long an idle connection stays open while the server drains because another process replaces it: its client may
     /// be about to send a request.
     pub drain_grace: Duration,
+    /// Detailed counts; `None` for none.
+    pub statistics: Option<StatisticsOptions>,
     /// How long one iteration of a thread may take before the thread is reported as hung.
     pub hang_limit: Duration,
 }
@@ -44,6 +46,7 @@ impl Default for Options {
             access_log_queue_bytes_max: 1024 * 1024,
             open_files: OpenFilesOptions::default(),
             drain_grace: Duration::from_secs(2),
+            statistics: None,
             hang_limit: Duration::from_secs(5),
         }
     }
@@ -55,6 +58,15 @@ impl Options {
     pub(crate) fn stop_grace(&self) -> Duration {
         self.drain_grace.min(STOP_GRACE_MAX)
     }
+}
+
+/// What is counted by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StatisticsOptions {
+    /// Sites; further ones are counted together.
+    pub sites_max: usize,
+    /// Zones; further ones are counted together.
+    pub zones_max: usize,
 }
 
 /// Options of HTTP connections.

@@ -180,7 +180,7 @@ mod tests {
             udp_slip: slip,
             ..DnsOptions::default()
         };
-        RateLimit::new(&options, Arc::new(ThreadMetrics::new("datagrams 0".to_owned(), Vec::new())))
+        RateLimit::new(&options, Arc::new(ThreadMetrics::new("datagrams 0".to_owned(), Vec::new(), None)))
     }
 
     fn address(text: &str) -> IpAddr {

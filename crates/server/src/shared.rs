@@ -12,7 +12,8 @@ use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::permits::Permits;
 use crate::snapshot::Snapshot;
-use sanderling_dns::ZoneMap;
+use crate::statistics::{SlotNames, Statistics};
+use sanderling_dns::{ZoneEntry, ZoneMap};
 use sanderling_os::clock::monotonic_ms;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -37,6 +38,8 @@ pub(crate) struct Shared {
     /// For each [`Protocol`]: a worker asks the others to close an idle connection, since it has none itself.
     eviction_wanted: [AtomicBool; 2],
     snapshot: Mutex<Snapshot>,
+    /// The names of what is counted by itself.
+    slot_names: Mutex<SlotNames>,
     /// Zones that were replaced, until no thread answers from them: freeing a large zone takes too long for a worker.
     replaced_zones: Mutex<Vec<Arc<ZoneMap>>>,
     /// Incremented by each replacement, so that an iteration that finds it unchanged takes no lock.
@@ -49,12 +52,12 @@ impl Shared {
     pub(crate) fn new(snapshot: Snapshot, options: Options, drain_timeout: Duration) -> Shared {
         let start_ms = monotonic_ms();
         let jobs = Arc::new(JobQueue::default());
-        Shared {
+        let shared = Shared {
             files: FileCache::new(options.open_files, Arc::clone(&jobs), start_ms),
             reads: Arc::new(FileReads::new(Arc::clone(&jobs))),
             jobs,
             log_queue: Arc::new(LogQueue::new(options.access_log_queue_bytes_max)),
-            metrics: Metrics::default(),
+            metrics: Metrics::new(options.statistics),
             lifecycle: Lifecycle::default(),
             permits: [
                 Permits::new(options.http.connections_max, options.http.connections_per_client_max),
@@ -63,12 +66,31 @@ impl Shared {
             buffers: BufferBudget::new(options.connection_buffers_bytes_max),
             eviction_wanted: Default::default(),
             snapshot: Mutex::new(snapshot),
+            slot_names: Mutex::default(),
             replaced_zones: Mutex::default(),
             snapshot_version: AtomicU64::new(0),
             options,
             drain_timeout,
             start_ms,
-        }
+        };
+        shared.assign_slots(&mut shared.snapshot.lock().unwrap_or_else(PoisonError::into_inner));
+        shared
+    }
+
+    /// Says where the sites and zones of a new snapshot are counted.
+    fn assign_slots(&self, snapshot: &mut Snapshot) {
+        let Some(options) = self.options.statistics else { return };
+        let sites = snapshot.sites.all().iter().map(|site| site.hosts.first().map_or("*", String::as_str));
+        let zones = snapshot.zones.entries().iter().map(ZoneEntry::apex);
+        let mut names = self.slot_names.lock().unwrap_or_else(PoisonError::into_inner);
+        snapshot.slots = names.assign(sites, zones, options);
+    }
+
+    /// The sums of the detailed counts; `None` if there are none.
+    pub(crate) fn statistics(&self) -> Option<Statistics> {
+        let threads = self.metrics.threads();
+        let names = self.slot_names.lock().unwrap_or_else(PoisonError::into_inner);
+        names.sum(threads.iter().filter_map(|thread| thread.statistics.as_deref()))
     }
 
     /// The current snapshot and its version.
@@ -88,6 +110,7 @@ impl Shared {
         let mut snapshot = self.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
         let zones = Arc::clone(&snapshot.zones);
         change(&mut snapshot);
+        self.assign_slots(&mut snapshot);
         if !Arc::ptr_eq(&zones, &snapshot.zones) {
             self.lock_replaced_zones().push(zones);
         }

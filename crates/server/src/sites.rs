@@ -253,6 +253,11 @@ impl SiteCache {
         sites.sites.get(self.index?)
     }
 
+    /// The index of the last site.
+    pub(crate) fn index(&self) -> Option<usize> {
+        self.index
+    }
+
     #[cold]
     fn refresh(&mut self, sites: &Sites, name: &[u8]) {
         self.sites_id = Some(sites.id);

@@ -3,6 +3,7 @@
 use crate::access_log::AccessLog;
 use crate::rate_limit::RateLimitPolicy;
 use crate::sites::Sites;
+use crate::statistics::Slots;
 use sanderling_dns::{ReplyOptions, ZoneMap};
 use sanderling_tls::ServerTls;
 use std::sync::Arc;
@@ -22,6 +23,8 @@ pub struct Snapshot {
     pub rate_limit_policy: Arc<RateLimitPolicy>,
     /// The access log; `None` if there is none.
     pub access_log: Option<AccessLog>,
+    /// Where its sites and zones are counted, which the server sets.
+    pub slots: Arc<Slots>,
 }
 
 /// What encrypted connections of each protocol begin with.
@@ -44,6 +47,7 @@ impl Snapshot {
             reply_options: Arc::default(),
             rate_limit_policy: Arc::default(),
             access_log: None,
+            slots: Arc::default(),
         }
     }
 }

@@ -4,6 +4,7 @@ use crate::file_cache::CacheStats;
 use crate::lifecycle::State;
 use crate::metrics::{COUNTER_COUNT, Counter, ThreadMetrics};
 use crate::shared::Shared;
+use crate::statistics::Statistics;
 use sanderling_os::counters::{Syscall, SyscallCounts};
 
 /// The state of a server. Each number is exact; numbers may be some microseconds apart.
@@ -19,6 +20,8 @@ pub struct Status {
     pub cache: CacheStats,
     /// Bytes that the buffers of all connections hold.
     pub buffers_bytes: usize,
+    /// The detailed counts, if the server has them.
+    pub statistics: Option<Statistics>,
 }
 
 /// The state of one thread.
@@ -52,6 +55,7 @@ impl Status {
             threads: shared.metrics.threads().iter().map(|metrics| thread(metrics)).collect(),
             cache: shared.files.stats(),
             buffers_bytes: shared.buffers.held_bytes(),
+            statistics: shared.statistics(),
         }
     }
 

@@ -24,7 +24,7 @@ use sanderling_config::{Config, ConfigSource, Exit, UNLIMITED};
 use sanderling_ipc::control_socket::{ClientId, ControlSocket};
 use sanderling_ipc::{
     Command, Event, FdKind, HEARTBEAT_INTERVAL, IncomingFds, KEPT_ZONES_FDS_MAX, RETRY_INTERVAL, StatusFormat,
-    ZoneCommand,
+    Supervision, ZoneCommand,
 };
 use sanderling_listeners::Listeners;
 use sanderling_os::error::with_context;
@@ -78,6 +78,10 @@ struct Supervisor {
     restart_at: Option<Instant>,
     /// Responses that replaced server processes have cut off after `drain_timeout_ms`.
     cut_off_count: u64,
+    /// Reloads that are in effect, that are in part, and that have failed.
+    reload_counts: [u64; 3],
+    /// What the serving process, of this generation, has for its metrics.
+    sent_supervision: Option<(u64, Supervision)>,
     lifecycle: Lifecycle,
     next_watchdog: Option<Instant>,
     started_at: SystemTime,
@@ -237,6 +241,7 @@ impl Supervisor {
             self.handle_commands();
             self.handle_deadlines();
             self.begin_next();
+            self.send_supervision();
             if self.lifecycle.is_stopping() && self.processes.is_empty() {
                 return self.finish();
             }
@@ -471,7 +476,7 @@ impl Supervisor {
                 Command::Upgrade => self.enqueue(QueuedRequest::Upgrade(requester)),
                 Command::Stop => self.stop(requester),
                 Command::Reopen => self.reopen_access_log(requester),
-                Command::Drain | Command::UpdateSecrets | Command::UpdateAccessLog => {
+                Command::Drain | Command::UpdateSecrets | Command::UpdateAccessLog | Command::Supervision(_) => {
                     self.reply(requester, Err("only a supervisor can send this command"));
                 }
                 Command::HandOver => {

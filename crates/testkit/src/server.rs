@@ -29,8 +29,8 @@ pub struct TestServer {
     errors: Errors,
     http: Vec<SocketAddr>,
     dns: Vec<SocketAddr>,
-    /// Encrypted listeners, by the name of their service.
-    encrypted: Vec<(String, SocketAddr)>,
+    /// Other listeners, by the name of their service.
+    others: Vec<(String, SocketAddr)>,
     other_lines: Vec<String>,
     /// The arguments and the variable that name the control socket.
     control: (Vec<OsString>, Option<OsString>),
@@ -56,9 +56,8 @@ impl TestServer {
         let directory = command.get_envs().find(|(name, _)| *name == CONTROL_DIRECTORY).and_then(|(_, value)| value);
         let arguments = command.get_args().skip_while(|argument| *argument != "--control").take(2);
         let control = (arguments.map(OsString::from).collect(), directory.map(OsString::from));
-        let (http, dns, encrypted, other_lines) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let mut server =
-            TestServer { child, lines, errors, http, dns, encrypted, other_lines, control, has_ended: false };
+        let (http, dns, others, other_lines) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut server = TestServer { child, lines, errors, http, dns, others, other_lines, control, has_ended: false };
         server.wait_for(counts);
         server
     }
@@ -78,9 +77,20 @@ impl TestServer {
     /// The address of the first listener of `service`, `https` or `dot`, when it has been announced.
     #[track_caller]
     pub fn encrypted(&mut self, service: &str) -> SocketAddr {
+        self.listener(service)
+    }
+
+    /// The address of the first listener for metrics.
+    #[track_caller]
+    pub fn metrics(&mut self) -> SocketAddr {
+        self.listener("metrics")
+    }
+
+    #[track_caller]
+    fn listener(&mut self, service: &str) -> SocketAddr {
         let deadline = Instant::now() + DEADLINE;
         loop {
-            if let Some((_, address)) = self.encrypted.iter().find(|(name, _)| name == service) {
+            if let Some((_, address)) = self.others.iter().find(|(name, _)| name == service) {
                 return *address;
             }
             let line = self.line_before(deadline);
@@ -199,7 +209,7 @@ impl TestServer {
         match announced(line) {
             Some(("http", address)) => self.http.push(address),
             Some(("dns", address)) => self.dns.push(address),
-            Some((service, address)) => self.encrypted.push((service.to_owned(), address)),
+            Some((service, address)) => self.others.push((service.to_owned(), address)),
             None => return false,
         }
         true
@@ -268,7 +278,7 @@ impl Drop for TestServer {
 /// The service and the address of a line such as `http ADDR:PORT`.
 fn announced(line: &str) -> Option<(&str, SocketAddr)> {
     let (service, address) = line.split_once(' ')?;
-    if !matches!(service, "http" | "https" | "dns" | "dot") {
+    if !matches!(service, "http" | "https" | "dns" | "dot" | "metrics") {
         return None;
     }
     Some((service, address.trim().parse().ok()?))

@@ -182,7 +182,7 @@ fn unknown_key_has_a_suggestion() {
 }
 
 const TOP_KEYS: &str = "the keys are `workers`, `listeners`, `user`, `group`, `sandbox`, `control`, `include`, [http], [https], [dns], \
-                        [domain.\"NAME\"], [log] and [limits]";
+                        [domain.\"NAME\"], [log], [metrics] and [limits]";
 
 #[test]
 fn table_in_a_domain_is_an_unknown_key() {

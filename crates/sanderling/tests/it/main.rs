@@ -15,6 +15,7 @@ mod http_malformed;
 mod https;
 mod io;
 mod isolation;
+mod metrics;
 mod probe;
 mod rights;
 mod site_files;

@@ -8,7 +8,9 @@ use std::time::Duration;
 use sanderling_os::directory::Directory;
 use sanderling_os::tcp::Listener;
 use sanderling_os::udp::Socket;
-use sanderling_server::{DefaultSite, Options, Root, Server, Site, SiteOptions, Sites, Snapshot, SocketSet};
+use sanderling_server::{
+    DefaultSite, Options, Root, Server, Site, SiteOptions, Sites, Snapshot, SocketSet, StatisticsOptions,
+};
 
 use crate::{dns, http};
 
@@ -27,21 +29,31 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A request for a cached small file on a persistent connection.
 pub(crate) fn repeat_http(count: usize) {
-    serve(|http, _| run_client(HTTP, http, count));
+    serve(options(), |http, _| run_client(HTTP, http, count));
 }
 
 /// The same over HTTP/2, without TLS: the instructions of encryption depend on the processor.
 pub(crate) fn repeat_http2(count: usize) {
-    serve(|http, _| run_client(HTTP2, http, count));
+    serve(options(), |http, _| run_client(HTTP2, http, count));
 }
 
 /// A query over UDP.
 pub(crate) fn repeat_dns(count: usize) {
-    serve(|_, dns| run_client(DNS, dns, count));
+    serve(options(), |_, dns| run_client(DNS, dns, count));
+}
+
+/// The request of [`repeat_http`], with detailed counts.
+pub(crate) fn repeat_http_with_metrics(count: usize) {
+    serve(options_with_metrics(), |http, _| run_client(HTTP, http, count));
+}
+
+/// The query of [`repeat_dns`], with detailed counts.
+pub(crate) fn repeat_dns_with_metrics(count: usize) {
+    serve(options_with_metrics(), |_, dns| run_client(DNS, dns, count));
 }
 
 /// Serves while `act` runs with the addresses of HTTP and DNS.
-fn serve(act: impl FnOnce(SocketAddr, SocketAddr)) {
+fn serve(options: Options, act: impl FnOnce(SocketAddr, SocketAddr)) {
     let directory = tempfile::tempdir().expect("created");
     std::fs::write(directory.path().join("512"), [b'x'; http::FILE_BYTES]).expect("written");
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
@@ -61,7 +73,7 @@ fn serve(act: impl FnOnce(SocketAddr, SocketAddr)) {
         options: SiteOptions::default(),
     };
     let snapshot = Snapshot::new(Sites::new(vec![site], DefaultSite::None), dns::zones());
-    let server = Server::new(snapshot, options(), Duration::ZERO);
+    let server = Server::new(snapshot, options, Duration::ZERO);
     server.run(&[sockets], 1, |_| act(http, dns)).expect("the server serves");
 }
 
@@ -74,6 +86,11 @@ fn options() -> Options {
     options.open_files.watched_valid_for = LONG;
     options.open_files.idle_timeout = LONG;
     options
+}
+
+fn options_with_metrics() -> Options {
+    let statistics = StatisticsOptions { sites_max: 100, zones_max: 100 };
+    Options { statistics: Some(statistics), ..options() }
 }
 
 fn run_client(transport: &str, address: SocketAddr, count: usize) {

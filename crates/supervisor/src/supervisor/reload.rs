@@ -101,6 +101,7 @@ impl Supervisor {
     pub(super) fn refuse_reload(&mut self, requester: Requester) {
         const REFUSED: &str = "reload failed, keeping the current configuration";
         log(REFUSED);
+        self.reload_counts[2] += 1;
         self.pass_on_current();
         self.reply(requester, Err(REFUSED));
         self.notify(&[State::Ready]);
@@ -133,6 +134,7 @@ impl Supervisor {
     /// Reports a reload that is in effect. It has failed in part if sites or zones could not be loaded.
     pub(super) fn finish_reload(&mut self, requester: Requester, message: &str, problem_count: usize) {
         log(message.trim_end());
+        self.reload_counts[usize::from(problem_count > 0)] += 1;
         if problem_count == 0 {
             return self.reply(requester, Ok(message));
         }
@@ -153,6 +155,7 @@ impl Supervisor {
     /// The process that was to reload has exited or leaves.
     pub(super) fn fail_reload_in_place(&mut self) {
         if let Some((requester, ..)) = self.take_reload() {
+            self.reload_counts[2] += 1;
             self.pass_on_current();
             self.reply(requester, Err("the server process exited during the reload; try again"));
         }

@@ -304,6 +304,8 @@ impl Supervisor {
             backoff: Backoff::default(),
             restart_at: None,
             cut_off_count: 0,
+            reload_counts: [0; 3],
+            sent_supervision: None,
             lifecycle: Lifecycle::Running,
             next_watchdog: None,
             started_at: SystemTime::now(),

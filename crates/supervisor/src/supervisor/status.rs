@@ -4,7 +4,7 @@ use super::{Requester, StatusRequest, Supervisor};
 use crate::phase::Phase;
 use sanderling_config::ConfigSource;
 use sanderling_ipc::control_socket::ClientId;
-use sanderling_ipc::{Command, StatusFormat};
+use sanderling_ipc::{Command, StatusFormat, Supervision};
 use serde::Serialize;
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -50,6 +50,8 @@ impl Supervisor {
                 let status = serde_json::to_string(&status).expect("a status has no map");
                 format!("{{\"supervisor\":{status},\"process\":")
             }
+            // The process has what the supervisor has counted.
+            StatusFormat::Metrics => String::new(),
         };
         if let Some(control) = &mut self.control {
             control.send_stdout(client, &text);
@@ -63,6 +65,9 @@ impl Supervisor {
             None => {
                 let text = match format {
                     StatusFormat::Json => "null}\n",
+                    StatusFormat::Metrics => {
+                        return self.reply(Requester::Client(client), Err("no server process running"));
+                    }
                     StatusFormat::Text | StatusFormat::Verbose if self.lifecycle.is_stopping() => "",
                     StatusFormat::Text | StatusFormat::Verbose => "no server process running\n",
                 };
@@ -74,7 +79,7 @@ impl Supervisor {
     /// Ends the status after that of the serving process.
     pub(super) fn finish_status(&mut self, client: ClientId, format: StatusFormat) {
         let end = match format {
-            StatusFormat::Text | StatusFormat::Verbose => "",
+            StatusFormat::Text | StatusFormat::Verbose | StatusFormat::Metrics => "",
             StatusFormat::Json => "}\n",
         };
         self.reply(Requester::Client(client), Ok(end));
@@ -105,6 +110,28 @@ impl Supervisor {
             cut_off: self.cut_off_count,
             listeners: listeners.collect(),
             processes: processes.collect(),
+        }
+    }
+
+    /// Tells the serving process what has changed of its metrics.
+    pub(super) fn send_supervision(&mut self) {
+        let count = |phase| self.processes.iter().filter(|process| process.phase() == phase).count() as u64;
+        let mut supervision = Supervision {
+            started_at_unix_s: unix_s(self.started_at),
+            loaded_at_unix_s: 0,
+            processes: [Phase::Starting, Phase::Serving, Phase::Draining].map(count),
+            restarts: self.backoff.restart_count,
+            reloads: self.reload_counts,
+            cut_off: self.cut_off_count,
+        };
+        let Some(generation) = self.serving_process().map(|process| process.generation) else { return };
+        if self.sent_supervision.replace((generation, supervision)) == Some((generation, supervision)) {
+            return;
+        }
+        // Another configuration comes with another count.
+        supervision.loaded_at_unix_s = unix_s(self.active.read_at());
+        if let Some(process) = self.serving_process() {
+            process.send(Command::Supervision(supervision), Vec::new());
         }
     }
 

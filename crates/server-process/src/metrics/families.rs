@@ -1,0 +1,196 @@
+//! The table of all metric families, for the text, the manual and the tests of what uses metrics.
+
+/// A metric family.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Family {
+    /// Without the suffix of its samples.
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
+    /// The end of the name, if the samples have a unit.
+    pub(crate) unit: &'static str,
+    pub(crate) labels: &'static [&'static str],
+    /// What it has, in one sentence.
+    pub(crate) help: &'static str,
+    /// Whether it needs the section `[metrics]`.
+    pub(crate) is_detailed: bool,
+}
+
+/// What the samples of a family are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Counter,
+    Gauge,
+    Histogram,
+    Info,
+}
+
+impl Kind {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+            Kind::Info => "info",
+        }
+    }
+}
+
+impl Family {
+    /// The family with this name.
+    pub(crate) fn named(name: &str) -> Option<&'static Family> {
+        FAMILIES.iter().find(|family| family.name == name)
+    }
+
+    /// The names of its samples.
+    #[cfg(test)]
+    pub(crate) fn samples(&self) -> Vec<String> {
+        let suffixes: &[&str] = match self.kind {
+            Kind::Counter => &["_total"],
+            Kind::Gauge => &[""],
+            Kind::Histogram => &["_bucket", "_count", "_sum"],
+            Kind::Info => &["_info"],
+        };
+        suffixes.iter().map(|suffix| format!("{}{suffix}", self.name)).collect()
+    }
+}
+
+/// Makes the table; `*` marks families that need `[metrics]`.
+macro_rules! families {
+    ($($kind:ident $name:ident $(($unit:literal))? [$($label:ident),*] $($detailed:literal)? : $help:literal;)*) => {
+        pub(crate) const FAMILIES: &[Family] = &[$(Family {
+            name: stringify!($name),
+            kind: Kind::$kind,
+            unit: concat!($($unit)?),
+            labels: &[$(stringify!($label)),*],
+            help: $help,
+            is_detailed: !concat!($($detailed)?).is_empty(),
+        }),*];
+    };
+}
+
+families! {
+    Info sanderling_build [version]: "The version of the server process.";
+    Gauge process_start_time_seconds ("seconds") []: "When the server process was started, in seconds since 1970.";
+    Gauge sanderling_supervisor_start_time_seconds ("seconds") []: "When the supervisor was started, in seconds since 1970.";
+    Gauge sanderling_configuration_timestamp_seconds ("seconds") []: "When the configuration in service was read, in seconds since 1970.";
+    Gauge sanderling_processes [state]: "Server processes that start, serve, and drain.";
+    Gauge sanderling_workers []: "Workers of the server process.";
+    Counter sanderling_restarts []: "Restarts of the server process after it had exited or hung.";
+    Counter sanderling_reloads [result]: "Reloads of the configuration: in effect, in effect but for some sites, zones or certificates, and failed.";
+    Counter sanderling_panics []: "Connections and queries ended by a bug in the server.";
+    Counter sanderling_system_calls [call]: "System calls of the threads that serve clients.";
+    Counter sanderling_limit_reached [limit, effect]: "What was closed, refused, delayed or dropped because of a limit of the configuration.";
+
+    Counter sanderling_connections_accepted [protocol]: "Connections accepted.";
+    Counter sanderling_connections_closed [protocol]: "Connections closed.";
+    Gauge sanderling_connections [protocol, tls] "*": "Open connections.";
+    Gauge sanderling_http_connections [state] "*": "Open HTTP connections: handshaking, receiving a request, idle; and active, all others.";
+    Counter sanderling_accept_errors []: "Connections not accepted for lack of descriptors or memory.";
+    Gauge sanderling_connection_buffers_bytes ("bytes") []: "Bytes of requests and responses that connections hold.";
+
+    Counter sanderling_http_requests []: "HTTP requests answered.";
+    Counter sanderling_http_requests_malformed []: "Malformed HTTP requests, answered with an error and closed.";
+    Counter sanderling_http_timeouts []: "HTTP connections closed by a timeout.";
+    Counter sanderling_http_responses_aborted [reason]: "HTTP responses aborted because their file changed, or when the drain timeout passed.";
+    Counter sanderling_http_responses [version, tls, status] "*": "HTTP responses by version, encryption and class of the status.";
+    Histogram sanderling_http_response_duration_seconds ("seconds") [version] "*": "Time from the first bytes of a request to the last of its response; 0 if both are in one iteration of the event loop.";
+    Counter sanderling_site_responses [site, status] "*": "HTTP responses by site and class of the status.";
+    Counter sanderling_site_content_bytes ("bytes") [site] "*": "Bytes of content in HTTP responses, without heads and encryption.";
+    Counter sanderling_http2_connections []: "HTTP connections on which the client chose HTTP/2.";
+    Counter sanderling_http2_requests []: "Requests over HTTP/2.";
+    Counter sanderling_http2_connections_refused []: "HTTP/2 connections closed because of an error or a flood of the client.";
+    Counter sanderling_http2_protocol_errors []: "Those with an error of the protocol.";
+
+    Counter sanderling_tls_handshakes [version]: "TLS handshakes completed.";
+    Counter sanderling_tls_handshakes_resumed []: "Those that resumed an earlier session.";
+    Counter sanderling_tls_handshakes_failed [cause]: "TLS handshakes not completed.";
+
+    Counter sanderling_file_cache_lookups [result] "*": "Look-ups in the open-file cache: files that were open and valid, files that were opened or checked, and paths without a file.";
+    Gauge sanderling_file_cache_entries [kind]: "Entries of the open-file cache: files, and paths without a file.";
+    Gauge sanderling_file_cache_descriptors []: "Descriptors in the open-file cache.";
+    Gauge sanderling_file_cache_content_bytes ("bytes") []: "Bytes of content in the open-file cache.";
+    Gauge sanderling_file_cache_watched_directories []: "Directories that are watched for changes.";
+    Counter sanderling_file_cache_evictions []: "Files evicted from the open-file cache.";
+
+    Counter sanderling_dns_messages [transport]: "DNS messages received over UDP, over TCP with and without TLS, and over HTTPS.";
+    Counter sanderling_dns_messages_dropped []: "DNS messages without a reply: no query, too long, from a port that gets none, or beyond a limit.";
+    Counter sanderling_dns_replies_slipped []: "Replies beyond dns_udp_replies_per_second_max that were sent truncated.";
+    Counter sanderling_udp_receive_errors []: "Failed calls to receive datagrams.";
+    Counter sanderling_udp_replies_lost []: "UDP replies that the kernel refused.";
+    Counter sanderling_dns_queries [transport, type] "*": "DNS queries that were answered, by type; other for types without their own, none without a question.";
+    Counter sanderling_dns_replies [transport, rcode] "*": "DNS replies by RCODE.";
+    Counter sanderling_dns_replies_truncated [transport] "*": "DNS replies with the flag TC.";
+    Histogram sanderling_dns_reply_size_bytes ("bytes") [transport] "*": "Sizes of DNS replies.";
+    Counter sanderling_zone_queries [zone] "*": "DNS queries that were answered from a zone.";
+
+    Gauge sanderling_sites [state]: "Sites in service, in service with an earlier directory, and unavailable.";
+    Gauge sanderling_zones [state]: "Zones in service, in service with an earlier version, and unavailable.";
+    Gauge sanderling_zone_serial [zone]: "The serial of the zone in service.";
+    Gauge sanderling_zone_records [zone]: "Records of the zone in service.";
+    Gauge sanderling_zone_loaded_timestamp_seconds ("seconds") [zone]: "When the zone in service was loaded, in seconds since 1970.";
+    Gauge sanderling_zone_load_failed [zone]: "1 if the current zone file has errors and is not in service.";
+    Gauge sanderling_certificate_not_after_timestamp_seconds ("seconds") [domain, file]: "When the certificate in service expires, in seconds since 1970.";
+    Gauge sanderling_certificate_load_failed [domain, file]: "1 if the current files have errors and are not in service.";
+    Counter sanderling_access_log_lines [result]: "Lines of the access log that were written, and dropped.";
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot read the manual fails")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_follow_the_rules_of_open_metrics() {
+        for (index, family) in FAMILIES.iter().enumerate() {
+            let Family { name, unit, help, labels, .. } = family;
+            assert!(
+                name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_' || byte.is_ascii_digit()),
+                "{name}"
+            );
+            assert!(name.starts_with("sanderling_") || name.starts_with("process_"), "{name}");
+            // OpenMetrics 1.0: the unit is the last part of the name.
+            assert!(unit.is_empty() || name.ends_with(&format!("_{unit}")), "{name}");
+            for suffix in ["_total", "_count", "_sum", "_bucket", "_info", "_created"] {
+                assert!(!name.ends_with(suffix), "{name}");
+            }
+            assert!(help.ends_with('.') && !help.contains(['\n', '"', '\\', '|']), "{name}");
+            assert!(FAMILIES[..index].iter().all(|other| other.name != *name), "{name} twice");
+            assert!(!labels.contains(&"le"), "{name}");
+        }
+    }
+
+    const MANUAL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md");
+    const BEGIN: &str = "<!-- Table of families, generated from crates/server-process/src/metrics/families.rs. -->\n";
+    const END: &str = "<!-- End of the table. -->\n";
+
+    fn markdown() -> String {
+        let mut text =
+            String::from("| family | type | unit | labels | what it has | samples |\n|---|---|---|---|---|---|\n");
+        for family in FAMILIES {
+            let Family { name, kind, unit, labels, help, is_detailed } = family;
+            let labels: Vec<String> = labels.iter().map(|label| format!("`{label}`")).collect();
+            let samples: Vec<String> = family.samples().iter().map(|sample| format!("`{sample}`")).collect();
+            let mark = if *is_detailed { " *" } else { "" };
+            text += &format!(
+                "| `{name}`{mark} | {} | {unit} | {} | {help} | {} |\n",
+                kind.name(),
+                labels.join(", "),
+                samples.join(", ")
+            );
+        }
+        text
+    }
+
+    #[test]
+    fn manual_has_the_table_of_families() {
+        let manual = std::fs::read_to_string(MANUAL).unwrap();
+        let (before, rest) = manual.split_once(BEGIN).expect("the manual has the line before the table");
+        let (found, after) = rest.split_once(END).expect("the manual has the line after the table");
+        let expected = format!("\n{}\n", markdown());
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(MANUAL, format!("{before}{BEGIN}{expected}{END}{after}")).unwrap();
+            return;
+        }
+        assert!(found == expected, "docs/metrics.md is out of date: run this test once with UPDATE_DOCS=1");
+    }
+}
