@@ -193,4 +193,62 @@ mod tests {
         }
         assert!(found == expected, "docs/metrics.md is out of date: run this test once with UPDATE_DOCS=1");
     }
+
+    /// The names of metrics in `text`.
+    fn used_in(text: &str) -> Vec<&str> {
+        let words = text.split(|character: char| !character.is_ascii_alphanumeric() && character != '_');
+        words.filter(|word| word.starts_with("sanderling_") || word.starts_with("process_")).collect()
+    }
+
+    fn packaged(path: &str) -> String {
+        std::fs::read_to_string(format!("{}/../../packaging/{path}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+    }
+
+    #[track_caller]
+    fn check_exist(used: &[&str]) {
+        let samples: Vec<String> = FAMILIES.iter().flat_map(Family::samples).collect();
+        let unknown: Vec<_> = used.iter().filter(|name| !samples.iter().any(|sample| sample == *name)).collect();
+        assert!(unknown.is_empty(), "there are no samples {unknown:?}");
+    }
+
+    #[test]
+    fn alerts_use_metrics_that_exist() {
+        let rules = packaged("prometheus/sanderling.rules.yml");
+        let used = used_in(&rules);
+        assert!(used.len() > 10, "{used:?}");
+        check_exist(&used);
+    }
+
+    #[test]
+    fn dashboard_uses_metrics_that_exist_with_their_labels() {
+        let text = packaged("grafana/sanderling.json");
+        let dashboard: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        assert!(dashboard["schemaVersion"].is_u64() && dashboard["uid"] == "sanderling");
+        let panels = dashboard["panels"].as_array().expect("panels");
+        let (mut ids, mut query_count) = (std::collections::BTreeSet::new(), 0);
+        for panel in panels {
+            assert!(ids.insert(panel["id"].as_u64().expect("an id")), "an id occurs twice: {panel}");
+            let position = &panel["gridPos"];
+            let [x, w] = ["x", "w"].map(|key| position[key].as_u64().expect("a position"));
+            assert!(x + w <= 24, "{panel}");
+            for target in panel["targets"].as_array().into_iter().flatten() {
+                let expression = target["expr"].as_str().expect("a query");
+                let used = used_in(expression);
+                assert!(!used.is_empty(), "{expression}");
+                check_exist(&used);
+                query_count += 1;
+                // Labels of the legend belong to the metric, or to the target that was collected.
+                let family = |sample: &&str| {
+                    FAMILIES.iter().find(|family| family.samples().iter().any(|name| name == *sample)).expect("checked")
+                };
+                let labels: Vec<&str> = used.iter().flat_map(|sample| family(sample).labels).copied().collect();
+                for label in target["legendFormat"].as_str().unwrap_or_default().split("{{").skip(1) {
+                    let label = label.split("}}").next().unwrap_or_default();
+                    assert!(labels.contains(&label), "{expression}: {label}");
+                }
+            }
+        }
+        assert!(query_count > 40, "{query_count}");
+        check_exist(&used_in(&text.replace("\"uid\": \"sanderling\"", "")));
+    }
 }
