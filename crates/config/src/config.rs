@@ -322,13 +322,15 @@ pub struct FileOptions {
     pub index: Vec<String>,
     /// Whether the URL of `a.html` is `a`.
     pub clean_urls: bool,
+    /// Whether directories without an index are listed.
+    pub listing: bool,
     /// The file that answers navigations to paths without a file, relative to the document root.
     pub fallback: Option<String>,
 }
 
 impl Default for FileOptions {
     fn default() -> FileOptions {
-        FileOptions { index: vec!["index.html".to_owned()], clean_urls: false, fallback: None }
+        FileOptions { index: vec!["index.html".to_owned()], clean_urls: false, listing: false, fallback: None }
     }
 }
 

@@ -288,6 +288,7 @@ impl ConfigBuilder<'_, '_> {
                         "hsts" => hsts = Some(entry),
                         "index" => options.files.index = self.read_index(entry),
                         "clean_urls" => options.files.clean_urls = self.reader.boolean(entry).unwrap_or(false),
+                        "listing" => options.files.listing = self.reader.boolean(entry).unwrap_or(false),
                         "fallback" => options.files.fallback = self.read_fallback(entry),
                         "redirects" | "headers" | "rules_files" => self.read_rules(entry, &mut options.rules),
                         "hidden_files" => options.hidden_files = self.reader.boolean(entry).unwrap_or(false),

@@ -1,6 +1,6 @@
 //! The configuration that the arguments of `serve` and `check` give.
 
-use crate::config::{CertificateFiles, Config, DefaultSite, Site, SiteOptions, processor_count};
+use crate::config::{CertificateFiles, Config, DefaultSite, FileOptions, Site, SiteOptions, processor_count};
 use crate::diagnostic::{Diagnostic, Location, Problem};
 use crate::domain_name::DomainName;
 use crate::listen_address::ListenAddresses;
@@ -16,6 +16,8 @@ use std::path::PathBuf;
 pub struct Flags {
     /// The document root for every Host.
     pub directory: Option<PathBuf>,
+    /// Whether directories without an index are listed.
+    pub listing: bool,
     /// Addresses of HTTP; 127.0.0.1:8080 if empty and there is a directory.
     pub http_listen: Vec<SocketAddr>,
     /// Addresses of HTTPS.
@@ -123,6 +125,9 @@ impl Flags {
         if let Some(count) = self.worker_count {
             add("--workers", count.to_string().into());
         }
+        if self.listing {
+            arguments.push("--listing".into());
+        }
         if let Some(directory) = &self.directory {
             // After the end of the options: it may begin with a dash.
             arguments.extend([OsString::from("--"), directory.clone().into()]);
@@ -133,7 +138,13 @@ impl Flags {
     fn to_config(&self) -> Config {
         let site = self.directory.clone().map(|document_root| {
             let location = Location::Argument(document_root.display().to_string());
-            Site { hosts: Vec::new(), document_root, location, options: SiteOptions::default() }
+            let files = FileOptions { listing: self.listing, ..FileOptions::default() };
+            Site {
+                hosts: Vec::new(),
+                document_root,
+                location,
+                options: SiteOptions { files, ..SiteOptions::default() },
+            }
         });
         let certificate = self.certificate.clone().map(|(chain, key)| {
             let location = Location::Argument(format!("--certificate {}", chain.display()));

@@ -76,6 +76,7 @@ impl Section {
                 "aliases",
                 "index",
                 "clean_urls",
+                "listing",
                 "fallback",
                 "zone",
                 "media_types",

@@ -162,6 +162,8 @@ limits! {
         "Content of small files in memory; at the limit the least recently used is evicted.";
     small_file_bytes_max: u64 = 32_768 in 0..=1_048_576,
         "Largest file whose content is kept in memory; of larger ones the descriptor is kept.";
+    listing_entries_max: usize = 5_000 in 1..=100_000,
+        "Entries of a directory that its listing shows; it says that there are more.";
     missing_files_max: usize = 1_024 in 1..=262_144,
         "Negative entries of the open-file cache; at the limit some are evicted.";
     site_rules_max: usize = 10_000 in 0..=1_000_000,

@@ -147,6 +147,19 @@ const DAYS_PER_ERA: u64 = 146_097;
 /// Days from 0000-03-01 to 1970-01-01.
 const DAYS_TO_1970: u64 = 719_468;
 
+/// A time of RFC 3339: `2026-11-23T05:40:00Z`.
+pub(crate) fn rfc_3339(unix_s: u64) -> [u8; 20] {
+    let unix_s = unix_s.min(UNIX_S_MAX);
+    let (year, month, day) = civil_of_day(unix_s / SECONDS_PER_DAY);
+    let second = unix_s % SECONDS_PER_DAY;
+    let mut date = *b"0000-00-00T00:00:00Z";
+    let values = [year / 100, year % 100, month, day, second / 3600, second / 60 % 60, second % 60];
+    for (start, value) in [0, 2, 5, 8, 11, 14, 17].into_iter().zip(values) {
+        put_two_digits(&mut date[start..start + 2], value);
+    }
+    date
+}
+
 /// Days since 1970-01-01.
 fn day_of_civil(year: u64, month: u64, day_of_month: u64) -> u64 {
     // January and February count to the previous year.

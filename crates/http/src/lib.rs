@@ -17,6 +17,7 @@
 extern crate alloc;
 
 mod dns_message;
+mod listing;
 mod respond;
 mod response;
 mod multipart;
@@ -45,6 +46,7 @@ pub use date::HttpDate;
 pub use dns_message::{DNS_MESSAGE_BYTES_MAX, dns_query, has_dns_message};
 pub use fields::{FieldName, FieldValues, Fields};
 pub use host::Host;
+pub use listing::{ListedFile, Listing};
 pub use media_type::{is_compressible, media_type};
 pub use multipart::{Multipart, Part};
 pub use representation::{FileMetadata, FileTime, Negotiation, Representation};

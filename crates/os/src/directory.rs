@@ -10,6 +10,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+pub use crate::directory_entries::{DirectoryEntry, EntryKind};
+
 /// How a path beneath a root is opened: by `openat2` with `RESOLVE_BENEATH` (Linux 5.6), which with `RESOLVE_CACHED`
 /// (Linux 5.12) can also be told not to wait for a disk. Where a kernel or container has neither, the path is walked
 /// component by component.

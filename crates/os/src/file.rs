@@ -340,7 +340,7 @@ fn statx_is_supported() -> bool {
 }
 
 impl FileType {
-    fn from_raw(raw: rustix::fs::FileType) -> FileType {
+    pub(crate) fn from_raw(raw: rustix::fs::FileType) -> FileType {
         match raw {
             rustix::fs::FileType::RegularFile => FileType::Regular,
             rustix::fs::FileType::Directory => FileType::Directory,

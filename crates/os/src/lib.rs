@@ -24,6 +24,7 @@ pub mod udp;
 pub mod inotify;
 pub mod memfd;
 pub mod directory;
+mod directory_entries;
 mod path_walk;
 pub mod file;
 pub mod tcp;

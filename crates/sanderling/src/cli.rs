@@ -352,6 +352,10 @@ struct ServeArgs {
     #[arg(value_name = "FOLDER")]
     directory: Option<PathBuf>,
 
+    /// List directories without an index.html
+    #[arg(long, requires = "directory")]
+    listing: bool,
+
     /// Listen address for HTTP; may be repeated; port 0 selects a free port [default: 127.0.0.1:8080]
     #[arg(long, value_name = "ADDR:PORT", value_parser = parse_listen_address)]
     http: Vec<SocketAddr>,
@@ -387,7 +391,7 @@ struct ServeArgs {
     workers: Option<u64>,
 
     /// The configuration file
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["directory", "http", "https", "certificate", "key", "zones", "dns", "workers"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["directory", "listing", "http", "https", "certificate", "key", "zones", "dns", "workers"])]
     config: Option<PathBuf>,
 
     /// The control socket, for `sanderling status`, `reload`, `upgrade` and `stop`
@@ -437,6 +441,7 @@ impl ServeArgs {
         }
         Ok(ConfigSource::Flags(Flags {
             directory: self.directory,
+            listing: self.listing,
             http_listen: self.http,
             https_listen: self.https,
             certificate: self.certificate.zip(self.key),

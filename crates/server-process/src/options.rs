@@ -62,6 +62,7 @@ pub(crate) fn options_of(limits: &Limits) -> Options {
             descriptors_max: limits.open_file_descriptors_max,
             content_bytes_max: limits.open_file_content_bytes_max,
             small_file_bytes_max: limits.small_file_bytes_max,
+            listing_entries_max: limits.listing_entries_max,
             negative_entries_max: limits.missing_files_max,
             watched_directories_max: limits.watched_folders_max,
             valid_for: ms(limits.open_file_fresh_ms),

@@ -50,6 +50,9 @@ pub(crate) struct FileCache {
     /// When the server was created, on the monotonic clock.
     start_ms: Milliseconds,
     evicted_count: AtomicU64,
+    /// By which a simulation is ahead of the monotonic clock.
+    #[cfg(any(test, feature = "simulation"))]
+    skipped_ms: AtomicU64,
 }
 
 /// A path without a file.
@@ -115,6 +118,8 @@ impl Drop for PanicGuard<'_> {
 
 /// Attempts for one look-up, when descriptors are lacking or the file is being written.
 const ATTEMPTS_MAX: u8 = 10;
+/// How long the result of a job is valid, at least, for those that have waited for it.
+const VALID_AFTER_JOB: Duration = Duration::from_secs(1);
 /// How long a job waits for workers to release descriptors.
 const DESCRIPTOR_RETRY_DELAY: Duration = Duration::from_millis(20);
 
@@ -131,6 +136,8 @@ impl FileCache {
             options,
             start_ms,
             evicted_count: AtomicU64::new(0),
+            #[cfg(any(test, feature = "simulation"))]
+            skipped_ms: AtomicU64::new(0),
         }
     }
 
@@ -147,16 +154,26 @@ impl FileCache {
     }
 
     /// Looks up a path for which the worker has no reference, or a stale one: in the negative entries, then on disk if that
-    /// needs no wait, and otherwise by a job.
+    /// needs no wait, and otherwise by a job. `has_waited`: the request has waited for a job, whose result is
+    /// used even if entries are valid for less time than the job takes to report it.
     pub(crate) fn look_up(
         &self,
         site: &Arc<Site>,
         key: &FileKey,
         context: LookupContext,
         waiter: Waiter,
+        has_waited: bool,
     ) -> Lookup<'_, '_> {
+        let valid_for = if has_waited { self.options.valid_for.max(VALID_AFTER_JOB) } else { self.options.valid_for };
+        let is_valid = |found_ms| context.now_ms.saturating_sub(found_ms) <= ms(valid_for);
+        if has_waited
+            && let Some(file) = self.files.get(key)
+            && is_valid(file.checked_ms())
+        {
+            return Lookup::Opened(file);
+        }
         if let Some(negative) = self.negative.get(key) {
-            if context.now_ms.saturating_sub(negative.found_ms) <= ms(self.options.valid_for) {
+            if is_valid(negative.found_ms) {
                 return Lookup::Failed(negative.error);
             }
             self.negative.invalidate_ref(&negative);
@@ -364,7 +381,16 @@ impl FileCache {
     }
 
     fn context_now(&self) -> LookupContext {
-        self.context_at(monotonic_ms() - self.start_ms, unix_seconds())
+        let now_ms = monotonic_ms() - self.start_ms;
+        #[cfg(any(test, feature = "simulation"))]
+        let now_ms = now_ms + self.skipped_ms.load(Ordering::Relaxed);
+        self.context_at(now_ms, unix_seconds())
+    }
+
+    /// The clock of a simulation advances.
+    #[cfg(any(test, feature = "simulation"))]
+    pub(crate) fn skip(&self, by: Duration) {
+        self.skipped_ms.fetch_add(ms(by), Ordering::Relaxed);
     }
 
     /// The context of a first attempt at this time.
@@ -373,6 +399,7 @@ impl FileCache {
             small_file_bytes_max: self.options.small_file_bytes_max,
             content_bytes: self.options.content_bytes_max,
             descriptors: self.options.descriptors_max as u64,
+            listed_entries: self.options.listing_entries_max,
         };
         LookupContext { now_ms, unix_s, limits, attempt_count: 0 }
     }

@@ -2,27 +2,27 @@
 
 use crate::clock::Clock;
 use crate::context::Buffers;
-use crate::open_file::{FileError, FileKey, FileVariant, OpenFile};
+use crate::open_file::{FileError, FileKey, FileVariant, OpenFile, VariantId};
 use crate::options::Options;
 use crate::send_queue::{FileChunk, NextPart};
-use sanderling_http::{ContentCoding, LookupError, Multipart, Representation, Request, SitePath};
+use sanderling_http::{LookupError, Multipart, Representation, Request, SitePath};
 use sanderling_table::Ref;
 
 /// Jobs that one request waits for: the file may be evicted again before the connection comes back to it, where many files are
 /// requested and few may be open.
 pub(crate) const JOBS_PER_REQUEST_MAX: u8 = 16;
 
-/// A file that answers a request, in the coding that the client prefers.
+/// A file that answers a request, in the variant that the client prefers.
 pub(crate) struct FileHit<'l, 's> {
     file: &'l Ref<'s, FileKey, OpenFile>,
-    coding: ContentCoding,
+    id: VariantId,
     variant: &'l FileVariant,
 }
 
 impl<'l, 's> FileHit<'l, 's> {
     pub(crate) fn new(file: &'l Ref<'s, FileKey, OpenFile>, request: &Request<'_>) -> FileHit<'l, 's> {
-        let coding = file.coding_for(&request.fields);
-        FileHit { file, coding, variant: file.variant(coding) }
+        let id = file.variant_for(request);
+        FileHit { file, id, variant: file.variant(id) }
     }
 
     pub(crate) fn representation(&self) -> &'l Representation {
@@ -96,7 +96,7 @@ impl<'l, 's> FileHit<'l, 's> {
 
     /// These bytes, to be sent later.
     pub(crate) fn chunk(&self, start: u64, length_bytes: u64, may_use_sendfile: bool) -> FileChunk<'s> {
-        FileChunk::new(self.file, self.coding, start, length_bytes, may_use_sendfile)
+        FileChunk::new(self.file, self.id, start, length_bytes, may_use_sendfile)
     }
 }
 

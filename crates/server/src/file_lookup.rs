@@ -1,9 +1,11 @@
 //! The look-up of a requested path on disk: the file, and the precompressed files beside it.
 
+mod listing;
+
 use crate::disk_file::cached_tail;
 use crate::open_file::{
-    Blocking, EntryLimits, FileError, FileKey, FileVariant, FileVersion, Gauges, LookupContext, OpenError, OpenFile,
-    Purpose, RetryAfter, Storage, UnreadFile, file_error,
+    Alternatives, Blocking, EntryLimits, FileError, FileKey, FileVariant, FileVersion, Gauges, LookupContext,
+    OpenError, OpenFile, Purpose, RetryAfter, Storage, UnreadFile, file_error,
 };
 use crate::sites::{BuiltinFile, Root, Site, ancestors};
 use sanderling_http::{
@@ -139,7 +141,10 @@ impl FileLookup {
         {
             return Err(FileError::Moved(CanonicalUrl::WithoutSlash).into());
         }
-        Err(FileError::NotFound.into())
+        match &self.site.root {
+            Root::Directory(root) if self.site.options.files.listing => self.list(root, directory, attempt),
+            _ => Err(FileError::NotFound.into()),
+        }
     }
 
     /// Finds a file whose URL may lack its extension. A file at the path itself takes precedence over one with the extension, and
@@ -264,8 +269,11 @@ impl FileLookup {
             let negotiation = Negotiation::AcceptEncoding(coding);
             (coding, FileVariant::new(version, fields, negotiation, context, gauges))
         };
-        let coded = coded.into_iter().map(variant).collect();
-        Ok(LookupResult::New(OpenFile::new(uncompressed, coded, is_unwatchable, context)))
+        let alternatives = match coded.is_empty() {
+            true => Alternatives::None,
+            false => Alternatives::Precompressed(coded.into_iter().map(variant).collect()),
+        };
+        Ok(LookupResult::New(OpenFile::new(uncompressed, alternatives, is_unwatchable, context)))
     }
 
     /// What the heads of the file have besides: in a site with a fallback, what paths without a file get depends on these fields.
@@ -497,7 +505,7 @@ fn find_builtin(
     let representation =
         Representation::new(&metadata, Some(file.bytes), media_type(path), Negotiation::None, b"", context.unix_s);
     let uncompressed = FileVariant::builtin(file.bytes, representation, gauges);
-    Ok(OpenFile::new(uncompressed, Vec::new(), true, context))
+    Ok(OpenFile::new(uncompressed, Alternatives::None, true, context))
 }
 
 #[cfg(test)]

@@ -299,7 +299,7 @@ impl Http1 {
         let request = over_https.as_ref().unwrap_or(request);
         let site = context.files.site_for(&context.snapshot.sites, request.host);
         let mut ruling = Ruling::of(request, site, connection.transport, context.snapshot, context.options);
-        let (has_failed, waiter) = (self.job_error.is_some(), context.waiter);
+        let (has_failed, waiter) = (self.job_error.is_some(), (context.waiter, self.job_count > 0));
         match ruling.decide((request, site), has_failed, context.files, waiter, context.clock) {
             Decision::Made => {}
             Decision::WaitsForJob if self.job_count == JOBS_PER_REQUEST_MAX => {
@@ -362,13 +362,15 @@ impl Http1 {
                         is_last = true;
                         Lookup::Failed(error)
                     }
-                    None => match context.files.open(site, path, context.waiter, context.clock) {
-                        Lookup::Failed(error) => {
-                            let of = (site, path, request);
-                            context.files.open_instead(error, of, context.waiter, context.clock)
+                    None => {
+                        let waiter = (context.waiter, self.job_count > 0);
+                        match context.files.open(site, path, waiter, context.clock) {
+                            Lookup::Failed(error) => {
+                                context.files.open_instead(error, (site, path, request), waiter, context.clock)
+                            }
+                            found => found,
                         }
-                        found => found,
-                    },
+                    }
                 };
                 if HAS_RULES {
                     lookup.count(self.job_count, context.metrics);

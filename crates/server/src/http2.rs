@@ -391,7 +391,13 @@ impl<'s> Http2<'s> {
                 let ended = ended.and_then(|ended| ended.result);
                 let may_wait =
                     || job_count < JOBS_PER_REQUEST_MAX && self.session.may_keep(&scratch.head, &options.http.http2);
-                match ruling.decide((parsed, site), matches!(ended, Some(Err(_))), files, waiter, clock) {
+                match ruling.decide(
+                    (parsed, site),
+                    matches!(ended, Some(Err(_))),
+                    files,
+                    (waiter, job_count > 0),
+                    clock,
+                ) {
                     Decision::Made => {}
                     Decision::WaitsForJob if !may_wait() => ruling.action = Action::Page(Status::ServiceUnavailable),
                     Decision::WaitsForJob => return self.wait_for_job(request, &scratch.head, job),
@@ -422,10 +428,15 @@ impl<'s> Http2<'s> {
                     (Some(site), Some(Ok(path))) => {
                         lookup = match ended {
                             Some(Err(error)) => Lookup::Failed(error),
-                            _ => match files.open(site, path, waiter, clock) {
-                                Lookup::Failed(error) => files.open_instead(error, (site, path, parsed), waiter, clock),
-                                found => found,
-                            },
+                            _ => {
+                                let waiter = (waiter, job_count > 0);
+                                match files.open(site, path, waiter, clock) {
+                                    Lookup::Failed(error) => {
+                                        files.open_instead(error, (site, path, parsed), waiter, clock)
+                                    }
+                                    found => found,
+                                }
+                            }
                         };
                         lookup.count(job_count, metrics);
                         match &lookup {

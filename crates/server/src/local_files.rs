@@ -45,14 +45,14 @@ impl<'s> LocalFiles<'s> {
     }
 
     /// Looks `path` up in `site`. A hit costs one look-up in the worker's map, and no system call. `waiter` receives a
-    /// completion if the result is [`Lookup::Pending`].
+    /// completion if the result is [`Lookup::Pending`]; `has_waited`: the request has received one.
     // Always, although both versions of HTTP call it.
     #[inline(always)]
     pub(crate) fn open(
         &mut self,
         site: &Arc<Site>,
         path: &SitePath<'_>,
-        waiter: Waiter,
+        (waiter, has_waited): (Waiter, bool),
         clock: &Clock,
     ) -> Lookup<'_, 's> {
         if path.traits().intersects(site.options.refused_paths) {
@@ -65,7 +65,7 @@ impl<'s> LocalFiles<'s> {
             return Lookup::Cached(file);
         }
         let context = self.shared.context_at(clock.now_ms(), clock.unix_s());
-        self.shared.look_up(site, &self.key, context, waiter)
+        self.shared.look_up(site, &self.key, context, waiter, has_waited)
     }
 
     /// What answers a request whose path leads to no file because of `error`: the fallback of the site, or a page that says so.
@@ -75,7 +75,7 @@ impl<'s> LocalFiles<'s> {
         &mut self,
         error: FileError,
         (site, path, request): (&Arc<Site>, &SitePath<'_>, &Request<'_>),
-        waiter: Waiter,
+        waiter: (Waiter, bool),
         clock: &Clock,
     ) -> Lookup<'_, 's> {
         let (directory, has_page) = match error {
@@ -108,7 +108,7 @@ impl<'s> LocalFiles<'s> {
         &mut self,
         site: &Arc<Site>,
         path: Vec<u8>,
-        waiter: Waiter,
+        (waiter, has_waited): (Waiter, bool),
         clock: &Clock,
     ) -> Result<Option<Ref<'s, FileKey, OpenFile>>, FileError> {
         let key = FileKey::exact(site.id, path);
@@ -118,7 +118,7 @@ impl<'s> LocalFiles<'s> {
             return Ok(Some(Ref::clone(&file)));
         }
         let context = self.shared.context_at(clock.now_ms(), clock.unix_s());
-        match self.shared.look_up(site, &key, context, waiter) {
+        match self.shared.look_up(site, &key, context, waiter, has_waited) {
             Lookup::Opened(file) => Ok(Some(file)),
             Lookup::Failed(error) => Err(error),
             Lookup::Pending => Ok(None),

@@ -8,7 +8,7 @@ use crate::clock::Milliseconds;
 use crate::disk_file::{DiskFile, cached_tail};
 use crate::sites::Site;
 use sanderling_http::{
-    CanonicalUrl, ContentCoding, Fields, FileMetadata, FileTime, Negotiation, Representation, SitePath,
+    CanonicalUrl, ContentCoding, FileMetadata, FileTime, Negotiation, Representation, Request, SitePath,
     negotiate_coding,
 };
 use sanderling_os::error::ErrorClass;
@@ -91,12 +91,11 @@ impl FileKey {
     }
 }
 
-/// A file in all its content codings: one entry, so that one look-up finds them all.
+/// A file in all its variants: one entry, so that one look-up finds them all.
 #[derive(Debug)]
 pub(crate) struct OpenFile {
     uncompressed: FileVariant,
-    /// The precompressed files beside it, in their codings.
-    coded: Box<[(ContentCoding, FileVariant)]>,
+    alternatives: Alternatives,
     /// When the file system was last asked.
     checked_ms: AtomicU64,
     /// The kernel reports changes of the file.
@@ -104,6 +103,24 @@ pub(crate) struct OpenFile {
     /// Watches on the directories of its path would not report every change: its path leads through a symbolic link, or a
     /// precompressed file could not be opened yet.
     pub(crate) is_unwatchable: bool,
+}
+
+/// The variants of a file besides the uncompressed one.
+#[derive(Debug)]
+pub(crate) enum Alternatives {
+    None,
+    /// The precompressed files beside it, in their codings.
+    Precompressed(Box<[(ContentCoding, FileVariant)]>),
+    /// The listing of a directory as JSON; the other one is HTML.
+    Json(Box<FileVariant>),
+}
+
+/// One of the variants of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum VariantId {
+    Uncompressed,
+    Coded(ContentCoding),
+    Json,
 }
 
 /// A file in one content coding.
@@ -142,6 +159,8 @@ pub(crate) struct EntryLimits {
     /// Bytes of content in memory.
     pub(crate) content_bytes: u64,
     pub(crate) descriptors: u64,
+    /// Entries of a directory that is listed.
+    pub(crate) listed_entries: usize,
 }
 
 /// One version of a file on disk.
@@ -270,32 +289,46 @@ pub(crate) struct Gauges {
 impl OpenFile {
     pub(crate) fn new(
         uncompressed: FileVariant,
-        coded: Vec<(ContentCoding, FileVariant)>,
+        alternatives: Alternatives,
         is_unwatchable: bool,
         context: LookupContext,
     ) -> OpenFile {
         OpenFile {
             uncompressed,
-            coded: coded.into_boxed_slice(),
+            alternatives,
             checked_ms: AtomicU64::new(context.now_ms),
             is_watched: AtomicBool::new(false),
             is_unwatchable,
         }
     }
 
-    /// The coding that the sender of `fields` prefers, of those that the file has.
+    /// The variant that the sender of `request` prefers.
     #[inline]
-    pub(crate) fn coding_for(&self, fields: &Fields<'_>) -> ContentCoding {
-        if self.coded.is_empty() {
-            return ContentCoding::Identity;
+    pub(crate) fn variant_for(&self, request: &Request<'_>) -> VariantId {
+        match &self.alternatives {
+            Alternatives::None => VariantId::Uncompressed,
+            Alternatives::Precompressed(coded) => {
+                match negotiate_coding(&request.fields, coded.iter().map(|(coding, _)| *coding)) {
+                    ContentCoding::Identity => VariantId::Uncompressed,
+                    coding => VariantId::Coded(coding),
+                }
+            }
+            Alternatives::Json(_) if request.prefers_json() => VariantId::Json,
+            Alternatives::Json(_) => VariantId::Uncompressed,
         }
-        negotiate_coding(fields, self.coded.iter().map(|(coding, _)| *coding))
     }
 
-    /// The file in `coding`, or without any if the file does not have that coding.
+    /// A variant, or the uncompressed one if the file does not have it.
     #[inline]
-    pub(crate) fn variant(&self, coding: ContentCoding) -> &FileVariant {
-        self.coded.iter().find(|(candidate, _)| *candidate == coding).map_or(&self.uncompressed, |(_, variant)| variant)
+    pub(crate) fn variant(&self, id: VariantId) -> &FileVariant {
+        match (&self.alternatives, id) {
+            (Alternatives::Precompressed(coded), VariantId::Coded(coding)) => {
+                let found = coded.iter().find(|(candidate, _)| *candidate == coding);
+                found.map_or(&self.uncompressed, |(_, variant)| variant)
+            }
+            (Alternatives::Json(json), VariantId::Json) => json,
+            _ => &self.uncompressed,
+        }
     }
 
     /// When the file system was last asked. While that answer is valid, this is also about when the file was last used.
@@ -338,7 +371,19 @@ impl OpenFile {
     }
 
     fn variants(&self) -> impl Iterator<Item = &FileVariant> {
-        std::iter::once(&self.uncompressed).chain(self.coded.iter().map(|(_, variant)| variant))
+        let json = match &self.alternatives {
+            Alternatives::Json(json) => Some(&**json),
+            Alternatives::None | Alternatives::Precompressed(_) => None,
+        };
+        let precompressed = self.precompressed().iter().map(|(_, variant)| variant);
+        std::iter::once(&self.uncompressed).chain(precompressed).chain(json)
+    }
+
+    fn precompressed(&self) -> &[(ContentCoding, FileVariant)] {
+        match &self.alternatives {
+            Alternatives::Precompressed(coded) => coded,
+            Alternatives::None | Alternatives::Json(_) => &[],
+        }
     }
 
     /// Whether the file is on disk.
@@ -353,7 +398,7 @@ impl OpenFile {
         uncompressed: &'f Metadata,
         coded: impl Iterator<Item = (ContentCoding, &'f Metadata)>,
     ) -> bool {
-        let cached = self.coded.iter().map(|(coding, variant)| (*coding, variant.metadata.as_ref()));
+        let cached = self.precompressed().iter().map(|(coding, variant)| (*coding, variant.metadata.as_ref()));
         self.uncompressed.metadata.as_ref() == Some(uncompressed)
             && cached.eq(coded.map(|(coding, metadata)| (coding, Some(metadata))))
     }
@@ -382,6 +427,30 @@ impl FileVariant {
             FileContent::Descriptor(_) => Usage::new(gauges, 1, 0),
             FileContent::Builtin(_) => Usage::new(gauges, 0, 0),
         };
+        FileVariant { representation, content, metadata: Some(metadata), usage }
+    }
+
+    /// What was made of a directory with this metadata.
+    pub(crate) fn generated(
+        content: Vec<u8>,
+        (media_type, field_lines): (&str, &[u8]),
+        metadata: Metadata,
+        context: LookupContext,
+        gauges: &Arc<Gauges>,
+    ) -> FileVariant {
+        // The times of the directory say nothing about the files in it, whose lengths the content has.
+        let of_content = FileMetadata {
+            length_bytes: content.len() as u64,
+            modified: FileTime::default(),
+            changed: FileTime::default(),
+            device: 0,
+            inode: 0,
+        };
+        let negotiation = Negotiation::None;
+        let representation =
+            Representation::new(&of_content, Some(&content), media_type, negotiation, field_lines, context.unix_s);
+        let usage = Usage::new(gauges, 0, content.len() as u64);
+        let content = FileContent::Memory(content.into_boxed_slice());
         FileVariant { representation, content, metadata: Some(metadata), usage }
     }
 

@@ -164,6 +164,8 @@ pub struct OpenFilesOptions {
     pub content_bytes_max: u64,
     /// Bytes of the largest file that is kept in memory, to be sent together with its head.
     pub small_file_bytes_max: u64,
+    /// Entries of a directory that are listed.
+    pub listing_entries_max: usize,
     /// Negative entries: paths without a file.
     pub negative_entries_max: usize,
     /// Directories that are watched (inotify).
@@ -186,6 +188,7 @@ impl Default for OpenFilesOptions {
             descriptors_max: 4_096,
             content_bytes_max: 64 * 1024 * 1024,
             small_file_bytes_max: 32 * 1024,
+            listing_entries_max: 5_000,
             negative_entries_max: 1_024,
             watched_directories_max: 8_192,
             valid_for: Duration::from_secs(1),

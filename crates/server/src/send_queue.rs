@@ -5,9 +5,8 @@ use crate::clock::Milliseconds;
 use crate::disk_file::{DiskFile, ReadResult};
 use crate::file_reads::{FileRead, FileReads};
 use crate::jobs::Waiter;
-use crate::open_file::{FileContent, FileKey, FileVariant, OpenFile};
+use crate::open_file::{FileContent, FileKey, FileVariant, OpenFile, VariantId};
 use crate::transport::{Transport, split};
-use sanderling_http::ContentCoding;
 use sanderling_os::tcp::More;
 use sanderling_table::Ref;
 use std::collections::VecDeque;
@@ -185,7 +184,7 @@ impl<'s> SendQueue<'s> {
 pub(crate) struct FileChunk<'s> {
     /// A counted reference: the response may outlive the iteration, and the worker's cached reference with it.
     file: Ref<'s, FileKey, OpenFile>,
-    coding: ContentCoding,
+    variant_id: VariantId,
     offset: u64,
     remaining_bytes: u64,
     method: SendMethod,
@@ -240,10 +239,10 @@ enum SendMethod {
 }
 
 impl<'s> FileChunk<'s> {
-    /// `length_bytes` of `file` in `coding`, from `offset` on. `may_use_sendfile`: probably no process is writing the file.
+    /// `length_bytes` of a variant of `file`, from `offset` on. `may_use_sendfile`: probably no process is writing the file.
     pub(crate) fn new(
         file: &Ref<'s, FileKey, OpenFile>,
-        coding: ContentCoding,
+        variant_id: VariantId,
         offset: u64,
         length_bytes: u64,
         may_use_sendfile: bool,
@@ -251,7 +250,7 @@ impl<'s> FileChunk<'s> {
         let method = if may_use_sendfile { SendMethod::Sendfile } else { SendMethod::ReadAndSend };
         FileChunk {
             file: file.clone(),
-            coding,
+            variant_id,
             offset,
             remaining_bytes: length_bytes,
             method,
@@ -308,7 +307,7 @@ impl<'s> FileChunk<'s> {
     }
 
     fn variant(&self) -> &FileVariant {
-        self.file.variant(self.coding)
+        self.file.variant(self.variant_id)
     }
 
     /// What remains, if the file is in memory.
@@ -377,7 +376,7 @@ impl<'s> FileChunk<'s> {
         context: &mut SendContext<'_>,
     ) -> io::Result<Piece> {
         let length = self.remaining_bytes.min(budget_bytes);
-        let FileContent::Descriptor(file) = &self.file.variant(self.coding).content else {
+        let FileContent::Descriptor(file) = &self.file.variant(self.variant_id).content else {
             let content = self.in_memory().expect("content without a descriptor is in memory");
             return transport.send(&content[..length as usize], More::No).map(Piece::Sent);
         };
@@ -445,7 +444,7 @@ impl<'s> FileChunk<'s> {
         waiter: Waiter,
         now_ms: Milliseconds,
     ) -> io::Result<Piece> {
-        let count = match &self.file.variant(self.coding).content {
+        let count = match &self.file.variant(self.variant_id).content {
             FileContent::Descriptor(file) => {
                 if let Some(piece) = self.read.poll(file, self.offset, now_ms)? {
                     return Ok(piece);

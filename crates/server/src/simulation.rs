@@ -206,6 +206,7 @@ impl Simulation<'_> {
     /// Time passes; then one iteration.
     pub fn advance(&mut self, by: Duration) {
         self.connections.clock_mut().advance(by);
+        self.shared.files.skip(by);
         self.run_once();
     }
 

@@ -155,7 +155,7 @@ impl Ruling<'_> {
         (request, site): (&Request<'_>, Option<&Arc<Site>>),
         has_failed: bool,
         files: &mut LocalFiles<'_>,
-        waiter: Waiter,
+        waiter: (Waiter, bool),
         clock: &Clock,
     ) -> Decision {
         let Action::FileOrRule(outcome) = &self.action else { return Decision::Made };

@@ -72,6 +72,32 @@ fn check_html(manual: &Manual) -> String {
 }
 
 #[test]
+fn the_manual_of_listings_is_true() {
+    let manual =
+        Manual::serve("listing.md", &[("public/README.md", b"me\n"), ("public/docs/x", b""), ("public/.env", b"")]);
+    let json = manual.curl("files.example.com", "/", "", &["--header", "Accept: application/json"]);
+    let lines: Vec<&str> = json.lines().collect();
+    assert_eq!((lines[0], lines[3]), ("{\"path\":\"/\",\"entries\":[", "],\"truncated\":false}"), "{json}");
+    assert!(lines[1].starts_with("{\"name\":\"docs\",\"url\":\"docs/\",\"type\":\"directory\",\"modified\":\""));
+    assert!(lines[2].starts_with("{\"name\":\"README.md\",\"url\":\"README.md\",\"type\":\"file\",\"size\":3,"));
+    let page = manual.curl("files.example.com", "/docs/", " %{http_code} %{content_type}", &[]);
+    assert!(page.ends_with("200 text/html; charset=utf-8") && page.contains("<a href=\"x\">x</a>"), "{page}");
+}
+
+#[test]
+fn a_folder_is_listed_if_the_command_line_says_so() {
+    let directory = TestDirectory::with(&[("a.txt", b"a")]);
+    let site = directory.argument("");
+    let counts = ListenerCounts { http: 1, ..ListenerCounts::default() };
+    for (arguments, status) in [(&["--listing"][..], "200"), (&[], "404")] {
+        let arguments = [&["serve", &site, "--http", "127.0.0.1:0"], arguments].concat();
+        let server = TestServer::start(&arguments, counts);
+        let url = format!("http://{}/", server.http());
+        assert!(curl(&["--write-out", " %{http_code}", &url]).text().ends_with(status));
+    }
+}
+
+#[test]
 fn wildcards_indexes_and_clean_urls_are_configured() {
     let config = "
         [http]

@@ -1,6 +1,7 @@
 //! Files with their precompressed files: which are used, what they use, and when a look-up finds them unchanged.
 
 use super::*;
+use crate::open_file::VariantId;
 use crate::sites::SiteOptions;
 use sanderling_http::SitePath;
 use sanderling_os::counters::{Syscall, thread_counts};
@@ -42,7 +43,8 @@ fn a_precompressed_file_is_used_if_it_is_shorter_and_not_older() {
     check(metadata(20, 10, 5), metadata(0, 10, 5), false);
 }
 
-const LIMITS: EntryLimits = EntryLimits { small_file_bytes_max: 8 * 1024, content_bytes: 1 << 20, descriptors: 100 };
+const LIMITS: EntryLimits =
+    EntryLimits { small_file_bytes_max: 8 * 1024, content_bytes: 1 << 20, descriptors: 100, listed_entries: 10 };
 
 /// Long after the files were written.
 const NOW_UNIX_S: u64 = 10_000_000_000;
@@ -237,7 +239,7 @@ fn a_copy_with_its_times_has_the_same_entity_tag() {
 }
 
 fn etag(file: &OpenFile) -> &[u8] {
-    file.variant(ContentCoding::Identity).representation.etag()
+    file.variant(VariantId::Uncompressed).representation.etag()
 }
 
 fn modified_at(path: &Path) -> std::time::SystemTime {
@@ -266,7 +268,7 @@ fn a_file_that_is_appended_to_all_the_time_is_found_with_its_length_at_that_time
                 other => assert!(matches!(other, Err(OpenError::Retry(RetryAfter::RecentChange(_)))), "{other:?}"),
             }
         };
-        let variant = file.variant(ContentCoding::Identity);
+        let variant = file.variant(VariantId::Uncompressed);
         assert_eq!(variant.representation.length_bytes(), written);
         std::fs::File::options().append(true).open(&path).and_then(|file| file.set_len(written + 7)).expect("longer");
         assert!(variant.is_unchanged());
@@ -334,7 +336,7 @@ fn a_link_leads_to_a_file_beneath_the_root_or_a_link_target() {
             match lookup.run(None, context, Blocking::Yes, &Arc::default()) {
                 Ok(LookupResult::New(file)) => {
                     assert!(file.is_unwatchable, "{requested}");
-                    let content = file.variant(ContentCoding::Identity).content.in_memory().expect("a small file");
+                    let content = file.variant(VariantId::Uncompressed).content.in_memory().expect("a small file");
                     break Ok(String::from_utf8_lossy(content).into_owned());
                 }
                 Ok(LookupResult::Unchanged) => panic!("nothing is cached"),

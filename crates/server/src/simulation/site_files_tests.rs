@@ -53,19 +53,20 @@ impl Answer {
 /// Runs `act` on a site with these files, each with its content.
 fn browse(files: &[(&str, &str)], options: FileOptions, act: impl FnOnce(&mut Browser<'_, '_>)) {
     let directory = tempfile::tempdir().expect("created");
-    let root = Root::Directory(Arc::new(Directory::open(directory.path()).expect("opened")));
-    let options = SiteOptions { files: options, ..SiteOptions::default() };
-    let site = Site { id: 0, hosts: Vec::new(), root, options };
-    let snapshot = Snapshot::new(Sites::new(vec![site], DefaultSite::EveryHost(0)), ZoneMap::new(HashSeed(1), []));
     files.iter().for_each(|(path, content)| write(directory.path(), path, content.as_bytes()));
-    settle(directory.path());
-    let options = Options {
-        http: HttpOptions { accepts_http2: true, requests_per_connection_max: u64::MAX, ..HttpOptions::default() },
-        ..Options::default()
-    };
-    simulate(snapshot, options, |simulation| {
+    browse_directory(directory.path(), options, Options::default(), act);
+}
+
+/// Runs `act` on the site in a directory.
+fn browse_directory(directory: &Path, files: FileOptions, options: Options, act: impl FnOnce(&mut Browser<'_, '_>)) {
+    let root = Root::Directory(Arc::new(Directory::open(directory).expect("opened")));
+    let site = Site { id: 0, hosts: Vec::new(), root, options: SiteOptions { files, ..SiteOptions::default() } };
+    let snapshot = Snapshot::new(Sites::new(vec![site], DefaultSite::EveryHost(0)), ZoneMap::new(HashSeed(1), []));
+    settle(directory);
+    let http = HttpOptions { accepts_http2: true, requests_per_connection_max: u64::MAX, ..HttpOptions::default() };
+    simulate(snapshot, Options { http, ..options }, |simulation| {
         let client = simulation.connect(Protocol::Http, b"", usize::MAX).expect("accepted");
-        act(&mut Browser { simulation, root: directory.path(), client });
+        act(&mut Browser { simulation, root: directory, client });
     });
 }
 
@@ -427,10 +428,10 @@ fn the_fallback_is_a_file_with_validators_that_varies_by_what_selects_it() {
 #[test]
 fn a_missing_fallback_is_a_404() {
     browse(&[("a.txt", "")], fallback(), |browser| {
-        browser.check("/users", NAVIGATION, "404 built-in");
+        browser.check("/users/7", NAVIGATION, "404 built-in");
         browser.write("index.html", "app");
         browser.wait_until_stale();
-        browser.check("/users", NAVIGATION, "200 app");
+        browser.check("/users/7", NAVIGATION, "200 app");
     });
 }
 
@@ -444,6 +445,115 @@ fn fallback_and_clean_urls_work_together() {
         browser.check("/index.html", NAVIGATION, "308 /");
         browser.check("/404.html", "", "308 /404");
         browser.check("/404", "", "200 page");
+    });
+}
+
+fn listing() -> FileOptions {
+    FileOptions { listing: true, ..FileOptions::default() }
+}
+
+const JSON: &str = "Accept: application/json\r\n";
+
+#[test]
+fn a_directory_without_an_index_is_listed_as_a_page_or_as_json() {
+    let files = [("a/index.html", "index"), ("b/two.txt", "22"), ("b/<i>&.txt", ""), ("b/c/d.txt", "d")];
+    browse(&files, listing(), |browser| {
+        let page = browser.get("/b/", NAVIGATION);
+        assert_eq!((page.status(), page.field("Content-Type")), ("200", Some("text/html; charset=utf-8")));
+        assert_eq!(page.field("Vary"), Some("Accept"));
+        assert!(page.field("Content-Security-Policy").is_some_and(|policy| policy.starts_with("default-src 'none'")));
+        for part in
+            ["<a href=\"c/\">c/</a>", "<a href=\"two.txt\">two.txt</a>", "%3Ci%3E%26.txt\">&lt;i&gt;&amp;.txt</a>"]
+        {
+            assert!(page.text().contains(part), "{part} in {}", page.text());
+        }
+        let json = browser.get("/b/", JSON);
+        assert_eq!((json.status(), json.field("Content-Type")), ("200", Some("application/json")));
+        assert!(
+            json.text().contains("{\"name\":\"two.txt\",\"url\":\"two.txt\",\"type\":\"file\",\"size\":2,"),
+            "{json:?}"
+        );
+        assert_ne!(json.field("ETag"), page.field("ETag"));
+        browser.check("/a/", "", "200 index");
+        browser.check("/b", "", "301 /b/");
+        browser.check("/none/", "", "404 built-in");
+        browser.check("/b/two.txt/", "", "404 built-in");
+        browser.check("/b/two.txt", "", "200 22");
+        let etag = page.field("ETag").expect("of the page");
+        assert_eq!(browser.get("/b/", &format!("{NAVIGATION}If-None-Match: {etag}\r\n")).status(), "304");
+        assert_eq!(browser.get("/b/", "Range: bytes=0-8\r\n").summary(), "206 <!doctype");
+        assert_eq!(page.field("Last-Modified"), None);
+    });
+    browse(&files, FileOptions::default(), |browser| browser.check("/b/", "", "404 built-in"));
+}
+
+#[test]
+fn entries_that_are_never_fresh_are_used_by_the_request_that_has_waited_for_them() {
+    let mut options = Options::default();
+    options.open_files.valid_for = Duration::ZERO;
+    let directory = tempfile::tempdir().expect("created");
+    for path in ["404.html", "a/b.txt"] {
+        write(directory.path(), path, b"page");
+    }
+    browse_directory(directory.path(), FileOptions { listing: true, ..fallback() }, options, |browser| {
+        for _ in 0..3 {
+            browser.check("/none/missing", "", "404 page");
+            browser.check("/none/missing", NAVIGATION, "404 page");
+            assert_eq!(browser.get("/a/", "").status(), "200");
+            browser.wait_until_stale();
+        }
+    });
+}
+
+/// The names in the listing of the document root.
+fn names(browser: &mut Browser<'_, '_>) -> Vec<String> {
+    let json = browser.get("/", JSON);
+    let names = json.text().lines().filter_map(|line| line.strip_prefix("{\"name\":\"")?.split('"').next());
+    names.map(str::to_owned).collect()
+}
+
+#[test]
+fn a_listing_shows_what_is_served_and_links_as_what_they_lead_to() {
+    use std::os::unix::fs::symlink;
+    let files = [("a.txt", "a"), (".env", ""), (".well-known/x", ""), ("b.bak", ""), ("dir/x", "")];
+    browse(&files, listing(), |browser| {
+        let link = |target: &str, name: &str| symlink(target, browser.root.join(name)).expect("linked");
+        link("a.txt", "to-file");
+        link("dir", "to-directory");
+        link("missing", "dangling");
+        link("/etc/passwd", "outside");
+        link("..", "above");
+        let fifo = browser.root.join("fifo");
+        rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0)
+            .expect("made");
+        assert_eq!(names(browser), [".well-known", "dir", "to-directory", "a.txt", "to-file"]);
+        for name in ["dangling", "outside", "above", "fifo", ".env", "b.bak"] {
+            browser.check(&format!("/{name}"), "", "404 built-in");
+        }
+    });
+}
+
+#[test]
+fn a_listing_is_bounded_and_follows_changes() {
+    let directory = tempfile::tempdir().expect("created");
+    let mut options = Options::default();
+    options.open_files.listing_entries_max = 3;
+    for name in ["a", "b", "c"] {
+        write(directory.path(), name, b"");
+    }
+    browse_directory(directory.path(), listing(), options, |browser| {
+        assert_eq!(names(browser), ["a", "b", "c"]);
+        assert!(browser.get("/", JSON).text().ends_with("\"truncated\":false}\n"));
+        browser.write("d", "");
+        browser.wait_until_stale();
+        assert_eq!(names(browser).len(), 3);
+        assert!(browser.get("/", JSON).text().ends_with("\"truncated\":true}\n"));
+        assert!(browser.get("/", "").text().contains("There are more"));
+        std::fs::remove_file(browser.root.join("a")).expect("removed");
+        browser.write("b", "12345");
+        browser.wait_until_stale();
+        assert_eq!(names(browser), ["b", "c", "d"]);
+        assert!(browser.get("/", JSON).text().contains("\"size\":5"));
     });
 }
 
