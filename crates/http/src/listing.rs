@@ -242,7 +242,7 @@ fn put_size(bytes: u64, out: &mut Vec<u8>) {
     if unit == 0 || whole >= 10 {
         put_fmt(out, format_args!("{whole} {}", UNITS[unit]));
     } else {
-        let tenths = (u128::from(bytes) * 10 >> shift) % 10;
+        let tenths = ((u128::from(bytes) * 10) >> shift) % 10;
         put_fmt(out, format_args!("{whole}.{tenths} {}", UNITS[unit]));
     }
 }

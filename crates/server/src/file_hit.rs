@@ -2,6 +2,7 @@
 
 use crate::clock::Clock;
 use crate::context::Buffers;
+use crate::file_cache::Lookup;
 use crate::open_file::{FileError, FileKey, FileVariant, OpenFile, VariantId};
 use crate::options::Options;
 use crate::send_queue::{FileChunk, NextPart};
@@ -19,10 +20,33 @@ pub(crate) struct FileHit<'l, 's> {
     variant: &'l FileVariant,
 }
 
+/// The file that answers a request, or why there is none; and the file that is the page of that error.
+pub(crate) type Found<'l, 's> = (Result<FileHit<'l, 's>, LookupError<'l>>, Option<FileHit<'l, 's>>);
+
 impl<'l, 's> FileHit<'l, 's> {
-    pub(crate) fn new(file: &'l Ref<'s, FileKey, OpenFile>, request: &Request<'_>) -> FileHit<'l, 's> {
+    fn new(file: &'l Ref<'s, FileKey, OpenFile>, request: &Request<'_>) -> FileHit<'l, 's> {
         let id = file.variant_for(request);
         FileHit { file, id, variant: file.variant(id) }
+    }
+
+    /// The file of a look-up of `path`, or why there is none and the file that is the page for it; `None` if the request waits for a
+    /// job.
+    #[inline(always)]
+    pub(crate) fn find(
+        lookup: &'l Lookup<'_, 's>,
+        request: &Request<'_>,
+        path: &'l SitePath<'l>,
+    ) -> Option<Found<'l, 's>> {
+        Some(match lookup {
+            Lookup::Cached(file) => (Ok(FileHit::new(file, request)), None),
+            Lookup::Opened(file) | Lookup::Fallback(file) => (Ok(FileHit::new(file, request)), None),
+            Lookup::NotFoundPage(file) => {
+                let page = FileHit::new(file, request);
+                (Err(LookupError::NotFoundWithPage(page.representation())), Some(page))
+            }
+            Lookup::Failed(error) => (Err(lookup_error(*error, path)), None),
+            Lookup::Pending => return None,
+        })
     }
 
     pub(crate) fn representation(&self) -> &'l Representation {
@@ -105,7 +129,7 @@ pub(crate) fn is_missing(error: FileError) -> bool {
     matches!(error, FileError::NotFound | FileError::NotFoundWithPage(_))
 }
 
-pub(crate) fn lookup_error<'r>(error: FileError, path: &'r SitePath<'r>) -> LookupError<'r> {
+fn lookup_error<'r>(error: FileError, path: &'r SitePath<'r>) -> LookupError<'r> {
     match error {
         FileError::IsDirectory => LookupError::Directory(path),
         FileError::Moved(url) => LookupError::Moved(path, url),

@@ -5,7 +5,7 @@ use crate::clock::Milliseconds;
 use crate::context::{Buffers, CloseMode, ConnectionInfo, Context, Input, Step};
 use crate::dns_over_https::{self, DnsRequest};
 use crate::file_cache::Lookup;
-use crate::file_hit::{FileHit, JOBS_PER_REQUEST_MAX, lookup_error};
+use crate::file_hit::{FileHit, JOBS_PER_REQUEST_MAX};
 use crate::metrics::Counter;
 use crate::open_file::FileError;
 use crate::send_queue::FileChunk;
@@ -349,12 +349,10 @@ impl Http1 {
         let path = if HAS_RULES { ruling.action.path(request) } else { request.path() };
         let path = path.map(SitePath::parse);
         let lookup;
-        // The page of an error, if that is a file.
-        let mut page = None;
-        let hit = match (site, &path) {
-            (_, None) => Err(LookupError::NotLookedUp),
-            (_, Some(Err(error))) => Err(LookupError::from(*error)),
-            (None, _) => Err(LookupError::MisdirectedRequest),
+        let (hit, page) = match (site, &path) {
+            (_, None) => (Err(LookupError::NotLookedUp), None),
+            (_, Some(Err(error))) => (Err(LookupError::from(*error)), None),
+            (None, _) => (Err(LookupError::MisdirectedRequest), None),
             (Some(site), Some(Ok(path))) => {
                 lookup = match self.job_error.take() {
                     Some(error) => {
@@ -375,17 +373,10 @@ impl Http1 {
                 if HAS_RULES {
                     lookup.count(self.job_count, context.metrics);
                 }
-                match &lookup {
-                    Lookup::Cached(file) => Ok(FileHit::new(file, request)),
-                    Lookup::Opened(file) => Ok(FileHit::new(file, request)),
-                    Lookup::Fallback(file) => Ok(FileHit::new(file, request)),
-                    Lookup::NotFoundPage(file) => {
-                        let hit = page.insert(FileHit::new(file, request));
-                        Err(LookupError::NotFoundWithPage(hit.representation()))
-                    }
-                    Lookup::Failed(error) => Err(lookup_error(*error, path)),
-                    Lookup::Pending if self.job_count == JOBS_PER_REQUEST_MAX => Err(LookupError::ServiceUnavailable),
-                    Lookup::Pending => {
+                match FileHit::find(&lookup, request, path) {
+                    Some(found) => found,
+                    None if self.job_count == JOBS_PER_REQUEST_MAX => (Err(LookupError::ServiceUnavailable), None),
+                    None => {
                         self.job_count += 1;
                         return Step::WaitForJob;
                     }

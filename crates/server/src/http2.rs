@@ -6,7 +6,7 @@ use crate::clock::Milliseconds;
 use crate::context::{Buffers, ConnectionInfo, Context, Input};
 use crate::dns_over_https::{self, DnsRequest};
 use crate::file_cache::Lookup;
-use crate::file_hit::{FileHit, JOBS_PER_REQUEST_MAX, lookup_error};
+use crate::file_hit::{FileHit, JOBS_PER_REQUEST_MAX};
 use crate::file_reads::FileReads;
 use crate::jobs::Waiter;
 use crate::metrics::{Counter, ThreadMetrics};
@@ -388,16 +388,11 @@ impl<'s> Http2<'s> {
                 origin.site_index = files.last_site_index();
                 ruling = Ruling::find(parsed, site, connection.transport, snapshot, options);
                 let job @ (job_count, _) = (ended.map_or(0, |ended| ended.job_count), origin.since_ms);
+                let waiter = (waiter, job_count > 0);
                 let ended = ended.and_then(|ended| ended.result);
                 let may_wait =
                     || job_count < JOBS_PER_REQUEST_MAX && self.session.may_keep(&scratch.head, &options.http.http2);
-                match ruling.decide(
-                    (parsed, site),
-                    matches!(ended, Some(Err(_))),
-                    files,
-                    (waiter, job_count > 0),
-                    clock,
-                ) {
+                match ruling.decide((parsed, site), matches!(ended, Some(Err(_))), files, waiter, clock) {
                     Decision::Made => {}
                     Decision::WaitsForJob if !may_wait() => ruling.action = Action::Page(Status::ServiceUnavailable),
                     Decision::WaitsForJob => return self.wait_for_job(request, &scratch.head, job),
@@ -421,35 +416,23 @@ impl<'s> Http2<'s> {
                     return StreamStep::Progress { has_answered: true };
                 }
                 path = ruling.action.path(parsed).map(SitePath::parse);
-                hit = match (site, &path) {
-                    (_, None) => Err(LookupError::NotLookedUp),
-                    (_, Some(Err(error))) => Err(LookupError::from(*error)),
-                    (None, _) => Err(LookupError::MisdirectedRequest),
+                (hit, page) = match (site, &path) {
+                    (_, None) => (Err(LookupError::NotLookedUp), None),
+                    (_, Some(Err(error))) => (Err(LookupError::from(*error)), None),
+                    (None, _) => (Err(LookupError::MisdirectedRequest), None),
                     (Some(site), Some(Ok(path))) => {
                         lookup = match ended {
                             Some(Err(error)) => Lookup::Failed(error),
-                            _ => {
-                                let waiter = (waiter, job_count > 0);
-                                match files.open(site, path, waiter, clock) {
-                                    Lookup::Failed(error) => {
-                                        files.open_instead(error, (site, path, parsed), waiter, clock)
-                                    }
-                                    found => found,
-                                }
-                            }
+                            _ => match files.open(site, path, waiter, clock) {
+                                Lookup::Failed(error) => files.open_instead(error, (site, path, parsed), waiter, clock),
+                                found => found,
+                            },
                         };
                         lookup.count(job_count, metrics);
-                        match &lookup {
-                            Lookup::Cached(file) => Ok(FileHit::new(file, parsed)),
-                            Lookup::Opened(file) => Ok(FileHit::new(file, parsed)),
-                            Lookup::Fallback(file) => Ok(FileHit::new(file, parsed)),
-                            Lookup::NotFoundPage(file) => {
-                                let hit = page.insert(FileHit::new(file, parsed));
-                                Err(LookupError::NotFoundWithPage(hit.representation()))
-                            }
-                            Lookup::Failed(error) => Err(lookup_error(*error, path)),
-                            Lookup::Pending if !may_wait() => Err(LookupError::ServiceUnavailable),
-                            Lookup::Pending => return self.wait_for_job(request, &scratch.head, job),
+                        match FileHit::find(&lookup, parsed, path) {
+                            Some(found) => found,
+                            None if !may_wait() => (Err(LookupError::ServiceUnavailable), None),
+                            None => return self.wait_for_job(request, &scratch.head, job),
                         }
                     }
                 };
