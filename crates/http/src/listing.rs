@@ -325,7 +325,7 @@ mod tests {
     #[test]
     fn names_that_are_not_utf_8_have_their_bytes_in_the_url() {
         let entry = ListedFile { name: vec![b'a', 0xff], ..file("") };
-        assert!(html("", &[entry.clone()]).contains("<a href=\"a%FF\">a\u{fffd}</a>"));
+        assert!(html("", core::slice::from_ref(&entry)).contains("<a href=\"a%FF\">a\u{fffd}</a>"));
         assert!(json("", &[entry]).contains("{\"name\":\"a\u{fffd}\",\"url\":\"a%FF\""));
     }
 
@@ -345,7 +345,7 @@ mod tests {
             assert!(page.contains("<time datetime=\"2000-02-28T23:59:59Z\">2000-02-28 23:59</time>"), "{page}");
         }
         let before_1970 = ListedFile { modified_unix_s: -1, ..file("a") };
-        assert!(html("", &[before_1970.clone()]).contains("<td class=\"date\"></td>"));
+        assert!(html("", core::slice::from_ref(&before_1970)).contains("<td class=\"date\"></td>"));
         assert!(!json("", &[before_1970]).contains("modified"));
     }
 
