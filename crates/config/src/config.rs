@@ -132,6 +132,11 @@ impl Config {
         self.sites.iter().filter_map(|site| site.options.hsts.as_ref()?.risk())
     }
 
+    /// What the operator should know of each `security_headers`.
+    pub fn security_notes(&self) -> impl Iterator<Item = Diagnostic> {
+        self.sites.iter().filter_map(|site| site.options.rules.note())
+    }
+
     /// Whether there are certificates.
     pub fn has_tls(&self) -> bool {
         !self.certificates.is_empty() || self.has_self_signed_certificate

@@ -290,7 +290,9 @@ impl ConfigBuilder<'_, '_> {
                         "clean_urls" => options.files.clean_urls = self.reader.boolean(entry).unwrap_or(false),
                         "listing" => options.files.listing = self.reader.boolean(entry).unwrap_or(false),
                         "fallback" => options.files.fallback = self.read_fallback(entry),
-                        "redirects" | "headers" | "rules_files" => self.read_rules(entry, &mut options.rules),
+                        "redirects" | "headers" | "rules_files" | "cache" | "cors" | "security_headers" => {
+                            self.read_rules(entry, &mut options.rules);
+                        }
                         "hidden_files" => options.hidden_files = self.reader.boolean(entry).unwrap_or(false),
                         _ => options.exact_paths = self.reader.boolean(entry).unwrap_or(false),
                     }

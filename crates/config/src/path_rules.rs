@@ -1,6 +1,7 @@
 //! What a site does with some paths besides serving files.
 
-use sanderling_site_rules::{FieldRule, Redirect};
+use crate::diagnostic::{Diagnostic, Location, Problem};
+use sanderling_site_rules::{Cors, FieldRule, Redirect, SecurityHeaders};
 
 /// The rules of a site.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -9,6 +10,12 @@ pub struct PathRules {
     pub redirects: Vec<Redirect>,
     /// Fields of responses, in the order of the file.
     pub fields: Vec<FieldRule>,
+    /// Fields that protect visitors, and where the configuration has them.
+    pub security_headers: Option<(SecurityHeaders, Location)>,
+    /// The other origins that may read responses.
+    pub cors: Option<Cors>,
+    /// Whether browsers keep files with a hash of their content in their name, and ask for others again.
+    pub caches_fingerprinted: bool,
     /// Whether the files `_redirects` and `_headers` of the document root have rules too. They are not served then.
     pub reads_files: bool,
 }
@@ -16,6 +23,24 @@ pub struct PathRules {
 /// Only those of the document root.
 impl Default for PathRules {
     fn default() -> PathRules {
-        PathRules { redirects: Vec::new(), fields: Vec::new(), reads_files: true }
+        PathRules {
+            redirects: Vec::new(),
+            fields: Vec::new(),
+            security_headers: None,
+            cors: None,
+            caches_fingerprinted: false,
+            reads_files: true,
+        }
+    }
+}
+
+impl PathRules {
+    /// What the operator should know of `security_headers`.
+    pub fn note(&self) -> Option<Diagnostic> {
+        let (set, location) = self.security_headers.as_ref()?;
+        let fields: Vec<String> = set.fields().iter().map(|(name, value)| format!("{name}: {value}")).collect();
+        let message = format!("`security_headers`: {}", set.effect());
+        let remedy = format!("a field in `headers` replaces one of those sent:\n  {}", fields.join("\n  "));
+        Some(Diagnostic::note(location.clone(), Problem::new(message, remedy)))
     }
 }

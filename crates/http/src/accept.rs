@@ -1,10 +1,10 @@
-//! What a client wants of a response, by Accept (RFC 9110 §12.5.1) and Sec-Fetch-Mode (Fetch Metadata).
+//! What a client wants of a response, by Accept (RFC 9110 §12.5.1), Sec-Fetch-Mode (Fetch Metadata) and Origin (RFC 6454).
 
 use memchr::memchr;
 
 use crate::content_coding::Weight;
 use crate::grammar::{list_members, trim};
-use crate::request::Request;
+use crate::request::{Method, Request};
 use crate::target::Target;
 
 const HTML: &[u8] = b"text/html";
@@ -21,6 +21,20 @@ impl Request<'_> {
     #[cold]
     pub fn prefers_json(&self) -> bool {
         self.weight_of(JSON) > self.weight_of(HTML)
+    }
+
+    /// The field Origin (RFC 6454 §7).
+    #[cold]
+    pub fn origin(&self) -> Option<&[u8]> {
+        self.fields.find_single(b"origin")
+    }
+
+    /// Whether a browser asks whether it may make another request (CORS).
+    #[cold]
+    pub fn is_preflight(&self) -> bool {
+        self.method == Method::Options
+            && self.origin().is_some()
+            && self.fields.find_first(b"access-control-request-method").is_some()
     }
 
     /// Whether a browser is to show the response as a page. By Sec-Fetch-Mode, where the client sends it; otherwise the last segment

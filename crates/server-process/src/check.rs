@@ -128,6 +128,7 @@ fn load(config: &Config) -> Result<(Loaded, Vec<CertificateState>, Option<String
     loaded.warnings.extend(warnings);
     loaded.warnings.extend(config.hsts_risks());
     loaded.warnings.extend(config.metrics.iter().flat_map(|metrics| metrics.risks()));
+    loaded.warnings.extend(config.security_notes());
     loaded.warnings.extend(switch_problem);
     Ok((loaded, certificates, name.filter(|_| config.user_and_group.is_none())))
 }

@@ -368,6 +368,12 @@ fn rules_of(options: &sanderling_config::SiteOptions) -> Option<Box<SiteRules>> 
         redirects_to_https: options.https_redirect,
         https_field_lines: options.hsts.as_ref().map_or(String::new(), Hsts::field_line),
         doh_path: options.doh_path.clone(),
+        default_fields: Arc::new(RuleSet::new(
+            Vec::new(),
+            options.rules.security_headers.iter().map(|(set, _)| set.rule()).collect(),
+        )),
+        cors: options.rules.cors.clone(),
+        caches_fingerprinted: options.rules.caches_fingerprinted,
         own_rules: Arc::new(RuleSet::new(options.rules.redirects.clone(), options.rules.fields.clone())),
         file_rules: Arc::default(),
     };

@@ -9,7 +9,7 @@ use crate::file_hit::{FileHit, JOBS_PER_REQUEST_MAX};
 use crate::metrics::Counter;
 use crate::open_file::FileError;
 use crate::send_queue::FileChunk;
-use crate::site_rules::{Action, Decision, ResponseFields, Ruling, has_rules};
+use crate::site_rules::{Action, ResponseFields, Ruling, has_rules};
 use crate::sites::Site;
 use sanderling_http::{
     Body, BodySkipper, DNS_MESSAGE_BYTES_MAX, Framing, LookupError, Parsed, Request, RequestError, Response, SitePath,
@@ -300,15 +300,10 @@ impl Http1 {
         let site = context.files.site_for(&context.snapshot.sites, request.host);
         let mut ruling = Ruling::of(request, site, connection.transport, context.snapshot, context.options);
         let (has_failed, waiter) = (self.job_error.is_some(), (context.waiter, self.job_count > 0));
-        match ruling.decide((request, site), has_failed, context.files, waiter, context.clock) {
-            Decision::Made => {}
-            Decision::WaitsForJob if self.job_count == JOBS_PER_REQUEST_MAX => {
-                ruling.action = Action::Page(Status::ServiceUnavailable);
-            }
-            Decision::WaitsForJob => {
-                self.job_count += 1;
-                return Step::WaitForJob;
-            }
+        let may_wait = || self.job_count < JOBS_PER_REQUEST_MAX;
+        if ruling.has_to_wait((request, site), has_failed, may_wait, context.files, (waiter, context.clock)) {
+            self.job_count += 1;
+            return Step::WaitForJob;
         }
         if matches!(ruling.action, Action::DnsQuery) {
             let origin = self.take_origin(context);
@@ -322,7 +317,7 @@ impl Http1 {
         let response = if is_last { response.with_connection_close() } else { response };
         let head_start = context.buffers.output.len();
         response.write_head(context.clock.date(), &mut context.buffers.output);
-        ruling.fields.apply(head_start, &mut context.buffers.output);
+        ruling.fields.apply(head_start, false, &mut context.buffers.output);
         let content_bytes = put_status_page(&response, &mut context.buffers.output);
         if let Some(log) = context.log {
             let (peer, origin) = (connection.peer(LoggedProtocol::Http1), self.take_origin(context));
@@ -349,6 +344,7 @@ impl Http1 {
         let path = if HAS_RULES { ruling.action.path(request) } else { request.path() };
         let path = path.map(SitePath::parse);
         let lookup;
+        let mut is_substitute = HAS_RULES && ruling.action.is_substitute();
         let (hit, page) = match (site, &path) {
             (_, None) => (Err(LookupError::NotLookedUp), None),
             (_, Some(Err(error))) => (Err(LookupError::from(*error)), None),
@@ -373,6 +369,7 @@ impl Http1 {
                 if HAS_RULES {
                     lookup.count(self.job_count, context.metrics);
                 }
+                is_substitute |= matches!(lookup, Lookup::Fallback(_));
                 match FileHit::find(&lookup, request, path) {
                     Some(found) => found,
                     None if self.job_count == JOBS_PER_REQUEST_MAX => (Err(LookupError::ServiceUnavailable), None),
@@ -398,7 +395,7 @@ impl Http1 {
         let head_start = output.len();
         response.write_head(context.clock.date(), output);
         if HAS_RULES {
-            ruling.fields.apply(head_start, output);
+            ruling.fields.apply(head_start, is_substitute, output);
         }
         let content_start = output.len();
         let mut file = match (response.body(), hit.as_ref().ok().or(page.as_ref())) {
@@ -484,7 +481,7 @@ fn answer_dns<'s>(
     }
     let head_start = output.len();
     response.write_head(context.clock.date(), output);
-    fields.apply(head_start, output);
+    fields.apply(head_start, false, output);
     let content_start = output.len();
     match response.body() {
         Body::DnsMessage => output.extend_from_slice(reply),

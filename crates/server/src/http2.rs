@@ -12,7 +12,7 @@ use crate::jobs::Waiter;
 use crate::metrics::{Counter, ThreadMetrics};
 use crate::open_file::FileError;
 use crate::send_queue::{FileChunk, Piece};
-use crate::site_rules::{Action, Decision, Ruling};
+use crate::site_rules::{Action, Ruling, has_rules};
 use crate::snapshot::Snapshot;
 use sanderling_http::{
     Body, LookupError, Parsed, RequestError, Response, SitePath, Status, has_dns_message, parse_request, respond,
@@ -382,20 +382,22 @@ impl<'s> Http2<'s> {
         let mut page = None;
         let mut hit = Err(LookupError::NotLookedUp);
         let mut ruling = Ruling::of_file();
+        let mut is_substitute = false;
         let response = match &parsed {
             Ok(Parsed::Complete { request: parsed, head_bytes }) => {
                 let site = files.site_for(&snapshot.sites, parsed.host);
                 origin.site_index = files.last_site_index();
-                ruling = Ruling::find(parsed, site, connection.transport, snapshot, options);
                 let job @ (job_count, _) = (ended.map_or(0, |ended| ended.job_count), origin.since_ms);
                 let waiter = (waiter, job_count > 0);
                 let ended = ended.and_then(|ended| ended.result);
                 let may_wait =
                     || job_count < JOBS_PER_REQUEST_MAX && self.session.may_keep(&scratch.head, &options.http.http2);
-                match ruling.decide((parsed, site), matches!(ended, Some(Err(_))), files, waiter, clock) {
-                    Decision::Made => {}
-                    Decision::WaitsForJob if !may_wait() => ruling.action = Action::Page(Status::ServiceUnavailable),
-                    Decision::WaitsForJob => return self.wait_for_job(request, &scratch.head, job),
+                if has_rules(site, connection.transport) {
+                    ruling = Ruling::of(parsed, site, connection.transport, snapshot, options);
+                    let has_failed = matches!(ended, Some(Err(_)));
+                    if ruling.has_to_wait((parsed, site), has_failed, may_wait, files, (waiter, clock)) {
+                        return self.wait_for_job(request, &scratch.head, job);
+                    }
                 }
                 let (content, client) = (&scratch.head[*head_bytes..], *connection.client);
                 let query = DnsRequest { request: parsed, content, client, now_unix_s: clock.unix_s() };
@@ -407,7 +409,7 @@ impl<'s> Http2<'s> {
                 {
                     head.clear();
                     response.write_head(clock.date(), head);
-                    ruling.fields.apply(0, head);
+                    ruling.fields.apply(0, false, head);
                     let mut content = self.content_without_file(&request, response.body(), reply);
                     if let Some(log) = log {
                         log_content(log, connection, origin, Some(parsed), &[], response.status(), &mut content);
@@ -416,6 +418,7 @@ impl<'s> Http2<'s> {
                     return StreamStep::Progress { has_answered: true };
                 }
                 path = ruling.action.path(parsed).map(SitePath::parse);
+                is_substitute = ruling.action.is_substitute();
                 (hit, page) = match (site, &path) {
                     (_, None) => (Err(LookupError::NotLookedUp), None),
                     (_, Some(Err(error))) => (Err(LookupError::from(*error)), None),
@@ -429,6 +432,7 @@ impl<'s> Http2<'s> {
                             },
                         };
                         lookup.count(job_count, metrics);
+                        is_substitute |= matches!(lookup, Lookup::Fallback(_));
                         match FileHit::find(&lookup, parsed, path) {
                             Some(found) => found,
                             None if !may_wait() => (Err(LookupError::ServiceUnavailable), None),
@@ -439,17 +443,12 @@ impl<'s> Http2<'s> {
                 metrics.add(Counter::HttpRequests, 1);
                 respond(parsed, hit.as_ref().map(FileHit::representation).map_err(|error| *error), clock.unix_s())
             }
-            refused => {
-                metrics.add(Counter::HttpRefused, 1);
-                // A head whose end is cut off exceeds its limit.
-                let error = refused.as_ref().err().copied().unwrap_or(RequestError::HeadTooLong);
-                Response::error(error.status(), &scratch.head)
-            }
+            refused => refusal(refused.as_ref().err().copied(), &scratch.head, metrics),
         };
         head.clear();
         let response = ruling.action.finish(response);
         response.write_head(clock.date(), head);
-        ruling.fields.apply(0, head);
+        ruling.fields.apply(0, is_substitute, head);
         let mut content = match (response.body(), hit.as_ref().ok().or(page.as_ref())) {
             (Body::StatusPage(page), _) => self.page_content(&request, page),
             (body, Some(hit)) => {
@@ -549,6 +548,14 @@ impl<'s> Http2<'s> {
         }
         Content::Later { body: ResponseBody::Page(page), length_bytes: page.len() as u64 }
     }
+}
+
+/// The response to what is no request, or none that may be answered.
+#[cold]
+fn refusal(error: Option<RequestError>, received: &[u8], metrics: &ThreadMetrics) -> Response<'static> {
+    metrics.add(Counter::HttpRefused, 1);
+    // A head whose end is cut off exceeds its limit.
+    Response::error(error.unwrap_or(RequestError::HeadTooLong).status(), received)
 }
 
 /// The response without a file, and the reply to a DNS query that is its content; `None` if a file is served.

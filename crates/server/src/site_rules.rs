@@ -11,11 +11,15 @@ use crate::sites::{Site, SiteRules, is_address};
 use crate::snapshot::Snapshot;
 use crate::transport::Transport;
 use sanderling_http::{Method, Request, Response, SitePath, SitePathError, Status, Target, put_field_lines};
-use sanderling_site_rules::{FieldEdits, Outcome, PageStatus, RedirectStatus, RequestPath, RuleSet};
+use sanderling_site_rules::{FieldEdits, Outcome, PageStatus, RedirectStatus, RequestPath, RuleSet, has_fingerprint};
 use std::sync::Arc;
 
 /// The directory in which a certificate authority looks for a token, without encryption (RFC 8555 §8.3).
 const ACME_CHALLENGES: &[u8] = b".well-known/acme-challenge";
+
+/// Cache-Control of a file with a hash of its content in its name, and of other files.
+const KEPT: &[u8] = b"public, max-age=31536000, immutable";
+const REVALIDATED: &[u8] = b"no-cache";
 
 /// What is done with a request.
 pub(crate) struct Ruling<'r> {
@@ -41,14 +45,6 @@ pub(crate) enum Action<'r> {
     Page(Status),
 }
 
-/// Whether it is known how a request is answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Decision {
-    Made,
-    /// The waiter receives a completion.
-    WaitsForJob,
-}
-
 /// What the head of a response gets besides.
 #[derive(Default)]
 pub(crate) struct ResponseFields<'r> {
@@ -58,11 +54,15 @@ pub(crate) struct ResponseFields<'r> {
 }
 
 impl ResponseFields<'_> {
-    /// Changes the head that begins at `start` and ends with `out`.
-    pub(crate) fn apply(&self, start: usize, out: &mut Vec<u8>) {
-        put_field_lines(self.https_lines, out);
+    /// Changes the head that begins at `start` and ends with `out`. `is_substitute`: the content is not that of a file at the path
+    /// of the request.
+    #[inline]
+    pub(crate) fn apply(&self, start: usize, is_substitute: bool, out: &mut Vec<u8>) {
+        if !self.https_lines.is_empty() {
+            put_field_lines(self.https_lines, out);
+        }
         if !self.edits.is_empty() {
-            self.edits.apply(start, out);
+            self.edits.apply(start, is_substitute, out);
         }
     }
 }
@@ -77,22 +77,6 @@ impl<'r> Ruling<'r> {
     /// The file is served, and nothing else is done.
     pub(crate) fn of_file() -> Ruling<'r> {
         Ruling { action: Action::File, fields: ResponseFields::default() }
-    }
-
-    /// As [`Ruling::of`], which is asked only where it matters.
-    #[inline]
-    pub(crate) fn find(
-        request: &'r Request<'r>,
-        site: Option<&'r Arc<Site>>,
-        transport: &Transport,
-        snapshot: &Snapshot,
-        options: &Options,
-    ) -> Ruling<'r> {
-        if has_rules(site, transport) {
-            Ruling::of(request, site, transport, snapshot, options)
-        } else {
-            Ruling::of_file()
-        }
     }
 
     #[inline(never)]
@@ -136,6 +120,16 @@ impl<'r> Ruling<'r> {
                     ends_with_slash: path.ends_with_slash(),
                     query,
                 };
+                if rules.caches_fingerprinted {
+                    let name = path.as_bytes().rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+                    let value = if has_fingerprint(name) { KEPT } else { REVALIDATED };
+                    fields.edits.set("Cache-Control", value.to_vec());
+                }
+                if let Some(cors) = &rules.cors {
+                    cors.add_fields(request.origin(), request.is_preflight(), &mut fields.edits);
+                }
+                rules.default_fields.add_fields(&request_path, &mut fields.edits);
+                fields.edits.end_defaults();
                 // Those of the operator take precedence.
                 rules.file_rules.add_fields(&request_path, &mut fields.edits);
                 rules.own_rules.add_fields(&request_path, &mut fields.edits);
@@ -149,25 +143,27 @@ impl<'r> Ruling<'r> {
 }
 
 impl Ruling<'_> {
-    /// Finds out whether there is a file, if that matters. `has_failed`: the job that looked it up.
-    pub(crate) fn decide(
+    /// Finds out whether there is a file, if that matters; true if the request has to wait for it: `waiter` receives a completion. A
+    /// request that may not wait is refused. `has_failed`: the job that looked the file up.
+    pub(crate) fn has_to_wait(
         &mut self,
         (request, site): (&Request<'_>, Option<&Arc<Site>>),
         has_failed: bool,
+        may_wait: impl Fn() -> bool,
         files: &mut LocalFiles<'_>,
-        waiter: (Waiter, bool),
-        clock: &Clock,
-    ) -> Decision {
-        let Action::FileOrRule(outcome) = &self.action else { return Decision::Made };
+        (waiter, clock): ((Waiter, bool), &Clock),
+    ) -> bool {
+        let Action::FileOrRule(outcome) = &self.action else { return false };
         self.action = match (site, request.path().map(SitePath::parse)) {
             (Some(site), Some(Ok(path))) if !has_failed => match files.open(site, &path, waiter, clock) {
                 Lookup::Failed(error) if is_missing(error) => Action::of(outcome.clone()),
-                Lookup::Pending => return Decision::WaitsForJob,
+                Lookup::Pending if may_wait() => return true,
+                Lookup::Pending => Action::Page(Status::ServiceUnavailable),
                 _ => Action::File,
             },
             _ => Action::File,
         };
-        Decision::Made
+        false
     }
 }
 
@@ -205,6 +201,11 @@ impl<'r> Action<'r> {
             Action::OtherFile(path, _) => Some(path),
             _ => request.path(),
         }
+    }
+
+    /// Whether the file is another one than that at the path of the request.
+    pub(crate) fn is_substitute(&self) -> bool {
+        matches!(self, Action::OtherFile(..))
     }
 
     /// The response, if it has no file and is no reply to a DNS query.

@@ -2,7 +2,7 @@
 
 use sanderling_http::{Host, PathTraits, media_type};
 use sanderling_os::directory::Directory;
-use sanderling_site_rules::RuleSet;
+use sanderling_site_rules::{Cors, RuleSet};
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -80,6 +80,12 @@ pub struct SiteRules {
     pub https_field_lines: String,
     /// The path at which DNS queries are answered (RFC 8484), as in a request.
     pub doh_path: Option<String>,
+    /// Fields of all responses, which rules by path may replace.
+    pub default_fields: Arc<RuleSet>,
+    /// The other origins that may read responses.
+    pub cors: Option<Cors>,
+    /// Browsers keep files with a hash of their content in their name, and ask for others again.
+    pub caches_fingerprinted: bool,
     /// Redirects and fields by path, of the operator.
     pub own_rules: Arc<RuleSet>,
     /// The same, of the files `_redirects` and `_headers` of the site. Those of the operator take precedence.
@@ -89,7 +95,8 @@ pub struct SiteRules {
 impl SiteRules {
     /// Whether the path of a request may matter.
     pub(crate) fn has_path_rules(&self) -> bool {
-        !(self.own_rules.is_empty() && self.file_rules.is_empty())
+        let sets = [&self.default_fields, &self.own_rules, &self.file_rules];
+        self.cors.is_some() || self.caches_fingerprinted || sets.into_iter().any(|set| !set.is_empty())
     }
 }
 

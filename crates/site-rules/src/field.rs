@@ -152,6 +152,8 @@ struct FieldEdit<'r> {
     name: &'r str,
     /// `None` if the field is taken away.
     value: Option<Vec<u8>>,
+    /// It is replaced by a rule that would follow it after a comma.
+    is_default: bool,
 }
 
 /// What responses of a status may have.
@@ -176,6 +178,11 @@ impl<'r> FieldEdits<'r> {
         self.put(name, Some(value));
     }
 
+    /// From now on rules replace the fields so far.
+    pub fn end_defaults(&mut self) {
+        self.edits.iter_mut().for_each(|edit| edit.is_default = true);
+    }
+
     /// Applies a rule of the path.
     pub(crate) fn add(&mut self, rule: &'r FieldRule, captures: &Captures<'_>) {
         for Field { name, action } in &rule.fields {
@@ -193,32 +200,41 @@ impl<'r> FieldEdits<'r> {
     }
 
     fn put(&mut self, name: &'r str, value: Option<Vec<u8>>) {
-        self.edits.retain(|edit| !edit.name.eq_ignore_ascii_case(name));
-        self.edits.push(FieldEdit { name, value });
+        // What a response depends on is a sum (RFC 9110 §12.5.5).
+        if !name.eq_ignore_ascii_case("vary") {
+            self.edits.retain(|edit| !edit.name.eq_ignore_ascii_case(name));
+        }
+        self.edits.push(FieldEdit { name, value, is_default: false });
     }
 
     fn join(&mut self, name: &'r str, value: Vec<u8>) {
         // A list of cookies is not divided by commas (RFC 6265 §3).
         let is_list = !name.eq_ignore_ascii_case("set-cookie");
-        let earlier = self.edits.iter_mut().find(|edit| is_list && edit.name.eq_ignore_ascii_case(name));
+        let may_follow = |edit: &&mut FieldEdit<'_>| !edit.is_default && edit.name.eq_ignore_ascii_case(name);
+        let earlier = self.edits.iter_mut().find(may_follow).filter(|_| is_list);
         match earlier.and_then(|edit| edit.value.as_mut()) {
             Some(values) => {
                 values.extend_from_slice(b", ");
                 values.extend_from_slice(&value);
             }
             None if is_list => self.put(name, Some(value)),
-            None => self.edits.push(FieldEdit { name, value: Some(value) }),
+            None => self.edits.push(FieldEdit { name, value: Some(value), is_default: false }),
         }
     }
 
-    /// Changes the head that begins at `start` and ends with `out`.
-    pub fn apply(&self, start: usize, out: &mut Vec<u8>) {
+    /// Changes the head that begins at `start` and ends with `out`. `is_substitute`: the content is that of another file, since there
+    /// is none at the path; then it is not `immutable`, as a file at the path may appear.
+    pub fn apply(&self, start: usize, is_substitute: bool, out: &mut Vec<u8>) {
         let kind = ResponseKind::of(&out[start..]);
         let is_multipart = find_line(&out[start..], b"content-type")
             .is_some_and(|(line_start, _)| out[start + line_start..].starts_with(b"Content-Type: multipart/"));
         out.truncate(out.len() - 2);
-        for FieldEdit { name, value } in &self.edits {
+        for FieldEdit { name, value, .. } in &self.edits {
             if !kind.may_have(name) || is_multipart && name.eq_ignore_ascii_case("content-type") {
+                continue;
+            }
+            let is_immutable = value.as_ref().is_some_and(|value| memchr::memmem::find(value, b"immutable").is_some());
+            if is_substitute && is_immutable && is_for_caches(name) {
                 continue;
             }
             // What the server says of its choice stays (RFC 9110 §12.5.5).
@@ -252,14 +268,19 @@ impl ResponseKind {
         let has_prefix =
             |prefix: &str| name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix));
         let is_of_content = has_prefix("content-") && !has_prefix("content-security-policy");
-        let is_for_caches = name.eq_ignore_ascii_case("expires")
-            || name.len() >= 13 && name.as_bytes()[name.len() - 13..].eq_ignore_ascii_case(b"cache-control");
         match self {
             ResponseKind::Content => true,
             ResponseKind::NotModified => !is_of_content || name.eq_ignore_ascii_case("content-location"),
-            ResponseKind::Other => !is_of_content && !is_for_caches,
+            ResponseKind::Other => !is_of_content && !is_for_caches(name),
         }
     }
+}
+
+/// Whether a field tells caches how long a response may be used.
+fn is_for_caches(name: &str) -> bool {
+    const CACHE_CONTROL: &[u8] = b"cache-control";
+    let end = name.len().checked_sub(CACHE_CONTROL.len()).map(|start| &name.as_bytes()[start..]);
+    name.eq_ignore_ascii_case("expires") || end.is_some_and(|end| end.eq_ignore_ascii_case(CACHE_CONTROL))
 }
 
 /// Start and end of the line of a field, with its CRLF.
@@ -301,7 +322,7 @@ mod tests {
             edits.add(rule, &captures);
         }
         let mut out = format!("before\r\n\r\n{head}").into_bytes();
-        edits.apply(10, &mut out);
+        edits.apply(10, false, &mut out);
         let out = String::from_utf8(out).expect("text");
         out.strip_prefix("before\r\n\r\n").expect("earlier output stays").to_owned()
     }
@@ -370,6 +391,20 @@ mod tests {
         }
         let parts = "HTTP/1.1 206 Partial Content\r\nContent-Type: multipart/byteranges; boundary=x\r\n\r\n";
         assert!(apply(&rules, parts).contains("multipart/byteranges") && !apply(&rules, parts).contains("a/b"));
+    }
+
+    #[test]
+    fn substitute_for_a_missing_file_is_not_immutable() {
+        let mut edits = FieldEdits::default();
+        edits.set("Cache-Control", b"max-age=1, immutable".to_vec());
+        edits.set("X-A", b"immutable".to_vec());
+        for (is_substitute, expected) in
+            [(false, "Cache-Control: max-age=1, immutable\r\nX-A: immutable\r\n"), (true, "X-A: immutable\r\n")]
+        {
+            let mut out = b"HTTP/1.1 200 OK\r\n\r\n".to_vec();
+            edits.apply(0, is_substitute, &mut out);
+            assert_eq!(String::from_utf8_lossy(&out), format!("HTTP/1.1 200 OK\r\n{expected}\r\n"));
+        }
     }
 
     #[test]

@@ -10,6 +10,9 @@
 mod headers_file;
 mod redirects_file;
 mod rule_set;
+mod security;
+mod cors;
+mod fingerprint;
 mod index;
 mod redirect;
 mod field;
@@ -18,10 +21,13 @@ mod pattern;
 mod escape;
 mod error;
 
+pub use cors::Cors;
 pub use error::{LineProblem, RuleError};
 pub use field::{Field, FieldEdits, FieldRule, ResponseKind};
+pub use fingerprint::has_fingerprint;
 pub use headers_file::parse_headers_file;
 pub use pattern::{Pattern, RequestPath};
 pub use redirect::{Action, Outcome, PageStatus, Redirect, RedirectStatus, RedirectText};
 pub use redirects_file::parse_redirects_file;
 pub use rule_set::{Match, RuleLimits, RuleSet};
+pub use security::SecurityHeaders;

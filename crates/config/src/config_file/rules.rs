@@ -2,9 +2,11 @@
 
 use super::ConfigBuilder;
 use crate::config_reader::{Entry, entries};
-use crate::diagnostic::Problem;
+use crate::diagnostic::{Location, Problem};
 use crate::path_rules::PathRules;
-use sanderling_site_rules::{Field, FieldRule, Pattern, Redirect, RedirectText, RuleError, RuleLimits};
+use sanderling_site_rules::{
+    Cors, Field, FieldRule, Pattern, Redirect, RedirectText, RuleError, RuleLimits, SecurityHeaders,
+};
 use toml::de::DeValue;
 
 const REDIRECT_EXAMPLE: &str = "\"/old/*\" = { to = \"/new/:splat\", status = 301 }";
@@ -17,8 +19,51 @@ impl ConfigBuilder<'_, '_> {
         match entry.key {
             "redirects" => rules.redirects = self.read_redirects(entry),
             "headers" => rules.fields = self.read_field_rules(entry),
+            "cache" => rules.caches_fingerprinted = self.read_cache(entry),
+            "cors" => rules.cors = self.read_cors(entry),
+            "security_headers" => rules.security_headers = self.read_security_headers(entry),
             _ => rules.reads_files = self.reader.boolean(entry).unwrap_or(true),
         }
+    }
+
+    fn read_cache(&mut self, entry: Entry<'_, '_>) -> bool {
+        const EXAMPLE: &str = "cache = \"fingerprinted\"";
+        match self.reader.string(entry, EXAMPLE) {
+            Some((_, "fingerprinted")) => true,
+            Some((offset, text)) => {
+                let remedy = format!("write {EXAMPLE}; `headers` sends other fields by path");
+                self.error(offset, format!("\"{text}\" is no value of `cache`"), remedy);
+                false
+            }
+            None => false,
+        }
+    }
+
+    fn read_security_headers(&mut self, entry: Entry<'_, '_>) -> Option<(SecurityHeaders, Location)> {
+        const EXAMPLE: &str = "security_headers = \"basic\"";
+        let (offset, name) = self.reader.string(entry, EXAMPLE)?;
+        let Some(set) = SecurityHeaders::from_name(name) else {
+            self.error(offset, format!("there is no set \"{name}\" of fields"), "write \"basic\" or \"strict\"");
+            return None;
+        };
+        Some((set, self.reader.location(entry.offset)))
+    }
+
+    fn read_cors(&mut self, entry: Entry<'_, '_>) -> Option<Cors> {
+        const EXAMPLE: &str = "cors = [\"https://app.example\"] or cors = \"*\"";
+        if matches!(entry.value.get_ref(), DeValue::String(text) if text == "*") {
+            return Some(Cors::Any);
+        }
+        let mut origins = Vec::new();
+        for (offset, text) in self.reader.strings(entry, EXAMPLE) {
+            if Cors::is_origin(text) {
+                origins.push(text.to_owned());
+            } else {
+                let remedy = format!("write a scheme and a host in lower case, and no path: {EXAMPLE}");
+                self.error(offset, format!("\"{text}\" is not an origin"), remedy);
+            }
+        }
+        Some(Cors::Origins(origins))
     }
 
     fn rule_limits(&self) -> RuleLimits {
@@ -178,6 +223,16 @@ mod tests {
                 "3:28: the value of `X-A` is neither a string nor false; write \"/assets/*\" = { \"Cache-Control\" = \
                  \"max-age=3600\" }; false takes the field away",
             ),
+            (
+                "cache = \"yes\"",
+                "3:9: \"yes\" is no value of `cache`; write cache = \"fingerprinted\"; `headers` sends other fields by path",
+            ),
+            (
+                "cors = [\"https://app.example/\"]",
+                "3:9: \"https://app.example/\" is not an origin; write a scheme and a host in lower case, and no path: cors = \
+                 [\"https://app.example\"] or cors = \"*\"",
+            ),
+            ("security_headers = \"all\"", "3:20: there is no set \"all\" of fields; write \"basic\" or \"strict\""),
             (
                 "rules_files = 1",
                 "3:15: `rules_files` must be true or false, not the number 1; write rules_files = true",

@@ -281,3 +281,69 @@ fn configurations_of_the_manual_are_valid() {
         assert_eq!(ended.code(), Some(0), "{}\n{block}", ended.errors);
     }
 }
+
+#[test]
+fn browsers_keep_only_files_with_a_fingerprint() {
+    let section = "cache = \"fingerprinted\"\nfallback = \"index.html\"\nredirects = { \"/app/*\" = { to = \"/index.html\", \
+        status = 200 } }\nheaders = { \"/own/*\" = { \"Cache-Control\" = \"max-age=5, immutable\" } }\n";
+    let files: &[(&str, &[u8])] = &[
+        ("public/main.3f2a1b4c.js", b"script\n"),
+        ("public/main.js", b"script\n"),
+        ("public/own/a.3f2a1b4c.js", b"script\n"),
+    ];
+    let site = Site::new(section, files);
+    let kept = "cache-control: public, max-age=31536000, immutable";
+    site.check("/main.3f2a1b4c.js", &[], 200, &[kept]);
+    site.check("/main.js", &[], 200, &["cache-control: no-cache"]);
+    site.check("/", &[], 200, &["cache-control: no-cache"]);
+    site.check("/own/a.3f2a1b4c.js", &[], 200, &["cache-control: max-age=5, immutable"]);
+    site.check("/old.3f2a1b4c.js", &[], 404, &["!cache-control"]);
+    // The page that stands in for a missing file may become that file.
+    let navigation = ["-H", "Accept: text/html", "-H", "Sec-Fetch-Mode: navigate"];
+    for path in ["/old.3f2a1b4c.js", "/app/x.3f2a1b4c.js", "/own/none.js"] {
+        site.check(path, &navigation, 200, &["!cache-control", "content-type: text/html; charset=utf-8"]);
+    }
+}
+
+#[test]
+fn other_origins_may_read_responses_if_the_site_says_so() {
+    let site = Site::new("cors = [\"https://app.example\", \"http://localhost:3000\"]\n", &[]);
+    let of = |origin: &str| format!("Origin: {origin}");
+    let allowed = "access-control-allow-origin: https://app.example";
+    site.check("/", &["-H", &of("https://app.example")], 200, &["vary: origin", allowed]);
+    site.check("/none", &["-H", &of("https://app.example")], 404, &["vary: origin", allowed]);
+    for origin in ["https://other.example", "https://app.example.org", "null"] {
+        site.check("/", &["-H", &of(origin)], 200, &["vary: origin", "!access-control"]);
+    }
+    site.check("/", &[], 200, &["vary: origin", "!access-control"]);
+    let preflight = ["-X", "OPTIONS", "-H", "Access-Control-Request-Method: GET", "-H"];
+    let of_local = of("http://localhost:3000");
+    let fields = [
+        "access-control-allow-origin: http://localhost:3000",
+        "access-control-allow-methods: GET, HEAD, OPTIONS",
+        "access-control-max-age: 86400",
+        "vary: origin",
+    ];
+    site.check("/", &[&preflight[..], &[&of_local]].concat(), 204, &fields);
+    let of_other = of("https://other.example");
+    site.check("/", &[&preflight[..], &[&of_other]].concat(), 204, &["vary: origin", "!access-control"]);
+    let any = Site::new("cors = \"*\"\n", &[]);
+    any.check("/", &[], 200, &["access-control-allow-origin: *", "!vary"]);
+    any.check("/", &[&preflight[..], &[&of_other]].concat(), 204, &["access-control-allow-origin: *"]);
+}
+
+#[test]
+fn security_headers_are_sent_and_explained() {
+    let site =
+        Site::new("security_headers = \"strict\"\nheaders = { \"/frame\" = { X-Frame-Options = false } }\n", &[]);
+    let strict = ["x-frame-options: DENY", "referrer-policy: no-referrer", "cross-origin-resource-policy: same-origin"];
+    site.check("/", &[], 200, &strict);
+    site.check("/none", &[], 404, &strict);
+    site.check("/frame", &[], 404, &["!x-frame-options", "referrer-policy: no-referrer"]);
+    let ended = run(&["check", "--strict", "--config", &site.directory.argument("sanderling.toml")]);
+    assert_eq!(ended.code(), Some(0), "{}", ended.errors);
+    let expected = "sanderling.toml:7:1: note: `security_headers`: its pages cannot have scripts within them";
+    assert!(ended.errors.contains(expected) && ended.errors.contains("frame-ancestors 'none'"), "{}", ended.errors);
+    let basic = Site::new("security_headers = \"basic\"\n", &[("public/_headers", b"/*\n  Referrer-Policy: origin\n")]);
+    basic.check("/", &[], 200, &["x-frame-options: SAMEORIGIN", "referrer-policy: origin", "!content-security-policy"]);
+}
