@@ -4,8 +4,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use sanderling_http::{
-    Body, BodySkipper, ContentCoding, FileMetadata, FileTime, HttpDate, LookupError, Negotiation, Parsed,
-    Representation, RequestLimits, SitePath, negotiate_coding, parse_request, respond,
+    Body, BodySkipper, ContentCoding, FileMetadata, FileTime, ForwardedField, HttpDate, LookupError, Negotiation,
+    Parsed, Representation, RequestLimits, SitePath, forwarded_client, negotiate_coding, parse_request, respond,
 };
 
 /// Long enough for several parts.
@@ -34,6 +34,9 @@ fuzz_target!(|bytes: &[u8]| {
         }
         let coding = negotiate_coding(&request.fields, [ContentCoding::Zstd, ContentCoding::Gzip]);
         assert!(coding != ContentCoding::Brotli, "only an available coding is selected");
+        for field in [ForwardedField::Forwarded, ForwardedField::XForwardedFor] {
+            let _ = forwarded_client(&request.fields, field, |address| address.is_ipv4());
+        }
         let site_path = request.path().map(SitePath::parse);
         for file_result in [Ok(&file), Err(LookupError::NotFound)] {
             check_response(&request, file_result);

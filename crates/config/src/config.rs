@@ -70,7 +70,11 @@ pub struct Config {
     /// What replies of DNS have besides records.
     pub replies: DnsReplies,
     /// Exemptions from the limits of DNS replies.
-    pub rate_limit: DnsRateLimit,
+    pub dns_rate_limit: RateLimit,
+    /// Exemptions from the limit of HTTP requests.
+    pub http_rate_limit: RateLimit,
+    /// Proxies in front of the server; `None` if clients connect to it.
+    pub trusted_proxies: Option<TrustedProxies>,
     /// The log of HTTP requests; `None` if there is none.
     pub access_log: Option<AccessLog>,
     /// Detailed metrics; `None` if there are none.
@@ -102,7 +106,9 @@ impl Default for Config {
             refuses_unknown_names: false,
             has_self_signed_certificate: false,
             replies: DnsReplies::default(),
-            rate_limit: DnsRateLimit::default(),
+            dns_rate_limit: RateLimit::default(),
+            http_rate_limit: RateLimit::default(),
+            trusted_proxies: None,
             access_log: None,
             metrics: None,
             limits: Limits::default(),
@@ -432,13 +438,33 @@ impl Default for DnsReplies {
     }
 }
 
-/// Exemptions from the limits of DNS replies over UDP.
+/// Exemptions from a limit of requests, or of replies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DnsRateLimit {
+pub struct RateLimit {
     /// Networks of clients without a limit: an address, and the bits of its prefix.
     pub exempt: Vec<(IpAddr, u8)>,
-    /// Whether replies beyond `dns_udp_replies_per_second_max` are sent, and only counted.
+    /// Whether requests and replies beyond the limit are only counted.
     pub dry_run: bool,
+}
+
+/// Proxies in front of the server, and how they name the client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrustedProxies {
+    /// Their networks: an address, and the bits of its prefix. Not empty.
+    pub networks: Vec<(IpAddr, u8)>,
+    /// How they name the client.
+    pub client_from: ClientFrom,
+}
+
+/// How a proxy names the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientFrom {
+    /// By the PROXY protocol, at the start of the connection.
+    ProxyProtocol,
+    /// By the field Forwarded (RFC 7239) of each request.
+    Forwarded,
+    /// By the field X-Forwarded-For of each request.
+    XForwardedFor,
 }
 
 /// A file with the secrets of cookies, for servers that share an address.

@@ -2,6 +2,7 @@
 
 mod dns;
 mod files;
+mod http;
 mod https;
 mod limits_section;
 mod log_section;
@@ -181,21 +182,6 @@ impl ConfigBuilder<'_, '_> {
             return None;
         }
         Some((offset, text.to_owned()))
-    }
-
-    fn read_http(&mut self, section: Entry<'_, '_>) {
-        let Some(table) = self.reader.table(section, "[http] on a line of its own") else { return };
-        for entry in entries(table) {
-            match entry.key {
-                "listen" => {
-                    self.http_listen = Some(entry.offset);
-                    self.config.http_listen = self.read_listen(entry, Service::Http);
-                }
-                "default" => self.read_default(entry),
-                "http2" => self.config.http2 = self.reader.boolean(entry).unwrap_or(false),
-                key => self.reader.error(entry.offset, Section::Http.unknown_key(key)),
-            }
-        }
     }
 
     fn read_https(&mut self, section: Entry<'_, '_>) {

@@ -55,7 +55,15 @@ impl Section {
                     "limits",
                 ]
             }
-            Section::Http => vec!["listen", "default", "http2"],
+            Section::Http => vec![
+                "listen",
+                "default",
+                "http2",
+                "trusted_proxies",
+                "client_from",
+                "rate_limit_exempt",
+                "rate_limit_dry_run",
+            ],
             Section::Https => vec!["listen", "refuse_unknown_names"],
             Section::Dns => vec![
                 "listen",

@@ -29,8 +29,8 @@ pub mod diagnostic;
 
 pub use access_log::{AccessLog, AccessLogTarget, Rotation, RotationTime};
 pub use config::{
-    CertificateFiles, Config, CookieSecretFile, DefaultSite, DnsRateLimit, DnsReplies, FileOptions, Hsts, Metrics,
-    Site, SiteOptions, SocketsPerAddress, UserAndGroup,
+    CertificateFiles, ClientFrom, Config, CookieSecretFile, DefaultSite, DnsReplies, FileOptions, Hsts, Metrics,
+    RateLimit, Site, SiteOptions, SocketsPerAddress, TrustedProxies, UserAndGroup,
 };
 pub use config_source::{CONFIG_VARIABLE, ConfigSource, SearchPaths};
 pub use domain_name::DomainName;

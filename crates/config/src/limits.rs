@@ -114,6 +114,10 @@ limits! {
         "Open HTTP connections of one IPv4 address or IPv6 /64; at the limit see below.";
     http_requests_per_connection_max: u64 = 10_000 in 1..=1_000_000_000,
         "Requests on one connection; then the server closes it.";
+    http_requests_per_second_max: u32 = 0 in 0..=1_000_000,
+        "Requests of one IPv4 address or IPv6 /64; further ones get status 429. 0 for any number.";
+    http_requests_at_once_max: u32 = 100 in 1..=1_000_000,
+        "Requests that such a client may make at once after a pause, if the rate is limited.";
     http_head_bytes_max: usize = 16_384 in 1_024..=1_048_576,
         "Size of a request line with its header fields; a larger one gets status 431.";
     http_field_count_max: usize = 100 in 8..=1_000,

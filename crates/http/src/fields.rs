@@ -180,7 +180,7 @@ impl<'b> Fields<'b> {
 
     /// The values of all lines of a field that is not indexed. `name` is in lower case.
     #[cold]
-    pub(crate) fn find_all<'n>(&self, name: &'n [u8]) -> impl Iterator<Item = &'b [u8]> + use<'b, 'n> {
+    pub fn find_all<'n>(&self, name: &'n [u8]) -> impl Iterator<Item = &'b [u8]> + use<'b, 'n> {
         FieldLines(self.lines().1).filter(|line| line.name().eq_ignore_ascii_case(name)).map(|line| line.value())
     }
 

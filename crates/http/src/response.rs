@@ -48,6 +48,8 @@ pub(crate) enum Head<'r> {
     DnsMessage { length_bytes: usize, max_age_s: u32 },
     /// 405 of a resource that answers DNS queries.
     DnsMethodNotAllowed(PageFormat),
+    /// 429
+    TooManyRequests { retry_after_s: u64, format: PageFormat },
     /// Any other status, with its page.
     StatusPage(Status, PageFormat),
 }
@@ -198,6 +200,11 @@ impl<'r> Response<'r> {
         Response::of(request, Head::StatusPage(Status::MisdirectedRequest, PageFormat::accepted_by(request)))
     }
 
+    /// The response to a client that makes too many requests, and may make another one after `retry_after_s` (RFC 6585 §4).
+    pub fn too_many_requests(request: &Request<'r>, retry_after_s: u64) -> Response<'r> {
+        Response::of(request, Head::TooManyRequests { retry_after_s, format: PageFormat::accepted_by(request) })
+    }
+
     fn of(request: &Request<'r>, head: Head<'r>) -> Response<'r> {
         Response { head, persistence: request.persistence, is_head_only: request.method == Method::Head }
     }
@@ -221,6 +228,7 @@ impl<'r> Response<'r> {
             Head::HttpsRedirect { .. } => Status::PermanentRedirect,
             Head::Options => Status::NoContent,
             Head::DnsMethodNotAllowed(_) => Status::MethodNotAllowed,
+            Head::TooManyRequests { .. } => Status::TooManyRequests,
             Head::StatusPage(status, _) => status,
         }
     }
@@ -244,9 +252,10 @@ impl<'r> Response<'r> {
             Head::Multipart(multipart) => Body::Multipart(multipart),
             Head::NotModified(_) | Head::Options => Body::Empty,
             Head::DnsMessage { .. } => Body::DnsMessage,
-            Head::StatusPage(_, format) | Head::RangeNotSatisfiable(_, format) | Head::DnsMethodNotAllowed(format) => {
-                Body::StatusPage(format.page(self.status()))
-            }
+            Head::StatusPage(_, format)
+            | Head::TooManyRequests { format, .. }
+            | Head::RangeNotSatisfiable(_, format)
+            | Head::DnsMethodNotAllowed(format) => Body::StatusPage(format.page(self.status())),
             Head::Redirect { .. } | Head::Location(..) | Head::HttpsRedirect { .. } => {
                 Body::StatusPage(self.status().page())
             }
@@ -317,6 +326,11 @@ impl<'r> Response<'r> {
                 put_number(b"Content-Length: ", length_bytes as u64, out);
                 out.extend_from_slice(b"\r\nContent-Type: application/dns-message\r\n");
                 put_number(b"Cache-Control: max-age=", u64::from(max_age_s), out);
+                out.extend_from_slice(b"\r\n\r\n");
+            }
+            Head::TooManyRequests { retry_after_s, format } => {
+                put_page_fields(Status::TooManyRequests, format, date, out);
+                put_number(b"Retry-After: ", retry_after_s, out);
                 out.extend_from_slice(b"\r\n\r\n");
             }
             Head::DnsMethodNotAllowed(format) => {

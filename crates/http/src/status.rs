@@ -159,6 +159,9 @@ statuses! {
     /// No site has the host, or the certificate of the connection is not valid for it.
     MisdirectedRequest = 421, "Misdirected Request",
         "This server has no site, or no certificate, for this host name. Check it, or the address that DNS returns for it.";
+    /// The client makes too many requests.
+    TooManyRequests = 429, "Too Many Requests",
+        "There were too many requests from your network. Please wait a moment, and try again.";
     /// The request head exceeds its limits.
     RequestHeaderFieldsTooLarge = 431, "Request Header Fields Too Large",
         "The request header is too large. Deleting the cookies of this site usually helps.";

@@ -237,6 +237,13 @@ impl Stream {
         })
     }
 
+    /// Receives what has arrived, up to the length of `into`, and leaves it there to be received again.
+    pub fn peek(&self, into: &mut [u8]) -> io::Result<usize> {
+        retry(Syscall::Recvfrom, || {
+            rustix::net::recv(&self.0, &mut *into, RecvFlags::PEEK).map(|(received, _)| received)
+        })
+    }
+
     /// Sends the start of `bytes`, as much as the kernel takes.
     #[inline]
     pub fn send(&self, bytes: &[u8], more: More) -> io::Result<usize> {

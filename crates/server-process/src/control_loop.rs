@@ -6,13 +6,14 @@ mod zone_commands;
 
 use crate::access_log::{self, LostLines};
 use crate::certificates::{Certificates, LoadedSecrets, SecretDescriptors};
+use crate::client_policy::set_client_policies;
 use crate::heap_trim::HeapTrim;
 use crate::kept_zones::NewSegment;
 use crate::limit_log::LimitLog;
 use crate::load_status::LoadStatus;
 use crate::loader::{Loaded, Loader};
 use crate::metrics::{Metrics, MetricsListener, TextFormat};
-use crate::reply_options::{rate_limit_policy, reply_options};
+use crate::reply_options::reply_options;
 use crate::rules_watcher::{RulesWatcher, WatchedSite};
 use crate::sandbox::Sandbox;
 use crate::status::ProcessStatus;
@@ -503,7 +504,7 @@ impl<'s> ControlLoop<'s> {
         let secrets = self.load_secrets(&config, descriptors);
         access_log::set_target(self.server, &config, self.state.access_log.take());
         snapshot.access_log = access_log::access_log(&config);
-        snapshot.rate_limit_policy = rate_limit_policy(&config);
+        set_client_policies(&config, &mut snapshot);
         self.server.update_snapshot(|current| {
             match secrets {
                 Some(LoadedSecrets { tls, shared_keys, .. }) => {

@@ -15,6 +15,7 @@ mod sandbox;
 mod access;
 mod certificates;
 mod reply_options;
+mod client_policy;
 mod access_log;
 mod loader;
 mod rules_watcher;

@@ -62,6 +62,7 @@ fn place(counter: Counter) -> Place {
         Counter::HttpRequests => Place::Sample("sanderling_http_requests", &[]),
         Counter::HttpRefused => Place::Sample("sanderling_http_requests_malformed", &[]),
         Counter::HttpTimeouts => Place::Sample("sanderling_http_timeouts", &[]),
+        Counter::ProxyHeadersRefused => Place::Sample("sanderling_proxy_headers_refused", &[]),
         Counter::HttpAborted => Place::Sample("sanderling_http_responses_aborted", &["file_changed"]),
         // With those of earlier processes; by version; by cause.
         Counter::CutOff | Counter::TlsHandshakes | Counter::TlsVersion12 | Counter::TlsFailed => Place::Elsewhere,
@@ -92,6 +93,7 @@ fn place(counter: Counter) -> Place {
         Counter::HttpDelayed => limit(&["http_connections_max", "delayed"]),
         Counter::HttpClientEvicted => limit(&["http_connections_per_client_max", "idle_closed"]),
         Counter::HttpOverClientLimit => limit(&["http_connections_per_client_max", "refused"]),
+        Counter::HttpOverRate => limit(&["http_requests_per_second_max", "limited"]),
         Counter::HttpSlowRequests => limit(&["http_receive_rate_min", "refused"]),
         Counter::HttpSlowResponses => limit(&["http_send_rate_min", "closed"]),
         Counter::BuffersScarce => limit(&["connection_buffers_bytes_max", "delayed"]),

@@ -35,6 +35,8 @@ pub(crate) fn options_of(limits: &Limits) -> Options {
             accepts_http2: false,
             connections_max: limits.http_connections_max,
             connections_per_client_max: limits.http_connections_per_client_max,
+            requests_per_second_max: limits.http_requests_per_second_max,
+            requests_at_once_max: limits.http_requests_at_once_max,
             requests_per_connection_max: limits.http_requests_per_connection_max,
             request_timeout: ms(limits.http_header_deadline_ms),
             idle_timeout: ms(limits.http_idle_timeout_ms),

@@ -1,10 +1,9 @@
-//! The options of DNS replies for the configuration and the shared keys, and the exemptions from their limits.
+//! The options of DNS replies for the configuration and the shared keys.
 
 use crate::zone_loader::wire_name;
 use sanderling_config::Config;
 use sanderling_dns::{CookieSecrets, ReplyOptions};
 use sanderling_ipc::secrets::SharedKeys;
-use sanderling_server::{IpNetwork, RateLimitPolicy};
 use std::sync::Arc;
 
 /// What replies have besides records.
@@ -25,13 +24,6 @@ pub(crate) fn reply_options(config: &Config, keys: Option<&SharedKeys>) -> Arc<R
         error_report_agent: replies.error_report_agent.as_ref().map(wire_name),
         tsig_keys: Vec::new(),
     })
-}
-
-/// Exemptions from the limits of replies.
-pub(crate) fn rate_limit_policy(config: &Config) -> Arc<RateLimitPolicy> {
-    let network = |&(address, prefix_bits)| IpNetwork { address, prefix_bits };
-    let exempt = config.rate_limit.exempt.iter().map(network).collect();
-    Arc::new(RateLimitPolicy { exempt, is_dry_run: config.rate_limit.dry_run })
 }
 
 #[cfg(test)]

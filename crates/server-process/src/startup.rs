@@ -3,12 +3,13 @@
 use crate::access;
 use crate::access_log;
 use crate::certificates::{Certificates, LoadedSecrets, SecretDescriptors};
+use crate::client_policy::set_client_policies;
 use crate::control_loop::{ControlLoop, ProcessState};
 use crate::kept_zones::KeptZones;
 use crate::loader::{Loaded, Loader};
 use crate::metrics::MetricsListener;
 use crate::options::{fit_to_descriptor_limit, options_of, statistics_options};
-use crate::reply_options::{rate_limit_policy, reply_options};
+use crate::reply_options::reply_options;
 use crate::sandbox::{Sandbox, lookup_user};
 use crate::socket_sets::{https_port, socket_sets};
 use sanderling_config::diagnostic::{Diagnostic, Problem, error_text};
@@ -163,7 +164,7 @@ impl Inherited {
         snapshot.tls = tls;
         snapshot.access_log = access_log::access_log(&config);
         snapshot.reply_options = reply_options(&config, shared_keys.as_ref());
-        snapshot.rate_limit_policy = rate_limit_policy(&config);
+        set_client_policies(&config, &mut snapshot);
         if snapshot.tls.as_ref().is_some_and(|tls| !tls.https.warm_up()) {
             return Err(self.fail(io::Error::other("there are no random numbers for TLS")));
         }

@@ -20,7 +20,7 @@ use crate::permits::{ClientPrefix, Permit};
 use crate::rate_window::RateWindow;
 use crate::send_queue::{FileChunk, SendQueue, Sent};
 use crate::timers::Timer;
-use crate::transport::Transport;
+use crate::transport::{ProxyHeader, Transport};
 use protocol_state::{OtherProtocol, ProtocolState};
 use sanderling_os::poll::Readiness;
 use sanderling_os::tcp::More;
@@ -73,7 +73,7 @@ pub enum Protocol {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// The stream is encrypted, and client and server have not agreed on the keys.
+    /// The client is not known yet, or client and server have not agreed on the keys of an encrypted stream.
     Handshaking,
     /// No part of a request has been received that is not answered.
     Idle,
@@ -117,12 +117,13 @@ impl<'s> Connection<'s> {
             Protocol::Http => (ProtocolState::Http1(Http1::default()), options.http.request_timeout),
             Protocol::Dns => (ProtocolState::Other(OtherProtocol::Dns(DnsStream)), options.dns.tcp_idle_timeout),
         };
-        let (state, timeout) = match transport.is_handshaking() {
+        let begins_with_handshake = transport.awaits_proxy_header() || transport.is_handshaking();
+        let (state, timeout) = match begins_with_handshake {
             true => (State::Handshaking, options.tls_handshake_timeout),
             false => (State::Idle, timeout),
         };
         Connection {
-            is_plain: !transport.is_encrypted(),
+            is_plain: !begins_with_handshake,
             transport,
             permit,
             timer: Timer::new(now_ms + ms(timeout)),
@@ -307,8 +308,26 @@ impl<'s> Connection<'s> {
         self.state == State::Handshaking
     }
 
+    /// Takes the client from the header of the PROXY protocol; whether that has arrived.
+    #[cold]
+    fn receive_proxy_header(&mut self, context: &mut Context<'_, 's>) -> io::Result<bool> {
+        let header = self.transport.receive_proxy_header(&mut context.buffers.input);
+        let header = header.inspect_err(|_| context.metrics.add(Counter::ProxyHeadersRefused, 1))?;
+        let ProxyHeader::Received(client) = header else { return Ok(false) };
+        if let Some(client) = client
+            && self.permit.pass_to(client).is_err()
+        {
+            context.metrics.add(Counter::HttpOverClientLimit, 1);
+            return Err(io::ErrorKind::QuotaExceeded.into());
+        }
+        Ok(true)
+    }
+
     /// Does what can be done of the handshake; whether it is complete. The deadline of the first request begins then.
     fn handshake(&mut self, context: &mut Context<'_, 's>) -> io::Result<bool> {
+        if self.transport.awaits_proxy_header() && !self.receive_proxy_header(context)? {
+            return Ok(false);
+        }
         let is_complete = self.transport.handshake(&mut context.buffers.input).inspect_err(|error| {
             context.metrics.add(Counter::TlsFailed, 1);
             context.metrics.add(cause_of_failed_handshake(error), 1);
@@ -320,6 +339,10 @@ impl<'s> Connection<'s> {
                 Protocol::Dns => context.options.dns.tcp_idle_timeout,
             };
             self.timer.deadline_ms = context.clock.now_ms() + ms(timeout);
+            self.is_plain = !self.transport.is_encrypted();
+            if self.is_plain {
+                return Ok(true);
+            }
             context.metrics.add(Counter::TlsHandshakes, 1);
             if self.transport.is_resumed() {
                 context.metrics.add(Counter::TlsResumed, 1);

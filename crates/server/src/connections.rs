@@ -56,6 +56,8 @@ pub(crate) struct Connections<'s> {
     snapshot_version: u64,
     metrics: Arc<ThreadMetrics>,
     log: Option<Rc<WorkerLog>>,
+    /// There is a log, or a limit of requests.
+    inspects_requests: bool,
     use_number: u64,
     /// How long idle connections stay open, once the server drains.
     drain_grace: Option<Duration>,
@@ -93,6 +95,7 @@ impl<'s> Connections<'s> {
             snapshot_version,
             metrics,
             log: None,
+            inspects_requests: false,
             use_number: 0,
             drain_grace: None,
             has_closed: false,
@@ -109,6 +112,11 @@ impl<'s> Connections<'s> {
     #[cfg(any(test, feature = "simulation"))]
     pub(crate) fn clock_mut(&mut self) -> &mut Clock {
         &mut self.clock
+    }
+
+    /// Whether a connection of `client` begins with a header of the PROXY protocol.
+    pub(crate) fn is_proxy(&self, client: &SocketAddr) -> bool {
+        self.snapshot.http_clients.sends_proxy_header(client.ip())
     }
 
     /// What a new encrypted connection of `protocol` begins with.
@@ -139,7 +147,9 @@ impl<'s> Connections<'s> {
     /// Begins or ends to log and count responses, as the snapshot says.
     fn update_log(&mut self) {
         let access_log = self.snapshot.access_log.as_ref();
-        if access_log.is_none() && self.metrics.statistics.is_none() {
+        let has_log = access_log.is_some() || self.metrics.statistics.is_some();
+        self.inspects_requests = has_log || self.shared.request_budget.is_some();
+        if !has_log {
             self.log = None;
             return;
         }
@@ -428,6 +438,8 @@ impl<'s> Connections<'s> {
             metrics: &self.metrics,
             waiter: Waiter { worker_index: self.worker_index, connection: key, stream: 0 },
             use_number: self.use_number,
+            inspects_requests: self.inspects_requests,
+            request_budget: self.shared.request_budget.as_ref(),
             log: self.log.as_ref(),
             drain_grace: self.drain_grace,
         };

@@ -8,6 +8,7 @@ use crate::jobs::Waiter;
 use crate::local_files::LocalFiles;
 use crate::metrics::ThreadMetrics;
 use crate::options::Options;
+use crate::request_budget::RequestBudget;
 use crate::send_queue::{FileChunk, SendContext};
 use crate::snapshot::Snapshot;
 use crate::transport::Transport;
@@ -66,6 +67,10 @@ pub(crate) struct Context<'w, 's> {
     pub(crate) waiter: Waiter,
     /// Counts the times that a connection of the worker was served.
     pub(crate) use_number: u64,
+    /// Each request is logged or counted, so that the short way to a file must not be taken.
+    pub(crate) inspects_requests: bool,
+    /// The requests that clients may make; `None` if any number.
+    pub(crate) request_budget: Option<&'w RequestBudget>,
     /// Logs and counts responses; `None` if there is no access log and no detailed counts.
     pub(crate) log: Option<&'w Rc<WorkerLog>>,
     /// How long idle connections stay open while the server drains; `None` while it does not.

@@ -5,7 +5,8 @@
 
 use crate::lifecycle::{AcceptGuard, DrainMode, State};
 use crate::metrics::{Counter, ThreadMetrics};
-use crate::rate_limit::{RateLimit, RateLimitPolicy, Verdict, is_answered};
+use crate::rate_limit::{RateLimit, Verdict, is_answered};
+use crate::rate_limit_policy::RateLimitPolicy;
 use crate::shared::Shared;
 use crate::snapshot::Snapshot;
 use sanderling_dns::{

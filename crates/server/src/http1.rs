@@ -277,7 +277,7 @@ impl Http1 {
         context: &mut Context<'_, 's>,
     ) -> Step<'s> {
         let site = context.files.site_for(&context.snapshot.sites, request.host);
-        if context.log.is_some() || has_rules(site, connection.transport) {
+        if context.inspects_requests || has_rules(site, connection.transport) {
             return self.answer_by_rules(request, &[], input, connection, context);
         }
         self.answer_with_file::<false>(request, site, &Ruling::of_file(), input, connection, context)
@@ -297,9 +297,14 @@ impl Http1 {
         let is_last = is_last(input, connection, context);
         let over_https = over_https(request, connection);
         let request = over_https.as_ref().unwrap_or(request);
+        let client = context.snapshot.http_clients.client_of(Some(request), *connection.client);
+        let connection = &ConnectionInfo { client: &client, ..*connection };
         let site = context.files.site_for(&context.snapshot.sites, request.host);
         let mut ruling = Ruling::of(request, site, connection.transport, context.snapshot, context.options);
         let (has_failed, waiter) = (self.job_error.is_some(), (context.waiter, self.job_count > 0));
+        // A request that has waited for a job was counted before.
+        let budget = context.request_budget.filter(|_| self.job_count == 0 && !has_failed);
+        ruling.limit(budget, request, client.ip(), (context.snapshot, context.clock, context.metrics));
         let may_wait = || self.job_count < JOBS_PER_REQUEST_MAX;
         if ruling.has_to_wait((request, site), has_failed, may_wait, context.files, (waiter, context.clock)) {
             self.job_count += 1;

@@ -369,12 +369,15 @@ impl<'s> Http2<'s> {
         context: &mut Context<'_, 's>,
     ) -> StreamStep {
         let waiter = Waiter { stream: request.stream(), ..context.waiter };
-        let Context { snapshot, files, options, clock, buffers, metrics, log, .. } = context;
+        let Context { snapshot, files, options, clock, buffers, metrics, log, request_budget, .. } = context;
         let Buffers { output, limits, http2: scratch, http2_head: head, scratch: reply_room, .. } = &mut **buffers;
         let parsed = match request.error() {
             Some(error) => Err(error),
             None => parse_request(&scratch.head, 0, &options.http.request),
         };
+        let parsed_request = parsed.as_ref().ok().and_then(Parsed::request);
+        let client = snapshot.http_clients.client_of(parsed_request, *connection.client);
+        let connection = &ConnectionInfo { client: &client, ..*connection };
         let mut origin = Origin::new(ended.map_or(clock.now_ms(), |ended| ended.since_ms));
         let path;
         let lookup;
@@ -387,23 +390,26 @@ impl<'s> Http2<'s> {
             Ok(Parsed::Complete { request: parsed, head_bytes }) => {
                 let site = files.site_for(&snapshot.sites, parsed.host);
                 origin.site_index = files.last_site_index();
+                if has_rules(site, connection.transport) {
+                    ruling = Ruling::of(parsed, site, connection.transport, snapshot, options);
+                }
+                if matches!(ruling.action, Action::DnsQuery) && request.has_content() && has_dns_message(parsed) {
+                    return self.await_content(request, &scratch.head, &options.http.http2, output, metrics);
+                }
+                // A request that has waited for a job was counted before.
+                let budget = request_budget.filter(|_| ended.is_none());
+                ruling.limit(budget, parsed, client.ip(), (*snapshot, *clock, *metrics));
                 let job @ (job_count, _) = (ended.map_or(0, |ended| ended.job_count), origin.since_ms);
                 let waiter = (waiter, job_count > 0);
                 let ended = ended.and_then(|ended| ended.result);
                 let may_wait =
                     || job_count < JOBS_PER_REQUEST_MAX && self.session.may_keep(&scratch.head, &options.http.http2);
-                if has_rules(site, connection.transport) {
-                    ruling = Ruling::of(parsed, site, connection.transport, snapshot, options);
-                    let has_failed = matches!(ended, Some(Err(_)));
-                    if ruling.has_to_wait((parsed, site), has_failed, may_wait, files, (waiter, clock)) {
-                        return self.wait_for_job(request, &scratch.head, job);
-                    }
+                let has_failed = matches!(ended, Some(Err(_)));
+                if ruling.has_to_wait((parsed, site), has_failed, may_wait, files, (waiter, clock)) {
+                    return self.wait_for_job(request, &scratch.head, job);
                 }
-                let (content, client) = (&scratch.head[*head_bytes..], *connection.client);
+                let content = &scratch.head[*head_bytes..];
                 let query = DnsRequest { request: parsed, content, client, now_unix_s: clock.unix_s() };
-                if matches!(ruling.action, Action::DnsQuery) && request.has_content() && has_dns_message(parsed) {
-                    return self.await_content(request, &scratch.head, &options.http.http2, output, metrics);
-                }
                 if let Some((response, reply)) =
                     response_by_rules(&ruling.action, &query, snapshot, metrics, reply_room)
                 {
@@ -459,8 +465,7 @@ impl<'s> Http2<'s> {
             (_, None) => Content::Empty,
         };
         if let Some(log) = log {
-            let parsed = parsed.as_ref().ok().and_then(Parsed::request);
-            log_content(log, connection, origin, parsed, &scratch.head, response.status(), &mut content);
+            log_content(log, connection, origin, parsed_request, &scratch.head, response.status(), &mut content);
         }
         self.session.answer(request, head, content, &options.http.http2, output);
         StreamStep::Progress { has_answered: true }

@@ -48,6 +48,17 @@ impl MemoryStream {
         Ok(count)
     }
 
+    /// The server's side: what has arrived, without taking it.
+    pub(crate) fn peek(&self, into: &mut [u8]) -> io::Result<usize> {
+        let state = self.lock();
+        if state.arrived.is_empty() && !state.has_client_closed {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let count = into.len().min(state.arrived.len());
+        into.iter_mut().zip(&state.arrived).for_each(|(byte, arrived)| *byte = *arrived);
+        Ok(count)
+    }
+
     /// The server's side: takes as much of `bytes` as the window allows.
     pub(crate) fn send(&self, bytes: &[u8]) -> io::Result<usize> {
         let mut state = self.lock();

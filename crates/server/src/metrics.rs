@@ -32,6 +32,8 @@ counters! {
     HttpClientEvicted = "http_client_evicted": "Idle HTTP connections closed for a new one of the same client at its limit.";
     HttpDelayed = "http_delayed": "HTTP connections that waited because the limit was reached and no other one was idle.";
     HttpOverClientLimit = "http_over_client_limit": "HTTP connections closed because their client had too many, and none idle.";
+    ProxyHeadersRefused = "proxy_headers_refused": "Connections of trusted proxies closed for want of a valid PROXY header.";
+    HttpOverRate = "http_over_rate": "HTTP requests of clients that made too many: answered with 429, or only counted.";
     HttpRequests = "http_requests": "HTTP requests answered.";
     HttpRefused = "http_refused": "Malformed HTTP requests, answered with an error and closed.";
     HttpTimeouts = "http_timeouts": "HTTP connections closed by a timeout.";

@@ -84,6 +84,10 @@ pub struct HttpOptions {
     pub connections_max: usize,
     /// Open connections of one client: an IPv4 address, or a /64 of IPv6.
     pub connections_per_client_max: usize,
+    /// Requests of one client in a second; 0 for any number.
+    pub requests_per_second_max: u32,
+    /// Requests that such a client may make at once after a pause.
+    pub requests_at_once_max: u32,
     /// Requests answered on one connection.
     pub requests_per_connection_max: u64,
     /// From the first byte of a request, or from the accept, to the last byte of its body.
@@ -128,6 +132,8 @@ impl Default for HttpOptions {
             accepts_http2: false,
             connections_max: 10_000,
             connections_per_client_max: 1_000_000,
+            requests_per_second_max: 0,
+            requests_at_once_max: 100,
             requests_per_connection_max: 10_000,
             request_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(60),

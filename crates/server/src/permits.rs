@@ -58,22 +58,40 @@ impl Permits {
 
     /// A permit for a connection of `client`, if one remains.
     pub(crate) fn take(&self, client: SocketAddr) -> Result<Permit<'_>, PermitError> {
-        let Some(per_client_max) = self.per_client_max else { return self.take_any(client) };
-        let prefix = ClientPrefix::of(client.ip());
-        let mut counts = self.lock(prefix);
-        let count = counts.get(&prefix).copied().unwrap_or(0);
-        if count >= per_client_max {
-            return Err(PermitError::ClientLimit);
-        }
-        let permit = self.take_any(client)?;
-        counts.insert(prefix, count + 1);
-        Ok(permit)
-    }
-
-    fn take_any(&self, client: SocketAddr) -> Result<Permit<'_>, PermitError> {
+        self.count(client)?;
         // Relaxed: the number guards no other memory.
         let taken = self.remaining.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
-        taken.map(|_| Permit { permits: self, client }).map_err(|_| PermitError::Exhausted)
+        if taken.is_err() {
+            self.uncount(client);
+            return Err(PermitError::Exhausted);
+        }
+        Ok(Permit { permits: self, client })
+    }
+
+    /// Counts one more permit of `client`, unless it has as many as one client may have.
+    fn count(&self, client: SocketAddr) -> Result<(), PermitError> {
+        let Some(per_client_max) = self.per_client_max else { return Ok(()) };
+        let prefix = ClientPrefix::of(client.ip());
+        let mut counts = self.lock(prefix);
+        let count = counts.entry(prefix).or_default();
+        if *count >= per_client_max {
+            return Err(PermitError::ClientLimit);
+        }
+        *count += 1;
+        Ok(())
+    }
+
+    /// Counts one permit of `client` less.
+    fn uncount(&self, client: SocketAddr) {
+        if self.per_client_max.is_none() {
+            return;
+        }
+        let prefix = ClientPrefix::of(client.ip());
+        let mut counts = self.lock(prefix);
+        match counts.get_mut(&prefix) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => drop(counts.remove(&prefix)),
+        }
     }
 
     /// Whether one client may have fewer than all.
@@ -94,6 +112,17 @@ impl Permits {
 }
 
 impl Permit<'_> {
+    /// Counts the permit for `client`, for whom a proxy has taken it.
+    ///
+    /// # Errors
+    /// The client has as many as one client may have; the permit still counts for the proxy.
+    pub(crate) fn pass_to(&mut self, client: SocketAddr) -> Result<(), PermitError> {
+        self.permits.count(client)?;
+        self.permits.uncount(self.client);
+        self.client = client;
+        Ok(())
+    }
+
     /// The client that it was given to.
     #[inline]
     pub(crate) fn client(&self) -> &SocketAddr {
@@ -103,14 +132,7 @@ impl Permit<'_> {
 
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
-        if self.permits.per_client_max.is_some() {
-            let prefix = ClientPrefix::of(self.client.ip());
-            let mut counts = self.permits.lock(prefix);
-            match counts.get_mut(&prefix) {
-                Some(count) if *count > 1 => *count -= 1,
-                _ => drop(counts.remove(&prefix)),
-            }
-        }
+        self.permits.uncount(self.client);
         self.permits.remaining.fetch_add(1, Ordering::Relaxed);
     }
 }

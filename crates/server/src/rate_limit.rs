@@ -5,6 +5,7 @@
 
 use crate::metrics::{Counter, ThreadMetrics};
 use crate::options::DnsOptions;
+use crate::rate_limit_policy::RateLimitPolicy;
 use sanderling_dns::ReplyClass;
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -25,41 +26,6 @@ const PORTS_NOT_ANSWERED: u64 = 1 | 1 << 7 | 1 << 13 | 1 << 17 | 1 << 19 | 1 << 
 #[inline]
 pub(crate) fn is_answered(port: u16) -> bool {
     u32::from(port) >= u64::BITS || PORTS_NOT_ANSWERED >> port & 1 == 0
-}
-
-/// What the operator exempts from the limits, which a reload may change.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RateLimitPolicy {
-    /// Clients without a limit.
-    pub exempt: Vec<IpNetwork>,
-    /// Whether replies beyond `udp_replies_per_second_max` are sent, and only counted.
-    pub is_dry_run: bool,
-}
-
-/// The addresses with a common prefix.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct IpNetwork {
-    /// An address of it.
-    pub address: IpAddr,
-    /// Bits of the prefix.
-    pub prefix_bits: u8,
-}
-
-impl IpNetwork {
-    fn contains(&self, client: IpAddr) -> bool {
-        let differing_bits = match (self.address, client) {
-            (IpAddr::V4(network), IpAddr::V4(client)) => u128::from(network.to_bits() ^ client.to_bits()) << 96,
-            (IpAddr::V6(network), IpAddr::V6(client)) => network.to_bits() ^ client.to_bits(),
-            _ => return false,
-        };
-        differing_bits.leading_zeros() >= u32::from(self.prefix_bits)
-    }
-}
-
-impl RateLimitPolicy {
-    pub(crate) fn is_exempt(&self, client: IpAddr) -> bool {
-        self.exempt.iter().any(|network| network.contains(client))
-    }
 }
 
 /// What becomes of a reply.
@@ -172,6 +138,7 @@ fn network_of(client: IpAddr) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rate_limit_policy::IpNetwork;
 
     fn rate_limit(errors_per_second_max: u32, replies_per_second_max: u32, slip: u32) -> RateLimit {
         let options = DnsOptions {

@@ -11,6 +11,7 @@ use crate::log_queue::LogQueue;
 use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::permits::Permits;
+use crate::request_budget::RequestBudget;
 use crate::snapshot::Snapshot;
 use crate::statistics::{SlotNames, Statistics};
 use sanderling_dns::{ZoneEntry, ZoneMap};
@@ -34,6 +35,8 @@ pub(crate) struct Shared {
     pub(crate) lifecycle: Lifecycle,
     /// For connections of each [`Protocol`].
     permits: [Permits; 2],
+    /// `None` if clients may make any number of requests.
+    pub(crate) request_budget: Option<RequestBudget>,
     pub(crate) buffers: BufferBudget,
     /// For each [`Protocol`]: a worker asks the others to close an idle connection, since it has none itself.
     eviction_wanted: [AtomicBool; 2],
@@ -63,6 +66,7 @@ impl Shared {
                 Permits::new(options.http.connections_max, options.http.connections_per_client_max),
                 Permits::new(options.dns.tcp_connections_max, options.dns.tcp_connections_per_client_max),
             ],
+            request_budget: RequestBudget::new(options.http.requests_per_second_max, options.http.requests_at_once_max),
             buffers: BufferBudget::new(options.connection_buffers_bytes_max),
             eviction_wanted: Default::default(),
             snapshot: Mutex::new(snapshot),

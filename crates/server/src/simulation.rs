@@ -88,6 +88,11 @@ impl Simulation<'_> {
         self.connect_by(CLIENT, protocol, bytes, window_bytes, encrypted)
     }
 
+    /// The same without TLS, from a trusted proxy: `bytes` begin with a header of the PROXY protocol.
+    pub fn connect_proxy(&mut self, client: IpAddr, bytes: &[u8]) -> Option<usize> {
+        self.connect_by(client, Protocol::Http, bytes, usize::MAX, Transport::with_proxy_header)
+    }
+
     fn connect_by(
         &mut self,
         client: IpAddr,
@@ -236,3 +241,5 @@ mod tls_tests;
 mod site_rules_tests;
 #[cfg(test)]
 mod site_files_tests;
+#[cfg(test)]
+mod clients_tests;

@@ -6,12 +6,16 @@ use crate::file_cache::Lookup;
 use crate::file_hit::is_missing;
 use crate::jobs::Waiter;
 use crate::local_files::LocalFiles;
+use crate::metrics::{Counter, ThreadMetrics};
 use crate::options::Options;
+use crate::permits::ClientPrefix;
+use crate::request_budget::RequestBudget;
 use crate::sites::{Site, SiteRules, is_address};
 use crate::snapshot::Snapshot;
 use crate::transport::Transport;
 use sanderling_http::{Method, Request, Response, SitePath, SitePathError, Status, Target, put_field_lines};
 use sanderling_site_rules::{FieldEdits, Outcome, PageStatus, RedirectStatus, RequestPath, RuleSet, has_fingerprint};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// The directory in which a certificate authority looks for a token, without encryption (RFC 8555 §8.3).
@@ -139,6 +143,26 @@ impl<'r> Ruling<'r> {
             _ => Action::File,
         };
         Ruling { action, fields }
+    }
+}
+
+impl<'r> Ruling<'r> {
+    /// Takes the request from the `budget` of its client, and refuses it if it is one too many.
+    #[inline]
+    pub(crate) fn limit(
+        &mut self,
+        budget: Option<&RequestBudget>,
+        request: &'r Request<'r>,
+        client: IpAddr,
+        (snapshot, clock, metrics): (&Snapshot, &Clock, &ThreadMetrics),
+    ) {
+        let policy = &snapshot.http_clients.rate_limit;
+        let Some(budget) = budget.filter(|_| !policy.is_exempt(client)) else { return };
+        let Err(retry_after_s) = budget.take(ClientPrefix::of(client), clock.now_ms()) else { return };
+        metrics.add(Counter::HttpOverRate, 1);
+        if !policy.is_dry_run {
+            self.action = Action::Respond(Response::too_many_requests(request, retry_after_s));
+        }
     }
 }
 

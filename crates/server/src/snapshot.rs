@@ -1,7 +1,8 @@
 //! What a server answers from at one moment. Each part is immutable and replaced independently.
 
 use crate::access_log::AccessLog;
-use crate::rate_limit::RateLimitPolicy;
+use crate::http_clients::HttpClients;
+use crate::rate_limit_policy::RateLimitPolicy;
 use crate::sites::Sites;
 use crate::statistics::Slots;
 use sanderling_dns::{ReplyOptions, ZoneMap};
@@ -21,6 +22,8 @@ pub struct Snapshot {
     pub reply_options: Arc<ReplyOptions>,
     /// Exemptions from the limits of replies over UDP.
     pub rate_limit_policy: Arc<RateLimitPolicy>,
+    /// Proxies in front of the server, and exemptions from the limit of HTTP requests.
+    pub http_clients: Arc<HttpClients>,
     /// The access log; `None` if there is none.
     pub access_log: Option<AccessLog>,
     /// Where its sites and zones are counted, which the server sets.
@@ -46,6 +49,7 @@ impl Snapshot {
             tls: None,
             reply_options: Arc::default(),
             rate_limit_policy: Arc::default(),
+            http_clients: Arc::default(),
             access_log: None,
             slots: Arc::default(),
         }

@@ -5,10 +5,12 @@
 
 mod tls;
 
+use crate::proxy_protocol::{self, Parsed};
 use sanderling_os::file::File;
 use sanderling_os::poll::Readiness;
 use sanderling_os::tcp::{More, Stream};
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
 /// A byte stream in both directions.
@@ -20,6 +22,8 @@ pub(crate) struct Transport {
     read_state: ReadState,
     /// The socket may have room for more.
     is_writable: bool,
+    /// The stream begins with a header of the PROXY protocol, which was not received yet.
+    awaits_proxy_header: bool,
 }
 
 #[derive(Debug)]
@@ -29,6 +33,14 @@ enum ByteStream {
     /// A stream in memory, whose other end is a test.
     #[cfg(any(test, feature = "simulation"))]
     Memory(crate::memory_stream::MemoryStream),
+}
+
+/// What has arrived of a header of the PROXY protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ProxyHeader {
+    Partial,
+    /// The whole of it, and the client that it names.
+    Received(Option<SocketAddr>),
 }
 
 /// The readiness of the receiving side.
@@ -57,7 +69,48 @@ impl Transport {
     }
 
     fn new(stream: ByteStream) -> Transport {
-        Transport { stream, tls: None, read_state: ReadState::Readable, is_writable: true }
+        Transport { stream, tls: None, read_state: ReadState::Readable, is_writable: true, awaits_proxy_header: false }
+    }
+
+    /// The stream, which begins with a header of the PROXY protocol, before anything else.
+    pub(crate) fn with_proxy_header(self) -> Transport {
+        Transport { awaits_proxy_header: true, ..self }
+    }
+
+    /// Whether the header of the PROXY protocol was not received yet.
+    pub(crate) fn awaits_proxy_header(&self) -> bool {
+        self.awaits_proxy_header
+    }
+
+    /// Receives the header of the PROXY protocol by means of `room`; the client in it, if it has arrived whole.
+    pub(crate) fn receive_proxy_header(&mut self, room: &mut [u8]) -> io::Result<ProxyHeader> {
+        let room = &mut room[..proxy_protocol::HEADER_BYTES_MAX];
+        let peeked = match &self.stream {
+            ByteStream::Plain(stream) => stream.peek(room),
+            #[cfg(any(test, feature = "simulation"))]
+            ByteStream::Memory(stream) => stream.peek(room),
+        };
+        let count = match peeked {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.read_state = ReadState::Drained;
+                return Ok(ProxyHeader::Partial);
+            }
+            peeked => peeked?,
+        };
+        match proxy_protocol::parse(&room[..count]) {
+            // What has arrived is not received, so a further event means that there is more.
+            Parsed::Partial if count > 0 && self.read_state != ReadState::ReadableToEnd => {
+                self.read_state = ReadState::Drained;
+                Ok(ProxyHeader::Partial)
+            }
+            Parsed::Partial => Err(io::ErrorKind::UnexpectedEof.into()),
+            Parsed::Invalid => Err(io::Error::new(io::ErrorKind::InvalidData, "no header of the PROXY protocol")),
+            Parsed::Complete { client, header_bytes } => {
+                self.receive_bytes(&mut room[..header_bytes])?;
+                self.awaits_proxy_header = false;
+                Ok(ProxyHeader::Received(client))
+            }
+        }
     }
 
     /// The descriptor to register with a poller; streams in memory have none.

@@ -8,7 +8,6 @@ use crate::domain_name::DomainName;
 use crate::keys::Section;
 use crate::service::Service;
 use crate::zones::ZoneFolder;
-use std::net::IpAddr;
 
 /// Bytes of the longest text of a reply: `TEXT_BYTES_MAX` of the crate that answers.
 const REPLY_TEXT_BYTES_MAX: usize = 128;
@@ -38,8 +37,10 @@ impl ConfigBuilder<'_, '_> {
                 "tcp_keepalive" => self.config.replies.tcp_keepalive = self.reader.boolean(entry).unwrap_or(true),
                 "extended_errors" => self.config.replies.extended_errors = self.reader.boolean(entry).unwrap_or(true),
                 "error_report_agent" => self.read_error_report_agent(entry),
-                "rate_limit_exempt" => self.read_rate_limit_exempt(entry),
-                "rate_limit_dry_run" => self.config.rate_limit.dry_run = self.reader.boolean(entry).unwrap_or(false),
+                "rate_limit_exempt" => self.config.dns_rate_limit.exempt = self.read_networks(entry),
+                "rate_limit_dry_run" => {
+                    self.config.dns_rate_limit.dry_run = self.reader.boolean(entry).unwrap_or(false);
+                }
                 key => self.reader.error(entry.offset, Section::Dns.unknown_key(key)),
             }
         }
@@ -71,19 +72,6 @@ impl ConfigBuilder<'_, '_> {
         text.to_owned()
     }
 
-    fn read_rate_limit_exempt(&mut self, entry: Entry<'_, '_>) {
-        const EXAMPLE: &str = "rate_limit_exempt = [\"192.0.2.0/24\", \"2001:db8::/32\"]";
-        for (offset, text) in self.reader.strings(entry, EXAMPLE) {
-            match parse_network(text) {
-                Some(network) => self.config.rate_limit.exempt.push(network),
-                None => {
-                    let message = format!("`{text}` is not a network");
-                    self.error(offset, message, "write an address and the bits of its prefix, such as 192.0.2.0/24");
-                }
-            }
-        }
-    }
-
     fn read_error_report_agent(&mut self, entry: Entry<'_, '_>) {
         const EXAMPLE: &str = "error_report_agent = \"reports.example.com\"";
         let Some((offset, text)) = self.reader.string(entry, EXAMPLE) else { return };
@@ -96,19 +84,6 @@ impl ConfigBuilder<'_, '_> {
             Err(problem) => self.reader.error(offset, problem),
         }
     }
-}
-
-/// An address with the bits of its prefix, which has no others; all of its bits without them.
-fn parse_network(text: &str) -> Option<(IpAddr, u8)> {
-    let (address, prefix_bits) = text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
-    let address: IpAddr = address.parse().ok()?;
-    let (bits, all_bits) = match address {
-        IpAddr::V4(address) => (u128::from(address.to_bits()) << 96, 32),
-        IpAddr::V6(address) => (address.to_bits(), 128),
-    };
-    let prefix_bits = prefix_bits.map_or(Some(all_bits), |bits| bits.parse().ok())?;
-    let host_bits = bits.checked_shl(u32::from(prefix_bits)).unwrap_or(0);
-    (prefix_bits <= all_bits && host_bits == 0).then_some((address, prefix_bits))
 }
 
 #[cfg(test)]

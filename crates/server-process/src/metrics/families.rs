@@ -96,6 +96,7 @@ families! {
     Histogram sanderling_http_response_duration_seconds ("seconds") [version] "*": "Time from the first bytes of a request to the last of its response; 0 if both are in one iteration of the event loop.";
     Counter sanderling_site_responses [site, status] "*": "HTTP responses by site and class of the status.";
     Counter sanderling_site_content_bytes ("bytes") [site] "*": "Bytes of content in HTTP responses, without heads and encryption.";
+    Counter sanderling_proxy_headers_refused []: "Connections of trusted proxies closed for want of a valid header of the PROXY protocol.";
     Counter sanderling_http2_connections []: "HTTP connections on which the client chose HTTP/2.";
     Counter sanderling_http2_requests []: "Requests over HTTP/2.";
     Counter sanderling_http2_connections_refused []: "HTTP/2 connections closed because of an error or a flood of the client.";

@@ -57,7 +57,8 @@ impl<'s> Connection<'s> {
     pub(crate) fn expire(&mut self, context: &mut Context<'_, 's>) -> io::Result<Next> {
         self.transport.begin(context.clock.now_ms(), &context.buffers.limits);
         if self.state == State::Handshaking {
-            context.metrics.add(Counter::TlsTimeouts, 1);
+            let is_encrypted = self.transport.is_encrypted();
+            context.metrics.add(if is_encrypted { Counter::TlsTimeouts } else { Counter::HttpTimeouts }, 1);
             return Ok(Next::Close);
         }
         if context.is_draining() && self.state == State::Idle {

@@ -90,7 +90,7 @@ impl<'s> Worker<'s> {
 
     /// Serves a new connection, and registers it with the poller if it is still open then.
     fn add_connection(&mut self, protocol: Protocol, is_encrypted: bool, stream: Stream, permit: Permit<'s>) {
-        let transport = match is_encrypted {
+        let mut transport = match is_encrypted {
             false => Transport::plain(stream),
             true => match self.encrypted(protocol, stream) {
                 Some(transport) => transport,
@@ -98,6 +98,9 @@ impl<'s> Worker<'s> {
                 None => return,
             },
         };
+        if protocol == Protocol::Http && self.connections.is_proxy(permit.client()) {
+            transport = transport.with_proxy_header();
+        }
         let Some(key) = self.connections.insert(protocol, transport, permit) else { return };
         let Some(connection) = self.connections.get_mut(key) else { return };
         let Some(descriptor) = connection.transport().descriptor() else { return };

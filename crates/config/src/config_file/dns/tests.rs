@@ -77,10 +77,11 @@ fn folder_of_zones_is_read() {
 fn exemptions_from_the_rate_limit_are_read() {
     const ZONE: &str = "[domain.\"example.com\"]\nzone = \"a.zone\"\n";
     let networks = r#"["192.0.2.0/24", "192.0.2.1", "0.0.0.0/0", "2001:db8::/32", "::1", "::/0", "192.0.2.2/32"]"#;
-    let read = config(&format!("[dns]\nrate_limit_exempt = {networks}\nrate_limit_dry_run = true\n{ZONE}")).rate_limit;
+    let read =
+        config(&format!("[dns]\nrate_limit_exempt = {networks}\nrate_limit_dry_run = true\n{ZONE}")).dns_rate_limit;
     let shown: Vec<String> = read.exempt.iter().map(|(address, bits)| format!("{address}/{bits}")).collect();
     assert_eq!(shown.join(" "), "192.0.2.0/24 192.0.2.1/32 0.0.0.0/0 2001:db8::/32 ::1/128 ::/0 192.0.2.2/32");
-    assert!(read.dry_run && !config(ZONE).rate_limit.dry_run);
+    assert!(read.dry_run && !config(ZONE).dns_rate_limit.dry_run);
     for network in ["192.0.2.1/24", "192.0.2.0/33", "192.0.2.0/", "192.0.2.0/-1", "2001:db8::/129", "::1/64", "a", ""] {
         let message = format!(
             "2:22: `{network}` is not a network; write an address and the bits of its prefix, such as 192.0.2.0/24"

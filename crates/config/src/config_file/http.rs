@@ -1,0 +1,145 @@
+//! Reads the section `[http]`, and networks.
+
+use super::ConfigBuilder;
+use crate::config::{ClientFrom, TrustedProxies};
+use crate::config_reader::{Entry, entries};
+use crate::keys::Section;
+use crate::service::Service;
+use std::net::IpAddr;
+
+impl ConfigBuilder<'_, '_> {
+    pub(super) fn read_http(&mut self, section: Entry<'_, '_>) {
+        let Some(table) = self.reader.table(section, "[http] on a line of its own") else { return };
+        let (mut trusted_proxies, mut client_from) = (None, None);
+        for entry in entries(table) {
+            match entry.key {
+                "listen" => {
+                    self.http_listen = Some(entry.offset);
+                    self.config.http_listen = self.read_listen(entry, Service::Http);
+                }
+                "default" => self.read_default(entry),
+                "http2" => self.config.http2 = self.reader.boolean(entry).unwrap_or(false),
+                "rate_limit_exempt" => self.config.http_rate_limit.exempt = self.read_networks(entry),
+                "rate_limit_dry_run" => {
+                    self.config.http_rate_limit.dry_run = self.reader.boolean(entry).unwrap_or(false);
+                }
+                "trusted_proxies" => trusted_proxies = Some(entry),
+                "client_from" => client_from = Some(entry),
+                key => self.reader.error(entry.offset, Section::Http.unknown_key(key)),
+            }
+        }
+        self.read_trusted_proxies(trusted_proxies, client_from);
+    }
+
+    fn read_trusted_proxies(&mut self, proxies: Option<Entry<'_, '_>>, client_from: Option<Entry<'_, '_>>) {
+        const EXAMPLE: &str = "client_from = \"proxy-protocol\", \"forwarded\" or \"x-forwarded-for\"";
+        match (proxies, client_from) {
+            (None, None) => {}
+            (Some(proxies), None) => {
+                self.error(
+                    proxies.offset,
+                    "`trusted_proxies` is set, but `client_from` is not",
+                    format!("add {EXAMPLE}"),
+                );
+            }
+            (None, Some(client_from)) => {
+                let remedy = "add trusted_proxies = [\"192.0.2.0/24\"] with the addresses of the proxies";
+                self.error(client_from.offset, "`client_from` is set, but `trusted_proxies` is not", remedy);
+            }
+            (Some(proxies), Some(client_from)) => {
+                let networks = self.read_networks(proxies);
+                let Some((offset, text)) = self.reader.string(client_from, EXAMPLE) else { return };
+                let client_from = match text {
+                    "proxy-protocol" => ClientFrom::ProxyProtocol,
+                    "forwarded" => ClientFrom::Forwarded,
+                    "x-forwarded-for" => ClientFrom::XForwardedFor,
+                    _ => {
+                        let message = format!("\"{text}\" is no way in which proxies name the client");
+                        return self.error(offset, message, format!("write {EXAMPLE}"));
+                    }
+                };
+                if !networks.is_empty() {
+                    self.config.trusted_proxies = Some(TrustedProxies { networks, client_from });
+                }
+            }
+        }
+    }
+
+    /// A list of networks that is not empty.
+    pub(super) fn read_networks(&mut self, entry: Entry<'_, '_>) -> Vec<(IpAddr, u8)> {
+        let example = format!("{} = [\"192.0.2.0/24\", \"2001:db8::/32\"]", entry.key);
+        let mut networks = Vec::new();
+        for (offset, text) in self.reader.strings(entry, &example) {
+            match parse_network(text) {
+                Some(network) => networks.push(network),
+                None => {
+                    let message = format!("`{text}` is not a network");
+                    self.error(offset, message, "write an address and the bits of its prefix, such as 192.0.2.0/24");
+                }
+            }
+        }
+        networks
+    }
+}
+
+/// An address with the bits of its prefix, which has no others; all of its bits without them.
+fn parse_network(text: &str) -> Option<(IpAddr, u8)> {
+    let (address, prefix_bits) = text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
+    let address: IpAddr = address.parse().ok()?;
+    let (bits, all_bits) = match address {
+        IpAddr::V4(address) => (u128::from(address.to_bits()) << 96, 32),
+        IpAddr::V6(address) => (address.to_bits(), 128),
+    };
+    let prefix_bits = prefix_bits.map_or(Some(all_bits), |bits| bits.parse().ok())?;
+    let host_bits = bits.checked_shl(u32::from(prefix_bits)).unwrap_or(0);
+    (prefix_bits <= all_bits && host_bits == 0).then_some((address, prefix_bits))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{check_before_domain, config};
+    use super::*;
+
+    const DOMAIN: &str = "[domain.\"a.example\"]\nsite = \"public\"\n";
+
+    #[test]
+    fn trusted_proxies_have_networks_and_a_way_to_name_the_client() {
+        for (text, expected) in [
+            ("proxy-protocol", ClientFrom::ProxyProtocol),
+            ("forwarded", ClientFrom::Forwarded),
+            ("x-forwarded-for", ClientFrom::XForwardedFor),
+        ] {
+            let keys = format!("trusted_proxies = [\"192.0.2.0/24\", \"::1\"]\nclient_from = \"{text}\"\n");
+            let proxies = config(&format!("[http]\n{keys}{DOMAIN}")).trusted_proxies.expect("proxies");
+            let networks =
+                [("192.0.2.0", 24), ("::1", 128)].map(|(text, bits)| (text.parse().expect("an address"), bits));
+            assert_eq!(proxies, TrustedProxies { networks: networks.to_vec(), client_from: expected });
+        }
+        for (keys, expected) in [
+            (
+                "client_from = \"forwarded\"",
+                "2:1: `client_from` is set, but `trusted_proxies` is not; \
+                 add trusted_proxies = [\"192.0.2.0/24\"] with the addresses of the proxies",
+            ),
+            (
+                "trusted_proxies = [\"192.0.2.1\"]",
+                "2:1: `trusted_proxies` is set, but `client_from` is not; \
+                 add client_from = \"proxy-protocol\", \"forwarded\" or \"x-forwarded-for\"",
+            ),
+            (
+                "trusted_proxies = [\"192.0.2.1\"]\nclient_from = \"x-real-ip\"",
+                "3:15: \"x-real-ip\" is no way in which proxies name the client; \
+                 write client_from = \"proxy-protocol\", \"forwarded\" or \"x-forwarded-for\"",
+            ),
+        ] {
+            check_before_domain(&format!("[http]\n{keys}"), &[expected]);
+        }
+    }
+
+    #[test]
+    fn exemptions_from_the_limit_of_requests_are_read() {
+        let keys = "rate_limit_exempt = [\"192.0.2.0/24\"]\nrate_limit_dry_run = true\n";
+        let limit = config(&format!("[http]\n{keys}{DOMAIN}")).http_rate_limit;
+        assert_eq!((limit.exempt.len(), limit.dry_run), (1, true));
+    }
+}

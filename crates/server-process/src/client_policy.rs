@@ -1,0 +1,32 @@
+//! What the configuration says of clients: exemptions from limits, and proxies that name the client.
+
+use sanderling_config::{ClientFrom as ConfiguredClientFrom, Config, RateLimit};
+use sanderling_http::ForwardedField;
+use sanderling_server::{ClientFrom, HttpClients, IpNetwork, RateLimitPolicy, Snapshot};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// Puts what `config` says of clients into `snapshot`.
+pub(crate) fn set_client_policies(config: &Config, snapshot: &mut Snapshot) {
+    snapshot.rate_limit_policy = Arc::new(policy(&config.dns_rate_limit));
+    snapshot.http_clients = Arc::new(http_clients(config));
+}
+
+fn policy(limit: &RateLimit) -> RateLimitPolicy {
+    RateLimitPolicy { exempt: networks(&limit.exempt), is_dry_run: limit.dry_run }
+}
+
+fn networks(networks: &[(IpAddr, u8)]) -> Vec<IpNetwork> {
+    networks.iter().map(|&(address, prefix_bits)| IpNetwork { address, prefix_bits }).collect()
+}
+
+fn http_clients(config: &Config) -> HttpClients {
+    let rate_limit = policy(&config.http_rate_limit);
+    let Some(proxies) = &config.trusted_proxies else { return HttpClients { rate_limit, ..HttpClients::default() } };
+    let client_from = match proxies.client_from {
+        ConfiguredClientFrom::ProxyProtocol => ClientFrom::ProxyProtocol,
+        ConfiguredClientFrom::Forwarded => ClientFrom::Field(ForwardedField::Forwarded),
+        ConfiguredClientFrom::XForwardedFor => ClientFrom::Field(ForwardedField::XForwardedFor),
+    };
+    HttpClients { trusted_proxies: networks(&proxies.networks), client_from, rate_limit }
+}

@@ -1,0 +1,51 @@
+//! The client of an HTTP request where proxies are in front of the server, and the clients without a limit of requests.
+
+use crate::rate_limit_policy::{IpNetwork, RateLimitPolicy};
+use sanderling_http::{ForwardedField, Request, forwarded_client};
+use std::net::{IpAddr, SocketAddr};
+
+/// What the operator says of the clients of HTTP, which a reload may change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HttpClients {
+    /// Proxies in front of the server, which name their clients.
+    pub trusted_proxies: Vec<IpNetwork>,
+    /// How they name them.
+    pub client_from: ClientFrom,
+    /// Exemptions from the limit of requests.
+    pub rate_limit: RateLimitPolicy,
+}
+
+/// How a trusted proxy names its client.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClientFrom {
+    /// Not at all: clients connect to the server.
+    #[default]
+    Connection,
+    /// At the start of a connection.
+    ProxyProtocol,
+    /// In a field of each request.
+    Field(ForwardedField),
+}
+
+impl HttpClients {
+    fn is_trusted(&self, address: IpAddr) -> bool {
+        // A listener of IPv6 alone has clients with IPv4 under such addresses, if the system maps them.
+        let address = address.to_canonical();
+        self.trusted_proxies.iter().any(|network| network.contains(address))
+    }
+
+    /// Whether a connection from `address` begins with a header of the PROXY protocol.
+    pub(crate) fn sends_proxy_header(&self, address: IpAddr) -> bool {
+        self.client_from == ClientFrom::ProxyProtocol && self.is_trusted(address)
+    }
+
+    /// The client of `request`, which `peer` has sent; `None` if it is malformed.
+    pub(crate) fn client_of(&self, request: Option<&Request<'_>>, peer: SocketAddr) -> SocketAddr {
+        match (self.client_from, request) {
+            (ClientFrom::Field(field), Some(request)) if self.is_trusted(peer.ip()) => {
+                forwarded_client(&request.fields, field, |address| self.is_trusted(address)).unwrap_or(peer)
+            }
+            _ => peer,
+        }
+    }
+}

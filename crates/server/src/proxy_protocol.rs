@@ -1,0 +1,187 @@
+//! The PROXY protocol, versions 1 and 2 (<https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt>): a proxy says in front
+//! of the bytes of a connection from which client they are.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::str::FromStr;
+
+/// Bytes of the longest header that is accepted: of version 2 with more than what proxies add to the addresses.
+pub(crate) const HEADER_BYTES_MAX: usize = 2_048;
+
+/// The first bytes of version 2 (section 2.2).
+const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
+/// Bytes of version 2 before the addresses.
+const FIXED_BYTES: usize = 16;
+/// Bytes of the longest header of version 1, with its CRLF (section 2.1).
+const LINE_BYTES_MAX: usize = 107;
+
+/// A header, or a part of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Parsed {
+    /// The rest is missing.
+    Partial,
+    Complete {
+        /// The client; `None` if the proxy itself speaks, for example to see whether the server is alive.
+        client: Option<SocketAddr>,
+        header_bytes: usize,
+    },
+    /// It is no such header.
+    Invalid,
+}
+
+/// Parses the header at the start of `bytes`.
+pub(crate) fn parse(bytes: &[u8]) -> Parsed {
+    let parsed = if bytes.first() == Some(&b'P') { parse_line(bytes) } else { parse_binary(bytes) };
+    parsed.unwrap_or(Parsed::Invalid)
+}
+
+/// Version 1: `PROXY TCP4 192.0.2.1 198.51.100.1 56324 443`. `None` if it is invalid.
+fn parse_line(bytes: &[u8]) -> Option<Parsed> {
+    const START: &[u8] = b"PROXY ";
+    let line_bytes = &bytes[..bytes.len().min(LINE_BYTES_MAX)];
+    let Some(end) = line_bytes.windows(2).position(|pair| pair == b"\r\n") else {
+        let may_be_one = line_bytes.starts_with(START) || START.starts_with(line_bytes);
+        return (may_be_one && bytes.len() < LINE_BYTES_MAX).then_some(Parsed::Partial);
+    };
+    let line = str::from_utf8(line_bytes[..end].strip_prefix(START)?).ok()?;
+    let mut words = line.split(' ');
+    let client = match words.next()? {
+        // Whatever follows is ignored.
+        "UNKNOWN" => None,
+        "TCP4" => Some(client_of_line::<Ipv4Addr>(words)?),
+        "TCP6" => Some(client_of_line::<Ipv6Addr>(words)?),
+        _ => return None,
+    };
+    Some(Parsed::Complete { client, header_bytes: end + 2 })
+}
+
+/// The source of `source destination source-port destination-port`.
+fn client_of_line<'l, A: FromStr + Into<IpAddr>>(mut words: impl Iterator<Item = &'l str>) -> Option<SocketAddr> {
+    let mut address = || words.next()?.parse::<A>().ok();
+    let (source, _) = (address()?, address()?);
+    let mut port = || words.next().filter(|word| word.bytes().all(|byte| byte.is_ascii_digit()))?.parse::<u16>().ok();
+    let (source_port, _) = (port()?, port()?);
+    words.next().is_none().then(|| SocketAddr::new(source.into(), source_port))
+}
+
+/// Version 2. `None` if it is invalid.
+fn parse_binary(bytes: &[u8]) -> Option<Parsed> {
+    let Some((&fixed, _)) = bytes.split_first_chunk::<FIXED_BYTES>() else {
+        let compared = bytes.len().min(SIGNATURE.len());
+        return (bytes[..compared] == SIGNATURE[..compared]).then_some(Parsed::Partial);
+    };
+    let [version_and_command, family_and_protocol, high, low] = *fixed.last_chunk::<4>()?;
+    let header_bytes = FIXED_BYTES + usize::from(u16::from_be_bytes([high, low]));
+    if !fixed.starts_with(SIGNATURE) || version_and_command >> 4 != 2 || header_bytes > HEADER_BYTES_MAX {
+        return None;
+    }
+    let Some(addresses) = bytes.get(FIXED_BYTES..header_bytes) else { return Some(Parsed::Partial) };
+    // The lengths of the addresses are those of the family; what follows them is for other uses.
+    let port = |offset: usize| addresses.get(offset..offset + 2).map(|port| u16::from_be_bytes([port[0], port[1]]));
+    let client = match (version_and_command & 0xf, family_and_protocol) {
+        (0, _) => None,
+        (1, 0x11) if addresses.len() >= 12 => {
+            Some(SocketAddr::new(Ipv4Addr::from(*addresses.first_chunk::<4>()?).into(), port(8)?))
+        }
+        (1, 0x21) if addresses.len() >= 36 => {
+            Some(SocketAddr::new(Ipv6Addr::from(*addresses.first_chunk::<16>()?).into(), port(32)?))
+        }
+        // Section 2.2: other families are those of a proxy that hides its client.
+        (1, 0x00 | 0x31) => None,
+        _ => return None,
+    };
+    Some(Parsed::Complete { client, header_bytes })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(header: &[u8], client: Option<&str>) {
+        let client = client.map(|client| client.parse().expect("an address"));
+        let with_more = [header, b"GET / HTTP/1.1\r\n\r\n"].concat();
+        assert_eq!(parse(&with_more), Parsed::Complete { client, header_bytes: header.len() });
+        for end in 0..header.len() {
+            assert_eq!(parse(&header[..end]), Parsed::Partial, "{end} bytes");
+        }
+    }
+
+    fn binary(version_and_command: u8, family: u8, rest: &[u8]) -> Vec<u8> {
+        let length = (rest.len() as u16).to_be_bytes();
+        [&SIGNATURE[..], &[version_and_command, family], &length, rest].concat()
+    }
+
+    const IPV4: [u8; 12] = [192, 0, 2, 1, 198, 51, 100, 1, 0xdc, 0x04, 0x01, 0xbb];
+
+    #[test]
+    fn client_of_version_1_is_the_source() {
+        check(b"PROXY TCP4 192.0.2.1 198.51.100.1 56324 443\r\n", Some("192.0.2.1:56324"));
+        check(b"PROXY TCP6 2001:db8::1 2001:db8::2 56324 443\r\n", Some("[2001:db8::1]:56324"));
+        check(b"PROXY UNKNOWN\r\n", None);
+        let longest = format!("PROXY UNKNOWN {0} {0} 65535 65535\r\n", "ffff:".repeat(7) + "ffff");
+        assert_eq!(longest.len(), LINE_BYTES_MAX);
+        check(longest.as_bytes(), None);
+    }
+
+    #[test]
+    fn client_of_version_2_is_the_source() {
+        check(&binary(0x21, 0x11, &IPV4), Some("192.0.2.1:56324"));
+        check(&binary(0x21, 0x11, &[&IPV4[..], &[3, 0, 4, 1, 2, 3, 4]].concat()), Some("192.0.2.1:56324"));
+        let mut ipv6 = [0; 36];
+        ipv6[..4].copy_from_slice(&[0x20, 0x01, 0x0d, 0xb8]);
+        (ipv6[15], ipv6[33]) = (1, 80);
+        check(&binary(0x21, 0x21, &ipv6), Some("[2001:db8::1]:80"));
+        check(&binary(0x20, 0x00, &[]), None);
+        check(&binary(0x20, 0x11, &IPV4), None);
+        check(&binary(0x21, 0x00, &[9; 5]), None);
+        check(&binary(0x21, 0x31, &[0; 216]), None);
+    }
+
+    #[test]
+    fn anything_else_is_invalid() {
+        for bytes in [
+            &b"GET / HTTP/1.1\r\n"[..],
+            b"PROXY TCP4 192.0.2.1 198.51.100.1 56324\r\n",
+            b"PROXY TCP4 192.0.2.1 198.51.100.1 56324 443 1\r\n",
+            b"PROXY TCP4 192.0.2.1 198.51.100.1 56324 65536\r\n",
+            b"PROXY TCP4 192.0.2.1 198.51.100.1 +6324 443\r\n",
+            b"PROXY TCP4 192.0.2.1  198.51.100.1 56324 443\r\n",
+            b"PROXY TCP4 2001:db8::1 2001:db8::2 56324 443\r\n",
+            b"PROXY TCP6 192.0.2.1 198.51.100.1 56324 443\r\n",
+            b"PROXY UDP4 192.0.2.1 198.51.100.1 56324 443\r\n",
+            b"PROXYTCP4",
+            b"POST / HTTP/1.1\r\n",
+            &[b'P'; 200],
+            &[&b"PROXY UNKNOWN "[..], &[b'a'; 100]].concat(),
+            b"\r\n\r\n\0\r\nQUIT\r",
+            &binary(0x11, 0x11, &IPV4),
+            &binary(0x22, 0x11, &IPV4),
+            &binary(0x21, 0x12, &IPV4),
+            &binary(0x21, 0x11, &IPV4[..11]),
+            &binary(0x21, 0x21, &[0; 35]),
+            &binary(0x21, 0x11, &[0; HEADER_BYTES_MAX])[..20],
+        ] {
+            assert_eq!(parse(bytes), Parsed::Invalid, "{:?}", String::from_utf8_lossy(bytes));
+        }
+    }
+
+    /// A header that is complete was no error before its last byte arrived, and what follows it changes nothing.
+    #[test]
+    fn any_bytes_are_parsed_alike_in_pieces() {
+        let seed = sanderling_testkit::seed();
+        let mut random = fastrand::Rng::with_seed(seed);
+        let headers = [b"PROXY TCP4 192.0.2.1 198.51.100.1 56324 443\r\nGET".to_vec(), binary(0x21, 0x11, &IPV4)];
+        for _ in 0..20_000 {
+            let mut bytes = random.choice(&headers).expect("a header").clone();
+            for _ in 0..random.usize(..3) {
+                let at = random.usize(..bytes.len());
+                bytes[at] = random.u8(..);
+            }
+            if let Parsed::Complete { header_bytes, .. } = parse(&bytes) {
+                assert!(header_bytes <= bytes.len());
+                assert_eq!(parse(&bytes[..header_bytes]), parse(&bytes), "seed {seed}: {bytes:?}");
+                assert!((0..header_bytes).all(|end| parse(&bytes[..end]) == Parsed::Partial), "seed {seed}: {bytes:?}");
+            }
+        }
+    }
+}
