@@ -24,6 +24,18 @@ pub fn run(command: Command, socket: &Path, timeout: Duration) -> Exit {
     }
 }
 
+/// Sends `command` as [`run`] does; what it would write to standard output.
+///
+/// # Errors
+/// There is no complete answer, or the command has failed.
+pub fn ask(command: Command, socket: &Path, timeout: Duration) -> Result<String, String> {
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    match exchange(command, socket, timeout, &mut out, &mut err)? {
+        true => Ok(String::from_utf8_lossy(&out).into_owned()),
+        false => Err(String::from_utf8_lossy(&err).trim().trim_start_matches("sanderling: ").to_owned()),
+    }
+}
+
 fn connect(socket: &Path) -> Result<Connection, String> {
     let path = socket.display();
     Connection::connect(socket).map_err(|error| match error.kind() {

@@ -16,9 +16,11 @@ use sanderling_ipc::control_path::RuntimeEnv;
 use sanderling_ipc::{Command as Request, StatusFormat, ZoneCommand};
 use sanderling_probe as probe;
 use sanderling_server_process::CheckOptions;
+use sanderling_top as top;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 pub(crate) use control::ControlRequest;
 pub(crate) use generate::GenerateArgs;
@@ -33,6 +35,7 @@ macro_rules! examples {
   sanderling check                      check sanderling.toml first
   sanderling probe                      measure this machine
   sanderling status                     show the status of the running server
+  sanderling top                        show what it does, renewed each second
   sanderling reload                     reload its configuration
   sanderling zone show example.com      show a zone as it is answered
 "
@@ -81,6 +84,8 @@ pub(crate) enum Command {
     Probe(probe::Options),
     /// Control the running server.
     Control(ControlRequest),
+    /// Show what the running server does.
+    Top(ControlRequest, top::Options),
     /// Write manual pages or completions.
     Generate(GenerateArgs),
 }
@@ -146,6 +151,14 @@ impl Invocation {
             }
             CliCommand::Reopen(arguments) => control("reopen", arguments.request(Request::Reopen, search_paths, env))?,
             CliCommand::Stop(arguments) => control("stop", arguments.request(Request::Stop, search_paths, env))?,
+            CliCommand::Top { once, interval, control: arguments } => {
+                let options = top::Options { is_once: once, interval: Duration::from_secs(interval) };
+                let request = Request::Status(StatusFormat::Metrics);
+                match arguments.request(request, search_paths, env) {
+                    Ok(request) => Command::Top(request, options),
+                    Err(problem) => return Err(usage_error("top", ErrorKind::MissingRequiredArgument, &problem)),
+                }
+            }
             CliCommand::Generate(generate) => Command::Generate(generate),
         };
         Ok(Invocation { command, forced: cli.forced })
@@ -229,6 +242,27 @@ Exit status: 0 if the server answers, 1 if it does not, 2 for a wrong command li
         /// List all threads, sites and zones
         #[arg(long, conflicts_with = "json")]
         verbose: bool,
+        #[command(flatten)]
+        control: ControlArgs,
+    },
+    /// Show what the running server does, as a page that is renewed
+    ///
+    /// Requests, queries and bytes per second, response times, connections, cache hits, the busiest sites and zones,
+    /// certificates, and what was refused. Sites, zones and times need the section [metrics] of the configuration.
+    #[command(after_help = "Keys: q or Ctrl-C quits, p pauses, s sorts sites and zones by rate, errors, bytes or name.
+
+Examples:
+  sanderling top
+  sanderling top --once                 one page as text, for scripts
+
+Exit status: 0 after q or with --once, 1 if the server does not answer, 2 for a wrong command line.")]
+    Top {
+        /// Print one page as text, and exit
+        #[arg(long)]
+        once: bool,
+        /// Time between two pages
+        #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = |text: &str| parse_number(text, 3_600))]
+        interval: u64,
         #[command(flatten)]
         control: ControlArgs,
     },

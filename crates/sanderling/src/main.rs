@@ -44,6 +44,9 @@ fn run() -> Exit {
         Command::Check(source, options) => sanderling_server_process::check(&source, options),
         Command::Probe(options) => exit_of("probe", sanderling_probe::run(&options)),
         Command::Control(request) => client::run(request.command, &request.socket, request.timeout),
+        Command::Top(request, options) => {
+            sanderling_top::run(options, || client::ask(request.command.clone(), &request.socket, request.timeout))
+        }
         Command::Generate(arguments) => exit_of("generate", arguments.run(cli::definition())),
     }
 }

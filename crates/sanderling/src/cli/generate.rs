@@ -83,8 +83,8 @@ mod tests {
     use std::path::Path;
     use std::process::Command as Program;
 
-    const COMMANDS: [&str; 10] =
-        ["demo", "serve", "check", "probe", "status", "reload", "upgrade", "reopen", "stop", "zone"];
+    const COMMANDS: [&str; 11] =
+        ["demo", "serve", "check", "probe", "status", "top", "reload", "upgrade", "reopen", "stop", "zone"];
 
     fn run(output: Output) {
         GenerateArgs { output }.run(definition()).expect("written");

@@ -245,3 +245,29 @@ fn sites_beyond_the_limit_are_counted_together_and_sites_keep_their_place() {
     ["a.example", "c.example"].into_iter().for_each(get);
     check(&[("example.com", 1.0), ("a.example", 3.0), ("_other", 2.0), ("_none", 1.0)]);
 }
+
+#[test]
+fn page_of_top_is_printed_once() {
+    let directory = directory("[metrics]", "");
+    let server = TestServer::start_command(directory.serve_command(), BOTH);
+    response_to(server.http(), "GET / HTTP/1.1\r\nHost: example.com\r\nConnection: close\r\n\r\n");
+    let page = directory.control_with("top", &["--once"]).text();
+    assert!(page.starts_with(concat!("sanderling ", env!("CARGO_PKG_VERSION"), "  up ")), "{page}");
+    let lines: Vec<&str> = page.lines().collect();
+    for (index, start) in
+        ["problems     none", "requests  ", "time  ", "queries  ", "connections  ", "TLS  ", "limits  "]
+            .iter()
+            .enumerate()
+    {
+        assert!(lines[index + 1].starts_with(start), "{page}");
+    }
+    assert!(lines[10].starts_with("example.com ") && lines[10].ends_with(" 7"), "{page}");
+    assert!(!page.contains('\x1b'), "{page:?}");
+    // Without a terminal there is no live page.
+    let ended = directory.control("top");
+    assert!(!ended.status.success());
+    assert!(ended.errors.contains("cannot use the terminal") && ended.errors.contains("--once"), "{}", ended.errors);
+    drop(server);
+    let ended = directory.control_with("top", &["--once"]);
+    assert!(!ended.status.success() && ended.errors.contains("no server answers"), "{}", ended.errors);
+}
