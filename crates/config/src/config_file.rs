@@ -275,6 +275,7 @@ impl ConfigBuilder<'_, '_> {
                         "index" => options.files.index = self.read_index(entry),
                         "clean_urls" => options.files.clean_urls = self.reader.boolean(entry).unwrap_or(false),
                         "listing" => options.files.listing = self.reader.boolean(entry).unwrap_or(false),
+                        "compress" => options.files.compress = self.reader.boolean(entry).unwrap_or(true),
                         "fallback" => options.files.fallback = self.read_fallback(entry),
                         "redirects" | "headers" | "rules_files" | "cache" | "cors" | "security_headers" => {
                             self.read_rules(entry, &mut options.rules);

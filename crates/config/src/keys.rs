@@ -85,6 +85,7 @@ impl Section {
                 "index",
                 "clean_urls",
                 "listing",
+                "compress",
                 "fallback",
                 "zone",
                 "media_types",

@@ -166,6 +166,10 @@ limits! {
         "Content of small files in memory; at the limit the least recently used is evicted.";
     small_file_bytes_max: u64 = 32_768 in 0..=1_048_576,
         "Largest file whose content is kept in memory; of larger ones the descriptor is kept.";
+    compressed_content_bytes_max: u64 = 67_108_864 in 0..=1_099_511_627_776,
+        "Compressed content in memory; at the limit the least recently used is evicted. 0: none.";
+    compressed_file_bytes_max: u64 = 4_194_304 in 0..=67_108_864,
+        "Largest file that is compressed; larger ones are sent as they are.";
     listing_entries_max: usize = 5_000 in 1..=100_000,
         "Entries of a directory that its listing shows; it says that there are more.";
     missing_files_max: usize = 1_024 in 1..=262_144,

@@ -37,7 +37,7 @@ syscalls! {
     Newfstatat = "newfstatat", Openat2 = "openat2", PidfdOpen = "pidfd_open", PidfdSendSignal = "pidfd_send_signal", Ppoll = "ppoll",
     Pread64 = "pread64", Preadv2 = "preadv2", Readlinkat = "readlinkat", Recvfrom = "recvfrom",
     Recvmmsg = "recvmmsg", Recvmsg = "recvmsg", RtSigprocmask = "rt_sigprocmask", Sendto = "sendto",
-    Sendfile = "sendfile", Sendmmsg = "sendmmsg", Sendmsg = "sendmsg", Setsockopt = "setsockopt",
+    Sendfile = "sendfile", Sendmmsg = "sendmmsg", Sendmsg = "sendmsg", Setpriority = "setpriority", Setsockopt = "setsockopt",
     Shutdown = "shutdown", Socket = "socket", Socketpair = "socketpair", Statx = "statx", Waitid = "waitid",
     Write = "write",
 }

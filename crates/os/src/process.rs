@@ -180,6 +180,15 @@ pub fn set_name(name: &CStr) -> io::Result<()> {
     rustix::thread::set_name(name).map_err(|errno| with_context("prctl", "PR_SET_NAME", &errno.into()))
 }
 
+/// Gives the calling thread the lowest priority (nice 19), so that it runs where no other thread wants to.
+pub fn lower_thread_priority() -> io::Result<()> {
+    const LOWEST: i32 = 19;
+    count(Syscall::Setpriority);
+    // For Linux, a process by this call is a thread, and none is the calling one.
+    rustix::process::setpriority_process(None, LOWEST)
+        .map_err(|errno| with_context("setpriority", LOWEST, &errno.into()))
+}
+
 impl ProcessHandle {
     /// A child that the program before an [`exec`] started: `pidfd` is the descriptor it kept of the process `pid`.
     pub fn from_pidfd(pid: i32, pidfd: OwnedFd) -> ProcessHandle {

@@ -358,8 +358,8 @@ impl Loader {
 }
 
 fn file_options(options: &sanderling_config::FileOptions) -> FileOptions {
-    let sanderling_config::FileOptions { index, clean_urls, listing, fallback } = options.clone();
-    FileOptions { index, clean_urls, listing, fallback }
+    let sanderling_config::FileOptions { index, clean_urls, listing, compress, fallback } = options.clone();
+    FileOptions { index, clean_urls, listing, compress, fallback }
 }
 
 /// What a site with these options does besides serving files.

@@ -1,7 +1,7 @@
 //! The options of the server for the limits of the configuration and of the process.
 
 use sanderling_config::{Config, Limits};
-use sanderling_server::{DnsOptions, HttpOptions, OpenFilesOptions, Options, StatisticsOptions};
+use sanderling_server::{CompressionOptions, DnsOptions, HttpOptions, OpenFilesOptions, Options, StatisticsOptions};
 use std::io;
 use std::time::Duration;
 
@@ -64,6 +64,11 @@ pub(crate) fn options_of(limits: &Limits) -> Options {
             descriptors_max: limits.open_file_descriptors_max,
             content_bytes_max: limits.open_file_content_bytes_max,
             small_file_bytes_max: limits.small_file_bytes_max,
+            compression: CompressionOptions {
+                content_bytes_max: limits.compressed_content_bytes_max,
+                file_bytes_max: limits.compressed_file_bytes_max,
+                ..CompressionOptions::default()
+            },
             listing_entries_max: limits.listing_entries_max,
             negative_entries_max: limits.missing_files_max,
             watched_directories_max: limits.watched_folders_max,

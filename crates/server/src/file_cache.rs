@@ -16,13 +16,13 @@
 mod watcher;
 
 use crate::clock::{Milliseconds, ms};
+use crate::compression::CompressionQueue;
 use crate::eviction::{EVICTED_FRACTION, Eviction};
 use crate::file_lookup::{FileLookup, LookupResult};
+use crate::file_variant::Gauges;
 use crate::jobs::{Job, JobQueue, Waiter};
 use crate::metrics::ThreadMetrics;
-use crate::open_file::{
-    Blocking, EntryLimits, FileError, FileKey, Gauges, LookupContext, OpenError, OpenFile, RetryAfter,
-};
+use crate::open_file::{Blocking, EntryLimits, FileError, FileKey, LookupContext, OpenError, OpenFile, RetryAfter};
 use crate::options::OpenFilesOptions;
 use crate::sites::Site;
 use crate::statistics::Series;
@@ -46,6 +46,7 @@ pub(crate) struct FileCache {
     jobs: Arc<JobQueue>,
     directories: WatchedDirectories,
     gauges: Arc<Gauges>,
+    compression: Arc<CompressionQueue>,
     options: OpenFilesOptions,
     /// When the server was created, on the monotonic clock.
     start_ms: Milliseconds,
@@ -133,6 +134,7 @@ impl FileCache {
             jobs,
             directories: WatchedDirectories::new(options.watched_directories_max),
             gauges: Arc::default(),
+            compression: Arc::new(CompressionQueue::new(options.compression)),
             options,
             start_ms,
             evicted_count: AtomicU64::new(0),
@@ -255,7 +257,7 @@ impl FileCache {
     ) -> Result<Ref<'_, FileKey, OpenFile>, OpenError> {
         let event_count_before = self.directories.event_count();
         let cached = self.files.get(&lookup.key);
-        let file = match lookup.run(cached.as_deref(), context, blocking, &self.gauges) {
+        let file = match lookup.run(cached.as_deref(), context, blocking, (&self.gauges, &self.compression)) {
             Ok(LookupResult::Unchanged) => {
                 let cached = cached.expect("only a cached file can be unchanged");
                 cached.set_checked(context.now_ms);
@@ -306,13 +308,40 @@ impl FileCache {
     fn keep_limits(&self, new: &OpenFile) {
         let options = &self.options;
         if self.files.len() > options.files_max {
-            self.evict_beyond(options.files_max as u64, new, |_| 1);
+            self.evict_beyond(options.files_max as u64, Some(new), |_| 1);
         }
         if self.gauges.content_bytes.load(Ordering::Relaxed) > options.content_bytes_max {
-            self.evict_beyond(options.content_bytes_max, new, OpenFile::content_bytes);
+            self.evict_beyond(options.content_bytes_max, Some(new), OpenFile::content_bytes);
         }
         if self.gauges.descriptors.load(Ordering::Relaxed) > options.descriptors_max as u64 {
-            self.evict_beyond(options.descriptors_max as u64, new, OpenFile::descriptor_count);
+            self.evict_beyond(options.descriptors_max as u64, Some(new), OpenFile::descriptor_count);
+        }
+    }
+
+    /// Compresses files as they are asked for, until [`FileCache::end_compression`].
+    pub(crate) fn run_compression(&self) {
+        self.compression.run_thread(|| self.keep_compression_limit());
+    }
+
+    /// Compresses the next file; `false` if none is asked for.
+    #[cfg(any(test, feature = "simulation"))]
+    pub(crate) fn compress_next(&self) -> bool {
+        self.compression.run_next(|| self.keep_compression_limit())
+    }
+
+    #[cfg(test)]
+    pub(crate) fn compressed_bytes(&self) -> u64 {
+        self.gauges.compressed_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn end_compression(&self) {
+        self.compression.close();
+    }
+
+    fn keep_compression_limit(&self) {
+        let max = self.options.compression.content_bytes_max;
+        if self.gauges.compressed_bytes.load(Ordering::Relaxed) > max {
+            self.evict_beyond(max, None, OpenFile::compressed_bytes);
         }
     }
 
@@ -327,11 +356,11 @@ impl FileCache {
 
     /// Evicts what valid entries weigh together beyond `max`, but not `new`. Invalidated entries may still be sent, and no
     /// eviction closes them sooner.
-    fn evict_beyond(&self, max: u64, new: &OpenFile, weight: impl Fn(&OpenFile) -> u64) {
+    fn evict_beyond(&self, max: u64, new: Option<&OpenFile>, weight: impl Fn(&OpenFile) -> u64) {
         let mut sum = 0;
         self.files.for_each(|_, file| sum += weight(file));
         if sum > max {
-            self.evict(sum - max, Some(new), weight);
+            self.evict(sum - max, new, weight);
         }
     }
 

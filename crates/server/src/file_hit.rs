@@ -3,7 +3,8 @@
 use crate::clock::Clock;
 use crate::context::Buffers;
 use crate::file_cache::Lookup;
-use crate::open_file::{FileError, FileKey, FileVariant, OpenFile, VariantId};
+use crate::file_variant::FileVariant;
+use crate::open_file::{FileError, FileKey, OpenFile, VariantId};
 use crate::options::Options;
 use crate::send_queue::{FileChunk, NextPart};
 use sanderling_http::{LookupError, Multipart, Representation, Request, SitePath};
@@ -24,8 +25,12 @@ pub(crate) struct FileHit<'l, 's> {
 pub(crate) type Found<'l, 's> = (Result<FileHit<'l, 's>, LookupError<'l>>, Option<FileHit<'l, 's>>);
 
 impl<'l, 's> FileHit<'l, 's> {
-    fn new(file: &'l Ref<'s, FileKey, OpenFile>, request: &Request<'_>) -> FileHit<'l, 's> {
-        let id = file.variant_for(request);
+    fn new(
+        file: &'l Ref<'s, FileKey, OpenFile>,
+        request: &Request<'_>,
+        may_transform: impl Fn() -> bool,
+    ) -> FileHit<'l, 's> {
+        let id = file.variant_for(request, may_transform);
         FileHit { file, id, variant: file.variant(id) }
     }
 
@@ -36,12 +41,13 @@ impl<'l, 's> FileHit<'l, 's> {
         lookup: &'l Lookup<'_, 's>,
         request: &Request<'_>,
         path: &'l SitePath<'l>,
+        may_transform: impl Fn() -> bool,
     ) -> Option<Found<'l, 's>> {
         Some(match lookup {
-            Lookup::Cached(file) => (Ok(FileHit::new(file, request)), None),
-            Lookup::Opened(file) | Lookup::Fallback(file) => (Ok(FileHit::new(file, request)), None),
+            Lookup::Cached(file) => (Ok(FileHit::new(file, request, may_transform)), None),
+            Lookup::Opened(file) | Lookup::Fallback(file) => (Ok(FileHit::new(file, request, may_transform)), None),
             Lookup::NotFoundPage(file) => {
-                let page = FileHit::new(file, request);
+                let page = FileHit::new(file, request, may_transform);
                 (Err(LookupError::NotFoundWithPage(page.representation())), Some(page))
             }
             Lookup::Failed(error) => (Err(lookup_error(*error, path)), None),

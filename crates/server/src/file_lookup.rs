@@ -2,10 +2,12 @@
 
 mod listing;
 
+use crate::compression::{CompressionQueue, OnDemand};
 use crate::disk_file::cached_tail;
+use crate::file_variant::{FileVariant, FileVersion, Gauges};
 use crate::open_file::{
-    Alternatives, Blocking, EntryLimits, FileError, FileKey, FileVariant, FileVersion, Gauges, LookupContext,
-    OpenError, OpenFile, Purpose, RetryAfter, Storage, UnreadFile, file_error,
+    Alternatives, Blocking, EntryLimits, FileError, FileKey, LookupContext, OpenError, OpenFile, Purpose, RetryAfter,
+    Storage, UnreadFile, file_error,
 };
 use crate::sites::{BuiltinFile, Root, Site, ancestors};
 use sanderling_http::{
@@ -27,6 +29,8 @@ const USUAL_INDEX: &str = "index.html";
 const PAGE_EXTENSION: &[u8] = b".html";
 /// The page for what is not found, in its directory or one above.
 pub(crate) const NOT_FOUND_PAGE: &[u8] = b"404.html";
+/// That of files of unknown content, most of which cannot be made smaller.
+const UNKNOWN_MEDIA_TYPE: &str = "application/octet-stream";
 /// Directories in which it is looked for, the nearest ones and the root.
 const PAGE_DIRECTORIES_MAX: usize = 16;
 /// How often in turn a file has grown between two attempts until it is one that is appended to. A file that is written again
@@ -83,6 +87,7 @@ struct Attempt<'a> {
     context: LookupContext,
     blocking: Blocking,
     gauges: &'a Arc<Gauges>,
+    compression: &'a Arc<CompressionQueue>,
 }
 
 impl FileLookup {
@@ -105,9 +110,9 @@ impl FileLookup {
         cached: Option<&OpenFile>,
         context: LookupContext,
         blocking: Blocking,
-        gauges: &Arc<Gauges>,
+        (gauges, compression): (&Arc<Gauges>, &Arc<CompressionQueue>),
     ) -> Result<LookupResult, OpenError> {
-        let attempt = Attempt { cached, context, blocking, gauges };
+        let attempt = Attempt { cached, context, blocking, gauges, compression };
         let path = &self.key.path;
         if self.key.site.purpose() == Purpose::Exact {
             return self.open(path, false, attempt);
@@ -238,7 +243,7 @@ impl FileLookup {
         if self.site.options.hides_rules_files && matches!(path, b"_redirects" | b"_headers") {
             return Err(FileError::NotFound.into());
         }
-        let Attempt { cached, context, blocking, gauges } = attempt;
+        let Attempt { cached, context, blocking, gauges, compression } = attempt;
         let uncompressed = open_beneath(root, &self.site.options.link_targets, Cow::Borrowed(path), blocking)?;
         let uncompressed = OpenedFile { file: self.settled(uncompressed.file)?, ..uncompressed };
         let media_type = self.site.options.media_type(file_name(path));
@@ -261,15 +266,27 @@ impl FileLookup {
         }
         let uncompressed = uncompressed.file.read(storage, blocking)?;
         let coded = precompressed.read(context, blocking, &mut is_unwatchable)?;
-        let negotiation =
-            if coded.is_empty() { Negotiation::None } else { Negotiation::AcceptEncoding(ContentCoding::Identity) };
+        let metadata = uncompressed.metadata;
+        let is_compressed_on_demand = self.site.options.files.compress
+            && coded.is_empty()
+            && may_be_precompressed(path, media_type)
+            && media_type != UNKNOWN_MEDIA_TYPE
+            && compression.is_for(metadata.length_bytes);
+        let negotiation = match coded.is_empty() && !is_compressed_on_demand {
+            true => Negotiation::None,
+            false => Negotiation::AcceptEncoding(ContentCoding::Identity),
+        };
         let fields = (media_type, self.field_lines());
-        let uncompressed = FileVariant::new(uncompressed, fields, negotiation, context, gauges);
+        let uncompressed = FileVariant::new(uncompressed, fields, negotiation, context.unix_s, gauges);
         let variant = |(coding, version)| {
             let negotiation = Negotiation::AcceptEncoding(coding);
-            (coding, FileVariant::new(version, fields, negotiation, context, gauges))
+            (coding, FileVariant::new(version, fields, negotiation, context.unix_s, gauges))
         };
         let alternatives = match coded.is_empty() {
+            true if is_compressed_on_demand => {
+                let on_demand = OnDemand::new(compression, fields, metadata, context.unix_s, gauges);
+                Alternatives::OnDemand(Arc::new(on_demand))
+            }
             true => Alternatives::None,
             false => Alternatives::Precompressed(coded.into_iter().map(variant).collect()),
         };

@@ -375,7 +375,7 @@ impl Http1 {
                     lookup.count(self.job_count, context.metrics);
                 }
                 is_substitute |= matches!(lookup, Lookup::Fallback(_));
-                match FileHit::find(&lookup, request, path) {
+                match FileHit::find(&lookup, request, path, || !HAS_RULES || ruling.fields.may_transform()) {
                     Some(found) => found,
                     None if self.job_count == JOBS_PER_REQUEST_MAX => (Err(LookupError::ServiceUnavailable), None),
                     None => {

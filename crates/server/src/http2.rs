@@ -439,7 +439,7 @@ impl<'s> Http2<'s> {
                         };
                         lookup.count(job_count, metrics);
                         is_substitute |= matches!(lookup, Lookup::Fallback(_));
-                        match FileHit::find(&lookup, parsed, path) {
+                        match FileHit::find(&lookup, parsed, path, || ruling.fields.may_transform()) {
                             Some(found) => found,
                             None if !may_wait() => (Err(LookupError::ServiceUnavailable), None),
                             None => return self.wait_for_job(request, &scratch.head, job),

@@ -5,6 +5,7 @@
 //!              ├─ Datagrams   no poller: DNS over UDP                  per iteration: receive, answer, send; then wait
 //!              ├─ job         what may wait for the file system
 //!              ├─ read        file content that is not in the page cache
+//!              ├─ compress    files that clients would accept so
 //!              └─ watcher     inotify
 //! ```
 //!
@@ -45,6 +46,8 @@ mod jobs;
 mod work_queue;
 mod file_lookup;
 mod open_file;
+mod compression;
+mod file_variant;
 mod disk_file;
 mod snapshot;
 mod access_log;
@@ -74,7 +77,7 @@ pub use http_clients::{ClientFrom, HttpClients};
 pub use lifecycle::{DrainMode, State};
 pub use log_queue::{LogStatus, LogTarget};
 pub use metrics::Counter;
-pub use options::{DnsOptions, HttpOptions, OpenFilesOptions, Options, StatisticsOptions};
+pub use options::{CompressionOptions, DnsOptions, HttpOptions, OpenFilesOptions, Options, StatisticsOptions};
 pub use rate_limit_policy::{IpNetwork, RateLimitPolicy};
 pub use sanderling_http2::Limits as Http2Limits;
 pub use server::{HungThread, Server};

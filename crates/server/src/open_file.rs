@@ -5,12 +5,11 @@
 //! sent from a descriptor is compared with the first result when it has been sent.
 
 use crate::clock::Milliseconds;
+use crate::compression::OnDemand;
 use crate::disk_file::{DiskFile, cached_tail};
+use crate::file_variant::{FileContent, FileVariant, FileVersion};
 use crate::sites::Site;
-use sanderling_http::{
-    CanonicalUrl, ContentCoding, FileMetadata, FileTime, Negotiation, Representation, Request, SitePath,
-    negotiate_coding,
-};
+use sanderling_http::{CanonicalUrl, ContentCoding, Request, SitePath, negotiate_coding};
 use sanderling_os::error::ErrorClass;
 use sanderling_os::file::{File, FileType, Metadata};
 use std::hash::{Hash, Hasher};
@@ -111,6 +110,8 @@ pub(crate) enum Alternatives {
     None,
     /// The precompressed files beside it, in their codings.
     Precompressed(Box<[(ContentCoding, FileVariant)]>),
+    /// Those that are made when a client first accepts them.
+    OnDemand(Arc<OnDemand>),
     /// The listing of a directory as JSON; the other one is HTML.
     Json(Box<FileVariant>),
 }
@@ -121,16 +122,6 @@ pub(crate) enum VariantId {
     Uncompressed,
     Coded(ContentCoding),
     Json,
-}
-
-/// A file in one content coding.
-#[derive(Debug)]
-pub(crate) struct FileVariant {
-    pub(crate) representation: Representation,
-    pub(crate) content: FileContent,
-    /// The result of `fstat`; `None` for a file in the program itself.
-    metadata: Option<Metadata>,
-    usage: Usage,
 }
 
 /// A file on disk that is open and has not been read.
@@ -161,35 +152,6 @@ pub(crate) struct EntryLimits {
     pub(crate) descriptors: u64,
     /// Entries of a directory that is listed.
     pub(crate) listed_entries: usize,
-}
-
-/// One version of a file on disk.
-#[derive(Debug)]
-pub(crate) struct FileVersion {
-    metadata: Metadata,
-    content: FileContent,
-}
-
-/// The content of a file.
-#[derive(Debug)]
-pub(crate) enum FileContent {
-    /// In memory, whole.
-    Memory(Box<[u8]>),
-    /// In the program itself.
-    Builtin(&'static [u8]),
-    /// On disk, behind an open descriptor. A read in progress shares it.
-    Descriptor(Arc<DiskFile>),
-}
-
-impl FileContent {
-    #[inline]
-    pub(crate) fn in_memory(&self) -> Option<&[u8]> {
-        match self {
-            FileContent::Memory(content) => Some(content),
-            FileContent::Builtin(content) => Some(content),
-            FileContent::Descriptor(_) => None,
-        }
-    }
 }
 
 /// Why a path leads to no file.
@@ -279,13 +241,6 @@ pub(crate) struct LookupContext {
     pub(crate) attempt_count: u8,
 }
 
-/// What all open files use together.
-#[derive(Debug, Default)]
-pub(crate) struct Gauges {
-    pub(crate) descriptors: AtomicU64,
-    pub(crate) content_bytes: AtomicU64,
-}
-
 impl OpenFile {
     pub(crate) fn new(
         uncompressed: FileVariant,
@@ -304,7 +259,7 @@ impl OpenFile {
 
     /// The variant that the sender of `request` prefers.
     #[inline]
-    pub(crate) fn variant_for(&self, request: &Request<'_>) -> VariantId {
+    pub(crate) fn variant_for(&self, request: &Request<'_>, may_transform: impl Fn() -> bool) -> VariantId {
         match &self.alternatives {
             Alternatives::None => VariantId::Uncompressed,
             Alternatives::Precompressed(coded) => {
@@ -313,6 +268,11 @@ impl OpenFile {
                     coding => VariantId::Coded(coding),
                 }
             }
+            Alternatives::OnDemand(on_demand) => match on_demand.coding_for(request, &self.uncompressed) {
+                ContentCoding::Identity => VariantId::Uncompressed,
+                coding if may_transform() => VariantId::Coded(coding),
+                _ => VariantId::Uncompressed,
+            },
             Alternatives::Json(_) if request.prefers_json() => VariantId::Json,
             Alternatives::Json(_) => VariantId::Uncompressed,
         }
@@ -325,6 +285,9 @@ impl OpenFile {
             (Alternatives::Precompressed(coded), VariantId::Coded(coding)) => {
                 let found = coded.iter().find(|(candidate, _)| *candidate == coding);
                 found.map_or(&self.uncompressed, |(_, variant)| variant)
+            }
+            (Alternatives::OnDemand(on_demand), VariantId::Coded(coding)) => {
+                on_demand.variant(coding).unwrap_or(&self.uncompressed)
             }
             (Alternatives::Json(json), VariantId::Json) => json,
             _ => &self.uncompressed,
@@ -365,24 +328,30 @@ impl OpenFile {
         self.variants().map(|variant| variant.usage.content_bytes).sum()
     }
 
+    /// Bytes of content that was compressed on demand.
+    pub(crate) fn compressed_bytes(&self) -> u64 {
+        self.variants().map(|variant| variant.usage.compressed_bytes).sum()
+    }
+
     /// Descriptors that the entry keeps open.
     pub(crate) fn descriptor_count(&self) -> u64 {
         self.variants().map(|variant| variant.usage.descriptors).sum()
     }
 
     fn variants(&self) -> impl Iterator<Item = &FileVariant> {
-        let json = match &self.alternatives {
-            Alternatives::Json(json) => Some(&**json),
-            Alternatives::None | Alternatives::Precompressed(_) => None,
+        let (json, on_demand) = match &self.alternatives {
+            Alternatives::Json(json) => (Some(&**json), None),
+            Alternatives::OnDemand(on_demand) => (None, Some(on_demand.variants())),
+            Alternatives::None | Alternatives::Precompressed(_) => (None, None),
         };
         let precompressed = self.precompressed().iter().map(|(_, variant)| variant);
-        std::iter::once(&self.uncompressed).chain(precompressed).chain(json)
+        std::iter::once(&self.uncompressed).chain(precompressed).chain(json).chain(on_demand.into_iter().flatten())
     }
 
     fn precompressed(&self) -> &[(ContentCoding, FileVariant)] {
         match &self.alternatives {
             Alternatives::Precompressed(coded) => coded,
-            Alternatives::None | Alternatives::Json(_) => &[],
+            Alternatives::None | Alternatives::OnDemand(_) | Alternatives::Json(_) => &[],
         }
     }
 
@@ -406,86 +375,6 @@ impl OpenFile {
     /// Whether a file was unlinked, whose blocks on disk the descriptor keeps.
     pub(crate) fn is_deleted(&self) -> bool {
         self.variants().any(FileVariant::is_deleted)
-    }
-}
-
-impl FileVariant {
-    /// A file on disk. `media_type` is that of the content without a coding; its head gets `field_lines`.
-    pub(crate) fn new(
-        version: FileVersion,
-        (media_type, field_lines): (&str, &[u8]),
-        negotiation: Negotiation,
-        context: LookupContext,
-        gauges: &Arc<Gauges>,
-    ) -> FileVariant {
-        let FileVersion { metadata, content } = version;
-        let for_http = http_metadata(&metadata);
-        let representation =
-            Representation::new(&for_http, content.in_memory(), media_type, negotiation, field_lines, context.unix_s);
-        let usage = match &content {
-            FileContent::Memory(content) => Usage::new(gauges, 0, content.len() as u64),
-            FileContent::Descriptor(_) => Usage::new(gauges, 1, 0),
-            FileContent::Builtin(_) => Usage::new(gauges, 0, 0),
-        };
-        FileVariant { representation, content, metadata: Some(metadata), usage }
-    }
-
-    /// What was made of a directory with this metadata.
-    pub(crate) fn generated(
-        content: Vec<u8>,
-        (media_type, field_lines): (&str, &[u8]),
-        metadata: Metadata,
-        context: LookupContext,
-        gauges: &Arc<Gauges>,
-    ) -> FileVariant {
-        // The times of the directory say nothing about the files in it, whose lengths the content has.
-        let of_content = FileMetadata {
-            length_bytes: content.len() as u64,
-            modified: FileTime::default(),
-            changed: FileTime::default(),
-            device: 0,
-            inode: 0,
-        };
-        let negotiation = Negotiation::None;
-        let representation =
-            Representation::new(&of_content, Some(&content), media_type, negotiation, field_lines, context.unix_s);
-        let usage = Usage::new(gauges, 0, content.len() as u64);
-        let content = FileContent::Memory(content.into_boxed_slice());
-        FileVariant { representation, content, metadata: Some(metadata), usage }
-    }
-
-    /// A file in the program itself.
-    pub(crate) fn builtin(content: &'static [u8], representation: Representation, gauges: &Arc<Gauges>) -> FileVariant {
-        FileVariant {
-            representation,
-            content: FileContent::Builtin(content),
-            metadata: None,
-            usage: Usage::new(gauges, 0, 0),
-        }
-    }
-
-    /// Whether the last change is at least `sendfile_after` ago, so that probably no process is writing the file.
-    pub(crate) fn may_use_sendfile(&self, unix_s: u64, sendfile_after: Duration) -> bool {
-        let Some(metadata) = &self.metadata else { return true };
-        let changed_s = metadata.modified.seconds.max(metadata.changed.seconds);
-        // A time before 1970 is not a real one, and a time in the future comes from another clock.
-        u64::try_from(changed_s).is_ok_and(|changed_s| changed_s + sendfile_after.as_secs() <= unix_s)
-    }
-
-    /// Whether the file still has the version that the head was made for.
-    #[cfg(test)]
-    pub(crate) fn is_unchanged(&self) -> bool {
-        match &self.content {
-            FileContent::Descriptor(file) => file.is_unchanged(),
-            FileContent::Memory(_) | FileContent::Builtin(_) => true,
-        }
-    }
-
-    fn is_deleted(&self) -> bool {
-        match &self.content {
-            FileContent::Descriptor(file) => file.is_deleted(),
-            _ => false,
-        }
     }
 }
 
@@ -566,40 +455,6 @@ impl EntryLimits {
         }
         self.descriptors = self.descriptors.checked_sub(1)?;
         Some(Storage::Descriptor)
-    }
-}
-
-/// What one variant uses, counted in the gauges as long as it exists.
-#[derive(Debug)]
-struct Usage {
-    gauges: Arc<Gauges>,
-    descriptors: u64,
-    content_bytes: u64,
-}
-
-impl Usage {
-    fn new(gauges: &Arc<Gauges>, descriptors: u64, content_bytes: u64) -> Usage {
-        gauges.descriptors.fetch_add(descriptors, Ordering::Relaxed);
-        gauges.content_bytes.fetch_add(content_bytes, Ordering::Relaxed);
-        Usage { gauges: Arc::clone(gauges), descriptors, content_bytes }
-    }
-}
-
-impl Drop for Usage {
-    fn drop(&mut self) {
-        self.gauges.descriptors.fetch_sub(self.descriptors, Ordering::Relaxed);
-        self.gauges.content_bytes.fetch_sub(self.content_bytes, Ordering::Relaxed);
-    }
-}
-
-fn http_metadata(metadata: &Metadata) -> FileMetadata {
-    let time = |time: sanderling_os::file::Timestamp| FileTime { unix_s: time.seconds, nanos: time.nanoseconds };
-    FileMetadata {
-        length_bytes: metadata.length_bytes,
-        modified: time(metadata.modified),
-        changed: time(metadata.changed),
-        device: metadata.device,
-        inode: metadata.inode,
     }
 }
 

@@ -170,6 +170,8 @@ pub struct OpenFilesOptions {
     pub content_bytes_max: u64,
     /// Bytes of the largest file that is kept in memory, to be sent together with its head.
     pub small_file_bytes_max: u64,
+    /// Files that are compressed on demand.
+    pub compression: CompressionOptions,
     /// Entries of a directory that are listed.
     pub listing_entries_max: usize,
     /// Negative entries: paths without a file.
@@ -194,6 +196,7 @@ impl Default for OpenFilesOptions {
             descriptors_max: 4_096,
             content_bytes_max: 64 * 1024 * 1024,
             small_file_bytes_max: 32 * 1024,
+            compression: CompressionOptions::default(),
             listing_entries_max: 5_000,
             negative_entries_max: 1_024,
             watched_directories_max: 8_192,
@@ -201,6 +204,27 @@ impl Default for OpenFilesOptions {
             watched_valid_for: Duration::from_secs(5),
             idle_timeout: Duration::from_secs(60),
             sendfile_after: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Options of files that are compressed on demand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CompressionOptions {
+    /// Bytes of all compressed content; 0 to compress nothing.
+    pub content_bytes_max: u64,
+    /// Bytes of the smallest file that is compressed.
+    pub file_bytes_min: u64,
+    /// Bytes of the largest one.
+    pub file_bytes_max: u64,
+}
+
+impl Default for CompressionOptions {
+    fn default() -> CompressionOptions {
+        CompressionOptions {
+            content_bytes_max: 64 * 1024 * 1024,
+            file_bytes_min: 1024,
+            file_bytes_max: 4 * 1024 * 1024,
         }
     }
 }

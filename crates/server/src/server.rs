@@ -249,7 +249,12 @@ impl Server {
             shared.files.run_watcher(watcher_wakeup, || shared.lifecycle.state() != State::Ended);
             Ok(())
         };
-        let helpers = vec![self.spawn(scope, "watcher".into(), watch)?];
+        let compress = || {
+            shared.files.run_compression();
+            Ok(())
+        };
+        let helpers =
+            vec![self.spawn(scope, "watcher".into(), watch)?, self.spawn(scope, "compress".into(), compress)?];
         add_read_thread(&shared.reads)?;
         self.add_job_thread(scope)?;
         Ok(helpers)
@@ -326,6 +331,7 @@ impl Drop for StopOnDrop<'_> {
         self.server.shared.lifecycle.advance_to(State::Ended);
         self.server.shared.jobs.close();
         self.server.shared.reads.close();
+        self.server.shared.files.end_compression();
         signal(self.watcher_wakeup);
     }
 }

@@ -191,6 +191,7 @@ impl Simulation<'_> {
             while self.shared.jobs.run_due(|job| self.shared.files.run_job(job)) {
                 has_jobs = true;
             }
+            while self.shared.files.compress_next() {}
             while !self.is_disk_stalled
                 && let Some(read) = self.shared.reads.try_next()
             {
@@ -223,6 +224,12 @@ impl Simulation<'_> {
     /// Replaces parts of the snapshot, from the next iteration on.
     pub fn update_snapshot(&mut self, change: impl FnOnce(&mut Snapshot)) {
         self.shared.update_snapshot(change);
+    }
+
+    /// Bytes of content that was compressed on demand.
+    #[cfg(test)]
+    fn compressed_bytes(&self) -> u64 {
+        self.shared.files.compressed_bytes()
     }
 
     /// The value of a counter.

@@ -58,6 +58,11 @@ pub(crate) struct ResponseFields<'r> {
 }
 
 impl ResponseFields<'_> {
+    /// Whether the content may be compressed.
+    pub(crate) fn may_transform(&self) -> bool {
+        !self.edits.forbids_transformation()
+    }
+
     /// Changes the head that begins at `start` and ends with `out`. `is_substitute`: the content is not that of a file at the path
     /// of the request.
     #[inline]

@@ -61,13 +61,21 @@ pub struct FileOptions {
     pub clean_urls: bool,
     /// Directories without an index are listed.
     pub listing: bool,
+    /// Files are compressed when a client first accepts that.
+    pub compress: bool,
     /// The file that answers navigations to paths without a file.
     pub fallback: Option<String>,
 }
 
 impl Default for FileOptions {
     fn default() -> FileOptions {
-        FileOptions { index: vec!["index.html".to_owned()], clean_urls: false, listing: false, fallback: None }
+        FileOptions {
+            index: vec!["index.html".to_owned()],
+            clean_urls: false,
+            listing: false,
+            compress: true,
+            fallback: None,
+        }
     }
 }
 

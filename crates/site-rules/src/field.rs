@@ -173,6 +173,13 @@ impl<'r> FieldEdits<'r> {
         self.edits.is_empty()
     }
 
+    /// Whether the content must be sent as it is (RFC 9111 §5.2.2.6).
+    pub fn forbids_transformation(&self) -> bool {
+        let names_it = |value: &[u8]| value.to_ascii_lowercase().windows(12).any(|text| text == b"no-transform");
+        let is_cache_control = |edit: &&FieldEdit<'_>| edit.name.eq_ignore_ascii_case("cache-control");
+        self.edits.iter().filter(is_cache_control).any(|edit| edit.value.as_deref().is_some_and(names_it))
+    }
+
     /// Replaces the field `name`.
     pub fn set(&mut self, name: &'r str, value: Vec<u8>) {
         self.put(name, Some(value));

@@ -98,6 +98,56 @@ fn a_folder_is_listed_if_the_command_line_says_so() {
 }
 
 #[test]
+fn the_manual_of_compressed_files_is_true() {
+    let page = "<p>some text</p>\n".repeat(500);
+    let files: &[(&str, &[u8])] = &[("public/index.html", page.as_bytes()), ("public/raw/index.html", page.as_bytes())];
+    let manual = Manual::serve("compressed-files.md", files);
+    let coding = |arguments: &[&str]| {
+        let fixed = ["--head", "--output", "/dev/null"];
+        manual.curl("example.com", "/", "%header{content-encoding}", &[&fixed, arguments].concat())
+    };
+    // The thread that compresses works in the sandbox, and changes its own priority there.
+    for name in ["br", "zstd", "gzip"] {
+        let field = format!("Accept-Encoding: {name}");
+        wait_until("the page is compressed", || coding(&["--header", &field]) == name);
+    }
+    assert_eq!(coding(&[]), "");
+    let content = manual.curl("example.com", "/", "", &["--compressed", "--header", "Accept-Encoding: gzip"]);
+    assert_eq!(content, page);
+    let threads = std::fs::read_dir(format!("/proc/{}/task", manual.server.server_process_id())).unwrap();
+    let nice = threads.filter_map(|thread| {
+        let stat = std::fs::read_to_string(thread.unwrap().path().join("stat")).ok()?;
+        let (before, after) = stat.rsplit_once(')')?;
+        before.ends_with("(compress").then(|| after.split_whitespace().nth(16).map(str::to_owned))?
+    });
+    assert_eq!(nice.collect::<Vec<_>>(), ["19"]);
+}
+
+#[test]
+fn a_response_that_must_not_be_transformed_is_not_compressed() {
+    let config = "
+        [http]
+        listen = [\"127.0.0.1:0\"]
+        [domain.\"example.com\"]
+        site = \"public\"
+    ";
+    let page = "<p>some text</p>\n".repeat(500);
+    let files: &[(&str, &[u8])] = &[
+        ("public/a.html", page.as_bytes()),
+        ("public/raw.html", page.as_bytes()),
+        ("public/_headers", b"/raw.html\n  Cache-Control: public, no-transform\n"),
+    ];
+    let manual = Manual::serve_config(config, files);
+    let coding = |path: &str| {
+        let arguments = ["--head", "--output", "/dev/null", "--header", "Accept-Encoding: gzip"];
+        manual.curl("example.com", path, "%header{content-encoding}", &arguments)
+    };
+    assert_eq!(coding("/raw.html"), "");
+    wait_until("the other page is compressed", || coding("/a.html") == "gzip");
+    assert_eq!(coding("/raw.html"), "");
+}
+
+#[test]
 fn wildcards_indexes_and_clean_urls_are_configured() {
     let config = "
         [http]

@@ -1,9 +1,8 @@
 //! The listing of a directory without an index.
 
 use super::{Attempt, FileLookup, LookupResult, join, open_linked};
-use crate::open_file::{
-    Alternatives, Blocking, FileError, FileVariant, OpenError, OpenFile, RetryAfter, VariantId, file_error,
-};
+use crate::file_variant::FileVariant;
+use crate::open_file::{Alternatives, Blocking, FileError, OpenError, OpenFile, RetryAfter, VariantId, file_error};
 use sanderling_http::{ListedFile, Listing, PathTraits};
 use sanderling_os::directory::{Directory, DirectoryEntry, EntryKind};
 use sanderling_os::error::leads_out;
@@ -21,7 +20,7 @@ impl FileLookup {
         directory: &[u8],
         attempt: Attempt<'_>,
     ) -> Result<LookupResult, OpenError> {
-        let Attempt { cached, context, blocking, gauges } = attempt;
+        let Attempt { cached, context, blocking, gauges, .. } = attempt;
         if blocking == Blocking::No {
             // Reading a large directory takes long, even without a wait for a disk.
             return Err(OpenError::Retry(RetryAfter::Disk));
@@ -50,8 +49,9 @@ impl FileLookup {
         if cached == Some(&html) {
             return Ok(LookupResult::Unchanged);
         }
-        let generated =
-            |content, media_type| FileVariant::generated(content, (media_type, FIELD_LINES), metadata, context, gauges);
+        let generated = |content, media_type| {
+            FileVariant::generated(content, (media_type, FIELD_LINES), metadata, context.unix_s, gauges)
+        };
         let html = generated(html, "text/html; charset=utf-8");
         let json = Alternatives::Json(Box::new(generated(json, "application/json")));
         // No event says that a length has changed, so the directory is read again.

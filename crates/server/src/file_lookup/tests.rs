@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::open_file::VariantId;
+use crate::options::CompressionOptions;
 use crate::sites::SiteOptions;
 use sanderling_http::SitePath;
 use sanderling_os::counters::{Syscall, thread_counts};
@@ -45,6 +46,12 @@ fn a_precompressed_file_is_used_if_it_is_shorter_and_not_older() {
 
 const LIMITS: EntryLimits =
     EntryLimits { small_file_bytes_max: 8 * 1024, content_bytes: 1 << 20, descriptors: 100, listed_entries: 10 };
+
+/// Nothing is compressed on demand.
+fn compression() -> Arc<CompressionQueue> {
+    let options = CompressionOptions { content_bytes_max: 0, ..CompressionOptions::default() };
+    Arc::new(CompressionQueue::new(options))
+}
 
 /// Long after the files were written.
 const NOW_UNIX_S: u64 = 10_000_000_000;
@@ -94,7 +101,7 @@ impl Fixture {
     fn run(&self, cached: Option<&OpenFile>, limits: EntryLimits) -> LookupResult {
         let context = LookupContext { now_ms: 0, unix_s: NOW_UNIX_S, limits, attempt_count: 0 };
         loop {
-            match self.lookup.run(cached, context, Blocking::Yes, &self.gauges) {
+            match self.lookup.run(cached, context, Blocking::Yes, (&self.gauges, &compression())) {
                 Ok(found) => return found,
                 Err(OpenError::Retry(after)) => std::thread::park_timeout(after.delay()),
                 Err(OpenError::File(error)) => panic!("{error:?}"),
@@ -104,7 +111,7 @@ impl Fixture {
 
     fn attempt(&self) -> Result<LookupResult, OpenError> {
         let context = LookupContext { now_ms: 0, unix_s: NOW_UNIX_S, limits: LIMITS, attempt_count: 0 };
-        self.lookup.run(None, context, Blocking::Yes, &self.gauges)
+        self.lookup.run(None, context, Blocking::Yes, (&self.gauges, &compression()))
     }
 
     #[track_caller]
@@ -333,7 +340,7 @@ fn a_link_leads_to_a_file_beneath_the_root_or_a_link_target() {
         let lookup = lookup_of(&path("site"), requested, targets.collect());
         let context = LookupContext { now_ms: 0, unix_s: 0, limits: LIMITS, attempt_count: 0 };
         loop {
-            match lookup.run(None, context, Blocking::Yes, &Arc::default()) {
+            match lookup.run(None, context, Blocking::Yes, (&Arc::default(), &compression())) {
                 Ok(LookupResult::New(file)) => {
                     assert!(file.is_unwatchable, "{requested}");
                     let content = file.variant(VariantId::Uncompressed).content.in_memory().expect("a small file");

@@ -1,6 +1,7 @@
 //! When a file counts as one version.
 
 use super::*;
+use sanderling_http::Negotiation;
 use sanderling_os::directory::Directory;
 use std::fs;
 use std::io::Write;
@@ -44,9 +45,7 @@ fn a_version_is_unchanged_as_long_as_the_file_cannot_have_been_written() {
     let check = |name: &str, act: &dyn Fn(&Path), expected: bool| {
         let directory = TestDirectory::new();
         let version = directory.open().read(Storage::Descriptor, Blocking::Yes).expect("a file");
-        let limits = EntryLimits { small_file_bytes_max: 0, content_bytes: 0, descriptors: 1, listed_entries: 0 };
-        let context = LookupContext { now_ms: 0, unix_s: 0, limits, attempt_count: 0 };
-        let variant = FileVariant::new(version, ("text/plain", b""), Negotiation::None, context, &Arc::default());
+        let variant = FileVariant::new(version, ("text/plain", b""), Negotiation::None, 0, &Arc::default());
         assert!(variant.is_unchanged(), "{name}: at first");
         act(&directory.0.path().join("file"));
         assert_eq!(variant.is_unchanged(), expected, "{name}");

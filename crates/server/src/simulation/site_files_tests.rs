@@ -557,6 +557,249 @@ fn a_listing_is_bounded_and_follows_changes() {
     });
 }
 
+/// Text that is worth compressing.
+fn text(bytes: usize) -> String {
+    "some words of a text that is compressed ".chars().cycle().take(bytes).collect()
+}
+
+const BROTLI: &str = "Accept-Encoding: gzip, deflate, br\r\n";
+const GZIP: &str = "Accept-Encoding: gzip\r\n";
+
+fn decoded(answer: &Answer) -> Vec<u8> {
+    use std::io::Read;
+    let mut content = Vec::new();
+    match answer.field("Content-Encoding") {
+        Some("br") => brotli::BrotliDecompress(&mut &answer.content[..], &mut content).expect("brotli"),
+        Some("gzip") => {
+            flate2::read::GzDecoder::new(&answer.content[..]).read_to_end(&mut content).expect("gzip");
+        }
+        Some("zstd") => content = zstd::bulk::decompress(&answer.content, 10_000_000).expect("zstd"),
+        _ => content.clone_from(&answer.content),
+    }
+    content
+}
+
+#[test]
+fn a_file_is_compressed_after_the_first_request_that_accepts_it() {
+    for bytes in [2_000, 100_000] {
+        let content = text(bytes);
+        browse(&[("a.html", &content)], FileOptions::default(), |browser| {
+            for (fields, coding) in [(BROTLI, "br"), (GZIP, "gzip"), ("Accept-Encoding: zstd\r\n", "zstd")] {
+                let plain = browser.get("/a.html", "");
+                assert_eq!((plain.field("Content-Encoding"), plain.field("Vary")), (None, Some("Accept-Encoding")));
+                let first = browser.get("/a.html", fields);
+                assert_eq!((first.field("Content-Encoding"), first.text()), (None, content.as_str()), "{coding}");
+                let second = browser.get("/a.html", fields);
+                assert_eq!(second.field("Content-Encoding"), Some(coding));
+                assert_eq!(second.field("Vary"), Some("Accept-Encoding"));
+                assert_eq!(second.field("Content-Type"), Some("text/html; charset=utf-8"));
+                assert_eq!(second.field("Last-Modified"), plain.field("Last-Modified"));
+                assert_ne!(second.field("ETag"), plain.field("ETag"));
+                assert!(second.content.len() < bytes / 2 && decoded(&second) == content.as_bytes());
+                let etag = second.field("ETag").expect("of a file");
+                assert_eq!(browser.get("/a.html", &format!("{fields}If-None-Match: {etag}\r\n")).status(), "304");
+                let head = browser.ask("HEAD", "/a.html", fields);
+                assert_eq!(head.field("Content-Length"), Some(second.content.len().to_string().as_str()));
+            }
+            assert_eq!(
+                browser.get("/a.html", "Accept-Encoding: gzip;q=0.5, br;q=0\r\n").field("Content-Encoding"),
+                Some("gzip")
+            );
+            assert_eq!(browser.get("/a.html", "Accept-Encoding: identity\r\n").field("Content-Encoding"), None);
+        });
+    }
+}
+
+#[test]
+fn a_client_that_has_the_file_as_it_is_goes_on_with_that() {
+    let content = text(5_000);
+    browse(&[("a.txt", &content)], FileOptions::default(), |browser| {
+        let etag = browser.get("/a.txt", GZIP).field("ETag").expect("of a file").to_owned();
+        let coded = browser.get("/a.txt", GZIP);
+        let coded_etag = coded.field("ETag").expect("of a variant").to_owned();
+        assert_eq!(coded.field("Content-Encoding"), Some("gzip"));
+        assert_eq!(browser.get("/a.txt", &format!("{GZIP}If-None-Match: {etag}\r\n")).status(), "304");
+        let rest = browser.get("/a.txt", &format!("{GZIP}Range: bytes=4000-\r\n"));
+        assert_eq!((rest.status(), rest.field("Content-Encoding"), rest.text()), ("206", None, &content[4000..]));
+        let rest = browser.get("/a.txt", &format!("{GZIP}Range: bytes=4000-\r\nIf-Range: {etag}\r\n"));
+        assert_eq!((rest.status(), rest.text()), ("206", &content[4000..]));
+        let rest = browser.get("/a.txt", &format!("{GZIP}Range: bytes=10-\r\nIf-Range: {coded_etag}\r\n"));
+        assert_eq!((rest.status(), rest.field("Content-Encoding")), ("206", Some("gzip")));
+        assert_eq!((rest.field("ETag"), &rest.content[..]), (Some(coded_etag.as_str()), &coded.content[10..]));
+        let other = browser.get("/a.txt", &format!("Range: bytes=10-\r\nIf-Range: {coded_etag}\r\n"));
+        assert_eq!((other.status(), other.text()), ("200", content.as_str()));
+    });
+}
+
+#[test]
+fn what_cannot_be_made_smaller_or_is_precompressed_is_left_alone() {
+    let content = text(5_000);
+    let random: String = (0..6_000).map(|_| char::from(fastrand::u8(b' '..b'~'))).collect();
+    let files = [
+        ("small.txt", "x".repeat(1023)),
+        ("photo.jpg", content.clone()),
+        ("unknown", content.clone()),
+        ("archive.txt.gz", content.clone()),
+        ("own.txt", content.clone()),
+        ("own.txt.gz", "own".to_owned()),
+        ("random.txt", random),
+    ];
+    let files: Vec<(&str, &str)> = files.iter().map(|(path, content)| (*path, content.as_str())).collect();
+    browse(&files, FileOptions::default(), |browser| {
+        for path in ["/small.txt", "/photo.jpg", "/unknown", "/archive.txt.gz"] {
+            for _ in 0..3 {
+                let answer = browser.get(path, BROTLI);
+                assert_eq!((answer.field("Content-Encoding"), answer.field("Vary")), (None, None), "{path}");
+            }
+        }
+        for _ in 0..3 {
+            assert_eq!(browser.get("/own.txt", BROTLI).summary(), "200 own", "the precompressed file");
+        }
+    });
+    browse(&[("a.txt", &content)], FileOptions { compress: false, ..FileOptions::default() }, |browser| {
+        browser.get("/a.txt", GZIP);
+        let answer = browser.get("/a.txt", GZIP);
+        assert_eq!((answer.field("Content-Encoding"), answer.field("Vary")), (None, None));
+    });
+}
+
+#[test]
+fn a_file_that_changes_is_compressed_again() {
+    browse(&[("a.txt", &text(5_000))], FileOptions::default(), |browser| {
+        browser.get("/a.txt", GZIP);
+        assert_eq!(decoded(&browser.get("/a.txt", GZIP)), text(5_000).as_bytes());
+        browser.write("a.txt", &text(6_000));
+        browser.wait_until_stale();
+        assert_eq!(browser.get("/a.txt", GZIP).text(), text(6_000));
+        let answer = browser.get("/a.txt", GZIP);
+        assert_eq!((answer.field("Content-Encoding"), decoded(&answer)), (Some("gzip"), text(6_000).into_bytes()));
+    });
+}
+
+/// Options that compress files of at most `file_bytes_max`, with this budget.
+fn compressing(content_bytes_max: u64, file_bytes_max: u64) -> Options {
+    let mut options = Options::default();
+    options.open_files.compression.content_bytes_max = content_bytes_max;
+    options.open_files.compression.file_bytes_max = file_bytes_max;
+    options
+}
+
+#[test]
+fn a_file_above_the_bound_is_sent_as_it_is() {
+    let directory = tempfile::tempdir().expect("created");
+    write(directory.path(), "fits.txt", text(5_000).as_bytes());
+    write(directory.path(), "large.txt", text(5_001).as_bytes());
+    browse_directory(directory.path(), FileOptions::default(), compressing(1 << 20, 5_000), |browser| {
+        for (path, coding) in [("/fits.txt", Some("gzip")), ("/large.txt", None)] {
+            browser.get(path, GZIP);
+            assert_eq!(browser.get(path, GZIP).field("Content-Encoding"), coding, "{path}");
+        }
+    });
+}
+
+#[test]
+fn compressed_content_is_bounded_by_evicting_what_was_not_used_for_longest() {
+    let directory = tempfile::tempdir().expect("created");
+    let paths: Vec<String> = (0..20).map(|number| format!("{number}.txt")).collect();
+    for (number, path) in paths.iter().enumerate() {
+        // Letters of a few kinds: about half of the length remains.
+        let mut random = fastrand::Rng::with_seed(number as u64);
+        let content: Vec<u8> = (0..4_000).map(|_| random.u8(b'a'..b'q')).collect();
+        write(directory.path(), path, &content);
+    }
+    browse_directory(directory.path(), FileOptions::default(), compressing(16_000, 1 << 20), |browser| {
+        let mut coded_count = 0;
+        for path in &paths {
+            browser.get(&format!("/{path}"), GZIP);
+            coded_count += usize::from(browser.get(&format!("/{path}"), GZIP).field("Content-Encoding").is_some());
+            let used = browser.simulation.compressed_bytes();
+            assert!(used <= 16_000, "{used}");
+        }
+        assert!(coded_count >= 15, "{coded_count} of 20: the newest is not evicted at once");
+    });
+    browse_directory(directory.path(), FileOptions::default(), compressing(0, 1 << 20), |browser| {
+        browser.get("/0.txt", GZIP);
+        assert_eq!(browser.get("/0.txt", GZIP).field("Vary"), None, "a budget of 0");
+    });
+}
+
+/// The response to any sequence of requests is the one of a server that has compressed nothing, or that one in a coding.
+#[test]
+fn a_cached_answer_equals_an_uncached_one_for_any_fields() {
+    let contents = [text(3_000), text(50_000)];
+    let files = [("a.html", contents[0].as_str()), ("b.txt", &contents[1])];
+    let mut random = fastrand::Rng::with_seed(sanderling_testkit::seed());
+    let mut etags: Vec<String> = vec!["\"none\"".into()];
+    browse(&files, FileOptions::default(), |browser| {
+        for _ in 0..600 {
+            let which = random.usize(..2);
+            let (path, whole) = (format!("/{}", files[which].0), contents[which].as_bytes());
+            let mut fields = String::new();
+            let codings =
+                ["gzip", "br", "zstd", "identity", "gzip, br;q=0.5", "*", "br;q=0", "deflate", "zstd;q=0.1, gzip"];
+            if random.bool() {
+                fields += &format!("Accept-Encoding: {}\r\n", random.choice(codings).expect("one"));
+            }
+            let ranges = ["0-9", "100-", "-5", "2999-2999", "90000-", "0-1,500-501"];
+            if random.u8(..3) == 0 {
+                fields += &format!("Range: bytes={}\r\n", random.choice(ranges).expect("one"));
+            }
+            for name in ["If-None-Match", "If-Range", "If-Match"] {
+                if random.u8(..5) == 0 {
+                    fields += &format!("{name}: {}\r\n", random.choice(&etags).expect("one"));
+                }
+            }
+            let answer = browser.get(&path, &fields);
+            if let Some(etag) = answer.field("ETag").filter(|etag| !etags.iter().any(|known| known == etag)) {
+                etags.push(etag.to_owned());
+            }
+            let context = format!("{path} {fields} {}", answer.head);
+            match answer.status() {
+                "200" => {
+                    assert_eq!(decoded(&answer), whole, "{context}");
+                    if let Some(coding) = answer.field("Content-Encoding") {
+                        assert!(fields.contains(coding) || fields.contains('*'), "{context}");
+                    }
+                }
+                "206" if answer.field("Content-Encoding").is_none() => {
+                    if let Some(range) = answer.field("Content-Range") {
+                        let (start, end) = range["bytes ".len()..]
+                            .split_once('/')
+                            .expect("a length")
+                            .0
+                            .split_once('-')
+                            .expect("an end");
+                        let (start, end): (usize, usize) =
+                            (start.parse().expect("a number"), end.parse().expect("a number"));
+                        assert_eq!(answer.content, &whole[start..=end], "{context}");
+                    }
+                }
+                "206" => assert!(fields.contains("If-Range: "), "{context}"),
+                "304" => assert!(fields.contains("If-None-Match: "), "{context}"),
+                "412" => assert!(fields.contains("If-Match: "), "{context}"),
+                "416" => assert!(fields.contains("Range: bytes="), "{context}"),
+                _ => panic!("{context}"),
+            }
+        }
+    });
+    assert!(etags.len() > 6, "all variants were seen: {etags:?}");
+}
+
+#[test]
+fn a_404_page_and_the_fallback_are_compressed() {
+    let content = text(5_000);
+    let files = [("404.html", content.as_str()), ("index.html", &content)];
+    browse(&files, fallback(), |browser| {
+        for (path, fields, status) in [("/missing.js", "", "404"), ("/users", NAVIGATION, "200")] {
+            let fields = format!("{fields}{BROTLI}");
+            browser.get(path, &fields);
+            let answer = browser.get(path, &fields);
+            assert_eq!((answer.status(), answer.field("Content-Encoding")), (status, Some("br")));
+            assert_eq!(decoded(&answer), content.as_bytes());
+        }
+    });
+}
+
 /// A request over HTTP/2 for a path of less than 128 bytes, as a navigation.
 fn http2_navigation(stream: u32, path: &str) -> Vec<u8> {
     let block = [b"\x82\x86\x41\x01a\x04", &[path.len() as u8][..], path.as_bytes(), b"\x53\x09text/html"].concat();

@@ -110,6 +110,8 @@ pub(super) fn allowed() -> Rules {
         (libc::SYS_mprotect, vec![vec![lacks_bits(2, libc::PROT_EXEC)]]),
         // abort(3) signals its own thread.
         (libc::SYS_tgkill, vec![vec![is(0, this_process)]]),
+        // The priority of the thread that compresses, by itself (PRIO_PROCESS, and 0 for the calling thread).
+        (libc::SYS_setpriority, vec![vec![is(0, 0), is(1, 0)]]),
         // Its own limits (0 is this process): glibc reads that of the stack for each thread.
         (libc::SYS_prlimit64, vec![vec![is(0, 0)], vec![is(0, this_process)]]),
         (libc::SYS_ioctl, each_of(1, IOCTLS.iter().copied())),

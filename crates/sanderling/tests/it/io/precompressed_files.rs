@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::domain::Domain;
+use crate::domain::{Domain, Setup};
 use sanderling_testkit::http::{HttpClient, Response};
 use sanderling_testkit::{DEADLINE, curl};
 
@@ -39,10 +39,15 @@ const fn lines() -> [u8; 1_100] {
     lines
 }
 
+/// A site where the server compresses nothing itself.
+fn with_site(site: &[(&str, &[u8])]) -> Domain {
+    Domain::serve(Setup { site, limits: "compressed_content_bytes_max = 0", ..Setup::default() })
+}
+
 /// A site with small files, sent from memory, and large ones, sent from their descriptors.
 fn domain() -> Domain {
     let large = [b'p'; 60_000];
-    Domain::with_site(&[
+    with_site(&[
         ("index.html", b"<!doctype html><title>plain</title>"),
         ("index.html.br", b"index in br"),
         ("app.js", LINES),
@@ -201,8 +206,7 @@ fn only_valid_precompressed_files_are_used() {
 
 #[test]
 fn created_changed_or_deleted_precompressed_file_is_noticed() {
-    let domain =
-        Domain::with_site(&[("index.html", b"hi\n"), ("directory/app.js", LINES), ("directory/index.html", LINES)]);
+    let domain = with_site(&[("index.html", b"hi\n"), ("directory/app.js", LINES), ("directory/index.html", LINES)]);
     for (target, path) in
         [("/directory/app.js", "public/directory/app.js"), ("/directory/", "public/directory/index.html")]
     {
@@ -235,7 +239,7 @@ fn created_changed_or_deleted_precompressed_file_is_noticed() {
 
 #[test]
 fn continuous_writes_to_a_precompressed_file_delay_no_response() {
-    let domain = Domain::with_site(&[("index.html", b"hi\n"), ("app.js", LINES)]);
+    let domain = with_site(&[("index.html", b"hi\n"), ("app.js", LINES)]);
     let path = domain.directory.path().join("public/app.js.br");
     let is_done = AtomicBool::new(false);
     thread::scope(|scope| {
