@@ -250,3 +250,5 @@ mod site_rules_tests;
 mod site_files_tests;
 #[cfg(test)]
 mod clients_tests;
+#[cfg(test)]
+mod statistics_tests;

@@ -97,6 +97,7 @@ fn parse_value(text: &str) -> Option<(String, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn samples_are_found_by_name_and_labels() {
@@ -114,5 +115,20 @@ mod tests {
     fn lines_that_are_no_samples_are_skipped() {
         let text = "a\na{x=\"1\na{x=\"1\"\na{x=\"1\"} z\n{ 1\n\na{x=\"\\";
         assert_eq!(Samples::parse(text, Instant::now()).all("a"), []);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_parsed_or_skipped(text in "[a-c{}=\",\\\\ \n0-9.+#-]{0,80}") {
+            Samples::parse(&text, Instant::now());
+        }
+
+        #[test]
+        fn label_values_are_read_as_they_were_escaped(value in "[a-z\"\\\\\n{},= \u{e4}]{0,20}", number in 0_u32..) {
+            let escaped = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            let text = format!("a{{x=\"{escaped}\",y=\"1\"}} {number}\n");
+            let samples = Samples::parse(&text, Instant::now());
+            prop_assert_eq!(samples.find("a", &[("x", &value), ("y", "1")]), Some(f64::from(number)));
+        }
     }
 }
