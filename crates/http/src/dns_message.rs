@@ -13,8 +13,16 @@ const MEDIA_TYPE: &[u8] = b"application/dns-message";
 
 /// Whether the content of `request` is a DNS message, which [`dns_query`] needs whole.
 pub fn has_dns_message(request: &Request<'_>) -> bool {
-    let media_type = || request.fields.find_single(b"content-type");
-    request.method == Method::Post && media_type().is_some_and(|value| value.eq_ignore_ascii_case(MEDIA_TYPE))
+    let fields = &request.fields;
+    // Parameters that are not defined for a media type are ignored (RFC 2045 §5).
+    let is_message = |value: &[u8]| {
+        let essence = value.split(|&byte| byte == b';').next().unwrap_or_default();
+        essence.trim_ascii_end().eq_ignore_ascii_case(MEDIA_TYPE)
+    };
+    request.method == Method::Post
+        && fields.find_single(b"content-type").is_some_and(is_message)
+        // A coding that is not supported gets 415 (RFC 9110 §8.4).
+        && fields.find_all(b"content-encoding").all(|value| value.eq_ignore_ascii_case(b"identity"))
 }
 
 /// The DNS message of a request for a resource that answers DNS queries: `content`, or the decoded parameter `dns` of the
@@ -32,7 +40,8 @@ pub fn dns_query<'q>(request: &Request<'_>, content: &'q [u8], room: &'q mut Vec
         Method::Post if !has_dns_message(request) => Err(Status::UnsupportedMediaType),
         Method::Post if content.len() > DNS_MESSAGE_BYTES_MAX => Err(Status::ContentTooLarge),
         Method::Post => Ok(content),
-        Method::Options | Method::NotAllowed | Method::Unknown => Err(Status::MethodNotAllowed),
+        Method::Options => Err(Status::NoContent),
+        Method::NotAllowed | Method::Unknown => Err(Status::MethodNotAllowed),
     }
 }
 
@@ -128,13 +137,17 @@ mod tests {
         let dns = "Content-Type: Application/DNS-message\r\n";
         check("POST /q", dns, b"query", Ok(b"query"));
         check("POST /q", dns, &[0; DNS_MESSAGE_BYTES_MAX + 1], Err(Status::ContentTooLarge));
+        check("POST /q", "Content-Type: application/dns-message; x=y\r\n", b"query", Ok(b"query"));
+        check("POST /q", &format!("{dns}Content-Encoding: Identity\r\n"), b"query", Ok(b"query"));
+        check("POST /q", &format!("{dns}Content-Encoding: gzip\r\n"), b"query", Err(Status::UnsupportedMediaType));
         let repeated = format!("{dns}{dns}");
         for fields in ["", "Content-Type: application/dns-json\r\n", &repeated] {
             check("POST /q", fields, b"query", Err(Status::UnsupportedMediaType));
         }
-        for method in ["PUT", "OPTIONS", "QUERY"] {
+        for method in ["PUT", "QUERY"] {
             check(&format!("{method} /q"), dns, b"query", Err(Status::MethodNotAllowed));
         }
+        check("OPTIONS /q", "", b"", Err(Status::NoContent));
     }
 
     #[test]

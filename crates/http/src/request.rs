@@ -95,6 +95,13 @@ impl<'b> Request<'b> {
         Some(Request { target: Target::Path { path, query }, ..self.clone() })
     }
 
+    /// The request after its body was received whole: a connection that would have closed because the client might omit the
+    /// body persists.
+    #[must_use]
+    pub fn with_received_body(&self) -> Request<'b> {
+        Request { persistence: persistence_of(self.version, &self.fields), ..self.clone() }
+    }
+
     /// Whether the client may wait for 100 (Continue) before it sends the body (RFC 9110 §10.1.1). Not in HTTP/1.0.
     pub fn awaits_continue(&self) -> bool {
         awaits_continue(self.version, &self.fields)
@@ -275,16 +282,22 @@ impl<'b> RequestLine<'b> {
         if may_omit_body || self.target == Target::Authority {
             return Ok(Persistence::Close);
         }
-        let has_option = |option: &[u8]| {
-            fields.values(FieldName::Connection).flat_map(list_members).any(|own| own.eq_ignore_ascii_case(option))
-        };
-        Ok(match self.version {
-            Version::Http11 if !fields.contains(FieldName::Connection) => Persistence::Persist,
-            _ if has_option(b"close") => Persistence::Close,
-            Version::Http11 => Persistence::Persist,
-            Version::Http10 if has_option(b"keep-alive") => Persistence::KeepAlive,
-            Version::Http10 => Persistence::Close,
-        })
+        Ok(persistence_of(self.version, fields))
+    }
+}
+
+/// What version and Connection say (RFC 9112 §9.3).
+#[inline]
+fn persistence_of(version: Version, fields: &Fields<'_>) -> Persistence {
+    let has_option = |option: &[u8]| {
+        fields.values(FieldName::Connection).flat_map(list_members).any(|own| own.eq_ignore_ascii_case(option))
+    };
+    match version {
+        Version::Http11 if !fields.contains(FieldName::Connection) => Persistence::Persist,
+        _ if has_option(b"close") => Persistence::Close,
+        Version::Http11 => Persistence::Persist,
+        Version::Http10 if has_option(b"keep-alive") => Persistence::KeepAlive,
+        Version::Http10 => Persistence::Close,
     }
 }
 

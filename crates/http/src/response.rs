@@ -44,6 +44,8 @@ pub(crate) enum Head<'r> {
     HttpsRedirect { request: &'r Request<'r>, port: u16 },
     /// 204
     Options,
+    /// 204, of a resource that answers DNS queries.
+    DnsOptions,
     /// 200 with a DNS message.
     DnsMessage { length_bytes: usize, max_age_s: u32 },
     /// 405 of a resource that answers DNS queries.
@@ -151,6 +153,7 @@ impl<'r> Response<'r> {
     /// The response to a `request` without a DNS query, for which `status` is from [`dns_query`](crate::dns_query).
     pub fn dns_error(request: &Request<'r>, status: Status) -> Response<'r> {
         let head = match status {
+            Status::NoContent => Head::DnsOptions,
             Status::MethodNotAllowed => Head::DnsMethodNotAllowed(PageFormat::accepted_by(request)),
             _ => Head::StatusPage(status, PageFormat::accepted_by(request)),
         };
@@ -226,7 +229,7 @@ impl<'r> Response<'r> {
             Head::Redirect { .. } => Status::PermanentRedirect,
             Head::Location(status, _) | Head::FilePage(status, _) => status,
             Head::HttpsRedirect { .. } => Status::PermanentRedirect,
-            Head::Options => Status::NoContent,
+            Head::Options | Head::DnsOptions => Status::NoContent,
             Head::DnsMethodNotAllowed(_) => Status::MethodNotAllowed,
             Head::TooManyRequests { .. } => Status::TooManyRequests,
             Head::StatusPage(status, _) => status,
@@ -250,7 +253,7 @@ impl<'r> Response<'r> {
             }
             Head::Partial(_, ByteRange { start_bytes, length_bytes }) => Body::File { start_bytes, length_bytes },
             Head::Multipart(multipart) => Body::Multipart(multipart),
-            Head::NotModified(_) | Head::Options => Body::Empty,
+            Head::NotModified(_) | Head::Options | Head::DnsOptions => Body::Empty,
             Head::DnsMessage { .. } => Body::DnsMessage,
             Head::StatusPage(_, format)
             | Head::TooManyRequests { format, .. }
@@ -319,6 +322,11 @@ impl<'r> Response<'r> {
             Head::Options => {
                 put_dated(Status::NoContent, Status::NoContent.start(), date, out);
                 out.extend_from_slice(ALLOW);
+                out.extend_from_slice(CRLF);
+            }
+            Head::DnsOptions => {
+                put_dated(Status::NoContent, Status::NoContent.start(), date, out);
+                out.extend_from_slice(ALLOW_OF_DNS);
                 out.extend_from_slice(CRLF);
             }
             Head::DnsMessage { length_bytes, max_age_s } => {

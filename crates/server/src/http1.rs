@@ -258,7 +258,9 @@ impl Http1 {
         }
         let Some(PendingQuery { head, content }) = &pending.query else { return Step::Skipped };
         let step = match parse_request(head, 0, &context.options.http.request) {
-            Ok(Parsed::Complete { request, .. }) => self.answer_by_rules(&request, content, input, connection, context),
+            Ok(Parsed::Complete { request, .. }) => {
+                self.answer_by_rules(&request.with_received_body(), content, input, connection, context)
+            }
             Ok(Parsed::Partial) => self.refuse(RequestError::InvalidRequestLine, head, connection, context),
             Err(error) => self.refuse(error, head, connection, context),
         };

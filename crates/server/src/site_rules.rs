@@ -118,10 +118,11 @@ impl<'r> Ruling<'r> {
         let (Some(rules), Target::Path { path, query }) = (rules, request.target) else {
             return Ruling { action: Action::File, fields };
         };
-        if rules.doh_path.as_ref().is_some_and(|doh_path| path == doh_path.as_bytes()) {
+        let path = SitePath::parse(path);
+        if path.as_ref().is_ok_and(|path| rules.is_doh_path(path)) {
             return Ruling { action: Action::DnsQuery, fields };
         }
-        let action = match SitePath::parse(path) {
+        let action = match path {
             Ok(path) if rules.has_path_rules() => {
                 let request_path = RequestPath {
                     host: request.host.map(|host| host.name),

@@ -1,6 +1,6 @@
 //! The web sites of a server, and which of them a request's host selects.
 
-use sanderling_http::{Host, PathTraits, media_type};
+use sanderling_http::{Host, PathTraits, SitePath, media_type};
 use sanderling_os::directory::Directory;
 use sanderling_site_rules::{Cors, RuleSet};
 use std::collections::HashMap;
@@ -101,6 +101,18 @@ pub struct SiteRules {
 }
 
 impl SiteRules {
+    /// Whether DNS queries are answered at `path`.
+    pub(crate) fn is_doh_path(&self, path: &SitePath<'_>) -> bool {
+        self.doh_path.as_ref().is_some_and(|doh_path| {
+            let (doh_path, ends_with_slash) = match doh_path.strip_suffix('/') {
+                Some(doh_path) => (doh_path, true),
+                None => (doh_path.as_str(), false),
+            };
+            doh_path.strip_prefix('/').is_some_and(|doh_path| doh_path.as_bytes() == path.as_bytes())
+                && path.ends_with_slash() == ends_with_slash
+        })
+    }
+
     /// Whether the path of a request may matter.
     pub(crate) fn has_path_rules(&self) -> bool {
         let sets = [&self.default_fields, &self.own_rules, &self.file_rules];

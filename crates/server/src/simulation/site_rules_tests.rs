@@ -173,6 +173,9 @@ fn every_response_of_the_site_over_https_has_its_fields() {
         check(&get("/file", "example.com").replace("GET", "OPTIONS"), "204");
         check(&get("/file", "example.com").replace("GET", "DELETE"), "405");
         check(&get("/dns-query", "example.com"), "400");
+        check(&get("//x/../%64ns-query", "example.com"), "400");
+        check(&get("/dns-query/", "example.com"), "404");
+        check(&get("/dns-query", "example.com").replace("GET", "OPTIONS"), "204");
         check(&get("/dns-query?dns=AAAAAAABAAAAAAAAA25zMQdleGFtcGxlA2NvbQAAAQAB", "example.com"), "200");
         check(&with("Connection: close"), "200");
     });
