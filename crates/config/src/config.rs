@@ -10,6 +10,7 @@ use crate::paths::{
     read_secret_file,
 };
 use crate::service::Service;
+use crate::transfers::{TsigKeyFile, ZoneTransfers};
 use crate::zones::{Zone, ZoneFolder};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
@@ -61,6 +62,12 @@ pub struct Config {
     pub zones: Vec<Zone>,
     /// Further zones, which are listed whenever zones are loaded.
     pub zone_folder: Option<ZoneFolder>,
+    /// The keys that sign transfers, in the order of the file.
+    pub tsig_keys: Vec<TsigKeyFile>,
+    /// The clients that may transfer the zones without rules of their own.
+    pub transfers: ZoneTransfers,
+    /// The rules of single zones.
+    pub zone_transfers: Vec<(DomainName, ZoneTransfers)>,
     /// The certificates, in the order of the file.
     pub certificates: Vec<CertificateFiles>,
     /// Whether HTTPS clients that ask for a name without a certificate are refused; otherwise they get the first certificate.
@@ -102,6 +109,9 @@ impl Default for Config {
             default_site: DefaultSite::None,
             zones: Vec::new(),
             zone_folder: None,
+            tsig_keys: Vec::new(),
+            transfers: ZoneTransfers::default(),
+            zone_transfers: Vec::new(),
             certificates: Vec::new(),
             refuses_unknown_names: false,
             has_self_signed_certificate: false,
@@ -160,7 +170,7 @@ impl Config {
 
     /// Whether a server process has secrets that are in files of the operator, or a private key: its memory must not be read.
     pub fn has_secrets(&self) -> bool {
-        self.has_tls() || self.replies.cookie_secret_file.is_some()
+        self.has_tls() || self.replies.cookie_secret_file.is_some() || !self.tsig_keys.is_empty()
     }
 
     /// The addresses of `service`.
@@ -205,7 +215,7 @@ impl Config {
             (self.user_and_group != running.user_and_group, "`user` or `group` has changed"),
             (self.sandbox != running.sandbox, "`sandbox` has changed"),
             // The sandbox does not allow the running one to protect its memory.
-            (self.has_secrets() && !running.has_secrets(), "`certificate` or `cookie_secret_file` was added"),
+            (self.has_secrets() && !running.has_secrets(), "`certificate`, `cookie_secret_file` or [tsig] was added"),
         ];
         if let Some((_, reason)) = changes.into_iter().find(|(has_changed, _)| *has_changed) {
             return Some(reason.to_owned());

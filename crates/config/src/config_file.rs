@@ -1,5 +1,6 @@
 //! Reads a configuration file into a [`Config`], or reports all problems in it.
 
+mod transfers;
 mod dns;
 mod files;
 mod http;
@@ -17,6 +18,7 @@ use crate::domain_name::DomainName;
 use crate::keys::Section;
 use crate::listen_address::{ListenAddresses, parse_listen_address};
 use crate::service::Service;
+use crate::transfers::ZoneTransfers;
 use crate::zones::Zone;
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -94,6 +96,10 @@ struct ConfigBuilder<'e, 'a> {
     hosts: HashMap<DomainName, (usize, usize)>,
     /// The zones with their offsets.
     apexes: HashMap<DomainName, usize>,
+    /// The uses of TSIG keys with their offsets.
+    key_uses: Vec<(usize, DomainName)>,
+    /// The domains with rules of transfers, with their offsets.
+    transfer_uses: Vec<(usize, DomainName)>,
 }
 
 impl ConfigBuilder<'_, '_> {
@@ -112,6 +118,8 @@ impl ConfigBuilder<'_, '_> {
             default_host: None,
             hosts: HashMap::new(),
             apexes: HashMap::new(),
+            key_uses: Vec::new(),
+            transfer_uses: Vec::new(),
         }
     }
 
@@ -144,6 +152,7 @@ impl ConfigBuilder<'_, '_> {
                 "dns" => self.read_dns(entry),
                 "domain" => self.read_domains(entry),
                 "metrics" => self.read_metrics(entry),
+                "tsig" => self.read_tsig(entry),
                 "log" => self.config.access_log = self.read_log(entry),
                 "limits" => {}
                 key => self.reader.error(entry.offset, Section::Top.unknown_key(key)),
@@ -258,11 +267,16 @@ impl ConfigBuilder<'_, '_> {
         // A key that needs a site.
         let mut of_site = None;
         let mut has_unknown = false;
+        let mut transfers = ZoneTransfers::default();
         for entry in entries(table) {
             match entry.key {
                 "site" => site = Some(entry),
                 "zone" => zone = Some(entry),
                 "certificate" => certificate = Some(entry),
+                "secondaries" | "transfer_allow" => {
+                    self.transfer_uses.push((entry.offset, name.clone()));
+                    self.read_transfers(entry, &mut transfers);
+                }
                 key if Section::Domain.has(key) => {
                     of_site = of_site.or(Some(entry));
                     match key {
@@ -294,6 +308,9 @@ impl ConfigBuilder<'_, '_> {
         if let Some(entry) = zone {
             self.read_zone(name, offset, entry);
         }
+        if transfers != ZoneTransfers::default() {
+            self.config.zone_transfers.push((name.clone(), transfers.clone()));
+        }
         let sites_before = self.config.sites.len();
         match (site, of_site) {
             (Some(entry), _) => self.read_site(name, offset, entry, aliases, options),
@@ -301,7 +318,7 @@ impl ConfigBuilder<'_, '_> {
                 self.error(entry.offset, format!("{name} has {}, but no site", entry.key), "add site = \"FOLDER\"");
             }
             // An unknown key is probably the missing one, misspelt.
-            (None, None) if zone.is_none() && !has_unknown => self.error(
+            (None, None) if zone.is_none() && !has_unknown && transfers == ZoneTransfers::default() => self.error(
                 offset,
                 format!("{name} has neither a site nor a zone"),
                 "add site = \"FOLDER\" or zone = \"FILE\"",
@@ -475,6 +492,7 @@ impl ConfigBuilder<'_, '_> {
         if self.reader.has_problems() {
             return;
         }
+        self.check_transfers();
         let (has_site, has_zone) = (!self.config.sites.is_empty(), self.config.has_zones());
         if !has_site && !has_zone {
             let remedy = "add [domain.\"example.com\"] with site = \"FOLDER\" or zone = \"FILE\"";

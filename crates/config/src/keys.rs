@@ -18,18 +18,21 @@ pub(super) enum Section {
     Dns,
     /// `[domain."NAME"]`.
     Domain,
+    /// `[tsig."NAME"]`.
+    Tsig,
     Log,
     Metrics,
     Limits,
 }
 
 impl Section {
-    const ALL: [Section; 8] = [
+    const ALL: [Section; 9] = [
         Section::Top,
         Section::Http,
         Section::Https,
         Section::Dns,
         Section::Domain,
+        Section::Tsig,
         Section::Log,
         Section::Metrics,
         Section::Limits,
@@ -50,6 +53,7 @@ impl Section {
                     "https",
                     "dns",
                     "domain",
+                    "tsig",
                     "log",
                     "metrics",
                     "limits",
@@ -69,6 +73,8 @@ impl Section {
                 "listen",
                 "tls",
                 "zones",
+                "secondaries",
+                "transfer_allow",
                 "nsid",
                 "version",
                 "cookies",
@@ -88,6 +94,8 @@ impl Section {
                 "compress",
                 "fallback",
                 "zone",
+                "secondaries",
+                "transfer_allow",
                 "media_types",
                 "link_targets",
                 "hidden_files",
@@ -103,6 +111,7 @@ impl Section {
                 "cors",
                 "security_headers",
             ],
+            Section::Tsig => vec!["algorithm", "secret_file"],
             Section::Log => vec!["access", "format", "one_of", "rotate", "keep"],
             Section::Metrics => vec!["listen"],
             Section::Limits => limits::keys(),
@@ -120,6 +129,7 @@ impl Section {
             Section::Https => "in [https]",
             Section::Dns => "in [dns]",
             Section::Domain => "in [domain.\"NAME\"]",
+            Section::Tsig => "in [tsig.\"NAME\"]",
             Section::Log => "in [log]",
             Section::Metrics => "in [metrics]",
             Section::Limits => "in [limits]",
@@ -161,10 +171,12 @@ impl Section {
             Section::Top => {
                 let plain: Vec<&str> = keys
                     .into_iter()
-                    .filter(|key| !matches!(*key, "http" | "https" | "dns" | "domain" | "log" | "metrics" | "limits"))
+                    .filter(|key| {
+                        !matches!(*key, "http" | "https" | "dns" | "domain" | "tsig" | "log" | "metrics" | "limits")
+                    })
                     .collect();
                 format!(
-                    "the keys are {}, [http], [https], [dns], [domain.\"NAME\"], [log], [metrics] and [limits]",
+                    "the keys are {}, [http], [https], [dns], [domain.\"NAME\"], [tsig.\"NAME\"], [log], [metrics] and [limits]",
                     quoted(&plain)
                 )
             }
@@ -192,6 +204,7 @@ mod tests {
                 Section::Domain => {
                     of("domain").values().next().and_then(|domain| domain.get_ref().as_table()).expect("a domain")
                 }
+                Section::Tsig => of("tsig").values().next().and_then(|key| key.get_ref().as_table()).expect("a key"),
                 Section::Log => of("log"),
                 Section::Metrics => of("metrics"),
                 // The help lists them below the example.

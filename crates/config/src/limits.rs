@@ -204,6 +204,10 @@ limits! {
         "Time between two queries of a TCP connection; then it is closed.";
     dns_tcp_queries_in_flight_max: usize = 64 in 1..=4_096,
         "Replies on a TCP connection after which they are sent, before more queries are answered.";
+    dns_transfers_max: usize = 16 in 0..=10_000,
+        "Zone transfers at once; further ones get SERVFAIL, and the secondary tries again later.";
+    dns_transfer_send_timeout_ms: u64 = 30_000 in 100..=3_600_000,
+        "Time in which a client takes nothing of a zone transfer; then the connection is closed.";
     dns_cname_chain_max: usize = 16 in 1..=64,
         "CNAME and DNAME records followed for one answer; the answer ends there.";
     zone_file_bytes_max: u64 = 1_073_741_824 in 1_024..=1_099_511_627_776,

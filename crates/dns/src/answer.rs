@@ -78,22 +78,8 @@ pub fn answer_with_options(
     if query.question.tsig_offset.is_some() {
         return answer_signed(query, info, options, out);
     }
-    answer_reserving(query, info, options, 0, out)
-}
-
-/// [`answer_with_options`] for a query without a signature. The reply leaves `signature_bytes` at the end of `out`.
-#[inline(always)]
-fn answer_reserving(
-    query: &ParsedQuery<'_, '_>,
-    info: &RequestInfo,
-    options: &ReplyOptions,
-    signature_bytes: usize,
-    out: &mut [u8],
-) -> Answer {
     let prepared = WithOptions::of(query, info, options);
-    // The rest is more than the shortest reply over UDP has room for, beside its OPT.
-    let reserved_bytes = (prepared.writer.length_bytes() + signature_bytes).min(UDP_REPLY_BYTES - OPT_BYTES);
-    let query = &prepared.query;
+    let (query, reserved_bytes) = (&prepared.query, prepared.writer.length_bytes());
     let answer = match prepared.identity {
         None => answer_without_options(query, info.transport, reserved_bytes, out),
         Some(text) => reply_to(query, info.transport, reserved_bytes, out, |reply| put_identity(text, reply)),
@@ -240,7 +226,7 @@ fn truncated(query: &ParsedQuery<'_, '_>, transport: DnsTransport, reserved_byte
 #[cold]
 fn unknown_key(query: &ParsedQuery<'_, '_>, transport: DnsTransport, out: &mut [u8]) -> Answer {
     let limit = limits(query, transport).0.min(out.len());
-    let Answer::Reply(length_bytes) = reply_to(query, transport, 0, out, |_| Rcode::NotAuth) else {
+    let Answer::Reply(length_bytes) = error_reply(query, transport, Rcode::NotAuth, out) else {
         return Answer::NoReply;
     };
     let length_bytes = match query.tsig() {
@@ -258,11 +244,23 @@ fn answer_signed(query: &ParsedQuery<'_, '_>, info: &RequestInfo, options: &Repl
     let (result, signer) = tsig.verify(query.message, offset, &options.tsig_keys, info.now_unix_s);
     let signature_bytes = signer.as_ref().map_or(0, ReplySigner::record_bytes);
     let Some(room_bytes) = out.len().checked_sub(signature_bytes) else { return Answer::NoReply };
+    let room = &mut out[..room_bytes];
     let answer = match result {
-        Ok(()) => answer_reserving(&query.without_tsig(), info, options, signature_bytes, &mut out[..room_bytes]),
+        Ok(()) => {
+            let mut query = query.without_tsig();
+            let limit = limits(&query, info.transport).0;
+            match answer_apart(&query, info, options, room) {
+                // RFC 8945 §5.3: a reply for whose signature there is no room is truncated.
+                Answer::Reply(length_bytes) if length_bytes + signature_bytes > limit => {
+                    query.truncate_reply();
+                    answer_apart(&query, info, options, room)
+                }
+                answer => answer,
+            }
+        }
         Err(TsigError::BadKey) => return unknown_key(query, info.transport, out),
-        Err(TsigError::Malformed) => reply_to(query, info.transport, 0, out, |_| Rcode::FormErr),
-        Err(_) => reply_to(query, info.transport, 0, &mut out[..room_bytes], |_| Rcode::NotAuth),
+        Err(TsigError::Malformed) => error_reply(query, info.transport, Rcode::FormErr, room),
+        Err(_) => error_reply(query, info.transport, Rcode::NotAuth, room),
     };
     match (answer, signer, result) {
         (Answer::Reply(length_bytes), Some(mut signer), _) => {
@@ -273,6 +271,20 @@ fn answer_signed(query: &ParsedQuery<'_, '_>, info: &RequestInfo, options: &Repl
         }
         (answer, ..) => answer,
     }
+}
+
+/// [`answer_with_options`], not inlined.
+#[cold]
+#[inline(never)]
+fn answer_apart(query: &ParsedQuery<'_, '_>, info: &RequestInfo, options: &ReplyOptions, out: &mut [u8]) -> Answer {
+    answer_with_options(query, info, options, out)
+}
+
+/// A reply of header and question with an error.
+#[cold]
+#[inline(never)]
+fn error_reply(query: &ParsedQuery<'_, '_>, transport: DnsTransport, rcode: Rcode, out: &mut [u8]) -> Answer {
+    reply_to(query, transport, 0, out, |_| rcode)
 }
 
 #[inline]

@@ -141,7 +141,7 @@ impl ZoneMap {
     }
 
     /// Searches for all suffixes of `name`, in one pass from the root.
-    fn find_among_many(&self, name: &IndexedName<'_>, rtype: Rtype) -> Result<FoundZone<'_>, Rcode> {
+    pub(crate) fn find_among_many(&self, name: &IndexedName<'_>, rtype: Rtype) -> Result<FoundZone<'_>, Rcode> {
         let root = self.seed.of_root();
         let mut hashes = NameHashes { name: root, parent: root };
         let (mut entry, mut parent) = (None, None);

@@ -21,13 +21,14 @@ const FDS_PER_PACKET: usize = 32;
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The names of descriptors that a server process inherits (`LISTEN_FDNAMES`).
-const NAMES: [(&str, FdKind); 13] = [
+const NAMES: [(&str, FdKind); 14] = [
     ("supervisor", FdKind::Connection),
     ("configuration", FdKind::Configuration),
     ("zones", FdKind::Zones),
     ("certificates", FdKind::Certificates),
     ("kept-certificates", FdKind::KeptCertificates),
     ("shared-keys", FdKind::SharedKeys),
+    ("tsig-secrets", FdKind::TsigSecrets),
     ("access-log", FdKind::AccessLog),
     ("control", FdKind::ControlSocket),
     ("http", FdKind::Listener(ListenerRole { service: Service::Http, is_external: false })),
@@ -62,6 +63,8 @@ pub struct Descriptors {
     pub kept_certificates: Option<OwnedFd>,
     /// The shared keys.
     pub shared_keys: Option<OwnedFd>,
+    /// The secrets of TSIG keys.
+    pub tsig_secrets: Option<OwnedFd>,
     /// Where the lines of the access log go.
     pub access_log: Option<OwnedFd>,
     /// The control socket.
@@ -87,6 +90,7 @@ impl Extend<(FdKind, OwnedFd)> for Descriptors {
                 FdKind::Certificates => self.certificates = Some(descriptor),
                 FdKind::KeptCertificates => self.kept_certificates = Some(descriptor),
                 FdKind::SharedKeys => self.shared_keys = Some(descriptor),
+                FdKind::TsigSecrets => self.tsig_secrets = Some(descriptor),
                 FdKind::AccessLog => self.access_log = Some(descriptor),
                 FdKind::ControlSocket => self.control = Some(descriptor),
                 FdKind::Listener(role) => self.listeners.push((role, descriptor)),

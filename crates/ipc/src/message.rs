@@ -185,6 +185,8 @@ pub enum FdKind {
     KeptCertificates,
     /// The shared keys in a sealed memfd ([`crate::secrets`]).
     SharedKeys,
+    /// The secrets of TSIG keys in a sealed memfd ([`crate::secrets`]).
+    TsigSecrets,
     /// Where the lines of the access log go; the configuration says whether it is a file or a socket.
     AccessLog,
     /// The control socket.
@@ -389,6 +391,7 @@ pub(crate) mod tests {
             FdKind::Certificates,
             FdKind::KeptCertificates,
             FdKind::SharedKeys,
+            FdKind::TsigSecrets,
             FdKind::AccessLog,
             FdKind::ControlSocket,
             FdKind::Process(process),
@@ -416,7 +419,7 @@ pub(crate) mod tests {
         for name in enums.iter().chain(&inner).flatten() {
             assert!(all.contains(&format!("\"{name}\"")), "{name} is not in `messages` or `kinds`");
         }
-        assert_eq!(enums.map(|names| names.len()), [3, 11, 15, 12], "{inner:?}");
+        assert_eq!(enums.map(|names| names.len()), [3, 11, 15, 13], "{inner:?}");
     }
 
     #[test]

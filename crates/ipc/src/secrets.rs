@@ -71,6 +71,43 @@ pub fn certificates_from_memfd(descriptor: impl AsFd) -> io::Result<Vec<PemFiles
     Ok(certificates)
 }
 
+/// The secret of a TSIG key; the text of the error if it could not be read.
+pub type TsigSecret = Result<Zeroizing<Vec<u8>>, String>;
+
+/// Writes the secret of each TSIG key, in the order of the configuration.
+pub fn tsig_secrets_to_memfd(secrets: &[TsigSecret]) -> io::Result<OwnedFd> {
+    let bytes = |secret: &TsigSecret| 1 + 4 + secret.as_ref().map_or_else(String::len, |secret| secret.len());
+    let mut content = Zeroizing::new(Vec::with_capacity(secrets.iter().map(bytes).sum()));
+    for secret in secrets {
+        content.push(if secret.is_ok() { FILES } else { UNREADABLE });
+        match secret {
+            Ok(secret) => put(secret, &mut content),
+            Err(error) => put(error.as_bytes(), &mut content),
+        }
+    }
+    memfd::create("tsig-secrets", &content)
+}
+
+/// Reads what [`tsig_secrets_to_memfd`] has written.
+///
+/// # Errors
+/// The content is malformed.
+pub fn tsig_secrets_from_memfd(descriptor: impl AsFd) -> io::Result<Vec<TsigSecret>> {
+    let content = Zeroizing::new(memfd::read(descriptor, CERTIFICATES_BYTES_MAX)?);
+    let mut rest = &content[..];
+    let mut secrets = Vec::new();
+    while let Some((tag, after)) = rest.split_first() {
+        rest = after;
+        let part = take(&mut rest)?;
+        secrets.push(match *tag {
+            FILES => Ok(Zeroizing::new(part.to_vec())),
+            UNREADABLE => Err(String::from_utf8_lossy(part).into_owned()),
+            _ => return Err(malformed()),
+        });
+    }
+    Ok(secrets)
+}
+
 /// A good version of a certificate.
 #[derive(Clone, PartialEq, Eq)]
 pub struct KeptCertificate {
@@ -228,6 +265,18 @@ impl std::fmt::Debug for SharedKeys {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn secrets_of_keys_arrive_as_they_were_sent() {
+        let secrets: Vec<TsigSecret> = vec![
+            Ok(Zeroizing::new(b"secret".to_vec())),
+            Err("no such file".to_owned()),
+            Ok(Zeroizing::new(vec![0; 64])),
+        ];
+        let file = tsig_secrets_to_memfd(&secrets).expect("created");
+        assert_eq!(tsig_secrets_from_memfd(&file).expect("read"), secrets);
+        assert!(tsig_secrets_from_memfd(memfd::create("test", b"\0\x09\0\0\0short").expect("created")).is_err());
+    }
 
     #[test]
     fn kept_certificates_arrive_as_they_were_sent() {

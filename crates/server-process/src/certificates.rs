@@ -3,9 +3,11 @@
 //! A certificate that cannot be used affects no other one: its last good version stays in service. The supervisor keeps the last
 //! good versions for the next process, in sealed memory that it does not read.
 
+use crate::transfers::TsigSecrets;
 use sanderling_config::diagnostic::{Diagnostic, Problem, error_text};
 use sanderling_config::log::log;
 use sanderling_config::{CertificateFiles, Config, DomainName};
+use sanderling_dns::TsigKeys;
 use sanderling_ipc::secrets::{
     KEY_LIFETIME_S, KeptCertificate, PemFiles, SharedKeys, TICKET_KEY_BYTES, certificates_from_memfd,
     kept_certificates_from_memfd, kept_certificates_to_memfd,
@@ -33,6 +35,7 @@ const _: () = assert!(
 pub(crate) struct SecretDescriptors {
     pub(crate) certificates: Option<OwnedFd>,
     pub(crate) shared_keys: Option<OwnedFd>,
+    pub(crate) tsig_secrets: Option<OwnedFd>,
     /// What an earlier process has kept; `None` if this one has served.
     pub(crate) kept: Option<OwnedFd>,
 }
@@ -46,6 +49,8 @@ pub(crate) struct LoadedSecrets {
     pub(crate) shared_keys: Option<SharedKeys>,
     /// The keys as they were passed on, for the next supervisor.
     pub(crate) keys_file: Option<OwnedFd>,
+    /// The keys that sign transfers.
+    pub(crate) tsig_keys: TsigKeys,
 }
 
 /// The certificates in service.
@@ -59,6 +64,7 @@ pub(crate) struct Certificates {
     pub(crate) states: Vec<CertificateState>,
     /// The last good versions, for the next process.
     pub(crate) kept: Option<OwnedFd>,
+    tsig: TsigSecrets,
 }
 
 /// A certificate.
@@ -95,18 +101,19 @@ impl Certificates {
         descriptors: SecretDescriptors,
         diagnostics: &mut Vec<Diagnostic>,
     ) -> io::Result<LoadedSecrets> {
-        let SecretDescriptors { certificates, shared_keys: keys_file, kept } = descriptors;
+        let SecretDescriptors { certificates, shared_keys: keys_file, tsig_secrets, kept } = descriptors;
         let shared_keys = keys_file.as_ref().map(SharedKeys::from_memfd).transpose()?;
+        let tsig_keys = self.tsig.load(config, tsig_secrets, diagnostics)?;
         let tls = match (certificates, &shared_keys) {
             (Some(certificates), Some(keys)) => {
                 Some(self.load_tls(config, &certificates, keys, kept.as_ref(), diagnostics)?)
             }
             _ => {
-                *self = Certificates::default();
+                *self = Certificates { tsig: std::mem::take(&mut self.tsig), ..Certificates::default() };
                 None
             }
         };
-        Ok(LoadedSecrets { tls, shared_keys, keys_file })
+        Ok(LoadedSecrets { tls, shared_keys, keys_file, tsig_keys })
     }
 
     /// What new connections begin with.
@@ -435,6 +442,7 @@ mod tests {
         let of_another_version = memfd::create("test", &[0xff, 0, 0]).expect("created");
         for kept in [None, Some(own()), Some(of_another_version), Some(memfd::create("test", b"").expect("created"))] {
             let descriptors = SecretDescriptors {
+                tsig_secrets: None,
                 certificates: Some(certificates_to_memfd(&[]).expect("created")),
                 shared_keys: Some(SharedKeys::default().to_memfd().expect("created")),
                 kept,

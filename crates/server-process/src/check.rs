@@ -99,6 +99,9 @@ fn load(config: &Config) -> Result<(Loaded, Vec<CertificateState>, Option<String
     let (certificates, certificate_problems) = load_certificates(config);
     let secret_file = config.replies.cookie_secret_file.as_ref();
     let secret_problems = secret_file.and_then(|file| file.read().err().or_else(|| file.mode_problem()));
+    let keys = config.tsig_keys.iter();
+    let key_problems: Vec<Diagnostic> =
+        keys.filter_map(|key| key.read().err().or_else(|| key.mode_problem())).collect();
     let log_problem = config.access_log.as_ref().and_then(AccessLog::path_problem);
     sanderling_os::features::select_all();
     let (mut name, mut switch_problem) = (None, None);
@@ -120,6 +123,7 @@ fn load(config: &Config) -> Result<(Loaded, Vec<CertificateState>, Option<String
     let mut loaded = Loader::new().load(config, &[]);
     let mut problems = certificate_problems;
     problems.extend(secret_problems);
+    problems.extend(key_problems);
     problems.extend(log_problem);
     problems.extend(access::problems(config, &loaded.snapshot, name.as_deref()));
     let (errors, warnings): (Vec<_>, Vec<_>) = problems.into_iter().partition(Diagnostic::is_error);

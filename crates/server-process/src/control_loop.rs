@@ -17,6 +17,7 @@ use crate::reply_options::reply_options;
 use crate::rules_watcher::{RulesWatcher, WatchedSite};
 use crate::sandbox::Sandbox;
 use crate::status::ProcessStatus;
+use crate::transfers::transfer_policy;
 use crate::zone_answers::ZoneClient;
 use crate::zone_loader::Denial;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text};
@@ -32,7 +33,7 @@ use sanderling_os::event_fd::EventFd;
 use sanderling_os::memfd;
 use sanderling_os::poll_set::PollSet;
 use sanderling_os::signals::{SIGINT, SIGQUIT, SIGTERM, Signals};
-use sanderling_server::{DrainMode, Server, SocketSet};
+use sanderling_server::{DrainMode, Server, SocketSet, TransferSlots};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -64,6 +65,7 @@ pub(crate) struct ProcessState {
     /// The state of what is served.
     pub(crate) load_status: LoadStatus,
     pub(crate) certificates: Certificates,
+    pub(crate) transfer_slots: Arc<TransferSlots>,
     /// What came with the configuration that is being loaded.
     pub(crate) received_secrets: SecretDescriptors,
     /// A target of the access log that came with a configuration.
@@ -260,9 +262,9 @@ impl<'s> ControlLoop<'s> {
             Command::Reload { forced_zones } => {
                 let mut received = Descriptors::default();
                 received.extend(descriptors);
-                let Descriptors { configuration, certificates, shared_keys, access_log, .. } = received;
+                let Descriptors { configuration, certificates, shared_keys, tsig_secrets, access_log, .. } = received;
                 self.state.access_log = access_log;
-                self.state.received_secrets = SecretDescriptors { certificates, shared_keys, kept: None };
+                self.state.received_secrets = SecretDescriptors { certificates, shared_keys, tsig_secrets, kept: None };
                 let result = configuration.ok_or_else(|| io::Error::other("no configuration came with the command"));
                 if let Err(error) = result.and_then(|text| self.load(text, &forced_zones)) {
                     self.send_new_process_needed(&format!(
@@ -274,13 +276,14 @@ impl<'s> ControlLoop<'s> {
             Command::UpdateSecrets => {
                 let mut received = Descriptors::default();
                 received.extend(descriptors);
-                let Descriptors { certificates, shared_keys, .. } = received;
+                let Descriptors { certificates, shared_keys, tsig_secrets, .. } = received;
                 let config = Arc::clone(&self.state.config);
-                let secrets = self.load_secrets(&config, SecretDescriptors { certificates, shared_keys, kept: None });
-                if let Some(LoadedSecrets { tls, shared_keys, .. }) = secrets {
+                let secrets = self
+                    .load_secrets(&config, SecretDescriptors { certificates, shared_keys, tsig_secrets, kept: None });
+                if let Some(LoadedSecrets { tls, shared_keys, tsig_keys, .. }) = secrets {
                     self.server.update_snapshot(|snapshot| {
                         snapshot.tls = tls;
-                        snapshot.reply_options = reply_options(&config, shared_keys.as_ref());
+                        snapshot.reply_options = reply_options(&config, shared_keys.as_ref(), tsig_keys);
                     });
                 }
             }
@@ -505,11 +508,12 @@ impl<'s> ControlLoop<'s> {
         access_log::set_target(self.server, &config, self.state.access_log.take());
         snapshot.access_log = access_log::access_log(&config);
         set_client_policies(&config, &mut snapshot);
+        snapshot.transfers = transfer_policy(&config, &self.state.transfer_slots);
         self.server.update_snapshot(|current| {
             match secrets {
-                Some(LoadedSecrets { tls, shared_keys, .. }) => {
+                Some(LoadedSecrets { tls, shared_keys, tsig_keys, .. }) => {
                     snapshot.tls = tls;
-                    snapshot.reply_options = reply_options(&config, shared_keys.as_ref());
+                    snapshot.reply_options = reply_options(&config, shared_keys.as_ref(), tsig_keys);
                 }
                 None => {
                     snapshot.tls = current.tls.clone();

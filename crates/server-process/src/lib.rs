@@ -16,6 +16,7 @@ mod access;
 mod certificates;
 mod reply_options;
 mod client_policy;
+mod transfers;
 mod access_log;
 mod loader;
 mod rules_watcher;

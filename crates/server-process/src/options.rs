@@ -53,6 +53,7 @@ pub(crate) fn options_of(limits: &Limits) -> Options {
             tcp_connections_per_client_max: limits.dns_tcp_connections_per_client_max,
             tcp_idle_timeout: ms(limits.dns_tcp_idle_timeout_ms),
             tcp_replies_per_send_max: limits.dns_tcp_queries_in_flight_max,
+            transfer_send_timeout: Duration::from_millis(limits.dns_transfer_send_timeout_ms),
         },
         tls_handshakes_max: limits.tls_handshakes_max,
         tls_handshake_timeout: ms(limits.tls_handshake_timeout_ms),

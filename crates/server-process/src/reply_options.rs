@@ -2,12 +2,12 @@
 
 use crate::zone_loader::wire_name;
 use sanderling_config::Config;
-use sanderling_dns::{CookieSecrets, ReplyOptions};
+use sanderling_dns::{CookieSecrets, ReplyOptions, TsigKeys};
 use sanderling_ipc::secrets::SharedKeys;
 use std::sync::Arc;
 
 /// What replies have besides records.
-pub(crate) fn reply_options(config: &Config, keys: Option<&SharedKeys>) -> Arc<ReplyOptions> {
+pub(crate) fn reply_options(config: &Config, keys: Option<&SharedKeys>, tsig_keys: TsigKeys) -> Arc<ReplyOptions> {
     let replies = &config.replies;
     let cookie_secrets = |keys: &SharedKeys| CookieSecrets {
         current: *keys.cookies.current,
@@ -22,7 +22,7 @@ pub(crate) fn reply_options(config: &Config, keys: Option<&SharedKeys>) -> Arc<R
         tcp_keepalive_100ms: replies.tcp_keepalive.then_some(idle_timeout_100ms),
         has_extended_errors: replies.extended_errors,
         error_report_agent: replies.error_report_agent.as_ref().map(wire_name),
-        tsig_keys: Vec::new(),
+        tsig_keys,
     })
 }
 
@@ -38,7 +38,7 @@ mod tests {
         let agent = DomainName::parse("reports.example").ok();
         config.replies =
             DnsReplies { nsid: "n".to_owned(), version: "v".to_owned(), error_report_agent: agent, ..config.replies };
-        let options = reply_options(&config, Some(&SharedKeys::default()));
+        let options = reply_options(&config, Some(&SharedKeys::default()), Vec::new());
         assert_eq!((options.nsid.as_str(), options.version.as_str()), ("n", "v"));
         assert_eq!((options.tcp_keepalive_100ms, options.has_extended_errors), (Some(50), true));
         assert_eq!(
@@ -48,7 +48,7 @@ mod tests {
         assert!(options.cookies.is_none(), "there is no zone");
         config.replies.tcp_keepalive = false;
         config.replies.extended_errors = false;
-        let options = reply_options(&config, None);
+        let options = reply_options(&config, None, Vec::new());
         assert_eq!((options.tcp_keepalive_100ms, options.has_extended_errors), (None, false));
     }
 }

@@ -12,6 +12,7 @@ use crate::options::{fit_to_descriptor_limit, options_of, statistics_options};
 use crate::reply_options::reply_options;
 use crate::sandbox::{Sandbox, lookup_user};
 use crate::socket_sets::{https_port, socket_sets};
+use crate::transfers::transfer_policy;
 use sanderling_config::diagnostic::{Diagnostic, Problem, error_text};
 use sanderling_config::log::{self, log, report};
 use sanderling_config::{ConfigSource, DomainName, Exit};
@@ -23,7 +24,7 @@ use sanderling_os::memfd;
 use sanderling_os::sandbox::{drop_privileges, forbid_core_dumps};
 use sanderling_os::signals::{self, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, Signals};
 use sanderling_os::tcp::Listener;
-use sanderling_server::{Counter, Server, Snapshot, SocketSet};
+use sanderling_server::{Counter, Server, Snapshot, SocketSet, TransferSlots};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -106,6 +107,7 @@ impl Inherited {
             certificates,
             kept_certificates,
             shared_keys,
+            tsig_secrets,
             control,
             listeners,
             connections,
@@ -124,7 +126,7 @@ impl Inherited {
             supervisor: Connection::from_fd(connections.into_iter().next().ok_or_else(missing)?)?,
             config_text: configuration.ok_or_else(missing)?,
             kept_zones: zones.into_iter().map(Arc::new).collect(),
-            secrets: SecretDescriptors { certificates, shared_keys, kept: kept_certificates },
+            secrets: SecretDescriptors { certificates, shared_keys, tsig_secrets, kept: kept_certificates },
             access_log,
             control,
             https_port,
@@ -159,11 +161,13 @@ impl Inherited {
         let Loaded { mut snapshot, load_status, mut errors, mut warnings, kept, watched_sites, .. } =
             loader.load(&config, forced_zones);
         let mut certificates = Certificates::default();
-        let LoadedSecrets { tls, shared_keys, keys_file } =
+        let LoadedSecrets { tls, shared_keys, keys_file, tsig_keys } =
             certificates.load(&config, std::mem::take(&mut self.secrets), &mut errors)?;
         snapshot.tls = tls;
         snapshot.access_log = access_log::access_log(&config);
-        snapshot.reply_options = reply_options(&config, shared_keys.as_ref());
+        snapshot.reply_options = reply_options(&config, shared_keys.as_ref(), tsig_keys);
+        let transfer_slots = Arc::new(TransferSlots::new(config.limits.dns_transfers_max));
+        snapshot.transfers = transfer_policy(&config, &transfer_slots);
         set_client_policies(&config, &mut snapshot);
         if snapshot.tls.as_ref().is_some_and(|tls| !tls.https.warm_up()) {
             return Err(self.fail(io::Error::other("there are no random numbers for TLS")));
@@ -191,6 +195,7 @@ impl Inherited {
             load_status,
             watched_sites,
             certificates,
+            transfer_slots,
             received_secrets: SecretDescriptors::default(),
             keys_file,
             access_log,

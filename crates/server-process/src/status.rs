@@ -14,7 +14,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// The counters of the first line of the text.
 const REQUESTS: [Counter; 3] = [Counter::HttpRequests, Counter::DnsUdpQueries, Counter::DnsTcpQueries];
 /// The counters of the second line.
-const ERRORS: [Counter; 28] = [
+const ERRORS: [Counter; 34] = [
     Counter::HttpRefused,
     Counter::HttpTimeouts,
     Counter::HttpSlowRequests,
@@ -38,6 +38,12 @@ const ERRORS: [Counter; 28] = [
     Counter::TlsClientClosed,
     Counter::TlsInternal,
     Counter::TlsTimeouts,
+    Counter::DnsTransfersRefused,
+    Counter::DnsTransfersOverLimit,
+    Counter::DnsTransfersAborted,
+    Counter::TsigBadKey,
+    Counter::TsigBadSig,
+    Counter::TsigBadTime,
     Counter::UdpReceiveErrors,
     Counter::UdpRepliesLost,
     Counter::AcceptErrors,

@@ -115,7 +115,9 @@ impl<'s> Connection<'s> {
     ) -> Connection<'s> {
         let (protocol_state, timeout) = match protocol {
             Protocol::Http => (ProtocolState::Http1(Http1::default()), options.http.request_timeout),
-            Protocol::Dns => (ProtocolState::Other(OtherProtocol::Dns(DnsStream)), options.dns.tcp_idle_timeout),
+            Protocol::Dns => {
+                (ProtocolState::Other(OtherProtocol::Dns(DnsStream::default())), options.dns.tcp_idle_timeout)
+            }
         };
         let begins_with_handshake = transport.awaits_proxy_header() || transport.is_handshaking();
         let (state, timeout) = match begins_with_handshake {
@@ -151,14 +153,14 @@ impl<'s> Connection<'s> {
     }
 
     /// The number of the last use, if the connection may be closed for a new one: an HTTP connection between two requests, and
-    /// any DNS connection (RFC 7766 §6.2.3).
+    /// any DNS connection (RFC 7766 §6.2.3) without a zone transfer.
     #[inline]
     pub(crate) fn idle_use_number(&self) -> Option<u64> {
-        let is_idle = match self.protocol_state {
+        let is_idle = match &self.protocol_state {
             ProtocolState::Http1(_) | ProtocolState::Other(OtherProtocol::Http2(_)) => {
                 self.state == State::Idle && self.unprocessed.is_empty() && !self.has_unsent()
             }
-            ProtocolState::Other(OtherProtocol::Dns(_)) => true,
+            ProtocolState::Other(OtherProtocol::Dns(dns)) => !dns.is_transferring(),
         };
         is_idle.then_some(self.last_used)
     }

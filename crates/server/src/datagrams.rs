@@ -9,6 +9,8 @@ use crate::rate_limit::{RateLimit, Verdict, is_answered};
 use crate::rate_limit_policy::RateLimitPolicy;
 use crate::shared::Shared;
 use crate::snapshot::Snapshot;
+use crate::transfers::{self, Begun, Channel, TransferContext};
+use sanderling_dns::transfer::TransferRequest;
 use sanderling_dns::{
     Answer, DnsTransport, ParsedQuery, ReplyOptions, RequestInfo, answer_parsed, answer_with_options,
 };
@@ -170,7 +172,8 @@ impl<'s> Datagrams<'s> {
                 }
             }
         });
-        let reply_options = &*self.snapshot.reply_options;
+        let (snapshot, metrics) = (&self.snapshot, &*self.metrics);
+        let reply_options = &*snapshot.reply_options;
         let mut panic_count = 0;
         if COUNT_MAX > 1 {
             panic_count += each(parsed, |_, parsed| parsed.prefetch_slot());
@@ -183,9 +186,9 @@ impl<'s> Datagrams<'s> {
         }
         panic_count += each(parsed, |index, parsed| {
             let answer = if has_options {
-                let batch = QueryBatch { queries, transport, now_unix_s };
+                let batch = QueryBatch { queries, transport, now_unix_s, snapshot, metrics };
                 let out = replies.buffer();
-                let answer = batch.answer_apart(index, parsed, reply_options, out);
+                let answer = batch.answer_apart(index, parsed, out);
                 if let (Some(statistics), Answer::Reply(length_bytes)) = (&self.metrics.statistics, answer) {
                     statistics.count_reply(transport, parsed, &out[..length_bytes], &self.snapshot.slots);
                 }
@@ -260,6 +263,8 @@ struct QueryBatch<'b> {
     queries: Queries<'b>,
     transport: DnsTransport,
     now_unix_s: u64,
+    snapshot: &'b Snapshot,
+    metrics: &'b ThreadMetrics,
 }
 
 impl QueryBatch<'_> {
@@ -267,13 +272,36 @@ impl QueryBatch<'_> {
     /// for it.
     #[cold]
     #[inline(never)]
-    fn answer_apart(self, index: usize, query: &ParsedQuery<'_, '_>, options: &ReplyOptions, out: &mut [u8]) -> Answer {
+    fn answer_apart(self, index: usize, query: &ParsedQuery<'_, '_>, out: &mut [u8]) -> Answer {
+        let options = &*self.snapshot.reply_options;
+        if let Some(request) = TransferRequest::new(query) {
+            return self.answer_transfer(index, request, out);
+        }
         let client = self.queries.peer_address(index);
         let info = RequestInfo { client, transport: self.transport, now_unix_s: self.now_unix_s };
         if query.is_concerned_by(options) {
             answer_with_options(query, &info, options, out)
         } else {
             answer_parsed(query, &info, out)
+        }
+    }
+}
+
+impl QueryBatch<'_> {
+    /// Over UDP there is no transfer, only its first answer.
+    fn answer_transfer(self, index: usize, request: TransferRequest<'_, '_>, out: &mut [u8]) -> Answer {
+        let context = TransferContext {
+            zones: &self.snapshot.zones,
+            policy: &self.snapshot.transfers,
+            options: &self.snapshot.reply_options,
+            client: self.queries.peer_address(index).ip(),
+            channel: Channel::Datagram,
+            now_unix_s: self.now_unix_s,
+            metrics: self.metrics,
+        };
+        match transfers::begin(request, context, out) {
+            Begun::Reply(Some(length_bytes)) => Answer::Reply(length_bytes),
+            Begun::Reply(None) | Begun::Transfer(_) => Answer::NoReply,
         }
     }
 }

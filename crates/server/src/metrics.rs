@@ -79,6 +79,15 @@ counters! {
     DnsErrorsLimited = "dns_errors_limited": "Of those, errors to a network that had too many.";
     DnsRepliesLimited = "dns_replies_limited": "Replies to a network that had too many: not sent, sent truncated, or only counted.";
     DnsRepliesSlipped = "dns_replies_slipped": "Of those, sent truncated.";
+    DnsTransfers = "dns_transfers": "Zone transfers begun.";
+    DnsTransfersDone = "dns_transfers_done": "Those that were written to their end.";
+    DnsTransfersUpToDate = "dns_transfers_up_to_date": "IXFR queries answered with the SOA: up to date, or over UDP.";
+    DnsTransfersRefused = "dns_transfers_refused": "Zone transfers that no rule allows.";
+    DnsTransfersOverLimit = "dns_transfers_over_limit": "Zone transfers refused because of dns_transfers_max.";
+    DnsTransfersAborted = "dns_transfers_aborted": "Zone transfers with a record that fits into no message.";
+    TsigBadKey = "tsig_bad_key": "Queries for a transfer signed with an unknown key.";
+    TsigBadSig = "tsig_bad_sig": "Queries for a transfer with a wrong or cut off signature.";
+    TsigBadTime = "tsig_bad_time": "Queries for a transfer signed at another time.";
     UdpReceiveErrors = "udp_receive_errors": "Failed calls to receive datagrams.";
     UdpRepliesLost = "udp_replies_lost": "UDP replies that the kernel refused.";
     AcceptErrors = "accept_errors": "Connections not accepted for lack of descriptors or memory.";

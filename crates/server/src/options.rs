@@ -121,6 +121,8 @@ pub struct DnsOptions {
     pub tcp_idle_timeout: Duration,
     /// Replies on one TCP connection after which they are sent, even if more queries have been received.
     pub tcp_replies_per_send_max: usize,
+    /// While the client takes nothing of a zone transfer.
+    pub transfer_send_timeout: Duration,
 }
 
 impl Default for HttpOptions {
@@ -155,6 +157,7 @@ impl Default for DnsOptions {
             tcp_connections_per_client_max: 1_000_000,
             tcp_idle_timeout: Duration::from_secs(5),
             tcp_replies_per_send_max: 64,
+            transfer_send_timeout: Duration::from_secs(30),
         }
     }
 }

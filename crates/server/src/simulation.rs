@@ -252,3 +252,5 @@ mod site_files_tests;
 mod clients_tests;
 #[cfg(test)]
 mod statistics_tests;
+#[cfg(test)]
+mod transfer_tests;

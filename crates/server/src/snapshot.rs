@@ -5,6 +5,7 @@ use crate::http_clients::HttpClients;
 use crate::rate_limit_policy::RateLimitPolicy;
 use crate::sites::Sites;
 use crate::statistics::Slots;
+use crate::transfers::TransferPolicy;
 use sanderling_dns::{ReplyOptions, ZoneMap};
 use sanderling_tls::ServerTls;
 use std::sync::Arc;
@@ -24,6 +25,8 @@ pub struct Snapshot {
     pub rate_limit_policy: Arc<RateLimitPolicy>,
     /// Proxies in front of the server, and exemptions from the limit of HTTP requests.
     pub http_clients: Arc<HttpClients>,
+    /// Which client may transfer which zone.
+    pub transfers: Arc<TransferPolicy>,
     /// The access log; `None` if there is none.
     pub access_log: Option<AccessLog>,
     /// Where its sites and zones are counted, which the server sets.
@@ -50,6 +53,7 @@ impl Snapshot {
             reply_options: Arc::default(),
             rate_limit_policy: Arc::default(),
             http_clients: Arc::default(),
+            transfers: Arc::default(),
             access_log: None,
             slots: Arc::default(),
         }

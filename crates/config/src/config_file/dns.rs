@@ -26,6 +26,11 @@ impl ConfigBuilder<'_, '_> {
                     self.config.dot_listen = self.read_listen(entry, Service::Dot);
                 }
                 "zones" => self.read_zone_folder(entry),
+                "secondaries" | "transfer_allow" => {
+                    let mut transfers = std::mem::take(&mut self.config.transfers);
+                    self.read_transfers(entry, &mut transfers);
+                    self.config.transfers = transfers;
+                }
                 "nsid" => self.config.replies.nsid = self.read_reply_text(entry, "nsid = \"ns1.example.com\""),
                 "version" => self.config.replies.version = self.read_reply_text(entry, "version = \"sanderling\""),
                 "cookies" => self.config.replies.cookies = self.reader.boolean(entry).unwrap_or(true),

@@ -83,7 +83,7 @@ impl ConfigBuilder<'_, '_> {
 }
 
 /// An address with the bits of its prefix, which has no others; all of its bits without them.
-fn parse_network(text: &str) -> Option<(IpAddr, u8)> {
+pub(super) fn parse_network(text: &str) -> Option<(IpAddr, u8)> {
     let (address, prefix_bits) = text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
     let address: IpAddr = address.parse().ok()?;
     let (bits, all_bits) = match address {

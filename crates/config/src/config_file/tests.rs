@@ -163,7 +163,7 @@ fn unknown_key_has_a_suggestion() {
         ),
         (
             "[dns]\nudp = true",
-            "2:1: unknown key `udp` in [dns]; the keys are `listen`, `tls`, `zones`, `nsid`, `version`, `cookies`, `cookie_secret_file`, \
+            "2:1: unknown key `udp` in [dns]; the keys are `listen`, `tls`, `zones`, `secondaries`, `transfer_allow`, `nsid`, `version`, `cookies`, `cookie_secret_file`, \
             `tcp_keepalive`, `extended_errors`, `error_report_agent`, `rate_limit_exempt`, `rate_limit_dry_run`",
         ),
         ("[limits]\nx = 1", "2:1: unknown key `x` in [limits]; `sanderling help check` lists the limits"),
@@ -182,7 +182,7 @@ fn unknown_key_has_a_suggestion() {
 }
 
 const TOP_KEYS: &str = "the keys are `workers`, `listeners`, `user`, `group`, `sandbox`, `control`, `include`, [http], [https], [dns], \
-                        [domain.\"NAME\"], [log], [metrics] and [limits]";
+                        [domain.\"NAME\"], [tsig.\"NAME\"], [log], [metrics] and [limits]";
 
 #[test]
 fn table_in_a_domain_is_an_unknown_key() {
@@ -525,7 +525,7 @@ fn changed_limits_are_named() {
 fn process_that_is_given_its_first_secrets_is_a_new_one() {
     let without = Config::default();
     let with = Config { has_self_signed_certificate: true, ..Config::default() };
-    assert_eq!(with.needs_new_process(&without).unwrap(), "`certificate` or `cookie_secret_file` was added");
+    assert_eq!(with.needs_new_process(&without).unwrap(), "`certificate`, `cookie_secret_file` or [tsig] was added");
     assert_eq!((with.needs_new_process(&with), without.needs_new_process(&with)), (None, None));
 }
 

@@ -252,6 +252,29 @@ fn reply_to_a_signed_query_is_signed() {
 }
 
 #[test]
+fn reply_without_room_for_its_signature_is_truncated_rfc_8945_section_5_3() {
+    for (bytes, is_truncated) in [(200, false), (440, true)] {
+        let zones = zone_map(&format!("{ZONE}big TXT {} {}\n", "x".repeat(bytes / 2), "y".repeat(bytes - bytes / 2)));
+        let mut question = MessageBuilder::new_vec().question();
+        question
+            .push(("big.example.".parse::<DomainName<Vec<u8>>>().expect("a name"), DomainType::TXT))
+            .expect("pushed");
+        let mut additional = question.additional();
+        let client = ClientTransaction::request(peer_key(Algorithm::Sha256), &mut additional, Time48::from_u64(NOW));
+        let options = ReplyOptions { tsig_keys: vec![key(TsigAlgorithm::HmacSha256)], ..ReplyOptions::default() };
+        let info = RequestInfo { client: ([192, 0, 2, 9], 53).into(), transport: UDP, now_unix_s: NOW };
+        let mut out = vec![0xa5; 1232];
+        let query = additional.finish();
+        let answer = answer_with_options(&ParsedQuery::parse(&zones, &query), &info, &options, &mut out);
+        let Answer::Reply(length_bytes) = answer else { panic!("no reply") };
+        assert!(length_bytes <= 512, "{length_bytes}");
+        let mut message = Message::from_octets(out[..length_bytes].to_vec()).expect("longer than a header");
+        client.expect("signed").answer(&mut message, Time48::from_u64(NOW)).expect("the signature is right");
+        assert_eq!(message.header().tc(), is_truncated);
+    }
+}
+
+#[test]
 fn errors_of_signatures_have_their_code() {
     let answer_of = |client_key: Key, keys: Vec<TsigKey>, now: u64| {
         let (query, mut client) = signed(client_key, DomainType::SOA, NOW);

@@ -25,6 +25,7 @@ mod soak;
 mod stalled_disk;
 mod supervision;
 mod torture;
+mod transfers;
 mod zones;
 
 mod domain;

@@ -4,8 +4,10 @@
 use super::Supervisor;
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::{log, report};
-use sanderling_config::{COOKIE_SECRET_BYTES, CertificateFiles, Config};
-use sanderling_ipc::secrets::{KEY_LIFETIME_S, KeyPair, PemFiles, SharedKeys, certificates_to_memfd};
+use sanderling_config::{COOKIE_SECRET_BYTES, CertificateFiles, Config, TsigKeyFile};
+use sanderling_ipc::secrets::{
+    KEY_LIFETIME_S, KeyPair, PemFiles, SharedKeys, TsigSecret, certificates_to_memfd, tsig_secrets_to_memfd,
+};
 use sanderling_ipc::{Command, FdKind, IncomingFds};
 use sanderling_os::memfd;
 use std::fs::{self, File};
@@ -51,7 +53,7 @@ impl Secrets {
     /// Has certificates and keys passed on again, for `config`.
     pub(super) fn pass_on_again(&mut self, config: &Config) {
         self.versions = None;
-        self.next_check = has_keys(config).then(Instant::now);
+        self.next_check = has_secrets(config).then(Instant::now);
     }
 
     /// Forgets good versions that `config`, which is in effect now, has no certificates for.
@@ -94,12 +96,17 @@ impl Secrets {
         let versions = versions(config);
         let has_keys = has_keys(config);
         let interval = if versions.is_empty() { KEY_CHECK_INTERVAL } else { CHECK_INTERVAL };
-        self.next_check = has_keys.then(|| Instant::now() + interval);
+        self.next_check = has_secrets(config).then(|| Instant::now() + interval);
         let mut descriptors = Vec::new();
         if config.has_tls() {
             let read = |files: &CertificateFiles| files.read().map_err(|problem| problem.to_string());
             let files: Vec<PemFiles> = config.certificates.iter().map(read).collect();
             descriptors.push((FdKind::Certificates, certificates_to_memfd(&files)?));
+        }
+        if !config.tsig_keys.is_empty() {
+            let read = |key: &TsigKeyFile| key.read().map_err(|diagnostic| diagnostic.to_string());
+            let secrets: Vec<TsigSecret> = config.tsig_keys.iter().map(read).collect();
+            descriptors.push((FdKind::TsigSecrets, tsig_secrets_to_memfd(&secrets)?));
         }
         if has_keys {
             self.read_cookie_secrets(config)?;
@@ -208,6 +215,11 @@ impl Supervisor {
     }
 }
 
+/// Whether a server process with `config` needs something of what is passed on here.
+fn has_secrets(config: &Config) -> bool {
+    has_keys(config) || !config.tsig_keys.is_empty()
+}
+
 /// Whether a server process with `config` needs the keys.
 fn has_keys(config: &Config) -> bool {
     config.has_tls() || config.has_cookies()
@@ -221,7 +233,8 @@ fn versions(config: &Config) -> Vec<Option<FileVersion>> {
     };
     let of_certificates = config.certificates.iter().flat_map(|files| [&files.chain, &files.key]);
     let of_cookies = config.replies.cookie_secret_file.iter().map(|file| &file.path);
-    of_certificates.chain(of_cookies).map(|path| version(path)).collect()
+    let of_tsig = config.tsig_keys.iter().map(|key| &key.path);
+    of_certificates.chain(of_cookies).chain(of_tsig).map(|path| version(path)).collect()
 }
 
 fn unix_s(time: SystemTime) -> u64 {

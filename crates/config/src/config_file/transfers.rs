@@ -1,0 +1,255 @@
+//! `[tsig."NAME"]`, and the keys `secondaries` and `transfer_allow` of zones.
+
+use super::ConfigBuilder;
+use super::http::parse_network;
+use crate::config_reader::{Entry, Node, entries};
+use crate::domain_name::DomainName;
+use crate::keys::Section;
+use crate::transfers::{Secondary, TransferRule, TsigAlgorithm, TsigKeyFile, ZoneTransfers};
+use std::net::{IpAddr, SocketAddr};
+use toml::de::DeValue;
+
+const TSIG_EXAMPLE: &str = "[tsig.\"transfer\"] with secret_file = \"transfer.key\"";
+const SECONDARIES_EXAMPLE: &str = "secondaries = [{ address = \"192.0.2.5\", key = \"transfer\" }]";
+const ALLOW_EXAMPLE: &str = "transfer_allow = [{ network = \"192.0.2.0/24\", key = \"transfer\" }]";
+/// The port of DNS.
+const DNS_PORT: u16 = 53;
+
+impl ConfigBuilder<'_, '_> {
+    pub(super) fn read_tsig(&mut self, section: Entry<'_, '_>) {
+        let Some(table) = self.reader.table(section, TSIG_EXAMPLE) else { return };
+        for key in entries(table) {
+            let Some(table) = self.reader.table(key, TSIG_EXAMPLE) else { continue };
+            let (mut file, mut algorithm) = (None, TsigAlgorithm::default());
+            for entry in entries(table) {
+                match entry.key {
+                    "algorithm" => {
+                        let Some((offset, text)) = self.reader.string(entry, "algorithm = \"hmac-sha256\"") else {
+                            continue;
+                        };
+                        match TsigAlgorithm::parse(text) {
+                            Some(known) => algorithm = known,
+                            None => self.error(
+                                offset,
+                                format!("`{text}` is not an algorithm of keys"),
+                                "write hmac-sha256, hmac-sha384 or hmac-sha512; the others are obsolete",
+                            ),
+                        }
+                    }
+                    "secret_file" => file = self.read_path(entry, "secret_file = \"transfer.key\""),
+                    other => self.reader.error(entry.offset, Section::Tsig.unknown_key(other)),
+                }
+            }
+            match (DomainName::parse(key.key), file) {
+                (Err(problem), _) => self.reader.error(key.offset, problem),
+                (Ok(name), Some((path, location))) => {
+                    self.config.tsig_keys.push(TsigKeyFile { name, algorithm, path, location });
+                }
+                (Ok(name), None) => {
+                    self.error(
+                        key.offset,
+                        format!("the key {name} has no `secret_file`"),
+                        format!("write {TSIG_EXAMPLE}"),
+                    );
+                }
+            }
+        }
+    }
+
+    /// Adds what `entry`, `secondaries` or `transfer_allow`, allows to `transfers`.
+    pub(super) fn read_transfers(&mut self, entry: Entry<'_, '_>, transfers: &mut ZoneTransfers) {
+        let is_secondary = entry.key == "secondaries";
+        let example = if is_secondary { SECONDARIES_EXAMPLE } else { ALLOW_EXAMPLE };
+        let DeValue::Array(items) = entry.value.get_ref() else {
+            let message = format!("`{}` must be a list of tables", entry.key);
+            return self.error(entry.value.span().start, message, format!("write {example}"));
+        };
+        for item in items {
+            self.read_transfer_rule(entry, item, is_secondary, transfers);
+        }
+    }
+
+    fn read_transfer_rule<'n, 't>(
+        &mut self,
+        section: Entry<'n, 't>,
+        item: &'n Node<'t>,
+        is_secondary: bool,
+        transfers: &mut ZoneTransfers,
+    ) {
+        let example = if is_secondary { SECONDARIES_EXAMPLE } else { ALLOW_EXAMPLE };
+        let Some(table) = self.reader.table(Entry { value: item, ..section }, example) else { return };
+        let (mut address, mut network, mut key) = (None, None, None);
+        for entry in entries(table) {
+            match entry.key {
+                "address" if is_secondary => {
+                    let Some((offset, text)) = self.reader.string(entry, example) else { return };
+                    address = parse_address(text);
+                    if address.is_none() {
+                        self.error(offset, format!("`{text}` is not an address"), format!("write {example}"));
+                        return;
+                    }
+                }
+                "network" if !is_secondary => {
+                    let Some((offset, text)) = self.reader.string(entry, example) else { return };
+                    network = parse_network(text);
+                    if network.is_none() {
+                        self.error(offset, format!("`{text}` is not a network"), format!("write {example}"));
+                        return;
+                    }
+                }
+                "key" => {
+                    let Some((offset, text)) = self.reader.string(entry, example) else { return };
+                    match DomainName::parse(text) {
+                        Ok(name) => {
+                            self.key_uses.push((offset, name.clone()));
+                            key = Some(name);
+                        }
+                        Err(problem) => return self.reader.error(offset, problem),
+                    }
+                }
+                other => {
+                    let message = format!("unknown key `{other}` in `{}`", section.key);
+                    self.error(entry.offset, message, format!("write {example}"));
+                }
+            }
+        }
+        match (is_secondary, address) {
+            (true, Some(address)) => transfers.secondaries.push(Secondary { address, key }),
+            (false, _) if network.is_some() || key.is_some() => transfers.allow.push(TransferRule { network, key }),
+            // Everyone would be allowed, by an omission.
+            _ => {
+                let missing = if is_secondary { "`address`" } else { "`network` and `key`" };
+                self.error(
+                    item.span().start,
+                    format!("{missing} missing in `{}`", section.key),
+                    format!("write {example}"),
+                );
+            }
+        }
+    }
+
+    /// Reports keys that are not defined, and rules for zones that do not exist.
+    pub(super) fn check_transfers(&mut self) {
+        for (offset, name) in std::mem::take(&mut self.key_uses) {
+            if self.config.tsig_keys.iter().all(|key| key.name != name) {
+                self.error(
+                    offset,
+                    format!("there is no key {name}"),
+                    format!("add [tsig.\"{name}\"] with secret_file"),
+                );
+            }
+        }
+        for (offset, name) in std::mem::take(&mut self.transfer_uses) {
+            if self.config.zone_folder.is_none() && !self.apexes.contains_key(&name) {
+                self.error(offset, format!("{name} has transfers, but no zone"), "add zone = \"FILE\"");
+            }
+        }
+    }
+}
+
+/// An address with a port, or with the port of DNS.
+fn parse_address(text: &str) -> Option<SocketAddr> {
+    let with_port = text.parse().ok();
+    with_port.or_else(|| text.parse::<IpAddr>().ok().map(|address| SocketAddr::new(address, DNS_PORT)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{check_before_domain, config};
+    use super::*;
+
+    #[test]
+    fn transfers_are_read() {
+        let text = r#"
+            [dns]
+            zones = "*.zone"
+            transfer_allow = [{ key = "k1" }]
+            [tsig."k1"]
+            algorithm = "hmac-sha512"
+            secret_file = "k1.key"
+            [tsig.k2]
+            secret_file = "k2.key"
+            [domain."example.com"]
+            zone = "a.zone"
+            secondaries = [{ address = "192.0.2.5:5300", key = "k2" }, { address = "2001:db8::1" }]
+            transfer_allow = [{ network = "192.0.2.0/24", key = "K1" }, { network = "::1" }]
+            [domain."of.folder"]
+            secondaries = [{ address = "192.0.2.6" }]
+        "#;
+        let config = config(text);
+        let keys: Vec<_> = config.tsig_keys.iter().map(|key| (key.name.as_str(), key.algorithm)).collect();
+        assert_eq!(keys, [("k1", TsigAlgorithm::HmacSha512), ("k2", TsigAlgorithm::HmacSha256)]);
+        assert!(config.has_secrets());
+        let shown = |transfers: &ZoneTransfers| {
+            let rule = |rule: TransferRule| {
+                let network = rule.network.map_or("any".to_owned(), |(address, bits)| format!("{address}/{bits}"));
+                format!("{network} {}", rule.key.as_ref().map_or("-", DomainName::as_str))
+            };
+            transfers.rules().map(rule).collect::<Vec<_>>().join(", ")
+        };
+        assert_eq!(shown(&config.transfers), "any k1");
+        let zones: Vec<_> = config.zone_transfers.iter().map(|(name, own)| (name.as_str(), shown(own))).collect();
+        let expected = "192.0.2.5/32 k2, 2001:db8::1/128 -, 192.0.2.0/24 k1, ::1/128 -".to_owned();
+        assert_eq!(zones, [("example.com", expected), ("of.folder", "192.0.2.6/32 -".to_owned())]);
+        assert_eq!(config.zone_transfers[0].1.secondaries[0].address, "192.0.2.5:5300".parse().unwrap());
+        assert_eq!(config.zone_transfers[0].1.secondaries[1].address, "[2001:db8::1]:53".parse().unwrap());
+    }
+
+    #[test]
+    fn wrong_transfers_are_errors() {
+        for (lines, expected) in [
+            ("[dns]\ntransfer_allow = [{ key = \"k\" }]", "2:27: there is no key k; add [tsig.\"k\"] with secret_file"),
+            (
+                "[tsig.k]\nalgorithm = \"hmac-md5\"\nsecret_file = \"s\"",
+                "2:13: `hmac-md5` is not an algorithm of keys; write hmac-sha256, hmac-sha384 or hmac-sha512; the others are obsolete",
+            ),
+            (
+                "[tsig.k]",
+                "1:7: the key k has no `secret_file`; write [tsig.\"transfer\"] with secret_file = \"transfer.key\"",
+            ),
+            (
+                "[tsig.k]\nsecret = \"s\"\nsecret_file = \"s\"",
+                "2:1: unknown key `secret` in [tsig.\"NAME\"]; the keys are `algorithm`, `secret_file`",
+            ),
+            (
+                "[dns]\nsecondaries = [{ key = \"k\" }]\n[tsig.k]\nsecret_file = \"s\"",
+                "2:16: `address` missing in `secondaries`; write secondaries = [{ address = \"192.0.2.5\", key = \"transfer\" }]",
+            ),
+            (
+                "[dns]\ntransfer_allow = [{}]",
+                "2:19: `network` and `key` missing in `transfer_allow`; write transfer_allow = [{ network = \"192.0.2.0/24\", key = \"transfer\" }]",
+            ),
+            (
+                "[dns]\ntransfer_allow = [{ network = \"1.2.3.4/8\" }]",
+                "2:31: `1.2.3.4/8` is not a network; write transfer_allow = [{ network = \"192.0.2.0/24\", key = \"transfer\" }]",
+            ),
+            (
+                "[dns]\nsecondaries = [{ address = \"ns2\" }]",
+                "2:28: `ns2` is not an address; write secondaries = [{ address = \"192.0.2.5\", key = \"transfer\" }]",
+            ),
+            (
+                "[domain.\"a.example\"]\ncertificate = { chain = \"c\", key = \"k\" }\nsecondaries = [{ address = \"::1\" }]",
+                "3:1: a.example has transfers, but no zone; add zone = \"FILE\"",
+            ),
+        ] {
+            check_before_domain(lines, &[expected]);
+        }
+    }
+
+    #[test]
+    fn secret_is_one_line_of_base64() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("k");
+        let location = crate::diagnostic::Location::Argument("test".to_owned());
+        let name = DomainName::parse("k").unwrap();
+        let key = TsigKeyFile { name, algorithm: TsigAlgorithm::HmacSha256, path: path.clone(), location };
+        let read = |content: &str| {
+            std::fs::write(&path, content).unwrap();
+            key.read().map(|secret| secret.to_vec()).map_err(|error| error.to_string())
+        };
+        assert_eq!(read("c2VjcmV0\n"), Ok(b"secret".to_vec()));
+        for content in ["", "\n", "c2VjcmV", "c2Vj cmV0", "key c2VjcmV0"] {
+            assert!(read(content).is_err_and(|error| error.contains("is not one line of base64")), "{content}");
+        }
+    }
+}

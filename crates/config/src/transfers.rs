@@ -1,0 +1,116 @@
+//! Which clients may transfer zones, and the keys that sign the transfers.
+
+use crate::diagnostic::{Diagnostic, Location, Problem};
+use crate::domain_name::DomainName;
+use crate::paths::{check_key_mode, read_secret_file};
+use data_encoding::BASE64;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use zeroize::Zeroizing;
+
+/// The algorithm of a key (RFC 8945 §6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TsigAlgorithm {
+    /// HMAC-SHA-256.
+    #[default]
+    HmacSha256,
+    /// HMAC-SHA-384.
+    HmacSha384,
+    /// HMAC-SHA-512.
+    HmacSha512,
+}
+
+impl TsigAlgorithm {
+    /// The algorithm of a name such as `hmac-sha256`.
+    pub(super) fn parse(name: &str) -> Option<TsigAlgorithm> {
+        match name {
+            "hmac-sha256" => Some(TsigAlgorithm::HmacSha256),
+            "hmac-sha384" => Some(TsigAlgorithm::HmacSha384),
+            "hmac-sha512" => Some(TsigAlgorithm::HmacSha512),
+            _ => None,
+        }
+    }
+}
+
+/// A key that this server shares with others (RFC 8945), and the file with its secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TsigKeyFile {
+    /// The name of the key.
+    pub name: DomainName,
+    /// Its algorithm.
+    pub algorithm: TsigAlgorithm,
+    /// The file, relative to the working directory or absolute.
+    pub path: PathBuf,
+    /// Where the configuration has it.
+    pub location: Location,
+}
+
+impl TsigKeyFile {
+    /// Reads the secret.
+    ///
+    /// # Errors
+    /// The file cannot be read, or has another form.
+    pub fn read(&self) -> Result<Zeroizing<Vec<u8>>, Diagnostic> {
+        let content = read_secret_file("TSIG secret file", "text", &self.path).map(Zeroizing::new);
+        let secret = content.and_then(|content| {
+            decode(content.trim_ascii()).filter(|secret| !secret.is_empty()).ok_or_else(|| {
+                let message = format!("the TSIG secret file `{}` is not one line of base64", self.path.display());
+                Problem::new(message, "write the secret alone, as `openssl rand -base64 32` prints")
+            })
+        });
+        secret.map_err(|problem| Diagnostic::error(self.location.clone(), problem))
+    }
+
+    /// Why the secret is not secret.
+    pub fn mode_problem(&self) -> Option<Diagnostic> {
+        let problem = check_key_mode("TSIG secret file", &self.path).err()?;
+        Some(Diagnostic::warning(self.location.clone(), problem))
+    }
+}
+
+/// The bytes of `text`, which is base64.
+fn decode(text: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+    let mut bytes = Zeroizing::new(vec![0; BASE64.decode_len(text.len()).ok()?]);
+    let length = BASE64.decode_mut(text, &mut bytes).ok()?;
+    bytes.truncate(length);
+    Some(bytes)
+}
+
+/// The clients that may transfer a zone: none, unless a rule allows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ZoneTransfers {
+    /// The secondary servers.
+    pub secondaries: Vec<Secondary>,
+    /// Other clients.
+    pub allow: Vec<TransferRule>,
+}
+
+/// A secondary server, which may transfer the zone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Secondary {
+    /// Its address and port.
+    pub address: SocketAddr,
+    /// The key that signs its queries; `None` if it needs none.
+    pub key: Option<DomainName>,
+}
+
+/// Clients that may transfer a zone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TransferRule {
+    /// Their network, an address and the bits of its prefix; `None` for any address.
+    pub network: Option<(IpAddr, u8)>,
+    /// The key that signs their queries; `None` if they need none.
+    pub key: Option<DomainName>,
+}
+
+impl ZoneTransfers {
+    /// The rules, those of secondaries included.
+    pub fn rules(&self) -> impl Iterator<Item = TransferRule> {
+        let of_secondary = |secondary: &Secondary| {
+            let address = secondary.address.ip();
+            let bits = if address.is_ipv4() { 32 } else { 128 };
+            TransferRule { network: Some((address, bits)), key: secondary.key.clone() }
+        };
+        self.secondaries.iter().map(of_secondary).chain(self.allow.iter().cloned())
+    }
+}

@@ -1,0 +1,284 @@
+//! Zone transfers out, with dig and kdig, and with NSD, Knot and BIND as secondary servers.
+
+use sanderling_testkit::{
+    Ended, ListenerCounts, TestDirectory, TestServer, dig, kdig, run_program, send_signal, wait_until,
+};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+const SECRET: &str = "c2VjcmV0IG9mIHRoZSB0cmFuc2ZlciB0ZXN0cyAxMjM=";
+const TSIG: &str = "hmac-sha256:transfer:c2VjcmV0IG9mIHRoZSB0cmFuc2ZlciB0ZXN0cyAxMjM=";
+
+fn zone(serial: u32, host_count: usize) -> String {
+    let hosts = (0..host_count)
+        .map(|index| format!("host-{index}.group-{} A 10.0.{}.{}\n", index % 9, index / 250, index % 250));
+    format!(
+        "$TTL 300\n@ SOA ns1 host {serial} 2 2 3600 60\n@ NS ns1\n@ NS ns2.example.net.\nns1 A 192.0.2.1\n*.wild MX 10 mail\n\
+         mail A 192.0.2.2\nsub NS ns.sub\nns.sub A 192.0.2.3\nalias CNAME mail\ntxt TXT \"a\" \"b;c\"\n{}",
+        hosts.collect::<String>()
+    )
+}
+
+/// A server of `example.com`, which its secondary at 127.0.0.1 may transfer with a key, and of others.
+fn served(limits: &str) -> (TestDirectory, TestServer) {
+    let directory = TestDirectory::new();
+    directory.write("example.com.zone", zone(7, 5_000).as_bytes());
+    directory.write("zones/open.example.zone", zone(1, 1).as_bytes());
+    directory.write("transfer.key", format!("{SECRET}\n").as_bytes());
+    directory.write("other.key", b"b3RoZXI=");
+    let mut openssl =
+        vec!["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "30"];
+    let (key, chain) = (directory.argument("key.pem"), directory.argument("cert.pem"));
+    openssl.extend(["-subj", "/CN=example.com", "-addext", "subjectAltName=DNS:example.com"]);
+    openssl.extend(["-keyout", &key, "-out", &chain]);
+    let ended = run_program("openssl", "openssl", &openssl);
+    assert_eq!(ended.code(), Some(0), "{ended}");
+    let config = format!(
+        "workers = 1\n[dns]\nlisten = [\"127.0.0.1:0\"]\ntls = [\"127.0.0.1:0\"]\nzones = \"zones/*.zone\"\n\
+         transfer_allow = [{{ network = \"127.0.0.0/8\" }}]\n\
+         [tsig.transfer]\nsecret_file = \"transfer.key\"\n[tsig.other]\nsecret_file = \"other.key\"\n\
+         [domain.\"example.com\"]\nzone = \"example.com.zone\"\ncertificate = {{ chain = \"cert.pem\", key = \"key.pem\" }}\n\
+         secondaries = [{{ address = \"127.0.0.1:53\", key = \"transfer\" }}]\n[limits]\n{limits}\n"
+    );
+    directory.write("sanderling.toml", config.as_bytes());
+    let server = TestServer::start_command(directory.serve_command(), ListenerCounts { http: 0, dns: 1 });
+    (directory, server)
+}
+
+/// The records of a transfer, without comments and signatures, in any order.
+fn records(ended: &Ended) -> Vec<String> {
+    let words = |line: &str| line.split_whitespace().map(str::to_ascii_lowercase).collect::<Vec<_>>().join(" ");
+    let text = ended.text();
+    let lines = text.lines().filter(|line| !line.starts_with(';') && !line.trim().is_empty() && !line.contains("TSIG"));
+    let mut records: Vec<String> = lines.map(words).collect();
+    records.sort();
+    records
+}
+
+#[track_caller]
+fn check_counter(directory: &TestDirectory, counter: &str) {
+    let status = directory.control("status").text();
+    assert!(status.contains(counter), "{counter:?} is not in\n{status}");
+}
+
+#[test]
+fn zone_is_transferred_to_those_that_a_rule_allows() {
+    let (directory, mut server) = served("");
+    let (plain, dot) = (server.dns(), server.encrypted("dot"));
+    let shown = run_zone_show(&directory);
+    let of_dig = dig(plain, &["-y", TSIG, "example.com", "AXFR"]);
+    let mut expected = shown.clone();
+    // RFC 5936 section 2.2: the SOA twice.
+    expected.extend(shown.iter().find(|line| line.contains(" soa ")).cloned());
+    expected.sort();
+    assert_eq!(records(&of_dig), expected, "{of_dig}");
+    assert_eq!(records(&kdig(plain, &["-y", TSIG, "example.com", "AXFR"])), expected);
+    assert_eq!(records(&kdig(dot, &["+tls", "-y", TSIG, "example.com", "AXFR"])), expected);
+    assert_eq!(records(&kdig(plain, &["-y", TSIG, "example.com", "IXFR=6"])), expected, "the whole zone");
+    for options in [&["+tcp"][..], &["+notcp"]] {
+        let current = kdig(plain, &[options, &["-y", TSIG, "example.com", "IXFR=7"]].concat());
+        assert_eq!(records(&current).len(), 1, "{current}");
+    }
+    let older = kdig(plain, &["+notcp", "-y", TSIG, "example.com", "IXFR=3"]);
+    assert_eq!(records(&older).len(), 1, "over UDP the SOA alone: {older}");
+    // A zone of the folder has the rules of [dns].
+    assert_eq!(records(&dig(plain, &["open.example", "AXFR"])).len(), 12);
+    check_counter(&directory, "dns_transfers 5");
+    check_counter(&directory, "dns_transfers_done 5");
+    check_counter(&directory, "dns_transfers_up_to_date 3");
+}
+
+/// The records of `example.com` as the server shows them.
+fn run_zone_show(directory: &TestDirectory) -> Vec<String> {
+    let mut command = sanderling_testkit::sanderling();
+    command.args(["zone", "show", "example.com", "--control", &directory.argument("control")]);
+    records(&sanderling_testkit::run_to_end(command, sanderling_testkit::DEADLINE))
+}
+
+#[test]
+fn other_transfers_are_refused_and_counted_by_cause() {
+    let (directory, mut server) = served("dns_transfers_max = 0\n");
+    let (plain, dot) = (server.dns(), server.encrypted("dot"));
+    let status = |server, options: &[&str]| {
+        let ended = kdig(server, &[&["+header", "example.com", "AXFR"][..], options].concat());
+        let text = ended.text() + &ended.errors;
+        let codes = ["REFUSED", "NOTAUTH", "SERVFAIL", "BADKEY", "BADSIG", "NOERROR"];
+        codes.into_iter().filter(|code| text.contains(code)).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(status(plain, &[]), "REFUSED");
+    assert_eq!(status(plain, &["-y", "hmac-sha256:other:b3RoZXI="]), "REFUSED");
+    check_counter(&directory, "dns_transfers_refused 2");
+    assert!(status(plain, &["-y", "hmac-sha256:unknown:b3RoZXI="]).contains("BADKEY"));
+    check_counter(&directory, "tsig_bad_key 1");
+    assert!(status(plain, &["-y", "hmac-sha256:transfer:b3RoZXI="]).contains("BADSIG"));
+    check_counter(&directory, "tsig_bad_sig 1");
+    assert_eq!(status(dot, &["+tls"]), "REFUSED");
+    // The limit of transfers, which are allowed.
+    assert_eq!(status(plain, &["-y", TSIG]), "SERVFAIL");
+    check_counter(&directory, "dns_transfers_over_limit 1");
+    // RFC 9103 section 7.1: TLS 1.3 alone, and the protocol `dot`.
+    let old = kdig(dot, &["+tls", "+tls-sni=example.com", "+noedns", "example.org", "AXFR"]);
+    assert!((old.text() + &old.errors).contains("NOTAUTH"), "of no zone, which the rules of [dns] allow: {old}");
+}
+
+#[test]
+fn changed_secret_is_used_without_a_reload_and_a_broken_one_keeps_the_last() {
+    let (directory, server) = served("");
+    let count = |tsig: &str| records(&dig(server.dns(), &["-y", tsig, "example.com", "AXFR"])).len();
+    let whole = count(TSIG);
+    assert!(whole > 5_000);
+    directory.replace("transfer.key", b"bmV3IHNlY3JldA==\n");
+    let new = "hmac-sha256:transfer:bmV3IHNlY3JldA==";
+    wait_until("the new secret is in use", || count(new) == whole);
+    assert_eq!(count(TSIG), 0);
+    directory.replace("transfer.key", b"not base64");
+    server.wait_for_error("is not one line of base64");
+    server.wait_for_error("its last good secret stays in service");
+    assert_eq!(count(new), whole);
+    // Also a signed query for something else gets a signed reply.
+    let soa = dig(server.dns(), &["-y", new, "example.com", "SOA", "+short"]);
+    assert!(soa.text().contains(" 7 2 2 3600 60") && !soa.errors.contains("verify"), "{soa}");
+}
+
+/// A program that serves as secondary.
+#[derive(Clone, Copy, Debug)]
+enum Program {
+    Nsd,
+    Knot,
+    Bind,
+    /// Over TLS (RFC 9103).
+    BindTls,
+}
+
+struct Secondary {
+    child: Child,
+    address: SocketAddr,
+    home: TestDirectory,
+}
+
+impl Program {
+    fn config(self, own: SocketAddr, primary: SocketAddr, home: &Path) -> String {
+        let (port, primary_port, home) = (own.port(), primary.port(), home.display());
+        match self {
+            Program::Nsd => format!(
+                "server:\n ip-address: 127.0.0.1@{port}\n username: \"\"\n zonesdir: \"{home}\"\n database: \"\"\n \
+                 zonelistfile: \"{home}/zone.list\"\n xfrdfile: \"{home}/xfrd.state\"\n xfrdir: \"{home}\"\n \
+                 pidfile: \"{home}/pid\"\n server-count: 1\n\
+                 remote-control:\n control-enable: no\n\
+                 key:\n name: transfer\n algorithm: hmac-sha256\n secret: \"{SECRET}\"\n\
+                 zone:\n name: example.com\n zonefile: \"{home}/zone\"\n request-xfr: 127.0.0.1@{primary_port} transfer\n \
+                 provide-xfr: 127.0.0.1 NOKEY\n min-refresh-time: 1\n min-retry-time: 1\n"
+            ),
+            Program::Knot => format!(
+                "server:\n  rundir: {home}\n  listen: 127.0.0.1@{port}\n  udp-workers: 1\n  tcp-workers: 1\n\
+                 key:\n  - id: transfer\n    algorithm: hmac-sha256\n    secret: {SECRET}\n\
+                 remote:\n  - id: primary\n    address: 127.0.0.1@{primary_port}\n    key: transfer\n\
+                 acl:\n  - id: all\n    address: 127.0.0.1\n    action: transfer\n\
+                 database:\n  storage: {home}\n\
+                 zone:\n  - domain: example.com\n    storage: {home}\n    master: primary\n    acl: all\n    \
+                 refresh-min-interval: 2\n"
+            ),
+            Program::Bind | Program::BindTls => {
+                let tls = if matches!(self, Program::BindTls) { " tls xot" } else { "" };
+                format!(
+                    "key \"transfer\" {{ algorithm hmac-sha256; secret \"{SECRET}\"; }};\n\
+                     tls xot {{ protocols {{ TLSv1.3; }}; }};\n\
+                     options {{ directory \"{home}\"; listen-on port {port} {{ 127.0.0.1; }}; listen-on-v6 {{ none; }}; \
+                     recursion no; pid-file \"{home}/pid\"; session-keyfile \"{home}/key\"; empty-zones-enable no; \
+                     dnssec-validation no; allow-transfer {{ any; }}; min-refresh-time 1; min-retry-time 1; \
+                     notify no; }};\ncontrols {{ }};\n\
+                     zone \"example.com\" {{ type secondary; file \"{home}/zone\"; \
+                     primaries {{ 127.0.0.1 port {primary_port} key transfer{tls}; }}; }};\n"
+                )
+            }
+        }
+    }
+
+    fn start(self, primary: SocketAddr) -> Secondary {
+        let home = TestDirectory::new();
+        let address = free_address();
+        let config = home.write("config", self.config(address, primary, home.path()).as_bytes());
+        let (path, arguments): (_, &[&str]) = match self {
+            Program::Nsd => ("/usr/sbin/nsd", &["-d", "-c"]),
+            Program::Knot => ("/usr/sbin/knotd", &["-c"]),
+            Program::Bind | Program::BindTls => ("/usr/sbin/named", &["-g", "-n", "1", "-c"]),
+        };
+        let log = std::fs::File::create(home.path().join("log")).unwrap();
+        let output = log.try_clone().unwrap();
+        let mut command = Command::new(path);
+        command.args(arguments).arg(config).stdin(Stdio::null()).stdout(output).stderr(log);
+        let child = command.spawn().unwrap_or_else(|error| panic!("{path}: {error}; `cargo xtask setup` installs it"));
+        Secondary { child, address, home }
+    }
+}
+
+impl Secondary {
+    /// The records that it serves.
+    fn records(&self) -> Vec<String> {
+        records(&dig(self.address, &["example.com", "AXFR"]))
+    }
+}
+
+impl Drop for Secondary {
+    fn drop(&mut self) {
+        send_signal("TERM", &self.child.id().to_string());
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            let log = std::fs::read_to_string(self.home.path().join("log")).unwrap_or_default();
+            eprintln!("{}", log.lines().rev().take(40).collect::<Vec<_>>().join("\n"));
+        }
+    }
+}
+
+/// A free address for UDP and TCP.
+fn free_address() -> SocketAddr {
+    loop {
+        let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = udp.local_addr().unwrap();
+        if TcpListener::bind(address).is_ok() {
+            return address;
+        }
+    }
+}
+
+/// The secondary transfers the zone, and its next version.
+#[track_caller]
+fn check_secondary(program: Program) {
+    let (directory, mut server) = served("");
+    let primary = match program {
+        Program::BindTls => server.encrypted("dot"),
+        _ => server.dns(),
+    };
+    let secondary = program.start(primary);
+    let of_primary = || records(&dig(server.dns(), &["-y", TSIG, "example.com", "AXFR"]));
+    let first = of_primary();
+    wait_until("the secondary has the zone", || secondary.records() == first);
+    directory.replace("example.com.zone", zone(8, 5_100).as_bytes());
+    assert_eq!(directory.control_with("reload", &["example.com"]).code(), Some(0));
+    let second = of_primary();
+    assert_eq!(second.len(), first.len() + 100);
+    wait_until("the secondary has the next version", || secondary.records() == second);
+    let status = directory.control("status").text();
+    assert!(!status.contains("tsig_bad") && !status.contains("dns_transfers_refused"), "{status}");
+}
+
+#[test]
+fn nsd_is_a_secondary() {
+    check_secondary(Program::Nsd);
+}
+
+#[test]
+fn knot_is_a_secondary() {
+    check_secondary(Program::Knot);
+}
+
+#[test]
+fn bind_is_a_secondary() {
+    check_secondary(Program::Bind);
+}
+
+#[test]
+fn bind_is_a_secondary_over_tls() {
+    check_secondary(Program::BindTls);
+}

@@ -1,0 +1,108 @@
+//! The keys that sign zone transfers, and the rules which client may transfer which zone.
+
+use crate::zone_loader::wire_name;
+use sanderling_config::diagnostic::{Diagnostic, Location, Problem};
+use sanderling_config::{Config, DomainName, TsigAlgorithm as Algorithm, TsigKeyFile, ZoneTransfers};
+use sanderling_dns::{TsigAlgorithm, TsigKey, TsigKeys};
+use sanderling_ipc::secrets::tsig_secrets_from_memfd;
+use sanderling_server::{IpNetwork, TransferPolicy, TransferRule, TransferSlots};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// The keys in service.
+#[derive(Debug, Default)]
+pub(crate) struct TsigSecrets {
+    /// The last good version of each key.
+    last_good: Vec<(DomainName, TsigKey)>,
+}
+
+impl TsigSecrets {
+    /// The keys of `config`, whose secrets the supervisor has passed on. A key whose file cannot be used keeps its last good
+    /// secret; without one, it is unknown to clients.
+    ///
+    /// # Errors
+    /// The secrets are those of another configuration, or malformed.
+    pub(crate) fn load(
+        &mut self,
+        config: &Config,
+        secrets: Option<OwnedFd>,
+        diagnostics: &mut Vec<Diagnostic>,
+    ) -> io::Result<TsigKeys> {
+        let secrets = secrets.map_or(Ok(Vec::new()), tsig_secrets_from_memfd)?;
+        if secrets.len() != config.tsig_keys.len() {
+            return Err(io::Error::other("the TSIG secrets are those of another configuration"));
+        }
+        let mut loaded = Vec::with_capacity(secrets.len());
+        for (file, secret) in config.tsig_keys.iter().zip(secrets) {
+            let last_good = self.last_good.iter().find(|(name, _)| *name == file.name).map(|(_, key)| key.clone());
+            let key = match secret {
+                Ok(secret) => Some(key_of(file, &secret)),
+                Err(error) => {
+                    let state = match last_good {
+                        Some(_) => "its last good secret stays in service",
+                        None => "queries that it signs are refused",
+                    };
+                    let place = Location::Argument(format!("key {}", file.name));
+                    diagnostics.push(Diagnostic::error(place, Problem::new(format!("{error}; {state}"), "")));
+                    last_good
+                }
+            };
+            loaded.extend(key.map(|key| (file.name.clone(), key)));
+        }
+        self.last_good = loaded;
+        Ok(self.last_good.iter().map(|(_, key)| key.clone()).collect())
+    }
+}
+
+fn key_of(file: &TsigKeyFile, secret: &[u8]) -> TsigKey {
+    let algorithm = match file.algorithm {
+        Algorithm::HmacSha256 => TsigAlgorithm::HmacSha256,
+        Algorithm::HmacSha384 => TsigAlgorithm::HmacSha384,
+        Algorithm::HmacSha512 => TsigAlgorithm::HmacSha512,
+    };
+    TsigKey::new(wire_name(&file.name).as_name(), algorithm, secret)
+}
+
+/// Which client may transfer which zone; `slots` are those of the process.
+pub(crate) fn transfer_policy(config: &Config, slots: &Arc<TransferSlots>) -> Arc<TransferPolicy> {
+    let rules = |transfers: &ZoneTransfers| {
+        let rule = |rule: sanderling_config::TransferRule| TransferRule {
+            network: rule.network.map(|(address, prefix_bits)| IpNetwork { address, prefix_bits }),
+            key: rule.key.as_ref().map(wire_name),
+        };
+        transfers.rules().map(rule).collect::<Vec<_>>()
+    };
+    let zones = config.zone_transfers.iter().map(|(apex, own)| (wire_name(apex), rules(own)));
+    Arc::new(TransferPolicy::new(rules(&config.transfers), zones, Arc::clone(slots)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sanderling_ipc::secrets::{TsigSecret, tsig_secrets_to_memfd};
+
+    #[test]
+    fn broken_key_keeps_its_last_good_secret() {
+        let key = |name: &str| TsigKeyFile {
+            name: DomainName::parse(name).unwrap(),
+            algorithm: Algorithm::HmacSha256,
+            path: "key".into(),
+            location: Location::Argument("test".to_owned()),
+        };
+        let config = Config { tsig_keys: vec![key("a"), key("b")], ..Config::default() };
+        let secret = || -> TsigSecret { Ok(b"secret".to_vec().into()) };
+        let broken = || -> TsigSecret { Err("no such file".to_owned()) };
+        let mut secrets = TsigSecrets::default();
+        for (passed_on, key_count, error_count) in
+            [([secret(), broken()], 1, 1), ([broken(), secret()], 2, 1), ([broken(), broken()], 2, 2)]
+        {
+            let file = tsig_secrets_to_memfd(&passed_on).unwrap();
+            let mut diagnostics = Vec::new();
+            let keys = secrets.load(&config, Some(file), &mut diagnostics).expect("loaded");
+            assert_eq!((keys.len(), diagnostics.len()), (key_count, error_count));
+        }
+        assert!(secrets.load(&config, None, &mut Vec::new()).is_err(), "those of another configuration");
+        assert_eq!(secrets.load(&Config::default(), None, &mut Vec::new()).expect("no keys").len(), 0);
+    }
+}

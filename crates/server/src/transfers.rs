@@ -1,0 +1,214 @@
+//! Zone transfers out: which client may have which zone, and how many at once.
+
+use crate::metrics::{Counter, ThreadMetrics};
+use crate::rate_limit_policy::IpNetwork;
+use sanderling_dns::transfer::{RecordTooLong, Refusal, TransferRequest, ZoneTransfer};
+use sanderling_dns::{Name, NameBuf, ReplyOptions, TsigError, Zone, ZoneEntry, ZoneMap};
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Clients that may transfer a zone.
+#[derive(Clone, Debug)]
+pub struct TransferRule {
+    /// Their network; `None` for any address.
+    pub network: Option<IpNetwork>,
+    /// The key that signs their queries; `None` if they need none.
+    pub key: Option<NameBuf>,
+}
+
+/// Which client may transfer which zone: none, unless a rule allows it.
+#[derive(Debug, Default)]
+pub struct TransferPolicy {
+    /// For zones without rules of their own.
+    default: Vec<TransferRule>,
+    /// By the wire form of their names, in lower case.
+    zones: HashMap<Vec<u8>, Vec<TransferRule>>,
+    slots: Arc<TransferSlots>,
+}
+
+/// How many transfers there may be at once in this process.
+#[derive(Debug, Default)]
+pub struct TransferSlots {
+    used: AtomicUsize,
+    count_max: usize,
+}
+
+impl TransferSlots {
+    /// Slots for `count_max` transfers.
+    pub fn new(count_max: usize) -> TransferSlots {
+        TransferSlots { used: AtomicUsize::new(0), count_max }
+    }
+
+    fn take(self: &Arc<TransferSlots>) -> Option<Slot> {
+        // Relaxed: the number guards no other memory.
+        let next = |used| (used < self.count_max).then_some(used + 1);
+        let taken = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+        taken.ok().map(|_| Slot(Arc::clone(self)))
+    }
+}
+
+/// The right to one transfer. Dropping it returns it.
+#[derive(Debug)]
+struct Slot(Arc<TransferSlots>);
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.0.used.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl TransferPolicy {
+    /// A policy of these rules, those for single zones with their names.
+    pub fn new(
+        default: Vec<TransferRule>,
+        zones: impl IntoIterator<Item = (NameBuf, Vec<TransferRule>)>,
+        slots: Arc<TransferSlots>,
+    ) -> TransferPolicy {
+        let by_name = |(apex, rules): (NameBuf, _)| (lowercase(apex.as_name()), rules);
+        TransferPolicy { default, zones: zones.into_iter().map(by_name).collect(), slots }
+    }
+
+    /// Whether `client`, whose query was signed with `key`, may transfer the zone at `apex`.
+    fn allows(&self, apex: Name<'_>, client: IpAddr, key: Option<Name<'_>>) -> bool {
+        let rules = self.zones.get(&lowercase(apex)).unwrap_or(&self.default);
+        rules.iter().any(|rule| {
+            let has_key = |needed: &NameBuf| key.is_some_and(|key| key.eq_ignore_case(needed.as_name()));
+            rule.network.is_none_or(|network| network.contains(client)) && rule.key.as_ref().is_none_or(has_key)
+        })
+    }
+}
+
+fn lowercase(name: Name<'_>) -> Vec<u8> {
+    name.as_bytes().to_ascii_lowercase()
+}
+
+/// A transfer in progress, of the version of the zone with which it has begun.
+#[derive(Debug)]
+pub(crate) struct Transfer {
+    /// The map that has the zone: while a transfer has it, the control thread does not free it, so that no worker does.
+    _zones: Arc<ZoneMap>,
+    zone: Arc<Zone>,
+    writer: ZoneTransfer,
+    _slot: Slot,
+}
+
+/// The result of [`Transfer::write`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Written {
+    /// A message of this length.
+    Message(usize),
+    /// Nothing: the last message was written before.
+    End,
+    /// A record fits into no message.
+    Failed,
+}
+
+impl Transfer {
+    /// Writes the next message to `out`.
+    pub(crate) fn write(&mut self, now_unix_s: u64, out: &mut [u8], metrics: &ThreadMetrics) -> Written {
+        match self.writer.write(&self.zone, now_unix_s, out) {
+            Ok(Some(length_bytes)) => Written::Message(length_bytes),
+            Ok(None) => {
+                metrics.add(Counter::DnsTransfersDone, 1);
+                Written::End
+            }
+            Err(RecordTooLong) => {
+                metrics.add(Counter::DnsTransfersAborted, 1);
+                Written::Failed
+            }
+        }
+    }
+
+    /// Bytes of memory that it takes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        size_of::<Transfer>() + self.writer.memory_bytes()
+    }
+}
+
+/// What follows a query for a transfer.
+pub(crate) enum Begun {
+    /// A reply of this length, or none if it does not fit.
+    Reply(Option<usize>),
+    Transfer(Box<Transfer>),
+}
+
+/// How the client is connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Channel {
+    Datagram,
+    /// A stream, encrypted as RFC 9103 demands or not at all.
+    Stream,
+    /// A stream whose encryption RFC 9103 does not allow for transfers.
+    OtherEncryption,
+}
+
+/// What a transfer is decided by.
+#[derive(Clone, Copy)]
+pub(crate) struct TransferContext<'c> {
+    pub(crate) zones: &'c Arc<ZoneMap>,
+    pub(crate) policy: &'c TransferPolicy,
+    pub(crate) options: &'c ReplyOptions,
+    pub(crate) client: IpAddr,
+    pub(crate) channel: Channel,
+    pub(crate) now_unix_s: u64,
+    pub(crate) metrics: &'c ThreadMetrics,
+}
+
+/// Answers a query for a transfer, or begins it. A reply is written to `out`.
+#[cold]
+#[inline(never)]
+pub(crate) fn begin(mut request: TransferRequest<'_, '_>, context: TransferContext<'_>, out: &mut [u8]) -> Begun {
+    let TransferContext { now_unix_s, metrics, .. } = context;
+    match decide(&mut request, context) {
+        Ok(Decision::Soa(zone)) => {
+            metrics.add(Counter::DnsTransfersUpToDate, 1);
+            Begun::Reply(request.put_soa(&zone, now_unix_s, out))
+        }
+        Ok(Decision::Zone(zone, slot)) => {
+            metrics.add(Counter::DnsTransfers, 1);
+            let writer = request.begin();
+            Begun::Transfer(Box::new(Transfer { _zones: Arc::clone(context.zones), zone, writer, _slot: slot }))
+        }
+        Err((refusal, counter)) => {
+            metrics.add(counter, 1);
+            Begun::Reply(request.refuse(refusal, now_unix_s, out))
+        }
+    }
+}
+
+enum Decision {
+    /// The SOA alone.
+    Soa(Arc<Zone>),
+    Zone(Arc<Zone>, Slot),
+}
+
+fn decide(request: &mut TransferRequest<'_, '_>, context: TransferContext<'_>) -> Result<Decision, (Refusal, Counter)> {
+    let TransferContext { zones, policy, options, client, channel, now_unix_s, .. } = context;
+    request.verify(&options.tsig_keys, now_unix_s).map_err(|error| {
+        let counter = match error {
+            TsigError::BadKey => Counter::TsigBadKey,
+            TsigError::BadTime => Counter::TsigBadTime,
+            TsigError::BadSig | TsigError::BadTrunc | TsigError::Malformed => Counter::TsigBadSig,
+        };
+        (Refusal::Tsig(error), counter)
+    })?;
+    // RFC 5936 §4.2: there is no AXFR over UDP.
+    let is_possible = channel != Channel::OtherEncryption && (channel == Channel::Stream || request.is_incremental());
+    if !is_possible || !policy.allows(request.apex(), client, request.key()) {
+        return Err((Refusal::NotAllowed, Counter::DnsTransfersRefused));
+    }
+    let zone = match zones.get(request.apex()) {
+        Some(ZoneEntry::Served(zone)) => Arc::clone(zone),
+        Some(ZoneEntry::Unavailable { .. }) => return Err((Refusal::Unavailable, Counter::DnsTransfersRefused)),
+        None => return Err((Refusal::NotAuthoritative, Counter::DnsTransfersRefused)),
+    };
+    let is_up_to_date = request.is_up_to_date(&zone).map_err(|refusal| (refusal, Counter::DnsTransfersRefused))?;
+    // RFC 1995 §2: a client over UDP whose version is older asks again over TCP.
+    if is_up_to_date || channel == Channel::Datagram {
+        return Ok(Decision::Soa(zone));
+    }
+    let slot = policy.slots.take().ok_or((Refusal::Unavailable, Counter::DnsTransfersOverLimit))?;
+    Ok(Decision::Zone(zone, slot))
+}
