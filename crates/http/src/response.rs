@@ -80,25 +80,30 @@ impl PageFormat {
     /// HTML for browsers, which name its type in Accept, and for clients without that field; text for programs.
     #[cold]
     pub(crate) fn accepted_by(request: &Request<'_>) -> PageFormat {
-        match request.fields.find_first(b"accept") {
-            Some(_) if !request.accepts_html() => PageFormat::Text,
-            _ => PageFormat::Html,
-        }
+        PageFormat::accepted_in(request.fields.lines().1)
     }
 
     /// The same for what has arrived of a request, which is perhaps malformed.
     #[cold]
     fn accepted_in(received: &[u8]) -> PageFormat {
         const ACCEPT: &[u8] = b"accept:";
-        let values = received.split(|&byte| byte == b'\n').filter_map(|line| {
-            let (name, value) = line.split_at_checked(ACCEPT.len())?;
-            name.eq_ignore_ascii_case(ACCEPT).then_some(value)
-        });
-        let names_html = |value: &[u8]| memchr::memmem::find(&value.to_ascii_lowercase(), b"text/html").is_some();
-        match values.map(names_html).max() {
-            Some(false) => PageFormat::Text,
-            Some(true) | None => PageFormat::Html,
+        let mut format = PageFormat::Html;
+        let mut rest = received;
+        while let Some(end) = memchr::memchr(b'\n', rest) {
+            let (line, after) = rest.split_at(end + 1);
+            rest = after;
+            // Few fields begin with this letter.
+            if line[0] | 0x20 == b'a'
+                && let Some((name, value)) = line.split_at_checked(ACCEPT.len())
+                && name.eq_ignore_ascii_case(ACCEPT)
+            {
+                if names_html(value) {
+                    return PageFormat::Html;
+                }
+                format = PageFormat::Text;
+            }
         }
+        format
     }
 
     fn page(self, status: Status) -> &'static [u8] {
@@ -365,6 +370,15 @@ impl<'r> Response<'r> {
         };
         put_field_lines(field, out);
     }
+}
+
+/// Whether a value of Accept has the type `text/html`.
+fn names_html(value: &[u8]) -> bool {
+    memchr::memchr_iter(b'/', value).any(|at| {
+        let (before, after) = (&value[..at], &value[at + 1..]);
+        before.last_chunk::<4>().is_some_and(|text| text.eq_ignore_ascii_case(b"text"))
+            && after.first_chunk::<4>().is_some_and(|html| html.eq_ignore_ascii_case(b"html"))
+    })
 }
 
 /// Adds field lines, each with its CRLF, to the head at the end of `out`.
