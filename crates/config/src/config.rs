@@ -170,7 +170,19 @@ impl Config {
 
     /// Whether a server process has secrets that are in files of the operator, or a private key: its memory must not be read.
     pub fn has_secrets(&self) -> bool {
-        self.has_tls() || self.replies.cookie_secret_file.is_some() || !self.tsig_keys.is_empty()
+        self.has_tls()
+            || self.replies.cookie_secret_file.is_some()
+            || !self.tsig_keys.is_empty()
+            || self.users_directories().next().is_some()
+    }
+
+    /// The directories of the files of users.
+    pub fn users_directories(&self) -> impl Iterator<Item = PathBuf> {
+        let rules = self.sites.iter().flat_map(|site| &site.options.rules.auth);
+        rules.map(|rule| match rule.users_file.parent() {
+            Some(directory) if !directory.as_os_str().is_empty() => directory.to_owned(),
+            _ => PathBuf::from("."),
+        })
     }
 
     /// The addresses of `service`.
@@ -215,7 +227,14 @@ impl Config {
             (self.user_and_group != running.user_and_group, "`user` or `group` has changed"),
             (self.sandbox != running.sandbox, "`sandbox` has changed"),
             // The sandbox does not allow the running one to protect its memory.
-            (self.has_secrets() && !running.has_secrets(), "`certificate`, `cookie_secret_file` or [tsig] was added"),
+            (
+                self.has_secrets() && !running.has_secrets(),
+                "`certificate`, `cookie_secret_file`, `users_file` or [tsig] was added",
+            ),
+            (
+                self.users_directories().any(|directory| running.users_directories().all(|known| known != directory)),
+                "a `users_file` is in another directory",
+            ),
         ];
         if let Some((_, reason)) = changes.into_iter().find(|(has_changed, _)| *has_changed) {
             return Some(reason.to_owned());

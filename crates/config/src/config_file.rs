@@ -291,7 +291,7 @@ impl ConfigBuilder<'_, '_> {
                         "listing" => options.files.listing = self.reader.boolean(entry).unwrap_or(false),
                         "compress" => options.files.compress = self.reader.boolean(entry).unwrap_or(true),
                         "fallback" => options.files.fallback = self.read_fallback(entry),
-                        "redirects" | "headers" | "rules_files" | "cache" | "cors" | "security_headers" => {
+                        "redirects" | "headers" | "rules_files" | "cache" | "cors" | "security_headers" | "auth" => {
                             self.read_rules(entry, &mut options.rules);
                         }
                         "hidden_files" => options.hidden_files = self.reader.boolean(entry).unwrap_or(false),
@@ -304,6 +304,7 @@ impl ConfigBuilder<'_, '_> {
                 }
             }
         }
+        self.check_fallback(&options);
         self.read_https_options(name, certificate.is_some(), [https_redirect, hsts], &mut options);
         if let Some(entry) = zone {
             self.read_zone(name, offset, entry);

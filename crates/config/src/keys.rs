@@ -110,6 +110,7 @@ impl Section {
                 "cache",
                 "cors",
                 "security_headers",
+                "auth",
             ],
             Section::Tsig => vec!["algorithm", "secret_file"],
             Section::Log => vec!["access", "format", "one_of", "rotate", "keep"],

@@ -40,7 +40,7 @@ pub use flags::{Flags, parse_zone_argument};
 pub use keys::EXAMPLE;
 pub use limits::{Limits, UNLIMITED, help_text as limits_help};
 pub use listen_address::parse_listen_address;
-pub use path_rules::PathRules;
+pub use path_rules::{AuthRule, PathRules};
 pub use paths::{COOKIE_SECRET_BYTES, CookieSecret};
 pub use service::{ListenerRole, Service};
 pub use similar::most_similar;

@@ -1,7 +1,8 @@
 //! What a site does with some paths besides serving files.
 
 use crate::diagnostic::{Diagnostic, Location, Problem};
-use sanderling_site_rules::{Cors, FieldRule, Redirect, SecurityHeaders};
+use sanderling_site_rules::{Cors, FieldRule, Pattern, Redirect, SecurityHeaders};
+use std::path::PathBuf;
 
 /// The rules of a site.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,8 +17,23 @@ pub struct PathRules {
     pub cors: Option<Cors>,
     /// Whether browsers keep files with a hash of their content in their name, and ask for others again.
     pub caches_fingerprinted: bool,
+    /// Paths that need a password; the first that matches counts.
+    pub auth: Vec<AuthRule>,
     /// Whether the files `_redirects` and `_headers` of the document root have rules too. They are not served then.
     pub reads_files: bool,
+}
+
+/// Paths that need a password.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuthRule {
+    /// The paths.
+    pub pattern: Pattern,
+    /// What the client is told to log in to.
+    pub realm: String,
+    /// The file with the users, relative to the working directory or absolute.
+    pub users_file: PathBuf,
+    /// Where the configuration has it.
+    pub location: Location,
 }
 
 /// Only those of the document root.
@@ -29,6 +45,7 @@ impl Default for PathRules {
             security_headers: None,
             cors: None,
             caches_fingerprinted: false,
+            auth: Vec::new(),
             reads_files: true,
         }
     }

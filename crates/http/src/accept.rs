@@ -29,6 +29,12 @@ impl Request<'_> {
         self.fields.find_single(b"origin")
     }
 
+    /// The field Authorization (RFC 9110 §11.6.2).
+    #[cold]
+    pub fn authorization(&self) -> Option<&[u8]> {
+        self.fields.find_single(b"authorization")
+    }
+
     /// Whether a browser asks whether it may make another request (CORS).
     #[cold]
     pub fn is_preflight(&self) -> bool {

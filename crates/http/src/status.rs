@@ -120,6 +120,9 @@ statuses! {
     /// The request is invalid.
     BadRequest = 400, "Bad Request",
         "The server could not understand the request. If you typed the address, check it for typing errors.";
+    /// A name and a password are missing or wrong.
+    Unauthorized = 401, "Unauthorized",
+        "This page needs a name and a password. If you have them, load the page again.";
     /// The file may not be read.
     Forbidden = 403, "Forbidden",
         "The server may not read this file. If you run this site, check the permissions of the file and its directories.";

@@ -21,6 +21,7 @@ mod access_log;
 mod loader;
 mod rules_watcher;
 mod rules_files;
+mod users_files;
 mod limit_log;
 mod heap_trim;
 mod load_status;

@@ -9,6 +9,7 @@ use crate::kept_zones::{KeptZones, NewSegment, VersionInfo};
 use crate::load_status::{Changes, FolderState, LoadStatus, SiteState, ZoneState};
 use crate::rules_files::{self, LoadedRules, RulesVersion};
 use crate::rules_watcher::WatchedSite;
+use crate::users_files;
 use crate::zone_guard;
 use crate::zone_loader::{self, Denial, Failure};
 use crate::zone_sources::ZoneSources;
@@ -196,7 +197,7 @@ impl Loader {
             files: file_options(&site.options.files),
             refused_paths,
             hides_rules_files: site.options.rules.reads_files,
-            rules: rules_of(&site.options),
+            rules: rules_of(&site.options, &mut report.errors),
         };
         let (id, root) = match self.roots.get(&site.document_root) {
             Some((index, root)) => {
@@ -363,7 +364,7 @@ fn file_options(options: &sanderling_config::FileOptions) -> FileOptions {
 }
 
 /// What a site with these options does besides serving files.
-fn rules_of(options: &sanderling_config::SiteOptions) -> Option<Box<SiteRules>> {
+fn rules_of(options: &sanderling_config::SiteOptions, errors: &mut Vec<Diagnostic>) -> Option<Box<SiteRules>> {
     let rules = SiteRules {
         redirects_to_https: options.https_redirect,
         https_field_lines: options.hsts.as_ref().map_or(String::new(), Hsts::field_line),
@@ -374,6 +375,7 @@ fn rules_of(options: &sanderling_config::SiteOptions) -> Option<Box<SiteRules>> 
         )),
         cors: options.rules.cors.clone(),
         caches_fingerprinted: options.rules.caches_fingerprinted,
+        auth: options.rules.auth.iter().map(|rule| users_files::load(rule, errors)).collect(),
         own_rules: Arc::new(RuleSet::new(options.rules.redirects.clone(), options.rules.fields.clone())),
         file_rules: Arc::default(),
     };

@@ -82,6 +82,7 @@ impl Sandbox {
         // thousands of zones may be in one directory. One that cannot be opened concerns its own site or zones alone.
         let mut paths = zone_directories;
         paths.extend(config.sites.iter().map(|site| site.document_root.clone()));
+        paths.extend(config.users_directories());
         let link_targets = config.sites.iter().flat_map(|site| &site.options.link_targets);
         paths.extend(link_targets.map(|(path, _)| path.clone()));
         let directories: Vec<Directory> =

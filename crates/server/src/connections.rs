@@ -432,6 +432,7 @@ impl<'s> Connections<'s> {
             snapshot: &self.snapshot,
             files: &mut self.files,
             reads: &self.shared.reads,
+            authenticator: &self.shared.authenticator,
             options: &self.shared.options,
             clock: &self.clock,
             buffers: &mut self.buffers,

@@ -1,6 +1,7 @@
 //! What a connection and its protocol share with the worker, and with each other: buffers, input, and the result of a step.
 
 use crate::access_log::{Peer, WorkerLog};
+use crate::authenticator::Authenticator;
 use crate::buffer_budget::PieceLimits;
 use crate::clock::{Clock, Milliseconds, ms};
 use crate::file_reads::FileReads;
@@ -16,6 +17,7 @@ use sanderling_dns::answer::TCP_REPLY_BYTES_MAX;
 use sanderling_http2::Scratch;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Buffers that all connections of a worker use one after another, so that an idle connection holds none.
@@ -59,6 +61,7 @@ pub(crate) struct Context<'w, 's> {
     pub(crate) snapshot: &'w Snapshot,
     pub(crate) files: &'w mut LocalFiles<'s>,
     pub(crate) reads: &'s FileReads,
+    pub(crate) authenticator: &'s Arc<Authenticator>,
     pub(crate) options: &'w Options,
     pub(crate) clock: &'w Clock,
     pub(crate) buffers: &'w mut Buffers,

@@ -308,7 +308,8 @@ impl Http1 {
         let budget = context.request_budget.filter(|_| self.job_count == 0 && !has_failed);
         ruling.limit(budget, request, client.ip(), (context.snapshot, context.clock, context.metrics));
         let may_wait = || self.job_count < JOBS_PER_REQUEST_MAX;
-        if ruling.has_to_wait((request, site), has_failed, may_wait, context.files, (waiter, context.clock)) {
+        let shared = (&mut *context.files, context.authenticator, connection.client.ip());
+        if ruling.has_to_wait((request, site), has_failed, may_wait, shared, (waiter, context.clock)) {
             self.job_count += 1;
             return Step::WaitForJob;
         }

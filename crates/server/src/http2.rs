@@ -369,7 +369,8 @@ impl<'s> Http2<'s> {
         context: &mut Context<'_, 's>,
     ) -> StreamStep {
         let waiter = Waiter { stream: request.stream(), ..context.waiter };
-        let Context { snapshot, files, options, clock, buffers, metrics, log, request_budget, .. } = context;
+        let Context { snapshot, files, authenticator, options, clock, buffers, metrics, log, request_budget, .. } =
+            context;
         let Buffers { output, limits, http2: scratch, http2_head: head, scratch: reply_room, .. } = &mut **buffers;
         let parsed = match request.error() {
             Some(error) => Err(error),
@@ -405,7 +406,8 @@ impl<'s> Http2<'s> {
                 let may_wait =
                     || job_count < JOBS_PER_REQUEST_MAX && self.session.may_keep(&scratch.head, &options.http.http2);
                 let has_failed = matches!(ended, Some(Err(_)));
-                if ruling.has_to_wait((parsed, site), has_failed, may_wait, files, (waiter, clock)) {
+                let shared = (&mut **files, *authenticator, client.ip());
+                if ruling.has_to_wait((parsed, site), has_failed, may_wait, shared, (waiter, clock)) {
                     return self.wait_for_job(request, &scratch.head, job);
                 }
                 let content = &scratch.head[*head_bytes..];

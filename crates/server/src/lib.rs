@@ -38,6 +38,7 @@ mod proxy_protocol;
 #[cfg(any(test, feature = "simulation"))]
 mod memory_stream;
 mod local_files;
+mod authenticator;
 mod file_cache;
 mod eviction;
 mod watched_directories;
@@ -54,6 +55,7 @@ mod transfers;
 mod access_log;
 mod log_queue;
 mod sites;
+mod users;
 mod timers;
 mod rate_window;
 mod idle_list;
@@ -82,9 +84,10 @@ pub use options::{CompressionOptions, DnsOptions, HttpOptions, OpenFilesOptions,
 pub use rate_limit_policy::{IpNetwork, RateLimitPolicy};
 pub use sanderling_http2::Limits as Http2Limits;
 pub use server::{HungThread, Server};
-pub use sites::{BuiltinFile, DefaultSite, FileOptions, Root, Site, SiteOptions, SiteRules, Sites};
+pub use sites::{AuthRule, BuiltinFile, DefaultSite, FileOptions, Root, Site, SiteOptions, SiteRules, Sites};
 pub use snapshot::{Snapshot, Tls};
 pub use socket_set::SocketSet;
 pub use statistics::{Slots, Statistics};
 pub use status::{Status, ThreadStatus};
 pub use transfers::{TransferPolicy, TransferRule, TransferSlots};
+pub use users::{Users, UsersProblem};

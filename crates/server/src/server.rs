@@ -332,6 +332,7 @@ impl Drop for StopOnDrop<'_> {
         self.server.shared.jobs.close();
         self.server.shared.reads.close();
         self.server.shared.files.end_compression();
+        self.server.shared.authenticator.close();
         signal(self.watcher_wakeup);
     }
 }

@@ -1,5 +1,6 @@
 //! What all threads of a server share.
 
+use crate::authenticator::Authenticator;
 use crate::buffer_budget::{BufferBudget, PieceLimits};
 use crate::clock::{Clock, Milliseconds};
 use crate::connection::Protocol;
@@ -27,6 +28,8 @@ pub(crate) struct Shared {
     pub(crate) drain_timeout: Duration,
     pub(crate) files: FileCache,
     pub(crate) jobs: Arc<JobQueue>,
+    /// Shared with its thread, which outlives the server by a check.
+    pub(crate) authenticator: Arc<Authenticator>,
     /// Shared with threads that outlive the server if a disk does not answer.
     pub(crate) reads: Arc<FileReads>,
     /// Shared with the thread that writes the access log, which may outlive the server.
@@ -57,6 +60,7 @@ impl Shared {
         let jobs = Arc::new(JobQueue::default());
         let shared = Shared {
             files: FileCache::new(options.open_files, Arc::clone(&jobs), start_ms),
+            authenticator: Arc::new(Authenticator::new(Arc::clone(&jobs))),
             reads: Arc::new(FileReads::new(Arc::clone(&jobs))),
             jobs,
             log_queue: Arc::new(LogQueue::new(options.access_log_queue_bytes_max)),

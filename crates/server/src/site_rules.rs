@@ -1,6 +1,7 @@
 //! What is done with a request besides serving a file: redirecting it, refusing it because the connection is not for its host,
 //! answering a DNS query, serving another file, and adding fields to the response.
 
+use crate::authenticator::{Authenticator, CREDENTIALS_BYTES_MAX, Credentials, Verdict};
 use crate::clock::Clock;
 use crate::file_cache::Lookup;
 use crate::file_hit::is_missing;
@@ -10,10 +11,11 @@ use crate::metrics::{Counter, ThreadMetrics};
 use crate::options::Options;
 use crate::permits::ClientPrefix;
 use crate::request_budget::RequestBudget;
-use crate::sites::{Site, SiteRules, is_address};
+use crate::sites::{AuthRule, Site, SiteRules, is_address};
 use crate::snapshot::Snapshot;
 use crate::transport::Transport;
 use sanderling_http::{Method, Request, Response, SitePath, SitePathError, Status, Target, put_field_lines};
+use sanderling_os::clock::monotonic_ms;
 use sanderling_site_rules::{FieldEdits, Outcome, PageStatus, RedirectStatus, RequestPath, RuleSet, has_fingerprint};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -29,6 +31,8 @@ const REVALIDATED: &[u8] = b"no-cache";
 pub(crate) struct Ruling<'r> {
     pub(crate) action: Action<'r>,
     pub(crate) fields: ResponseFields<'r>,
+    /// What protects the path of the request, and that of the file. Nothing is answered before it is satisfied.
+    protections: [Option<&'r AuthRule>; 2],
 }
 
 /// How a request is answered.
@@ -55,6 +59,8 @@ pub(crate) struct ResponseFields<'r> {
     /// Field lines of responses over HTTPS.
     https_lines: &'r [u8],
     edits: FieldEdits<'r>,
+    /// Field lines that ask for a password.
+    challenge: String,
 }
 
 impl ResponseFields<'_> {
@@ -73,6 +79,9 @@ impl ResponseFields<'_> {
         if !self.edits.is_empty() {
             self.edits.apply(start, is_substitute, out);
         }
+        if !self.challenge.is_empty() {
+            put_field_lines(self.challenge.as_bytes(), out);
+        }
     }
 }
 
@@ -85,7 +94,7 @@ pub(crate) fn has_rules(site: Option<&Arc<Site>>, transport: &Transport) -> bool
 impl<'r> Ruling<'r> {
     /// The file is served, and nothing else is done.
     pub(crate) fn of_file() -> Ruling<'r> {
-        Ruling { action: Action::File, fields: ResponseFields::default() }
+        Ruling { action: Action::File, fields: ResponseFields::default(), protections: [None; 2] }
     }
 
     #[inline(never)]
@@ -96,7 +105,7 @@ impl<'r> Ruling<'r> {
         snapshot: &Snapshot,
         options: &Options,
     ) -> Ruling<'r> {
-        let without_fields = |action| Ruling { action, fields: ResponseFields::default() };
+        let without_fields = |action| Ruling { action, ..Ruling::of_file() };
         let rules = site.and_then(|site| site.options.rules.as_deref());
         let mut fields = ResponseFields::default();
         if transport.is_encrypted() {
@@ -115,40 +124,36 @@ impl<'r> Ruling<'r> {
         {
             return without_fields(Action::Respond(response));
         }
-        let (Some(rules), Target::Path { path, query }) = (rules, request.target) else {
-            return Ruling { action: Action::File, fields };
+        let (Some(rules), Target::Path { path: raw_path, query }) = (rules, request.target) else {
+            return Ruling { fields, ..Ruling::of_file() };
         };
-        let path = SitePath::parse(path);
-        if path.as_ref().is_ok_and(|path| rules.is_doh_path(path)) {
-            return Ruling { action: Action::DnsQuery, fields };
+        let parsed = SitePath::parse(raw_path);
+        let is_dns_query = parsed.as_ref().is_ok_and(|path| rules.is_doh_path(path));
+        let action = if is_dns_query { Action::DnsQuery } else { Action::File };
+        let mut ruling = Ruling { action, fields, ..Ruling::of_file() };
+        // A path that is refused has no rules.
+        let Ok(path) = parsed else { return ruling };
+        if !rules.has_path_rules() {
+            return ruling;
         }
-        let action = match path {
-            Ok(path) if rules.has_path_rules() => {
-                let request_path = RequestPath {
-                    host: request.host.map(|host| host.name),
-                    path: path.as_bytes(),
-                    ends_with_slash: path.ends_with_slash(),
-                    query,
-                };
-                if rules.caches_fingerprinted {
-                    let name = path.as_bytes().rsplit(|&byte| byte == b'/').next().unwrap_or_default();
-                    let value = if has_fingerprint(name) { KEPT } else { REVALIDATED };
-                    fields.edits.set("Cache-Control", value.to_vec());
-                }
-                if let Some(cors) = &rules.cors {
-                    cors.add_fields(request.origin(), request.is_preflight(), &mut fields.edits);
-                }
-                rules.default_fields.add_fields(&request_path, &mut fields.edits);
-                fields.edits.end_defaults();
-                // Those of the operator take precedence.
-                rules.file_rules.add_fields(&request_path, &mut fields.edits);
-                rules.own_rules.add_fields(&request_path, &mut fields.edits);
-                Action::by_rules(rules, request.method, &request_path)
-            }
-            // A path that is refused has no rules.
-            _ => Action::File,
+        let request_path = RequestPath {
+            host: request.host.map(|host| host.name),
+            path: path.as_bytes(),
+            ends_with_slash: path.ends_with_slash(),
+            query,
         };
-        Ruling { action, fields }
+        if !is_dns_query {
+            ruling.fields.edits = edits_of(rules, request, &request_path);
+            ruling.action = Action::by_rules(rules, request.method, &request_path);
+        }
+        let index = site.map_or(&[][..], |site| &site.options.files.index);
+        if !request.is_preflight() {
+            ruling.protections[0] = rules.protection(path.as_bytes(), index);
+        }
+        if let Some(Ok(other)) = ruling.action.other_path().map(SitePath::parse) {
+            ruling.protections[1] = rules.protection(other.as_bytes(), index);
+        }
+        ruling
     }
 }
 
@@ -168,21 +173,72 @@ impl<'r> Ruling<'r> {
         metrics.add(Counter::HttpOverRate, 1);
         if !policy.is_dry_run {
             self.action = Action::Respond(Response::too_many_requests(request, retry_after_s));
+            self.protections = [None; 2];
         }
     }
 }
 
+/// The fields of all responses to requests for this path.
+fn edits_of<'r>(rules: &'r SiteRules, request: &Request<'_>, path: &RequestPath<'_>) -> FieldEdits<'r> {
+    let mut edits = FieldEdits::default();
+    if rules.caches_fingerprinted {
+        let name = path.path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+        let value = if has_fingerprint(name) { KEPT } else { REVALIDATED };
+        edits.set("Cache-Control", value.to_vec());
+    }
+    if let Some(cors) = &rules.cors {
+        cors.add_fields(request.origin(), request.is_preflight(), &mut edits);
+    }
+    rules.default_fields.add_fields(path, &mut edits);
+    edits.end_defaults();
+    // Those of the operator take precedence.
+    rules.file_rules.add_fields(path, &mut edits);
+    rules.own_rules.add_fields(path, &mut edits);
+    edits
+}
+
+/// The name and the password of a request (RFC 7617 §2).
+fn credentials_of(request: &Request<'_>) -> Option<Credentials> {
+    let value = request.authorization()?;
+    let (scheme, encoded) = value.split_at_checked(b"Basic ".len())?;
+    if !scheme.eq_ignore_ascii_case(b"Basic ") || encoded.len() > CREDENTIALS_BYTES_MAX {
+        return None;
+    }
+    let decoded = data_encoding::BASE64.decode(encoded.trim_ascii()).ok()?;
+    let at = memchr::memchr(b':', &decoded)?;
+    Some(Credentials { name: decoded[..at].to_vec(), password: decoded[at + 1..].to_vec() })
+}
+
 impl Ruling<'_> {
-    /// Finds out whether there is a file, if that matters; true if the request has to wait for it: `waiter` receives a completion. A
-    /// request that may not wait is refused. `has_failed`: the job that looked the file up.
+    /// Finds out whether the client may see the response, and whether there is a file, if that matters; true if the request has to
+    /// wait for it: `waiter` receives a completion. A request that may not wait is refused. `has_failed`: the job that looked the file
+    /// up.
     pub(crate) fn has_to_wait(
         &mut self,
         (request, site): (&Request<'_>, Option<&Arc<Site>>),
         has_failed: bool,
         may_wait: impl Fn() -> bool,
-        files: &mut LocalFiles<'_>,
+        (files, authenticator, client): (&mut LocalFiles<'_>, &Arc<Authenticator>, IpAddr),
         (waiter, clock): ((Waiter, bool), &Clock),
     ) -> bool {
+        for rule in std::mem::take(&mut self.protections).into_iter().flatten() {
+            let Some(credentials) = credentials_of(request) else {
+                self.deny(rule);
+                return false;
+            };
+            match authenticator.check(&rule.users, &credentials, client, waiter.0, monotonic_ms()) {
+                Verdict::Granted => self.fields.edits.set_private(),
+                Verdict::Denied => {
+                    self.deny(rule);
+                    return false;
+                }
+                Verdict::Pending if may_wait() => return true,
+                Verdict::Pending | Verdict::Busy => {
+                    self.action = Action::Page(Status::ServiceUnavailable);
+                    return false;
+                }
+            }
+        }
         let Action::FileOrRule(outcome) = &self.action else { return false };
         self.action = match (site, request.path().map(SitePath::parse)) {
             (Some(site), Some(Ok(path))) if !has_failed => match files.open(site, &path, waiter, clock) {
@@ -194,6 +250,15 @@ impl Ruling<'_> {
             _ => Action::File,
         };
         false
+    }
+
+    /// Asks for a name and a password (RFC 7617 §2).
+    fn deny(&mut self, rule: &AuthRule) {
+        self.action = Action::Page(Status::Unauthorized);
+        self.fields.challenge = format!(
+            "WWW-Authenticate: Basic realm=\"{}\", charset=\"UTF-8\"\r\nCache-Control: no-store\r\n",
+            rule.realm
+        );
     }
 }
 
@@ -222,6 +287,15 @@ impl<'r> Action<'r> {
             Outcome::Page(status, Some(path)) => Action::OtherFile(path, Some(page_status(status))),
             Outcome::Page(status, None) => Action::Page(page_status(status)),
             Outcome::TooLong => Action::Page(Status::UriTooLong),
+        }
+    }
+
+    /// The path of a file that may be served for another path.
+    fn other_path(&self) -> Option<&[u8]> {
+        match self {
+            Action::OtherFile(path, _) => Some(path),
+            Action::FileOrRule(Outcome::Rewrite(path) | Outcome::Page(_, Some(path))) => Some(path),
+            _ => None,
         }
     }
 

@@ -185,6 +185,18 @@ impl<'r> FieldEdits<'r> {
         self.put(name, Some(value));
     }
 
+    /// Shared caches must not keep the response, unless a rule says more.
+    pub fn set_private(&mut self) {
+        const NAME: &str = "Cache-Control";
+        let of_rule = self.edits.iter().find(|edit| edit.name.eq_ignore_ascii_case(NAME));
+        let is_said = of_rule.and_then(|edit| edit.value.as_ref()).is_some_and(|value| {
+            [&b"private"[..], b"no-store"].iter().any(|directive| memchr::memmem::find(value, directive).is_some())
+        });
+        if !is_said {
+            self.set(NAME, b"private, no-cache".to_vec());
+        }
+    }
+
     /// From now on rules replace the fields so far.
     pub fn end_defaults(&mut self) {
         self.edits.iter_mut().for_each(|edit| edit.is_default = true);

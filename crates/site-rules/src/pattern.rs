@@ -215,7 +215,7 @@ impl Pattern {
     }
 
     /// Whether it is for one host alone.
-    pub(crate) fn has_host(&self) -> bool {
+    pub fn has_host(&self) -> bool {
         self.host.is_some()
     }
 
@@ -239,6 +239,11 @@ impl Pattern {
         let splat = self.splat.iter().map(|splat| [&splat.prefix, &b"x"[..], &splat.suffix].concat());
         let tail = self.splat.iter().flat_map(|splat| splat.tail.iter().map(of));
         self.head.iter().map(of).chain(splat).chain(tail).collect::<Vec<_>>().join(&b'/')
+    }
+
+    /// Whether it matches.
+    pub fn is_match(&self, request: &RequestPath<'_>) -> bool {
+        self.matches(request).is_some()
     }
 
     /// What the pattern names in `request`; `None` if it does not match.

@@ -1,16 +1,19 @@
 //! The keys of a domain for redirects and fields by path.
 
 use super::ConfigBuilder;
+use crate::config::SiteOptions;
 use crate::config_reader::{Entry, entries};
-use crate::diagnostic::{Location, Problem};
-use crate::path_rules::PathRules;
+use crate::diagnostic::{Diagnostic, Location, Problem};
+use crate::path_rules::{AuthRule, PathRules};
 use sanderling_site_rules::{
-    Cors, Field, FieldRule, Pattern, Redirect, RedirectText, RuleError, RuleLimits, SecurityHeaders,
+    Cors, Field, FieldRule, Pattern, Redirect, RedirectText, RequestPath, RuleError, RuleLimits, SecurityHeaders,
 };
 use toml::de::DeValue;
 
 const REDIRECT_EXAMPLE: &str = "\"/old/*\" = { to = \"/new/:splat\", status = 301 }";
 const FIELDS_EXAMPLE: &str = "\"/assets/*\" = { \"Cache-Control\" = \"max-age=3600\" }";
+/// What a client is told to log in to.
+const DEFAULT_REALM: &str = "private";
 const STATUS_MAX: u64 = 999;
 
 impl ConfigBuilder<'_, '_> {
@@ -19,11 +22,82 @@ impl ConfigBuilder<'_, '_> {
         match entry.key {
             "redirects" => rules.redirects = self.read_redirects(entry),
             "headers" => rules.fields = self.read_field_rules(entry),
+            "auth" => rules.auth = self.read_auth(entry),
             "cache" => rules.caches_fingerprinted = self.read_cache(entry),
             "cors" => rules.cors = self.read_cors(entry),
             "security_headers" => rules.security_headers = self.read_security_headers(entry),
             _ => rules.reads_files = self.reader.boolean(entry).unwrap_or(true),
         }
+    }
+
+    fn read_auth(&mut self, section: Entry<'_, '_>) -> Vec<AuthRule> {
+        const EXAMPLE: &str = "auth = { \"/private/*\" = { users_file = \"users.htpasswd\" } }";
+        let (mut rules, mut limits) = (Vec::new(), self.rule_limits());
+        let table = self.reader.table(section, EXAMPLE);
+        for rule in table.map(entries).unwrap_or_default() {
+            let pattern = Pattern::parse(rule.key, &[]).and_then(|pattern| limits.take(&pattern).map(|()| pattern));
+            let pattern = match pattern {
+                Ok(pattern) if pattern.has_host() => {
+                    let message = format!("the path `{}` is one of a single host", rule.key);
+                    self.error(rule.offset, message, "write it without the host: it would not be protected at others");
+                    continue;
+                }
+                Ok(pattern) => pattern,
+                Err(error) => {
+                    self.rule_error(rule.offset, error);
+                    continue;
+                }
+            };
+            let (mut users_file, mut realm) = (None, Some(DEFAULT_REALM.to_owned()));
+            for entry in self.reader.table(rule, EXAMPLE).map(entries).unwrap_or_default() {
+                match entry.key {
+                    "users_file" => users_file = self.read_path(entry, "users_file = \"users.htpasswd\""),
+                    "realm" => realm = self.read_realm(entry),
+                    other => {
+                        let message = format!("unknown key `{other}` of the path `{}`", rule.key);
+                        self.error(entry.offset, message, "the keys are `users_file`, `realm`");
+                    }
+                }
+            }
+            match (users_file, realm) {
+                (Some((users_file, location)), Some(realm)) => {
+                    rules.push(AuthRule { pattern, realm, users_file, location });
+                }
+                (None, Some(_)) if !self.reader.has_problems() => {
+                    let message = format!("the path `{}` has no `users_file`", rule.key);
+                    self.error(rule.offset, message, format!("write {EXAMPLE}"));
+                }
+                _ => {}
+            }
+        }
+        rules
+    }
+
+    /// Refuses a file that would be served for paths without a file although it is protected.
+    pub(super) fn check_fallback(&mut self, options: &SiteOptions) {
+        let Some(fallback) = &options.files.fallback else { return };
+        let path = RequestPath { host: None, path: fallback.as_bytes(), ends_with_slash: false, query: None };
+        if let Some(rule) = options.rules.auth.iter().find(|rule| rule.pattern.is_match(&path)) {
+            let message =
+                format!("the `fallback` {fallback} is protected by `auth`, and would be served without a password");
+            let problem = Problem::new(message, "choose another file for `fallback`");
+            self.reader.add(Diagnostic::error(rule.location.clone(), problem));
+        }
+    }
+
+    fn read_realm(&mut self, entry: Entry<'_, '_>) -> Option<String> {
+        const EXAMPLE: &str = "realm = \"private\"";
+        let (offset, text) = self.reader.string(entry, EXAMPLE)?;
+        // It is sent between quotes (RFC 9110 §5.6.4).
+        if text.is_empty() || !text.bytes().all(|byte| matches!(byte, b' '..=b'~') && !b"\"\\".contains(&byte)) {
+            self.error(
+                offset,
+                "`realm` is empty, or has a quote or a character beyond ASCII",
+                format!("write {EXAMPLE}"),
+            );
+            return None;
+        }
+        Some(text.to_owned())
     }
 
     fn read_cache(&mut self, entry: Entry<'_, '_>) -> bool {
@@ -224,6 +298,19 @@ mod tests {
                  \"max-age=3600\" }; false takes the field away",
             ),
             (
+                "auth = { \"/a/*\" = { realm = \"a\" } }",
+                "3:10: the path `/a/*` has no `users_file`; write auth = { \"/private/*\" = { users_file = \"users.htpasswd\" } }",
+            ),
+            (
+                "auth = { \"https://example.com/a\" = { users_file = \"u\" } }",
+                "3:10: the path `https://example.com/a` is one of a single host; write it without the host: it would not be \
+                 protected at others",
+            ),
+            (
+                "auth = { \"/a\" = { users_file = \"u\", realm = \"\\\"\" } }",
+                "3:45: `realm` is empty, or has a quote or a character beyond ASCII; write realm = \"private\"",
+            ),
+            (
                 "cache = \"yes\"",
                 "3:9: \"yes\" is no value of `cache`; write cache = \"fingerprinted\"; `headers` sends other fields by path",
             ),
@@ -240,6 +327,15 @@ mod tests {
         ] {
             check(&domain(rules), &[expected]);
         }
+    }
+
+    #[test]
+    fn fallback_must_not_be_protected() {
+        let rules = domain("fallback = \"app/index.html\"\nauth = { \"/PATH/*\" = { users_file = \"u\" } }\n");
+        config(&rules.replace("PATH", "private"));
+        let expected = "4:36: the `fallback` app/index.html is protected by `auth`, and would be served without a password; choose \
+                        another file for `fallback`";
+        check(&rules.replace("PATH", "app"), &[expected]);
     }
 
     #[test]

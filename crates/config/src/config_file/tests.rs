@@ -525,7 +525,10 @@ fn changed_limits_are_named() {
 fn process_that_is_given_its_first_secrets_is_a_new_one() {
     let without = Config::default();
     let with = Config { has_self_signed_certificate: true, ..Config::default() };
-    assert_eq!(with.needs_new_process(&without).unwrap(), "`certificate`, `cookie_secret_file` or [tsig] was added");
+    assert_eq!(
+        with.needs_new_process(&without).unwrap(),
+        "`certificate`, `cookie_secret_file`, `users_file` or [tsig] was added"
+    );
     assert_eq!((with.needs_new_process(&with), without.needs_new_process(&with)), (None, None));
 }
 

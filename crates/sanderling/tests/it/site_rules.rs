@@ -1,6 +1,8 @@
 //! Redirects, rewrites and fields by path, of the configuration and of the files `_redirects` and `_headers`, with curl as a
 //! client of both versions of HTTP.
 
+mod auth;
+
 use sanderling_testkit::http::response_to;
 use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, curl, run, wait_until};
 use std::fs;
@@ -275,8 +277,11 @@ fn configurations_of_the_manual_are_valid() {
     let blocks: Vec<&str> = manual.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
     assert!(blocks.len() >= 4, "the manual has examples");
     for block in blocks {
-        let directory =
-            TestDirectory::with(&[("public/index.html", b"index\n"), ("sanderling.toml", block.as_bytes())]);
+        let directory = TestDirectory::with(&[
+            ("public/index.html", b"index\n"),
+            ("users.htpasswd", include_bytes!("site_rules/users.htpasswd")),
+            ("sanderling.toml", block.as_bytes()),
+        ]);
         let ended = run(&["check", "--strict", "--config", &directory.argument("sanderling.toml")]);
         assert_eq!(ended.code(), Some(0), "{}\n{block}", ended.errors);
     }
