@@ -102,6 +102,13 @@ pub const FLOODS: &[Flood] = &[
         1,
         CONTROLS,
     ),
+    flood(
+        "late headers",
+        || [get(1), window_update(1, 0x7fff_ffff)].concat(),
+        |_| frame(kind::HEADERS, 5, 1, &frames::references()),
+        1,
+        2,
+    ),
     flood("window update of 1", Vec::new, |_| window_update(0, 1), 1, CONTROLS),
     flood("content in windows of 1", || [closed_window(), get(1)].concat(), |_| window_update(1, 1), 1, CONTROLS),
     flood("priority update", Vec::new, |_| frame(kind::PRIORITY_UPDATE, 0, 0, b"\0\0\0\x01u=1"), 1, CONTROLS),

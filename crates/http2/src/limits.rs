@@ -2,7 +2,7 @@
 
 use sanderling_http::RequestLimits;
 
-use crate::frame::HEADER_BYTES;
+use crate::frame::{HEADER_BYTES, U31_MAX};
 
 /// The limits of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,7 +13,8 @@ pub struct Limits {
     pub streams_max: u32,
     /// Requests of one connection; then it is shut down.
     pub requests_max: u64,
-    /// Bytes of a header block before it is decoded. A larger one ends the connection, since it cannot be skipped.
+    /// Bytes of a header block before it is decoded. A larger one ends the connection, since it cannot be skipped, and so does one
+    /// of which several times as much is decoded.
     pub header_block_bytes_max: usize,
     /// Bytes of requests that cannot be answered yet, with the content that they wait for. If there are several, one that exceeds it
     /// is refused, to be repeated.
@@ -22,7 +23,7 @@ pub struct Limits {
     pub continuations_max: u8,
     /// Streams reset by the client or because of its errors, beyond those answered completely.
     pub reset_budget: u32,
-    /// Frames that neither are a request nor have content, beyond those that responses account for.
+    /// Frames that neither are a request nor have content, beyond those that responses and their content account for.
     pub control_budget: u32,
     /// Bytes that are neither header fields nor content, beyond eight times those that are.
     pub overhead_bytes_max: u64,
@@ -41,6 +42,22 @@ impl Default for Limits {
             control_budget: 1_000,
             overhead_bytes_max: 1024 * 1024,
         }
+    }
+}
+
+/// Times [`Limits::header_block_bytes_max`], or the limit of a request head if that is larger: decoded text of a header block.
+const DECODED_TIMES_MAX: usize = 4;
+
+impl Limits {
+    /// Bytes of names and values of one header block. Each byte of a block can stand for a field of several KiB, which takes time
+    /// even if it is ignored.
+    pub(crate) fn decoded_bytes_max(&self) -> usize {
+        self.header_block_bytes_max.max(self.request.head_bytes_max).saturating_mul(DECODED_TIMES_MAX)
+    }
+
+    /// The window of a stream for content of requests: all of it that is accepted, and the first byte too many.
+    pub(crate) fn content_window(&self) -> u32 {
+        self.request.body_bytes_max.saturating_add(1).min(u64::from(U31_MAX)) as u32
     }
 }
 
@@ -66,6 +83,12 @@ pub enum ExceededLimit {
 /// Bytes of content sent for which the client may send one control frame more: clients open windows in steps of several
 /// KiB, of the stream and of the connection.
 const CONTENT_BYTES_PER_CONTROL: u32 = 1024;
+/// A DATA frame with as much content, or more, is answered by the client with WINDOW_UPDATE for the stream and for the
+/// connection, if its windows are small.
+const ANSWERED_CONTENT_BYTES: u32 = 256;
+const CONTROLS_PER_DATA: u32 = 2;
+/// Control frames that a client may send with each request, for example PRIORITY_UPDATE and PING.
+const CONTROLS_PER_RESPONSE: u32 = 4;
 
 /// What is left of the budgets of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,13 +139,19 @@ impl Budgets {
     /// A response was sent whole.
     pub(crate) fn note_answered(&mut self, limits: &Limits) {
         self.resets = (self.resets + 1).min(limits.reset_budget);
+        self.give_controls(CONTROLS_PER_RESPONSE, limits);
     }
 
-    /// Content was sent.
+    /// A DATA frame was sent.
     pub(crate) fn note_sent(&mut self, bytes: u32, limits: &Limits) {
         self.content_bytes += bytes;
-        let added = self.content_bytes / CONTENT_BYTES_PER_CONTROL;
+        let of_content = self.content_bytes / CONTENT_BYTES_PER_CONTROL;
         self.content_bytes %= CONTENT_BYTES_PER_CONTROL;
-        self.controls = (self.controls + added).min(limits.control_budget);
+        let of_frame = if bytes >= ANSWERED_CONTENT_BYTES { CONTROLS_PER_DATA } else { 0 };
+        self.give_controls(of_content.max(of_frame), limits);
+    }
+
+    fn give_controls(&mut self, count: u32, limits: &Limits) {
+        self.controls = self.controls.saturating_add(count).min(limits.control_budget);
     }
 }

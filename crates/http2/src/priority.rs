@@ -1,5 +1,7 @@
 //! The priority of a response (RFC 9218).
 
+use alloc::vec::Vec;
+
 /// When the content of a response is sent, compared with others of the connection. A smaller value comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Priority {
@@ -31,6 +33,41 @@ impl Priority {
             }
         }
         priority
+    }
+}
+
+/// Streams whose priority may arrive before they are opened.
+const EARLY_COUNT_MAX: usize = 16;
+
+/// The priorities of streams that the client has not opened yet (RFC 9218 §7.1).
+#[derive(Debug, Default)]
+pub(crate) struct EarlyPriorities {
+    list: Vec<(u32, Priority)>,
+}
+
+impl EarlyPriorities {
+    /// Keeps the latest priority of a stream, and the latest ones of all.
+    pub(crate) fn put(&mut self, stream: u32, priority: Priority) {
+        self.list.retain(|(other, _)| *other != stream);
+        if self.list.len() == EARLY_COUNT_MAX {
+            self.list.remove(0);
+        }
+        self.list.push((stream, priority));
+    }
+
+    /// The priority of a stream that the client opens; those before it can no longer be opened.
+    #[inline]
+    pub(crate) fn take(&mut self, stream: u32) -> Option<Priority> {
+        if self.list.is_empty() {
+            return None;
+        }
+        let found = self.list.iter().find(|(other, _)| *other == stream).map(|(_, priority)| *priority);
+        self.list.retain(|(other, _)| *other > stream);
+        found
+    }
+
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.list.capacity() * size_of::<(u32, Priority)>()
     }
 }
 

@@ -62,13 +62,27 @@ impl Pseudo {
     }
 }
 
+/// Why a header block ends the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BlockError {
+    Compression,
+    /// It has more than [`Limits::decoded_bytes_max`].
+    TooLong,
+}
+
+impl From<CompressionError> for BlockError {
+    fn from(_: CompressionError) -> BlockError {
+        BlockError::Compression
+    }
+}
+
 /// Decodes the header block of a request. `Err` ends the connection; anything else wrong ends the request only.
 pub(crate) fn decode_request(
     decoder: &mut Decoder,
     bytes: &[u8],
     scratch: &mut Scratch,
     limits: &Limits,
-) -> Result<HeadFacts, CompressionError> {
+) -> Result<HeadFacts, BlockError> {
     let Scratch { head, strings, pseudo } = scratch;
     head.clear();
     pseudo.clear();
@@ -81,9 +95,11 @@ pub(crate) fn decode_request(
         facts.list_bytes += field.name.len() + field.value.len();
         // The rest is decoded all the same, since it changes the table.
         if facts.is_malformed || facts.error.is_some() {
+            check_decoded(facts.list_bytes, limits)?;
             continue;
         }
         if facts.list_bytes > limits.request.head_bytes_max {
+            check_decoded(facts.list_bytes, limits)?;
             facts.error = Some(RequestError::HeadTooLong);
         } else if field_count > limits.request.field_count_max + Pseudo::COUNT {
             facts.error = Some(RequestError::TooManyFields);
@@ -97,19 +113,29 @@ pub(crate) fn decode_request(
     Ok(facts)
 }
 
-/// Decodes trailers, which no response depends on; whether they are well-formed.
+/// Decodes trailers, which no response depends on; whether they are well-formed and no longer than a head may be.
 pub(crate) fn decode_trailers(
     decoder: &mut Decoder,
     bytes: &[u8],
     scratch: &mut Scratch,
-) -> Result<bool, CompressionError> {
+    limits: &Limits,
+) -> Result<bool, BlockError> {
     let mut block = decoder.block(bytes);
-    let mut is_valid = true;
+    let (mut is_valid, mut list_bytes) = (true, 0);
     while let Some(field) = block.next(&mut scratch.strings)? {
+        list_bytes += field.name.len() + field.value.len();
+        check_decoded(list_bytes, limits)?;
         // RFC 9113 §8.1: no pseudo-header fields.
-        is_valid &= is_valid_name(field.name) && is_valid_value(field.value);
+        is_valid = is_valid
+            && list_bytes <= limits.request.head_bytes_max
+            && is_valid_name(field.name)
+            && is_valid_value(field.value);
     }
     Ok(is_valid)
+}
+
+fn check_decoded(list_bytes: usize, limits: &Limits) -> Result<(), BlockError> {
+    if list_bytes > limits.decoded_bytes_max() { Err(BlockError::TooLong) } else { Ok(()) }
 }
 
 struct HeadWriter<'s> {

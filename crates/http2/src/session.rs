@@ -15,8 +15,8 @@ use crate::frame::{
 };
 use crate::hpack::Decoder;
 use crate::limits::{Budgets, ExceededLimit, Limits};
-use crate::priority::Priority;
-use crate::request_head::Scratch;
+use crate::priority::{EarlyPriorities, Priority};
+use crate::request_head::{BlockError, Scratch};
 use crate::response_head;
 use crate::streams::{ClientSide, Stream, Streams, Work};
 
@@ -55,6 +55,10 @@ pub struct Session<B> {
     window: i64,
     /// The first window of each stream.
     stream_window: u32,
+    /// The priorities of streams that are not open yet.
+    early_priorities: EarlyPriorities,
+    /// SETTINGS_NO_RFC7540_PRIORITIES, once the first settings have arrived.
+    old_priorities: Option<u32>,
     /// Content received since the last WINDOW_UPDATE.
     unreported_bytes: u32,
     budgets: Budgets,
@@ -194,6 +198,15 @@ impl From<ExceededLimit> for Violation {
     }
 }
 
+impl From<BlockError> for Violation {
+    fn from(error: BlockError) -> Violation {
+        match error {
+            BlockError::Compression => ErrorCode::CompressionError.into(),
+            BlockError::TooLong => ExceededLimit::HeaderBlockBytes.into(),
+        }
+    }
+}
+
 /// An error ends the connection.
 type Outcome<T> = Result<T, Violation>;
 
@@ -209,6 +222,8 @@ impl<B> Session<B> {
             request_count: 0,
             window: i64::from(INITIAL_WINDOW),
             stream_window: INITIAL_WINDOW,
+            early_priorities: EarlyPriorities::default(),
+            old_priorities: None,
             unreported_bytes: 0,
             budgets: Budgets::new(limits),
             reset_streams: VecDeque::new(),
@@ -253,8 +268,8 @@ impl<B> Session<B> {
         };
         let of_block = self.block.as_ref().map_or(0, |block| block.bytes.capacity());
         let of_streams = self.streams.iter().map(of_stream).sum::<usize>();
-        let of_resets = self.reset_streams.capacity() * size_of::<u32>();
-        self.decoder.held_bytes() + of_block + self.streams.list_bytes() + of_streams + of_resets
+        let of_numbers = self.reset_streams.capacity() * size_of::<u32>() + self.early_priorities.held_bytes();
+        self.decoder.held_bytes() + of_block + self.streams.list_bytes() + of_streams + of_numbers
     }
 
     /// Those of requests that have not arrived whole.
@@ -287,8 +302,8 @@ impl<B> Session<B> {
         self.streams.shrink();
     }
 
-    /// Takes frames off `input` until there is a request; returns how many bytes were taken. Replies to the client's
-    /// control frames are appended to the output: at most as many bytes as were taken, and some settings.
+    /// Takes frames off `input` until there is a request; returns how many bytes were taken. Replies are appended to the
+    /// output: for each frame that was taken two short frames at most, and once the server's settings.
     pub fn receive(&mut self, input: &[u8], exchange: &mut Exchange<'_>) -> (usize, Received) {
         let mut consumed = 0;
         loop {
@@ -538,11 +553,9 @@ impl<B> Session<B> {
             return Ok(0);
         }
         self.phase = Phase::FirstSettings;
-        // Content is discarded as it arrives, so that a window bounds no memory. It has room for the first byte too many.
-        let content_window = limits.request.body_bytes_max.saturating_add(1).min(u64::from(U31_MAX)) as u32;
         let settings = [
             (setting::MAX_CONCURRENT_STREAMS, limits.streams_max),
-            (setting::INITIAL_WINDOW_SIZE, content_window),
+            (setting::INITIAL_WINDOW_SIZE, limits.content_window()),
             (setting::MAX_HEADER_LIST_SIZE, u32::try_from(limits.request.head_bytes_max).unwrap_or(u32::MAX)),
             (setting::NO_RFC7540_PRIORITIES, 1),
         ];

@@ -18,8 +18,9 @@ pub(crate) struct Stream<B> {
 /// What the client still sends on a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClientSide {
-    /// Content, or trailers. `left_bytes`: those that are left of the Content-Length, if there is one.
-    Open { left_bytes: Option<u64> },
+    /// Content, or trailers. `left_bytes`: those that are left of the Content-Length, if there is one. `window_bytes`: those for
+    /// which the client has a window.
+    Open { left_bytes: Option<u64>, window_bytes: u32 },
     /// Nothing.
     Ended,
 }
@@ -28,13 +29,18 @@ impl ClientSide {
     /// The client sends `bytes` of content, perhaps the last ones; `None` if its length is not what was announced (RFC 9113
     /// §8.1.1).
     pub(crate) fn after(self, bytes: u64, is_end: bool) -> Option<ClientSide> {
-        let ClientSide::Open { left_bytes: Some(left_bytes) } = self else {
-            return Some(if is_end { ClientSide::Ended } else { self });
+        let ClientSide::Open { left_bytes, window_bytes } = self else { return Some(self) };
+        let left_bytes = match left_bytes {
+            Some(left_bytes) => Some(left_bytes.checked_sub(bytes)?),
+            None => None,
         };
-        match (left_bytes.checked_sub(bytes)?, is_end) {
-            (0, true) => Some(ClientSide::Ended),
-            (_, true) => None,
-            (left_bytes, false) => Some(ClientSide::Open { left_bytes: Some(left_bytes) }),
+        match (left_bytes, is_end) {
+            (None | Some(0), true) => Some(ClientSide::Ended),
+            (Some(_), true) => None,
+            (left_bytes, false) => {
+                let window_bytes = u64::from(window_bytes).saturating_sub(bytes) as u32;
+                Some(ClientSide::Open { left_bytes, window_bytes })
+            }
         }
     }
 }

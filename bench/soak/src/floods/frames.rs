@@ -44,6 +44,11 @@ pub(super) fn empty_with_length(stream: u32) -> Vec<u8> {
     frame(kind::HEADERS, END_HEADERS | END_STREAM, stream, &[POST, FIELDS, CONTENT_LENGTH_1].concat())
 }
 
+/// A header block that decodes to 48 MB: a name of 4,000 bytes, inserted into the table, and references to it.
+pub(super) fn references() -> Vec<u8> {
+    [&b"\x40\x7f\xa1\x1e"[..], &[b'x'; 4_000], b"\x00", &[0xbe; 12_000]].concat()
+}
+
 pub(super) fn reset(stream: u32) -> Vec<u8> {
     const CANCEL: u32 = 8;
     frame(kind::RST_STREAM, 0, stream, &CANCEL.to_be_bytes())

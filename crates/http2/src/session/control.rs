@@ -54,8 +54,11 @@ impl<B> Session<B> {
             // RFC 9218 §7.1.
             kind::PRIORITY_UPDATE if number == 0 => Err(ErrorCode::ProtocolError.into()),
             kind::PRIORITY_UPDATE => {
+                let priority = Priority::parse(&payload[4..]);
                 if let Some(stream) = self.streams.find_mut(number) {
-                    stream.priority = Priority::parse(&payload[4..]);
+                    stream.priority = priority;
+                } else if self.is_idle(number) {
+                    self.early_priorities.put(number, priority);
                 }
                 Ok(())
             }
@@ -68,8 +71,9 @@ impl<B> Session<B> {
 
     fn take_settings(&mut self, payload: &[u8], out: &mut Vec<u8>) -> Outcome<()> {
         if payload.len() > SETTINGS_MAX * 6 {
-            return Err(ExceededLimit::OverheadBytes.into());
+            return Err(ExceededLimit::ControlFrames.into());
         }
+        let mut old_priorities = self.old_priorities;
         for entry in payload.chunks_exact(6) {
             let value = frame::u32_at_start(&entry[2..]);
             match u16::from_be_bytes([entry[0], entry[1]]) {
@@ -88,10 +92,18 @@ impl<B> Session<B> {
                         check_window(stream.window)?;
                     }
                 }
+                // RFC 9218 §2.1.
+                setting::NO_RFC7540_PRIORITIES => {
+                    if value > 1 || self.old_priorities.is_some_and(|before| before != value) {
+                        return Err(ErrorCode::ProtocolError.into());
+                    }
+                    old_priorities = Some(value);
+                }
                 // Larger frames and the client's table are not used.
                 _ => {}
             }
         }
+        self.old_priorities = old_priorities.or(Some(0));
         frame::put_settings_ack(out);
         Ok(())
     }

@@ -85,8 +85,7 @@ impl<B> Session<B> {
             _ => false,
         };
         if id <= self.last_stream || is_ignored {
-            let is_valid = decode_trailers(&mut self.decoder, bytes, exchange.scratch);
-            let is_valid = is_valid.map_err(|_| ErrorCode::CompressionError)?;
+            let is_valid = decode_trailers(&mut self.decoder, bytes, exchange.scratch, exchange.limits)?;
             if is_ignored {
                 self.budgets.take_control()?;
                 return Ok(None);
@@ -96,8 +95,8 @@ impl<B> Session<B> {
         let limits = exchange.limits;
         self.last_stream = id;
         self.request_count += 1;
-        let facts = decode_request(&mut self.decoder, bytes, exchange.scratch, limits);
-        let facts = facts.map_err(|_| ErrorCode::CompressionError)?;
+        let facts = decode_request(&mut self.decoder, bytes, exchange.scratch, limits)?;
+        let early_priority = self.early_priorities.take(id);
         if self.request_count == limits.requests_max {
             self.finish_shutdown(exchange.out);
         }
@@ -106,12 +105,15 @@ impl<B> Session<B> {
             return Ok(Some(Received::Refused(ExceededLimit::Streams)));
         }
         let HeadFacts { is_malformed, error, content_bytes, has_expectation, priority, .. } = facts;
-        let client_side = ClientSide::Open { left_bytes: content_bytes }.after(0, header.has(flag::END_STREAM));
+        // Until the client has the server's settings, it may send as much as by the first window of RFC 9113 §6.9.2.
+        let window_bytes = limits.content_window().max(INITIAL_WINDOW);
+        let client_side = ClientSide::Open { left_bytes: content_bytes, window_bytes };
+        let client_side = client_side.after(0, header.has(flag::END_STREAM));
         let Some(client_side) = client_side.filter(|_| !is_malformed) else {
             self.refuse(id, ErrorCode::ProtocolError, exchange.out)?;
             return Ok(None);
         };
-        let window = i64::from(self.stream_window);
+        let (window, priority) = (i64::from(self.stream_window), early_priority.unwrap_or(priority));
         let request = Request { stream: id, window, priority, client_side, awaits_continue: has_expectation, error };
         Ok(Some(Received::Request(request)))
     }
@@ -170,9 +172,16 @@ impl<B> Session<B> {
             }
             return Ok(None);
         };
-        if self.streams.at(index).client_side == ClientSide::Ended {
+        match self.streams.at(index).client_side {
             // RFC 9113 §5.1, half-closed (remote).
-            return Err(ErrorCode::StreamClosed.into());
+            ClientSide::Ended => return Err(ErrorCode::StreamClosed.into()),
+            // RFC 9113 §6.9.1. The connection's window is opened as content arrives, which is discarded or has a limit.
+            ClientSide::Open { window_bytes, .. } if payload.len() > window_bytes as usize => {
+                self.drop_stream(index);
+                self.refuse(id, ErrorCode::FlowControlError, exchange.out)?;
+                return Ok(None);
+            }
+            ClientSide::Open { .. } => {}
         }
         let received = self.take_content(index, content, is_end, exchange)?;
         // The limit of the content, which the window is made for, does not count padding.

@@ -116,7 +116,8 @@ fn frames_that_are_no_requests_are_bounded() {
     check(10, budget, limit, |_| frame(PRIORITY_UPDATE, 0, 0, b"\0\0\0\x01u=1"));
     check(10, budget, limit, |_| frame(WINDOW_UPDATE, 0, 0, &[0, 0, 0, 1]));
     check(10, budget, limit, |_| frame(0xfa, 0, 0, &[]));
-    check(10, budget + 1, limit, |index| if index == 0 { get(1) } else { frame(WINDOW_UPDATE, 0, 1, &[0, 0, 0, 1]) });
+    // The response gives those of the opening back.
+    check(10, budget + 2, limit, |index| if index == 0 { get(1) } else { frame(WINDOW_UPDATE, 0, 1, &[0, 0, 0, 1]) });
     for content in [&b""[..], b"x"] {
         check(10, budget + 1, limit, |index| if index == 0 { post() } else { frame(DATA, 0, 1, content) });
     }
@@ -200,5 +201,103 @@ fn an_honest_client_uses_no_budget_up() {
         let cancel = frame(RST_STREAM, 0, stream(index), &[0, 0, 0, 8]);
         server.take(&[get(stream(index)), if index % 3 == 0 { cancel } else { vec![] }].concat());
         assert!(!server.is_closed, "{index}");
+    }
+}
+
+/// A name of 4,000 bytes, inserted into the table, and then `count` references to it.
+fn references(count: usize) -> Vec<u8> {
+    [&b"\x40\x7f\xa1\x1e"[..], &[b'x'; 4_000], b"\x00", &vec![0xbe; count]].concat()
+}
+
+#[test]
+fn late_header_blocks_that_decode_to_much_end_the_connection() {
+    let trailers = |stream: u32| {
+        let block = references(12_000);
+        frame(HEADERS, END_STREAM | END_HEADERS, stream, &block)
+    };
+    // On a stream that was reset, as trailers, as a request, and above the last stream that is served.
+    let reset = [get(1), frame(WINDOW_UPDATE, 0, 1, &[0x7f, 0xff, 0xff, 0xff])].concat();
+    for (first, stream, is_leaving) in [(reset, 1, false), (post(), 1, false), (vec![], 1, false), (get(1), 3, true)] {
+        let mut server = Server::opened(1 << 20);
+        server.take(&first);
+        if is_leaving {
+            server.session.finish_shutdown(&mut vec![]);
+        }
+        let sent = server.take(&trailers(stream));
+        assert_eq!(sent.last().map(|frame| (frame.kind, frame.code())), Some((GOAWAY, ENHANCE_YOUR_CALM)), "{stream}");
+        assert_eq!(server.exceeded, [ExceededLimit::HeaderBlockBytes]);
+    }
+}
+
+#[test]
+fn trailers_beyond_the_limit_of_a_head_leave_the_table_right() {
+    // 16 KiB of fields are read; the rest is decoded, and the connection goes on.
+    let mut server = Server::opened(1 << 20);
+    let reset = [get(1), frame(WINDOW_UPDATE, 0, 1, &[0x7f, 0xff, 0xff, 0xff])].concat();
+    server.take(&reset);
+    let block = [&references(10)[..], b"\x40\x01b\x01c"].concat();
+    server.take(&frame(HEADERS, END_STREAM | END_HEADERS, 1, &block));
+    server.content_bytes = 0;
+    server.take(&frame(HEADERS, END_STREAM | END_HEADERS, 3, &[GET, b"\xbf"].concat()));
+    assert_eq!(server.heads.last().map(String::as_str), Some("GET / HTTP/1.1\r\nhost: example\r\nb: c\r\n\r\n"));
+}
+
+#[test]
+fn responses_without_content_give_control_frames_back() {
+    let mut server = Server::opened(0);
+    for index in 0..5_000 {
+        let update = frame(PRIORITY_UPDATE, 0, 0, &[&stream(index).to_be_bytes()[..], b"u=1"].concat());
+        server.take(&[update, get(stream(index)), frame(PING, 0, 0, &[0; 8])].concat());
+        assert!(!server.is_closed, "{index}");
+    }
+}
+
+#[test]
+fn a_client_with_small_windows_uses_no_budget_up() {
+    // As `nghttp -w 10 -W 10`: windows of 1,023 bytes, which are opened when half is used.
+    const WINDOW_BYTES: u32 = 1_023;
+    let mut server = Server::opened(10 << 20);
+    server.take(&frame(SETTINGS, 0, 0, &setting(4, WINDOW_BYTES)));
+    let mut sent = server.take(&get(1));
+    let mut left = 10 << 20;
+    while left > 0 {
+        let received = sent.iter().filter(|frame| frame.kind == DATA).map(|frame| frame.payload.len()).sum::<usize>();
+        assert!(received > 0 && !server.is_closed, "{left}");
+        left -= received;
+        sent = vec![];
+        for half in [received / 2, received - received / 2] {
+            let step = (half as u32).to_be_bytes();
+            sent.extend(server.take(&[frame(WINDOW_UPDATE, 0, 0, &step), frame(WINDOW_UPDATE, 0, 1, &step)].concat()));
+        }
+    }
+}
+
+#[test]
+fn content_beyond_the_window_of_a_stream_is_refused() {
+    const FLOW_CONTROL_ERROR: u32 = 3;
+    let window_bytes = Limits::default().request.body_bytes_max as usize + 1;
+    // The request is answered, awaited, or parked; padding counts.
+    for (is_slow, awaits_content, padding) in
+        [(false, false, 0), (true, false, 0), (false, true, 0), (false, false, 200_usize)]
+    {
+        let mut server = Server::opened(0);
+        (server.is_slow, server.awaits_content) = (is_slow, awaits_content);
+        server.take(&post());
+        let payload = [&[padding as u8][..], &vec![0; 16_000 + padding]].concat();
+        let content = frame(DATA, if padding > 0 { PADDED } else { 0 }, 1, &payload);
+        let mut taken_bytes = 0;
+        let reset = loop {
+            let sent = server.take(&content);
+            taken_bytes += 16_000;
+            assert!(taken_bytes <= window_bytes + 16_000 && !server.is_closed, "{taken_bytes} bytes");
+            if let Some(reset) = sent.into_iter().find(|frame| frame.kind == RST_STREAM) {
+                break reset;
+            }
+        };
+        assert_eq!((reset.stream, reset.code()), (1, FLOW_CONTROL_ERROR));
+        assert!(taken_bytes >= window_bytes - 16_000, "{taken_bytes} bytes");
+        // What was sent before the client learns of it counts as control frames, and the connection goes on.
+        server.take(&content);
+        assert!(!server.is_closed);
     }
 }

@@ -323,6 +323,9 @@ fn violations_end_the_connection() {
     check_error(PROTOCOL_ERROR, &frame(WINDOW_UPDATE, 0, 7, &[0, 0, 0, 1]));
     check_error(PROTOCOL_ERROR, &frame(SETTINGS, 0, 0, &setting(2, 2)));
     check_error(PROTOCOL_ERROR, &frame(SETTINGS, 0, 0, &setting(5, 16_383)));
+    // RFC 9218 §2.1: 0 or 1, and no change after the first frame, which had none.
+    check_error(PROTOCOL_ERROR, &frame(SETTINGS, 0, 0, &setting(9, 2)));
+    check_error(PROTOCOL_ERROR, &frame(SETTINGS, 0, 0, &setting(9, 1)));
     check_error(PROTOCOL_ERROR, &frame(SETTINGS, 0, 1, &[]));
     check_error(FLOW_CONTROL_ERROR, &frame(SETTINGS, 0, 0, &setting(4, 1 << 31)));
     check_error(FLOW_CONTROL_ERROR, &frame(WINDOW_UPDATE, 0, 0, &[0x7f, 255, 255, 255]));
@@ -366,6 +369,48 @@ fn content_keeps_within_both_windows() {
     // 25,535 bytes are left to the connection.
     server.take(&frame(SETTINGS, 0, 0, &setting(4, 65_535)));
     assert_eq!(content(&server.take(&get(3))), [(3, DATA_BYTES_MAX, false), (3, 25_535 - DATA_BYTES_MAX, false)]);
+}
+
+#[test]
+fn priorities_of_the_first_settings_may_be_repeated() {
+    for value in [0, 1] {
+        let settings = frame(SETTINGS, 0, 0, &setting(9, value));
+        let mut server = Server::new(0);
+        server.take(&[PREFACE, &settings, &settings].concat());
+        assert!(!server.is_closed);
+        let sent = server.take(&frame(SETTINGS, 0, 0, &setting(9, 1 - value)));
+        assert_eq!(sent.last().map(Frame::code), Some(PROTOCOL_ERROR));
+    }
+}
+
+#[test]
+fn too_many_settings_are_too_many_control_frames() {
+    let mut server = Server::opened(0);
+    server.take(&frame(SETTINGS, 0, 0, &setting(0xf0, 0).repeat(33)));
+    assert_eq!(server.exceeded, [ExceededLimit::ControlFrames]);
+}
+
+#[test]
+fn the_latest_priority_of_a_stream_may_arrive_before_its_request() {
+    let update = |stream: u32, value: &str| {
+        frame(PRIORITY_UPDATE, 0, 0, &[&stream.to_be_bytes()[..], value.as_bytes()].concat())
+    };
+    let mut server = Server::opened(DATA_BYTES_MAX + 1);
+    let updates = [update(5, "u=7"), update(3, "u=6"), update(5, "u=0"), update(9, "u=0"), update(9, "u=5")].concat();
+    let requests = [1, 3, 5, 7, 9].map(get).concat();
+    server.take(&frame(SETTINGS, 0, 0, &setting(4, 0)));
+    server.take(&[updates, requests].concat());
+    let sent = server.take(&frame(SETTINGS, 0, 0, &setting(4, 1)));
+    let order: Vec<u32> = content(&sent).iter().map(|(stream, ..)| *stream).collect();
+    assert_eq!(order, [5, 1, 7, 9, 3]);
+    // Many are not kept, and the latest are.
+    let mut server = Server::opened(1);
+    server.take(&frame(SETTINGS, 0, 0, &setting(4, 0)));
+    server.take(&(0..500).flat_map(|index| update(index * 2 + 1, "u=1")).collect::<Vec<u8>>());
+    assert!(server.session.held_bytes(|_| 0) < 1_024);
+    server.take(&[get(1), get(999)].concat());
+    let sent = server.take(&frame(SETTINGS, 0, 0, &setting(4, 1)));
+    assert_eq!(content(&sent).iter().map(|(stream, ..)| *stream).collect::<Vec<u32>>(), [999, 1]);
 }
 
 #[test]
