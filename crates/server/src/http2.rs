@@ -39,6 +39,8 @@ pub(crate) struct Http2<'s> {
     incoming: Incoming,
     /// When it must have arrived.
     pub(crate) incoming_deadline_ms: Milliseconds,
+    /// When the connection is closed unless content is sent. `None`: no response waits.
+    pub(crate) send_deadline_ms: Option<Milliseconds>,
     /// When the connection is closed if nothing is incoming and nothing is sent.
     pub(crate) idle_deadline_ms: Milliseconds,
 }
@@ -140,6 +142,7 @@ impl<'s> Http2<'s> {
             written_bytes: 0,
             incoming: Incoming::Nothing,
             incoming_deadline_ms: deadline_ms,
+            send_deadline_ms: None,
             idle_deadline_ms: deadline_ms,
         }
     }

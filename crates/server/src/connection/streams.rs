@@ -97,6 +97,9 @@ impl<'s> Connection<'s> {
         if has_answered || state_before == State::InProgress || state == State::Ready {
             http.idle_deadline_ms = now_ms + ms(options.idle_timeout);
         }
+        if matches!(state, State::Idle | State::Receiving) {
+            http.send_deadline_ms = None;
+        }
         match state {
             State::Idle | State::Ready => {
                 self.timer.deadline_ms = http.idle_deadline_ms;
@@ -106,8 +109,9 @@ impl<'s> Connection<'s> {
                 self.resume_receiving(context);
                 None
             }
-            State::InProgress if state_before != State::InProgress || self.take_progress(options) => {
-                Some(options.send_timeout)
+            State::InProgress => {
+                self.move_deadline_of_streams(has_answered, context);
+                None
             }
             // The others have set the deadline where they began.
             _ => None,
@@ -121,12 +125,29 @@ impl<'s> Connection<'s> {
         self.last_used = context.use_number;
     }
 
+    /// Responses wait, with the deadline that they have: it is a new one if no response waited before, or if content was sent. A
+    /// request that is answered at once is no progress of those that wait for a window.
+    fn move_deadline_of_streams(&mut self, has_answered: bool, context: &Context<'_, 's>) {
+        let options = &context.options.http;
+        let kept_deadline_ms = self.http2().and_then(|http| http.send_deadline_ms).filter(|_| {
+            let is_answering = has_answered && self.unsent_response_count_of_streams() == 0;
+            !is_answering && !self.take_progress(options)
+        });
+        let new_deadline_ms = context.clock.now_ms() + ms(options.send_timeout);
+        let Some(http) = self.http2_mut() else { return };
+        let deadline_ms = kept_deadline_ms.unwrap_or(new_deadline_ms);
+        http.send_deadline_ms = Some(deadline_ms);
+        self.timer.deadline_ms = deadline_ms;
+    }
+
     /// All is sent that the transport did not take at once.
     #[inline(never)]
     pub(super) fn resume_streams(&mut self, context: &Context<'_, 's>) {
         let idle_deadline_ms = context.clock.now_ms() + ms(context.options.http.idle_timeout);
+        let send_deadline_ms = (self.state == State::InProgress).then_some(self.timer.deadline_ms);
         let Some(http) = self.http2_mut() else { return };
         http.idle_deadline_ms = idle_deadline_ms;
+        http.send_deadline_ms = send_deadline_ms;
         if self.state == State::Receiving {
             self.resume_receiving(context);
         }

@@ -210,6 +210,27 @@ fn a_stalled_client_is_disconnected() {
 }
 
 #[test]
+fn requests_without_content_do_not_keep_a_stalled_client() {
+    with_files(|server| {
+        let client = server.http2(&[frame(4, 0, 0, &[0, 4, 0, 0, 0, 0]), get(1, "/large")].concat());
+        server.frames_for(client, b"");
+        // More requests than one iteration answers, so that the connection is ready for the next one in between.
+        let heads = |first: u32| -> Vec<u8> {
+            let head = |index: u32| frame(HEADERS, 5, first + index * 2, b"\x86\x41\x01a\x04\x05/file\x02\x04HEAD");
+            (0..33).flat_map(head).collect()
+        };
+        for round in 0..2 {
+            server.advance(STALLED / 2 - ALMOST);
+            let answers = server.frames_for(client, &heads(3 + round * 66));
+            assert_eq!(answers.iter().filter(|(kind, ..)| *kind == HEADERS).count(), 33);
+        }
+        server.advance(ALMOST * 2);
+        assert_eq!(goaways(&server.frames_for(client, b"")).len(), 1);
+        assert_eq!(server.ending(client), Ending::ShutDown);
+    });
+}
+
+#[test]
 fn an_idle_connection_is_closed_after_timeout_whatever_pings_it_sends() {
     with_files(|server| {
         let client = server.http2(&get(1, "/file"));
@@ -419,7 +440,8 @@ fn an_iteration_of_a_connection_is_bounded_by_bytes_in_both_directions() {
         assert!(counts.iter().all(|count| (1..=BYTES_MAX).contains(count)), "{counts:?}");
 
         // Content that is discarded costs no budget of the client, and time of the server.
-        server.send(client, &[post(101), frame(DATA, 0, 101, &[0; 16_000]).repeat(100)].concat());
+        let request = |stream: u32| [post(stream), frame(DATA, 0, stream, &[0; 16_000]).repeat(4)].concat();
+        server.send(client, &(0..25).flat_map(|index| request(101 + 2 * index)).collect::<Vec<u8>>());
         let mut iterations = 0;
         while server.unreceived_bytes(client) > 0 {
             let before = server.unreceived_bytes(client);

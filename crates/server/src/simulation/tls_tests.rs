@@ -209,6 +209,27 @@ fn client_that_has_closed_its_side_gets_its_response() {
 }
 
 #[test]
+fn client_that_closes_its_side_with_its_last_message_of_the_handshake_is_not_waited_for() {
+    simulate_file(|simulation, configs| {
+        for request in ["", GET] {
+            let mut client = TlsClient::new(simulation, configs);
+            let mut hello = Vec::new();
+            client.connection.write_tls(&mut hello).expect("a vector takes all");
+            simulation.send(client.index, &hello);
+            simulation.run(ITERATIONS_MAX);
+            let arrived = simulation.take_received(client.index);
+            client.take(&arrived);
+            // Finished, a request and close_notify arrive at once.
+            client.write(request);
+            client.connection.send_close_notify();
+            client.run(simulation, UNLIMITED);
+            assert_eq!(client.text().contains(CONTENT), !request.is_empty());
+            assert!(!simulation.is_open(client.index), "{request}");
+        }
+    });
+}
+
+#[test]
 fn files_of_any_length_arrive_through_windows_of_any_size() {
     let mut random = fastrand::Rng::with_seed(seed());
     let folder = TestDirectory::new();

@@ -93,8 +93,17 @@ impl Transport {
             }
             let fed = self.session().feed(&room[..count]);
             self.checked(fed)?;
+            self.note_end();
         }
         Ok(true)
+    }
+
+    /// What follows the client's `close_notify` is not received.
+    #[inline]
+    fn note_end(&mut self) {
+        if self.session().state() == State::ClientClosed {
+            self.read_state = ReadState::Ended;
+        }
     }
 
     /// Says that nothing more is sent, as far as there is room for it: a client that gets no `close_notify` cannot know
@@ -145,9 +154,7 @@ impl Transport {
         let count = self.receive_bytes(into)?;
         let decrypted = self.session().decrypt_in_place(into, count);
         let length = self.checked(decrypted)?;
-        if self.session().state() == State::ClientClosed {
-            self.read_state = ReadState::Ended;
-        }
+        self.note_end();
         if length == 0 {
             // No response follows with which it could leave.
             self.flush_encrypted(More::No, &mut 0)?;
