@@ -46,6 +46,7 @@ compile_error!("choose a library with the cryptography: the feature `aws-lc-rs` 
 
 // The order is that of imports: a module uses those below it.
 mod session;
+mod record_boundary;
 mod server_tls;
 mod certificate_store;
 pub mod self_signed;

@@ -2,6 +2,7 @@
 
 use crate::alpn::Alpn;
 use crate::certificate_store::{Alternatives, CertificateStore};
+use crate::record_boundary::RecordBoundary;
 use crate::server_tls::ServerTls;
 use rustls::server::ServerConnection;
 use rustls::{AlertDescription, HandshakeKind, ProtocolVersion};
@@ -98,8 +99,10 @@ pub struct Session {
     next_record: NextRecord,
     /// Plaintext that was decrypted and not taken.
     readable_bytes: usize,
-    /// Bytes that have arrived since the last plaintext: of a record, or of a message of the handshake, that is not complete.
+    /// What has arrived of a record or of a message of the handshake that is not complete: after plaintext, of the record after it;
+    /// otherwise all that has arrived since the last plaintext.
     partial_bytes: usize,
+    boundary: RecordBoundary,
     /// Plaintext that was written since nothing was unsent.
     unsent_bytes: usize,
     /// Its limit.
@@ -123,6 +126,7 @@ impl Session {
             next_record: NextRecord::Short,
             readable_bytes: 0,
             partial_bytes: 0,
+            boundary: RecordBoundary::default(),
             unsent_bytes: 0,
             unsent_bytes_max: UNSENT_BYTES_MAX,
             last_words: Vec::new(),
@@ -173,7 +177,8 @@ impl Session {
         self.partial_bytes() + self.readable_bytes + unsent_bytes
     }
 
-    /// Bytes of a record, or of a message of the handshake, that have arrived and are not complete; an upper bound.
+    /// Bytes of a record, or of a message of the handshake, that have arrived and are not complete; an upper bound. Whole records
+    /// without plaintext, such as a key update, could be part of a longer message: they count until plaintext arrives.
     pub fn partial_bytes(&self) -> usize {
         self.partial_bytes.min(RECORD_BYTES_MAX + RECORD_OVERHEAD_BYTES_MAX)
     }
@@ -298,7 +303,7 @@ impl Session {
             // Data after close_notify is ignored (RFC 8446 §6.1).
             return Ok(ciphertext.len());
         }
-        let available = ciphertext.len();
+        let arrived = ciphertext;
         let is_read = self.connection.read_tls(&mut ciphertext);
         let processed = self.connection.process_new_packets();
         match (processed, is_read) {
@@ -315,14 +320,18 @@ impl Session {
                     (true, false) => State::ClientClosed,
                     (true, true) => return Err(self.fail(rustls::Error::AlertReceived(AlertDescription::CloseNotify))),
                 };
-                let fed_bytes = available - ciphertext.len();
+                let fed_bytes = arrived.len() - ciphertext.len();
+                self.boundary.advance(&arrived[..fed_bytes]);
                 let has_ended_handshake = was_handshaking && self.state != State::Handshaking;
                 if has_ended_handshake {
                     let (chosen_from, is_default) = self.certificates.find(self.connection.server_name());
                     self.chosen_from = (chosen_from.clone(), is_default);
                 }
                 let is_complete = has_plaintext || has_ended_handshake;
-                self.partial_bytes = if is_complete { 0 } else { self.partial_bytes + fed_bytes };
+                self.partial_bytes = match is_complete {
+                    true => self.boundary.partial_bytes(),
+                    false => self.partial_bytes + fed_bytes,
+                };
                 if self.state == State::Handshaking && self.partial_bytes > HANDSHAKE_BYTES_MAX {
                     return Err(self.fail(rustls::InvalidMessage::HandshakePayloadTooLarge.into()));
                 }

@@ -144,3 +144,29 @@ fn nothing_is_written_before_the_handshake_is_complete() {
     pair.session.close();
     assert!(!pair.session.has_unsent());
 }
+
+#[test]
+fn what_has_arrived_of_a_record_is_known_also_after_a_whole_one() {
+    let mut pair = open(1);
+    let mut record = |length: usize| {
+        pair.client.writer().write_all(&vec![7; length]).unwrap();
+        pair.client_bytes()
+    };
+    let (first, second) = (record(3_000), record(10_000));
+    let bytes = [&first[..], &second].concat();
+    // The session reads 4,096 bytes at once, in which the first record ends and the second begins.
+    pair.feed(&bytes[..4_096]).unwrap();
+    assert_eq!(pair.session.partial_bytes(), 4_096 - first.len());
+    pair.feed(&bytes[4_096..5_000]).unwrap();
+    assert_eq!(pair.session.partial_bytes(), 5_000 - first.len());
+    pair.feed(&bytes[5_000..]).unwrap();
+    assert_eq!((pair.session.partial_bytes(), pair.to_server.len()), (0, 13_000));
+    pair.to_server.clear();
+    // A key update counts until there is plaintext.
+    pair.client.refresh_traffic_keys().unwrap();
+    let update = pair.client_bytes();
+    pair.feed(&update).unwrap();
+    assert_eq!(pair.session.partial_bytes(), update.len());
+    pair.exchange(b"request", b"response");
+    assert_eq!(pair.session.partial_bytes(), 0);
+}
