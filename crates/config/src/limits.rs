@@ -147,7 +147,7 @@ limits! {
     http2_resets_max: u32 = 200 in 1..=1_000_000,
         "HTTP/2 requests that the client resets, beyond those answered; with more it is closed.";
     http2_control_frames_max: u32 = 1_000 in 100..=1_000_000,
-        "HTTP/2 frames without request or content, beyond 4 per response, and 2 per DATA frame or 1 per KiB sent; with more it is closed.";
+        "HTTP/2 control frames, beyond 4 per response and 2 per DATA frame; with more it is closed.";
     http2_overhead_bytes_max: u64 = 1_048_576 in 65_536..=1_099_511_627_776,
         "HTTP/2 bytes without use, beyond 8 times the others; a connection with more is closed.";
     tls_handshakes_max: usize = 2_000 in 1..=1_000_000,
