@@ -49,7 +49,18 @@ pub(crate) fn run(log: &mut Log) -> Outcome {
     if ["fmt", "clippy"].iter().any(is_missing) {
         outcome = Program::new("rustup").args("component add rustfmt clippy").run(log);
     }
-    outcome.and_then(|| install(NEEDED, log))
+    outcome.and_then(|| install(NEEDED, log)).and_then(|| install_pebble(log))
+}
+
+/// The certificate authority of the tests of certificates. No Debian package has it; Go installs it from its module proxy.
+const PEBBLE: &str = "github.com/letsencrypt/pebble/v2/cmd/pebble@v2.10.1";
+
+fn install_pebble(log: &mut Log) -> Outcome {
+    let in_home = std::env::var_os("HOME").map(|home| std::path::PathBuf::from(home).join("go/bin/pebble"));
+    if is_installed("pebble") || in_home.is_some_and(|path| path.is_file()) {
+        return Outcome::Passed;
+    }
+    install(&[("go", "golang-go")], log).and_then(|| Program::new("go").args("install").args(PEBBLE).run(log))
 }
 
 /// Installs the missing ones of these programs.

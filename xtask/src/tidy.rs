@@ -16,8 +16,9 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("crates/top", &["config", "os"]),
     ("crates/server-process", &["server", "listeners", "ipc", "config", "os", "dns", "http", "tls", "site-rules"]),
     // It reads nothing from the network, so it depends on no protocol crate.
-    ("crates/supervisor", &["listeners", "ipc", "config", "os"]),
-    ("crates/agent", &["ipc", "config", "os", "dns", "http", "tls"]),
+    ("crates/supervisor", &["listeners", "ipc", "config", "os", "state"]),
+    ("crates/agent", &["ipc", "config", "os", "state", "tls"]),
+    ("crates/state", &[]),
     ("crates/listeners", &["config", "os"]),
     ("crates/ipc", &["config", "os"]),
     ("crates/config", &["os", "log-format", "site-rules"]),
@@ -52,6 +53,10 @@ const WORDS: &[(&str, &str)] = &[
     (concat!("w", "ho"), "a named subject"),
     (concat!("wh", "oever"), "a named subject"),
 ];
+/// The crates whose code may be asynchronous, and what that needs.
+const MAY_BE_ASYNCHRONOUS: &[&str] = &["crates/agent", "bench/loadgen", "bench/soak", "bench/measure"];
+const ASYNCHRONOUS: &[&str] =
+    &["tokio", "tokio-rustls", "hyper", "hyper-util", "instant-acme", "async-trait", "futures"];
 /// Lines with a name or a quotation in which such a word is correct: a media type, a method of `std::net`.
 const QUOTATIONS: &[&str] =
     &[concat!("oct", "et-stream"), concat!(".oct", "ets()"), concat!("addr::oct", "ets"), concat!("rf", "c-quote")];
@@ -163,6 +168,13 @@ fn check_crates(tree: &Tree) -> Vec<Finding> {
             section = if line.starts_with('[') { line } else { section };
             let is_built = section.ends_with("dependencies]") && !section.contains("dev-dependencies");
             let key = line.split(['.', ' ', '=']).next().unwrap_or_default();
+            if is_built && ASYNCHRONOUS.contains(&key) && !MAY_BE_ASYNCHRONOUS.contains(&folder) {
+                found.push(error(
+                    path,
+                    index + 1,
+                    format!("`{key}` is for asynchronous code, which only the agent has"),
+                ));
+            }
             let ours = key.strip_prefix("sanderling").map(|name| name.trim_start_matches('-'));
             let ours = ours.or(["loadgen", "soak"].contains(&key).then_some(key)).filter(|_| is_built);
             if let Some(name) = ours.filter(|name| !allowed.contains(name)) {

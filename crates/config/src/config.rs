@@ -1,6 +1,7 @@
 //! The checked configuration, independent of its source: a file and the arguments of `serve` both become a [`Config`].
 
 use crate::access_log::AccessLog;
+use crate::authorities::Acme;
 use crate::diagnostic::{Diagnostic, Location, Problem};
 use crate::domain_name::DomainName;
 use crate::limits::Limits;
@@ -44,6 +45,8 @@ pub struct Config {
     pub control: Option<PathBuf>,
     /// Where the file has it.
     pub control_location: Option<Location>,
+    /// The folder with what outlives the processes, if the file has one.
+    pub state: Option<PathBuf>,
     /// Addresses of HTTP; with port 0 the kernel chooses.
     pub http_listen: Vec<SocketAddr>,
     /// Whether HTTP/2 is spoken at these addresses too, by clients that begin with it.
@@ -70,6 +73,8 @@ pub struct Config {
     pub zone_transfers: Vec<(DomainName, ZoneTransfers)>,
     /// The certificates, in the order of the file.
     pub certificates: Vec<CertificateFiles>,
+    /// How certificates are requested; `None` if none is.
+    pub acme: Option<Acme>,
     /// Whether HTTPS clients that ask for a name without a certificate are refused; otherwise they get the first certificate.
     pub refuses_unknown_names: bool,
     /// Whether the server makes a certificate for `localhost`; there is no other one then.
@@ -100,6 +105,7 @@ impl Default for Config {
             sandbox: true,
             control: None,
             control_location: None,
+            state: None,
             http_listen: Vec::new(),
             http2: false,
             https_listen: Vec::new(),
@@ -113,6 +119,7 @@ impl Default for Config {
             transfers: ZoneTransfers::default(),
             zone_transfers: Vec::new(),
             certificates: Vec::new(),
+            acme: None,
             refuses_unknown_names: false,
             has_self_signed_certificate: false,
             replies: DnsReplies::default(),
@@ -156,6 +163,11 @@ impl Config {
     /// Whether there are certificates.
     pub fn has_tls(&self) -> bool {
         !self.certificates.is_empty() || self.has_self_signed_certificate
+    }
+
+    /// The certificates that the server requests itself.
+    pub fn automatic_certificates(&self) -> impl Iterator<Item = &CertificateFiles> {
+        self.certificates.iter().filter(|certificate| certificate.is_automatic)
     }
 
     /// Whether there are zones, or may be some in a folder.
@@ -347,6 +359,8 @@ pub struct SiteOptions {
     pub exact_paths: bool,
     /// The path at which DNS queries are answered (RFC 8484), as it is in a request.
     pub doh_path: Option<String>,
+    /// Whether the server requests the certificate of its hosts.
+    pub has_automatic_certificate: bool,
     /// Whether requests over HTTP are redirected to HTTPS, if there is a listener for it.
     pub https_redirect: bool,
     /// What responses over HTTPS ask of browsers.
@@ -535,6 +549,8 @@ pub struct CertificateFiles {
     /// The names that it is used for: the domain and its aliases. Several certificates of a domain follow each other. Those of
     /// the first domain also serve a name that is none of any certificate.
     pub names: Vec<DomainName>,
+    /// Whether the server requests it. Its files are in the state folder when it was issued, and their paths relative to that.
+    pub is_automatic: bool,
     /// The certificates as PEM, that of the server first.
     pub chain: PathBuf,
     /// The private key as PEM.

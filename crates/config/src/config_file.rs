@@ -1,5 +1,6 @@
 //! Reads a configuration file into a [`Config`], or reports all problems in it.
 
+mod certificates_section;
 mod transfers;
 mod dns;
 mod files;
@@ -20,6 +21,7 @@ use crate::listen_address::{ListenAddresses, parse_listen_address};
 use crate::service::Service;
 use crate::transfers::ZoneTransfers;
 use crate::zones::Zone;
+use https::CertificateChoice;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -132,6 +134,10 @@ impl ConfigBuilder<'_, '_> {
         if let Some(limits) = entries(root).into_iter().find(|entry| entry.key == "limits") {
             self.read_limits(limits);
         }
+        // Whether there is such a section is what the default of the domains depends on.
+        if let Some(section) = entries(root).into_iter().find(|entry| entry.key == "certificates") {
+            self.read_certificates_section(section);
+        }
         for entry in entries(root) {
             match entry.key {
                 "workers" => {
@@ -147,6 +153,11 @@ impl ConfigBuilder<'_, '_> {
                     let path = self.read_path(entry, "control = \"control.sock\"");
                     (self.config.control, self.config.control_location) = path.unzip();
                 }
+                "state" => {
+                    self.config.state = self.read_path(entry, "state = \"/var/lib/sanderling\"").map(|(path, _)| path);
+                }
+                // It was read before.
+                "certificates" => {}
                 "http" => self.read_http(entry),
                 "https" => self.read_https(entry),
                 "dns" => self.read_dns(entry),
@@ -305,7 +316,10 @@ impl ConfigBuilder<'_, '_> {
             }
         }
         self.check_fallback(&options);
-        self.read_https_options(name, certificate.is_some(), [https_redirect, hsts], &mut options);
+        let certificate = self.certificate_choice(certificate, site.is_some());
+        options.has_automatic_certificate = matches!(certificate, CertificateChoice::Automatic);
+        let has_certificate = !matches!(certificate, CertificateChoice::None);
+        self.read_https_options(name, has_certificate, [https_redirect, hsts], &mut options);
         if let Some(entry) = zone {
             self.read_zone(name, offset, entry);
         }
@@ -326,12 +340,14 @@ impl ConfigBuilder<'_, '_> {
             ),
             (None, None) => {}
         }
-        if let Some(entry) = certificate {
-            let names = match self.config.sites.get(sites_before) {
-                Some(site) => site.hosts.clone(),
-                None => vec![name.clone()],
-            };
-            self.read_certificates(&names, entry);
+        let names = || match self.config.sites.get(sites_before) {
+            Some(site) => site.hosts.clone(),
+            None => vec![name.clone()],
+        };
+        match certificate {
+            CertificateChoice::None => {}
+            CertificateChoice::Automatic => self.add_automatic_certificate(names(), offset),
+            CertificateChoice::Files(entry) => self.read_certificates(&names(), entry),
         }
     }
 

@@ -16,6 +16,7 @@ pub(super) enum Section {
     Http,
     Https,
     Dns,
+    Certificates,
     /// `[domain."NAME"]`.
     Domain,
     /// `[tsig."NAME"]`.
@@ -26,11 +27,12 @@ pub(super) enum Section {
 }
 
 impl Section {
-    const ALL: [Section; 9] = [
+    const ALL: [Section; 10] = [
         Section::Top,
         Section::Http,
         Section::Https,
         Section::Dns,
+        Section::Certificates,
         Section::Domain,
         Section::Tsig,
         Section::Log,
@@ -48,10 +50,12 @@ impl Section {
                     "group",
                     "sandbox",
                     "control",
+                    "state",
                     "include",
                     "http",
                     "https",
                     "dns",
+                    "certificates",
                     "domain",
                     "tsig",
                     "log",
@@ -85,6 +89,7 @@ impl Section {
                 "rate_limit_exempt",
                 "rate_limit_dry_run",
             ],
+            Section::Certificates => vec!["agree_to_terms", "contact", "authorities"],
             Section::Domain => vec![
                 "site",
                 "aliases",
@@ -129,6 +134,7 @@ impl Section {
             Section::Http => "in [http]",
             Section::Https => "in [https]",
             Section::Dns => "in [dns]",
+            Section::Certificates => "in [certificates]",
             Section::Domain => "in [domain.\"NAME\"]",
             Section::Tsig => "in [tsig.\"NAME\"]",
             Section::Log => "in [log]",
@@ -173,11 +179,13 @@ impl Section {
                 let plain: Vec<&str> = keys
                     .into_iter()
                     .filter(|key| {
-                        !matches!(*key, "http" | "https" | "dns" | "domain" | "tsig" | "log" | "metrics" | "limits")
+                        let sections =
+                            ["http", "https", "dns", "certificates", "domain", "tsig", "log", "metrics", "limits"];
+                        !sections.contains(key)
                     })
                     .collect();
                 format!(
-                    "the keys are {}, [http], [https], [dns], [domain.\"NAME\"], [tsig.\"NAME\"], [log], [metrics] and [limits]",
+                    "the keys are {}, [http], [https], [dns], [certificates], [domain.\"NAME\"], [tsig.\"NAME\"], [log], [metrics] and [limits]",
                     quoted(&plain)
                 )
             }
@@ -202,6 +210,7 @@ mod tests {
                 Section::Http => of("http"),
                 Section::Https => of("https"),
                 Section::Dns => of("dns"),
+                Section::Certificates => of("certificates"),
                 Section::Domain => {
                     of("domain").values().next().and_then(|domain| domain.get_ref().as_table()).expect("a domain")
                 }

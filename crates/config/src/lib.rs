@@ -11,7 +11,9 @@ mod config_text;
 mod config_reader;
 mod keys;
 mod flags;
+mod account;
 mod config;
+mod authorities;
 mod zones;
 mod transfers;
 mod folder_pattern;
@@ -29,6 +31,8 @@ pub mod log;
 pub mod diagnostic;
 
 pub use access_log::{AccessLog, AccessLogTarget, Rotation, RotationTime};
+pub use account::lookup_user;
+pub use authorities::{Acme, Authority};
 pub use config::{
     CertificateFiles, ClientFrom, Config, CookieSecretFile, DefaultSite, DnsReplies, FileOptions, Hsts, Metrics,
     RateLimit, Site, SiteOptions, SocketsPerAddress, TrustedProxies, UserAndGroup,

@@ -116,6 +116,11 @@ impl ZoneMap {
         self.cname_chain_max
     }
 
+    /// The seed of the hashes of the map and its zones.
+    pub fn seed(&self) -> HashSeed {
+        self.seed
+    }
+
     /// The entries, in the order in which their apexes were first given.
     pub fn entries(&self) -> &[ZoneEntry] {
         &self.entries

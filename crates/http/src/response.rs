@@ -48,6 +48,8 @@ pub(crate) enum Head<'r> {
     DnsOptions,
     /// 200 with a DNS message.
     DnsMessage { length_bytes: usize, max_age_s: u32 },
+    /// 200 with this text.
+    Text(&'r [u8]),
     /// 405 of a resource that answers DNS queries.
     DnsMethodNotAllowed(PageFormat),
     /// 429
@@ -139,6 +141,8 @@ pub enum Body<'r> {
     Multipart(Multipart<'r>),
     /// The message of [`Response::dns_message`].
     DnsMessage,
+    /// The text of [`Response::text`].
+    Text(&'r [u8]),
 }
 
 impl<'r> Response<'r> {
@@ -153,6 +157,11 @@ impl<'r> Response<'r> {
     /// §5.1).
     pub fn dns_message(request: &Request<'r>, length_bytes: usize, max_age_s: u32) -> Response<'r> {
         Response::of(request, Head::DnsMessage { length_bytes, max_age_s })
+    }
+
+    /// The response with `text`, which is plain and must not be cached.
+    pub fn text(request: &Request<'r>, text: &'r [u8]) -> Response<'r> {
+        Response::of(request, Head::Text(text))
     }
 
     /// The response to a `request` without a DNS query, for which `status` is from [`dns_query`](crate::dns_query).
@@ -226,7 +235,7 @@ impl<'r> Response<'r> {
     /// The status.
     pub fn status(&self) -> Status {
         match self.head {
-            Head::Full(_) | Head::DnsMessage { .. } => Status::Ok,
+            Head::Full(_) | Head::DnsMessage { .. } | Head::Text(_) => Status::Ok,
             Head::Partial(..) | Head::Multipart(_) => Status::PartialContent,
             Head::NotModified(_) => Status::NotModified,
             Head::RangeNotSatisfiable(..) => Status::RangeNotSatisfiable,
@@ -260,6 +269,7 @@ impl<'r> Response<'r> {
             Head::Multipart(multipart) => Body::Multipart(multipart),
             Head::NotModified(_) | Head::Options | Head::DnsOptions => Body::Empty,
             Head::DnsMessage { .. } => Body::DnsMessage,
+            Head::Text(text) => Body::Text(text),
             Head::StatusPage(_, format)
             | Head::TooManyRequests { format, .. }
             | Head::RangeNotSatisfiable(_, format)
@@ -345,6 +355,13 @@ impl<'r> Response<'r> {
                 put_page_fields(Status::TooManyRequests, format, date, out);
                 put_number(b"Retry-After: ", retry_after_s, out);
                 out.extend_from_slice(b"\r\n\r\n");
+            }
+            Head::Text(text) => {
+                put_dated(Status::Ok, Status::Ok.start(), date, out);
+                put_number(b"Content-Length: ", text.len() as u64, out);
+                out.extend_from_slice(
+                    b"\r\nContent-Type: text/plain; charset=utf-8\r\nCache-Control: no-store\r\n\r\n",
+                );
             }
             Head::DnsMethodNotAllowed(format) => {
                 let status = Status::MethodNotAllowed;

@@ -65,6 +65,10 @@ pub struct Descriptors {
     pub shared_keys: Option<OwnedFd>,
     /// The secrets of TSIG keys.
     pub tsig_secrets: Option<OwnedFd>,
+    /// What certificate authorities look for.
+    pub challenges: Option<OwnedFd>,
+    /// The state of the agent.
+    pub agent_report: Option<OwnedFd>,
     /// Where the lines of the access log go.
     pub access_log: Option<OwnedFd>,
     /// The control socket.
@@ -91,6 +95,8 @@ impl Extend<(FdKind, OwnedFd)> for Descriptors {
                 FdKind::KeptCertificates => self.kept_certificates = Some(descriptor),
                 FdKind::SharedKeys => self.shared_keys = Some(descriptor),
                 FdKind::TsigSecrets => self.tsig_secrets = Some(descriptor),
+                FdKind::Challenges => self.challenges = Some(descriptor),
+                FdKind::AgentReport => self.agent_report = Some(descriptor),
                 FdKind::AccessLog => self.access_log = Some(descriptor),
                 FdKind::ControlSocket => self.control = Some(descriptor),
                 FdKind::Listener(role) => self.listeners.push((role, descriptor)),

@@ -3,6 +3,7 @@
 //! A [`Message`] travels as one packet over a Unix socket, with its descriptors, each with its [`FdKind`]. The same messages go
 //! - between the supervisor and a server process,
 //! - from a command such as `sanderling reload` to the control socket, and back,
+//! - between the supervisor and the agent,
 //! - from a server process without a supervisor to the one that adopts it.
 //!
 //! Descriptors also pass through `exec`: by their names to a new server process, by a list to the program that replaces
@@ -15,6 +16,7 @@ pub mod control_path;
 pub mod handover;
 mod connection;
 mod message;
+pub mod agent;
 pub mod secrets;
 
 pub use connection::{Connection, IncomingFds, OutgoingFds, RETRY_INTERVAL, Received, is_closed};

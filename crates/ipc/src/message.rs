@@ -37,6 +37,29 @@ pub enum Command {
     UpdateAccessLog,
     /// Open the access log again.
     Reopen,
+    /// Answer what certificate authorities look for, which comes with the command ([`FdKind::Challenges`]), instead of what came
+    /// before. The receiver confirms it with [`Event::ChallengesServed`].
+    UpdateChallenges {
+        /// The number of this set.
+        number: u64,
+    },
+    /// The server process answers what certificate authorities look for. To the agent.
+    ChallengesServed {
+        /// The number of the set.
+        number: u64,
+    },
+    /// Report the certificates that are requested, or one of them.
+    Certificates {
+        /// Its domain.
+        name: Option<String>,
+        /// For programs.
+        is_json: bool,
+    },
+    /// Request a certificate now. To the agent it comes with the client that gets the answer ([`FdKind::Requester`]).
+    RenewCertificate {
+        /// Its domain.
+        name: String,
+    },
     /// Report the status.
     Status(StatusFormat),
     /// What the supervisor has counted, for the metrics of a server process.
@@ -159,6 +182,21 @@ pub enum Event {
     /// The good versions of certificates that come with this event ([`FdKind::KeptCertificates`]) are to be kept for the next
     /// server process, instead of those before.
     CertificatesKept,
+    /// The agent has an order in progress: certificate authorities look for what comes with this event ([`FdKind::Challenges`]),
+    /// and for nothing else.
+    ChallengesChanged {
+        /// The number of this set.
+        number: u64,
+    },
+    /// The server process answers what certificate authorities look for.
+    ChallengesServed {
+        /// The number of the set.
+        number: u64,
+    },
+    /// The agent has stored a certificate.
+    CertificateStored,
+    /// The state of the agent has changed ([`FdKind::AgentReport`]).
+    AgentReport,
     /// The server process cannot write the access log.
     AccessLogFailed,
     /// The server process has failed and exits when it has finished what is in progress.
@@ -187,6 +225,10 @@ pub enum FdKind {
     SharedKeys,
     /// The secrets of TSIG keys in a sealed memfd ([`crate::secrets`]).
     TsigSecrets,
+    /// What certificate authorities look for, in a sealed memfd ([`crate::agent`]).
+    Challenges,
+    /// The state of the agent in a sealed memfd ([`crate::agent`]).
+    AgentReport,
     /// Where the lines of the access log go; the configuration says whether it is a file or a socket.
     AccessLog,
     /// The control socket.
@@ -354,7 +396,13 @@ pub(crate) mod tests {
         let supervision = Command::Supervision(Supervision { processes: [0, 1, 2], ..Supervision::default() });
         let updates = [Command::UpdateSecrets, Command::UpdateAccessLog, Command::Reopen, supervision];
         let others = [reload, Command::Upgrade, Command::Stop, Command::Drain, Command::HandOver];
-        let commands = updates.into_iter().chain(others).chain(formats).chain(of_zones);
+        let of_agent = [
+            Command::UpdateChallenges { number: 1 },
+            Command::ChallengesServed { number: 1 },
+            Command::Certificates { name: Some(zone()), is_json: true },
+            Command::RenewCertificate { name: zone() },
+        ];
+        let commands = of_agent.into_iter().chain(updates).chain(others).chain(formats).chain(of_zones);
         let events = [
             Event::Stdout(text()),
             Event::Stderr(text()),
@@ -367,6 +415,10 @@ pub(crate) mod tests {
             Event::NewProcessNeeded(text()),
             Event::ZonesKept { replaces_all: true },
             Event::CertificatesKept,
+            Event::ChallengesChanged { number: 1 },
+            Event::ChallengesServed { number: 1 },
+            Event::CertificateStored,
+            Event::AgentReport,
             Event::AccessLogFailed,
             Event::Failed,
             Event::AcceptStopped,
@@ -392,6 +444,8 @@ pub(crate) mod tests {
             FdKind::KeptCertificates,
             FdKind::SharedKeys,
             FdKind::TsigSecrets,
+            FdKind::Challenges,
+            FdKind::AgentReport,
             FdKind::AccessLog,
             FdKind::ControlSocket,
             FdKind::Process(process),
@@ -419,7 +473,7 @@ pub(crate) mod tests {
         for name in enums.iter().chain(&inner).flatten() {
             assert!(all.contains(&format!("\"{name}\"")), "{name} is not in `messages` or `kinds`");
         }
-        assert_eq!(enums.map(|names| names.len()), [3, 11, 15, 13], "{inner:?}");
+        assert_eq!(enums.map(|names| names.len()), [3, 15, 19, 15], "{inner:?}");
     }
 
     #[test]

@@ -116,6 +116,26 @@ pub fn enter(config: &SandboxConfig<'_>) -> io::Result<Sandbox> {
     Ok(Sandbox { landlock, seccomp })
 }
 
+/// The same for the agent, which may connect to other machines, and write beneath the directory `writable`, but not listen.
+///
+/// # Errors
+/// A layer failed. The process must end, since others may apply.
+///
+/// # Panics
+/// If another thread runs, which would not be restricted.
+pub fn enter_as_agent(config: &SandboxConfig<'_>, writable: BorrowedFd<'_>) -> io::Result<Sandbox> {
+    assert_eq!(thread_count()?, 1, "the sandbox is entered before any other thread runs");
+    let landlock = match config.landlock {
+        Layer::Enabled => landlock::restrict_agent_to(config.readable_fds.iter().copied(), writable)?,
+        Layer::Disabled => Landlock::Disabled,
+    };
+    let seccomp = match config.seccomp {
+        Layer::Enabled => seccomp::install_for_agent()?,
+        Layer::Disabled => Seccomp::Disabled,
+    };
+    Ok(Sandbox { landlock, seccomp })
+}
+
 /// The layers that apply to this process.
 #[derive(Debug)]
 pub struct Sandbox {

@@ -69,6 +69,8 @@ pub(crate) enum Command {
         source: ConfigSource,
         /// The argument of `--control`.
         control: Option<PathBuf>,
+        /// The argument of `--state`.
+        state: Option<PathBuf>,
     },
     /// Serve with what a supervisor has passed on.
     ServerProcess {
@@ -77,6 +79,12 @@ pub(crate) enum Command {
         control: Option<PathBuf>,
         /// Zones that are loaded even if they have lost records or their serial went back.
         forced_zones: Vec<DomainName>,
+    },
+    /// Request certificates with what a supervisor has passed on.
+    Agent {
+        source: ConfigSource,
+        /// The state folder.
+        state: PathBuf,
     },
     /// Report the errors of the configuration.
     Check(ConfigSource, CheckOptions),
@@ -109,13 +117,18 @@ impl Invocation {
         let command = match cli.command {
             CliCommand::Demo(demo) => Command::Demo { http: demo.http, https: demo.https, dns: demo.dns },
             CliCommand::Serve(mut serve) => {
-                Command::Serve { control: serve.control.take(), source: serve.source(search_paths)? }
+                let (control, state) = (serve.control.take(), serve.state.take());
+                Command::Serve { control, state, source: serve.source(search_paths)? }
             }
             CliCommand::ServerProcess { mut serve, forced_zones } => Command::ServerProcess {
                 control: serve.control.take(),
                 source: serve.source(search_paths)?,
                 forced_zones,
             },
+            CliCommand::Agent { mut serve } => {
+                let state = serve.state.take().unwrap_or_default();
+                Command::Agent { state, source: serve.source(search_paths)? }
+            }
             CliCommand::Check(check) => {
                 let options = CheckOptions { is_strict: check.strict, is_json: check.json };
                 Command::Check(check.source(search_paths)?, options)
@@ -145,6 +158,14 @@ impl Invocation {
             CliCommand::Zone { command } => {
                 let (command, arguments) = command.request();
                 control("zone", arguments.request(Request::Zone(command), search_paths, env))?
+            }
+            CliCommand::Certificates { name, json, control: arguments } => {
+                let command = Request::Certificates { name: name.map(|name| name.to_string()), is_json: json };
+                control("certificates", arguments.request(command, search_paths, env))?
+            }
+            CliCommand::Renew { name, control: arguments } => {
+                let command = Request::RenewCertificate { name: name.to_string() };
+                control("renew", arguments.request(command, search_paths, env))?
             }
             CliCommand::Upgrade(arguments) => {
                 control("upgrade", arguments.request(Request::Upgrade, search_paths, env))?
@@ -218,6 +239,12 @@ enum CliCommand {
         serve: ServeArgs,
         #[arg(long = "force-zone", value_parser = parse_zone_name)]
         forced_zones: Vec<DomainName>,
+    },
+    /// The process that requests certificates; `serve` starts it.
+    #[command(name = "internal-agent", hide = true)]
+    Agent {
+        #[command(flatten)]
+        serve: ServeArgs,
     },
     Check(CheckArgs),
     Probe(ProbeArgs),
@@ -296,6 +323,42 @@ not be loaded, or the server did not answer, 2 for a wrong command line.")]
     Zone {
         #[command(subcommand)]
         command: zone::ZoneArgs,
+    },
+    /// Show the certificates that the server requests
+    ///
+    /// For each: its names, its issuer, the time until it expires, when the next order is and why, and the last error with what
+    /// to do. Certificates of files are in `sanderling status`.
+    #[command(after_help = "Examples:
+  sanderling certificates                 all of them
+  sanderling certificates example.com     one of them
+  sanderling certificates --json          for programs
+
+Exit status: 0 if the server answers, 1 if it does not, or requests no such certificate, 2 for a
+wrong command line.")]
+    Certificates {
+        /// The domain, or another name of the certificate
+        #[arg(value_name = "NAME", value_parser = parse_zone_name)]
+        name: Option<DomainName>,
+        /// Write JSON instead of text
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        control: ControlArgs,
+    },
+    /// Request a certificate now
+    ///
+    /// Before it is due, or after an error was corrected. The certificate in service stays until there is a new one.
+    #[command(after_help = "Examples:
+  sanderling renew example.com
+
+Exit status: 0 if it was issued, 1 if not or if the server did not answer, 2 for a wrong command
+line.")]
+    Renew {
+        /// The domain, or another name of the certificate
+        #[arg(value_name = "NAME", value_parser = parse_zone_name)]
+        name: DomainName,
+        #[command(flatten)]
+        control: ControlArgs,
     },
     /// Switch to the newly installed binary without closing sockets
     ///
@@ -435,6 +498,12 @@ struct ServeArgs {
     /// configuration file there is none by default.
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
+
+    /// The folder for certificates, keys and accounts
+    ///
+    /// The default is the key `state`, else $STATE_DIRECTORY, else /var/lib/sanderling for root.
+    #[arg(long, value_name = "FOLDER")]
+    state: Option<PathBuf>,
 }
 
 fn parse_zone_name(name: &str) -> Result<DomainName, String> {

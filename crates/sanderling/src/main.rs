@@ -35,12 +35,15 @@ fn run() -> Exit {
     }
     match invocation.command {
         Command::Demo { http, https, dns } => sanderling_server_process::serve_demo(http, https, dns),
-        Command::Serve { source, control } => sanderling_supervisor::serve(&source, &invocation.forced, |key| {
-            control_path::of_server(control.as_deref(), key, &source, &env)
-        }),
+        Command::Serve { source, control, state } => {
+            sanderling_supervisor::serve(&source, &invocation.forced, state, |key| {
+                control_path::of_server(control.as_deref(), key, &source, &env)
+            })
+        }
         Command::ServerProcess { source, control, forced_zones } => {
             sanderling_server_process::serve(&source, control, &forced_zones)
         }
+        Command::Agent { source, state } => sanderling_agent::run(&source, &state),
         Command::Check(source, options) => sanderling_server_process::check(&source, options),
         Command::Probe(options) => exit_of("probe", sanderling_probe::run(&options)),
         Command::Control(request) => client::run(request.command, &request.socket, request.timeout),

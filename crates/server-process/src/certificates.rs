@@ -235,6 +235,8 @@ impl Certificates {
         };
         let previous = self.last_good.remove(&configured.chain).or_else(of_kept);
         let (in_service, not_used) = match (load(configured, files), previous) {
+            // It was not issued yet: the agent reports how far it is.
+            (Err(_), previous) if configured.is_automatic && files.is_err() => (previous, None),
             (Err(problem), previous) => (previous, Some(NotUsed { problem, certificate: None })),
             (Ok(certificate), Some(previous)) => match time_regression(configured, &certificate, &previous) {
                 Some(problem) => (Some(previous), Some(NotUsed { problem, certificate: Some(certificate) })),

@@ -4,10 +4,9 @@ use crate::access;
 use crate::certificates::{CertificateState, Certificates, InService};
 use crate::load_status::{LoadStatus, ZoneState};
 use crate::loader::{Loaded, Loader};
-use crate::sandbox::lookup_user;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, Severity, error_text};
 use sanderling_config::log::{print, report};
-use sanderling_config::{AccessLog, CertificateFiles, Config, ConfigSource, Exit};
+use sanderling_config::{AccessLog, CertificateFiles, Config, ConfigSource, Exit, lookup_user};
 use sanderling_ipc::secrets::PemFiles;
 use sanderling_os::process::effective_uid;
 use serde::Serialize;
@@ -139,9 +138,17 @@ fn load(config: &Config) -> Result<(Loaded, Vec<CertificateState>, Option<String
 
 /// The certificates, and what is wrong with them.
 fn load_certificates(config: &Config) -> (Vec<CertificateState>, Vec<Diagnostic>) {
-    let read = |files: &CertificateFiles| files.read().map_err(|problem| problem.to_string());
+    let read = |files: &CertificateFiles| match files.is_automatic {
+        true => Err(String::new()),
+        false => files.read().map_err(|problem| problem.to_string()),
+    };
     let files: Vec<PemFiles> = config.certificates.iter().map(read).collect();
-    let mut problems: Vec<Diagnostic> = config.certificates.iter().flat_map(CertificateFiles::key_problems).collect();
+    let mut problems: Vec<Diagnostic> = config
+        .certificates
+        .iter()
+        .filter(|files| !files.is_automatic)
+        .flat_map(CertificateFiles::key_problems)
+        .collect();
     let mut certificates = Certificates::default();
     certificates.load_files(&config.certificates, &files, &[], &mut problems);
     (certificates.states, problems)

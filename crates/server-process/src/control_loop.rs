@@ -6,6 +6,7 @@ mod zone_commands;
 
 use crate::access_log::{self, LostLines};
 use crate::certificates::{Certificates, LoadedSecrets, SecretDescriptors};
+use crate::challenges::ActiveChallenges;
 use crate::client_policy::set_client_policies;
 use crate::heap_trim::HeapTrim;
 use crate::kept_zones::NewSegment;
@@ -23,6 +24,8 @@ use crate::zone_loader::Denial;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text};
 use sanderling_config::log::{log, report};
 use sanderling_config::{Config, ConfigSource, DomainName, ListenerRole, Service};
+use sanderling_dns::ZoneMap;
+use sanderling_ipc::agent::challenges_from_memfd;
 use sanderling_ipc::control_socket::{ClientId, ControlSocket};
 use sanderling_ipc::handover::Descriptors;
 use sanderling_ipc::{
@@ -87,6 +90,9 @@ pub(crate) struct ProcessState {
 /// The control thread.
 pub(crate) struct ControlLoop<'s> {
     server: &'s Server,
+    /// The zones that are served, without what certificate authorities look for.
+    zones: Arc<ZoneMap>,
+    challenges: ActiveChallenges,
     socket_sets: &'s [SocketSet],
     state: ProcessState,
     results: (Sender<Finished>, Receiver<Finished>),
@@ -134,6 +140,8 @@ impl<'s> ControlLoop<'s> {
     ) -> io::Result<ControlLoop<'s>> {
         let load_finished = Arc::new(EventFd::new()?);
         Ok(ControlLoop {
+            zones: server.zones(),
+            challenges: ActiveChallenges::default(),
             server,
             rules_watcher: RulesWatcher::new(&state.config.limits, Arc::clone(&load_finished)),
             socket_sets,
@@ -287,6 +295,7 @@ impl<'s> ControlLoop<'s> {
                     });
                 }
             }
+            Command::UpdateChallenges { number } => self.update_challenges(number, descriptors),
             Command::UpdateAccessLog => {
                 let mut received = Descriptors::default();
                 received.extend(descriptors);
@@ -303,9 +312,33 @@ impl<'s> ControlLoop<'s> {
                 self.server.drain(DrainMode::Replaced);
             }
             Command::Stop => self.stop(),
-            Command::Upgrade | Command::Reopen | Command::HandOver => {
+            Command::Upgrade
+            | Command::Reopen
+            | Command::HandOver
+            | Command::ChallengesServed { .. }
+            | Command::Certificates { .. }
+            | Command::RenewCertificate { .. } => {
                 log(&format!("ignoring the command {command:?}: a server process does not carry it out"));
             }
+        }
+    }
+
+    /// Answers what certificate authorities look for from now on.
+    fn update_challenges(&mut self, number: u64, descriptors: IncomingFds) {
+        let mut received = Descriptors::default();
+        received.extend(descriptors);
+        let challenges = received.challenges.ok_or_else(|| io::Error::other("none came with the command"));
+        match challenges.and_then(challenges_from_memfd) {
+            Ok(challenges) => {
+                self.challenges = ActiveChallenges::new(challenges);
+                let (tokens, zones) = (self.challenges.tokens(), self.challenges.overlay(&self.zones));
+                self.server.update_snapshot(|snapshot| {
+                    snapshot.challenges = tokens;
+                    snapshot.zones = zones;
+                });
+                self.send(Event::ChallengesServed { number });
+            }
+            Err(error) => log(&format!("cannot answer certificate authorities: {}", error_text(&error))),
         }
     }
 
@@ -509,6 +542,9 @@ impl<'s> ControlLoop<'s> {
         snapshot.access_log = access_log::access_log(&config);
         set_client_policies(&config, &mut snapshot);
         snapshot.transfers = transfer_policy(&config, &self.state.transfer_slots);
+        self.zones = Arc::clone(&snapshot.zones);
+        snapshot.zones = self.challenges.overlay(&self.zones);
+        snapshot.challenges = self.challenges.tokens();
         self.server.update_snapshot(|current| {
             match secrets {
                 Some(LoadedSecrets { tls, shared_keys, tsig_keys, .. }) => {
@@ -653,6 +689,10 @@ impl<'s> ControlLoop<'s> {
             | Command::Upgrade
             | Command::Drain
             | Command::UpdateSecrets
+            | Command::UpdateChallenges { .. }
+            | Command::ChallengesServed { .. }
+            | Command::Certificates { .. }
+            | Command::RenewCertificate { .. }
             | Command::UpdateAccessLog
             | Command::Supervision(_) => {
                 control.send_stderr(client, &format!("sanderling: {NO_SUPERVISOR}"));

@@ -14,6 +14,7 @@ mod metrics;
 mod sandbox;
 mod access;
 mod certificates;
+mod challenges;
 mod reply_options;
 mod client_policy;
 mod transfers;

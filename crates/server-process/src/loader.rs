@@ -366,6 +366,7 @@ fn file_options(options: &sanderling_config::FileOptions) -> FileOptions {
 /// What a site with these options does besides serving files.
 fn rules_of(options: &sanderling_config::SiteOptions, errors: &mut Vec<Diagnostic>) -> Option<Box<SiteRules>> {
     let rules = SiteRules {
+        answers_challenges: options.has_automatic_certificate,
         redirects_to_https: options.https_redirect,
         https_field_lines: options.hsts.as_ref().map_or(String::new(), Hsts::field_line),
         doh_path: options.doh_path.clone(),

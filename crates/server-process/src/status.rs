@@ -249,7 +249,11 @@ fn text_line(name: &str, value: &str) -> String {
 }
 
 fn certificate_text(certificate: &CertificateState) -> String {
-    let version = certificate.in_service.as_ref().map_or("UNAVAILABLE".to_owned(), |version| version.text());
+    let version = match (&certificate.in_service, &certificate.problem) {
+        (Some(version), _) => version.text(),
+        (None, Some(_)) => "UNAVAILABLE".to_owned(),
+        (None, None) => "not issued yet; see `sanderling certificates`".to_owned(),
+    };
     let problem = certificate.problem.as_ref().map_or(String::new(), |problem| format!("; ERROR: {problem}"));
     let warnings: String = certificate.warnings.iter().map(|warning| format!("; {warning}")).collect();
     format!("  certificate   {}: {version}{problem}{warnings}\n", certificate.names_text())

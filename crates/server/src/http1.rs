@@ -421,7 +421,7 @@ impl Http1 {
                 None
             }
             // Only a hit has the body of a file.
-            (Body::Empty | Body::File { .. } | Body::Multipart(_) | Body::DnsMessage, _) => None,
+            (Body::Empty | Body::File { .. } | Body::Multipart(_) | Body::DnsMessage | Body::Text(_), _) => None,
         };
         if HAS_RULES && let Some(log) = context.log {
             let content_bytes = context.buffers.output.len() - content_start;
@@ -494,7 +494,7 @@ fn answer_dns<'s>(
     match response.body() {
         Body::DnsMessage => output.extend_from_slice(reply),
         Body::StatusPage(page) => output.extend_from_slice(page),
-        Body::Empty | Body::File { .. } | Body::Multipart(_) => {}
+        Body::Empty | Body::File { .. } | Body::Multipart(_) | Body::Text(_) => {}
     }
     if let Some(log) = context.log {
         let peer = connection.peer(LoggedProtocol::Http1);
@@ -536,7 +536,7 @@ fn write_status_page(response: &Response<'_>, context: &mut Context<'_, '_>) -> 
 
 /// Appends the page of a response without a file; its bytes.
 fn put_status_page(response: &Response<'_>, output: &mut Vec<u8>) -> usize {
-    let Body::StatusPage(page) = response.body() else { return 0 };
+    let (Body::StatusPage(page) | Body::Text(page)) = response.body() else { return 0 };
     output.extend_from_slice(page);
     page.len()
 }

@@ -502,7 +502,7 @@ impl<'s> Http2<'s> {
                 let body = ResponseBody::Multipart(Box::new(MultipartBody { text, written_bytes: 0, chunk }));
                 Content::Later { body, length_bytes: multipart.length_bytes() }
             }
-            Body::Empty | Body::StatusPage(_) | Body::DnsMessage => Content::Empty,
+            Body::Empty | Body::StatusPage(_) | Body::DnsMessage | Body::Text(_) => Content::Empty,
         }
     }
 
@@ -543,6 +543,13 @@ impl<'s> Http2<'s> {
         match body {
             Body::StatusPage(page) => return self.page_content(request, page),
             Body::DnsMessage => {}
+            Body::Text(text) => {
+                let body = MultipartBody { text: text.to_vec(), written_bytes: 0, chunk: None };
+                return Content::Later {
+                    body: ResponseBody::Multipart(Box::new(body)),
+                    length_bytes: text.len() as u64,
+                };
+            }
             Body::Empty | Body::File { .. } | Body::Multipart(_) => return Content::Empty,
         }
         if self.session.has_room_for(request, reply.len() as u64) {

@@ -52,6 +52,7 @@ mod file_variant;
 mod disk_file;
 mod snapshot;
 mod transfers;
+mod challenges;
 mod access_log;
 mod log_queue;
 mod sites;
@@ -74,6 +75,7 @@ mod clock;
 mod options;
 
 pub use access_log::AccessLog;
+pub use challenges::Challenges;
 pub use connection::Protocol;
 pub use file_cache::CacheStats;
 pub use http_clients::{ClientFrom, HttpClients};

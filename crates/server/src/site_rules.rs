@@ -2,6 +2,7 @@
 //! answering a DNS query, serving another file, and adding fields to the response.
 
 use crate::authenticator::{Authenticator, CREDENTIALS_BYTES_MAX, Credentials, Verdict};
+use crate::challenges::ACME_CHALLENGES;
 use crate::clock::Clock;
 use crate::file_cache::Lookup;
 use crate::file_hit::is_missing;
@@ -19,9 +20,6 @@ use sanderling_os::clock::monotonic_ms;
 use sanderling_site_rules::{FieldEdits, Outcome, PageStatus, RedirectStatus, RequestPath, RuleSet, has_fingerprint};
 use std::net::IpAddr;
 use std::sync::Arc;
-
-/// The directory in which a certificate authority looks for a token, without encryption (RFC 8555 §8.3).
-const ACME_CHALLENGES: &[u8] = b".well-known/acme-challenge";
 
 /// Cache-Control of a file with a hash of its content in its name, and of other files.
 const KEPT: &[u8] = b"public, max-age=31536000, immutable";
@@ -102,7 +100,7 @@ impl<'r> Ruling<'r> {
         request: &'r Request<'r>,
         site: Option<&'r Arc<Site>>,
         transport: &Transport,
-        snapshot: &Snapshot,
+        snapshot: &'r Snapshot,
         options: &Options,
     ) -> Ruling<'r> {
         let without_fields = |action| Ruling { action, ..Ruling::of_file() };
@@ -117,6 +115,10 @@ impl<'r> Ruling<'r> {
             if !lines.is_empty() && request.host.is_some_and(|host| !is_address(host.name)) {
                 fields.https_lines = lines;
             }
+        } else if rules.is_some_and(|rules| rules.answers_challenges)
+            && let Some(content) = challenge(request, snapshot)
+        {
+            return without_fields(Action::Respond(Response::text(request, content)));
         } else if let Some(port) = options.http.https_port
             && rules.is_some_and(|rules| rules.redirects_to_https)
             && is_redirected(request, snapshot)
@@ -372,6 +374,12 @@ fn is_redirected(request: &Request<'_>, snapshot: &Snapshot) -> bool {
         && snapshot.tls.as_ref().is_some_and(|tls| {
             str::from_utf8(host.name).is_ok_and(|host| tls.https.certificates().has_valid_certificate_for(host))
         })
+}
+
+/// What a certificate authority looks for with this request.
+fn challenge<'s>(request: &Request<'_>, snapshot: &'s Snapshot) -> Option<&'s [u8]> {
+    let challenges = snapshot.challenges.as_ref().filter(|_| matches!(request.method, Method::Get | Method::Head))?;
+    challenges.find(request.path()?.strip_prefix(b"/")?)
 }
 
 fn is_acme_challenge(path: &[u8]) -> bool {

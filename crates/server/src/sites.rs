@@ -85,6 +85,8 @@ impl Default for FileOptions {
 pub struct SiteRules {
     /// Requests that arrive without encryption are redirected to HTTPS.
     pub redirects_to_https: bool,
+    /// Certificate authorities may look here for what an order needs ([`Challenges`](crate::Challenges)).
+    pub answers_challenges: bool,
     /// Lines that the heads of responses over HTTPS have besides, each with its CRLF.
     pub https_field_lines: String,
     /// The path at which DNS queries are answered (RFC 8484), as in a request.

@@ -1,6 +1,7 @@
 //! What a server answers from at one moment. Each part is immutable and replaced independently.
 
 use crate::access_log::AccessLog;
+use crate::challenges::Challenges;
 use crate::http_clients::HttpClients;
 use crate::rate_limit_policy::RateLimitPolicy;
 use crate::sites::Sites;
@@ -27,6 +28,8 @@ pub struct Snapshot {
     pub http_clients: Arc<HttpClients>,
     /// Which client may transfer which zone.
     pub transfers: Arc<TransferPolicy>,
+    /// What certificate authorities look for, if an order is in progress.
+    pub challenges: Option<Arc<Challenges>>,
     /// The access log; `None` if there is none.
     pub access_log: Option<AccessLog>,
     /// Where its sites and zones are counted, which the server sets.
@@ -54,6 +57,7 @@ impl Snapshot {
             rate_limit_policy: Arc::default(),
             http_clients: Arc::default(),
             transfers: Arc::default(),
+            challenges: None,
             access_log: None,
             slots: Arc::default(),
         }

@@ -6,6 +6,8 @@ mod reload;
 mod upgrade;
 mod start_task;
 mod status;
+mod certificates;
+mod agent;
 mod zones;
 mod access_log;
 mod secrets;
@@ -13,6 +15,7 @@ mod secrets;
 pub use startup::serve;
 
 use self::access_log::AccessLogFile;
+use self::agent::Agent;
 use self::secrets::Secrets;
 use crate::backoff::Backoff;
 use crate::phase::{Phase, PhaseInput};
@@ -67,6 +70,7 @@ struct Supervisor {
     /// Good versions of zones for the next server process, in sealed memfds. Later ones replace those of the same zones.
     kept_zones: Vec<OwnedFd>,
     secrets: Secrets,
+    agent: Agent,
     access_log: AccessLogFile,
     processes: Vec<Process>,
     last_generation: u64,
@@ -229,6 +233,8 @@ impl Supervisor {
             }
             self.handle_signals();
             self.handle_events();
+            self.handle_agent_events();
+            self.reap_agent();
             if let Some(exit) = self.reap() {
                 // A server process that was to be adopted still answers at the control socket.
                 if self.processes.is_empty()
@@ -251,6 +257,7 @@ impl Supervisor {
     fn wait(&self) -> io::Result<()> {
         let mut sources = vec![self.signals.as_fd()];
         sources.extend(self.processes.iter().flat_map(Process::poll_fds));
+        sources.extend(self.agent.poll_fds());
         sources.extend(self.control.iter().flat_map(ControlSocket::poll_fds));
         let now = Instant::now();
         let timeout = self.next_deadline().map(|deadline| deadline.saturating_duration_since(now));
@@ -273,6 +280,7 @@ impl Supervisor {
                 control,
                 self.restart_at,
                 self.next_watchdog,
+                self.agent.next_deadline(),
                 self.secrets.next_check(),
                 self.access_log.next_check(),
             ])
@@ -356,6 +364,10 @@ impl Supervisor {
             }
             Event::ZonesKept { replaces_all } => self.keep_zones(descriptors, replaces_all),
             Event::CertificatesKept => self.secrets.keep(descriptors),
+            Event::ChallengesServed { number } => self.on_challenges_served(number),
+            Event::ChallengesChanged { .. } | Event::CertificateStored | Event::AgentReport => {
+                log(&format!("ignoring {event:?} of {process}: only the agent sends it"));
+            }
             Event::Stderr(text) => self.forward_stderr(generation, &text),
             Event::Ready { problem_count } => self.on_ready(generation, problem_count),
             Event::ReloadRefused => self.on_refused(generation),
@@ -473,10 +485,19 @@ impl Supervisor {
                     self.enqueue(QueuedRequest::Zone(requester, command));
                 }
                 Command::Zone(command) => self.pass_to_serving_process(requester, command),
+                Command::Certificates { name, is_json } => {
+                    self.reply_with_certificates(requester, name.as_deref(), is_json);
+                }
+                command @ Command::RenewCertificate { .. } => self.pass_to_agent(requester, command),
                 Command::Upgrade => self.enqueue(QueuedRequest::Upgrade(requester)),
                 Command::Stop => self.stop(requester),
                 Command::Reopen => self.reopen_access_log(requester),
-                Command::Drain | Command::UpdateSecrets | Command::UpdateAccessLog | Command::Supervision(_) => {
+                Command::Drain
+                | Command::UpdateSecrets
+                | Command::UpdateAccessLog
+                | Command::UpdateChallenges { .. }
+                | Command::ChallengesServed { .. }
+                | Command::Supervision(_) => {
                     self.reply(requester, Err("only a supervisor can send this command"));
                 }
                 Command::HandOver => {
@@ -525,6 +546,7 @@ impl Supervisor {
             process.poll_termination();
         }
         self.handle_task_deadline();
+        self.update_agent();
         self.update_secrets();
         self.update_access_log();
         if let Some(interval) = self.notifier.watchdog_interval()
@@ -542,6 +564,7 @@ impl Supervisor {
             log("stopping: requests in progress are finished");
         }
         let input = self.lifecycle.stop(requester);
+        self.stop_agent();
         self.restart_at = None;
         for process in &mut self.processes {
             process.apply(input);
@@ -555,6 +578,7 @@ impl Supervisor {
     }
 
     fn finish(mut self) -> Exit {
+        self.agent.end();
         for client in std::mem::take(&mut self.lifecycle).into_waiting() {
             self.reply(Requester::Client(client), Ok("stopped\n"));
         }

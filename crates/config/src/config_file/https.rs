@@ -4,6 +4,7 @@ use super::ConfigBuilder;
 use crate::config::{CertificateFiles, Hsts, SiteOptions};
 use crate::config_reader::{Entry, Node, entries};
 use crate::domain_name::DomainName;
+use std::path::Path;
 use toml::de::DeValue;
 
 const CERTIFICATE_EXAMPLE: &str = "certificate = { chain = \"fullchain.pem\", key = \"privkey.pem\" }";
@@ -12,6 +13,16 @@ const HSTS_EXAMPLE: &str = "hsts = { max_age_s = 86400 }";
 const MAX_AGE_S_MAX: u64 = 315_360_000;
 /// What https://hstspreload.org demands.
 const PRELOAD_MAX_AGE_S_MIN: u64 = 31_536_000;
+
+/// What a domain has for TLS.
+#[derive(Clone, Copy)]
+pub(super) enum CertificateChoice<'n, 't> {
+    None,
+    /// The server requests it.
+    Automatic,
+    /// Files of the operator.
+    Files(Entry<'n, 't>),
+}
 
 impl ConfigBuilder<'_, '_> {
     /// Reads `https_redirect` and `hsts` of the domain `name`.
@@ -62,6 +73,55 @@ impl ConfigBuilder<'_, '_> {
         Some(Hsts { max_age_s, subdomains, preload, location: self.reader.location(section.offset) })
     }
 
+    /// What `certificate` chooses. By default a domain with a site has an automatic one if there are authorities.
+    pub(super) fn certificate_choice<'n, 't>(
+        &mut self,
+        certificate: Option<Entry<'n, 't>>,
+        has_site: bool,
+    ) -> CertificateChoice<'n, 't> {
+        let Some(entry) = certificate else {
+            return match (&self.config.acme, has_site) {
+                (Some(_), true) => CertificateChoice::Automatic,
+                _ => CertificateChoice::None,
+            };
+        };
+        match entry.value.get_ref() {
+            DeValue::String(choice) if choice == "none" => CertificateChoice::None,
+            DeValue::String(choice) if choice == "auto" => {
+                if self.config.acme.is_none() {
+                    let remedy = "add [certificates] with agree_to_terms = true";
+                    self.error(entry.offset, "an automatic certificate needs an authority that issues it", remedy);
+                }
+                CertificateChoice::Automatic
+            }
+            DeValue::String(choice) => {
+                let message = format!("`certificate` must not be \"{choice}\"");
+                let remedy = format!("write certificate = \"auto\", certificate = \"none\" or {CERTIFICATE_EXAMPLE}");
+                self.error(entry.value.span().start, message, remedy);
+                CertificateChoice::Automatic
+            }
+            _ => CertificateChoice::Files(entry),
+        }
+    }
+
+    /// Adds the certificate that the server requests for `names`, the first of which is that of the domain.
+    pub(super) fn add_automatic_certificate(&mut self, names: Vec<DomainName>, offset: usize) {
+        let Some(first) = names.first() else { return };
+        if let Some(name) = names.iter().find(|name| !name.can_be_host() || !name.as_str().contains('.')) {
+            let message = format!("no authority issues a certificate for {name}");
+            self.error(offset, message, "write certificate = \"none\" for this domain");
+            return;
+        }
+        let folder = Path::new("certificates").join(first.as_str());
+        self.config.certificates.push(CertificateFiles {
+            chain: folder.join("fullchain.pem"),
+            key: folder.join("privkey.pem"),
+            names,
+            is_automatic: true,
+            location: self.reader.location(offset),
+        });
+    }
+
     /// Reads one certificate, or a list of them.
     pub(super) fn read_certificates(&mut self, names: &[DomainName], section: Entry<'_, '_>) {
         const LIST_EXAMPLE: &str = "certificate = [{ chain = \"ecdsa.pem\", key = \"ecdsa.key\" }, \
@@ -92,7 +152,8 @@ impl ConfigBuilder<'_, '_> {
         }
         match (chain, key) {
             (Some((chain, location)), Some((key, _))) => {
-                self.config.certificates.push(CertificateFiles { names: names.to_vec(), chain, key, location });
+                let names = names.to_vec();
+                self.config.certificates.push(CertificateFiles { names, is_automatic: false, chain, key, location });
             }
             _ if self.reader.has_problems() => {}
             (None, _) => {

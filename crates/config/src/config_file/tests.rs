@@ -181,7 +181,7 @@ fn unknown_key_has_a_suggestion() {
     }
 }
 
-const TOP_KEYS: &str = "the keys are `workers`, `listeners`, `user`, `group`, `sandbox`, `control`, `include`, [http], [https], [dns], \
+const TOP_KEYS: &str = "the keys are `workers`, `listeners`, `user`, `group`, `sandbox`, `control`, `state`, `include`, [http], [https], [dns], [certificates], \
                         [domain.\"NAME\"], [tsig.\"NAME\"], [log], [metrics] and [limits]";
 
 #[test]

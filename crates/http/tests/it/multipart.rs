@@ -117,7 +117,7 @@ fn send(ranges: &str, content: &[u8]) -> (String, Vec<u8>) {
     response.write_head(&HttpDate::from_unix_s(NOW_UNIX_S), &mut head);
     let body = match response.body() {
         Body::Empty | Body::DnsMessage => Vec::new(),
-        Body::StatusPage(page) => page.to_vec(),
+        Body::StatusPage(page) | Body::Text(page) => page.to_vec(),
         Body::File { start_bytes, length_bytes } => {
             content[start_bytes as usize..(start_bytes + length_bytes) as usize].to_vec()
         }

@@ -133,6 +133,7 @@ fn write(response: &Response<'_>, head_bytes: Option<usize>) -> TestResponse {
     let lines = head.strip_suffix("\r\n\r\n").expect("an empty line at the end").split("\r\n");
     let body = match response.body() {
         Body::Empty | Body::DnsMessage => "none".to_owned(),
+        Body::Text(text) => format!("text {}", text.len()),
         Body::StatusPage(page) => format!("page {}", page.len()),
         Body::File { start_bytes, length_bytes } => format!("file {start_bytes}+{length_bytes}"),
         Body::Multipart(multipart) => {

@@ -48,8 +48,30 @@ impl fmt::Display for Landlock {
 
 /// Allows nothing but reading `readable`: files, and directories with all that is beneath them.
 pub(super) fn restrict_to<'d>(readable: impl Iterator<Item = BorrowedFd<'d>>) -> io::Result<Landlock> {
-    let rules = rules_for(NEWEST_ABI).map_err(|error| landlock_error(&error))?;
+    let rules = rules_for(NEWEST_ABI, AccessNet::from_all(NEWEST_ABI)).map_err(|error| landlock_error(&error))?;
+    restrict(allow_reading(rules, readable)?)
+}
+
+/// The same, and allows writing beneath the directory `writable`, and connecting.
+pub(super) fn restrict_agent_to<'d>(
+    readable: impl Iterator<Item = BorrowedFd<'d>>,
+    writable: BorrowedFd<'_>,
+) -> io::Result<Landlock> {
+    let rights = AccessFs::ReadFile
+        | AccessFs::ReadDir
+        | AccessFs::WriteFile
+        | AccessFs::Truncate
+        | AccessFs::MakeReg
+        | AccessFs::MakeDir
+        | AccessFs::MakeSym
+        | AccessFs::RemoveFile
+        | AccessFs::RemoveDir;
+    let rules = rules_for(NEWEST_ABI, AccessNet::BindTcp.into()).map_err(|error| landlock_error(&error))?;
     let rules = allow_reading(rules, readable)?;
+    restrict(rules.add_rule(PathBeneath::new(writable, rights)).map_err(|error| landlock_error(&error))?)
+}
+
+fn restrict(rules: RulesetCreated) -> io::Result<Landlock> {
     let result = rules.restrict_self().map_err(|error| landlock_error(&error))?;
     match result.landlock {
         LandlockStatus::NotEnabled => Ok(Landlock::NotEnabled),
@@ -61,10 +83,10 @@ pub(super) fn restrict_to<'d>(readable: impl Iterator<Item = BorrowedFd<'d>>) ->
     }
 }
 
-fn rules_for(abi: ABI) -> Result<RulesetCreated, RulesetError> {
+fn rules_for(abi: ABI, network: BitFlags<AccessNet>) -> Result<RulesetCreated, RulesetError> {
     Ruleset::default()
         .handle_access(AccessFs::from_all(abi))?
-        .handle_access(AccessNet::from_all(abi))?
+        .handle_access(network)?
         .scope(Scope::from_all(abi))?
         .create()
 }

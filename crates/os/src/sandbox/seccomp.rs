@@ -35,8 +35,17 @@ impl fmt::Display for Seccomp {
     }
 }
 
-/// Installs the filters for this thread and the threads it creates.
+/// Installs the filters of a server process for this thread and the threads it creates.
 pub(super) fn install() -> io::Result<Seccomp> {
+    install_allowing(syscalls::allowed())
+}
+
+/// Installs the filters of the agent.
+pub(super) fn install_for_agent() -> io::Result<Seccomp> {
+    install_allowing(syscalls::allowed_to_agent())
+}
+
+fn install_allowing(allowed: Rules) -> io::Result<Seccomp> {
     if !is_supported() {
         return Ok(Seccomp::NotSupported);
     }
@@ -45,7 +54,7 @@ pub(super) fn install() -> io::Result<Seccomp> {
         (syscalls::killing(), SeccompAction::Allow, SeccompAction::KillProcess),
         (syscalls::hidden(), SeccompAction::Allow, SeccompAction::Errno(libc::ENOSYS as u32)),
         // The last, since it does not allow the call that installs a filter.
-        (syscalls::allowed(), SeccompAction::Errno(libc::EPERM as u32), SeccompAction::Allow),
+        (allowed, SeccompAction::Errno(libc::EPERM as u32), SeccompAction::Allow),
     ] {
         programs.push(compile(rules, otherwise, then)?);
     }

@@ -83,8 +83,21 @@ mod tests {
     use std::path::Path;
     use std::process::Command as Program;
 
-    const COMMANDS: [&str; 11] =
-        ["demo", "serve", "check", "probe", "status", "top", "reload", "upgrade", "reopen", "stop", "zone"];
+    const COMMANDS: [&str; 13] = [
+        "demo",
+        "serve",
+        "check",
+        "probe",
+        "status",
+        "top",
+        "certificates",
+        "renew",
+        "reload",
+        "upgrade",
+        "reopen",
+        "stop",
+        "zone",
+    ];
 
     fn run(output: Output) {
         GenerateArgs { output }.run(definition()).expect("written");

@@ -72,7 +72,10 @@ fn serve_accepts_several_addresses_and_zones() {
 #[test]
 fn named_configuration_file_need_not_exist() {
     let source = || ConfigSource::File("x.toml".into());
-    assert_eq!(command("sanderling serve --config x.toml"), Command::Serve { source: source(), control: None });
+    assert_eq!(
+        command("sanderling serve --config x.toml"),
+        Command::Serve { source: source(), control: None, state: None }
+    );
     let check = |is_strict, is_json| Command::Check(source(), CheckOptions { is_strict, is_json });
     assert_eq!(command("sanderling check --config x.toml"), check(false, false));
     assert_eq!(command("sanderling check --config x.toml --strict"), check(true, false));

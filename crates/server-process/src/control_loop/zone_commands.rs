@@ -110,7 +110,8 @@ impl ControlLoop<'_> {
         }
         let text = outcome_text(&state, before.as_deref(), is_unchanged);
         if !is_unchanged {
-            let zones = Arc::new(self.server.zones().with_entry(entry));
+            self.zones = Arc::new(self.zones.with_entry(entry));
+            let zones = self.challenges.overlay(&self.zones);
             self.server.update_snapshot(|snapshot| snapshot.zones = zones);
             let states = &mut self.state.load_status.zones;
             match states.iter_mut().find(|zone| zone.name == state.name) {

@@ -73,7 +73,7 @@ fn answer(bytes: &[u8], file: Option<&Representation>, memory: &[u8], date: &Htt
         Body::File { start_bytes, length_bytes } => {
             out.extend_from_slice(&memory[start_bytes as usize..(start_bytes + length_bytes) as usize]);
         }
-        Body::Multipart(_) | Body::DnsMessage => {
+        Body::Multipart(_) | Body::DnsMessage | Body::Text(_) => {
             unreachable!("no request has several ranges or asks for a DNS message")
         }
     }

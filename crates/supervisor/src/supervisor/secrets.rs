@@ -9,10 +9,12 @@ use sanderling_ipc::secrets::{
     KEY_LIFETIME_S, KeyPair, PemFiles, SharedKeys, TsigSecret, certificates_to_memfd, tsig_secrets_to_memfd,
 };
 use sanderling_ipc::{Command, FdKind, IncomingFds};
+use sanderling_os::directory::Directory;
 use sanderling_os::memfd;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -22,6 +24,9 @@ use zeroize::Zeroizing;
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// The same if the age of the keys is all that changes.
 const KEY_CHECK_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Bytes of the longest file of a certificate that was issued.
+const ISSUED_BYTES_MAX: u64 = 1024 * 1024;
 
 /// What is known of the files with secrets, and the shared keys.
 #[derive(Debug, Default)]
@@ -33,6 +38,8 @@ pub(super) struct Secrets {
     shared_keys: Option<(SharedKeys, OwnedFd)>,
     /// The file with the secrets of cookies, and the secrets when it was read last without an error.
     cookie_secrets: Option<(PathBuf, KeyPair<COOKIE_SECRET_BYTES>)>,
+    /// The state folder, which has the certificates that the agent requests.
+    state: Option<PathBuf>,
     /// Good versions of the certificates, which the serving process has sent.
     kept: Option<OwnedFd>,
 }
@@ -85,6 +92,10 @@ impl Secrets {
         self.shared_keys.as_ref().map(|(_, file)| file.as_fd())
     }
 
+    pub(super) fn set_state(&mut self, state: Option<PathBuf>) {
+        self.state = state;
+    }
+
     pub(super) fn next_check(&self) -> Option<Instant> {
         self.next_check
     }
@@ -93,13 +104,17 @@ impl Secrets {
     pub(super) fn descriptors(&mut self, config: &Config) -> io::Result<IncomingFds> {
         self.versions = None;
         // Before the files are read: what changes meanwhile is read again.
-        let versions = versions(config);
+        let versions = versions(config, self.state.as_deref());
         let has_keys = has_keys(config);
         let interval = if versions.is_empty() { KEY_CHECK_INTERVAL } else { CHECK_INTERVAL };
         self.next_check = has_secrets(config).then(|| Instant::now() + interval);
         let mut descriptors = Vec::new();
         if config.has_tls() {
-            let read = |files: &CertificateFiles| files.read().map_err(|problem| problem.to_string());
+            let read = |files: &CertificateFiles| match (files.is_automatic, &self.state) {
+                (false, _) => files.read().map_err(|problem| problem.to_string()),
+                (true, Some(state)) => read_issued(state, files).map_err(|error| error_text(&error)),
+                (true, None) => Err("there is no state folder".to_owned()),
+            };
             let files: Vec<PemFiles> = config.certificates.iter().map(read).collect();
             descriptors.push((FdKind::Certificates, certificates_to_memfd(&files)?));
         }
@@ -167,6 +182,28 @@ impl Secrets {
     }
 }
 
+/// The chain and the key of a certificate that the agent has stored. The agent can write the folder, and this process may be
+/// root: no link leads out of it. Both files are of one generation.
+fn read_issued(state: &Path, files: &CertificateFiles) -> io::Result<(Vec<u8>, Zeroizing<Vec<u8>>)> {
+    let folder = files.chain.parent().unwrap_or(Path::new(""));
+    let folder = Directory::open(state)?.open_directory_beneath(folder.as_os_str().as_bytes())?;
+    let read = |path: &Path| {
+        let file = folder.open_beneath(path.file_name().unwrap_or_default().as_bytes())?;
+        let length_bytes = file.metadata()?.length_bytes.min(ISSUED_BYTES_MAX);
+        let mut content = vec![0; length_bytes as usize];
+        let mut start = 0;
+        while start < content.len() {
+            match file.read_at(&mut content[start..], start as u64)? {
+                0 => break,
+                count => start += count,
+            }
+        }
+        content.truncate(start);
+        Ok::<_, io::Error>(content)
+    };
+    Ok((read(&files.chain)?, Zeroizing::new(read(&files.key)?)))
+}
+
 /// Whether the memory is sealed: what its sender can still change, another process must not trust.
 fn is_unchangeable(received: &OwnedFd, content: &str) -> bool {
     let is_sealed = memfd::is_sealed(received);
@@ -195,7 +232,7 @@ impl Supervisor {
             return;
         }
         let config = &self.active.config;
-        let versions = versions(config);
+        let versions = versions(config, self.secrets.state.as_deref());
         let interval = if versions.is_empty() { KEY_CHECK_INTERVAL } else { CHECK_INTERVAL };
         self.secrets.next_check = Some(now + interval);
         let has_changed = self.secrets.versions.as_ref() != Some(&versions);
@@ -226,15 +263,20 @@ fn has_keys(config: &Config) -> bool {
 }
 
 /// The versions of all files with secrets.
-fn versions(config: &Config) -> Vec<Option<FileVersion>> {
+fn versions(config: &Config, state: Option<&Path>) -> Vec<Option<FileVersion>> {
     let version = |path: &Path| {
         let metadata = fs::metadata(path).ok()?;
         Some((metadata.dev(), metadata.ino(), metadata.len(), metadata.ctime(), metadata.ctime_nsec()))
     };
-    let of_certificates = config.certificates.iter().flat_map(|files| [&files.chain, &files.key]);
-    let of_cookies = config.replies.cookie_secret_file.iter().map(|file| &file.path);
-    let of_tsig = config.tsig_keys.iter().map(|key| &key.path);
-    of_certificates.chain(of_cookies).chain(of_tsig).map(|path| version(path)).collect()
+    let of_certificates = config.certificates.iter().flat_map(|files| {
+        [&files.chain, &files.key].map(|path| {
+            // Paths of the agent's files are relative to the state folder.
+            if files.is_automatic { state.unwrap_or(Path::new("")).join(path) } else { path.clone() }
+        })
+    });
+    let of_cookies = config.replies.cookie_secret_file.iter().map(|file| file.path.clone());
+    let of_tsig = config.tsig_keys.iter().map(|key| key.path.clone());
+    of_certificates.chain(of_cookies).chain(of_tsig).map(|path| version(&path)).collect()
 }
 
 fn unix_s(time: SystemTime) -> u64 {

@@ -58,6 +58,8 @@ impl Supervisor {
         listeners: Listeners,
     ) -> io::Result<()> {
         let (ours, theirs) = Connection::pair()?;
+        let state = self.state_path(&next.config);
+        self.secrets.set_state(state);
         let mut passed_on = self.secrets.descriptors(&next.config)?;
         passed_on.extend(self.access_log.descriptors(&next.config));
         let mut descriptors: OutgoingFds<'_> =
@@ -67,7 +69,7 @@ impl Supervisor {
         descriptors.extend(self.secrets.kept_for(&next.config).map(|kept| (FdKind::KeptCertificates, kept)));
         descriptors.extend(self.control.iter().map(|control| (FdKind::ControlSocket, control.listener())));
         descriptors.extend(listeners.fds().map(|(role, socket)| (FdKind::Listener(role), socket)));
-        let mut arguments = self.arguments("internal-server-process");
+        let mut arguments = self.arguments("internal-server-process", false);
         if let StartReason::Reload { forced_zones, .. } = &start_reason {
             arguments.extend(forced_zones.iter().flat_map(|zone| ["--force-zone".into(), OsString::from(zone)]));
         }
@@ -86,9 +88,12 @@ impl Supervisor {
         Ok(())
     }
 
-    pub(super) fn arguments(&self, command: &str) -> Vec<OsString> {
+    /// The arguments of `command` of this program. `has_state`: it takes the state folder.
+    pub(super) fn arguments(&self, command: &str, has_state: bool) -> Vec<OsString> {
         let control = self.control.iter().flat_map(|control| [OsString::from("--control"), control.path().into()]);
-        let rest = control.chain(self.source.to_arguments()).collect();
+        let state = self.agent.state_argument.iter().filter(|_| has_state);
+        let state = state.flat_map(|path| [OsString::from("--state"), path.into()]);
+        let rest = control.chain(state).chain(self.source.to_arguments()).collect();
         program::arguments(command, &self.forced, rest)
     }
 
@@ -142,6 +147,7 @@ impl Supervisor {
         self.active = start.next;
         self.secrets.keep_only_for(&self.active.config);
         log::set_queue_limit(self.active.config.limits.log_queue_bytes_max);
+        self.pass_on_challenges();
         self.notify(&[State::Ready]);
         match start.reason {
             StartReason::First => {}

@@ -2,6 +2,7 @@
 //! replaces, or from a server process without a supervisor.
 
 use super::access_log::AccessLogFile;
+use super::agent::Agent;
 use super::secrets::Secrets;
 use super::upgrade::LOG_FLUSH_MAX;
 use super::{ActiveConfig, Lifecycle, QueuedRequest, Requester, Supervisor};
@@ -31,6 +32,7 @@ use std::time::SystemTime;
 pub fn serve(
     source: &ConfigSource,
     forced: &[String],
+    state: Option<PathBuf>,
     control_path: impl FnOnce(Option<&Path>) -> Option<PathBuf>,
 ) -> Exit {
     if let Err(error) = sanderling_os::sandbox::confine_supervisor() {
@@ -39,7 +41,7 @@ pub fn serve(
     if let Err(error) = log::start_writer() {
         log(&format!("cannot start the log thread: {}", error_text(&error)));
     }
-    match start(source, forced, control_path) {
+    match start(source, forced, state, control_path) {
         Ok(supervisor) => supervisor.run(),
         Err(StartupError::BadConfiguration(diagnostics)) => {
             report(&diagnostics);
@@ -90,6 +92,7 @@ impl From<io::Error> for StartupError {
 fn start(
     source: &ConfigSource,
     forced: &[String],
+    state: Option<PathBuf>,
     control_path: impl FnOnce(Option<&Path>) -> Option<PathBuf>,
 ) -> Result<Supervisor, StartupError> {
     let signals = Signals::register(&[SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2])?;
@@ -98,7 +101,7 @@ fn start(
         log(&format!("cannot raise the limit of open files: {}", error_text(&error)));
     }
     if let Some(descriptors) = handover::from_list()? {
-        return Ok(resume(source, forced, signals, control_path, descriptors)?);
+        return Ok(resume(source, forced, state, signals, control_path, descriptors)?);
     }
     let external = listen_fds::take()?;
     let text = source.read().map_err(StartupError::BadConfiguration)?;
@@ -141,6 +144,7 @@ fn start(
     let next = ActiveConfig { config: Arc::new(config), text };
     let active = next.try_clone()?;
     let mut supervisor = Supervisor::new(source, forced, signals, active)?;
+    supervisor.agent.state_argument = state;
     supervisor.secrets.inherit(inherited.shared_keys, inherited.kept_certificates, &next.config);
     supervisor.control = inherited.control;
     supervisor.last_generation = inherited.processes.len() as u64;
@@ -221,6 +225,7 @@ fn adopt(mut connection: Connection, path: &Path, source: &ConfigSource) -> io::
 fn resume(
     source: &ConfigSource,
     forced: &[String],
+    state: Option<PathBuf>,
     signals: Signals,
     control_path: impl FnOnce(Option<&Path>) -> Option<PathBuf>,
     descriptors: Descriptors,
@@ -251,6 +256,9 @@ fn resume(
     listeners.set_http_options();
     let path = control_path(config.control.as_deref());
     let mut supervisor = Supervisor::new(source, forced, signals, ActiveConfig { config: Arc::new(config), text })?;
+    supervisor.agent.state_argument = state;
+    let state = supervisor.state_path(&supervisor.active.config);
+    supervisor.secrets.set_state(state);
     supervisor.secrets.inherit(shared_keys, kept_certificates, &Arc::clone(&supervisor.active.config));
     supervisor.announced = listeners.clone();
     supervisor.listeners = listeners;
@@ -295,6 +303,7 @@ impl Supervisor {
             active,
             kept_zones: Vec::new(),
             secrets: Secrets::default(),
+            agent: Agent::default(),
             access_log: AccessLogFile::default(),
             processes: Vec::new(),
             last_generation: 0,

@@ -1,13 +1,19 @@
 //! The supervisor's part of the status; that of the serving process follows it.
 
+use super::agent::needs_agent;
+use super::certificates::when;
 use super::{Requester, StatusRequest, Supervisor};
 use crate::phase::Phase;
 use sanderling_config::ConfigSource;
+use sanderling_ipc::agent::AgentReport;
 use sanderling_ipc::control_socket::ClientId;
 use sanderling_ipc::{Command, StatusFormat, Supervision};
 use serde::Serialize;
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Tasks of the agent that the status for people has.
+const TASKS_SHOWN_MAX: usize = 5;
 
 /// The status for programs.
 #[derive(Serialize)]
@@ -23,6 +29,17 @@ struct SupervisorStatus {
     cut_off: u64,
     listeners: Vec<ListenerStatus>,
     processes: Vec<ProcessSummary>,
+    /// `None` if the configuration needs none.
+    agent: Option<AgentStatus>,
+}
+
+/// The agent, and what it does when.
+#[derive(Serialize)]
+struct AgentStatus {
+    /// `None` while it does not run.
+    pid: Option<i32>,
+    restarts: u64,
+    report: Option<AgentReport>,
 }
 
 #[derive(Serialize)]
@@ -110,6 +127,11 @@ impl Supervisor {
             cut_off: self.cut_off_count,
             listeners: listeners.collect(),
             processes: processes.collect(),
+            agent: needs_agent(&self.active.config).then(|| AgentStatus {
+                pid: self.agent.pid(),
+                restarts: self.agent.restart_count(),
+                report: self.agent.report.clone(),
+            }),
         }
     }
 
@@ -152,6 +174,7 @@ impl Supervisor {
             out += &format!("{service} {address}, {sockets} socket{plural}\n");
         }
         out += &format!("restarts of the server process: {restarts}; responses cut off by replacing it: {cut_off}\n");
+        out += &status.agent.as_ref().map_or(String::new(), agent_text);
         // The serving process last: its own status follows.
         for phase in [Phase::Starting, Phase::Draining, Phase::Serving] {
             for process in self.processes.iter().filter(|process| process.phase() == phase) {
@@ -165,6 +188,26 @@ impl Supervisor {
         }
         out
     }
+}
+
+/// The agent, the tasks that are due first, and certificates with errors.
+fn agent_text(agent: &AgentStatus) -> String {
+    let process = agent.pid.map_or("does not run".to_owned(), |pid| format!("process {pid}"));
+    let mut out = format!("agent {process}; restarts: {}\n", agent.restarts);
+    let Some(report) = &agent.report else { return out };
+    let now_unix_s = unix_s(SystemTime::now());
+    for task in report.schedule.iter().take(TASKS_SHOWN_MAX) {
+        out += &format!("  {}: {}: {}\n", when(task.at_unix_s, now_unix_s), task.what, task.why);
+    }
+    if let Some(more) = report.schedule.len().checked_sub(TASKS_SHOWN_MAX).filter(|more| *more > 0) {
+        out += &format!("  and {more} later\n");
+    }
+    for certificate in &report.certificates {
+        if let Some(error) = &certificate.last_error {
+            out += &format!("  certificate {}: {error}\n", certificate.name);
+        }
+    }
+    out
 }
 
 fn unix_s(time: SystemTime) -> u64 {

@@ -67,12 +67,15 @@ impl Supervisor {
         for StatusRequest { client, .. } in std::mem::take(&mut self.status_requests) {
             self.reply(Requester::Client(client), Err("the program is being upgraded; try again"));
         }
+        // The new program starts its own one.
+        self.agent.end();
         let error = if self.lifecycle.is_stopping() {
             io::Error::other("the server is stopping")
         } else {
             self.exec_new_program(requester).unwrap_or_else(|error| error)
         };
         signals::unblock_all()?;
+        self.restart_agent();
         Err(error)
     }
 
@@ -107,6 +110,6 @@ impl Supervisor {
         let (list, variable) = handover::to_list(&descriptors)?;
         let kept: Vec<BorrowedFd<'_>> = descriptors.iter().map(|(_, kept)| *kept).chain([list.as_fd()]).collect();
         log::flush(LOG_FLUSH_MAX);
-        Ok(sanderling_os::process::exec(&self.installed_program, &self.arguments("serve"), &[variable], &kept))
+        Ok(sanderling_os::process::exec(&self.installed_program, &self.arguments("serve", true), &[variable], &kept))
     }
 }

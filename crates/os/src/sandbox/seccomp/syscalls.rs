@@ -39,6 +39,29 @@ const ALLOWED: &[&[Number]] = &[
     &[libc::SYS_rt_sigaction, libc::SYS_rt_sigprocmask, libc::SYS_rt_sigreturn, libc::SYS_sigaltstack],
 ];
 
+/// What the agent needs besides: it connects, and writes beneath the state folder, where Landlock lets it. `uname` is of the
+/// resolver of the C library.
+const ALLOWED_TO_AGENT: &[&[Number]] = &[
+    &[libc::SYS_connect, libc::SYS_uname],
+    &[libc::SYS_fsync, libc::SYS_fdatasync, libc::SYS_mkdirat, libc::SYS_unlinkat, libc::SYS_symlinkat],
+    &[libc::SYS_renameat, libc::SYS_renameat2, libc::SYS_fchmod],
+];
+#[cfg(target_arch = "x86_64")]
+const ALLOWED_TO_AGENT_ON_THIS_ARCHITECTURE: &[Number] =
+    &[libc::SYS_epoll_wait, libc::SYS_mkdir, libc::SYS_rmdir, libc::SYS_unlink, libc::SYS_symlink, libc::SYS_rename];
+#[cfg(not(target_arch = "x86_64"))]
+const ALLOWED_TO_AGENT_ON_THIS_ARCHITECTURE: &[Number] = &[];
+
+/// What the agent does not: it has no listener, and no files to serve.
+const OF_SERVERS: &[Number] = &[
+    libc::SYS_accept4,
+    libc::SYS_accept,
+    libc::SYS_sendfile,
+    libc::SYS_inotify_init1,
+    libc::SYS_inotify_add_watch,
+    libc::SYS_inotify_rm_watch,
+];
+
 /// Allowed as well; other architectures do not have these.
 #[cfg(target_arch = "x86_64")]
 const ALLOWED_ON_THIS_ARCHITECTURE: &[Number] = &[libc::SYS_poll, libc::SYS_open, libc::SYS_readlink, libc::SYS_time];
@@ -129,6 +152,21 @@ pub(super) fn allowed() -> Rules {
     rules
 }
 
+/// The calls that the agent may make; all others fail. There is no `bind` and no `listen`.
+pub(super) fn allowed_to_agent() -> Rules {
+    let mut rules = allowed();
+    OF_SERVERS.iter().for_each(|number| drop(rules.remove(number)));
+    rules.extend(any_arguments(ALLOWED_TO_AGENT));
+    rules.extend(ALLOWED_TO_AGENT_ON_THIS_ARCHITECTURE.iter().map(|&number| (number, Vec::new())));
+    // Of the Internet only: not of the kernel (netlink), or of other programs of this machine.
+    let families = [libc::AF_INET, libc::AF_INET6].map(|family| vec![is(0, family as u64)]);
+    let rule = |conditions| SeccompRule::new(conditions).expect("each case has a condition");
+    rules.insert(libc::SYS_socket, families.into_iter().map(rule).collect());
+    // The resolver of the C library asks how many bytes have arrived.
+    rules.entry(libc::SYS_ioctl).or_default().push(rule(vec![is(1, libc::FIONREAD)]));
+    rules
+}
+
 /// The calls that kill the process.
 pub(super) fn killing() -> Rules {
     let mut rules = denied_to_supervisor();
@@ -177,9 +215,10 @@ mod tests {
 
     #[test]
     fn no_call_both_is_allowed_and_kills() {
-        let (allowed, killing) = (allowed(), killing());
-        let both: Vec<_> = killing.keys().filter(|number| allowed.contains_key(number)).collect();
-        assert!(both.is_empty(), "{both:?}");
+        for allowed in [allowed(), allowed_to_agent()] {
+            let both: Vec<_> = killing().into_keys().filter(|number| allowed.contains_key(number)).collect();
+            assert!(both.is_empty(), "{both:?}");
+        }
     }
 
     #[test]

@@ -1,0 +1,90 @@
+//! The accounts at certificate authorities, each with its key in the state folder.
+
+use crate::failure::{Failure, Kind};
+use crate::https_client::HttpsClient;
+use instant_acme::{Account, AccountCredentials, NewAccount};
+use sanderling_config::{Acme, Authority};
+use sanderling_state::StateFolder;
+use tokio::sync::Mutex;
+
+/// The authorities of the configuration.
+pub(crate) struct Accounts {
+    contacts: Vec<String>,
+    entries: Vec<Entry>,
+}
+
+struct Entry {
+    authority: Authority,
+    client: Result<HttpsClient, String>,
+    /// Locked while it is registered, so that there is one.
+    account: Mutex<Option<Account>>,
+}
+
+impl Accounts {
+    /// Reads the roots: to be called before the sandbox.
+    pub(crate) fn new(acme: &Acme) -> Accounts {
+        let entry = |authority: &Authority| Entry {
+            authority: authority.clone(),
+            client: HttpsClient::new(authority.root.as_deref()).map_err(|error| error.to_string()),
+            account: Mutex::default(),
+        };
+        Accounts { contacts: acme.contacts.clone(), entries: acme.authorities.iter().map(entry).collect() }
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(crate) fn authority(&self, index: usize) -> &Authority {
+        &self.entries[index].authority
+    }
+
+    /// The account at an authority, which is registered if there is none.
+    pub(crate) async fn get(&self, index: usize, state: &StateFolder) -> Result<Account, Failure> {
+        let entry = &self.entries[index];
+        let mut account = entry.account.lock().await;
+        if let Some(account) = &*account {
+            return Ok(account.clone());
+        }
+        let client = entry.client.clone().map_err(|error| {
+            Failure::new(Kind::Refused, error, "correct `authorities` in [certificates], and reload")
+        })?;
+        let builder = Account::builder_with_http(Box::new(client));
+        let file = entry.file();
+        let stored: Option<AccountCredentials> =
+            state.read(&file)?.and_then(|credentials| serde_json::from_slice(&credentials).ok());
+        let found = match stored {
+            Some(credentials) => builder.from_credentials(credentials).await?,
+            None => {
+                let contacts: Vec<&str> = self.contacts.iter().map(String::as_str).collect();
+                let new = NewAccount { contact: &contacts, terms_of_service_agreed: true, only_return_existing: false };
+                let (created, credentials) = builder.create(&new, entry.authority.directory.clone(), None).await?;
+                let text = serde_json::to_vec(&credentials)
+                    .map_err(|error| Failure::new(Kind::State, format!("cannot store the account: {error}"), ""))?;
+                state.write(&file, &text)?;
+                created
+            }
+        };
+        Ok(account.insert(found).clone())
+    }
+
+    /// The authority does not know the account any more: another one is registered.
+    pub(crate) async fn forget(&self, index: usize, state: &StateFolder) -> Result<(), Failure> {
+        self.entries[index].account.lock().await.take();
+        Ok(state.remove(&self.entries[index].file())?)
+    }
+
+    /// The directory of the authority may have changed.
+    pub(crate) async fn reconnect(&self, index: usize) {
+        self.entries[index].account.lock().await.take();
+    }
+}
+
+impl Entry {
+    /// Another directory is another authority.
+    fn file(&self) -> String {
+        let is_plain = |character: char| character.is_ascii_alphanumeric() || matches!(character, '.' | '-');
+        let name: String = self.authority.directory.chars().map(|one| if is_plain(one) { one } else { '_' }).collect();
+        format!("acme/{name}/account.json")
+    }
+}

@@ -1,0 +1,320 @@
+//! The certificates that are requested: what of each is in the state folder, and when it is renewed.
+
+use crate::clock::{random_between, unix_s};
+use crate::failure::Failure;
+use instant_acme::CertificateIdentifier;
+use sanderling_config::log::log;
+use sanderling_config::{CertificateFiles, DomainName};
+use sanderling_ipc::Connection;
+use sanderling_ipc::agent::{CertificateReport, IssuedReport};
+use sanderling_state::{CERTIFICATES, KEY_FILE, StateFolder};
+use sanderling_tls::Certificate;
+use serde::{Deserialize, Serialize};
+
+const DAY_S: u64 = 24 * 3600;
+/// Certificates that are valid for less are renewed when half of that has passed, others after two thirds.
+const SHORT_LIFETIME_S: u64 = 10 * DAY_S;
+/// After so many failures in a row the next authority is tried.
+const FAILURES_PER_AUTHORITY: u32 = 3;
+
+/// A certificate that is requested.
+pub(crate) struct ManagedCertificate {
+    /// The domain, which is also the name of its folder.
+    pub(crate) name: String,
+    pub(crate) names: Vec<String>,
+    pub(crate) issued: Option<Issued>,
+    pub(crate) record: Record,
+    pub(crate) is_in_progress: bool,
+    /// The clients that wait for the order.
+    pub(crate) waiting: Vec<Connection>,
+}
+
+/// What was issued.
+pub(crate) struct Issued {
+    pub(crate) report: IssuedReport,
+    /// Whether it is for all names of the configuration.
+    covers_names: bool,
+    /// Its name at the authority (RFC 9773 §4.1).
+    pub(crate) identifier: Option<CertificateIdentifier<'static>>,
+}
+
+/// What the state folder has besides the certificate.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Record {
+    /// When the certificate is renewed.
+    renew_at_unix_s: Option<u64>,
+    /// Whether the authority has suggested that.
+    is_suggested: bool,
+    /// Failed attempts since the last success.
+    pub(crate) failure_count: u32,
+    pub(crate) last_error: Option<String>,
+    /// No attempt is made before.
+    not_before_unix_s: u64,
+}
+
+impl ManagedCertificate {
+    pub(crate) fn load(configured: &CertificateFiles, state: &StateFolder) -> ManagedCertificate {
+        let names: Vec<String> = configured.names.iter().map(|name| name.as_str().to_owned()).collect();
+        let name = configured.names.first().map_or(String::new(), |name| name.as_str().to_owned());
+        let text = state.read(&record_file(&name)).unwrap_or_default().unwrap_or_default();
+        let mut certificate = ManagedCertificate {
+            names: without_redundant(&names),
+            record: serde_json::from_slice(&text).unwrap_or_default(),
+            issued: None,
+            is_in_progress: false,
+            waiting: Vec::new(),
+            name,
+        };
+        certificate.load_issued(state);
+        certificate
+    }
+
+    fn load_issued(&mut self, state: &StateFolder) {
+        let read = |file: String| state.read(&file).ok().flatten();
+        let chain = state.chain(&self.name).ok().flatten();
+        let key = read(format!("{CERTIFICATES}/{}/{KEY_FILE}", self.name));
+        self.issued = chain.zip(key).and_then(|(chain, key)| Issued::parse(&chain, &key, &self.names));
+    }
+
+    /// When the next order is, and why.
+    pub(crate) fn next_order(&self) -> (u64, String) {
+        let Some(issued) = &self.issued else {
+            let why = self.retry_reason().unwrap_or_else(|| "there is no certificate yet".to_owned());
+            return (self.record.not_before_unix_s, why);
+        };
+        if !issued.covers_names {
+            let why = self.retry_reason().unwrap_or_else(|| "the names of the domain have changed".to_owned());
+            return (self.record.not_before_unix_s, why);
+        }
+        let renew_at = self.record.renew_at_unix_s.unwrap_or_else(|| issued.default_renewal());
+        match self.retry_reason() {
+            Some(why) if self.record.not_before_unix_s > renew_at => (self.record.not_before_unix_s, why),
+            _ if self.record.is_suggested => (renew_at, "the authority suggests this time (ARI)".to_owned()),
+            _ if issued.lifetime_s() < SHORT_LIFETIME_S => (renew_at, "half of the lifetime has passed".to_owned()),
+            _ => (renew_at, "two thirds of the lifetime have passed".to_owned()),
+        }
+    }
+
+    fn retry_reason(&self) -> Option<String> {
+        let count = self.record.failure_count;
+        (count > 0).then(|| format!("attempt {} after failures", count + 1))
+    }
+
+    /// The index of the authority of the next order, of `count`.
+    pub(crate) fn authority_index(&self, count: usize) -> usize {
+        (self.record.failure_count / FAILURES_PER_AUTHORITY) as usize % count.max(1)
+    }
+
+    /// The certificate that the next order replaces, if the authority of it makes suggestions.
+    pub(crate) fn replaced(&self) -> Option<CertificateIdentifier<'static>> {
+        self.issued.as_ref().filter(|_| self.record.is_suggested)?.identifier.clone()
+    }
+
+    /// A certificate was stored.
+    pub(crate) fn on_issued(&mut self, state: &StateFolder) {
+        self.load_issued(state);
+        self.record = Record::default();
+        self.record.renew_at_unix_s = self.issued.as_ref().map(Issued::default_renewal);
+        self.store(state);
+    }
+
+    pub(crate) fn on_failure(&mut self, failure: &Failure, state: &StateFolder) {
+        self.record.failure_count = self.record.failure_count.saturating_add(1);
+        self.record.last_error = Some(failure.to_string());
+        self.record.not_before_unix_s = unix_s() + failure.delay_s(self.record.failure_count);
+        self.store(state);
+    }
+
+    /// The authority suggests a time to renew from `start` to `end` (RFC 9773 §4.2). A time that was chosen stays while it is in
+    /// between.
+    pub(crate) fn on_suggestion(&mut self, start_unix_s: u64, end_unix_s: u64, state: &StateFolder) {
+        let is_in_window = |at: &u64| (start_unix_s..=end_unix_s).contains(at);
+        if self.record.is_suggested && self.record.renew_at_unix_s.as_ref().is_some_and(is_in_window) {
+            return;
+        }
+        self.record.renew_at_unix_s = Some(random_between(start_unix_s, end_unix_s));
+        self.record.is_suggested = true;
+        self.store(state);
+    }
+
+    fn store(&self, state: &StateFolder) {
+        let text = serde_json::to_vec_pretty(&self.record).expect("a record has no map");
+        if let Err(error) = state.write(&record_file(&self.name), &text) {
+            log(&format!("certificate {}: {error}", self.name));
+        }
+    }
+
+    pub(crate) fn report(&self, authority: &str) -> CertificateReport {
+        CertificateReport {
+            name: self.name.clone(),
+            names: self.names.clone(),
+            authority: authority.to_owned(),
+            is_in_progress: self.is_in_progress,
+            issued: self.issued.as_ref().map(|issued| issued.report.clone()),
+            failure_count: self.record.failure_count,
+            last_error: self.record.last_error.clone(),
+        }
+    }
+}
+
+impl Issued {
+    pub(crate) fn parse(chain: &[u8], key: &[u8], names: &[String]) -> Option<Issued> {
+        let certificate = Certificate::from_pem(chain, key).ok()?;
+        Some(Issued {
+            report: IssuedReport {
+                issuer: certificate.issuer().to_owned(),
+                not_before_unix_s: certificate.not_before_unix_s(),
+                not_after_unix_s: certificate.not_after_unix_s(),
+            },
+            covers_names: names.iter().all(|name| covers(&certificate, name)),
+            identifier: certificate
+                .chain()
+                .first()
+                .and_then(|first| CertificateIdentifier::try_from(first).ok())
+                .map(CertificateIdentifier::into_owned),
+        })
+    }
+
+    fn lifetime_s(&self) -> u64 {
+        self.report.not_after_unix_s.saturating_sub(self.report.not_before_unix_s)
+    }
+
+    /// When it is renewed without a suggestion of the authority: spread by 5 % of the lifetime.
+    fn default_renewal(&self) -> u64 {
+        let lifetime_s = self.lifetime_s();
+        let after_s = if lifetime_s < SHORT_LIFETIME_S { lifetime_s / 2 } else { lifetime_s / 3 * 2 };
+        let at = self.report.not_before_unix_s + after_s;
+        random_between(at - (lifetime_s / 20).min(after_s), at)
+    }
+}
+
+/// Whether the certificate is for `name`, which may be a wildcard.
+pub(crate) fn covers(certificate: &Certificate, name: &str) -> bool {
+    certificate.dns_names().iter().any(|own| own.eq_ignore_ascii_case(name))
+        || certificate.is_valid_for_host(name.as_bytes())
+}
+
+fn record_file(name: &str) -> String {
+    format!("renewals/{name}.json")
+}
+
+/// `names` without those that a wildcard among them is for: an authority refuses both in one order.
+fn without_redundant(names: &[String]) -> Vec<String> {
+    let is_covered = |name: &String| {
+        let above = name.split_once('.').map_or("", |(_, above)| above);
+        !name.starts_with('*') && names.iter().any(|other| other.strip_prefix("*.") == Some(above))
+    };
+    names.iter().filter(|name| !is_covered(name)).cloned().collect()
+}
+
+/// Whether `name`, which may be a wildcard, is in a zone of this server.
+pub(crate) fn is_in_zone<'z>(name: &str, mut apexes: impl Iterator<Item = &'z DomainName>) -> bool {
+    let name = name.strip_prefix("*.").unwrap_or(name);
+    apexes.any(|apex| {
+        let below = name.strip_suffix(apex.as_str());
+        below.is_some_and(|below| below.is_empty() || below.ends_with('.')) || apex.as_str() == "."
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::Kind;
+
+    const START: u64 = 1_800_000_000;
+
+    fn issued(lifetime_s: u64) -> Issued {
+        let report =
+            IssuedReport { issuer: "CA".to_owned(), not_before_unix_s: START, not_after_unix_s: START + lifetime_s };
+        Issued { report, covers_names: true, identifier: None }
+    }
+
+    fn managed(issued: Option<Issued>) -> ManagedCertificate {
+        ManagedCertificate {
+            name: "example.com".to_owned(),
+            names: vec!["example.com".to_owned()],
+            issued,
+            record: Record::default(),
+            is_in_progress: false,
+            waiting: Vec::new(),
+        }
+    }
+
+    fn folder() -> (tempfile::TempDir, StateFolder) {
+        let directory = tempfile::tempdir().expect("created");
+        let state = StateFolder::open(directory.path()).expect("opened");
+        (directory, state)
+    }
+
+    #[test]
+    fn renewal_is_at_two_thirds_of_the_lifetime_or_half_of_a_short_one() {
+        for (days, from, to) in [(90, 90 * 2 / 3 - 5, 60), (6, 2, 3), (45, 27, 30)] {
+            let at = issued(days * DAY_S).default_renewal();
+            assert!((START + from * DAY_S..=START + to * DAY_S).contains(&at), "{days}: {}", (at - START) / DAY_S);
+        }
+        assert_eq!(issued(0).default_renewal(), START);
+    }
+
+    #[test]
+    fn suggested_time_stays_while_it_is_in_the_window() {
+        let (_directory, state) = folder();
+        let mut certificate = managed(Some(issued(90 * DAY_S)));
+        certificate.on_suggestion(START + 10, START + 20, &state);
+        let (chosen, why) = certificate.next_order();
+        assert!((START + 10..=START + 20).contains(&chosen) && why.contains("(ARI)"), "{chosen} {why}");
+        certificate.on_suggestion(START + 5, START + 100, &state);
+        assert_eq!(certificate.next_order().0, chosen);
+        certificate.on_suggestion(START - 9, START - 9, &state);
+        assert_eq!(certificate.next_order().0, START - 9);
+    }
+
+    #[test]
+    fn failures_delay_the_next_attempt_and_lead_to_the_next_authority() {
+        let (_directory, state) = folder();
+        let mut certificate = managed(None);
+        assert_eq!(certificate.next_order(), (0, "there is no certificate yet".to_owned()));
+        let failure = Failure::new(Kind::Refused, "the authority refuses", "ask");
+        let authorities: Vec<usize> = (0..7)
+            .map(|_| {
+                certificate.on_failure(&failure, &state);
+                certificate.authority_index(2)
+            })
+            .collect();
+        assert_eq!(authorities, [0, 0, 1, 1, 1, 0, 0]);
+        let (at, why) = certificate.next_order();
+        assert!(at >= unix_s() + DAY_S && why == "attempt 8 after failures", "{at} {why}");
+        // It survives a restart.
+        let text = state.read("renewals/example.com.json").expect("read").expect("stored");
+        let record: Record = serde_json::from_slice(&text).expect("a record");
+        assert_eq!((record.failure_count, record.last_error.as_deref()), (7, Some("the authority refuses; ask")));
+    }
+
+    #[test]
+    fn names_that_a_wildcard_is_for_are_left_out() {
+        let check = |names: &[&str], expected: &[&str]| {
+            let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+            assert_eq!(without_redundant(&names), expected);
+        };
+        check(&["example.com", "www.example.com", "*.example.com"], &["example.com", "*.example.com"]);
+        check(
+            &["example.com", "a.b.example.com", "*.example.com"],
+            &["example.com", "a.b.example.com", "*.example.com"],
+        );
+    }
+
+    #[test]
+    fn names_are_in_the_zones_above_them() {
+        let zones: Vec<DomainName> =
+            ["example.com", "b.example"].iter().map(|name| DomainName::parse(name).expect("a name")).collect();
+        for (name, expected) in [
+            ("example.com", true),
+            ("www.example.com", true),
+            ("*.example.com", true),
+            ("notexample.com", false),
+            ("com", false),
+            ("a.b.example", true),
+        ] {
+            assert_eq!(is_in_zone(name, zones.iter()), expected, "{name}");
+        }
+    }
+}

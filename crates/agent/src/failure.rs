@@ -1,0 +1,156 @@
+//! Why a certificate was not issued, what the operator can do, and when the next attempt is.
+
+use crate::clock::random_between;
+use instant_acme::{Error, Problem};
+use sanderling_state::StateError;
+use std::fmt;
+
+const MINUTE_S: u64 = 60;
+const DAY_S: u64 = 24 * 3600;
+/// The first delay after a failure that costs the authority nothing; it doubles up to the last one.
+const UNREACHABLE_DELAY_S_MIN: u64 = 5;
+const UNREACHABLE_DELAY_S_MAX: u64 = 3600;
+/// Authorities count refusals over hours.
+const RATE_LIMITED_DELAY_S: u64 = 3 * 3600;
+/// Delays after refusals, as Let's Encrypt recommends (its integration guide); then daily.
+const REFUSED_DELAYS_S: [u64; 3] = [MINUTE_S, 10 * MINUTE_S, 100 * MINUTE_S];
+
+/// What kind of failure it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The authority did not answer, or had an error of its own.
+    Unreachable,
+    /// It has refused.
+    Refused,
+    /// It has refused because of too many requests.
+    RateLimited,
+    /// The same succeeds at once: its nonce was not valid any more (RFC 8555 §6.5), or the certificate that it was to replace was
+    /// replaced already (RFC 9773 §5).
+    Again,
+    /// The order, or the account, does not exist any more.
+    Gone,
+    /// The state folder cannot be written.
+    State,
+}
+
+/// Why a certificate was not issued.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    pub(crate) kind: Kind,
+    cause: String,
+    remedy: &'static str,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}", self.cause)?;
+        if self.remedy.is_empty() { Ok(()) } else { write!(out, "; {}", self.remedy) }
+    }
+}
+
+impl Failure {
+    pub(crate) fn new(kind: Kind, cause: impl Into<String>, remedy: &'static str) -> Failure {
+        Failure { kind, cause: cause.into(), remedy }
+    }
+
+    /// A refusal by the authority.
+    pub(crate) fn of_problem(problem: &Problem) -> Failure {
+        let name = problem.r#type.as_deref().and_then(|name| name.strip_prefix("urn:ietf:params:acme:error:"));
+        let mut cause = format!("the authority refuses: {}", problem.detail.as_deref().unwrap_or("without a reason"));
+        for subproblem in problem.subproblems.iter().filter_map(|one| one.detail.as_deref()) {
+            cause += &format!("; {subproblem}");
+        }
+        let (kind, remedy) = match name {
+            Some("badNonce" | "alreadyReplaced") => (Kind::Again, ""),
+            Some("accountDoesNotExist") => (Kind::Gone, ""),
+            Some("rateLimited") => (Kind::RateLimited, "wait; the server tries again later"),
+            Some("caa") => {
+                (Kind::Refused, "add the name of the authority to the CAA record of the domain, or remove the record")
+            }
+            Some("connection") => {
+                (Kind::Refused, "let port 80 of this name lead to this server, or serve the zone of the name here")
+            }
+            Some("dns") => {
+                (Kind::Refused, "check that the name leads to this server, and that its zone is delegated to it")
+            }
+            Some("unauthorized" | "incorrectResponse") => (
+                Kind::Refused,
+                "check that the addresses of the name, and the name servers of its zone, are this server",
+            ),
+            Some("rejectedIdentifier") => (Kind::Refused, "write certificate = \"none\" for this domain"),
+            Some("userActionRequired") => (Kind::Refused, "read the new terms of the authority and agree to them"),
+            Some("serverInternal") => (Kind::Unreachable, ""),
+            None if problem.status.is_some_and(|status| status >= 500) => (Kind::Unreachable, ""),
+            _ => (Kind::Refused, ""),
+        };
+        Failure { kind, cause, remedy }
+    }
+
+    /// Seconds until the next attempt after `failure_count` failures, this one included.
+    pub(crate) fn delay_s(&self, failure_count: u32) -> u64 {
+        let before = failure_count.saturating_sub(1);
+        let delay_s = match self.kind {
+            Kind::Unreachable | Kind::Again | Kind::State => {
+                UNREACHABLE_DELAY_S_MIN.saturating_mul(1 << before.min(32)).min(UNREACHABLE_DELAY_S_MAX)
+            }
+            Kind::RateLimited => RATE_LIMITED_DELAY_S,
+            Kind::Refused | Kind::Gone => *REFUSED_DELAYS_S.get(before as usize).unwrap_or(&DAY_S),
+        };
+        // Not at the same time as others that have failed because of the same authority.
+        random_between(delay_s, delay_s + delay_s / 10)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        match error {
+            Error::Api(problem) => Failure::of_problem(&problem),
+            Error::Json(_) => Failure::new(Kind::Unreachable, "the authority answers something else than ACME", ""),
+            other => Failure::new(Kind::Unreachable, other.to_string(), "the server tries again"),
+        }
+    }
+}
+
+impl From<StateError> for Failure {
+    fn from(error: StateError) -> Failure {
+        Failure::new(Kind::State, error.to_string(), "")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(name: &str) -> Problem {
+        let text = format!("{{\"type\":\"urn:ietf:params:acme:error:{name}\",\"detail\":\"no\"}}");
+        serde_json::from_str(&text).expect("a problem")
+    }
+
+    #[test]
+    fn refusals_have_a_remedy() {
+        let check = |name: &str, kind: Kind, remedy: &str| {
+            let failure = Failure::of_problem(&problem(name));
+            assert_eq!(failure.kind, kind, "{name}");
+            assert!(failure.to_string().contains(remedy), "{failure}");
+        };
+        check("caa", Kind::Refused, "the authority refuses: no; add the name of the authority to the CAA record");
+        check("connection", Kind::Refused, "; let port 80 of this name lead to this server");
+        check("rateLimited", Kind::RateLimited, "; wait");
+        check("badNonce", Kind::Again, "no");
+        check("serverInternal", Kind::Unreachable, "no");
+    }
+
+    #[test]
+    fn delays_grow_and_spare_an_authority_that_refuses() {
+        let delay = |kind, count| Failure::new(kind, "", "").delay_s(count);
+        for (count, expected_s) in [(1, 60), (2, 600), (3, 6_000), (4, DAY_S), (100, DAY_S)] {
+            let delay_s = delay(Kind::Refused, count);
+            assert!((expected_s..=expected_s + expected_s / 10).contains(&delay_s), "{count}: {delay_s}");
+        }
+        for (count, expected_s) in [(1, 5), (2, 10), (3, 20), (20, 3600), (u32::MAX, 3600)] {
+            let delay_s = delay(Kind::Unreachable, count);
+            assert!((expected_s..=expected_s + expected_s / 10).contains(&delay_s), "{count}: {delay_s}");
+        }
+        assert!(delay(Kind::RateLimited, 1) >= 3_600);
+    }
+}

@@ -1,0 +1,128 @@
+//! The client of HTTPS for certificate authorities: one connection for each request, over HTTP/1.1. Time and size of an answer are
+//! limited.
+
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::header::{HOST, HeaderValue};
+use hyper::{Request, Response, Uri};
+use hyper_util::rt::TokioIo;
+use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
+use rustls::pki_types::ServerName;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
+use std::future::Future;
+use std::io;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+/// Time for a request and its answer.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// Bytes of the longest answer: a certificate chain.
+const ANSWER_BYTES_MAX: usize = 1024 * 1024;
+const PORT: u16 = 443;
+
+/// A client that trusts some roots.
+#[derive(Clone)]
+pub(crate) struct HttpsClient {
+    tls: TlsConnector,
+}
+
+impl HttpsClient {
+    /// A client that trusts the roots in the file `root`, or those of the system.
+    ///
+    /// # Errors
+    /// There are none.
+    pub(crate) fn new(root: Option<&Path>) -> io::Result<HttpsClient> {
+        let mut roots = RootCertStore::empty();
+        match root {
+            Some(path) => {
+                let failed = |error: &dyn std::fmt::Display| {
+                    io::Error::other(format!("cannot read the root {}: {error}", path.display()))
+                };
+                for certificate in
+                    rustls::pki_types::CertificateDer::pem_file_iter(path).map_err(|error| failed(&error))?
+                {
+                    let certificate = certificate.map_err(|error| failed(&error))?;
+                    roots.add(certificate).map_err(|error| failed(&error))?;
+                }
+            }
+            None => {
+                roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+            }
+        }
+        if roots.is_empty() {
+            return Err(io::Error::other(
+                "there is no root to trust; install the package ca-certificates, or set `root` of the authority",
+            ));
+        }
+        #[cfg(feature = "aws-lc-rs")]
+        let provider = rustls::crypto::aws_lc_rs::default_provider();
+        #[cfg(all(feature = "ring", not(feature = "aws-lc-rs")))]
+        let provider = rustls::crypto::ring::default_provider();
+        let config = ClientConfig::builder_with_provider(Arc::new(provider))
+            .with_safe_default_protocol_versions()
+            .map_err(io::Error::other)?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Ok(HttpsClient { tls: TlsConnector::from(Arc::new(config)) })
+    }
+
+    async fn exchange<B>(&self, mut request: Request<B>) -> Result<BytesResponse, BoxError>
+    where
+        B: hyper::body::Body + Send + Unpin + 'static,
+        B::Data: Send,
+        B::Error: Into<BoxError>,
+    {
+        let uri = request.uri().clone();
+        let host =
+            uri.host().filter(|_| uri.scheme_str() == Some("https")).ok_or("the authority names no https URL")?;
+        let port = uri.port_u16().unwrap_or(PORT);
+        let address = host.trim_matches(['[', ']']);
+        let stream = TcpStream::connect((address, port))
+            .await
+            .map_err(|error| format!("cannot connect to {host}, port {port}: {error}"))?;
+        stream.set_nodelay(true)?;
+        let name = ServerName::try_from(address.to_owned())?;
+        let stream =
+            self.tls.connect(name, stream).await.map_err(|error| format!("no TLS connection to {host}: {error}"))?;
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+        let authority = uri.authority().ok_or("a URL without a host")?.as_str();
+        request.headers_mut().insert(HOST, HeaderValue::from_str(authority)?);
+        *request.uri_mut() =
+            Uri::builder().path_and_query(uri.path_and_query().map_or("/", |path| path.as_str())).build()?;
+        let answer = async {
+            let (parts, body) = sender.send_request(request).await?.into_parts();
+            let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await?.to_bytes();
+            Ok::<_, BoxError>(BytesResponse::from(Response::from_parts(parts, Full::new(body))))
+        };
+        tokio::pin!(answer);
+        tokio::select! {
+            answer = &mut answer => answer,
+            // The connection ends after the answer, or without one.
+            ended = connection => {
+                ended?;
+                answer.await
+            }
+        }
+    }
+}
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+impl HttpClient for HttpsClient {
+    fn request(
+        &self,
+        request: Request<BodyWrapper<hyper::body::Bytes>>,
+    ) -> Pin<Box<dyn Future<Output = Result<BytesResponse, Error>> + Send>> {
+        let client = self.clone();
+        Box::pin(async move {
+            match tokio::time::timeout(REQUEST_TIMEOUT, client.exchange(request)).await {
+                Ok(answered) => answered.map_err(Error::Other),
+                Err(_) => Err(Error::Other("the authority has not answered within 30 s".into())),
+            }
+        })
+    }
+}

@@ -1,0 +1,20 @@
+//! The agent: the process that makes outgoing connections and writes the state folder. It requests certificates (RFC 8555) and
+//! renews them.
+//!
+//! What it has promised, such as an order in progress, is in the state folder: it can be killed at any moment, and the next one
+//! goes on. It is the only crate with asynchronous code, in one thread; no client of the server waits for it.
+#![forbid(unsafe_code)]
+
+// The order is that of imports: a module uses those below it.
+mod startup;
+mod main_loop;
+mod order;
+mod accounts;
+mod certificates;
+mod schedule;
+mod failure;
+mod https_client;
+mod link;
+mod clock;
+
+pub use startup::run;

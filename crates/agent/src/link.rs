@@ -1,0 +1,211 @@
+//! The connection to the supervisor, and the challenges that it passes on to the server process.
+
+use sanderling_config::log::log;
+use sanderling_ipc::agent::{AgentReport, Challenge, challenges_to_memfd};
+use sanderling_ipc::{Command, Connection, Event, FdKind, IncomingFds, Message, Received};
+use std::cell::RefCell;
+use std::io;
+use std::os::fd::AsFd;
+use std::time::Duration;
+use tokio::io::Interest;
+use tokio::net::UnixDatagram;
+use tokio::sync::watch;
+
+/// Time in which the server process answers challenges. It may be restarted meanwhile.
+const SERVED_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time after which unsent messages are tried again.
+const RETRY_INTERVAL: Duration = Duration::from_millis(50);
+
+/// The connection to the supervisor.
+pub(crate) struct Link {
+    connection: RefCell<Connection>,
+    /// A copy of its descriptor, to wait for. Nothing is sent or received by it.
+    readable: UnixDatagram,
+    challenges: RefCell<ChallengeSet>,
+    served: watch::Sender<u64>,
+}
+
+/// The challenges of all orders in progress.
+#[derive(Default)]
+struct ChallengeSet {
+    number: u64,
+    challenges: Vec<Challenge>,
+}
+
+/// What the supervisor has sent.
+pub(crate) enum Incoming {
+    Command(Command, IncomingFds),
+    /// The supervisor has gone: the agent ends.
+    Closed,
+}
+
+impl Link {
+    /// To be called in the runtime.
+    pub(crate) fn new(connection: Connection) -> io::Result<Link> {
+        let readable = UnixDatagram::from_std(connection.as_fd().try_clone_to_owned()?.into())?;
+        Ok(Link {
+            connection: RefCell::new(connection),
+            readable,
+            challenges: RefCell::default(),
+            served: watch::Sender::new(0),
+        })
+    }
+
+    /// The next command. Confirmations of challenges are handled here.
+    pub(crate) async fn receive(&self) -> Incoming {
+        let receive = || match self.connection.borrow_mut().recv() {
+            Ok(Received::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
+            received => Ok(received),
+        };
+        loop {
+            if self.readable.readable().await.is_err() {
+                return Incoming::Closed;
+            }
+            match self.readable.try_io(Interest::READABLE, receive) {
+                Ok(Ok(Received::Message(Message::Command(Command::ChallengesServed { number }), _))) => {
+                    self.served.send_replace(number);
+                }
+                Ok(Ok(Received::Message(Message::Command(command), descriptors))) => {
+                    return Incoming::Command(command, descriptors);
+                }
+                Ok(Ok(Received::Message(..))) => log("ignoring a message of the supervisor that is not a command"),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                _ => return Incoming::Closed,
+            }
+        }
+    }
+
+    /// Sends what the supervisor had no room for, again and again.
+    pub(crate) async fn flush(&self) {
+        while self.connection.borrow().unsent_count() > 0 {
+            tokio::time::sleep(RETRY_INTERVAL).await;
+            let _ = self.connection.borrow_mut().flush();
+        }
+        std::future::pending::<()>().await;
+    }
+
+    fn send(&self, event: Event, descriptors: IncomingFds) {
+        // The end of the supervisor is noticed when receiving.
+        let _ = self.connection.borrow_mut().send_with(&Message::Event(event), descriptors);
+    }
+
+    pub(crate) fn report(&self, report: &AgentReport) {
+        match report.to_memfd() {
+            Ok(file) => self.send(Event::AgentReport, vec![(FdKind::AgentReport, file)]),
+            Err(error) => log(&format!("cannot report to the supervisor: {error}")),
+        }
+    }
+
+    pub(crate) fn certificate_stored(&self) {
+        self.send(Event::CertificateStored, Vec::new());
+    }
+
+    /// Has the server process answer `challenges` besides those of other orders, until what is returned is dropped. Returns when
+    /// it does; `None` if it does not in time.
+    pub(crate) async fn publish(&self, challenges: Vec<Challenge>) -> Option<Published<'_>> {
+        self.challenges.borrow_mut().challenges.extend(challenges.iter().cloned());
+        let published = Published { link: self, challenges };
+        let number = self.send_challenges()?;
+        let mut served = self.served.subscribe();
+        let is_served = tokio::time::timeout(SERVED_TIMEOUT, served.wait_for(|served| *served >= number)).await;
+        matches!(is_served, Ok(Ok(_))).then_some(published)
+    }
+
+    /// The number of the set that was sent.
+    fn send_challenges(&self) -> Option<u64> {
+        let (number, file) = {
+            let mut set = self.challenges.borrow_mut();
+            set.number += 1;
+            (set.number, challenges_to_memfd(&set.challenges))
+        };
+        match file {
+            Ok(file) => {
+                self.send(Event::ChallengesChanged { number }, vec![(FdKind::Challenges, file)]);
+                Some(number)
+            }
+            Err(error) => {
+                log(&format!("cannot pass on challenges: {error}"));
+                None
+            }
+        }
+    }
+}
+
+/// Challenges that are answered until this is dropped.
+pub(crate) struct Published<'l> {
+    link: &'l Link,
+    challenges: Vec<Challenge>,
+}
+
+impl Drop for Published<'_> {
+    fn drop(&mut self) {
+        for challenge in &self.challenges {
+            let all = &mut self.link.challenges.borrow_mut().challenges;
+            if let Some(index) = all.iter().position(|other| other == challenge) {
+                all.swap_remove(index);
+            }
+        }
+        self.link.send_challenges();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(test: impl Future<Output = ()>) {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .start_paused(true)
+            .build()
+            .expect("built")
+            .block_on(test);
+    }
+
+    fn challenge(token: &str) -> Challenge {
+        Challenge::Http { token: token.to_owned(), content: String::new() }
+    }
+
+    /// The challenges that the agent has sent last.
+    fn last_sent(supervisor: &mut Connection) -> (u64, Vec<Challenge>) {
+        let mut last = None;
+        while let Ok(Received::Message(Message::Event(Event::ChallengesChanged { number }), mut fds)) =
+            supervisor.recv()
+        {
+            let (_, file) = fds.pop().expect("a set");
+            last = Some((number, sanderling_ipc::agent::challenges_from_memfd(file).expect("read")));
+        }
+        last.expect("a set")
+    }
+
+    #[test]
+    fn challenges_are_those_of_all_orders_in_progress() {
+        run(async {
+            let (mut supervisor, agent) = Connection::pair().expect("a pair");
+            let link = Link::new(agent).expect("made");
+            let confirm = |supervisor: &mut Connection, number| {
+                supervisor.send(&Message::Command(Command::ChallengesServed { number })).expect("sent");
+            };
+            confirm(&mut supervisor, 1);
+            let link = &link;
+            let publish = |token: &'static str| async move {
+                tokio::select! {
+                    published = link.publish(vec![challenge(token)]) => published.expect("served"),
+                    _ = link.receive() => panic!("closed"),
+                }
+            };
+            let first = publish("a").await;
+            assert_eq!(last_sent(&mut supervisor), (1, vec![challenge("a")]));
+            confirm(&mut supervisor, 2);
+            let second = publish("b").await;
+            assert_eq!(last_sent(&mut supervisor).1.len(), 2);
+            drop(first);
+            assert_eq!(last_sent(&mut supervisor), (3, vec![challenge("b")]));
+            drop(second);
+            assert_eq!(last_sent(&mut supervisor), (4, vec![]));
+            // Nobody confirms it.
+            assert!(link.publish(vec![challenge("c")]).await.is_none());
+            assert_eq!(last_sent(&mut supervisor), (6, vec![]));
+        });
+    }
+}

@@ -1,0 +1,265 @@
+//! The loop of the agent: waits for the earliest entry of the schedule, for orders in progress, and for the supervisor.
+
+use crate::certificates::ManagedCertificate;
+use crate::clock::unix_s;
+use crate::failure::Failure;
+use crate::link::Incoming;
+use crate::order::{OrderRequest, Orders};
+use crate::schedule::Schedule;
+use instant_acme::{CertificateIdentifier, Error};
+use sanderling_config::log::log;
+use sanderling_ipc::agent::AgentReport;
+use sanderling_ipc::{Command, Connection, Event, FdKind, IncomingFds, Message, Text};
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::task::JoinSet;
+
+/// Orders at the same time.
+const ORDERS_MAX: usize = 8;
+/// The clock of the machine may be set meanwhile.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+/// Time between two looks at the suggestion of an authority (RFC 9773 §4.3.2), unless it says another one.
+const SUGGESTION_INTERVAL_S: u64 = 6 * 3600;
+const SUGGESTION_INTERVAL_S_MIN: u64 = 60;
+const SUGGESTION_INTERVAL_S_MAX: u64 = 24 * 3600;
+
+/// What is done at a time: the index of a certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Task {
+    Order(usize),
+    /// Asks the authority when to renew.
+    Suggestion(usize),
+}
+
+/// What has ended.
+enum Finished {
+    Order(usize, Result<(), Failure>),
+    Suggestion(usize, Option<Suggestion>),
+}
+
+/// When an authority suggests to renew, and when to ask it again.
+struct Suggestion {
+    window: Option<(u64, u64)>,
+    ask_again_s: u64,
+}
+
+pub(crate) struct MainLoop {
+    orders: Rc<Orders>,
+    certificates: Vec<ManagedCertificate>,
+    schedule: Schedule<Task>,
+    running: JoinSet<Finished>,
+    last_report: Option<AgentReport>,
+}
+
+impl MainLoop {
+    pub(crate) fn new(orders: Orders, certificates: Vec<ManagedCertificate>) -> MainLoop {
+        let count = certificates.len();
+        let mut main_loop = MainLoop {
+            orders: Rc::new(orders),
+            certificates,
+            schedule: Schedule::new(),
+            running: JoinSet::new(),
+            last_report: None,
+        };
+        for index in 0..count {
+            main_loop.schedule_order(index);
+            main_loop.schedule_suggestion(index, unix_s());
+        }
+        main_loop
+    }
+
+    /// Runs until the supervisor ends. To be called in a [`tokio::task::LocalSet`].
+    pub(crate) async fn run(mut self) {
+        loop {
+            self.start_due();
+            self.report();
+            let is_possible = self.is_possible();
+            let wait = self
+                .schedule
+                .next_at(is_possible)
+                .map_or(WAIT_MAX, |at| Duration::from_secs(at.saturating_sub(unix_s())).min(WAIT_MAX));
+            let orders = Rc::clone(&self.orders);
+            tokio::select! {
+                incoming = orders.link.receive() => match incoming {
+                    Incoming::Command(command, descriptors) => self.handle(command, descriptors),
+                    Incoming::Closed => return,
+                },
+                Some(finished) = self.running.join_next() => {
+                    self.finish(finished.expect("a task that panics ends the agent, and the next one goes on"));
+                }
+                () = tokio::time::sleep(wait) => {}
+                () = orders.link.flush() => {}
+            }
+        }
+    }
+
+    /// Whether a task can begin now.
+    fn is_possible(&self) -> impl Fn(&Task) -> bool + use<> {
+        let has_room = self.running.len() < ORDERS_MAX;
+        move |_| has_room
+    }
+
+    fn start_due(&mut self) {
+        while let Some(task) = self.schedule.take_due(unix_s(), self.is_possible()) {
+            match task {
+                Task::Order(index) => self.start_order(index),
+                Task::Suggestion(index) => self.start_suggestion(index),
+            }
+        }
+    }
+
+    fn start_order(&mut self, index: usize) {
+        let certificate = &mut self.certificates[index];
+        let authority_index = certificate.authority_index(self.orders.accounts.count());
+        let is_same_authority = authority_index == 0 && certificate.record.failure_count == 0;
+        let request = OrderRequest {
+            name: certificate.name.clone(),
+            names: certificate.names.clone(),
+            authority_index,
+            replaces: certificate.replaced().filter(|_| is_same_authority),
+            prefers_http: certificate.record.failure_count % 2 == 1,
+        };
+        certificate.is_in_progress = true;
+        let authority = &self.orders.accounts.authority(authority_index).name;
+        log(&format!("certificate {}: requesting it from {authority}", certificate.name));
+        let orders = Rc::clone(&self.orders);
+        self.running.spawn_local(async move { Finished::Order(index, orders.issue(&request).await) });
+    }
+
+    fn start_suggestion(&mut self, index: usize) {
+        let certificate = &self.certificates[index];
+        let identifier = certificate.issued.as_ref().and_then(|issued| issued.identifier.clone());
+        let Some(identifier) = identifier else { return };
+        let authority_index = certificate.authority_index(self.orders.accounts.count());
+        let orders = Rc::clone(&self.orders);
+        self.running.spawn_local(async move {
+            Finished::Suggestion(index, ask_for_suggestion(&orders, authority_index, &identifier).await)
+        });
+    }
+
+    fn finish(&mut self, finished: Finished) {
+        match finished {
+            Finished::Order(index, result) => self.finish_order(index, &result),
+            Finished::Suggestion(index, suggestion) => {
+                let Some(Suggestion { window, ask_again_s }) = suggestion else { return };
+                let certificate = &mut self.certificates[index];
+                if let Some((start, end)) = window {
+                    certificate.on_suggestion(start, end, &self.orders.state);
+                    if !certificate.is_in_progress {
+                        self.schedule_order(index);
+                    }
+                }
+                self.schedule_suggestion(index, unix_s() + ask_again_s);
+            }
+        }
+    }
+
+    fn finish_order(&mut self, index: usize, result: &Result<(), Failure>) {
+        let certificate = &mut self.certificates[index];
+        certificate.is_in_progress = false;
+        let name = &certificate.name;
+        let text = match result {
+            Ok(()) => format!("certificate {name}: issued"),
+            Err(failure) => format!("certificate {name}: {failure}"),
+        };
+        log(&text);
+        match result {
+            Ok(()) => certificate.on_issued(&self.orders.state),
+            Err(failure) => certificate.on_failure(failure, &self.orders.state),
+        }
+        for client in std::mem::take(&mut certificate.waiting) {
+            answer(client, &text, result.is_ok());
+        }
+        self.schedule_order(index);
+        if result.is_ok() {
+            self.schedule_suggestion(index, unix_s());
+        }
+    }
+
+    fn schedule_order(&mut self, index: usize) {
+        let certificate = &self.certificates[index];
+        let (at, why) = certificate.next_order();
+        let what = match certificate.issued {
+            Some(_) => format!("renew the certificate of {}", certificate.name),
+            None => format!("request the certificate of {}", certificate.name),
+        };
+        self.schedule.set(Task::Order(index), at, what, why);
+    }
+
+    fn schedule_suggestion(&mut self, index: usize, at_unix_s: u64) {
+        let certificate = &self.certificates[index];
+        if certificate.issued.as_ref().is_some_and(|issued| issued.identifier.is_some()) {
+            let what = format!("ask when to renew the certificate of {}", certificate.name);
+            self.schedule.set(Task::Suggestion(index), at_unix_s, what, "authorities may change the time".to_owned());
+        }
+    }
+
+    fn handle(&mut self, command: Command, descriptors: IncomingFds) {
+        let client = descriptors.into_iter().find(|(kind, _)| *kind == FdKind::Requester).map(|(_, client)| client);
+        let client = client.and_then(|client| Connection::from_fd(client).ok());
+        match (command, client) {
+            (Command::RenewCertificate { name }, Some(client)) => self.renew(&name, client),
+            (command, _) => log(&format!("ignoring the command {command:?}: the agent does not carry it out")),
+        }
+    }
+
+    fn renew(&mut self, name: &str, client: Connection) {
+        let index = self
+            .certificates
+            .iter()
+            .position(|certificate| certificate.name == name || certificate.names.iter().any(|other| other == name));
+        let Some(index) = index else {
+            let text = format!("no certificate is requested for {name}; see `sanderling certificates`");
+            return answer(client, &text, false);
+        };
+        self.certificates[index].waiting.push(client);
+        if !self.certificates[index].is_in_progress {
+            self.schedule.remove(&Task::Order(index));
+            self.start_order(index);
+        }
+    }
+
+    /// Tells the supervisor what has changed.
+    fn report(&mut self) {
+        let certificates = self.certificates.iter().map(|certificate| {
+            let index = certificate.authority_index(self.orders.accounts.count());
+            certificate.report(&self.orders.accounts.authority(index).name)
+        });
+        let report = AgentReport { certificates: certificates.collect(), schedule: self.schedule.report() };
+        if self.last_report.as_ref() != Some(&report) {
+            self.orders.link.report(&report);
+            self.last_report = Some(report);
+        }
+    }
+}
+
+/// `None` if the authority makes no suggestions.
+async fn ask_for_suggestion(
+    orders: &Orders,
+    authority_index: usize,
+    identifier: &CertificateIdentifier<'_>,
+) -> Option<Suggestion> {
+    let none = Some(Suggestion { window: None, ask_again_s: SUGGESTION_INTERVAL_S });
+    let Ok(account) = orders.accounts.get(authority_index, &orders.state).await else { return none };
+    match account.renewal_info(identifier).await {
+        Ok((info, ask_again)) => {
+            let seconds = |time: i64| u64::try_from(time).unwrap_or(0);
+            let window = info.suggested_window;
+            let window = (seconds(window.start.unix_timestamp()), seconds(window.end.unix_timestamp()));
+            let ask_again_s = ask_again.as_secs().clamp(SUGGESTION_INTERVAL_S_MIN, SUGGESTION_INTERVAL_S_MAX);
+            Some(Suggestion { window: (window.0 <= window.1).then_some(window), ask_again_s })
+        }
+        Err(Error::Unsupported(_)) => None,
+        Err(_) => none,
+    }
+}
+
+/// Answers a client, which may have gone away.
+fn answer(mut client: Connection, text: &str, is_success: bool) {
+    let text = match is_success {
+        true => Event::Stdout(Text::new(&format!("{text}\n"))),
+        false => Event::Stderr(Text::new(&format!("sanderling: {text}\n"))),
+    };
+    let _ = client.send(&Message::Event(text));
+    let _ = client.send(&Message::Event(Event::Done { is_success }));
+}

@@ -1,0 +1,290 @@
+//! One order, from its request to the stored certificate (RFC 8555 §7.1.6). It is in the state folder with its key as soon as the
+//! authority knows it, so that another agent goes on with it.
+
+use crate::accounts::Accounts;
+use crate::certificates::{covers, is_in_zone};
+use crate::failure::{Failure, Kind};
+use crate::link::{Link, Published};
+use instant_acme::{
+    Account, AuthorizationStatus, CertificateIdentifier, ChallengeStatus, ChallengeType, Identifier, NewOrder, Order,
+    OrderStatus,
+};
+use rcgen::{CertificateParams, DistinguishedName, KeyPair};
+use sanderling_config::DomainName;
+use sanderling_ipc::agent::Challenge;
+use sanderling_state::StateFolder;
+use sanderling_tls::Certificate;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// Times that an order goes on after a failure that needs no pause, such as a nonce that was not valid any more.
+const RESUMPTIONS_MAX: u32 = 100;
+/// The first pause between two looks at an order; the next ones are longer.
+const POLL_PAUSE_MIN: Duration = Duration::from_millis(100);
+const POLL_PAUSE_MAX: Duration = Duration::from_secs(5);
+/// Looks at an order before it is given up for now: some minutes.
+const POLLS_MAX: u32 = 60;
+
+/// What every order needs.
+pub(crate) struct Orders {
+    pub(crate) state: StateFolder,
+    pub(crate) link: Link,
+    pub(crate) accounts: Accounts,
+    /// The zones of this server.
+    pub(crate) zones: Vec<DomainName>,
+    /// Whether the server answers over HTTP.
+    pub(crate) has_http: bool,
+}
+
+/// What is ordered.
+pub(crate) struct OrderRequest {
+    pub(crate) name: String,
+    pub(crate) names: Vec<String>,
+    pub(crate) authority_index: usize,
+    /// The certificate before it (RFC 9773 §5).
+    pub(crate) replaces: Option<CertificateIdentifier<'static>>,
+    /// Names in zones of this server are validated over HTTP nevertheless: the other way has failed.
+    pub(crate) prefers_http: bool,
+}
+
+/// An order in the state folder.
+#[derive(Serialize, Deserialize)]
+struct SavedOrder {
+    directory: String,
+    url: String,
+    names: Vec<String>,
+    /// The private key of the certificate, as PEM.
+    key: String,
+}
+
+impl Orders {
+    /// Has a certificate issued, and stores it.
+    pub(crate) async fn issue(&self, request: &OrderRequest) -> Result<(), Failure> {
+        let mut resumption_count = 0;
+        let mut replaces = request.replaces.clone();
+        loop {
+            let failure = match self.try_issue(request, replaces.take()).await {
+                Ok(()) => return Ok(()),
+                Err(failure) => failure,
+            };
+            resumption_count += 1;
+            match failure.kind {
+                _ if resumption_count == RESUMPTIONS_MAX => return Err(failure),
+                Kind::Again => {}
+                Kind::Gone => {
+                    self.state.remove(&order_file(&request.name))?;
+                    self.accounts.forget(request.authority_index, &self.state).await?;
+                }
+                Kind::Unreachable => {
+                    self.accounts.reconnect(request.authority_index).await;
+                    return Err(failure);
+                }
+                // The order is over: the next attempt needs another one.
+                Kind::Refused => {
+                    self.state.remove(&order_file(&request.name))?;
+                    return Err(failure);
+                }
+                Kind::RateLimited | Kind::State => return Err(failure),
+            }
+        }
+    }
+
+    async fn try_issue(
+        &self,
+        request: &OrderRequest,
+        replaces: Option<CertificateIdentifier<'static>>,
+    ) -> Result<(), Failure> {
+        let account = self.accounts.get(request.authority_index, &self.state).await?;
+        let (mut order, saved) = self.resume_or_begin(request, replaces, &account).await?;
+        if order.state().status == OrderStatus::Pending {
+            let published = self.publish_challenges(request, &mut order).await?;
+            self.wait_while(&mut order, &[OrderStatus::Pending, OrderStatus::Processing]).await?;
+            drop(published);
+        }
+        let key = KeyPair::from_pem(&saved.key)
+            .map_err(|error| Failure::new(Kind::Gone, format!("the key of the order cannot be used: {error}"), ""))?;
+        if order.state().status == OrderStatus::Ready {
+            let csr = signing_request(&request.names, &key)?;
+            order.finalize_csr(&csr).await?;
+            self.wait_while(&mut order, &[OrderStatus::Ready, OrderStatus::Processing]).await?;
+        }
+        let chain = order.certificate().await?.ok_or_else(|| {
+            Failure::new(
+                Kind::Unreachable,
+                "the authority has not issued the certificate in time",
+                "the server tries again",
+            )
+        })?;
+        check_issued(&chain, &saved.key, &request.names)?;
+        self.state.store_certificate(&request.name, chain.as_bytes(), saved.key.as_bytes())?;
+        self.state.remove(&order_file(&request.name))?;
+        self.link.certificate_stored();
+        Ok(())
+    }
+
+    /// The order in the state folder, if it is for the same, or a new one.
+    async fn resume_or_begin(
+        &self,
+        request: &OrderRequest,
+        replaces: Option<CertificateIdentifier<'static>>,
+        account: &Account,
+    ) -> Result<(Order, SavedOrder), Failure> {
+        let (file, directory) =
+            (order_file(&request.name), &self.accounts.authority(request.authority_index).directory);
+        let saved: Option<SavedOrder> = self.state.read(&file)?.and_then(|text| serde_json::from_slice(&text).ok());
+        if let Some(saved) = saved.filter(|saved| saved.directory == *directory && saved.names == request.names) {
+            match account.order(saved.url.clone()).await.map_err(Failure::from) {
+                Ok(mut order) => {
+                    if order.state().status != OrderStatus::Invalid {
+                        return Ok((order, saved));
+                    }
+                }
+                // It has expired, or the authority has forgotten it.
+                Err(failure) if failure.kind == Kind::Refused => {}
+                Err(failure) => return Err(failure),
+            }
+        }
+        let identifiers: Vec<Identifier> = request.names.iter().map(|name| Identifier::Dns(name.clone())).collect();
+        let mut new = NewOrder::new(&identifiers);
+        if let Some(profile) = &self.accounts.authority(request.authority_index).profile {
+            new = new.profile(profile);
+        }
+        if let Some(replaces) = replaces {
+            new = new.replaces(replaces);
+        }
+        let order = account.new_order(&new).await?;
+        let key = KeyPair::generate()
+            .map_err(|error| Failure::new(Kind::State, format!("cannot make a private key: {error}"), ""))?;
+        let saved = SavedOrder {
+            directory: directory.clone(),
+            url: order.url().to_owned(),
+            names: request.names.clone(),
+            key: key.serialize_pem(),
+        };
+        let text = serde_json::to_vec(&saved).expect("an order has no map");
+        self.state.write(&file, &text)?;
+        Ok((order, saved))
+    }
+
+    /// Has the server answer what the authority looks for, and lets it look.
+    async fn publish_challenges(&self, request: &OrderRequest, order: &mut Order) -> Result<Published<'_>, Failure> {
+        let mut challenges = Vec::new();
+        let mut authorizations = order.authorizations();
+        while let Some(authorization) = authorizations.next().await {
+            let mut authorization = authorization?;
+            if authorization.status != AuthorizationStatus::Pending {
+                continue;
+            }
+            let name = authorization.identifier().to_string();
+            let method = self.method(&name, request.prefers_http)?;
+            let Some(challenge) = authorization.challenge(method.clone()) else {
+                let cause = format!("the authority offers no validation of {name} that this server can do");
+                return Err(Failure::new(Kind::Refused, cause, "serve the zone of the name here"));
+            };
+            let key = challenge.key_authorization();
+            challenges.push(match method {
+                ChallengeType::Dns01 => {
+                    let owner = name.strip_prefix("*.").unwrap_or(&name);
+                    Challenge::Dns { name: format!("_acme-challenge.{owner}"), text: key.dns_value() }
+                }
+                _ => Challenge::Http { token: challenge.token.clone(), content: key.as_str().to_owned() },
+            });
+        }
+        let published = self.link.publish(challenges).await.ok_or_else(|| {
+            Failure::new(Kind::Unreachable, "no server process answers the authority", "see `sanderling status`")
+        })?;
+        let mut authorizations = order.authorizations();
+        while let Some(authorization) = authorizations.next().await {
+            let mut authorization = authorization?;
+            if authorization.status != AuthorizationStatus::Pending {
+                continue;
+            }
+            let method = self.method(&authorization.identifier().to_string(), request.prefers_http)?;
+            if let Some(mut challenge) = authorization.challenge(method)
+                && challenge.status == ChallengeStatus::Pending
+            {
+                challenge.set_ready().await?;
+            }
+        }
+        Ok(published)
+    }
+
+    /// How the authority validates `name`.
+    fn method(&self, name: &str, prefers_http: bool) -> Result<ChallengeType, Failure> {
+        let is_here = is_in_zone(name, self.zones.iter());
+        match (is_here, name.starts_with("*."), self.has_http) {
+            (true, false, true) if prefers_http => Ok(ChallengeType::Http01),
+            (true, ..) => Ok(ChallengeType::Dns01),
+            (false, false, true) => Ok(ChallengeType::Http01),
+            (false, true, _) => Err(Failure::new(
+                Kind::Refused,
+                format!("{name} can only be validated by a record in its zone, which is not served here"),
+                "add `zone` to its domain, or remove the name",
+            )),
+            (false, false, false) => Err(Failure::new(
+                Kind::Refused,
+                format!("{name} can be validated neither over HTTP nor by DNS"),
+                "add `listen` to [http], or serve the zone of the name here",
+            )),
+        }
+    }
+
+    /// Looks at the order until it has another status than these.
+    async fn wait_while(&self, order: &mut Order, statuses: &[OrderStatus]) -> Result<(), Failure> {
+        let mut pause = POLL_PAUSE_MIN;
+        for _ in 0..POLLS_MAX {
+            let state = order.refresh().await?;
+            if state.status == OrderStatus::Invalid {
+                return Err(self.cause_of_invalid(order).await);
+            }
+            if !statuses.contains(&state.status) {
+                return Ok(());
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 3 / 2).min(POLL_PAUSE_MAX);
+        }
+        Err(Failure::new(
+            Kind::Unreachable,
+            "the authority has not finished the order in time",
+            "the server tries again",
+        ))
+    }
+
+    /// Why the authority has given up the order: the error of a challenge, or of the order itself.
+    async fn cause_of_invalid(&self, order: &mut Order) -> Failure {
+        let of_order = order.state().error.as_ref().map(Failure::of_problem);
+        let mut authorizations = order.authorizations();
+        while let Some(Ok(mut authorization)) = authorizations.next().await {
+            if let Ok(state) = authorization.refresh().await
+                && let Some(problem) = state.challenges.iter().find_map(|challenge| challenge.error.as_ref())
+            {
+                return Failure::of_problem(problem);
+            }
+        }
+        of_order.unwrap_or_else(|| Failure::new(Kind::Refused, "the authority has given up the order", ""))
+    }
+}
+
+fn order_file(name: &str) -> String {
+    format!("orders/{name}.json")
+}
+
+/// The request for a certificate, signed with its key (RFC 2986).
+fn signing_request(names: &[String], key: &KeyPair) -> Result<Vec<u8>, Failure> {
+    let failed = |error: rcgen::Error| Failure::new(Kind::Refused, format!("cannot make the request: {error}"), "");
+    let mut parameters = CertificateParams::new(names.to_vec()).map_err(failed)?;
+    parameters.distinguished_name = DistinguishedName::new();
+    Ok(parameters.serialize_request(key).map_err(failed)?.der().to_vec())
+}
+
+/// Whether what was issued is what was ordered.
+fn check_issued(chain: &str, key: &str, names: &[String]) -> Result<(), Failure> {
+    let unusable =
+        |cause: String| Failure::new(Kind::Refused, format!("the authority has issued a certificate that {cause}"), "");
+    let certificate = Certificate::from_pem(chain.as_bytes(), key.as_bytes())
+        .map_err(|error| unusable(format!("cannot be used: {error}")))?;
+    match names.iter().find(|name| !covers(&certificate, name)) {
+        Some(name) => Err(unusable(format!("is not for {name}"))),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,96 @@
+//! The start of the agent: inherit, give up privileges, open the state folder, enter the sandbox.
+
+use crate::accounts::Accounts;
+use crate::certificates::ManagedCertificate;
+use crate::link::Link;
+use crate::main_loop::MainLoop;
+use crate::order::Orders;
+use sanderling_config::diagnostic::error_text;
+use sanderling_config::log::{self, log};
+use sanderling_config::{Config, ConfigSource, Exit, lookup_user};
+use sanderling_ipc::handover::{self, Descriptors};
+use sanderling_ipc::{CONFIGURATION_BYTES_MAX, Connection};
+use sanderling_os::memfd;
+use sanderling_os::sandbox::{self, Layer, SandboxConfig};
+use sanderling_os::signals::{self, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, Signals};
+use sanderling_state::StateFolder;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use tokio::task::LocalSet;
+
+/// What the resolver of the C library reads.
+const RESOLVER_FILES: [&str; 5] =
+    ["/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/host.conf", "/etc/gai.conf"];
+
+/// Runs the agent with what the supervisor has passed on, until the supervisor ends. `state` is the state folder.
+pub fn run(source: &ConfigSource, state: &Path) -> Exit {
+    // `/proc/self/exe`, by which it was started, would have the name `exe`.
+    if let Err(error) = sanderling_os::process::set_name(c"sanderling") {
+        log(&format!("cannot set the name of the process: {}", error_text(&error)));
+    }
+    match try_run(source, state) {
+        Ok(()) => Exit::Success,
+        Err(error) => {
+            log(&format!("the agent cannot run: {}", error_text(&error)));
+            Exit::Failure
+        }
+    }
+}
+
+fn try_run(source: &ConfigSource, state: &Path) -> io::Result<()> {
+    // The supervisor handles those of the terminal, which reach both.
+    let _signals = Signals::register(&[SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2])?;
+    signals::unblock_all()?;
+    let Descriptors { configuration, connections, .. } = handover::from_names()?;
+    let missing = || io::Error::other("only a supervisor can run this command; run `sanderling serve`");
+    let connection = Connection::from_fd(connections.into_iter().next().ok_or_else(missing)?)?;
+    let text = memfd::read(configuration.ok_or_else(missing)?, CONFIGURATION_BYTES_MAX)?;
+    let invalid = |_| io::Error::other("the configuration has errors");
+    let config = source.parse(&text).map_err(invalid)?;
+    let acme = config.acme.as_ref().ok_or_else(|| io::Error::other("there are no authorities"))?;
+    // As the operator, and as long as the files of the system can be read.
+    let accounts = Accounts::new(acme);
+    let user = lookup_user(&config)
+        .map_err(|diagnostics| io::Error::other(diagnostics.first().map_or(String::new(), ToString::to_string)))?;
+    sandbox::drop_privileges(user.as_ref())?;
+    sandbox::forbid_core_dumps()?;
+    let state = StateFolder::open(state).map_err(|error| io::Error::other(error.to_string()))?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
+    confine(&config, state.path())?;
+    log::set_queue_limit(config.limits.log_queue_bytes_max);
+    log::start_writer()?;
+    let certificates =
+        config.automatic_certificates().map(|configured| ManagedCertificate::load(configured, &state)).collect();
+    LocalSet::new().block_on(&runtime, async {
+        let orders = Orders {
+            state,
+            link: Link::new(connection)?,
+            accounts,
+            zones: config.zones.iter().map(|zone| zone.apex.clone()).collect(),
+            has_http: !config.http_listen.is_empty(),
+        };
+        MainLoop::new(orders, certificates).run().await;
+        Ok(())
+    })
+}
+
+/// Restricts this process: it connects to other machines, and reads and writes the state folder.
+fn confine(config: &Config, state: &Path) -> io::Result<()> {
+    let layer = if config.sandbox { Layer::Enabled } else { Layer::Disabled };
+    let readable: Vec<File> = RESOLVER_FILES.iter().filter_map(|path| File::open(readable_path(path)).ok()).collect();
+    let sandbox =
+        SandboxConfig { readable_fds: readable.iter().map(AsFd::as_fd).collect(), landlock: layer, seccomp: layer };
+    let state = File::open(state)?;
+    sandbox::enter_as_agent(&sandbox, state.as_fd()).map(drop)
+}
+
+/// A file of `/etc`, or the folder that a link there leads to: a resolver replaces the file in it.
+fn readable_path(path: &str) -> PathBuf {
+    let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.into());
+    match real.parent() {
+        Some(folder) if folder != Path::new("/etc") && folder != Path::new("/") => folder.to_owned(),
+        _ => real,
+    }
+}

@@ -1,0 +1,148 @@
+//! What the agent tells the supervisor in sealed memory: the answers that certificate authorities look for
+//! ([`FdKind::Challenges`](crate::FdKind::Challenges)), and a report for the operator
+//! ([`FdKind::AgentReport`](crate::FdKind::AgentReport)).
+
+use sanderling_os::memfd;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// Bytes of either file.
+const BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+/// What an authority looks for (RFC 8555 §8).
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Challenge {
+    /// Over HTTP (§8.3).
+    Http {
+        /// The last part of the path.
+        token: String,
+        /// The content there.
+        content: String,
+    },
+    /// In the zone (§8.4).
+    Dns {
+        /// The name of the TXT record.
+        name: String,
+        /// Its text.
+        text: String,
+    },
+}
+
+/// The state of the agent, for the operator.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentReport {
+    /// The certificates that are requested, in the order of the configuration.
+    pub certificates: Vec<CertificateReport>,
+    /// What happens when, sorted by time.
+    pub schedule: Vec<ScheduledTask>,
+}
+
+/// A certificate that is requested.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CertificateReport {
+    /// The domain, which is also the name of its folder.
+    pub name: String,
+    /// The names that it is for.
+    pub names: Vec<String>,
+    /// The authority of the order in progress, or of the next one.
+    pub authority: String,
+    /// Whether an order is in progress.
+    pub is_in_progress: bool,
+    /// What was issued; `None` if nothing was.
+    pub issued: Option<IssuedReport>,
+    /// Failed attempts since the last success.
+    pub failure_count: u32,
+    /// The cause of the last one, and what to do.
+    pub last_error: Option<String>,
+}
+
+/// A certificate that was issued.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IssuedReport {
+    /// The name of its issuer.
+    pub issuer: String,
+    /// When it begins to be valid, in seconds since 1970.
+    pub not_before_unix_s: u64,
+    /// When it expires.
+    pub not_after_unix_s: u64,
+}
+
+/// Something that is going to happen.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScheduledTask {
+    /// When, in seconds since 1970.
+    pub at_unix_s: u64,
+    /// What.
+    pub what: String,
+    /// Why then.
+    pub why: String,
+}
+
+/// Writes challenges.
+pub fn challenges_to_memfd(challenges: &[Challenge]) -> io::Result<OwnedFd> {
+    memfd::create("challenges", &serde_json::to_vec(challenges)?)
+}
+
+/// Reads what [`challenges_to_memfd`] has written.
+///
+/// # Errors
+/// The content is malformed.
+pub fn challenges_from_memfd(descriptor: impl AsFd) -> io::Result<Vec<Challenge>> {
+    from_memfd(descriptor)
+}
+
+impl AgentReport {
+    /// Writes the report.
+    pub fn to_memfd(&self) -> io::Result<OwnedFd> {
+        memfd::create("agent-report", &serde_json::to_vec(self)?)
+    }
+
+    /// Reads what [`AgentReport::to_memfd`] has written.
+    ///
+    /// # Errors
+    /// The content is malformed.
+    pub fn from_memfd(descriptor: impl AsFd) -> io::Result<AgentReport> {
+        from_memfd(descriptor)
+    }
+}
+
+fn from_memfd<T: DeserializeOwned>(descriptor: impl AsFd) -> io::Result<T> {
+    if !memfd::is_sealed(&descriptor) {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "the memory is not sealed"));
+    }
+    Ok(serde_json::from_slice(&memfd::read(descriptor, BYTES_MAX)?)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn challenges_and_reports_arrive_as_they_were_sent() {
+        let challenges = [
+            Challenge::Http { token: "token".to_owned(), content: "token.key".to_owned() },
+            Challenge::Dns { name: "_acme-challenge.example.com".to_owned(), text: "digest".to_owned() },
+        ];
+        for count in 0..=challenges.len() {
+            let file = challenges_to_memfd(&challenges[..count]).expect("created");
+            assert_eq!(challenges_from_memfd(&file).expect("read"), challenges[..count]);
+        }
+        let task = ScheduledTask { at_unix_s: 7, what: "renew".to_owned(), why: "due".to_owned() };
+        let certificate = CertificateReport { issued: Some(IssuedReport::default()), ..CertificateReport::default() };
+        let report = AgentReport { certificates: vec![certificate], schedule: vec![task] };
+        assert_eq!(AgentReport::from_memfd(report.to_memfd().expect("created")).expect("read"), report);
+    }
+
+    #[test]
+    fn memory_that_can_change_or_has_another_form_is_refused() {
+        let mut unsealed = tempfile::tempfile().expect("created");
+        unsealed.write_all(b"[]").expect("written");
+        challenges_from_memfd(&unsealed).expect_err("not sealed");
+        for content in [&b"[1]"[..], b"", b"{}"] {
+            challenges_from_memfd(memfd::create("test", content).expect("created")).expect_err("malformed");
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! The state folder: what outlives the processes, such as certificates, private keys, accounts and orders.
+//!
+//! One process owns it, which holds a lock. A change is durable when the call returns, and a crash at any moment leaves the
+//! content before or after it, never a part: a file is written beside the old one, flushed, and renamed, and its folder is
+//! flushed. Only the owner may read files and folders (0600, 0700).
+//!
+//! ```text
+//! version                                what this folder has the form of
+//! lock                                   locked by the process that owns the folder
+//! certificates/NAME -> ../generations/NAME-N
+//! generations/NAME-N/{fullchain.pem, privkey.pem}
+//! ```
+//!
+//! Other files are the business of the caller. The chain and the key of a certificate change together, by one rename of a link;
+//! other programs read them at `certificates/NAME/`.
+#![forbid(unsafe_code)]
+
+use std::fmt;
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Component, Path, PathBuf};
+
+/// The form of the folder. A program reads no folder of a later one.
+const VERSION: u32 = 1;
+const VERSION_FILE: &str = "version";
+const LOCK_FILE: &str = "lock";
+/// Where other programs find certificates, below the folder.
+pub const CERTIFICATES: &str = "certificates";
+const GENERATIONS: &str = "generations";
+/// The chain of a certificate, below its folder.
+pub const CHAIN_FILE: &str = "fullchain.pem";
+/// The private key of a certificate, below its folder.
+pub const KEY_FILE: &str = "privkey.pem";
+/// Bytes of the largest file.
+const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
+/// What is written until it is renamed begins so.
+const TEMPORARY: &str = ".new-";
+
+/// Why the folder cannot be used, and what to do.
+#[derive(Debug)]
+pub struct StateError {
+    problem: String,
+    remedy: String,
+}
+
+impl fmt::Display for StateError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}", self.problem)?;
+        if self.remedy.is_empty() { Ok(()) } else { write!(out, "; {}", self.remedy) }
+    }
+}
+
+impl std::error::Error for StateError {}
+
+fn problem(problem: String, remedy: impl Into<String>) -> StateError {
+    StateError { problem, remedy: remedy.into() }
+}
+
+/// The error of doing something with the file or folder at `path`.
+fn failed(action: &str, path: &Path, error: &io::Error) -> StateError {
+    let remedy = match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+            "free some space; what is in service stays, and the change is tried again"
+        }
+        ErrorKind::PermissionDenied => "give the folder to the user that serves (chown -R), with mode 0700",
+        ErrorKind::ReadOnlyFilesystem => "set `state` to a folder that can be written",
+        ErrorKind::NotFound => "create the folder above it, or set `state` to another one",
+        _ => "",
+    };
+    problem(format!("cannot {action} {}: {error}", path.display()), remedy)
+}
+
+/// Creates the folder at `path` for `owner`, its user and group, unless it exists. For a process that may write the folder above it.
+///
+/// # Errors
+/// It cannot be created, or belongs to another user.
+pub fn prepare(path: &Path, owner: Option<(u32, u32)>) -> Result<(), StateError> {
+    match DirBuilder::new().mode(0o700).create(path) {
+        Ok(()) => {
+            if let Some((user, group)) = owner {
+                std::os::unix::fs::chown(path, Some(user), Some(group))
+                    .map_err(|error| failed("change the owner of", path, &error))?;
+            }
+        }
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(failed("create the state folder", path, &error)),
+    }
+    let metadata = fs::metadata(path).map_err(|error| failed("reach the state folder", path, &error))?;
+    if !metadata.is_dir() {
+        return Err(problem(format!("the state folder {} is not a folder", path.display()), "set `state` to a folder"));
+    }
+    if let Some((user, _)) = owner.filter(|(user, _)| *user != metadata.uid()) {
+        let message = format!("the state folder {} belongs to user {}", path.display(), metadata.uid());
+        return Err(problem(message, format!("give it to the user that serves: chown -R {user} {}", path.display())));
+    }
+    Ok(())
+}
+
+/// The state folder, locked.
+#[derive(Debug)]
+pub struct StateFolder {
+    root: PathBuf,
+    /// Closing it releases the lock.
+    _lock: File,
+}
+
+impl StateFolder {
+    /// Opens the folder at `path`, which exists, and locks it. What a crash has left unfinished is removed.
+    ///
+    /// # Errors
+    /// Another process owns the folder, it is of a later version, or cannot be written.
+    pub fn open(path: &Path) -> Result<StateFolder, StateError> {
+        let metadata = fs::metadata(path).map_err(|error| failed("reach the state folder", path, &error))?;
+        if metadata.mode() & 0o077 != 0 {
+            // It holds private keys.
+            fs::set_permissions(path, fs::Permissions::from_mode(0o700))
+                .map_err(|error| failed("set the mode of", path, &error))?;
+        }
+        let lock_path = path.join(LOCK_FILE);
+        let lock = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&lock_path);
+        let lock = lock.map_err(|error| failed("write", &lock_path, &error))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let message = format!("another process uses the state folder {}", path.display());
+                return Err(problem(message, "stop the other server, or set `state` to a folder of its own"));
+            }
+            Err(TryLockError::Error(error)) => return Err(failed("lock", &lock_path, &error)),
+        }
+        let folder = StateFolder { root: path.to_owned(), _lock: lock };
+        folder.check_version()?;
+        for name in [CERTIFICATES, GENERATIONS] {
+            folder.create_folder(&path.join(name))?;
+        }
+        folder.remove_unfinished(path)?;
+        folder.remove_unused_generations()?;
+        Ok(folder)
+    }
+
+    fn check_version(&self) -> Result<(), StateError> {
+        let Some(text) = self.read(VERSION_FILE)? else {
+            return self.write(VERSION_FILE, format!("{VERSION}\n").as_bytes());
+        };
+        let path = self.root.display();
+        match str::from_utf8(&text).ok().and_then(|text| text.trim().parse::<u32>().ok()) {
+            Some(VERSION) => Ok(()),
+            Some(version) => Err(problem(
+                format!("the state folder {path} has version {version}, and this program knows version {VERSION}"),
+                "use the later version of the program, or set `state` to another folder",
+            )),
+            None => Err(problem(
+                format!("{path} is not a state folder: its file `{VERSION_FILE}` is not a number"),
+                "set `state` to an empty folder",
+            )),
+        }
+    }
+
+    /// The path of the folder.
+    pub fn path(&self) -> &Path {
+        &self.root
+    }
+
+    /// The content of the file `name`; `None` if there is none.
+    pub fn read(&self, name: &str) -> Result<Option<Vec<u8>>, StateError> {
+        let path = self.path_of(name)?;
+        let mut content = Vec::new();
+        match File::open(&path).and_then(|file| file.take(FILE_BYTES_MAX).read_to_end(&mut content)) {
+            Ok(_) => Ok(Some(content)),
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+            Err(error) => Err(failed("read", &path, &error)),
+        }
+    }
+
+    /// Gives the file `name` this content. Its folders are created.
+    pub fn write(&self, name: &str, content: &[u8]) -> Result<(), StateError> {
+        let path = self.path_of(name)?;
+        let parent = path.parent().unwrap_or(&self.root);
+        self.create_folder(parent)?;
+        write_durably(&path, content).map_err(|error| failed("write", &path, &error))
+    }
+
+    /// Removes the file `name`, if there is one.
+    pub fn remove(&self, name: &str) -> Result<(), StateError> {
+        let path = self.path_of(name)?;
+        match fs::remove_file(&path) {
+            Ok(()) => flush_folder(path.parent().unwrap_or(&self.root)).map_err(|error| failed("flush", &path, &error)),
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(()),
+            Err(error) => Err(failed("remove", &path, &error)),
+        }
+    }
+
+    /// Stores the chain and the key of a certificate, both at once, in the place of those before.
+    pub fn store_certificate(&self, name: &str, chain: &[u8], key: &[u8]) -> Result<(), StateError> {
+        let link = self.path_of(&format!("{CERTIFICATES}/{name}"))?;
+        let before = fs::read_link(&link).ok();
+        let number = before.as_deref().map_or(0, generation_of) + 1;
+        let generation = self.path_of(&format!("{GENERATIONS}/{name}-{number}"))?;
+        // One that a crash has left is not in use: its link was not made.
+        remove_folder(&generation).map_err(|error| failed("remove", &generation, &error))?;
+        self.create_folder(&generation)?;
+        for (file, content) in [(CHAIN_FILE, chain), (KEY_FILE, key)] {
+            let path = generation.join(file);
+            write_durably(&path, content).map_err(|error| failed("write", &path, &error))?;
+        }
+        let temporary = link.with_file_name(format!("{TEMPORARY}{name}"));
+        let target = Path::new("..").join(GENERATIONS).join(format!("{name}-{number}"));
+        let switched = remove_file(&temporary)
+            .and_then(|()| std::os::unix::fs::symlink(target, &temporary))
+            .and_then(|()| fs::rename(&temporary, &link))
+            .and_then(|()| flush_folder(&self.root.join(CERTIFICATES)));
+        switched.map_err(|error| failed("write", &link, &error))?;
+        // The one before the last stays for readers that have just followed the link.
+        if let Some(old) = number.checked_sub(2).filter(|old| *old > 0) {
+            let old = self.root.join(GENERATIONS).join(format!("{name}-{old}"));
+            remove_folder(&old).map_err(|error| failed("remove", &old, &error))?;
+        }
+        Ok(())
+    }
+
+    /// The chain of a certificate that was stored; `None` if there is none.
+    pub fn chain(&self, name: &str) -> Result<Option<Vec<u8>>, StateError> {
+        self.read(&format!("{CERTIFICATES}/{name}/{CHAIN_FILE}"))
+    }
+
+    fn path_of(&self, name: &str) -> Result<PathBuf, StateError> {
+        let is_below = Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
+        if name.is_empty() || !is_below {
+            return Err(problem(format!("`{name}` is no name in the state folder"), ""));
+        }
+        Ok(self.root.join(name))
+    }
+
+    fn create_folder(&self, path: &Path) -> Result<(), StateError> {
+        if path == self.root || path.is_dir() {
+            return Ok(());
+        }
+        let parent = path.parent().unwrap_or(&self.root);
+        self.create_folder(parent)?;
+        let created = DirBuilder::new().mode(0o700).create(path).and_then(|()| flush_folder(parent));
+        created.map_err(|error| failed("create", path, &error))
+    }
+
+    /// Removes what was not renamed, here and in the folders below.
+    fn remove_unfinished(&self, folder: &Path) -> Result<(), StateError> {
+        for (path, is_folder) in entries(folder).map_err(|error| failed("read", folder, &error))? {
+            let is_unfinished =
+                path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(TEMPORARY.as_bytes()));
+            if is_unfinished && !is_folder {
+                remove_file(&path).map_err(|error| failed("remove", &path, &error))?;
+            } else if is_folder {
+                self.remove_unfinished(&path)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes generations that no link has led to: the switch to them was not reached.
+    fn remove_unused_generations(&self) -> Result<(), StateError> {
+        let generations = self.root.join(GENERATIONS);
+        for (path, _) in entries(&generations).map_err(|error| failed("read", &generations, &error))? {
+            let name = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.rsplit_once('-'));
+            let current = name.and_then(|(name, _)| fs::read_link(self.root.join(CERTIFICATES).join(name)).ok());
+            if current.is_none_or(|current| generation_of(&current) < generation_of(&path)) {
+                remove_folder(&path).map_err(|error| failed("remove", &path, &error))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The number at the end of the name of a generation; 0 if there is none.
+fn generation_of(path: &Path) -> u64 {
+    let name = path.file_name().and_then(|name| name.to_str());
+    name.and_then(|name| name.rsplit_once('-')?.1.parse().ok()).unwrap_or(0)
+}
+
+/// The paths in a folder, and whether each is a folder itself.
+fn entries(folder: &Path) -> io::Result<Vec<(PathBuf, bool)>> {
+    fs::read_dir(folder)?.map(|entry| entry.and_then(|entry| Ok((entry.path(), entry.file_type()?.is_dir())))).collect()
+}
+
+fn write_durably(path: &Path, content: &[u8]) -> io::Result<()> {
+    let parent = path.parent().expect("a file in the folder has a folder");
+    let name = path.file_name().and_then(|name| name.to_str()).expect("names are text");
+    let temporary = parent.join(format!("{TEMPORARY}{name}"));
+    remove_file(&temporary)?;
+    let written = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&temporary).and_then(|mut file| {
+        file.write_all(content)?;
+        file.sync_all()
+    });
+    if let Err(error) = written.and_then(|()| fs::rename(&temporary, path)) {
+        // On a full disk it takes space that others need.
+        let _ = remove_file(&temporary);
+        return Err(error);
+    }
+    flush_folder(parent)
+}
+
+fn flush_folder(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+fn remove_file(path: &Path) -> io::Result<()> {
+    absent_is_ok(fs::remove_file(path))
+}
+
+fn remove_folder(path: &Path) -> io::Result<()> {
+    absent_is_ok(fs::remove_dir_all(path))
+}
+
+fn absent_is_ok(result: io::Result<()>) -> io::Result<()> {
+    result.or_else(|error| if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,120 @@
+//! The folder after each operation, and after a crash between the steps of one.
+
+use super::*;
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).expect("it exists").mode() & 0o777
+}
+
+fn folder() -> (tempfile::TempDir, PathBuf) {
+    let directory = tempfile::tempdir().expect("created");
+    let path = directory.path().join("state");
+    prepare(&path, None).expect("created");
+    (directory, path)
+}
+
+#[test]
+fn only_the_owner_reads_what_is_stored() {
+    let (_directory, path) = folder();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("ours");
+    let state = StateFolder::open(&path).expect("opened");
+    state.write("acme/ca.example/account.json", b"secret").expect("written");
+    state.store_certificate("example.com", b"chain", b"key").expect("stored");
+    assert_eq!(state.read("acme/ca.example/account.json").expect("read"), Some(b"secret".to_vec()));
+    for name in ["", "acme", "acme/ca.example", "certificates", "certificates/example.com"] {
+        assert_eq!(mode(&path.join(name)), 0o700, "{name}");
+    }
+    for name in ["version", "acme/ca.example/account.json", "certificates/example.com/privkey.pem"] {
+        assert_eq!(mode(&path.join(name)), 0o600, "{name}");
+    }
+}
+
+#[test]
+fn chain_and_key_change_together() {
+    let (_directory, path) = folder();
+    let state = StateFolder::open(&path).expect("opened");
+    assert_eq!(state.chain("a-1.example").expect("read"), None);
+    for number in 1..=4_u8 {
+        state.store_certificate("a-1.example", &[b'c', number], &[b'k', number]).expect("stored");
+        let read = |file| fs::read(path.join("certificates/a-1.example").join(file)).expect("read");
+        assert_eq!((read(CHAIN_FILE), read(KEY_FILE)), (vec![b'c', number], vec![b'k', number]));
+    }
+    // A reader that has followed the link before still finds both files.
+    let mut kept: Vec<_> =
+        entries(&path.join(GENERATIONS)).expect("read").iter().map(|(path, _)| generation_of(path)).collect();
+    kept.sort_unstable();
+    assert_eq!(kept, [3, 4]);
+}
+
+#[test]
+fn crash_leaves_the_content_before_or_after_a_change() {
+    let (_directory, path) = folder();
+    let state = StateFolder::open(&path).expect("opened");
+    state.write("orders/example.com.json", b"old").expect("written");
+    state.store_certificate("example.com", b"chain", b"key").expect("stored");
+    drop(state);
+    // The steps of changes that were not finished.
+    for unfinished in
+        ["orders/.new-example.com.json", "certificates/.new-example.com", "generations/example.com-2/fullchain.pem"]
+    {
+        fs::create_dir_all(path.join(unfinished).parent().expect("a folder")).expect("created");
+        fs::write(path.join(unfinished), b"half").expect("written");
+    }
+    fs::create_dir_all(path.join("generations/other.example-1")).expect("created");
+    let state = StateFolder::open(&path).expect("opened");
+    assert_eq!(state.read("orders/example.com.json").expect("read"), Some(b"old".to_vec()));
+    assert_eq!(state.chain("example.com").expect("read"), Some(b"chain".to_vec()));
+    assert!(
+        !path.join("orders/.new-example.com.json").exists() && !path.join("certificates/.new-example.com").exists()
+    );
+    assert!(!path.join("generations/example.com-2").exists() && !path.join("generations/other.example-1").exists());
+    state.store_certificate("example.com", b"chain 2", b"key 2").expect("stored");
+    assert_eq!(state.chain("example.com").expect("read"), Some(b"chain 2".to_vec()));
+}
+
+#[test]
+fn folder_has_one_owner() {
+    let (_directory, path) = folder();
+    let first = StateFolder::open(&path).expect("opened");
+    let error = StateFolder::open(&path).expect_err("locked").to_string();
+    assert!(error.starts_with("another process uses the state folder /"), "{error}");
+    drop(first);
+    StateFolder::open(&path).expect("opened");
+}
+
+#[test]
+fn folder_of_a_later_version_is_refused() {
+    let (_directory, path) = folder();
+    for (version, expected) in
+        [("2\n", "has version 2, and this program knows version 1; use the later"), ("x", "is not a state folder")]
+    {
+        fs::write(path.join(VERSION_FILE), version).expect("written");
+        let error = StateFolder::open(&path).expect_err("refused").to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn names_do_not_lead_out_of_the_folder() {
+    let (_directory, path) = folder();
+    let state = StateFolder::open(&path).expect("opened");
+    for name in ["", "..", "../x", "/etc/passwd", "a/../../x", "."] {
+        state.write(name, b"").expect_err(name);
+        state.store_certificate(name, b"", b"").expect_err(name);
+    }
+}
+
+#[test]
+fn errors_have_a_remedy() {
+    let error = |kind| failed("write", Path::new("/x"), &io::Error::from(kind)).to_string();
+    assert!(error(ErrorKind::StorageFull).contains("; free some space"));
+    assert!(error(ErrorKind::PermissionDenied).contains("; give the folder to the user that serves"));
+    let (directory, path) = folder();
+    let error = prepare(&directory.path().join("a/b"), None).expect_err("no folder").to_string();
+    assert!(error.contains("; create the folder above it"), "{error}");
+    fs::write(path.join("file"), b"").expect("written");
+    prepare(&path.join("file"), None).expect_err("a file");
+    let other = fs::metadata(&path).expect("ours").uid() + 1;
+    let error = prepare(&path, Some((other, other))).expect_err("another user").to_string();
+    assert!(error.contains(&format!("chown -R {other} /")), "{error}");
+}

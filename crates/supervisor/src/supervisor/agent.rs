@@ -1,0 +1,348 @@
+//! The agent: the process that requests certificates. It is started when the configuration needs it, started again when it has
+//! exited, and killed when it is not needed any more: all that it has promised is in the state folder.
+//!
+//! What certificate authorities look for goes through here to the serving process, unread; the agent's report is kept for the
+//! operator.
+
+use super::{Requester, Supervisor};
+use crate::backoff::Backoff;
+use crate::program::{self, RUNNING};
+use sanderling_config::diagnostic::error_text;
+use sanderling_config::log::log;
+use sanderling_config::{Config, lookup_user};
+use sanderling_ipc::agent::AgentReport;
+use sanderling_ipc::{
+    Command, Connection, Event, FdKind, IncomingFds, Message, OutgoingFds, RETRY_INTERVAL, Received, handover,
+};
+use sanderling_os::memfd;
+use sanderling_os::poll_set::PollSet;
+use sanderling_os::process::{ExitStatus, ProcessHandle, effective_uid};
+use sanderling_os::signals::{self, SIGKILL};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What `ps` shows of the agent before its arguments.
+const PROCESS_NAME: &str = "sanderling: agent";
+/// Events that are handled before signals and deadlines are.
+const EVENTS_PER_ITERATION_MAX: usize = 256;
+/// An agent that has run for so long did not exit because of its start.
+const QUICK_EXIT_MAX: Duration = Duration::from_secs(10);
+/// Time in which a killed agent exits.
+const EXIT_TIME: Duration = Duration::from_secs(1);
+/// The state folder of root, as the packages create it.
+const DEFAULT_STATE: &str = "/var/lib/sanderling";
+
+/// What is known of the agent.
+#[derive(Debug, Default)]
+pub(super) struct Agent {
+    /// The state folder that an argument of `serve` gives.
+    pub(super) state_argument: Option<PathBuf>,
+    process: Option<AgentProcess>,
+    /// The configuration of the agent that runs, or was started last.
+    config: Option<Arc<Config>>,
+    /// When it is started again.
+    start_at: Option<Instant>,
+    backoff: Backoff,
+    /// The last challenges and their number, for the next server process.
+    challenges: Option<(u64, OwnedFd)>,
+    pub(super) report: Option<AgentReport>,
+}
+
+#[derive(Debug)]
+struct AgentProcess {
+    handle: ProcessHandle,
+    connection: Connection,
+    is_connected: bool,
+    started_at: Instant,
+    is_killed: bool,
+}
+
+impl Agent {
+    /// The descriptors to poll.
+    pub(super) fn poll_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.process.iter().flat_map(|process| {
+            process.is_connected.then(|| process.connection.as_fd()).into_iter().chain([process.handle.as_fd()])
+        })
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        let has_unsent = |process: &AgentProcess| process.is_connected && process.connection.unsent_count() > 0;
+        let retry = self.process.as_ref().filter(|it| has_unsent(it)).map(|_| Instant::now() + RETRY_INTERVAL);
+        [self.start_at.filter(|_| self.process.is_none()), retry].into_iter().flatten().min()
+    }
+
+    pub(super) fn pid(&self) -> Option<i32> {
+        self.process.as_ref().map(|process| process.handle.pid())
+    }
+
+    pub(super) fn restart_count(&self) -> u64 {
+        self.backoff.restart_count
+    }
+
+    fn send(&mut self, command: Command, descriptors: IncomingFds) {
+        if let Some(process) = &mut self.process {
+            // Its exit is noticed as such.
+            let _ = process.connection.send_with(&Message::Command(command), descriptors);
+        }
+    }
+
+    /// Kills it. It is reaped later.
+    fn kill(&mut self) {
+        if let Some(process) = self.process.as_mut().filter(|process| !process.is_killed) {
+            process.is_killed = true;
+            let _ = process.handle.send_signal(SIGKILL);
+        }
+    }
+
+    /// Kills it, and waits for its exit.
+    pub(super) fn end(&mut self) {
+        self.kill();
+        if let Some(process) = self.process.take() {
+            let _ = PollSet::new([process.handle.as_fd()]).wait(Some(EXIT_TIME));
+            let _ = process.handle.try_wait();
+        }
+    }
+
+    fn next_event(&mut self) -> Option<(Event, IncomingFds)> {
+        let process = self.process.as_mut().filter(|process| process.is_connected)?;
+        let problem = match process.connection.recv() {
+            Ok(Received::Message(Message::Event(event), descriptors)) => return Some((event, descriptors)),
+            Ok(Received::WouldBlock) => return None,
+            Ok(Received::Closed) => None,
+            Ok(Received::Message(other, _)) => Some(format!("unexpected message {other:?}")),
+            Err(error) => Some(format!("cannot receive its messages: {}", error_text(&error))),
+        };
+        process.is_connected = false;
+        if let Some(problem) = problem {
+            log(&format!("agent {}: {problem}; restarting it", process.handle.pid()));
+            self.kill();
+        }
+        None
+    }
+}
+
+impl Supervisor {
+    /// The state folder: of the argument, of `config`, of the service manager, or the default one of root.
+    pub(super) fn state_path(&self, config: &Config) -> Option<PathBuf> {
+        let of_service_manager =
+            || std::env::var_os("STATE_DIRECTORY").filter(|path| !path.is_empty()).map(PathBuf::from);
+        let default = || (effective_uid() == 0).then(|| PathBuf::from(DEFAULT_STATE));
+        self.agent.state_argument.clone().or_else(|| config.state.clone()).or_else(of_service_manager).or_else(default)
+    }
+
+    /// Starts the agent if it is needed, and ends it if it is not, or needs another configuration.
+    pub(super) fn update_agent(&mut self) {
+        if let Some(process) = &mut self.agent.process {
+            let _ = process.connection.flush();
+        }
+        let needed = Arc::clone(&self.active.config);
+        let is_current = self
+            .agent
+            .config
+            .as_ref()
+            .is_some_and(|config| Arc::ptr_eq(config, &needed) || has_same_agent(config, &needed));
+        if !is_current {
+            self.agent.kill();
+            self.agent.config = Some(Arc::clone(&needed));
+            self.agent.report = None;
+            self.agent.start_at = needs_agent(&needed).then(Instant::now);
+        }
+        let is_due = self.agent.start_at.is_some_and(|at| Instant::now() >= at);
+        if !is_due || self.agent.process.is_some() || self.lifecycle.is_stopping() || self.serving_process().is_none() {
+            return;
+        }
+        self.agent.start_at = None;
+        if let Err(error) = self.start_agent(&needed) {
+            log(&format!("cannot start the agent: {}; trying again", error_text(&error)));
+            self.agent.start_at = Some(Instant::now() + self.agent.backoff.delay_after(Duration::ZERO));
+        }
+    }
+
+    fn start_agent(&mut self, config: &Config) -> io::Result<()> {
+        let no_folder = || {
+            io::Error::other(
+                "there is no state folder; set `state` in the configuration file, for example to \"state\"",
+            )
+        };
+        let state = self.state_path(config).ok_or_else(no_folder)?;
+        let user = lookup_user(config)
+            .map_err(|diagnostics| io::Error::other(diagnostics.first().map_or(String::new(), ToString::to_string)))?;
+        let owner = user.filter(|_| effective_uid() == 0).map(|user| (user.uid, user.gid));
+        sanderling_state::prepare(&state, owner).map_err(|error| io::Error::other(error.to_string()))?;
+        let (ours, theirs) = Connection::pair()?;
+        let descriptors: OutgoingFds<'_> =
+            vec![(FdKind::Connection, theirs.as_fd()), (FdKind::Configuration, self.active.text.as_fd())];
+        let rest = [std::ffi::OsString::from("--state"), state.into_os_string()];
+        let rest = self.source.to_arguments().into_iter().chain(rest).collect();
+        let arguments = program::arguments("internal-agent", &self.forced, rest);
+        // A signal to all processes with the name of the program would kill one that has no handler yet.
+        signals::block_all()?;
+        let handle =
+            sanderling_os::process::spawn(Path::new(RUNNING), PROCESS_NAME, &arguments, &handover::named(descriptors));
+        signals::unblock_all()?;
+        let process = AgentProcess {
+            handle: handle?,
+            connection: ours,
+            is_connected: true,
+            started_at: Instant::now(),
+            is_killed: false,
+        };
+        self.agent.process = Some(process);
+        Ok(())
+    }
+
+    pub(super) fn handle_agent_events(&mut self) {
+        for _ in 0..EVENTS_PER_ITERATION_MAX {
+            let Some((event, descriptors)) = self.agent.next_event() else { break };
+            let descriptor = descriptors.into_iter().next().map(|(_, descriptor)| descriptor);
+            match (event, descriptor) {
+                // What its sender can still change, another process must not trust.
+                (Event::ChallengesChanged { number }, Some(file)) if memfd::is_sealed(&file) => {
+                    self.agent.challenges = Some((number, file));
+                    self.pass_on_challenges();
+                }
+                (Event::AgentReport, Some(file)) => match AgentReport::from_memfd(file) {
+                    Ok(report) => self.agent.report = Some(report),
+                    Err(error) => log(&format!("the agent sends a malformed report: {}", error_text(&error))),
+                },
+                (Event::CertificateStored, None) => {
+                    let config = Arc::clone(&self.active.config);
+                    self.secrets.pass_on_again(&config);
+                }
+                (event, _) => log(&format!("ignoring the event {event:?} of the agent")),
+            }
+        }
+    }
+
+    /// Has the serving process answer what certificate authorities look for.
+    pub(super) fn pass_on_challenges(&mut self) {
+        let Some((number, file)) = &self.agent.challenges else { return };
+        let (number, file) = (*number, file.try_clone());
+        match (self.serving_process(), file) {
+            (Some(process), Ok(file)) => {
+                process.send(Command::UpdateChallenges { number }, vec![(FdKind::Challenges, file)]);
+            }
+            (_, Err(error)) => log(&format!("cannot pass on challenges: {}", error_text(&error))),
+            // The next one gets them when it is ready.
+            (None, _) => {}
+        }
+    }
+
+    /// The serving process answers what certificate authorities look for.
+    pub(super) fn on_challenges_served(&mut self, number: u64) {
+        self.agent.send(Command::ChallengesServed { number }, Vec::new());
+    }
+
+    /// Handles the exit of the agent.
+    pub(super) fn reap_agent(&mut self) {
+        let Some(process) = &self.agent.process else { return };
+        let status = match process.handle.try_wait() {
+            Ok(None) | Err(_) => return,
+            Ok(Some(status)) => status,
+        };
+        // Its last events still count: a certificate may be stored.
+        self.handle_agent_events();
+        let Some(process) = self.agent.process.take() else { return };
+        // What it had published is not looked for any more; an order that goes on publishes it again.
+        if let Ok(none) = sanderling_ipc::agent::challenges_to_memfd(&[])
+            && self.agent.challenges.take().is_some()
+        {
+            self.agent.challenges = Some((0, none));
+            self.pass_on_challenges();
+            self.agent.challenges = None;
+        }
+        if self.lifecycle.is_stopping() || !needs_agent(&self.active.config) {
+            return;
+        }
+        let lifetime = Some(process.started_at.elapsed()).filter(|lifetime| *lifetime >= QUICK_EXIT_MAX);
+        let delay = self.agent.backoff.delay_after(lifetime.unwrap_or_default());
+        self.agent.start_at = Some(Instant::now() + if process.is_killed { Duration::ZERO } else { delay });
+        if !process.is_killed || status != ExitStatus::Signaled(SIGKILL) {
+            log(&format!("agent {} {status}; restarting", process.handle.pid()));
+        }
+    }
+
+    /// Starts the agent again, which has been ended for an upgrade that has failed.
+    pub(super) fn restart_agent(&mut self) {
+        self.agent.start_at = needs_agent(&self.active.config).then(Instant::now);
+    }
+
+    /// Ends the agent for good.
+    pub(super) fn stop_agent(&mut self) {
+        self.agent.start_at = None;
+        self.agent.kill();
+    }
+
+    /// Has the agent request a certificate, and answer the client itself.
+    pub(super) fn pass_to_agent(&mut self, requester: Requester, command: Command) {
+        let (Requester::Client(id), Some(control)) = (requester, &mut self.control) else { return };
+        let client = control.client_fd(id).map(|fd| fd.try_clone_to_owned());
+        match (self.agent.process.is_some(), client) {
+            (true, Some(Ok(client))) => {
+                self.agent.send(command, vec![(FdKind::Requester, client)]);
+                self.control.as_mut().and_then(|control| control.take_client(id));
+            }
+            (false, Some(_)) if !needs_agent(&self.active.config) => {
+                self.reply(
+                    requester,
+                    Err("no certificates are requested; add [certificates] to the configuration file"),
+                );
+            }
+            (false, Some(_)) => self.reply(requester, Err("the agent does not run; see the log, and try again")),
+            (_, Some(Err(error))) => {
+                self.reply(requester, Err(&format!("cannot pass the command on: {}", error_text(&error))));
+            }
+            (_, None) => {}
+        }
+    }
+}
+
+/// Whether there is something to request.
+pub(super) fn needs_agent(config: &Config) -> bool {
+    config.acme.is_some() && config.automatic_certificates().next().is_some()
+}
+
+/// Whether an agent with one configuration does what one with the other would.
+fn has_same_agent(one: &Config, other: &Config) -> bool {
+    let zones = |config: &Config| config.zones.iter().map(|zone| zone.apex.clone()).collect::<Vec<_>>();
+    let names = |config: &Config| {
+        config.automatic_certificates().map(|certificate| certificate.names.clone()).collect::<Vec<_>>()
+    };
+    (&one.acme, &one.state, &one.user_and_group, one.sandbox, one.http_listen.is_empty())
+        == (&other.acme, &other.state, &other.user_and_group, other.sandbox, other.http_listen.is_empty())
+        && names(one) == names(other)
+        && zones(one) == zones(other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sanderling_config::ConfigSource;
+
+    fn config(text: &str) -> Config {
+        let source = ConfigSource::File("sanderling.toml".into());
+        source.parse(text.as_bytes()).unwrap_or_else(|diagnostics| panic!("{diagnostics:?}"))
+    }
+
+    #[test]
+    fn agent_is_restarted_for_what_concerns_it() {
+        const ACME: &str = "[certificates]\nagree_to_terms = true\n[domain.\"example.com\"]\nsite = \"a\"\n";
+        let before = config(ACME);
+        assert!(needs_agent(&before) && has_same_agent(&before, &config(ACME)));
+        assert!(has_same_agent(&before, &config(&format!("workers = 1\n{ACME}index = [\"a.html\"]\n"))));
+        for other in [
+            &format!("state = \"x\"\n{ACME}"),
+            &format!("{ACME}zone = \"a.zone\"\n"),
+            &format!("{ACME}aliases = [\"www.example.com\"]\n"),
+            &ACME.replace("true", "true\nauthorities = [\"letsencrypt-staging\"]"),
+        ] {
+            assert!(!has_same_agent(&before, &config(other)), "{other}");
+        }
+        let none = config(&format!("{ACME}certificate = \"none\"\n"));
+        assert!(!needs_agent(&none) && !has_same_agent(&before, &none));
+        assert!(!needs_agent(&config("[domain.\"example.com\"]\nsite = \"a\"\n")));
+    }
+}

@@ -1,0 +1,128 @@
+//! The certificates that the agent requests, in words: `sanderling certificates`.
+
+use super::agent::needs_agent;
+use super::{Requester, Supervisor};
+use sanderling_ipc::Text;
+use sanderling_ipc::agent::{AgentReport, CertificateReport, ScheduledTask};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+impl Supervisor {
+    /// Answers with the state of all certificates, or of that of one domain.
+    pub(super) fn reply_with_certificates(&mut self, requester: Requester, name: Option<&str>, is_json: bool) {
+        let Some(report) = &self.agent.report else {
+            let reason = match needs_agent(&self.active.config) {
+                true => "the agent has not reported yet; try again, and see the log",
+                false => {
+                    "no certificates are requested; add [certificates] to the configuration file, or see `sanderling status` \
+                          for those of files"
+                }
+            };
+            return self.reply(requester, Err(reason));
+        };
+        let is_asked = |one: &CertificateReport| {
+            name.is_none_or(|name| one.name == name || one.names.iter().any(|other| other == name))
+        };
+        let certificates: Vec<CertificateReport> =
+            report.certificates.iter().filter(|one| is_asked(one)).cloned().collect();
+        if let (Some(name), true) = (name, certificates.is_empty()) {
+            return self.reply(requester, Err(&format!("no certificate is requested for {name}")));
+        }
+        let tasks = report.schedule.clone();
+        let report = AgentReport { certificates, schedule: tasks };
+        let text = if is_json {
+            serde_json::to_string(&report).expect("a report has no map") + "\n"
+        } else {
+            report.certificates.iter().map(|one| text_of(one, &report.schedule, now_unix_s())).collect()
+        };
+        // A text of the supervisor may be longer than a packet.
+        let parts: Vec<Text> = Text::parts(&text).collect();
+        parts.iter().for_each(|part| self.send_stdout(requester, part));
+        self.reply(requester, Ok(""));
+    }
+}
+
+fn now_unix_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// Several lines about a certificate.
+fn text_of(certificate: &CertificateReport, schedule: &[ScheduledTask], now_unix_s: u64) -> String {
+    let CertificateReport { name, names, authority, is_in_progress, issued, failure_count, last_error } = certificate;
+    let mut text = format!("{name}\n  names: {}\n", names.join(" "));
+    text += &match issued {
+        None => "  not issued yet\n".to_owned(),
+        Some(issued) if issued.not_after_unix_s < now_unix_s => {
+            format!("  issued by {}, EXPIRED {} ago\n", issued.issuer, time(now_unix_s - issued.not_after_unix_s))
+        }
+        Some(issued) => {
+            format!("  issued by {}, {} left\n", issued.issuer, time(issued.not_after_unix_s - now_unix_s))
+        }
+    };
+    let next = schedule.iter().find(|task| {
+        // As the agent names its tasks.
+        task.what.ends_with(&format!("the certificate of {name}")) && !task.what.starts_with("ask")
+    });
+    match (is_in_progress, next) {
+        (true, _) => text += &format!("  an order at {authority} is in progress\n"),
+        (false, Some(task)) => text += &format!("  next order {}: {}\n", when(task.at_unix_s, now_unix_s), task.why),
+        (false, None) => {}
+    }
+    if let Some(error) = last_error {
+        let plural = if *failure_count == 1 { "" } else { "s" };
+        text += &format!("  last error, after {failure_count} failure{plural}: {error}\n");
+    }
+    text
+}
+
+/// `in 12 d`, or `now`.
+pub(super) fn when(at_unix_s: u64, now_unix_s: u64) -> String {
+    if at_unix_s <= now_unix_s { "now".to_owned() } else { format!("in {}", time(at_unix_s - now_unix_s)) }
+}
+
+fn time(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7_200 => format!("{} min", seconds / 60),
+        7_200..172_800 => format!("{} h", seconds / 3_600),
+        _ => format!("{} days", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sanderling_ipc::agent::IssuedReport;
+
+    const NOW: u64 = 1_800_000_000;
+    const DAY_S: u64 = 86_400;
+
+    #[test]
+    fn text_says_what_is_issued_what_comes_next_and_what_has_failed() {
+        let issued =
+            IssuedReport { issuer: "CA 1".to_owned(), not_before_unix_s: NOW, not_after_unix_s: NOW + 60 * DAY_S };
+        let certificate = CertificateReport {
+            name: "example.com".to_owned(),
+            names: vec!["example.com".to_owned(), "*.example.com".to_owned()],
+            authority: "ca".to_owned(),
+            is_in_progress: false,
+            issued: Some(issued),
+            failure_count: 1,
+            last_error: Some("refused; do this".to_owned()),
+        };
+        let task = |what: &str, at_unix_s| ScheduledTask { at_unix_s, what: what.to_owned(), why: "why".to_owned() };
+        let schedule = [
+            task("ask when to renew the certificate of example.com", NOW),
+            task("renew the certificate of example.com", NOW + 30 * DAY_S),
+        ];
+        assert_eq!(
+            text_of(&certificate, &schedule, NOW),
+            "example.com\n  names: example.com *.example.com\n  issued by CA 1, 60 days left\n  next order in 30 days: why\n  \
+             last error, after 1 failure: refused; do this\n"
+        );
+        let text = text_of(&certificate, &[], NOW + 61 * DAY_S);
+        assert!(text.contains("  issued by CA 1, EXPIRED 24 h ago\n"), "{text}");
+        let first = CertificateReport { is_in_progress: true, issued: None, last_error: None, ..certificate };
+        let text = text_of(&first, &schedule, NOW);
+        assert!(text.ends_with("  not issued yet\n  an order at ca is in progress\n"), "{text}");
+    }
+}
