@@ -119,9 +119,9 @@ fn frames_that_are_no_requests_are_bounded() {
     // The response gives those of the opening back.
     check(10, budget + 2, limit, |index| if index == 0 { get(1) } else { frame(WINDOW_UPDATE, 0, 1, &[0, 0, 0, 1]) });
     for content in [&b""[..], b"x"] {
-        check(10, budget + 1, limit, |index| if index == 0 { post() } else { frame(DATA, 0, 1, content) });
+        check(10, budget + 2, limit, |index| if index == 0 { post() } else { frame(DATA, 0, 1, content) });
     }
-    check(10, budget + 1, limit, |index| if index == 0 { post() } else { frame(DATA, PADDED, 1, &[200; 201]) });
+    check(10, budget + 2, limit, |index| if index == 0 { post() } else { frame(DATA, PADDED, 1, &[200; 201]) });
 }
 
 #[test]
