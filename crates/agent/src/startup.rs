@@ -54,8 +54,7 @@ fn try_run(source: &ConfigSource, state: &Path) -> io::Result<()> {
     let accounts = Accounts::new(acme);
     let user = lookup_user(&config)
         .map_err(|diagnostics| io::Error::other(diagnostics.first().map_or(String::new(), ToString::to_string)))?;
-    sandbox::drop_privileges(user.as_ref())?;
-    sandbox::forbid_core_dumps()?;
+    sandbox::drop_privileges(user.as_ref(), sandbox::CoreDumps::Forbidden)?;
     let state = StateFolder::open(state).map_err(|error| io::Error::other(error.to_string()))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
     confine(&config, state.path())?;

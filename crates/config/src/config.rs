@@ -170,6 +170,19 @@ impl Config {
         self.certificates.iter().filter(|certificate| certificate.is_automatic)
     }
 
+    /// That certificates are not used, since no listener speaks TLS: one warning for each.
+    pub fn unused_certificates(&self) -> impl Iterator<Item = Diagnostic> {
+        let has_listener = [Service::Https, Service::Dot].iter().any(|service| !self.listen(*service).is_empty());
+        self.certificates.iter().filter(move |_| !has_listener).map(|files| {
+            let domain = files.names.first().map_or("every host", DomainName::as_str);
+            let message = format!("the certificate of {domain} is not used: there is no listener for TLS");
+            Diagnostic::warning(
+                files.location.clone(),
+                Problem::new(message, "add [https] with listen = [\"ADDRESS:443\"]"),
+            )
+        })
+    }
+
     /// Whether there are zones, or may be some in a folder.
     pub fn has_zones(&self) -> bool {
         !self.zones.is_empty() || self.zone_folder.is_some()
@@ -564,9 +577,9 @@ impl CertificateFiles {
     ///
     /// # Errors
     /// Which file cannot be read, and what to do.
-    pub fn read(&self) -> Result<(Vec<u8>, Zeroizing<Vec<u8>>), Problem> {
+    pub fn read(&self) -> Result<(Zeroizing<Vec<u8>>, Zeroizing<Vec<u8>>), Problem> {
         let chain = read_secret_file("certificate chain", "PEM", &self.chain)?;
-        Ok((chain, Zeroizing::new(read_secret_file("private key", "PEM", &self.key)?)))
+        Ok((chain, read_secret_file("private key", "PEM", &self.key)?))
     }
 
     /// Why the private key is not private, in which of the files it may be.
@@ -574,7 +587,7 @@ impl CertificateFiles {
         let other = (self.key != self.chain).then_some(&self.key);
         [&self.chain].into_iter().chain(other).filter_map(|path| {
             let problem = check_key_mode("private key", path).err()?;
-            let content = Zeroizing::new(read_secret_file("private key", "PEM", path).ok()?);
+            let content = read_secret_file("private key", "PEM", path).ok()?;
             has_private_key(&content).then(|| Diagnostic::warning(self.location.clone(), problem))
         })
     }

@@ -25,7 +25,7 @@ pub(super) fn check_directory(what: &str, path: &Path) -> Result<(), Problem> {
 const SECRET_FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Reads the `kind` of file in this `form` at `path`. Keys are not copied while they are read.
-pub(super) fn read_secret_file(kind: &str, form: &str, path: &Path) -> Result<Vec<u8>, Problem> {
+pub(super) fn read_secret_file(kind: &str, form: &str, path: &Path) -> Result<Zeroizing<Vec<u8>>, Problem> {
     let shown = path.display();
     // Without blocking: the path may be a FIFO.
     let file = sanderling_os::file::open_nonblocking(path).map_err(|error| match error.kind() {
@@ -37,11 +37,20 @@ pub(super) fn read_secret_file(kind: &str, form: &str, path: &Path) -> Result<Ve
         _ => unreachable(kind, path, &error),
     })?;
     let metadata = file.metadata().map_err(|error| unreachable(kind, path, &error))?;
-    if !metadata.is_file() || metadata.len() > SECRET_FILE_BYTES_MAX {
-        let message = format!("the {kind} `{shown}` is not a regular file of at most {SECRET_FILE_BYTES_MAX} bytes");
-        return Err(Problem::new(message, format!("give a {form} file")));
+    let file_type = metadata.file_type();
+    let reason = match metadata.len() {
+        _ if file_type.is_dir() => Some("is a directory".to_owned()),
+        _ if file_type.is_fifo() => Some("is a FIFO".to_owned()),
+        _ if !file_type.is_file() => Some("is a device".to_owned()),
+        bytes if bytes > SECRET_FILE_BYTES_MAX => {
+            Some(format!("has {bytes} bytes; at most {SECRET_FILE_BYTES_MAX} are read"))
+        }
+        _ => None,
+    };
+    if let Some(reason) = reason {
+        return Err(Problem::new(format!("the {kind} `{shown}` {reason}"), format!("give a regular {form} file")));
     }
-    let mut content = Vec::with_capacity(metadata.len() as usize + 1);
+    let mut content = Zeroizing::new(Vec::with_capacity(metadata.len() as usize + 1));
     file.take(SECRET_FILE_BYTES_MAX).read_to_end(&mut content).map_err(|error| unreachable(kind, path, &error))?;
     Ok(content)
 }
@@ -53,7 +62,7 @@ pub type CookieSecret = Zeroizing<[u8; COOKIE_SECRET_BYTES]>;
 
 /// Reads a file with one or two secrets of cookies, each as hexadecimal digits on a line.
 pub(super) fn read_cookie_secrets(path: &Path) -> Result<(CookieSecret, Option<CookieSecret>), Problem> {
-    let content = Zeroizing::new(read_secret_file("cookie secret file", "text", path)?);
+    let content = read_secret_file("cookie secret file", "text", path)?;
     let problem = |reason: &str| {
         let remedy = "write one or two lines of 32 hexadecimal digits, as `openssl rand -hex 16` prints";
         Problem::new(format!("the cookie secret file `{}` {reason}", path.display()), remedy)

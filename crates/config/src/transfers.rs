@@ -51,7 +51,7 @@ impl TsigKeyFile {
     /// # Errors
     /// The file cannot be read, or has another form.
     pub fn read(&self) -> Result<Zeroizing<Vec<u8>>, Diagnostic> {
-        let content = read_secret_file("TSIG secret file", "text", &self.path).map(Zeroizing::new);
+        let content = read_secret_file("TSIG secret file", "text", &self.path);
         let secret = content.and_then(|content| {
             decode(content.trim_ascii()).filter(|secret| !secret.is_empty()).ok_or_else(|| {
                 let message = format!("the TSIG secret file `{}` is not one line of base64", self.path.display());

@@ -21,12 +21,12 @@ pub const TICKET_KEY_BYTES: usize = 48;
 pub const KEY_LIFETIME_S: u64 = 12 * 3600;
 
 /// The first byte of good versions: another version of the program may have kept them.
-const KEPT_FORMAT: u8 = 1;
+const KEPT_FORMAT: u8 = 2;
 const FILES: u8 = 0;
 const UNREADABLE: u8 = 1;
 
-/// A certificate chain and its private key as PEM; the text of the error if they could not be read.
-pub type PemFiles = Result<(Vec<u8>, Zeroizing<Vec<u8>>), String>;
+/// A certificate chain, which may have the private key, and the key, as PEM; the text of the error if they could not be read.
+pub type PemFiles = Result<(Zeroizing<Vec<u8>>, Zeroizing<Vec<u8>>), String>;
 
 /// Writes the files of each certificate, in the order of the configuration.
 pub fn certificates_to_memfd(certificates: &[PemFiles]) -> io::Result<OwnedFd> {
@@ -63,7 +63,7 @@ pub fn certificates_from_memfd(descriptor: impl AsFd) -> io::Result<Vec<PemFiles
     while let Some((tag, after)) = rest.split_first() {
         rest = after;
         certificates.push(match *tag {
-            FILES => Ok((take(&mut rest)?.to_vec(), Zeroizing::new(take(&mut rest)?.to_vec()))),
+            FILES => Ok((take_secret(&mut rest)?, take_secret(&mut rest)?)),
             UNREADABLE => Err(String::from_utf8_lossy(take(&mut rest)?).into_owned()),
             _ => return Err(malformed()),
         });
@@ -111,17 +111,20 @@ pub fn tsig_secrets_from_memfd(descriptor: impl AsFd) -> io::Result<Vec<TsigSecr
 /// A good version of a certificate.
 #[derive(Clone, PartialEq, Eq)]
 pub struct KeptCertificate {
+    /// The domain that it is used for; empty for every host.
+    pub domain: String,
     /// The file of its chain.
     pub file: PathBuf,
-    /// The chain as PEM.
-    pub chain: Vec<u8>,
+    /// The chain as PEM, which may have the private key.
+    pub chain: Zeroizing<Vec<u8>>,
     /// The private key as PEM.
     pub key: Zeroizing<Vec<u8>>,
 }
 
 /// Writes good versions of certificates.
 pub fn kept_certificates_to_memfd<'k>(kept: impl Iterator<Item = &'k KeptCertificate> + Clone) -> io::Result<OwnedFd> {
-    let parts = |kept: &'k KeptCertificate| [kept.file.as_os_str().as_bytes(), &kept.chain, &kept.key];
+    let parts =
+        |kept: &'k KeptCertificate| [kept.domain.as_bytes(), kept.file.as_os_str().as_bytes(), &kept.chain, &kept.key];
     let bytes: usize = kept.clone().flat_map(parts).map(|part| 4 + part.len()).sum();
     let mut content = Zeroizing::new(Vec::with_capacity(1 + bytes));
     content.push(KEPT_FORMAT);
@@ -142,9 +145,9 @@ pub fn kept_certificates_from_memfd(descriptor: impl AsFd) -> io::Result<Vec<Kep
     }
     let mut kept = Vec::new();
     while !rest.is_empty() {
+        let domain = String::from_utf8_lossy(take(&mut rest)?).into_owned();
         let file = PathBuf::from(OsStr::from_bytes(take(&mut rest)?));
-        let chain = take(&mut rest)?.to_vec();
-        kept.push(KeptCertificate { file, chain, key: Zeroizing::new(take(&mut rest)?.to_vec()) });
+        kept.push(KeptCertificate { domain, file, chain: take_secret(&mut rest)?, key: take_secret(&mut rest)? });
     }
     Ok(kept)
 }
@@ -166,6 +169,10 @@ fn take<'b>(rest: &mut &'b [u8]) -> io::Result<&'b [u8]> {
     let (bytes, after) = after.split_at_checked(u32::from_le_bytes(*length) as usize).ok_or_else(malformed)?;
     *rest = after;
     Ok(bytes)
+}
+
+fn take_secret(rest: &mut &[u8]) -> io::Result<Zeroizing<Vec<u8>>> {
+    Ok(Zeroizing::new(take(rest)?.to_vec()))
 }
 
 fn malformed() -> io::Error {
@@ -281,8 +288,9 @@ mod tests {
     #[test]
     fn kept_certificates_arrive_as_they_were_sent() {
         let kept = |file: &str, chain: &[u8]| KeptCertificate {
+            domain: "a.test".to_owned(),
             file: file.into(),
-            chain: chain.to_vec(),
+            chain: Zeroizing::new(chain.to_vec()),
             key: Zeroizing::new(b"key".to_vec()),
         };
         let all = [kept("/a/chain.pem", b"chain"), kept("b.pem", b"")];
@@ -298,15 +306,15 @@ mod tests {
         }
         let of_another_version = memfd::create("test", &[&[KEPT_FORMAT + 1], &whole[1..]].concat()).expect("created");
         let error = kept_certificates_from_memfd(of_another_version).expect_err("refused");
-        assert_eq!(error.to_string(), "the kept certificates have format 2, this program reads 1");
+        assert_eq!(error.to_string(), "the kept certificates have format 3, this program reads 2");
     }
 
     #[test]
     fn certificates_arrive_as_they_were_sent() {
         let certificates: [PemFiles; 3] = [
-            Ok((b"chain".to_vec(), Zeroizing::new(b"key".to_vec()))),
+            Ok((Zeroizing::new(b"chain".to_vec()), Zeroizing::new(b"key".to_vec()))),
             Err("no such file".to_owned()),
-            Ok((Vec::new(), Zeroizing::new(Vec::new()))),
+            Ok((Zeroizing::new(Vec::new()), Zeroizing::new(Vec::new()))),
         ];
         for count in 0..=certificates.len() {
             let sent = &certificates[..count];

@@ -40,6 +40,15 @@ pub struct SandboxConfig<'d> {
     pub seccomp: Layer,
 }
 
+/// Whether the kernel makes core dumps of a process, and other processes of its user may read its memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CoreDumps {
+    /// There are no secrets in the memory.
+    Allowed,
+    /// It has or will have a private key, or a secret from a file.
+    Forbidden,
+}
+
 /// Gives up all capabilities, and the user unless it is `None`, for the rest of the life of this process. To be called before
 /// it reads what is not its operator's own.
 ///
@@ -48,7 +57,7 @@ pub struct SandboxConfig<'d> {
 ///
 /// # Panics
 /// If another thread runs, which would keep its rights.
-pub fn drop_privileges(user: Option<&User>) -> io::Result<()> {
+pub fn drop_privileges(user: Option<&User>, core_dumps: CoreDumps) -> io::Result<()> {
     assert_eq!(thread_count()?, 1, "privileges are dropped before any other thread runs");
     // Before the switch of the user, which removes the capability that this needs.
     capabilities::empty_bounding_set()?;
@@ -57,11 +66,14 @@ pub fn drop_privileges(user: Option<&User>) -> io::Result<()> {
     }
     capabilities::drop_all()?;
     set_no_new_privs()?;
-    allow_core_dumps()
+    match core_dumps {
+        CoreDumps::Allowed => allow_core_dumps(),
+        CoreDumps::Forbidden => forbid_core_dumps(),
+    }
 }
 
 /// Forbids core dumps, and other processes of the same user to read the memory and the descriptors of this one (prctl(2)). To
-/// be called after [`drop_privileges`], before this process reads a private key or another secret of the operator.
+/// be called before this process reads a private key or another secret of the operator.
 pub fn forbid_core_dumps() -> io::Result<()> {
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .map_err(|errno| with_context("prctl", "PR_SET_DUMPABLE", &errno.into()))
@@ -157,7 +169,7 @@ impl fmt::Display for Sandbox {
 /// A hung server process is aborted (SIGABRT) so that its core dump shows where it hangs. Its memory holds files and zones,
 /// which are public, requests, and secrets that the supervisor makes for cookies and replaces. The operator decides about core
 /// dumps (`LimitCORE=`, `kernel.core_pattern`). Processes of the same user may also read this memory, and only our own run as
-/// this user. A process with a private key, or a secret from a file, forbids them afterwards ([`forbid_core_dumps`]).
+/// this user. A process with a private key, or a secret from a file, never allows them ([`CoreDumps`]).
 fn allow_core_dumps() -> io::Result<()> {
     rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable)
         .map_err(|errno| with_context("prctl", "PR_SET_DUMPABLE", &errno.into()))

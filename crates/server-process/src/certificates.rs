@@ -3,10 +3,11 @@
 //! A certificate that cannot be used affects no other one: its last good version stays in service. The supervisor keeps the last
 //! good versions for the next process, in sealed memory that it does not read.
 
+use crate::certificate_state::{CertificateState, InService};
 use crate::transfers::TsigSecrets;
 use sanderling_config::diagnostic::{Diagnostic, Problem, error_text};
 use sanderling_config::log::log;
-use sanderling_config::{CertificateFiles, Config, DomainName};
+use sanderling_config::{CertificateFiles, Config, DomainName, Service};
 use sanderling_dns::TsigKeys;
 use sanderling_ipc::secrets::{
     KEY_LIFETIME_S, KeptCertificate, PemFiles, SharedKeys, TICKET_KEY_BYTES, certificates_from_memfd,
@@ -14,8 +15,7 @@ use sanderling_ipc::secrets::{
 };
 use sanderling_server::Tls;
 use sanderling_tls::self_signed::localhost;
-use sanderling_tls::{Alpn, Certificate, CertificateProblem, CertificateStore, ServerTls, TicketKeys, time_problem};
-use serde::Serialize;
+use sanderling_tls::{Alpn, Certificate, CertificateProblem, CertificateStore, ServerTls, TicketKeys};
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -25,6 +25,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Seconds that the certificate for `localhost` is valid, at least, when it is passed on.
 const SELF_SIGNED_LEFT_S_MIN: u64 = 86_400;
+/// Names that a line shows.
+pub(crate) const SHOWN_NAMES_MAX: usize = 5;
 
 const _: () = assert!(
     TICKET_KEY_BYTES == sanderling_tls::TICKET_KEY_BYTES && KEY_LIFETIME_S == sanderling_tls::TICKET_LIFETIME_S as u64
@@ -56,8 +58,8 @@ pub(crate) struct LoadedSecrets {
 /// The certificates in service.
 #[derive(Debug, Default)]
 pub(crate) struct Certificates {
-    /// The last good version of each, by the file of its chain.
-    last_good: HashMap<PathBuf, Certificate>,
+    /// The versions in service, by domain.
+    last_good: HashMap<String, Vec<Version>>,
     /// The certificate for `localhost`.
     self_signed: Option<Certificate>,
     /// The state of each, in the order of the configuration.
@@ -65,29 +67,18 @@ pub(crate) struct Certificates {
     /// The last good versions, for the next process.
     pub(crate) kept: Option<OwnedFd>,
     tsig: TsigSecrets,
+    /// What is wrong with the certificates and the secrets of TSIG keys.
+    pub(crate) diagnostics: Vec<Diagnostic>,
+    /// Lines about certificates that have replaced those in service.
+    pub(crate) replaced: Vec<String>,
 }
 
-/// A certificate.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct CertificateState {
-    /// The names that it is used for.
-    pub(crate) names: Vec<String>,
-    pub(crate) file: PathBuf,
-    /// Of the version in service; `None` if there is none, and handshakes for the names fail.
-    pub(crate) in_service: Option<InService>,
-    /// Why the current files are not used.
-    pub(crate) problem: Option<String>,
-    /// Why clients may refuse the certificate.
-    pub(crate) warnings: Vec<String>,
-}
-
-/// What a certificate says.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct InService {
-    issuer: String,
-    key_type: &'static str,
-    not_before_unix_s: u64,
-    pub(crate) not_after_unix_s: u64,
+/// A good version of a certificate.
+#[derive(Clone, Debug)]
+struct Version {
+    /// The file of the chain that it was read from.
+    file: PathBuf,
+    certificate: Certificate,
 }
 
 impl Certificates {
@@ -95,21 +86,17 @@ impl Certificates {
     ///
     /// # Errors
     /// The certificates are those of another configuration, or malformed. Nothing has changed.
-    pub(crate) fn load(
-        &mut self,
-        config: &Config,
-        descriptors: SecretDescriptors,
-        diagnostics: &mut Vec<Diagnostic>,
-    ) -> io::Result<LoadedSecrets> {
+    pub(crate) fn load(&mut self, config: &Config, descriptors: SecretDescriptors) -> io::Result<LoadedSecrets> {
         let SecretDescriptors { certificates, shared_keys: keys_file, tsig_secrets, kept } = descriptors;
         let shared_keys = keys_file.as_ref().map(SharedKeys::from_memfd).transpose()?;
-        let tsig_keys = self.tsig.load(config, tsig_secrets, diagnostics)?;
+        self.diagnostics.clear();
+        self.replaced.clear();
+        let tsig_keys = self.tsig.load(config, tsig_secrets, &mut self.diagnostics)?;
         let tls = match (certificates, &shared_keys) {
-            (Some(certificates), Some(keys)) => {
-                Some(self.load_tls(config, &certificates, keys, kept.as_ref(), diagnostics)?)
-            }
+            (Some(certificates), Some(keys)) => Some(self.load_tls(config, &certificates, keys, kept.as_ref())?),
             _ => {
-                *self = Certificates { tsig: std::mem::take(&mut self.tsig), ..Certificates::default() };
+                let (tsig, diagnostics) = (std::mem::take(&mut self.tsig), std::mem::take(&mut self.diagnostics));
+                *self = Certificates { tsig, diagnostics, ..Certificates::default() };
                 None
             }
         };
@@ -123,7 +110,6 @@ impl Certificates {
         certificates: &OwnedFd,
         keys: &SharedKeys,
         kept: Option<&OwnedFd>,
-        diagnostics: &mut Vec<Diagnostic>,
     ) -> io::Result<Arc<Tls>> {
         let files = certificates_from_memfd(certificates)?;
         if files.len() != config.certificates.len() {
@@ -131,10 +117,13 @@ impl Certificates {
         }
         let tickets = TicketKeys::new(&keys.tickets.current, keys.tickets.previous.as_deref());
         let kept = kept.or(self.kept.as_ref()).map(read_kept).unwrap_or_default();
-        let mut store = self.load_files(&config.certificates, &files, &kept, diagnostics);
-        self.keep(files, kept);
+        let mut store = self.load_files(&config.certificates, &files, &kept);
+        self.keep(files, &kept);
         if config.has_self_signed_certificate {
             store.add_default(self.self_signed()?);
+        }
+        if store.is_empty() && config.automatic_certificates().next().is_none() {
+            self.diagnostics.extend(no_certificate_problem(config));
         }
         Ok(Arc::new(tls(store, tickets, config.refuses_unknown_names)))
     }
@@ -151,12 +140,21 @@ impl Certificates {
     }
 
     /// Keeps the good versions for the next process.
-    fn keep(&mut self, files: Vec<PemFiles>, mut kept: Vec<KeptCertificate>) {
-        kept.retain(|kept| self.states.iter().any(|state| state.file == kept.file));
+    fn keep(&mut self, files: Vec<PemFiles>, before: &[KeptCertificate]) {
+        let mut kept = Vec::new();
         for (state, files) in self.states.iter().zip(files) {
-            if let (Ok((chain, key)), None) = (files, &state.problem) {
-                kept.retain(|kept| kept.file != state.file);
-                kept.push(KeptCertificate { file: state.file.clone(), chain, key });
+            let domain = state.domain().to_owned();
+            match (files, &state.problem, &state.in_service) {
+                (Ok((chain, key)), None, _) => {
+                    kept.push(KeptCertificate { domain, file: state.file.clone(), chain, key });
+                }
+                (_, _, Some(version)) => {
+                    let mut of_file = before.iter().filter(|kept| kept.file == version.file);
+                    let of_domain = of_file.clone().find(|kept| kept.domain == domain);
+                    let found = of_domain.or_else(|| of_file.next());
+                    kept.extend(found.map(|kept| KeptCertificate { domain, ..kept.clone() }));
+                }
+                _ => {}
             }
         }
         match kept_certificates_to_memfd(kept.iter()) {
@@ -167,85 +165,72 @@ impl Certificates {
         }
     }
 
-    /// Loads the files of the certificates; those of which no version is good from `kept`.
+    /// Loads the files of the certificates. A domain whose files cannot be used keeps what it has, or what `kept` has for it.
     pub(crate) fn load_files(
         &mut self,
         certificates: &[CertificateFiles],
         files: &[PemFiles],
         kept: &[KeptCertificate],
-        diagnostics: &mut Vec<Diagnostic>,
     ) -> CertificateStore {
         let mut store = CertificateStore::new();
-        let mut last_good = HashMap::new();
+        let mut before = std::mem::take(&mut self.last_good);
+        if before.is_empty() {
+            before = versions_of(kept);
+        }
         self.states.clear();
-        let mut files = files.iter();
+        let mut rest = files;
         for (group_index, group) in certificates.chunk_by(|one, next| one.names == next.names).enumerate() {
-            let loaded: Vec<_> = group
-                .iter()
-                .zip(files.by_ref())
-                .map(|(configured, files)| {
-                    let not_used = self.load_one(configured, files, kept);
-                    (configured, self.last_good.get(&configured.chain).cloned(), not_used)
-                })
-                .collect();
-            let in_service: Vec<&Certificate> =
-                loaded.iter().filter_map(|(_, certificate, _)| certificate.as_ref()).collect();
-            let used_later = loaded.iter().filter_map(|(.., not_used)| not_used.as_ref()?.certificate.as_ref());
+            let (files, after) = rest.split_at(group.len());
+            rest = after;
+            let loaded = load_domain(group, files, &before);
+            let in_service: Vec<&Certificate> = loaded.iter().filter_map(Loaded::certificate).collect();
+            let used_later = loaded.iter().filter_map(|it| it.not_used.as_ref()?.certificate.as_ref());
             let all: Vec<&Certificate> = in_service.iter().copied().chain(used_later).collect();
             add_to_store(&group[0].names, &all, group_index == 0, &mut store);
-            let of_domain: Vec<_> =
-                loaded.iter().filter_map(|(it, certificate, _)| Some((*it, certificate.as_ref()?))).collect();
-            for (configured, certificate, not_used) in &loaded {
-                let warnings = match (not_used, certificate) {
+            let of_domain: Vec<_> = loaded.iter().filter_map(|it| Some((it.configured, it.certificate()?))).collect();
+            for one in &loaded {
+                let warnings = match (&one.not_used, one.certificate()) {
                     (None, Some(certificate)) => {
-                        let mut warnings = warnings(configured, certificate, &in_service);
-                        warnings.extend(unused_warning(configured, certificate, &of_domain));
+                        let mut warnings = warnings(one.configured, certificate, &in_service);
+                        warnings.extend(unused_warning(one.configured, certificate, &of_domain));
                         warnings
                     }
                     _ => Vec::new(),
                 };
-                if let Some(certificate) = certificate {
-                    last_good.insert(configured.chain.clone(), certificate.clone());
-                }
-                self.states.push(CertificateState {
-                    names: configured.names.iter().map(|name| name.as_str().to_owned()).collect(),
-                    file: configured.chain.clone(),
-                    in_service: certificate.as_ref().map(InService::of),
-                    problem: not_used.as_ref().map(|not_used| not_used.problem.to_string()),
-                    warnings: warnings.iter().map(ToString::to_string).collect(),
-                });
-                diagnostics.extend(warnings);
+                self.add_state(one, &warnings);
+                self.diagnostics.extend(warnings);
             }
-            diagnostics.extend(loaded.into_iter().filter_map(|(.., not_used)| Some(not_used?.problem)));
+            let versions: Vec<_> = loaded.iter().filter_map(|it| it.version.clone()).collect();
+            self.last_good.entry(domain_of(group)).or_default().extend(versions);
+            self.diagnostics.extend(loaded.into_iter().filter_map(|it| Some(it.not_used?.problem)));
         }
-        self.last_good = last_good;
         store
     }
 
-    /// Loads a certificate: its files, or its last good version; why the files are not used.
-    fn load_one(
-        &mut self,
-        configured: &CertificateFiles,
-        files: &PemFiles,
-        kept: &[KeptCertificate],
-    ) -> Option<NotUsed> {
-        let of_kept = || {
-            let kept = kept.iter().find(|kept| kept.file == configured.chain)?;
-            Certificate::from_pem(&kept.chain, &kept.key).ok()
+    fn add_state(&mut self, loaded: &Loaded<'_>, warnings: &[Diagnostic]) {
+        let Loaded { configured, version, has_replaced, not_used } = loaded;
+        let in_service = version.as_ref().map(|version| InService::of(&version.certificate, &version.file));
+        let state = CertificateState {
+            names: configured.names.iter().map(|name| name.as_str().to_owned()).collect(),
+            file: configured.chain.clone(),
+            in_service,
+            problem: not_used.as_ref().map(|not_used| not_used.problem.to_string()),
+            warnings: warnings.iter().map(ToString::to_string).collect(),
         };
-        let previous = self.last_good.remove(&configured.chain).or_else(of_kept);
-        let (in_service, not_used) = match (load(configured, files), previous) {
-            // It was not issued yet: the agent reports how far it is.
-            (Err(_), previous) if configured.is_automatic && files.is_err() => (previous, None),
-            (Err(problem), previous) => (previous, Some(NotUsed { problem, certificate: None })),
-            (Ok(certificate), Some(previous)) => match time_regression(configured, &certificate, &previous) {
-                Some(problem) => (Some(previous), Some(NotUsed { problem, certificate: Some(certificate) })),
-                None => (Some(certificate), None),
-            },
-            (Ok(certificate), None) => (Some(certificate), None),
-        };
-        self.last_good.extend(in_service.map(|certificate| (configured.chain.clone(), certificate)));
-        not_used
+        if let Some(version) = state.in_service.as_ref().filter(|_| *has_replaced) {
+            self.replaced.push(format!("certificate of {} replaced: {}", state.domain_text(), version.text()));
+        }
+        self.states.push(state);
+    }
+
+    /// What follows from problems, a line for each certificate.
+    pub(crate) fn problems_text(&self) -> String {
+        self.states.iter().map(CertificateState::problem_text).collect()
+    }
+
+    /// Whether there are certificates, and none can be used.
+    pub(crate) fn are_all_unusable(&self) -> bool {
+        !self.states.is_empty() && self.states.iter().all(|state| state.in_service.is_none())
     }
 
     /// Certificates whose current files are not used.
@@ -261,22 +246,103 @@ struct NotUsed {
     certificate: Option<Certificate>,
 }
 
-/// Why `certificate` must not replace `previous`: it is not valid now, and `previous` is, for the same names.
-fn time_regression(
-    configured: &CertificateFiles,
-    certificate: &Certificate,
-    previous: &Certificate,
-) -> Option<Diagnostic> {
+/// A certificate of the configuration.
+struct Loaded<'c> {
+    configured: &'c CertificateFiles,
+    /// What is in service.
+    version: Option<Version>,
+    /// Whether it has replaced another one.
+    has_replaced: bool,
+    not_used: Option<NotUsed>,
+}
+
+impl Loaded<'_> {
+    fn certificate(&self) -> Option<&Certificate> {
+        self.version.as_ref().map(|version| &version.certificate)
+    }
+}
+
+fn domain_of(group: &[CertificateFiles]) -> String {
+    group[0].names.first().map_or_else(String::new, |name| name.as_str().to_owned())
+}
+
+fn versions_of(kept: &[KeptCertificate]) -> HashMap<String, Vec<Version>> {
+    let mut versions: HashMap<String, Vec<Version>> = HashMap::new();
+    for KeptCertificate { domain, file, chain, key } in kept {
+        if let Ok(certificate) = Certificate::from_pem(chain, key) {
+            versions.entry(domain.clone()).or_default().push(Version { file: file.clone(), certificate });
+        }
+    }
+    versions
+}
+
+/// Loads the certificates of a domain: the files of each, or the version `before`, which is that with the same path, or another
+/// one of the domain that has no successor.
+fn load_domain<'c>(
+    group: &'c [CertificateFiles],
+    files: &[PemFiles],
+    before: &HashMap<String, Vec<Version>>,
+) -> Vec<Loaded<'c>> {
+    let mut of_domain = before.get(&domain_of(group)).cloned().unwrap_or_default();
+    let mut take = |chain: &PathBuf| {
+        let index = of_domain.iter().position(|version| version.file == *chain)?;
+        Some(of_domain.remove(index))
+    };
+    let of_same_path: Vec<_> = group.iter().map(|configured| take(&configured.chain)).collect();
+    let mut others = of_domain.into_iter();
+    let load_one = |((configured, files), of_same_path): ((&'c CertificateFiles, &PemFiles), Option<Version>)| {
+        let loaded = load(configured, files);
+        // The domain may have another name now.
+        let of_any_domain = || before.values().flatten().find(|version| version.file == configured.chain).cloned();
+        let before = of_same_path.or_else(|| others.next());
+        let (certificate, before) = match loaded {
+            Err(problem) => {
+                // One that was not issued yet is no problem: the agent reports how far it is.
+                let is_awaited = configured.is_automatic && files.is_err();
+                let not_used = (!is_awaited).then_some(NotUsed { problem, certificate: None });
+                let version = before.or_else(of_any_domain);
+                return Loaded { configured, version, has_replaced: false, not_used };
+            }
+            Ok(certificate) => (certificate, before),
+        };
+        if let Some(before) = &before
+            && let Some(not_used) = regression(configured, &certificate, &before.certificate)
+        {
+            return Loaded { configured, version: Some(before.clone()), has_replaced: false, not_used: Some(not_used) };
+        }
+        let has_replaced = before.is_some_and(|before| before.certificate.chain() != certificate.chain());
+        let version = Some(Version { file: configured.chain.clone(), certificate });
+        Loaded { configured, version, has_replaced, not_used: None }
+    };
+    group.iter().zip(files).zip(of_same_path).map(load_one).collect()
+}
+
+/// Why `certificate` must not replace `previous`, which is valid now: it is not valid now, or for no name of the domain.
+fn regression(configured: &CertificateFiles, certificate: &Certificate, previous: &Certificate) -> Option<NotUsed> {
     let now_unix_s = now_unix_s();
-    let mut names = configured.names.iter().map(|name| name.as_str().as_bytes());
+    if !previous.is_valid_at(now_unix_s) {
+        return None;
+    }
+    let names = || configured.names.iter().map(|name| name.as_str().as_bytes());
+    let chain = configured.chain.display();
+    let not_used = |problem: &dyn std::fmt::Display, remedy: String| {
+        let message = format!("cannot use `{chain}`: {problem}; the previous version stays in service");
+        Diagnostic::error(configured.location.clone(), Problem::new(message, remedy))
+    };
+    let has_name = |certificate: &Certificate| names().any(|name| certificate.is_valid_for_host(name));
+    if has_name(previous) && !has_name(certificate) {
+        let needed: Vec<_> = configured.names.iter().map(DomainName::as_str).take(SHOWN_NAMES_MAX).collect();
+        let remedy = format!("name a certificate for {}", needed.join(", "));
+        let problem = not_used(&"the certificate is valid for no name of the domain", remedy);
+        return Some(NotUsed { problem, certificate: None });
+    }
     let covers = |name| previous.is_valid_for_host(name) || !certificate.is_valid_for_host(name);
-    if certificate.is_valid_at(now_unix_s) || !previous.is_valid_at(now_unix_s) || !names.all(covers) {
+    if certificate.is_valid_at(now_unix_s) || !names().all(covers) {
         return None;
     }
     let problem = certificate.time_problem(now_unix_s)?;
-    let message =
-        format!("cannot use `{}`: {problem}; the previous version stays in service", configured.chain.display());
-    Some(Diagnostic::error(configured.location.clone(), Problem::new(message, problem.remedy())))
+    let problem = not_used(&problem, problem.remedy().to_owned());
+    Some(NotUsed { problem, certificate: Some(certificate.clone()) })
 }
 
 /// The good versions that an earlier process has kept; none if it has sent something else: it must not prevent this one from
@@ -305,6 +371,17 @@ pub(crate) fn tls(store: CertificateStore, tickets: TicketKeys, refuses_unknown_
 
 pub(crate) fn now_unix_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// That no certificate at all is in service.
+fn no_certificate_problem(config: &Config) -> Option<Diagnostic> {
+    let addresses: Vec<_> = [Service::Https, Service::Dot]
+        .into_iter()
+        .flat_map(|service| config.listen(service))
+        .map(ToString::to_string)
+        .collect();
+    let message = format!("no certificate is in service: all handshakes at {} fail", addresses.join(", "));
+    Some(Diagnostic::error(config.certificates.first()?.location.clone(), Problem::new(message, "correct the files")))
 }
 
 fn load(configured: &CertificateFiles, files: &PemFiles) -> Result<Certificate, Diagnostic> {
@@ -386,51 +463,6 @@ fn unused_warning(
     Some(Diagnostic::warning(configured.location.clone(), problem))
 }
 
-impl CertificateState {
-    /// Whether the operator should do something.
-    pub(crate) fn needs_attention(&self) -> bool {
-        let is_due = self.in_service.as_ref().is_some_and(|version| version.time_problem().is_some());
-        self.problem.is_some() || !self.warnings.is_empty() || is_due
-    }
-
-    pub(crate) fn names_text(&self) -> String {
-        if self.names.is_empty() { "every host".to_owned() } else { self.names.join(" ") }
-    }
-}
-
-impl InService {
-    fn of(certificate: &Certificate) -> InService {
-        InService {
-            issuer: certificate.issuer().to_owned(),
-            key_type: certificate.key_type(),
-            not_before_unix_s: certificate.not_before_unix_s(),
-            not_after_unix_s: certificate.not_after_unix_s(),
-        }
-    }
-
-    /// What is wrong with its time now.
-    fn time_problem(&self) -> Option<CertificateProblem> {
-        time_problem(self.not_before_unix_s, self.not_after_unix_s, now_unix_s())
-    }
-
-    /// `ECDSA, issued by R11, 71 days left`.
-    pub(crate) fn text(&self) -> String {
-        let days = |seconds: u64| match seconds / 86_400 {
-            1 => "1 day".to_owned(),
-            days => format!("{days} days"),
-        };
-        let time = match self.time_problem() {
-            Some(CertificateProblem::Expired { since_s: ..86_400 }) => "EXPIRED today".to_owned(),
-            Some(CertificateProblem::Expired { since_s }) => format!("EXPIRED {} ago", days(since_s)),
-            Some(CertificateProblem::NotYetValid { in_s: ..86_400 }) => "NOT YET VALID: in less than a day".to_owned(),
-            Some(CertificateProblem::NotYetValid { in_s }) => format!("NOT YET VALID: in {}", days(in_s)),
-            Some(_) => format!("{} left, RENEWAL IS DUE", days(self.not_after_unix_s.saturating_sub(now_unix_s()))),
-            None => format!("{} left", days(self.not_after_unix_s.saturating_sub(now_unix_s()))),
-        };
-        format!("{}, issued by {}, {time}", self.key_type, self.issuer)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -450,33 +482,11 @@ mod tests {
                 kept,
             };
             let mut certificates = Certificates::default();
-            let loaded = certificates.load(&config, descriptors, &mut Vec::new()).expect("loaded");
+            let loaded = certificates.load(&config, descriptors).expect("loaded");
             assert!(loaded.tls.is_some());
             // The next process gets what this one can read.
             let kept = certificates.kept.expect("kept");
             assert_eq!(kept_certificates_from_memfd(&kept).expect("read"), []);
         }
-    }
-
-    #[test]
-    fn text_has_the_days_until_the_certificate_expires_or_since_it_has() {
-        const DAY_S: i64 = 86_400;
-        let check = |left_s: i64, expected: &str| {
-            let not_after_unix_s = now_unix_s().strict_add_signed(left_s);
-            let not_before_unix_s = not_after_unix_s.strict_add_signed(-90 * DAY_S);
-            let version =
-                InService { issuer: "R11".to_owned(), key_type: "ECDSA", not_before_unix_s, not_after_unix_s };
-            assert_eq!(version.text(), format!("ECDSA, issued by R11, {expected}"), "{left_s} s");
-        };
-        // The clock goes on meanwhile.
-        check(92 * DAY_S + 1_000, "NOT YET VALID: in 2 days");
-        check(90 * DAY_S + 1_000, "NOT YET VALID: in less than a day");
-        check(31 * DAY_S + 1_000, "31 days left");
-        check(2 * DAY_S + 1_000, "2 days left, RENEWAL IS DUE");
-        check(DAY_S + 1_000, "1 day left, RENEWAL IS DUE");
-        check(1_000, "0 days left, RENEWAL IS DUE");
-        check(-1_000, "EXPIRED today");
-        check(-DAY_S - 1_000, "EXPIRED 1 day ago");
-        check(-2 * DAY_S - 1_000, "EXPIRED 2 days ago");
     }
 }

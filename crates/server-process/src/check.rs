@@ -1,7 +1,8 @@
 //! The command `check`: reports everything that `serve` could not serve. It binds no socket.
 
 use crate::access;
-use crate::certificates::{CertificateState, Certificates, InService};
+use crate::certificate_state::{CertificateState, InService};
+use crate::certificates::Certificates;
 use crate::load_status::{LoadStatus, ZoneState};
 use crate::loader::{Loaded, Loader};
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, Severity, error_text};
@@ -129,6 +130,7 @@ fn load(config: &Config) -> Result<(Loaded, Vec<CertificateState>, Option<String
     loaded.errors.extend(errors);
     loaded.errors.extend(config.control_problem());
     loaded.warnings.extend(warnings);
+    loaded.warnings.extend(config.unused_certificates());
     loaded.warnings.extend(config.hsts_risks());
     loaded.warnings.extend(config.metrics.iter().flat_map(|metrics| metrics.risks()));
     loaded.warnings.extend(config.security_notes());
@@ -150,7 +152,8 @@ fn load_certificates(config: &Config) -> (Vec<CertificateState>, Vec<Diagnostic>
         .flat_map(CertificateFiles::key_problems)
         .collect();
     let mut certificates = Certificates::default();
-    certificates.load_files(&config.certificates, &files, &[], &mut problems);
+    certificates.load_files(&config.certificates, &files, &[]);
+    problems.append(&mut certificates.diagnostics);
     (certificates.states, problems)
 }
 

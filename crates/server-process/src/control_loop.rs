@@ -37,7 +37,7 @@ use sanderling_os::memfd;
 use sanderling_os::poll_set::PollSet;
 use sanderling_os::signals::{SIGINT, SIGQUIT, SIGTERM, Signals};
 use sanderling_server::{DrainMode, Server, SocketSet, TransferSlots};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -286,8 +286,12 @@ impl<'s> ControlLoop<'s> {
                 received.extend(descriptors);
                 let Descriptors { certificates, shared_keys, tsig_secrets, .. } = received;
                 let config = Arc::clone(&self.state.config);
+                let known: HashSet<_> = self.state.certificates.diagnostics.iter().map(ToString::to_string).collect();
                 let secrets = self
                     .load_secrets(&config, SecretDescriptors { certificates, shared_keys, tsig_secrets, kept: None });
+                self.state.certificates.replaced.iter().for_each(|line| log(line));
+                let is_new = |diagnostic: &&Diagnostic| !known.contains(&diagnostic.to_string());
+                report(&self.state.certificates.diagnostics.iter().filter(is_new).cloned().collect::<Vec<_>>());
                 if let Some(LoadedSecrets { tls, shared_keys, tsig_keys, .. }) = secrets {
                     self.server.update_snapshot(|snapshot| {
                         snapshot.tls = tls;
@@ -538,6 +542,10 @@ impl<'s> ControlLoop<'s> {
         }
         let descriptors = std::mem::take(&mut self.state.received_secrets);
         let secrets = self.load_secrets(&config, descriptors);
+        let diagnostics = std::mem::take(&mut self.state.certificates.diagnostics);
+        report(&diagnostics);
+        self.send_diagnostics(&diagnostics);
+        self.state.certificates.diagnostics = diagnostics;
         access_log::set_target(self.server, &config, self.state.access_log.take());
         snapshot.access_log = access_log::access_log(&config);
         set_client_policies(&config, &mut snapshot);
@@ -563,7 +571,10 @@ impl<'s> ControlLoop<'s> {
         self.state.load_status = load_status;
         self.state.watched_sites = watched_sites;
         self.watch_rules();
-        let text = changes.to_text() + &self.state.load_status.problems_text();
+        let certificates = &self.state.certificates;
+        let mut text = changes.to_text();
+        certificates.replaced.iter().for_each(|line| text += &format!("{line}\n"));
+        text += &(self.state.load_status.problems_text() + &certificates.problems_text());
         let problem_count = self.problem_count();
         self.send(Event::Reloaded { changes: Text::new(&text), problem_count });
     }
@@ -599,13 +610,10 @@ impl<'s> ControlLoop<'s> {
         self.state.load_status.problem_count() + self.state.certificates.problem_count()
     }
 
-    /// Loads certificates and keys, and reports what is wrong with them; `None` if the current ones stay.
+    /// Loads certificates and keys; `None` if the current ones stay.
     fn load_secrets(&mut self, config: &Config, descriptors: SecretDescriptors) -> Option<LoadedSecrets> {
-        let mut diagnostics = Vec::new();
-        let mut loaded = self.state.certificates.load(config, descriptors, &mut diagnostics);
+        let mut loaded = self.state.certificates.load(config, descriptors);
         self.keep_certificates();
-        report(&diagnostics);
-        self.send_diagnostics(&diagnostics);
         match &mut loaded {
             Ok(secrets) => self.state.keys_file = secrets.keys_file.take(),
             Err(error) => log(&format!("cannot load the certificates and keys: {}", error_text(error))),

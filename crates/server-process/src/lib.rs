@@ -13,6 +13,7 @@ mod status;
 mod metrics;
 mod sandbox;
 mod access;
+mod certificate_state;
 mod certificates;
 mod challenges;
 mod reply_options;

@@ -7,7 +7,7 @@ mod families;
 pub(crate) use listener::MetricsListener;
 pub(crate) use text::TextFormat;
 
-use crate::certificates::CertificateState;
+use crate::certificate_state::CertificateState;
 use crate::load_status::{LoadStatus, SiteState, ZoneState};
 use sanderling_ipc::Supervision;
 use sanderling_os::counters::Syscall;
@@ -250,7 +250,7 @@ impl Metrics<'_> {
         let mut put_certificates = |name: &str, value_of: &dyn Fn(&CertificateState) -> Option<u64>| {
             let mut samples = out.family(name);
             for certificate in self.certificates {
-                let domain = certificate.names.first().map_or("", String::as_str);
+                let domain = certificate.domain();
                 if let Some(value) = value_of(certificate) {
                     samples.sample(&[domain, &certificate.file.to_string_lossy()], value);
                 }

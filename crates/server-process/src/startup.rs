@@ -21,7 +21,7 @@ use sanderling_ipc::handover::{self, Descriptors};
 use sanderling_ipc::{CONFIGURATION_BYTES_MAX, Connection, Event, Message, Supervision, Text};
 use sanderling_listeners::Listeners;
 use sanderling_os::memfd;
-use sanderling_os::sandbox::{drop_privileges, forbid_core_dumps};
+use sanderling_os::sandbox::{CoreDumps, drop_privileges};
 use sanderling_os::signals::{self, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, Signals};
 use sanderling_os::tcp::Listener;
 use sanderling_server::{Counter, Server, Snapshot, SocketSet, TransferSlots};
@@ -147,22 +147,25 @@ impl Inherited {
         let own_pidfd = sanderling_os::process::own_pidfd()?;
         let user = lookup_user(&config).map_err(|diagnostics| self.refuse(diagnostics))?;
         // Files are opened as this user: `$INCLUDE` in a zone of a customer must not read what only root may.
-        drop_privileges(user.as_ref()).map_err(|error| match &config.user_and_group {
+        let core_dumps = if config.has_secrets() { CoreDumps::Forbidden } else { CoreDumps::Allowed };
+        drop_privileges(user.as_ref(), core_dumps).map_err(|error| match &config.user_and_group {
             Some(account) => {
                 let problem = Problem::new(format!("cannot switch to this user: {}", error_text(&error)), "");
                 self.refuse(vec![Diagnostic::error(account.user_location.clone(), problem)])
             }
             None => self.fail(error),
         })?;
-        if config.has_secrets() {
-            forbid_core_dumps().map_err(|error| self.fail(error))?;
-        }
         let mut loader = Loader::keeping(KeptZones::from_segments(&self.kept_zones));
         let Loaded { mut snapshot, load_status, mut errors, mut warnings, kept, watched_sites, .. } =
             loader.load(&config, forced_zones);
         let mut certificates = Certificates::default();
         let LoadedSecrets { tls, shared_keys, keys_file, tsig_keys } =
-            certificates.load(&config, std::mem::take(&mut self.secrets), &mut errors)?;
+            certificates.load(&config, std::mem::take(&mut self.secrets))?;
+        if matches!(source, ConfigSource::Flags(_)) && certificates.are_all_unusable() {
+            // The operator has just typed the paths. Those of a file may be of many domains, which do not stop each other.
+            return Err(self.refuse(certificates.diagnostics));
+        }
+        errors.extend_from_slice(&certificates.diagnostics);
         snapshot.tls = tls;
         snapshot.access_log = access_log::access_log(&config);
         snapshot.reply_options = reply_options(&config, shared_keys.as_ref(), tsig_keys);
@@ -178,6 +181,10 @@ impl Inherited {
         errors.append(&mut warnings);
         report(&errors);
         load_status.problems_text().lines().for_each(log);
+        for line in certificates.problems_text().lines() {
+            log(line);
+            self.send(Event::Stderr(Text::new(&format!("{line}\n"))));
+        }
         let sandbox = Sandbox::enter(&config, loader.zone_directories(), user).map_err(|error| self.fail(error))?;
         report(&access::problems(&config, &snapshot, sandbox.user.as_deref()));
         if sandbox.restricts_directories() {

@@ -1,6 +1,6 @@
 //! The status of a server process, as text for people and as JSON for programs.
 
-use crate::certificates::CertificateState;
+use crate::certificate_state::CertificateState;
 use crate::load_status::{FolderState, LoadStatus, SiteState, ZoneState};
 use crate::sandbox::Sandbox;
 use sanderling_http::HttpDate;

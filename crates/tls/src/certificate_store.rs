@@ -54,6 +54,11 @@ impl CertificateStore {
         self.for_unknown_names = Alternatives::default();
     }
 
+    /// Whether it has no certificate at all.
+    pub fn is_empty(&self) -> bool {
+        self.exact.is_empty() && self.wildcard.is_empty() && self.for_no_name.is_empty()
+    }
+
     /// Whether a client that asks for `host` gets a certificate that is valid for it and was added for it.
     pub fn has_valid_certificate_for(&self, host: &str) -> bool {
         let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();

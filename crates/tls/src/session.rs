@@ -33,6 +33,7 @@ const ACCESS_DENIED: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];
 /// The alerts that it stands for.
 const UNRECOGNIZED_NAME: u8 = 112;
 const HANDSHAKE_FAILURE: u8 = 40;
+const INTERNAL_ERROR: u8 = 80;
 
 /// A version of TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -367,7 +368,10 @@ impl Session {
     /// rustls sends `access_denied`, in clear, only if the store gave it no certificate. RFC 6066 §3 and RFC 8446 §6.2 have
     /// other alerts for the causes.
     fn fail_without_certificate(&mut self) -> SessionError {
-        let (alert, error) = if !self.certificates.find(self.connection.server_name()).0.is_empty() {
+        let (alert, error) = if self.certificates.is_empty() {
+            // No name is known, and the client is not to blame.
+            (INTERNAL_ERROR, SessionError::Internal(rustls::Error::General("no certificate is in service".to_owned())))
+        } else if !self.certificates.find(self.connection.server_name()).0.is_empty() {
             let error = rustls::PeerIncompatible::NoSignatureSchemesInCommon.into();
             (HANDSHAKE_FAILURE, SessionError::Incompatible(error))
         } else {

@@ -5,7 +5,7 @@ use rustix::net::{AddressFamily, SocketType};
 use sanderling_os::directory::Directory;
 use sanderling_os::inotify::Inotify;
 use sanderling_os::poll_set::PollSet;
-use sanderling_os::sandbox::{Landlock, Layer, Sandbox, SandboxConfig, drop_privileges, enter};
+use sanderling_os::sandbox::{CoreDumps, Landlock, Layer, Sandbox, SandboxConfig, drop_privileges, enter};
 use sanderling_os::tcp::Listener;
 use sanderling_os::udp::{Batch, Socket};
 use sanderling_os::user::User;
@@ -52,7 +52,8 @@ pub(crate) fn run(directory: &Path, user: Option<&str>, task: &str) {
         user.take().inspect(|user| user.switch().expect("root may"));
     }
     let zones = Directory::open(&directory.join("zones")).expect("opened");
-    drop_privileges(user.as_ref()).unwrap_or_else(|error| panic!("{error}"));
+    let core_dumps = if task == "without-core-dumps" { CoreDumps::Forbidden } else { CoreDumps::Allowed };
+    drop_privileges(user.as_ref(), core_dumps).unwrap_or_else(|error| panic!("{error}"));
     let config = SandboxConfig {
         readable_fds: vec![opened.root.as_fd(), zones.as_fd()],
         landlock: if task == "without-landlock" { Layer::Disabled } else { Layer::Enabled },
@@ -60,7 +61,7 @@ pub(crate) fn run(directory: &Path, user: Option<&str>, task: &str) {
     };
     let sandbox = enter(&config).unwrap_or_else(|error| panic!("{error}"));
     match task {
-        "report" | "report-unprivileged" => report(&sandbox, directory, opened),
+        "report" | "report-unprivileged" | "without-core-dumps" => report(&sandbox, directory, opened),
         "without-landlock" | "without-seccomp" => report_one_layer(&sandbox, directory, &opened),
         other => attack(other),
     }

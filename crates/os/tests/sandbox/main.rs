@@ -21,6 +21,7 @@ macro_rules! tests {
 tests! {
     sandboxed_process_reads_the_given_files_and_nothing_else,
     process_status_shows_the_sandbox_from_outside,
+    memory_of_a_process_without_core_dumps_belongs_to_root,
     every_variant_of_every_feature_works_inside,
     call_of_an_attacker_kills_the_process,
     each_layer_works_alone,
@@ -137,6 +138,14 @@ fn process_status_shows_the_sandbox_from_outside() {
         // Those of a process that is not dumpable belong to root (proc(5)).
         assert_eq!(process.join("maps").metadata().expect("there").uid(), nobody.uid, "the process is not dumpable");
     }
+    child.end();
+}
+
+fn memory_of_a_process_without_core_dumps_belongs_to_root() {
+    let tree = Tree::new();
+    let child = Sandboxed::start(&tree, user(), "without-core-dumps", "");
+    let maps = PathBuf::from(format!("/proc/{}/maps", child.process.id()));
+    assert_eq!(maps.metadata().expect("there").uid(), 0);
     child.end();
 }
 

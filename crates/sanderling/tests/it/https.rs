@@ -1,6 +1,7 @@
 //! HTTPS and DNS over TLS of the whole program, with curl, nghttp, OpenSSL, kdig and Chromium as clients.
 
 mod browser;
+mod certificate_reloads;
 mod certificate_times;
 mod curl_requests;
 mod encrypted_dns;

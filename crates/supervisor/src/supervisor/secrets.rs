@@ -11,6 +11,7 @@ use sanderling_ipc::secrets::{
 use sanderling_ipc::{Command, FdKind, IncomingFds};
 use sanderling_os::directory::Directory;
 use sanderling_os::memfd;
+use sanderling_os::sandbox::forbid_core_dumps;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -24,6 +25,8 @@ use zeroize::Zeroizing;
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// The same if the age of the keys is all that changes.
 const KEY_CHECK_INTERVAL: Duration = Duration::from_secs(60);
+/// Checks in a row that may find other versions before those are passed on: with many domains, some file may always change.
+const UNSETTLED_CHECKS_MAX: u32 = 3;
 
 /// Bytes of the longest file of a certificate that was issued.
 const ISSUED_BYTES_MAX: u64 = 1024 * 1024;
@@ -33,6 +36,8 @@ const ISSUED_BYTES_MAX: u64 = 1024 * 1024;
 pub(super) struct Secrets {
     /// The files when they were passed on last; `None` if that has failed, and all is to be passed on again.
     versions: Option<Vec<Option<FileVersion>>>,
+    /// Versions that differ from them, seen in the last check, and in how many checks others were.
+    changed: Option<(Vec<Option<FileVersion>>, u32)>,
     /// When files and keys are checked next; `None` if the configuration needs neither.
     next_check: Option<Instant>,
     shared_keys: Option<(SharedKeys, OwnedFd)>,
@@ -51,6 +56,11 @@ impl Secrets {
     /// Takes over the keys and good versions of the supervisor before this one, which has passed on certificates for `config`.
     /// They may come from a server process. They are passed on again, since the last versions of the files are unknown.
     pub(super) fn inherit(&mut self, shared_keys: Option<OwnedFd>, kept: Option<OwnedFd>, config: &Config) {
+        if config.has_secrets()
+            && let Err(error) = forbid_core_dumps()
+        {
+            log(&format!("the memory of the supervisor can be read: {}", error_text(&error)));
+        }
         let shared_keys = shared_keys.filter(|keys| is_unchangeable(keys, "keys"));
         self.shared_keys = shared_keys.and_then(|file| Some((SharedKeys::from_memfd(&file).ok()?, file)));
         self.kept = kept.filter(|kept| is_unchangeable(kept, "certificates"));
@@ -103,8 +113,12 @@ impl Secrets {
     /// What a server process with `config` needs; nothing if it has neither certificates nor cookies.
     pub(super) fn descriptors(&mut self, config: &Config) -> io::Result<IncomingFds> {
         self.versions = None;
+        self.changed = None;
         // Before the files are read: what changes meanwhile is read again.
         let versions = versions(config, self.state.as_deref());
+        if config.has_secrets() {
+            forbid_core_dumps()?;
+        }
         let has_keys = has_keys(config);
         let interval = if versions.is_empty() { KEY_CHECK_INTERVAL } else { CHECK_INTERVAL };
         self.next_check = has_secrets(config).then(|| Instant::now() + interval);
@@ -131,6 +145,18 @@ impl Secrets {
         }
         self.versions = Some(versions);
         Ok(descriptors)
+    }
+
+    /// Whether files that have changed are `versions` since the last check. A chain and its key are replaced one after the other:
+    /// between them, they do not match.
+    fn is_settled(&mut self, versions: Vec<Option<FileVersion>>) -> bool {
+        let count = match self.changed.take() {
+            Some((before, count)) if before == versions || count >= UNSETTLED_CHECKS_MAX => return true,
+            Some((_, count)) => count + 1,
+            None => 1,
+        };
+        self.changed = Some((versions, count));
+        false
     }
 
     /// Reads the file with the secrets of cookies, if there is one. After an error, its secrets stay as they are. Those of a file
@@ -184,13 +210,13 @@ impl Secrets {
 
 /// The chain and the key of a certificate that the agent has stored. The agent can write the folder, and this process may be
 /// root: no link leads out of it. Both files are of one generation.
-fn read_issued(state: &Path, files: &CertificateFiles) -> io::Result<(Vec<u8>, Zeroizing<Vec<u8>>)> {
+fn read_issued(state: &Path, files: &CertificateFiles) -> io::Result<(Zeroizing<Vec<u8>>, Zeroizing<Vec<u8>>)> {
     let folder = files.chain.parent().unwrap_or(Path::new(""));
     let folder = Directory::open(state)?.open_directory_beneath(folder.as_os_str().as_bytes())?;
     let read = |path: &Path| {
         let file = folder.open_beneath(path.file_name().unwrap_or_default().as_bytes())?;
         let length_bytes = file.metadata()?.length_bytes.min(ISSUED_BYTES_MAX);
-        let mut content = vec![0; length_bytes as usize];
+        let mut content = Zeroizing::new(vec![0; length_bytes as usize]);
         let mut start = 0;
         while start < content.len() {
             match file.read_at(&mut content[start..], start as u64)? {
@@ -201,7 +227,7 @@ fn read_issued(state: &Path, files: &CertificateFiles) -> io::Result<(Vec<u8>, Z
         content.truncate(start);
         Ok::<_, io::Error>(content)
     };
-    Ok((read(&files.chain)?, Zeroizing::new(read(&files.key)?)))
+    Ok((read(&files.chain)?, read(&files.key)?))
 }
 
 /// Whether the memory is sealed: what its sender can still change, another process must not trust.
@@ -238,7 +264,11 @@ impl Supervisor {
         let has_changed = self.secrets.versions.as_ref() != Some(&versions);
         let is_due =
             self.secrets.shared_keys.as_ref().is_some_and(|(keys, _)| is_expired(keys, unix_s(SystemTime::now())));
+        if has_changed && self.secrets.versions.is_some() && !self.secrets.is_settled(versions) && !is_due {
+            return;
+        }
         if !has_changed && !is_due {
+            self.secrets.changed = None;
             return;
         }
         match self.secrets.descriptors(config) {
@@ -345,6 +375,26 @@ mod tests {
         assert!(secrets.kept().is_some());
         secrets.keep_only_for(&Config::default());
         assert!(secrets.kept().is_none());
+    }
+
+    #[test]
+    fn supervisor_with_secrets_makes_no_core_dump() {
+        let config = Config { has_self_signed_certificate: true, ..Config::default() };
+        Secrets::default().descriptors(&config).expect("random numbers");
+        let behavior = rustix::process::dumpable_behavior().expect("known");
+        assert_eq!(behavior, rustix::process::DumpableBehavior::NotDumpable);
+    }
+
+    #[test]
+    fn changed_files_are_passed_on_when_they_have_not_changed_again() {
+        let mut secrets = Secrets::default();
+        let version = |number| vec![Some((0, number, 0, 0, 0)), None];
+        let seen = |secrets: &mut Secrets, numbers: &[u64]| -> Vec<bool> {
+            numbers.iter().map(|&number| secrets.is_settled(version(number))).collect()
+        };
+        assert_eq!(seen(&mut secrets, &[1, 1, 2, 3, 3]), [false, true, false, false, true]);
+        // Files that always change prevent no other one from being passed on.
+        assert_eq!(seen(&mut secrets, &[1, 2, 3, 4, 5]), [false, false, false, true, false]);
     }
 
     #[test]

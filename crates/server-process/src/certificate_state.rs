@@ -1,0 +1,133 @@
+//! The state of a certificate, for the log, `check` and `status`.
+
+use crate::certificates::now_unix_s;
+use sanderling_tls::{Certificate, CertificateProblem, time_problem};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+
+/// A certificate.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct CertificateState {
+    /// The names that it is used for.
+    pub(crate) names: Vec<String>,
+    pub(crate) file: PathBuf,
+    /// Of the version in service; `None` if there is none, and handshakes for the names fail.
+    pub(crate) in_service: Option<InService>,
+    /// Why the current files are not used.
+    pub(crate) problem: Option<String>,
+    /// Why clients may refuse the certificate.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// What a certificate says.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct InService {
+    /// The file that it was read from: an earlier one of the domain if the current one cannot be used.
+    pub(crate) file: PathBuf,
+    issuer: String,
+    key_type: &'static str,
+    not_before_unix_s: u64,
+    pub(crate) not_after_unix_s: u64,
+}
+
+impl CertificateState {
+    /// Whether the operator should do something.
+    pub(crate) fn needs_attention(&self) -> bool {
+        let is_due = self.in_service.as_ref().is_some_and(|version| version.time_problem().is_some());
+        self.problem.is_some() || !self.warnings.is_empty() || is_due
+    }
+
+    /// The domain; empty if the certificate is for every host.
+    pub(crate) fn domain(&self) -> &str {
+        self.names.first().map_or("", String::as_str)
+    }
+
+    /// `a.test`, or `every host`.
+    pub(crate) fn domain_text(&self) -> &str {
+        self.names.first().map_or("every host", String::as_str)
+    }
+
+    /// What follows from the problem, as a line of the output; empty without one.
+    pub(crate) fn problem_text(&self) -> String {
+        let domain = self.domain_text();
+        match (&self.problem, &self.in_service) {
+            (None, _) => String::new(),
+            (Some(_), Some(version)) => format!(
+                "certificate {domain}: not reloaded, keeping the one that was read from {} before: {}\n",
+                version.file.display(),
+                version.text()
+            ),
+            (Some(_), None) => format!("certificate {domain}: unavailable until it is corrected\n"),
+        }
+    }
+
+    pub(crate) fn names_text(&self) -> String {
+        if self.names.is_empty() { "every host".to_owned() } else { self.names.join(" ") }
+    }
+}
+
+impl InService {
+    pub(crate) fn of(certificate: &Certificate, file: &Path) -> InService {
+        InService {
+            file: file.to_owned(),
+            issuer: certificate.issuer().to_owned(),
+            key_type: certificate.key_type(),
+            not_before_unix_s: certificate.not_before_unix_s(),
+            not_after_unix_s: certificate.not_after_unix_s(),
+        }
+    }
+
+    /// What is wrong with its time now.
+    fn time_problem(&self) -> Option<CertificateProblem> {
+        time_problem(self.not_before_unix_s, self.not_after_unix_s, now_unix_s())
+    }
+
+    /// `ECDSA, issued by R11, 71 days left`.
+    pub(crate) fn text(&self) -> String {
+        let days = |seconds: u64| match seconds / 86_400 {
+            1 => "1 day".to_owned(),
+            days => format!("{days} days"),
+        };
+        let time = match self.time_problem() {
+            Some(CertificateProblem::Expired { since_s: ..86_400 }) => "EXPIRED today".to_owned(),
+            Some(CertificateProblem::Expired { since_s }) => format!("EXPIRED {} ago", days(since_s)),
+            Some(CertificateProblem::NotYetValid { in_s: ..86_400 }) => "NOT YET VALID: in less than a day".to_owned(),
+            Some(CertificateProblem::NotYetValid { in_s }) => format!("NOT YET VALID: in {}", days(in_s)),
+            Some(_) => format!("{} left, RENEWAL IS DUE", days(self.not_after_unix_s.saturating_sub(now_unix_s()))),
+            None => format!("{} left", days(self.not_after_unix_s.saturating_sub(now_unix_s()))),
+        };
+        format!("{}, issued by {}, {time}", self.key_type, self.issuer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_has_the_days_until_the_certificate_expires_or_since_it_has() {
+        const DAY_S: i64 = 86_400;
+        let check = |left_s: i64, expected: &str| {
+            let not_after_unix_s = now_unix_s().strict_add_signed(left_s);
+            let not_before_unix_s = not_after_unix_s.strict_add_signed(-90 * DAY_S);
+            let version = InService {
+                file: PathBuf::new(),
+                issuer: "R11".to_owned(),
+                key_type: "ECDSA",
+                not_before_unix_s,
+                not_after_unix_s,
+            };
+            assert_eq!(version.text(), format!("ECDSA, issued by R11, {expected}"), "{left_s} s");
+        };
+        // The clock goes on meanwhile.
+        check(92 * DAY_S + 1_000, "NOT YET VALID: in 2 days");
+        check(90 * DAY_S + 1_000, "NOT YET VALID: in less than a day");
+        check(31 * DAY_S + 1_000, "31 days left");
+        check(2 * DAY_S + 1_000, "2 days left, RENEWAL IS DUE");
+        check(DAY_S + 1_000, "1 day left, RENEWAL IS DUE");
+        check(1_000, "0 days left, RENEWAL IS DUE");
+        check(-1_000, "EXPIRED today");
+        check(-DAY_S - 1_000, "EXPIRED 1 day ago");
+        check(-2 * DAY_S - 1_000, "EXPIRED 2 days ago");
+    }
+}
