@@ -556,6 +556,9 @@ impl CookieSecretFile {
     }
 }
 
+/// The content of a file that may have a private key. It is erased.
+type SecretContent = Zeroizing<Vec<u8>>;
+
 /// The files of a certificate and its private key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateFiles {
@@ -577,7 +580,7 @@ impl CertificateFiles {
     ///
     /// # Errors
     /// Which file cannot be read, and what to do.
-    pub fn read(&self) -> Result<(Zeroizing<Vec<u8>>, Zeroizing<Vec<u8>>), Problem> {
+    pub fn read(&self) -> Result<(SecretContent, SecretContent), Problem> {
         let chain = read_secret_file("certificate chain", "PEM", &self.chain)?;
         Ok((chain, read_secret_file("private key", "PEM", &self.key)?))
     }

@@ -31,6 +31,9 @@ const UNSETTLED_CHECKS_MAX: u32 = 3;
 /// Bytes of the longest file of a certificate that was issued.
 const ISSUED_BYTES_MAX: u64 = 1024 * 1024;
 
+/// The content of a file that may have a private key. It is erased.
+type SecretContent = Zeroizing<Vec<u8>>;
+
 /// What is known of the files with secrets, and the shared keys.
 #[derive(Debug, Default)]
 pub(super) struct Secrets {
@@ -210,7 +213,7 @@ impl Secrets {
 
 /// The chain and the key of a certificate that the agent has stored. The agent can write the folder, and this process may be
 /// root: no link leads out of it. Both files are of one generation.
-fn read_issued(state: &Path, files: &CertificateFiles) -> io::Result<(Zeroizing<Vec<u8>>, Zeroizing<Vec<u8>>)> {
+fn read_issued(state: &Path, files: &CertificateFiles) -> io::Result<(SecretContent, SecretContent)> {
     let folder = files.chain.parent().unwrap_or(Path::new(""));
     let folder = Directory::open(state)?.open_directory_beneath(folder.as_os_str().as_bytes())?;
     let read = |path: &Path| {
