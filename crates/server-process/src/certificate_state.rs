@@ -1,9 +1,9 @@
 //! The state of a certificate, for the log, `check` and `status`.
 
-use crate::certificates::now_unix_s;
 use sanderling_tls::{Certificate, CertificateProblem, time_problem};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A certificate.
 #[derive(Clone, Debug, Serialize)]
@@ -98,6 +98,10 @@ impl InService {
         };
         format!("{}, issued by {}, {time}", self.key_type, self.issuer)
     }
+}
+
+pub(crate) fn now_unix_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 #[cfg(test)]

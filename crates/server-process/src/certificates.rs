@@ -3,7 +3,7 @@
 //! A certificate that cannot be used affects no other one: its last good version stays in service. The supervisor keeps the last
 //! good versions for the next process, in sealed memory that it does not read.
 
-use crate::certificate_state::{CertificateState, InService};
+use crate::certificate_state::{CertificateState, InService, now_unix_s};
 use crate::transfers::TsigSecrets;
 use sanderling_config::diagnostic::{Diagnostic, Problem, error_text};
 use sanderling_config::log::log;
@@ -21,7 +21,6 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Seconds that the certificate for `localhost` is valid, at least, when it is passed on.
 const SELF_SIGNED_LEFT_S_MIN: u64 = 86_400;
@@ -367,10 +366,6 @@ pub(crate) fn tls(store: CertificateStore, tickets: TicketKeys, refuses_unknown_
     let server_tls =
         |store: CertificateStore, alpn: &[Alpn]| ServerTls::new(Arc::new(store), Arc::clone(&tickets), alpn);
     Tls { https: server_tls(of_https, &[Alpn::H2, Alpn::Http1, Alpn::Http10]), dot: server_tls(store, &[Alpn::Dot]) }
-}
-
-pub(crate) fn now_unix_s() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 /// That no certificate at all is in service.

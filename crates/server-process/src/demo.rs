@@ -1,6 +1,7 @@
 //! The command `demo`: serves a built-in domain on this machine, without a supervisor.
 
-use crate::certificates::{now_unix_s, tls};
+use crate::certificate_state::now_unix_s;
+use crate::certificates::tls;
 use crate::loader::hash_seed;
 use crate::options::options_of;
 use crate::socket_sets::socket_sets;
