@@ -282,7 +282,7 @@ impl Http1 {
         if context.inspects_requests || has_rules(site, connection.transport) {
             return self.answer_by_rules(request, &[], input, connection, context);
         }
-        self.answer_with_file::<false>(request, site, &Ruling::of_file(), input, connection, context)
+        self.answer_with_file(request, site, None, input, connection, context)
     }
 
     /// The same for a request that may be answered otherwise than with a file, or is logged. `content` is what was kept of its body.
@@ -318,7 +318,7 @@ impl Http1 {
             return answer_dns(request, content, &ruling.fields, is_last, origin, connection, context);
         }
         let Some(response) = ruling.action.response(request) else {
-            return self.answer_with_file::<true>(request, site, &ruling, input, connection, context);
+            return self.answer_with_file(request, site, Some(&ruling), input, connection, context);
         };
         self.job_count = 0;
         context.metrics.add(Counter::HttpRequests, 1);
@@ -334,25 +334,25 @@ impl Http1 {
         end_of_response(&response, is_last, None)
     }
 
-    /// Answers with the file that the request is for, or with the status that there is none. `HAS_RULES`: the site may have
-    /// rules, and there may be an access log.
+    /// Answers with the file that the request is for, or with the status that there is none. `ruling`: if the
+    /// site may have rules, or there may be an access log.
     #[inline(always)]
-    fn answer_with_file<'s, const HAS_RULES: bool>(
+    fn answer_with_file<'s>(
         &mut self,
         request: &Request<'_>,
         site: Option<&Arc<Site>>,
-        ruling: &Ruling<'_>,
+        ruling: Option<&Ruling<'_>>,
         input: &Input<'_>,
         connection: &ConnectionInfo<'_>,
         context: &mut Context<'_, 's>,
     ) -> Step<'s> {
         let mut is_last = is_last(input, connection, context);
         // Asked for before the file, which borrows the cache.
-        let site_index = if HAS_RULES { context.files.last_site_index() } else { None };
-        let path = if HAS_RULES { ruling.action.path(request) } else { request.path() };
+        let site_index = ruling.and_then(|_| context.files.last_site_index());
+        let path = ruling.map_or_else(|| request.path(), |ruling| ruling.action.path(request));
         let path = path.map(SitePath::parse);
         let lookup;
-        let mut is_substitute = HAS_RULES && ruling.action.is_substitute();
+        let mut is_substitute = ruling.is_some_and(|ruling| ruling.action.is_substitute());
         let (hit, page) = match (site, &path) {
             (_, None) => (Err(LookupError::NotLookedUp), None),
             (_, Some(Err(error))) => (Err(LookupError::from(*error)), None),
@@ -374,11 +374,12 @@ impl Http1 {
                         }
                     }
                 };
-                if HAS_RULES {
+                if ruling.is_some() {
                     lookup.count(self.job_count, context.metrics);
                 }
                 is_substitute |= matches!(lookup, Lookup::Fallback(_));
-                match FileHit::find(&lookup, request, path, || !HAS_RULES || ruling.fields.may_transform()) {
+                let may_transform = || ruling.is_none_or(|ruling| ruling.fields.may_transform());
+                match FileHit::find(&lookup, request, path, may_transform) {
                     Some(found) => found,
                     None if self.job_count == JOBS_PER_REQUEST_MAX => (Err(LookupError::ServiceUnavailable), None),
                     None => {
@@ -393,7 +394,7 @@ impl Http1 {
         context.metrics.add(Counter::HttpRequests, 1);
         let mut response =
             respond(request, hit.as_ref().map(FileHit::representation).map_err(|error| *error), context.clock.unix_s());
-        if HAS_RULES {
+        if let Some(ruling) = ruling {
             response = ruling.action.finish(response);
         }
         if is_last {
@@ -402,7 +403,7 @@ impl Http1 {
         let output = &mut context.buffers.output;
         let head_start = output.len();
         response.write_head(context.clock.date(), output);
-        if HAS_RULES {
+        if let Some(ruling) = ruling {
             ruling.fields.apply(head_start, is_substitute, output);
         }
         let content_start = output.len();
@@ -423,7 +424,9 @@ impl Http1 {
             // Only a hit has the body of a file.
             (Body::Empty | Body::File { .. } | Body::Multipart(_) | Body::DnsMessage | Body::Text(_), _) => None,
         };
-        if HAS_RULES && let Some(log) = context.log {
+        if ruling.is_some()
+            && let Some(log) = context.log
+        {
             let content_bytes = context.buffers.output.len() - content_start;
             let peer = connection.peer(LoggedProtocol::Http1);
             let origin = Origin { site_index, since_ms: self.take_since_ms(context.clock.now_ms()) };
