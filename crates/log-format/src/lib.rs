@@ -13,4 +13,4 @@ mod timestamp;
 
 pub use format::{Format, FormatError};
 pub use line_writer::LineWriter;
-pub use record::{Outcome, Protocol, Record};
+pub use record::{HttpVersion, Outcome, Record};

@@ -34,7 +34,7 @@ impl LineWriter {
 mod tests {
     use super::*;
     use crate::format::FormatError;
-    use crate::record::{Outcome, Protocol};
+    use crate::record::{HttpVersion, Outcome};
     use std::net::SocketAddr;
 
     const LINE: &[u8] = b"GET /a?b=c HTTP/1.1";
@@ -46,7 +46,7 @@ mod tests {
             client: SocketAddr::from(([192, 0, 2, 7], 4711)),
             line,
             fields: FIELDS,
-            protocol: Protocol::Http1,
+            version: HttpVersion::Http1,
             is_encrypted: false,
             outcome: Outcome { status: 200, content_bytes: 512, duration_ms: 12_034 },
             time_unix_ms: 1_795_399_465_031,
@@ -82,7 +82,7 @@ mod tests {
     fn variables_have_the_values_of_the_request() {
         let encrypted = Record {
             client: "[2001:db8:1:2::3]:443".parse().expect("an address"),
-            protocol: Protocol::Http2,
+            version: HttpVersion::Http2,
             is_encrypted: true,
             ..record(LINE)
         };

@@ -13,7 +13,7 @@ pub struct Record<'r> {
     /// The field lines, each with its end.
     pub fields: &'r [u8],
     /// The protocol of the connection.
-    pub protocol: Protocol,
+    pub version: HttpVersion,
     /// Whether the connection is encrypted.
     pub is_encrypted: bool,
     /// The response.
@@ -33,9 +33,9 @@ pub struct Outcome {
     pub duration_ms: u64,
 }
 
-/// The protocol of a connection.
+/// The version of HTTP of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
+pub enum HttpVersion {
     /// HTTP/1.0 or HTTP/1.1, as the request line says.
     Http1,
     /// HTTP/2.
@@ -62,9 +62,9 @@ impl<'r> Record<'r> {
     pub(crate) fn request_parts(&self) -> Option<RequestLine<'r>> {
         let line = self.line;
         let (first, last) = (memchr::memchr(b' ', line)?, memchr::memrchr(b' ', line)?);
-        let version = match self.protocol {
-            Protocol::Http1 => &line[last + 1..],
-            Protocol::Http2 => b"HTTP/2.0",
+        let version = match self.version {
+            HttpVersion::Http1 => &line[last + 1..],
+            HttpVersion::Http2 => b"HTTP/2.0",
         };
         (first < last && version.starts_with(b"HTTP/")).then(|| RequestLine {
             method: &line[..first],

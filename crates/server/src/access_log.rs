@@ -8,7 +8,7 @@ use crate::log_queue::{LogQueue, LogSlot};
 use crate::metrics::ThreadMetrics;
 use crate::statistics::{CountedResponse, Slots};
 use sanderling_http::{Request, Status, Version};
-use sanderling_log_format::{Format, LineWriter, Outcome, Protocol, Record};
+use sanderling_log_format::{Format, HttpVersion, LineWriter, Outcome, Record};
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -57,7 +57,7 @@ struct Lines {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer {
     pub(crate) client: SocketAddr,
-    pub(crate) protocol: Protocol,
+    pub(crate) version: HttpVersion,
     pub(crate) is_encrypted: bool,
 }
 
@@ -136,10 +136,10 @@ impl WorkerLog {
         content_bytes: usize,
         has_rest: bool,
     ) -> Option<PendingLine> {
-        let version = match (peer.protocol, request.version) {
-            (Protocol::Http1, Version::Http10) => 0,
-            (Protocol::Http1, Version::Http11) => 1,
-            (Protocol::Http2, _) => 2,
+        let version = match (peer.version, request.version) {
+            (HttpVersion::Http1, Version::Http10) => 0,
+            (HttpVersion::Http1, Version::Http11) => 1,
+            (HttpVersion::Http2, _) => 2,
         };
         let (status, content_bytes) = (status.code(), content_bytes as u64);
         let Origin { site_index, since_ms } = origin;
@@ -163,9 +163,9 @@ impl WorkerLog {
         let received = received.trim_ascii_start();
         let line = &received[..memchr::memchr(b'\n', received).unwrap_or(received.len())];
         let line = line.strip_suffix(b"\r").unwrap_or(line);
-        let version = match peer.protocol {
-            Protocol::Http1 => 1,
-            Protocol::Http2 => 2,
+        let version = match peer.version {
+            HttpVersion::Http1 => 1,
+            HttpVersion::Http2 => 2,
         };
         let (status, content_bytes) = (status.code(), content_bytes as u64);
         let site_slot = self.state.borrow().slots.of_site(None);
@@ -248,9 +248,9 @@ impl Drop for Lines {
 impl WorkerLogState {
     fn record<'r>(&self, request: &LoggedRequest<'r>, duration_ms: u64) -> Record<'r> {
         let LoggedRequest { peer, line, fields, status, content_bytes, .. } = *request;
-        let Peer { client, protocol, is_encrypted } = peer;
+        let Peer { client, version, is_encrypted } = peer;
         let outcome = Outcome { status, content_bytes, duration_ms };
-        Record { client, line, fields, protocol, is_encrypted, outcome, time_unix_ms: self.now_unix_ms }
+        Record { client, line, fields, version, is_encrypted, outcome, time_unix_ms: self.now_unix_ms }
     }
 
     fn write(&mut self, request: &LoggedRequest<'_>, duration_ms: u64) {

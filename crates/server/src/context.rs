@@ -175,8 +175,8 @@ pub(crate) enum Step<'s> {
 
 impl ConnectionInfo<'_> {
     /// What the access log has of the connection.
-    pub(crate) fn peer(&self, protocol: sanderling_log_format::Protocol) -> Peer {
-        Peer { client: *self.client, protocol, is_encrypted: self.transport.is_encrypted() }
+    pub(crate) fn peer(&self, version: sanderling_log_format::HttpVersion) -> Peer {
+        Peer { client: *self.client, version, is_encrypted: self.transport.is_encrypted() }
     }
 }
 

@@ -15,7 +15,7 @@ use sanderling_http::{
     Body, BodySkipper, DNS_MESSAGE_BYTES_MAX, Framing, LookupError, Parsed, Request, RequestError, Response, SitePath,
     Skipped, Status, has_dns_message, parse_request, respond,
 };
-use sanderling_log_format::Protocol as LoggedProtocol;
+use sanderling_log_format::HttpVersion;
 use std::sync::Arc;
 
 /// Requests of one connection that are answered in one iteration.
@@ -114,7 +114,7 @@ impl Http1 {
             let received = query.map_or(unprocessed, |query| &query.head);
             let content_bytes = write_status_page(&Response::error(Status::RequestTimeout, received), context);
             if let Some(log) = context.log {
-                let peer = connection.peer(LoggedProtocol::Http1);
+                let peer = connection.peer(HttpVersion::Http1);
                 log.log_refused(peer, since_ms, received, Status::RequestTimeout, content_bytes);
             }
         }
@@ -328,7 +328,7 @@ impl Http1 {
         ruling.fields.apply(head_start, false, &mut context.buffers.output);
         let content_bytes = put_status_page(&response, &mut context.buffers.output);
         if let Some(log) = context.log {
-            let (peer, origin) = (connection.peer(LoggedProtocol::Http1), self.take_origin(context));
+            let (peer, origin) = (connection.peer(HttpVersion::Http1), self.take_origin(context));
             log.log_response(peer, origin, request, response.status(), content_bytes, false);
         }
         end_of_response(&response, is_last, None)
@@ -428,7 +428,7 @@ impl Http1 {
             && let Some(log) = context.log
         {
             let content_bytes = context.buffers.output.len() - content_start;
-            let peer = connection.peer(LoggedProtocol::Http1);
+            let peer = connection.peer(HttpVersion::Http1);
             let origin = Origin { site_index, since_ms: self.take_since_ms(context.clock.now_ms()) };
             let line = log.log_response(peer, origin, request, response.status(), content_bytes, file.is_some());
             if let (Some(line), Some(file)) = (line, &mut file) {
@@ -450,7 +450,7 @@ impl Http1 {
         context.metrics.add(Counter::HttpRefused, 1);
         let content_bytes = write_status_page(&Response::error(error.status(), received), context);
         if let Some(log) = context.log {
-            let (peer, since_ms) = (connection.peer(LoggedProtocol::Http1), self.take_since_ms(context.clock.now_ms()));
+            let (peer, since_ms) = (connection.peer(HttpVersion::Http1), self.take_since_ms(context.clock.now_ms()));
             log.log_refused(peer, since_ms, received, error.status(), content_bytes);
         }
         Step::Last(CloseMode::Linger, None)
@@ -500,7 +500,7 @@ fn answer_dns<'s>(
         Body::Empty | Body::File { .. } | Body::Multipart(_) | Body::Text(_) => {}
     }
     if let Some(log) = context.log {
-        let peer = connection.peer(LoggedProtocol::Http1);
+        let peer = connection.peer(HttpVersion::Http1);
         log.log_response(peer, origin, request, response.status(), output.len() - content_start, false);
     }
     end_of_response(&response, is_last, None)

@@ -21,7 +21,7 @@ use sanderling_http2::{
     Activity, Content, DATA_BYTES_MAX, ErrorCode, ExceededLimit, Exchange, Limits, PartialEnd, Received, Request,
     Session,
 };
-use sanderling_log_format::Protocol;
+use sanderling_log_format::HttpVersion;
 use std::io;
 use std::rc::Rc;
 
@@ -637,7 +637,7 @@ fn log_content(
         Content::Later { body: ResponseBody::Page(page), .. } => (page.len(), None),
         Content::Later { body: ResponseBody::Multipart(body), .. } => (body.text.len(), body.chunk.as_mut()),
     };
-    let peer = connection.peer(Protocol::Http2);
+    let peer = connection.peer(HttpVersion::Http2);
     let Some(request) = request else { return log.log_refused(peer, origin.since_ms, received, status, content_bytes) };
     let line = log.log_response(peer, origin, request, status, content_bytes, rest.is_some());
     if let (Some(line), Some(rest)) = (line, rest) {
