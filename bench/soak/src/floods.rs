@@ -28,6 +28,9 @@ const BATCH_FRAMES: usize = 40;
 const LARGE_BYTES: usize = 1 << 20;
 /// Connections of the client whose waiting times are measured.
 const CONNECTION_COUNT: usize = 8;
+/// How long waiting times are measured before something else happens: some hundred requests, so that a flood that delays more
+/// than one in a hundred of them is seen.
+const SPAN: Duration = Duration::from_millis(200);
 const PAUSE: Duration = Duration::from_micros(500);
 
 /// A flood.
@@ -180,9 +183,11 @@ impl Drop for Server {
 pub struct Waiting {
     /// While nothing else happens.
     pub alone: Duration,
+    /// In the time ([`SPAN`]) in which a connection floods, once.
+    pub beside_one_flood: Duration,
     /// Beside a client that makes one request on each of its connections, as fast as it can.
     pub beside_requests: Duration,
-    /// Beside the flood.
+    /// Beside floods on one connection after another.
     pub beside_flood: Duration,
     /// Connections of the flood per second.
     pub floods_per_s: f64,
@@ -211,17 +216,18 @@ impl Flood {
         anyhow::bail!("{}: {FRAMES_MAX} frames were accepted", self.name)
     }
 
-    /// Sends the flood on one connection after another while another client measures, for about three times `duration`.
+    /// Sends the flood while another client measures: once in each [`SPAN`], then on one connection after another, for about four
+    /// times `duration`.
     pub fn measure(&self, server: &Server, duration: Duration) -> anyhow::Result<Waiting> {
-        const ROUNDS: u32 = 8;
+        let round_count = (duration.as_secs_f64() / SPAN.as_secs_f64()).ceil() as usize;
         let (phase, connection_count) = (AtomicUsize::new(ALONE), AtomicUsize::new(0));
         let (samples, flooded) = thread::scope(|scope| {
             let prober = scope.spawn(|| probe(server.http, &phase));
             let flooder = scope.spawn(|| self.send_repeatedly(server.https, &phase, &connection_count));
-            for _ in 0..ROUNDS {
-                for next in [ALONE, BESIDE_REQUESTS, BESIDE_FLOOD] {
+            for _ in 0..round_count {
+                for next in 0..ENDED {
                     phase.store(next, Ordering::Relaxed);
-                    thread::sleep(duration / ROUNDS);
+                    thread::sleep(SPAN);
                 }
             }
             phase.store(ENDED, Ordering::Relaxed);
@@ -229,28 +235,37 @@ impl Flood {
         });
         flooded?;
         let mut samples = samples?;
-        let [alone, beside_requests, beside_flood] =
-            [ALONE, BESIDE_REQUESTS, BESIDE_FLOOD].map(|phase| percentile_99(&mut samples[phase]));
-        let floods_per_s = connection_count.load(Ordering::Relaxed) as f64 / duration.as_secs_f64();
-        Ok(Waiting { alone, beside_requests, beside_flood, floods_per_s })
+        let [alone, beside_one_flood, beside_requests, beside_flood] =
+            [ALONE, BESIDE_ONE_FLOOD, BESIDE_REQUESTS, BESIDE_FLOOD].map(|phase| percentile_99(&mut samples[phase]));
+        let flood_s = round_count as f64 * SPAN.as_secs_f64();
+        let floods_per_s = connection_count.load(Ordering::Relaxed) as f64 / flood_s;
+        Ok(Waiting { alone, beside_one_flood, beside_requests, beside_flood, floods_per_s })
     }
 
     fn send_repeatedly(&self, https: SocketAddr, phase: &AtomicUsize, count: &AtomicUsize) -> anyhow::Result<()> {
         let items: Vec<u8> = (0..(FRAMES_MAX / self.item_frames) as u32).flat_map(|index| (self.item)(index)).collect();
+        let flood_once = || -> anyhow::Result<()> {
+            let mut client = Client::connect(https)?;
+            client.send(&(self.opening)())?;
+            // Until the server closes the connection.
+            let _ = items.chunks(16 * 1024).try_for_each(|chunk| client.send(chunk));
+            Ok(())
+        };
+        let mut before = ALONE;
         loop {
-            match phase.load(Ordering::Relaxed) {
+            let current = phase.load(Ordering::Relaxed);
+            let is_first = std::mem::replace(&mut before, current) != current;
+            match current {
                 ENDED => return Ok(()),
-                ALONE => thread::sleep(PAUSE),
+                BESIDE_ONE_FLOOD if is_first => flood_once()?,
+                ALONE | BESIDE_ONE_FLOOD => thread::sleep(PAUSE),
                 BESIDE_REQUESTS => {
                     let mut client = Client::connect(https)?;
                     client.send(&get(1))?;
                     client.end_or_pong(true)?;
                 }
                 _ => {
-                    let mut client = Client::connect(https)?;
-                    client.send(&(self.opening)())?;
-                    // Until the server closes the connection.
-                    let _ = items.chunks(16 * 1024).try_for_each(|chunk| client.send(chunk));
+                    flood_once()?;
                     count.fetch_add(1, Ordering::Relaxed);
                 }
             }
@@ -260,9 +275,10 @@ impl Flood {
 
 /// What happens beside the client that measures.
 const ALONE: usize = 0;
-const BESIDE_REQUESTS: usize = 1;
-const BESIDE_FLOOD: usize = 2;
-const ENDED: usize = 3;
+const BESIDE_ONE_FLOOD: usize = 1;
+const BESIDE_REQUESTS: usize = 2;
+const BESIDE_FLOOD: usize = 3;
+const ENDED: usize = 4;
 
 /// Makes requests until the end; the waiting times in each phase.
 fn probe(http: SocketAddr, phase: &AtomicUsize) -> anyhow::Result<[Vec<Duration>; ENDED]> {
