@@ -33,7 +33,7 @@ syscalls! {
     Fchmod = "fchmod", Faccessat = "faccessat", Fcntl = "fcntl", Fioclex = "ioctl", Fionbio = "ioctl", Fstat = "fstat", Fstatfs = "fstatfs",
     Geteuid = "geteuid", Getdents64 = "getdents64", Getsockname = "getsockname", Getsockopt = "getsockopt",
     InotifyAddWatch = "inotify_add_watch", InotifyInit1 = "inotify_init1", InotifyRead = "read",
-    InotifyRmWatch = "inotify_rm_watch", Kill = "kill", Listen = "listen", MemfdCreate = "memfd_create", Openat = "openat",
+    InotifyRmWatch = "inotify_rm_watch", Kill = "kill", Listen = "listen", Lseek = "lseek", MemfdCreate = "memfd_create", Openat = "openat",
     Newfstatat = "newfstatat", Openat2 = "openat2", PidfdOpen = "pidfd_open", PidfdSendSignal = "pidfd_send_signal", Ppoll = "ppoll",
     Pread64 = "pread64", Preadv2 = "preadv2", Readlinkat = "readlinkat", Recvfrom = "recvfrom",
     Recvmmsg = "recvmmsg", Recvmsg = "recvmsg", RtSigprocmask = "rt_sigprocmask", Sendto = "sendto",

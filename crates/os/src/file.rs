@@ -158,6 +158,15 @@ impl File {
         usize::try_from(read).is_ok_and(|read| read == length_bytes)
     }
 
+    /// Waits until a write that is in progress has ended. A write changes the times of the file when it begins, and has the lock of
+    /// the inode until it ends; where a file system knows holes, the search for one takes that lock. XFS does not take it, but
+    /// there a read waits for the write.
+    pub fn wait_for_write(&self) {
+        count(Syscall::Lseek);
+        // ENXIO: the file is empty.
+        let _ = rustix::fs::seek(&self.0, rustix::fs::SeekFrom::Hole(0));
+    }
+
     /// Whether the file is on a network or user-space file system, where each call may have to wait. This one too.
     pub fn is_remote(&self) -> io::Result<bool> {
         is_remote(&self.0)

@@ -430,7 +430,7 @@ impl FileCache {
             descriptors: self.options.descriptors_max as u64,
             listed_entries: self.options.listing_entries_max,
         };
-        LookupContext { now_ms, unix_s, limits, attempt_count: 0 }
+        LookupContext { now_ms, unix_s, limits, attempt_count: 0, sendfile_after: self.options.sendfile_after }
     }
 
     /// What the cache holds.

@@ -264,7 +264,7 @@ impl FileLookup {
         if cached.is_some_and(|cached| cached.is_unwatchable == is_unwatchable) {
             return Ok(LookupResult::Unchanged);
         }
-        let uncompressed = uncompressed.file.read(storage, blocking)?;
+        let uncompressed = uncompressed.file.read(storage, blocking, context)?;
         let coded = precompressed.read(context, blocking, &mut is_unwatchable)?;
         let metadata = uncompressed.metadata;
         let is_compressed_on_demand = self.site.options.files.compress
@@ -417,7 +417,7 @@ impl PrecompressedFiles {
         let mut versions = Vec::new();
         for PrecompressedFile { coding, opened, storage } in self.files {
             let Some(storage) = storage else { continue };
-            let version = unless_unavailable(opened.file.read(storage, blocking), context, is_unwatchable)?;
+            let version = unless_unavailable(opened.file.read(storage, blocking, context), context, is_unwatchable)?;
             versions.extend(version.map(|version| (coding, version)));
         }
         Ok(versions)

@@ -124,10 +124,7 @@ impl FileVariant {
 
     /// Whether the last change is at least `sendfile_after` ago, so that probably no process is writing the file.
     pub(crate) fn may_use_sendfile(&self, unix_s: u64, sendfile_after: Duration) -> bool {
-        let Some(metadata) = &self.metadata else { return true };
-        let changed_s = metadata.modified.seconds.max(metadata.changed.seconds);
-        // A time before 1970 is not a real one, and a time in the future comes from another clock.
-        u64::try_from(changed_s).is_ok_and(|changed_s| changed_s + sendfile_after.as_secs() <= unix_s)
+        self.metadata.as_ref().is_none_or(|metadata| is_older(metadata, unix_s, sendfile_after))
     }
 
     /// Whether the file still has the version that the head was made for.
@@ -175,6 +172,13 @@ impl Drop for Usage {
         self.gauges.content_bytes.fetch_sub(self.content_bytes, Ordering::Relaxed);
         self.gauges.compressed_bytes.fetch_sub(self.compressed_bytes, Ordering::Relaxed);
     }
+}
+
+/// Whether the last change is at least `age` ago.
+pub(crate) fn is_older(metadata: &Metadata, unix_s: u64, age: Duration) -> bool {
+    let changed_s = metadata.modified.seconds.max(metadata.changed.seconds);
+    // A time before 1970 is not a real one, and a time in the future comes from another clock.
+    u64::try_from(changed_s).is_ok_and(|changed_s| changed_s + age.as_secs() <= unix_s)
 }
 
 pub(crate) fn http_metadata(metadata: &Metadata) -> FileMetadata {

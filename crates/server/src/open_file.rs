@@ -7,7 +7,7 @@
 use crate::clock::Milliseconds;
 use crate::compression::OnDemand;
 use crate::disk_file::{DiskFile, cached_tail};
-use crate::file_variant::{FileContent, FileVariant, FileVersion};
+use crate::file_variant::{FileContent, FileVariant, FileVersion, is_older};
 use crate::sites::Site;
 use sanderling_http::{CanonicalUrl, ContentCoding, Request, SitePath, negotiate_coding};
 use sanderling_os::error::ErrorClass;
@@ -18,8 +18,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-/// How long after a change a file is not read. Its times change when a write begins: what is read before the write has
-/// ended is a mixture, and nothing shows it. A write of some megabytes takes a few milliseconds.
+/// How long after a change a file is not read. Its times change when a write begins, and a program that has written once will
+/// probably write again. That the last write has ended is made sure of by [`UnreadFile::read`].
 const RECENT_CHANGE: Duration = Duration::from_millis(20);
 
 /// The key of an entry.
@@ -239,6 +239,8 @@ pub(crate) struct LookupContext {
     pub(crate) limits: EntryLimits,
     /// Attempts before this one.
     pub(crate) attempt_count: u8,
+    /// For how long after a change a process may still be writing a file.
+    pub(crate) sendfile_after: Duration,
 }
 
 impl OpenFile {
@@ -406,8 +408,20 @@ impl UnreadFile {
         RECENT_CHANGE.checked_sub(now.checked_sub(changed)?).filter(|wait| !wait.is_zero())
     }
 
-    /// Reads the version that `fstat` has seen, or keeps its descriptor.
-    pub(crate) fn read(self, storage: Storage, blocking: Blocking) -> Result<FileVersion, OpenError> {
+    /// Reads the version that `fstat` has seen, or keeps its descriptor. A write that has begun before ends first: the times of the
+    /// file do not show it, and what is read before it ends may be a mixture. One that begins later changes the times.
+    pub(crate) fn read(
+        self,
+        storage: Storage,
+        blocking: Blocking,
+        context: LookupContext,
+    ) -> Result<FileVersion, OpenError> {
+        if !is_older(&self.metadata, context.unix_s, context.sendfile_after) {
+            match blocking {
+                Blocking::No => return Err(OpenError::Retry(RetryAfter::Disk)),
+                Blocking::Yes => self.file.wait_for_write(),
+            }
+        }
         match storage {
             Storage::Memory => self.read_whole(blocking),
             Storage::Descriptor => {

@@ -9,6 +9,7 @@ use sanderling_os::counters::{Syscall, thread_counts};
 use sanderling_os::directory::OPEN;
 use sanderling_os::file::{FileType, STAT, Timestamp};
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 fn metadata(length_bytes: u64, seconds: i64, nanoseconds: u32) -> Metadata {
     let moment = Timestamp { seconds, nanoseconds };
@@ -99,7 +100,8 @@ impl Fixture {
 
     #[track_caller]
     fn run(&self, cached: Option<&OpenFile>, limits: EntryLimits) -> LookupResult {
-        let context = LookupContext { now_ms: 0, unix_s: NOW_UNIX_S, limits, attempt_count: 0 };
+        let context =
+            LookupContext { now_ms: 0, unix_s: NOW_UNIX_S, limits, attempt_count: 0, sendfile_after: Duration::ZERO };
         loop {
             match self.lookup.run(cached, context, Blocking::Yes, (&self.gauges, &compression())) {
                 Ok(found) => return found,
@@ -110,7 +112,13 @@ impl Fixture {
     }
 
     fn attempt(&self) -> Result<LookupResult, OpenError> {
-        let context = LookupContext { now_ms: 0, unix_s: NOW_UNIX_S, limits: LIMITS, attempt_count: 0 };
+        let context = LookupContext {
+            now_ms: 0,
+            unix_s: NOW_UNIX_S,
+            limits: LIMITS,
+            attempt_count: 0,
+            sendfile_after: Duration::ZERO,
+        };
         self.lookup.run(None, context, Blocking::Yes, (&self.gauges, &compression()))
     }
 
@@ -338,7 +346,8 @@ fn a_link_leads_to_a_file_beneath_the_root_or_a_link_target() {
     let found = |requested: &str, link_targets: &[&str]| {
         let targets = link_targets.iter().map(|name| Arc::new(Directory::open(&path(name)).expect("opened")));
         let lookup = lookup_of(&path("site"), requested, targets.collect());
-        let context = LookupContext { now_ms: 0, unix_s: 0, limits: LIMITS, attempt_count: 0 };
+        let context =
+            LookupContext { now_ms: 0, unix_s: 0, limits: LIMITS, attempt_count: 0, sendfile_after: Duration::ZERO };
         loop {
             match lookup.run(None, context, Blocking::Yes, (&Arc::default(), &compression())) {
                 Ok(LookupResult::New(file)) => {

@@ -5,11 +5,20 @@ use sanderling_http::Negotiation;
 use sanderling_os::directory::Directory;
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 
 /// The content of the file at first.
 const CONTENT: &[u8] = b"one version";
+
+/// A look-up just after a change of the file.
+const CONTEXT: LookupContext = LookupContext {
+    now_ms: 0,
+    unix_s: 0,
+    limits: EntryLimits { small_file_bytes_max: 0, content_bytes: 0, descriptors: 1, listed_entries: 0 },
+    attempt_count: 0,
+    sendfile_after: Duration::from_secs(10),
+};
 
 /// A directory with a file called `file`.
 struct TestDirectory(tempfile::TempDir);
@@ -44,7 +53,7 @@ fn knows_page_cache() -> bool {
 fn a_version_is_unchanged_as_long_as_the_file_cannot_have_been_written() {
     let check = |name: &str, act: &dyn Fn(&Path), expected: bool| {
         let directory = TestDirectory::new();
-        let version = directory.open().read(Storage::Descriptor, Blocking::Yes).expect("a file");
+        let version = directory.open().read(Storage::Descriptor, Blocking::Yes, CONTEXT).expect("a file");
         let variant = FileVariant::new(version, ("text/plain", b""), Negotiation::None, 0, &Arc::default());
         assert!(variant.is_unchanged(), "{name}: at first");
         act(&directory.0.path().join("file"));
@@ -91,12 +100,48 @@ fn a_version_is_unchanged_as_long_as_the_file_cannot_have_been_written() {
 #[test]
 fn a_file_written_between_fstat_and_read_is_read_later() {
     let directory = TestDirectory::new();
-    let version = directory.open().read(Storage::Memory, Blocking::Yes).expect("a file");
+    let version = directory.open().read(Storage::Memory, Blocking::Yes, CONTEXT).expect("a file");
     assert!(matches!(version.content, FileContent::Memory(content) if *content == *CONTENT));
     for content in [[b'x'; CONTENT.len()].as_slice(), b"shorter", b""] {
         let seen = directory.open();
         fs::write(directory.0.path().join("file"), content).expect("written");
-        let read = seen.read(Storage::Memory, Blocking::Yes);
+        let read = seen.read(Storage::Memory, Blocking::Yes, CONTEXT);
         assert!(matches!(read, Err(OpenError::Retry(RetryAfter::RecentChange(_)))), "{read:?}");
+    }
+}
+
+/// A write of this length takes some milliseconds.
+const LONG_WRITE_BYTES: usize = 64 << 20;
+
+#[test]
+fn a_file_is_read_when_the_write_that_has_changed_its_times_has_ended() {
+    let directory = TestDirectory::new();
+    let path = directory.0.path().join("file");
+    fs::write(&path, vec![0; LONG_WRITE_BYTES]).expect("written");
+    for version in 1..4 {
+        let before = directory.open().metadata;
+        let new = vec![version; LONG_WRITE_BYTES];
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let file = fs::File::options().write(true).open(&path).expect("opened");
+                file.write_at(&new, 0).expect("written");
+            });
+            let root = Directory::open(directory.0.path()).expect("opened");
+            let open = || UnreadFile::new(root.open_beneath(b"file").expect("opened"));
+            let seen = loop {
+                let seen = open().expect("opened");
+                if seen.metadata != before {
+                    break seen;
+                }
+            };
+            let read = open().expect("opened").read(Storage::Memory, Blocking::No, CONTEXT);
+            assert!(matches!(read, Err(OpenError::Retry(RetryAfter::Disk))), "a worker does not wait: {read:?}");
+            let read = seen.read(Storage::Descriptor, Blocking::Yes, CONTEXT).expect("a version");
+            let FileContent::Descriptor(file) = &read.content else { panic!("{read:?}") };
+            // A write begins at the start.
+            let mut last = [0];
+            let count = file.file().read_at(&mut last, LONG_WRITE_BYTES as u64 - 1).expect("read");
+            assert_eq!((count, last, file.is_unchanged()), (1, [version], true));
+        });
     }
 }
