@@ -68,7 +68,7 @@ fn dependency_on_a_crate_above_is_reported() {
         ("crates/util/Cargo.toml", ""),
     ];
     let expected = [
-        "crates/supervisor/Cargo.toml:2: `http` must not be a dependency; allowed: listeners, ipc, config, os",
+        "crates/supervisor/Cargo.toml:2: `http` must not be a dependency; allowed: listeners, ipc, config, os, state",
         "crates/util/Cargo.toml:0: the crate has no line in MAY_IMPORT of xtask; add one",
     ];
     check("crates", &files, &expected);
