@@ -183,7 +183,7 @@ impl Drop for Server {
 pub struct Waiting {
     /// While nothing else happens.
     pub alone: Duration,
-    /// In the time ([`SPAN`]) in which a connection floods, once.
+    /// In the time (`SPAN`) in which a connection floods, once.
     pub beside_one_flood: Duration,
     /// Beside a client that makes one request on each of its connections, as fast as it can.
     pub beside_requests: Duration,
@@ -216,7 +216,7 @@ impl Flood {
         anyhow::bail!("{}: {FRAMES_MAX} frames were accepted", self.name)
     }
 
-    /// Sends the flood while another client measures: once in each [`SPAN`], then on one connection after another, for about four
+    /// Sends the flood while another client measures: once in each `SPAN`, then on one connection after another, for about four
     /// times `duration`.
     pub fn measure(&self, server: &Server, duration: Duration) -> anyhow::Result<Waiting> {
         let round_count = (duration.as_secs_f64() / SPAN.as_secs_f64()).ceil() as usize;

@@ -275,7 +275,7 @@ Exit status: 0 if the server answers, 1 if it does not, 2 for a wrong command li
     /// Show what the running server does, as a page that is renewed
     ///
     /// Requests, queries and bytes per second, response times, connections, cache hits, the busiest sites and zones,
-    /// certificates, and what was refused. Sites, zones and times need the section [metrics] of the configuration.
+    /// certificates, and what was refused. Sites, zones and times need the section `metrics` of the configuration.
     #[command(after_help = "Keys: q or Ctrl-C quits, p pauses, s sorts sites and zones by rate, errors, bytes or name.
 
 Examples:
