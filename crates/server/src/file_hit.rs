@@ -25,6 +25,7 @@ pub(crate) struct FileHit<'l, 's> {
 pub(crate) type Found<'l, 's> = (Result<FileHit<'l, 's>, LookupError<'l>>, Option<FileHit<'l, 's>>);
 
 impl<'l, 's> FileHit<'l, 's> {
+    #[inline(always)]
     fn new(
         file: &'l Ref<'s, FileKey, OpenFile>,
         request: &Request<'_>,
@@ -43,15 +44,16 @@ impl<'l, 's> FileHit<'l, 's> {
         path: &'l SitePath<'l>,
         may_transform: impl Fn() -> bool,
     ) -> Option<Found<'l, 's>> {
-        Some(match lookup {
-            Lookup::Cached(file) => (Ok(FileHit::new(file, request, may_transform)), None),
-            Lookup::Opened(file) | Lookup::Fallback(file) => (Ok(FileHit::new(file, request, may_transform)), None),
-            Lookup::NotFoundPage(file) => {
-                let page = FileHit::new(file, request, may_transform);
-                (Err(LookupError::NotFoundWithPage(page.representation())), Some(page))
-            }
-            Lookup::Failed(error) => (Err(lookup_error(*error, path)), None),
+        let file: &'l Ref<'s, FileKey, OpenFile> = match lookup {
+            Lookup::Cached(file) => file,
+            Lookup::Opened(file) | Lookup::Fallback(file) | Lookup::NotFoundPage(file) => file,
+            Lookup::Failed(error) => return Some((Err(lookup_error(*error, path)), None)),
             Lookup::Pending => return None,
+        };
+        let hit = FileHit::new(file, request, may_transform);
+        Some(match lookup {
+            Lookup::NotFoundPage(_) => (Err(LookupError::NotFoundWithPage(hit.representation())), Some(hit)),
+            _ => (Ok(hit), None),
         })
     }
 
@@ -64,6 +66,7 @@ impl<'l, 's> FileHit<'l, 's> {
     }
 
     /// Appends a small part of a file in memory to the output; returns any other part, to be sent after it.
+    #[inline(always)]
     pub(crate) fn put(
         &self,
         start: u64,

@@ -15,7 +15,8 @@ use crate::send_queue::{FileChunk, Piece};
 use crate::site_rules::{Action, Ruling, has_rules};
 use crate::snapshot::Snapshot;
 use sanderling_http::{
-    Body, LookupError, Parsed, RequestError, Response, SitePath, Status, has_dns_message, parse_request, respond,
+    Body, HttpDate, LookupError, Parsed, RequestError, Response, SitePath, Status, has_dns_message, parse_request,
+    respond,
 };
 use sanderling_http2::{
     Activity, Content, DATA_BYTES_MAX, ErrorCode, ExceededLimit, Exchange, Limits, PartialEnd, Received, Request,
@@ -388,48 +389,46 @@ impl<'s> Http2<'s> {
         // The page of an error, if that is a file.
         let mut page = None;
         let mut hit = Err(LookupError::NotLookedUp);
-        let mut ruling = Ruling::of_file();
+        let mut ruling = None;
         let mut is_substitute = false;
         let response = match &parsed {
             Ok(Parsed::Complete { request: parsed, head_bytes }) => {
                 let site = files.site_for(&snapshot.sites, parsed.host);
                 origin.site_index = files.last_site_index();
-                if has_rules(site, connection.transport) {
-                    ruling = Ruling::of(parsed, site, connection.transport, snapshot, options);
-                }
-                if matches!(ruling.action, Action::DnsQuery) && request.has_content() && has_dns_message(parsed) {
-                    return self.await_content(request, &scratch.head, &options.http.http2, output, metrics);
-                }
                 // A request that has waited for a job was counted before.
                 let budget = request_budget.filter(|_| ended.is_none());
-                ruling.limit(budget, parsed, client.ip(), (*snapshot, *clock, *metrics));
                 let job @ (job_count, _) = (ended.map_or(0, |ended| ended.job_count), origin.since_ms);
                 let waiter = (waiter, job_count > 0);
                 let ended = ended.and_then(|ended| ended.result);
                 let may_wait =
                     || job_count < JOBS_PER_REQUEST_MAX && self.session.may_keep(&scratch.head, &options.http.http2);
-                let has_failed = matches!(ended, Some(Err(_)));
-                let shared = (&mut **files, *authenticator, client.ip());
-                if ruling.has_to_wait((parsed, site), has_failed, may_wait, shared, (waiter, clock)) {
-                    return self.wait_for_job(request, &scratch.head, job);
-                }
-                let content = &scratch.head[*head_bytes..];
-                let query = DnsRequest { request: parsed, content, client, now_unix_s: clock.unix_s() };
-                if let Some((response, reply)) =
-                    response_by_rules(&ruling.action, &query, snapshot, metrics, reply_room)
-                {
-                    head.clear();
-                    response.write_head(clock.date(), head);
-                    ruling.fields.apply(0, false, head);
-                    let mut content = self.content_without_file(&request, response.body(), reply);
-                    if let Some(log) = log {
-                        log_content(log, connection, origin, Some(parsed), &[], response.status(), &mut content);
+                if has_rules(site, connection.transport) || budget.is_some() {
+                    let ruling = ruling.insert(Ruling::of(parsed, site, connection.transport, snapshot, options));
+                    if matches!(ruling.action, Action::DnsQuery) && request.has_content() && has_dns_message(parsed) {
+                        return self.await_content(request, &scratch.head, &options.http.http2, output, metrics);
                     }
-                    self.session.answer(request, head, content, &options.http.http2, output);
-                    return StreamStep::Progress { has_answered: true };
+                    ruling.limit(budget, parsed, client.ip(), (*snapshot, *clock, *metrics));
+                    let has_failed = matches!(ended, Some(Err(_)));
+                    let shared = (&mut **files, *authenticator, client.ip());
+                    if ruling.has_to_wait((parsed, site), has_failed, may_wait, shared, (waiter, clock)) {
+                        return self.wait_for_job(request, &scratch.head, job);
+                    }
+                    let content = &scratch.head[*head_bytes..];
+                    let query = DnsRequest { request: parsed, content, client, now_unix_s: clock.unix_s() };
+                    if let Some((response, reply)) =
+                        response_by_rules(&ruling.action, &query, snapshot, metrics, reply_room)
+                    {
+                        write_head(&response, Some(ruling), false, clock.date(), head);
+                        let mut content = self.content_without_file(&request, response.body(), reply);
+                        if let Some(log) = log {
+                            log_content(log, connection, origin, Some(parsed), &[], response.status(), &mut content);
+                        }
+                        self.session.answer(request, head, content, &options.http.http2, output);
+                        return StreamStep::Progress { has_answered: true };
+                    }
                 }
-                path = ruling.action.path(parsed).map(SitePath::parse);
-                is_substitute = ruling.action.is_substitute();
+                path = ruling.as_ref().map_or_else(|| parsed.path(), |it| it.action.path(parsed)).map(SitePath::parse);
+                is_substitute = ruling.as_ref().is_some_and(|ruling| ruling.action.is_substitute());
                 (hit, page) = match (site, &path) {
                     (_, None) => (Err(LookupError::NotLookedUp), None),
                     (_, Some(Err(error))) => (Err(LookupError::from(*error)), None),
@@ -444,7 +443,8 @@ impl<'s> Http2<'s> {
                         };
                         lookup.count(job_count, metrics);
                         is_substitute |= matches!(lookup, Lookup::Fallback(_));
-                        match FileHit::find(&lookup, parsed, path, || ruling.fields.may_transform()) {
+                        let may_transform = || ruling.as_ref().is_none_or(|ruling| ruling.fields.may_transform());
+                        match FileHit::find(&lookup, parsed, path, may_transform) {
                             Some(found) => found,
                             None if !may_wait() => (Err(LookupError::ServiceUnavailable), None),
                             None => return self.wait_for_job(request, &scratch.head, job),
@@ -456,10 +456,8 @@ impl<'s> Http2<'s> {
             }
             refused => refusal(refused.as_ref().err().copied(), &scratch.head, metrics),
         };
-        head.clear();
-        let response = ruling.action.finish(response);
-        response.write_head(clock.date(), head);
-        ruling.fields.apply(0, is_substitute, head);
+        let response = ruling.as_ref().map_or(response, |ruling| ruling.action.finish(response));
+        write_head(&response, ruling.as_ref(), is_substitute, clock.date(), head);
         let mut content = match (response.body(), hit.as_ref().ok().or(page.as_ref())) {
             (Body::StatusPage(page), _) => self.page_content(&request, page),
             (body, Some(hit)) => {
@@ -573,6 +571,22 @@ fn refusal(error: Option<RequestError>, received: &[u8], metrics: &ThreadMetrics
     metrics.add(Counter::HttpRefused, 1);
     // A head whose end is cut off exceeds its limit.
     Response::error(error.unwrap_or(RequestError::HeadTooLong).status(), received)
+}
+
+/// Writes the head of a response, with the fields of the `ruling`.
+#[inline(always)]
+fn write_head(
+    response: &Response<'_>,
+    ruling: Option<&Ruling<'_>>,
+    is_substitute: bool,
+    date: &HttpDate,
+    head: &mut Vec<u8>,
+) {
+    head.clear();
+    response.write_head(date, head);
+    if let Some(ruling) = ruling {
+        ruling.fields.apply(0, is_substitute, head);
+    }
 }
 
 /// The response without a file, and the reply to a DNS query that is its content; `None` if a file is served.

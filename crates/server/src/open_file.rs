@@ -260,8 +260,17 @@ impl OpenFile {
     }
 
     /// The variant that the sender of `request` prefers.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn variant_for(&self, request: &Request<'_>, may_transform: impl Fn() -> bool) -> VariantId {
+        match &self.alternatives {
+            Alternatives::None => VariantId::Uncompressed,
+            _ => self.alternative_for(request, may_transform),
+        }
+    }
+
+    /// The same of a file that has several variants, or may have.
+    #[inline(never)]
+    fn alternative_for(&self, request: &Request<'_>, may_transform: impl Fn() -> bool) -> VariantId {
         match &self.alternatives {
             Alternatives::None => VariantId::Uncompressed,
             Alternatives::Precompressed(coded) => {
