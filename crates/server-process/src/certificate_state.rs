@@ -1,9 +1,9 @@
 //! The state of a certificate, for the log, `check` and `status`.
 
+use sanderling_os::clock::unix_seconds;
 use sanderling_tls::{Certificate, CertificateProblem, time_problem};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A certificate.
 #[derive(Clone, Debug, Serialize)]
@@ -79,7 +79,7 @@ impl InService {
 
     /// What is wrong with its time now.
     fn time_problem(&self) -> Option<CertificateProblem> {
-        time_problem(self.not_before_unix_s, self.not_after_unix_s, now_unix_s())
+        time_problem(self.not_before_unix_s, self.not_after_unix_s, unix_seconds())
     }
 
     /// `ECDSA, issued by R11, 71 days left`.
@@ -93,15 +93,11 @@ impl InService {
             Some(CertificateProblem::Expired { since_s }) => format!("EXPIRED {} ago", days(since_s)),
             Some(CertificateProblem::NotYetValid { in_s: ..86_400 }) => "NOT YET VALID: in less than a day".to_owned(),
             Some(CertificateProblem::NotYetValid { in_s }) => format!("NOT YET VALID: in {}", days(in_s)),
-            Some(_) => format!("{} left, RENEWAL IS DUE", days(self.not_after_unix_s.saturating_sub(now_unix_s()))),
-            None => format!("{} left", days(self.not_after_unix_s.saturating_sub(now_unix_s()))),
+            Some(_) => format!("{} left, RENEWAL IS DUE", days(self.not_after_unix_s.saturating_sub(unix_seconds()))),
+            None => format!("{} left", days(self.not_after_unix_s.saturating_sub(unix_seconds()))),
         };
         format!("{}, issued by {}, {time}", self.key_type, self.issuer)
     }
-}
-
-pub(crate) fn now_unix_s() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 #[cfg(test)]
@@ -112,7 +108,7 @@ mod tests {
     fn text_has_the_days_until_the_certificate_expires_or_since_it_has() {
         const DAY_S: i64 = 86_400;
         let check = |left_s: i64, expected: &str| {
-            let not_after_unix_s = now_unix_s().strict_add_signed(left_s);
+            let not_after_unix_s = unix_seconds().strict_add_signed(left_s);
             let not_before_unix_s = not_after_unix_s.strict_add_signed(-90 * DAY_S);
             let version = InService {
                 file: PathBuf::new(),

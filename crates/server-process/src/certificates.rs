@@ -3,7 +3,7 @@
 //! A certificate that cannot be used affects no other one: its last good version stays in service. The supervisor keeps the last
 //! good versions for the next process, in sealed memory that it does not read.
 
-use crate::certificate_state::{CertificateState, InService, now_unix_s};
+use crate::certificate_state::{CertificateState, InService};
 use crate::transfers::TsigSecrets;
 use sanderling_config::diagnostic::{Diagnostic, Problem, error_text};
 use sanderling_config::log::log;
@@ -13,6 +13,7 @@ use sanderling_ipc::secrets::{
     KEY_LIFETIME_S, KeptCertificate, PemFiles, SharedKeys, TICKET_KEY_BYTES, certificates_from_memfd,
     kept_certificates_from_memfd, kept_certificates_to_memfd,
 };
+use sanderling_os::clock::unix_seconds;
 use sanderling_server::Tls;
 use sanderling_tls::self_signed::localhost;
 use sanderling_tls::{Alpn, Certificate, CertificateProblem, CertificateStore, ServerTls, TicketKeys};
@@ -129,7 +130,7 @@ impl Certificates {
 
     /// The certificate for `localhost`; another one if it expires before the next ticket keys are made.
     fn self_signed(&mut self) -> io::Result<&Certificate> {
-        let now_unix_s = now_unix_s();
+        let now_unix_s = unix_seconds();
         let current = self.self_signed.take().filter(|it| it.not_after_unix_s() > now_unix_s + SELF_SIGNED_LEFT_S_MIN);
         let certificate = match current {
             Some(certificate) => certificate,
@@ -318,7 +319,7 @@ fn load_domain<'c>(
 
 /// Why `certificate` must not replace `previous`, which is valid now: it is not valid now, or for no name of the domain.
 fn regression(configured: &CertificateFiles, certificate: &Certificate, previous: &Certificate) -> Option<NotUsed> {
-    let now_unix_s = now_unix_s();
+    let now_unix_s = unix_seconds();
     if !previous.is_valid_at(now_unix_s) {
         return None;
     }
@@ -407,7 +408,7 @@ fn is_valid_in(certificates: &[&Certificate], name: &str) -> bool {
 
 /// Why clients may refuse the certificate, which is one of `of_domain`. A name for which another one is valid it need not have.
 fn warnings(configured: &CertificateFiles, certificate: &Certificate, of_domain: &[&Certificate]) -> Vec<Diagnostic> {
-    let now_unix_s = now_unix_s();
+    let now_unix_s = unix_seconds();
     let names = configured.names.iter().map(DomainName::as_str);
     let needed = names.filter(|name| certificate.is_valid_for_host(name.as_bytes()) || !is_valid_in(of_domain, name));
     let problems = certificate.problems(now_unix_s, needed);
@@ -425,7 +426,7 @@ fn unused_warning(
     certificate: &Certificate,
     of_domain: &[(&CertificateFiles, &Certificate)],
 ) -> Option<Diagnostic> {
-    let now_unix_s = now_unix_s();
+    let now_unix_s = unix_seconds();
     let certificates: Vec<&Certificate> = of_domain.iter().map(|(_, certificate)| *certificate).collect();
     let mut others = Vec::new();
     for name in configured.names.iter().map(DomainName::as_str) {

@@ -1,6 +1,5 @@
 //! The command `demo`: serves a built-in domain on this machine, without a supervisor.
 
-use crate::certificate_state::now_unix_s;
 use crate::certificates::tls;
 use crate::loader::hash_seed;
 use crate::options::options_of;
@@ -12,6 +11,7 @@ use sanderling_config::log::{log, print, report};
 use sanderling_config::{Config, ConfigSource, DomainName, Flags, Limits, SocketsPerAddress};
 use sanderling_dns::{ZoneEntry, ZoneMap};
 use sanderling_listeners::Listeners;
+use sanderling_os::clock::unix_seconds;
 use sanderling_os::signals::{SIGINT, SIGQUIT, SIGTERM, Signals};
 use sanderling_server::{BuiltinFile, DrainMode, Root, Server, Site, SiteOptions, Sites, Snapshot, SocketSet, Tls};
 use sanderling_tls::self_signed::localhost;
@@ -96,7 +96,7 @@ fn snapshot(limits: &Limits) -> Snapshot {
 /// A certificate for `localhost`, and ticket keys that end with the process.
 fn self_signed_tls() -> io::Result<Tls> {
     let mut store = CertificateStore::new();
-    store.add_default(&localhost(now_unix_s()).map_err(io::Error::other)?);
+    store.add_default(&localhost(unix_seconds()).map_err(io::Error::other)?);
     let mut key = [0; TICKET_KEY_BYTES];
     File::open("/dev/urandom")?.read_exact(&mut key)?;
     Ok(tls(store, TicketKeys::new(&key, None), false))

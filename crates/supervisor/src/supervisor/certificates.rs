@@ -4,7 +4,7 @@ use super::agent::needs_agent;
 use super::{Requester, Supervisor};
 use sanderling_ipc::Text;
 use sanderling_ipc::agent::{AgentReport, CertificateReport, ScheduledTask};
-use std::time::{SystemTime, UNIX_EPOCH};
+use sanderling_os::clock::unix_seconds;
 
 impl Supervisor {
     /// Answers with the state of all certificates, or of that of one domain.
@@ -32,17 +32,13 @@ impl Supervisor {
         let text = if is_json {
             serde_json::to_string(&report).expect("a report has no map") + "\n"
         } else {
-            report.certificates.iter().map(|one| text_of(one, &report.schedule, now_unix_s())).collect()
+            report.certificates.iter().map(|one| text_of(one, &report.schedule, unix_seconds())).collect()
         };
         // A text of the supervisor may be longer than a packet.
         let parts: Vec<Text> = Text::parts(&text).collect();
         parts.iter().for_each(|part| self.send_stdout(requester, part));
         self.reply(requester, Ok(""));
     }
-}
-
-fn now_unix_s() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 /// Several lines about a certificate.
