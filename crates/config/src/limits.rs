@@ -281,15 +281,7 @@ mod tests {
 
     #[test]
     fn manual_has_the_table_of_limits() {
-        let manual = std::fs::read_to_string(MANUAL).unwrap();
-        let (before, rest) = manual.split_once(BEGIN).expect("the manual has the line before the table");
-        let (found, after) = rest.split_once(END).expect("the manual has the line after the table");
-        let expected = format!("\n{}\n", markdown());
-        if std::env::var_os("UPDATE_DOCS").is_some() {
-            std::fs::write(MANUAL, format!("{before}{BEGIN}{expected}{END}{after}")).unwrap();
-            return;
-        }
-        assert!(found == expected, "docs/configuration.md is out of date: run this test once with UPDATE_DOCS=1");
+        sanderling_testkit::check_manual_table(MANUAL, BEGIN, END, &format!("\n{}\n", markdown()));
     }
 
     #[test]

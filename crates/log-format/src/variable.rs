@@ -156,17 +156,10 @@ mod tests {
 
     #[test]
     fn manual_has_the_table_of_variables() {
-        let manual = std::fs::read_to_string(MANUAL).expect("the manual");
-        let (before, rest) = manual.split_once(BEGIN).expect("the line before the table");
-        let (found, after) = rest.split_once(END).expect("the line after the table");
         let rows = VARIABLES.iter().map(|(name, _, meaning)| format!("| `${name}` | {meaning} |\n"));
         let field = "| `$http_NAME` | a field of the request, as in `$http_user_agent`; `$http_cookie` is missing over HTTP/2 |\n".to_owned();
         let table: String = rows.chain([field]).collect();
         let expected = format!("\n| variable | value |\n|---|---|\n{table}");
-        if std::env::var_os("UPDATE_DOCS").is_some() {
-            std::fs::write(MANUAL, format!("{before}{BEGIN}{expected}{END}{after}")).expect("the manual");
-            return;
-        }
-        assert!(found == expected, "docs/configuration.md is out of date: run this test once with UPDATE_DOCS=1");
+        sanderling_testkit::check_manual_table(MANUAL, BEGIN, END, &expected);
     }
 }

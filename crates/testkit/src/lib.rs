@@ -11,6 +11,7 @@ mod directory;
 mod stalled_disk;
 mod clients;
 mod command;
+mod manual;
 mod processes;
 
 pub use clients::{
@@ -19,6 +20,7 @@ pub use clients::{
 };
 pub use command::{Ended, copy_program_to, run, run_to_end, sanderling};
 pub use directory::TestDirectory;
+pub use manual::check_manual_table;
 pub use processes::{children_of, send_signal, server_pids};
 pub use server::{ListenerCounts, TestServer};
 pub use stalled_disk::{ANSWERED, CONTENT, FILE_BYTES, NOT_FOUND_YET, STALLED, StalledDisk};
