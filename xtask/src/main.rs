@@ -33,6 +33,7 @@ Usage: cargo xtask COMMAND
   h2spec                     run h2spec over TLS and without encryption, if it is installed
   dns-differential [--zones COUNT] [--seed NUMBER]
                              compare replies from generated zones with those of NSD, Knot and BIND; default: 300 zones, seed 1
+  http-differential          compare responses with those of nginx, and list the explained differences
   fuzz TARGET [ARG]...       run a fuzz target; needs nightly Rust and cargo-fuzz
   setup                      install the programs that the tests use (Debian packages)
 
@@ -64,6 +65,7 @@ fn main() -> ExitCode {
         ["dns-differential", "--zones", zones] => dns_differential(zones, "1", &mut log),
         ["dns-differential", "--seed", seed] => dns_differential("300", seed, &mut log),
         ["dns-differential", "--zones", zones, "--seed", seed] => dns_differential(zones, seed, &mut log),
+        ["http-differential"] => http_differential(&mut log),
         ["fuzz", ..] => fuzz(&arguments[1..], &mut log),
         ["h2spec"] => h2spec::run(&mut log),
         ["setup"] => setup::run(&mut log),
@@ -101,6 +103,11 @@ fn measure(arguments: &[String], log: &mut Log) -> Outcome {
 fn dns_differential(zones: &str, seed: &str, log: &mut Log) -> Outcome {
     let test = Program::cargo().args("test --release --package sanderling-dns --test differential -- --nocapture");
     test.env("SANDERLING_DIFFERENTIAL_ZONES", zones).env("SANDERLING_DIFFERENTIAL_SEED", seed).run(log)
+}
+
+/// The test prints how many differences each rule explains.
+fn http_differential(log: &mut Log) -> Outcome {
+    Program::cargo().args("test --package sanderling --test it -- http_differential --nocapture").run(log)
 }
 
 fn fuzz(arguments: &[String], log: &mut Log) -> Outcome {

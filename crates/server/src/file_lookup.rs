@@ -140,10 +140,10 @@ impl FileLookup {
                 found => return found,
             }
         }
-        if self.site.options.files.clean_urls
-            && !directory.is_empty()
-            && self.is_file(&[directory, PAGE_EXTENSION].concat(), attempt)?
-        {
+        let has_page = || self.is_file(&[directory, PAGE_EXTENSION].concat(), attempt);
+        let is_of_file = !directory.is_empty()
+            && (self.is_file(directory, attempt)? || (self.site.options.files.clean_urls && has_page()?));
+        if is_of_file {
             return Err(FileError::Moved(CanonicalUrl::WithoutSlash).into());
         }
         match &self.site.root {
@@ -189,8 +189,11 @@ impl FileLookup {
         self.site.options.files.index.first().is_some_and(|index| file_name(path) == index.as_bytes())
     }
 
-    /// Whether there is a regular file.
+    /// Whether there is a regular file that may be served.
     fn is_file(&self, path: &[u8], attempt: Attempt<'_>) -> Result<bool, OpenError> {
+        if self.is_rules_file(path) {
+            return Ok(false);
+        }
         let found = match &self.site.root {
             Root::Builtin(files) => return Ok(files.iter().any(|file| file.path.as_bytes() == path)),
             Root::Directory(root) => {
@@ -203,6 +206,11 @@ impl FileLookup {
             Err(OpenError::File(_)) => Ok(false),
             Err(error) => Err(error),
         }
+    }
+
+    /// Whether the file has rules of the site, and is not served.
+    fn is_rules_file(&self, path: &[u8]) -> bool {
+        self.site.options.hides_rules_files && matches!(path, b"_redirects" | b"_headers")
     }
 
     /// The error that there is no file, with the nearest page for it.
@@ -240,7 +248,7 @@ impl FileLookup {
         is_unwatchable: bool,
         attempt: Attempt<'_>,
     ) -> Result<LookupResult, OpenError> {
-        if self.site.options.hides_rules_files && matches!(path, b"_redirects" | b"_headers") {
+        if self.is_rules_file(path) {
             return Err(FileError::NotFound.into());
         }
         let Attempt { cached, context, blocking, gauges, compression } = attempt;

@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::domain::Domain;
 use cases::Case;
-use sanderling_testkit::{DEADLINE, RawConnection, wait_until};
+use sanderling_testkit::{DEADLINE, RawConnection, TestDirectory, run_program, wait_until};
 
 const CASE_COUNT_MIN: usize = 400;
 /// Sent after each request.
@@ -25,7 +25,8 @@ const NEXT: &str = "GET /next.txt HTTP/1.1\r\nHost: localhost\r\nConnection: clo
 /// Of all files: 13 November 2023, 22:13:20.
 const MODIFIED: Duration = Duration::from_secs(1_699_913_600);
 /// Compared where both responses are successful; Content-Range and Location in all.
-const FIELDS: [&str; 5] = ["Content-Length", "Content-Type", "Last-Modified", "Accept-Ranges", "Content-Encoding"];
+const FIELDS: [&str; 6] =
+    ["Content-Length", "Content-Type", "Last-Modified", "Accept-Ranges", "Content-Encoding", "Vary"];
 
 /// Why both servers may answer differently: the rule that this program follows.
 struct Explanation {
@@ -54,8 +55,23 @@ const EXPLANATIONS: &[Explanation] = explanations! {
             && difference.ours.starts_with("206") && difference.what != "Accept-Ranges";
     "RFC 9110 §14.3: Accept-Ranges says that ranges are supported":
         |_, difference| difference.what == "Accept-Ranges";
+    "RFC 9110 §12.5.5: Vary says that a file may later be sent compressed, also before that was done":
+        |_, difference| difference.what == "Vary" && difference.ours.ends_with(" Accept-Encoding")
+            && difference.theirs.ends_with(' ');
     "RFC 9110 §5.3: repeated lines of a list are one list":
-        |case, difference| case.repeats("If-") && difference.theirs == "400";
+        |case, difference| (case.repeats("If-") && difference.theirs == "400")
+            || (case.repeats("Accept-Encoding") && difference.is_of_coding());
+    "RFC 9110 §12.5.3: of the codings with the highest weight one is sent, whatever the version of the request is":
+        |case, difference| difference.is_of_coding() && (case.has(";q=0.5, identity") || case.has(" HTTP/1.0\r\n"));
+    "RFC 9110 §12.5.3: `*` stands for any coding":
+        |case, difference| difference.is_of_coding() && case.has("Accept-Encoding: *\r\n");
+    "RFC 9110 §8.4.1.3: x-gzip is gzip":
+        |case, difference| difference.is_of_coding() && case.has("Accept-Encoding: x-gzip\r\n");
+    "RFC 9110 §12.5.3: what is no coding names none":
+        |case, difference| difference.is_of_coding() && case.has("Accept-Encoding: a gzip\r\n");
+    "RFC 9110 §14.2: a range is one of the selected representation, also of one with a coding":
+        |case, difference| case.is("GET /coded.txt ", "Accept-Encoding: gzip\r\nRange: ")
+            && ["206", "416"].contains(&&*difference.ours) && difference.theirs == "200";
     "RFC 9110 §13.2.2: If-Match precedes If-Unmodified-Since, and If-None-Match precedes If-Modified-Since":
         |case, difference| (case.has("If-Match: ") && case.has("If-Unmodified-Since: ") && difference.theirs == "412")
             || (case.has("If-None-Match: ") && case.has("If-Modified-Since: ") && difference.is_status("304", &["200"]));
@@ -91,6 +107,8 @@ const EXPLANATIONS: &[Explanation] = explanations! {
         |_, difference| difference.is_status("421", &["200", "400"]);
     "RFC 9110 §15.5.5: a directory without an index does not exist":
         |_, difference| difference.is_status("404", &["403"]);
+    "RFC 9110 §15.4.9: the URL of a file has no slash at its end; others are redirected to it":
+        |case, difference| case.has(".txt/ ") && difference.is_status("308", &["404"]);
     "RFC 9110 §7.4: another scheme than that of the connection is refused":
         |case, difference| (case.has("GET https:") || case.has("GET ftp:")) && difference.is_status("400", &["200"]);
     "RFC 9112 §3.2: an invalid Host gets 400":
@@ -122,15 +140,25 @@ impl Difference {
     fn is_status(&self, ours: &str, theirs: &[&str]) -> bool {
         self.what == "status" && self.ours == ours && theirs.contains(&&*self.theirs)
     }
+
+    /// Whether one of the servers has sent the file with a coding, and the other one without.
+    fn is_of_coding(&self) -> bool {
+        ["Content-Encoding", "Content-Length", "content"].contains(&self.what)
+    }
 }
 
 #[test]
 fn each_difference_to_nginx_is_explained_by_a_rule() {
     let ten_thousand: Vec<u8> = (0..10_000).map(|index| b'a' + (index % 23) as u8).collect();
-    let files: [(&str, &[u8]); 8] = [
+    let text = "a line that is repeated\n".repeat(100);
+    let plain = TestDirectory::with(&[("coded.txt", text.as_bytes())]);
+    let gzip = run_program("gzip", "gzip", &["--stdout", "--no-name", &plain.argument("coded.txt")]).output;
+    let files: [(&str, &[u8]); 10] = [
         ("index.html", b"<!doctype html><title>hello</title>\n"),
         ("ten-thousand.txt", &ten_thousand),
         ("empty.txt", b""),
+        ("coded.txt", text.as_bytes()),
+        ("coded.txt.gz", &gzip),
         ("next.txt", b"the next response\n"),
         ("docs/index.html", b"<!doctype html><title>docs</title>\n"),
         ("docs/a b.txt", b"a space\n"),
@@ -161,7 +189,11 @@ fn each_difference_to_nginx_is_explained_by_a_rule() {
         for difference in differences(&answers[0], &answers[1]) {
             match EXPLANATIONS.iter().position(|explanation| (explanation.applies)(case, &difference)) {
                 Some(index) => used[index] += 1,
-                None => unexplained.push(format!("{}\n  {difference:?}", case.bytes("TAG").escape_ascii())),
+                None => {
+                    let Difference { what, ours, theirs } = &difference;
+                    let request = case.bytes("TAG");
+                    unexplained.push(format!("{}\n  {what}: {ours:.99} | {theirs:.99}", request.escape_ascii()));
+                }
             }
         }
     }
@@ -247,8 +279,8 @@ impl Nginx {
             ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map(|name| format!("{name}_temp_path t;\n"));
         let config = format!(
             "daemon off;\nmaster_process off;\npid nginx.pid;\nerror_log stderr crit;\nevents {{}}\nhttp {{\n{}\
-             access_log off;\ncharset utf-8;\ncharset_types text/plain;\nabsolute_redirect off;\n\
-             types {{ text/html html; text/plain txt; }}\n\
+             access_log off;\ncharset utf-8;\ncharset_types text/plain;\nabsolute_redirect off;\ngzip_static on;\ngzip_vary on;\n\
+             types {{ text/html html; text/plain txt; application/gzip gz; }}\n\
              server {{\nlisten unix:{};\nroot public;\n}}\n}}\n",
             temporary.concat(),
             socket.display(),

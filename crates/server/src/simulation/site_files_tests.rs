@@ -153,6 +153,22 @@ fn the_first_index_that_exists_answers_for_a_directory() {
 }
 
 #[test]
+fn a_file_with_a_slash_at_its_end_is_redirected_to_its_url() {
+    let files = [("a.txt", "a"), ("b/c.txt", "c"), ("404.html", "missing")];
+    browse(&files, FileOptions::default(), |browser| {
+        browser.check("/a.txt/", "", "308 /a.txt");
+        browser.check("/b/c.txt/?q=/", "", "308 /b/c.txt?q=/");
+        browser.check("//evil.example/..//a.txt//", "", "308 /a.txt");
+        browser.check("/b/", "", "404 missing");
+        browser.check("/a.txt/x/", "", "404 missing");
+        browser.check("/d/", "", "404 missing");
+        browser.write("d", "now a file");
+        browser.wait_until_stale();
+        browser.check("/d/", "", "308 /d");
+    });
+}
+
+#[test]
 fn the_nearest_404_page_answers_with_status_404() {
     let files = [("404.html", "root"), ("a/404.html", "of a"), ("a/b/page.html", "page"), ("x.txt", "x")];
     browse(&files, FileOptions::default(), |browser| {
@@ -164,7 +180,7 @@ fn the_nearest_404_page_answers_with_status_404() {
         browser.check("/a/b/missing?query", "", "404 of a");
         browser.check("/a/b/", "", "404 of a");
         browser.check("/.env", "", "404 root");
-        browser.check("/x.txt/", "", "404 root");
+        browser.check("/x.txt/", "", "308 /x.txt");
         browser.check("/404.html", "", "200 root");
         browser.write("a/b/404.html", "of b");
         browser.wait_until_stale();
@@ -374,7 +390,7 @@ fn clean_urls_are_off_by_default() {
         browser.check("/a", "", "404 built-in");
         browser.check("/a.html", "", "200 page");
         browser.check("/index.html", "", "200 root");
-        browser.check("/a.html/", "", "404 built-in");
+        browser.check("/a.html/", "", "308 /a.html");
     });
 }
 
@@ -477,7 +493,7 @@ fn a_directory_without_an_index_is_listed_as_a_page_or_as_json() {
         browser.check("/a/", "", "200 index");
         browser.check("/b", "", "301 /b/");
         browser.check("/none/", "", "404 built-in");
-        browser.check("/b/two.txt/", "", "404 built-in");
+        browser.check("/b/two.txt/", "", "308 /b/two.txt");
         browser.check("/b/two.txt", "", "200 22");
         let etag = page.field("ETag").expect("of the page");
         assert_eq!(browser.get("/b/", &format!("{NAVIGATION}If-None-Match: {etag}\r\n")).status(), "304");

@@ -43,7 +43,7 @@ impl Case {
 
 /// All requests.
 pub(super) fn all() -> Vec<Case> {
-    let all = [methods(), paths(), ranges(), preconditions(), versions(), hosts(), framing(), malformed()];
+    let all = [methods(), paths(), ranges(), preconditions(), codings(), versions(), hosts(), framing(), malformed()];
     all.iter().flatten().map(|request| Case::new(request)).collect()
 }
 
@@ -284,6 +284,58 @@ fn preconditions() -> Vec<String> {
     requests.push(get(TARGET, "Range: bytes=0-0\nIf-None-Match: TAG\n"));
     requests.push(get(TARGET, "Range: bytes=0-0\nIf-Match: \"other\"\n"));
     requests.push(get(TARGET, "Range: bytes=10000-\nIf-None-Match: TAG\n"));
+    requests
+}
+
+/// `coded.txt` has a file with the coding gzip beside it.
+fn codings() -> Vec<String> {
+    let mut requests = Vec::new();
+    for accepted in [
+        "gzip",
+        "GZIP",
+        "x-gzip",
+        "gzip;q=1",
+        "gzip;q=0.001",
+        "gzip;q=0",
+        "gzip;q=0.000",
+        "gzip; q=0",
+        "gzip;q=0.5, identity",
+        "gzip, identity;q=0.5",
+        "gzip;q=2",
+        "gzip;q=x",
+        "gzip;level=9",
+        "br",
+        "br, gzip",
+        "br;q=1.0, gzip;q=0.8, *;q=0.1",
+        "zstd, br, deflate",
+        "*",
+        "*;q=0",
+        "gzip, *;q=0",
+        "gzip;q=0, *",
+        "identity",
+        "identity;q=0",
+        "identity;q=0, gzip",
+        "",
+        ",gzip,",
+        "gzipped",
+        "a gzip",
+    ] {
+        requests.push(get("/coded.txt", &format!("Accept-Encoding: {accepted}\n")));
+    }
+    let gzip = "Accept-Encoding: gzip\n";
+    requests.push(get("/coded.txt", ""));
+    requests.push(get("/coded.txt.gz", ""));
+    requests.push(get("/coded.txt.gz", gzip));
+    requests.push(get("/coded.txt", gzip).replacen("GET", "HEAD", 1));
+    requests.push(get("/coded.txt", gzip).replacen("1.1", "1.0", 1));
+    requests.push(get("/coded.txt", "Accept-Encoding: br\nAccept-Encoding: gzip\n"));
+    for range in ["bytes=0-9", "bytes=-10", "bytes=50-", "bytes=5000-", "bytes=0-9,20-29"] {
+        requests.push(get("/coded.txt", &format!("{gzip}Range: {range}\n")));
+        requests.push(get("/coded.txt", &format!("Range: {range}\n")));
+    }
+    requests.push(get("/coded.txt", &format!("{gzip}If-Modified-Since: {SAME}\n")));
+    requests.push(get("/coded.txt", &format!("{gzip}If-None-Match: TAG\n")));
+    requests.push(get("/coded.txt", &format!("{gzip}Range: bytes=0-9\nIf-Range: {SAME}\n")));
     requests
 }
 

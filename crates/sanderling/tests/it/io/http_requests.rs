@@ -58,7 +58,7 @@ fn each_target_has_its_status_and_media_type() {
         ("/directory", 301, "text/html"),
         ("/bare/", 404, "text/html"),
         ("/missing", 404, "text/html"),
-        ("/alphabet.txt/", 404, "text/html"),
+        ("/alphabet.txt/", 308, "text/html"),
         ("/alphabet.txt/more", 404, "text/html"),
         ("/directory//index.html", 200, "text/html"),
         ("/.secret", 404, "text/html"),
