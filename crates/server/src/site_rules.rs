@@ -349,6 +349,7 @@ fn page_status(status: PageStatus) -> Status {
         PageStatus::NotFound => Status::NotFound,
         PageStatus::Gone => Status::Gone,
         PageStatus::UnavailableForLegalReasons => Status::UnavailableForLegalReasons,
+        PageStatus::ServiceUnavailable => Status::ServiceUnavailable,
     }
 }
 

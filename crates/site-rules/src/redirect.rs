@@ -70,6 +70,8 @@ pub enum PageStatus {
     Gone,
     /// 451
     UnavailableForLegalReasons,
+    /// 503
+    ServiceUnavailable,
 }
 
 /// Where a rule leads to.
@@ -195,7 +197,7 @@ impl Action {
         let Some(page_status) = PageStatus::from_code(status) else {
             let message = format!("the status {status} is not supported");
             let remedy =
-                "write 301, 302, 303, 307 or 308 to redirect, 200 to serve another file, or 403, 404, 410 or 451";
+                "write 301, 302, 303, 307 or 308 to redirect, 200 to serve another file, or 403, 404, 410, 451 or 503";
             return Err(RuleError::new(message, remedy));
         };
         Ok(Action::Page(page_status, to.map(file).transpose()?))
@@ -222,6 +224,7 @@ impl PageStatus {
             404 => PageStatus::NotFound,
             410 => PageStatus::Gone,
             451 => PageStatus::UnavailableForLegalReasons,
+            503 => PageStatus::ServiceUnavailable,
             _ => return None,
         })
     }

@@ -281,7 +281,7 @@ mod tests {
             (
                 "redirects = { \"/a\" = { to = \"/b\", status = 418 } }",
                 "3:15: the status 418 is not supported; write 301, 302, 303, 307 or 308 to redirect, 200 to serve another \
-                 file, or 403, 404, 410 or 451",
+                 file, or 403, 404, 410, 451 or 503",
             ),
             (
                 "redirects = { \"/a\" = \"/b\\r\\nX: y\" }",

@@ -153,6 +153,21 @@ fn other_files_are_served_by_rewrites_and_error_pages() {
 }
 
 #[test]
+fn site_that_is_closed_for_maintenance_gets_503_with_its_page() {
+    let section = "[domain.\"example.com\".redirects]\n\"/status\" = { to = \"/status.txt\", status = 200, force = true }\n\
+        \"/*\" = { to = \"/maintenance.html\", status = 503, force = true }\n[domain.\"example.com\".headers]\n\
+        \"/*\" = { \"Retry-After\" = \"3600\" }\n";
+    let site = Site::new(section, &[("public/maintenance.html", b"soon\n"), ("public/status.txt", b"up\n")]);
+    for path in ["/", "/index.html", "/missing", "/maintenance.html"] {
+        site.check_content(path, 503, "soon\n");
+        site.check(path, &["-r", "1-"], 503, &["retry-after: 3600", "!etag", "!content-range"]);
+    }
+    site.check_content("/status", 200, "up\n");
+    let closed = Site::new("redirects = { \"/*\" = { status = 503 } }\n", &[]);
+    closed.check("/", &[], 503, &["retry-after: 5"]);
+}
+
+#[test]
 fn fields_are_on_the_responses_that_may_have_them() {
     let section = "[domain.\"example.com\".headers]\n\"/*\" = { \"X-Frame-Options\" = \"DENY\", \"X-Path\" = \"/:splat\" }\n\
         \"/assets/*\" = { \"Cache-Control\" = \"public, max-age=31536000, immutable\", \"X-Content-Type-Options\" = false }\n\
