@@ -131,15 +131,18 @@ mod tests {
     }
 
     #[test]
-    fn the_wall_clock_is_read_again_when_its_second_is_over() {
-        let mut clock = Clock::new(monotonic_ms());
-        clock.wall = WallClock { until_ms: Milliseconds::MAX, ..WallClock::at(0, Duration::ZERO) };
-        clock.tick();
-        assert_eq!(clock.unix_s(), 0, "the second goes on");
-        clock.wall.until_ms = clock.now_ms();
-        clock.tick();
-        assert_ne!(clock.unix_s(), 0);
-        assert_eq!(*clock.date(), HttpDate::from_unix_s(clock.unix_s()));
+    fn a_wall_clock_that_is_set_back_or_forth_is_followed_when_its_second_is_over() {
+        for earlier in [Duration::ZERO, Duration::from_secs(9_999_999_999)] {
+            let mut clock = Clock::new(monotonic_ms());
+            clock.wall = WallClock { until_ms: Milliseconds::MAX, ..WallClock::at(0, earlier) };
+            clock.tick();
+            assert_eq!(clock.unix_s(), earlier.as_secs(), "the second goes on");
+            let before_ms = clock.now_ms();
+            clock.wall.until_ms = before_ms;
+            clock.tick();
+            assert!(clock.unix_s() != earlier.as_secs() && clock.now_ms() - before_ms < 60_000);
+            assert_eq!(*clock.date(), HttpDate::from_unix_s(clock.unix_s()));
+        }
     }
 
     #[test]

@@ -258,6 +258,9 @@ fn keys_of(site_id: u32, path: &[u8]) -> impl Iterator<Item = FileKey> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sites::SiteOptions;
+    use sanderling_os::directory::Directory;
+    use std::sync::Arc;
 
     fn key(site_id: u32, path: &str) -> FileKey {
         FileKey { path: path.as_bytes().to_vec(), site: KeySite::new(site_id, Purpose::Request) }
@@ -307,5 +310,31 @@ mod tests {
         }
         assert_eq!(changed("a/app.js").uncompressed_keys().count(), 0);
         assert_eq!(Invalidation::Everything.uncompressed_keys().count(), 0);
+    }
+
+    #[test]
+    fn lost_events_invalidate_everything_and_end_all_watches() {
+        let directory = tempfile::tempdir().expect("created");
+        let root = Root::Directory(Arc::new(Directory::open(directory.path()).expect("opened")));
+        let site = Site { id: 7, hosts: Vec::new(), root, options: SiteOptions::default() };
+        let watched = WatchedDirectories::new(10);
+        assert!(watched.watch(&site, b"") && watched.is_watched(&site, b""));
+        let queue = std::fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").expect("read");
+        let queue: usize = queue.trim().parse().expect("a number");
+        let (mut from, mut to) = (directory.path().join("a"), directory.path().join("b"));
+        std::fs::write(&from, b"").expect("written");
+        // Two events each.
+        for _ in 0..=queue / 2 {
+            std::fs::rename(&from, &to).expect("renamed");
+            std::mem::swap(&mut from, &mut to);
+        }
+        // Each call reads a bounded number of events.
+        let (mut last, mut calls) = (None, 0);
+        while watched.count() > 0 && calls <= queue {
+            watched.read_events(|invalidation| last = Some(invalidation));
+            calls += 1;
+        }
+        assert_eq!(last, Some(Invalidation::Everything));
+        assert!(!watched.is_watched(&site, b""));
     }
 }

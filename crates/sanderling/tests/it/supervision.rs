@@ -420,6 +420,20 @@ fn process_that_is_not_ready_in_time_is_killed_and_the_old_one_kept() {
 }
 
 #[test]
+fn reload_with_an_error_changes_nothing() {
+    let directory = domain("workers = 1", ANY, ANY);
+    let server = TestServer::start_command(directory.serve_command(), BOTH);
+    let mut client = HttpClient::connect(server.http());
+    assert_eq!(client.get("/").status, 200);
+    let process = server.server_process_id();
+    write_config(&directory, "workers = 0", ANY, ANY);
+    let ended = directory.control("reload");
+    assert_eq!(ended.code(), Some(1), "{ended}");
+    assert!(ended.errors.contains("reload failed, keeping the current configuration"), "{ended}");
+    assert_eq!((server.server_process_id(), client.get("/").status), (process, 200));
+}
+
+#[test]
 fn stop_during_a_start() {
     let directory = domain("workers = 1", ANY, ANY);
     // So many records that the stop arrives while they are read.

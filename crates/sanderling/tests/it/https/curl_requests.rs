@@ -72,6 +72,71 @@ fn ranges_conditions_and_heads_are_those_of_http() {
     }
 }
 
+/// Each row is one that some widely used server answers otherwise.
+#[test]
+fn both_versions_answer_requests_that_other_servers_get_wrong() {
+    const FORM: &str = "%{http_code} %header{content-range}%header{allow}%header{location}%header{content-encoding}";
+    let text = "a line that is repeated\n".repeat(100);
+    let directory = TestDirectory::with(&[("coded.css", text.as_bytes())]);
+    let gzip = run_program("gzip", "gzip", &["--stdout", &directory.argument("coded.css")]);
+    let site = Site::start(&[
+        ("public/text.txt", b"0123456789"),
+        ("public/empty.txt", b""),
+        ("public/docs/index.html", b"docs"),
+        ("public/.env", b"secret"),
+        ("public/dump.sql", b"secret"),
+        ("public/.well-known/security.txt", b"contact"),
+        ("public/coded.css", text.as_bytes()),
+        ("public/coded.css.gz", &gzip.output),
+    ]);
+    let (many_ranges, long) = (format!("Range: bytes={}", ["0-0"; 200].join(",")), format!("/{}", "a".repeat(9_000)));
+    let (allow, post_date) = ("GET, HEAD, OPTIONS", "If-Modified-Since: Fri, 31 Dec 9999 23:59:59 GMT");
+    let rows: &[(&str, &[&str], &str)] = &[
+        ("/text.txt", &["-I", "-r", "0-1"], "200 "),
+        ("/text.txt", &["-H", "Range: bytes=-0"], "416 bytes */10"),
+        ("/text.txt", &["-H", "Range: items=0-1"], "200 "),
+        ("/text.txt", &["-H", "Range: bytes=0-1,4-5"], "206 bytes 0-5/10"),
+        ("/text.txt", &["-H", &many_ranges], "206 bytes 0-0/10"),
+        ("/empty.txt", &["-H", "Range: bytes=0-"], "200 "),
+        ("/text.txt", &["-H", "If-None-Match: \"other\"", "-H", post_date], "200 "),
+        ("/text.txt", &["-H", post_date], "304 "),
+        ("/text.txt", &["-H", "If-None-Match: \"other\", *"], "200 "),
+        ("/text.txt", &["-H", "If-None-Match: *"], "304 "),
+        ("/text.txt", &["-H", "Expect: tea"], "417 "),
+        ("/text.txt", &["-X", "TRACE"], &format!("405 {allow}")),
+        ("/text.txt", &["-d", "a"], &format!("405 {allow}")),
+        ("/text.txt", &["-X", "OPTIONS"], &format!("204 {allow}")),
+        ("/text.txt", &["-X", "BREW"], "501 "),
+        ("/text.txt/", &[], "308 /text.txt"),
+        ("/docs?a=//b", &[], "301 /docs/?a=//b"),
+        ("//docs", &[], "301 /docs/"),
+        ("//evil.example/..//docs", &[], "301 /docs/"),
+        ("//text.txt", &[], "200 "),
+        ("/docs%2findex.html", &[], "200 "),
+        ("/docs/%2e%2e/text.txt", &[], "200 "),
+        ("/docs/..%2f..%2ftext.txt", &[], "400 "),
+        ("/text.txt%00", &[], "400 "),
+        ("/%zz", &[], "400 "),
+        (&long, &[], "414 "),
+        ("/.env", &[], "404 "),
+        ("/dump.sql", &[], "404 "),
+        ("/.well-known/security.txt", &[], "200 "),
+        ("/coded.css", &["-H", "Accept-Encoding: gzip;q=0.5, br"], "200 gzip"),
+        ("/coded.css", &["-H", "Accept-Encoding: gzip;q=0"], "200 "),
+        ("/coded.css", &["-H", "Accept-Encoding: *;q=0"], "200 "),
+        ("/coded.css", &["-H", "Accept-Encoding: identity;q=0, *"], "200 gzip"),
+        (
+            "/coded.css",
+            &["-H", "Accept-Encoding: gzip", "-r", "0-1"],
+            &format!("206 bytes 0-1/{}gzip", gzip.output.len()),
+        ),
+    ];
+    for (path, options, expected) in rows {
+        let common = ["--path-as-is", "-o", "/dev/null", "-w", FORM];
+        site.check(path, &[&common[..], options].concat(), expected);
+    }
+}
+
 #[test]
 fn precompressed_file_is_sent_to_a_client_that_accepts_it() {
     let text = "a line that is repeated\n".repeat(1000);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::domain::{Domain, Setup};
 use sanderling_testkit::http::{HttpClient, get};
-use sanderling_testkit::{DEADLINE, ListenerCounts, RawConnection, TestDirectory, TestServer};
+use sanderling_testkit::{DEADLINE, ListenerCounts, RawConnection, TestDirectory, TestServer, wait_until};
 
 /// Outside of the document root, and never served.
 const CANARY: &[u8] = b"the canary sings";
@@ -125,6 +125,22 @@ fn a_domain_may_serve_hidden_files_and_refuse_paths_that_are_not_exact() {
         let statuses = targets.map(|target| HttpClient::connect(server.http()).get(target).status);
         assert_eq!(statuses, expected, "{keys}");
     }
+}
+
+#[test]
+fn directory_that_becomes_a_file_and_a_directory_again_is_served_as_what_it_is() {
+    let domain = Domain::with_site(&[("index.html", b"hi\n"), ("a/index.html", b"inside\n"), ("a/b.txt", b"b")]);
+    let root = domain.directory.path().join("public");
+    let (path, aside) = (root.join("a"), root.join("aside"));
+    let statuses =
+        || ["/a", "/a/", "/a/b.txt"].map(|target| HttpClient::connect(domain.server.http()).get(target).status);
+    assert_eq!(statuses(), [301, 200, 200]);
+    fs::rename(&path, &aside).unwrap();
+    fs::write(&path, b"a file").unwrap();
+    wait_until("the file", || statuses() == [200, 308, 404]);
+    fs::remove_file(&path).unwrap();
+    fs::rename(&aside, &path).unwrap();
+    wait_until("the directory", || statuses() == [301, 200, 200]);
 }
 
 /// More than the socket buffers of a connection hold.
