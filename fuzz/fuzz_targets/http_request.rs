@@ -78,6 +78,6 @@ fn check_response<'r>(
                 assert!(part.length_bytes > 0 && part.start_bytes + part.length_bytes <= LENGTH_BYTES);
             }
         }
-        Body::Empty | Body::StatusPage(_) | Body::DnsMessage => {}
+        Body::Empty | Body::StatusPage(_) | Body::Text(_) | Body::DnsMessage => {}
     }
 }

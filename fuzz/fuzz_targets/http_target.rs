@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sanderling_http::{Host, SEGMENT_BYTES_MAX, SITE_PATH_BYTES_MAX, SitePath, media_type};
+use sanderling_http::{Host, PathTraits, SEGMENT_BYTES_MAX, SITE_PATH_BYTES_MAX, SitePath, media_type};
 
 fuzz_target!(|bytes: &[u8]| {
     Host::parse(bytes);
@@ -15,7 +15,9 @@ fuzz_target!(|bytes: &[u8]| {
     if !path.is_empty() {
         for (index, segment) in path.split(|&byte| byte == b'/').enumerate() {
             assert!(!segment.is_empty() && segment.len() <= SEGMENT_BYTES_MAX);
-            assert!(!segment.starts_with(b".") || (index == 0 && segment == b".well-known"));
+            let is_hidden = segment.starts_with(b".") && !(index == 0 && segment == b".well-known");
+            assert!(!is_hidden || site_path.traits().intersects(PathTraits::HIDDEN));
+            assert!(segment != b"." && segment != b"..");
         }
     }
     let encode = |byte: &u8| if *byte == b'/' { "/".to_owned() } else { format!("%{byte:02x}") };
