@@ -33,6 +33,7 @@ const TOGETHER: &[Step] = &[
     Step { name: "no-std", purpose: "dns and http build without an operating system", run: no_std },
     Step { name: "ring", purpose: "the program builds with the other library for cryptography", run: ring },
     Step { name: "bench", purpose: "what measures the program builds and passes its tests", run: bench },
+    Step { name: "fuzz", purpose: "the fuzz targets build", run: fuzz },
     Step {
         name: "torture",
         purpose: "single faults of system calls end no process and lose nothing later",
@@ -206,15 +207,21 @@ fn target_is_installed() -> bool {
     Path::new(sysroot.trim()).join("lib/rustlib").join(NO_STD_TARGET).join("lib").is_dir()
 }
 
-/// The arguments of cargo for the workspace `bench`, which shares the target folder, so that most dependencies are built
+/// The arguments of cargo for a workspace of its own, which shares the target folder, so that most dependencies are built
 /// already.
-fn bench_workspace() -> (String, String) {
+fn workspace(folder: &str) -> (String, String) {
     let target = env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".to_owned());
-    (format!("--locked --manifest-path bench/Cargo.toml --target-dir {target}"), target)
+    (format!("--locked --manifest-path {folder}/Cargo.toml --target-dir {target}"), target)
+}
+
+/// To run them needs nightly Rust.
+fn fuzz(log: &mut Log) -> Outcome {
+    let (workspace, _) = workspace("fuzz");
+    Program::cargo().args(&format!("check {workspace} --bins")).run(log)
 }
 
 fn bench(log: &mut Log) -> Outcome {
-    let (workspace, _) = bench_workspace();
+    let (workspace, _) = workspace("bench");
     let clippy = format!("clippy {workspace} --workspace --all-targets -- -D warnings");
     let outcome = Program::cargo().args(&clippy).run(log);
     outcome.and_then(|| Program::cargo().args(&format!("test {workspace} --workspace")).run(log))
@@ -222,7 +229,7 @@ fn bench(log: &mut Log) -> Outcome {
 
 /// A random sample of the faults; its seed is printed.
 fn torture(log: &mut Log) -> Outcome {
-    let (workspace, target) = bench_workspace();
+    let (workspace, target) = workspace("bench");
     let run = format!(
         "run {workspace} --package measure -- torture --faults 60 --seed 1 --program {target}/debug/sanderling"
     );

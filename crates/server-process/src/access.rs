@@ -12,14 +12,17 @@ pub(crate) fn problems(config: &Config, snapshot: &Snapshot, user: Option<&str>)
     let sites = config.sites.iter().zip(snapshot.sites.all()).filter_map(|(site, opened)| {
         let Root::Directory(directory) = &opened.root else { return None };
         let shown = site.document_root.display();
-        match directory.open_beneath(b"index.html").map_err(|error| error.kind()) {
-            Err(io::ErrorKind::PermissionDenied) => {
+        let files = &site.options.files;
+        let has_other_page = files.listing || files.fallback.is_some();
+        let mut indexes = files.index.iter().map(|name| directory.open_beneath(name.as_bytes()));
+        match indexes.find(|opened| !is_missing(opened)).unwrap_or_else(|| Err(io::ErrorKind::NotFound.into())) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 let message = format!("{user} cannot read the site `{shown}`; requests get status 403");
                 let problem = Problem::new(message, format!("allow it, for example with chmod -R o+rX {shown}"));
                 Some(Diagnostic::error(site.location.clone(), problem))
             }
-            Err(io::ErrorKind::NotFound) => {
-                let message = format!("the site `{shown}` has no index.html");
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !has_other_page => {
+                let message = format!("the site `{shown}` has no {}", files.index.join(" or "));
                 let problem = Problem::new(message, "create it, or requests for / get status 404");
                 Some(Diagnostic::warning(site.location.clone(), problem))
             }
@@ -27,4 +30,8 @@ pub(crate) fn problems(config: &Config, snapshot: &Snapshot, user: Option<&str>)
         }
     });
     sites.collect()
+}
+
+fn is_missing<T>(opened: &io::Result<T>) -> bool {
+    opened.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }

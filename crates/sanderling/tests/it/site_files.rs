@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, curl, wait_until};
+use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, curl, run, wait_until};
 
 /// The program with the first configuration of a page of the manual, at a free port, and with these files.
 struct Manual {
@@ -177,4 +177,23 @@ fn wildcards_indexes_and_clean_urls_are_configured() {
     assert_eq!(location, format!("http://example.com:{}/about?q", manual.server.http().port()));
     manual.directory.write("main/news.html", b"news");
     wait_until("a new page is served", || manual.curl("example.com", "/news", " %{http_code}", &[]) == "news 200");
+}
+
+#[test]
+fn check_warns_of_a_site_without_a_page_for_its_root() {
+    for (keys, file, warning) in [
+        ("", "a.txt", "public` has no index.html; "),
+        ("index = [\"home.html\", \"index.txt\"]", "index.html", "public` has no home.html or index.txt; "),
+        ("index = [\"home.html\", \"index.txt\"]", "index.txt", ""),
+        ("listing = true", "a.txt", ""),
+        ("fallback = \"app.html\"", "app.html", ""),
+    ] {
+        let config = format!("[domain.\"example.com\"]\nsite = \"public\"\n{keys}\n");
+        let directory = TestDirectory::with(&[("sanderling.toml", config.as_bytes())]);
+        directory.write(&format!("public/{file}"), b"");
+        let ended = run(&["check", "--config", &directory.argument("sanderling.toml")]);
+        assert_eq!(ended.code(), Some(0), "{ended}");
+        assert_eq!(ended.errors.contains(" has no "), !warning.is_empty(), "{keys}: {ended}");
+        assert!(ended.errors.contains(warning), "{keys}: {ended}");
+    }
 }

@@ -77,11 +77,12 @@ fn chromium_uses_modules_styles_and_a_sound_by_ranges_over_http_2() {
     chromium.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(&errors).expect("created"));
     let _browser = Browser(chromium.spawn().expect("chromium is installed: cargo xtask setup"));
     let read_errors = || fs::read_to_string(&errors).expect("text");
+    let read_log = || fs::read_to_string(directory.path().join("access.log")).unwrap_or_default();
+    wait_until("the first request", || !read_log().is_empty());
     wait_until("a line in the console", || !console(&read_errors()).is_empty());
     let errors = read_errors();
     let expected = format!("\"end: {SOUND_SECONDS} s, at {} s, true\"", SOUND_SECONDS - 10);
     assert!(matches!(console(&errors)[..], [line] if line.contains(&expected)), "{errors}");
-    let read_log = || fs::read_to_string(directory.path().join("access.log")).unwrap_or_default();
     let of_sound = |log: &str| log.matches("GET /sound.wav HTTP/2.0|206|bytes=").count();
     wait_until("the responses", || of_sound(&read_log()) >= 2);
     let log = read_log();
