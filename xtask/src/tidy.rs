@@ -17,7 +17,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("crates/server-process", &["server", "listeners", "ipc", "config", "os", "dns", "http", "tls", "site-rules"]),
     // It reads nothing from the network, so it depends on no protocol crate.
     ("crates/supervisor", &["listeners", "ipc", "config", "os", "state"]),
-    ("crates/agent", &["ipc", "config", "os", "state", "tls"]),
+    ("crates/agent", &["ipc", "config", "os", "state", "tls", "dns"]),
     ("crates/state", &[]),
     ("crates/listeners", &["config", "os"]),
     ("crates/ipc", &["config", "os"]),

@@ -1,5 +1,5 @@
 //! The agent: the process that makes outgoing connections and writes the state folder. It requests certificates (RFC 8555) and
-//! renews them.
+//! renews them, and notifies secondary servers (RFC 1996).
 //!
 //! What it has promised, such as an order in progress, is in the state folder: it can be killed at any moment, and the next one
 //! goes on. It is the only crate with asynchronous code, in one thread; no client of the server waits for it.
@@ -12,6 +12,10 @@ mod order;
 mod accounts;
 mod certificates;
 mod schedule;
+mod zones;
+mod notifier;
+mod dns_exchange;
+mod tsig_keys;
 mod failure;
 mod https_client;
 mod link;

@@ -6,18 +6,22 @@ use crate::failure::Failure;
 use crate::link::Incoming;
 use crate::order::{OrderRequest, Orders};
 use crate::schedule::Schedule;
+use crate::zones::Zones;
 use instant_acme::{CertificateIdentifier, Error};
 use sanderling_config::log::log;
 use sanderling_ipc::agent::AgentReport;
-use sanderling_ipc::{Command, Connection, Event, FdKind, IncomingFds, Message, Text};
+use sanderling_ipc::handover::Descriptors;
+use sanderling_ipc::{Command, Connection, Event, IncomingFds, Message, Text};
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 /// Orders at the same time.
 const ORDERS_MAX: usize = 8;
 /// The clock of the machine may be set meanwhile.
 const WAIT_MAX: Duration = Duration::from_secs(60);
+/// Time between two reports: each has all zones.
+const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 /// Time between two looks at the suggestion of an authority (RFC 9773 §4.3.2), unless it says another one.
 const SUGGESTION_INTERVAL_S: u64 = 6 * 3600;
 const SUGGESTION_INTERVAL_S_MIN: u64 = 60;
@@ -48,18 +52,22 @@ pub(crate) struct MainLoop {
     certificates: Vec<ManagedCertificate>,
     schedule: Schedule<Task>,
     running: JoinSet<Finished>,
+    zones: Zones,
     last_report: Option<AgentReport>,
+    next_report_at: Instant,
 }
 
 impl MainLoop {
-    pub(crate) fn new(orders: Orders, certificates: Vec<ManagedCertificate>) -> MainLoop {
+    pub(crate) fn new(orders: Orders, certificates: Vec<ManagedCertificate>, zones: Zones) -> MainLoop {
         let count = certificates.len();
         let mut main_loop = MainLoop {
             orders: Rc::new(orders),
             certificates,
             schedule: Schedule::new(),
             running: JoinSet::new(),
+            zones,
             last_report: None,
+            next_report_at: Instant::now(),
         };
         for index in 0..count {
             main_loop.schedule_order(index);
@@ -72,12 +80,13 @@ impl MainLoop {
     pub(crate) async fn run(mut self) {
         loop {
             self.start_due();
-            self.report();
+            let report_wait = self.report();
             let is_possible = self.is_possible();
             let wait = self
                 .schedule
                 .next_at(is_possible)
-                .map_or(WAIT_MAX, |at| Duration::from_secs(at.saturating_sub(unix_s())).min(WAIT_MAX));
+                .map_or(WAIT_MAX, |at| Duration::from_secs(at.saturating_sub(unix_s())).min(WAIT_MAX))
+                .min(report_wait.unwrap_or(WAIT_MAX));
             let orders = Rc::clone(&self.orders);
             tokio::select! {
                 incoming = orders.link.receive() => match incoming {
@@ -88,6 +97,7 @@ impl MainLoop {
                     self.finish(finished.expect("a task that panics ends the agent, and the next one goes on"));
                 }
                 () = tokio::time::sleep(wait) => {}
+                () = self.zones.changed(), if report_wait.is_none() => {}
                 () = orders.link.flush() => {}
             }
         }
@@ -195,10 +205,14 @@ impl MainLoop {
     }
 
     fn handle(&mut self, command: Command, descriptors: IncomingFds) {
-        let client = descriptors.into_iter().find(|(kind, _)| *kind == FdKind::Requester).map(|(_, client)| client);
-        let client = client.and_then(|client| Connection::from_fd(client).ok());
+        let mut received = Descriptors::default();
+        received.extend(descriptors);
+        let client = received.requester.take().and_then(|client| Connection::from_fd(client).ok());
         match (command, client) {
             (Command::RenewCertificate { name }, Some(client)) => self.renew(&name, client),
+            (Command::UpdateSecrets, None) => self.zones.update_secrets(received),
+            (Command::ZonesServed, None) => self.zones.on_all_served(received.served_zones),
+            (Command::ZoneServed(zone), None) => self.zones.on_served(&zone),
             (command, _) => log(&format!("ignoring the command {command:?}: the agent does not carry it out")),
         }
     }
@@ -219,17 +233,24 @@ impl MainLoop {
         }
     }
 
-    /// Tells the supervisor what has changed.
-    fn report(&mut self) {
+    /// Tells the supervisor what has changed; the time to wait if it is too early.
+    fn report(&mut self) -> Option<Duration> {
+        let now = Instant::now();
+        if let Some(wait) = self.next_report_at.checked_duration_since(now).filter(|wait| !wait.is_zero()) {
+            return Some(wait);
+        }
         let certificates = self.certificates.iter().map(|certificate| {
             let index = certificate.authority_index(self.orders.accounts.count());
             certificate.report(&self.orders.accounts.authority(index).name)
         });
-        let report = AgentReport { certificates: certificates.collect(), schedule: self.schedule.report() };
+        let (certificates, zones) = (certificates.collect(), self.zones.report());
+        let report = AgentReport { certificates, zones, schedule: self.schedule.report() };
         if self.last_report.as_ref() != Some(&report) {
             self.orders.link.report(&report);
             self.last_report = Some(report);
+            self.next_report_at = now + REPORT_INTERVAL;
         }
+        None
     }
 }
 

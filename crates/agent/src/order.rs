@@ -15,6 +15,7 @@ use sanderling_ipc::agent::Challenge;
 use sanderling_state::StateFolder;
 use sanderling_tls::Certificate;
 use serde::{Deserialize, Serialize};
+use std::rc::Rc;
 use std::time::Duration;
 
 /// Times that an order goes on after a failure that needs no pause, such as a nonce that was not valid any more.
@@ -27,8 +28,8 @@ const POLLS_MAX: u32 = 60;
 
 /// What every order needs.
 pub(crate) struct Orders {
-    pub(crate) state: StateFolder,
-    pub(crate) link: Link,
+    pub(crate) state: Rc<StateFolder>,
+    pub(crate) link: Rc<Link>,
     pub(crate) accounts: Accounts,
     /// The zones of this server.
     pub(crate) zones: Vec<DomainName>,

@@ -5,6 +5,8 @@ use crate::certificates::ManagedCertificate;
 use crate::link::Link;
 use crate::main_loop::MainLoop;
 use crate::order::Orders;
+use crate::tsig_keys::TsigSecrets;
+use crate::zones::Zones;
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::{self, log};
 use sanderling_config::{Config, ConfigSource, Exit, lookup_user};
@@ -18,6 +20,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use tokio::task::LocalSet;
 
 /// What the resolver of the C library reads.
@@ -43,15 +46,14 @@ fn try_run(source: &ConfigSource, state: &Path) -> io::Result<()> {
     // The supervisor handles those of the terminal, which reach both.
     let _signals = Signals::register(&[SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2])?;
     signals::unblock_all()?;
-    let Descriptors { configuration, connections, .. } = handover::from_names()?;
+    let Descriptors { configuration, connections, tsig_secrets, .. } = handover::from_names()?;
     let missing = || io::Error::other("only a supervisor can run this command; run `sanderling serve`");
     let connection = Connection::from_fd(connections.into_iter().next().ok_or_else(missing)?)?;
     let text = memfd::read(configuration.ok_or_else(missing)?, CONFIGURATION_BYTES_MAX)?;
     let invalid = |_| io::Error::other("the configuration has errors");
     let config = source.parse(&text).map_err(invalid)?;
-    let acme = config.acme.as_ref().ok_or_else(|| io::Error::other("there are no authorities"))?;
     // As the operator, and as long as the files of the system can be read.
-    let accounts = Accounts::new(acme);
+    let accounts = Accounts::new(config.acme.as_ref());
     let user = lookup_user(&config)
         .map_err(|diagnostics| io::Error::other(diagnostics.first().map_or(String::new(), ToString::to_string)))?;
     sandbox::drop_privileges(user.as_ref(), sandbox::CoreDumps::Forbidden)?;
@@ -62,15 +64,20 @@ fn try_run(source: &ConfigSource, state: &Path) -> io::Result<()> {
     log::start_writer()?;
     let certificates =
         config.automatic_certificates().map(|configured| ManagedCertificate::load(configured, &state)).collect();
+    let mut keys = TsigSecrets::default();
+    if let Some(secrets) = tsig_secrets {
+        keys.update(&config.tsig_keys, secrets)?;
+    }
+    let config = Rc::new(config);
     LocalSet::new().block_on(&runtime, async {
         let orders = Orders {
-            state,
-            link: Link::new(connection)?,
+            state: Rc::new(state),
+            link: Rc::new(Link::new(connection)?),
             accounts,
             zones: config.zones.iter().map(|zone| zone.apex.clone()).collect(),
             has_http: !config.http_listen.is_empty(),
         };
-        MainLoop::new(orders, certificates).run().await;
+        MainLoop::new(orders, certificates, Zones::new(config, keys)).run().await;
         Ok(())
     })
 }

@@ -11,7 +11,7 @@ use crate::paths::{
     read_secret_file,
 };
 use crate::service::Service;
-use crate::transfers::{TsigKeyFile, ZoneTransfers};
+use crate::transfers::{TransfersByZone, TsigKeyFile, ZoneTransfers};
 use crate::zones::{Zone, ZoneFolder};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
@@ -186,6 +186,17 @@ impl Config {
     /// Whether there are zones, or may be some in a folder.
     pub fn has_zones(&self) -> bool {
         !self.zones.is_empty() || self.zone_folder.is_some()
+    }
+
+    /// The transfers of each zone.
+    pub fn transfers_by_zone(&self) -> TransfersByZone<'_> {
+        TransfersByZone::new(&self.transfers, &self.zone_transfers)
+    }
+
+    /// Whether there are secondary servers.
+    pub fn has_secondaries(&self) -> bool {
+        let own = self.zone_transfers.iter().map(|(_, own)| own);
+        own.chain([&self.transfers]).any(|transfers| !transfers.secondaries.is_empty())
     }
 
     /// Whether replies have cookies.

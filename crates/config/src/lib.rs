@@ -48,5 +48,5 @@ pub use path_rules::{AuthRule, PathRules};
 pub use paths::{COOKIE_SECRET_BYTES, CookieSecret};
 pub use service::{ListenerRole, Service};
 pub use similar::most_similar;
-pub use transfers::{Secondary, TransferRule, TsigAlgorithm, TsigKeyFile, ZoneTransfers};
+pub use transfers::{Secondary, TransferRule, TransfersByZone, TsigAlgorithm, TsigKeyFile, ZoneTransfers};
 pub use zones::{Zone, ZoneFolder, ZoneListing};

@@ -4,6 +4,7 @@ use crate::diagnostic::{Diagnostic, Location, Problem};
 use crate::domain_name::DomainName;
 use crate::paths::{check_key_mode, read_secret_file};
 use data_encoding::BASE64;
+use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use zeroize::Zeroizing;
@@ -101,6 +102,25 @@ pub struct TransferRule {
     pub network: Option<(IpAddr, u8)>,
     /// The key that signs their queries; `None` if they need none.
     pub key: Option<DomainName>,
+}
+
+/// The transfers of each zone.
+#[derive(Debug)]
+pub struct TransfersByZone<'c> {
+    default: &'c ZoneTransfers,
+    own: HashMap<&'c DomainName, &'c ZoneTransfers>,
+}
+
+impl<'c> TransfersByZone<'c> {
+    /// Those of zones without rules of their own, and those of the others.
+    pub(super) fn new(default: &'c ZoneTransfers, own: &'c [(DomainName, ZoneTransfers)]) -> TransfersByZone<'c> {
+        TransfersByZone { default, own: own.iter().map(|(apex, own)| (apex, own)).collect() }
+    }
+
+    /// Those of the zone at `apex`.
+    pub fn of(&self, apex: &DomainName) -> &'c ZoneTransfers {
+        self.own.get(apex).copied().unwrap_or(self.default)
+    }
 }
 
 impl ZoneTransfers {

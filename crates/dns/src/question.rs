@@ -1,4 +1,5 @@
-//! Reads the header, the question and the additional section of a query (RFC 1035 §4, RFC 6891 §6).
+//! Reads the header, the question and the additional section of a query (RFC 1035 §4, RFC 6891 §6), and the records of any
+//! message.
 
 use crate::name::{NAME_BYTES_MAX, Name, NameBuf};
 use crate::packed_rrset::{CLASS_IN, HEADER_BYTES, QUESTION_TAIL_BYTES, RECORD_FIXED_BYTES};
@@ -9,7 +10,7 @@ use core::num::NonZeroU16;
 /// Records that the additional section of a query may have: OPT, TSIG and a few unknown ones.
 const QUERY_ADDITIONAL_COUNT_MAX: u16 = 16;
 
-/// The header of a query.
+/// The header of a message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Header<'q>(&'q [u8; HEADER_BYTES]);
 
@@ -27,7 +28,7 @@ impl<'q> Header<'q> {
         self.0[2] >> 3 & 0x0f
     }
 
-    fn record_count(self, section: usize) -> u16 {
+    pub(crate) fn record_count(self, section: usize) -> u16 {
         u16::from_be_bytes([self.0[4 + 2 * section], self.0[5 + 2 * section]])
     }
 }
@@ -119,10 +120,10 @@ impl<'q> Question<'q> {
     fn read_records(&mut self, header: Header<'_>, message: &[u8]) -> Result<(), FormErr> {
         let mut at = HEADER_BYTES + self.section_bytes();
         for _ in 0..header.record_count(2) {
-            at = QueryRecord::parse(message, at)?.end;
+            at = MessageRecord::parse(message, at)?.end;
         }
         for _ in 0..header.record_count(3) {
-            let record = QueryRecord::parse(message, at)?;
+            let record = MessageRecord::parse(message, at)?;
             // RFC 8945 §5.1: the TSIG record is the last one.
             if self.tsig_offset.is_some() {
                 return Err(FormErr);
@@ -160,10 +161,10 @@ pub(crate) fn find_edns(header: Header<'_>, message: &[u8]) -> Option<Edns> {
         at = read_name(message, at).ok()?.1 + QUESTION_TAIL_BYTES;
     }
     for _ in 0..counts[1] + counts[2] {
-        at = QueryRecord::parse(message, at).ok()?.end;
+        at = MessageRecord::parse(message, at).ok()?.end;
     }
     for _ in 0..counts[3] {
-        let record = QueryRecord::parse(message, at).ok()?;
+        let record = MessageRecord::parse(message, at).ok()?;
         if record.rtype() == Rtype::OPT {
             return record.edns().ok();
         }
@@ -175,7 +176,7 @@ pub(crate) fn find_edns(header: Header<'_>, message: &[u8]) -> Option<Edns> {
 /// The TSIG record at `offset` of `message`, where [`Question::parse`] found it.
 #[cold]
 pub(crate) fn tsig_at(message: &[u8], offset: NonZeroU16) -> Option<Tsig<'_>> {
-    QueryRecord::parse(message, usize::from(offset.get())).ok()?.tsig()
+    MessageRecord::parse(message, usize::from(offset.get())).ok()?.tsig()
 }
 
 /// The serial of the SOA in the authority section of an IXFR query (RFC 1995 §3).
@@ -183,7 +184,7 @@ pub(crate) fn tsig_at(message: &[u8], offset: NonZeroU16) -> Option<Tsig<'_>> {
 pub(crate) fn client_serial(message: &[u8], question: &Question<'_>) -> Option<u32> {
     let header = Header::parse(message).filter(|header| header.record_count(2) == 1)?;
     debug_assert!(!header.is_response());
-    let record = QueryRecord::parse(message, HEADER_BYTES + question.section_bytes()).ok()?;
+    let record = MessageRecord::parse(message, HEADER_BYTES + question.section_bytes()).ok()?;
     if record.rtype() != Rtype::SOA || !record.owner.as_name().eq_ignore_case(question.qname) {
         return None;
     }
@@ -193,31 +194,39 @@ pub(crate) fn client_serial(message: &[u8], question: &Question<'_>) -> Option<u
     Some(u32::from_be_bytes(*serial))
 }
 
-/// A record of a query.
-struct QueryRecord<'q> {
-    owner: NameBuf,
+/// A record of a message.
+pub(crate) struct MessageRecord<'q> {
+    pub(crate) owner: NameBuf,
     /// The offset of the fields after the owner.
-    fixed_offset: usize,
+    pub(crate) fixed_offset: usize,
     fixed: &'q [u8; RECORD_FIXED_BYTES],
-    rdata: &'q [u8],
+    pub(crate) rdata: &'q [u8],
     /// The offset of the next record.
-    end: usize,
+    pub(crate) end: usize,
     /// Whether the owner is the root, without compression.
     is_of_root: bool,
 }
 
-impl<'q> QueryRecord<'q> {
+impl<'q> MessageRecord<'q> {
     /// The record at `at`.
-    fn parse(message: &'q [u8], at: usize) -> Result<QueryRecord<'q>, FormErr> {
+    pub(crate) fn parse(message: &'q [u8], at: usize) -> Result<MessageRecord<'q>, FormErr> {
         let (owner, fixed_offset) = read_name(message, at)?;
         let (fixed, rest) = message.get(fixed_offset..).and_then(<[u8]>::split_first_chunk).ok_or(FormErr)?;
         let rdata = rest.get(..usize::from(u16::from_be_bytes([fixed[8], fixed[9]]))).ok_or(FormErr)?;
         let end = fixed_offset + RECORD_FIXED_BYTES + rdata.len();
-        Ok(QueryRecord { owner, fixed_offset, fixed, rdata, end, is_of_root: fixed_offset == at + 1 })
+        Ok(MessageRecord { owner, fixed_offset, fixed, rdata, end, is_of_root: fixed_offset == at + 1 })
     }
 
-    fn rtype(&self) -> Rtype {
+    pub(crate) fn rtype(&self) -> Rtype {
         Rtype(u16::from_be_bytes([self.fixed[0], self.fixed[1]]))
+    }
+
+    pub(crate) fn class(&self) -> u16 {
+        u16::from_be_bytes([self.fixed[2], self.fixed[3]])
+    }
+
+    pub(crate) fn ttl_s(&self) -> u32 {
+        u32::from_be_bytes([self.fixed[4], self.fixed[5], self.fixed[6], self.fixed[7]])
     }
 
     /// The fields of an OPT.
@@ -234,17 +243,17 @@ impl<'q> QueryRecord<'q> {
         Ok(edns)
     }
 
-    fn tsig(&self) -> Option<Tsig<'q>> {
+    pub(crate) fn tsig(&self) -> Option<Tsig<'q>> {
         // RFC 8945 §4.2: the TTL, which is signed as 0, is 0.
         if self.fixed[4..8] != [0; 4] {
             return None;
         }
-        Tsig::parse(self.owner, u16::from_be_bytes([self.fixed[2], self.fixed[3]]), self.rdata)
+        Tsig::parse(self.owner, self.class(), self.rdata)
     }
 }
 
 /// The name at `at`, and the offset after it.
-fn read_name(message: &[u8], at: usize) -> Result<(NameBuf, usize), FormErr> {
+pub(crate) fn read_name(message: &[u8], at: usize) -> Result<(NameBuf, usize), FormErr> {
     let (mut at, mut after) = (at, None);
     let mut wire = [0; NAME_BYTES_MAX];
     let mut length = 0;

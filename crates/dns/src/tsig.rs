@@ -1,11 +1,16 @@
 //! TSIG (RFC 8945): keys, the signatures of queries, and those of replies.
 
+mod client;
+
 use crate::name::{Name, NameBuf};
 use crate::packed_rrset::HEADER_BYTES;
 use crate::rtype::Rtype;
 use alloc::vec::Vec;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Sha256, Sha384, Sha512};
+
+pub(crate) use client::ReplyVerifier;
+pub use client::SignatureError;
 
 const CLASS_ANY: u16 = 255;
 /// Bytes of Time Signed and Fudge.

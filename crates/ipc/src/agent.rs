@@ -1,11 +1,14 @@
-//! What the agent tells the supervisor in sealed memory: the answers that certificate authorities look for
-//! ([`FdKind::Challenges`](crate::FdKind::Challenges)), and a report for the operator
-//! ([`FdKind::AgentReport`](crate::FdKind::AgentReport)).
+//! What the agent and the other processes tell each other in sealed memory: the answers that certificate authorities look for
+//! ([`FdKind::Challenges`](crate::FdKind::Challenges)), a report for the operator
+//! ([`FdKind::AgentReport`](crate::FdKind::AgentReport)), and the zones that are served
+//! ([`FdKind::ServedZones`](crate::FdKind::ServedZones)).
 
+use crate::message::ServedZone;
 use sanderling_os::memfd;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
 /// Bytes of either file.
@@ -35,6 +38,8 @@ pub enum Challenge {
 pub struct AgentReport {
     /// The certificates that are requested, in the order of the configuration.
     pub certificates: Vec<CertificateReport>,
+    /// The zones that have secondary servers, in the order of their names.
+    pub zones: Vec<ZoneReport>,
     /// What happens when, sorted by time.
     pub schedule: Vec<ScheduledTask>,
 }
@@ -69,6 +74,38 @@ pub struct IssuedReport {
     pub not_after_unix_s: u64,
 }
 
+/// A zone, and what its other servers know of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ZoneReport {
+    /// Its name.
+    pub name: String,
+    /// Its secondary servers, in the order of the configuration.
+    pub secondaries: Vec<NotifyReport>,
+}
+
+/// What a secondary server has been told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotifyReport {
+    /// Its address.
+    pub address: SocketAddr,
+    /// The version that it has been told of.
+    pub serial: u32,
+    /// What has become of it.
+    pub outcome: NotifyOutcome,
+}
+
+/// What has become of a NOTIFY.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NotifyOutcome {
+    /// It has not been answered yet.
+    InProgress,
+    /// The server has confirmed it.
+    Confirmed,
+    /// It is not sent any more, for this reason.
+    GivenUp(String),
+}
+
 /// Something that is going to happen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScheduledTask {
@@ -90,6 +127,19 @@ pub fn challenges_to_memfd(challenges: &[Challenge]) -> io::Result<OwnedFd> {
 /// # Errors
 /// The content is malformed.
 pub fn challenges_from_memfd(descriptor: impl AsFd) -> io::Result<Vec<Challenge>> {
+    from_memfd(descriptor)
+}
+
+/// Writes zones that are served.
+pub fn served_zones_to_memfd(zones: &[ServedZone]) -> io::Result<OwnedFd> {
+    memfd::create("served-zones", &serde_json::to_vec(zones)?)
+}
+
+/// Reads what [`served_zones_to_memfd`] has written.
+///
+/// # Errors
+/// The content is malformed.
+pub fn served_zones_from_memfd(descriptor: impl AsFd) -> io::Result<Vec<ServedZone>> {
     from_memfd(descriptor)
 }
 
@@ -132,7 +182,11 @@ mod tests {
         }
         let task = ScheduledTask { at_unix_s: 7, what: "renew".to_owned(), why: "due".to_owned() };
         let certificate = CertificateReport { issued: Some(IssuedReport::default()), ..CertificateReport::default() };
-        let report = AgentReport { certificates: vec![certificate], schedule: vec![task] };
+        let outcomes = [NotifyOutcome::InProgress, NotifyOutcome::Confirmed, NotifyOutcome::GivenUp("why".to_owned())];
+        let address = "[2001:db8::1]:53".parse().expect("an address");
+        let secondaries = outcomes.map(|outcome| NotifyReport { address, serial: 7, outcome }).to_vec();
+        let zone = ZoneReport { name: "example.com".to_owned(), secondaries };
+        let report = AgentReport { certificates: vec![certificate], zones: vec![zone], schedule: vec![task] };
         assert_eq!(AgentReport::from_memfd(report.to_memfd().expect("created")).expect("read"), report);
     }
 

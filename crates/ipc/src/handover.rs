@@ -67,6 +67,8 @@ pub struct Descriptors {
     pub tsig_secrets: Option<OwnedFd>,
     /// What certificate authorities look for.
     pub challenges: Option<OwnedFd>,
+    /// The zones that are served.
+    pub served_zones: Option<OwnedFd>,
     /// The state of the agent.
     pub agent_report: Option<OwnedFd>,
     /// Where the lines of the access log go.
@@ -96,6 +98,7 @@ impl Extend<(FdKind, OwnedFd)> for Descriptors {
                 FdKind::SharedKeys => self.shared_keys = Some(descriptor),
                 FdKind::TsigSecrets => self.tsig_secrets = Some(descriptor),
                 FdKind::Challenges => self.challenges = Some(descriptor),
+                FdKind::ServedZones => self.served_zones = Some(descriptor),
                 FdKind::AgentReport => self.agent_report = Some(descriptor),
                 FdKind::AccessLog => self.access_log = Some(descriptor),
                 FdKind::ControlSocket => self.control = Some(descriptor),

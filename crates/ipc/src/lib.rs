@@ -15,14 +15,14 @@ pub mod control_socket;
 pub mod control_path;
 pub mod handover;
 mod connection;
-mod message;
 pub mod agent;
+mod message;
 pub mod secrets;
 
 pub use connection::{Connection, IncomingFds, OutgoingFds, RETRY_INTERVAL, Received, is_closed};
 pub use message::{
-    Command, DecodeError, Event, FdKind, Message, PendingCommand, ProcessInfo, StatusFormat, Supervision, Text,
-    ZoneCommand,
+    Command, DecodeError, Event, FdKind, Message, PendingCommand, ProcessInfo, ServedZone, StatusFormat, Supervision,
+    Text, ZoneCommand,
 };
 
 use std::time::Duration;

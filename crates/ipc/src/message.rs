@@ -60,6 +60,12 @@ pub enum Command {
         /// Its domain.
         name: String,
     },
+    /// Report the zones that the agent is concerned with, by [`Event::ZonesServed`].
+    ReportZones,
+    /// The zones that come with the command ([`FdKind::ServedZones`]) are served now. To the agent.
+    ZonesServed,
+    /// Another version of a zone is served now. To the agent.
+    ZoneServed(ServedZone),
     /// Report the status.
     Status(StatusFormat),
     /// What the supervisor has counted, for the metrics of a server process.
@@ -110,6 +116,15 @@ pub enum ZoneCommand {
         /// Only records of this type.
         rrtype: Option<String>,
     },
+}
+
+/// A zone that is served.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServedZone {
+    /// Its name.
+    pub name: String,
+    /// Its serial; `None` if there is no good version.
+    pub serial: Option<u32>,
 }
 
 /// How the status is written.
@@ -193,6 +208,11 @@ pub enum Event {
         /// The number of the set.
         number: u64,
     },
+    /// The zones that come with this event ([`FdKind::ServedZones`]) are served now: those that the agent is concerned with, since
+    /// they have secondary or primary servers.
+    ZonesServed,
+    /// Another version of one of these zones is served now.
+    ZoneServed(ServedZone),
     /// The agent has stored a certificate.
     CertificateStored,
     /// The state of the agent has changed ([`FdKind::AgentReport`]).
@@ -229,6 +249,8 @@ pub enum FdKind {
     Challenges,
     /// The state of the agent in a sealed memfd ([`crate::agent`]).
     AgentReport,
+    /// The zones that are served, in a sealed memfd ([`crate::agent`]).
+    ServedZones,
     /// Where the lines of the access log go; the configuration says whether it is a file or a socket.
     AccessLog,
     /// The control socket.
@@ -401,6 +423,9 @@ pub(crate) mod tests {
             Command::ChallengesServed { number: 1 },
             Command::Certificates { name: Some(zone()), is_json: true },
             Command::RenewCertificate { name: zone() },
+            Command::ReportZones,
+            Command::ZonesServed,
+            Command::ZoneServed(ServedZone { name: zone(), serial: Some(u32::MAX) }),
         ];
         let commands = of_agent.into_iter().chain(updates).chain(others).chain(formats).chain(of_zones);
         let events = [
@@ -417,6 +442,8 @@ pub(crate) mod tests {
             Event::CertificatesKept,
             Event::ChallengesChanged { number: 1 },
             Event::ChallengesServed { number: 1 },
+            Event::ZonesServed,
+            Event::ZoneServed(ServedZone { name: zone(), serial: None }),
             Event::CertificateStored,
             Event::AgentReport,
             Event::AccessLogFailed,
@@ -445,6 +472,7 @@ pub(crate) mod tests {
             FdKind::SharedKeys,
             FdKind::TsigSecrets,
             FdKind::Challenges,
+            FdKind::ServedZones,
             FdKind::AgentReport,
             FdKind::AccessLog,
             FdKind::ControlSocket,
@@ -473,7 +501,7 @@ pub(crate) mod tests {
         for name in enums.iter().chain(&inner).flatten() {
             assert!(all.contains(&format!("\"{name}\"")), "{name} is not in `messages` or `kinds`");
         }
-        assert_eq!(enums.map(|names| names.len()), [3, 15, 19, 15], "{inner:?}");
+        assert_eq!(enums.map(|names| names.len()), [3, 18, 21, 16], "{inner:?}");
     }
 
     #[test]

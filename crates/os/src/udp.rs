@@ -8,8 +8,11 @@ mod socket;
 mod batch;
 mod local_address;
 
+use crate::error::with_context;
 use crate::fallback::{Feature, Variant};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::io;
+use std::net::{SocketAddr, UdpSocket};
 
 pub use batch::{BATCH_COUNT_MAX, Batch, Datagram, QUERY_BYTES_MAX, Queries, REPLY_BYTES_MAX, Replies};
 pub use socket::Socket;
@@ -27,6 +30,16 @@ pub static UDP_IO: Feature = Feature::new(
 const BY_RECVMMSG: usize = 0;
 const BY_POLL_RECVMSG: usize = 2;
 
+/// A socket that exchanges datagrams with `address` alone. It is not bound, so that a process that may not bind has it.
+pub fn connect(address: SocketAddr) -> io::Result<UdpSocket> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(family, SocketType::DGRAM, flags, None)
+        .map_err(|errno| with_context("socket", address, &errno.into()))?;
+    rustix::net::connect(&socket, &address).map_err(|errno| with_context("connect", address, &errno.into()))?;
+    Ok(socket.into())
+}
+
 /// Calls `recvmmsg` without a socket: EBADF means that the call exists, ENOSYS that it is missing.
 fn recvmmsg_is_supported() -> bool {
     // SAFETY: with a count of 0 the kernel touches no memory.
@@ -38,7 +51,6 @@ fn recvmmsg_is_supported() -> bool {
 mod tests {
     use super::*;
     use crate::poll_set::PollSet;
-    use std::net::{SocketAddr, UdpSocket};
     use std::os::fd::AsFd;
     use std::time::Duration;
 

@@ -2,6 +2,7 @@
 //! heartbeats, answers at the control socket while there is no supervisor, and answers those that collect metrics. It serves no other
 //! client of the network.
 
+mod served_zones;
 mod zone_commands;
 
 use crate::access_log::{self, LostLines};
@@ -175,6 +176,7 @@ impl<'s> ControlLoop<'s> {
         self.keep_zones(unsent_zones);
         self.keep_certificates();
         self.watch_rules();
+        self.report_zones();
         self.run_until_drain(signals);
         if !self.is_stopping {
             log("this server process has failed; it finishes requests in progress and exits");
@@ -300,6 +302,7 @@ impl<'s> ControlLoop<'s> {
                 }
             }
             Command::UpdateChallenges { number } => self.update_challenges(number, descriptors),
+            Command::ReportZones => self.report_zones(),
             Command::UpdateAccessLog => {
                 let mut received = Descriptors::default();
                 received.extend(descriptors);
@@ -320,6 +323,8 @@ impl<'s> ControlLoop<'s> {
             | Command::Reopen
             | Command::HandOver
             | Command::ChallengesServed { .. }
+            | Command::ZonesServed
+            | Command::ZoneServed(_)
             | Command::Certificates { .. }
             | Command::RenewCertificate { .. } => {
                 log(&format!("ignoring the command {command:?}: a server process does not carry it out"));
@@ -577,6 +582,7 @@ impl<'s> ControlLoop<'s> {
         text += &(self.state.load_status.problems_text() + &certificates.problems_text());
         let problem_count = self.problem_count();
         self.send(Event::Reloaded { changes: Text::new(&text), problem_count });
+        self.report_zones();
     }
 
     /// Watches the files of rules of the sites that are served now.
@@ -699,6 +705,9 @@ impl<'s> ControlLoop<'s> {
             | Command::UpdateSecrets
             | Command::UpdateChallenges { .. }
             | Command::ChallengesServed { .. }
+            | Command::ReportZones
+            | Command::ZonesServed
+            | Command::ZoneServed(_)
             | Command::Certificates { .. }
             | Command::RenewCertificate { .. }
             | Command::UpdateAccessLog

@@ -365,6 +365,14 @@ impl Supervisor {
             Event::ZonesKept { replaces_all } => self.keep_zones(descriptors, replaces_all),
             Event::CertificatesKept => self.secrets.keep(descriptors),
             Event::ChallengesServed { number } => self.on_challenges_served(number),
+            // Those of a process that drains are not served any more.
+            Event::ZonesServed if process.phase() == Phase::Serving => {
+                self.on_zones_served(Command::ZonesServed, descriptors);
+            }
+            Event::ZoneServed(zone) if process.phase() == Phase::Serving => {
+                self.on_zones_served(Command::ZoneServed(zone), descriptors);
+            }
+            Event::ZonesServed | Event::ZoneServed(_) => {}
             Event::ChallengesChanged { .. } | Event::CertificateStored | Event::AgentReport => {
                 log(&format!("ignoring {event:?} of {process}: only the agent sends it"));
             }
@@ -497,6 +505,9 @@ impl Supervisor {
                 | Command::UpdateAccessLog
                 | Command::UpdateChallenges { .. }
                 | Command::ChallengesServed { .. }
+                | Command::ReportZones
+                | Command::ZonesServed
+                | Command::ZoneServed(_)
                 | Command::Supervision(_) => {
                     self.reply(requester, Err("only a supervisor can send this command"));
                 }

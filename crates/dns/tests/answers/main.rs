@@ -10,6 +10,7 @@ mod options;
 mod properties;
 mod queries;
 mod transfers;
+mod transfers_in;
 mod truncation;
 mod zone_maps;
 mod zone_text;

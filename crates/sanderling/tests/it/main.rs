@@ -28,6 +28,9 @@ mod stalled_disk;
 mod supervision;
 mod torture;
 mod transfers;
+mod zone_changes;
 mod zones;
 
 mod domain;
+#[allow(dead_code, reason = "a primary server is for the tests of a secondary")]
+mod name_servers;

@@ -1,16 +1,10 @@
 //! Zone transfers out, with dig and kdig, and with NSD, Knot and BIND as secondary servers.
 
-use sanderling_testkit::{
-    Ended, ListenerCounts, TestDirectory, TestServer, dig, kdig, run_program, send_signal, wait_until,
-};
-use std::net::{SocketAddr, TcpListener, UdpSocket};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use super::name_servers::{Peer, Program, SECRET, TSIG, free_address, records};
+use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, dig, kdig, run_program, wait_until};
 
-const SECRET: &str = "c2VjcmV0IG9mIHRoZSB0cmFuc2ZlciB0ZXN0cyAxMjM=";
-const TSIG: &str = "hmac-sha256:transfer:c2VjcmV0IG9mIHRoZSB0cmFuc2ZlciB0ZXN0cyAxMjM=";
-
-fn zone(serial: u32, host_count: usize) -> String {
+/// A zone whose secondaries look every two seconds for a later version.
+pub(crate) fn zone(serial: u32, host_count: usize) -> String {
     let hosts = (0..host_count)
         .map(|index| format!("host-{index}.group-{} A 10.0.{}.{}\n", index % 9, index / 250, index % 250));
     format!(
@@ -35,7 +29,7 @@ fn served(limits: &str) -> (TestDirectory, TestServer) {
     let ended = run_program("openssl", "openssl", &openssl);
     assert_eq!(ended.code(), Some(0), "{ended}");
     let config = format!(
-        "workers = 1\n[dns]\nlisten = [\"127.0.0.1:0\"]\ntls = [\"127.0.0.1:0\"]\nzones = \"zones/*.zone\"\n\
+        "workers = 1\nstate = \"state\"\n[dns]\nlisten = [\"127.0.0.1:0\"]\ntls = [\"127.0.0.1:0\"]\nzones = \"zones/*.zone\"\n\
          transfer_allow = [{{ network = \"127.0.0.0/8\" }}]\n\
          [tsig.transfer]\nsecret_file = \"transfer.key\"\n[tsig.other]\nsecret_file = \"other.key\"\n\
          [domain.\"example.com\"]\nzone = \"example.com.zone\"\ncertificate = {{ chain = \"cert.pem\", key = \"key.pem\" }}\n\
@@ -44,16 +38,6 @@ fn served(limits: &str) -> (TestDirectory, TestServer) {
     directory.write("sanderling.toml", config.as_bytes());
     let server = TestServer::start_command(directory.serve_command(), ListenerCounts { http: 0, dns: 1 });
     (directory, server)
-}
-
-/// The records of a transfer, without comments and signatures, in any order.
-fn records(ended: &Ended) -> Vec<String> {
-    let words = |line: &str| line.split_whitespace().map(str::to_ascii_lowercase).collect::<Vec<_>>().join(" ");
-    let text = ended.text();
-    let lines = text.lines().filter(|line| !line.starts_with(';') && !line.trim().is_empty() && !line.contains("TSIG"));
-    let mut records: Vec<String> = lines.map(words).collect();
-    records.sort();
-    records
 }
 
 #[track_caller]
@@ -141,107 +125,6 @@ fn changed_secret_is_used_without_a_reload_and_a_broken_one_keeps_the_last() {
     assert!(soa.text().contains(" 7 2 2 3600 60") && !soa.errors.contains("verify"), "{soa}");
 }
 
-/// A program that serves as secondary.
-#[derive(Clone, Copy, Debug)]
-enum Program {
-    Nsd,
-    Knot,
-    Bind,
-    /// Over TLS (RFC 9103).
-    BindTls,
-}
-
-struct Secondary {
-    child: Child,
-    address: SocketAddr,
-    home: TestDirectory,
-}
-
-impl Program {
-    fn config(self, own: SocketAddr, primary: SocketAddr, home: &Path) -> String {
-        let (port, primary_port, home) = (own.port(), primary.port(), home.display());
-        match self {
-            Program::Nsd => format!(
-                "server:\n ip-address: 127.0.0.1@{port}\n username: \"\"\n zonesdir: \"{home}\"\n database: \"\"\n \
-                 zonelistfile: \"{home}/zone.list\"\n xfrdfile: \"{home}/xfrd.state\"\n xfrdir: \"{home}\"\n \
-                 pidfile: \"{home}/pid\"\n server-count: 1\n\
-                 remote-control:\n control-enable: no\n\
-                 key:\n name: transfer\n algorithm: hmac-sha256\n secret: \"{SECRET}\"\n\
-                 zone:\n name: example.com\n zonefile: \"{home}/zone\"\n request-xfr: 127.0.0.1@{primary_port} transfer\n \
-                 provide-xfr: 127.0.0.1 NOKEY\n min-refresh-time: 1\n min-retry-time: 1\n"
-            ),
-            Program::Knot => format!(
-                "server:\n  rundir: {home}\n  listen: 127.0.0.1@{port}\n  udp-workers: 1\n  tcp-workers: 1\n\
-                 key:\n  - id: transfer\n    algorithm: hmac-sha256\n    secret: {SECRET}\n\
-                 remote:\n  - id: primary\n    address: 127.0.0.1@{primary_port}\n    key: transfer\n\
-                 acl:\n  - id: all\n    address: 127.0.0.1\n    action: transfer\n\
-                 database:\n  storage: {home}\n\
-                 zone:\n  - domain: example.com\n    storage: {home}\n    master: primary\n    acl: all\n    \
-                 refresh-min-interval: 2\n"
-            ),
-            Program::Bind | Program::BindTls => {
-                let tls = if matches!(self, Program::BindTls) { " tls xot" } else { "" };
-                format!(
-                    "key \"transfer\" {{ algorithm hmac-sha256; secret \"{SECRET}\"; }};\n\
-                     tls xot {{ protocols {{ TLSv1.3; }}; }};\n\
-                     options {{ directory \"{home}\"; listen-on port {port} {{ 127.0.0.1; }}; listen-on-v6 {{ none; }}; \
-                     recursion no; pid-file \"{home}/pid\"; session-keyfile \"{home}/key\"; empty-zones-enable no; \
-                     dnssec-validation no; allow-transfer {{ any; }}; min-refresh-time 1; min-retry-time 1; \
-                     notify no; }};\ncontrols {{ }};\n\
-                     zone \"example.com\" {{ type secondary; file \"{home}/zone\"; \
-                     primaries {{ 127.0.0.1 port {primary_port} key transfer{tls}; }}; }};\n"
-                )
-            }
-        }
-    }
-
-    fn start(self, primary: SocketAddr) -> Secondary {
-        let home = TestDirectory::new();
-        let address = free_address();
-        let config = home.write("config", self.config(address, primary, home.path()).as_bytes());
-        let (path, arguments): (_, &[&str]) = match self {
-            Program::Nsd => ("/usr/sbin/nsd", &["-d", "-c"]),
-            Program::Knot => ("/usr/sbin/knotd", &["-c"]),
-            Program::Bind | Program::BindTls => ("/usr/sbin/named", &["-g", "-n", "1", "-c"]),
-        };
-        let log = std::fs::File::create(home.path().join("log")).unwrap();
-        let output = log.try_clone().unwrap();
-        let mut command = Command::new(path);
-        command.args(arguments).arg(config).stdin(Stdio::null()).stdout(output).stderr(log);
-        let child = command.spawn().unwrap_or_else(|error| panic!("{path}: {error}; `cargo xtask setup` installs it"));
-        Secondary { child, address, home }
-    }
-}
-
-impl Secondary {
-    /// The records that it serves.
-    fn records(&self) -> Vec<String> {
-        records(&dig(self.address, &["example.com", "AXFR"]))
-    }
-}
-
-impl Drop for Secondary {
-    fn drop(&mut self) {
-        send_signal("TERM", &self.child.id().to_string());
-        let _ = self.child.wait();
-        if std::thread::panicking() {
-            let log = std::fs::read_to_string(self.home.path().join("log")).unwrap_or_default();
-            eprintln!("{}", log.lines().rev().take(40).collect::<Vec<_>>().join("\n"));
-        }
-    }
-}
-
-/// A free address for UDP and TCP.
-fn free_address() -> SocketAddr {
-    loop {
-        let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let address = udp.local_addr().unwrap();
-        if TcpListener::bind(address).is_ok() {
-            return address;
-        }
-    }
-}
-
 /// The secondary transfers the zone, and its next version.
 #[track_caller]
 fn check_secondary(program: Program) {
@@ -250,7 +133,7 @@ fn check_secondary(program: Program) {
         Program::BindTls => server.encrypted("dot"),
         _ => server.dns(),
     };
-    let secondary = program.start(primary);
+    let secondary = program.start(free_address(), Peer::Primary(primary), "");
     let of_primary = || records(&dig(server.dns(), &["-y", TSIG, "example.com", "AXFR"]));
     let first = of_primary();
     wait_until("the secondary has the zone", || secondary.records() == first);

@@ -119,6 +119,7 @@ impl ControlLoop<'_> {
                 None => states.push(Arc::clone(&state)),
             }
             log(&text);
+            self.report_zone(&state);
         }
         match state.problem {
             None => client.finish(Ok(&format!("{text}\n"))),

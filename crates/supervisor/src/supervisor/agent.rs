@@ -1,8 +1,8 @@
-//! The agent: the process that requests certificates. It is started when the configuration needs it, started again when it has
+//! The agent: the process that requests certificates and notifies secondary servers. It is started when the configuration needs it, started again when it has
 //! exited, and killed when it is not needed any more: all that it has promised is in the state folder.
 //!
-//! What certificate authorities look for goes through here to the serving process, unread; the agent's report is kept for the
-//! operator.
+//! What certificate authorities look for goes through here to the serving process, unread, and the list of the zones that are
+//! served to the agent; the agent's report is kept for the operator.
 
 use super::{Requester, Supervisor};
 use crate::backoff::Backoff;
@@ -173,8 +173,10 @@ impl Supervisor {
         let owner = user.filter(|_| effective_uid() == 0).map(|user| (user.uid, user.gid));
         sanderling_state::prepare(&state, owner).map_err(|error| io::Error::other(error.to_string()))?;
         let (ours, theirs) = Connection::pair()?;
-        let descriptors: OutgoingFds<'_> =
+        let tsig_secrets = super::secrets::tsig_secrets(config)?;
+        let mut descriptors: OutgoingFds<'_> =
             vec![(FdKind::Connection, theirs.as_fd()), (FdKind::Configuration, self.active.text.as_fd())];
+        descriptors.extend(tsig_secrets.iter().map(|secrets| (FdKind::TsigSecrets, secrets.as_fd())));
         let rest = [std::ffi::OsString::from("--state"), state.into_os_string()];
         let rest = self.source.to_arguments().into_iter().chain(rest).collect();
         let arguments = program::arguments("internal-agent", &self.forced, rest);
@@ -191,6 +193,9 @@ impl Supervisor {
             is_killed: false,
         };
         self.agent.process = Some(process);
+        if let Some(process) = self.serving_process() {
+            process.send(Command::ReportZones, Vec::new());
+        }
         Ok(())
     }
 
@@ -234,6 +239,20 @@ impl Supervisor {
     /// The serving process answers what certificate authorities look for.
     pub(super) fn on_challenges_served(&mut self, number: u64) {
         self.agent.send(Command::ChallengesServed { number }, Vec::new());
+    }
+
+    /// Tells the agent which zones are served.
+    pub(super) fn on_zones_served(&mut self, command: Command, descriptors: IncomingFds) {
+        self.agent.send(command, descriptors);
+    }
+
+    /// Gives the agent the secrets of TSIG keys, of which files have changed.
+    pub(super) fn pass_on_tsig_secrets(&mut self) {
+        match super::secrets::tsig_secrets(&self.active.config) {
+            Ok(Some(secrets)) => self.agent.send(Command::UpdateSecrets, vec![(FdKind::TsigSecrets, secrets)]),
+            Ok(None) => {}
+            Err(error) => log(&format!("cannot pass on TSIG secrets to the agent: {}", error_text(&error))),
+        }
     }
 
     /// Handles the exit of the agent.
@@ -285,7 +304,7 @@ impl Supervisor {
                 self.agent.send(command, vec![(FdKind::Requester, client)]);
                 self.control.as_mut().and_then(|control| control.take_client(id));
             }
-            (false, Some(_)) if !needs_agent(&self.active.config) => {
+            (false, Some(_)) if !requests_certificates(&self.active.config) => {
                 self.reply(
                     requester,
                     Err("no certificates are requested; add [certificates] to the configuration file"),
@@ -300,8 +319,13 @@ impl Supervisor {
     }
 }
 
-/// Whether there is something to request.
+/// Whether there is something to request, or a server to notify.
 pub(super) fn needs_agent(config: &Config) -> bool {
+    requests_certificates(config) || config.has_zones() && config.has_secondaries()
+}
+
+/// Whether there are certificates to request.
+pub(super) fn requests_certificates(config: &Config) -> bool {
     config.acme.is_some() && config.automatic_certificates().next().is_some()
 }
 
@@ -315,6 +339,8 @@ fn has_same_agent(one: &Config, other: &Config) -> bool {
         == (&other.acme, &other.state, &other.user_and_group, other.sandbox, other.http_listen.is_empty())
         && names(one) == names(other)
         && zones(one) == zones(other)
+        && (&one.tsig_keys, &one.transfers, &one.zone_transfers)
+            == (&other.tsig_keys, &other.transfers, &other.zone_transfers)
 }
 
 #[cfg(test)]
@@ -344,5 +370,8 @@ mod tests {
         let none = config(&format!("{ACME}certificate = \"none\"\n"));
         assert!(!needs_agent(&none) && !has_same_agent(&before, &none));
         assert!(!needs_agent(&config("[domain.\"example.com\"]\nsite = \"a\"\n")));
+        let notifies =
+            config("[domain.\"example.com\"]\nzone = \"a.zone\"\nsecondaries = [{ address = \"192.0.2.1\" }]\n");
+        assert!(needs_agent(&notifies) && !requests_certificates(&notifies));
     }
 }

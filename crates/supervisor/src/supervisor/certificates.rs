@@ -1,6 +1,6 @@
 //! The certificates that the agent requests, in words: `sanderling certificates`.
 
-use super::agent::needs_agent;
+use super::agent::requests_certificates;
 use super::{Requester, Supervisor};
 use sanderling_ipc::Text;
 use sanderling_ipc::agent::{AgentReport, CertificateReport, ScheduledTask};
@@ -10,7 +10,7 @@ impl Supervisor {
     /// Answers with the state of all certificates, or of that of one domain.
     pub(super) fn reply_with_certificates(&mut self, requester: Requester, name: Option<&str>, is_json: bool) {
         let Some(report) = &self.agent.report else {
-            let reason = match needs_agent(&self.active.config) {
+            let reason = match requests_certificates(&self.active.config) {
                 true => "the agent has not reported yet; try again, and see the log",
                 false => {
                     "no certificates are requested; add [certificates] to the configuration file, or see `sanderling status` \
@@ -28,7 +28,7 @@ impl Supervisor {
             return self.reply(requester, Err(&format!("no certificate is requested for {name}")));
         }
         let tasks = report.schedule.clone();
-        let report = AgentReport { certificates, schedule: tasks };
+        let report = AgentReport { certificates, zones: Vec::new(), schedule: tasks };
         let text = if is_json {
             serde_json::to_string(&report).expect("a report has no map") + "\n"
         } else {

@@ -135,11 +135,7 @@ impl Secrets {
             let files: Vec<PemFiles> = config.certificates.iter().map(read).collect();
             descriptors.push((FdKind::Certificates, certificates_to_memfd(&files)?));
         }
-        if !config.tsig_keys.is_empty() {
-            let read = |key: &TsigKeyFile| key.read().map_err(|diagnostic| diagnostic.to_string());
-            let secrets: Vec<TsigSecret> = config.tsig_keys.iter().map(read).collect();
-            descriptors.push((FdKind::TsigSecrets, tsig_secrets_to_memfd(&secrets)?));
-        }
+        descriptors.extend(tsig_secrets(config)?.map(|secrets| (FdKind::TsigSecrets, secrets)));
         if has_keys {
             self.read_cookie_secrets(config)?;
             self.rotate(unix_s(SystemTime::now()))?;
@@ -211,6 +207,16 @@ impl Secrets {
     }
 }
 
+/// The secrets of the TSIG keys of `config`; `None` if there are none.
+pub(super) fn tsig_secrets(config: &Config) -> io::Result<Option<OwnedFd>> {
+    if config.tsig_keys.is_empty() {
+        return Ok(None);
+    }
+    let read = |key: &TsigKeyFile| key.read().map_err(|diagnostic| diagnostic.to_string());
+    let secrets: Vec<TsigSecret> = config.tsig_keys.iter().map(read).collect();
+    tsig_secrets_to_memfd(&secrets).map(Some)
+}
+
 /// The chain and the key of a certificate that the agent has stored. The agent can write the folder, and this process may be
 /// root: no link leads out of it. Both files are of one generation.
 fn read_issued(state: &Path, files: &CertificateFiles) -> io::Result<(SecretContent, SecretContent)> {
@@ -279,6 +285,7 @@ impl Supervisor {
                 if let Some(process) = self.serving_process() {
                     process.send(Command::UpdateSecrets, descriptors);
                 }
+                self.pass_on_tsig_secrets();
             }
             Err(error) => log(&format!("cannot pass on certificates and keys: {}; retrying", error_text(&error))),
         }

@@ -5,7 +5,7 @@ use super::certificates::when;
 use super::{Requester, StatusRequest, Supervisor};
 use crate::phase::Phase;
 use sanderling_config::ConfigSource;
-use sanderling_ipc::agent::AgentReport;
+use sanderling_ipc::agent::{AgentReport, NotifyOutcome, NotifyReport};
 use sanderling_ipc::control_socket::ClientId;
 use sanderling_ipc::{Command, StatusFormat, Supervision};
 use serde::Serialize;
@@ -190,7 +190,7 @@ impl Supervisor {
     }
 }
 
-/// The agent, the tasks that are due first, and certificates with errors.
+/// The agent, the tasks that are due first, certificates with errors, and secondary servers that do not answer.
 fn agent_text(agent: &AgentStatus) -> String {
     let process = agent.pid.map_or("does not run".to_owned(), |pid| format!("process {pid}"));
     let mut out = format!("agent {process}; restarts: {}\n", agent.restarts);
@@ -201,6 +201,13 @@ fn agent_text(agent: &AgentStatus) -> String {
     }
     if let Some(more) = report.schedule.len().checked_sub(TASKS_SHOWN_MAX).filter(|more| *more > 0) {
         out += &format!("  and {more} later\n");
+    }
+    for zone in &report.zones {
+        for NotifyReport { address, serial, outcome } in &zone.secondaries {
+            if let NotifyOutcome::GivenUp(problem) = outcome {
+                out += &format!("  zone {}: NOTIFY of serial {serial} to {address} given up: {problem}\n", zone.name);
+            }
+        }
     }
     for certificate in &report.certificates {
         if let Some(error) = &certificate.last_error {

@@ -1,0 +1,294 @@
+//! Queries to other servers, as primary and secondary servers send them, and their replies: SOA, NOTIFY (RFC 1996), AXFR (RFC 5936).
+//!
+//! ```text
+//! query → message to send, ReplyReader → read, message by message → Reply → records
+//! ```
+//!
+//! The agent sends and receives. A reply may come from anyone: all of it is checked.
+
+use crate::name::{Name, NameBuf};
+use crate::packed_rrset::{CLASS_IN, HEADER_BYTES, QUESTION_TAIL_BYTES};
+use crate::question::{Header, MessageRecord, read_name};
+use crate::rdata::{FieldKind, field_end, fields};
+use crate::rtype::Rtype;
+use crate::tsig::{ReplyVerifier, SignatureError, Tsig, TsigKey};
+use alloc::vec::Vec;
+use core::fmt;
+
+const OPCODE_QUERY: u8 = 0;
+const OPCODE_NOTIFY: u8 = 4;
+/// Where the opcode is in the flags.
+const OPCODE_SHIFT: u8 = 3;
+/// AA and TC.
+const AUTHORITATIVE: u8 = 0x04;
+const TRUNCATED: u8 = 0x02;
+
+/// The names of RCODEs (RFC 6895 §2.3).
+const RCODES: [&str; 11] = [
+    "NOERROR", "FORMERR", "SERVFAIL", "NXDOMAIN", "NOTIMP", "REFUSED", "YXDOMAIN", "YXRRSET", "NXRRSET", "NOTAUTH",
+    "NOTZONE",
+];
+
+/// What is asked for, or told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueryKind {
+    /// The SOA of the zone.
+    Soa,
+    /// The whole zone.
+    Axfr,
+    /// The zone has changed.
+    Notify,
+}
+
+impl QueryKind {
+    fn opcode(self) -> u8 {
+        match self {
+            QueryKind::Soa | QueryKind::Axfr => OPCODE_QUERY,
+            QueryKind::Notify => OPCODE_NOTIFY,
+        }
+    }
+
+    fn qtype(self) -> Rtype {
+        match self {
+            QueryKind::Soa | QueryKind::Notify => Rtype::SOA,
+            QueryKind::Axfr => Rtype::AXFR,
+        }
+    }
+}
+
+/// Why a reply is not accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplyError {
+    /// It is the reply to something else. Over UDP, the right one may follow.
+    Unrelated,
+    /// The server has refused the query.
+    Refused(u8),
+    /// The signature is not accepted.
+    Signature(SignatureError),
+    /// The reply is malformed, or has what it must not have.
+    Malformed(&'static str),
+}
+
+impl fmt::Display for ReplyError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ReplyError::Unrelated => write!(out, "it sends the reply to another query"),
+            ReplyError::Refused(rcode) => match RCODES.get(usize::from(*rcode)) {
+                Some(name) => write!(out, "it answers {name}"),
+                None => write!(out, "it answers RCODE {rcode}"),
+            },
+            ReplyError::Signature(error @ SignatureError::Refused(_)) => {
+                write!(out, "it refuses the signature: {error}")
+            }
+            ReplyError::Signature(error) => write!(out, "it sends {error}"),
+            ReplyError::Malformed(problem) => write!(out, "it sends a malformed reply: {problem}"),
+        }
+    }
+}
+
+/// The fields of a SOA that concern secondary servers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SoaTimers {
+    /// The version of the zone.
+    pub serial: u32,
+    /// Seconds until a secondary looks whether there is a later version.
+    pub refresh_s: u32,
+    /// Seconds until it tries again.
+    pub retry_s: u32,
+    /// Seconds after which it does not answer any more.
+    pub expire_s: u32,
+}
+
+impl SoaTimers {
+    /// Those of a SOA with this RDATA, whose names are not compressed.
+    pub(crate) fn of_rdata(rdata: &[u8]) -> Option<SoaTimers> {
+        let numbers = rdata.len().checked_sub(20).map(|at| &rdata[at..])?;
+        let number = |index: usize| numbers[4 * index..].first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
+        Some(SoaTimers { serial: number(0), refresh_s: number(1), retry_s: number(2), expire_s: number(3) })
+    }
+}
+
+/// Makes the query of `kind` for the zone at `apex`, signed with `key`. What is returned reads the replies.
+pub fn query(
+    kind: QueryKind,
+    apex: Name<'_>,
+    id: u16,
+    key: Option<&TsigKey>,
+    now_unix_s: u64,
+) -> (Vec<u8>, ReplyReader) {
+    let mut message = Vec::with_capacity(512);
+    message.extend_from_slice(&id.to_be_bytes());
+    // RFC 1996 §3.7: the AA of a NOTIFY is set.
+    let authoritative = if kind == QueryKind::Notify { AUTHORITATIVE } else { 0 };
+    message.extend_from_slice(&[kind.opcode() << OPCODE_SHIFT | authoritative, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
+    message.extend_from_slice(apex.as_bytes());
+    message.extend_from_slice(&kind.qtype().0.to_be_bytes());
+    message.extend_from_slice(&CLASS_IN.to_be_bytes());
+    let verifier = key.map(|key| key.sign_query(&mut message, now_unix_s));
+    (message, ReplyReader { kind, apex: apex.to_lowercase(), id, verifier, is_first: true })
+}
+
+/// Reads the replies to one query.
+#[derive(Clone, Debug)]
+pub struct ReplyReader {
+    kind: QueryKind,
+    apex: NameBuf,
+    id: u16,
+    verifier: Option<ReplyVerifier>,
+    is_first: bool,
+}
+
+impl ReplyReader {
+    /// The name of the zone, in lower case.
+    pub fn apex(&self) -> Name<'_> {
+        self.apex.as_name()
+    }
+
+    /// Reads the next reply.
+    ///
+    /// # Errors
+    /// It is not accepted.
+    pub fn read<'m>(&mut self, message: &'m [u8], now_unix_s: u64) -> Result<Reply<'m>, ReplyError> {
+        let header = Header::parse(message).ok_or(ReplyError::Malformed("it is too short"))?;
+        if !header.is_response() || header.opcode() != self.kind.opcode() || message[..2] != self.id.to_be_bytes() {
+            return Err(ReplyError::Unrelated);
+        }
+        let at = self.read_question(header, message)?;
+        let reply = Reply { message, start: at, answer_count: header.record_count(1) };
+        self.check_signature(header, message, &reply, now_unix_s)?;
+        match message[3] & 0x0f {
+            0 => {}
+            rcode => return Err(ReplyError::Refused(rcode)),
+        }
+        self.is_first = false;
+        Ok(reply)
+    }
+
+    /// Whether the signatures so far cover all messages.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.verifier.as_ref().is_none_or(ReplyVerifier::is_complete)
+    }
+
+    /// The offset after the question, which later messages of a transfer may not have (RFC 5936 §2.2.2).
+    fn read_question(&self, header: Header<'_>, message: &[u8]) -> Result<usize, ReplyError> {
+        const MALFORMED: ReplyError = ReplyError::Malformed("the question is cut off");
+        match header.record_count(0) {
+            // A server that cannot read the query may leave the question out.
+            0 if !self.is_first || message[3] & 0x0f != 0 => return Ok(HEADER_BYTES),
+            1 => {}
+            _ => return Err(ReplyError::Unrelated),
+        }
+        let (name, at) = read_name(message, HEADER_BYTES).map_err(|_| MALFORMED)?;
+        let tail = message.get(at..at + QUESTION_TAIL_BYTES).ok_or(MALFORMED)?;
+        let is_same = name.as_name().eq_ignore_case(self.apex())
+            && tail[..2] == self.kind.qtype().0.to_be_bytes()
+            && tail[2..] == CLASS_IN.to_be_bytes();
+        if is_same { Ok(at + QUESTION_TAIL_BYTES) } else { Err(ReplyError::Unrelated) }
+    }
+
+    /// Checks the signature, and that all records can be read.
+    fn check_signature(
+        &mut self,
+        header: Header<'_>,
+        message: &[u8],
+        reply: &Reply<'_>,
+        now_unix_s: u64,
+    ) -> Result<(), ReplyError> {
+        const MALFORMED: ReplyError = ReplyError::Malformed("a record is cut off");
+        let mut at = reply.start;
+        let counts = [1, 2, 3].map(|section| header.record_count(section));
+        let count = counts.iter().map(|&count| u32::from(count)).sum::<u32>();
+        let mut tsig: Option<(Tsig<'_>, usize)> = None;
+        for _ in 0..count {
+            let record = MessageRecord::parse(message, at).map_err(|_| MALFORMED)?;
+            // RFC 8945 §5.1: the TSIG record is the last one.
+            if tsig.is_some() {
+                return Err(ReplyError::Malformed("a record follows the signature"));
+            }
+            if record.rtype() == Rtype::TSIG {
+                tsig = Some((record.tsig().ok_or(ReplyError::Malformed("the TSIG record is malformed"))?, at));
+            }
+            at = record.end;
+        }
+        match &mut self.verifier {
+            Some(verifier) => verifier.verify(message, tsig, now_unix_s).map_err(ReplyError::Signature),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A reply that was accepted.
+#[derive(Clone, Copy, Debug)]
+pub struct Reply<'m> {
+    message: &'m [u8],
+    /// The offset of the first record.
+    start: usize,
+    answer_count: u16,
+}
+
+impl<'m> Reply<'m> {
+    /// Whether it is truncated, so that the query must be sent over TCP.
+    pub fn is_truncated(&self) -> bool {
+        self.message[2] & TRUNCATED != 0
+    }
+
+    /// The SOA of the zone at `apex` that the reply has.
+    ///
+    /// # Errors
+    /// It has none, or the server is not responsible for the zone.
+    pub fn soa(&self, apex: Name<'_>) -> Result<SoaTimers, ReplyError> {
+        if self.message[2] & AUTHORITATIVE == 0 {
+            return Err(ReplyError::Malformed("the server is not authoritative for the zone"));
+        }
+        let mut rdata = Vec::new();
+        for record in self.answers() {
+            let record = record?;
+            if record.rtype() == Rtype::SOA && record.owner.as_name().eq_ignore_case(apex) {
+                put_rdata(self.message, &record, &mut rdata)?;
+                return SoaTimers::of_rdata(&rdata).ok_or(ReplyError::Malformed("the SOA is malformed"));
+            }
+        }
+        Err(ReplyError::Malformed("there is no SOA"))
+    }
+
+    /// The records of the answer section.
+    pub(crate) fn answers(&self) -> impl Iterator<Item = Result<MessageRecord<'m>, ReplyError>> {
+        let (message, mut at) = (self.message, self.start);
+        (0..self.answer_count).map(move |_| {
+            let record = MessageRecord::parse(message, at).map_err(|_| ReplyError::Malformed("a record is cut off"))?;
+            at = record.end;
+            Ok(record)
+        })
+    }
+}
+
+/// Appends the RDATA of `record` of `message` to `out`, with its names written out.
+///
+/// # Errors
+/// It does not have the form of its type.
+pub(crate) fn put_rdata(message: &[u8], record: &MessageRecord<'_>, out: &mut Vec<u8>) -> Result<(), ReplyError> {
+    const MALFORMED: ReplyError = ReplyError::Malformed("a record does not have the form of its type");
+    let Some(fields) = fields(record.rtype()) else {
+        out.extend_from_slice(record.rdata);
+        return Ok(());
+    };
+    let start = record.end - record.rdata.len();
+    let mut at = 0;
+    for field in fields {
+        let end = match field.kind {
+            // Only types of RFC 1035 may be compressed, but others were (RFC 3597 §4).
+            FieldKind::Name => {
+                let (name, end) = read_name(message, start + at).map_err(|_| MALFORMED)?;
+                out.extend_from_slice(name.as_name().as_bytes());
+                end.checked_sub(start).filter(|end| *end <= record.rdata.len()).ok_or(MALFORMED)?
+            }
+            kind => {
+                let end = field_end(kind, record.rdata, at).map_err(|_| MALFORMED)?;
+                out.extend_from_slice(&record.rdata[at..end]);
+                end
+            }
+        };
+        at = end;
+    }
+    if at == record.rdata.len() { Ok(()) } else { Err(MALFORMED) }
+}
