@@ -42,7 +42,7 @@ fn issue(directory: &TestDirectory, chain: &str, key: &str, common_name: &str) {
     issue_for("example.com", directory, chain, key, common_name);
 }
 
-fn issue_for(name: &str, directory: &TestDirectory, chain: &str, key: &str, common_name: &str) {
+pub(crate) fn issue_for(name: &str, directory: &TestDirectory, chain: &str, key: &str, common_name: &str) {
     let (chain, key, subject) = (directory.argument(chain), directory.argument(key), format!("/CN={common_name}"));
     let name = format!("subjectAltName=DNS:{name}");
     let arguments = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 30 -addext";

@@ -124,6 +124,68 @@ fn the_manual_of_compressed_files_is_true() {
 }
 
 #[test]
+fn the_manual_of_several_domains_is_true() {
+    let files: &[(&str, &[u8])] =
+        &[("public/index.html", b"public"), ("blog/index.html", b"blog"), ("users/index.html", b"users")];
+    let manual = Manual::serve("sites.md", files);
+    for (host, expected) in [
+        ("example.com", "public 200"),
+        ("EXAMPLE.org.", "public 200"),
+        ("blog.example.com", "blog 200"),
+        ("anna.users.example.com", "users 200"),
+        ("a.b.users.example.com", "users 200"),
+        ("localhost", "public 200"),
+        ("users.example.com", "421 Misdirected Request\n 421"),
+        ("example.net", "421 Misdirected Request\n 421"),
+    ] {
+        manual.check(host, "/", &["--header", "Accept: */*"], expected);
+    }
+    let form = "%{http_code} %header{location}";
+    let location = manual.curl("www.example.com", "/a/b?c", form, &["--output", "/dev/null"]);
+    assert_eq!(location, "301 https://example.com/a/b?c");
+}
+
+#[test]
+fn the_manual_of_error_pages_is_true() {
+    let files: &[(&str, &[u8])] = &[
+        ("public/404.html", b"none"),
+        ("public/de/404.html", b"nichts"),
+        ("public/gone.html", b"gone"),
+        ("public/2009/b", b"a file"),
+        ("public/drafts/a", b"a draft"),
+        ("public/internal/a", b"secret"),
+    ];
+    let manual = Manual::serve("error-pages.md", files);
+    for (path, expected) in [
+        ("/none", "none 404"),
+        ("/de/none", "nichts 404"),
+        ("/2009/a", "gone 410"),
+        ("/2009/b", "a file 200"),
+        ("/drafts/a", "none 404"),
+        ("/internal/a", "403 Forbidden\n 403"),
+    ] {
+        manual.check("example.com", path, &[], expected);
+    }
+}
+
+#[test]
+fn the_manual_of_logs_is_true() {
+    let manual = Manual::serve("logs.md", &[("public/index.html", &[b'x'; 512])]);
+    manual.curl("example.com", "/?q", "", &[]);
+    let log = || std::fs::read_to_string(manual.directory.path().join("access.log")).unwrap_or_default();
+    wait_until("a line", || log().ends_with('\n'));
+    let page = include_str!("../../../../docs/logs.md");
+    let line_of_manual = page.lines().find(|line| line.starts_with('{')).expect("the manual has a line");
+    let read = |line: &str| serde_json::from_str::<serde_json::Value>(line).expect("JSON");
+    let (line, line_of_manual) = (read(&log()), read(line_of_manual));
+    let keys = |line: &serde_json::Value| line.as_object().expect("an object").keys().cloned().collect::<Vec<_>>();
+    assert_eq!(keys(&line), keys(&line_of_manual));
+    for key in ["scheme", "method", "target", "protocol", "status", "bytes", "referer"] {
+        assert_eq!(line[key], line_of_manual[key], "{key}");
+    }
+}
+
+#[test]
 fn a_response_that_must_not_be_transformed_is_not_compressed() {
     let config = "
         [http]

@@ -287,22 +287,6 @@ fn check_reports_wrong_lines_and_rules_with_their_place() {
 }
 
 #[test]
-fn configurations_of_the_manual_are_valid() {
-    let manual = include_str!("../../../../docs/redirects-and-headers.md");
-    let blocks: Vec<&str> = manual.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
-    assert!(blocks.len() >= 4, "the manual has examples");
-    for block in blocks {
-        let directory = TestDirectory::with(&[
-            ("public/index.html", b"index\n"),
-            ("users.htpasswd", include_bytes!("site_rules/users.htpasswd")),
-            ("sanderling.toml", block.as_bytes()),
-        ]);
-        let ended = run(&["check", "--strict", "--config", &directory.argument("sanderling.toml")]);
-        assert_eq!(ended.code(), Some(0), "{}\n{block}", ended.errors);
-    }
-}
-
-#[test]
 fn browsers_keep_only_files_with_a_fingerprint() {
     let section = "cache = \"fingerprinted\"\nfallback = \"index.html\"\nredirects = { \"/app/*\" = { to = \"/index.html\", \
         status = 200 } }\nheaders = { \"/own/*\" = { \"Cache-Control\" = \"max-age=5, immutable\" } }\n";

@@ -1,0 +1,65 @@
+//! The configurations of the manual: `check` finds nothing wrong with them.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use crate::https::issue_for;
+use sanderling_testkit::{TestDirectory, run};
+
+const ZONE: &[u8] = b"@ 3600 IN SOA ns1 host 1 3600 600 86400 300\n@ IN NS ns1\nns1 IN A 192.0.2.1\n";
+const FILES: &[(&str, &[u8])] = &[
+    ("public/index.html", b"index\n"),
+    ("dist/index.html", b"index\n"),
+    ("blog/index.html", b"index\n"),
+    ("users/index.html", b"index\n"),
+    ("example.com.zone", ZONE),
+    ("example.org.zone", ZONE),
+    ("reverse.zone", ZONE),
+    ("zones/example.com.zone", ZONE),
+    ("sites/example.com.toml", b"[domain.\"example.com\"]\nsite = \"public\"\n"),
+    ("users.htpasswd", include_bytes!("site_rules/users.htpasswd")),
+    ("transfer.key", b"c2VjcmV0IHNlY3JldCBzZWNyZXQgc2VjcmV0IHNlY3JldA==\n"),
+];
+/// What a configuration may leave to that of an earlier task.
+const SITE: &str = "\n[domain.\"example.com\"]\nsite = \"public\"\n";
+/// Paths and names of other machines.
+const ELSEWHERE: [(&str, &str); 4] = [
+    ("/etc/letsencrypt/live/example.com/", ""),
+    ("/srv/example.com", "public"),
+    ("/var/log/sanderling/", ""),
+    ("user = \"sanderling\"", "user = \"nobody\""),
+];
+
+#[test]
+fn configurations_of_the_manual_are_valid() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut pages = vec![root.join("README.md")];
+    pages.extend(fs::read_dir(root.join("docs")).expect("a directory").map(|entry| entry.expect("an entry").path()));
+    let directory = TestDirectory::with(FILES);
+    issue_for("example.com,DNS:*.example.com", &directory, "fullchain.pem", "privkey.pem", "example.com");
+    let secret = fs::Permissions::from_mode(0o600);
+    fs::set_permissions(directory.path().join("transfer.key"), secret).expect("set");
+    let file = directory.argument("sanderling.toml");
+    let mut count = 0;
+    for page in pages.iter().filter(|page| page.extension().is_some_and(|extension| extension == "md")) {
+        let text = fs::read_to_string(page).expect("text");
+        for block in text.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()) {
+            let mut config = block.to_owned();
+            for (there, here) in ELSEWHERE {
+                config = config.replace(there, here);
+            }
+            let mut arguments = vec!["check", "--config", &file];
+            if ["[domain.", "zones = ", "include = "].iter().any(|content| config.contains(content)) {
+                arguments.push("--strict");
+            } else {
+                config += SITE;
+            }
+            directory.write("sanderling.toml", config.as_bytes());
+            let ended = run(&arguments);
+            assert_eq!(ended.code(), Some(0), "{}\n{}\n{config}", page.display(), ended.errors);
+            count += 1;
+        }
+    }
+    assert!(count > 20, "the manual has configurations");
+}
